@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a driver implements: IDevice, IPreparedModel, IBuffer, and the optional parts that HAL 1.3 cannot carry.
+
+Methods return values and raise `HalError(ErrorStatus, message)`. Deadlines are absolute `time.monotonic_ns()` times,
+None for "no deadline". A plain driver implements IDevice and IPreparedModel only; the optional Protocols
+(`ExplainsOperations`, `ReportsProfile`) are looked for with `isinstance`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nn_runtime.codes import DeviceTypeCode
+    from nn_runtime.hal.memory import SharedMemory
+    from nn_runtime.hal.types import (
+        BufferDesc,
+        BufferRole,
+        Capabilities,
+        DeviceStatus,
+        ExecutionPreference,
+        ExecutionResult,
+        Extension,
+        Model,
+        Priority,
+        Request,
+        Timing,
+    )
+    from nn_runtime.operand import Dimensions
+
+
+@dataclass(frozen=True)
+class OperationSupport:
+    """Whether a device takes one operation; `reason` says why not; `estimated_ns` its guess of the time."""
+
+    supported: bool
+    reason: str = ""
+    estimated_ns: int | None = None
+
+
+@dataclass(frozen=True)
+class CacheRequest:
+    """Open files for compilation caching (SURFACE section h) and the 32-byte token they belong to."""
+
+    model_files: tuple[int, ...]
+    data_files: tuple[int, ...]
+    token: bytes
+
+
+@dataclass(frozen=True)
+class ProfileRow:
+    """One launch or operation of the last execution. Times in ns from the start of the execution.
+
+    `operations` are the indices (main subgraph) of the operations it computes: several when fused.
+    """
+
+    operations: tuple[int, ...]
+    kernel: str
+    start_ns: int
+    end_ns: int
+    bytes_moved: int = 0
+    flops: int = 0
+
+
+@dataclass(frozen=True)
+class ExecutionProfile:
+    """Rows in order of start; operations with no row cost nothing (removed or folded)."""
+
+    rows: tuple[ProfileRow, ...]
+
+
+class IBuffer(Protocol):
+    """A driver-managed buffer (memory domain)."""
+
+    def copy_to(self, destination: SharedMemory) -> None:
+        """Copy the whole buffer out; sizes must be equal (INVALID_ARGUMENT), buffer initialised (GENERAL_FAILURE)."""
+
+    def copy_from(self, source: SharedMemory, dimensions: Dimensions) -> None:
+        """Fill the whole buffer; `dimensions` () keeps the initial ones. Success makes it initialised."""
+
+    def close(self) -> None:
+        """Free the buffer; its token may be given out again."""
+
+
+class IFencedExecutionCallback(Protocol):
+    """Asked for the times of a fenced execution."""
+
+    def get_execution_info(self) -> tuple[Timing, Timing]:
+        """Return timing since launch and timing since the waited fences signalled."""
+
+
+class IBurstContext(Protocol):
+    """An execution channel of one prepared model that may keep resources between requests."""
+
+    def execute(
+        self, request: Request, measure: bool, deadline_ns: int | None, loop_timeout_ns: int | None
+    ) -> ExecutionResult:
+        """Execute one request, as `IPreparedModel.execute_synchronously` does."""
+
+    def free_memory(self, memory: SharedMemory) -> None:
+        """Forget what was kept for a memory."""
+
+    def close(self) -> None:
+        """End the channel."""
+
+
+class IPreparedModel(Protocol):
+    """A model made ready on a device. Concurrent executions must work."""
+
+    def execute_synchronously(
+        self, request: Request, measure: bool, deadline_ns: int | None, loop_timeout_ns: int | None
+    ) -> ExecutionResult:
+        """Execute and return shapes and timing; timing is unknown unless `measure`."""
+
+    def execute_fenced(
+        self,
+        request: Request,
+        wait_for: Sequence[int],
+        measure: bool,
+        deadline_ns: int | None,
+        loop_timeout_ns: int | None,
+        duration_after_fence_ns: int | None,
+    ) -> tuple[int | None, IFencedExecutionCallback]:
+        """Execute after the sync fences `wait_for`; return a fence (None when already done) and the callback."""
+
+    def configure_execution_burst(self) -> IBurstContext:
+        """Return a burst channel."""
+
+    def close(self) -> None:
+        """Free what the prepared model holds on the device."""
+
+
+class IDevice(Protocol):
+    """One device of a driver. Answers to the queries never change between two starts."""
+
+    @property
+    def name(self) -> str:
+        """Unique name, the same between runs."""
+
+    def get_capabilities(self) -> Capabilities:
+        """Return the performance table: every operand type listed."""
+
+    def get_version_string(self) -> str:
+        """Return the driver's version, never empty."""
+
+    def get_type(self) -> DeviceTypeCode:
+        """Return the kind of the device."""
+
+    def get_feature_level(self) -> int:
+        """Return the highest FeatureLevel whose models the driver understands."""
+
+    def get_status(self) -> DeviceStatus:
+        """Return whether the device can take work."""
+
+    def get_supported_extensions(self) -> Sequence[Extension]:
+        """Return the vendor extensions."""
+
+    def get_number_of_cache_files_needed(self) -> tuple[int, int]:
+        """Return the number of model and of data cache files, each at most 32."""
+
+    def get_supported_operations(self, model: Model) -> Sequence[bool]:
+        """Return one bool per operation of the main subgraph; INVALID_ARGUMENT for an invalid model."""
+
+    def prepare_model(
+        self,
+        model: Model,
+        preference: ExecutionPreference,
+        priority: Priority,
+        deadline_ns: int | None,
+        cache: CacheRequest | None,
+    ) -> IPreparedModel:
+        """Prepare a model; failure to save to the cache is silent."""
+
+    def prepare_model_from_cache(self, deadline_ns: int | None, cache: CacheRequest) -> IPreparedModel:
+        """Prepare from cache files alone; GENERAL_FAILURE where that is not possible."""
+
+    def allocate(
+        self,
+        desc: BufferDesc,
+        prepared_models: Sequence[IPreparedModel],
+        input_roles: Sequence[BufferRole],
+        output_roles: Sequence[BufferRole],
+    ) -> tuple[IBuffer, int]:
+        """Allocate a driver-managed buffer; return it and its token (> 0)."""
+
+    def close(self) -> None:
+        """Free what the device holds."""
+
+
+@runtime_checkable
+class ExplainsOperations(Protocol):
+    """Optional: a device that says why it refuses an operation."""
+
+    def explain_operations(self, model: Model) -> Sequence[OperationSupport]:
+        """Return one OperationSupport per operation of the main subgraph."""
+
+
+@runtime_checkable
+class ReportsProfile(Protocol):
+    """Optional: a prepared model that reports times per operation when asked."""
+
+    def execute_profiled(
+        self, request: Request, deadline_ns: int | None, loop_timeout_ns: int | None
+    ) -> tuple[ExecutionResult, ExecutionProfile]:
+        """Execute once with profiling on; return what `execute_synchronously` would, and the rows."""
