@@ -120,9 +120,11 @@ def quantize(values: Array, operand: OperandView) -> Array:
 def dequantize(values: Array, operand: OperandView) -> Array:
     """Return real values in float32: scale * (q - zero_point), per channel where the type is."""
     centred = values.astype(np.int32) - operand.zero_point
-XX    shape = [1] * values.ndim
-    shape[operand.channel_quant.channel_dim] = -1
-    scales = np.array(operand.channel_quant.scales, np.float32).reshape(shape)
+    scales = np.array(operand.scale, np.float32)
+    if operand.channel_quant is not None:
+        shape = [1] * values.ndim
+        shape[operand.channel_quant.channel_dim] = -1
+        scales = np.array(operand.channel_quant.scales, np.float32).reshape(shape)
     real: Array = np.multiply(centred, scales, dtype=np.float32)
     return real
 
