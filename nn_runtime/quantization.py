@@ -17,13 +17,16 @@ from nn_runtime.codes import FuseCode
 from nn_runtime.operand import dtype_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     import numpy.typing as npt
 
     from nn_runtime.operand import Array, OperandView
 
 _INT32_MIN, _INT32_MAX = -(2**31), 2**31 - 1
+_GREATEST_FLOAT64_SHIFT = 12
+_PIECE = 1 << 14
+"""Elements requantised at a time, so that the temporaries stay in the cache."""
 
 
 @dataclass(frozen=True)
@@ -63,14 +66,15 @@ def fixed_point_multipliers(reals: Iterable[float]) -> tuple[npt.NDArray[np.int3
 
 
 def saturating_rounding_doubling_high_mul(values: Array, mantissa: Array | int) -> Array:
-    """Return round(values * mantissa / 2^31), ties away from zero as gemmlowp's nudge gives, saturated to int32."""
-    product = values.astype(np.int64) * mantissa
-    nudge = np.where(product >= 0, np.int64(1 << 30), np.int64(1 - (1 << 30)))
-    total = product + nudge
-    # C++ division truncates towards zero.
-    high = np.where(total >= 0, total >> 31, -((-total) >> 31))
-    saturated: Array = np.minimum(high, _INT32_MAX)
-    return saturated
+    """Return round(values * mantissa / 2^31) as int64, ties towards plus infinity; one of the two is > -2^31.
+
+    gemmlowp adds 2^30 or 1 - 2^30 by the product's sign and divides towards zero, which is this shift; the one product
+    that it saturates, (-2^31)^2, is excluded.
+    """
+    product = np.multiply(values, mantissa, dtype=np.int64)
+    product += 1 << 30
+    product >>= 31
+    return product
 
 
 def rounding_divide_by_pot(values: Array, exponent: Array | int) -> Array:
@@ -100,33 +104,133 @@ def multiply_by_quantized_multiplier(
     return rounding_divide_by_pot(saturating_rounding_doubling_high_mul(shifted, mantissa), right)
 
 
+def convolution_multipliers(
+    source: OperandView, weights: OperandView, output: OperandView
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    """Return mantissas and exponents of source * weights / output: one each, or one per channel of the weights.
+
+    As TFLite does it: per tensor the product of the scales is rounded to float32, per channel it is not.
+    """
+    if weights.channel_quant is None:
+        product = float(np.float32(source.scale) * np.float32(weights.scale))
+        return fixed_point_multipliers([product / output.scale])
+    return fixed_point_multipliers(source.scale * scale / output.scale for scale in weights.channel_quant.scales)
+
+
+def requantize(
+    values: Array,
+    bias: Array,
+    multipliers: tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]],
+    output: OperandView,
+    activation: FuseCode,
+) -> Array:
+    """Return 8-bit clamp((values + bias) * multiplier + zero_point), the multiplication as the reference's.
+
+    `values` [..., channels] holds integers in any numeric type, `bias` is [channels], the multipliers' mantissas and
+    exponents have one element or one per channel. Same bits as `multiply_by_quantized_multiplier`.
+    """
+    mantissas, exponents = multipliers
+    low, high = activation_range_quantized(activation, output)
+    if np.all((exponents <= 0) & (exponents >= -_GREATEST_FLOAT64_SHIFT)):
+        return _requantize_float64(values, bias, multipliers, output, (low, high))
+    totals = values.astype(np.int64) + bias
+    products = multiply_by_quantized_multiplier(totals, mantissas, exponents) + output.zero_point
+    result: Array = np.clip(products, low, high).astype(dtype_of(output.type))
+    return result
+
+
+def _requantize_float64(
+    values: Array,
+    bias: Array,
+    multipliers: tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]],
+    output: OperandView,
+    bounds: tuple[int, int],
+) -> Array:
+    """Requantise by one multiplication and one floor in float64, a cache-sized piece at a time.
+
+    With s = -exponent > 0, floor((a * mantissa + 2^30) / 2^31) followed by the rounding shift is
+    floor(a * mantissa * 2^-(31+s) + 1/2 + d), d = 2^-(s+1) for a >= 0 and -2^-(s+1) below; d = 0 for s = 0. All terms
+    are multiples of 2^-(31+s), so for s <= 12 they are exact wherever the sum is below 2^9; any greater is clamped.
+    """
+    mantissas, exponents = multipliers
+    depth = values.shape[-1]
+    rows = max(1, _PIECE // max(1, depth))
+    real = _per_element(np.ldexp(mantissas.astype(np.float64), exponents - 31), rows)
+    nudge = _per_element(np.where(exponents < 0, np.ldexp(0.5, exponents), 0.0), rows)
+    biases = np.tile(bias.astype(np.float64), rows)
+    offset = 128 if dtype_of(output.type) == np.int8 else 0  # the cast truncates: keep everything >= 0
+    low, high = (bound + offset for bound in bounds)
+    # Negative products need their own nudge only where they are not clamped.
+    signed = low < output.zero_point + offset and np.any(nudge)
+    flat = values.reshape(-1)
+    result = np.empty(flat.size, np.uint8)
+    buffer, nudges = np.empty(rows * depth), np.empty(rows * depth)
+    for start in range(0, flat.size, rows * depth):
+        piece = flat[start : start + rows * depth]
+        total = buffer[: piece.size]
+        np.add(piece, biases[: piece.size], out=total)
+        total *= real[: piece.size]
+        if signed:
+            total += np.copysign(nudge[: piece.size], total, out=nudges[: piece.size])
+        else:
+            total += nudge[: piece.size]
+        total += output.zero_point + offset + 0.5
+        result[start : start + rows * depth] = np.clip(total, low, high, out=total)
+    if offset:
+        result ^= 128
+    return result.view(dtype_of(output.type)).reshape(values.shape)
+
+
+def _per_element(constants: npt.NDArray[np.float64], rows: int) -> npt.NDArray[np.float64]:
+    """Return one constant per element of `rows` rows, or a single one for all."""
+    return constants if constants.size == 1 else np.tile(constants, rows)
+
+
 def round_half_away(values: Array) -> Array:
     """Return values rounded to integers, ties away from zero (std::round)."""
-    truncated = np.trunc(values)
-    away = np.abs(values - truncated) >= 0.5
-    rounded: Array = truncated + np.copysign(away, values).astype(values.dtype)
+    fraction, whole = np.modf(values)
+    whole += np.copysign(np.abs(fraction) >= 0.5, values, dtype=values.dtype)
+    rounded: Array = whole
     return rounded
 
 
 def quantize(values: Array, operand: OperandView) -> Array:
-    """Quantise real values to the operand's 8- or 16-bit type: clamp(round(x / scale) + zero_point) in float32."""
+    """Quantise real values to the operand's 8- or 16-bit type: clamp(round(x / scale) + zero_point) in float32.
+
+    NaN becomes the type's smallest value.
+    """
     info = np.iinfo(dtype_of(operand.type))
-    scaled = values.astype(np.float32) / np.float32(operand.scale)
-    rounded = round_half_away(scaled) + np.float32(operand.zero_point)
-    clamped: Array = np.clip(rounded, info.min, info.max).astype(info.dtype)
-    return clamped
+    scaled = round_half_away(values.astype(np.float32, copy=False) / np.float32(operand.scale))
+    scaled += np.float32(operand.zero_point)
+    np.fmax(scaled, np.float32(info.min), out=scaled)
+    np.fmin(scaled, np.float32(info.max), out=scaled)
+    quantized: Array = scaled.astype(info.dtype)
+    return quantized
 
 
 def dequantize(values: Array, operand: OperandView) -> Array:
     """Return real values in float32: scale * (q - zero_point), per channel where the type is."""
-    centred = values.astype(np.int32) - operand.zero_point
+    real: Array = np.subtract(values, np.float32(operand.zero_point), dtype=np.float32)
     scales = np.array(operand.scale, np.float32)
     if operand.channel_quant is not None:
         shape = [1] * values.ndim
         shape[operand.channel_quant.channel_dim] = -1
         scales = np.array(operand.channel_quant.scales, np.float32).reshape(shape)
-    real: Array = np.multiply(centred, scales, dtype=np.float32)
+    real *= scales
     return real
+
+
+def lookup_table(function: Callable[[Array], Array], source: OperandView, output: OperandView) -> Array:
+    """Return the 256 results of a real function between two 8-bit types, indexed by the code's byte.
+
+    As TFLite's tables: the function of float32 scale * (q - zero_point), times float32 1 / output scale, rounded.
+    """
+    info = np.iinfo(dtype_of(output.type))
+    codes = np.arange(256, dtype=np.uint8).view(dtype_of(source.type))
+    rescaled = function(dequantize(codes, source)) * (np.float32(1) / np.float32(output.scale))
+    quantized = round_half_away(rescaled) + np.float32(output.zero_point)
+    table: Array = np.clip(quantized, info.min, info.max).astype(info.dtype)
+    return table
 
 
 def quantize_value(real: float, operand: OperandView) -> int:

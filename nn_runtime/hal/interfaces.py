@@ -3,7 +3,10 @@
 
 Methods return values and raise `HalError(ErrorStatus, message)`. Deadlines are absolute `time.monotonic_ns()` times,
 None for "no deadline". A plain driver implements IDevice and IPreparedModel only; the optional Protocols
-(`ExplainsOperations`, `ReportsProfile`) are looked for with `isinstance`.
+(`ExplainsOperations`, `ReportsProfile`, `DescribesDevice`) are looked for with `isinstance`.
+
+A driver package offers a callable `devices() -> list[IDevice | UnusableDevice]`, best device first, as an entry point
+of the group `nn_runtime.drivers`; the entry point's name is the driver's name in device selectors.
 """
 
 from __future__ import annotations
@@ -39,6 +42,30 @@ class OperationSupport:
     supported: bool
     reason: str = ""
     estimated_ns: int | None = None
+
+
+@dataclass(frozen=True)
+class DeviceDescription:
+    """What a device selector is matched against: the strings of the vendor, for platform and device."""
+
+    slug: str
+    platform_index: int
+    platform_name: str
+    platform_vendor: str
+    platform_version: str
+    device_name: str
+    device_vendor: str
+    device_version: str
+    type: DeviceTypeCode
+
+
+@dataclass(frozen=True)
+class UnusableDevice:
+    """A device that is there but cannot be used: stands in a driver's list in place of an IDevice."""
+
+    name: str
+    reason: str
+    description: DeviceDescription
 
 
 @dataclass(frozen=True)
@@ -206,3 +233,11 @@ class ReportsProfile(Protocol):
         self, request: Request, deadline_ns: int | None, loop_timeout_ns: int | None
     ) -> tuple[ExecutionResult, ExecutionProfile]:
         """Execute once with profiling on; return what `execute_synchronously` would, and the rows."""
+
+
+@runtime_checkable
+class DescribesDevice(Protocol):
+    """Optional: a device that selectors can find by platform, vendor, kind and version."""
+
+    def description(self) -> DeviceDescription:
+        """Return the strings a selector is matched against."""

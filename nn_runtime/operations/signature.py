@@ -190,7 +190,7 @@ class OperationView:
         at = self.position(name)
         return None if at < 0 or self.inputs[at].omitted else self.inputs[at]
 
-    def all_inputs(self, name: str) -> list[OperandView]:
+    def all_inputs(self, name: str) -> Sequence[OperandView]:
         """Return every input called `name` (a repeated one)."""
         pairs = zip(self.arguments, self.inputs, strict=True)
         return [operand for argument, operand in pairs if argument.name == name]

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""AVERAGE_POOL_2D and MAX_POOL_2D: first over the rows of every window, then over its columns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cpu_driver.operations import computes
+from cpu_driver.operations.products import clamp_activation, from_nhwc, to_nhwc
+from nn_runtime.codes import OperationCode
+from nn_runtime.operand import QUANT8_TYPES, dtype_of
+from nn_runtime.operations.pooling import pooling_geometry
+from nn_runtime.quantization import activation_range_quantized
+
+if TYPE_CHECKING:
+    from nn_runtime.operand import Array
+    from nn_runtime.operations import OperationView
+    from nn_runtime.operations.sliding_window import SlidingWindow
+
+_HEIGHT_AXIS, _WIDTH_AXIS = 1, 2
+
+
+@computes(OperationCode.AVERAGE_POOL_2D)
+def average_pool_2d(op: OperationView) -> tuple[Array, ...]:
+    """Return the mean of the pixels in each window, padding not counted; 8-bit means round half away from 0."""
+    window = pooling_geometry(op)
+    quantized = op.data_type in QUANT8_TYPES
+    image = to_nhwc(op.array("input"), window.nchw).astype(np.int32 if quantized else np.float32, copy=False)
+    sums = _pool(np.add, image, 0, window)
+    counts = _counts(window)
+    if not quantized:
+        sums /= counts.astype(np.float32)
+        return (_finish(op, window, sums),)
+    # Round the magnitude: the integer division of negative sums must truncate.
+    magnitudes = (np.abs(sums) + counts // 2) // counts
+    return (_finish(op, window, np.where(sums < 0, -magnitudes, magnitudes)),)
+
+
+@computes(OperationCode.MAX_POOL_2D)
+def max_pool_2d(op: OperationView) -> tuple[Array, ...]:
+    """Return the greatest pixel of each window."""
+    window = pooling_geometry(op)
+    image = to_nhwc(op.array("input"), window.nchw)
+    least = np.iinfo(image.dtype).min if op.data_type in QUANT8_TYPES else -np.inf
+    return (_finish(op, window, _pool(np.maximum, image, least, window)),)
+
+
+def _finish(op: OperationView, window: SlidingWindow, values: Array) -> Array:
+    output = op.outputs[0]
+    if output.type in QUANT8_TYPES:
+        low, high = activation_range_quantized(window.activation, output)
+        np.clip(values, low, high, out=values)
+    else:
+        clamp_activation(values, window.activation)
+    return from_nhwc(values.astype(dtype_of(output.type), copy=False), window.nchw)
+
+
+def _pool(combine: np.ufunc, image: Array, identity: float, window: SlidingWindow) -> Array:
+    """Return the combination of the pixels of every window [batches, output_height, output_width, depth]."""
+    rows = ((0, 0), (window.padding_top, window.padding_bottom), (0, 0), (0, 0))
+    columns = ((0, 0), (0, 0), (window.padding_left, window.padding_right), (0, 0))
+    strips = _combine_taps(
+        combine,
+        np.pad(image, rows, constant_values=identity) if np.any(rows) else image,
+        _HEIGHT_AXIS,
+        (window.filter_height, window.stride_height, window.output_height),
+    )
+    return _combine_taps(
+        combine,
+        np.pad(strips, columns, constant_values=identity) if np.any(columns) else strips,
+        _WIDTH_AXIS,
+        (window.filter_width, window.stride_width, window.output_width),
+    )
+
+
+def _combine_taps(combine: np.ufunc, image: Array, axis: int, sizes: tuple[int, int, int]) -> Array:
+    """Combine along one axis of a padded image; sizes are those of filter, stride and output."""
+    filter_size, stride, outputs = sizes
+    if outputs == 1:
+        taps = image[_along(axis, slice(filter_size))]
+        whole: Array = combine.reduce(taps, axis=axis, dtype=image.dtype, keepdims=True)
+        return whole
+    reach = (outputs - 1) * stride + 1
+    result: Array = image[_along(axis, slice(0, reach, stride))].copy()
+    for tap in range(1, filter_size):
+        combine(result, image[_along(axis, slice(tap, tap + reach, stride))], out=result)
+    return result
+
+
+def _along(axis: int, part: slice) -> tuple[slice, ...]:
+    return (slice(None),) * axis + (part,)
+
+
+def _counts(window: SlidingWindow) -> Array:
+    """Return how many input pixels each window holds [output_height, output_width, 1]."""
+    top = np.arange(window.output_height) * window.stride_height - window.padding_top
+    left = np.arange(window.output_width) * window.stride_width - window.padding_left
+    heights = np.minimum(top + window.filter_height, window.input_height) - np.maximum(top, 0)
+    widths = np.minimum(left + window.filter_width, window.input_width) - np.maximum(left, 0)
+    counts: Array = heights[:, np.newaxis, np.newaxis] * widths[:, np.newaxis]
+    return counts

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Exact 8-bit products through floating-point BLAS, and small steps that convolution and its kin share."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nn_runtime.operand import dtype_of
+from nn_runtime.quantization import activation_range_float
+
+if TYPE_CHECKING:
+    from nn_runtime.codes import FuseCode
+    from nn_runtime.operand import Array, OperandView
+
+_EXACT_FLOAT32 = 2**24
+
+
+def to_nhwc(image: Array, nchw: bool) -> Array:
+    """Return an image as [batches, height, width, depth]."""
+    return np.ascontiguousarray(image.transpose(0, 2, 3, 1)) if nchw else image
+
+
+def from_nhwc(image: Array, nchw: bool) -> Array:
+    """Return an image [batches, height, width, depth] in the operation's layout."""
+    return np.ascontiguousarray(image.transpose(0, 3, 1, 2)) if nchw else image
+
+
+def clamp_activation(values: Array, activation: FuseCode) -> None:
+    """Apply a fused activation to real values in place."""
+    low, high = activation_range_float(activation)
+    if math.isfinite(high):
+        np.clip(values, low, high, out=values)
+    elif math.isfinite(low):
+        np.maximum(values, low, out=values)
+
+
+def centred(values: Array, operand: OperandView, dtype: type[np.float32 | np.float64] = np.float32) -> Array:
+    """Return 8-bit values minus their zero point as floating-point integers."""
+    difference: Array = np.subtract(values, dtype(operand.zero_point), dtype=dtype)
+    return difference
+
+
+def centred_bound(operand: OperandView) -> int:
+    """Return the greatest magnitude of a value of an 8-bit operand minus its zero point."""
+    info = np.iinfo(dtype_of(operand.type))
+    return max(int(info.max) - operand.zero_point, operand.zero_point - int(info.min))
+
+
+def exact_depth(left_bound: int, right: Array, right_bound: int) -> int:
+    """Return how many terms of left @ right.T may be summed in float32 with every partial sum exact.
+
+    `right` [columns, depth] holds integers up to `right_bound` in magnitude, the left factor integers up to
+    `left_bound`; the answer is the whole depth wherever the actual values of `right` allow it.
+    """
+    depth = int(right.shape[1])
+    if left_bound * right_bound * depth < _EXACT_FLOAT32:
+        return depth
+    greatest_sum = float(np.abs(right).sum(axis=1, dtype=np.float64).max())
+    if left_bound * greatest_sum < _EXACT_FLOAT32:
+        return depth
+    return (_EXACT_FLOAT32 - 1) // (left_bound * right_bound)
+
+
+def product(left: Array, right: Array, depth_limit: int) -> Array:
+    """Return left [rows, depth] @ right [columns, depth] transposed, summing at most `depth_limit` terms in float32.
+
+    Longer sums continue in float64, so that integers stay exact.
+    """
+    depth = right.shape[1]
+    if depth <= depth_limit:
+        result: Array = left @ right.T
+        return result
+    sums = np.zeros((left.shape[0], right.shape[0]))
+    for start in range(0, depth, depth_limit):
+        part = slice(start, start + depth_limit)
+        sums += left[:, part] @ right[:, part].T
+    return sums

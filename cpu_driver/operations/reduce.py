@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""MEAN."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cpu_driver.operations import computes
+from nn_runtime.codes import OperationCode
+from nn_runtime.operand import QUANT8_TYPES
+from nn_runtime.operations.reduce import mean_multiplier, reduction
+from nn_runtime.quantization import multiply_by_quantized_multiplier
+
+if TYPE_CHECKING:
+    from nn_runtime.operand import Array
+    from nn_runtime.operations import OperationView
+
+
+@computes(OperationCode.MEAN)
+def mean(op: OperationView) -> tuple[Array, ...]:
+    """Return the mean over some axes; quantised values are summed exactly and divided in fixed point."""
+    values, axes = op.array("input"), reduction(op).axes
+    if op.data_type not in QUANT8_TYPES:
+        return (values.mean(axis=axes, dtype=np.float32).astype(values.dtype, copy=False),)
+    sums = np.asarray(values.sum(axis=axes, dtype=np.int64))
+    count = values.size // max(sums.size, 1)
+    multiplier, zero_point = mean_multiplier(count), op.input("input").zero_point
+    centred = multiply_by_quantized_multiplier(sums - zero_point * count, multiplier.mantissa, multiplier.exponent)
+    return ((centred + zero_point).astype(values.dtype),)

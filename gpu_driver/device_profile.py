@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What launchers and the partitioner may know of an OpenCL device: limits, abilities, shipped performance figures."""
+
+from __future__ import annotations
+
+import functools
+import json
+from dataclasses import dataclass, field
+from importlib import resources
+from typing import TYPE_CHECKING
+
+from gpu_driver.probe import X86_VNNI
+from nn_runtime.codes import DeviceTypeCode, OperandCode
+from nn_runtime.hal.types import Capabilities, PerformanceInfo
+
+if TYPE_CHECKING:
+    from gpu_driver.platforms import FoundDevice
+
+_OEM_FIRST = 10000
+
+
+@dataclass(frozen=True)
+class DeviceProfile:
+    """One device as plain values: can be pickled, compared, and made up in tests.
+
+    identity: hash of device, driver and platform versions, the key of everything compiled for it. Sizes in bytes
+    where the name says so; mem_base_addr_align_bytes: alignment of a sub-buffer. fp16: half arithmetic (half storage
+    works everywhere). int8_dot, command_buffer, subgroups: the Khronos extensions. features: assembly variants
+    that were seen to work.
+    """
+
+    slug: str
+    name: str
+    type: DeviceTypeCode
+    vendor: str
+    platform_version: str
+    device_version: str
+    driver_version: str
+    identity: str
+    compute_units: int
+    max_work_group_size: int
+    max_work_item_sizes: tuple[int, ...]
+    max_alloc_bytes: int
+    global_mem_bytes: int
+    local_mem_bytes: int
+    mem_base_addr_align_bytes: int
+    preferred_vector_width_float: int
+    host_unified_memory: bool
+    fp16: bool
+    fp64: bool
+    subgroups: bool
+    int8_dot: bool
+    command_buffer: bool
+    features: frozenset[str] = field(default=frozenset())
+
+    @property
+    def is_cpu(self) -> bool:
+        """Whether work-items are loops on CPU threads: one register tile each, explicit vectors, no local memory."""
+        return self.type == DeviceTypeCode.CPU
+
+    @property
+    def x86_vnni(self) -> bool:
+        """Whether GNU inline assembly with vpdpbusd on int16 operands works (PoCL on x86 with AVX-512 VNNI)."""
+        return X86_VNNI in self.features
+
+
+def profile_of(found: FoundDevice) -> DeviceProfile:
+    """Read the profile of a usable device; no context is opened."""
+    device = found.device
+    extensions = frozenset(device.extensions.split())
+    return DeviceProfile(
+        slug=found.slug,
+        name=found.name,
+        type=found.type,
+        vendor=found.vendor,
+        platform_version=found.platform_version,
+        device_version=found.device_version,
+        driver_version=found.driver_version,
+        identity=found.identity,
+        compute_units=device.max_compute_units,
+        max_work_group_size=device.max_work_group_size,
+        max_work_item_sizes=tuple(device.max_work_item_sizes),
+        max_alloc_bytes=device.max_mem_alloc_size,
+        global_mem_bytes=device.global_mem_size,
+        local_mem_bytes=device.local_mem_size,
+        mem_base_addr_align_bytes=device.mem_base_addr_align // 8,  # OpenCL counts bits
+        preferred_vector_width_float=device.preferred_vector_width_float,
+        host_unified_memory=bool(device.host_unified_memory),
+        fp16="cl_khr_fp16" in extensions,
+        fp64="cl_khr_fp64" in extensions,
+        subgroups="cl_khr_subgroups" in extensions,
+        int8_dot="cl_khr_integer_dot_product" in extensions,
+        command_buffer="cl_khr_command_buffer" in extensions,
+        features=frozenset(found.features),
+    )
+
+
+def capabilities_of(profile: DeviceProfile) -> Capabilities:
+    """Performance figures of the device's class, for every operand type, from the shipped table: never changing."""
+    row = next(row for row in _table() if row.fits(profile))
+    operands = {int(code): row.operands.get(code.name, row.default) for code in OperandCode if code < _OEM_FIRST}
+    return Capabilities(operands, row.relaxed, row.relaxed, row.if_, row.while_)
+
+
+@dataclass(frozen=True)
+class _Class:
+    """A row of profiles/capabilities.json."""
+
+    slugs: tuple[str, ...]
+    type_name: str | None
+    default: PerformanceInfo
+    operands: dict[str, PerformanceInfo]
+    relaxed: PerformanceInfo
+    if_: PerformanceInfo
+    while_: PerformanceInfo
+
+    def fits(self, profile: DeviceProfile) -> bool:
+        """Whether the class covers a device; no slugs means any, no type too."""
+        return (not self.slugs or profile.slug in self.slugs) and self.type_name in (None, profile.type.name)
+
+
+@functools.cache
+def _table() -> tuple[_Class, ...]:
+    text = resources.files("gpu_driver").joinpath("profiles/capabilities.json").read_text(encoding="utf-8")
+    return tuple(
+        _Class(
+            tuple(row["slugs"]),
+            row["type"],
+            PerformanceInfo(*row["default"]),
+            {name: PerformanceInfo(*pair) for name, pair in row["operands"].items()},
+            PerformanceInfo(*row["relaxed"]),
+            PerformanceInfo(*row["if"]),
+            PerformanceInfo(*row["while"]),
+        )
+        for row in json.loads(text)["classes"]
+    )

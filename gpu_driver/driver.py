@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The OpenCL driver's devices: what they are, which operations they take and why not, preparing and allocating."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from gpu_driver.device_profile import capabilities_of, profile_of
+from gpu_driver.operations import launcher_of, refusal_of
+from gpu_driver.platforms import find_devices
+from nn_runtime.codes import FeatureLevel, OperationCode, is_extension_code, operation_name
+from nn_runtime.hal.buffers import BufferRegistry
+from nn_runtime.hal.interfaces import DeviceDescription, OperationSupport, UnusableDevice
+from nn_runtime.hal.types import DeviceStatus, ErrorStatus, HalError
+from nn_runtime.hal.validation import validate_model, validate_preference, validate_priority
+from nn_runtime.hal.views import operation_view
+from nn_runtime.operand import has_unknown_dimensions, size_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpu_driver.context import DeviceContext
+    from gpu_driver.device_profile import DeviceProfile
+    from gpu_driver.platforms import FoundDevice
+    from gpu_driver.prepared_model import PreparedModel
+    from gpu_driver.storage import DeviceStorage
+    from nn_runtime.codes import DeviceTypeCode
+    from nn_runtime.hal.interfaces import CacheRequest, IBuffer, IDevice, IPreparedModel
+    from nn_runtime.hal.types import (
+        BufferDesc,
+        BufferRole,
+        Capabilities,
+        ExecutionPreference,
+        Extension,
+        Model,
+        Operand,
+        Operation,
+        Priority,
+    )
+
+VERSION = "1"
+_CONTROL_FLOW = (OperationCode.IF, OperationCode.WHILE)
+
+
+class Device:
+    """One OpenCL device (IDevice, ExplainsOperations, DescribesDevice). Its context is opened at the first model."""
+
+    def __init__(self, found: FoundDevice, platform_index: int) -> None:
+        """Read the profile; no context is opened."""
+        self._found = found
+        self._platform_index = platform_index
+        self.profile: DeviceProfile = profile_of(found)
+        self.name = found.name
+        self._lock = threading.Lock()
+        self._context: DeviceContext | None = None
+        self._buffers: BufferRegistry[DeviceStorage] = BufferRegistry(self._model_of)
+
+    def get_capabilities(self) -> Capabilities:
+        """Return the figures shipped for this class of device."""
+        return capabilities_of(self.profile)
+
+    def get_version_string(self) -> str:
+        """Return the versions of this driver, of OpenCL and of the device's own driver."""
+        return f"{VERSION} ({self.profile.device_version}, driver {self.profile.driver_version})"
+
+    def get_type(self) -> DeviceTypeCode:
+        """Return what OpenCL says the device is."""
+        return self.profile.type
+
+    def get_feature_level(self) -> int:
+        """Return the newest level: models of every version are understood."""
+        return FeatureLevel.LEVEL_8
+
+    def get_status(self) -> DeviceStatus:
+        """Return AVAILABLE."""
+        return DeviceStatus.AVAILABLE
+
+    def get_supported_extensions(self) -> Sequence[Extension]:
+        """Return none."""
+        return ()
+
+    def get_number_of_cache_files_needed(self) -> tuple[int, int]:
+        """Return (0, 0): programs are kept in the driver's own cache."""
+        return 0, 0
+
+    def description(self) -> DeviceDescription:
+        """Return OpenCL's own strings."""
+        return describe(self._found, self._platform_index)
+
+    def explain_operations(self, model: Model) -> Sequence[OperationSupport]:
+        """Return support of each operation of the main model, with the reason of a refusal."""
+        validate_model(model)
+        return [self._support(model, operation, i) for i, operation in enumerate(model.main.operations)]
+
+    def get_supported_operations(self, model: Model) -> Sequence[bool]:
+        """Return one bool per operation of the main model."""
+        return [support.supported for support in self.explain_operations(model)]
+
+    def prepare_model(
+        self,
+        model: Model,
+        preference: ExecutionPreference,
+        priority: Priority,
+        deadline_ns: int | None,
+        cache: CacheRequest | None,
+    ) -> PreparedModel:
+        """Lower the model, pack its constants, build and warm its programs."""
+        from gpu_driver.prepared_model import PreparedModel
+
+        validate_preference(preference)
+        validate_priority(priority)
+        for i, support in enumerate(self.explain_operations(model)):
+            if not support.supported:
+                name = operation_name(model.main.operations[i].type)
+                raise HalError(ErrorStatus.GENERAL_FAILURE, f"operation {i} {name}: {support.reason}")
+        if deadline_ns is not None and time.monotonic_ns() >= deadline_ns:
+            raise HalError(ErrorStatus.MISSED_DEADLINE_PERSISTENT, "the deadline passed before the preparation")
+        return PreparedModel(self.context(), model, self._buffers)
+
+    def prepare_model_from_cache(self, deadline_ns: int | None, cache: CacheRequest) -> PreparedModel:
+        """Refuse: programs are kept in the driver's own cache."""
+        raise HalError(ErrorStatus.GENERAL_FAILURE, f"{self.name} has no compilation cache")
+
+    def allocate(
+        self,
+        desc: BufferDesc,
+        prepared_models: Sequence[IPreparedModel],
+        input_roles: Sequence[BufferRole],
+        output_roles: Sequence[BufferRole],
+    ) -> tuple[IBuffer, int]:
+        """Allocate a buffer in device memory for the given roles."""
+        return self._buffers.allocate(desc, prepared_models, input_roles, output_roles, self._storage)
+
+    def close(self) -> None:
+        """Forget the context; it goes with its last prepared model and buffer."""
+        with self._lock:
+            self._context = None
+
+    def context(self) -> DeviceContext:
+        """Return the device's context in this process, opened at the first call."""
+        with self._lock:
+            if self._context is None:
+                from gpu_driver.context import DeviceContext
+
+                self._context = DeviceContext(self._found.device, self.profile)
+            self._context.check_process()
+            return self._context
+
+    def _support(self, model: Model, operation: Operation, index: int) -> OperationSupport:
+        reason = self._refusal(model, operation, index)
+        return OperationSupport(not reason, reason)
+
+    def _refusal(self, model: Model, operation: Operation, index: int) -> str:
+        if operation.type in _CONTROL_FLOW:
+            return f"{operation_name(operation.type)} is interpreted by the runtime, its branches run on devices"
+        if is_extension_code(operation.type):
+            return "the driver has no vendor extensions"
+        if launcher_of(operation.type) is None:
+            return f"{operation_name(operation.type)} has no OpenCL kernel in this version"
+        for i in (*operation.inputs, *operation.outputs):
+            needed = _needed_bytes(model.main.operands[i])
+            if needed > self.profile.max_alloc_bytes:
+                allowed = self.profile.max_alloc_bytes
+                return f"operand {i} needs {_readable(needed)}, the device allows {_readable(allowed)} for one buffer"
+        return refusal_of(operation_view(model, model.main, operation, index), self.profile)
+
+    def _storage(self, operand: Operand) -> DeviceStorage:
+        from gpu_driver.storage import DeviceStorage
+
+        return DeviceStorage(self.context(), _needed_bytes(operand))
+
+    def _model_of(self, prepared: IPreparedModel) -> Model | None:
+        from gpu_driver.prepared_model import PreparedModel
+
+        return prepared.model if isinstance(prepared, PreparedModel) else None
+
+
+def devices() -> list[IDevice | UnusableDevice]:
+    """Return every OpenCL device, best first; those that do not work with their reason."""
+    found = find_devices()
+    platforms = list(dict.fromkeys((one.platform_name, one.platform_version, one.library) for one in found))
+    result: list[IDevice | UnusableDevice] = []
+    for one in found:
+        platform = platforms.index((one.platform_name, one.platform_version, one.library))
+        if one.usable:
+            result.append(Device(one, platform))
+        else:
+            result.append(UnusableDevice(one.name, one.reason or "not usable", describe(one, platform)))
+    return result
+
+
+def describe(found: FoundDevice, platform_index: int) -> DeviceDescription:
+    """Return what a selector is matched against."""
+    return DeviceDescription(
+        slug=found.slug,
+        platform_index=platform_index,
+        platform_name=found.platform_name,
+        platform_vendor=found.device.platform.vendor,
+        platform_version=found.platform_version,
+        device_name=found.device_name,
+        device_vendor=found.vendor,
+        device_version=f"{found.device_version} {found.driver_version}",
+        type=found.type,
+    )
+
+
+def _needed_bytes(operand: Operand) -> int:
+    unknown = has_unknown_dimensions(operand.type, operand.dimensions)
+    return 0 if unknown else size_bytes(operand.type, operand.dimensions)
+
+
+def _readable(count: int) -> str:
+    for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count} bytes"

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A launch as a value: which kernel, on which arguments, over how many work-items. Nothing here calls OpenCL."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from gpu_driver.bound import BoundOperand
+    from nn_runtime.operand import Array
+
+WorkSize: TypeAlias = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel function of one source file, built with the given defines (sorted by name by the launcher or not)."""
+
+    source: str
+    name: str
+    defines: tuple[tuple[str, str | int], ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Packed:
+    """Constant data prepared on the host (packed weights, multipliers, tables), uploaded once per device."""
+
+    data: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Scratch:
+    """A temporary of one operation. The same object in two launches of a tuple is the same memory."""
+
+    size_bytes: int
+
+
+Scalar: TypeAlias = np.generic
+"""An argument by value: np.int32(3), np.float32(0.5), or an OpenCL vector as a structured numpy scalar."""
+
+Argument: TypeAlias = "BoundOperand | Packed | Scratch | Scalar"
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel enqueue. `global_size` is a multiple of `local_size`; kernels return for items beyond their data.
+
+    Operands in `arguments` stand for their buffers (constants are uploaded as they are). `flops` and `bytes_moved`
+    are what the mathematics needs, for estimates and profiles. `operations` is filled in by lowering.
+    """
+
+    kernel: Kernel
+    arguments: tuple[Argument, ...]
+    global_size: WorkSize
+    local_size: WorkSize
+    flops: int = 0
+    bytes_moved: int = 0
+    operations: tuple[int, ...] = field(default=())
+
+
+@dataclass(frozen=True)
+class CopyBuffer:
+    """A device-to-device copy of a whole operand of the same size (RESHAPE that cannot be an alias)."""
+
+    source: BoundOperand
+    destination: BoundOperand
+    operations: tuple[int, ...] = field(default=())
+
+
+@dataclass(frozen=True)
+class Alias:
+    """No work: `destination` has the same bytes as `source`. Becomes a CopyBuffer where both need own memory."""
+
+    source: BoundOperand
+    destination: BoundOperand
+
+
+Command: TypeAlias = Launch | CopyBuffer
+Lowered: TypeAlias = Launch | Alias | tuple["Launch | Alias", ...]
+"""What a launcher returns: one launch, an alias, or several in order."""
+
+
+def int32(value: int) -> Scalar:
+    """Return an `int` kernel argument."""
+    argument: Scalar = np.int32(value)
+    return argument
+
+
+def float32(value: float) -> Scalar:
+    """Return a `float` kernel argument."""
+    argument: Scalar = np.float32(value)
+    return argument

@@ -1,0 +1,358 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From operations to commands: as many operations as can be lowered at once make a segment.
+
+An operation can be lowered when the dimensions of its inputs and the values of its parameters (`shape_inputs`) are
+known. A model whose shapes are fixed is one segment, lowered at preparation. Elsewhere a segment ends before the first
+operation that needs a value computed on the device; that value is read back, and lowering goes on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from gpu_driver import fusion
+from gpu_driver.bound import BoundOperand, BoundOperation, Fusion
+from gpu_driver.launch import Alias, CopyBuffer, Launch
+from gpu_driver.operations import launcher_of
+from nn_runtime.codes import OperationCode
+from nn_runtime.errors import BadData
+from nn_runtime.hal.types import ErrorStatus, HalError, OperandLifeTime
+from nn_runtime.hal.views import constant_array
+from nn_runtime.operand import is_tensor, merge_dimensions
+from nn_runtime.operations import output_dimensions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from collections.abc import Set as AbstractSet
+
+    from gpu_driver.device_profile import DeviceProfile
+    from gpu_driver.launch import Command, Lowered
+    from nn_runtime.hal.types import Model
+    from nn_runtime.operand import Array, Dimensions
+
+_BOUNDARY = (OperandLifeTime.SUBGRAPH_INPUT, OperandLifeTime.SUBGRAPH_OUTPUT)
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Commands for operations [start, stop) and what they need.
+
+    `operands`: every operand that commands touch, by index. `storage`: the operand whose memory an operand uses
+    (itself unless aliased). `reads`: values of boundary operands needed before. `writes`: boundary operands it makes.
+    `dimensions`: of every operand known once the segment is lowered. `parameters`: operands whose values must be read
+    back before the next segment can be lowered. `done_ahead`: operations from `stop` on that were folded into it.
+    """
+
+    start: int
+    stop: int
+    commands: tuple[Command, ...]
+    operands: Mapping[int, BoundOperand]
+    storage: Mapping[int, int]
+    reads: frozenset[int]
+    writes: frozenset[int]
+    dimensions: Mapping[int, Dimensions]
+    parameters: tuple[int, ...]
+    done_ahead: frozenset[int]
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known before a segment: dimensions and parameter values by operand, omitted inputs, operations done
+
+    ahead of their place (folded into an earlier segment).
+    """
+
+    dimensions: Mapping[int, Dimensions]
+    values: Mapping[int, Array]
+    omitted: frozenset[int] = frozenset()
+    done: frozenset[int] = frozenset()
+
+
+class Lowering:
+    """Lowers the main subgraph of one model for one device."""
+
+    def __init__(self, model: Model, device: DeviceProfile) -> None:
+        """Read constants and consumers once."""
+        self._model = model
+        self._device = device
+        self._graph = model.main
+        self.operation_count = len(self._graph.operations)
+        self._constants = {
+            i: array
+            for i, operand in enumerate(self._graph.operands)
+            if (array := constant_array(model, operand)) is not None
+        }
+        self._consumers: dict[int, list[int]] = {}
+        for at, operation in enumerate(self._graph.operations):
+            for operand in dict.fromkeys(operation.inputs):
+                self._consumers.setdefault(operand, []).append(at)
+        self._producers = {o: at for at, operation in enumerate(self._graph.operations) for o in operation.outputs}
+        self._model_outputs = frozenset(self._graph.output_indexes)
+
+    def static_inputs(self) -> Known:
+        """Return what the model alone fixes: dimensions of constants and of fully specified inputs."""
+        dimensions = {i: array.shape for i, array in self._constants.items()}
+        for i in self._graph.input_indexes:
+            operand = self._graph.operands[i]
+            if not is_tensor(operand.type) or (operand.dimensions and 0 not in operand.dimensions):
+                dimensions[i] = operand.dimensions
+        return Known(dimensions, {})
+
+    def shape_inputs(self) -> frozenset[int]:
+        """Return the model inputs whose values are parameters of an operation, so that a run must bring them."""
+        found: set[int] = set()
+        for at, operation in enumerate(self._graph.operations):
+            view = self._bind(at, Known({}, {}), {})
+            found.update(operation.inputs[i] for i in view.shape_inputs())
+        return frozenset(found & set(self._graph.input_indexes))
+
+    def lower(self, start: int, known: Known) -> Segment:
+        """Lower as many operations from `start` as can be; `stop == start` where not even the first can be.
+
+        Raises HalError where an operation's values are wrong or a shape contradicts the model.
+        """
+        return _SegmentBuilder(self, start, known).build()
+
+    def bind(self, at: int, known: Known, operands: dict[int, BoundOperand]) -> BoundOperation | None:
+        """Return operation `at` bound, or None while dimensions or parameter values are missing.
+
+        Bound operands are shared through `operands`, so that the same operand is the same object.
+        """
+        op = self._bind(at, known, operands)
+        ready = all(operand.omitted or operand.index in known.dimensions for operand in op.inputs)
+        return op if ready and all(op.inputs[i].value() is not None for i in op.shape_inputs()) else None
+
+    def missing_parameters(self, at: int, known: Known) -> tuple[int, ...]:
+        """Return the operands whose values operation `at` still needs on the host."""
+        op = self._bind(at, known, {})
+        return tuple(op.inputs[i].index for i in op.shape_inputs() if op.inputs[i].value() is None)
+
+    def sole_consumer(self, operand: int) -> int | None:
+        """Return the one operation that reads a temporary, or None."""
+        consumers = self._consumers.get(operand, [])
+        return consumers[0] if len(consumers) == 1 and operand not in self._model_outputs else None
+
+    def crosses(self, operand: int, done: AbstractSet[int]) -> bool:
+        """Tell whether an operand is used outside the operations `done`: by the model's caller or another segment."""
+        if self._graph.operands[operand].lifetime in _BOUNDARY:
+            return True
+        return self._producers[operand] not in done or any(at not in done for at in self._consumers.get(operand, ()))
+
+    def declared(self, operand: int) -> Dimensions:
+        """Return an operand's dimensions as the model declares them."""
+        return self._graph.operands[operand].dimensions
+
+    def outputs_of(self, at: int) -> tuple[int, ...]:
+        """Return the operands that operation `at` writes."""
+        return self._graph.operations[at].outputs
+
+    @property
+    def device(self) -> DeviceProfile:
+        """The device lowered for."""
+        return self._device
+
+    def _bind(self, at: int, known: Known, operands: dict[int, BoundOperand]) -> BoundOperation:
+        operation = self._graph.operations[at]
+        inputs = [self._operand(i, known, operands) for i in operation.inputs]
+        outputs = [self._operand(i, known, operands) for i in operation.outputs]
+        return BoundOperation(operation.type, inputs, outputs, at)
+
+    def _operand(self, index: int, known: Known, operands: dict[int, BoundOperand]) -> BoundOperand:
+        if index not in operands:
+            operand = self._graph.operands[index]
+            operands[index] = BoundOperand(
+                index,
+                operand.type,
+                known.dimensions.get(index, operand.dimensions),
+                operand.scale,
+                operand.zero_point,
+                operand.channel_quant,
+                operand.lifetime == OperandLifeTime.NO_VALUE or index in known.omitted,
+                self._constants.get(index),
+                known.values.get(index),
+            )
+        return operands[index]
+
+
+class _SegmentBuilder:
+    """State while one segment is lowered."""
+
+    def __init__(self, lowering: Lowering, start: int, known: Known) -> None:
+        self._lowering = lowering
+        self._start = start
+        self._dimensions: dict[int, Dimensions] = dict(known.dimensions)
+        self._known = Known(self._dimensions, known.values, known.omitted)
+        self._operands: dict[int, BoundOperand] = {}
+        self._commands: list[Command | Alias] = []
+        self._folded: set[int] = set(known.done)
+
+    def build(self) -> Segment:
+        at = self._start
+        while at < self._lowering.operation_count:
+            if at not in self._folded and not self._lower_one(at):
+                break
+            at += 1
+        parameters = () if at >= self._lowering.operation_count else self._lowering.missing_parameters(at, self._known)
+        return self._finish(at, parameters)
+
+    def _lower_one(self, at: int) -> bool:
+        op = self._bind_and_shape(at)
+        if op is None:
+            return False
+        members = [at]
+        try:
+            op = self._fold_following(op, members)
+            if any(operand.count for operand in op.outputs):
+                self._emit(op, tuple(members))
+        except BadData as error:
+            raise HalError(ErrorStatus.GENERAL_FAILURE, str(error)) from error
+        return True
+
+    def _bind_and_shape(self, at: int) -> BoundOperation | None:
+        """Bind an operation and give its outputs their dimensions; None where something is not known yet."""
+        op = self._lowering.bind(at, self._known, self._operands)
+        if op is None:
+            return None
+        self._refuse_empty_inputs(op)
+        try:
+            shapes = output_dimensions(op)
+            for operand, shape in zip(op.outputs, shapes, strict=False):
+                declared = self._lowering.declared(operand.index)
+                if merge_dimensions(declared, shape) != shape and declared:
+                    raise BadData(f"computed dimensions {list(shape)} contradict {list(declared)}")
+                self._dimensions[operand.index] = shape
+                self._operands[operand.index] = replace(operand, dimensions=shape)
+        except BadData as error:
+            message = str(error)
+            label = "" if message.startswith(op.label) else f"{op.label}: "
+            raise HalError(ErrorStatus.GENERAL_FAILURE, f"{label}{message}") from error
+        return BoundOperation(op.code, op.inputs, [self._operands[o.index] for o in op.outputs], at)
+
+    @staticmethod
+    def _refuse_empty_inputs(op: BoundOperation) -> None:
+        if op.definition.zero_sized_ok:
+            return
+        for i, operand in enumerate(op.inputs):
+            if not operand.omitted and is_tensor(operand.type) and operand.count == 0:
+                raise HalError(
+                    ErrorStatus.GENERAL_FAILURE,
+                    f"{op.label}: input {i} is empty ({list(operand.dimensions)}), which it does not take",
+                )
+
+    def _fold_following(self, op: BoundOperation, members: list[int]) -> BoundOperation:
+        """Fold operations after `op` into it while each is the only reader of the one before."""
+        if op.code == OperationCode.PAD:
+            return self._fold_padding(op, members)
+        return self._fold_residual_and_activation(op, members)
+
+    def _next(self, op: BoundOperation) -> BoundOperation | None:
+        """Return the only reader of `op`'s output, if it can be lowered now."""
+        at = self._lowering.sole_consumer(op.outputs[0].index)
+        if at is None or at in self._folded:
+            return None
+        following = self._lowering.bind(at, self._known, self._operands)
+        written = (o for o in following.inputs if not o.is_constant) if following else ()
+        if following is None or any(operand.index not in self._dimensions for operand in written):
+            return None
+        return following
+
+    def _fold_padding(self, pad: BoundOperation, members: list[int]) -> BoundOperation:
+        following = self._next(pad)
+        padding = fusion.foldable_padding(pad, following) if following else None
+        if padding is None or following is None or following.index is None:
+            return pad
+        shaped = self._bind_and_shape(following.index)
+        if shaped is None:
+            return pad
+        self._take(following.index, members)
+        folded = Fusion(padded_source=pad.inputs[0], padding=padding)
+        return self._fold_residual_and_activation(
+            BoundOperation(shaped.code, shaped.inputs, shaped.outputs, shaped.index, folded), members
+        )
+
+    def _fold_residual_and_activation(self, op: BoundOperation, members: list[int]) -> BoundOperation:
+        following = self._next(op)
+        if following is None or following.index is None:
+            return op
+        residual = fusion.foldable_residual(op, following)
+        activation = following.fuse_code() if residual else fusion.foldable_activation(op, following)
+        if activation is None or not self._may_fold(op, residual):
+            return op
+        shaped = self._bind_and_shape(following.index)
+        if shaped is None:
+            return op
+        self._take(following.index, members)
+        folded = replace(op.fusion, activation=activation, residual=residual or op.fusion.residual)
+        return BoundOperation(op.code, op.inputs, shaped.outputs, op.index, folded)
+
+    def _may_fold(self, op: BoundOperation, residual: BoundOperand | None) -> bool:
+        if residual is None:
+            return True
+        return residual.is_constant or residual.index in self._dimensions
+
+    def _take(self, at: int, members: list[int]) -> None:
+        self._folded.add(at)
+        members.append(at)
+
+    def _emit(self, op: BoundOperation, members: tuple[int, ...]) -> None:
+        launcher = launcher_of(op.code)
+        if launcher is None:
+            raise HalError(ErrorStatus.GENERAL_FAILURE, f"{op.label}: no launcher")
+        lowered: Lowered = launcher(op, self._lowering.device)
+        for one in lowered if isinstance(lowered, tuple) else (lowered,):
+            self._commands.append(replace(one, operations=members) if isinstance(one, Launch) else one)
+
+    def _finish(self, stop: int, parameters: tuple[int, ...]) -> Segment:
+        done = set(range(self._start, stop)) | self._folded
+        written = {o for at in done - self._known.done for o in self._lowering.outputs_of(at)}
+        named = written | _touched(self._commands)
+        variable = {i for i in named if not self._operands[i].is_constant}
+        boundary = {i for i in variable if self._lowering.crosses(i, done)}
+        storage, commands = _resolve_aliases(self._commands, boundary)
+        touched = _touched(commands)
+        used = {storage.get(i, i) for i in touched if i in variable}
+        return Segment(
+            self._start,
+            stop,
+            tuple(commands),
+            {i: self._operands[i] for i in touched | used | boundary},
+            storage,
+            frozenset(used - written),
+            frozenset(boundary & written),
+            self._dimensions,
+            parameters,
+            frozenset(at for at in self._folded if at >= stop),
+        )
+
+
+def _touched(commands: Iterable[Command | Alias]) -> set[int]:
+    found: set[int] = set()
+    for command in commands:
+        arguments = command.arguments if isinstance(command, Launch) else (command.source, command.destination)
+        found.update(argument.index for argument in arguments if isinstance(argument, BoundOperand))
+    return found
+
+
+def _resolve_aliases(commands: list[Command | Alias], boundary: set[int]) -> tuple[dict[int, int], list[Command]]:
+    """Let aliased operands share memory, unless both are at the boundary or one is constant: then copy."""
+    storage: dict[int, int] = {}
+
+    def root(index: int) -> int:
+        while index in storage:
+            index = storage[index]
+        return index
+
+    kept: list[Command] = []
+    for command in commands:
+        if not isinstance(command, Alias):
+            kept.append(command)
+            continue
+        source, destination = root(command.source.index), command.destination.index
+        if command.source.is_constant or (source in boundary and destination in boundary):
+            kept.append(CopyBuffer(command.source, command.destination))
+        elif destination in boundary:
+            storage[source] = destination
+        else:
+            storage[destination] = source
+    return {index: root(index) for index in storage}, kept

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One launcher per operation, one file per family, loaded from this folder.
+
+A launcher turns a bound operation into launches; it makes no OpenCL call. Next to it `supports` may give a function
+that returns the reason why this device cannot take an operation, or "" if it can.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpu_driver.bound import BoundOperation
+    from gpu_driver.device_profile import DeviceProfile
+    from gpu_driver.launch import Lowered
+    from nn_runtime.codes import OperationCode
+    from nn_runtime.operations import OperationView
+
+    Launcher = Callable[[BoundOperation, DeviceProfile], Lowered]
+    Refusal = Callable[[OperationView, DeviceProfile], str]
+
+_launchers: dict[int, Launcher] = {}
+_refusals: dict[int, Refusal] = {}
+
+
+def launches(*codes: OperationCode) -> Callable[[Launcher], Launcher]:
+    """Register the launcher of operations; raises ValueError if one has a launcher already."""
+
+    def register(launcher: Launcher) -> Launcher:
+        for code in codes:
+            if code in _launchers:
+                raise ValueError(f"{code.name} has two launchers")
+            _launchers[code] = launcher
+        return launcher
+
+    return register
+
+
+def supports(*codes: OperationCode) -> Callable[[Refusal], Refusal]:
+    """Register the function that says why an operation is refused ("" if it is not)."""
+
+    def register(refusal: Refusal) -> Refusal:
+        for code in codes:
+            _refusals[code] = refusal
+        return refusal
+
+    return register
+
+
+def launcher_of(code: int) -> Launcher | None:
+    """Return the launcher of an operation, or None."""
+    _load_families()
+    return _launchers.get(code)
+
+
+def refusal_of(op: OperationView, device: DeviceProfile) -> str:
+    """Return why the family refuses this operation on the device, or ""."""
+    refusal = _refusals.get(op.code)
+    return refusal(op, device) if refusal else ""
+
+
+@functools.cache
+def _load_families() -> None:
+    package = importlib.import_module(__name__)
+    for module in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"{__name__}.{module.name}")

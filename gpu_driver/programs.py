@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Source and defines -> a built program: shared in memory per context, kept on disk per device and driver.
+
+PoCL compiles a kernel's machine code at the first enqueue of each (kernel, local size), and a program's binary holds
+what existed when it was first read, for ever. So a program is stored in two steps: `get` builds it, the caller
+enqueues each of the announced launches once, `store` reads the binary. A program that came from disk is never stored
+again; other launches on it work, compiled at their first enqueue.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import re
+import threading
+import time
+import warnings
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import kernels_cl
+from gpu_driver import cache_files
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    import pyopencl as cl
+
+    from gpu_driver.device_profile import DeviceProfile
+
+    Launched = tuple[str, tuple[int, ...] | None]
+    """A kernel's name and the local size it is enqueued with."""
+
+_LOG = logging.getLogger(__name__)
+_FORMAT = 1
+MAX_FOLDER_BYTES = 512 << 20
+_LOCK_SECONDS = 5.0
+_DEFINE_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_DEFINE_VALUE = re.compile(r"[\w.+\-*/()<>,]*", re.ASCII)  # no blanks, quotes or backslashes: one word of the options
+_build_lock = threading.Lock()  # parallel builds gain nothing, and catching warnings is a matter of the whole process
+
+
+class ProgramBuildError(RuntimeError):
+    """A program did not build. log: the compiler's words."""
+
+    def __init__(self, source_name: str, options: tuple[str, ...], device_name: str, log: str) -> None:
+        super().__init__(f"{source_name} does not build for {device_name} with {' '.join(options)}:\n{log}")
+        self.source_name = source_name
+        self.options = options
+        self.device_name = device_name
+        self.log = log
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """A built program. options: all it was built with; path: its file; from_disk: it came from there."""
+
+    source_name: str
+    options: tuple[str, ...]
+    path: Path
+    from_disk: bool
+    cl_program: cl.Program
+
+    def kernel(self, name: str) -> cl.Kernel:
+        """A new kernel object: arguments belong to it, so one per call site."""
+        import pyopencl as cl
+
+        return cl.Kernel(self.cl_program, name)
+
+
+@dataclass(frozen=True)
+class CacheStats:
+    """Counts since the cache was made: built from source, loaded from disk, found in memory, written to disk."""
+
+    builds: int = 0
+    loads: int = 0
+    shared: int = 0
+    stores: int = 0
+    build_seconds: float = 0.0
+    load_seconds: float = 0.0
+
+
+class ProgramCache:
+    """The programs of one context. Safe for threads; its folder is safe for processes.
+
+    directory: where binaries lie (default: `programs` in the driver's cache folder); a folder that cannot be read or
+    written, or a damaged file, costs a build and nothing else. source: name -> text.
+    """
+
+    def __init__(
+        self,
+        context: cl.Context,
+        profile: DeviceProfile,
+        directory: Path | None = None,
+        source: Callable[[str], str] = kernels_cl.source,
+    ) -> None:
+        self._context = context
+        self._device = context.devices[0]
+        self._profile = profile
+        self._directory = cache_files.cache_directory() / "programs" if directory is None else directory
+        self._source = source
+        self._lock = threading.Lock()
+        self._programs: dict[tuple[str, tuple[str, ...]], Program] = {}
+        self._stored: set[Path] = set()
+        self._stats = CacheStats()
+
+    @property
+    def stats(self) -> CacheStats:
+        """The counts so far."""
+        return self._stats
+
+    def get(
+        self,
+        source_name: str,
+        defines: Mapping[str, str | int],
+        options: Iterable[str] = (),
+        launches: Iterable[Launched] = (),
+    ) -> Program:
+        """The program of a source with these defines: from memory, from disk, or built.
+
+        launches: every (kernel, local size) the caller will have enqueued before `store`. Raises ProgramBuildError.
+        """
+        words = build_options(defines, options)
+        with self._lock:
+            program = self._programs.get((source_name, words))
+            if program is not None:
+                self._stats = replace(self._stats, shared=self._stats.shared + 1)
+                return program
+            text = self._source(source_name)
+            path = self._path(source_name, text, words, launches)
+            program = self._load(source_name, words, path) or self._build(source_name, text, words, path)
+            self._programs[source_name, words] = program
+            return program
+
+    def store(self, program: Program) -> bool:
+        """Write a program's binary to disk, once, after its launches were enqueued. Whether a file was written."""
+        with self._lock:
+            if program.from_disk or program.path in self._stored:
+                return False
+            self._stored.add(program.path)
+            binary = program.cl_program.binaries[0]
+            if not binary or not _write_locked(program.path, cache_files.seal(binary)):
+                return False
+            self._stats = replace(self._stats, stores=self._stats.stores + 1)
+            return True
+
+    def _path(self, source_name: str, text: str, words: tuple[str, ...], launches: Iterable[Launched]) -> Path:
+        is_pocl = self._profile.slug == "pocl"  # elsewhere a binary is complete whatever was launched
+        launched = sorted({json.dumps(launch) for launch in launches}) if is_pocl else []
+        added = os.environ.get("PYOPENCL_BUILD_OPTIONS")  # PyOpenCL adds these itself
+        key = json.dumps([_FORMAT, self._profile.identity, text, words, added, launched])
+        return self._directory / f"{Path(source_name).stem}-{hashlib.sha256(key.encode()).hexdigest()}.bin"
+
+    def _load(self, source_name: str, words: tuple[str, ...], path: Path) -> Program | None:
+        import pyopencl as cl
+
+        start = time.perf_counter()
+        data = cache_files.read_file(path)
+        if data is None:
+            return None
+        binary = cache_files.unseal(data)
+        if binary is None:
+            _LOG.info("%s is damaged: building again", path)
+            return None
+        try:
+            built = self._built(cl.Program(self._context, [self._device], [binary]), words)
+        except cl.Error as error:
+            _LOG.info("%s is refused by the driver (%s): building again", path, error)
+            return None
+        with suppress(OSError):
+            path.touch()  # the oldest go first when the folder is full
+        seconds = time.perf_counter() - start
+        self._stats = replace(self._stats, loads=self._stats.loads + 1, load_seconds=self._stats.load_seconds + seconds)
+        return Program(source_name, words, path, True, built)
+
+    def _build(self, source_name: str, text: str, words: tuple[str, ...], path: Path) -> Program:
+        import pyopencl as cl
+
+        start = time.perf_counter()
+        try:
+            built = self._built(cl.Program(self._context, text), words)
+        except cl.Error as error:
+            log = str(error).split("\n\n", 1)[-1]  # without the status, which is said three times
+            raise ProgramBuildError(source_name, words, self._profile.name, log) from error
+        seconds = time.perf_counter() - start
+        self._stats = replace(
+            self._stats, builds=self._stats.builds + 1, build_seconds=self._stats.build_seconds + seconds
+        )
+        _LOG.debug("built %s %s in %.3f s", source_name, " ".join(words), seconds)
+        return Program(source_name, words, path, False, built)
+
+    def _built(self, program: cl.Program, words: tuple[str, ...]) -> cl.Program:
+        """Build without PyOpenCL's own disk cache, its compiler warnings sent to the log."""
+        import pyopencl as cl
+
+        with _build_lock, warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            program.int_ptr  # noqa: B018  # makes the program object now, which takes PyOpenCL's cache out of the way
+            program.build(list(words))
+        for warning in caught:
+            if issubclass(warning.category, cl.CompilerWarning):
+                _LOG.debug("%s", warning.message)
+        return program
+
+
+def build_options(defines: Mapping[str, str | int], options: Iterable[str] = ()) -> tuple[str, ...]:
+    """The compiler's options in one order for equal defines. ValueError for what is not one plain word each."""
+    words = list(options)
+    if not any(word.startswith("-cl-std=") for word in words):
+        words.insert(0, "-cl-std=CL1.2")
+    for name, value in sorted(defines.items()):
+        text = str(int(value)) if isinstance(value, int) else value
+        if not _DEFINE_NAME.fullmatch(name) or not _DEFINE_VALUE.fullmatch(text):
+            raise ValueError(f"not a define: {name!r}={value!r}")
+        words.append(f"-D{name}={text}")
+    return tuple(words)
+
+
+def _write_locked(path: Path, data: bytes) -> bool:
+    """Write a file and keep the folder within its size, one process at a time; False where that cannot be."""
+    import filelock  # 30 ms to import, and only needed where something was built
+
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with filelock.FileLock(path.parent / ".lock", timeout=_LOCK_SECONDS):
+            written = cache_files.write_atomic(path, data)
+            _prune(path.parent)
+            return written
+    except (OSError, NotImplementedError, filelock.Timeout) as error:
+        _LOG.info("cannot store %s: %s", path, error)
+        return False
+
+
+def _prune(folder: Path, limit_bytes: int = MAX_FOLDER_BYTES) -> None:
+    """Remove the files longest unused until three quarters of the limit are left, once it is passed."""
+    files = []
+    for file in folder.glob("*.bin"):
+        with suppress(OSError):
+            state = file.stat()
+            files.append((state.st_mtime_ns, state.st_size, file))
+    total = sum(size for _, size, _ in files)
+    if total <= limit_bytes:
+        return
+    for _, size, file in sorted(files, key=lambda item: item[0]):
+        if total <= limit_bytes * 3 // 4:
+            return
+        with suppress(OSError):
+            file.unlink()
+            total -= size

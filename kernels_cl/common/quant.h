@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// quant.h: fixed-point multiplication of 32-bit integers by a real number, as gemmlowp and TFLite's reference kernels do it.
+// The real number is multiplier * 2^(shift - 31), 2^30 <= multiplier < 2^31 or multiplier = 0 (quantization.py computes the pair).
+// Functions ending in 16 do the same to sixteen values; they read vectors as little-endian.
+// Source   gemmlowp/fixedpoint.h, the rounding twice form ("double rounding").
+
+// round(a * b / 2^31), ties towards plus infinity; b >= 0.
+// gemmlowp adds 2^30 or 1 - 2^30 and divides towards zero, which is this shift.
+static inline int saturating_rounding_doubling_high_mul(int a, int b)
+{
+    return (int)(((long)a * b + (1L << 30)) >> 31);
+}
+
+// round(x / 2^exponent), ties away from zero; 0 <= exponent <= 31.
+static inline int rounding_divide_by_pot(int x, int exponent)
+{
+    const int mask = (int)((1u << exponent) - 1u);
+    const int threshold = (int)((uint)mask >> 1) + (x < 0 ? 1 : 0);
+    return (x >> exponent) + ((x & mask) > threshold ? 1 : 0);
+}
+
+// x * multiplier * 2^(shift - 31), rounded twice; -31 <= shift <= 31. x << shift wraps as the reference does.
+static inline int multiply_by_quantized_multiplier(int x, int multiplier, int shift)
+{
+    const int scaled = (int)((uint)x << max(shift, 0));
+    return rounding_divide_by_pot(saturating_rounding_doubling_high_mul(scaled, multiplier), max(-shift, 0));
+}
+
+// Even and odd lanes are multiplied apart: a 64-bit product of sign-extended lanes is one x86 instruction.
+static inline int16 saturating_rounding_doubling_high_mul16(int16 a, int16 b)
+{
+    const long8 pair_a = as_long8(a), pair_b = as_long8(b);
+    const long8 even = ((pair_a << 32) >> 32) * ((pair_b << 32) >> 32) + (1L << 30);
+    const long8 odd = (pair_a >> 32) * (pair_b >> 32) + (1L << 30);
+    return as_int16(((even >> 31) & 0xffffffffL) | ((odd << 1) & (long)0xffffffff00000000UL));
+}
+
+static inline int16 rounding_divide_by_pot16(int16 x, int16 exponent)
+{
+    const int16 mask = as_int16(((uint16)(1u) << as_uint16(exponent)) - 1u);
+    const int16 threshold = as_int16(as_uint16(mask) >> 1) - (x >> 31);
+    return (x >> exponent) - ((x & mask) > threshold);
+}
+
+static inline int16 multiply_by_quantized_multiplier16(int16 x, int16 multiplier, int16 shift)
+{
+    const int16 scaled = x << max(shift, (int16)0);
+    return rounding_divide_by_pot16(saturating_rounding_doubling_high_mul16(scaled, multiplier), max(-shift, (int16)0));
+}

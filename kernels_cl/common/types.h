@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// types.h: reading and writing elements of T, one at a time or sixteen.
+// Defines  T: float | half | uchar | char | short | ushort | int (required)
+// Gives    COMPUTE_T, COMPUTE_T16: float for float and half, else int: the type arithmetic is done in
+//          LOAD(p, i), LOAD16(p, i): element i, elements i..i+15 of `global const T *p`, widened; any alignment
+//          STORE(p, i, v), STORE16(p, i, v): the inverse, into `global T *p`; v of COMPUTE_T, in the range of T, half rounds to nearest even
+//          STORE_SAT(p, i, v): the same for any integer v, saturating; equal to STORE for float and half
+//          WIDEN(v, type), e.g. WIDEN(v, float16): element-wise conversion of a vector, one instruction where the CPU has it
+//          TILE_KERNEL: `kernel` for one work-item per register tile, with explicit vectors and local size (1, 1, 1)
+// half is a storage type only, so no device needs cl_khr_fp16.
+#ifndef T
+#error "types.h: define T"
+#endif
+
+#define JOIN_(a, b) a##b
+#define JOIN(a, b) JOIN_(a, b)
+
+#define TYPE_NUMBER_float 1
+#define TYPE_NUMBER_half 2
+#define TYPE_NUMBER_uchar 3
+#define TYPE_NUMBER_char 4
+#define TYPE_NUMBER_short 5
+#define TYPE_NUMBER_ushort 6
+#define TYPE_NUMBER_int 7
+#define TYPE_NUMBER JOIN(TYPE_NUMBER_, T)
+
+#define T_IS_FLOAT (TYPE_NUMBER == 1 || TYPE_NUMBER == 2)
+#define T_IS_HALF (TYPE_NUMBER == 2)
+
+// PoCL 3.0 splits convert_type16 into halves of halves; the builtin stays one vector instruction.
+#ifdef __has_builtin
+#if __has_builtin(__builtin_convertvector)
+#define WIDEN(v, type) __builtin_convertvector(v, type)
+#endif
+#endif
+#ifndef WIDEN
+#define WIDEN(v, type) JOIN(convert_, type)(v)
+#endif
+
+#if T_IS_FLOAT
+typedef float COMPUTE_T;
+typedef float16 COMPUTE_T16;
+#else
+typedef int COMPUTE_T;
+typedef int16 COMPUTE_T16;
+#endif
+
+#if !T_IS_HALF
+// PoCL 3.0 makes eight loads of vload16 on uchar; a packed structure stays one unaligned load or store.
+typedef JOIN(T, 16) T16;
+typedef struct __attribute__((packed)) {
+    T16 value;
+} UnalignedT16;
+#endif
+
+#if T_IS_HALF
+#define LOAD(p, i) vload_half(i, p)
+#define LOAD16(p, i) vload_half16(0, (p) + (i))
+#define STORE(p, i, v) vstore_half_rte(v, i, p)
+#define STORE16(p, i, v) vstore_half16_rte(v, 0, (p) + (i))
+#define STORE_SAT(p, i, v) STORE(p, i, v)
+#elif T_IS_FLOAT
+#define LOAD(p, i) ((p)[i])
+#define LOAD16(p, i) (((global const UnalignedT16 *)((p) + (i)))->value)
+#define STORE(p, i, v) ((p)[i] = (v))
+#define STORE16(p, i, v) (((global UnalignedT16 *)((p) + (i)))->value = (v))
+#define STORE_SAT(p, i, v) STORE(p, i, v)
+#else
+#define LOAD(p, i) ((int)(p)[i])
+#define LOAD16(p, i) WIDEN(((global const UnalignedT16 *)((p) + (i)))->value, int16)
+#define STORE(p, i, v) ((p)[i] = (T)(v))
+#define STORE16(p, i, v) (((global UnalignedT16 *)((p) + (i)))->value = WIDEN(v, T16))
+#define STORE_SAT(p, i, v) ((p)[i] = JOIN(JOIN(convert_, T), _sat)(v))
+#endif
+
+// Without the hint Intel's compiler also makes a version of 16 work-items at once, never run at this local size:
+// seven times the build time, and slower code beside it.
+#define TILE_KERNEL __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(float16))) kernel

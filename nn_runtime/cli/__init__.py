@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command `nnrt`: one module of this folder per command, imported only when that command is asked for.
+
+A command's module has `add_arguments(parser)` and `run(args) -> int` (the exit status), and its docstring is its help.
+Errors are one line on standard error: exit status 2 for wrong usage, 1 for anything that failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from typing import TYPE_CHECKING, Protocol, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+COMMANDS = {
+    "conformance": "run operation examples on a device and judge the results",
+}
+"""One line of help per command; a module of the same name does the work."""
+
+
+class Command(Protocol):
+    """What a command's module offers."""
+
+    __doc__: str | None
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declare options and arguments."""
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Do the work and return the exit status."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status; usage errors and `--help` leave by SystemExit as argparse does."""
+    arguments = sys.argv[1:] if argv is None else list(argv)
+    name = next((argument for argument in arguments if not argument.startswith("-")), "")
+    parser = _parser(name)
+    args = parser.parse_args(arguments)
+    try:
+        return _command(args.command).run(args)
+    except BrokenPipeError:
+        # The reader of a pipe has seen enough; Python must not complain while it flushes at exit.
+        sys.stdout = None
+        return 1
+    except KeyboardInterrupt:
+        return _failed(args.command, "interrupted")
+    except Exception as error:
+        if not _is_ours(error):
+            raise
+        return _failed(args.command, str(error))
+
+
+def _parser(chosen: str) -> argparse.ArgumentParser:
+    """Return the parser; only the chosen command's module is imported for its options."""
+    parser = argparse.ArgumentParser(prog="nnrt", description="The Android Neural Networks stack on OpenCL.")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, line in COMMANDS.items():
+        module = _command(name) if name == chosen else None
+        described = (module.__doc__ or line) if module else line
+        command = commands.add_parser(
+            name, help=line, description=described, formatter_class=argparse.RawDescriptionHelpFormatter
+        )
+        if module is not None:
+            module.add_arguments(command)
+    return parser
+
+
+def _command(name: str) -> Command:
+    return cast("Command", importlib.import_module(f"{__name__}.{name}"))
+
+
+def _is_ours(error: Exception) -> bool:
+    """Tell whether an error is one that the message alone explains."""
+    from nn_runtime.errors import NNError
+    from nn_runtime.hal.types import HalError
+
+    return isinstance(error, (NNError, HalError, OSError))
+
+
+def _failed(command: str, message: str) -> int:
+    line = " ".join(message.split())
+    print(f"nnrt {command}: {line}", file=sys.stderr)
+    return 1

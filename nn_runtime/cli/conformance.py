@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run operation examples on a device and judge the results.
+
+The folder holds <version>/<spec>.json.gz files. Every example runs in the kinds it allows: plain,
+dynamic_output_shape, quant8_to_signed, device_memory. Prints a table per operation, the failing
+examples, and the counts; the exit status is 1 if any example failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nn_runtime.testing.conformance import Filter, Through, Verdict, run_corpus
+from nn_runtime.testing.corpus import Kind
+
+if TYPE_CHECKING:
+    from collections import Counter
+
+    from nn_runtime.testing.conformance import Report, Result
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare options and arguments."""
+    parser.add_argument("folder", metavar="DIR", type=Path, help="folder of the examples")
+    parser.add_argument("--device", metavar="NAME", default=None, help="device selector (default: NNRT_DEVICE)")
+    kinds = [kind.value for kind in Kind]
+    parser.add_argument("--kinds", metavar="KIND,..", type=_kinds, default=tuple(Kind), help=", ".join(kinds))
+    parser.add_argument("--only", metavar="SUBSTRING", default="", help="only examples with this in their name")
+    parser.add_argument("--exclude", metavar="SUBSTRING", default="", help="no examples with this in their name")
+    parser.add_argument("--operations", metavar="A,B", type=_names, default=(), help="only these main operations")
+    parser.add_argument("--jobs", metavar="N", type=_positive, default=1, help="processes (default: 1)")
+    parser.add_argument("--through", choices=[through.value for through in Through], default=Through.NDK.value,
+                        help="interface that drives the device (default: ndk)")  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="print every result as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the corpus, print the report; return 1 if any example failed."""
+    chosen = Filter(args.kinds, args.only, args.exclude, args.operations)
+    progress = _show_progress if sys.stderr.isatty() else None
+    report = run_corpus(args.folder, args.device, chosen, args.jobs, Through(args.through), progress)
+    if args.json:
+        print(json.dumps(_as_json(report), indent=1))
+    else:
+        _print_report(report)
+    return 1 if report.counts()[Verdict.FAILED] else 0
+
+
+def _kinds(text: str) -> tuple[Kind, ...]:
+    try:
+        return tuple(Kind(name) for name in _names(text))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{error}; wanted {', '.join(kind.value for kind in Kind)}") from error
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"wanted a number > 0, got {text!r}")
+    return int(text)
+
+
+def _show_progress(done: int, total: int) -> None:
+    width = 30
+    filled = width * done // total
+    end = "\n" if done == total else ""
+    print(f"\r[{'#' * filled}{' ' * (width - filled)}] {done}/{total} files", end=end, file=sys.stderr, flush=True)
+
+
+def _print_report(report: Report) -> None:
+    table = report.by_operation()
+    width = max([len("operation"), *map(len, table)])
+    print(f"device {report.device}")
+    print(f"{'operation':<{width}}  passed  failed  unsupported")
+    for operation, counts in table.items():
+        print(f"{operation:<{width}}  {_columns(counts)}")
+    for verdict in (Verdict.UNSUPPORTED, Verdict.FAILED):
+        for result in report.results:
+            if result.verdict == verdict:
+                print(_line(result))
+    counts = report.counts()
+    print(", ".join(f"{counts[verdict]} {verdict.value}" for verdict in Verdict))
+
+
+def _columns(counts: Counter[Verdict]) -> str:
+    return f"{counts[Verdict.PASSED]:>6}  {counts[Verdict.FAILED]:>6}  {counts[Verdict.UNSUPPORTED]:>11}"
+
+
+def _line(result: Result) -> str:
+    return f"{result.verdict.value} {result.spec} {result.example} ({result.kind.value}): {result.message}"
+
+
+def _as_json(report: Report) -> dict[str, object]:
+    return {
+        "device": report.device,
+        "counts": {verdict.value: report.counts()[verdict] for verdict in Verdict},
+        "results": [
+            {
+                "example": result.example,
+                "spec": result.spec,
+                "operation": result.operation,
+                "kind": result.kind.value,
+                "verdict": result.verdict.value,
+                "message": result.message,
+            }
+            for result in report.results
+        ],
+    }

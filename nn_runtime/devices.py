@@ -1,0 +1,331 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Devices: loading the drivers, the list of what there is, and choosing from it by a selector.
+
+This module alone loads drivers: `cpu_driver` by name, the others by the entry-point group `nn_runtime.drivers`, each
+only when a selector asks for it. A selector is a comma list in order of preference; each item is `cpu`, a device's full
+name, or `driver[:platform[:type[:device]]]` where platform and device are an index or a case-insensitive part of slug,
+name, vendor or version, and `driver:*` means all. The module itself may be called, so that `nn_runtime.devices()` works
+whether or not the submodule has been imported before.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import logging
+import os
+import sys
+import types
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nn_runtime.codes import DeviceTypeCode, FeatureLevel
+from nn_runtime.errors import BadData, NNError, OperationFailed, UnavailableDevice
+from nn_runtime.hal.interfaces import DescribesDevice, DeviceDescription, UnusableDevice
+from nn_runtime.hal.types import DeviceStatus, HalError
+from nn_runtime.observe import vlog
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nn_runtime.hal.interfaces import IDevice
+    from nn_runtime.hal.types import Capabilities, Extension
+
+REFERENCE_NAME = "nnapi-reference"
+ENTRY_POINT_GROUP = "nn_runtime.drivers"
+DEFAULT_SELECTOR = "opencl,cpu"
+RUNTIME_FEATURE_LEVEL = FeatureLevel.LEVEL_7
+
+_log = logging.getLogger("nn_runtime.manager")
+
+
+class Device:
+    """One device as the runtime sees it: the driver's IDevice with its constant answers kept."""
+
+    def __init__(self, hal: IDevice) -> None:
+        """Wrap a driver's device; raises OperationFailed if it cannot answer the queries of discovery."""
+        self.hal = hal
+        self.name = hal.name
+        self.is_reference = self.name == REFERENCE_NAME
+        try:
+            self.version = hal.get_version_string()
+            self.type = DeviceTypeCode(hal.get_type())
+            self._feature_level = hal.get_feature_level()
+        except Exception as error:
+            raise OperationFailed(f"device {self.name}: it does not answer its queries: {error}") from error
+
+    def __repr__(self) -> str:
+        return f"<Device {self.name} {self.type.name} {self.version!r}>"
+
+    @property
+    def feature_level(self) -> int:
+        """Highest feature level of the models it takes, at most the runtime's."""
+        return min(self._feature_level, RUNTIME_FEATURE_LEVEL)
+
+    @functools.cached_property
+    def capabilities(self) -> Capabilities:
+        """The driver's performance table."""
+        return self.hal.get_capabilities()
+
+    @functools.cached_property
+    def description(self) -> DeviceDescription | None:
+        """Strings of platform and vendor, where the driver tells them."""
+        return self.hal.description() if isinstance(self.hal, DescribesDevice) else None
+
+    @functools.cached_property
+    def extensions(self) -> Sequence[Extension]:
+        """Vendor extensions of the device."""
+        return self.hal.get_supported_extensions()
+
+    def wait(self) -> None:
+        """Return when the device is up; raises OperationFailed if it is not."""
+        try:
+            status = self.hal.get_status()
+        except HalError as error:
+            raise OperationFailed(f"device {self.name}: {error}") from error
+        if status == DeviceStatus.OFFLINE:
+            raise OperationFailed(f"device {self.name} is offline")
+
+    def extension_support(self, name: str) -> bool:
+        """Tell whether the device supports a vendor extension."""
+        return any(extension.name == name for extension in self.extensions)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Devices in order of preference; `strict`: nothing else may be used (no CPU fallback)."""
+
+    devices: tuple[Device, ...]
+    strict: bool
+
+
+@dataclass(frozen=True)
+class DriverListing:
+    """What one driver offers: usable devices, best first, and the others with their reasons."""
+
+    driver: str
+    devices: tuple[Device, ...]
+    unusable: tuple[UnusableDevice, ...]
+    failure: str = ""
+    """Why the driver itself could not be loaded."""
+
+
+def runtime_feature_level() -> int:
+    """Return the highest feature level of this runtime."""
+    return RUNTIME_FEATURE_LEVEL
+
+
+def devices() -> list[Device]:
+    """Return every usable device of every driver, the CPU reference device last."""
+    found = [device for driver in driver_names() for device in listing(driver).devices]
+    return [*found, reference_device()]
+
+
+def find_device(name: str) -> Device:
+    """Return the device of that exact name, loading as few drivers as possible; raises UnavailableDevice."""
+    return select(name).devices[0]
+
+
+def driver_names() -> list[str]:
+    """Return the names of the installed drivers beside the CPU's."""
+    return sorted(_entry_points())
+
+
+@functools.cache
+def reference_device() -> Device:
+    """Return the CPU device `nnapi-reference`."""
+    vlog.read_tags()
+    module = importlib.import_module("cpu_driver.driver")
+    return Device(module.devices()[0])
+
+
+@functools.cache
+def listing(driver: str) -> DriverListing:
+    """Load a driver by its entry point and return what it offers; a failure is logged and reported in the listing."""
+    vlog.read_tags()
+    entry = _entry_points().get(driver)
+    if entry is None:
+        known = ", ".join(["cpu", *driver_names()])
+        return DriverListing(driver, (), (), f"no driver {driver!r} is installed; there are: {known}")
+    try:
+        offered: list[IDevice | UnusableDevice] = entry.load()()
+    except Exception as error:
+        _log.warning("driver %s could not be loaded: %s: %s", driver, type(error).__name__, error)
+        return DriverListing(driver, (), (), f"driver {driver} could not be loaded: {type(error).__name__}: {error}")
+    usable: list[Device] = []
+    for item in offered:
+        _register(driver, item, usable)
+    return DriverListing(driver, tuple(usable), tuple(item for item in offered if isinstance(item, UnusableDevice)))
+
+
+def _register(driver: str, item: IDevice | UnusableDevice, usable: list[Device]) -> None:
+    if isinstance(item, UnusableDevice):
+        _log.info("driver %s: %s cannot be used: %s", driver, item.name, item.reason)
+        return
+    try:
+        device = Device(item)
+    except NNError as error:
+        _log.warning("driver %s: %s", driver, error)
+        return
+    if device.name == REFERENCE_NAME or any(other.name == device.name for other in usable):
+        _log.warning("driver %s: a second device called %s is ignored", driver, device.name)
+        return
+    _log.debug("driver %s: %s, version %s", driver, device.name, device.version)
+    usable.append(device)
+
+
+@functools.cache
+def _entry_points() -> dict[str, importlib.metadata.EntryPoint]:
+    import importlib.metadata  # slow to import, and not needed for the CPU alone
+
+    return {entry.name: entry for entry in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)}
+
+
+def selector_in_force(selector: str | None = None) -> str:
+    """Return the selector to use: the argument, else NNRT_DEVICE, else PYOPENCL_CTX, else `opencl,cpu`."""
+    text = selector or os.environ.get("NNRT_DEVICE", "")
+    if text:
+        return text
+    context = os.environ.get("PYOPENCL_CTX", "")
+    if context:
+        platform, _, device = context.partition(":")
+        return f"opencl:{platform}::{device.partition(',')[0]},cpu"
+    return DEFAULT_SELECTOR
+
+
+def select(selector: str | None = None) -> Selection:
+    """Return the devices a selector names (see `selector_in_force`); loads only the drivers it names.
+
+    An item that matches nothing is passed over (with a warning if it asks for something particular), unless nothing
+    matches at all: then UnavailableDevice says what there is and why the rest cannot be used. Raises BadData for bad
+    syntax. Without `cpu` in the list the selection is strict.
+    """
+    text = selector_in_force(selector)
+    items = [item.strip() for item in text.split(",")]
+    if not all(items):
+        raise BadData(f"device selector {text!r}: an item is empty; wanted e.g. 'opencl,cpu' or 'opencl:pocl'")
+    chosen: list[Device] = []
+    missing: list[str] = []
+    for item in items:
+        found = _match(item)
+        chosen += [device for device in found if device not in chosen]
+        if not found:
+            missing.append(item)
+    if not chosen:
+        raise UnavailableDevice(_nothing_matches(text, missing))
+    for item in missing:
+        level = logging.WARNING if ":" in item else logging.INFO
+        _log.log(level, "%s", _nothing_matches(item, [item]))
+    return Selection(tuple(chosen), not any(device.is_reference for device in chosen))
+
+
+def _match(item: str) -> list[Device]:
+    if item.lower() in ("cpu", REFERENCE_NAME):
+        return [reference_device()]
+    driver = _driver_of(item)
+    offered = listing(driver).devices
+    by_name = [device for device in offered if device.name == item.lower()]
+    if by_name or driver != item.lower().partition(":")[0]:
+        return by_name
+    matches = _Pattern.parse(item).filter([(device, device.description) for device in offered])
+    return matches if item.endswith(":*") else matches[:1]
+
+
+def _driver_of(item: str) -> str:
+    """Return the driver that an item means: `opencl:pocl` and `opencl-pocl-0` both mean `opencl`."""
+    head = item.lower().partition(":")[0]
+    return head if head in _entry_points() else head.partition("-")[0]
+
+
+@dataclass(frozen=True)
+class _Pattern:
+    platform: str
+    type: str
+    device: str
+
+    @classmethod
+    def parse(cls, item: str) -> _Pattern:
+        parts = item.lower().split(":")[1:]
+        if len(parts) > 3:
+            raise BadData(f"device selector item {item!r}: wanted driver[:platform[:type[:device]]]")
+        parts = [part.strip() for part in parts] + [""] * (3 - len(parts))
+        kinds = ("", "*", "all", "cpu", "gpu", "accelerator")
+        if parts[1] not in kinds:
+            raise BadData(f"device selector item {item!r}: type must be cpu, gpu or accelerator, got {parts[1]!r}")
+        return cls(*parts)
+
+    def filter(self, offered: Sequence[tuple[Device, DeviceDescription | None]]) -> list[Device]:
+        """Return what matches, in the order given; a device index counts what platform and type leave."""
+        left = [pair for pair in offered if self._platform_fits(pair[0].name, pair[1]) and self._type_fits(pair[0])]
+        if self.device.isdecimal():
+            return [device for device, _ in left[int(self.device) : int(self.device) + 1]]
+        return [device for device, description in left if self._device_fits(device.name, description)]
+
+    def _platform_fits(self, name: str, description: DeviceDescription | None) -> bool:
+        if self.platform in ("", "*"):
+            return True
+        if description is None:
+            return self.platform in name
+        if self.platform.isdecimal():
+            return int(self.platform) == description.platform_index
+        texts = (
+            description.slug,
+            description.platform_name,
+            description.platform_vendor,
+            description.platform_version,
+            name,
+        )
+        return any(self.platform in text.lower() for text in texts)
+
+    def _type_fits(self, device: Device) -> bool:
+        return self.type in ("", "*", "all") or device.type.name.lower() == self.type
+
+    def _device_fits(self, name: str, description: DeviceDescription | None) -> bool:
+        if self.device in ("", "*"):
+            return True
+        if description is None:
+            return self.device in name
+        texts = (description.device_name, description.device_vendor, description.device_version, name)
+        return any(self.device in text.lower() for text in texts)
+
+    def fits_unusable(self, item: UnusableDevice) -> bool:
+        """Tell whether a device that cannot be used is one that the selector may have meant."""
+        kind = self.type in ("", "*", "all") or item.description.type.name.lower() == self.type
+        by_device = self.device.isdecimal() or self._device_fits(item.name, item.description)
+        return kind and by_device and self._platform_fits(item.name, item.description)
+
+
+def _nothing_matches(text: str, items: Sequence[str]) -> str:
+    """Say what there is, and why what was meant cannot be used."""
+    there: list[str] = []
+    problems: list[str] = []
+    for driver in dict.fromkeys(_driver_of(item) for item in items):
+        found = listing(driver)
+        there += [_label(device) for device in found.devices]
+        if found.failure:
+            problems.append(found.failure)
+    for item in items:
+        pattern = _Pattern.parse(item)
+        unusable = listing(_driver_of(item)).unusable
+        meant = [other for other in unusable if pattern.fits_unusable(other) or other.name == item.lower()]
+        problems += [f"{other.name} cannot be used: {other.reason}" for other in meant]
+    there.append(f"{REFERENCE_NAME} (cpu)")
+    reasons = "; ".join(dict.fromkeys(problems))
+    return f"device selector {text!r} matches no usable device; there is: {', '.join(there)}" + (
+        f"; {reasons}" if reasons else ""
+    )
+
+
+def _label(device: Device) -> str:
+    description = device.description
+    return f"{device.name} ({description.device_name}, {device.type.name})" if description else device.name
+
+
+class _CallableModule(types.ModuleType):
+    """The module `nn_runtime.devices` in its second role, as the function of the same name."""
+
+    def __call__(self) -> list[Device]:
+        return devices()
+
+
+sys.modules[__name__].__class__ = _CallableModule

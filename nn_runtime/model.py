@@ -1,0 +1,540 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A model under construction and finished (SURFACE sections a, d, m)."""
+
+from __future__ import annotations
+
+import heapq
+import logging
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nn_runtime.codes import OEM_OPERATION, OperandCode, operand_type_name, operation_name
+from nn_runtime.errors import BadData, BadState, NNError, UnexpectedNull
+from nn_runtime.hal import types as hal
+from nn_runtime.hal.memory import SharedMemory
+from nn_runtime.hal.types import CONSTANT_LIFETIMES, INLINE_CONSTANT_BYTES, OperandLifeTime
+from nn_runtime.observe import vlog
+from nn_runtime.operand import (
+    OperandType,
+    check_channel_quant,
+    check_operand_type,
+    dtype_of,
+    has_unknown_dimensions,
+    is_tensor,
+    size_bytes,
+)
+from nn_runtime.operations import OperationView, validate
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nn_runtime.devices import Device
+    from nn_runtime.memory import Memory
+    from nn_runtime.operand import Array, ChannelQuant, Dimensions
+
+_POOL_ALIGNMENT = 64
+_WRITTEN_BY_OPERATIONS = frozenset({OperandLifeTime.TEMPORARY_VARIABLE, OperandLifeTime.SUBGRAPH_OUTPUT})
+
+_log = logging.getLogger("nn_runtime.model")
+
+
+class _State(Enum):
+    BUILDING = auto()
+    FINISHED = auto()
+    INVALID = auto()
+
+
+class _ModelOperand:
+    """An operand of a model under construction; an OperandView."""
+
+    def __init__(self, operand_type: OperandType) -> None:
+        self.operand_type = operand_type
+        self.lifetime = OperandLifeTime.TEMPORARY_VARIABLE
+        self.data: Array | None = None
+        """Bytes of a constant given by value (uint8), or in a memory."""
+        self.memory: Memory | None = None
+        self.location = hal.DataLocation()
+        self.model: Model | None = None
+
+    @property
+    def type(self) -> int:
+        return self.operand_type.type
+
+    @property
+    def dimensions(self) -> Dimensions | None:
+        dims = self.operand_type.dims
+        return None if is_tensor(self.type) and not dims else dims
+
+    @property
+    def scale(self) -> float:
+        return self.operand_type.scale
+
+    @property
+    def zero_point(self) -> int:
+        return self.operand_type.zero_point
+
+    @property
+    def channel_quant(self) -> ChannelQuant | None:
+        return self.operand_type.channel_quant
+
+    @property
+    def omitted(self) -> bool:
+        return self.lifetime == OperandLifeTime.NO_VALUE
+
+    def value(self) -> Array | None:
+        if self.data is None:
+            return None
+        dtype = dtype_of(self.type)
+        data = self.data.copy() if self.data.ctypes.data % dtype.alignment else self.data
+        return data.view(dtype).reshape(self.operand_type.dims)
+
+    def subgraph(self) -> _Boundary | None:
+        return _Boundary(self.model) if self.model is not None else None
+
+    def to_hal(self) -> hal.Operand:
+        kind = self.operand_type
+        return hal.Operand(
+            kind.type, kind.dims, kind.scale, kind.zero_point, self.lifetime, self.location, kind.channel_quant
+        )
+
+
+@dataclass(frozen=True)
+class _Boundary:
+    """SubgraphView of a referenced model."""
+
+    model: Model
+
+    @property
+    def inputs(self) -> list[_ModelOperand]:
+        return [self.model._operands[i] for i in self.model._inputs]
+
+    @property
+    def outputs(self) -> list[_ModelOperand]:
+        return [self.model._operands[i] for i in self.model._outputs]
+
+
+class Model:
+    """A graph of operations over operands. Indices are given out in order of adding."""
+
+    def __init__(self) -> None:
+        vlog.read_tags()
+        self._operands: list[_ModelOperand] = []
+        self._operations: list[hal.Operation] = []
+        self._inputs: tuple[int, ...] = ()
+        self._outputs: tuple[int, ...] = ()
+        self._identified = False
+        self._relaxed = False
+        self._state = _State.BUILDING
+        self._run_order: tuple[int, ...] = ()
+        self._pool: SharedMemory | None = None
+        self._hal: hal.Model | None = None
+
+    @property
+    def hal(self) -> hal.Model:
+        """The model as drivers get it, operations in run order; raises BadState unless finished."""
+        if self._hal is None:
+            raise BadState("model: it is not finished" if self._state == _State.BUILDING else "model: it is invalid")
+        return self._hal
+
+    @property
+    def run_order(self) -> tuple[int, ...]:
+        """Original index of each operation of `hal.main`."""
+        return self._run_order
+
+    def add_operand(self, operand_type: OperandType) -> int:
+        """Append an operand and return its index; raises BadState, BadData."""
+        self._check_building("add_operand")
+        if operand_type is None:
+            raise UnexpectedNull("add_operand: the operand type is None")
+        at = len(self._operands)
+        try:
+            check_operand_type(operand_type)
+        except BadData as error:
+            raise BadData(f"operand {at}: {error}") from error
+        self._operands.append(_ModelOperand(operand_type))
+        return at
+
+    def set_operand_value(self, index: int, value: Array | float | None) -> None:
+        """Make an operand a constant; None omits it.
+
+        `value`: a C-contiguous array of the operand's dtype and size, or a Python number for a scalar. Up to 128 bytes
+        are copied at once; a larger array must not change before `finish`, which copies it. Raises BadState, BadData.
+        """
+        self._check_building("set_operand_value")
+        operand = self._operand(index, "set_operand_value")
+        if value is None:
+            operand.lifetime, operand.data, operand.memory = OperandLifeTime.NO_VALUE, None, None
+            return
+        label = self._label(index)
+        self._check_can_be_constant(operand, label)
+        if not isinstance(value, np.ndarray):
+            value = _scalar_array(label, operand.type, value)
+        if operand.type != OperandCode.OEM_SCALAR:
+            check_array(label, operand.type, value)
+            _check_length(label, operand.operand_type, value.nbytes)
+        data: Array = value.reshape(-1).view(np.uint8)
+        operand.data = data.copy() if data.nbytes <= INLINE_CONSTANT_BYTES else data
+        operand.memory = None
+        operand.lifetime = OperandLifeTime.CONSTANT_COPY
+
+    def set_operand_value_from_memory(self, index: int, memory: Memory, offset: int, length: int) -> None:
+        """Make an operand a constant that lies in shared memory; raises BadState, BadData."""
+        self._check_building("set_operand_value_from_memory")
+        operand = self._operand(index, "set_operand_value_from_memory")
+        if memory is None:
+            raise UnexpectedNull(f"{self._label(index)}: the memory is None")
+        label = self._label(index)
+        self._check_can_be_constant(operand, label)
+        if memory.shared is None or memory.domain is not None:
+            raise BadData(f"{label}: device memory cannot hold a constant")
+        _check_length(label, operand.operand_type, length)
+        if offset < 0 or offset + length > memory.shared.size_bytes:
+            raise BadData(
+                f"{label}: bytes {offset} to {offset + length} are outside the memory of {memory.shared.size_bytes}"
+            )
+        operand.memory = memory
+        operand.location = hal.DataLocation(offset=offset, length=length)
+        operand.data = memory.shared.array()[offset : offset + length]
+        operand.lifetime = OperandLifeTime.CONSTANT_REFERENCE
+
+    def set_operand_value_from_model(self, index: int, model: Model) -> None:
+        """Let a MODEL operand refer to a finished model; raises BadState, BadData."""
+        self._check_building("set_operand_value_from_model")
+        operand = self._operand(index, "set_operand_value_from_model")
+        if model is None:
+            raise UnexpectedNull(f"{self._label(index)}: the model is None")
+        if model._state != _State.FINISHED:
+            raise BadState(f"{self._label(index)}: the referenced model must be finished and valid")
+        if operand.type != OperandCode.MODEL:
+            raise BadData(f"{self._label(index)}: only a MODEL operand can refer to a model")
+        operand.model = model
+        operand.lifetime = OperandLifeTime.SUBGRAPH
+
+    def set_operand_symm_per_channel_quant_params(self, index: int, params: ChannelQuant) -> None:
+        """Set the scales of a TENSOR_QUANT8_SYMM_PER_CHANNEL operand; raises BadState, BadData."""
+        self._check_building("set_operand_symm_per_channel_quant_params")
+        operand = self._operand(index, "set_operand_symm_per_channel_quant_params")
+        if params is None:
+            raise UnexpectedNull(f"{self._label(index)}: the per-channel parameters are None")
+        kind = operand.operand_type
+        changed = OperandType(kind.type, kind.dims, kind.scale, kind.zero_point, params)
+        try:
+            check_channel_quant(changed)
+        except BadData as error:
+            raise BadData(f"operand {index}: {error}") from error
+        operand.operand_type = changed
+
+    def add_operation(self, code: int, inputs: Sequence[int], outputs: Sequence[int]) -> None:
+        """Append an operation; counts, types, ranks and quantisation are checked at once. Raises BadState, BadData."""
+        self._check_building("add_operation")
+        if inputs is None or outputs is None:
+            raise UnexpectedNull("add_operation: the inputs or outputs are None")
+        at = len(self._operations)
+        label = f"operation {at} {operation_name(code)}"
+        for what, indexes in (("input", inputs), ("output", outputs)):
+            for position, index in enumerate(indexes):
+                if not 0 <= index < len(self._operands):
+                    raise BadData(
+                        f"{label}: {what} {position} is operand {index}, the model has {len(self._operands)} operands"
+                    )
+        if code != OEM_OPERATION:
+            validate(
+                OperationView(code, [self._operands[i] for i in inputs], [self._operands[i] for i in outputs], at)
+            )
+        self._operations.append(hal.Operation(int(code), tuple(inputs), tuple(outputs)))
+
+    def identify_inputs_and_outputs(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
+        """Name the model's inputs and outputs, each operand at most once; raises BadState, BadData."""
+        self._check_building("identify_inputs_and_outputs")
+        if inputs is None or outputs is None:
+            raise UnexpectedNull("identify_inputs_and_outputs: the inputs or outputs are None")
+        if self._identified:
+            raise BadState("identify_inputs_and_outputs: inputs and outputs are named already")
+        seen: dict[int, str] = {}
+        for what, indexes in (("input", inputs), ("output", outputs)):
+            for position, index in enumerate(indexes):
+                operand = self._operand(index, f"{what} {position}")
+                if index in seen:
+                    raise BadData(f"{what} {position}: operand {index} is {seen[index]} already")
+                if operand.lifetime != OperandLifeTime.TEMPORARY_VARIABLE:
+                    raise BadData(f"{what} {position}: operand {index} is a constant or omitted")
+                seen[index] = f"{what} {position}"
+        for index in inputs:
+            self._operands[index].lifetime = OperandLifeTime.SUBGRAPH_INPUT
+        for index in outputs:
+            self._operands[index].lifetime = OperandLifeTime.SUBGRAPH_OUTPUT
+        self._inputs, self._outputs, self._identified = tuple(inputs), tuple(outputs), True
+
+    def relax_computation_float32_to_float16(self, allow: bool) -> None:
+        """Allow float32 to be computed with the range and precision of float16; raises BadState."""
+        self._check_building("relax_computation_float32_to_float16")
+        self._relaxed = bool(allow)
+
+    def finish(self) -> None:
+        """Sort the operations into run order, check the whole, and freeze it.
+
+        Raises BadState if called before, BadData for an invalid model, which stays invalid for ever.
+        """
+        self._check_building("finish")
+        self._state = _State.INVALID
+        if not self._operands or not self._operations:
+            raise BadData("model: it needs at least one operand and one operation")
+        self._check_written()
+        self._run_order = self._sorted_operations()
+        self._pool_large_constants()
+        built = _Builder(self).build()
+        _validate(built)
+        self._hal = built
+        self._state = _State.FINISHED
+        _log.debug(
+            "model finished: %d operands, %d operations, %d inputs, %d outputs",
+            len(self._operands),
+            len(self._operations),
+            len(self._inputs),
+            len(self._outputs),
+        )
+
+    def supported_operations(self, devices: Sequence[Device]) -> list[bool]:
+        """Tell for each operation, in order of adding, whether one of the devices takes it; raises BadState, BadData."""
+        from nn_runtime.partition import query_support
+
+        if devices is None or any(device is None for device in devices):
+            raise UnexpectedNull("supported_operations: a device is None")
+        model = self.hal
+        check_device_list(devices)
+        answers = [query_support(model, device) for device in devices]
+        supported = [False] * len(self._operations)
+        for position, original in enumerate(self._run_order):
+            supported[original] = any(answer[position].supported for answer in answers)
+        return supported
+
+    def close(self) -> None:
+        """Let the constants go; compilations of the model keep what they need."""
+        self._operands = []
+        self._hal = None
+        self._pool = None
+        self._state = _State.INVALID
+
+    def __enter__(self) -> Model:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def _check_building(self, call: str) -> None:
+        if self._state != _State.BUILDING:
+            how = "finished" if self._state == _State.FINISHED else "invalid"
+            raise BadState(f"{call}: the model is {how}")
+
+    def _operand(self, index: int, call: str) -> _ModelOperand:
+        if not 0 <= index < len(self._operands):
+            raise BadData(f"{call}: operand {index} is out of range, the model has {len(self._operands)} operands")
+        return self._operands[index]
+
+    def _label(self, index: int) -> str:
+        kind = self._operands[index].operand_type
+        dims = f" {list(kind.dims)}" if kind.dims else ""
+        return f"operand {index} ({operand_type_name(kind.type)}{dims})"
+
+    def _check_can_be_constant(self, operand: _ModelOperand, label: str) -> None:
+        if operand.type == OperandCode.MODEL:
+            raise BadData(f"{label}: use set_operand_value_from_model")
+        if operand.lifetime in (OperandLifeTime.SUBGRAPH_INPUT, OperandLifeTime.SUBGRAPH_OUTPUT):
+            raise BadData(f"{label}: it is an input or output of the model")
+        if has_unknown_dimensions(operand.type, operand.operand_type.dims):
+            raise BadData(f"{label}: a constant needs known dimensions")
+
+    def _check_written(self) -> None:
+        """Check that every temporary and output is written once, and nothing else is."""
+        writers: dict[int, int] = {}
+        for at, operation in enumerate(self._operations):
+            name = f"operation {at} {operation_name(operation.type)}"
+            for index in operation.outputs:
+                if self._operands[index].lifetime not in _WRITTEN_BY_OPERATIONS:
+                    raise BadData(f"{name}: it writes {self._label(index)}, an input, constant or omitted operand")
+                if index in writers:
+                    raise BadData(f"{name}: it writes {self._label(index)}, which operation {writers[index]} writes")
+                writers[index] = at
+        readers = {index: at for at, operation in enumerate(self._operations) for index in operation.inputs}
+        for index, operand in enumerate(self._operands):
+            if operand.lifetime in _WRITTEN_BY_OPERATIONS and index not in writers:
+                raise BadData(
+                    f"{self._label(index)} is read by operation {readers[index]} but nothing writes it"
+                    if index in readers
+                    else f"{self._label(index)} is never written"
+                )
+
+    def _sorted_operations(self) -> tuple[int, ...]:
+        """Return the operations in an order in which each reads only what is written, the given order where it can."""
+        readers: dict[int, list[int]] = {}
+        missing = [0] * len(self._operations)
+        for at, operation in enumerate(self._operations):
+            for index in operation.inputs:
+                if self._operands[index].lifetime in _WRITTEN_BY_OPERATIONS:
+                    missing[at] += 1
+                    readers.setdefault(index, []).append(at)
+        ready = [at for at, count in enumerate(missing) if count == 0]
+        order: list[int] = []
+        while ready:
+            at = heapq.heappop(ready)
+            order.append(at)
+            for index in self._operations[at].outputs:
+                for reader in readers.get(index, ()):
+                    missing[reader] -= 1
+                    if missing[reader] == 0:
+                        heapq.heappush(ready, reader)
+        if len(order) < len(self._operations):
+            stuck = [f"{at} {operation_name(self._operations[at].type)}" for at, n in enumerate(missing) if n]
+            raise BadData(f"model: a cycle; these operations wait for each other's results: {', '.join(stuck)}")
+        return tuple(order)
+
+    def _pool_large_constants(self) -> None:
+        large = [
+            operand
+            for operand in self._operands
+            if operand.lifetime == OperandLifeTime.CONSTANT_COPY
+            and operand.data is not None
+            and operand.data.nbytes > INLINE_CONSTANT_BYTES
+        ]
+        if not large:
+            return
+        end = 0
+        offsets = []
+        for operand in large:
+            offsets.append(end)
+            length = operand.data.nbytes if operand.data is not None else 0
+            end += -(-length // _POOL_ALIGNMENT) * _POOL_ALIGNMENT
+        self._pool = SharedMemory.create(end)
+        pool = self._pool.array()
+        for operand, offset in zip(large, offsets, strict=True):
+            if operand.data is None:
+                continue
+            length = operand.data.nbytes
+            pool[offset : offset + length] = operand.data
+            operand.data = pool[offset : offset + length]
+            operand.location = hal.DataLocation(offset=offset, length=length)
+            operand.lifetime = OperandLifeTime.CONSTANT_REFERENCE
+
+
+class _Builder:
+    """Builds the HAL model: numbers referenced models and pools, lays out the small constants."""
+
+    def __init__(self, main: Model) -> None:
+        self.main = main
+        self.referenced: list[Model] = []
+        self.pools: list[SharedMemory] = []
+        self.values = bytearray()
+
+    def build(self) -> hal.Model:
+        graph = self._graph(self.main)
+        done: list[hal.Subgraph] = []
+        while len(done) < len(self.referenced):
+            done.append(self._graph(self.referenced[len(done)]))
+        return hal.Model(
+            graph,
+            tuple(done),
+            bytes(self.values),
+            tuple(self.pools),
+            self.main._relaxed,
+        )
+
+    def _graph(self, model: Model) -> hal.Subgraph:
+        operands = tuple(self._operand(model, operand) for operand in model._operands)
+        operations = tuple(model._operations[at] for at in model._run_order)
+        return hal.Subgraph(operands, operations, model._inputs, model._outputs)
+
+    def _operand(self, model: Model, operand: _ModelOperand) -> hal.Operand:
+        built = operand.to_hal()
+        location = operand.location
+        if operand.lifetime == OperandLifeTime.CONSTANT_REFERENCE:
+            shared = model._pool if operand.memory is None else operand.memory.shared
+            if shared is None:
+                raise BadState("model: the memory of a constant was closed before finish")
+            location = hal.DataLocation(self._pool_index(shared), location.offset, location.length)
+        elif operand.lifetime == OperandLifeTime.CONSTANT_COPY and operand.data is not None:
+            location = self._inline(operand.data)
+        elif operand.lifetime == OperandLifeTime.SUBGRAPH and operand.model is not None:
+            location = hal.DataLocation(offset=self._model_index(operand.model))
+        else:
+            return built
+        kind = operand.operand_type
+        return hal.Operand(
+            kind.type, kind.dims, kind.scale, kind.zero_point, operand.lifetime, location, kind.channel_quant
+        )
+
+    def _inline(self, data: Array) -> hal.DataLocation:
+        length = data.nbytes
+        alignment = 4 if length >= 4 else 2 if length >= 2 else 1
+        self.values += bytes(-len(self.values) % alignment)
+        offset = len(self.values)
+        self.values += data.tobytes()
+        return hal.DataLocation(offset=offset, length=length)
+
+    def _pool_index(self, shared: SharedMemory) -> int:
+        for at, pool in enumerate(self.pools):
+            if pool is shared:
+                return at
+        self.pools.append(shared)
+        return len(self.pools) - 1
+
+    def _model_index(self, model: Model) -> int:
+        for at, other in enumerate(self.referenced):
+            if other is model:
+                return at
+        self.referenced.append(model)
+        return len(self.referenced) - 1
+
+
+def _validate(model: hal.Model) -> None:
+    from nn_runtime.devices import RUNTIME_FEATURE_LEVEL
+    from nn_runtime.hal.validation import validate_model
+
+    try:
+        level = validate_model(model)
+    except (hal.HalError, NNError) as error:
+        raise BadData(str(error)) from error
+    if level > RUNTIME_FEATURE_LEVEL:
+        raise BadData(f"model: it needs feature level {level:d}, this runtime has {RUNTIME_FEATURE_LEVEL:d}")
+
+
+def check_array(label: str, code: int, array: Array) -> None:
+    """Check that an array has the operand type's dtype and plain C layout; raises BadData."""
+    wanted = dtype_of(code)
+    if array.dtype != wanted:
+        raise BadData(f"{label}: wanted an array of {wanted}, got {array.dtype}")
+    if not array.flags.c_contiguous:
+        raise BadData(f"{label}: wanted a C-contiguous array, got strides {array.strides} for {list(array.shape)}")
+
+
+def check_device_list(devices: Sequence[Device]) -> None:
+    """Check that a list of devices is neither empty nor names one twice; raises BadData."""
+    if not devices:
+        raise BadData("the list of devices is empty")
+    names = [device.name for device in devices]
+    for name in names:
+        if names.count(name) > 1:
+            raise BadData(f"the list of devices names {name} twice")
+
+
+def _check_length(label: str, operand_type: OperandType, length: int) -> None:
+    wanted = size_bytes(operand_type.type, operand_type.dims)
+    if length != wanted:
+        raise BadData(f"{label}: a value of {wanted} bytes is wanted, got {length}")
+
+
+def _scalar_array(label: str, code: int, value: float) -> Array:
+    dtype = dtype_of(code)
+    if is_tensor(code):
+        raise BadData(f"{label}: wanted an array of {dtype}, got {type(value).__name__}")
+    try:
+        return np.array(value, dtype)
+    except (OverflowError, ValueError, TypeError) as error:
+        raise BadData(f"{label}: {value!r} is no {dtype}: {error}") from error
+
+
+def constant_of(operand: hal.Operand) -> bool:
+    """Tell whether a HAL operand is a constant."""
+    return operand.lifetime in CONSTANT_LIFETIMES

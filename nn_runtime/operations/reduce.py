@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""MEAN: reduction over a set of axes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nn_runtime.codes import FeatureLevel, OperandCode, OperationCode
+from nn_runtime.operations.rules import check_same_quantization
+from nn_runtime.operations.signature import (
+    INT32,
+    INT32_TENSOR,
+    UP_TO_4,
+    Definition,
+    Input,
+    OperationView,
+    Output,
+    Variant,
+    define,
+)
+from nn_runtime.quantization import FixedPointMultiplier
+
+if TYPE_CHECKING:
+    from nn_runtime.operand import Dimensions
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """Axes to reduce, ascending and each once, and the output's dimensions ([1] where nothing is left)."""
+
+    axes: tuple[int, ...]
+    dimensions: Dimensions
+
+
+def reduction(op: OperationView) -> Reduction:
+    """Return a reduction's axes and output dimensions; raises BadData for an axis out of range."""
+    dims = op.dimensions("input")
+    axes = tuple(sorted({op.normalized_axis("axes", axis, len(dims)) for axis in op.int_values("axes")}))
+    if op.int_value("keep_dims") > 0:
+        return Reduction(axes, tuple(1 if i in axes else size for i, size in enumerate(dims)))
+    return Reduction(axes, tuple(size for i, size in enumerate(dims) if i not in axes) or (1,))
+
+
+def mean_multiplier(count: int) -> FixedPointMultiplier:
+    """Return 1 / count, 1 <= count < 2^32, for the sum of `count` centred values.
+
+    The mantissa is cut, not rounded, as in TFLite's kernel: an exact half may so be rounded towards zero.
+    """
+    shift = count.bit_length() - 1
+    return FixedPointMultiplier((1 << (30 + shift)) // count, 1 - shift)
+
+
+def _check(op: OperationView) -> FeatureLevel:
+    check_same_quantization(op, op.input("input"))
+    return FeatureLevel.HAL_1_1
+
+
+def _prepare(op: OperationView) -> tuple[Dimensions, ...]:
+    return (reduction(op).dimensions,)
+
+
+define(
+    Definition(
+        OperationCode.MEAN,
+        (
+            Variant(
+                (
+                    Input("input", rank=UP_TO_4),
+                    Input("axes", INT32_TENSOR, rank=(1, 1), parameter=True),
+                    Input("keep_dims", INT32),
+                )
+            ),
+        ),
+        (Output("output", rank=UP_TO_4),),
+        {
+            OperandCode.TENSOR_FLOAT32: FeatureLevel.HAL_1_1,
+            OperandCode.TENSOR_QUANT8_ASYMM: FeatureLevel.HAL_1_1,
+            OperandCode.TENSOR_FLOAT16: FeatureLevel.HAL_1_2,
+            OperandCode.TENSOR_QUANT8_ASYMM_SIGNED: FeatureLevel.HAL_1_3,
+        },
+        _prepare,
+        _check,
+    )
+)

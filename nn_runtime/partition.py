@@ -1,0 +1,280 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who runs what: asking the devices, the best device for each operation, and cutting a model into step models.
+
+Source: SURFACE section (k). Mode "aosp" follows it exactly; `cost.py` is the other way to place operations.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from nn_runtime.codes import OperandCode, OperationCode, operation_name
+from nn_runtime.errors import BadData
+from nn_runtime.hal.interfaces import ExplainsOperations, OperationSupport
+from nn_runtime.hal.types import (
+    DataLocation,
+    ErrorStatus,
+    ExecutionPreference,
+    HalError,
+    Model,
+    Operand,
+    OperandLifeTime,
+    Operation,
+    PerformanceInfo,
+    Subgraph,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from nn_runtime.devices import Device
+
+_log = logging.getLogger("nn_runtime.compilation")
+
+_WORST = PerformanceInfo(3.4028234663852886e38, 3.4028234663852886e38)
+"""Of a type that is not in a device's table (float max)."""
+
+_BETWEEN_OPERATIONS = frozenset({OperandLifeTime.TEMPORARY_VARIABLE, OperandLifeTime.SUBGRAPH_OUTPUT})
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where one operation goes and why: the answer of every device by name, refusals with their reasons."""
+
+    operation: int
+    """Original index."""
+    code: int
+    device: Device
+    step: int
+    support: Mapping[str, OperationSupport]
+    estimated_ns: float | None
+    """The device's own estimate, or mode "cost"'s."""
+
+
+@dataclass(frozen=True)
+class StepModel:
+    """A model cut out of another: `operations` by position, `inputs` and `outputs` by operand index of the source."""
+
+    device: int
+    operations: tuple[int, ...]
+    model: Model
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+
+def query_support(model: Model, device: Device) -> list[OperationSupport]:
+    """Ask a device about every operation in run order; a device that fails or miscounts supports nothing."""
+    count = len(model.main.operations)
+    try:
+        if isinstance(device.hal, ExplainsOperations):
+            answers = list(device.hal.explain_operations(model))
+        else:
+            answers = [
+                OperationSupport(bool(yes), "" if yes else "not supported")
+                for yes in device.hal.get_supported_operations(model)
+            ]
+    except Exception as error:
+        _log.warning("%s could not be asked for its operations: %s", device.name, error)
+        return [OperationSupport(False, f"the device could not be asked: {error}")] * count
+    if len(answers) != count:
+        reason = f"the device answered for {len(answers)} of {count} operations"
+        _log.warning("%s: %s", device.name, reason)
+        return [OperationSupport(False, reason)] * count
+    for at, answer in enumerate(answers):
+        if not answer.supported:
+            _log.debug(
+                "operation %d %s: %s refuses it: %s",
+                at,
+                operation_name(model.main.operations[at].type),
+                device.name,
+                answer.reason,
+            )
+    return answers
+
+
+def place_by_capabilities(
+    model: Model,
+    devices: Sequence[Device],
+    support: Sequence[Sequence[OperationSupport]],
+    preference: ExecutionPreference,
+    numbers: Sequence[int],
+) -> list[int]:
+    """Return for each operation the index of its best device, by the capability tables.
+
+    The lower figure wins; on a tie the earlier device, except that the CPU wins any tie. `numbers` are the original
+    indices, for messages. Raises BadData for an operation that no device takes.
+    """
+    chosen = []
+    for at, operation in enumerate(model.main.operations):
+        best = -1
+        best_score = 0.0
+        for index, device in enumerate(devices):
+            if not support[index][at].supported:
+                continue
+            score = _score(model, model.main, operation, device, preference)
+            if best < 0 or score < best_score or (score == best_score and device.is_reference):
+                best, best_score = index, score
+        if best < 0:
+            raise BadData(no_device(operation, numbers[at], devices, [answers[at] for answers in support]))
+        chosen.append(best)
+    return chosen
+
+
+def no_device(
+    operation: Operation, number: int, devices: Sequence[Device], support: Sequence[OperationSupport]
+) -> str:
+    """Say that no device takes an operation, with every device's reason."""
+    reasons = "; ".join(f"{device.name}: {answer.reason}" for device, answer in zip(devices, support, strict=True))
+    return f"operation {number} {operation_name(operation.type)}: no device can run it ({reasons})"
+
+
+def _score(
+    model: Model, graph: Subgraph, operation: Operation, device: Device, preference: ExecutionPreference
+) -> float:
+    table = device.capabilities
+    if operation.type == OperationCode.IF:
+        _condition, then_model, else_model = operation.inputs[:3]
+        branches = [_graph_score(model, graph.operands[i], device, preference) for i in (then_model, else_model)]
+        return _figure(table.if_performance, preference) + 0.5 * sum(branches)
+    if operation.type == OperationCode.WHILE:
+        parts = [_graph_score(model, graph.operands[i], device, preference) for i in operation.inputs[:2]]
+        return _figure(table.while_performance, preference) + sum(parts)
+    if not operation.inputs:
+        return _figure(_WORST, preference)
+    code = graph.operands[operation.inputs[0]].type
+    if model.relax_computation_float32_to_float16 and code == OperandCode.FLOAT32:
+        return _figure(table.relaxed_float32_to_float16_scalar, preference)
+    if model.relax_computation_float32_to_float16 and code == OperandCode.TENSOR_FLOAT32:
+        return _figure(table.relaxed_float32_to_float16_tensor, preference)
+    return _figure(table.operand_performance.get(code, _WORST), preference)
+
+
+def _graph_score(model: Model, reference: Operand, device: Device, preference: ExecutionPreference) -> float:
+    graph = model.referenced[reference.location.offset]
+    return sum(_score(model, graph, operation, device, preference) for operation in graph.operations)
+
+
+def _figure(info: PerformanceInfo, preference: ExecutionPreference) -> float:
+    return info.power_usage if preference == ExecutionPreference.LOW_POWER else info.exec_time
+
+
+def capability_score(
+    model: Model, operation: Operation, device: Device, preference: ExecutionPreference
+) -> float:
+    """Return a device's figure for an operation of the main subgraph, relative to the CPU; lower is better."""
+    return _score(model, model.main, operation, device, preference)
+
+
+def cut(model: Model, devices: Sequence[Device], chosen: Sequence[int]) -> list[StepModel]:
+    """Cut a model into steps, each on one device, in an order in which they can run.
+
+    Raises HalError(GENERAL_FAILURE) for a step without inputs or outputs, or one whose device is too old for the
+    operands of unknown size that it produces.
+    """
+    groups = _grouped(model.main, chosen, _queue_order(devices))
+    producer = {index: at for at, operation in enumerate(model.main.operations) for index in operation.outputs}
+    group_of = {at: number for number, (_, members) in enumerate(groups) for at in members}
+    crossing = {
+        index
+        for at, operation in enumerate(model.main.operations)
+        for index in operation.inputs
+        if index in producer and group_of[producer[index]] != group_of[at]
+    }
+    steps = [_step_model(model, device, members, crossing) for device, members in groups]
+    for step in steps:
+        _check_step(step, devices[step.device])
+    return steps
+
+
+def _queue_order(devices: Sequence[Device]) -> list[int]:
+    """Return device indices as their queues are looked through: the CPU first, then the last device to the first."""
+    return sorted(range(len(devices)), key=lambda i: (not devices[i].is_reference, -i))
+
+
+def _grouped(graph: Subgraph, chosen: Sequence[int], order: Sequence[int]) -> list[tuple[int, list[int]]]:
+    """Return (device, operations) per step: ready operations wait per device, and a step drains one queue."""
+    queues: dict[int, deque[int]] = {device: deque() for device in order}
+    readers: dict[int, list[int]] = {}
+    missing = [0] * len(graph.operations)
+    for at, operation in enumerate(graph.operations):
+        for index in operation.inputs:
+            if graph.operands[index].lifetime in _BETWEEN_OPERATIONS:
+                missing[at] += 1
+                readers.setdefault(index, []).append(at)
+        if missing[at] == 0:
+            queues[chosen[at]].append(at)
+    groups: list[tuple[int, list[int]]] = []
+    while True:
+        device = next((device for device in order if queues[device]), None)
+        if device is None:
+            return groups
+        members: list[int] = []
+        while queues[device]:
+            at = queues[device].popleft()
+            members.append(at)
+            for index in graph.operations[at].outputs:
+                for reader in readers.get(index, ()):
+                    missing[reader] -= 1
+                    if missing[reader] == 0:
+                        queues[chosen[reader]].append(reader)
+        groups.append((device, members))
+
+
+class _StepBuilder:
+    """Collects the operands of a step model in order of use, inputs before outputs."""
+
+    def __init__(self, graph: Subgraph) -> None:
+        self.graph = graph
+        self.numbers: dict[int, int] = {}
+        self.model_inputs: list[int] = []
+        self.temporaries_read: list[int] = []
+        self.outputs_read: list[int] = []
+        self.model_outputs: list[int] = []
+
+    def add(self, index: int, is_input: bool) -> int:
+        if index not in self.numbers:
+            self.numbers[index] = len(self.numbers)
+            lifetime = self.graph.operands[index].lifetime
+            if lifetime == OperandLifeTime.SUBGRAPH_INPUT:
+                self.model_inputs.append(index)
+            elif lifetime == OperandLifeTime.TEMPORARY_VARIABLE and is_input:
+                self.temporaries_read.append(index)
+            elif lifetime == OperandLifeTime.SUBGRAPH_OUTPUT:
+                (self.outputs_read if is_input else self.model_outputs).append(index)
+        return self.numbers[index]
+
+
+def _step_model(model: Model, device: int, members: Sequence[int], crossing: set[int]) -> StepModel:
+    graph = model.main
+    builder = _StepBuilder(graph)
+    operations = []
+    for at in members:
+        operation = graph.operations[at]
+        inputs = tuple(builder.add(index, True) for index in operation.inputs)
+        outputs = tuple(builder.add(index, False) for index in operation.outputs)
+        operations.append(Operation(operation.type, inputs, outputs))
+    written = {index for at in members for index in graph.operations[at].outputs}
+    temporaries = sorted(
+        index
+        for index in written & crossing
+        if graph.operands[index].lifetime == OperandLifeTime.TEMPORARY_VARIABLE
+    )
+    inputs = (*builder.model_inputs, *builder.temporaries_read, *builder.outputs_read)
+    outputs = (*builder.model_outputs, *temporaries)
+    lifetimes = dict.fromkeys(inputs, OperandLifeTime.SUBGRAPH_INPUT)
+    lifetimes.update(dict.fromkeys(outputs, OperandLifeTime.SUBGRAPH_OUTPUT))
+    operands = tuple(
+        replace(graph.operands[index], lifetime=lifetimes[index]) if index in lifetimes else graph.operands[index]
+        for index in builder.numbers
+    )
+    cut_out = Subgraph(
+        operands,
+        tuple(operations),
+        tuple(builder.numbers[index] for index in inputs),
+        tuple(builder.numbers[index] for index in outputs),
+    )
+    referenced = model.referenced if any(o.type == OperandCode.MODEL for o in operands) else ()
+    return StepModel(device, tuple(members), replace(model, main=cut_out, referenced=referenced), inputs, outputs)

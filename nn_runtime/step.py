@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One step of a plan: a model prepared on a device, and the executor that calls the driver and checks its reply."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from nn_runtime.errors import BadData, NNError, error_of
+from nn_runtime.hal.interfaces import ExecutionProfile, ReportsProfile
+from nn_runtime.hal.types import (
+    RESULT_OF_STATUS,
+    UNKNOWN_DURATION,
+    BufferToken,
+    DataLocation,
+    ErrorStatus,
+    ExecutionPreference,
+    ExecutionResult,
+    HalError,
+    Priority,
+    Request,
+    RequestArgument,
+    Timing,
+)
+from nn_runtime.operand import has_unknown_dimensions, merge_dimensions
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nn_runtime.devices import Device
+    from nn_runtime.hal.interfaces import IPreparedModel
+    from nn_runtime.hal.memory import SharedMemory
+    from nn_runtime.hal.types import Model, Operand, OutputShape
+    from nn_runtime.memory import Memory
+    from nn_runtime.operand import Array, Dimensions
+
+_log = logging.getLogger("nn_runtime.execution")
+_log_compilation = logging.getLogger("nn_runtime.compilation")
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A model's input or output as an execution binds it.
+
+    `dimensions`: what model and caller know, 0 and () for what is not known. The bytes are `length` ones of `pointer`,
+    or of `pool` from `offset`. Neither: omitted. `memory` is the NDK object behind a pool.
+    """
+
+    dimensions: Dimensions = ()
+    pointer: Array | None = None
+    pool: SharedMemory | BufferToken | None = None
+    offset: int = 0
+    length: int = 0
+    padding: int = 0
+    memory: Memory | None = None
+
+    @property
+    def omitted(self) -> bool:
+        """Whether the argument has no value."""
+        return self.pointer is None and self.pool is None
+
+
+@dataclass(frozen=True)
+class StepProfile:
+    """Times of one step's run in ns of `time.perf_counter_ns`, and the driver's rows where it reports them.
+
+    `operations`: original indices, to which the `operations` of the rows' indices lead.
+    """
+
+    device: str
+    operations: tuple[int, ...]
+    start_ns: int
+    end_ns: int
+    rows: ExecutionProfile | None
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How one execution is to run: times to measure, absolute deadline, loop timeout; where profiles are collected."""
+
+    measure: bool = False
+    deadline_ns: int | None = None
+    loop_timeout_ns: int | None = None
+    profile: list[StepProfile] | None = None
+
+
+def error_of_hal(error: HalError, where: str) -> NNError:
+    """Return the NDK's error for a driver's one (SURFACE section c)."""
+    shapes = tuple(shape.dimensions for shape in error.output_shapes)
+    code = RESULT_OF_STATUS.get(error.status, RESULT_OF_STATUS[ErrorStatus.GENERAL_FAILURE])
+    return error_of(code, f"{where}: {error}", shapes)
+
+
+def request_of(model: Model, inputs: Sequence[Argument], outputs: Sequence[Argument]) -> Request:
+    """Return the request that binds arguments to the inputs and outputs of a model; equal pools are listed once."""
+    pools: list[SharedMemory | BufferToken] = []
+    main = model.main
+    return Request(
+        tuple(_request_argument(main.operands[i], a, pools) for i, a in zip(main.input_indexes, inputs, strict=True)),
+        tuple(
+            _request_argument(main.operands[i], a, pools) for i, a in zip(main.output_indexes, outputs, strict=True)
+        ),
+        tuple(pools),
+    )
+
+
+def _request_argument(
+    operand: Operand, argument: Argument, pools: list[SharedMemory | BufferToken]
+) -> RequestArgument:
+    if argument.omitted:
+        return RequestArgument(has_no_value=True)
+    dimensions = () if argument.dimensions == operand.dimensions else argument.dimensions
+    if argument.pointer is not None:
+        location = DataLocation(length=argument.length, padding=argument.padding, pointer=argument.pointer)
+        return RequestArgument(False, location, dimensions)
+    pool = argument.pool
+    at = next((i for i, other in enumerate(pools) if other is pool or (_is_token(pool) and other == pool)), -1)
+    if at < 0 and pool is not None:
+        at = len(pools)
+        pools.append(pool)
+    return RequestArgument(
+        False, DataLocation(at, argument.offset, argument.length, argument.padding), dimensions
+    )
+
+
+def _is_token(pool: SharedMemory | BufferToken | None) -> bool:
+    return isinstance(pool, BufferToken)
+
+
+def prepare(
+    device: Device, model: Model, preference: ExecutionPreference, priority: Priority, deadline_ns: int | None
+) -> IPreparedModel:
+    """Prepare a model on a device; a foreign exception of the driver becomes GENERAL_FAILURE. Raises HalError."""
+    started = time.perf_counter_ns()
+    try:
+        prepared = device.hal.prepare_model(model, preference, priority, deadline_ns, None)
+    except HalError:
+        raise
+    except Exception as error:
+        raise HalError(ErrorStatus.GENERAL_FAILURE, f"prepare_model: {type(error).__name__}: {error}") from error
+    _log_compilation.debug(
+        "%s prepared %d operations in %.1f ms",
+        device.name,
+        len(model.main.operations),
+        (time.perf_counter_ns() - started) / 1e6,
+    )
+    return prepared
+
+
+class Step:
+    """Part of a plan on one device: a prepared model, and which operands of the whole model it reads and writes."""
+
+    def __init__(
+        self,
+        device: Device,
+        model: Model,
+        prepared: IPreparedModel,
+        operations: tuple[int, ...],
+        inputs: tuple[int, ...],
+        outputs: tuple[int, ...],
+    ) -> None:
+        """`operations`: positions in the whole model's run order; `inputs`, `outputs`: its operands' indices."""
+        self.device = device
+        self.model = model
+        self.prepared = prepared
+        self.operations = operations
+        self.inputs = inputs
+        self.outputs = outputs
+        self.original_operations = operations
+        """Operation indices as the user added them; set by the plan."""
+        self._output_operands = tuple(model.main.operands[i] for i in model.main.output_indexes)
+        self._lock = threading.Lock()
+        self._on_reference: Step | None = None
+
+    def execute(self, request: Request, options: RunOptions) -> ExecutionResult:
+        """Run the driver and check its reply; raises HalError alone.
+
+        The shapes returned are complete (one per output) unless every output was fully specified.
+        """
+        if _log.isEnabledFor(logging.DEBUG):
+            _log.debug("step on %s: %d operations", self.device.name, len(self.operations))
+        try:
+            result = self._call_driver(request, options)
+        except HalError as error:
+            if error.output_shapes or error.status == ErrorStatus.OUTPUT_INSUFFICIENT_SIZE:
+                raise self._checked_failure(error, request) from error
+            raise
+        except Exception as error:
+            raise HalError(
+                ErrorStatus.GENERAL_FAILURE, f"the driver failed with {type(error).__name__}: {error}"
+            ) from error
+        return self._checked_result(result, request, options.measure)
+
+    def _call_driver(self, request: Request, options: RunOptions) -> ExecutionResult:
+        if options.profile is None:
+            return self.prepared.execute_synchronously(
+                request, options.measure, options.deadline_ns, options.loop_timeout_ns
+            )
+        start = time.perf_counter_ns()
+        rows: ExecutionProfile | None = None
+        if isinstance(self.prepared, ReportsProfile):
+            result, rows = self.prepared.execute_profiled(request, options.deadline_ns, options.loop_timeout_ns)
+        else:
+            result = self.prepared.execute_synchronously(
+                request, options.measure, options.deadline_ns, options.loop_timeout_ns
+            )
+        end = time.perf_counter_ns()
+        options.profile.append(StepProfile(self.device.name, self.original_operations, start, end, rows))
+        return result
+
+    def _checked_result(self, result: ExecutionResult, request: Request, measure: bool) -> ExecutionResult:
+        shapes, timing = result.output_shapes, result.timing
+        if shapes:
+            self._check_shapes(shapes, request)
+            if not all(shape.is_sufficient for shape in shapes):
+                raise HalError(ErrorStatus.GENERAL_FAILURE, "the driver reported success with an insufficient output")
+        elif any(
+            not argument.has_no_value
+            and has_unknown_dimensions(operand.type, merge_dimensions(operand.dimensions, argument.dimensions))
+            for operand, argument in zip(self._output_operands, request.outputs, strict=True)
+        ):
+            raise HalError(ErrorStatus.GENERAL_FAILURE, "the driver left out the shape of an output that needs one")
+        if not measure:
+            return ExecutionResult(shapes)
+        known = UNKNOWN_DURATION not in (timing.time_on_device_ns, timing.time_in_driver_ns)
+        if known and timing.time_on_device_ns > timing.time_in_driver_ns:
+            raise HalError(ErrorStatus.GENERAL_FAILURE, f"the driver's time on the device exceeds its own: {timing}")
+        return result
+
+    def _checked_failure(self, error: HalError, request: Request) -> HalError:
+        """Drop shapes that do not belong to the status; a reply that breaks the rules is a GENERAL_FAILURE."""
+        if error.status != ErrorStatus.OUTPUT_INSUFFICIENT_SIZE:
+            return HalError(error.status, error.message)
+        try:
+            self._check_shapes(error.output_shapes, request)
+        except HalError as broken:
+            return broken
+        if all(shape.is_sufficient for shape in error.output_shapes):
+            return HalError(ErrorStatus.GENERAL_FAILURE, "the driver reported insufficient size but names no output")
+        return error
+
+    def _check_shapes(self, shapes: tuple[OutputShape, ...], request: Request) -> None:
+        if len(shapes) != len(self._output_operands):
+            raise HalError(
+                ErrorStatus.GENERAL_FAILURE,
+                f"the driver reported {len(shapes)} output shapes of {len(self._output_operands)}",
+            )
+        for at, (shape, operand, argument) in enumerate(
+            zip(shapes, self._output_operands, request.outputs, strict=True)
+        ):
+            try:
+                known = merge_dimensions(operand.dimensions, argument.dimensions)
+                merge_dimensions(known, shape.dimensions)
+            except BadData as error:
+                raise HalError(ErrorStatus.GENERAL_FAILURE, f"the driver's shape of output {at}: {error}") from error
+
+    def on_reference(self, reference: Device, preference: ExecutionPreference, priority: Priority) -> Step:
+        """Return the same step prepared on the CPU reference device, for partial fallback; raises HalError."""
+        with self._lock:
+            if self._on_reference is None:
+                prepared = prepare(reference, self.model, preference, priority, None)
+                other = Step(reference, self.model, prepared, self.operations, self.inputs, self.outputs)
+                other.original_operations = self.original_operations
+                self._on_reference = other
+            return self._on_reference
+
+    def close(self) -> None:
+        """Free the prepared model."""
+        self.prepared.close()
+        if self._on_reference is not None:
+            self._on_reference.close()
+
+
+def without_timing(result: ExecutionResult) -> ExecutionResult:
+    """Return a result whose times are unknown."""
+    return replace(result, timing=Timing())

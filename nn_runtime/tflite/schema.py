@@ -1,0 +1,371 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The part of the .tflite schema that is read, as data: which field of which table is of which kind.
+
+Field order gives the vtable slot, so unused fields are listed as SKIP. Numbers and names are those of schema.fbs
+version 3 as in the accessors of the `tflite` package; a test compares the two.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from tflite.BuiltinOperator import BuiltinOperator
+from tflite.BuiltinOptions import BuiltinOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A number stored in the table itself."""
+
+    size: int
+
+
+@dataclass(frozen=True)
+class Vector:
+    """A vector of numbers; `in_place` means it is never copied, so its length costs nothing."""
+
+    item_size: int
+    in_place: bool = False
+
+
+@dataclass(frozen=True)
+class String:
+    """Bytes with a length, meant as UTF-8."""
+
+
+@dataclass(frozen=True)
+class Child:
+    """One table."""
+
+    table: Table
+
+
+@dataclass(frozen=True)
+class Children:
+    """A vector of tables."""
+
+    table: Table
+
+
+@dataclass(frozen=True)
+class Union:
+    """One table of several kinds; the field before it is the tag, 0 for none."""
+
+    variants: Mapping[int, Table]
+
+
+Kind: TypeAlias = Scalar | Vector | String | Child | Children | Union
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of a table: `slot` is the byte offset of its entry in the vtable."""
+
+    name: str
+    slot: int
+    kind: Kind
+
+    @property
+    def accessor(self) -> str:
+        """The accessor's name in the `tflite` package."""
+        return "".join(part[:1].upper() + part[1:] for part in self.name.split("_"))
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table: its name in the schema and the fields that are read."""
+
+    name: str
+    fields: tuple[Field, ...]
+
+
+SKIP = None
+INT8 = UINT8 = BOOL = Scalar(1)
+INT32 = UINT32 = FLOAT32 = Scalar(4)
+INT64 = UINT64 = Scalar(8)
+INT32S = FLOAT32S = Vector(4)
+INT64S = Vector(8)
+BLOB = Vector(1, in_place=True)
+STRING = String()
+
+
+def _table(name: str, /, **kinds: Kind | None) -> Table:
+    """Build a table from its fields in slot order."""
+    fields = (
+        Field(field, 4 + 2 * index, kind) for index, (field, kind) in enumerate(kinds.items()) if kind is not None
+    )
+    return Table(name, tuple(fields))
+
+
+_OPTIONS = (
+    _table(
+        "Conv2DOptions",
+        padding=INT8,
+        stride_w=INT32,
+        stride_h=INT32,
+        fused_activation_function=INT8,
+        dilation_w_factor=INT32,
+        dilation_h_factor=INT32,
+        quantized_bias_type=INT8,
+    ),
+    _table(
+        "DepthwiseConv2DOptions",
+        padding=INT8,
+        stride_w=INT32,
+        stride_h=INT32,
+        depth_multiplier=INT32,
+        fused_activation_function=INT8,
+        dilation_w_factor=INT32,
+        dilation_h_factor=INT32,
+    ),
+    _table(
+        "Pool2DOptions",
+        padding=INT8,
+        stride_w=INT32,
+        stride_h=INT32,
+        filter_width=INT32,
+        filter_height=INT32,
+        fused_activation_function=INT8,
+    ),
+    _table(
+        "TransposeConvOptions",
+        padding=INT8,
+        stride_w=INT32,
+        stride_h=INT32,
+        fused_activation_function=INT8,
+        quantized_bias_type=INT8,
+    ),
+    _table(
+        "Conv3DOptions",
+        padding=INT8,
+        stride_d=INT32,
+        stride_w=INT32,
+        stride_h=INT32,
+        fused_activation_function=INT8,
+        dilation_d_factor=INT32,
+        dilation_w_factor=INT32,
+        dilation_h_factor=INT32,
+    ),
+    _table(
+        "FullyConnectedOptions",
+        fused_activation_function=INT8,
+        weights_format=INT8,
+        keep_num_dims=BOOL,
+        asymmetric_quantize_inputs=BOOL,
+        quantized_bias_type=INT8,
+    ),
+    _table("SVDFOptions", rank=INT32, fused_activation_function=INT8, asymmetric_quantize_inputs=BOOL),
+    _table("RNNOptions", fused_activation_function=INT8, asymmetric_quantize_inputs=BOOL),
+    _table("SequenceRNNOptions", time_major=BOOL, fused_activation_function=INT8, asymmetric_quantize_inputs=BOOL),
+    _table(
+        "BidirectionalSequenceRNNOptions",
+        time_major=BOOL,
+        fused_activation_function=INT8,
+        merge_outputs=BOOL,
+        asymmetric_quantize_inputs=BOOL,
+    ),
+    _table(
+        "LSTMOptions",
+        fused_activation_function=INT8,
+        cell_clip=FLOAT32,
+        proj_clip=FLOAT32,
+        kernel_type=INT8,
+        asymmetric_quantize_inputs=BOOL,
+    ),
+    _table(
+        "UnidirectionalSequenceLSTMOptions",
+        fused_activation_function=INT8,
+        cell_clip=FLOAT32,
+        proj_clip=FLOAT32,
+        time_major=BOOL,
+        asymmetric_quantize_inputs=BOOL,
+        diagonal_recurrent_tensors=BOOL,
+    ),
+    _table(
+        "BidirectionalSequenceLSTMOptions",
+        fused_activation_function=INT8,
+        cell_clip=FLOAT32,
+        proj_clip=FLOAT32,
+        merge_outputs=BOOL,
+        time_major=BOOL,
+        asymmetric_quantize_inputs=BOOL,
+    ),
+    _table("AddOptions", fused_activation_function=INT8, pot_scale_int16=BOOL),
+    _table("SubOptions", fused_activation_function=INT8, pot_scale_int16=BOOL),
+    _table("MulOptions", fused_activation_function=INT8),
+    _table("DivOptions", fused_activation_function=INT8),
+    _table("L2NormOptions", fused_activation_function=INT8),
+    _table("SoftmaxOptions", beta=FLOAT32),
+    _table("LocalResponseNormalizationOptions", radius=INT32, bias=FLOAT32, alpha=FLOAT32, beta=FLOAT32),
+    _table("LeakyReluOptions", alpha=FLOAT32),
+    _table("GeluOptions", approximate=BOOL),
+    _table("ConcatenationOptions", axis=INT32, fused_activation_function=INT8),
+    _table("ReshapeOptions", new_shape=INT32S),
+    _table("SqueezeOptions", squeeze_dims=INT32S),
+    _table("SplitOptions", num_splits=INT32),
+    _table("SplitVOptions", num_splits=INT32),
+    _table("PackOptions", values_count=INT32, axis=INT32),
+    _table("UnpackOptions", num=INT32, axis=INT32),
+    _table("OneHotOptions", axis=INT32),
+    _table("GatherOptions", axis=INT32, batch_dims=INT32),
+    _table("ReducerOptions", keep_dims=BOOL),
+    _table("ArgMaxOptions", output_type=INT8),
+    _table("ArgMinOptions", output_type=INT8),
+    _table("CumsumOptions", exclusive=BOOL, reverse=BOOL),
+    _table("ReverseSequenceOptions", seq_dim=INT32, batch_dim=INT32),
+    _table("MirrorPadOptions", mode=INT8),
+    _table("SpaceToDepthOptions", block_size=INT32),
+    _table("DepthToSpaceOptions", block_size=INT32),
+    _table("ResizeBilinearOptions", new_height=SKIP, new_width=SKIP, align_corners=BOOL, half_pixel_centers=BOOL),
+    _table("ResizeNearestNeighborOptions", align_corners=BOOL, half_pixel_centers=BOOL),
+    _table(
+        "StridedSliceOptions",
+        begin_mask=INT32,
+        end_mask=INT32,
+        ellipsis_mask=INT32,
+        new_axis_mask=INT32,
+        shrink_axis_mask=INT32,
+        offset=BOOL,
+    ),
+    _table("BatchMatMulOptions", adj_x=BOOL, adj_y=BOOL, asymmetric_quantize_inputs=BOOL),
+    _table("CastOptions", in_data_type=INT8, out_data_type=INT8),
+    _table("ShapeOptions", out_type=INT8),
+    _table("UniqueOptions", idx_out_type=INT8),
+    _table("FakeQuantOptions", min=FLOAT32, max=FLOAT32, num_bits=INT32, narrow_range=BOOL),
+    _table("SparseToDenseOptions", validate_indices=BOOL),
+    _table("EmbeddingLookupSparseOptions", combiner=INT8),
+    _table("LSHProjectionOptions", type=INT8),
+    _table("SkipGramOptions", ngram_size=INT32, max_skip_size=INT32, include_all_ngrams=BOOL),
+    _table("BucketizeOptions", boundaries=FLOAT32S),
+    _table("RandomOptions", seed=INT64, seed2=INT64),
+    _table("HashtableOptions", table_id=INT32, key_dtype=INT8, value_dtype=INT8),
+    _table("VarHandleOptions", container=STRING, shared_name=STRING),
+    _table("CallOptions", subgraph=UINT32),
+    _table("CallOnceOptions", init_subgraph_index=INT32),
+    _table("IfOptions", then_subgraph_index=INT32, else_subgraph_index=INT32),
+    _table("WhileOptions", cond_subgraph_index=INT32, body_subgraph_index=INT32),
+)
+
+# Fields of builtin options that are subgraph indices.
+SUBGRAPH_OPTIONS = (
+    "subgraph",
+    "init_subgraph_index",
+    "then_subgraph_index",
+    "else_subgraph_index",
+    "cond_subgraph_index",
+    "body_subgraph_index",
+)
+
+# Operators whose options table is not named after them.
+_OPTIONS_OF = {
+    "AVERAGE_POOL_2D": "Pool2DOptions",
+    "L2_POOL_2D": "Pool2DOptions",
+    "MAX_POOL_2D": "Pool2DOptions",
+    "CONV_3D_TRANSPOSE": "Conv3DOptions",
+    "UNIDIRECTIONAL_SEQUENCE_RNN": "SequenceRNNOptions",
+    "L2_NORMALIZATION": "L2NormOptions",
+    "MEAN": "ReducerOptions",
+    "SUM": "ReducerOptions",
+    "REDUCE_ALL": "ReducerOptions",
+    "REDUCE_ANY": "ReducerOptions",
+    "REDUCE_MAX": "ReducerOptions",
+    "REDUCE_MIN": "ReducerOptions",
+    "REDUCE_PROD": "ReducerOptions",
+    "MULTINOMIAL": "RandomOptions",
+    "RANDOM_STANDARD_NORMAL": "RandomOptions",
+    "RANDOM_UNIFORM": "RandomOptions",
+}
+
+OPERATOR_NAMES: dict[int, str] = {
+    code: name for name, code in vars(BuiltinOperator).items() if not name.startswith("_")
+}
+CUSTOM = 32
+# `deprecated_builtin_code` of operators that do not fit in its 8 bits.
+PLACEHOLDER = 127
+
+
+def _options_by_tag() -> dict[int, Table]:
+    """Return every tag of the options union with its table; options without fields have an empty one."""
+    described = {table.name: table for table in _OPTIONS}
+    tags = {name: tag for name, tag in vars(BuiltinOptions).items() if not name.startswith("_") and name != "NONE"}
+    return {tag: described.get(name, Table(name, ())) for name, tag in tags.items()}
+
+
+def _options_by_operator() -> dict[int, Table]:
+    """Return the options table of each operator whose options have fields."""
+    by_name = {table.name.lower(): table for table in _OPTIONS}
+    names = {code: _OPTIONS_OF.get(name, name.replace("_", "") + "Options") for code, name in OPERATOR_NAMES.items()}
+    return {code: by_name[name.lower()] for code, name in names.items() if name.lower() in by_name}
+
+
+OPTIONS_BY_TAG = _options_by_tag()
+OPTIONS_BY_OPERATOR = _options_by_operator()
+
+QUANTIZATION = _table(
+    "QuantizationParameters",
+    min=SKIP,
+    max=SKIP,
+    scale=FLOAT32S,
+    zero_point=INT64S,
+    details_type=UINT8,
+    details=SKIP,
+    quantized_dimension=INT32,
+)
+TENSOR = _table(
+    "Tensor",
+    shape=INT32S,
+    type=INT8,
+    buffer=UINT32,
+    name=STRING,
+    quantization=Child(QUANTIZATION),
+    is_variable=BOOL,
+    sparsity=Child(Table("SparsityParameters", ())),
+    shape_signature=INT32S,
+)
+OPERATOR = _table(
+    "Operator",
+    opcode_index=UINT32,
+    inputs=INT32S,
+    outputs=INT32S,
+    builtin_options_type=UINT8,
+    builtin_options=Union(OPTIONS_BY_TAG),
+    custom_options=BLOB,
+    custom_options_format=SKIP,
+    mutating_variable_inputs=SKIP,
+    intermediates=INT32S,
+)
+SUBGRAPH = _table(
+    "SubGraph",
+    tensors=Children(TENSOR),
+    inputs=INT32S,
+    outputs=INT32S,
+    operators=Children(OPERATOR),
+    name=STRING,
+)
+OPERATOR_CODE = _table(
+    "OperatorCode", deprecated_builtin_code=INT8, custom_code=STRING, version=INT32, builtin_code=INT32
+)
+TENSOR_MAP = _table("TensorMap", name=STRING, tensor_index=UINT32)
+SIGNATURE = _table(
+    "SignatureDef",
+    inputs=Children(TENSOR_MAP),
+    outputs=Children(TENSOR_MAP),
+    signature_key=STRING,
+    deprecated_tag=SKIP,
+    subgraph_index=UINT32,
+)
+MODEL = _table(
+    "Model",
+    version=UINT32,
+    operator_codes=Children(OPERATOR_CODE),
+    subgraphs=Children(SUBGRAPH),
+    description=STRING,
+    buffers=Children(_table("Buffer", data=BLOB, offset=UINT64, size=UINT64)),
+    metadata_buffer=SKIP,
+    metadata=Children(_table("Metadata", name=STRING, buffer=UINT32)),
+    signature_defs=Children(SIGNATURE),
+)
