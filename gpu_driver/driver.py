@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gpu_driver.device_profile import capabilities_of, profile_of
 from gpu_driver.operations import launcher_of, refusal_of
-from gpu_driver.platforms import find_devices
+from gpu_driver.platforms import diagnose, find_devices
 from nn_runtime.codes import FeatureLevel, OperationCode, is_extension_code, operation_name
 from nn_runtime.hal.buffers import BufferRegistry
 from nn_runtime.hal.interfaces import DeviceDescription, OperationSupport, UnusableDevice
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
         Operation,
         Priority,
     )
+
+__all__ = ["Device", "describe", "devices", "diagnose"]
 
 VERSION = "1"
 _CONTROL_FLOW = (OperationCode.IF, OperationCode.WHILE)

@@ -93,3 +93,10 @@ def float32(value: float) -> Scalar:
     """Return a `float` kernel argument."""
     argument: Scalar = np.float32(value)
     return argument
+
+
+def int_vector(*values: int) -> Scalar:
+    """Return an `int2`, `int4` or `int8` kernel argument."""
+    packed = np.array(values, np.int32)
+    argument: Scalar = packed.view(np.dtype((np.void, packed.nbytes)))[0]
+    return argument

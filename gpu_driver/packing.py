@@ -10,30 +10,41 @@ import numpy.typing as npt
 
 CHANNEL_BLOCK = 16
 TILE_PIXELS = 7
-TILE_CHANNELS = 32
+TILE_CHANNELS = 2 * CHANNEL_BLOCK
 DEPTH_CHUNK = 512
 ALWAYS_EXACT_CHUNK = 256
 EXACT_FLOAT_LIMIT = 1 << 24
+STAGE_VECTORS = 1024
+EXACT_TAPS = 256
+ITEMS_PER_CORE = 8
 
 FloatArray = npt.NDArray[np.float32]
-IntArray = npt.NDArray[np.int32]
 
 
-class WorkSplit(NamedTuple):
-    """How many tiles one work-item takes, and the global size that follows."""
+class ConvSplit(NamedTuple):
+    """Arguments and global size of `conv_2d_packed.cl`; the local size is (1, 1)."""
 
     tiles_per_item: int
     blocks_per_item: int
     global_size: tuple[int, int]
 
 
-def pack_conv_weights(weights: npt.NDArray[np.generic], zero_point: int = 0) -> FloatArray:
-    """[depth_out, filter_height, filter_width, depth_in] -> float32 [ceil(depth_out / 16), taps * depth_in, 16], zero_point subtracted.
+class DepthwiseSplit(NamedTuple):
+    """Arguments and global size of `depthwise_conv_2d_packed.cl`; the local size is (1, 1, 1)."""
 
+    rows_per_item: int
+    blocks_per_item: int
+    global_size: tuple[int, int, int]
+
+
+def pack_conv_weights(weights: npt.NDArray[np.generic], zero_point: int = 0) -> FloatArray:
+    """[depth_out, filter_height, filter_width, depth_in] -> float32 [ceil(depth_out / 16), taps * depth_in, 16].
+
+    zero_point is subtracted; missing channels are 0.
     FULLY_CONNECTED weights [num_units, input_size] are packed the same way.
     """
     depth_out = weights.shape[0]
-    blocks = -(-depth_out // CHANNEL_BLOCK)
+    blocks = _ceil_divide(depth_out, CHANNEL_BLOCK)
     recentred = weights.reshape(depth_out, -1).astype(np.float32) - np.float32(zero_point)
     padded = np.zeros((blocks * CHANNEL_BLOCK, recentred.shape[1]), np.float32)
     padded[:depth_out] = recentred
@@ -60,23 +71,40 @@ def pack_depthwise_channels(
 def pack_channels(
     values: npt.NDArray[np.int32] | npt.NDArray[np.float32], dtype: npt.DTypeLike
 ) -> npt.NDArray[np.generic]:
-    """[depth_out] -> [ceil(depth_out / 16) * 16], zeros added: biases, multipliers and shifts of `conv_2d_packed.cl`."""
-    packed = np.zeros(-(-values.size // CHANNEL_BLOCK) * CHANNEL_BLOCK, dtype)
+    """[depth_out] -> [ceil(depth_out / 16) * 16], zeros added: the vectors of `conv_2d_packed.cl`."""
+    packed = np.zeros(_ceil_divide(values.size, CHANNEL_BLOCK) * CHANNEL_BLOCK, dtype)
     packed[: values.size] = values
     return packed
 
 
+def pack_conv_weights_vnni(weights: npt.NDArray[np.uint8] | npt.NDArray[np.int8]) -> npt.NDArray[np.int8]:
+    """[depth_out, filter_height, filter_width, depth_in] -> int8 [ceil(depth_out / 16), ceil(taps * depth_in / 4), 16, 4].
+
+    uint8 weights become w - 128; missing ones are 0.
+    """
+    depth_out = weights.shape[0]
+    flat = weights.reshape(depth_out, -1)
+    signed = (flat ^ 0x80).view(np.int8) if flat.dtype == np.uint8 else flat.astype(np.int8)
+    blocks, quads = _ceil_divide(depth_out, CHANNEL_BLOCK), _ceil_divide(flat.shape[1], 4)
+    padded = np.zeros((blocks * CHANNEL_BLOCK, quads * 4), np.int8)
+    padded[:depth_out, : flat.shape[1]] = signed
+    return np.ascontiguousarray(padded.reshape(blocks, CHANNEL_BLOCK, quads, 4).transpose(0, 2, 1, 3))
+
+
 def fold_input_zero_point(
-    bias: IntArray, weights: npt.NDArray[np.generic], weights_zero_point: int, input_zero_point: int
+    bias: IntArray, weights: npt.NDArray[np.uint8] | npt.NDArray[np.int8], weights_zero_point: int, input_zero_point: int
 ) -> IntArray:
-    """Bias of a quantised depthwise convolution whose kernel leaves the input's zero point in: bias - zero_in * sum of (w - zero_w)."""
-    depth = weights.shape[-1]
-    sums = (weights.reshape(-1, depth).astype(np.int64) - weights_zero_point).sum(axis=0)
-    return (bias.astype(np.int64) - input_zero_point * sums).astype(np.int32)
+    """[depth_out] bias of `conv_2d_packed_vnni.cl`: bias - zero_in' * sum of (w - zero_w), modulo 2^32.
+
+    weights [depth_out, ...]; zero_in' is the input's zero point, plus 128 if the input is int8 (as the weights are then).
+    """
+    unsigned_zero_point = input_zero_point + (128 if weights.dtype == np.int8 else 0)
+    sums = (weights.reshape(weights.shape[0], -1).astype(np.int64) - weights_zero_point).sum(axis=1)
+    return (bias.astype(np.int64) - unsigned_zero_point * sums).astype(np.int32)
 
 
 def exact_chunk(packed: FloatArray, largest_input: int) -> int:
-    """Longest chunk (`conv_2d_packed.cl`, Exact) for weights of `pack_conv_weights` and |input - zero_point| <= largest_input <= 255.
+    """Longest chunk (`conv_2d_packed.cl`, Exact) for packed weights and |input - zero_point| <= largest_input <= 255.
 
     DEPTH_CHUNK where the absolute products of every chunk sum to at most 2^24, else ALWAYS_EXACT_CHUNK.
     """
@@ -86,8 +114,53 @@ def exact_chunk(packed: FloatArray, largest_input: int) -> int:
     return DEPTH_CHUNK if largest_sum <= EXACT_FLOAT_LIMIT else ALWAYS_EXACT_CHUNK
 
 
+def fits_depthwise(
+    filter_size: tuple[int, int], stride_width: int, dilation: tuple[int, int], *, quantised: bool
+) -> bool:
+    """Whether `depthwise_conv_2d_packed.cl` can run it (Needs); filter_size and dilation are (height, width)."""
+    ring_rows = (filter_size[0] - 1) * dilation[0] + 1
+    columns = (TILE_PIXELS - 1) * stride_width + (filter_size[1] - 1) * dilation[1] + 1
+    exact = not quantised or filter_size[0] * filter_size[1] <= EXACT_TAPS
+    return exact and ring_rows * columns <= STAGE_VECTORS
+
+
+def split_conv(pixels: int, depth_out: int, cores: int) -> ConvSplit:
+    """Work of `conv_2d_packed.cl` for pixels = batches * out_height * out_width on a device with `cores` compute units.
+
+    Staged pixels serve all channels of an item, so channels are cut only where pixels are too few for the cores.
+    """
+    tiles, blocks = _ceil_divide(pixels, TILE_PIXELS), _ceil_divide(depth_out, TILE_CHANNELS)
+    items = ITEMS_PER_CORE * cores
+    if tiles >= items:
+        block_items, blocks_per_item = 1, blocks
+    else:
+        blocks_per_item = _ceil_divide(blocks, items)
+        block_items = _ceil_divide(blocks, blocks_per_item)
+    tiles_per_item = _ceil_divide(tiles, _ceil_divide(items, block_items))
+    return ConvSplit(tiles_per_item, blocks_per_item, (_ceil_divide(tiles, tiles_per_item), block_items))
+
+
+def split_depthwise(batches: int, out_height: int, depth: int, cores: int) -> DepthwiseSplit:
+    """Work of `depthwise_conv_2d_packed.cl` on a device with `cores` compute units.
+
+    Rows share staged input, so rows are cut only where channels are too few to keep the cores busy.
+    """
+    blocks = _ceil_divide(depth, CHANNEL_BLOCK)
+    items = ITEMS_PER_CORE * cores
+    blocks_per_item = max(1, batches * blocks // items)
+    block_items = _ceil_divide(blocks, blocks_per_item)
+    rows_per_item = _ceil_divide(out_height, _ceil_divide(items, batches * block_items))
+    return DepthwiseSplit(
+        rows_per_item, blocks_per_item, (_ceil_divide(out_height, rows_per_item), block_items, batches)
+    )
+
+
+def _ceil_divide(a: int, b: int) -> int:
+    return -(-a // b)
+
+
 def _overlapping_blocks(values: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
-    """[rows, depth] -> [rows, ceil(depth / 16), 16]; a last partial block starts at depth - 16, or is filled with zeros if depth < 16."""
+    """[rows, depth] -> [rows, ceil(depth / 16), 16]; the last starts at depth - 16, or has zeros if depth < 16."""
     depth = values.shape[1]
     if depth < CHANNEL_BLOCK:
         values = np.pad(values, ((0, 0), (0, CHANNEL_BLOCK - depth)))

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data movement as one kernel: blocks of elements between strided tensors (TRANSPOSE, slices, joins, padding)."""
+"""Data movement as one kernel file: blocks of elements between strided tensors (TRANSPOSE, slices, joins, padding)."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpu_driver.launch import Kernel, Launch, int32
+from gpu_driver.launch import Kernel, Launch, int32, int_vector
 from gpu_driver.worksize import linear
 from nn_runtime.operand import dtype_of
 
@@ -17,76 +18,101 @@ if TYPE_CHECKING:
 
     from gpu_driver.bound import BoundOperand
     from gpu_driver.device_profile import DeviceProfile
-    from gpu_driver.launch import Scalar
+    from gpu_driver.launch import Packed, Scalar
     from nn_runtime.operand import Dimensions
 
 MAX_DIMENSIONS = 8
-_UNSIGNED = {1: "uchar", 2: "ushort", 4: "uint"}
+_UNSIGNED: dict[int, tuple[str, type[np.unsignedinteger]]] = {
+    1: ("uchar", np.uint8),
+    2: ("ushort", np.uint16),
+    4: ("uint", np.uint32),
+}
 
 
-def dense_strides(dims: Dimensions) -> list[int]:
+@dataclass(frozen=True)
+class Side:
+    """A strided block in a tensor: strides by dimension of the block, and where it starts; in elements."""
+
+    operand: BoundOperand
+    strides: tuple[int, ...]
+    offset: int = 0
+
+
+def dense_strides(dims: Dimensions) -> tuple[int, ...]:
     """Return the strides in elements of a dense row-major tensor."""
-    return [math.prod(dims[i + 1 :]) for i in range(len(dims))]
+    return tuple(math.prod(dims[i + 1 :]) for i in range(len(dims)))
 
 
-def int8_vector(values: Sequence[int], fill: int) -> Scalar:
-    """Return an `int8` kernel argument, `values` at its end and `fill` before them."""
-    padded = [fill] * (MAX_DIMENSIONS - len(values)) + list(values)
-    vector: Scalar = np.array(padded, np.int32).view(np.dtype((np.void, 4 * MAX_DIMENSIONS)))[0]
-    return vector
+def _int8(values: Sequence[int], fill: int) -> Scalar:
+    """Return an `int8` argument, `values` at its end and `fill` before them."""
+    return int_vector(*[fill] * (MAX_DIMENSIONS - len(values)), *values)
 
 
 def strided_copy(
-    source: BoundOperand,
-    destination: BoundOperand,
-    sizes: Sequence[int],
-    source_strides: Sequence[int],
-    destination_strides: Sequence[int],
-    device: DeviceProfile,
-    source_offset: int = 0,
-    destination_offset: int = 0,
+    sizes: Sequence[int], source: Side, destination: Side, device: DeviceProfile, table: Packed | None = None
 ) -> Launch:
-    """Return the launch that copies a block of `sizes` elements; strides and offsets in elements.
+    """Return the launch that copies a block of `sizes` elements, through a 256-entry table where one is given.
 
-    Neighbouring dimensions that are contiguous on both sides are merged first.
+    Neighbouring dimensions that are contiguous on both sides are merged first; more than 8 left raise ValueError.
     """
-    merged = _merge(list(sizes), list(source_strides), list(destination_strides))
-    sizes, source_strides, destination_strides = merged
+    sizes, source, destination = _merge(sizes, source, destination)
     if len(sizes) > MAX_DIMENSIONS:
         raise ValueError(f"a strided copy has at most {MAX_DIMENSIONS} dimensions, got {len(sizes)}")
     count = math.prod(sizes)
-    item_bytes = dtype_of(source.type).itemsize
+    item_bytes = dtype_of(source.operand.type).itemsize
     global_size, local_size = linear(count, device)
+    arguments = (
+        source.operand,
+        destination.operand,
+        int32(source.offset),
+        int32(destination.offset),
+        _int8(sizes, 1),
+        _int8(source.strides, 0),
+        _int8(destination.strides, 0),
+        int32(count),
+    )
     return Launch(
-        Kernel("strided_copy.cl", "strided_copy", (("T", _UNSIGNED[item_bytes]),)),
-        (
-            source,
-            destination,
-            int32(source_offset),
-            int32(destination_offset),
-            int8_vector(sizes, 1),
-            int8_vector(source_strides, 0),
-            int8_vector(destination_strides, 0),
-            int32(count),
-        ),
+        _kernel("strided_copy" if table is None else "strided_lookup", item_bytes),
+        arguments if table is None else (*arguments, table),
         global_size,
         local_size,
         bytes_moved=2 * count * item_bytes,
     )
 
 
-def _merge(
-    sizes: list[int], source_strides: list[int], destination_strides: list[int]
-) -> tuple[list[int], list[int], list[int]]:
-    out: tuple[list[int], list[int], list[int]] = ([], [], [])
-    for size, source, destination in zip(sizes, source_strides, destination_strides, strict=True):
+def fill(output: BoundOperand, value: float, device: DeviceProfile) -> Launch:
+    """Return the launch that sets every element to `value`, given in the output's own dtype."""
+    dtype = dtype_of(output.type)
+    bits: Scalar = np.array([value], dtype).view(_UNSIGNED[dtype.itemsize][1])[0]
+    global_size, local_size = linear(output.count, device)
+    return Launch(
+        _kernel("fill", dtype.itemsize),
+        (output, bits, int32(output.count)),
+        global_size,
+        local_size,
+        bytes_moved=output.size_bytes,
+    )
+
+
+def _kernel(name: str, item_bytes: int) -> Kernel:
+    return Kernel("strided_copy.cl", name, (("T", _UNSIGNED[item_bytes][0]),))
+
+
+def _merge(sizes: Sequence[int], source: Side, destination: Side) -> tuple[list[int], Side, Side]:
+    kept: list[int] = []
+    inner: list[tuple[int, int]] = []
+    for size, *strides in zip(sizes, source.strides, destination.strides, strict=True):
+        pair = (strides[0], strides[1])
         if size == 1:
             continue
-        if out[0] and out[1][-1] == source * size and out[2][-1] == destination * size:
-            out[0][-1] *= size
-            out[1][-1], out[2][-1] = source, destination
+        if kept and inner[-1] == (pair[0] * size, pair[1] * size):
+            kept[-1] *= size
+            inner[-1] = pair
         else:
-            out[0].append(size)
-            out[1].append(source)
-            out[2].append(destination)
-    return out
+            kept.append(size)
+            inner.append(pair)
+    return (
+        kept,
+        replace(source, strides=tuple(pair[0] for pair in inner)),
+        replace(destination, strides=tuple(pair[1] for pair in inner)),
+    )

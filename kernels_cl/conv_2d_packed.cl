@@ -45,109 +45,21 @@
 #define STAGE_WIDTH (DEPTH_CHUNK + 16)
 #define PIXELS _Pragma("unroll") for (int p = 0; p < TILE_PIXELS; ++p)
 
-typedef struct {
-    int height, width, depth;
-    int filter_height, filter_width;
-    int stride_height, stride_width;
-    int dilation_height, dilation_width;
-    int padding_top, padding_left;
-    int elements; // of the whole tensor
-    int zero_point;
-} InputView;
-
 typedef struct __attribute__((packed)) {
     float16 value;
 } UnalignedFloat16;
 
-static inline void stage16(float *stage, float16 value)
-{
-    ((UnalignedFloat16 *)stage)->value = value;
-}
-
+#define STAGE_T float
+#define STAGE16(stage, value16) (((UnalignedFloat16 *)(stage))->value = (value16))
 #if QUANTIZED
-#define LOAD_RECENTRED(p, i, zero) (float)(LOAD(p, i) - (zero))
-#define LOAD_RECENTRED16(p, i, zero) WIDEN(LOAD16(p, i) - (zero), float16)
+#define STAGED(src, i, zero) (float)(LOAD(src, i) - (zero))
+#define STAGED16(src, i, zero) WIDEN(LOAD16(src, i) - (zero), float16)
 #else
-#define LOAD_RECENTRED(p, i, zero) LOAD(p, i)
-#define LOAD_RECENTRED16(p, i, zero) LOAD16(p, i)
+#define STAGED(src, i, zero) LOAD(src, i)
+#define STAGED16(src, i, zero) LOAD16(src, i)
 #endif
-
-// stage[0..count) = src[offset..offset + count) - zero_point, widened; may write up to 15 more.
-static inline void stage_run(float *stage, global const T *src, int offset, int count, int elements, int zero_point)
-{
-    // Whole vectors may read past the run, not past the tensor.
-    const int vectors = min(count, elements - offset - 15);
-    int i = 0;
-    for (; i < vectors; i += 16)
-        stage16(stage + i, LOAD_RECENTRED16(src, offset + i, zero_point));
-    for (; i < count; ++i)
-        stage[i] = LOAD_RECENTRED(src, offset + i, zero_point);
-}
-
-static inline void stage_zeros(float *stage, int count)
-{
-    for (int i = 0; i < count; i += 16)
-        stage16(stage + i, (float16)0.0f);
-}
-
-// Products k0..k1 of one output pixel whose window starts at (iy, ix) of the image at element `image`.
-// Taps that lie side by side in memory are copied as one run.
-static inline void stage_window(float *stage, global const T *src, const InputView *v, int image, int iy, int ix, int k0, int k1)
-{
-    const int run_taps = v->dilation_width == 1 ? v->filter_width : 1;
-    const int run_length = run_taps * v->depth;
-    if (iy >= 0 && iy + (v->filter_height - 1) * v->dilation_height < v->height && ix >= 0
-        && ix + (v->filter_width - 1) * v->dilation_width < v->width && k0 == 0
-        && k1 == v->filter_height * v->filter_width * v->depth) {
-        int offset = image + (iy * v->width + ix) * v->depth;
-        for (int fy = 0; fy < v->filter_height; ++fy, offset += v->dilation_height * v->width * v->depth)
-            for (int fx = 0; fx < v->filter_width; fx += run_taps, stage += run_length)
-                stage_run(stage, src, offset + fx * v->dilation_width * v->depth, run_length, v->elements, v->zero_point);
-        return;
-    }
-    int fy = 0, fx = 0;
-    for (int start = 0; start < k1; start += run_length) {
-        const int y = iy + fy * v->dilation_height, x = ix + fx * v->dilation_width;
-        const int from = max(k0, start), to = min(k1, start + run_length);
-        if (from < to) {
-            // valid_from..valid_to: the part of the run that lies in the image
-            const int in_rows = inside(y, v->height);
-            const int valid_from = in_rows && x >= 0 ? from : clamp(in_rows ? start - x * v->depth : to, from, to);
-            const int valid_to = in_rows && x + run_taps <= v->width ? to : clamp(start + (v->width - x) * v->depth, valid_from, to);
-            if (valid_from > from)
-                stage_zeros(stage + from - k0, valid_from - from);
-            stage_run(stage + valid_from - k0, src, image + (y * v->width + x) * v->depth + valid_from - start, valid_to - valid_from,
-                      v->elements, v->zero_point);
-            if (valid_to < to)
-                stage_zeros(stage + valid_to - k0, to - valid_to);
-        }
-        fx += run_taps;
-        if (fx == v->filter_width) {
-            fx = 0;
-            ++fy;
-        }
-    }
-}
-
-// Products k0..k1 of `rows` output pixels from first_pixel on, one row of `stage` each.
-static inline void stage_tile(float *stage, global const T *src, const InputView *v, int out_height, int out_width, int first_pixel,
-                              int rows, int k0, int k1)
-{
-    int ox = first_pixel % out_width, oy = first_pixel / out_width;
-    int b = oy / out_height;
-    oy -= b * out_height;
-    for (int p = 0; p < rows; ++p) {
-        stage_window(stage + p * STAGE_WIDTH, src, v, b * v->height * v->width * v->depth, oy * v->stride_height - v->padding_top,
-                     ox * v->stride_width - v->padding_left, k0, k1);
-        if (++ox == out_width) {
-            ox = 0;
-            if (++oy == out_height) {
-                oy = 0;
-                ++b;
-            }
-        }
-    }
-}
+#define STAGED_PADDING16(zero) (float16)(0.0f)
+#include "common/window.h"
 
 static inline void store_partial(global T *dst, int offset, COMPUTE_T16 value, int count)
 {
@@ -208,18 +120,13 @@ TILE_KERNEL void conv_2d_packed(
 #endif
     COMPUTE_T low, COMPUTE_T high)
 {
-    const InputView view = {height, width, depth_in, filter_height, filter_width, stride_height, stride_width,
-                            dilation_height, dilation_width, padding_top, padding_left, batches * height * width * depth_in,
-#if QUANTIZED
-                            zero_in
-#else
-                            0
+#if !QUANTIZED
+    const int zero_in = 0;
 #endif
-    };
+    const InputView view = input_view(batches, height, width, depth_in, out_height, out_width, filter_height, filter_width,
+                                      stride_height, stride_width, dilation_height, dilation_width, padding_top, padding_left, zero_in);
     const int pixels = batches * out_height * out_width;
     const int depth = filter_height * filter_width * depth_in;
-    const int pointwise = filter_height * filter_width == 1 && stride_height == 1 && stride_width == 1
-                          && padding_top == 0 && padding_left == 0 && out_width == width && out_height == height;
     const int first_tile = get_global_id(0) * tiles_per_item;
     const int last_tile = min(first_tile + tiles_per_item, ceil_divide(pixels, TILE_PIXELS));
     const int first_block = get_global_id(1) * blocks_per_item;
@@ -241,13 +148,8 @@ TILE_KERNEL void conv_2d_packed(
                 const int count = min(chunk, depth - k0);
                 if (block == first_block || depth > chunk) {
                     for (int p = rows; p < TILE_PIXELS; ++p)
-                        stage_zeros(stage + p * STAGE_WIDTH, count);
-                    if (pointwise) {
-                        for (int p = 0; p < rows; ++p)
-                            stage_run(stage + p * STAGE_WIDTH, src, (first_pixel + p) * depth_in + k0, count, view.elements, view.zero_point);
-                    } else {
-                        stage_tile(stage, src, &view, out_height, out_width, first_pixel, rows, k0, k0 + count);
-                    }
+                        stage_padding(stage + p * STAGE_WIDTH, count, zero_in);
+                    stage_tile(stage, src, &view, first_pixel, rows, k0, k0 + count);
                 }
                 // Sums of one chunk have their own variables: so compilers keep them in registers.
                 float16 sum0[TILE_PIXELS], sum1[TILE_PIXELS];

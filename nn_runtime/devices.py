@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING
 
 from nn_runtime.codes import DeviceTypeCode, FeatureLevel
 from nn_runtime.errors import BadData, NNError, OperationFailed, UnavailableDevice
-from nn_runtime.hal.interfaces import DescribesDevice, DeviceDescription, UnusableDevice
+from nn_runtime.hal.interfaces import DescribesDevice, DeviceDescription, DiagnosingModule, UnusableDevice
 from nn_runtime.hal.types import DeviceStatus, HalError
 from nn_runtime.observe import vlog
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nn_runtime.hal.interfaces import IDevice
+    from nn_runtime.hal.interfaces import Diagnosis, IDevice
     from nn_runtime.hal.types import Capabilities, Extension
 
 REFERENCE_NAME = "nnapi-reference"
@@ -156,6 +156,19 @@ def listing(driver: str) -> DriverListing:
     for item in offered:
         _register(driver, item, usable)
     return DriverListing(driver, tuple(usable), tuple(item for item in offered if isinstance(item, UnusableDevice)))
+
+
+def diagnosis(driver: str) -> Diagnosis | None:
+    """Return what a driver says of this machine, examined anew; None where it is not there or has nothing to say."""
+    entry = _entry_points().get(driver)
+    if entry is None:
+        return None
+    try:
+        module = importlib.import_module(entry.module)
+    except Exception as error:
+        _log.info("driver %s could not be asked: %s: %s", driver, type(error).__name__, error)
+        return None
+    return module.diagnose() if isinstance(module, DiagnosingModule) else None
 
 
 def _register(driver: str, item: IDevice | UnusableDevice, usable: list[Device]) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory objects: shared memory, mapped files, and driver-managed buffers made from a MemoryDesc (SURFACE section e)."""
+"""Memory objects: shared memory, mapped files, and driver-managed buffers from a MemoryDesc (SURFACE section e)."""
 
 from __future__ import annotations
 
@@ -145,9 +145,7 @@ class Memory:
         needed = wanted.itemsize * int(np.prod(shape, dtype=np.int64))
         shared = self.shared if self.shared is not None else self._copied_out()
         if needed > shared.size_bytes:
-            raise BadData(
-                f"memory: {list(shape)} of {wanted} needs {needed} bytes, the memory has {shared.size_bytes}"
-            )
+            raise BadData(f"memory: {list(shape)} of {wanted} needs {needed} bytes, the memory has {shared.size_bytes}")
         return shared.array()[:needed].view(wanted).reshape(shape)
 
     def _copied_out(self) -> SharedMemory:
@@ -372,9 +370,7 @@ class MemoryDesc:
         return Memory(SharedMemory.create(length), domain=domain)
 
 
-def _allocate_on(
-    device: Device, dimensions: Dimensions, used: Sequence[tuple[StepRole, float]]
-) -> tuple[IBuffer, int]:
+def _allocate_on(device: Device, dimensions: Dimensions, used: Sequence[tuple[StepRole, float]]) -> tuple[IBuffer, int]:
     prepared: list[IPreparedModel] = []
     roles: tuple[list[BufferRole], list[BufferRole]] = ([], [])
     for use, frequency in used:

@@ -241,9 +241,7 @@ class Model:
                         f"{label}: {what} {position} is operand {index}, the model has {len(self._operands)} operands"
                     )
         if code != OEM_OPERATION:
-            validate(
-                OperationView(code, [self._operands[i] for i in inputs], [self._operands[i] for i in outputs], at)
-            )
+            validate(OperationView(code, [self._operands[i] for i in inputs], [self._operands[i] for i in outputs], at))
         self._operations.append(hal.Operation(int(code), tuple(inputs), tuple(outputs)))
 
     def identify_inputs_and_outputs(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
@@ -298,7 +296,10 @@ class Model:
         )
 
     def supported_operations(self, devices: Sequence[Device]) -> list[bool]:
-        """Tell for each operation, in order of adding, whether one of the devices takes it; raises BadState, BadData."""
+        """Tell for each operation, in order of adding, whether one of the devices takes it.
+
+        Raises UnexpectedNull, BadState, BadData.
+        """
         from nn_runtime.partition import query_support
 
         if devices is None or any(device is None for device in devices):

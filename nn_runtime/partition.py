@@ -11,11 +11,10 @@ from collections import deque
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from nn_runtime.codes import OperandCode, OperationCode, operation_name
+from nn_runtime.codes import FeatureLevel, OperandCode, OperationCode, operation_name
 from nn_runtime.errors import BadData
 from nn_runtime.hal.interfaces import ExplainsOperations, OperationSupport
 from nn_runtime.hal.types import (
-    DataLocation,
     ErrorStatus,
     ExecutionPreference,
     HalError,
@@ -26,9 +25,10 @@ from nn_runtime.hal.types import (
     PerformanceInfo,
     Subgraph,
 )
+from nn_runtime.operand import has_unknown_dimensions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from nn_runtime.devices import Device
 
@@ -114,7 +114,7 @@ def place_by_capabilities(
         for index, device in enumerate(devices):
             if not support[index][at].supported:
                 continue
-            score = _score(model, model.main, operation, device, preference)
+            score = operation_score(model, model.main, operation, device, preference)
             if best < 0 or score < best_score or (score == best_score and device.is_reference):
                 best, best_score = index, score
         if best < 0:
@@ -123,17 +123,16 @@ def place_by_capabilities(
     return chosen
 
 
-def no_device(
-    operation: Operation, number: int, devices: Sequence[Device], support: Sequence[OperationSupport]
-) -> str:
+def no_device(operation: Operation, number: int, devices: Sequence[Device], support: Sequence[OperationSupport]) -> str:
     """Say that no device takes an operation, with every device's reason."""
     reasons = "; ".join(f"{device.name}: {answer.reason}" for device, answer in zip(devices, support, strict=True))
     return f"operation {number} {operation_name(operation.type)}: no device can run it ({reasons})"
 
 
-def _score(
+def operation_score(
     model: Model, graph: Subgraph, operation: Operation, device: Device, preference: ExecutionPreference
 ) -> float:
+    """Return a device's figure for an operation of a subgraph, relative to the CPU; lower is better."""
     table = device.capabilities
     if operation.type == OperationCode.IF:
         _condition, then_model, else_model = operation.inputs[:3]
@@ -154,18 +153,11 @@ def _score(
 
 def _graph_score(model: Model, reference: Operand, device: Device, preference: ExecutionPreference) -> float:
     graph = model.referenced[reference.location.offset]
-    return sum(_score(model, graph, operation, device, preference) for operation in graph.operations)
+    return sum(operation_score(model, graph, operation, device, preference) for operation in graph.operations)
 
 
 def _figure(info: PerformanceInfo, preference: ExecutionPreference) -> float:
     return info.power_usage if preference == ExecutionPreference.LOW_POWER else info.exec_time
-
-
-def capability_score(
-    model: Model, operation: Operation, device: Device, preference: ExecutionPreference
-) -> float:
-    """Return a device's figure for an operation of the main subgraph, relative to the CPU; lower is better."""
-    return _score(model, model.main, operation, device, preference)
 
 
 def cut(model: Model, devices: Sequence[Device], chosen: Sequence[int]) -> list[StepModel]:
@@ -194,18 +186,39 @@ def _queue_order(devices: Sequence[Device]) -> list[int]:
     return sorted(range(len(devices)), key=lambda i: (not devices[i].is_reference, -i))
 
 
+class _ReadyOperations:
+    """Tells which operations become ready as others are done."""
+
+    def __init__(self, graph: Subgraph) -> None:
+        self.graph = graph
+        self.readers: dict[int, list[int]] = {}
+        self.missing = [0] * len(graph.operations)
+        for at, operation in enumerate(graph.operations):
+            for index in operation.inputs:
+                if graph.operands[index].lifetime in _BETWEEN_OPERATIONS:
+                    self.missing[at] += 1
+                    self.readers.setdefault(index, []).append(at)
+
+    def first(self) -> list[int]:
+        return [at for at, count in enumerate(self.missing) if count == 0]
+
+    def after(self, at: int) -> list[int]:
+        """Return what becomes ready when operation `at` is done."""
+        ready = []
+        for index in self.graph.operations[at].outputs:
+            for reader in self.readers.get(index, ()):
+                self.missing[reader] -= 1
+                if self.missing[reader] == 0:
+                    ready.append(reader)
+        return ready
+
+
 def _grouped(graph: Subgraph, chosen: Sequence[int], order: Sequence[int]) -> list[tuple[int, list[int]]]:
     """Return (device, operations) per step: ready operations wait per device, and a step drains one queue."""
     queues: dict[int, deque[int]] = {device: deque() for device in order}
-    readers: dict[int, list[int]] = {}
-    missing = [0] * len(graph.operations)
-    for at, operation in enumerate(graph.operations):
-        for index in operation.inputs:
-            if graph.operands[index].lifetime in _BETWEEN_OPERATIONS:
-                missing[at] += 1
-                readers.setdefault(index, []).append(at)
-        if missing[at] == 0:
-            queues[chosen[at]].append(at)
+    operations = _ReadyOperations(graph)
+    for at in operations.first():
+        queues[chosen[at]].append(at)
     groups: list[tuple[int, list[int]]] = []
     while True:
         device = next((device for device in order if queues[device]), None)
@@ -215,11 +228,8 @@ def _grouped(graph: Subgraph, chosen: Sequence[int], order: Sequence[int]) -> li
         while queues[device]:
             at = queues[device].popleft()
             members.append(at)
-            for index in graph.operations[at].outputs:
-                for reader in readers.get(index, ()):
-                    missing[reader] -= 1
-                    if missing[reader] == 0:
-                        queues[chosen[reader]].append(reader)
+            for ready in operations.after(at):
+                queues[chosen[ready]].append(ready)
         groups.append((device, members))
 
 
@@ -258,9 +268,7 @@ def _step_model(model: Model, device: int, members: Sequence[int], crossing: set
         operations.append(Operation(operation.type, inputs, outputs))
     written = {index for at in members for index in graph.operations[at].outputs}
     temporaries = sorted(
-        index
-        for index in written & crossing
-        if graph.operands[index].lifetime == OperandLifeTime.TEMPORARY_VARIABLE
+        index for index in written & crossing if graph.operands[index].lifetime == OperandLifeTime.TEMPORARY_VARIABLE
     )
     inputs = (*builder.model_inputs, *builder.temporaries_read, *builder.outputs_read)
     outputs = (*builder.model_outputs, *temporaries)
@@ -278,3 +286,17 @@ def _step_model(model: Model, device: int, members: Sequence[int], crossing: set
     )
     referenced = model.referenced if any(o.type == OperandCode.MODEL for o in operands) else ()
     return StepModel(device, tuple(members), replace(model, main=cut_out, referenced=referenced), inputs, outputs)
+
+
+def _check_step(step: StepModel, device: Device) -> None:
+    name = f"the step of operation {step.operations[0]} on {device.name}"
+    if not step.inputs or not step.outputs:
+        missing = "outputs" if step.inputs else "inputs"
+        raise HalError(ErrorStatus.GENERAL_FAILURE, f"{name} has no {missing}")
+    graph = step.model.main
+    results = [graph.operands[i] for i in graph.output_indexes]
+    dynamic = any(has_unknown_dimensions(operand.type, operand.dimensions) for operand in results)
+    if dynamic and device.feature_level < FeatureLevel.HAL_1_2:
+        raise HalError(
+            ErrorStatus.GENERAL_FAILURE, f"{name} gives results of unknown size, which takes a device of HAL 1.2"
+        )

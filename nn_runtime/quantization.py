@@ -9,24 +9,49 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from nn_runtime.codes import FuseCode
-from nn_runtime.operand import dtype_of
+from nn_runtime.operand import OperandType, dtype_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     import numpy.typing as npt
 
-    from nn_runtime.operand import Array, OperandView
+    from nn_runtime.operand import Array, ChannelQuant
 
 _INT32_MIN, _INT32_MAX = -(2**31), 2**31 - 1
 _GREATEST_FLOAT64_SHIFT = 12
 _PIECE = 1 << 14
 """Elements requantised at a time, so that the temporaries stay in the cache."""
+
+
+class Quantized(Protocol):
+    """Type and quantisation of an operand: an OperandView or an OperandType."""
+
+    @property
+    def type(self) -> int:
+        """Operand type code."""
+
+    @property
+    def scale(self) -> float:
+        """Quantisation scale: real = scale * (q - zero_point)."""
+
+    @property
+    def zero_point(self) -> int:
+        """Quantisation zero point."""
+
+    @property
+    def channel_quant(self) -> ChannelQuant | None:
+        """Per-channel scales, if the type has them."""
+
+
+def quantized_type(operand: Quantized) -> OperandType:
+    """Return type, scale and zero point alone: a key for tables that depend on nothing else."""
+    return OperandType(operand.type, (), operand.scale, operand.zero_point)
 
 
 @dataclass(frozen=True)
@@ -56,13 +81,17 @@ def fixed_point_multiplier(real: float) -> FixedPointMultiplier:
     return FixedPointMultiplier(mantissa, exponent)
 
 
-def fixed_point_multipliers(reals: Iterable[float]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+def fixed_point_multipliers(reals: npt.ArrayLike) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
     """Return mantissas and exponents, one each per real multiplier (per-channel quantisation)."""
-    parts = [fixed_point_multiplier(real) for real in reals]
-    return (
-        np.array([part.mantissa for part in parts], np.int32),
-        np.array([part.exponent for part in parts], np.int32),
-    )
+    fractions, exponents = np.frexp(np.asarray(reals, np.float64))
+    mantissas = np.floor(fractions * 2.0**31 + 0.5)
+    carried = mantissas == 2.0**31
+    mantissas[carried] /= 2
+    exponents[carried] += 1
+    vanishing, huge = exponents < -31, exponents > 30
+    mantissas[vanishing], exponents[vanishing] = 0, 0
+    mantissas[huge], exponents[huge] = _INT32_MAX, 30
+    return mantissas.astype(np.int32), exponents.astype(np.int32)
 
 
 def saturating_rounding_doubling_high_mul(values: Array, mantissa: Array | int) -> Array:
@@ -105,7 +134,7 @@ def multiply_by_quantized_multiplier(
 
 
 def convolution_multipliers(
-    source: OperandView, weights: OperandView, output: OperandView
+    source: Quantized, weights: Quantized, output: Quantized
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
     """Return mantissas and exponents of source * weights / output: one each, or one per channel of the weights.
 
@@ -114,14 +143,14 @@ def convolution_multipliers(
     if weights.channel_quant is None:
         product = float(np.float32(source.scale) * np.float32(weights.scale))
         return fixed_point_multipliers([product / output.scale])
-    return fixed_point_multipliers(source.scale * scale / output.scale for scale in weights.channel_quant.scales)
+    return fixed_point_multipliers(source.scale * np.array(weights.channel_quant.scales) / output.scale)
 
 
 def requantize(
     values: Array,
     bias: Array,
     multipliers: tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]],
-    output: OperandView,
+    output: Quantized,
     activation: FuseCode,
 ) -> Array:
     """Return 8-bit clamp((values + bias) * multiplier + zero_point), the multiplication as the reference's.
@@ -130,12 +159,27 @@ def requantize(
     exponents have one element or one per channel. Same bits as `multiply_by_quantized_multiplier`.
     """
     mantissas, exponents = multipliers
-    low, high = activation_range_quantized(activation, output)
-    if np.all((exponents <= 0) & (exponents >= -_GREATEST_FLOAT64_SHIFT)):
-        return _requantize_float64(values, bias, multipliers, output, (low, high))
-    totals = values.astype(np.int64) + bias
-    products = multiply_by_quantized_multiplier(totals, mantissas, exponents) + output.zero_point
-    result: Array = np.clip(products, low, high).astype(dtype_of(output.type))
+    bounds = activation_range_quantized(activation, output)
+    unusual = (exponents > 0) | (exponents < -_GREATEST_FLOAT64_SHIFT)
+    if unusual.size == 1 and unusual[0]:
+        return _requantize_int64(values, bias, multipliers, output, bounds)
+    result = _requantize_float64(values, bias, (mantissas, np.where(unusual, 0, exponents)), output, bounds)
+    if np.any(unusual):
+        some = (mantissas[unusual], exponents[unusual])
+        result[..., unusual] = _requantize_int64(values[..., unusual], bias[unusual], some, output, bounds)
+    return result
+
+
+def _requantize_int64(
+    values: Array,
+    bias: Array,
+    multipliers: tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]],
+    output: Quantized,
+    bounds: tuple[int, int],
+) -> Array:
+    products = multiply_by_quantized_multiplier(values.astype(np.int64) + bias, *multipliers)
+    products += output.zero_point
+    result: Array = np.clip(products, *bounds).astype(dtype_of(output.type))
     return result
 
 
@@ -143,7 +187,7 @@ def _requantize_float64(
     values: Array,
     bias: Array,
     multipliers: tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]],
-    output: OperandView,
+    output: Quantized,
     bounds: tuple[int, int],
 ) -> Array:
     """Requantise by one multiplication and one floor in float64, a cache-sized piece at a time.
@@ -194,7 +238,7 @@ def round_half_away(values: Array) -> Array:
     return rounded
 
 
-def quantize(values: Array, operand: OperandView) -> Array:
+def quantize(values: Array, operand: Quantized) -> Array:
     """Quantise real values to the operand's 8- or 16-bit type: clamp(round(x / scale) + zero_point) in float32.
 
     NaN becomes the type's smallest value.
@@ -208,7 +252,7 @@ def quantize(values: Array, operand: OperandView) -> Array:
     return quantized
 
 
-def dequantize(values: Array, operand: OperandView) -> Array:
+def dequantize(values: Array, operand: Quantized) -> Array:
     """Return real values in float32: scale * (q - zero_point), per channel where the type is."""
     real: Array = np.subtract(values, np.float32(operand.zero_point), dtype=np.float32)
     scales = np.array(operand.scale, np.float32)
@@ -220,7 +264,7 @@ def dequantize(values: Array, operand: OperandView) -> Array:
     return real
 
 
-def lookup_table(function: Callable[[Array], Array], source: OperandView, output: OperandView) -> Array:
+def lookup_table(function: Callable[[Array], Array], source: Quantized, output: Quantized) -> Array:
     """Return the 256 results of a real function between two 8-bit types, indexed by the code's byte.
 
     As TFLite's tables: the function of float32 scale * (q - zero_point), times float32 1 / output scale, rounded.
@@ -233,7 +277,7 @@ def lookup_table(function: Callable[[Array], Array], source: OperandView, output
     return table
 
 
-def quantize_value(real: float, operand: OperandView) -> int:
+def quantize_value(real: float, operand: Quantized) -> int:
     """Return one real number in the operand's quantised domain, not clamped."""
     scaled = np.float32(real) / np.float32(operand.scale)
     return operand.zero_point + int(math.floor(abs(float(scaled)) + 0.5) * math.copysign(1, scaled))
@@ -249,7 +293,7 @@ def activation_range_float(activation: FuseCode) -> tuple[float, float]:
     }[activation]
 
 
-def activation_range_quantized(activation: FuseCode, output: OperandView) -> tuple[int, int]:
+def activation_range_quantized(activation: FuseCode, output: Quantized) -> tuple[int, int]:
     """Return the bounds of a fused activation in the output's quantised domain, cut to its type's range."""
     info = np.iinfo(dtype_of(output.type))
     low, high = activation_range_float(activation)

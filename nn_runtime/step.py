@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nn_runtime.errors import BadData, NNError, error_of
@@ -23,7 +23,6 @@ from nn_runtime.hal.types import (
     Priority,
     Request,
     RequestArgument,
-    Timing,
 )
 from nn_runtime.operand import has_unknown_dimensions, merge_dimensions
 
@@ -100,16 +99,12 @@ def request_of(model: Model, inputs: Sequence[Argument], outputs: Sequence[Argum
     main = model.main
     return Request(
         tuple(_request_argument(main.operands[i], a, pools) for i, a in zip(main.input_indexes, inputs, strict=True)),
-        tuple(
-            _request_argument(main.operands[i], a, pools) for i, a in zip(main.output_indexes, outputs, strict=True)
-        ),
+        tuple(_request_argument(main.operands[i], a, pools) for i, a in zip(main.output_indexes, outputs, strict=True)),
         tuple(pools),
     )
 
 
-def _request_argument(
-    operand: Operand, argument: Argument, pools: list[SharedMemory | BufferToken]
-) -> RequestArgument:
+def _request_argument(operand: Operand, argument: Argument, pools: list[SharedMemory | BufferToken]) -> RequestArgument:
     if argument.omitted:
         return RequestArgument(has_no_value=True)
     dimensions = () if argument.dimensions == operand.dimensions else argument.dimensions
@@ -121,9 +116,7 @@ def _request_argument(
     if at < 0 and pool is not None:
         at = len(pools)
         pools.append(pool)
-    return RequestArgument(
-        False, DataLocation(at, argument.offset, argument.length, argument.padding), dimensions
-    )
+    return RequestArgument(False, DataLocation(at, argument.offset, argument.length, argument.padding), dimensions)
 
 
 def _is_token(pool: SharedMemory | BufferToken | None) -> bool:
@@ -158,19 +151,22 @@ class Step:
         device: Device,
         model: Model,
         prepared: IPreparedModel,
-        operations: tuple[int, ...],
-        inputs: tuple[int, ...],
-        outputs: tuple[int, ...],
+        operations: Sequence[int],
+        original_operations: Sequence[int],
+        inputs: Sequence[int],
+        outputs: Sequence[int],
     ) -> None:
-        """`operations`: positions in the whole model's run order; `inputs`, `outputs`: its operands' indices."""
+        """`operations`: positions in the whole model's run order, and as the user numbered them.
+
+        `inputs`, `outputs`: indices of the whole model's operands.
+        """
         self.device = device
         self.model = model
         self.prepared = prepared
-        self.operations = operations
-        self.inputs = inputs
-        self.outputs = outputs
-        self.original_operations = operations
-        """Operation indices as the user added them; set by the plan."""
+        self.operations = tuple(operations)
+        self.original_operations = tuple(original_operations)
+        self.inputs = tuple(inputs)
+        self.outputs = tuple(outputs)
         self._output_operands = tuple(model.main.operands[i] for i in model.main.output_indexes)
         self._lock = threading.Lock()
         self._on_reference: Step | None = None
@@ -262,9 +258,15 @@ class Step:
         with self._lock:
             if self._on_reference is None:
                 prepared = prepare(reference, self.model, preference, priority, None)
-                other = Step(reference, self.model, prepared, self.operations, self.inputs, self.outputs)
-                other.original_operations = self.original_operations
-                self._on_reference = other
+                self._on_reference = Step(
+                    reference,
+                    self.model,
+                    prepared,
+                    self.operations,
+                    self.original_operations,
+                    self.inputs,
+                    self.outputs,
+                )
             return self._on_reference
 
     def close(self) -> None:
@@ -272,8 +274,3 @@ class Step:
         self.prepared.close()
         if self._on_reference is not None:
             self._on_reference.close()
-
-
-def without_timing(result: ExecutionResult) -> ExecutionResult:
-    """Return a result whose times are unknown."""
-    return replace(result, timing=Timing())

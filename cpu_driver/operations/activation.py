@@ -14,6 +14,8 @@ from nn_runtime.operations.activation import RELU_BOUNDS, activation_table
 from nn_runtime.quantization import activation_range_float, activation_range_quantized
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from nn_runtime.operand import Array
     from nn_runtime.operations import OperationView
 
@@ -57,7 +59,7 @@ def _hard_swish(real: Array) -> Array:
     return result
 
 
-_FUNCTIONS = {
+_FUNCTIONS: dict[int, Callable[[Array], Array]] = {
     OperationCode.LOGISTIC: logistic,
     OperationCode.TANH: _tanh,
     OperationCode.HARD_SWISH: _hard_swish,

@@ -17,14 +17,15 @@ from nn_runtime.quantization import (
     activation_range_float,
     activation_range_quantized,
     multiply_by_quantized_multiplier,
+    quantized_type,
 )
 
 if TYPE_CHECKING:
-    from nn_runtime.operand import Array, OperandView
+    from nn_runtime.operand import Array, OperandType
     from nn_runtime.operations import OperationView
 
-_Quantization = tuple[int, float, int]
-"""Type, scale and zero point of an 8-bit operand."""
+_TABLE_SIZE = 256 * 256
+"""From so many elements on a table of all pairs is cheaper than their arithmetic."""
 
 
 @computes(OperationCode.ADD, OperationCode.SUB, OperationCode.MUL, OperationCode.DIV)
@@ -35,15 +36,14 @@ def elementwise(op: OperationView) -> tuple[Array, ...]:
     if op.data_type == OperandCode.TENSOR_INT32:
         return (_integers(op.code, op.array("input0"), op.array("input1")),)
     first, second = (op.array(name).astype(np.float32, copy=False) for name in ("input0", "input1"))
-    with np.errstate(all="ignore"):
-        result: Array = _FLOAT_FUNCTIONS[op.code](first, second)
-        low, high = activation_range_float(op.fuse_code())
-        if low != -np.inf:
-            result = np.clip(result, low, high, out=result)
-        return (result.astype(dtype_of(op.data_type), copy=False),)
+    result: Array = _FUNCTIONS[op.code](first, second)
+    low, high = activation_range_float(op.fuse_code())
+    if low != -np.inf:
+        result = np.clip(result, low, high, out=result)
+    return (result.astype(dtype_of(op.data_type), copy=False),)
 
 
-_FLOAT_FUNCTIONS: dict[int, np.ufunc] = {
+_FUNCTIONS: dict[int, np.ufunc] = {
     OperationCode.ADD: np.add,
     OperationCode.SUB: np.subtract,
     OperationCode.MUL: np.multiply,
@@ -53,39 +53,46 @@ _FLOAT_FUNCTIONS: dict[int, np.ufunc] = {
 
 def _integers(code: int, first: Array, second: Array) -> Array:
     if code != OperationCode.DIV:
-        wrapped: Array = _FLOAT_FUNCTIONS[code](first, second)
+        wrapped: Array = _FUNCTIONS[code](first, second)
         return wrapped
-    with np.errstate(all="ignore"):
-        quotient: Array = np.where(second == 0, 0, np.floor_divide(first, second)).astype(np.int32)
+    # numpy, too, gives 0 for x / 0 and -2^31 for -2^31 / -1, with a warning.
+    quotient: Array = np.floor_divide(first, second)
     return quotient
 
 
 def _quantized(op: OperationView) -> Array:
-    first, second, output = op.input("input0"), op.input("input1"), op.outputs[0]
-    table = _table(
-        op.code,
-        _quantization(first),
-        _quantization(second),
-        _quantization(output),
-        activation_range_quantized(op.fuse_code(), output),
-    )
-    # uint16 index of [q0, q1], both as bytes.
-    index = np.multiply(op.array("input0").view(np.uint8), np.uint16(256), dtype=np.uint16)
-    pairs = np.bitwise_or(index, op.array("input1").view(np.uint8), dtype=np.uint16)
-    return table.take(pairs)
-
-
-def _quantization(operand: OperandView) -> _Quantization:
-    return operand.type, operand.scale, operand.zero_point
+    source0, source1, output = map(quantized_type, (op.input("input0"), op.input("input1"), op.outputs[0]))
+    bounds = activation_range_quantized(op.fuse_code(), output)
+    first, second = op.array("input0"), op.array("input1")
+    if max(first.size, second.size) < _TABLE_SIZE:
+        return _combine(op.code, first, second, source0, source1, output, bounds)
+    pairs = np.multiply(first.view(np.uint8), np.uint16(256), dtype=np.uint16)
+    table = _table(op.code, source0, source1, output, bounds)
+    result: Array = table.take(np.bitwise_or(pairs, second.view(np.uint8)))
+    return result
 
 
 @functools.lru_cache(maxsize=128)
 def _table(
-    code: int, first: _Quantization, second: _Quantization, output: _Quantization, bounds: tuple[int, int]
+    code: int, source0: OperandType, source1: OperandType, output: OperandType, bounds: tuple[int, int]
 ) -> Array:
-    """Return the results for all 256 x 256 pairs of codes (64 KiB), in TFLite's reference arithmetic."""
-    centred0, centred1 = _centred_codes(first)[:, None], _centred_codes(second)[None, :]
-    scales = first[1], second[1], output[1]
+    """Return the results of all pairs of codes, indexed by 256 * first + second, both as bytes (64 KiB)."""
+    codes = np.arange(256, dtype=np.uint8).view(dtype_of(output.type))
+    return _combine(code, codes[:, None], codes[None, :], source0, source1, output, bounds).reshape(-1)
+
+
+def _combine(
+    code: int,
+    first: Array,
+    second: Array,
+    source0: OperandType,
+    source1: OperandType,
+    output: OperandType,
+    bounds: tuple[int, int],
+) -> Array:
+    """Return the result of each pair in the arithmetic of TFLite's reference kernels."""
+    centred0, centred1 = first.astype(np.int64) - source0.zero_point, second.astype(np.int64) - source1.zero_point
+    scales = source0.scale, source1.scale, output.scale
     if code == OperationCode.MUL:
         real = _rescaled(centred0 * centred1, mul_multiplier(*scales))
     else:
@@ -93,15 +100,8 @@ def _table(
         scaled0 = _rescaled(centred0 << ADD_LEFT_SHIFT, parameters.input0)
         scaled1 = _rescaled(centred1 << ADD_LEFT_SHIFT, parameters.input1)
         real = _rescaled(scaled0 + scaled1 if code == OperationCode.ADD else scaled0 - scaled1, parameters.output)
-    results: Array = np.clip(real + output[2], *bounds).astype(dtype_of(output[0]))
+    results: Array = np.clip(real + output.zero_point, *bounds).astype(dtype_of(output.type))
     return results
-
-
-def _centred_codes(quantization: _Quantization) -> Array:
-    code, _, zero_point = quantization
-    codes = np.arange(256, dtype=np.uint8).view(dtype_of(code))
-    centred: Array = codes.astype(np.int64) - zero_point
-    return centred
 
 
 def _rescaled(values: Array, multiplier: FixedPointMultiplier) -> Array:

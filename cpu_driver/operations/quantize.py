@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cpu_driver import operations
+from cpu_driver.operations import computes
 from nn_runtime import quantization
 from nn_runtime.codes import OperationCode
 from nn_runtime.operand import dtype_of
@@ -17,26 +17,25 @@ if TYPE_CHECKING:
     from nn_runtime.operations import OperationView
 
 
-@operations.computes(OperationCode.QUANTIZE)
+@computes(OperationCode.QUANTIZE)
 def quantize(op: OperationView) -> tuple[Array, ...]:
     """Return clamp(round(x / scale) + zero_point), ties away from zero, in the output's type."""
     return (quantization.quantize(op.array("input"), op.outputs[0]),)
 
 
-@operations.computes(OperationCode.DEQUANTIZE)
+@computes(OperationCode.DEQUANTIZE)
 def dequantize(op: OperationView) -> tuple[Array, ...]:
     """Return scale * (q - zero_point) in the output's type, which is computed in float32."""
     real = quantization.dequantize(op.array("input"), op.input("input"))
     return (real.astype(dtype_of(op.outputs[0].type), copy=False),)
 
 
-@operations.computes(OperationCode.CAST)
+@computes(OperationCode.CAST)
 def cast(op: OperationView) -> tuple[Array, ...]:
     """Return the raw values in the output's type; to integers truncated and saturated, NaN as 0."""
     values, dtype = op.array("input"), dtype_of(op.outputs[0].type)
     if values.dtype == dtype or dtype.kind == "f":
-        with np.errstate(over="ignore"):
-            return (values.astype(dtype),)
+        return (values.astype(dtype),)
     info = np.iinfo(dtype)
     if values.dtype.kind == "f":
         values = np.nan_to_num(values.astype(np.float64), copy=False, posinf=np.inf, neginf=-np.inf)

@@ -6,8 +6,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpu_driver.operations import launches
-from gpu_driver.strided import dense_strides, strided_copy
+from gpu_driver.strided import Side, dense_strides, strided_copy
 from nn_runtime.codes import OperationCode
+from nn_runtime.operations.transpose import permutation
 
 if TYPE_CHECKING:
     from gpu_driver.bound import BoundOperation
@@ -17,9 +18,9 @@ if TYPE_CHECKING:
 
 @launches(OperationCode.TRANSPOSE)
 def transpose(op: BoundOperation, device: DeviceProfile) -> Launch:
-    """TRANSPOSE. Any type and rank up to 8; kernel strided_copy.cl:strided_copy."""
+    """TRANSPOSE. Any type; kernel strided_copy.cl:strided_copy."""
     source, output = op.input("input"), op.outputs[0]
-    permutation = op.int_values("perm") if op.optional("perm") else list(range(len(source.dimensions)))[::-1]
     strides = dense_strides(source.dimensions)
+    permuted = tuple(strides[axis] for axis in permutation(op))
     sizes = output.dimensions
-    return strided_copy(source, output, sizes, [strides[axis] for axis in permutation], dense_strides(sizes), device)
+    return strided_copy(sizes, Side(source, permuted), Side(output, dense_strides(sizes)), device)

@@ -5,8 +5,10 @@
 //          LOAD(p, i), LOAD16(p, i): element i, elements i..i+15 of `global const T *p`, widened; any alignment
 //          STORE(p, i, v), STORE16(p, i, v): the inverse, into `global T *p`; v of COMPUTE_T, in the range of T, half rounds to nearest even
 //          STORE_SAT(p, i, v): the same for any integer v, saturating; equal to STORE for float and half
+//          T_IS_FLOAT, T_IS_HALF, T_IS_SIGNED: 0 or 1, for #if
 //          WIDEN(v, type), e.g. WIDEN(v, float16): element-wise conversion of a vector, one instruction where the CPU has it
 //          TILE_KERNEL: `kernel` for one work-item per register tile, with explicit vectors and local size (1, 1, 1)
+//          VECTOR_KERNEL: `kernel` for work-items that loop over explicit vectors, local size (GROUP, 1, 1); GROUP: 1 unless defined
 // half is a storage type only, so no device needs cl_khr_fp16.
 #ifndef T
 #error "types.h: define T"
@@ -26,6 +28,7 @@
 
 #define T_IS_FLOAT (TYPE_NUMBER == 1 || TYPE_NUMBER == 2)
 #define T_IS_HALF (TYPE_NUMBER == 2)
+#define T_IS_SIGNED (TYPE_NUMBER != 3 && TYPE_NUMBER != 6)
 
 // PoCL 3.0 splits convert_type16 into halves of halves; the builtin stays one vector instruction.
 #ifdef __has_builtin
@@ -76,3 +79,8 @@ typedef struct __attribute__((packed)) {
 // Without the hint Intel's compiler also makes a version of 16 work-items at once, never run at this local size:
 // seven times the build time, and slower code beside it.
 #define TILE_KERNEL __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(float16))) kernel
+
+#ifndef GROUP
+#define GROUP 1
+#endif
+#define VECTOR_KERNEL __attribute__((reqd_work_group_size(GROUP, 1, 1), vec_type_hint(float16))) kernel

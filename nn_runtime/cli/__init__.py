@@ -12,10 +12,18 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, Protocol, cast
 
+from nn_runtime.cli.output import UsageError
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 COMMANDS = {
+    "demo": "classify scanned digits, end to end, in a second",
+    "run": "run a network on pictures or arrays",
+    "benchmark": "time a network",
+    "explain": "show where each operation of a network runs, and why",
+    "devices": "list the devices",
+    "doctor": "examine this machine and say how to mend what is wrong",
     "conformance": "run operation examples on a device and judge the results",
 }
 """One line of help per command; a module of the same name does the work."""
@@ -45,6 +53,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader of a pipe has seen enough; Python must not complain while it flushes at exit.
         sys.stdout = None
         return 1
+    except UsageError as error:
+        return _failed(args.command, str(error), status=2)
     except KeyboardInterrupt:
         return _failed(args.command, "interrupted")
     except Exception as error:
@@ -80,7 +90,7 @@ def _is_ours(error: Exception) -> bool:
     return isinstance(error, (NNError, HalError, OSError))
 
 
-def _failed(command: str, message: str) -> int:
+def _failed(command: str, message: str, status: int = 1) -> int:
     line = " ".join(message.split())
     print(f"nnrt {command}: {line}", file=sys.stderr)
-    return 1
+    return status

@@ -6,7 +6,8 @@ None for "no deadline". A plain driver implements IDevice and IPreparedModel onl
 (`ExplainsOperations`, `ReportsProfile`, `DescribesDevice`) are looked for with `isinstance`.
 
 A driver package offers a callable `devices() -> list[IDevice | UnusableDevice]`, best device first, as an entry point
-of the group `nn_runtime.drivers`; the entry point's name is the driver's name in device selectors.
+of the group `nn_runtime.drivers`; the entry point's name is the driver's name in device selectors. The module of that
+callable may also offer `diagnose() -> Diagnosis` (the Protocol `DiagnosingModule`), which `nnrt doctor` prints.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from nn_runtime.codes import DeviceTypeCode
     from nn_runtime.hal.memory import SharedMemory
@@ -241,3 +242,37 @@ class DescribesDevice(Protocol):
 
     def description(self) -> DeviceDescription:
         """Return the strings a selector is matched against."""
+
+
+class Problem(Protocol):
+    """Something that keeps a driver from working as it could."""
+
+    @property
+    def what(self) -> str:
+        """What is wrong, in one line."""
+
+    @property
+    def remedy(self) -> str:
+        """The command or setting that mends it."""
+
+
+class Diagnosis(Protocol):
+    """What a driver found on this machine: libraries, devices, and what is wrong."""
+
+    @property
+    def problems(self) -> Sequence[Problem]:
+        """What is wrong; empty where all is well."""
+
+    def lines(self) -> Sequence[str]:
+        """Return the report for people, problems included."""
+
+    def to_json(self) -> Mapping[str, object]:
+        """Return the report as plain lists and dicts."""
+
+
+@runtime_checkable
+class DiagnosingModule(Protocol):
+    """Optional: a driver whose module, the one its entry point names, can examine the machine."""
+
+    def diagnose(self) -> Diagnosis:
+        """Examine the machine anew; raises nothing that a missing library or device could cause."""

@@ -56,6 +56,14 @@ RESULT_OF_STATUS: dict[ErrorStatus, ResultCode] = {
     ErrorStatus.DEAD_OBJECT: ResultCode.DEAD_OBJECT,
 }
 
+STATUS_OF_RESULT: dict[ResultCode, ErrorStatus] = {
+    **{code: ErrorStatus.GENERAL_FAILURE for code in ResultCode},
+    **{code: status for status, code in RESULT_OF_STATUS.items()},
+    ResultCode.UNEXPECTED_NULL: ErrorStatus.INVALID_ARGUMENT,
+    ResultCode.DEAD_OBJECT: ErrorStatus.GENERAL_FAILURE,
+}
+"""The way back, for results that cross the HAL (asynchronous and fenced executions)."""
+
 
 @dataclass(frozen=True)
 class OutputShape:

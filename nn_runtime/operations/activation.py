@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,14 +25,16 @@ from nn_runtime.quantization import (
     FixedPointMultiplier,
     fixed_point_multiplier,
     lookup_table,
+    quantized_type,
     rounding_divide_by_pot,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from nn_runtime.operand import Array, Dimensions, OperandView
+    from nn_runtime.operand import Array, Dimensions, OperandType
     from nn_runtime.operations.signature import Rank
+    from nn_runtime.quantization import Quantized
 
 RELU_BOUNDS: Mapping[int, FuseCode] = {
     OperationCode.RELU: FuseCode.RELU,
@@ -45,38 +46,24 @@ RELU_BOUNDS: Mapping[int, FuseCode] = {
 _INT16_MIN, _INT16_MAX = -(2**15), 2**15 - 1
 
 
-def activation_table(code: int, source: OperandView, output: OperandView) -> Array:
+def activation_table(code: int, source: Quantized, output: Quantized) -> Array:
     """Return the 256 results of quantised LOGISTIC, TANH or HARD_SWISH, indexed by the input's byte."""
-    return _table(
-        code,
-        _Quantization(source.type, source.scale, source.zero_point),
-        _Quantization(output.type, output.scale, output.zero_point),
-    )
-
-
-@dataclass(frozen=True)
-class _Quantization:
-    """The quantisation of an 8-bit operand, enough of an OperandView for tables."""
-
-    type: int
-    scale: float
-    zero_point: int
-    channel_quant: None = None
+    return _table(code, quantized_type(source), quantized_type(output))
 
 
 @functools.lru_cache(maxsize=256)
-def _table(code: int, source: _Quantization, output: _Quantization) -> Array:
-    if code == OperationCode.HARD_SWISH:
+def _table(code: int, source: OperandType, output: OperandType) -> Array:
+    if code == OperationCode.HARD_SWISH and output.scale * 128 > source.scale:
         table = _hard_swish_table(source, output)
     else:
-        table = lookup_table(_logistic if code == OperationCode.LOGISTIC else _tanh, source, output)
+        table = lookup_table(_REAL_FUNCTIONS[code], source, output)
     table.flags.writeable = False
     return table
 
 
 def _logistic(real: Array) -> Array:
     # Exponentials of float64, rounded once, do not depend on the C library's float32 ones.
-    exponentials = np.exp(-real.astype(np.float64).clip(-700)).astype(np.float32)
+    exponentials = np.exp(-real.astype(np.float64).clip(-88)).astype(np.float32)
     result: Array = np.float32(1) / (np.float32(1) + exponentials)
     return result
 
@@ -86,8 +73,23 @@ def _tanh(real: Array) -> Array:
     return result
 
 
-def _hard_swish_table(source: _Quantization, output: _Quantization) -> Array:
-    """Return x * relu6(x + 3) / 6 in the 16-bit fixed-point arithmetic of TFLite's reference kernel."""
+def _hard_swish(real: Array) -> Array:
+    result: Array = real * np.clip(real + np.float32(3), 0, 6) / np.float32(6)
+    return result
+
+
+_REAL_FUNCTIONS: Mapping[int, Callable[[Array], Array]] = {
+    OperationCode.LOGISTIC: _logistic,
+    OperationCode.TANH: _tanh,
+    OperationCode.HARD_SWISH: _hard_swish,
+}
+
+
+def _hard_swish_table(source: OperandType, output: OperandType) -> Array:
+    """Return x * relu6(x + 3) / 6 in the 16-bit fixed-point arithmetic of TFLite's reference kernel.
+
+    It is defined for an input scale below 128 times the output's.
+    """
     info = np.iinfo(dtype_of(output.type))
     codes = np.arange(256, dtype=np.uint8).view(dtype_of(source.type))
     fine = (codes.astype(np.int64) - source.zero_point) << 7
@@ -152,11 +154,17 @@ def _define(
     data_types: Mapping[int, FeatureLevel] = FLOAT_AND_QUANT8,
 ) -> None:
     variant = Variant((Input("input", rank=rank),))
-    define(Definition(code, (variant,), (Output("output", rank=rank),), data_types, _prepare, check, zero_sized_ok=True))
+    define(
+        Definition(code, (variant,), (Output("output", rank=rank),), data_types, _prepare, check, zero_sized_ok=True)
+    )
 
 
 for _code in RELU_BOUNDS:
     _define(OperationCode(_code), _check_relu)
 _define(OperationCode.LOGISTIC, _check_logistic)
-_define(OperationCode.TANH, _check_tanh, data_types={**FLOAT_AND_QUANT8, OperandCode.TENSOR_QUANT8_ASYMM: FeatureLevel.HAL_1_2})
+_define(
+    OperationCode.TANH,
+    _check_tanh,
+    data_types={**FLOAT_AND_QUANT8, OperandCode.TENSOR_QUANT8_ASYMM: FeatureLevel.HAL_1_2},
+)
 _define(OperationCode.HARD_SWISH, rank=ANY_RANK, data_types=dict.fromkeys(FLOAT_AND_QUANT8, FeatureLevel.HAL_1_3))

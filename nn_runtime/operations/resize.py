@@ -22,6 +22,7 @@ from nn_runtime.operations.signature import (
     float_scalar,
 )
 from nn_runtime.operations.sliding_window import image_dimensions
+from nn_runtime.quantization import round_half_away
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -69,9 +70,9 @@ class Resize:
         return self._nearest(self.input_width, self.output_width)
 
     def _scale(self, input_size: int, output_size: int) -> np.float32:
-        if self.align_corners and output_size > 1:
-            return np.float32(input_size - 1) / np.float32(output_size - 1)
-        return np.float32(input_size) / np.float32(output_size)
+        corners = int(self.align_corners and output_size > 1)
+        scale: np.float32 = np.float32(input_size - corners) / np.float32(output_size - corners)
+        return scale
 
     def _linear(self, input_size: int, output_size: int) -> LinearPositions:
         positions = np.arange(output_size, dtype=np.float32)
@@ -85,8 +86,7 @@ class Resize:
         positions = np.arange(output_size, dtype=np.float32)
         half = np.float32(0.5 if self.half_pixel_centers else 0)
         source = (positions + half) * self._scale(input_size, output_size)
-        # With corners aligned the nearest one, an exact half upwards.
-        rounded = np.floor(source + np.float32(0.5 if self.align_corners else 0))
+        rounded = round_half_away(source) if self.align_corners else np.floor(source)
         nearest: Array = np.clip(rounded, 0, input_size - 1).astype(np.int32)
         return nearest
 

@@ -244,9 +244,20 @@ def _judged_error(example: Example, error: NNError | HalError) -> tuple[Verdict,
     what = error.status.name if isinstance(error, HalError) else error.code.name
     if not example.expect_failure:
         return Verdict.FAILED, f"{what}: {error}"
+    crash = _crash_behind(error)
+    if crash is not None:
+        return Verdict.FAILED, f"wanted a refusal, got a crash: {type(crash).__name__}: {crash}"
     if example.infinite_loop and not what.startswith("MISSED_DEADLINE"):
         return Verdict.FAILED, f"wanted MISSED_DEADLINE, got {what}: {error}"
     return Verdict.PASSED, ""
+
+
+def _crash_behind(error: BaseException) -> BaseException | None:
+    """Return the foreign exception that a failure was made from, if there is one: a crash is no refusal."""
+    cause: BaseException | None = error
+    while isinstance(cause, (NNError, HalError)):
+        cause = cause.__cause__
+    return cause
 
 
 class HalRunner:

@@ -1,0 +1,44 @@
+# Every target makes its own environment in .venv; nothing else has to be installed but Python >= 3.10 and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test test-all lint bench clean
+
+$(VENV)/.base: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[pocl]"
+	touch $@
+
+$(VENV)/.test: $(VENV)/.base
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[pocl,test]"
+	touch $@
+
+$(VENV)/.all: $(VENV)/.test
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[pocl,intel,test,bench,dev]"
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.test
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[pocl,test,dev]"
+	touch $@
+
+demo: $(VENV)/.base  ## classify real handwritten digits on the OpenCL device
+	NNRT_DEVICE=$${NNRT_DEVICE:-opencl,cpu} $(BIN)/nnrt demo
+
+test: $(VENV)/.test  ## the tests, strictly on PoCL: at most 15 minutes on 2 cores
+	NNRT_DEVICE=$${NNRT_DEVICE:-opencl:pocl} $(BIN)/python -m pytest -q -n 2
+
+test-all: $(VENV)/.all  ## the whole corpus, every platform
+	NNRT_DEVICE=$${NNRT_DEVICE:-opencl:pocl} $(BIN)/python -m pytest -q -n 2 --run-long
+
+lint: $(VENV)/.dev  ## ruff, mypy --strict, import contract
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.all  ## ours and the peers in one run
+	$(BIN)/python benchmarks/networks.py
+
+clean:
+	rm -rf $(VENV) build *.egg-info

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""FULLY_CONNECTED: a 1x1 convolution over rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from gpu_driver.operations import launches
+from gpu_driver.operations.conv import Product, fits_packed, general, packed
+from nn_runtime.codes import OperationCode
+from nn_runtime.operations.conv import Convolution
+from nn_runtime.operations.fully_connected import fully_connected_sizes
+
+if TYPE_CHECKING:
+    from gpu_driver.bound import BoundOperation
+    from gpu_driver.device_profile import DeviceProfile
+    from gpu_driver.launch import Launch
+    from nn_runtime.operations.fully_connected import FullyConnected
+
+
+@launches(OperationCode.FULLY_CONNECTED)
+def fully_connected(op: BoundOperation, device: DeviceProfile) -> Launch:
+    """FULLY_CONNECTED. FLOAT32, FLOAT16, QUANT8; honours a fused activation."""
+    sizes = fully_connected_sizes(op)
+    weights = op.input("weights")
+    product = Product(
+        op.input("input"),
+        replace(weights, dimensions=(sizes.units, 1, 1, sizes.input_size)),
+        op.input("bias"),
+        op.outputs[0],
+        None,
+        sizes.activation if op.fusion.activation is None else op.fusion.activation,
+        _as_convolution(sizes),
+    )
+    return packed(product, device) if fits_packed(product, device) else general(product, device)
+
+
+def _as_convolution(sizes: FullyConnected) -> Convolution:
+    return Convolution(
+        batches=1,
+        input_height=1,
+        input_width=sizes.batches,
+        input_depth=sizes.input_size,
+        output_height=1,
+        output_width=sizes.batches,
+        output_depth=sizes.units,
+        filter_height=1,
+        filter_width=1,
+        stride_height=1,
+        stride_width=1,
+        dilation_height=1,
+        dilation_width=1,
+        padding_top=0,
+        padding_bottom=0,
+        padding_left=0,
+        padding_right=0,
+        nchw=False,
+        activation=sizes.activation,
+    )

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Examine this machine: what was found, what is wrong, and the command that mends it.
+
+Shows the packages, the environment variables, what every driver found (libraries, devices, cache folder), and which
+devices the selector in force takes. The exit status is 1 if no OpenCL device can be used.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from importlib import metadata
+from typing import TYPE_CHECKING
+
+import nn_runtime
+from nn_runtime import devices
+from nn_runtime.cli.output import print_json, print_lines
+from nn_runtime.errors import NNError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from nn_runtime.hal.interfaces import Diagnosis
+
+OPENCL = "opencl"
+_NEEDED = ("numpy", "pyopencl", "tflite", "flatbuffers", "platformdirs", "filelock")
+_OPTIONAL = {
+    "pocl-binary-distribution": 'pip install "nn-runtime-opencl[pocl]"',
+    "intel-opencl-rt": 'pip install "nn-runtime-opencl[intel]"',
+    "pillow": 'pip install "nn-runtime-opencl[images]"',
+}
+"""Packages of the extras and the command that installs them."""
+_VARIABLES = ("NNRT_DEVICE", "PYOPENCL_CTX", "NNRT_VLOG", "NNRT_TRACE")
+"""Variables of the runtime; the drivers report their own."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare options and arguments."""
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the report; return 1 if no OpenCL device can be used."""
+    diagnoses = {driver: devices.diagnosis(driver) for driver in devices.driver_names()}
+    usable = [device.name for device in devices.listing(OPENCL).devices]
+    if args.json:
+        print_json(_as_json(diagnoses, usable))
+    else:
+        print_lines(_machine_lines())
+        for driver, diagnosis in diagnoses.items():
+            print_lines(["", f"driver {driver}", *_driver_lines(driver, diagnosis)])
+        print_lines(["", *_verdict_lines(usable)])
+    return 0 if usable else 1
+
+
+def _machine_lines() -> list[str]:
+    return [
+        f"nnrt       {nn_runtime.__version__}, {_folder()}",
+        f"Python     {platform.python_version()}, {sys.executable}",
+        f"system     {platform.platform()}, {os.cpu_count()} processors",
+        *(f"package    {name} {version or _missing(name)}" for name, version in _packages().items()),
+        *(f"variable   {name}={value}" for name, value in _variables().items()),
+    ]
+
+
+def _folder() -> str:
+    return os.fspath(nn_runtime.__path__[0])
+
+
+def _packages() -> dict[str, str | None]:
+    """Return the version of every package that matters, None where it is not installed."""
+    return {name: _version(name) for name in (*_NEEDED, *_OPTIONAL)}
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _missing(name: str) -> str:
+    if name in _OPTIONAL:
+        return f"is not installed (optional: {_OPTIONAL[name]})"
+    return f"is not installed: pip install {name}"
+
+
+def _variables() -> dict[str, str]:
+    return {name: os.environ[name] for name in _VARIABLES if name in os.environ}
+
+
+def _driver_lines(driver: str, diagnosis: Diagnosis | None) -> list[str]:
+    listing = devices.listing(driver)
+    if listing.failure:
+        return [f"problem    {listing.failure}", "    mend   pip install --force-reinstall nn-runtime-opencl"]
+    if diagnosis is not None:
+        return list(diagnosis.lines())
+    found = [f"device     {device.name} {device.version}: usable" for device in listing.devices]
+    refused = [f"device     {item.name}: not usable: {item.reason}" for item in listing.unusable]
+    return [*found, *refused] or ["no device"]
+
+
+def _verdict_lines(usable: list[str]) -> list[str]:
+    """Say in the last lines what all of the above comes to."""
+    if OPENCL not in devices.driver_names():
+        first = "the OpenCL driver is not installed: pip install nn-runtime-opencl"
+    elif usable:
+        first = f"OpenCL works: {', '.join(usable)}"
+    else:
+        first = "no OpenCL device can be used; the CPU device works everywhere (--device cpu)"
+    return [first, _selection()]
+
+
+def _selection() -> str:
+    selector = devices.selector_in_force()
+    try:
+        selection = devices.select()
+    except NNError as error:
+        return str(error)
+    names = ", ".join(device.name for device in selection.devices)
+    rule = "strict, nothing else may be used" if selection.strict else "the CPU takes what the others refuse"
+    return f"selector {selector!r} takes {names} ({rule})"
+
+
+def _as_json(diagnoses: dict[str, Diagnosis | None], usable: list[str]) -> dict[str, object]:
+    return {
+        "version": nn_runtime.__version__,
+        "folder": _folder(),
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "packages": _packages(),
+        "environment": _variables(),
+        "drivers": {
+            driver: {
+                "failure": devices.listing(driver).failure,
+                "devices": [device.name for device in devices.listing(driver).devices],
+                "unusable": {item.name: item.reason for item in devices.listing(driver).unusable},
+                "diagnosis": dict(diagnosis.to_json()) if diagnosis else None,
+            }
+            for driver, diagnosis in diagnoses.items()
+        },
+        "usable_opencl_devices": usable,
+        "selection": _selection(),
+    }

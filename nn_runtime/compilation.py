@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A model made ready to run on some devices (SURFACE sections a and k)."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from nn_runtime.codes import FeatureLevel, PreferenceCode, PriorityCode
+from nn_runtime.devices import Selection, select
+from nn_runtime.errors import BadData, BadState, UnexpectedNull
+from nn_runtime.hal.types import ExecutionPreference, Priority
+from nn_runtime.model import check_device_list
+from nn_runtime.plan import PartitionMode, PlanOptions, make_plan
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nn_runtime.devices import Device
+    from nn_runtime.model import Model
+    from nn_runtime.plan import Plan
+
+_PRIORITIES = {
+    PriorityCode.LOW: Priority.LOW,
+    PriorityCode.MEDIUM: Priority.MEDIUM,
+    PriorityCode.HIGH: Priority.HIGH,
+}
+_ALIGNMENT = 64
+_NEVER_NS = 2**63 - 1
+
+_log = logging.getLogger("nn_runtime.compilation")
+
+
+class Compilation:
+    """A finished model, the devices it may use, and after `finish` the plan.
+
+    With `devices`, only these, without CPU fallback. Without, the devices of the selector in force (NNRT_DEVICE, else
+    `opencl,cpu`): a selector with `cpu` may fall back, one without is as explicit as a list.
+    """
+
+    def __init__(self, model: Model, devices: Sequence[Device] | None = None) -> None:
+        """Raises UnexpectedNull, BadState for an unfinished or invalid model, BadData for a bad list of devices."""
+        if model is None:
+            raise UnexpectedNull("compilation: the model is None")
+        if devices is not None:
+            if any(device is None for device in devices):
+                raise UnexpectedNull("compilation: a device is None")
+            check_device_list(devices)
+        self._model = model.hal
+        self._run_order = model.run_order
+        self._selection = Selection(tuple(devices), True) if devices is not None else None
+        self._options = PlanOptions()
+        self._timeout_ns = 0
+        self._finished = False
+        self._plan: Plan | None = None
+
+    @classmethod
+    def for_selection(cls, model: Model, selection: Selection) -> Compilation:
+        """Return a compilation for what `devices.select` gave, its fallback rule included."""
+        compilation = cls(model)
+        compilation._selection = selection
+        return compilation
+
+    @property
+    def plan(self) -> Plan | None:
+        """The plan; None until `finish` has succeeded."""
+        return self._plan
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """Devices the compilation may use; raises UnavailableDevice if the selector in force matches none."""
+        return self._selected().devices
+
+    @property
+    def is_explicit(self) -> bool:
+        """Whether only the devices named may be used, without fallback."""
+        return self._selected().strict
+
+    @property
+    def has_one_explicit_device(self) -> bool:
+        """Whether timing and deadlines are allowed."""
+        selection = self._selected()
+        return selection.strict and len(selection.devices) == 1
+
+    def set_preference(self, preference: int) -> None:
+        """Set what to optimise for (PreferenceCode); raises BadState after finish, BadData."""
+        self._check_open("set_preference")
+        if preference not in PreferenceCode.__members__.values():
+            raise BadData(f"set_preference: preference must be 0 to 2, got {preference}")
+        self._options = replace(self._options, preference=ExecutionPreference(preference))
+
+    def set_priority(self, priority: int) -> None:
+        """Set the priority among one's compilations (PriorityCode); raises BadState after finish, BadData."""
+        self._check_open("set_priority")
+        if priority not in _PRIORITIES:
+            raise BadData(f"set_priority: priority must be 90, 100 or 110, got {priority}")
+        self._options = replace(self._options, priority=_PRIORITIES[PriorityCode(priority)])
+
+    def set_timeout(self, duration_ns: int) -> None:
+        """Set how long `finish` may take, 0 for no limit; raises BadState after finish, BadData without one device."""
+        self._check_open("set_timeout")
+        check_duration("set_timeout", duration_ns)
+        if not self.has_one_explicit_device:
+            raise BadData("set_timeout: the compilation must be for exactly one device, named explicitly")
+        self._timeout_ns = duration_ns
+
+    def set_partition(self, mode: PartitionMode | str) -> None:
+        """Set how operations are placed: "aosp" (the default) or "cost"; raises BadState after finish, BadData."""
+        self._check_open("set_partition")
+        try:
+            self._options = replace(self._options, partition=PartitionMode(mode))
+        except ValueError:
+            raise BadData(f"set_partition: mode must be 'aosp' or 'cost', got {mode!r}") from None
+
+    def finish(self) -> None:
+        """Partition the model and prepare every step.
+
+        Raises BadState if called before; BadData for an operation that no device takes; else the driver's error where
+        no fallback is allowed. A failed finish still counts as finished.
+        """
+        self._check_open("finish")
+        self._finished = True
+        selection = self._selected()
+        deadline_ns = deadline_after(self._timeout_ns)
+        options = replace(self._options, deadline_ns=deadline_ns, fallback=not selection.strict)
+        started = time.perf_counter_ns()
+        self._plan = make_plan(self._model, self._run_order, selection.devices, options)
+        _log.debug("compilation finished in %.1f ms", (time.perf_counter_ns() - started) / 1e6)
+
+    def preferred_memory_alignment_for_input(self, index: int) -> int:
+        """Return the alignment in bytes at which an input costs least; raises BadState, BadData."""
+        return self._preferred(True, index)[0]
+
+    def preferred_memory_alignment_for_output(self, index: int) -> int:
+        """Return the alignment in bytes at which an output costs least; raises BadState, BadData."""
+        return self._preferred(False, index)[0]
+
+    def preferred_memory_padding_for_input(self, index: int) -> int:
+        """Return the multiple of bytes to which an input's length is best padded; raises BadState, BadData."""
+        return self._preferred(True, index)[1]
+
+    def preferred_memory_padding_for_output(self, index: int) -> int:
+        """Return the multiple of bytes to which an output's length is best padded; raises BadState, BadData."""
+        return self._preferred(False, index)[1]
+
+    def close(self) -> None:
+        """Free the prepared models; executions of the compilation must have ended."""
+        if self._plan is not None:
+            self._plan.close()
+            self._plan = None
+        self._finished = True
+
+    def __enter__(self) -> Compilation:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def _selected(self) -> Selection:
+        if self._selection is None:
+            self._selection = select()
+        return self._selection
+
+    def _check_open(self, call: str) -> None:
+        if self._finished:
+            raise BadState(f"{call}: the compilation is finished")
+
+    def _preferred(self, is_input: bool, index: int) -> tuple[int, int]:
+        """Return (alignment, padding): the largest of the steps that use the argument; (64, 1) if none does."""
+        if self._plan is None:
+            raise BadState("the compilation is not finished, or its finish failed")
+        main = self._plan.model.main
+        count = len(main.input_indexes if is_input else main.output_indexes)
+        if not 0 <= index < count:
+            raise BadData(f"{'input' if is_input else 'output'} {index} is out of range, the model has {count}")
+        devices = [role.step.device for role in self._plan.roles_of(is_input, index)]
+        padded = any(d.is_reference or d.feature_level >= FeatureLevel.LEVEL_5 for d in devices)
+        return _ALIGNMENT, _ALIGNMENT if padded else 1
+
+
+def check_duration(call: str, duration_ns: int) -> None:
+    """Check a duration in ns; raises BadData."""
+    if not 0 <= duration_ns < 2**64:
+        raise BadData(f"{call}: a duration must be 0 to 2^64-1 ns, got {duration_ns}")
+
+
+def deadline_after(duration_ns: int) -> int | None:
+    """Return the absolute `time.monotonic_ns` deadline after a duration; None for 0; saturates to "never"."""
+    if duration_ns == 0:
+        return None
+    deadline = time.monotonic_ns() + duration_ns
+    return None if deadline > _NEVER_NS else deadline

@@ -1,0 +1,434 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One use of a compilation: arguments, run, results (SURFACE sections a and f)."""
+
+from __future__ import annotations
+
+import threading
+from enum import Enum, auto
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nn_runtime.codes import DurationCode, operand_type_name
+from nn_runtime.compilation import check_duration, deadline_after
+from nn_runtime.errors import (
+    BadData,
+    BadState,
+    NNError,
+    OperationFailed,
+    OutputInsufficientSize,
+    UnexpectedNull,
+    error_of,
+)
+from nn_runtime.event import Event
+from nn_runtime.hal.types import (
+    DEFAULT_LOOP_TIMEOUT_NS,
+    MAXIMUM_LOOP_TIMEOUT_NS,
+    RESULT_OF_STATUS,
+    STATUS_OF_RESULT,
+    UNKNOWN_DURATION,
+    Timing,
+)
+from nn_runtime.model import check_array
+from nn_runtime.operand import (
+    MAX_SIZE_BYTES,
+    has_unknown_dimensions,
+    is_tensor,
+    merge_dimensions,
+    size_bytes,
+)
+from nn_runtime.step import Argument, RunOptions
+
+if TYPE_CHECKING:
+    from nn_runtime.burst import Burst
+    from nn_runtime.compilation import Compilation
+    from nn_runtime.hal.types import Operand
+    from nn_runtime.memory import Memory
+    from nn_runtime.operand import Array, Dimensions, OperandType
+    from nn_runtime.plan import Plan, Run
+    from nn_runtime.step import StepProfile
+
+
+def default_loop_timeout() -> int:
+    """Return how long a WHILE may run unless set otherwise, in ns."""
+    return DEFAULT_LOOP_TIMEOUT_NS
+
+
+def maximum_loop_timeout() -> int:
+    """Return the longest time a WHILE may run, in ns."""
+    return MAXIMUM_LOOP_TIMEOUT_NS
+
+
+class _State(Enum):
+    PREPARATION = auto()
+    COMPUTING = auto()
+    COMPLETED = auto()
+
+
+class Execution:
+    """Arguments bound to a compilation, computed once or, if reusable, one time after the other.
+
+    Arrays are C-contiguous, of the operand's dtype, and held until the execution is closed. An output array is bytes:
+    the dense result fills its first bytes.
+    """
+
+    def __init__(self, compilation: Compilation) -> None:
+        """Raises UnexpectedNull, or BadState unless the compilation is finished."""
+        if compilation is None:
+            raise UnexpectedNull("execution: the compilation is None")
+        if compilation.plan is None:
+            raise BadState("execution: the compilation is not finished, or its finish failed")
+        self._compilation = compilation
+        self._plan: Plan = compilation.plan
+        main = self._plan.model.main
+        self._input_operands = tuple(main.operands[i] for i in main.input_indexes)
+        self._output_operands = tuple(main.operands[i] for i in main.output_indexes)
+        self._inputs: list[Argument | None] = [None] * len(main.input_indexes)
+        self._outputs: list[Argument | None] = [None] * len(main.output_indexes)
+        self._state = _State.PREPARATION
+        self._lock = threading.Lock()
+        self._run: Run | None = None
+        self._reusable = False
+        self._padding_enabled = False
+        self._measure = False
+        self._timeout_ns = 0
+        self._loop_timeout_ns = DEFAULT_LOOP_TIMEOUT_NS
+        self._error: NNError | None = None
+        self._dimensions: tuple[Dimensions, ...] = ()
+        self._timing = Timing()
+
+    def set_input(self, index: int, array: Array | None, operand_type: OperandType | None = None) -> None:
+        """Bind an array as input `index`, None to omit it; `operand_type` completes unknown dimensions.
+
+        Raises BadState once started or if bound already; BadData for a wrong index, dtype, layout or length.
+        """
+        operand = self._open_argument(self._inputs, self._input_operands, index, "input")
+        self._inputs[index] = self._array_argument(f"input {index}", operand, array, operand_type, False)
+
+    def set_output(self, index: int, array: Array | None, operand_type: OperandType | None = None) -> None:
+        """Bind an array that takes output `index`; it may be larger only where the dimensions are not known.
+
+        Raises as `set_input`.
+        """
+        operand = self._open_argument(self._outputs, self._output_operands, index, "output")
+        self._outputs[index] = self._array_argument(f"output {index}", operand, array, operand_type, True)
+
+    def set_input_from_memory(
+        self, index: int, memory: Memory, offset: int = 0, length: int = 0, operand_type: OperandType | None = None
+    ) -> None:
+        """Bind bytes of a memory as input `index`; device memory is used whole (offset and length 0)."""
+        operand = self._open_argument(self._inputs, self._input_operands, index, "input")
+        self._inputs[index] = self._memory_argument(True, index, operand, memory, (offset, length), operand_type)
+
+    def set_output_from_memory(
+        self, index: int, memory: Memory, offset: int = 0, length: int = 0, operand_type: OperandType | None = None
+    ) -> None:
+        """Bind bytes of a memory to take output `index`; device memory is used whole (offset and length 0)."""
+        operand = self._open_argument(self._outputs, self._output_operands, index, "output")
+        self._outputs[index] = self._memory_argument(False, index, operand, memory, (offset, length), operand_type)
+
+    def set_measure_timing(self, measure: bool) -> None:
+        """Ask for times; raises BadData unless compiled for exactly one explicit device, BadState once started."""
+        self._check_one_device("set_measure_timing")
+        self._check_preparation("set_measure_timing")
+        self._measure = bool(measure)
+
+    def set_timeout(self, duration_ns: int) -> None:
+        """Limit the time of a compute, 0 for no limit; raises as `set_measure_timing`."""
+        self._check_one_device("set_timeout")
+        self._check_preparation("set_timeout")
+        check_duration("set_timeout", duration_ns)
+        self._timeout_ns = duration_ns
+
+    def set_loop_timeout(self, duration_ns: int) -> None:
+        """Limit the time of each WHILE, at most `maximum_loop_timeout()`; raises BadState once started."""
+        self._check_preparation("set_loop_timeout")
+        check_duration("set_loop_timeout", duration_ns)
+        self._loop_timeout_ns = min(duration_ns, MAXIMUM_LOOP_TIMEOUT_NS)
+
+    def set_reusable(self, reusable: bool) -> None:
+        """Allow several computes, one after the other; raises BadState once started."""
+        self._check_preparation("set_reusable")
+        self._reusable = bool(reusable)
+
+    def enable_input_and_output_padding(self, enable: bool) -> None:
+        """Allow arguments longer than their data; raises BadState once an argument is bound or started."""
+        self._check_preparation("enable_input_and_output_padding")
+        if any(argument is not None for argument in (*self._inputs, *self._outputs)):
+            raise BadState("enable_input_and_output_padding: an input or output is bound already")
+        self._padding_enabled = bool(enable)
+
+    def compute(self) -> None:
+        """Run and return when done; raises BadState, BadData if an argument is not bound, or the run's error."""
+        self._start()
+        self._finish_run(None)
+
+    def compute_profiled(self) -> list[StepProfile]:
+        """Run as `compute` with the drivers' profiling on; return what each step reports, in order."""
+        profile: list[StepProfile] = []
+        self._start()
+        self._finish_run(profile)
+        return profile
+
+    def start_compute(self) -> Event:
+        """Start a run; return the event whose `wait` raises its error. Raises BadState, BadData as `compute`."""
+        self._start()
+        event = Event()
+        worker = threading.Thread(target=self._run_asynchronously, args=(event,), name="nn_runtime.execution")
+        worker.start()
+        return event
+
+    def burst_compute(self, burst: Burst) -> None:
+        """Run as `compute`; raises BadData for a burst of another compilation, BadState if the burst is in use."""
+        if burst is None:
+            raise UnexpectedNull("burst_compute: the burst is None")
+        if burst.compilation is not self._compilation:
+            raise BadData("burst_compute: the burst belongs to another compilation")
+        with burst.in_use():
+            self.compute()
+
+    def get_duration(self, code: int) -> int | None:
+        """Return a time of the last run in ns, None if unknown; raises BadState unless measured and successful."""
+        if code not in DurationCode.__members__.values():
+            raise BadData(f"get_duration: code must be 0 to 3, got {code}")
+        self._check_completed("get_duration")
+        if self._error is not None:
+            raise BadState(f"get_duration: the execution failed: {self._error}")
+        if not self._measure:
+            raise BadState("get_duration: times were not measured")
+        on_hardware = code in (DurationCode.ON_HARDWARE, DurationCode.FENCED_ON_HARDWARE)
+        duration = self._timing.time_on_device_ns if on_hardware else self._timing.time_in_driver_ns
+        return None if duration == UNKNOWN_DURATION else duration
+
+    def get_output_operand_rank(self, index: int) -> int:
+        """Return the rank of an output of the last run; raises as `get_output_operand_dimensions`."""
+        return len(self._result_dimensions("get_output_operand_rank", index))
+
+    def get_output_operand_dimensions(self, index: int) -> Dimensions:
+        """Return the dimensions of an output of the last run, the true ones also if it was too small.
+
+        Raises BadState before the end or after another failure, BadData for a wrong index or a scalar.
+        """
+        dims = self._result_dimensions("get_output_operand_dimensions", index)
+        if not is_tensor(self._output_operands[index].type):
+            raise BadData(f"output {index}: a scalar has no dimensions")
+        return dims
+
+    def close(self) -> None:
+        """Let arguments and temporaries go; ignored while computing."""
+        with self._lock:
+            if self._state != _State.COMPUTING:
+                self._run = None
+                self._state = _State.COMPLETED
+                self._reusable = False
+
+    def __enter__(self) -> Execution:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def _check_preparation(self, call: str) -> None:
+        if self._state != _State.PREPARATION:
+            raise BadState(f"{call}: the execution has been started")
+
+    def _check_one_device(self, call: str) -> None:
+        if not self._compilation.has_one_explicit_device:
+            raise BadData(f"{call}: the compilation must be for exactly one device, named explicitly")
+
+    def _check_completed(self, call: str) -> None:
+        if self._state != _State.COMPLETED:
+            raise BadState(f"{call}: the execution has not completed")
+
+    def _open_argument(
+        self, bound: list[Argument | None], operands: tuple[Operand, ...], index: int, what: str
+    ) -> Operand:
+        self._check_preparation(f"{what} {index}")
+        if not 0 <= index < len(operands):
+            raise BadData(f"{what} {index} is out of range, the model has {len(operands)} {what}s")
+        if bound[index] is not None:
+            raise BadState(f"{what} {index} is bound already")
+        return operands[index]
+
+    def _array_argument(
+        self,
+        label: str,
+        operand: Operand,
+        array: Array | None,
+        operand_type: OperandType | None,
+        is_output: bool,
+    ) -> Argument:
+        if array is None:
+            return Argument(_known_dimensions(label, operand, operand_type))
+        if not isinstance(array, np.ndarray):
+            raise BadData(f"{label}: wanted a numpy array, got {type(array).__name__}")
+        check_array(label, operand.type, array)
+        if is_output and not array.flags.writeable:
+            raise BadData(f"{label}: the array is read-only")
+        dims = _known_dimensions(label, operand, operand_type)
+        length, padding = self._checked_length(label, operand, dims, array.nbytes, is_output)
+        pointer = array if not padding else array.reshape(-1).view(np.uint8)[:length]
+        return Argument(dims, pointer=pointer, length=length)
+
+    def _memory_argument(
+        self,
+        is_input: bool,
+        index: int,
+        operand: Operand,
+        memory: Memory,
+        where: tuple[int, int],
+        operand_type: OperandType | None,
+    ) -> Argument:
+        label = f"{'input' if is_input else 'output'} {index}"
+        if memory is None:
+            raise UnexpectedNull(f"{label}: the memory is None")
+        offset, length = where
+        dims = _known_dimensions(label, operand, operand_type)
+        if memory.domain is not None:
+            return self._device_memory_argument(is_input, index, operand, memory, where, dims)
+        if length == 0:
+            raise BadData(f"{label}: a length is needed, it cannot be implied for this memory")
+        if offset < 0 or length < 0 or offset + length > memory.size_bytes:
+            raise BadData(f"{label}: bytes {offset} to {offset + length} are outside the memory of {memory.size_bytes}")
+        needed, padding = self._checked_length(label, operand, dims, length, not is_input)
+        return Argument(dims, None, memory.pool, offset, needed, padding, memory)
+
+    def _device_memory_argument(
+        self, is_input: bool, index: int, operand: Operand, memory: Memory, where: tuple[int, int], dims: Dimensions
+    ) -> Argument:
+        label = f"{'input' if is_input else 'output'} {index}"
+        domain = memory.domain
+        if domain is None:
+            raise BadData(f"{label}: not device memory")
+        domain.check_role(self._compilation, is_input, index)
+        if where != (0, 0):
+            raise BadData(f"{label}: device memory is used whole: offset and length must be 0, got {where}")
+        try:
+            dims = merge_dimensions(dims, domain.initial)
+        except BadData as error:
+            raise BadData(f"{label}: device memory: {error}") from error
+        if is_input and has_unknown_dimensions(operand.type, dims):
+            raise BadData(f"{label}: its dimensions {list(dims)} must be known, by operand_type")
+        if memory.shared is not None:
+            return Argument(dims, None, memory.pool, 0, size_bytes(operand.type, dims), 0, memory)
+        return Argument(dims, None, memory.pool, memory=memory)
+
+    def _checked_length(
+        self, label: str, operand: Operand, dims: Dimensions, given: int, is_output: bool
+    ) -> tuple[int, int]:
+        """Return (length, padding) of `given` bytes; raises BadData where they do not fit the dimensions."""
+        if given == 0:
+            raise BadData(f"{label}: the buffer has no bytes; None omits an argument")
+        if has_unknown_dimensions(operand.type, dims):
+            if not is_output:
+                raise BadData(f"{label}: its dimensions {list(dims)} must be known, by operand_type")
+            return given, 0
+        needed = size_bytes(operand.type, dims)
+        if given < needed or (given > needed and not self._padding_enabled):
+            kind = f"{operand_type_name(operand.type)} {list(dims)}"
+            raise BadData(f"{label}: {kind} needs {needed} bytes, got {given}")
+        return needed, given - needed
+
+    def _start(self) -> None:
+        """Go from preparation (or completed and reusable) to computing; bind at the first time."""
+        with self._lock:
+            if self._state == _State.COMPUTING:
+                raise BadState("compute: the execution is computing")
+            if self._state == _State.COMPLETED and not self._reusable:
+                raise BadState("compute: the execution has completed and is not reusable")
+            self._state = _State.COMPUTING
+        try:
+            if self._run is None:
+                self._run = self._bound_run()
+            self._check_device_inputs()
+        except NNError as error:
+            self._complete(error)
+            raise
+
+    def _bound_run(self) -> Run:
+        for what, arguments in (("input", self._inputs), ("output", self._outputs)):
+            for index, argument in enumerate(arguments):
+                if argument is None:
+                    raise BadData(f"compute: {what} {index} is not bound")
+        inputs = [argument for argument in self._inputs if argument is not None]
+        outputs = [argument for argument in self._outputs if argument is not None]
+        return self._plan.bind(inputs, outputs)
+
+    def _check_device_inputs(self) -> None:
+        for index, argument in enumerate(self._inputs):
+            if argument is not None and argument.memory is not None and argument.memory.domain is not None:
+                argument.memory.domain.check_input(index, argument.dimensions)
+
+    def _finish_run(self, profile: list[StepProfile] | None) -> None:
+        """Run and complete; raises the run's error."""
+        try:
+            if self._run is None:
+                raise BadState("compute: the execution is closed")
+            deadline_ns = deadline_after(self._timeout_ns)
+            outcome = self._run.execute(RunOptions(self._measure, deadline_ns, self._loop_timeout_ns, profile))
+            self._dimensions = outcome.dimensions
+            self._timing = outcome.timing
+            self._mark_device_outputs()
+        except NNError as error:
+            self._complete(error)
+            raise
+        except BaseException as error:
+            self._complete(OperationFailed(f"execution: {type(error).__name__}: {error}"))
+            raise
+        self._complete(None)
+
+    def _run_asynchronously(self, event: Event) -> None:
+        """Run in the worker thread; an asynchronous result passes through the HAL's status and back."""
+        try:
+            self._finish_run(None)
+        except NNError as error:
+            code = RESULT_OF_STATUS[STATUS_OF_RESULT[error.code]]
+            shapes = error.shapes if isinstance(error, OutputInsufficientSize) else ()
+            passed = error if code == error.code else error_of(code, str(error), shapes)
+            event.signal(passed)
+        except BaseException as error:
+            event.signal(OperationFailed(f"execution: {type(error).__name__}: {error}"))
+            raise
+        else:
+            event.signal(None)
+
+    def _mark_device_outputs(self) -> None:
+        for argument, dims in zip(self._outputs, self._dimensions, strict=True):
+            if argument is not None and argument.memory is not None and argument.memory.domain is not None:
+                argument.memory.domain.written(dims)
+
+    def _complete(self, error: NNError | None) -> None:
+        self._error = error
+        if error is not None:
+            self._timing = Timing()
+            self._dimensions = error.shapes if isinstance(error, OutputInsufficientSize) else ()
+            for argument in self._outputs:
+                if argument is not None and argument.memory is not None and argument.memory.domain is not None:
+                    argument.memory.domain.spoiled()
+        self._state = _State.COMPLETED
+
+    def _result_dimensions(self, call: str, index: int) -> Dimensions:
+        self._check_completed(call)
+        if not 0 <= index < len(self._output_operands):
+            raise BadData(f"{call}: output {index} is out of range, the model has {len(self._output_operands)}")
+        if self._error is not None and not isinstance(self._error, OutputInsufficientSize):
+            raise BadState(f"{call}: the execution failed: {self._error}")
+        return self._dimensions[index] if index < len(self._dimensions) else ()
+
+
+def _known_dimensions(label: str, operand: Operand, operand_type: OperandType | None) -> Dimensions:
+    """Return what model and caller say of the dimensions; raises BadData where they contradict each other."""
+    if operand_type is None:
+        return operand.dimensions
+    if operand_type.type != operand.type:
+        wanted, got = operand_type_name(operand.type), operand_type_name(operand_type.type)
+        raise BadData(f"{label}: it is a {wanted}, the type given a {got}")
+    if not is_tensor(operand.type) and operand_type.dims:
+        raise BadData(f"{label}: a scalar has no dimensions, got {list(operand_type.dims)}")
+    try:
+        dims = merge_dimensions(operand.dimensions, operand_type.dims)
+    except BadData as error:
+        raise BadData(f"{label}: {error}") from error
+    if size_bytes(operand.type, dims) > MAX_SIZE_BYTES:
+        raise BadData(f"{label}: {list(dims)} needs more than 2^32-1 bytes")
+    return dims

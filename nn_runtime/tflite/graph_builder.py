@@ -1,0 +1,445 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The NNAPI model that a converted subgraph grows into, and what a conversion function sees of its operator.
+
+Shapes are known throughout: the rule of each emitted operation gives its output's dimensions, whatever the file says of
+intermediate tensors. A tensor of rank 0 is an operand of dimensions [1].
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NoReturn
+
+import numpy as np
+
+from nn_runtime.codes import FuseCode, OperandCode, OperationCode
+from nn_runtime.errors import BadData
+from nn_runtime.model import Model
+from nn_runtime.operand import QUANT8_TYPES, ChannelQuant, Dimensions, OperandType, dtype_of, is_tensor
+from nn_runtime.operations import OperationView, output_dimensions, validate
+from nn_runtime.quantization import dequantize, fixed_point_multiplier
+from nn_runtime.tflite.reader import quoted
+from nn_runtime.tflite.types import TensorType
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from nn_runtime.operand import Array, SubgraphView
+    from nn_runtime.tflite.types import TfliteOperator, TfliteQuantization, TfliteSubgraph, TfliteTensor
+
+_OPERAND_TYPES = {
+    TensorType.FLOAT32: OperandCode.TENSOR_FLOAT32,
+    TensorType.FLOAT16: OperandCode.TENSOR_FLOAT16,
+    TensorType.INT32: OperandCode.TENSOR_INT32,
+    TensorType.INT64: OperandCode.TENSOR_INT32,
+    TensorType.UINT8: OperandCode.TENSOR_QUANT8_ASYMM,
+    TensorType.INT8: OperandCode.TENSOR_QUANT8_ASYMM_SIGNED,
+    TensorType.INT16: OperandCode.TENSOR_QUANT16_SYMM,
+    TensorType.UINT16: OperandCode.TENSOR_QUANT16_ASYMM,
+    TensorType.BOOL: OperandCode.TENSOR_BOOL8,
+}
+"""INT64 is computed in 32 bits; the interface casts."""
+
+_QUANTIZED = QUANT8_TYPES | {OperandCode.TENSOR_QUANT16_SYMM, OperandCode.TENSOR_QUANT16_ASYMM}
+_MAX_FILLED = 1 << 24
+_GREATEST_MULTIPLE_EXPONENT = 6
+_SAME_SCALE = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class Value:
+    """A tensor (or NNAPI scalar) of the model under construction; an OperandView.
+
+    `shape` is the tensor's true shape, () for rank 0; `data` has that shape, and is None unless the host knows it.
+    """
+
+    type: int
+    shape: Dimensions | None = None
+    scale: float = 0.0
+    zero_point: int = 0
+    channel_quant: ChannelQuant | None = None
+    data: Array | None = None
+    omitted: bool = False
+
+    @property
+    def dimensions(self) -> Dimensions | None:
+        """Dimensions of the operand."""
+        if self.shape is None:
+            return None
+        return self.shape or ((1,) if is_tensor(self.type) else ())
+
+    def value(self) -> Array | None:
+        """Return the constant, or None."""
+        return None if self.data is None else self.data.reshape(self.dimensions or ())
+
+    def subgraph(self) -> SubgraphView | None:
+        """Return None: no operand is a model."""
+        return None
+
+    @property
+    def is_quantized(self) -> bool:
+        """Whether it has a scale and a zero point."""
+        return self.type in _QUANTIZED
+
+    def same_quantization(self, other: Value) -> bool:
+        """Tell whether both have one quantisation, scales equal as closely as TFLite's kernels ask."""
+        close = abs(self.scale - other.scale) <= _SAME_SCALE * self.scale
+        return close and self.zero_point == other.zero_point
+
+
+def constant(array: Array, code: int | None = None) -> Value:
+    """Return an int32 or float32 array as a constant (or one of the operand type `code`, without quantisation)."""
+    if code is None:
+        code = OperandCode.TENSOR_FLOAT32 if array.dtype == np.float32 else OperandCode.TENSOR_INT32
+    return Value(code, array.shape, data=np.ascontiguousarray(array, dtype_of(code)).reshape(array.shape))
+
+
+def int32_vector(values: Sequence[int]) -> Value:
+    """Return integers as a constant vector."""
+    return constant(np.array(values, np.int32))
+
+
+def scalar(code: OperandCode, value: float) -> Value:
+    """Return an NNAPI scalar."""
+    return Value(code, (), data=np.array(value, dtype_of(code)))
+
+
+def int32(value: int) -> Value:
+    """Return an INT32 scalar."""
+    return scalar(OperandCode.INT32, value)
+
+
+def real(value: Value) -> Value:
+    """Return a constant as float32, dequantised where it is quantised."""
+    if value.data is None:
+        raise BadData("the value of a constant is needed")
+    if value.type == OperandCode.TENSOR_FLOAT32:
+        return value
+    quantized = value.is_quantized or value.channel_quant is not None
+    return constant(dequantize(value.data, value) if quantized else value.data.astype(np.float32))
+
+
+def tensor_value(tensor: TfliteTensor, shape: Dimensions | None = None) -> Value:
+    """Return a tensor of the file as a value, with its constant, of another shape if given; raises BadData."""
+    code = _OPERAND_TYPES.get(tensor.type)
+    if code is None:
+        raise BadData(f"tensor {quoted(tensor.name)}: type {tensor.type.name} is not supported")
+    data = tensor.data
+    if data is not None and tensor.type is TensorType.INT64:
+        data = _narrowed(data, tensor.name)
+    plain = Value(code, tensor.shape if shape is None else shape, data=data)
+    return _quantized(plain, tensor) if code in _QUANTIZED else plain
+
+
+def _quantized(plain: Value, tensor: TfliteTensor) -> Value:
+    """Give a quantised type its scale; without one, integers stand for themselves."""
+    quantization = tensor.quantization
+    if quantization is None:
+        return replace(plain, scale=1.0)
+    if quantization.scales.size == 1:
+        return replace(
+            plain, scale=float(quantization.scales[0]), zero_point=int(quantization.zero_points[0])
+        )
+    return _per_channel(plain, tensor, quantization)
+
+
+def _per_channel(plain: Value, tensor: TfliteTensor, quantization: TfliteQuantization) -> Value:
+    where = f"tensor {quoted(tensor.name)}"
+    if tensor.type is not TensorType.INT8 or tensor.data is None:
+        raise BadData(f"{where}: per-channel quantisation is supported for INT8 constants alone")
+    if quantization.zero_points.any():
+        raise BadData(f"{where}: per-channel zero points must be 0, got {int(quantization.zero_points.max())}")
+    scales = ChannelQuant(tuple(quantization.scales.tolist()), quantization.quantized_dimension)
+    return replace(plain, type=OperandCode.TENSOR_QUANT8_SYMM_PER_CHANNEL, channel_quant=scales)
+
+
+def _narrowed(data: Array, name: str) -> Array:
+    info = np.iinfo(np.int32)
+    if data.size and (data.min() < info.min or data.max() > info.max):
+        raise BadData(f"tensor {quoted(name)}: an INT64 constant must fit in 32 bits")
+    return data.astype(np.int32)
+
+
+@dataclass
+class Variable:
+    """A tensor that lives between runs: the model's input, and the value that it has after the operators so far."""
+
+    source: Value
+    current: Value
+
+
+class GraphBuilder:
+    """Grows an NNAPI model; every value gets its operand at its first use, so that unused constants cost nothing."""
+
+    def __init__(self) -> None:
+        """Start with an empty model."""
+        self.model = Model()
+        self._indices: dict[Value, int] = {}
+
+    def index(self, value: Value) -> int:
+        """Return the operand of a value; raises BadData for a type or size that no operand has."""
+        if value not in self._indices:
+            dims = value.dimensions or ()
+            index = self.model.add_operand(
+                OperandType(value.type, dims, value.scale, value.zero_point, value.channel_quant)
+            )
+            if value.omitted:
+                self.model.set_operand_value(index, None)
+            elif value.data is not None:
+                self.model.set_operand_value(index, np.ascontiguousarray(value.data))
+            self._indices[value] = index
+        return self._indices[value]
+
+    def emit(self, code: OperationCode, inputs: Sequence[Value], results: Sequence[Value]) -> list[Value]:
+        """Append an operation and return its outputs: typed as `results`, with the dimensions of its shape rule."""
+        operation = OperationView(code, inputs, results)
+        validate(operation)
+        outputs = []
+        for prototype, dims in zip(results, output_dimensions(operation), strict=False):
+            if 0 in dims:
+                raise BadData(f"{code.name}: an empty result of shape {list(dims)} is not supported")
+            outputs.append(replace(prototype, shape=dims))
+        indices = [self.index(value) for value in inputs]
+        self.model.add_operation(code, indices, [self.index(value) for value in outputs])
+        return outputs
+
+
+class Operator:
+    """One operator of the file and the values it may use. Every check that fails raises BadData."""
+
+    def __init__(
+        self,
+        operator: TfliteOperator,
+        subgraph: TfliteSubgraph,
+        builder: GraphBuilder,
+        values: dict[int, Value],
+        variables: dict[int, Variable],
+    ) -> None:
+        """`values` and `variables` go by tensor index; results are added to `values`."""
+        self.code = operator.code
+        self._operator = operator
+        self._tensors = subgraph.tensors
+        self._builder = builder
+        self._values = values
+        self._variables = variables
+
+    @property
+    def input_count(self) -> int:
+        """Number of inputs that the file lists."""
+        return len(self._operator.inputs)
+
+    @property
+    def output_count(self) -> int:
+        """Number of outputs that the file lists."""
+        return len(self._operator.outputs)
+
+    def fail(self, reason: str) -> NoReturn:
+        """Refuse the operator."""
+        raise BadData(reason)
+
+    def optional(self, position: int) -> Value | None:
+        """Return an input, or None where the file leaves it out."""
+        index = self._operator.inputs[position] if position < self.input_count else -1
+        if index < 0:
+            return None
+        if index not in self._values:
+            self._values[index] = tensor_value(self._tensors[index])
+        return self._values[index]
+
+    def input(self, position: int, name: str, rank: int | None = None) -> Value:
+        """Return an input, of that rank if given."""
+        value = self.optional(position)
+        if value is None:
+            self.fail(f"{name} (input {position}) is missing")
+        if rank is not None and len(value.shape or ()) != rank:
+            self.fail(f"{name} (input {position}) must have rank {rank}, got {list(value.shape or ())}")
+        return value
+
+    def or_omitted(self, position: int, like: Value) -> Value:
+        """Return an input converted to what goes with `like`, or a value that stands for an omitted one."""
+        value = self.optional(position)
+        return Value(like.type, (0,), omitted=True) if value is None else self.matched(value, like)
+
+    def is_constant(self, position: int) -> bool:
+        """Tell whether an input's value is known."""
+        value = self.optional(position)
+        return value is not None and value.data is not None
+
+    def array(self, position: int, name: str) -> Array:
+        """Return the value of an input that must be a constant."""
+        data = self.input(position, name).data
+        if data is None:
+            self.fail(f"{name} (input {position}) must be a constant")
+        return data
+
+    def integers(self, position: int, name: str) -> list[int]:
+        """Return the elements of a constant integer input."""
+        data = self.array(position, name)
+        if data.dtype.kind != "i":
+            self.fail(f"{name} (input {position}) must be of integers, got {data.dtype}")
+        return [int(element) for element in data.reshape(-1)]
+
+    def integer(self, position: int, name: str) -> int:
+        """Return a constant integer input of one element."""
+        values = self.integers(position, name)
+        if len(values) != 1:
+            self.fail(f"{name} (input {position}) must have one element, got {len(values)}")
+        return values[0]
+
+    def axis(self, axis: int, rank: int) -> int:
+        """Return an axis counted from the front."""
+        if not -rank <= axis < rank:
+            self.fail(f"axis must be in [{-rank}, {rank}), got {axis}")
+        return axis % rank
+
+    def option(self, name: str) -> int:
+        """Return an integer option (0 where the file has no options)."""
+        value = self._operator.options.get(name, 0)
+        return int(value) if isinstance(value, int | float) else 0
+
+    def real_option(self, name: str) -> float:
+        """Return a float option."""
+        value = self._operator.options.get(name, 0.0)
+        return float(value) if isinstance(value, int | float) else 0.0
+
+    def integer_options(self, name: str) -> list[int]:
+        """Return a vector option."""
+        value = self._operator.options.get(name, ())
+        return [int(element) for element in value] if isinstance(value, tuple) else []
+
+    def activation(self) -> FuseCode:
+        """Return the fused activation; TFLite's TANH and SIGN_BIT have no fused form here."""
+        number = self.option("fused_activation_function")
+        if number not in FuseCode.__members__.values():
+            self.fail(f"fused activation {number} is not supported (0 NONE, 1 RELU, 2 RELU_N1_TO_1, 3 RELU6)")
+        return FuseCode(number)
+
+    def output_tensor(self, position: int = 0) -> TfliteTensor:
+        """Return what the file says of an output."""
+        if position >= self.output_count:
+            self.fail(f"needs at least {position + 1} outputs, got {self.output_count}")
+        return self._tensors[self._operator.outputs[position]]
+
+    def prototype(self, position: int = 0) -> Value:
+        """Return type and quantisation that an output shall have, its shape open."""
+        return replace(tensor_value(self.output_tensor(position)), shape=None, data=None)
+
+    def emit(self, code: OperationCode, inputs: Sequence[Value], like: Value | None = None) -> Value:
+        """Append an operation with one output, typed as the file's first output or as `like`."""
+        result = self.prototype() if like is None else replace(like, shape=None, data=None)
+        return self._builder.emit(code, inputs, [result])[0]
+
+    def emit_many(self, code: OperationCode, inputs: Sequence[Value], like: Sequence[Value]) -> list[Value]:
+        """Append an operation with several outputs."""
+        return self._builder.emit(code, inputs, [replace(value, shape=None, data=None) for value in like])
+
+    def result(self, value: Value, position: int = 0) -> None:
+        """Make a value the operator's output."""
+        tensor = self.output_tensor(position)
+        if tensor.shape == () and value.shape == (1,):
+            value = self._as_scalar(value)
+        self._values[self._operator.outputs[position]] = value
+
+    def _as_scalar(self, value: Value) -> Value:
+        """Return the same operand as a tensor of rank 0."""
+        renamed = replace(value, shape=(), data=None if value.data is None else value.data.reshape(()))
+        if value.data is None:
+            self._builder._indices[renamed] = self._builder.index(value)
+        return renamed
+
+    def result_of_same_quantization(self, value: Value, position: int = 0) -> None:
+        """Make a value the output; where the file gives the output another quantisation, its integers are kept."""
+        wanted = self.prototype(position)
+        if wanted.type != value.type:
+            self.fail(f"output {position} must have the type of the input, got {self.output_tensor(position).type.name}")
+        if value.is_quantized and not value.same_quantization(wanted):
+            value = self.emit(OperationCode.CAST, [value], wanted)
+        self.result(value, position)
+
+    def matched(self, value: Value, source: Value) -> Value:
+        """Return weights as they go with the data: constants of another type than float32 data are made real."""
+        real_data = source.type == OperandCode.TENSOR_FLOAT32
+        return real(value) if real_data and value.type != source.type and value.data is not None else value
+
+    def bias(self, position: int, source: Value, weights: Value, units: int) -> Value:
+        """Return a bias [units] as NNAPI wants it: zeros where there is none, scale input * weights."""
+        given = self.optional(position)
+        quantized = source.is_quantized
+        if given is None:
+            if units > _MAX_FILLED:
+                self.fail(f"without a bias at most {_MAX_FILLED} output channels are supported, got {units}")
+            given = constant(np.zeros(units, np.int32 if quantized else np.float32))
+        if not quantized:
+            return self.matched(given, source)
+        if given.type != OperandCode.TENSOR_INT32:
+            self.fail(f"bias (input {position}) must be INT32 for quantised data")
+        scale = float(np.float32(source.scale) * np.float32(weights.scale))
+        return given if weights.channel_quant is not None else self._rescaled(given, scale)
+
+    def _rescaled(self, bias: Value, scale: float) -> Value:
+        if bias.data is None:
+            self.fail("a quantised bias must be a constant")
+        return replace(bias, scale=scale)
+
+    def reshape(self, value: Value, shape: Sequence[int]) -> Value:
+        """Return a value under another shape, of the same type and quantisation."""
+        if value.data is not None and value.channel_quant is None:
+            return replace(value, shape=tuple(shape), data=value.data.reshape(shape))
+        if tuple(shape) == value.dimensions:
+            return value
+        return self.emit(OperationCode.RESHAPE, [value, int32_vector(shape)], value)
+
+    def requantize(self, value: Value, wanted: Value, activation: FuseCode = FuseCode.NONE) -> Value:
+        """Return an 8-bit value in another 8-bit type and scale, with the bits of TFLite's reference kernel.
+
+        The kernel multiplies by a fixed-point ratio, rounding twice; MUL by a constant 1 does the same. The type alone
+        is changed through float32, where equal scales are exact.
+        """
+        if value.type != wanted.type:
+            offset = 128 if wanted.type == OperandCode.TENSOR_QUANT8_ASYMM else -128
+            twin = replace(value, type=wanted.type, zero_point=value.zero_point + offset)
+            value = self.emit(OperationCode.QUANTIZE, [self.dequantize(value)], twin)
+        same = (value.scale, value.zero_point) == (wanted.scale, wanted.zero_point)
+        if same and activation == FuseCode.NONE:
+            return value
+        # One, as 2^shift * 2^-shift: the product's ratio must stay below 1.
+        shift = max(fixed_point_multiplier(value.scale / wanted.scale).exponent, 0)
+        if shift > _GREATEST_MULTIPLE_EXPONENT:
+            return self.emit(OperationCode.QUANTIZE, [self.dequantize(value)], wanted)
+        multiple = np.array([1 << shift], dtype_of(wanted.type))
+        one = Value(wanted.type, (1,), 2.0**-shift, data=multiple)
+        return self.emit(OperationCode.MUL, [value, one, int32(activation)], wanted)
+
+    def dequantize(self, value: Value) -> Value:
+        """Return a quantised value as float32; a float32 one as it is."""
+        if value.type == OperandCode.TENSOR_FLOAT32:
+            return value
+        if value.data is not None:
+            return real(value)
+        return self.emit(OperationCode.DEQUANTIZE, [value], Value(OperandCode.TENSOR_FLOAT32))
+
+    def through_float(self, code: OperationCode, tensors: Sequence[Value], rest: Sequence[Value] = ()) -> Value:
+        """Return a quantised operation computed in float32 and quantised as the file's first output."""
+        inputs = [*(self.dequantize(value) for value in tensors), *rest]
+        computed = self.emit(code, inputs, Value(OperandCode.TENSOR_FLOAT32))
+        return self.emit(OperationCode.QUANTIZE, [computed])
+
+    def variable(self, position: int, name: str, shape: Dimensions) -> Value:
+        """Return the current value of a variable tensor, which gets this shape at its first use."""
+        index = self._operator.inputs[position] if position < self.input_count else -1
+        if index < 0 or not self._tensors[index].is_variable:
+            self.fail(f"{name} (input {position}) must be a variable tensor")
+        if index not in self._variables:
+            source = tensor_value(self._tensors[index], shape)
+            self._variables[index] = Variable(source, source)
+        return self._variables[index].current
+
+    def set_variable(self, position: int, value: Value) -> None:
+        """Give a variable tensor its next value."""
+        self._variables[self._operator.inputs[position]].current = value
+
+
+def identity(builder: GraphBuilder, value: Value) -> Value:
+    """Return a copy of a value (CAST to its own type)."""
+    return builder.emit(OperationCode.CAST, [value], [replace(value, shape=None, data=None)])[0]

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Devices and corpus that tests run on: NNRT_DEVICE names devices beside the CPU, NNRT_VTS_DIR the examples."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from nn_runtime.devices import Device, select
+
+REPOSITORY = Path(__file__).parent.parent
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--whole-corpus", action="store_true", help="run every example of the corpus, not a sample")
+
+
+def device_selectors() -> list[str]:
+    """Return the selectors under test: the CPU, and each item of NNRT_DEVICE."""
+    named = [item.strip() for item in os.environ.get("NNRT_DEVICE", "").split(",")]
+    return list(dict.fromkeys(["cpu", *filter(None, named)]))
+
+
+@pytest.fixture(scope="session", params=device_selectors())
+def device(request: pytest.FixtureRequest) -> Device:
+    """Every device under test, in turn."""
+    return select(request.param).devices[0]
+
+
+@pytest.fixture(scope="session")
+def reference_device() -> Device:
+    """The CPU driver's device."""
+    return select("cpu").devices[0]
+
+
+@pytest.fixture(scope="session")
+def corpus_folder() -> Path:
+    """The folder of operation examples; skips where there is none."""
+    folder = Path(os.environ.get("NNRT_VTS_DIR", REPOSITORY.parent / "shared" / "vts"))
+    if not folder.is_dir():
+        pytest.skip(f"no operation examples in {folder} (NNRT_VTS_DIR)")
+    return folder
