@@ -19,6 +19,7 @@ EXACT_TAPS = 256
 ITEMS_PER_CORE = 8
 
 FloatArray = npt.NDArray[np.float32]
+IntArray = npt.NDArray[np.int32]
 
 
 class ConvSplit(NamedTuple):
@@ -78,9 +79,9 @@ def pack_channels(
 
 
 def pack_conv_weights_vnni(weights: npt.NDArray[np.uint8] | npt.NDArray[np.int8]) -> npt.NDArray[np.int8]:
-    """[depth_out, filter_height, filter_width, depth_in] -> int8 [ceil(depth_out / 16), ceil(taps * depth_in / 4), 16, 4].
+    """[depth_out, filter_height, filter_width, depth_in] -> int8 [ceil(depth_out / 16), quads, 16, 4].
 
-    uint8 weights become w - 128; missing ones are 0.
+    quads = ceil(filter_height * filter_width * depth_in / 4). uint8 weights become w - 128; missing ones are 0.
     """
     depth_out = weights.shape[0]
     flat = weights.reshape(depth_out, -1)
@@ -92,15 +93,15 @@ def pack_conv_weights_vnni(weights: npt.NDArray[np.uint8] | npt.NDArray[np.int8]
 
 
 def fold_input_zero_point(
-    bias: IntArray, weights: npt.NDArray[np.uint8] | npt.NDArray[np.int8], weights_zero_point: int, input_zero_point: int
+    bias: IntArray, weights: npt.NDArray[np.generic], weights_zero_point: int, unsigned_zero_point: int
 ) -> IntArray:
-    """[depth_out] bias of `conv_2d_packed_vnni.cl`: bias - zero_in' * sum of (w - zero_w), modulo 2^32.
+    """[depth_out] bias of `conv_2d_packed_vnni.cl`: bias - unsigned_zero_point * sum of (w - zero_w), modulo 2^32.
 
-    weights [depth_out, ...]; zero_in' is the input's zero point, plus 128 if the input is int8 (as the weights are then).
+    weights [depth_out, ...]; unsigned_zero_point is the input's zero point, plus 128 if the input is signed.
     """
-    unsigned_zero_point = input_zero_point + (128 if weights.dtype == np.int8 else 0)
-    sums = (weights.reshape(weights.shape[0], -1).astype(np.int64) - weights_zero_point).sum(axis=1)
-    return (bias.astype(np.int64) - unsigned_zero_point * sums).astype(np.int32)
+    recentred = weights.reshape(weights.shape[0], -1).astype(np.int64) - weights_zero_point
+    folded: npt.NDArray[np.int64] = bias - unsigned_zero_point * recentred.sum(axis=1)
+    return folded.astype(np.int32)
 
 
 def exact_chunk(packed: FloatArray, largest_input: int) -> int:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 REFERENCE_NAME = "nnapi-reference"
 ENTRY_POINT_GROUP = "nn_runtime.drivers"
 DEFAULT_SELECTOR = "opencl,cpu"
-RUNTIME_FEATURE_LEVEL = FeatureLevel.LEVEL_7
+RUNTIME_FEATURE_LEVEL = FeatureLevel.LEVEL_8
 
 _log = logging.getLogger("nn_runtime.manager")
 
@@ -225,7 +225,7 @@ def select(selector: str | None = None) -> Selection:
         if not found:
             missing.append(item)
     if not chosen:
-        raise UnavailableDevice(_nothing_matches(text, missing))
+        raise UnavailableDevice(_nothing_matches(text, missing) + _advice(missing))
     for item in missing:
         level = logging.WARNING if ":" in item else logging.INFO
         _log.log(level, "%s", _nothing_matches(item, [item]))
@@ -327,6 +327,14 @@ def _nothing_matches(text: str, items: Sequence[str]) -> str:
     return f"device selector {text!r} matches no usable device; there is: {', '.join(there)}" + (
         f"; {reasons}" if reasons else ""
     )
+
+
+def _advice(items: Sequence[str]) -> str:
+    """Say what is wrong and how to mend it, where a driver that was asked for has no usable device."""
+    drivers = [driver for driver in dict.fromkeys(_driver_of(item) for item in items) if not listing(driver).devices]
+    diagnoses = [found for found in map(diagnosis, drivers) if found is not None]
+    problems = [f"{problem.what} (mend: {problem.remedy})" for found in diagnoses for problem in found.problems]
+    return "".join(f"; {text}" for text in (*problems, "nnrt doctor says more")) if diagnoses else ""
 
 
 def _label(device: Device) -> str:

@@ -95,6 +95,27 @@ def query_support(model: Model, device: Device) -> list[OperationSupport]:
     return answers
 
 
+def support_for_plan(model: Model, device: Device) -> list[OperationSupport]:
+    """Return `query_support`, less the IF and WHILE operations of unknown sizes, which only the CPU device may take."""
+    answers = query_support(model, device)
+    if device.is_reference:
+        return answers
+    refusal = OperationSupport(False, "sizes at the boundary of its models are not known")
+    return [
+        refusal if answer.supported and _has_unknown_boundary(model, operation) else answer
+        for operation, answer in zip(model.main.operations, answers, strict=True)
+    ]
+
+
+def _has_unknown_boundary(model: Model, operation: Operation) -> bool:
+    if operation.type not in (OperationCode.IF, OperationCode.WHILE):
+        return False
+    outer = [model.main.operands[i] for i in (*operation.inputs, *operation.outputs)]
+    graphs = [model.referenced[o.location.offset] for o in outer if o.lifetime == OperandLifeTime.SUBGRAPH]
+    inner = [graph.operands[i] for graph in graphs for i in (*graph.input_indexes, *graph.output_indexes)]
+    return any(has_unknown_dimensions(operand.type, operand.dimensions) for operand in (*outer, *inner))
+
+
 def place_by_capabilities(
     model: Model,
     devices: Sequence[Device],

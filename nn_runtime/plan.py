@@ -19,7 +19,7 @@ from nn_runtime.errors import BadData, OutputInsufficientSize
 from nn_runtime.hal.memory import SharedMemory
 from nn_runtime.hal.types import ErrorStatus, ExecutionPreference, HalError, Priority, Timing
 from nn_runtime.operand import MAX_SIZE_BYTES, dtype_of, has_unknown_dimensions, size_bytes
-from nn_runtime.partition import Placement, cut, place_by_capabilities, query_support
+from nn_runtime.partition import Placement, cut, place_by_capabilities, support_for_plan
 from nn_runtime.step import Argument, RunOptions, Step, error_of_hal, prepare, request_of
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def make_plan(model: Model, run_order: Sequence[int], devices: Sequence[Device],
     Raises NNError: BadData for an operation that no device takes (never answered by a fallback); with
     `options.fallback` any other failure gives a simple plan on the CPU device among `devices`.
     """
-    support = [query_support(model, device) for device in devices]
+    support = [support_for_plan(model, device) for device in devices]
     chosen, estimates = _place(model, run_order, devices, support, options)
     reference = next((device for device in devices if device.is_reference), None) if options.fallback else None
     if any(operation.type == OEM_OPERATION for operation in model.main.operations):

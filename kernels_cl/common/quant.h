@@ -38,8 +38,9 @@ static inline int16 saturating_rounding_doubling_high_mul16(int16 a, int16 b)
 static inline int16 rounding_divide_by_pot16(int16 x, int16 exponent)
 {
     const int16 mask = as_int16(((uint16)(1u) << as_uint16(exponent)) - 1u);
-    const int16 threshold = as_int16(as_uint16(mask) >> 1) - (x >> 31);
-    return (x >> exponent) - ((x & mask) > threshold);
+    const uint16 threshold = (as_uint16(mask) >> 1) + (as_uint16(x) >> 31);
+    // The sign of the difference, not `remainder > threshold`: Oclgrind 21.10 adds comparisons of vectors wrongly.
+    return (x >> exponent) + as_int16((threshold - as_uint16(x & mask)) >> 31);
 }
 
 static inline int16 multiply_by_quantized_multiplier16(int16 x, int16 multiplier, int16 shift)

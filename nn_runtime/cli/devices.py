@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from nn_runtime import devices
 from nn_runtime.cli.output import print_json, print_lines, table
+from nn_runtime.devices import driver_names, listing, reference_device, select, selector_in_force
 from nn_runtime.errors import NNError
 
 if TYPE_CHECKING:
@@ -44,11 +44,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the list; a driver that cannot be loaded has a line of its own below it."""
     rows, failures = device_rows()
-    selector = devices.selector_in_force()
+    selector = selector_in_force()
     if args.json:
         print_json({"selector": selector, "devices": [asdict(row) for row in rows], "failures": failures})
         return 0
-    header = ("", "name", "type", "device", "version", "state")
+    header = ("", "name", "type", "state", "device", "driver version, or why it cannot be used")
     print_lines(table(header, [_cells(row) for row in rows]))
     print_lines(f"{failure}; nnrt doctor says more" for failure in failures)
     if not any(row.usable for row in rows if row.driver != "cpu") and not failures:
@@ -61,19 +61,19 @@ def device_rows() -> tuple[list[Row], list[str]]:
     selected = _selected_names()
     rows: list[Row] = []
     failures: list[str] = []
-    for driver in devices.driver_names():
-        listing = devices.listing(driver)
-        rows += [_usable_row(driver, device, selected) for device in listing.devices]
-        rows += [_unusable_row(driver, item) for item in listing.unusable]
-        if listing.failure:
-            failures.append(listing.failure)
-    rows.append(_usable_row("cpu", devices.reference_device(), selected))
+    for driver in driver_names():
+        offered = listing(driver)
+        rows += [_usable_row(driver, device, selected) for device in offered.devices]
+        rows += [_unusable_row(driver, item) for item in offered.unusable]
+        if offered.failure:
+            failures.append(offered.failure)
+    rows.append(_usable_row("cpu", reference_device(), selected))
     return rows, failures
 
 
 def _selected_names() -> set[str]:
     try:
-        return {device.name for device in devices.select().devices}
+        return {device.name for device in select().devices}
     except NNError:
         return set()
 
@@ -103,5 +103,5 @@ def _platform_text(description: DeviceDescription | None) -> str:
 
 def _cells(row: Row) -> tuple[str, ...]:
     mark = "*" if row.selected else " "
-    state = "usable" if row.usable else f"not usable: {row.reason}"
-    return mark, row.name, row.type, row.device or "numpy", row.version, state
+    state = "usable" if row.usable else "not usable"
+    return mark, row.name, row.type, state, row.device, row.version if row.usable else row.reason

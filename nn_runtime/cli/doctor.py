@@ -14,8 +14,9 @@ from importlib import metadata
 from typing import TYPE_CHECKING
 
 import nn_runtime
-from nn_runtime import devices
 from nn_runtime.cli.output import print_json, print_lines
+from nn_runtime.devices import diagnosis as diagnosis_of
+from nn_runtime.devices import driver_names, listing, select, selector_in_force
 from nn_runtime.errors import NNError
 
 if TYPE_CHECKING:
@@ -42,8 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the report; return 1 if no OpenCL device can be used."""
-    diagnoses = {driver: devices.diagnosis(driver) for driver in devices.driver_names()}
-    usable = [device.name for device in devices.listing(OPENCL).devices]
+    diagnoses = {driver: diagnosis_of(driver) for driver in driver_names()}
+    usable = [device.name for device in listing(OPENCL).devices]
     if args.json:
         print_json(_as_json(diagnoses, usable))
     else:
@@ -91,19 +92,19 @@ def _variables() -> dict[str, str]:
 
 
 def _driver_lines(driver: str, diagnosis: Diagnosis | None) -> list[str]:
-    listing = devices.listing(driver)
-    if listing.failure:
-        return [f"problem    {listing.failure}", "    mend   pip install --force-reinstall nn-runtime-opencl"]
+    offered = listing(driver)
+    if offered.failure:
+        return [f"problem    {offered.failure}", "    mend   pip install --force-reinstall nn-runtime-opencl"]
     if diagnosis is not None:
         return list(diagnosis.lines())
-    found = [f"device     {device.name} {device.version}: usable" for device in listing.devices]
-    refused = [f"device     {item.name}: not usable: {item.reason}" for item in listing.unusable]
+    found = [f"device     {device.name} {device.version}: usable" for device in offered.devices]
+    refused = [f"device     {item.name}: not usable: {item.reason}" for item in offered.unusable]
     return [*found, *refused] or ["no device"]
 
 
 def _verdict_lines(usable: list[str]) -> list[str]:
     """Say in the last lines what all of the above comes to."""
-    if OPENCL not in devices.driver_names():
+    if OPENCL not in driver_names():
         first = "the OpenCL driver is not installed: pip install nn-runtime-opencl"
     elif usable:
         first = f"OpenCL works: {', '.join(usable)}"
@@ -113,9 +114,9 @@ def _verdict_lines(usable: list[str]) -> list[str]:
 
 
 def _selection() -> str:
-    selector = devices.selector_in_force()
+    selector = selector_in_force()
     try:
-        selection = devices.select()
+        selection = select()
     except NNError as error:
         return str(error)
     names = ", ".join(device.name for device in selection.devices)
@@ -133,9 +134,9 @@ def _as_json(diagnoses: dict[str, Diagnosis | None], usable: list[str]) -> dict[
         "environment": _variables(),
         "drivers": {
             driver: {
-                "failure": devices.listing(driver).failure,
-                "devices": [device.name for device in devices.listing(driver).devices],
-                "unusable": {item.name: item.reason for item in devices.listing(driver).unusable},
+                "failure": listing(driver).failure,
+                "devices": [device.name for device in listing(driver).devices],
+                "unusable": {item.name: item.reason for item in listing(driver).unusable},
                 "diagnosis": dict(diagnosis.to_json()) if diagnosis else None,
             }
             for driver, diagnosis in diagnoses.items()

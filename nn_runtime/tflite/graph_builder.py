@@ -187,9 +187,13 @@ class GraphBuilder:
             if value.omitted:
                 self.model.set_operand_value(index, None)
             elif value.data is not None:
-                self.model.set_operand_value(index, np.ascontiguousarray(value.data))
+                self.model.set_operand_value(index, np.ascontiguousarray(value.data, dtype_of(value.type)))
             self._indices[value] = index
         return self._indices[value]
+
+    def alias(self, value: Value, other: Value) -> None:
+        """Let another value stand for the same operand."""
+        self._indices[other] = self.index(value)
 
     def emit(self, code: OperationCode, inputs: Sequence[Value], results: Sequence[Value]) -> list[Value]:
         """Append an operation and return its outputs: typed as `results`, with the dimensions of its shape rule."""
@@ -345,7 +349,7 @@ class Operator:
         """Return the same operand as a tensor of rank 0."""
         renamed = replace(value, shape=(), data=None if value.data is None else value.data.reshape(()))
         if value.data is None:
-            self._builder._indices[renamed] = self._builder.index(value)
+            self._builder.alias(value, renamed)
         return renamed
 
     def result_of_same_quantization(self, value: Value, position: int = 0) -> None:

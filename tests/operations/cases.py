@@ -84,6 +84,11 @@ def weights(dims: Dimensions, values: Sequence[float], scale: float = 0.5, zero_
     return Argument(dims, values, scale=scale, zero_point=zero_point, constant=True)
 
 
+def stored(dims: Dimensions, codes: str, scale: float, zero_point: int) -> Argument:
+    """Return a tensor of the case's data type, given by the unsigned form's codes as hexadecimal digits."""
+    return tensor(dims, [scale * (code - zero_point) for code in bytes.fromhex(codes)], scale, zero_point)
+
+
 def bias(values: Sequence[float], scale: float) -> Argument:
     """Return a constant bias: the data type for floats, else TENSOR_INT32 with scale input * weights."""
     return Argument((len(values),), values, scale=scale, constant=True, role="bias")
@@ -114,9 +119,9 @@ def of(code: OperandCode, dims: Dimensions, values: Sequence[float], scale: floa
     return Argument(dims, values, code, scale, zero)
 
 
-def omitted() -> Argument:
+def omitted(code: OperandCode | None = None) -> Argument:
     """Return an input without a value."""
-    return Argument((0,), [], omitted=True)
+    return Argument((0,), [], code, omitted=True)
 
 
 @functools.cache
@@ -206,6 +211,7 @@ def _type(argument: Argument, data_type: OperandCode) -> OperandCode:
 def _data(argument: Argument, operand: ExampleOperand) -> Array:
     values = np.asarray(argument.values, np.float64).reshape(argument.dimensions)
     if argument.type is None and operand.scale:
-        values = np.rint(values / operand.scale) + operand.zero_point
+        info = np.iinfo(dtype_of(operand.type))
+        values = np.clip(np.rint(values / operand.scale) + operand.zero_point, info.min, info.max)
     data: Array = values.astype(dtype_of(operand.type))
     return data

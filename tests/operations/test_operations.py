@@ -27,9 +27,7 @@ SAMPLE_STEP = 8
 CASES = [(example, kind) for example in examples() for kind in example.kinds]
 
 
-@pytest.mark.parametrize(
-    ("example", "kind"), CASES, ids=[f"{example.name}-{kind.value}" for example, kind in CASES]
-)
+@pytest.mark.parametrize(("example", "kind"), CASES, ids=[f"{example.name}-{kind.value}" for example, kind in CASES])
 def test_case_gives_the_expected_result(example: Example, kind: Kind, device: Device) -> None:
     result = run_example(example, kind, make_runner(device, Through.HAL))
     if result.verdict == Verdict.UNSUPPORTED and not device.is_reference:

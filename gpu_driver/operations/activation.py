@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""RELU, RELU1, RELU6, LOGISTIC, TANH, HARD_SWISH."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpu_driver.launch import Kernel, Launch, Packed, float32, int32
+from gpu_driver.operations import launches
+from gpu_driver.vectors import LANES, c_type, defines, per_item, work_sizes
+from gpu_driver.worksize import linear
+from nn_runtime.codes import OperationCode
+from nn_runtime.operand import QUANT8_TYPES
+from nn_runtime.operations.activation import RELU_BOUNDS, activation_table
+from nn_runtime.quantization import activation_range_float, activation_range_quantized
+
+if TYPE_CHECKING:
+    from gpu_driver.bound import BoundOperation
+    from gpu_driver.device_profile import DeviceProfile
+
+_SMOOTH = {
+    OperationCode.LOGISTIC: "logistic",
+    OperationCode.TANH: "hyperbolic_tangent",
+    OperationCode.HARD_SWISH: "hard_swish",
+}
+
+
+@launches(OperationCode.RELU, OperationCode.RELU1, OperationCode.RELU6)
+def relu(op: BoundOperation, device: DeviceProfile) -> Launch:
+    """RELU, RELU1, RELU6. FLOAT32, FLOAT16, QUANT8; kernel activation.cl:relu."""
+    source, output = op.input("input"), op.outputs[0]
+    bounds = RELU_BOUNDS[op.code]
+    if op.data_type in QUANT8_TYPES:
+        low, high = (int32(bound) for bound in activation_range_quantized(bounds, output))
+    else:
+        low, high = (float32(bound) for bound in activation_range_float(bounds))
+    vectors = -(-output.count // LANES)
+    item_vectors = per_item(vectors, device, LANES)
+    global_size, local_size = work_sizes(-(-vectors // item_vectors), device)
+    return Launch(
+        Kernel("activation.cl", "relu", defines(device, T=c_type(output))),
+        (source, output, low, high, int32(output.count), int32(item_vectors)),
+        global_size,
+        local_size,
+        output.count,
+        2 * output.size_bytes,
+    )
+
+
+@launches(OperationCode.LOGISTIC, OperationCode.TANH, OperationCode.HARD_SWISH)
+def smooth(op: BoundOperation, device: DeviceProfile) -> Launch:
+    """LOGISTIC, TANH, HARD_SWISH. FLOAT32, FLOAT16; kernels activation_smooth.cl. QUANT8: activation_table.cl:lookup."""
+    if op.data_type in QUANT8_TYPES:
+        return _lookup(op, device)
+    source, output = op.input("input"), op.outputs[0]
+    global_size, local_size = linear(output.count, device)
+    return Launch(
+        Kernel("activation_smooth.cl", _SMOOTH[OperationCode(op.code)], (("T", c_type(output)),)),
+        (source, output, int32(output.count)),
+        global_size,
+        local_size,
+        output.count,
+        2 * output.size_bytes,
+    )
+
+
+def _lookup(op: BoundOperation, device: DeviceProfile) -> Launch:
+    source, output = op.input("input"), op.outputs[0]
+    item_elements = per_item(output.count, device)
+    global_size, local_size = work_sizes(-(-output.count // item_elements), device)
+    return Launch(
+        Kernel("activation_table.cl", "lookup", defines(device)),
+        (source, output, Packed(activation_table(op.code, source, output)), int32(output.count), int32(item_elements)),
+        global_size,
+        local_size,
+        output.count,
+        2 * output.size_bytes,
+    )

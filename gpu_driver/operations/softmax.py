@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SOFTMAX."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from gpu_driver.launch import Kernel, Launch, Packed, float32, int32
+from gpu_driver.operations import launches
+from gpu_driver.vectors import c_type, defines, group_size, per_item
+from gpu_driver.worksize import rows
+from nn_runtime.codes import OperandCode, OperationCode
+from nn_runtime.operand import QUANT8_TYPES
+from nn_runtime.operations.softmax import softmax_tables
+
+if TYPE_CHECKING:
+    from gpu_driver.bound import BoundOperation
+    from gpu_driver.device_profile import DeviceProfile
+    from gpu_driver.launch import Argument
+
+
+@launches(OperationCode.SOFTMAX)
+def softmax(op: BoundOperation, device: DeviceProfile) -> Launch:
+    """SOFTMAX. FLOAT32, FLOAT16: kernels of softmax.cl; QUANT8: of softmax_quant8.cl. softmax_rows for the last axis."""
+    source, output = op.input("input"), op.outputs[0]
+    dims = source.dimensions
+    at = op.axis("axis", len(dims), default=-1)
+    outer, axis, inner = math.prod(dims[:at]), dims[at], math.prod(dims[at + 1 :])
+    file = "softmax_quant8.cl" if op.data_type in QUANT8_TYPES else "softmax.cl"
+    common = (source, output, *_parameters(op), int32(axis))
+    types, moved = defines(device, T=c_type(output)), 2 * output.size_bytes
+    if inner > 1:
+        global_size, local_size = rows(inner, outer, device)
+        kernel = Kernel(file, "softmax", types)
+        return Launch(kernel, (*common, int32(inner)), global_size, local_size, 3 * output.count, moved)
+    group = group_size(device)
+    item_rows = per_item(outer, device, axis)
+    return Launch(
+        Kernel(file, "softmax_rows", types),
+        (*common, int32(outer), int32(item_rows)),
+        (group * -(-outer // item_rows),),
+        (group,),
+        3 * output.count,
+        moved,
+    )
+
+
+def _parameters(op: BoundOperation) -> tuple[Argument, ...]:
+    beta, source = op.float_value("beta"), op.input("input")
+    if op.data_type not in QUANT8_TYPES:
+        return (float32(beta),)
+    tables = softmax_tables(beta, source.scale)
+    offset = -128 if source.type == OperandCode.TENSOR_QUANT8_ASYMM_SIGNED else 0
+    return Packed(tables.exponentials), Packed(tables.terms), int32(offset)

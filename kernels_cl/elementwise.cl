@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// elementwise.cl: ADD, SUB, MUL, DIV of two broadcast tensors, with a fused activation.
+// Maths    y = act(a op b); op by number: 0 ADD, 1 SUB, 2 MUL, 3 DIV
+//          int: wraps; DIV rounds down, x / 0 = 0
+//          quantised, qa = a - zeros.x, qb = b - zeros.y, M(x, f) = multiply_by_quantized_multiplier(x, f.x, f.y):
+//          ADD, SUB: clamp(M(M(qa << left_shift, factor0) +- M(qb << left_shift, factor1), factor_out), low, high) + zeros.z
+//          MUL:      clamp(M(qa * qb, factor_out), low, high) + zeros.z; no DIV
+// Tensors  src0, src1, dst: elements of T. The output's dimensions with neighbours merged are sizes (outermost first, unused 1),
+//          strides0 and strides1 those of the inputs in elements, 0 where broadcast; dst dense
+//          elementwise: the innermost dimension is apart: `inner` elements, strides step0, step1 of 0 or 1
+// Units    zeros: zero points (src0, src1, dst); factors (mantissa, exponent); low, high of COMPUTE_T: bounds of the activation,
+//          quantised ones less zeros.z; per_item: vectors, rows_per_item: rows that a work-item computes
+// Defines  T: float | half | uchar | char | int (required); 8-bit types are quantised
+//          GROUP: work-items of a group of VECTOR_KERNEL
+// Launch   elementwise: global (>= ceil(ceil(inner / 16) / per_item), ceil(rows / rows_per_item)), local (GROUP, 1)
+//          neighbouring work-items may write the same value to the same element
+//          elementwise_broadcast: global (>= count), local (64); one work-item per element
+//          extra items return
+// Needs    elementwise: inner >= 16
+// Exact    quantised and int: yes, quantised as TFLite's reference; float: one operation
+#ifndef T
+#error "elementwise.cl: define T"
+#endif
+
+#include "common/types.h"
+#include "common/quant.h"
+#include "common/activation.h"
+
+#define ADD 0
+#define SUB 1
+#define MUL 2
+
+#if T_IS_FLOAT
+
+#define COMBINE(V, SUFFIX)                                                                                             \
+    static inline V combine##SUFFIX(V a, V b, int operation, V low, V high, int left_shift, int4 zeros, int2 factor0,  \
+        int2 factor1, int2 factor_out)                                                                                 \
+    {                                                                                                                  \
+        const V y = operation == ADD ? a + b : operation == SUB ? a - b : operation == MUL ? a * b : a / b;            \
+        return y < low ? low : y > high ? high : y;                                                                    \
+    }
+
+#elif TYPE_NUMBER == TYPE_NUMBER_int
+
+// Divisors 0 and -1 are replaced: the former has no quotient, the latter overflows at the smallest int.
+#define COMBINE(V, SUFFIX)                                                                                             \
+    static inline V combine##SUFFIX(V a, V b, int operation, V low, V high, int left_shift, int4 zeros, int2 factor0,  \
+        int2 factor1, int2 factor_out)                                                                                 \
+    {                                                                                                                  \
+        if (operation == ADD)                                                                                          \
+            return JOIN(as_, V)(JOIN(as_u, V)(a) + JOIN(as_u, V)(b));                                                  \
+        if (operation == SUB)                                                                                          \
+            return JOIN(as_, V)(JOIN(as_u, V)(a) - JOIN(as_u, V)(b));                                                  \
+        if (operation == MUL)                                                                                          \
+            return JOIN(as_, V)(JOIN(as_u, V)(a) * JOIN(as_u, V)(b));                                                  \
+        const V divisor = b == 0 || b == -1 ? (V)1 : b;                                                                \
+        const V quotient = a / divisor;                                                                                \
+        const V rest = a - quotient * divisor;                                                                         \
+        const V floored = rest != 0 && (rest ^ divisor) < 0 ? quotient - 1 : quotient;                                 \
+        return b == 0 ? (V)0 : b == -1 ? JOIN(as_, V)((JOIN(u, V))0 - JOIN(as_u, V)(a)) : floored;                     \
+    }
+
+#else
+
+#define COMBINE(V, SUFFIX)                                                                                             \
+    static inline V combine##SUFFIX(V a, V b, int operation, V low, V high, int left_shift, int4 zeros, int2 factor0,  \
+        int2 factor1, int2 factor_out)                                                                                 \
+    {                                                                                                                  \
+        V real;                                                                                                        \
+        a -= zeros.x;                                                                                                  \
+        b -= zeros.y;                                                                                                  \
+        if (operation == MUL) {                                                                                        \
+            real = a * b;                                                                                              \
+        } else {                                                                                                       \
+            a = multiply_by_quantized_multiplier##SUFFIX(a << left_shift, (V)factor0.x, (V)factor0.y);                 \
+            b = multiply_by_quantized_multiplier##SUFFIX(b << left_shift, (V)factor1.x, (V)factor1.y);                 \
+            real = operation == ADD ? a + b : a - b;                                                                   \
+        }                                                                                                              \
+        real = multiply_by_quantized_multiplier##SUFFIX(real, (V)factor_out.x, (V)factor_out.y);                       \
+        return min(max(real, low), high) + zeros.z;                                                                    \
+    }
+
+#endif
+
+COMBINE(COMPUTE_T, )
+COMBINE(COMPUTE_T16, 16)
+
+// Element offsets in both inputs of a position counted over `sizes`.
+static inline int2 offsets_of(int position, int4 sizes, int4 strides0, int4 strides1)
+{
+    int2 offsets = (int2)(0, 0);
+#define DIMENSION(k)                                         \
+    {                                                        \
+        const int i = position % sizes.s##k;                 \
+        position /= sizes.s##k;                              \
+        offsets += i * (int2)(strides0.s##k, strides1.s##k); \
+    }
+    DIMENSION(3)
+    DIMENSION(2)
+    DIMENSION(1)
+    DIMENSION(0)
+    return offsets;
+}
+
+VECTOR_KERNEL void elementwise(global const T *src0, global const T *src1, global T *dst, int operation, COMPUTE_T low, COMPUTE_T high,
+    int left_shift, int4 zeros, int2 factor0, int2 factor1, int2 factor_out, int4 sizes, int4 strides0, int4 strides1, int rows,
+    int inner, int step0, int step1, int per_item, int rows_per_item)
+{
+    const int first = (int)get_global_id(0) * per_item * 16;
+    if (first >= inner)
+        return;
+    const int last = min(first + per_item * 16, inner);
+    const int first_row = (int)get_global_id(1) * rows_per_item;
+    for (int row = first_row; row < min(first_row + rows_per_item, rows); ++row) {
+        const int2 at = offsets_of(row, sizes, strides0, strides1);
+        const COMPUTE_T16 same0 = (COMPUTE_T16)LOAD(src0, at.x), same1 = (COMPUTE_T16)LOAD(src1, at.y);
+        for (int i = first; i < last; i += 16) {
+            const int x = min(i, inner - 16);
+            const COMPUTE_T16 a = step0 ? LOAD16(src0, at.x + x) : same0;
+            const COMPUTE_T16 b = step1 ? LOAD16(src1, at.y + x) : same1;
+            const COMPUTE_T16 y = combine16(a, b, operation, (COMPUTE_T16)low, (COMPUTE_T16)high, left_shift, zeros, factor0, factor1, factor_out);
+            STORE16(dst, row * inner + x, y);
+        }
+    }
+}
+
+kernel void elementwise_broadcast(global const T *src0, global const T *src1, global T *dst, int operation, COMPUTE_T low, COMPUTE_T high,
+    int left_shift, int4 zeros, int2 factor0, int2 factor1, int2 factor_out, int4 sizes, int4 strides0, int4 strides1, int count)
+{
+    const int i = (int)get_global_id(0);
+    if (i >= count)
+        return;
+    const int2 at = offsets_of(i, sizes, strides0, strides1);
+    STORE(dst, i, combine(LOAD(src0, at.x), LOAD(src1, at.y), operation, low, high, left_shift, zeros, factor0, factor1, factor_out));
+}

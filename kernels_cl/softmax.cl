@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// softmax.cl: SOFTMAX of real numbers along one axis; 8-bit ones are softmax_quant8.cl's.
+// Maths    y = exp(beta * (x - max x)) / sum exp(beta * (x - max x)), in float
+// Tensors  src, dst [outer, axis, inner] of T, dense row-major (dims before, at, after the axis); softmax_rows: inner = 1
+// Units    beta > 0 has no unit; rows_per_item: rows that a group computes one after the other
+// Defines  T: float | half (required)
+//          GROUP: work-items of a group of VECTOR_KERNEL
+// Launch   softmax: global (>= inner, outer), local (64, 1); one work-item writes axis values; extra items return
+//          softmax_rows: global (GROUP * ceil(outer / rows_per_item)), local (GROUP)
+// Exact    sums in a fixed order; exp within 3 ulp
+#ifndef T
+#error "softmax.cl: define T"
+#endif
+
+#include "common/types.h"
+
+kernel void softmax(global const T *src, global T *dst, float beta, int axis, int inner)
+{
+    const int x = (int)get_global_id(0);
+    if (x >= inner)
+        return;
+    const int start = (int)get_global_id(1) * axis * inner + x;
+    float largest = LOAD(src, start);
+    for (int i = 1; i < axis; ++i)
+        largest = fmax(largest, LOAD(src, start + i * inner));
+    float sum = 0.0f;
+    for (int i = 0; i < axis; ++i)
+        sum += exp(beta * (LOAD(src, start + i * inner) - largest));
+    for (int i = 0; i < axis; ++i)
+        STORE(dst, start + i * inner, exp(beta * (LOAD(src, start + i * inner) - largest)) / sum);
+}
+
+static inline float largest_lane(float16 v)
+{
+    const float8 a = fmax(v.lo, v.hi);
+    const float4 b = fmax(a.lo, a.hi);
+    const float2 c = fmax(b.lo, b.hi);
+    return fmax(c.x, c.y);
+}
+
+static inline float sum_of_lanes(float16 v)
+{
+    const float8 a = v.lo + v.hi;
+    const float4 b = a.lo + a.hi;
+    const float2 c = b.lo + b.hi;
+    return c.x + c.y;
+}
+
+VECTOR_KERNEL void softmax_rows(global const T *src, global T *dst, float beta, int axis, int outer, int rows_per_item)
+{
+    local float shared[GROUP];
+    const int item = (int)get_local_id(0);
+    const int first_row = (int)get_group_id(0) * rows_per_item;
+    const int whole = axis & ~15;
+    for (int row = first_row; row < min(first_row + rows_per_item, outer); ++row) {
+        const int start = row * axis;
+        float16 largest16 = (float16)-INFINITY;
+        for (int i = item * 16; i < whole; i += GROUP * 16)
+            largest16 = fmax(largest16, LOAD16(src, start + i));
+        float largest = largest_lane(largest16);
+        for (int i = whole + item; i < axis; i += GROUP)
+            largest = fmax(largest, LOAD(src, start + i));
+        shared[item] = largest;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (int i = 0; i < GROUP; ++i)
+            largest = fmax(largest, shared[i]);
+        barrier(CLK_LOCAL_MEM_FENCE);
+
+        float16 sum16 = (float16)0.0f;
+        for (int i = item * 16; i < whole; i += GROUP * 16)
+            sum16 += exp(beta * (LOAD16(src, start + i) - largest));
+        float sum = sum_of_lanes(sum16);
+        for (int i = whole + item; i < axis; i += GROUP)
+            sum += exp(beta * (LOAD(src, start + i) - largest));
+        shared[item] = sum;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        sum = 0.0f;
+        for (int i = 0; i < GROUP; ++i)
+            sum += shared[i];
+        barrier(CLK_LOCAL_MEM_FENCE);
+
+        for (int i = item * 16; i < whole; i += GROUP * 16)
+            STORE16(dst, start + i, exp(beta * (LOAD16(src, start + i) - largest)) / sum);
+        for (int i = whole + item; i < axis; i += GROUP)
+            STORE(dst, start + i, exp(beta * (LOAD(src, start + i) - largest)) / sum);
+    }
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// softmax_quant8.cl: SOFTMAX of 8-bit numbers along one axis, in fixed point.
+// Maths    d = max q - q; s = sum terms[d]; n = bit length of s; x = 1 / (s / 2^(n - 1)), 31 fraction bits
+//          y = min(rounding_divide_by_pot(saturating_rounding_doubling_high_mul(exponentials[d], x), n + 3), 255) + offset
+// Tensors  src, dst [outer, axis, inner] of T, dense row-major; exponentials, terms int [256] (SoftmaxTables of softmax.py);
+//          softmax_rows: inner = 1
+// Units    offset: 0, or -128 for char; rows_per_item: rows that a group computes one after the other
+// Defines  T: uchar | char (required)
+//          GROUP: work-items of a group of VECTOR_KERNEL
+// Launch   softmax: global (>= inner, outer), local (64, 1); one work-item writes axis values; extra items return
+//          softmax_rows: global (GROUP * ceil(outer / rows_per_item)), local (GROUP)
+// Exact    yes, as TFLite's reference
+#ifndef T
+#error "softmax_quant8.cl: define T"
+#endif
+
+#include "common/types.h"
+#include "common/quant.h"
+
+static inline int saturating_shift_left(int value, int bits)
+{
+    return (int)clamp((long)value << bits, -2147483648L, 2147483647L);
+}
+
+// 1 / m of m = sum / 2^(bit length - 1), 31 fraction bits: three Newton-Raphson steps; sum > 0 of at most 40 bits.
+static inline int reciprocal(long sum, int length)
+{
+    const long above_one = ((sum << max(32 - length, 0)) >> max(length - 32, 0)) - (1L << 31);
+    const int half_denominator = (int)((above_one + (1L << 31)) >> 1);
+    int estimate = 1515870810 + saturating_rounding_doubling_high_mul(half_denominator, -1010580540);
+    for (int step = 0; step < 3; ++step) {
+        const int error = (1 << 29) - saturating_rounding_doubling_high_mul(half_denominator, estimate);
+        estimate += saturating_shift_left(saturating_rounding_doubling_high_mul(estimate, error), 2);
+    }
+    return saturating_shift_left(estimate, 1);
+}
+
+// y of one element; a shift past 31 bits leaves nothing.
+static inline int result_of(int exponential, int inverse, int shift)
+{
+    const int product = saturating_rounding_doubling_high_mul(exponential, inverse);
+    return shift > 31 ? 0 : min(rounding_divide_by_pot(product, shift), 255);
+}
+
+kernel void softmax(
+    global const T *src, global T *dst, global const int *exponentials, global const int *terms, int offset, int axis, int inner)
+{
+    const int x = (int)get_global_id(0);
+    if (x >= inner)
+        return;
+    const int start = (int)get_global_id(1) * axis * inner + x;
+    int largest = LOAD(src, start);
+    for (int i = 1; i < axis; ++i)
+        largest = max(largest, LOAD(src, start + i * inner));
+    long sum = 0;
+    for (int i = 0; i < axis; ++i)
+        sum += terms[largest - LOAD(src, start + i * inner)];
+    const int length = 64 - (int)clz(sum);
+    const int inverse = reciprocal(sum, length);
+    for (int i = 0; i < axis; ++i) {
+        const int at = start + i * inner;
+        STORE(dst, at, result_of(exponentials[largest - LOAD(src, at)], inverse, length + 3) + offset);
+    }
+}
+
+static inline int largest_lane(int16 v)
+{
+    const int8 a = max(v.lo, v.hi);
+    const int4 b = max(a.lo, a.hi);
+    const int2 c = max(b.lo, b.hi);
+    return max(c.x, c.y);
+}
+
+VECTOR_KERNEL void softmax_rows(global const T *src, global T *dst, global const int *exponentials, global const int *terms, int offset,
+    int axis, int outer, int rows_per_item)
+{
+    local int shared_largest[GROUP];
+    local long shared_sum[GROUP];
+    const int item = (int)get_local_id(0);
+    const int first_row = (int)get_group_id(0) * rows_per_item;
+    const int whole = axis & ~15;
+    for (int row = first_row; row < min(first_row + rows_per_item, outer); ++row) {
+        const int start = row * axis;
+        int16 largest16 = (int16)-128;
+        for (int i = item * 16; i < whole; i += GROUP * 16)
+            largest16 = max(largest16, LOAD16(src, start + i));
+        int largest = largest_lane(largest16);
+        for (int i = whole + item; i < axis; i += GROUP)
+            largest = max(largest, LOAD(src, start + i));
+        shared_largest[item] = largest;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (int i = 0; i < GROUP; ++i)
+            largest = max(largest, shared_largest[i]);
+
+        long sum = 0;
+        for (int i = item; i < axis; i += GROUP)
+            sum += terms[largest - LOAD(src, start + i)];
+        shared_sum[item] = sum;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        sum = 0;
+        for (int i = 0; i < GROUP; ++i)
+            sum += shared_sum[i];
+        barrier(CLK_LOCAL_MEM_FENCE);
+
+        const int length = 64 - (int)clz(sum);
+        const int inverse = reciprocal(sum, length);
+        for (int i = item; i < axis; i += GROUP)
+            STORE(dst, start + i, result_of(exponentials[largest - LOAD(src, start + i)], inverse, length + 3) + offset);
+    }
+}

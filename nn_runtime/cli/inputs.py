@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files as inputs of a network: pictures through Pillow, .npy and .npz arrays, raw bytes.
+
+A picture is turned upright, made RGB (or grey where the input has one channel), resized bilinearly to the input's
+height and width, and mapped from 0..255 to what the input takes: uint8 as it is, int8 shifted by -128, float to
+-1..1. With a `Normalization` every type takes (value - mean) / std, quantised by the input's scale and zero point.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from nn_runtime.cli.output import UsageError
+from nn_runtime.errors import BadData
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+Array = npt.NDArray[np.generic]
+
+RAW_SUFFIXES = frozenset({".bin", ".dat", ".raw"})
+_CHANNELS = (1, 3)
+_MIDDLE = 127.5
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """An input of the network. `dimensions`: <= 0 where any size goes; `scale` 0 where it is not quantised."""
+
+    name: str
+    dtype: np.dtype[np.generic]
+    dimensions: tuple[int, ...]
+    scale: float
+    zero_point: int
+
+
+@dataclass(frozen=True)
+class Normalization:
+    """A picture's values v of 0..255 become (v - mean) / std."""
+
+    mean: float
+    std: float
+
+
+@dataclass(frozen=True)
+class PictureLayout:
+    """How an input holds a picture: sizes (0: the picture's own), and the axis that the channels are put at."""
+
+    height: int
+    width: int
+    channels: int
+    channel_axis: int | None
+
+
+def read_inputs(
+    files: Sequence[str], wanted: Sequence[Wanted], normalization: Normalization | None
+) -> list[dict[str, Array]]:
+    """Return one dict of arrays by input name per run; files are taken in turn for the inputs in order.
+
+    Each file is `[NAME=]FILE[:KEY]`, KEY an array of an .npz; an .npz that has every input serves a whole run. Raises
+    UsageError for a number or name that does not fit, BadData for a content that does not.
+    """
+    whole = _whole_run(files, wanted)
+    if whole is not None:
+        return whole
+    if not wanted or len(files) % len(wanted):
+        names = ", ".join(repr(one.name) for one in wanted)
+        raise UsageError(f"--input: wanted a file for each of {len(wanted)} inputs ({names}), got {len(files)}")
+    groups = [files[start : start + len(wanted)] for start in range(0, len(files), len(wanted))]
+    return [_one_run(group, wanted, normalization) for group in groups]
+
+
+def _one_run(
+    files: Sequence[str], wanted: Sequence[Wanted], normalization: Normalization | None
+) -> dict[str, Array]:
+    by_name = {one.name: one for one in wanted}
+    named = [_split_name(file, by_name) for file in files]
+    taken = {name for name, _ in named if name is not None}
+    free = iter([one.name for one in wanted if one.name not in taken])
+    arrays: dict[str, Array] = {}
+    for name, file in named:
+        target = next(free) if name is None else name
+        if target in arrays:
+            raise UsageError(f"--input: input {target!r} is given twice")
+        arrays[target] = read_input(file, by_name[target], normalization)
+    return arrays
+
+
+def _split_name(file: str, names: Mapping[str, Wanted]) -> tuple[str | None, str]:
+    name, equals, rest = file.partition("=")
+    return (name, rest) if equals and name in names else (None, file)
+
+
+def _whole_run(files: Sequence[str], wanted: Sequence[Wanted]) -> list[dict[str, Array]] | None:
+    """Return the runs where each file is an .npz that holds every input by its name."""
+    if len(wanted) < 2 or not all(file.lower().endswith(".npz") for file in files):
+        return None
+    runs = [_load_npz(Path(file)) for file in files]
+    if not all(one.name in arrays for arrays in runs for one in wanted):
+        return None
+    return [{one.name: arrays[one.name] for one in wanted} for arrays in runs]
+
+
+def read_input(file: str, wanted: Wanted, normalization: Normalization | None) -> Array:
+    """Return one file as an array for an input."""
+    archive, colon, key = file.rpartition(":")
+    if colon and archive.lower().endswith(".npz"):
+        return _with_batch(_chosen(_load_npz(Path(archive)), key, archive), wanted)
+    path = Path(file)
+    suffix = path.suffix.lower()
+    if suffix == ".npz":
+        return _with_batch(_chosen(_load_npz(path), wanted.name, file), wanted)
+    if suffix == ".npy":
+        return _with_batch(_load_npy(path), wanted)
+    if suffix in RAW_SUFFIXES:
+        return _raw(path, wanted)
+    return picture(path, wanted, normalization)
+
+
+def _load_npy(path: Path) -> Array:
+    try:
+        loaded: Array = np.load(path, allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise BadData(f"{path}: not an array in .npy form: {error}") from error
+    if not isinstance(loaded, np.ndarray):
+        raise BadData(f"{path}: wanted one array in .npy form, got an archive; name it .npz")
+    return loaded
+
+
+def _load_npz(path: Path) -> dict[str, Array]:
+    import zipfile
+
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            if not hasattr(archive, "files"):
+                raise BadData(f"{path}: wanted arrays in .npz form, got one array; name it .npy")
+            return {name: archive[name] for name in archive.files}
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+        if isinstance(error, BadData):
+            raise
+        raise BadData(f"{path}: not arrays in .npz form: {error}") from error
+
+
+def _chosen(arrays: Mapping[str, Array], key: str, file: str) -> Array:
+    """Return the array of that name, or the only one."""
+    if key in arrays:
+        return arrays[key]
+    if len(arrays) == 1:
+        return next(iter(arrays.values()))
+    raise UsageError(f"{file} has no array {key!r}; it has {', '.join(arrays)}: choose one with {file}:NAME")
+
+
+def _with_batch(array: Array, wanted: Wanted) -> Array:
+    """Add the batch of one that a single example lacks."""
+    dimensions = wanted.dimensions
+    single = array.ndim + 1 == len(dimensions) and dimensions[0] in (1, 0, -1)
+    return array[np.newaxis] if single and _fits(array.shape, dimensions[1:]) else array
+
+
+def _fits(shape: tuple[int, ...], dimensions: tuple[int, ...]) -> bool:
+    return all(size == wanted or wanted <= 0 for size, wanted in zip(shape, dimensions, strict=True))
+
+
+def _raw(path: Path, wanted: Wanted) -> Array:
+    """Return the bytes of a file as the elements of the input."""
+    if any(size <= 0 for size in wanted.dimensions):
+        raise UsageError(f"{path}: raw bytes need an input of known shape, got {wanted.dimensions}; use .npy")
+    content = path.read_bytes()
+    needed = int(np.prod(wanted.dimensions)) * wanted.dtype.itemsize
+    if len(content) != needed:
+        shape = list(wanted.dimensions)
+        raise BadData(f"{path}: input {wanted.name!r} {wanted.dtype} {shape} takes {needed} bytes, got {len(content)}")
+    return np.frombuffer(content, wanted.dtype).reshape(wanted.dimensions)
+
+
+def picture(path: Path, wanted: Wanted, normalization: Normalization | None) -> Array:
+    """Return a picture as an input takes it; raises BadData where file or input is not a picture."""
+    layout = picture_layout(wanted)
+    if layout is None:
+        shape = list(wanted.dimensions)
+        raise BadData(f"{path}: input {wanted.name!r} {wanted.dtype} {shape} takes no picture; give .npy, .npz or .raw")
+    pixels = _pixels(path, layout)
+    values = convert_pixels(pixels, wanted, normalization)
+    if layout.channel_axis is not None:
+        values = np.moveaxis(values, -1, layout.channel_axis - 1)
+    else:
+        values = values[..., 0]
+    return np.ascontiguousarray(values)[np.newaxis]
+
+
+def picture_layout(wanted: Wanted) -> PictureLayout | None:
+    """Tell how an input holds a picture: [1, height, width, depth], [1, depth, height, width] or [1, height, width]."""
+    sizes = tuple(max(size, 0) for size in wanted.dimensions)
+    if wanted.dtype.kind not in "uif" or not sizes or sizes[0] > 1:
+        return None
+    if len(sizes) == 3:
+        return PictureLayout(sizes[1], sizes[2], 1, None)
+    if len(sizes) != 4:
+        return None
+    if sizes[3] in _CHANNELS:
+        return PictureLayout(sizes[1], sizes[2], sizes[3], 3)
+    if sizes[1] in _CHANNELS:
+        return PictureLayout(sizes[2], sizes[3], sizes[1], 1)
+    return None
+
+
+def _pixels(path: Path, layout: PictureLayout) -> npt.NDArray[np.uint8]:
+    """Return the resized picture as [height, width, channels]."""
+    try:
+        from PIL import Image, ImageOps
+    except ImportError as error:
+        raise UsageError(
+            f'{path}: reading pictures needs Pillow: pip install "nn-runtime-opencl[images]"; .npy works without'
+        ) from error
+    try:
+        with Image.open(path) as opened:
+            image = ImageOps.exif_transpose(opened).convert("L" if layout.channels == 1 else "RGB")
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise BadData(f"{path}: not a picture that Pillow can read: {error}") from error
+    size = (layout.width or image.width, layout.height or image.height)
+    if size != image.size:
+        image = image.resize(size, Image.Resampling.BILINEAR)
+    pixels = np.asarray(image)
+    return pixels[..., np.newaxis] if pixels.ndim == 2 else pixels
+
+
+def convert_pixels(pixels: npt.NDArray[np.uint8], wanted: Wanted, normalization: Normalization | None) -> Array:
+    """Map values of 0..255 to what the input takes (see the module)."""
+    if normalization is None:
+        if wanted.dtype == np.uint8:
+            return pixels
+        if wanted.dtype == np.int8:
+            return (pixels.astype(np.int16) - 128).astype(np.int8)
+        normalization = Normalization(_MIDDLE, _MIDDLE) if wanted.dtype.kind == "f" else Normalization(0.0, 1.0)
+    real = (pixels.astype(np.float32) - np.float32(normalization.mean)) / np.float32(normalization.std)
+    if wanted.dtype.kind == "f":
+        return real.astype(wanted.dtype)
+    if wanted.scale:
+        real = real / np.float32(wanted.scale) + np.float32(wanted.zero_point)
+    limits = np.iinfo(wanted.dtype.name)
+    return np.clip(np.rint(real), limits.min, limits.max).astype(wanted.dtype)

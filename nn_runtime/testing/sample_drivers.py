@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Devices for tests: `SampleDevice` computes by another device but takes only some operations and fails as told;
+
+`NullDevice` computes nothing, for measuring the runtime's own time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NoReturn
+
+from nn_runtime.codes import DeviceTypeCode, FeatureLevel, OperandCode, operation_name
+from nn_runtime.devices import reference_device
+from nn_runtime.hal.interfaces import ExplainsOperations, OperationSupport
+from nn_runtime.hal.types import (
+    Capabilities,
+    DeviceStatus,
+    ErrorStatus,
+    ExecutionResult,
+    HalError,
+    PerformanceInfo,
+    Timing,
+)
+from nn_runtime.hal.validation import validate_model
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from nn_runtime.hal.interfaces import (
+        CacheRequest,
+        IBuffer,
+        IBurstContext,
+        IDevice,
+        IFencedExecutionCallback,
+        IPreparedModel,
+    )
+    from nn_runtime.hal.types import (
+        BufferDesc,
+        BufferRole,
+        ExecutionPreference,
+        Extension,
+        Model,
+        Priority,
+        Request,
+    )
+
+
+def uniform_capabilities(exec_time: float, power_usage: float) -> Capabilities:
+    """Return a table with the same figures for every operand type and special case."""
+    info = PerformanceInfo(exec_time, power_usage)
+    return Capabilities({int(code): info for code in OperandCode}, info, info, info, info)
+
+
+@dataclass
+class Script:
+    """What a sample device does instead of working; may be changed at any time."""
+
+    prepare: ErrorStatus | None = None
+    execute: ErrorStatus | None = None
+    allocate: ErrorStatus | None = None
+    crash: Exception | None = None
+    """Raised by an execution as it is: a driver's foreign exception."""
+    result: ExecutionResult | None = None
+    """Returned by an execution in place of the true one."""
+    timing: Timing | None = None
+    """Reported by a measured execution."""
+
+
+@dataclass
+class Record:
+    """What a sample device was asked for."""
+
+    models: list[Model] = field(default_factory=list)
+    requests: list[Request] = field(default_factory=list)
+    deadlines_ns: list[int | None] = field(default_factory=list)
+    preferences: list[tuple[ExecutionPreference, Priority]] = field(default_factory=list)
+    allocations: list[tuple[list[BufferRole], list[BufferRole]]] = field(default_factory=list)
+
+
+class SampleDevice:
+    """A device that takes the operations it is told to, computes them by another device, and follows a script."""
+
+    def __init__(
+        self,
+        name: str,
+        operations: Collection[int] | None = None,
+        capabilities: Capabilities | None = None,
+        estimates_ns: Mapping[int, int] | None = None,
+        feature_level: int = FeatureLevel.HAL_1_3,
+        inner: IDevice | None = None,
+    ) -> None:
+        """`operations`: codes it takes (all: None); `estimates_ns`: time per code; `inner`: who computes (the CPU)."""
+        self.name = name
+        self.operations = operations
+        self.script = Script()
+        self.record = Record()
+        self._capabilities = capabilities or uniform_capabilities(0.5, 0.5)
+        self._estimates_ns = estimates_ns or {}
+        self._feature_level = feature_level
+        self._inner = inner or reference_device().hal
+
+    def get_capabilities(self) -> Capabilities:
+        """Return the table given."""
+        return self._capabilities
+
+    def get_version_string(self) -> str:
+        """Return a fixed version."""
+        return "sample"
+
+    def get_type(self) -> DeviceTypeCode:
+        """Return OTHER."""
+        return DeviceTypeCode.OTHER
+
+    def get_feature_level(self) -> int:
+        """Return the level given."""
+        return self._feature_level
+
+    def get_status(self) -> DeviceStatus:
+        """Return AVAILABLE."""
+        return DeviceStatus.AVAILABLE
+
+    def get_supported_extensions(self) -> Sequence[Extension]:
+        """Return none."""
+        return ()
+
+    def get_number_of_cache_files_needed(self) -> tuple[int, int]:
+        """Return (0, 0)."""
+        return 0, 0
+
+    def explain_operations(self, model: Model) -> Sequence[OperationSupport]:
+        """Refuse what is not on the list, and what the inner device refuses."""
+        inner = self._inner
+        if isinstance(inner, ExplainsOperations):
+            answers = inner.explain_operations(model)
+        else:
+            answers = [OperationSupport(yes) for yes in inner.get_supported_operations(model)]
+        return [
+            self._answer(operation.type, answer)
+            for operation, answer in zip(model.main.operations, answers, strict=True)
+        ]
+
+    def get_supported_operations(self, model: Model) -> Sequence[bool]:
+        """Return one bool per operation."""
+        return [answer.supported for answer in self.explain_operations(model)]
+
+    def prepare_model(
+        self,
+        model: Model,
+        preference: ExecutionPreference,
+        priority: Priority,
+        deadline_ns: int | None,
+        cache: CacheRequest | None,
+    ) -> SamplePreparedModel:
+        """Prepare on the inner device, or fail as the script says."""
+        if self.script.prepare is not None:
+            raise HalError(self.script.prepare, f"{self.name}: told to fail at prepare")
+        self.record.models.append(model)
+        self.record.preferences.append((preference, priority))
+        self.record.deadlines_ns.append(deadline_ns)
+        return SamplePreparedModel(self, self._inner.prepare_model(model, preference, priority, deadline_ns, cache))
+
+    def prepare_model_from_cache(self, deadline_ns: int | None, cache: CacheRequest) -> IPreparedModel:
+        """Refuse: there is no cache."""
+        raise HalError(ErrorStatus.GENERAL_FAILURE, f"{self.name}: no cache")
+
+    def allocate(
+        self,
+        desc: BufferDesc,
+        prepared_models: Sequence[IPreparedModel],
+        input_roles: Sequence[BufferRole],
+        output_roles: Sequence[BufferRole],
+    ) -> tuple[IBuffer, int]:
+        """Allocate on the inner device, or fail as the script says."""
+        if self.script.allocate is not None:
+            raise HalError(self.script.allocate, f"{self.name}: told to fail at allocate")
+        inner_models = [model.inner for model in prepared_models if isinstance(model, SamplePreparedModel)]
+        if len(inner_models) != len(prepared_models):
+            raise HalError(ErrorStatus.INVALID_ARGUMENT, f"{self.name}: a prepared model of another device")
+        self.record.allocations.append((list(input_roles), list(output_roles)))
+        return self._inner.allocate(desc, inner_models, input_roles, output_roles)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _answer(self, code: int, answer: OperationSupport) -> OperationSupport:
+        if self.operations is not None and code not in self.operations:
+            return OperationSupport(False, f"{operation_name(code)} is not on the list")
+        return OperationSupport(answer.supported, answer.reason, self._estimates_ns.get(code))
+
+
+class SamplePreparedModel:
+    """A model on a sample device."""
+
+    def __init__(self, device: SampleDevice, inner: IPreparedModel) -> None:
+        """Wrap the inner device's one."""
+        self.device = device
+        self.inner = inner
+
+    def execute_synchronously(
+        self, request: Request, measure: bool, deadline_ns: int | None, loop_timeout_ns: int | None
+    ) -> ExecutionResult:
+        """Execute on the inner device, or do as the script says."""
+        script = self.device.script
+        self.device.record.requests.append(request)
+        if script.crash is not None:
+            raise script.crash
+        if script.execute is not None:
+            raise HalError(script.execute, f"{self.device.name}: told to fail at execute")
+        if script.result is not None:
+            return script.result
+        result = self.inner.execute_synchronously(request, measure, deadline_ns, loop_timeout_ns)
+        if measure and script.timing is not None:
+            return ExecutionResult(result.output_shapes, script.timing)
+        return result
+
+    def execute_fenced(
+        self,
+        request: Request,
+        wait_for: Sequence[int],
+        measure: bool,
+        deadline_ns: int | None,
+        loop_timeout_ns: int | None,
+        duration_after_fence_ns: int | None,
+    ) -> tuple[int | None, IFencedExecutionCallback]:
+        """Execute on the inner device, or fail as the script says."""
+        if self.device.script.execute is not None:
+            raise HalError(self.device.script.execute, f"{self.device.name}: told to fail at execute")
+        return self.inner.execute_fenced(
+            request, wait_for, measure, deadline_ns, loop_timeout_ns, duration_after_fence_ns
+        )
+
+    def configure_execution_burst(self) -> IBurstContext:
+        """Return the inner device's burst."""
+        return self.inner.configure_execution_burst()
+
+    def close(self) -> None:
+        """Close the inner one."""
+        self.inner.close()
+
+
+class NullDevice(SampleDevice):
+    """A device that takes every operation and computes nothing: outputs of known size keep what they held."""
+
+    def explain_operations(self, model: Model) -> Sequence[OperationSupport]:
+        """Take all."""
+        validate_model(model)
+        return [OperationSupport(True)] * len(model.main.operations)
+
+    def prepare_model(
+        self,
+        model: Model,
+        preference: ExecutionPreference,
+        priority: Priority,
+        deadline_ns: int | None,
+        cache: CacheRequest | None,
+    ) -> SamplePreparedModel:
+        """Prepare nothing."""
+        return SamplePreparedModel(self, _NullPreparedModel())
+
+
+class _NullPreparedModel:
+    def execute_synchronously(
+        self, request: Request, measure: bool, deadline_ns: int | None, loop_timeout_ns: int | None
+    ) -> ExecutionResult:
+        return ExecutionResult()
+
+    def execute_fenced(
+        self,
+        request: Request,
+        wait_for: Sequence[int],
+        measure: bool,
+        deadline_ns: int | None,
+        loop_timeout_ns: int | None,
+        duration_after_fence_ns: int | None,
+    ) -> NoReturn:
+        raise HalError(ErrorStatus.GENERAL_FAILURE, "a null device has no fences")
+
+    def configure_execution_burst(self) -> NoReturn:
+        raise HalError(ErrorStatus.GENERAL_FAILURE, "a null device has no bursts")
+
+    def close(self) -> None:
+        pass

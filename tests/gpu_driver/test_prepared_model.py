@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Execution on an OpenCL device: shapes, memory domains, executions at once, memory given back."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from nn_runtime.codes import FuseCode, OperandCode, OperationCode
+from nn_runtime.hal.memory import SharedMemory
+from nn_runtime.hal.types import (
+    UNKNOWN_DURATION,
+    BufferDesc,
+    BufferRole,
+    BufferToken,
+    DataLocation,
+    ErrorStatus,
+    ExecutionPreference,
+    HalError,
+    Model,
+    Priority,
+    Request,
+    RequestArgument,
+)
+from tests.gpu_driver.graphs import Graph, request
+
+if TYPE_CHECKING:
+    from gpu_driver.driver import Device
+    from gpu_driver.prepared_model import PreparedModel
+    from nn_runtime.hal.types import ExecutionResult
+    from nn_runtime.operand import Array
+
+
+def prepare(device: Device, model: Model) -> PreparedModel:
+    return device.prepare_model(model, ExecutionPreference.FAST_SINGLE_ANSWER, Priority.MEDIUM, None, None)
+
+
+def run(prepared: PreparedModel, asked: Request, measure: bool = False) -> ExecutionResult:
+    return prepared.execute_synchronously(asked, measure, None, None)
+
+
+def doubling(rows: int) -> Model:
+    """Twice the input [rows, 16], through a temporary."""
+    graph = Graph()
+    source, between, output = graph.input((rows, 16)), graph.temporary((rows, 16)), graph.output((rows, 16))
+    graph.operation(OperationCode.ADD, [source, source, graph.integer(FuseCode.NONE)], between)
+    zeros = graph.constant(np.zeros(16, np.float32))
+    graph.operation(OperationCode.ADD, [between, zeros, graph.integer(FuseCode.NONE)], output)
+    return graph.model()
+
+
+def test_times_on_the_device_are_within_times_in_the_driver(opencl_device: Device) -> None:
+    prepared = prepare(opencl_device, doubling(4))
+    source, result = np.ones((4, 16), np.float32), np.empty((4, 16), np.float32)
+    start = time.perf_counter_ns()
+    timing = run(prepared, request([source], [result]), measure=True).timing
+    wall = time.perf_counter_ns() - start
+    assert 0 < timing.time_on_device_ns <= timing.time_in_driver_ns <= wall
+    unmeasured = run(prepared, request([source], [result])).timing
+    assert (unmeasured.time_on_device_ns, unmeasured.time_in_driver_ns) == (UNKNOWN_DURATION, UNKNOWN_DURATION)
+
+
+def test_profile_has_a_row_per_launch_and_transfer(opencl_device: Device) -> None:
+    prepared = prepare(opencl_device, doubling(4))
+    source, result = np.ones((4, 16), np.float32), np.empty((4, 16), np.float32)
+    _, profile = prepared.execute_profiled(request([source], [result]), None, None)
+    assert [row.operations for row in profile.rows] == [(), (0,), (1,), ()]
+    assert [row.kernel for row in (profile.rows[0], profile.rows[-1])] == ["write", "read"]
+    assert all(0 <= row.start_ns <= row.end_ns for row in profile.rows)
+
+
+def test_executions_at_once_do_not_see_each_other(opencl_device: Device) -> None:
+    prepared = prepare(opencl_device, doubling(64))
+    failures: list[str] = []
+
+    def work(seed: int) -> None:
+        generator = np.random.default_rng(seed)
+        result = np.empty((64, 16), np.float32)
+        for _ in range(25):
+            source = generator.standard_normal((64, 16)).astype(np.float32)
+            run(prepared, request([source], [result]))
+            if not np.array_equal(result, 2 * source):
+                failures.append(f"thread {seed}")
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not any(thread.is_alive() for thread in threads)
+    assert failures == []
+
+
+def test_memory_is_given_back_after_idleness_and_taken_again(opencl_device: Device) -> None:
+    prepared = prepare(opencl_device, doubling(4))
+    source, result = np.ones((4, 16), np.float32), np.empty((4, 16), np.float32)
+    run(prepared, request([source], [result]))
+    assert not prepared.release_idle(time.monotonic() + 1)
+    result[:] = 0
+    run(prepared, request([source], [result]))
+    assert np.array_equal(result, 2 * source)
+
+
+def dynamic() -> Model:
+    """TRANSPOSE of a matrix whose sizes come with the request."""
+    graph = Graph()
+    source, output = graph.input((0, 0)), graph.output((0, 0))
+    graph.operation(OperationCode.TRANSPOSE, [source, graph.constant(np.array([1, 0], np.int32))], output)
+    return graph.model()
+
+
+def test_shapes_known_only_at_run_time(opencl_device: Device) -> None:
+    prepared = prepare(opencl_device, dynamic())
+    for rows, columns in ((2, 3), (5, 1), (2, 3)):
+        source = np.arange(rows * columns, dtype=np.float32).reshape(rows, columns)
+        result = np.empty((columns, rows), np.float32)
+        shapes = run(prepared, request([source], [result])).output_shapes
+        assert shapes[0].dimensions == (columns, rows)
+        assert np.array_equal(result, source.T)
+
+
+def test_a_buffer_too_small_tells_the_shape(opencl_device: Device) -> None:
+    prepared = prepare(opencl_device, dynamic())
+    with pytest.raises(HalError) as caught:
+        run(prepared, request([np.zeros((2, 3), np.float32)], [np.empty(5, np.float32)]))
+    assert caught.value.status == ErrorStatus.OUTPUT_INSUFFICIENT_SIZE
+    assert caught.value.output_shapes[0].dimensions == (3, 2)
+    assert not caught.value.output_shapes[0].is_sufficient
+
+
+def test_a_value_computed_on_the_device_shapes_a_later_operation(opencl_device: Device) -> None:
+    graph = Graph()
+    source, numbers = graph.input((2, 3)), graph.input((2,), OperandCode.TENSOR_INT32)
+    shape, output = graph.temporary((2,), OperandCode.TENSOR_INT32), graph.output((0, 0))
+    none = graph.constant(np.zeros(2, np.int32))
+    graph.operation(OperationCode.ADD, [numbers, none, graph.integer(FuseCode.NONE)], shape)
+    graph.operation(OperationCode.RESHAPE, [source, shape], output)
+    prepared = prepare(opencl_device, graph.model())
+    data, result = np.arange(6, dtype=np.float32).reshape(2, 3), np.empty(6, np.float32)
+    for wanted in ((3, 2), (6, 1), (1, 6)):
+        shapes = run(prepared, request([data, np.array(wanted, np.int32)], [result])).output_shapes
+        assert shapes[0].dimensions == wanted
+        assert np.array_equal(result, data.reshape(-1))
+
+
+def on_buffers(tokens: tuple[int, int]) -> Request:
+    arguments = [RequestArgument(location=DataLocation(pool_index=i)) for i in range(2)]
+    return Request((arguments[0],), (arguments[1],), tuple(BufferToken(token) for token in tokens))
+
+
+def filled(data: Array) -> SharedMemory:
+    memory = SharedMemory.create(data.nbytes)
+    memory.array()[:] = data.reshape(-1).view(np.uint8)
+    return memory
+
+
+def test_chained_executions_stay_on_the_device(opencl_device: Device) -> None:
+    """Doubling twice through memory domains: the profile shows no transfer at all."""
+    prepared = prepare(opencl_device, doubling(4))
+    role = [BufferRole(0, 0, 1.0)]
+    first, first_token = opencl_device.allocate(BufferDesc(), [prepared], role, role)
+    second, second_token = opencl_device.allocate(BufferDesc(), [prepared], role, role)
+    data = np.arange(64, dtype=np.float32)
+    first.copy_from(filled(data), ())
+    _, profile = prepared.execute_profiled(on_buffers((first_token, second_token)), None, None)
+    run(prepared, on_buffers((second_token, first_token)))
+    assert {row.kernel for row in profile.rows}.isdisjoint({"write", "read"})
+    back = SharedMemory.create(256)
+    first.copy_to(back)
+    assert np.array_equal(back.array().view(np.float32), 4 * data)
+    # The same prepared model still works on host memory.
+    result = np.empty((4, 16), np.float32)
+    run(prepared, request([data.reshape(4, 16)], [result]))
+    assert np.array_equal(result.reshape(-1), 2 * data)
+    first.close()
+    second.close()
+    with pytest.raises(HalError):
+        run(prepared, on_buffers((first_token, second_token)))
+
+
+def test_a_buffer_that_holds_nothing_is_refused(opencl_device: Device) -> None:
+    prepared = prepare(opencl_device, doubling(4))
+    role = [BufferRole(0, 0, 1.0)]
+    _first, first_token = opencl_device.allocate(BufferDesc(), [prepared], role, [])
+    _second, second_token = opencl_device.allocate(BufferDesc(), [prepared], [], role)
+    with pytest.raises(HalError) as caught:
+        run(prepared, on_buffers((first_token, second_token)))
+    assert caught.value.status == ErrorStatus.GENERAL_FAILURE
+
+
+def test_a_passed_deadline_is_missed(opencl_device: Device) -> None:
+    prepared = prepare(opencl_device, doubling(4))
+    asked = request([np.ones((4, 16), np.float32)], [np.empty((4, 16), np.float32)])
+    with pytest.raises(HalError) as caught:
+        prepared.execute_synchronously(asked, False, time.monotonic_ns() - 1, None)
+    assert caught.value.status == ErrorStatus.MISSED_DEADLINE_PERSISTENT
+
+
+def test_programs_are_shared_and_constants_kept_once(opencl_device: Device) -> None:
+    first = prepare(opencl_device, doubling(8))
+    before = opencl_device.context().programs.stats
+    second = prepare(opencl_device, doubling(8))
+    after = opencl_device.context().programs.stats
+    assert (after.builds, after.loads) == (before.builds, before.loads)
+    data = np.ones(300, np.float32)
+    context = opencl_device.context()
+    assert context.constant(data) is context.constant(data.copy())
+    first.close()
+    second.close()

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small models that several tests build."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nn_runtime.codes import FuseCode, OperandCode, OperationCode
+from nn_runtime.compilation import Compilation
+from nn_runtime.devices import Device, Selection, reference_device
+from nn_runtime.execution import Execution
+from nn_runtime.model import Model
+from nn_runtime.operand import OperandType
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nn_runtime.hal.interfaces import IDevice
+    from nn_runtime.operand import Array
+
+FLOAT = OperandCode.TENSOR_FLOAT32
+UNARY = (OperationCode.RELU, OperationCode.TANH, OperationCode.LOGISTIC)
+
+
+def tensor(*dims: int, code: int = FLOAT, scale: float = 0.0, zero_point: int = 0) -> OperandType:
+    return OperandType(code, dims, scale, zero_point)
+
+
+def scalar(model: Model, value: float, code: int = OperandCode.INT32) -> int:
+    index = model.add_operand(OperandType(code))
+    model.set_operand_value(index, value)
+    return index
+
+
+def add(model: Model, first: int, second: int, result: int) -> None:
+    model.add_operation(OperationCode.ADD, [first, second, scalar(model, FuseCode.NONE)], [result])
+
+
+def add_model(dims: Sequence[int] = (2, 3), relaxed: bool = False) -> Model:
+    """output = a + b."""
+    model = Model()
+    a, b, result = (model.add_operand(tensor(*dims)) for _ in range(3))
+    add(model, a, b, result)
+    model.identify_inputs_and_outputs([a, b], [result])
+    model.relax_computation_float32_to_float16(relaxed)
+    model.finish()
+    return model
+
+
+def chain_model(
+    codes: Sequence[OperationCode], dims: Sequence[int] = (2, 3), inner_dims: Sequence[int] | None = None
+) -> Model:
+    """Unary operations one after the other; temporaries may have other declared dimensions."""
+    model = Model()
+    before = first = model.add_operand(tensor(*dims))
+    for at, code in enumerate(codes):
+        is_last = at == len(codes) - 1
+        result = model.add_operand(tensor(*(dims if is_last or inner_dims is None else inner_dims)))
+        model.add_operation(code, [before], [result])
+        before = result
+    model.identify_inputs_and_outputs([first], [before])
+    model.finish()
+    return model
+
+
+def finished(model: Model, devices: Sequence[IDevice], fallback: bool = False, partition: str = "aosp") -> Compilation:
+    """Compile for devices, strictly, or with the CPU device as the last and fallback allowed."""
+    wrapped = [Device(device) for device in devices]
+    if fallback:
+        wrapped.append(reference_device())
+    compilation = Compilation.for_selection(model, Selection(tuple(wrapped), not fallback))
+    compilation.set_partition(partition)
+    compilation.finish()
+    return compilation
+
+
+def run(compilation: Compilation, inputs: Sequence[Array], output_dims: Sequence[Sequence[int]]) -> list[Array]:
+    """Compute once into new float32 outputs."""
+    outputs = [np.full(dims, np.nan, np.float32) for dims in output_dims]
+    with Execution(compilation) as execution:
+        for index, array in enumerate(inputs):
+            execution.set_input(index, array)
+        for index, array in enumerate(outputs):
+            execution.set_output(index, array)
+        execution.compute()
+    return outputs
+
+
+def numbers(*dims: int) -> Array:
+    return np.linspace(-2, 2, int(np.prod(dims)), dtype=np.float32).reshape(dims)

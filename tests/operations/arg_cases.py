@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cases of ARGMAX."""
+
+from __future__ import annotations
+
+from nn_runtime.codes import OperationCode
+from tests.operations.cases import INT32, Case, integer, of, tensor
+
+_INPUT = tensor((2, 3), [1, 3, 3, 7, -2, 5])
+
+CASES = (
+    Case(OperationCode.ARGMAX, "first_of_equals", (_INPUT, integer(-1)), (of(INT32, (2,), [1, 0]),)),
+    Case(OperationCode.ARGMAX, "first_axis", (_INPUT, integer(0)), (of(INT32, (3,), [1, 0, 1]),)),
+)
