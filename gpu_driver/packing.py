@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layouts of constants and work splits that the packed kernels expect: `conv_2d_packed.cl`, `depthwise_conv_2d.cl`."""
+"""Layouts of constants and work splits that `conv_2d_packed*.cl` and `depthwise_conv_2d_packed.cl` expect."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ CHANNEL_BLOCK = 16
 TILE_PIXELS = 7
 TILE_CHANNELS = 2 * CHANNEL_BLOCK
 DEPTH_CHUNK = 512
+VNNI_DEPTH_CHUNK = 2048
+VNNI_MAX_DEPTH = 65536
 ALWAYS_EXACT_CHUNK = 256
 EXACT_FLOAT_LIMIT = 1 << 24
 STAGE_VECTORS = 1024

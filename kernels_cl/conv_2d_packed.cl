@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// conv_2d_packed.cl: CONV_2D with constant, packed weights, for devices whose work-items are CPU threads; also FULLY_CONNECTED.
+// conv_2d_packed.cl: CONV_2D with constant, packed weights, for CPU-type devices; also FULLY_CONNECTED.
 // Maths    y[b,oy,ox,o] = act(bias[o] + sum over fy, fx, i of (x[b,iy,ix,i] - zero_in) * (w[o,fy,fx,i] - zero_w)  [+ residual])
 //          iy = oy * stride_height - padding_top + fy * dilation_height, ix alike; taps outside the image add nothing
 //          quantised: act(q) = clamp(multiply_by_quantized_multiplier(q, multiplier[o], shift[o]) + zero_out, low, high)

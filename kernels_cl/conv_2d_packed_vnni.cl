@@ -7,7 +7,7 @@
 //          weights char, w' packed: [ceil(depth_out / 16)][ceil(taps * depth_in / 4)][16][4], k = (fy * filter_width + fx) * depth_in + i,
 //          missing ones 0; 64-byte aligned (packing.py: pack_conv_weights_vnni)
 //          bias int [ceil(depth_out / 16) * 16], bias - zero_in' * sum (w - zero_w) (packing.py: fold_input_zero_point)
-// Units    weight_offset: 128 - zero_w for unsigned weights, 0 for signed ones; zero_in, zero_out, low, high quantised
+// Units    weight_offset: 128 - zero_w for unsigned weights, -zero_w for signed ones; zero_in, zero_out, low, high quantised
 // Defines  T: uchar | char (required)
 //          TILE_PIXELS: as conv_2d_packed.cl; DEPTH_CHUNK: longest run of k staged at once, a multiple of 64
 // Launch   as conv_2d_packed.cl; the device must be PoCL and the CPU must have AVX512F, AVX512BW and AVX512_VNNI

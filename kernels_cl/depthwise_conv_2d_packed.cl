@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_conv_2d_packed.cl: DEPTHWISE_CONV_2D with depth multiplier 1 and constant weights, for devices whose work-items are CPU threads.
+// depthwise_conv_2d_packed.cl: DEPTHWISE_CONV_2D with depth multiplier 1 and constant weights, for CPU-type devices.
 // Maths    y[b,oy,ox,c] = act(bias[c] + sum over fy, fx of (x[b,iy,ix,c] - zero_in) * (w[fy,fx,c] - zero_w))
 //          iy = oy * stride_height - padding_top + fy * dilation_height, ix alike; taps outside the image add nothing
 //          quantised: act(q) = clamp(multiply_by_quantized_multiplier(q, multiplier[c], shift[c]) + zero_out, low, high)

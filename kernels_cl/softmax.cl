@@ -5,7 +5,7 @@
 // Units    beta > 0 has no unit; rows_per_item: rows that a group computes one after the other
 // Defines  T: float | half (required)
 //          GROUP: work-items of a group of VECTOR_KERNEL
-// Launch   softmax: global (>= inner, outer), local (64, 1); one work-item writes axis values; extra items return
+// Launch   softmax: global (>= count), count = outer * inner, local (64); one work-item writes axis values; extra items return
 //          softmax_rows: global (GROUP * ceil(outer / rows_per_item)), local (GROUP)
 // Exact    sums in a fixed order; exp within 3 ulp
 #ifndef T
@@ -14,12 +14,12 @@
 
 #include "common/types.h"
 
-kernel void softmax(global const T *src, global T *dst, float beta, int axis, int inner)
+kernel void softmax(global const T *src, global T *dst, float beta, int axis, int inner, int count)
 {
-    const int x = (int)get_global_id(0);
-    if (x >= inner)
+    const int item = (int)get_global_id(0);
+    if (item >= count)
         return;
-    const int start = (int)get_global_id(1) * axis * inner + x;
+    const int start = item / inner * axis * inner + item % inner;
     float largest = LOAD(src, start);
     for (int i = 1; i < axis; ++i)
         largest = fmax(largest, LOAD(src, start + i * inner));

@@ -7,7 +7,7 @@
 // Units    offset: 0, or -128 for char; rows_per_item: rows that a group computes one after the other
 // Defines  T: uchar | char (required)
 //          GROUP: work-items of a group of VECTOR_KERNEL
-// Launch   softmax: global (>= inner, outer), local (64, 1); one work-item writes axis values; extra items return
+// Launch   softmax: global (>= count), count = outer * inner, local (64); one work-item writes axis values; extra items return
 //          softmax_rows: global (GROUP * ceil(outer / rows_per_item)), local (GROUP)
 // Exact    yes, as TFLite's reference
 #ifndef T
@@ -43,12 +43,13 @@ static inline int result_of(int exponential, int inverse, int shift)
 }
 
 kernel void softmax(
-    global const T *src, global T *dst, global const int *exponentials, global const int *terms, int offset, int axis, int inner)
+    global const T *src, global T *dst, global const int *exponentials, global const int *terms, int offset, int axis, int inner,
+    int count)
 {
-    const int x = (int)get_global_id(0);
-    if (x >= inner)
+    const int item = (int)get_global_id(0);
+    if (item >= count)
         return;
-    const int start = (int)get_global_id(1) * axis * inner + x;
+    const int start = item / inner * axis * inner + item % inner;
     int largest = LOAD(src, start);
     for (int i = 1; i < axis; ++i)
         largest = max(largest, LOAD(src, start + i * inner));

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nn_runtime.devices import Device
-    from nn_runtime.errors import NNError
     from nn_runtime.hal.interfaces import OperationSupport
     from nn_runtime.hal.types import ExecutionResult, Model, OutputShape, Request
     from nn_runtime.operand import Dimensions
@@ -244,10 +243,9 @@ class _SimpleRun:
             result = self._step.execute(self._request, options)
         except HalError as error:
             where = f"execution on {self._step.device.name}"
-            failure = error_of_hal(error, where)
-            if isinstance(failure, OutputInsufficientSize) or self._step.device.is_reference:
-                raise failure from error
-            return _fall_back(self._plan, self._inputs, self._outputs, options, failure)
+            if error.status == ErrorStatus.OUTPUT_INSUFFICIENT_SIZE or self._step.device.is_reference:
+                raise error_of_hal(error, where) from error
+            return _fall_back(self._plan, self._inputs, self._outputs, options, error, where)
         return Outcome(_dimensions_of(result, self._known), result.timing)
 
 
@@ -280,8 +278,7 @@ class _CompoundRun:
                 where = f"execution on {step.device.name}, step {number}"
                 if error.status == ErrorStatus.OUTPUT_INSUFFICIENT_SIZE:
                     raise OutputInsufficientSize(f"{where}: {error}", self._shapes_so_far(step, error)) from error
-                failure = error_of_hal(error, where)
-                return _fall_back(self._plan, self._inputs, self._outputs, options, failure)
+                return _fall_back(self._plan, self._inputs, self._outputs, options, error, where)
         known = zip(self._plan.model.main.output_indexes, self._outputs, strict=True)
         return Outcome(tuple(self._results.get(index, argument.dimensions) for index, argument in known), Timing())
 
@@ -418,15 +415,19 @@ def _dimensions_of(result: ExecutionResult, known: tuple[Dimensions, ...]) -> tu
 
 
 def _fall_back(
-    plan: Plan, inputs: Sequence[Argument], outputs: Sequence[Argument], options: RunOptions, failure: NNError
+    plan: Plan,
+    inputs: Sequence[Argument],
+    outputs: Sequence[Argument],
+    options: RunOptions,
+    failure: HalError,
+    where: str,
 ) -> Outcome:
     """Run the whole model on the CPU device after a failure; raises the failure itself where that is not allowed."""
     if plan.reference is None:
-        raise failure
-    _log_execution.warning("%s; the whole model goes to %s", failure, plan.reference.name)
+        raise error_of_hal(failure, where) from failure
+    _log_execution.warning("%s: %s; the whole model goes to %s", where, failure, plan.reference.name)
     try:
-        step = plan.whole_on_reference()
-        result = _execute_on_host(step, inputs, outputs, options)
+        result = _execute_on_host(plan.whole_on_reference(), inputs, outputs, options)
     except HalError as error:
         raise error_of_hal(error, f"execution on {plan.reference.name}") from error
     return Outcome(_dimensions_of(result, tuple(argument.dimensions for argument in outputs)), Timing())

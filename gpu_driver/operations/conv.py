@@ -94,6 +94,7 @@ class Product:
 
 
 _NOTHING: tuple[Scalar, ...] = ()
+_RING = ("TILE_PIXELS", packing.TILE_PIXELS), ("STAGE_VECTORS", packing.STAGE_VECTORS)
 
 
 @launches(OperationCode.CONV_2D, OperationCode.DEPTHWISE_CONV_2D)
@@ -103,8 +104,19 @@ def convolution(op: BoundOperation, device: DeviceProfile) -> Launch:
     if fits_depthwise_packed(product, device):
         return depthwise_packed(product, device)
     if fits_packed(product, device):
-        return packed(product, device)
+        return packed_product(product, device)
     return general(product, device)
+
+
+def packed_product(product: Product, device: DeviceProfile) -> Launch:
+    """Return the launch of the fastest packed kernel for a product that `fits_packed`."""
+    return packed_vnni(product, device) if fits_vnni(product, device) else packed(product, device)
+
+
+def fits_vnni(product: Product, device: DeviceProfile) -> bool:
+    """Tell whether conv_2d_packed_vnni.cl applies: 8-bit, vpdpbusd seen to work on the device, exact at this depth."""
+    depth = product.weights.count // product.geometry.output_depth
+    return device.x86_vnni and product.quantized and depth <= packing.VNNI_MAX_DEPTH
 
 
 def fits_packed(product: Product, device: DeviceProfile) -> bool:
@@ -144,17 +156,48 @@ def packed(product: Product, device: DeviceProfile) -> Launch:
     else:
         bias = packing.pack_channels(_constant(product.bias).astype(np.float32), np.float32)
         extra, zeros = product.residual_arguments(), ()
-    sizes = (
-        *(g.batches, g.input_height, g.input_width, g.input_depth, g.output_height, g.output_width, g.output_depth),
-        *(g.filter_height, g.filter_width, g.stride_height, g.stride_width, g.dilation_height, g.dilation_width),
-        *(g.padding_top, g.padding_left, split.tiles_per_item, split.blocks_per_item, chunk),
-    )
     return Launch(
-        Kernel("conv_2d_packed.cl", "conv_2d_packed", product.defines()),
+        Kernel("conv_2d_packed.cl", "conv_2d_packed", (*product.defines(), *_tile(packing.DEPTH_CHUNK))),
         (
             *(product.source, Packed(weights), Packed(bias), *extra, product.output),
-            *(int32(size) for size in sizes),
+            *_sizes(g, split),
+            int32(chunk),
             *zeros,
+            *product.bounds(),
+        ),
+        split.global_size,
+        (1, 1),
+        product.flops,
+        product.bytes_moved,
+    )
+
+
+def packed_vnni(product: Product, device: DeviceProfile) -> Launch:
+    """Kernel conv_2d_packed_vnni.cl:conv_2d_packed_vnni; weights packed once per device."""
+    g, source = product.geometry, product.source
+    weights, zero_filter = _constant(product.weights), product.weights.zero_point
+    to_unsigned = 128 if source.type == OperandCode.TENSOR_QUANT8_ASYMM_SIGNED else 0
+    folded = packing.fold_input_zero_point(
+        _constant(product.bias), weights, zero_filter, source.zero_point + to_unsigned
+    )
+    vectors = [packing.pack_channels(values, np.int32) for values in (folded, *product.multipliers())]
+    split = packing.split_conv(g.batches * g.output_height * g.output_width, g.output_depth, device.compute_units)
+    weight_offset = (128 if weights.dtype == np.uint8 else 0) - zero_filter
+    defines: tuple[tuple[str, str | int], ...] = (
+        ("T", ELEMENT_NAMES[OperandCode(source.type)]),
+        *_tile(packing.VNNI_DEPTH_CHUNK),
+    )
+    return Launch(
+        Kernel("conv_2d_packed_vnni.cl", "conv_2d_packed_vnni", defines),
+        (
+            source,
+            Packed(packing.pack_conv_weights_vnni(weights)),
+            *(Packed(vector) for vector in vectors),
+            product.output,
+            *_sizes(g, split),
+            int32(weight_offset),
+            int32(source.zero_point),
+            int32(product.output.zero_point),
             *product.bounds(),
         ),
         split.global_size,
@@ -183,7 +226,7 @@ def depthwise_packed(product: Product, device: DeviceProfile) -> Launch:
         *(g.padding_top, g.padding_left, split.rows_per_item, split.blocks_per_item),
     )
     return Launch(
-        Kernel("depthwise_conv_2d_packed.cl", "depthwise_conv_2d_packed", product.defines()),
+        Kernel("depthwise_conv_2d_packed.cl", "depthwise_conv_2d_packed", (*product.defines(), *_RING)),
         (
             *(product.source, Packed(weights), Packed(bias), *extra, product.output),
             *(int32(size) for size in sizes),
@@ -252,6 +295,20 @@ def _fused_product(op: BoundOperation) -> Product:
     activation = geometry.activation if fusion.activation is None else fusion.activation
     filter_, bias = op.input("filter"), op.input("bias")
     return Product(source, filter_, bias, op.outputs[0], fusion.residual, activation, geometry)
+
+
+def _tile(depth_chunk: int) -> tuple[tuple[str, int], ...]:
+    return ("TILE_PIXELS", packing.TILE_PIXELS), ("DEPTH_CHUNK", depth_chunk)
+
+
+def _sizes(g: Convolution, split: packing.ConvSplit) -> tuple[Scalar, ...]:
+    """Return the size arguments that both packed kernels share."""
+    sizes = (
+        *(g.batches, g.input_height, g.input_width, g.input_depth, g.output_height, g.output_width, g.output_depth),
+        *(g.filter_height, g.filter_width, g.stride_height, g.stride_width, g.dilation_height, g.dilation_width),
+        *(g.padding_top, g.padding_left, split.tiles_per_item, split.blocks_per_item),
+    )
+    return tuple(int32(size) for size in sizes)
 
 
 def _image_strides(height: int, width: int, depth: int, nchw: bool) -> tuple[int, int, int, int]:

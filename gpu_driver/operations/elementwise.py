@@ -103,9 +103,7 @@ def _broadcast_strides(dims: Dimensions, output: Dimensions) -> list[int]:
 
 
 def _dimensions(*parts: tuple[int, ...]) -> tuple[Argument, ...]:
-    return tuple(
-        int_vector(*[1 if at == 0 else 0] * (_MAX_RANK - len(part)), *part) for at, part in enumerate(parts)
-    )
+    return tuple(int_vector(*[1 if at == 0 else 0] * (_MAX_RANK - len(part)), *part) for at, part in enumerate(parts))
 
 
 def _arithmetic(op: BoundOperation) -> tuple[Argument, ...]:

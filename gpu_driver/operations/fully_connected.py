@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gpu_driver.operations import launches
-from gpu_driver.operations.conv import Product, fits_packed, general, packed
+from gpu_driver.operations.conv import Product, fits_packed, general, packed_product
 from nn_runtime.codes import OperationCode
 from nn_runtime.operations.conv import Convolution
 from nn_runtime.operations.fully_connected import fully_connected_sizes
@@ -33,7 +33,7 @@ def fully_connected(op: BoundOperation, device: DeviceProfile) -> Launch:
         sizes.activation if op.fusion.activation is None else op.fusion.activation,
         _as_convolution(sizes),
     )
-    return packed(product, device) if fits_packed(product, device) else general(product, device)
+    return packed_product(product, device) if fits_packed(product, device) else general(product, device)
 
 
 def _as_convolution(sizes: FullyConnected) -> Convolution:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gpu_driver.launch import Kernel, Launch, Packed, float32, int32
 from gpu_driver.operations import launches
 from gpu_driver.vectors import c_type, defines, group_size, per_item
-from gpu_driver.worksize import rows
+from gpu_driver.worksize import linear
 from nn_runtime.codes import OperandCode, OperationCode
 from nn_runtime.operand import QUANT8_TYPES
 from nn_runtime.operations.softmax import softmax_tables
@@ -31,9 +31,9 @@ def softmax(op: BoundOperation, device: DeviceProfile) -> Launch:
     common = (source, output, *_parameters(op), int32(axis))
     types, moved = defines(device, T=c_type(output)), 2 * output.size_bytes
     if inner > 1:
-        global_size, local_size = rows(inner, outer, device)
-        kernel = Kernel(file, "softmax", types)
-        return Launch(kernel, (*common, int32(inner)), global_size, local_size, 3 * output.count, moved)
+        global_size, local_size = linear(outer * inner, device)
+        kernel, sizes = Kernel(file, "softmax", types), (int32(inner), int32(outer * inner))
+        return Launch(kernel, (*common, *sizes), global_size, local_size, 3 * output.count, moved)
     group = group_size(device)
     item_rows = per_item(outer, device, axis)
     return Launch(

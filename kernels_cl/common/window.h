@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // window.h: copying the input windows of output pixels side by side ("staging"), the first step of the packed convolutions.
-// Defines  (all required, before inclusion) T and common/types.h, common/index.h; STAGE_T, the staged type; STAGE_WIDTH, length of a staged row;
+// Defines  (all required, before inclusion) T, common/types.h, common/index.h;
+//          STAGE_T, the staged type; STAGE_WIDTH, length of a staged row;
 //          STAGED(src, i, zero), STAGED16(src, i, zero): element i, elements i..i+15 of src as staged;
 //          STAGED_PADDING16(zero): what lies outside the image; STAGE16(stage, value16): stores sixteen, any alignment
 // Order    k = (fy * filter_width + fx) * depth + i

@@ -60,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if not _is_ours(error):
             raise
-        return _failed(args.command, str(error))
+        return _failed(args.command, _message(error))
 
 
 def _parser(chosen: str) -> argparse.ArgumentParser:
@@ -88,6 +88,13 @@ def _is_ours(error: Exception) -> bool:
     from nn_runtime.hal.types import HalError
 
     return isinstance(error, (NNError, HalError, OSError))
+
+
+def _message(error: Exception) -> str:
+    """Return the error's text; a file that cannot be opened comes first, as in other commands."""
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
 
 
 def _failed(command: str, message: str, status: int = 1) -> int:

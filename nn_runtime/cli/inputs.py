@@ -21,22 +21,13 @@ from nn_runtime.errors import BadData
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from nn_runtime.network import TensorInfo
+
 Array = npt.NDArray[np.generic]
 
 RAW_SUFFIXES = frozenset({".bin", ".dat", ".raw"})
 _CHANNELS = (1, 3)
 _MIDDLE = 127.5
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """An input of the network. `dimensions`: <= 0 where any size goes; `scale` 0 where it is not quantised."""
-
-    name: str
-    dtype: np.dtype[np.generic]
-    dimensions: tuple[int, ...]
-    scale: float
-    zero_point: int
 
 
 @dataclass(frozen=True)
@@ -58,7 +49,7 @@ class PictureLayout:
 
 
 def read_inputs(
-    files: Sequence[str], wanted: Sequence[Wanted], normalization: Normalization | None
+    files: Sequence[str], wanted: Sequence[TensorInfo], normalization: Normalization | None
 ) -> list[dict[str, Array]]:
     """Return one dict of arrays by input name per run; files are taken in turn for the inputs in order.
 
@@ -76,7 +67,7 @@ def read_inputs(
 
 
 def _one_run(
-    files: Sequence[str], wanted: Sequence[Wanted], normalization: Normalization | None
+    files: Sequence[str], wanted: Sequence[TensorInfo], normalization: Normalization | None
 ) -> dict[str, Array]:
     by_name = {one.name: one for one in wanted}
     named = [_split_name(file, by_name) for file in files]
@@ -91,12 +82,12 @@ def _one_run(
     return arrays
 
 
-def _split_name(file: str, names: Mapping[str, Wanted]) -> tuple[str | None, str]:
+def _split_name(file: str, names: Mapping[str, TensorInfo]) -> tuple[str | None, str]:
     name, equals, rest = file.partition("=")
     return (name, rest) if equals and name in names else (None, file)
 
 
-def _whole_run(files: Sequence[str], wanted: Sequence[Wanted]) -> list[dict[str, Array]] | None:
+def _whole_run(files: Sequence[str], wanted: Sequence[TensorInfo]) -> list[dict[str, Array]] | None:
     """Return the runs where each file is an .npz that holds every input by its name."""
     if len(wanted) < 2 or not all(file.lower().endswith(".npz") for file in files):
         return None
@@ -106,7 +97,7 @@ def _whole_run(files: Sequence[str], wanted: Sequence[Wanted]) -> list[dict[str,
     return [{one.name: arrays[one.name] for one in wanted} for arrays in runs]
 
 
-def read_input(file: str, wanted: Wanted, normalization: Normalization | None) -> Array:
+def read_input(file: str, wanted: TensorInfo, normalization: Normalization | None) -> Array:
     """Return one file as an array for an input."""
     archive, colon, key = file.rpartition(":")
     if colon and archive.lower().endswith(".npz"):
@@ -155,47 +146,44 @@ def _chosen(arrays: Mapping[str, Array], key: str, file: str) -> Array:
     raise UsageError(f"{file} has no array {key!r}; it has {', '.join(arrays)}: choose one with {file}:NAME")
 
 
-def _with_batch(array: Array, wanted: Wanted) -> Array:
+def _with_batch(array: Array, wanted: TensorInfo) -> Array:
     """Add the batch of one that a single example lacks."""
-    dimensions = wanted.dimensions
-    single = array.ndim + 1 == len(dimensions) and dimensions[0] in (1, 0, -1)
-    return array[np.newaxis] if single and _fits(array.shape, dimensions[1:]) else array
+    single = array.ndim + 1 == len(wanted.shape) and wanted.shape[0] in (0, 1)
+    return array[np.newaxis] if single and _fits(array.shape, wanted.shape[1:]) else array
 
 
-def _fits(shape: tuple[int, ...], dimensions: tuple[int, ...]) -> bool:
-    return all(size == wanted or wanted <= 0 for size, wanted in zip(shape, dimensions, strict=True))
+def _fits(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+    return all(size in (0, given) for given, size in zip(shape, wanted, strict=True))
 
 
-def _raw(path: Path, wanted: Wanted) -> Array:
+def _raw(path: Path, wanted: TensorInfo) -> Array:
     """Return the bytes of a file as the elements of the input."""
-    if any(size <= 0 for size in wanted.dimensions):
-        raise UsageError(f"{path}: raw bytes need an input of known shape, got {wanted.dimensions}; use .npy")
+    if 0 in wanted.shape:
+        raise UsageError(f"{path}: raw bytes need an input of known shape, got {wanted.shape}; use .npy")
     content = path.read_bytes()
-    needed = int(np.prod(wanted.dimensions)) * wanted.dtype.itemsize
+    needed = int(np.prod(wanted.shape)) * wanted.dtype.itemsize
     if len(content) != needed:
-        shape = list(wanted.dimensions)
+        shape = list(wanted.shape)
         raise BadData(f"{path}: input {wanted.name!r} {wanted.dtype} {shape} takes {needed} bytes, got {len(content)}")
-    return np.frombuffer(content, wanted.dtype).reshape(wanted.dimensions)
+    return np.frombuffer(content, wanted.dtype).reshape(wanted.shape)
 
 
-def picture(path: Path, wanted: Wanted, normalization: Normalization | None) -> Array:
+def picture(path: Path, wanted: TensorInfo, normalization: Normalization | None) -> Array:
     """Return a picture as an input takes it; raises BadData where file or input is not a picture."""
     layout = picture_layout(wanted)
     if layout is None:
-        shape = list(wanted.dimensions)
+        shape = list(wanted.shape)
         raise BadData(f"{path}: input {wanted.name!r} {wanted.dtype} {shape} takes no picture; give .npy, .npz or .raw")
     pixels = _pixels(path, layout)
     values = convert_pixels(pixels, wanted, normalization)
-    if layout.channel_axis is not None:
-        values = np.moveaxis(values, -1, layout.channel_axis - 1)
-    else:
-        values = values[..., 0]
-    return np.ascontiguousarray(values)[np.newaxis]
+    axis = layout.channel_axis
+    placed = values[..., 0] if axis is None else np.moveaxis(values, -1, axis - 1)
+    return np.ascontiguousarray(placed)[np.newaxis]
 
 
-def picture_layout(wanted: Wanted) -> PictureLayout | None:
+def picture_layout(wanted: TensorInfo) -> PictureLayout | None:
     """Tell how an input holds a picture: [1, height, width, depth], [1, depth, height, width] or [1, height, width]."""
-    sizes = tuple(max(size, 0) for size in wanted.dimensions)
+    sizes = wanted.shape
     if wanted.dtype.kind not in "uif" or not sizes or sizes[0] > 1:
         return None
     if len(sizes) == 3:
@@ -231,7 +219,7 @@ def _pixels(path: Path, layout: PictureLayout) -> npt.NDArray[np.uint8]:
     return pixels[..., np.newaxis] if pixels.ndim == 2 else pixels
 
 
-def convert_pixels(pixels: npt.NDArray[np.uint8], wanted: Wanted, normalization: Normalization | None) -> Array:
+def convert_pixels(pixels: npt.NDArray[np.uint8], wanted: TensorInfo, normalization: Normalization | None) -> Array:
     """Map values of 0..255 to what the input takes (see the module)."""
     if normalization is None:
         if wanted.dtype == np.uint8:
@@ -240,9 +228,9 @@ def convert_pixels(pixels: npt.NDArray[np.uint8], wanted: Wanted, normalization:
             return (pixels.astype(np.int16) - 128).astype(np.int8)
         normalization = Normalization(_MIDDLE, _MIDDLE) if wanted.dtype.kind == "f" else Normalization(0.0, 1.0)
     real = (pixels.astype(np.float32) - np.float32(normalization.mean)) / np.float32(normalization.std)
-    if wanted.dtype.kind == "f":
-        return real.astype(wanted.dtype)
-    if wanted.scale:
-        real = real / np.float32(wanted.scale) + np.float32(wanted.zero_point)
-    limits = np.iinfo(wanted.dtype.name)
-    return np.clip(np.rint(real), limits.min, limits.max).astype(wanted.dtype)
+    if wanted.dtype.kind != "f":
+        limits = np.iinfo(wanted.dtype.name)
+        steps = real / np.float32(wanted.scale) + np.float32(wanted.zero_point) if wanted.scale else real
+        real = np.clip(np.rint(steps), limits.min, limits.max)
+    converted: Array = real.astype(wanted.dtype)
+    return converted

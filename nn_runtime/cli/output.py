@@ -91,3 +91,8 @@ def progress(what: str, total: int) -> Iterator[int]:
     finally:
         if shown:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def warn(message: str) -> None:
+    """Print a line that is no failure to standard error."""
+    print(f"nnrt: {message}", file=sys.stderr)

@@ -45,7 +45,8 @@ def reduction(op: OperationView) -> Reduction:
 def mean_multiplier(count: int) -> FixedPointMultiplier:
     """Return 1 / count, 1 <= count < 2^32, for the sum of `count` centred values.
 
-    The mantissa is cut, not rounded, as in TFLite's kernel: an exact half may so be rounded towards zero.
+    The mantissa is cut, not rounded, as in TFLite's kernel, so that an exact half may be rounded towards zero; it may
+    be under 2^30.
     """
     shift = count.bit_length() - 1
     return FixedPointMultiplier((1 << (30 + shift)) // count, 1 - shift)

@@ -31,6 +31,7 @@ from nn_runtime.tflite.graph_builder import (
     scalar,
     tensor_value,
 )
+from nn_runtime.tflite.mean import fits_mean_filter, mean_filter
 from nn_runtime.tflite.reader import quoted
 from nn_runtime.tflite.types import TensorType
 
@@ -46,9 +47,6 @@ _CONVERSIONS: dict[int, Conversion] = {}
 _FOLDS: dict[int, Callable[[Operator], Array]] = {}
 _ARITHMETIC = frozenset({TensorType.FLOAT32, TensorType.FLOAT16, TensorType.INT32, TensorType.UINT8, TensorType.INT8})
 _LSTM_INPUTS = 20
-_MEAN_WEIGHT = 64
-"""Weight of one element where a mean is computed as a convolution: large, so that the first rounding is fine."""
-_MAX_MEAN_WINDOW, _MAX_MEAN_FILTER = 1 << 10, 1 << 20
 
 
 def convert(model: TfliteModel, shapes: Shapes | None = None, subgraph_index: int = 0) -> Network:
@@ -563,7 +561,7 @@ def _mean(op: Operator) -> None:
     axes = sorted({op.axis(axis, len(shape)) for axis in op.integers(1, "axes")})
     if not source.is_quantized:
         op.result(op.emit(OperationCode.MEAN, [source, *_reduction(op, axes)]))
-    elif axes == [1, 2] and len(shape) == 4 and _fits_mean_filter(shape):
+    elif axes == [1, 2] and len(shape) == 4 and fits_mean_filter(shape):
         op.result(_mean_by_convolution(op, source))
     else:
         op.result(op.through_float(OperationCode.MEAN, [source], _reduction(op, axes)))
@@ -573,24 +571,10 @@ def _reduction(op: Operator, axes: Sequence[int]) -> list[Value]:
     return [int32_vector(axes), int32(op.option("keep_dims"))]
 
 
-def _fits_mean_filter(shape: Dimensions) -> bool:
-    _, height, width, depth = shape
-    return height * width <= _MAX_MEAN_WINDOW and height * width * depth <= _MAX_MEAN_FILTER
-
-
 def _mean_by_convolution(op: Operator, source: Value) -> Value:
-    """Return the mean over height and width as a depthwise convolution with equal weights: integers throughout."""
-    batches, height, width, depth = source.shape or (1, 1, 1, 1)
-    scale = float(np.float32(1.0 / (_MEAN_WEIGHT * height * width)))
-    equal = np.full((1, height, width, depth), _MEAN_WEIGHT, np.int8 if source.type != OperandCode.TENSOR_QUANT8_ASYMM else np.uint8)
-    weights = Value(source.type, equal.shape, scale, data=equal)
-    bias = Value(
-        OperandCode.TENSOR_INT32,
-        (depth,),
-        float(np.float32(source.scale) * np.float32(scale)),
-        data=np.zeros(depth, np.int32),
-    )
+    batches, _, _, depth = source.shape or (1, 1, 1, 1)
     window = [int32(PaddingCode.VALID), int32(1), int32(1), int32(1), int32(FuseCode.NONE)]
+    weights, bias = mean_filter(source, op.prototype())
     result = op.emit(OperationCode.DEPTHWISE_CONV_2D, [source, weights, bias, *window])
     return result if op.option("keep_dims") else op.reshape(result, (batches, depth))
 

@@ -11,4 +11,17 @@ _INPUT = tensor((2, 3), [1, 3, 3, 7, -2, 5])
 CASES = (
     Case(OperationCode.ARGMAX, "first_of_equals", (_INPUT, integer(-1)), (of(INT32, (2,), [1, 0]),)),
     Case(OperationCode.ARGMAX, "first_axis", (_INPUT, integer(0)), (of(INT32, (3,), [1, 0, 1]),)),
+    Case(
+        OperationCode.ARGMAX,
+        "vector",
+        (tensor((4,), [-2, -1.5, -8, -1.5]), integer(0)),
+        (of(INT32, (1,), [1]),),
+    ),
+    Case(
+        OperationCode.ARGMAX,
+        "middle_axis_of_integers",
+        (of(INT32, (1, 3, 2), [1, -(2**31), 2**24 + 1, 5, 2**24, 6]), integer(1)),
+        (of(INT32, (1, 2), [1, 2]),),
+        (INT32,),
+    ),
 )

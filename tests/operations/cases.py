@@ -25,7 +25,7 @@ from nn_runtime.testing.corpus import Example, ExampleGraph, ExampleOperand, Exa
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from nn_runtime.operand import Array, Dimensions
+    from nn_runtime.operand import Array, ChannelQuant, Dimensions
 
 FLOAT32, FLOAT16 = OperandCode.TENSOR_FLOAT32, OperandCode.TENSOR_FLOAT16
 QUANT8, SIGNED = OperandCode.TENSOR_QUANT8_ASYMM, OperandCode.TENSOR_QUANT8_ASYMM_SIGNED
@@ -59,11 +59,12 @@ class Argument:
     constant: bool = False
     omitted: bool = False
     role: str = "data"
+    channel_quant: ChannelQuant | None = None
 
 
 @dataclass(frozen=True)
 class Case:
-    """One operation with its arguments, and what it must give."""
+    """One operation with its arguments, and what it must give: within the type's tolerance, or exactly."""
 
     operation: OperationCode
     name: str
@@ -71,6 +72,7 @@ class Case:
     outputs: tuple[Argument, ...]
     types: tuple[OperandCode, ...] = ALL
     kinds: tuple[Kind, ...] = KINDS
+    exact: bool = False
     referenced: tuple[ExampleGraph, ...] = field(default=(), repr=False)
 
 
@@ -167,7 +169,7 @@ def example(case: Case, code: OperandCode) -> Example:
                 _data(argument, operand).reshape(-1),
                 argument.dimensions,
                 operand.type.name,
-                *TOLERANCES.get(operand.type, (0.0, 0.0)),
+                *((0.0, 0.0) if case.exact else TOLERANCES.get(operand.type, (0.0, 0.0))),
             )
             for argument, operand in zip(case.outputs, results, strict=True)
         ),
@@ -176,7 +178,7 @@ def example(case: Case, code: OperandCode) -> Example:
 
 def _operand(argument: Argument, data_type: OperandCode, boundary: OperandLifeTime, index: int) -> ExampleOperand:
     code = _type(argument, data_type)
-    quantized = code in (QUANT8, SIGNED)
+    quantized = code in (QUANT8, SIGNED, OperandCode.TENSOR_QUANT8_SYMM)
     zero_point = argument.zero_point - (128 if code == SIGNED and argument.type is None else 0)
     plain = ExampleOperand(
         name=f"operand{index}",
@@ -186,7 +188,7 @@ def _operand(argument: Argument, data_type: OperandCode, boundary: OperandLifeTi
         zero_point=zero_point if quantized else 0,
         lifetime=boundary,
         value=None,
-        channel_quant=None,
+        channel_quant=argument.channel_quant,
     )
     lifetime, value = boundary, None
     if code == OperandCode.MODEL:

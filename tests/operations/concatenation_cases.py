@@ -41,7 +41,7 @@ CASES = (
     ),
     Case(
         CONCATENATION,
-        "requantized",
+        "requantized_signed",
         (of(SIGNED, (3,), [-24, -19, -128], 0.25, -28), of(SIGNED, (1,), [-117], 0.5, -118), integer(0)),
         (of(SIGNED, (4,), [-116, -113, -128, -117], 0.5, -118),),
         (SIGNED,),

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cases of CONV_2D and DEPTHWISE_CONV_2D: a plain loop in float64 for real numbers, LiteRT's answers for exact bytes."""
+"""Cases of CONV_2D and DEPTHWISE_CONV_2D: a plain loop in float64 for real numbers, bytes worked out by hand."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -128,7 +128,26 @@ def quantized_conv(
 ) -> Case:
     depthwise = len(parameters) == 5
     operation = OperationCode.DEPTHWISE_CONV_2D if depthwise else OperationCode.CONV_2D
-    return Case(operation, name, (image, kernel, offsets, *scalars(*parameters)), (result,), (code,), exact=True)
+    inputs = (image, constant(kernel), constant(offsets), *scalars(*parameters))
+    return Case(operation, name, inputs, (result,), (code,), exact=True)
+
+
+def per_channel_filter(
+    dims: tuple[int, int, int, int], values: Sequence[float], scales: tuple[float, ...], channel_dim: int
+) -> Argument:
+    return Argument(
+        dims,
+        values,
+        OperandCode.TENSOR_QUANT8_SYMM_PER_CHANNEL,
+        0.0,
+        0,
+        constant=True,
+        channel_quant=ChannelQuant(scales, channel_dim),
+    )
+
+
+def constant(argument: Argument) -> Argument:
+    return replace(argument, constant=True)
 
 
 def deep_sum() -> Case:
@@ -160,14 +179,11 @@ def shift_up() -> Case:
 
 
 def per_channel() -> Case:
-    """One channel with a multiplier below 2^-12, one of 1/4 and one of 2; ties away from zero: 6 / 4 -> 2, -6 / 4 -> -2."""
-    kernel = of(OperandCode.TENSOR_QUANT8_SYMM_PER_CHANNEL, (3, 1, 1, 1), [100, 1, 1])
+    """Multipliers 2^-14, 1/4 and 2; the shift rounds ties away from zero: 6 / 4 -> 2 and -6 / 4 -> -2."""
     return quantized_conv(
         SIGNED,
         of(SIGNED, (1, 1, 2, 1), [6, -6], 1.0, 0),
-        Argument(
-            kernel.dimensions, kernel.values, kernel.type, channel_quant=ChannelQuant((2.0**-14, 0.25, 2.0), 0)
-        ),
+        per_channel_filter((3, 1, 1, 1), [100, 1, 1], (2.0**-14, 0.25, 2.0), 0),
         of(OperandCode.TENSOR_INT32, (3,), [2**14, 0, 1]),
         of(SIGNED, (1, 1, 2, 3), [1, 2, 14, 1, -2, -10], 1.0, 0),
         "per_channel",
@@ -176,13 +192,13 @@ def per_channel() -> Case:
 
 
 def per_channel_depthwise() -> Case:
-    kernel = of(OperandCode.TENSOR_QUANT8_SYMM_PER_CHANNEL, (1, 1, 2, 2), [1, 2, 3, 4])
+    """Sums -20 and -15 with multipliers 1 and 1/2; without a shift ties go up: -15 / 2 -> -7."""
     return quantized_conv(
         QUANT8,
         of(QUANT8, (1, 1, 2, 1), [138, 118], 1.0, 128),
-        Argument(kernel.dimensions, kernel.values, kernel.type, channel_quant=ChannelQuant((1.0, 0.5), 3)),
+        per_channel_filter((1, 1, 2, 2), [1, 2, 3, 4], (1.0, 0.5), 3),
         of(OperandCode.TENSOR_INT32, (2,), [0, 5]),
-        of(QUANT8, (1, 1, 1, 2), [108, 120], 1.0, 128),
+        of(QUANT8, (1, 1, 1, 2), [108, 121], 1.0, 128),
         "per_channel",
         (VALID, 1, 1, 2, FuseCode.NONE),
     )
@@ -202,7 +218,9 @@ CONVOLUTIONS = (
     Convolution("wide", (1, 4, 4, 40), (40, 3, 3), SAME),
     Convolution("same_3x3", (1, 5, 6, 3), (1, 3, 3), SAME, depthwise=True),
     Convolution("multiplier_relu6", (2, 5, 4, 3), (2, 2, 3), strides=(2, 1), activation=FuseCode.RELU6, depthwise=True),
-    Convolution("explicit_relu1", (1, 4, 5, 4), (1, 3, 2), (0, 1, 2, 1), (3, 2), (1, 1), FuseCode.RELU1, depthwise=True),
+    Convolution(
+        "explicit_relu1", (1, 4, 5, 4), (1, 3, 2), (0, 1, 2, 1), (3, 2), (1, 1), FuseCode.RELU1, depthwise=True
+    ),
     Convolution("dilations_relu", (1, 7, 8, 2), (3, 3, 2), SAME, (1, 1), (2, 3), FuseCode.RELU, depthwise=True),
     Convolution("nchw", (2, 4, 5, 3), (2, 3, 3), SAME, (2, 1), nchw=True, depthwise=True),
     Convolution("one_pixel", (1, 1, 1, 17), (1, 3, 3), SAME, depthwise=True),

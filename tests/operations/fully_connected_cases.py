@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from tests.operations.cases import QUANT8, SIGNED, Argument, Case, bias, integer, of, tensor, weights
 
@@ -22,7 +24,7 @@ def case(name: str, dims: tuple[int, ...], activation: FuseCode, result: list[fl
 
 
 def exact(name: str, rows: Argument, matrix: Argument, offsets: Argument, result: Argument) -> Case:
-    inputs = (rows, matrix, offsets, integer(FuseCode.NONE))
+    inputs = (rows, replace(matrix, constant=True), replace(offsets, constant=True), integer(FuseCode.NONE))
     assert result.type is not None
     return Case(OperationCode.FULLY_CONNECTED, name, inputs, (result,), (result.type,), exact=True)
 
@@ -40,7 +42,7 @@ CASES = (
         of(OperandCode.TENSOR_INT32, (1,), [33 - 255 * 255 * 1000], 1.0),
         of(QUANT8, (1, 1), [33], 1.0, 0),
     ),
-    # 291 * 0.34 = 98.94; -291 / 8 = -36.375; 4 / 8 -> 1 and -4 / 8 -> -1: ties go away from zero.
+    # 4 / 8 -> 1 and -4 / 8 -> -1: ties go away from zero; 20 / 8 -> 3.
     exact(
         "ties",
         of(SIGNED, (3, 1), [4, -4, 20], 0.5, 0),

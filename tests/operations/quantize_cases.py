@@ -3,8 +3,13 @@
 
 from __future__ import annotations
 
-from nn_runtime.codes import OperationCode
+from dataclasses import replace
+
+from nn_runtime.codes import OperandCode, OperationCode
+from nn_runtime.operand import ChannelQuant
 from tests.operations.cases import FLOAT16, FLOAT32, FLOATS, INT32, QUANT8, SIGNED, Case, of, tensor
+
+PER_CHANNEL, SYMMETRIC = OperandCode.TENSOR_QUANT8_SYMM_PER_CHANNEL, OperandCode.TENSOR_QUANT8_SYMM
 
 CASES = (
     # Ties go away from zero, values outside are cut.
@@ -32,6 +37,23 @@ CASES = (
         )
         for output in (FLOAT32, FLOAT16)
     ),
+    *(
+        Case(
+            OperationCode.DEQUANTIZE,
+            f"per_channel_{channel_dim}",
+            (replace(of(PER_CHANNEL, (2, 2), [1, -2, 3, -128]), channel_quant=ChannelQuant((0.5, 0.25), channel_dim)),),
+            (of(FLOAT32, (2, 2), values),),
+            (PER_CHANNEL,),
+        )
+        for channel_dim, values in ((0, [0.5, -1, 0.75, -32]), (1, [0.5, -0.5, 1.5, -32]))
+    ),
+    Case(
+        OperationCode.DEQUANTIZE,
+        "symmetric",
+        (of(SYMMETRIC, (3,), [-128, 0, 127], 0.5),),
+        (of(FLOAT32, (3,), [-64, 0, 63.5]),),
+        (SYMMETRIC,),
+    ),
     Case(
         OperationCode.CAST,
         "float_to_int_cuts",
@@ -44,6 +66,42 @@ CASES = (
         "int_to_float",
         (of(INT32, (3,), [7, -9, 0]),),
         (tensor((3,), [7, -9, 0]),),
+        FLOATS,
+    ),
+    # The raw codes are cast, whatever the scale.
+    Case(
+        OperationCode.CAST,
+        "codes_to_float",
+        (of(QUANT8, (3,), [0, 7, 255], 0.5, 100),),
+        (tensor((3,), [0, 7, 255]),),
+        FLOATS,
+    ),
+    Case(
+        OperationCode.CAST,
+        "saturates_to_codes",
+        (tensor((4,), [-3.5, 254.75, 300, 0.99]),),
+        (of(QUANT8, (4,), [0, 254, 255, 0], 0.5, 100),),
+        FLOATS,
+    ),
+    Case(
+        OperationCode.CAST,
+        "float_saturates_to_int",
+        (of(FLOAT32, (2,), [3e9, -3e9]),),
+        (of(INT32, (2,), [2**31 - 1, -(2**31)]),),
+        (FLOAT32,),
+    ),
+    Case(
+        OperationCode.CAST,
+        "int_saturates_to_codes",
+        (of(INT32, (3,), [-1, 256, 17]),),
+        (of(QUANT8, (3,), [0, 255, 17], 0.5, 100),),
+        (INT32,),
+    ),
+    Case(
+        OperationCode.QUANTIZE,
+        "rank_5",
+        (tensor((1, 2, 1, 1, 2), [-1.25, -0.75, 0.75, 1.25]),),
+        (of(QUANT8, (1, 2, 1, 1, 2), [97, 98, 102, 103], 0.5, 100),),
         FLOATS,
     ),
 )

@@ -1,14 +1,49 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cases of MEAN."""
+"""Cases of MEAN; `litert_*` has the results of LiteRT's reference kernel."""
 
 from __future__ import annotations
 
 from nn_runtime.codes import OperationCode
-from tests.operations.cases import Case, integer, ints, tensor
+from tests.operations.cases import FLOATS, QUANT8, SIGNED, Case, integer, ints, stored, tensor
 
 _INPUT = tensor((2, 2, 2), [1, 2, 3, 4, -5, 6, 7, 8])
 
+_LITERT_INPUT = (
+    "392661d0666193fa6497709a72a38cadf4268f705b3d0d67d31867f7f33701ab034c7fdf17a98821d8d87bf19be7f591"
+    "47259031c0ed3e8d0c2e60e2"
+)
+_LITERT = (
+    ((1, 2), (1, 1, 1, 5), "7e7a789876"),
+    ((2,), (1, 3, 1, 5), "6e927d9a7f55596c8c6bb7837fa278"),
+    ((3,), (1, 3, 4, 1), "6595898e60874b75be928968"),
+    ((1, 2, 3), (1, 1, 1, 1), "7f"),
+)
+
 CASES = (
+    *(
+        Case(
+            OperationCode.MEAN,
+            "litert_" + "".join(map(str, axes)),
+            (stored((1, 3, 4, 5), _LITERT_INPUT, 0.05, 90), ints(axes), integer(1)),
+            (stored(dims, codes, 0.05, 90),),
+            (QUANT8, SIGNED),
+            exact=True,
+        )
+        for axes, dims, codes in _LITERT
+    ),
+    Case(
+        OperationCode.MEAN,
+        "every_axis_twice",
+        (_INPUT, ints([0, 1, 2, -1, -2, -3]), integer(0)),
+        (tensor((1,), [3.25]),),
+    ),
+    Case(
+        OperationCode.MEAN,
+        "outer_axis",
+        (tensor((2, 1, 3), [1, 2, 3, 4, 5, 7]), ints([0]), integer(0)),
+        (tensor((1, 3), [2.5, 3.5, 5]),),
+        FLOATS,
+    ),
     Case(
         OperationCode.MEAN,
         "two_axes",

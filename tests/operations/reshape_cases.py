@@ -11,6 +11,7 @@ from tests.operations.cases import INT32, Argument, Case, ints, of, omitted, ten
 if TYPE_CHECKING:
     from nn_runtime.operand import Dimensions
 
+NO_INTS = omitted(INT32)
 VALUES = [value * 0.5 for value in range(24)]
 
 
@@ -31,8 +32,8 @@ CASES = (
         (of(INT32, (3, 2), [1, -2, 3, 2**30, 5, 6]),),
         (INT32,),
     ),
-    case(SQUEEZE, "every_axis_of_one", (1, 24, 1, 1), omitted(), (24,)),
+    case(SQUEEZE, "every_axis_of_one", (1, 24, 1, 1), NO_INTS, (24,)),
     case(SQUEEZE, "some_axes", (1, 24, 1, 1), ints([-1, 0]), (24, 1)),
     case(SQUEEZE, "named_twice", (1, 4, 6), ints([0, 0, -3]), (4, 6)),
-    Case(SQUEEZE, "nothing_left", (tensor((1, 1), [2.5]), omitted()), (tensor((1,), [2.5]),)),
+    Case(SQUEEZE, "nothing_left", (tensor((1, 1), [2.5]), NO_INTS), (tensor((1,), [2.5]),)),
 )

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""AVERAGE_POOL_2D, MAX_POOL_2D."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from gpu_driver.launch import Kernel, Launch, float32, int32, int_vector
+from gpu_driver.operations import launches
+from gpu_driver.vectors import LANES, c_type, per_item
+from gpu_driver.worksize import rows
+from nn_runtime.codes import OperationCode
+from nn_runtime.operand import QUANT8_TYPES
+from nn_runtime.operations.pooling import pooling_geometry
+from nn_runtime.quantization import activation_range_float, activation_range_quantized
+
+if TYPE_CHECKING:
+    from gpu_driver.bound import BoundOperation
+    from gpu_driver.device_profile import DeviceProfile
+    from gpu_driver.launch import Argument
+    from nn_runtime.operations.sliding_window import SlidingWindow
+
+_NAMES = {OperationCode.AVERAGE_POOL_2D: "average_pool_2d", OperationCode.MAX_POOL_2D: "max_pool_2d"}
+
+
+@launches(OperationCode.AVERAGE_POOL_2D, OperationCode.MAX_POOL_2D)
+def pooling(op: BoundOperation, device: DeviceProfile) -> Launch:
+    """AVERAGE_POOL_2D, MAX_POOL_2D. FLOAT32, FLOAT16, QUANT8; kernels pooling.cl, *_rows for CPUs and depth >= 16."""
+    source, output = op.input("input"), op.outputs[0]
+    window = _as_nhwc(pooling_geometry(op))
+    name = _NAMES[OperationCode(op.code)]
+    types = (("T", c_type(output)),)
+    arguments = (source, output, *_bounds(op, window), *_sizes(window))
+    taps = window.filter_height * window.filter_width
+    lines = window.output_height * window.batches
+    moved = source.size_bytes + output.size_bytes
+    if device.is_cpu and window.output_depth >= LANES:
+        blocks = -(-window.output_depth // LANES)
+        item_blocks = per_item(blocks, device, LANES * taps * window.output_width)
+        return Launch(
+            Kernel("pooling.cl", f"{name}_rows", types),
+            (*arguments, int32(item_blocks)),
+            (-(-blocks // item_blocks), lines),
+            (1, 1),
+            output.count * taps,
+            moved,
+        )
+    global_size, local_size = rows(window.output_width * window.output_depth, lines, device)
+    return Launch(Kernel("pooling.cl", name, types), arguments, global_size, local_size, output.count * taps, moved)
+
+
+def _as_nhwc(window: SlidingWindow) -> SlidingWindow:
+    """Return an NCHW operation as one on batches * depth images of depth 1."""
+    if not window.nchw:
+        return window
+    return replace(window, batches=window.batches * window.input_depth, input_depth=1, output_depth=1, nchw=False)
+
+
+def _bounds(op: BoundOperation, window: SlidingWindow) -> tuple[Argument, Argument]:
+    if op.data_type in QUANT8_TYPES:
+        low, high = activation_range_quantized(window.activation, op.outputs[0])
+        return int32(low), int32(high)
+    real_low, real_high = activation_range_float(window.activation)
+    return float32(real_low), float32(real_high)
+
+
+def _sizes(window: SlidingWindow) -> tuple[Argument, ...]:
+    sizes = window.input_height, window.input_width, window.input_depth, window.output_height, window.output_width
+    return (
+        *(int32(size) for size in sizes),
+        int_vector(window.filter_height, window.filter_width),
+        int_vector(window.stride_height, window.stride_width),
+        int_vector(window.padding_top, window.padding_left),
+    )

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""QUANTIZE, DEQUANTIZE, CAST."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpu_driver.launch import Alias, Kernel, Launch, Packed, float32, int32
+from gpu_driver.operations import launches
+from gpu_driver.vectors import LANES, c_type, defines, per_item, work_sizes
+from gpu_driver.worksize import linear
+from nn_runtime.codes import OperationCode
+
+if TYPE_CHECKING:
+    from gpu_driver.bound import BoundOperation
+    from gpu_driver.device_profile import DeviceProfile
+    from nn_runtime.operand import ChannelQuant
+
+
+@launches(OperationCode.QUANTIZE)
+def quantize(op: BoundOperation, device: DeviceProfile) -> Launch:
+    """QUANTIZE. FLOAT32, FLOAT16 to QUANT8; kernel quantize.cl:quantize."""
+    source, output = op.input("input"), op.outputs[0]
+    scale = np.float32(output.scale)
+    vectors = -(-output.count // LANES)
+    item_vectors = per_item(vectors, device, LANES)
+    global_size, local_size = work_sizes(-(-vectors // item_vectors), device)
+    parameters = float32(output.scale), float32(float(np.float32(1) / scale)), int32(output.zero_point)
+    return Launch(
+        Kernel("quantize.cl", "quantize", defines(device, T=c_type(source), Q=c_type(output))),
+        (source, output, *parameters, int32(output.count), int32(item_vectors)),
+        global_size,
+        local_size,
+        output.count,
+        source.size_bytes + output.size_bytes,
+    )
+
+
+@launches(OperationCode.DEQUANTIZE)
+def dequantize(op: BoundOperation, device: DeviceProfile) -> Launch:
+    """DEQUANTIZE. Every 8-bit type to FLOAT32, FLOAT16; kernels quantize.cl:dequantize, dequantize_per_channel."""
+    source, output = op.input("input"), op.outputs[0]
+    if source.channel_quant is not None:
+        return _dequantize_per_channel(op, source.channel_quant, device)
+    vectors = -(-output.count // LANES)
+    item_vectors = per_item(vectors, device, LANES)
+    global_size, local_size = work_sizes(-(-vectors // item_vectors), device)
+    parameters = float32(source.scale), int32(source.zero_point), int32(output.count), int32(item_vectors)
+    return Launch(
+        Kernel("quantize.cl", "dequantize", defines(device, T=c_type(output), Q=c_type(source))),
+        (source, output, *parameters),
+        global_size,
+        local_size,
+        output.count,
+        source.size_bytes + output.size_bytes,
+    )
+
+
+def _dequantize_per_channel(op: BoundOperation, quant: ChannelQuant, device: DeviceProfile) -> Launch:
+    source, output = op.input("input"), op.outputs[0]
+    scales = Packed(np.array(quant.scales, np.float32))
+    inner = math.prod(source.dimensions[quant.channel_dim + 1 :])
+    global_size, local_size = linear(output.count, device)
+    return Launch(
+        Kernel("quantize.cl", "dequantize_per_channel", defines(device, T=c_type(output), Q=c_type(source))),
+        (source, output, scales, int32(inner), int32(len(quant.scales)), int32(output.count)),
+        global_size,
+        local_size,
+        output.count,
+        source.size_bytes + output.size_bytes,
+    )
+
+
+@launches(OperationCode.CAST)
+def cast(op: BoundOperation, device: DeviceProfile) -> Launch | Alias:
+    """CAST. Among FLOAT32, FLOAT16, INT32, QUANT8_ASYMM: kernel cast.cl:cast; to the same type: no work."""
+    source, output = op.input("input"), op.outputs[0]
+    if source.type == output.type:
+        return Alias(source, output)
+    global_size, local_size = linear(output.count, device)
+    return Launch(
+        Kernel("cast.cl", "cast", (("FROM", c_type(source)), ("TO", c_type(output)))),
+        (source, output, int32(output.count)),
+        global_size,
+        local_size,
+        bytes_moved=source.size_bytes + output.size_bytes,
+    )

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""MEAN."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from gpu_driver.launch import Kernel, Launch, int32, int_vector
+from gpu_driver.operations import launches
+from gpu_driver.strided import dense_strides
+from gpu_driver.vectors import LANES, c_type, defines, work_sizes
+from gpu_driver.worksize import linear
+from nn_runtime.codes import OperationCode
+from nn_runtime.operand import QUANT8_TYPES
+from nn_runtime.operations.reduce import mean_multiplier, reduction
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from gpu_driver.bound import BoundOperation
+    from gpu_driver.device_profile import DeviceProfile
+    from gpu_driver.launch import Argument, Scalar
+
+_MAX_RANK = 4
+_MAX_QUANTIZED_TERMS = 1 << 23
+"""So many 8-bit terms, centred, sum up within 32 bits."""
+
+
+@launches(OperationCode.MEAN)
+def mean(op: BoundOperation, device: DeviceProfile) -> Launch:
+    """MEAN. FLOAT32, FLOAT16, QUANT8, rank up to 4; kernels reduce.cl:mean, mean_vectors (last dimension kept)."""
+    source, output = op.input("input"), op.outputs[0]
+    dims, axes = source.dimensions, reduction(op).axes
+    terms = math.prod(dims[axis] for axis in axes)
+    if op.data_type in QUANT8_TYPES and terms > _MAX_QUANTIZED_TERMS:
+        op.fail("axes", f"must reduce at most {_MAX_QUANTIZED_TERMS} elements of 8 bits", terms)
+    kept = [axis for axis in range(len(dims)) if axis not in axes]
+    inner = dims[-1] if kept and kept[-1] == len(dims) - 1 else 1
+    kernel_defines = defines(device, T=c_type(output))
+    moved = source.size_bytes + output.size_bytes
+    if inner >= LANES:
+        arguments = _arguments(op, kept[:-1], axes, terms)
+        global_size, local_size = work_sizes(-(-inner // LANES), device, output.count // inner)
+        return Launch(
+            Kernel("reduce.cl", "mean_vectors", kernel_defines),
+            (source, output, *arguments, int32(inner)),
+            global_size,
+            local_size,
+            source.count,
+            moved,
+        )
+    global_size, local_size = linear(output.count, device)
+    return Launch(
+        Kernel("reduce.cl", "mean", kernel_defines),
+        (source, output, *_arguments(op, kept, axes, terms), int32(output.count)),
+        global_size,
+        local_size,
+        source.count,
+        moved,
+    )
+
+
+def _arguments(op: BoundOperation, kept: Sequence[int], axes: Sequence[int], terms: int) -> tuple[Argument, ...]:
+    dims, zero_point = op.dimensions("input"), op.input("input").zero_point
+    strides = dense_strides(dims)
+    multiplier = mean_multiplier(terms)
+    return (
+        _int4((dims[axis] for axis in kept), 1),
+        _int4((strides[axis] for axis in kept), 0),
+        _int4((dims[axis] for axis in axes), 1),
+        _int4((strides[axis] for axis in axes), 0),
+        int32(terms),
+        int_vector(multiplier.mantissa, multiplier.exponent),
+        int32(zero_point),
+    )
+
+
+def _int4(values: Iterable[int], unused: int) -> Scalar:
+    known = list(values)
+    return int_vector(*[unused] * (_MAX_RANK - len(known)), *known)

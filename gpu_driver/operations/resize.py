@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""RESIZE_BILINEAR, RESIZE_NEAREST_NEIGHBOR."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from gpu_driver.launch import Kernel, Launch, Packed, int32
+from gpu_driver.operations import launches
+from gpu_driver.vectors import LANES, c_type
+from gpu_driver.worksize import rows
+from nn_runtime.codes import OperationCode
+from nn_runtime.operations.resize import Resize, resize_geometry
+
+if TYPE_CHECKING:
+    from gpu_driver.bound import BoundOperation
+    from gpu_driver.device_profile import DeviceProfile
+    from gpu_driver.launch import Argument
+
+
+@launches(OperationCode.RESIZE_BILINEAR)
+def resize_bilinear(op: BoundOperation, device: DeviceProfile) -> Launch:
+    """RESIZE_BILINEAR. FLOAT32, FLOAT16, QUANT8; kernels resize.cl:resize_bilinear, resize_bilinear_rows (CPUs)."""
+    geometry = _as_nhwc(resize_geometry(op))
+    tables: list[Argument] = []
+    for positions in (geometry.linear_rows(), geometry.linear_columns()):
+        tables += [Packed(positions.lower), Packed(positions.upper), Packed(positions.weight)]
+    by_rows = device.is_cpu and geometry.depth >= LANES
+    return _launch(op, device, geometry, "resize_bilinear_rows" if by_rows else "resize_bilinear", tables)
+
+
+@launches(OperationCode.RESIZE_NEAREST_NEIGHBOR)
+def resize_nearest_neighbor(op: BoundOperation, device: DeviceProfile) -> Launch:
+    """RESIZE_NEAREST_NEIGHBOR. FLOAT32, FLOAT16, QUANT8; kernel resize.cl:resize_nearest_neighbor."""
+    geometry = _as_nhwc(resize_geometry(op))
+    tables = [Packed(geometry.nearest_rows()), Packed(geometry.nearest_columns())]
+    return _launch(op, device, geometry, "resize_nearest_neighbor", tables)
+
+
+def _as_nhwc(geometry: Resize) -> Resize:
+    """Return an NCHW operation as one on batches * depth images of depth 1."""
+    if not geometry.nchw:
+        return geometry
+    return replace(geometry, batches=geometry.batches * geometry.depth, depth=1, nchw=False)
+
+
+def _launch(
+    op: BoundOperation, device: DeviceProfile, geometry: Resize, kernel: str, tables: list[Argument]
+) -> Launch:
+    source, output = op.input("input"), op.outputs[0]
+    lines = geometry.output_height * geometry.batches
+    if kernel == "resize_bilinear_rows":
+        global_size, local_size = (1, lines), (1, 1)
+    else:
+        global_size, local_size = rows(geometry.output_width * geometry.depth, lines, device)
+    sizes = geometry.input_height, geometry.input_width, geometry.depth, geometry.output_height, geometry.output_width
+    return Launch(
+        Kernel("resize.cl", kernel, (("T", c_type(output)),)),
+        (source, output, *tables, *(int32(size) for size in sizes)),
+        global_size,
+        local_size,
+        (8 if "bilinear" in kernel else 0) * output.count,
+        source.size_bytes + output.size_bytes,
+    )

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// pooling.cl: AVERAGE_POOL_2D, MAX_POOL_2D.
+// Maths    y[b,oy,ox,c] = act(mean or max over fy, fx of x[b, oy * stride_height - padding_top + fy, ox alike, c]);
+//          positions outside the image do not count; 8-bit means of the stored values, rounded half away from 0
+// Tensors  src [batches, height, width, depth] of T, dst [batches, out_height, out_width, depth] of T, dense; NCHW is batches * depth
+//          images of depth 1
+// Units    low, high of COMPUTE_T: bounds of the activation; blocks: sixteen channels each; blocks_per_item of them a work-item computes
+// Defines  T: float | half | uchar | char (required)
+// Launch   average_pool_2d, max_pool_2d: global (>= out_width * depth, out_height * batches), local (64, 1);
+//          one work-item per output element
+//          average_pool_2d_rows, max_pool_2d_rows: global (ceil(ceil(depth / 16) / blocks_per_item), out_height * batches), local (1, 1);
+//          one work-item per output row and its blocks, for CPUs; neighbours may write the same value to the same element
+//          extra items return
+// Needs    every window holds a pixel; 8-bit: at most 2^23 of them; *_rows: depth >= 16
+// Exact    8-bit and maxima: yes; float means: sums of row sums
+#ifndef T
+#error "pooling.cl: define T"
+#endif
+
+#include "common/types.h"
+
+#if T_IS_FLOAT
+#define LEAST (-INFINITY)
+#define MEAN_OF(V, sum, pixels) ((sum) / (V)(pixels))
+#else
+#define LEAST (-128)
+#define MEAN_OF(V, sum, pixels) JOIN(mean_of_, V)(sum, pixels)
+// Of the quotient rounded in float only the last unit can be wrong; the remainder tells.
+#define DEFINE_MEAN(V, F)                                                    \
+    static inline V mean_of_##V(V sum, int pixels)                           \
+    {                                                                        \
+        const V rounded = (sum < 0 ? -sum : sum) + pixels / 2;               \
+        V mean = WIDEN(WIDEN(rounded, F) * (1.0f / (float)pixels), V);       \
+        const V rest = rounded - mean * pixels;                              \
+        mean += rest >= pixels ? (V)1 : rest < 0 ? (V)-1 : (V)0;             \
+        return sum < 0 ? -mean : mean;                                       \
+    }
+DEFINE_MEAN(int, float)
+DEFINE_MEAN(int16, float16)
+#endif
+
+typedef struct {
+    int y0, y1, x0, x1;
+} Window;
+
+// Image rows y0 .. y1 - 1 and columns x0 .. x1 - 1 under the filter.
+static inline Window window_at(int oy, int ox, int height, int width, int2 filter, int2 stride, int2 padding)
+{
+    const int y = oy * stride.x - padding.x, x = ox * stride.y - padding.y;
+    const Window window = {max(y, 0), min(y + filter.x, height), max(x, 0), min(x + filter.y, width)};
+    return window;
+}
+
+// Combines LOADER(src, offset of each pixel) within window: rows first, then the rows' results.
+#define COMBINE_SUM(a, b) ((a) + (b))
+#define COMBINE_MAX(a, b) ((b) > (a) ? (b) : (a))
+#define POOL(V, LOADER, COMBINE, identity, image, c)                                        \
+    V result = (V)(identity);                                                               \
+    for (int y = window.y0; y < window.y1; ++y) {                                           \
+        V line = (V)(identity);                                                             \
+        for (int x = window.x0; x < window.x1; ++x)                                         \
+            line = COMBINE(line, LOADER(src, ((image) + y * width + x) * depth + (c)));     \
+        result = COMBINE(result, line);                                                     \
+    }
+
+#define WINDOW_PIXELS ((window.y1 - window.y0) * (window.x1 - window.x0))
+#define SUM_RESULT(V) MEAN_OF(V, result, WINDOW_PIXELS)
+#define MAX_RESULT(V) result
+
+#define POOLING(NAME, COMBINE, identity, RESULT)                                                                             \
+    kernel void NAME(global const T *src, global T *dst, COMPUTE_T low, COMPUTE_T high, int height, int width, int depth,    \
+        int out_height, int out_width, int2 filter, int2 stride, int2 padding)                                               \
+    {                                                                                                                        \
+        const int i = (int)get_global_id(0), row = (int)get_global_id(1);                                                    \
+        if (i >= out_width * depth)                                                                                          \
+            return;                                                                                                          \
+        const Window window = window_at(row % out_height, i / depth, height, width, filter, stride, padding);                \
+        POOL(COMPUTE_T, LOAD, COMBINE, identity, row / out_height * height * width, i % depth)                               \
+        const COMPUTE_T y = RESULT(COMPUTE_T);                                                                               \
+        STORE(dst, row * out_width * depth + i, y < low ? low : y > high ? high : y);                                        \
+    }                                                                                                                        \
+                                                                                                                             \
+    TILE_KERNEL void NAME##_rows(global const T *src, global T *dst, COMPUTE_T low, COMPUTE_T high, int height, int width,   \
+        int depth, int out_height, int out_width, int2 filter, int2 stride, int2 padding, int blocks_per_item)               \
+    {                                                                                                                        \
+        const int first = (int)get_global_id(0) * blocks_per_item * 16, row = (int)get_global_id(1);                         \
+        const int last = min(first + blocks_per_item * 16, depth), image = row / out_height * height * width;                \
+        for (int ox = 0; ox < out_width; ++ox) {                                                                             \
+            const Window window = window_at(row % out_height, ox, height, width, filter, stride, padding);                   \
+            for (int block = first; block < last; block += 16) {                                                             \
+                const int c = min(block, depth - 16);                                                                        \
+                POOL(COMPUTE_T16, LOAD16, COMBINE, identity, image, c)                                                       \
+                const COMPUTE_T16 y = RESULT(COMPUTE_T16);                                                                   \
+                STORE16(dst, (row * out_width + ox) * depth + c,                                                             \
+                    y < (COMPUTE_T16)low ? (COMPUTE_T16)low : y > (COMPUTE_T16)high ? (COMPUTE_T16)high : y);                \
+            }                                                                                                                \
+        }                                                                                                                    \
+    }
+
+POOLING(average_pool_2d, COMBINE_SUM, 0, SUM_RESULT)
+POOLING(max_pool_2d, COMBINE_MAX, LEAST, MAX_RESULT)

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Show where each operation of a network runs, and why.
+
+One line per operation: its index, device, step of the plan, estimated time where there is an estimate, and the reason
+of every device that refused it. `nnrt benchmark --profile` shows measured times.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from nn_runtime.cli.networks import add_network_arguments, open_session, places, places_text
+from nn_runtime.cli.output import duration_text, print_json, print_lines, table
+
+if TYPE_CHECKING:
+    import argparse
+
+    from nn_runtime.session import ExplainedOperation, Explanation
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare options and arguments."""
+    add_network_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="print the list as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Compile the network and print the placement."""
+    with open_session(args) as session:
+        explanation = session.explain()
+    if args.json:
+        print_json(_as_json(explanation))
+        return 0
+    header = ("index", "operation", "device", "step", "estimate", "refused by")
+    print_lines(table(header, map(_cells, explanation.operations), right=("index", "step", "estimate")))
+    print_lines(["", places_text(explanation), *_refusal_lines(explanation)])
+    return 0
+
+
+def _cells(row: ExplainedOperation) -> tuple[str, ...]:
+    refusals = "; ".join(f"{device}: {reason}" for device, reason in row.refusals.items())
+    return str(row.index), row.name, row.device, str(row.step), duration_text(row.estimated_ns), refusals
+
+
+def _refusal_lines(explanation: Explanation) -> list[str]:
+    refused = Counter(device for row in explanation.operations for device in row.refusals)
+    return [f"{device} refused {count} of {len(explanation.operations)}" for device, count in refused.items()]
+
+
+def _as_json(explanation: Explanation) -> dict[str, object]:
+    return {
+        "operations": [{**asdict(row), "refusals": dict(row.refusals)} for row in explanation.operations],
+        "devices": [asdict(place) for place in places(explanation)],
+    }

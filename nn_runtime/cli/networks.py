@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the commands that take a network share: its arguments, loading and compiling it, where it runs."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nn_runtime.devices import find_device, select
+from nn_runtime.network import load
+from nn_runtime.plan import PartitionMode
+
+if TYPE_CHECKING:
+    from nn_runtime.cli.inputs import Array
+    from nn_runtime.network import Network, TensorInfo
+    from nn_runtime.session import Explanation, Session
+
+_MOST_RANDOM_INTEGER = 100
+"""Random integers other than 8-bit ones stay below this: they are often indices."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A device and what it runs."""
+
+    device: str
+    operations: int
+    steps: int
+
+
+def add_network_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare MODEL, --device and --partition."""
+    parser.add_argument("model", metavar="MODEL", help=".tflite file")
+    add_device_argument(parser)
+    modes = [mode.value for mode in PartitionMode]
+    parser.add_argument("--partition", choices=modes, default=PartitionMode.COST.value,
+                        help="place operations by estimated time, or as Android does (default: cost)")  # fmt: skip
+
+
+def add_device_argument(parser: argparse.ArgumentParser) -> None:
+    """Declare --device."""
+    parser.add_argument("--device", metavar="SELECTOR", default=None,
+                        help="e.g. cpu, opencl, opencl:pocl, opencl,cpu (default: NNRT_DEVICE, else opencl,cpu)")  # fmt: skip
+
+
+def positive(text: str) -> int:
+    """Return an argument that must be a number of at least 1."""
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"wanted a number > 0, got {text!r}")
+    return int(text)
+
+
+def open_session(args: argparse.Namespace) -> Session:
+    """Load and compile the network that the arguments name."""
+    with load(args.model) as network:
+        return network.compile(args.device, partition=args.partition)
+
+
+def compile_for_timing(network: Network, selector: str | None, partition: str) -> tuple[Session, bool]:
+    """Compile, and tell whether `run(..., measure=True)` works.
+
+    Times are measured on exactly one explicit device, so a network that runs whole on one of several devices is
+    compiled for that one.
+    """
+    selection = select(selector)
+    if len(selection.devices) == 1:
+        return network.compile(selection.devices[0], partition=partition), True
+    session = network.compile(selector, partition=partition)
+    if len(session.devices_used) > 1:
+        return session, False
+    used = find_device(session.devices_used[0])
+    session.close()
+    return network.compile(used, partition=partition), True
+
+
+def places(explanation: Explanation) -> list[Place]:
+    """Return what each device runs, in order of first use."""
+    operations = Counter(row.device for row in explanation.operations)
+    steps = Counter(device for device, _ in {(row.device, row.step) for row in explanation.operations})
+    return [Place(device, count, steps[device]) for device, count in operations.items()]
+
+
+def places_text(explanation: Explanation) -> str:
+    """Return what each device runs as one line: `64 operations on opencl-pocl-0, 1 on nnapi-reference (3 steps)`."""
+    found = places(explanation)
+    steps = sum(place.steps for place in found)
+    text = ", ".join(f"{_counted(place.operations, 'operation')} on {place.device}" for place in found)
+    return f"{text} ({_counted(steps, 'step')})" if steps > 1 else text
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def random_input(info: TensorInfo, random: np.random.Generator) -> Array:
+    """Return random values for an input, open sizes taken as 1: floats of -1..1, 8-bit integers of the whole range."""
+    shape = tuple(size or 1 for size in info.shape)
+    if info.dtype.kind == "f":
+        real: Array = random.uniform(-1, 1, shape).astype(info.dtype)
+        return real
+    if info.dtype.kind == "b":
+        return random.integers(0, 2, shape).astype(np.bool_)
+    limits = np.iinfo(info.dtype.name)
+    whole = info.dtype.itemsize == 1
+    low, high = (limits.min, limits.max + 1) if whole else (0, _MOST_RANDOM_INTEGER)
+    return random.integers(low, high, shape, dtype=info.dtype.name)

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run a network on files and show its answers.
+
+An input is a picture (needs the extra `images`), a .npy or .npz array, or raw bytes (.bin, .dat, .raw); it is written
+[NAME=]FILE[:KEY], NAME an input, KEY an array of an .npz. With several inputs, files are taken in their order; with
+more files the network runs several times.
+
+A picture is made RGB (or grey for one channel), resized bilinearly to the input, and its values of 0..255 become:
+uint8 as they are, int8 less 128, float (v - 127.5) / 127.5, which is -1..1. With --normalize they become
+(v - MEAN) / STD, quantised by the input's own scale and zero point (0,255 gives 0..1; 0,1 gives 0..255).
+
+A classifier's output is shown as its best classes, a map of class numbers as shares of the area, anything else as
+statistics.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nn_runtime.cli.inputs import Normalization, read_inputs
+from nn_runtime.cli.networks import add_network_arguments, open_session, places, places_text, positive
+from nn_runtime.cli.output import duration_text, print_json, print_lines, progress, warn
+from nn_runtime.cli.results import Result, read_labels, summarize, summary_json, summary_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nn_runtime.cli.inputs import Array
+    from nn_runtime.session import Session
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare options and arguments."""
+    add_network_arguments(parser)
+    parser.add_argument("--input", metavar="FILE", nargs="+", action="extend", required=True,
+                        help="picture, .npy, .npz or raw bytes, for each input in turn")  # fmt: skip
+    parser.add_argument("--labels", metavar="FILE", type=Path, help="names of the classes, one per line")
+    parser.add_argument("--top", metavar="K", type=positive, default=5, help="classes to show (default: 5)")
+    parser.add_argument("--normalize", metavar="MEAN,STD", type=normalization, default=None,
+                        help="pictures' values v of 0..255 become (v - MEAN) / STD")  # fmt: skip
+    parser.add_argument("--output", metavar="FILE.npz", type=Path, help="keep the outputs by name")
+    parser.add_argument("--json", action="store_true", help="print the answers as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run every case and print its answers."""
+    labels = read_labels(args.labels) if args.labels else []
+    started = time.perf_counter_ns()
+    with open_session(args) as session:
+        ready_ns = time.perf_counter_ns() - started
+        cases = read_inputs(args.input, session.inputs, args.normalize)
+        outputs, times_ns = _run_cases(session, cases)
+        results = [[_result(session, name, array) for name, array in case.items()] for case in outputs]
+        if args.output:
+            _save(args.output, outputs)
+        _warn_of_labels(results[0], labels)
+        names = _case_names(args.input, len(cases))
+        if args.json:
+            print_json(_as_json(session, names, results, labels, args.top, ready_ns, times_ns))
+            return 0
+        for name, case, time_ns in zip(names, results, times_ns, strict=True):
+            print(f"{name}  ({duration_text(time_ns)})")
+            for result in case:
+                print_lines(f"  {line}" for line in summary_lines(result, summarize(result, labels, args.top)))
+        print(f"{places_text(session.explain())}; ready after {duration_text(ready_ns)}")
+    return 0
+
+
+def normalization(text: str) -> Normalization:
+    """Return MEAN,STD as numbers."""
+    try:
+        mean, std = (float(part) for part in text.split(","))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"wanted two numbers MEAN,STD, got {text!r}") from error
+    if not (np.isfinite(mean) and np.isfinite(std) and std > 0):
+        raise argparse.ArgumentTypeError(f"wanted finite numbers and STD > 0, got {text!r}")
+    return Normalization(mean, std)
+
+
+def _run_cases(session: Session, cases: Sequence[dict[str, Array]]) -> tuple[list[dict[str, Array]], list[int]]:
+    """Return outputs by name and the time of each run; states start at zero in every case."""
+    outputs = []
+    times_ns = []
+    for at in progress("running", len(cases)):
+        session.reset_variables()
+        start = time.perf_counter_ns()
+        outputs.append(session.run(cases[at]))
+        times_ns.append(time.perf_counter_ns() - start)
+    return outputs, times_ns
+
+
+def _result(session: Session, name: str, array: Array) -> Result:
+    info = next(info for info in session.outputs if name in (info.name, info.signature_name))
+    return Result(name, array, info.scale, info.zero_point)
+
+
+def _case_names(files: Sequence[str], cases: int) -> list[str]:
+    each = len(files) // cases
+    return [" ".join(files[at * each : (at + 1) * each]) for at in range(cases)]
+
+
+def _save(path: Path, outputs: Sequence[dict[str, Array]]) -> None:
+    """Write outputs by name; of several cases with the case's number behind the name."""
+    several = len(outputs) > 1
+    named = {
+        f"{name}_{case}" if several else name: array
+        for case, arrays in enumerate(outputs)
+        for name, array in arrays.items()
+    }
+    with path.open("wb") as file:
+        np.savez(file, allow_pickle=False, **named)
+
+
+def _warn_of_labels(results: Sequence[Result], labels: Sequence[str]) -> None:
+    rows = [r.values.size for r in results if r.values.ndim and r.values.shape[-1] == r.values.size > 1]
+    if labels and rows and len(labels) not in rows:
+        warn(f"the file has {len(labels)} labels, the output {rows[0]} classes: the names may be shifted")
+
+
+def _as_json(
+    session: Session,
+    names: Sequence[str],
+    results: Sequence[Sequence[Result]],
+    labels: Sequence[str],
+    top: int,
+    ready_ns: int,
+    times_ns: Sequence[int],
+) -> dict[str, object]:
+    return {
+        "devices": {place.device: place.operations for place in places(session.explain())},
+        "ready_ns": ready_ns,
+        "cases": [
+            {
+                "input": name,
+                "duration_ns": time_ns,
+                "outputs": [summary_json(result, summarize(result, labels, top)) for result in case],
+            }
+            for name, case, time_ns in zip(names, results, times_ns, strict=True)
+        ],
+    }

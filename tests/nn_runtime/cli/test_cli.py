@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line as a whole: commands and their files, errors, exit statuses."""
+
+from __future__ import annotations
+
+import gzip
+import importlib
+import json
+import pkgutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from nn_runtime import cli
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_the_table_of_commands_is_the_folder() -> None:
+    public = {module.name for module in pkgutil.iter_modules(cli.__path__) if _is_command(module.name)}
+    assert public == set(cli.COMMANDS)
+
+
+@pytest.mark.parametrize("name", list(cli.COMMANDS))
+def test_every_command_explains_itself(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        cli.main([name, "--help"])
+    assert caught.value.code == 0
+    assert f"nnrt {name}" in capsys.readouterr().out
+
+
+def test_usage_errors_exit_2() -> None:
+    for arguments in ([], ["nonsense"], ["conformance"], ["conformance", ".", "--kinds", "odd"]):
+        with pytest.raises(SystemExit) as caught:
+            cli.main(arguments)
+        assert caught.value.code == 2
+
+
+def test_failures_are_one_line_and_exit_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["conformance", str(tmp_path), "--device", "cpu"]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("nnrt conformance: ")
+    assert captured.err.count("\n") == 1
+
+
+def _corpus(folder: Path, wanted: float) -> Path:
+    operand = {"type": "TENSOR_FLOAT32", "dims": [2], "scale": 0.0, "zero_point": 0}
+    example = {
+        "name": "relu_two",
+        "main_op": "RELU",
+        "variations": [],
+        "relaxed": False,
+        "expect_failure": False,
+        "min_hal": "1.0",
+        "runs": {"plain": True, "dynamic_output_shape": True, "quant8_to_signed": False, "device_memory": True},
+        "main": {
+            "operands": [
+                {"name": "in", "lifetime": "SUBGRAPH_INPUT", **operand},
+                {"name": "out", "lifetime": "SUBGRAPH_OUTPUT", **operand},
+            ],
+            "operations": [{"type": "RELU", "inputs": [0], "outputs": [1]}],
+            "inputs": [0],
+            "outputs": [1],
+        },
+        "referenced": [],
+        "inputs": [{"operand": 0, "values": [-1.0, 2.0]}],
+        "outputs": [{"operand": 1, "values": [0.0, wanted], "compare": "float32", "atol": 1e-5, "rtol": 6e-7}],
+    }
+    path = folder / "V1_0" / "relu.json.gz"
+    path.parent.mkdir()
+    with gzip.open(path, "wt") as file:
+        json.dump({"spec": "relu", "version": "V1_0", "examples": [example]}, file)
+    return folder
+
+
+@pytest.mark.parametrize("through", ["hal", "ndk"])
+def test_conformance_passes(tmp_path: Path, through: str, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = _corpus(tmp_path, 2.0)
+    assert cli.main(["conformance", str(folder), "--device", "cpu", "--through", through]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "3 passed, 0 failed, 0 unsupported"
+
+
+def test_conformance_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = _corpus(tmp_path, 2.5)
+    assert cli.main(["conformance", str(folder), "--device", "cpu", "--kinds", "plain", "--through", "hal"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1] == "0 passed, 1 failed, 0 unsupported"
+    assert "output 0 out" in lines[-2]
+    assert "wanted 2.5, got 2 " in lines[-2]
+
+
+def test_conformance_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = _corpus(tmp_path, 2.0)
+    assert cli.main(["conformance", str(folder), "--device", "cpu", "--through", "hal", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["counts"] == {"passed": 3, "failed": 0, "unsupported": 0}
+    assert report["device"] == "nnapi-reference"
+    assert [result["kind"] for result in report["results"]] == ["device_memory", "dynamic_output_shape", "plain"]
+
+
+def _is_command(name: str) -> bool:
+    return hasattr(importlib.import_module(f"{cli.__name__}.{name}"), "add_arguments")

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`nnrt doctor`: its exit status, what it prints of a driver's diagnosis, and that errors repeat it."""
+
+from __future__ import annotations
+
+import json
+import types
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from nn_runtime.cli import main
+from nn_runtime.devices import select
+from nn_runtime.errors import UnavailableDevice
+from tests.nn_runtime.cli.conftest import unusable_device
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from importlib.metadata import EntryPoint
+
+
+@dataclass(frozen=True)
+class _Problem:
+    what: str
+    remedy: str
+
+
+@dataclass(frozen=True)
+class _Diagnosis:
+    problems: tuple[_Problem, ...] = (_Problem("there is no OpenCL library", "pip install something"),)
+
+    def lines(self) -> list[str]:
+        return [f"problem    {self.problems[0].what}", f"    mend   {self.problems[0].remedy}"]
+
+    def to_json(self) -> dict[str, object]:
+        return asdict(self)
+
+
+def _driver_without_devices(*devices: object) -> types.ModuleType:
+    module = types.ModuleType("poor_driver")
+    module.devices = lambda: list(devices)  # type: ignore[attr-defined]
+    module.diagnose = _Diagnosis  # type: ignore[attr-defined]
+    return module
+
+
+def test_no_driver_at_all(no_drivers: dict[str, EntryPoint], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor"]) == 1
+    out = capsys.readouterr().out
+    assert "package    numpy " in out
+    assert "the OpenCL driver is not installed: pip install" in out
+    assert "takes nnapi-reference" in out
+
+
+def test_a_driver_says_what_is_wrong(
+    install_driver: Callable[[types.ModuleType], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    install_driver(_driver_without_devices())
+    assert main(["doctor"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert "    mend   pip install something" in lines
+    assert "no OpenCL device can be used; the CPU device works everywhere (--device cpu)" in lines
+    assert main(["doctor", "--json"]) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert report["drivers"]["opencl"]["diagnosis"]["problems"][0]["remedy"] == "pip install something"
+    assert report["usable_opencl_devices"] == []
+
+
+def test_a_strict_selector_says_what_doctor_says(install_driver: Callable[[types.ModuleType], None]) -> None:
+    install_driver(_driver_without_devices(unusable_device("a product came out wrong")))
+    with pytest.raises(UnavailableDevice) as caught:
+        select("opencl")
+    message = str(caught.value)
+    assert "opencl-broken-0 cannot be used: a product came out wrong" in message
+    assert "there is no OpenCL library (mend: pip install something)" in message
+    assert "nnrt doctor says more" in message
+    assert "nnapi-reference" in message
+
+
+def test_a_driver_that_cannot_be_loaded(
+    install_driver: Callable[[types.ModuleType], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    install_driver(types.ModuleType("empty_driver"))
+    assert main(["doctor"]) == 1
+    assert "problem    driver opencl could not be loaded" in capsys.readouterr().out
+
+
+def test_variables_are_shown(
+    no_drivers: dict[str, EntryPoint], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("NNRT_DEVICE", "opencl:pocl")
+    assert main(["doctor"]) == 1
+    out = capsys.readouterr().out
+    assert "variable   NNRT_DEVICE=opencl:pocl" in out
+    assert "matches no usable device; there is: nnapi-reference (cpu)" in out

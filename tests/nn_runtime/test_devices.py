@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The list of devices, selectors, and drivers that fail to load."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+import nn_runtime
+from nn_runtime import devices as devices_module
+from nn_runtime.codes import DeviceTypeCode
+from nn_runtime.devices import REFERENCE_NAME, Device, select, selector_in_force
+from nn_runtime.errors import BadData, UnavailableDevice
+from nn_runtime.hal.interfaces import DeviceDescription, UnusableDevice
+from nn_runtime.testing.sample_drivers import SampleDevice
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from nn_runtime.hal.interfaces import IDevice
+
+
+def described(slug: str, platform: int, name: str, kind: DeviceTypeCode) -> DeviceDescription:
+    return DeviceDescription(
+        slug, platform, f"The {slug} platform", f"{slug} makers", f"OpenCL 3.0 {slug} 3.0", name, "Chips", "1.2", kind
+    )
+
+
+class DescribedDevice(SampleDevice):
+    def __init__(self, name: str, description: DeviceDescription) -> None:
+        super().__init__(name)
+        self._description = description
+
+    def get_type(self) -> DeviceTypeCode:
+        return self._description.type
+
+    def description(self) -> DeviceDescription:
+        return self._description
+
+
+CPU, GPU = DeviceTypeCode.CPU, DeviceTypeCode.GPU
+
+
+def opencl_devices() -> list[IDevice | UnusableDevice]:
+    return [
+        DescribedDevice("opencl-nvidia-0", described("nvidia", 1, "Tesla", GPU)),
+        DescribedDevice("opencl-pocl-0", described("pocl", 0, "Ryzen", CPU)),
+        DescribedDevice("opencl-nvidia-1", described("nvidia", 1, "Quadro", GPU)),
+        UnusableDevice("opencl-pocl-1", "kernels do not build", described("pocl", 2, "old Ryzen", CPU)),
+        UnusableDevice("opencl-mesa-0", "the answer was wrong", described("mesa", 3, "llvmpipe", CPU)),
+    ]
+
+
+@dataclass
+class FakeEntryPoint:
+    offer: Callable[[], list[IDevice | UnusableDevice]]
+
+    def load(self) -> Callable[[], list[IDevice | UnusableDevice]]:
+        return self.offer
+
+
+def broken_driver() -> list[IDevice | UnusableDevice]:
+    raise ImportError("no libOpenCL.so.1")
+
+
+@pytest.fixture
+def drivers(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, FakeEntryPoint]]:
+    """Replace the installed drivers by a fake `opencl` one; more may be added."""
+    entries = {"opencl": FakeEntryPoint(opencl_devices)}
+    monkeypatch.setattr(devices_module, "_entry_points", lambda: entries)
+    monkeypatch.delenv("NNRT_DEVICE", raising=False)
+    monkeypatch.delenv("PYOPENCL_CTX", raising=False)
+    devices_module.listing.cache_clear()
+    yield entries
+    devices_module.listing.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("selector", "names"),
+    [
+        ("cpu", [REFERENCE_NAME]),
+        ("nnapi-reference", [REFERENCE_NAME]),
+        ("opencl", ["opencl-nvidia-0"]),
+        ("opencl,cpu", ["opencl-nvidia-0", REFERENCE_NAME]),
+        ("cpu,opencl", [REFERENCE_NAME, "opencl-nvidia-0"]),
+        ("opencl:pocl", ["opencl-pocl-0"]),
+        ("opencl:PoCL 3.0", ["opencl-pocl-0"]),
+        ("opencl:0", ["opencl-pocl-0"]),
+        ("opencl:1::1", ["opencl-nvidia-1"]),
+        ("opencl::gpu:1", ["opencl-nvidia-1"]),
+        ("opencl::cpu", ["opencl-pocl-0"]),
+        ("opencl:::quadro", ["opencl-nvidia-1"]),
+        ("opencl:*", ["opencl-nvidia-0", "opencl-pocl-0", "opencl-nvidia-1"]),
+        ("opencl:pocl,opencl:nvidia", ["opencl-pocl-0", "opencl-nvidia-0"]),
+        ("opencl:nvidia,opencl::gpu", ["opencl-nvidia-0"]),
+        ("opencl-nvidia-1", ["opencl-nvidia-1"]),
+    ],
+)
+def test_selectors(drivers: dict[str, FakeEntryPoint], selector: str, names: list[str]) -> None:
+    selection = select(selector)
+    assert [device.name for device in selection.devices] == names
+    assert selection.strict == (REFERENCE_NAME not in names)
+
+
+def test_a_selector_that_matches_nothing_lists_what_there_is(drivers: dict[str, FakeEntryPoint]) -> None:
+    with pytest.raises(UnavailableDevice) as caught:
+        select("opencl:amd")
+    message = str(caught.value)
+    assert "'opencl:amd' matches no usable device" in message
+    for name in ("opencl-nvidia-0 (Tesla, GPU)", "opencl-pocl-0 (Ryzen, CPU)", REFERENCE_NAME):
+        assert name in message
+    for wrong in ("opencl-pocl-9", "nonsense"):
+        with pytest.raises(UnavailableDevice):
+            select(wrong)
+
+
+@pytest.mark.parametrize("selector", ["opencl:mesa", "opencl-mesa-0", "opencl::cpu:llvm"])
+def test_a_device_that_cannot_be_used_gives_its_reason(
+    drivers: dict[str, FakeEntryPoint], selector: str
+) -> None:
+    with pytest.raises(UnavailableDevice, match="opencl-mesa-0 cannot be used: the answer was wrong") as caught:
+        select(selector)
+    assert "do not build" not in str(caught.value)
+
+
+def test_all_reasons_are_given_where_any_device_was_meant(drivers: dict[str, FakeEntryPoint]) -> None:
+    drivers["opencl"].offer = lambda: opencl_devices()[3:]
+    with pytest.raises(UnavailableDevice, match="do not build.*answer was wrong"):
+        select("opencl")
+
+
+def test_a_missing_item_is_passed_over_with_a_warning(
+    drivers: dict[str, FakeEntryPoint], caplog: pytest.LogCaptureFixture
+) -> None:
+    assert select("opencl:amd,cpu").devices[0].name == REFERENCE_NAME
+    assert "'opencl:amd' matches no usable device" in caplog.text
+
+
+@pytest.mark.parametrize("selector", ["opencl,,cpu", "opencl:a:toaster", "opencl:a:gpu:0:1"])
+def test_bad_syntax(drivers: dict[str, FakeEntryPoint], selector: str) -> None:
+    with pytest.raises(BadData, match="selector"):
+        select(selector)
+
+
+def test_a_driver_that_cannot_be_loaded_is_reported_and_not_fatal(
+    drivers: dict[str, FakeEntryPoint], caplog: pytest.LogCaptureFixture
+) -> None:
+    drivers["broken"] = FakeEntryPoint(broken_driver)
+    assert devices_module.devices()[-1].name == REFERENCE_NAME
+    assert "driver broken could not be loaded" in caplog.text
+    with pytest.raises(UnavailableDevice, match="ImportError: no libOpenCL.so.1"):
+        select("broken")
+    assert select("broken,cpu").devices[0].name == REFERENCE_NAME
+
+
+def test_the_default_works_without_any_driver(drivers: dict[str, FakeEntryPoint]) -> None:
+    drivers.clear()
+    assert [device.name for device in select().devices] == [REFERENCE_NAME]
+    with pytest.raises(UnavailableDevice, match="no driver 'opencl' is installed; there are: cpu"):
+        select("opencl")
+
+
+def test_which_selector_is_in_force(drivers: dict[str, FakeEntryPoint], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert selector_in_force() == "opencl,cpu"
+    monkeypatch.setenv("PYOPENCL_CTX", "0:1")
+    assert selector_in_force() == "opencl:0::1,cpu"
+    monkeypatch.setenv("NNRT_DEVICE", "cpu")
+    assert selector_in_force() == "cpu"
+    assert selector_in_force("opencl") == "opencl"
+
+
+def test_the_list_has_unique_names_and_ends_with_the_cpu(drivers: dict[str, FakeEntryPoint]) -> None:
+    drivers["second"] = FakeEntryPoint(lambda: [SampleDevice("twin"), SampleDevice("twin")])
+    names = [device.name for device in nn_runtime.devices()]
+    assert len(set(names)) == len(names)
+    assert names[-1] == REFERENCE_NAME
+    reference = nn_runtime.devices()[-1]
+    assert reference.type == CPU
+    assert reference.version
+    assert reference.feature_level == nn_runtime.runtime_feature_level()
+    reference.wait()
+    assert not reference.extension_support("com.example.nothing")
+
+
+def test_a_devices_level_is_at_most_the_runtimes() -> None:
+    assert Device(SampleDevice("old", feature_level=28)).feature_level == 28
+    assert Device(SampleDevice("new", feature_level=2**20)).feature_level == nn_runtime.runtime_feature_level()
+
+
+IMPORT_COSTS = """
+import sys
+import nn_runtime
+assert "numpy" not in sys.modules and "pyopencl" not in sys.modules
+from nn_runtime.devices import select
+select("cpu")
+nn_runtime.Compilation, nn_runtime.Execution, nn_runtime.Burst, nn_runtime.Memory
+assert "pyopencl" not in sys.modules and "gpu_driver" not in sys.modules
+assert nn_runtime.devices.__class__.__name__
+assert callable(nn_runtime.devices)
+"""
+
+BARE_SYSTEM = """
+import os, sys
+for name in ("memfd_create", "eventfd", "EFD_CLOEXEC"):
+    if hasattr(os, name):
+        delattr(os, name)
+sys.modules["pyopencl"] = None
+import numpy as np
+import nn_runtime as nn
+model = nn.Model()
+x, y = (model.add_operand(nn.OperandType(nn.OperandCode.TENSOR_FLOAT32, (64,))) for _ in range(2))
+w = model.add_operand(nn.OperandType(nn.OperandCode.TENSOR_FLOAT32, (64,)))
+f = model.add_operand(nn.OperandType(nn.OperandCode.INT32))
+model.set_operand_value(w, np.ones(64, np.float32))
+model.set_operand_value(f, 0)
+model.add_operation(nn.OperationCode.ADD, [x, w, f], [y])
+model.identify_inputs_and_outputs([x], [y])
+model.finish()
+compilation = nn.Compilation(model)
+compilation.finish()
+execution = nn.Execution(compilation)
+output = np.zeros(64, np.float32)
+execution.set_input_from_memory(0, nn.Memory.from_array(np.ones(64, np.float32)), 0, 256)
+execution.set_output(0, output)
+execution.compute()
+assert (output == 2).all()
+"""
+
+
+def _python(script: str) -> None:
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_importing_is_cheap_and_asking_for_the_cpu_loads_no_opencl() -> None:
+    _python(IMPORT_COSTS)
+
+
+def test_a_system_without_opencl_and_memfd() -> None:
+    _python(BARE_SYSTEM)

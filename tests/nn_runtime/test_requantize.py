@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The vectorised requantisation against gemmlowp's integer steps, one number at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from nn_runtime.codes import FuseCode, OperandCode
+from nn_runtime.operand import ChannelQuant, OperandType
+from nn_runtime.quantization import (
+    activation_range_quantized,
+    convolution_multipliers,
+    fixed_point_multiplier,
+    fixed_point_multipliers,
+    requantize,
+)
+
+SIGNED, UNSIGNED = OperandCode.TENSOR_QUANT8_ASYMM_SIGNED, OperandCode.TENSOR_QUANT8_ASYMM
+
+
+def by_steps(value: int, mantissa: int, exponent: int) -> int:
+    """SaturatingRoundingDoublingHighMul, then RoundingDivideByPOT, in exact integers (no overflow here)."""
+    product = (value << max(exponent, 0)) * mantissa
+    total = product + (2**30 if product >= 0 else 1 - 2**30)
+    high = total // 2**31 if total >= 0 else -(-total // 2**31)
+    shift = max(-exponent, 0)
+    remainder, threshold = high % 2**shift, (2**shift - 1) // 2 + (high < 0)
+    return high // 2**shift + (remainder > threshold)
+
+
+def near_ties(mantissa: int, exponent: int) -> list[int]:
+    """Sums whose results lie at and beside every rounding boundary of the 8-bit range, and a few far outside."""
+    ties = np.floor((np.arange(-260, 260) + 0.5) * 2.0 ** (31 - exponent) / mantissa).astype(np.int64)
+    around = (ties[:, np.newaxis] + np.arange(-2, 3)).reshape(-1)
+    limit = 2**31 >> max(exponent, 0)
+    return [*np.clip(around, -limit + 1, limit - 1).tolist(), -limit + 1, limit - 1, -1, 0, 1]
+
+
+@pytest.mark.parametrize("mantissa", [2**30, 2**30 + 1, 3 * 2**29, 1_234_567_891, 2**31 - 1])
+@pytest.mark.parametrize("exponent", [3, 1, 0, -1, -2, -5, -11, -12, -13, -20])
+@pytest.mark.parametrize(
+    ("code", "zero_point", "activation"),
+    [(UNSIGNED, 0, 1), (UNSIGNED, 128, 0), (UNSIGNED, 255, 3), (SIGNED, -128, 0), (SIGNED, 5, 2), (SIGNED, 5, 0)],
+)
+def test_requantize_has_the_bits_of_the_integer_steps(
+    mantissa: int, exponent: int, code: OperandCode, zero_point: int, activation: int
+) -> None:
+    output = OperandType(code, (), 0.0625, zero_point)
+    low, high = activation_range_quantized(FuseCode(activation), output)
+    sums = near_ties(mantissa, exponent)
+    wanted = [min(max(by_steps(value, mantissa, exponent) + zero_point, low), high) for value in sums]
+    bias = np.array([-1000], np.int32)
+    values = np.array(sums, np.float64)[:, np.newaxis] - bias
+    multipliers = np.array([mantissa], np.int32), np.array([exponent], np.int32)
+    got = requantize(values, bias, multipliers, output, FuseCode(activation))
+    assert got.reshape(-1).tolist() == wanted
+
+
+def test_requantize_keeps_channels_apart() -> None:
+    channels, rows = 37, 1000  # more than one cache-sized piece
+    generator = np.random.default_rng(1)
+    mantissas = generator.integers(2**30, 2**31, channels).astype(np.int32)
+    exponents = generator.integers(-20, 3, channels).astype(np.int32)
+    bias = generator.integers(-500, 500, channels).astype(np.int32)
+    values = generator.integers(-(2**20), 2**20, (rows, channels)).astype(np.float32)
+    output = OperandType(SIGNED, (), 1.0, 3)
+    got = requantize(values, bias, (mantissas, exponents), output, FuseCode.NONE)
+    for row, channel in ((0, 0), (442, 31), (443, 0), (999, 36), (500, 17)):
+        total = int(values[row, channel]) + int(bias[channel])
+        wanted = by_steps(total, int(mantissas[channel]), int(exponents[channel])) + 3
+        assert got[row, channel] == min(max(wanted, -128), 127)
+
+
+def test_multipliers_of_many_are_those_of_each() -> None:
+    reals = [0.0, 1.0, 0.5, 2.0**-31, 2.0**-33, 2.0**31, 1 - 2.0**-40, 2.0**-31 * (1 - 2.0**-50), 0.0037, 3e-7, 123.4]
+    mantissas, exponents = fixed_point_multipliers(reals)
+    for real, mantissa, exponent in zip(reals, mantissas, exponents, strict=True):
+        single = fixed_point_multiplier(real)
+        assert (single.mantissa, single.exponent) == (mantissa, exponent)
+
+
+def test_convolution_multipliers_round_the_product_of_scales_only_per_tensor() -> None:
+    # In float32 the product of 1 + 2^-12 with itself loses its last term 2^-24.
+    scale = 1 + 2.0**-12
+    source, output = OperandType(UNSIGNED, (), scale, 0), OperandType(UNSIGNED, (), 4.0, 0)
+    per_tensor = convolution_multipliers(source, OperandType(UNSIGNED, (), scale, 0), output)
+    channels = ChannelQuant((scale, 2.0), 0)
+    weights = OperandType(OperandCode.TENSOR_QUANT8_SYMM_PER_CHANNEL, (2, 1, 1, 1), channel_quant=channels)
+    per_channel = convolution_multipliers(source, weights, output)
+    assert per_tensor[0].tolist() == [2**30 + 2**19]
+    assert per_channel[0].tolist() == [2**30 + 2**19 + 2**6, 2**30 + 2**18]
+    assert per_channel[1].tolist() == [-1, 0]
