@@ -48,16 +48,16 @@
         int2 factor1, int2 factor_out)                                                                                 \
     {                                                                                                                  \
         if (operation == ADD)                                                                                          \
-            return JOIN(as_, V)(JOIN(as_u, V)(a) + JOIN(as_u, V)(b));                                                  \
+            return as_##V(as_u##V(a) + as_u##V(b));                                                                    \
         if (operation == SUB)                                                                                          \
-            return JOIN(as_, V)(JOIN(as_u, V)(a) - JOIN(as_u, V)(b));                                                  \
+            return as_##V(as_u##V(a) - as_u##V(b));                                                                    \
         if (operation == MUL)                                                                                          \
-            return JOIN(as_, V)(JOIN(as_u, V)(a) * JOIN(as_u, V)(b));                                                  \
+            return as_##V(as_u##V(a) * as_u##V(b));                                                                    \
         const V divisor = b == 0 || b == -1 ? (V)1 : b;                                                                \
         const V quotient = a / divisor;                                                                                \
         const V rest = a - quotient * divisor;                                                                         \
         const V floored = rest != 0 && (rest ^ divisor) < 0 ? quotient - 1 : quotient;                                 \
-        return b == 0 ? (V)0 : b == -1 ? JOIN(as_, V)((JOIN(u, V))0 - JOIN(as_u, V)(a)) : floored;                     \
+        return b == 0 ? (V)0 : b == -1 ? as_##V((u##V)0 - as_u##V(a)) : floored;                                       \
     }
 
 #else
@@ -82,8 +82,13 @@
 
 #endif
 
-COMBINE(COMPUTE_T, )
-COMBINE(COMPUTE_T16, 16)
+#if T_IS_FLOAT
+COMBINE(float, )
+COMBINE(float16, 16)
+#else
+COMBINE(int, )
+COMBINE(int16, 16)
+#endif
 
 // Element offsets in both inputs of a position counted over `sizes`.
 static inline int2 offsets_of(int position, int4 sizes, int4 strides0, int4 strides1)

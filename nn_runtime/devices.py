@@ -238,7 +238,7 @@ def _match(item: str) -> list[Device]:
     driver = _driver_of(item)
     offered = listing(driver).devices
     by_name = [device for device in offered if device.name == item.lower()]
-    if by_name or driver != item.lower().partition(":")[0]:
+    if by_name or not _is_pattern(item, driver):
         return by_name
     matches = _Pattern.parse(item).filter([(device, device.description) for device in offered])
     return matches if item.endswith(":*") else matches[:1]
@@ -248,6 +248,11 @@ def _driver_of(item: str) -> str:
     """Return the driver that an item means: `opencl:pocl` and `opencl-pocl-0` both mean `opencl`."""
     head = item.lower().partition(":")[0]
     return head if head in _entry_points() else head.partition("-")[0]
+
+
+def _is_pattern(item: str, driver: str) -> bool:
+    """Tell `opencl:pocl` from the full name `opencl-pocl-0`."""
+    return item.lower().partition(":")[0] == driver
 
 
 @dataclass(frozen=True)
@@ -318,10 +323,7 @@ def _nothing_matches(text: str, items: Sequence[str]) -> str:
         if found.failure:
             problems.append(found.failure)
     for item in items:
-        pattern = _Pattern.parse(item)
-        unusable = listing(_driver_of(item)).unusable
-        meant = [other for other in unusable if pattern.fits_unusable(other) or other.name == item.lower()]
-        problems += [f"{other.name} cannot be used: {other.reason}" for other in meant]
+        problems += [f"{other.name} cannot be used: {other.reason}" for other in _unusable_meant(item)]
     there.append(f"{REFERENCE_NAME} (cpu)")
     reasons = "; ".join(dict.fromkeys(problems))
     return f"device selector {text!r} matches no usable device; there is: {', '.join(there)}" + (
@@ -335,6 +337,15 @@ def _advice(items: Sequence[str]) -> str:
     diagnoses = [found for found in map(diagnosis, drivers) if found is not None]
     problems = [f"{problem.what} (mend: {problem.remedy})" for found in diagnoses for problem in found.problems]
     return "".join(f"; {text}" for text in (*problems, "nnrt doctor says more")) if diagnoses else ""
+
+
+def _unusable_meant(item: str) -> list[UnusableDevice]:
+    driver = _driver_of(item)
+    unusable = listing(driver).unusable
+    if not _is_pattern(item, driver):
+        return [other for other in unusable if other.name == item.lower()]
+    pattern = _Pattern.parse(item)
+    return [other for other in unusable if pattern.fits_unusable(other)]
 
 
 def _label(device: Device) -> str:

@@ -1,13 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The high level: a network is an NDK model with an interface of names, dtypes and shapes; `load` reads one from a file."""
+"""The high level: a network is an NDK model with an interface of names, dtypes and shapes; `load` reads one."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from nn_runtime.codes import PreferenceCode, PriorityCode
 from nn_runtime.compilation import Compilation
@@ -17,6 +14,9 @@ from nn_runtime.operand import dtype_of
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Mapping, Sequence
+
+    import numpy as np
 
     from nn_runtime.hal.types import Operand
     from nn_runtime.model import Model
@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 class TensorInfo:
     """One input or output as the user sees it.
 
-    `dtype` is that of the interface: the runtime casts where the model computes in another. A size 0 is open. Real value
-    = scale * (q - zero_point); scale 0 means not quantised. `signature_name` is a second name, "" if there is none.
+    `dtype` is that of the interface: the runtime casts where the model computes in another. A size 0 is open, () is a
+    scalar or an open rank. Real value = scale * (q - zero_point); scale 0 means not quantised. `signature_name` is a
+    second name, "" if there is none; `index` the tensor's in its file, -1 without a file.
     """
 
     name: str
@@ -38,6 +39,7 @@ class TensorInfo:
     scale: float = 0.0
     zero_point: int = 0
     signature_name: str = ""
+    index: int = -1
 
     def __str__(self) -> str:
         quantized = f" scale {self.scale:g} zero point {self.zero_point}" if self.scale else ""
@@ -59,7 +61,8 @@ class State:
 class Interface:
     """How the arguments of a model look to the user.
 
-    `inputs` are the model's first inputs in order; `output_positions` tells the model's output behind each of `outputs`.
+    `inputs` are the model's first inputs in order; `output_positions` tells which of the model's outputs each of
+    `outputs` is.
     """
 
     inputs: tuple[TensorInfo, ...]

@@ -170,7 +170,9 @@ class Session:
         return self._timing
 
     @overload
-    def run(self, inputs: Mapping[str, npt.ArrayLike], *, profile: bool = ..., measure: bool = ...) -> dict[str, Array]: ...
+    def run(
+        self, inputs: Mapping[str, npt.ArrayLike], *, profile: bool = ..., measure: bool = ...
+    ) -> dict[str, Array]: ...
 
     @overload
     def run(self, inputs: Inputs, *, profile: bool = ..., measure: bool = ...) -> list[Array]: ...
@@ -237,7 +239,9 @@ class Session:
     def __exit__(self, *exc_info: object) -> None:
         self.close()
 
-    def _ordered(self, inputs: Inputs | Mapping[str, npt.ArrayLike]) -> tuple[Sequence[npt.ArrayLike], list[str] | None]:
+    def _ordered(
+        self, inputs: Inputs | Mapping[str, npt.ArrayLike]
+    ) -> tuple[Sequence[npt.ArrayLike], list[str] | None]:
         """Return one array-like an input, and the outputs' names for a dict."""
         infos = self._interface.inputs
         if isinstance(inputs, Mapping):
@@ -415,9 +419,7 @@ def _wanted_and_given(info: TensorInfo, array: Array) -> str:
 
 
 def _fits(given: Dimensions, wanted: Dimensions) -> bool:
-    return not wanted or (
-        len(given) == len(wanted) and all(b in (0, a) for a, b in zip(given, wanted, strict=True))
-    )
+    return not wanted or (len(given) == len(wanted) and all(b in (0, a) for a, b in zip(given, wanted, strict=True)))
 
 
 def _converts(array: Array, wanted: np.dtype[np.generic], is_array: bool) -> bool:
@@ -428,7 +430,7 @@ def _converts(array: Array, wanted: np.dtype[np.generic], is_array: bool) -> boo
     if kinds[0] in "iu" and kinds[1] == "f":
         return not is_array
     if kinds[0] in "iu" and kinds[1] in "iu":
-        info = np.iinfo(wanted)
+        info = np.iinfo(str(wanted))
         return not array.size or (int(array.min()) >= info.min and int(array.max()) <= info.max)
     return False
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -98,6 +99,10 @@ def _message(error: Exception) -> str:
 
 
 def _failed(command: str, message: str, status: int = 1) -> int:
-    line = " ".join(message.split())
-    print(f"nnrt {command}: {line}", file=sys.stderr)
+    """Print the error as one line; what follows its first line (a compiler's output) only where logging is on."""
+    lines = message.strip().splitlines() or ["failed"]
+    more = " ... (NNRT_VLOG=all shows the rest)" if len(lines) > 1 else ""
+    if more and os.environ.get("NNRT_VLOG"):
+        print(message, file=sys.stderr)
+    print(f"nnrt {command}: {' '.join(lines[0].split())}{more}", file=sys.stderr)
     return status

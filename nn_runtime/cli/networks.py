@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nn_runtime.cli.output import busy
 from nn_runtime.devices import find_device, select
 from nn_runtime.network import load
 from nn_runtime.plan import PartitionMode
@@ -43,8 +44,8 @@ def add_network_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_device_argument(parser: argparse.ArgumentParser) -> None:
     """Declare --device."""
-    parser.add_argument("--device", metavar="SELECTOR", default=None,
-                        help="e.g. cpu, opencl, opencl:pocl, opencl,cpu (default: NNRT_DEVICE, else opencl,cpu)")  # fmt: skip
+    wanted = "cpu, opencl, opencl:pocl, opencl,cpu ... (default: NNRT_DEVICE, else opencl,cpu)"
+    parser.add_argument("--device", metavar="SELECTOR", default=None, help=wanted)
 
 
 def positive(text: str) -> int:
@@ -56,7 +57,7 @@ def positive(text: str) -> int:
 
 def open_session(args: argparse.Namespace) -> Session:
     """Load and compile the network that the arguments name."""
-    with load(args.model) as network:
+    with busy("preparing"), load(args.model) as network:
         return network.compile(args.device, partition=args.partition)
 
 

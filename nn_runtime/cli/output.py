@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
+import textwrap
+import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -13,9 +16,12 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+_WIDTH = 100
 _BAR_WIDTH = 30
 _SILENT_SECONDS = 1.0
 _GAP = "  "
+_CLEAR = "\r\x1b[K"
+"""Back to the first column, and erase the line."""
 
 
 class UsageError(Exception):
@@ -32,6 +38,11 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[
         for row in cells
     ]  # fmt: skip
     return [_GAP.join(row).rstrip() for row in aligned]
+
+
+def wrapped(text: str, indent: int) -> list[str]:
+    """Return a text in lines of at most 100 columns, those after the first indented; words stay whole."""
+    return textwrap.wrap(text, _WIDTH, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False)
 
 
 def print_lines(lines: Iterable[str]) -> None:
@@ -86,11 +97,31 @@ def progress(what: str, total: int) -> Iterator[int]:
                 shown = True
                 filled = _BAR_WIDTH * done // total
                 bar = "#" * filled + " " * (_BAR_WIDTH - filled)
-                print(f"\r{what} [{bar}] {done}/{total}", end="", file=sys.stderr, flush=True)
+                _show(f"\r{what} [{bar}] {done}/{total}")
             yield done
     finally:
         if shown:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+            _show(_CLEAR)
+
+
+@contextlib.contextmanager
+def busy(what: str) -> Iterator[None]:
+    """Say on standard error what takes so long: on a terminal, from the first second to the end of the block."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    notice = threading.Timer(_SILENT_SECONDS, _show, (f"{what} ...",))
+    notice.start()
+    try:
+        yield
+    finally:
+        notice.cancel()
+        notice.join()
+        _show(_CLEAR)
+
+
+def _show(text: str) -> None:
+    print(text, end="", file=sys.stderr, flush=True)
 
 
 def warn(message: str) -> None:

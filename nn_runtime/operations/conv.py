@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from nn_runtime.codes import FeatureLevel, OperandCode, OperationCode
@@ -69,19 +69,6 @@ def convolution_geometry(op: OperationView) -> Convolution:
         op.fail("filter", f"must have depth {window.input_depth}, that of the input", list(filter_dims))
     known = {field.name: getattr(window, field.name) for field in fields(window)}
     return Convolution(**known, depth_multiplier=depth_multiplier)
-
-
-def without_padding(geometry: Convolution) -> Convolution:
-    """Return the geometry over an input that already contains its padding."""
-    return replace(
-        geometry,
-        input_height=geometry.input_height + geometry.padding_top + geometry.padding_bottom,
-        input_width=geometry.input_width + geometry.padding_left + geometry.padding_right,
-        padding_top=0,
-        padding_bottom=0,
-        padding_left=0,
-        padding_right=0,
-    )
 
 
 def check_bias_scale(op: OperationView, weights: OperandView) -> None:

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The .tflite importer: a bounds-checked reader. Names are resolved on first use, so importing the package is cheap."""
+"""The .tflite importer: a bounds-checked reader, the conversion to a Network, and a drop-in for LiteRT's interpreter.
+
+Names are resolved on first use, so importing the package is cheap.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,36 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from nn_runtime.tflite.convert import convert, supported_operators
+    from nn_runtime.tflite.interpreter import Interpreter, OpResolverType, SignatureRunner
     from nn_runtime.tflite.reader import read
     from nn_runtime.tflite.verifier import TfliteError
 
-__all__ = ["TfliteError", "read"]
+__all__ = [
+    "Interpreter",
+    "OpResolverType",
+    "SignatureRunner",
+    "TfliteError",
+    "convert",
+    "read",
+    "supported_operators",
+]
 
-_HOME = {"TfliteError": "verifier", "read": "reader"}
+_HOME = {
+    "Interpreter": "interpreter",
+    "OpResolverType": "interpreter",
+    "SignatureRunner": "interpreter",
+    "TfliteError": "verifier",
+    "convert": "convert",
+    "read": "reader",
+    "supported_operators": "convert",
+}
 
 
 def __getattr__(name: str) -> object:
     """Import the module that defines a public name (PEP 562)."""
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    value: object = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value

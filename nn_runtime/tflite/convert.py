@@ -49,11 +49,14 @@ _ARITHMETIC = frozenset({TensorType.FLOAT32, TensorType.FLOAT16, TensorType.INT3
 _LSTM_INPUTS = 20
 
 
-def convert(model: TfliteModel, shapes: Shapes | None = None, subgraph_index: int = 0) -> Network:
+def convert(
+    model: TfliteModel, shapes: Shapes | None = None, subgraph_index: int = 0, preserve_all: bool = False
+) -> Network:
     """Convert one subgraph of a file; raises BadData naming operator, index and reason.
 
     `shapes` gives inputs other shapes than the file's, by tensor name, signature name or position. Sizes that the file
-    leaves open (-1) are otherwise those of the shape in the file, which is 1 from the usual exporters.
+    leaves open (-1) are otherwise those of the shape in the file, which is 1 from the usual exporters. `preserve_all`
+    makes every tensor that an operator computes an output, after the file's own.
     """
     subgraph = model.subgraphs[subgraph_index]
     where = f"subgraph {subgraph_index}: " if subgraph_index else ""
@@ -67,7 +70,11 @@ def convert(model: TfliteModel, shapes: Shapes | None = None, subgraph_index: in
         except NNError as error:
             reason = str(error).removeprefix(f"{operator.name}: ")
             raise BadData(f"{where}operator {operator.index} {operator.name}: {reason}") from error
-    return _finished(subgraph, names, builder, values, variables)
+    outputs = list(subgraph.outputs)
+    if preserve_all:
+        computed = {index for operator in subgraph.operators for index in operator.outputs}
+        outputs += sorted(index for index in computed.difference(outputs) if values[index].data is None)
+    return _finished(subgraph, outputs, names, builder, values, variables)
 
 
 def supported_operators() -> list[int]:
@@ -115,6 +122,7 @@ def _inputs(subgraph: TfliteSubgraph, names: Mapping[int, str], shapes: Shapes) 
 
 def _finished(
     subgraph: TfliteSubgraph,
+    output_indices: Sequence[int],
     names: Mapping[int, str],
     builder: GraphBuilder,
     values: dict[int, Value],
@@ -125,12 +133,12 @@ def _finished(
     sources = inputs + [variable.source for variable in variables.values()]
     outputs: list[Value] = []
     positions: dict[int, int] = {}
-    for index in subgraph.outputs:
+    for index in output_indices:
         if index not in positions:
             positions[index] = len(outputs)
             outputs.append(_own(builder, values.get(index) or tensor_value(subgraph.tensors[index]), sources, outputs))
             values[index] = outputs[-1]
-    states = []
+    states: list[State] = []
     for variable in variables.values():
         source = len(inputs) + len(states)
         changed = variable.current is not variable.source
@@ -142,11 +150,11 @@ def _finished(
         [builder.index(value) for value in sources], [builder.index(value) for value in outputs]
     )
     model.finish()
-    infos = {index: _info(subgraph, names, values, index) for index in (*subgraph.inputs, *subgraph.outputs)}
+    infos = {index: _info(subgraph, names, values, index) for index in (*subgraph.inputs, *output_indices)}
     interface = Interface(
         tuple(infos[index] for index in subgraph.inputs),
-        tuple(infos[index] for index in subgraph.outputs),
-        tuple(positions[index] for index in subgraph.outputs),
+        tuple(infos[index] for index in output_indices),
+        tuple(positions[index] for index in output_indices),
         tuple(states),
     )
     return Network(model, interface)
@@ -162,7 +170,7 @@ def _info(subgraph: TfliteSubgraph, names: Mapping[int, str], values: Mapping[in
     tensor, value = subgraph.tensors[index], values[index]
     dtype = np.dtype(np.float32) if tensor.type.dtype is None else tensor.type.dtype.newbyteorder("=")
     scale, zero_point = (value.scale, value.zero_point) if tensor.quantization is not None else (0.0, 0)
-    return TensorInfo(tensor.name, dtype, value.shape or (), scale, zero_point, names.get(index, ""))
+    return TensorInfo(tensor.name, dtype, value.shape or (), scale, zero_point, names.get(index, ""), index)
 
 
 def _converts(*codes: int) -> Callable[[Conversion], Conversion]:
@@ -509,7 +517,8 @@ def _slices(op: Operator, shape: Dimensions) -> tuple[list[tuple[int, int, int]]
     names = ("begin", "end", "strides")
     begins, ends, strides = (op.integers(position, name) for position, name in enumerate(names, start=1))
     if not len(begins) == len(ends) == len(strides) <= len(shape):
-        op.fail(f"begin, end and strides must have {len(shape)} elements, got {len(begins)}, {len(ends)}, {len(strides)}")
+        lengths = f"{len(begins)}, {len(ends)}, {len(strides)}"
+        op.fail(f"begin, end and strides must have one length of at most {len(shape)}, got {lengths}")
     if 0 in strides:
         op.fail(f"strides must not be 0, got {strides}")
     found = [(0, size, 1) for size in shape]

@@ -7,7 +7,6 @@ intermediate tensors. A tensor of rank 0 is an operand of dimensions [1].
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NoReturn
 
@@ -23,7 +22,7 @@ from nn_runtime.tflite.reader import quoted
 from nn_runtime.tflite.types import TensorType
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from nn_runtime.operand import Array, SubgraphView
     from nn_runtime.tflite.types import TfliteOperator, TfliteQuantization, TfliteSubgraph, TfliteTensor
@@ -138,9 +137,7 @@ def _quantized(plain: Value, tensor: TfliteTensor) -> Value:
     if quantization is None:
         return replace(plain, scale=1.0)
     if quantization.scales.size == 1:
-        return replace(
-            plain, scale=float(quantization.scales[0]), zero_point=int(quantization.zero_points[0])
-        )
+        return replace(plain, scale=float(quantization.scales[0]), zero_point=int(quantization.zero_points[0]))
     return _per_channel(plain, tensor, quantization)
 
 
@@ -356,7 +353,8 @@ class Operator:
         """Make a value the output; where the file gives the output another quantisation, its integers are kept."""
         wanted = self.prototype(position)
         if wanted.type != value.type:
-            self.fail(f"output {position} must have the type of the input, got {self.output_tensor(position).type.name}")
+            given = self.output_tensor(position).type.name
+            self.fail(f"output {position} must have the type of the input, got {given}")
         if value.is_quantized and not value.same_quantization(wanted):
             value = self.emit(OperationCode.CAST, [value], wanted)
         self.result(value, position)

@@ -285,10 +285,7 @@ def test_empty_tensors() -> None:
     )
     model = Model(Subgraph(operands, (Operation(OperationCode.SLICE, (0, 1, 2), (3,)),), (0,), (3,)))
     run = request([np.ones((3, 2), np.float32)], [np.empty(1, np.float32)])
-    try:
-        assert _run(_prepare(model), run) == ((0, 2),)
-    except HalError as error:
-        assert "SLICE" in str(error)
+    assert _run(_prepare(model), run) == ((0, 2),)
 
 
 def test_loop_timeout() -> None:

@@ -39,7 +39,7 @@ def add(model: Model, first: int, second: int, result: int) -> None:
 
 
 def add_model(dims: Sequence[int] = (2, 3), relaxed: bool = False) -> Model:
-    """output = a + b."""
+    """Output = a + b."""
     model = Model()
     a, b, result = (model.add_operand(tensor(*dims)) for _ in range(3))
     add(model, a, b, result)

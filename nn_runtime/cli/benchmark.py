@@ -1,0 +1,298 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Time a network on random inputs.
+
+Prints the lines of TFLite's benchmark_model (microseconds), then median and percentiles of the wall time. Where the
+network runs whole on one device, the same number of runs is repeated with the driver's clock: the time on the device
+and in the driver, beside the wall time of those runs. --profile adds a table per launch, as the drivers report it.
+
+Init is reading the file, converting and compiling it; the first inference may still fill caches.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections import defaultdict
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nn_runtime.cli.networks import (
+    add_network_arguments,
+    compile_for_timing,
+    places,
+    places_text,
+    positive,
+    random_input,
+)
+from nn_runtime.cli.output import busy, duration_text, print_json, print_lines, progress, table
+from nn_runtime.network import load
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterable, Sequence
+
+    from nn_runtime.cli.inputs import Array
+    from nn_runtime.session import Explanation, Session
+
+_PERCENTILES = (50, 90, 99)
+_TOP = 10
+_SEED = 0
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Statistics of some runs, in ns."""
+
+    count: int
+    first: int
+    minimum: int
+    maximum: int
+    mean: float
+    deviation: float
+    p50: float
+    p90: float
+    p99: float
+
+    @classmethod
+    def of(cls, times_ns: Sequence[int]) -> Clock:
+        """Return the statistics of at least one run."""
+        p50, p90, p99 = (float(value) for value in np.percentile(times_ns, _PERCENTILES))
+        return cls(
+            len(times_ns), times_ns[0], min(times_ns), max(times_ns), statistics.fmean(times_ns),
+            statistics.pstdev(times_ns), p50, p90, p99,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Timed:
+    """The runs with the driver's clock. A part is None where the driver does not know it."""
+
+    on_device: Clock | None
+    in_driver: Clock | None
+    wall: Clock
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One row of the profile over all profiled runs. Times in ns, `start` from the start of its step."""
+
+    node_type: str
+    kernel: str
+    device: str
+    operations: tuple[int, ...]
+    start: float
+    first: int
+    mean: float
+    share: float
+    cumulated_share: float
+    bytes_moved: int
+    times_called: int
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything that is printed. Times in ns."""
+
+    devices: dict[str, int]
+    init: int
+    first_inference: int
+    warmup: Clock
+    inference: Clock
+    timed: Timed | None
+    launches: tuple[Launch, ...]
+    profiled: Clock | None
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare options and arguments."""
+    add_network_arguments(parser)
+    parser.add_argument("--runs", metavar="N", type=positive, default=50, help="runs to time (default: 50)")
+    parser.add_argument("--warmup", metavar="N", type=positive, default=5, help="runs before them (default: 5)")
+    parser.add_argument("--max-secs", metavar="S", type=positive, default=30,
+                        help="stop each part after so many seconds (default: 30)")  # fmt: skip
+    parser.add_argument("--profile", action="store_true", help="print a table per launch")
+    parser.add_argument("--json", action="store_true", help="print everything as JSON, times in ns")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run and print the report."""
+    start = time.perf_counter_ns()
+    with busy("preparing"), load(args.model) as network:
+        session, has_clock = compile_for_timing(network, args.device, args.partition)
+    init = time.perf_counter_ns() - start
+    with session:
+        random = np.random.default_rng(_SEED)
+        inputs = [random_input(info, random) for info in session.inputs]
+        explanation = session.explain()
+        report = _measure(session, inputs, args, init, has_clock)
+    if args.json:
+        print_json(asdict(report))
+    else:
+        print_lines(_lines(report, explanation))
+    return 0
+
+
+def _measure(session: Session, inputs: list[Array], args: argparse.Namespace, init: int, has_clock: bool) -> Report:
+    def once(**options: bool) -> int:
+        start = time.perf_counter_ns()
+        session.run(inputs, **options)
+        return time.perf_counter_ns() - start
+
+    warmup = [once() for _ in _runs("warming up", args.warmup, args.max_secs)]
+    wall = [once() for _ in _runs("timing", args.runs, args.max_secs)]
+    timed = _timed(session, inputs, args) if has_clock else None
+    explanation = session.explain()
+    launches: tuple[Launch, ...] = ()
+    profiled: list[int] = []
+    if args.profile:
+        launches, profiled = _profiled(session, inputs, args, explanation)
+    return Report(
+        {place.device: place.operations for place in places(explanation)}, init, warmup[0], Clock.of(warmup),
+        Clock.of(wall), timed, launches, Clock.of(profiled) if profiled else None,
+    )  # fmt: skip
+
+
+def _runs(what: str, count: int, max_secs: int) -> Iterable[int]:
+    """Count the runs, at least one, until the time is up."""
+    end = time.monotonic() + max_secs
+    for at in progress(what, count):
+        if at and time.monotonic() > end:
+            return
+        yield at
+
+
+def _timed(session: Session, inputs: list[Array], args: argparse.Namespace) -> Timed:
+    on_device: list[int] = []
+    in_driver: list[int] = []
+    wall: list[int] = []
+    for _ in _runs("timing on the device", args.runs, args.max_secs):
+        start = time.perf_counter_ns()
+        session.run(inputs, measure=True)
+        wall.append(time.perf_counter_ns() - start)
+        timing = session.timing
+        if timing is not None and timing.on_device_ns is not None:
+            on_device.append(timing.on_device_ns)
+        if timing is not None and timing.in_driver_ns is not None:
+            in_driver.append(timing.in_driver_ns)
+    return Timed(Clock.of(on_device) if on_device else None, Clock.of(in_driver) if in_driver else None, Clock.of(wall))
+
+
+def _profiled(
+    session: Session, inputs: list[Array], args: argparse.Namespace, explanation: Explanation
+) -> tuple[tuple[Launch, ...], list[int]]:
+    """Return the launches of the profiled runs, in run order, and the wall times of those runs."""
+    names = {row.index: row.name for row in explanation.operations}
+    runs = []
+    wall = []
+    for _ in _runs("profiling", args.runs, args.max_secs):
+        start = time.perf_counter_ns()
+        session.run(inputs, profile=True)
+        wall.append(time.perf_counter_ns() - start)
+        if session.profile is not None:
+            runs.append(session.profile.rows)
+    # A network of unknown shapes may be launched differently from run to run: the last way counts.
+    runs = [rows for rows in runs if len(rows) == len(runs[-1])]
+    means = [statistics.fmean(row.duration_ns for row in same) for same in zip(*runs, strict=True)]
+    total = sum(means) or 1.0
+    cumulated = np.cumsum(means) / total
+    launches = tuple(
+        Launch(
+            "+".join(names.get(operation, "?") for operation in same[0].operations) or "-", same[0].kernel,
+            same[0].device, same[0].operations, statistics.fmean(row.start_ns for row in same), same[0].duration_ns,
+            means[at], means[at] / total, float(cumulated[at]), same[0].bytes_moved, len(same),
+        )
+        for at, same in enumerate(zip(*runs, strict=True))
+    )  # fmt: skip
+    return launches, wall
+
+
+def _lines(report: Report, explanation: Explanation) -> list[str]:
+    inference = report.inference
+    lines = [
+        places_text(explanation),
+        f"Inference timings in us: Init: {report.init / 1e3:.0f}, "
+        f"First inference: {report.first_inference / 1e3:.0f}, "
+        f"Warmup (avg): {report.warmup.mean / 1e3:.1f}, Inference (avg): {inference.mean / 1e3:.1f}",
+        "",
+        *table(("", "runs", "median", "p90", "p99", "min", "max", "std"), _clock_rows(report),
+               ("runs", "median", "p90", "p99", "min", "max", "std")),
+    ]  # fmt: skip
+    if report.timed is None:
+        lines.append("time on the device: known only where one device runs the whole network")
+    if report.profiled is not None:
+        lines += _profile_lines(report.launches, report.profiled)
+    return lines
+
+
+def _clock_rows(report: Report) -> list[tuple[str, ...]]:
+    clocks: list[tuple[str, Clock | None]] = [("wall", report.inference)]
+    if report.timed is not None:
+        clocks += [
+            ("on device", report.timed.on_device),
+            ("in driver", report.timed.in_driver),
+            ("wall, timed", report.timed.wall),
+        ]
+    return [_clock_row(name, clock) for name, clock in clocks]
+
+
+def _clock_row(name: str, clock: Clock | None) -> tuple[str, ...]:
+    if clock is None:
+        return (name, *["-"] * 7)
+    figures = (clock.p50, clock.p90, clock.p99, clock.minimum, clock.maximum, clock.deviation)
+    return (name, str(clock.count), *map(duration_text, figures))
+
+
+def _profile_lines(launches: Sequence[Launch], profiled: Clock) -> list[str]:
+    if not launches:
+        return ["", "the devices report no profile"]
+    slowest = sorted(launches, key=lambda launch: -launch.mean)[:_TOP]
+    return [
+        "", "Run Order", *_launch_table(launches),
+        "", "Top by Computation Time", *_launch_table(slowest),
+        "", "Summary by node type", *_type_table(launches),
+        "",
+        f"Timings (microseconds): count={profiled.count} first={profiled.first / 1e3:.0f} "
+        f"min={profiled.minimum / 1e3:.0f} max={profiled.maximum / 1e3:.0f} avg={profiled.mean / 1e3:.1f} "
+        f"std={profiled.deviation / 1e3:.0f}",
+    ]  # fmt: skip
+
+
+_LAUNCH_COLUMNS = (
+    "[node type]", "[start]", "[first]", "[avg ms]", "[%]", "[cdf%]", "[mem KB]", "[times called]", "[Name]",
+)  # fmt: skip
+_TYPE_COLUMNS = ("[node type]", "[count]", "[avg ms]", "[avg %]", "[cdf %]", "[mem KB]", "[times called]")
+
+
+def _launch_table(launches: Iterable[Launch]) -> list[str]:
+    """[start] counts from the start of the step; [mem KB] is what the launch reads and writes."""
+    rows = [
+        (
+            launch.node_type, _ms(launch.start), _ms(launch.first), _ms(launch.mean), f"{launch.share:.1%}",
+            f"{launch.cumulated_share:.1%}", f"{launch.bytes_moved / 1024:.1f}", str(launch.times_called),
+            f"{launch.kernel}:{','.join(map(str, launch.operations))}",
+        )
+        for launch in launches
+    ]  # fmt: skip
+    return table(_LAUNCH_COLUMNS, rows, right=_LAUNCH_COLUMNS[1:-1])
+
+
+def _type_table(launches: Sequence[Launch]) -> list[str]:
+    groups: dict[str, list[Launch]] = defaultdict(list)
+    for launch in launches:
+        groups[launch.node_type].append(launch)
+    rows = []
+    cumulated = 0.0
+    for name, group in sorted(groups.items(), key=lambda item: -sum(launch.mean for launch in item[1])):
+        share = sum(launch.share for launch in group)
+        cumulated += share
+        rows.append((
+            name, str(len(group)), _ms(sum(launch.mean for launch in group)), f"{share:.1%}", f"{cumulated:.1%}",
+            f"{sum(launch.bytes_moved for launch in group) / 1024:.1f}", str(len(group)),
+        ))  # fmt: skip
+    return table(_TYPE_COLUMNS, rows, right=_TYPE_COLUMNS[1:])
+
+
+def _ms(duration_ns: float) -> str:
+    return f"{duration_ns / 1e6:.3f}"

@@ -1,0 +1,354 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A drop-in for LiteRT's `Interpreter`: the same methods, dictionaries and kinds of errors, on NNAPI devices.
+
+Differences: `device=` selects where to run; delegates are refused; values between operators can be read only with
+`experimental_preserve_all_tensors`; `tensor()` views stay valid over `invoke`, until tensors are allocated anew; what
+has no meaning here (threads, resolvers, delegate settings) is accepted and ignored.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from nn_runtime.errors import BadData, BadState, NNError, OperationFailed
+from nn_runtime.tflite.convert import convert
+from nn_runtime.tflite.reader import read
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Mapping, Sequence
+
+    import numpy.typing as npt
+
+    from nn_runtime.network import Network
+    from nn_runtime.operand import Array, Dimensions
+    from nn_runtime.session import Session
+    from nn_runtime.tflite.types import TfliteModel, TfliteSignature, TfliteTensor
+
+Details: TypeAlias = "dict[str, object]"
+"""What is known of a tensor, by LiteRT's keys."""
+
+
+class OpResolverType(enum.Enum):
+    """LiteRT's choice of kernels; accepted and ignored."""
+
+    AUTO = 0
+    BUILTIN = 1
+    BUILTIN_REF = 2
+    BUILTIN_WITHOUT_DEFAULT_DELEGATES = 3
+
+
+class Interpreter:
+    """Runs a .tflite file, tensor by tensor. Errors are ValueError or RuntimeError as LiteRT's."""
+
+    def __init__(
+        self,
+        model_path: str | os.PathLike[str] | None = None,
+        model_content: bytes | None = None,
+        experimental_delegates: Sequence[object] | None = None,
+        num_threads: int | None = None,
+        experimental_op_resolver_type: object = OpResolverType.AUTO,
+        experimental_preserve_all_tensors: bool = False,
+        experimental_disable_delegate_clustering: bool = False,
+        experimental_default_delegate_latest_features: bool = False,
+        experimental_compress_quantization_zero_points: bool = False,
+        experimental_disable_delegate_node_fusion: bool = False,
+        experimental_force_delegate_node_profiling: bool = False,
+        *,
+        device: str | None = None,
+    ) -> None:
+        """Read the file and convert its main subgraph; `device` is a selector as of `Network.compile`.
+
+        Raises ValueError for a bad argument, file or operator.
+        """
+        if num_threads is not None and not isinstance(num_threads, int):
+            raise BadData(f"num_threads must be an int, got {type(num_threads).__name__}")
+        if num_threads is not None and num_threads < 1:
+            raise BadData(f"num_threads must be >= 1, got {num_threads}")
+        if experimental_delegates:
+            raise BadData("experimental_delegates: delegates are not supported, choose a device by device=")
+        self._model = _read(model_path, model_content)
+        self._device = device
+        self._preserve_all = experimental_preserve_all_tensors
+        self._runners: dict[int, _Runner] = {}
+        self._runner(0)
+
+    def allocate_tensors(self) -> None:
+        """Prepare the network for the inputs' shapes and give its inputs and outputs memory."""
+        self._runner(0).allocate()
+
+    def get_input_details(self) -> list[Details]:
+        """Return the details of every input: name, index, shape, dtype, quantisation ..."""
+        runner = self._runner(0)
+        return [runner.details(index) for index in runner.subgraph.inputs]
+
+    def get_output_details(self) -> list[Details]:
+        """Return the details of every output."""
+        runner = self._runner(0)
+        return [runner.details(index) for index in runner.subgraph.outputs]
+
+    def get_tensor_details(self, subgraph_index: int = 0) -> list[Details]:
+        """Return the details of every tensor of a subgraph."""
+        if not 0 <= subgraph_index < self.num_subgraphs():
+            raise BadData(f"subgraph_index must be below {self.num_subgraphs()}, got {subgraph_index}")
+        tensors = self._model.subgraphs[subgraph_index].tensors
+        if subgraph_index in self._runners:
+            return [self._runners[subgraph_index].details(index) for index in range(len(tensors))]
+        return [_details(tensor, index, tensor.shape) for index, tensor in enumerate(tensors)]
+
+    def num_subgraphs(self) -> int:
+        """Return the number of subgraphs in the file."""
+        return len(self._model.subgraphs)
+
+    def set_tensor(self, tensor_index: int, value: npt.ArrayLike) -> None:
+        """Copy a value into an input; dtype and shape must be the tensor's."""
+        self._runner(0).set(int(tensor_index), value)
+
+    def get_tensor(self, tensor_index: int, subgraph_index: int = 0) -> Array:
+        """Return a copy of an input, output or constant."""
+        copy: Array = self._runner(subgraph_index).array(int(tensor_index)).copy()
+        return copy
+
+    def tensor(self, tensor_index: int) -> Callable[[], Array]:
+        """Return a function that gives a view of an input, output or constant."""
+        return lambda: self._runner(0).array(int(tensor_index))
+
+    def resize_tensor_input(self, input_index: int, tensor_size: Sequence[int], strict: bool = False) -> None:
+        """Give an input another shape, from the next `allocate_tensors` on; `strict`: only where the file has -1."""
+        self._runner(0).resize(int(input_index), tuple(int(size) for size in tensor_size), strict)
+
+    def invoke(self) -> None:
+        """Run once; raises RuntimeError before `allocate_tensors`."""
+        self._runner(0).invoke()
+
+    def reset_all_variables(self) -> None:
+        """Set the variable tensors (states of recurrent layers) to zero."""
+        self._runner(0).reset_variables()
+
+    def get_signature_list(self) -> dict[str, dict[str, list[str]]]:
+        """Return the names of inputs and outputs by signature."""
+        return {
+            signature.key: {"inputs": list(signature.inputs), "outputs": list(signature.outputs)}
+            for signature in self._model.signatures
+        }
+
+    def get_signature_runner(self, signature_key: str | None = None) -> SignatureRunner:
+        """Return a callable for a signature; no key is needed where the file has just one."""
+        signatures = self._model.signatures
+        if signature_key is None and len(signatures) == 1:
+            signature_key = signatures[0].key
+        found = next((signature for signature in signatures if signature.key == signature_key), None)
+        if found is None:
+            known = ", ".join(repr(signature.key) for signature in signatures) or "none"
+            raise BadData(f"signature_key must be one of the file's ({known}), got {signature_key!r}")
+        return SignatureRunner(self._runner(found.subgraph_index), found)
+
+    def close(self) -> None:
+        """Free what is prepared."""
+        for runner in self._runners.values():
+            runner.close()
+
+    def __enter__(self) -> Interpreter:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def _runner(self, subgraph_index: int) -> _Runner:
+        if not 0 <= subgraph_index < self.num_subgraphs():
+            raise BadData(f"subgraph_index must be below {self.num_subgraphs()}, got {subgraph_index}")
+        if subgraph_index not in self._runners:
+            self._runners[subgraph_index] = _Runner(self._model, subgraph_index, self._device, self._preserve_all)
+        return self._runners[subgraph_index]
+
+
+class SignatureRunner:
+    """Runs one signature with inputs by name; each call gives the inputs the shapes of its arguments."""
+
+    def __init__(self, runner: _Runner, signature: TfliteSignature) -> None:
+        """Use `Interpreter.get_signature_runner`."""
+        self._runner = runner
+        self._inputs = signature.inputs
+        self._outputs = signature.outputs
+
+    def __call__(self, **inputs: Array) -> dict[str, Array]:
+        """Run once; returns the outputs by name."""
+        if len(inputs) != len(self._inputs):
+            raise BadData(f"wanted {len(self._inputs)} inputs ({', '.join(self._inputs)}), got {len(inputs)}")
+        for name, value in inputs.items():
+            if name not in self._inputs:
+                raise BadData(f"no input is called {name!r}, the inputs are {', '.join(self._inputs)}")
+            self._runner.resize(self._inputs[name], value.shape, False)
+        self._runner.allocate()
+        for name, value in inputs.items():
+            self._runner.set(self._inputs[name], value)
+        self._runner.invoke()
+        return {name: self._runner.array(index).copy() for name, index in self._outputs.items()}
+
+    def get_input_details(self) -> dict[str, Details]:
+        """Return the details of the inputs by name."""
+        return self._details(self._inputs)
+
+    def get_output_details(self) -> dict[str, Details]:
+        """Return the details of the outputs by name."""
+        return self._details(self._outputs)
+
+    def _details(self, names: Mapping[str, int]) -> dict[str, Details]:
+        return {name: self._runner.details(index) for name, index in names.items()}
+
+
+class _Runner:
+    """One subgraph: its network for the inputs' shapes, a session once allocated, and the arrays of its tensors."""
+
+    def __init__(self, model: TfliteModel, subgraph_index: int, device: str | None, preserve_all: bool) -> None:
+        self.subgraph = model.subgraphs[subgraph_index]
+        self._model = model
+        self._subgraph_index = subgraph_index
+        self._device = device
+        self._preserve_all = preserve_all
+        self._shapes: dict[int, Dimensions] = {index: self._tensor(index).shape for index in self.subgraph.inputs}
+        self._network: Network | None = self._converted()
+        self._session: Session | None = None
+        self._arrays: dict[int, Array] = {}
+
+    def allocate(self) -> None:
+        """Convert for new shapes, compile, and give inputs and outputs fresh memory; nothing if that is done."""
+        if self._session is not None:
+            return
+        if self._network is None:
+            try:
+                self._network = self._converted()
+            except BadData as error:
+                raise OperationFailed(f"allocate_tensors: {error}") from error
+        self._session = self._network.compile(self._device)
+        infos = (*self._network.inputs, *self._network.outputs)
+        self._arrays = {info.index: np.zeros(info.shape, info.dtype) for info in infos}
+
+    def details(self, index: int) -> Details:
+        """Return LiteRT's details of a tensor."""
+        shape = self._tensor(index).shape
+        if index in self._arrays:
+            shape = self._arrays[index].shape
+        return _details(self._tensor(index), index, self._shapes.get(index, shape))
+
+    def set(self, index: int, value: npt.ArrayLike) -> None:
+        """Copy a value into an input or output."""
+        tensor = self._tensor(index)
+        if self._session is None:
+            raise BadData("set_tensor: tensors are not allocated, call allocate_tensors() first")
+        target = self._arrays.get(index)
+        if target is None:
+            raise BadData(f"set_tensor: tensor {index} {tensor.name!r} is neither an input nor an output")
+        array = np.asarray(value)
+        if array.dtype != target.dtype or array.shape != target.shape:
+            wanted, given = f"{target.dtype} {list(target.shape)}", f"{array.dtype} {list(array.shape)}"
+            raise BadData(f"set_tensor: tensor {index} {tensor.name!r}: wanted {wanted}, got {given}")
+        np.copyto(target, array)
+
+    def array(self, index: int) -> Array:
+        """Return the array of an input, output or constant."""
+        tensor = self._tensor(index)
+        if tensor.data is not None:
+            constant: Array = tensor.data
+            return constant
+        if self._session is None:
+            raise BadData("the tensor has no data yet, call allocate_tensors() first")
+        if index not in self._arrays:
+            raise BadData(
+                f"tensor {index} {tensor.name!r} is neither an input, an output nor a constant: "
+                "values between operators are kept only with experimental_preserve_all_tensors"
+            )
+        return self._arrays[index]
+
+    def resize(self, index: int, shape: Dimensions, strict: bool) -> None:
+        """Give an input another shape; what was allocated is dropped where that changes anything."""
+        tensor = self._tensor(index)
+        if index not in self._shapes:
+            raise BadData(f"resize_tensor_input: tensor {index} {tensor.name!r} is not an input")
+        if strict:
+            _check_open_sizes(tensor, shape)
+        if any(size < 0 for size in shape):
+            raise OperationFailed(f"resize_tensor_input: sizes must be >= 0, got {list(shape)}")
+        if shape != self._shapes[index]:
+            self._shapes[index] = shape
+            self.close()
+            self._network = None
+
+    def invoke(self) -> None:
+        """Run on the inputs' arrays and fill the outputs'."""
+        if self._session is None or self._network is None:
+            raise BadState("invoke: tensors are not allocated, call allocate_tensors() first")
+        try:
+            results = self._session.run([self._arrays[info.index] for info in self._network.inputs])
+        except NNError as error:
+            raise OperationFailed(f"invoke: {error}", error.code) from error
+        for info, result in zip(self._network.outputs, results, strict=True):
+            if info.index not in self._shapes:
+                np.copyto(self._arrays[info.index], result)
+
+    def reset_variables(self) -> None:
+        """Set variables to zero."""
+        if self._session is not None:
+            self._session.reset_variables()
+
+    def close(self) -> None:
+        """Drop the session and the arrays."""
+        if self._session is not None:
+            self._session.close()
+        self._session = None
+        self._arrays = {}
+
+    def _converted(self) -> Network:
+        shapes: dict[str | int, Dimensions] = {
+            position: self._shapes[index] for position, index in enumerate(self.subgraph.inputs)
+        }
+        return convert(self._model, shapes, self._subgraph_index, self._preserve_all)
+
+    def _tensor(self, index: int) -> TfliteTensor:
+        if not 0 <= index < len(self.subgraph.tensors):
+            raise BadData(f"tensor index must be 0 to {len(self.subgraph.tensors) - 1}, got {index}")
+        return self.subgraph.tensors[index]
+
+
+def _read(path: str | os.PathLike[str] | None, content: bytes | None) -> TfliteModel:
+    if path and content:
+        raise BadData("give either model_path or model_content, not both")
+    if not path and not content:
+        raise BadData("model_path or model_content must be given")
+    try:
+        return read(path or content or b"")
+    except OSError as error:
+        raise BadData(f"could not open {path!r}: {error.strerror}") from error
+
+
+def _check_open_sizes(tensor: TfliteTensor, shape: Dimensions) -> None:
+    signature = tensor.shape if tensor.shape_signature is None else tensor.shape_signature
+    fits = len(signature) == len(shape) and all(a in (-1, b) for a, b in zip(signature, shape, strict=True))
+    if not fits:
+        raise OperationFailed(f"resize_tensor_input: only sizes -1 of {list(signature)} may change, got {list(shape)}")
+
+
+def _details(tensor: TfliteTensor, index: int, shape: Dimensions) -> Details:
+    quantization = tensor.quantization
+    scales = np.array([] if quantization is None else quantization.scales, np.float32)
+    zero_points = np.array([] if quantization is None else quantization.zero_points, np.int32)
+    single = (float(scales[0]), int(zero_points[0])) if scales.size == 1 else (0.0, 0)
+    signature = shape if tensor.shape_signature is None else tensor.shape_signature
+    return {
+        "name": tensor.name,
+        "index": index,
+        "shape": np.array(shape, np.int32),
+        "shape_signature": np.array(signature, np.int32),
+        "dtype": np.bytes_ if tensor.type.dtype is None else tensor.type.dtype.type,
+        "quantization": single,
+        "quantization_parameters": {
+            "scales": scales,
+            "zero_points": zero_points,
+            "quantized_dimension": 0 if quantization is None else quantization.quantized_dimension,
+            "block_size": 0,
+        },
+        "sparsity_parameters": {},
+    }

@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Placement and cutting (AOSP TestPartitioning: SimpleModel, Perf, RelaxedFP, Cpu, step models; mode "cost")."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from nn_runtime.codes import OperandCode, OperationCode, PreferenceCode
+from nn_runtime.compilation import Compilation
+from nn_runtime.cost import STEP_NS
+from nn_runtime.devices import REFERENCE_NAME, Device, Selection, reference_device
+from nn_runtime.errors import BadData
+from nn_runtime.hal.types import Capabilities, OperandLifeTime, PerformanceInfo
+from nn_runtime.model import Model
+from nn_runtime.partition import cut
+from nn_runtime.testing.sample_drivers import SampleDevice, uniform_capabilities
+from tests.nn_runtime.graphs import add_model, chain_model, finished, tensor
+
+if TYPE_CHECKING:
+    from nn_runtime.plan import Plan
+
+RELU, TANH, LOGISTIC = OperationCode.RELU, OperationCode.TANH, OperationCode.LOGISTIC
+
+
+def plan_of(compilation: Compilation) -> Plan:
+    plan = compilation.plan
+    assert plan is not None
+    return plan
+
+
+def names_of(compilation: Compilation) -> list[str]:
+    """The device of each step."""
+    return [step.device.name for step in plan_of(compilation).steps]
+
+
+def test_a_model_on_one_device_is_a_simple_plan() -> None:
+    device = SampleDevice("good")
+    compilation = finished(chain_model([RELU, TANH]), [device, SampleDevice("bad", {RELU})])
+    assert plan_of(compilation).is_simple
+    assert names_of(compilation) == ["good"]
+    assert device.record.models == [plan_of(compilation).model]
+
+
+def test_the_better_figure_wins_by_preference() -> None:
+    model = add_model()
+    fast = SampleDevice("fast", capabilities=uniform_capabilities(0.5, 0.9))
+    frugal = SampleDevice("frugal", capabilities=uniform_capabilities(0.9, 0.5))
+    for preference, wanted in (
+        (PreferenceCode.FAST_SINGLE_ANSWER, "fast"),
+        (PreferenceCode.SUSTAINED_SPEED, "fast"),
+        (PreferenceCode.LOW_POWER, "frugal"),
+    ):
+        compilation = Compilation(model, [Device(fast), Device(frugal)])
+        compilation.set_preference(preference)
+        compilation.finish()
+        assert names_of(compilation) == [wanted]
+
+
+def test_ties_go_to_the_earlier_device_but_the_cpu_wins_any() -> None:
+    model = add_model()
+    first, second = SampleDevice("first"), SampleDevice("second")
+    assert names_of(finished(model, [first, second])) == ["first"]
+    equal = SampleDevice("equal", capabilities=uniform_capabilities(1.0, 1.0))
+    assert names_of(finished(model, [equal], fallback=True)) == [REFERENCE_NAME]
+    worse = SampleDevice("worse", capabilities=uniform_capabilities(1.1, 1.1))
+    assert names_of(finished(model, [worse], fallback=True)) == [REFERENCE_NAME]
+    assert names_of(finished(model, [first], fallback=True)) == ["first"]
+
+
+@pytest.mark.parametrize("relaxed", [False, True])
+def test_relaxed_models_use_the_relaxed_figures(relaxed: bool) -> None:
+    low, high = PerformanceInfo(0.2, 0.2), PerformanceInfo(0.8, 0.8)
+    base = uniform_capabilities(0.5, 0.5)
+    device = SampleDevice(
+        "relaxing", capabilities=replace(base, operand_performance={}, relaxed_float32_to_float16_tensor=low)
+    )
+    exact = SampleDevice("exact", capabilities=replace(base, relaxed_float32_to_float16_tensor=high))
+    compilation = finished(add_model(relaxed=relaxed), [device, exact])
+    assert names_of(compilation) == ["relaxing" if relaxed else "exact"]
+
+
+@pytest.mark.parametrize("code", [OperandCode.TENSOR_FLOAT32, OperandCode.TENSOR_QUANT8_ASYMM])
+def test_the_type_of_the_first_input_decides(code: int) -> None:
+    def table(better: int) -> Capabilities:
+        base = uniform_capabilities(0.5, 0.5)
+        return replace(base, operand_performance={**base.operand_performance, better: PerformanceInfo(0.1, 0.1)})
+
+    kind = tensor(2, code=code, scale=0.0 if code == OperandCode.TENSOR_FLOAT32 else 0.5)
+    model = Model()
+    x, y = model.add_operand(kind), model.add_operand(kind)
+    model.add_operation(RELU, [x], [y])
+    model.identify_inputs_and_outputs([x], [y])
+    model.finish()
+    other = SampleDevice("other", capabilities=table(OperandCode.TENSOR_INT32))
+    best = SampleDevice("best", capabilities=table(code))
+    assert names_of(finished(model, [other, best])) == ["best"]
+
+
+def test_device_cpu_device_makes_three_steps() -> None:
+    device = SampleDevice("sample", {RELU, LOGISTIC})
+    compilation = finished(chain_model([RELU, TANH, TANH, LOGISTIC]), [device], fallback=True)
+    assert names_of(compilation) == ["sample", REFERENCE_NAME, "sample"]
+    assert [step.operations for step in plan_of(compilation).steps] == [(0,), (1, 2), (3,)]
+
+
+def test_step_models_inputs_outputs_and_temporaries() -> None:
+    """X -> RELU -> t0 -> TANH -> y0; t0 -> LOGISTIC -> t1 -> RELU -> y1, with TANH and LOGISTIC elsewhere."""
+    model = Model()
+    x, t0, t1, y0, y1 = (model.add_operand(tensor(2, 3)) for _ in range(5))
+    model.add_operation(RELU, [x], [t0])
+    model.add_operation(TANH, [t0], [y0])
+    model.add_operation(LOGISTIC, [t0], [t1])
+    model.add_operation(RELU, [t1], [y1])
+    model.identify_inputs_and_outputs([x], [y0, y1])
+    model.finish()
+    devices = [SampleDevice("a", {RELU}), SampleDevice("b", {TANH, LOGISTIC})]
+    plan = plan_of(finished(model, devices))
+    first, second, third = plan.steps
+    assert [step.device.name for step in plan.steps] == ["a", "b", "a"]
+    assert (first.inputs, first.outputs) == ((x,), (t0,))
+    assert (second.inputs, second.outputs) == ((t0,), (y0, t1))
+    assert (third.inputs, third.outputs) == ((t1,), (y1,))
+    middle = second.model.main
+    assert [operation.type for operation in middle.operations] == [TANH, LOGISTIC]
+    assert middle.input_indexes == (0,)
+    assert [middle.operands[i].lifetime for i in middle.output_indexes] == [OperandLifeTime.SUBGRAPH_OUTPUT] * 2
+    assert [(role.step, role.is_input, role.index) for role in plan.roles_of(False, 0)] == [(second, False, 0)]
+
+
+def test_a_model_output_may_be_a_later_steps_input() -> None:
+    model = Model()
+    x, y0, y1 = (model.add_operand(tensor(2)) for _ in range(3))
+    model.add_operation(RELU, [x], [y0])
+    model.add_operation(TANH, [y0], [y1])
+    model.identify_inputs_and_outputs([x], [y0, y1])
+    model.finish()
+    plan = plan_of(finished(model, [SampleDevice("a", {RELU}), SampleDevice("b", {TANH})]))
+    assert [(step.inputs, step.outputs) for step in plan.steps] == [((x,), (y0,)), ((y0,), (y1,))]
+    assert [(role.is_input, role.index) for role in plan.roles_of(False, 0)] == [(False, 0), (True, 0)]
+
+
+def test_the_cpus_queue_is_drained_before_those_of_the_devices() -> None:
+    model = Model()
+    x, a, b, c = (model.add_operand(tensor(2)) for _ in range(4))
+    model.add_operation(RELU, [x], [a])
+    model.add_operation(TANH, [x], [b])
+    model.add_operation(LOGISTIC, [x], [c])
+    model.identify_inputs_and_outputs([x], [a, b, c])
+    model.finish()
+    devices = [SampleDevice("first", {RELU}), SampleDevice("second", {TANH})]
+    assert names_of(finished(model, devices, fallback=True)) == [REFERENCE_NAME, "second", "first"]
+
+
+def test_referenced_large_constants_are_shared_with_step_models() -> None:
+    model = chain_model([RELU, TANH])
+    steps = cut(model.hal, [Device(SampleDevice("a")), Device(SampleDevice("b"))], [0, 1])
+    assert all(step.model.pools == model.hal.pools for step in steps)
+
+
+def test_every_operation_tells_device_step_and_reasons() -> None:
+    device = SampleDevice("sample", {RELU}, estimates_ns={RELU: 1234})
+    relu, tanh = plan_of(finished(chain_model([RELU, TANH]), [device], fallback=True)).placements
+    assert (relu.operation, relu.code, relu.device.name, relu.step) == (0, RELU, "sample", 0)
+    assert relu.estimated_ns == 1234
+    assert (tanh.device.name, tanh.step) == (REFERENCE_NAME, 1)
+    assert tanh.support["sample"].reason == "TANH is not on the list"
+    assert tanh.support[REFERENCE_NAME].supported
+
+
+class MiscountingDevice(SampleDevice):
+    def explain_operations(self, model: object) -> list[object]:  # type: ignore[override]
+        return []
+
+
+class RaisingDevice(SampleDevice):
+    def explain_operations(self, model: object) -> list[object]:  # type: ignore[override]
+        raise OSError("gone")
+
+
+@pytest.mark.parametrize("kind", [MiscountingDevice, RaisingDevice])
+def test_a_device_that_answers_wrongly_supports_nothing(kind: type[SampleDevice]) -> None:
+    assert names_of(finished(add_model(), [kind("odd")], fallback=True)) == [REFERENCE_NAME]
+    with pytest.raises(BadData, match="odd: the device"):
+        finished(add_model(), [kind("odd")])
+
+
+def estimating(name: str, relu_ns: float, tanh_ns: float, operations: set[int] | None = None) -> SampleDevice:
+    return SampleDevice(name, operations, estimates_ns={RELU: int(relu_ns), TANH: int(tanh_ns)})
+
+
+def test_cost_mode_splits_only_where_it_pays() -> None:
+    model = chain_model([RELU, TANH])
+    little, much = STEP_NS / 10, STEP_NS * 10
+    devices = [estimating("a", little, much), estimating("b", much, little)]
+    assert names_of(finished(model, devices, partition="cost")) == ["a", "b"]
+    devices = [estimating("a", little, 5 * little), estimating("b", 5 * little, little)]
+    assert names_of(finished(model, devices, partition="cost")) == ["a"]
+    assert names_of(finished(model, list(reversed(devices)), partition="cost")) == ["b"]
+
+
+def test_cost_mode_splits_where_it_must() -> None:
+    devices = [estimating("a", 1, 1, {RELU}), estimating("b", 1, 1, {TANH})]
+    assert names_of(finished(chain_model([RELU, TANH, RELU]), devices, partition="cost")) == ["a", "b", "a"]
+    with pytest.raises(BadData, match="operation 0 LOGISTIC"):
+        finished(chain_model([LOGISTIC]), devices, partition="cost")
+
+
+def test_cost_mode_prefers_the_order_of_the_selector_on_a_tie() -> None:
+    devices = [estimating("a", 100, 100), estimating("b", 100, 100)]
+    assert names_of(finished(chain_model([RELU, TANH]), devices, partition="cost")) == ["a"]
+
+
+def test_low_power_always_follows_the_tables() -> None:
+    frugal = SampleDevice("frugal", capabilities=uniform_capabilities(0.9, 0.1), estimates_ns={RELU: 10**9})
+    quick = SampleDevice("quick", capabilities=uniform_capabilities(0.1, 0.9), estimates_ns={RELU: 1})
+    selection = Selection((Device(frugal), Device(quick), reference_device()), False)
+    compilation = Compilation.for_selection(chain_model([RELU]), selection)
+    compilation.set_preference(PreferenceCode.LOW_POWER)
+    compilation.set_partition("cost")
+    compilation.finish()
+    assert names_of(compilation) == ["frugal"]
