@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import selectors
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ import numpy as np
 
 from cpu_driver.graph import Frame, Run, agrees, prepare_graph, read_only
 from nn_runtime.hal.interfaces import ExecutionProfile, ProfileRow
+from nn_runtime.hal.plain import FinishedFencedExecution, PlainBurst, earlier_deadline, wait_for_fences
 from nn_runtime.hal.types import (
     DEFAULT_LOOP_TIMEOUT_NS,
     MAXIMUM_LOOP_TIMEOUT_NS,
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nn_runtime.hal.buffers import BoundBuffers, BufferRegistry
-    from nn_runtime.hal.memory import SharedMemory
     from nn_runtime.hal.types import Model, Request, RequestArgument
     from nn_runtime.operand import Array, Dimensions
 
@@ -57,34 +56,6 @@ class HostStorage:
     def close(self) -> None:
         """Free the memory."""
         self.data = np.zeros(0, np.uint8)
-
-
-class FencedExecutionCallback:
-    """Times of a fenced execution: the CPU knows none (IFencedExecutionCallback)."""
-
-    def get_execution_info(self) -> tuple[Timing, Timing]:
-        """Return unknown times."""
-        return Timing(), Timing()
-
-
-class BurstContext:
-    """A burst that executes as usual: the CPU has nothing to keep between requests (IBurstContext)."""
-
-    def __init__(self, prepared: PreparedModel) -> None:
-        """Keep the prepared model."""
-        self._prepared = prepared
-
-    def execute(
-        self, request: Request, measure: bool, deadline_ns: int | None, loop_timeout_ns: int | None
-    ) -> ExecutionResult:
-        """Execute one request."""
-        return self._prepared.execute_synchronously(request, measure, deadline_ns, loop_timeout_ns)
-
-    def free_memory(self, memory: SharedMemory) -> None:
-        """Nothing is kept."""
-
-    def close(self) -> None:
-        """Nothing is held."""
 
 
 class PreparedModel:
@@ -124,21 +95,17 @@ class PreparedModel:
         deadline_ns: int | None,
         loop_timeout_ns: int | None,
         duration_after_fence_ns: int | None,
-    ) -> tuple[int | None, FencedExecutionCallback]:
+    ) -> tuple[int | None, FinishedFencedExecution]:
         """Wait for the fences, execute, and return no fence: all is done."""
         validate_request(self.model, request, allow_unspecified_output=False)
-        if any(fence < 0 for fence in wait_for):
-            raise HalError(ErrorStatus.INVALID_ARGUMENT, "a fence to wait for is empty")
-        _wait(wait_for, deadline_ns)
-        if duration_after_fence_ns is not None:
-            after = time.monotonic_ns() + duration_after_fence_ns
-            deadline_ns = after if deadline_ns is None else min(deadline_ns, after)
+        wait_for_fences(wait_for, deadline_ns)
+        deadline_ns = earlier_deadline(deadline_ns, duration_after_fence_ns)
         self._execute(request, deadline_ns, loop_timeout_ns, None)
-        return None, FencedExecutionCallback()
+        return None, FinishedFencedExecution(Timing(), Timing())
 
-    def configure_execution_burst(self) -> BurstContext:
+    def configure_execution_burst(self) -> PlainBurst:
         """Return a burst that executes as usual."""
-        return BurstContext(self)
+        return PlainBurst(self)
 
     def close(self) -> None:
         """Drop the idle frames."""
@@ -226,20 +193,6 @@ def _copy_out(data: Array, argument: RequestArgument, request: Request) -> bool:
         return False
     destination[: data.nbytes] = data
     return True
-
-
-def _wait(fences: Sequence[int], deadline_ns: int | None) -> None:
-    """Wait until all fences have signalled; raises HalError(MISSED_DEADLINE_TRANSIENT) at the deadline."""
-    with selectors.DefaultSelector() as selector:
-        for fence in set(fences):
-            selector.register(fence, selectors.EVENT_READ)
-        while selector.get_map():
-            left = None if deadline_ns is None else max(0, deadline_ns - time.monotonic_ns()) / 1e9
-            ready = selector.select(left)
-            if not ready:
-                raise HalError(ErrorStatus.MISSED_DEADLINE_TRANSIENT, "the deadline passed before the fences signalled")
-            for key, _ in ready:
-                selector.unregister(key.fd)
 
 
 def _shifted(row: ProfileRow, by_ns: int) -> ProfileRow:

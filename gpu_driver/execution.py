@@ -82,7 +82,7 @@ class CompiledSegment:
                     programs.append(self.device.programs.get(kernel.source, dict(kernel.defines), (), announced))
                 except ProgramBuildError as error:
                     where = ", ".join(str(at) for at in command.operations)
-                    raise HalError(ErrorStatus.GENERAL_FAILURE, f"operation {where}: {error}") from error
+                    raise HalError(ErrorStatus.GENERAL_FAILURE, f"operation {where}: {error.summary}") from error
             else:
                 programs.append(None)
         return programs

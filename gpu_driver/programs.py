@@ -45,10 +45,12 @@ _build_lock = threading.Lock()  # parallel builds gain nothing, and catching war
 
 
 class ProgramBuildError(RuntimeError):
-    """A program did not build. log: the compiler's words."""
+    """A program did not build. summary: one line with the first error; log: the compiler's words."""
 
     def __init__(self, source_name: str, options: tuple[str, ...], device_name: str, log: str) -> None:
-        super().__init__(f"{source_name} does not build for {device_name} with {' '.join(options)}:\n{log}")
+        errors = [line.strip() for line in log.splitlines() if "error" in line]
+        self.summary = f"{source_name} does not build for {device_name}: {errors[0] if errors else 'no error message'}"
+        super().__init__(f"{self.summary}\noptions: {' '.join(options)}\n{log}")
         self.source_name = source_name
         self.options = options
         self.device_name = device_name

@@ -219,6 +219,8 @@ class Execution:
         with self._lock:
             if self._state != _State.COMPUTING:
                 self._run = None
+                self._inputs = [None] * len(self._inputs)
+                self._outputs = [None] * len(self._outputs)
                 self._state = _State.COMPLETED
                 self._reusable = False
 
@@ -343,6 +345,9 @@ class Execution:
             self._check_device_inputs()
         except NNError as error:
             self._complete(error)
+            raise
+        except BaseException as error:
+            self._complete(OperationFailed(f"execution: {type(error).__name__}: {error}"))
             raise
 
     def _bound_run(self) -> Run:

@@ -175,14 +175,12 @@ class Memory:
             dst.domain.written(src.domain.current if src.domain is not None else ())
 
     def close(self) -> None:
-        """Give the bytes back; executions that still use the memory keep their mapping."""
+        """Let the bytes go: a driver's buffer at once, shared memory when no model or execution uses it any more."""
         self._pool = None
+        self.shared = None
         if self.buffer is not None:
             self.buffer.close()
             self.buffer = None
-        if self.shared is not None:
-            self.shared.close()
-            self.shared = None
 
     def __enter__(self) -> Memory:
         return self

@@ -55,7 +55,8 @@ class _ModelOperand:
         self.lifetime = OperandLifeTime.TEMPORARY_VARIABLE
         self.data: Array | None = None
         """Bytes of a constant given by value (uint8), or in a memory."""
-        self.memory: Memory | None = None
+        self.shared: SharedMemory | None = None
+        """Where a constant given by memory lies."""
         self.location = hal.DataLocation()
         self.model: Model | None = None
 
@@ -166,7 +167,7 @@ class Model:
         self._check_building("set_operand_value")
         operand = self._operand(index, "set_operand_value")
         if value is None:
-            operand.lifetime, operand.data, operand.memory = OperandLifeTime.NO_VALUE, None, None
+            operand.lifetime, operand.data, operand.shared = OperandLifeTime.NO_VALUE, None, None
             return
         label = self._label(index)
         self._check_can_be_constant(operand, label)
@@ -177,7 +178,7 @@ class Model:
             _check_length(label, operand.operand_type, value.nbytes)
         data: Array = value.reshape(-1).view(np.uint8)
         operand.data = data.copy() if data.nbytes <= INLINE_CONSTANT_BYTES else data
-        operand.memory = None
+        operand.shared = None
         operand.lifetime = OperandLifeTime.CONSTANT_COPY
 
     def set_operand_value_from_memory(self, index: int, memory: Memory, offset: int, length: int) -> None:
@@ -195,7 +196,7 @@ class Model:
             raise BadData(
                 f"{label}: bytes {offset} to {offset + length} are outside the memory of {memory.shared.size_bytes}"
             )
-        operand.memory = memory
+        operand.shared = memory.shared
         operand.location = hal.DataLocation(offset=offset, length=length)
         operand.data = memory.shared.array()[offset : offset + length]
         operand.lifetime = OperandLifeTime.CONSTANT_REFERENCE
@@ -451,9 +452,9 @@ class _Builder:
         built = operand.to_hal()
         location = operand.location
         if operand.lifetime == OperandLifeTime.CONSTANT_REFERENCE:
-            shared = model._pool if operand.memory is None else operand.memory.shared
+            shared = model._pool if operand.shared is None else operand.shared
             if shared is None:
-                raise BadState("model: the memory of a constant was closed before finish")
+                raise BadState("model: a referenced model was closed before finish")
             location = hal.DataLocation(self._pool_index(shared), location.offset, location.length)
         elif operand.lifetime == OperandLifeTime.CONSTANT_COPY and operand.data is not None:
             location = self._inline(operand.data)

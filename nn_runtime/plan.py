@@ -266,11 +266,19 @@ class _CompoundRun:
         self._results: dict[int, Dimensions] = {}
         """Dimensions of this run's results of unknown size, by operand."""
         self._dynamic = {index for step in plan.steps for index in step.outputs if self._is_dynamic(index)}
+        self._read: dict[int, tuple[Argument, Argument]] = {}
+        """Results of unknown size as later steps read them: the argument written, and the same cut to size."""
         self._requests: list[tuple[tuple[Argument, ...], Request] | None] = [None] * len(plan.steps)
-        self._allocate()
+        self._allocated = False
 
     def execute(self, options: RunOptions) -> Outcome:
         self._results = {}
+        if not self._allocated:
+            try:
+                self._allocate()
+            except HalError as error:
+                return _fall_back(self._plan, self._inputs, self._outputs, options, error, "execution")
+            self._allocated = True
         for number, step in enumerate(self._plan.steps):
             try:
                 self._execute_step(number, step, options)
@@ -347,7 +355,6 @@ class _CompoundRun:
 
     def _allocate(self) -> None:
         """Give every temporary between steps its memory: page-aligned slices of one pool, or a pool of its own."""
-        self._read: dict[int, tuple[Argument, Argument]] = {}
         operands = self._plan.model.main.operands
         temporaries = [index for step in self._plan.steps for index in step.outputs if index not in self._arguments]
         sizes = {
@@ -360,7 +367,7 @@ class _CompoundRun:
         for index, size in sizes.items():
             offsets[index] = end
             end += -(-size // PAGE_BYTES) * PAGE_BYTES
-        pool = SharedMemory.create(end) if end else None
+        pool = _new_pool(end) if end else None
         for index in temporaries:
             operand = operands[index]
             if index in sizes:
@@ -407,7 +414,14 @@ class _CompoundRun:
 def _own_pool(dimensions: Dimensions, length: int) -> Argument:
     if length > MAX_SIZE_BYTES:
         raise HalError(ErrorStatus.GENERAL_FAILURE, f"a temporary of {length} bytes, at most 2^32-1 are allowed")
-    return Argument(dimensions, pool=SharedMemory.create(length), length=length)
+    return Argument(dimensions, pool=_new_pool(length), length=length)
+
+
+def _new_pool(length: int) -> SharedMemory:
+    try:
+        return SharedMemory.create(length)
+    except (OSError, MemoryError) as error:
+        raise HalError(ErrorStatus.GENERAL_FAILURE, f"no shared memory of {length} bytes: {error}") from error
 
 
 def _dimensions_of(result: ExecutionResult, known: tuple[Dimensions, ...]) -> tuple[Dimensions, ...]:
@@ -469,4 +483,4 @@ def _host_argument(argument: Argument, code: int) -> Argument:
             ErrorStatus.GENERAL_FAILURE, f"device memory of shape {list(argument.dimensions)} cannot go to the CPU"
         )
     length = size_bytes(code, argument.dimensions)
-    return Argument(argument.dimensions, pool=SharedMemory.create(length), length=length)
+    return Argument(argument.dimensions, pool=_new_pool(length), length=length)

@@ -12,13 +12,13 @@ from gpu_driver.operations import launches
 from gpu_driver.strided import dense_strides
 from gpu_driver.vectors import LANES, c_type, defines, per_item, work_sizes
 from gpu_driver.worksize import linear
-from nn_runtime.codes import OperandCode, OperationCode
+from nn_runtime.codes import OperationCode
 from nn_runtime.operand import FLOAT_TYPES, QUANT8_TYPES
 from nn_runtime.operations.elementwise import ADD_LEFT_SHIFT, add_parameters, mul_multiplier
 from nn_runtime.quantization import FixedPointMultiplier, activation_range_float, activation_range_quantized
 
 if TYPE_CHECKING:
-    from gpu_driver.bound import BoundOperand, BoundOperation
+    from gpu_driver.bound import BoundOperation
     from gpu_driver.device_profile import DeviceProfile
     from gpu_driver.launch import Argument
     from nn_runtime.operand import Dimensions

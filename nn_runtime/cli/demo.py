@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from nn_runtime.cli.networks import add_device_argument, compile_for_timing, places_text
 from nn_runtime.cli.output import busy, duration_text, print_json, print_lines, progress, table, wrapped
+from nn_runtime.devices import REFERENCE_NAME, selector_in_force
 from nn_runtime.network import load
 
 if TYPE_CHECKING:
@@ -80,6 +81,8 @@ def run(args: argparse.Namespace) -> int:
     print_lines(_outcome_table(scans, outcomes))
     for outcome in outcomes:
         print_lines(["", *_mistake_lines(scans, outcome), *_where_lines(outcome)])
+    if _misses_opencl(args.device, outcomes):
+        print_lines(["", "no OpenCL device could be used; nnrt doctor says why"])
     print_lines(["", *wrapped(f"scans: {scans.source}", 7), *wrapped(f"licence: {scans.licence}", 9)])
     return 0
 
@@ -177,9 +180,9 @@ def _mistake_lines(scans: Scans, outcome: Outcome) -> list[str]:
     wrong = np.flatnonzero(outcome.answers != scans.labels)
     if not wrong.size:
         return [f"{outcome.name} network: no mistake"]
-    listed = [f"a {scans.labels[at]} for a {outcome.answers[at]}" for at in wrong[:_MOST_MISTAKES]]
+    listed = [f"{scans.labels[at]} taken for {outcome.answers[at]}" for at in wrong[:_MOST_MISTAKES]]
     more = f" and {wrong.size - _MOST_MISTAKES} more" if wrong.size > _MOST_MISTAKES else ""
-    return [f"{outcome.name} network took {', '.join(listed)}{more}"]
+    return [f"{outcome.name} network: {', '.join(listed)}{more}"]
 
 
 def _where_lines(outcome: Outcome) -> list[str]:
@@ -191,6 +194,12 @@ def _where_lines(outcome: Outcome) -> list[str]:
     for device, names in by_device.items():
         lines += wrapped(f"  {device}: {', '.join(names)}", 4)
     return lines
+
+
+def _misses_opencl(selector: str | None, outcomes: Sequence[Outcome]) -> bool:
+    """Tell whether OpenCL was asked for and the CPU did everything."""
+    used = {row.device for outcome in outcomes for row in outcome.explanation.operations}
+    return used == {REFERENCE_NAME} and "opencl" in selector_in_force(selector)
 
 
 def _as_json(scans: Scans, outcomes: Sequence[Outcome]) -> dict[str, object]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory: files, arrays, device memory from descriptors, copies (AOSP MemoryDesc, ExecutionDeviceMemory, TestMemory)."""
+"""Memory: files, arrays, device memory, copies (AOSP MemoryDesc, ExecutionDeviceMemory and TestMemory groups)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nn_runtime.hal.types import ErrorStatus
 from nn_runtime.memory import Memory, MemoryDesc
 from nn_runtime.model import Model
 from nn_runtime.testing.sample_drivers import SampleDevice
-from tests.nn_runtime.graphs import add_model, chain_model, finished, numbers, run, tensor
+from tests.nn_runtime.graphs import add, add_model, chain_model, finished, numbers, run, tensor
 
 READ, WRITE = 1, 2
 
@@ -209,7 +209,7 @@ def open_descriptors() -> int:
 
 
 def test_many_runs_over_mapped_memory_leak_nothing() -> None:
-    compilation = finished(add_model((2, 3)), [SampleDevice("sample")])
+    compilation = finished(add_model((2, 3)), [], fallback=True)
     descriptors = open_descriptors()
     for _ in range(50):
         with Memory.from_array(numbers(2, 3)) as memory, Execution(compilation) as execution:
@@ -219,3 +219,15 @@ def test_many_runs_over_mapped_memory_leak_nothing() -> None:
             execution.compute()
     assert open_descriptors() <= descriptors + 2
     run(compilation, [numbers(2, 3)] * 2, [(2, 3)])
+
+
+def test_a_closed_memory_lives_on_in_the_model_that_uses_it() -> None:
+    model = Model()
+    x, w, y = (model.add_operand(tensor(2)) for _ in range(3))
+    with Memory.from_array(np.array([1, 2], np.float32)) as memory:
+        model.set_operand_value_from_memory(w, memory, 0, 8)
+    add(model, x, w, y)
+    model.identify_inputs_and_outputs([x], [y])
+    model.finish()
+    (result,) = run(finished(model, [], fallback=True), [np.zeros(2, np.float32)], [(2,)])
+    assert result.tolist() == [1, 2]

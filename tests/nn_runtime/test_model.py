@@ -202,7 +202,7 @@ def test_a_cycle() -> None:
     add(model, a, x, b)
     add(model, a, x, y)
     model.identify_inputs_and_outputs([x], [y])
-    with pytest.raises(BadData, match="cycle.*0 ADD, 1 ADD"):
+    with pytest.raises(BadData, match=r"cycle.*0 ADD, 1 ADD"):
         model.finish()
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from nn_runtime.codes import OperandCode, OperationCode, PreferenceCode
@@ -15,9 +16,10 @@ from nn_runtime.devices import REFERENCE_NAME, Device, Selection, reference_devi
 from nn_runtime.errors import BadData
 from nn_runtime.hal.types import Capabilities, OperandLifeTime, PerformanceInfo
 from nn_runtime.model import Model
+from nn_runtime.operand import OperandType
 from nn_runtime.partition import cut
 from nn_runtime.testing.sample_drivers import SampleDevice, uniform_capabilities
-from tests.nn_runtime.graphs import add_model, chain_model, finished, tensor
+from tests.nn_runtime.graphs import add_model, chain_model, finished, numbers, run, tensor
 
 if TYPE_CHECKING:
     from nn_runtime.plan import Plan
@@ -222,3 +224,31 @@ def test_low_power_always_follows_the_tables() -> None:
     compilation.set_partition("cost")
     compilation.finish()
     assert names_of(compilation) == ["frugal"]
+
+
+def if_model(dims: tuple[int, ...]) -> Model:
+    """Y = RELU(x) if condition else TANH(x)."""
+    model = Model()
+    condition = model.add_operand(tensor(1, code=OperandCode.TENSOR_BOOL8))
+    branches = []
+    for code in (RELU, TANH):
+        index = model.add_operand(OperandType(OperandCode.MODEL))
+        model.set_operand_value_from_model(index, chain_model([code], dims))
+        branches.append(index)
+    x, y = model.add_operand(tensor(*dims)), model.add_operand(tensor(*dims))
+    model.add_operation(OperationCode.IF, [condition, *branches, x], [y])
+    model.identify_inputs_and_outputs([condition, x], [y])
+    model.finish()
+    return model
+
+
+def test_control_flow_goes_whole_to_a_device_unless_sizes_are_unknown() -> None:
+    device = SampleDevice("sample")
+    known = finished(if_model((2, 3)), [device], fallback=True)
+    assert names_of(known) == ["sample"]
+    assert len(device.record.models[0].referenced) == 2
+    unknown = finished(if_model((0, 3)), [device], fallback=True)
+    assert names_of(unknown) == [REFERENCE_NAME]
+    for condition, wanted in ((True, np.maximum(numbers(2, 3), 0)), (False, np.tanh(numbers(2, 3)))):
+        (result,) = run(known, [np.array([condition]), numbers(2, 3)], [(2, 3)])
+        np.testing.assert_allclose(result, wanted, rtol=1e-6)

@@ -312,3 +312,19 @@ def test_random_splits_compute_what_the_cpu_does(seed: int) -> None:
     found = run(finished(model, devices), inputs, dims)
     for one, other in zip(wanted, found, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_no_memory_for_temporaries_sends_the_whole_model_to_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_size: int) -> None:
+        raise OSError("no memory left")
+
+    for fallback in (True, False):
+        _, compilation = split([RELU, TANH], fallback)
+        with monkeypatch.context() as patch:
+            patch.setattr("nn_runtime.hal.memory.SharedMemory.create", refuse)
+            if fallback:
+                (result,) = run(compilation, [numbers(2, 3)], [(2, 3)])
+                np.testing.assert_allclose(result, expected([RELU, TANH], numbers(2, 3)), rtol=1e-6)
+            else:
+                with pytest.raises(OperationFailed, match="no shared memory of 4096 bytes"):
+                    run(compilation, [numbers(2, 3)], [(2, 3)])

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""AVERAGE_POOL_2D, MAX_POOL_2D on the device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from nn_runtime.codes import FuseCode, OperandCode, OperationCode, PaddingCode
+from tests.gpu_driver.operations.compare import ALL, SIGNED, Value, check, random_tensor
+
+if TYPE_CHECKING:
+    from nn_runtime.devices import Device
+    from nn_runtime.operand import Dimensions
+
+CODES = (OperationCode.AVERAGE_POOL_2D, OperationCode.MAX_POOL_2D)
+
+
+@dataclass(frozen=True)
+class Window:
+    """Sizes as (height, width); padding a scheme, or (left, right, top, bottom)."""
+
+    dims: Dimensions
+    filter: tuple[int, int]
+    stride: tuple[int, int]
+    padding: PaddingCode | tuple[int, int, int, int]
+
+
+WINDOWS = [
+    Window((1, 1, 1, 1), (1, 1), (1, 1), PaddingCode.VALID),
+    Window((2, 5, 7, 3), (2, 3), (1, 2), PaddingCode.SAME),
+    Window((1, 7, 7, 160), (7, 7), (1, 1), PaddingCode.VALID),
+    Window((2, 9, 8, 17), (3, 3), (2, 2), PaddingCode.SAME),
+    Window((1, 12, 13, 65), (3, 2), (2, 3), (1, 0, 2, 1)),
+    Window((1, 33, 33, 16), (33, 33), (33, 33), PaddingCode.SAME),
+]
+
+
+@pytest.mark.parametrize("nchw", [False, True], ids=["nhwc", "nchw"])
+@pytest.mark.parametrize("window", WINDOWS, ids=str)
+@pytest.mark.parametrize("data_type", ALL, ids=lambda code: code.name)
+@pytest.mark.parametrize("code", CODES, ids=lambda code: code.name)
+def test_every_type_layout_and_padding(
+    opencl_device: Device, code: OperationCode, data_type: OperandCode, window: Window, nchw: bool
+) -> None:
+    source = random_tensor(data_type, window.dims)
+    if nchw:
+        data = np.ascontiguousarray(source.data.transpose(0, 3, 1, 2))
+        source = Value(source.type, data, source.scale, source.zero_point)
+    check(opencl_device, code, [source, *_scalars(window, FuseCode.NONE), nchw], source)
+
+
+@pytest.mark.parametrize("activation", list(FuseCode), ids=lambda code: code.name)
+@pytest.mark.parametrize("depth", [5, 20])
+@pytest.mark.parametrize("data_type", ALL, ids=lambda code: code.name)
+@pytest.mark.parametrize("code", CODES, ids=lambda code: code.name)
+def test_activations(
+    opencl_device: Device, code: OperationCode, data_type: OperandCode, depth: int, activation: FuseCode
+) -> None:
+    window = Window((1, 4, 4, depth), (2, 2), (1, 1), PaddingCode.VALID)
+    source = random_tensor(data_type, window.dims)
+    check(opencl_device, code, [source, *_scalars(window, activation)], source)
+
+
+@pytest.mark.parametrize("pixels", [1, 2, 3, 7, 48, 49, 50, 255])
+def test_every_rounding_of_8_bit_means(opencl_device: Device, pixels: int) -> None:
+    sums = np.arange(-128 * pixels, 127 * pixels + 1)[:: max(1, pixels // 4)]
+    each = np.floor_divide(sums[:, None] + np.arange(pixels), pixels).astype(np.int8)  # sums up to sums
+    source = Value(SIGNED, np.ascontiguousarray(each.T.reshape(1, 1, pixels, sums.size)), 0.1, 3)
+    window = Window(source.data.shape, (1, pixels), (1, 1), PaddingCode.VALID)
+    check(opencl_device, OperationCode.AVERAGE_POOL_2D, [source, *_scalars(window, FuseCode.NONE)], source)
+
+
+def _scalars(window: Window, activation: FuseCode) -> list[int]:
+    padding = [window.padding.value] if isinstance(window.padding, PaddingCode) else list(window.padding)
+    return [*padding, *window.stride[::-1], *window.filter[::-1], activation.value]

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""MEAN on the device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from nn_runtime.codes import OperandCode, OperationCode
+from tests.gpu_driver.operations.compare import ALL, FLOAT32, Value, check, constant, random_tensor
+
+if TYPE_CHECKING:
+    from nn_runtime.devices import Device
+    from nn_runtime.operand import Dimensions
+
+CASES: list[tuple[Dimensions, list[int]]] = [
+    ((1,), [0]),
+    ((7,), [0]),
+    ((3, 65), [1]),
+    ((3, 65), [0]),
+    ((2, 7, 7, 40), [1, 2]),
+    ((2, 7, 7, 5), [1, 2]),
+    ((2, 7, 5, 33), [1, 3]),
+    ((2, 7, 5, 33), [0, 2, -3, 2]),
+    ((3, 4, 5, 17), [0, 1, 2, 3]),
+    ((1, 7, 7, 1280), [2, 1]),
+    ((4, 9, 16), [0]),
+]
+
+
+@pytest.mark.parametrize("keep_dims", [0, 1])
+@pytest.mark.parametrize(("dims", "axes"), CASES, ids=str)
+@pytest.mark.parametrize("data_type", ALL, ids=lambda code: code.name)
+def test_every_type_and_axes(
+    opencl_device: Device, data_type: OperandCode, dims: Dimensions, axes: list[int], keep_dims: int
+) -> None:
+    source = random_tensor(data_type, dims)
+    check(opencl_device, OperationCode.MEAN, [source, constant(axes), keep_dims], source)
+
+
+@pytest.mark.parametrize("dims", [(1, 300, 300, 3), (1, 300, 300, 20)], ids=str)
+def test_many_terms_lose_nothing(opencl_device: Device, dims: Dimensions) -> None:
+    data = (np.random.default_rng(0).random(dims) + 100).astype(np.float32)
+    source = Value(FLOAT32, data)
+    check(opencl_device, OperationCode.MEAN, [source, constant([1, 2]), 0], source)
