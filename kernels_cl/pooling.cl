@@ -26,17 +26,19 @@
 #define LEAST (-128)
 #define MEAN_OF(V, sum, pixels) JOIN(mean_of_, V)(sum, pixels)
 // Of the quotient rounded in float only the last unit can be wrong; the remainder tells.
-#define DEFINE_MEAN(V, F)                                                    \
+#define DEFINE_MEAN(V, TO_FLOAT, TO_INT)                                     \
     static inline V mean_of_##V(V sum, int pixels)                           \
     {                                                                        \
         const V rounded = (sum < 0 ? -sum : sum) + pixels / 2;               \
-        V mean = WIDEN(WIDEN(rounded, F) * (1.0f / (float)pixels), V);       \
+        V mean = TO_INT(TO_FLOAT(rounded) * (1.0f / (float)pixels));         \
         const V rest = rounded - mean * pixels;                              \
         mean += rest >= pixels ? (V)1 : rest < 0 ? (V)-1 : (V)0;             \
         return sum < 0 ? -mean : mean;                                       \
     }
-DEFINE_MEAN(int, float)
-DEFINE_MEAN(int16, float16)
+#define TO_FLOAT16(v) WIDEN(v, float16)
+#define TO_INT16(v) WIDEN(v, int16)
+DEFINE_MEAN(int, (float), (int))
+DEFINE_MEAN(int16, TO_FLOAT16, TO_INT16)
 #endif
 
 typedef struct {

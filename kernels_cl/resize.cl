@@ -22,13 +22,16 @@
 #include "common/types.h"
 
 #if T_IS_FLOAT
-#define UNSIGNED_OFFSET 0
-#define TO_REAL(v, type) (v)
-#define FROM_REAL(v, type) (v)
+#define TO_REAL(v) (v)
+#define TO_REAL16(v) (v)
+#define FROM_REAL(v) (v)
+#define FROM_REAL16(v) (v)
 #else
 #define UNSIGNED_OFFSET (TYPE_NUMBER == TYPE_NUMBER_char ? 128 : 0)
-#define TO_REAL(v, type) WIDEN((v) + UNSIGNED_OFFSET, type)
-#define FROM_REAL(v, type) (WIDEN((v) + 0.5f, type) - UNSIGNED_OFFSET)
+#define TO_REAL(v) (float)((v) + UNSIGNED_OFFSET)
+#define TO_REAL16(v) WIDEN((v) + UNSIGNED_OFFSET, float16)
+#define FROM_REAL(v) ((int)((v) + 0.5f) - UNSIGNED_OFFSET)
+#define FROM_REAL16(v) (WIDEN((v) + 0.5f, int16) - UNSIGNED_OFFSET)
 #endif
 
 kernel void resize_bilinear(global const T *src, global T *dst, global const int *row_lower, global const int *row_upper,
@@ -42,13 +45,13 @@ kernel void resize_bilinear(global const T *src, global T *dst, global const int
     const float v = row_weights[y], u = column_weights[x];
     const int top = (b * height + row_lower[y]) * width, bottom = (b * height + row_upper[y]) * width;
     const int left = column_lower[x], right = column_upper[x];
-    const float tl = TO_REAL(LOAD(src, (top + left) * depth + c), float), tr = TO_REAL(LOAD(src, (top + right) * depth + c), float);
-    const float bl = TO_REAL(LOAD(src, (bottom + left) * depth + c), float), br = TO_REAL(LOAD(src, (bottom + right) * depth + c), float);
+    const float tl = TO_REAL(LOAD(src, (top + left) * depth + c)), tr = TO_REAL(LOAD(src, (top + right) * depth + c));
+    const float bl = TO_REAL(LOAD(src, (bottom + left) * depth + c)), br = TO_REAL(LOAD(src, (bottom + right) * depth + c));
     float result = tl * (1.0f - v) * (1.0f - u);
     result += bl * v * (1.0f - u);
     result += tr * (1.0f - v) * u;
     result += br * v * u;
-    STORE(dst, row * out_width * depth + i, FROM_REAL(result, int));
+    STORE(dst, row * out_width * depth + i, FROM_REAL(result));
 }
 
 TILE_KERNEL void resize_bilinear_rows(global const T *src, global T *dst, global const int *row_lower, global const int *row_upper,
@@ -65,15 +68,15 @@ TILE_KERNEL void resize_bilinear_rows(global const T *src, global T *dst, global
         const int to = (row * out_width + x) * depth;
         for (int first = 0; first < depth; first += 16) {
             const int c = min(first, depth - 16);
-            const float16 tl = TO_REAL(LOAD16(src, (top + left) * depth + c), float16);
-            const float16 tr = TO_REAL(LOAD16(src, (top + right) * depth + c), float16);
-            const float16 bl = TO_REAL(LOAD16(src, (bottom + left) * depth + c), float16);
-            const float16 br = TO_REAL(LOAD16(src, (bottom + right) * depth + c), float16);
+            const float16 tl = TO_REAL16(LOAD16(src, (top + left) * depth + c));
+            const float16 tr = TO_REAL16(LOAD16(src, (top + right) * depth + c));
+            const float16 bl = TO_REAL16(LOAD16(src, (bottom + left) * depth + c));
+            const float16 br = TO_REAL16(LOAD16(src, (bottom + right) * depth + c));
             float16 result = tl * (1.0f - v) * (1.0f - u);
             result += bl * v * (1.0f - u);
             result += tr * (1.0f - v) * u;
             result += br * v * u;
-            STORE16(dst, to + c, FROM_REAL(result, int16));
+            STORE16(dst, to + c, FROM_REAL16(result));
         }
     }
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import os
 import sys
 from typing import TYPE_CHECKING, Protocol, cast
@@ -48,6 +49,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     name = next((argument for argument in arguments if not argument.startswith("-")), "")
     parser = _parser(name)
     args = parser.parse_args(arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a label that the terminal cannot show is no reason to stop
     try:
         return _command(args.command).run(args)
     except BrokenPipeError:

@@ -21,13 +21,13 @@ import numpy as np
 from nn_runtime.cli.networks import (
     add_network_arguments,
     compile_for_timing,
+    load_file,
     places,
     places_text,
     positive,
     random_input,
 )
 from nn_runtime.cli.output import busy, duration_text, print_json, print_lines, progress, table
-from nn_runtime.network import load
 
 if TYPE_CHECKING:
     import argparse
@@ -119,7 +119,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run and print the report."""
     start = time.perf_counter_ns()
-    with busy("preparing"), load(args.model) as network:
+    with busy("preparing"), load_file(args.model) as network:
         session, has_clock = compile_for_timing(network, args.device, args.partition)
     init = time.perf_counter_ns() - start
     with session:

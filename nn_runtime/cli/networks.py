@@ -12,6 +12,7 @@ import numpy as np
 
 from nn_runtime.cli.output import busy
 from nn_runtime.devices import find_device, select
+from nn_runtime.errors import BadData
 from nn_runtime.network import load
 from nn_runtime.plan import PartitionMode
 
@@ -57,8 +58,16 @@ def positive(text: str) -> int:
 
 def open_session(args: argparse.Namespace) -> Session:
     """Load and compile the network that the arguments name."""
-    with busy("preparing"), load(args.model) as network:
+    with busy("preparing"), load_file(args.model) as network:
         return network.compile(args.device, partition=args.partition)
+
+
+def load_file(path: str) -> Network:
+    """Load a network; raises BadData that names the file, OSError."""
+    try:
+        return load(path)
+    except BadData as error:
+        raise BadData(f"{path}: {error}") from error
 
 
 def compile_for_timing(network: Network, selector: str | None, partition: str) -> tuple[Session, bool]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import sys
 import textwrap
 import threading
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -52,14 +52,16 @@ def print_lines(lines: Iterable[str]) -> None:
 
 
 def print_json(value: object) -> None:
-    """Print a value as JSON; numpy numbers and arrays become plain ones."""
-    print(json.dumps(value, indent=1, ensure_ascii=False, default=_plain))
+    """Print a value as JSON; floats that JSON does not have become text."""
+    print(json.dumps(_plain(value), indent=1, allow_nan=False))
 
 
 def _plain(value: object) -> object:
-    if isinstance(value, (np.generic, np.ndarray)):
-        return value.tolist()
-    raise TypeError(f"{type(value).__name__} has no JSON form")
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def duration_text(duration_ns: float | None) -> str:
@@ -71,14 +73,6 @@ def duration_text(duration_ns: float | None) -> str:
     if duration_ns < 1e9:
         return f"{duration_ns / 1e6:.2f} ms"
     return f"{duration_ns / 1e9:.2f} s"
-
-
-def bytes_text(count: int) -> str:
-    """Return a size in the unit that suits it: `980 bytes`, `3.4 MiB`."""
-    for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if count >= size:
-            return f"{count / size:.1f} {unit}"
-    return f"{count} bytes"
 
 
 def progress(what: str, total: int) -> Iterator[int]:
@@ -110,14 +104,21 @@ def busy(what: str) -> Iterator[None]:
     if not sys.stderr.isatty():
         yield
         return
-    notice = threading.Timer(_SILENT_SECONDS, _show, (f"{what} ...",))
+    shown = threading.Event()
+
+    def notify() -> None:
+        shown.set()
+        _show(f"{what} ...")
+
+    notice = threading.Timer(_SILENT_SECONDS, notify)
     notice.start()
     try:
         yield
     finally:
         notice.cancel()
         notice.join()
-        _show(_CLEAR)
+        if shown.is_set():
+            _show(_CLEAR)
 
 
 def _show(text: str) -> None:

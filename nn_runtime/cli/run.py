@@ -56,18 +56,18 @@ def run(args: argparse.Namespace) -> int:
         cases = read_inputs(args.input, session.inputs, args.normalize)
         outputs, times_ns = _run_cases(session, cases)
         results = [[_result(session, name, array) for name, array in case.items()] for case in outputs]
-        if args.output:
-            _save(args.output, outputs)
         _warn_of_labels(results[0], labels)
         names = _case_names(args.input, len(cases))
         if args.json:
             print_json(_as_json(session, names, results, labels, args.top, ready_ns, times_ns))
-            return 0
-        for name, case, time_ns in zip(names, results, times_ns, strict=True):
-            print(f"{name}  ({duration_text(time_ns)})")
-            for result in case:
-                print_lines(f"  {line}" for line in summary_lines(result, summarize(result, labels, args.top)))
-        print(f"{places_text(session.explain())}; ready after {duration_text(ready_ns)}")
+        else:
+            for name, case, time_ns in zip(names, results, times_ns, strict=True):
+                print(f"{name}  ({duration_text(time_ns)})")
+                for result in case:
+                    print_lines(f"  {line}" for line in summary_lines(result, summarize(result, labels, args.top)))
+            print(f"{places_text(session.explain())}; ready after {duration_text(ready_ns)}")
+    if args.output:
+        _save(args.output, outputs)
     return 0
 
 

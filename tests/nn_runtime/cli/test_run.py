@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`nnrt run` on the digits networks and, where it is there, on a real one; and all that can go wrong with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+import nn_runtime
+from nn_runtime.cli import main
+from nn_runtime.cli.demo import load_scans, network_input
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+_ROOT = Path(__file__).parents[3]
+_DIGITS = _ROOT / "nn_runtime" / "demo" / "digits_float.tflite"
+_DIGITS_INT8 = _ROOT / "nn_runtime" / "demo" / "digits_int8.tflite"
+_MODELS = Path(os.environ.get("NNRT_MODEL_DIR", _ROOT.parent / "shared" / "models"))
+
+
+@pytest.fixture(scope="module")
+def scans(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the first two scans as the networks take them, and the digits' names."""
+    folder = tmp_path_factory.mktemp("scans")
+    images = load_scans().images[:2]
+    for at in range(2):
+        np.save(folder / f"{at}.npy", network_input(images, np.dtype("float32"))[at])
+    (folder / "0.raw").write_bytes(network_input(images, np.dtype("int8"))[0].tobytes())
+    (folder / "labels.txt").write_text("\n".join(f"digit {i}" for i in range(10)))
+    return folder
+
+
+def test_the_best_class_comes_first(scans: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    labels = load_scans().labels
+    files = [str(scans / "0.npy"), str(scans / "1.npy")]
+    arguments = ["run", str(_DIGITS), "--device", "cpu", "--labels", str(scans / "labels.txt"), "--top", "2"]
+    assert main([*arguments, "--input", *files]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith(files[0])
+    assert lines[3].endswith(f"digit {labels[0]}")
+    assert lines[8].endswith(f"digit {labels[1]}")
+    assert lines[-1].startswith("10 operations on nnapi-reference; ready after ")
+
+
+def test_json_and_outputs_by_name(scans: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kept = tmp_path / "kept.npz"
+    arguments = ["run", str(_DIGITS_INT8), "--device", "cpu", "--input", str(scans / "0.raw"), "--output", str(kept)]
+    assert main([*arguments, "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["devices"] == {"nnapi-reference": 10}
+    output = report["cases"][0]["outputs"][0]
+    assert output["top"][0]["index"] == load_scans().labels[0]
+    assert 0.5 < output["top"][0]["value"] <= 1
+    with np.load(kept) as arrays:
+        assert arrays[output["name"]].shape == tuple(output["shape"])
+
+
+def test_the_egyptian_cat(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("PIL")
+    model = _MODELS / "mobilenet_v2_1.0_224_quant.tflite"
+    if not model.exists():
+        pytest.skip(f"no networks in {_MODELS} (NNRT_MODEL_DIR)")
+    images = _MODELS / "images"
+    arguments = ["run", str(model), "--device", "cpu", "--labels", str(images / "imagenet_labels.txt")]
+    assert main([*arguments, "--input", str(images / "cat.bmp")]) == 0
+    assert capsys.readouterr().out.splitlines()[3].endswith("286  Egyptian cat")
+
+
+@pytest.mark.parametrize(
+    ("content", "wanted"),
+    [(b"hello", "not a .tflite file"), (b"", "not a .tflite file"), (_DIGITS.read_bytes()[:5000], "5000 bytes")],
+)
+def test_files_that_are_no_network(
+    content: bytes, wanted: str, scans: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = tmp_path / "bad.tflite"
+    model.write_bytes(content)
+    assert main(["run", str(model), "--device", "cpu", "--input", str(scans / "0.npy")]) == 1
+    _one_line(capsys, str(model), wanted)
+
+
+@pytest.mark.parametrize(
+    ("array", "wanted"),
+    [
+        (np.zeros((1, 9, 8, 1), np.float32), "wanted float32 [1, 8, 8, 1], got float32 [1, 9, 8, 1]"),
+        (np.zeros((1, 8, 8, 1), np.uint8), "wanted float32 [1, 8, 8, 1], got uint8 [1, 8, 8, 1]"),
+    ],
+)
+def test_inputs_that_do_not_fit(
+    array: np.ndarray, wanted: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.save(tmp_path / "x.npy", array)
+    assert main(["run", str(_DIGITS), "--device", "cpu", "--input", str(tmp_path / "x.npy")]) == 1
+    _one_line(capsys, "'scan'", wanted)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "wanted"),
+    [
+        (["--device", "nonsense"], 1, "there is: nnapi-reference"),
+        (["--device", "cpu,"], 1, "an item is empty"),
+        (["--device", "opencl"], 1, "nnapi-reference"),
+        (["--device", "cpu", "--labels", "nowhere.txt"], 1, "nowhere.txt: No such file"),
+        (["--device", "cpu", "--input", "nowhere.npy"], 1, "nowhere.npy: No such file"),
+        (["--device", "cpu", "--output", "nowhere/x.npz"], 1, "x.npz: No such file"),
+    ],
+)
+def test_one_line_for_every_error(
+    arguments: list[str],
+    status: int,
+    wanted: str,
+    scans: Path,
+    no_drivers: dict[str, EntryPoint],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["run", str(_DIGITS), "--input", str(scans / "0.npy"), *arguments]) == status
+    _one_line(capsys, wanted)
+
+
+def test_too_few_files_is_a_usage_error(
+    scans: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = nn_runtime.Model()
+    float_type = nn_runtime.OperandType(nn_runtime.OperandCode.TENSOR_FLOAT32, (2,))
+    operands = [model.add_operand(float_type) for _ in range(2)]
+    fuse = model.add_operand(nn_runtime.OperandType(nn_runtime.OperandCode.INT32))
+    model.set_operand_value(fuse, np.array(nn_runtime.FuseCode.NONE, np.int32))
+    total = model.add_operand(float_type)
+    model.add_operation(nn_runtime.OperationCode.ADD, [*operands, fuse], [total])
+    model.identify_inputs_and_outputs(operands, [total])
+    model.finish()
+    monkeypatch.setattr("nn_runtime.cli.networks.load", lambda path: nn_runtime.Network.from_model(model, ["a", "b"]))
+    assert main(["run", "any.tflite", "--device", "cpu", "--input", str(scans / "0.npy")]) == 2
+    _one_line(capsys, "wanted a file for each of 2 inputs ('a', 'b'), got 1")
+
+
+@pytest.mark.parametrize("option", [["--top", "0"], ["--normalize", "1"], ["--normalize", "0,0"], ["--partition", "x"]])
+def test_wrong_options_exit_2(option: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["run", str(_DIGITS), "--input", "x.npy", *option])
+    assert caught.value.code == 2
+    assert option[0] in capsys.readouterr().err
+
+
+def test_a_process_of_its_own_and_an_unwritable_cache(scans: Path) -> None:
+    environment = {**os.environ, "NNRT_CACHE_DIR": "/proc/no/such/folder", "NNRT_DEVICE": "cpu"}
+    command = [sys.executable, "-m", "nn_runtime", "run", str(_DIGITS), "--input", str(scans / "0.npy")]
+    done = subprocess.run(command, cwd=_ROOT, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert "nnapi-reference" in done.stdout
+
+
+def _one_line(capsys: pytest.CaptureFixture[str], *wanted: str) -> None:
+    error = capsys.readouterr().err
+    assert error.startswith("nnrt run: ")
+    assert error.count("\n") == 1
+    for text in wanted:
+        assert text in error

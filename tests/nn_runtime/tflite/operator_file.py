@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files with one operator (or a short chain), and their results from LiteRT's reference kernels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import tflite
+
+from nn_runtime.tflite.types import TensorType
+from tests.nn_runtime.tflite.tflite_file import CodeSpec, FileSpec, OperatorSpec, SubgraphSpec, TensorSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+Array = npt.NDArray[Any]
+
+_ONLY_VERSION_1 = {"EXPAND_DIMS", "HARD_SWISH", "RELU_N1_TO_1", "RESHAPE", "SQUEEZE"}
+
+
+@dataclass
+class Tensor:
+    """An input without data, a constant with data."""
+
+    type: TensorType
+    shape: tuple[int, ...]
+    scale: float | Sequence[float] = ()
+    zero_point: int = 0
+    data: Array | None = None
+    quantized_dimension: int = 0
+    is_variable: bool = False
+
+
+def real(*shape: int) -> Tensor:
+    return Tensor(TensorType.FLOAT32, shape)
+
+
+def uint8(scale: float, zero_point: int, *shape: int) -> Tensor:
+    return Tensor(TensorType.UINT8, shape, scale, zero_point)
+
+
+def int8(scale: float, zero_point: int, *shape: int) -> Tensor:
+    return Tensor(TensorType.INT8, shape, scale, zero_point)
+
+
+def int64(*shape: int) -> Tensor:
+    return Tensor(TensorType.INT64, shape)
+
+
+def constant(
+    values: npt.ArrayLike, scale: float | Sequence[float] = (), zero_point: int = 0, dimension: int = 0
+) -> Tensor:
+    array = np.asarray(values)
+    if array.dtype == np.float64:
+        array = array.astype(np.float32)
+    if array.dtype == np.int64:
+        array = array.astype(np.int32)
+    kind = next(kind for kind in TensorType if kind.dtype == array.dtype)
+    return Tensor(kind, array.shape, scale, zero_point, array, dimension)
+
+
+@dataclass
+class Step:
+    """One operator: its code's name, inputs and outputs by tensor number, options by the table's CamelCase names."""
+
+    code: str
+    inputs: Sequence[int]
+    outputs: Sequence[int]
+    options: str = "NONE"
+    values: Mapping[str, int | float | bool | Sequence[int]] = field(default_factory=dict)
+
+
+def write(tensors: Sequence[Tensor], steps: Sequence[Step], inputs: Sequence[int], outputs: Sequence[int]) -> bytes:
+    """Return a file; tensor i is called t<i>."""
+    buffers: list[Any] = [b""]
+    specs = []
+    for number, tensor in enumerate(tensors):
+        buffer = 0
+        if tensor.data is not None:
+            buffers.append(tensor.data.tobytes())
+            buffer = len(buffers) - 1
+        scales = [tensor.scale] if isinstance(tensor.scale, float) else list(tensor.scale)
+        specs.append(
+            TensorSpec(
+                f"t{number}",
+                tensor.type,
+                tensor.shape,
+                buffer,
+                scales=scales,
+                zero_points=[tensor.zero_point] * len(scales),
+                quantized_dimension=tensor.quantized_dimension,
+                is_variable=tensor.is_variable,
+            )
+        )
+    names = list(dict.fromkeys(step.code for step in steps))
+    numbers = {name: getattr(tflite.BuiltinOperator, name) for name in names}
+    operators = [
+        OperatorSpec(names.index(step.code), step.inputs, step.outputs, step.options, step.values) for step in steps
+    ]
+    return FileSpec(
+        [
+            CodeSpec(min(number, 127), number, version=1 if name in _ONLY_VERSION_1 else 2)
+            for name, number in numbers.items()
+        ],
+        [SubgraphSpec(specs, operators, inputs, outputs)],
+        buffers,
+    ).write()
+
+
+def random_inputs(tensors: Sequence[Tensor], seed: int = 0) -> list[Array]:
+    """Return data for the tensors: floats in -4..4, quantised over the whole range, booleans, small integers."""
+    rng = np.random.default_rng(seed)
+    arrays: list[Array] = []
+    for tensor in tensors:
+        dtype = tensor.type.dtype
+        if dtype is None or dtype.kind == "f":
+            arrays.append(rng.uniform(-4, 4, tensor.shape).astype(dtype))
+        elif dtype.kind == "b":
+            arrays.append(rng.integers(0, 2, tensor.shape).astype(dtype))
+        else:
+            low, high = (-9, 9) if dtype.itemsize > 1 else (np.iinfo(dtype.char).min, np.iinfo(dtype.char).max)
+            arrays.append(rng.integers(low, high + 1, tensor.shape).astype(dtype))
+    return arrays
+
+
+def reference(file: bytes, inputs: Sequence[Array]) -> list[Array]:
+    """Return the outputs of LiteRT's reference kernels; skips the test where LiteRT is not installed."""
+    litert = pytest.importorskip("ai_edge_litert.interpreter")
+    interpreter = litert.Interpreter(
+        model_content=file, experimental_op_resolver_type=litert.OpResolverType.BUILTIN_REF, num_threads=1
+    )
+    for details, array in zip(interpreter.get_input_details(), inputs, strict=True):
+        interpreter.resize_tensor_input(details["index"], array.shape)
+    interpreter.allocate_tensors()
+    for details, array in zip(interpreter.get_input_details(), inputs, strict=True):
+        interpreter.set_tensor(details["index"], array)
+    interpreter.invoke()
+    return [interpreter.get_tensor(details["index"]) for details in interpreter.get_output_details()]
