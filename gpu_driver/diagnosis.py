@@ -94,7 +94,8 @@ class Diagnosis:
             text.append(f"library    {library.library} ({library.origin}) {state}")
         for device in self.devices:
             state = "usable" if device.usable else f"not usable: {device.reason}"
-            text.append(f"device     {device.name} {device.type}, {device.device}, {device.platform}: {state}")
+            text.append(f"device     {device.name} {state}")
+            text.append(f"           {device.type}, {device.device}, {device.platform}")
             text += [f"           {note}" for note in device.notes]
         for problem in self.problems:
             text += [f"problem    {problem.what}", f"    mend   {problem.remedy}"]

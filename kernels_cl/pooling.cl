@@ -21,13 +21,15 @@
 
 #if T_IS_FLOAT
 #define LEAST (-INFINITY)
-#define MEAN_OF(V, sum, pixels) ((sum) / (V)(pixels))
+#define MEAN_OF(sum, pixels) ((sum) / (float)(pixels))
+#define MEAN_OF16(sum, pixels) ((sum) / (float)(pixels))
 #else
 #define LEAST (-128)
-#define MEAN_OF(V, sum, pixels) JOIN(mean_of_, V)(sum, pixels)
+#define MEAN_OF(sum, pixels) mean_of(sum, pixels)
+#define MEAN_OF16(sum, pixels) mean_of16(sum, pixels)
 // Of the quotient rounded in float only the last unit can be wrong; the remainder tells.
-#define DEFINE_MEAN(V, TO_FLOAT, TO_INT)                                     \
-    static inline V mean_of_##V(V sum, int pixels)                           \
+#define DEFINE_MEAN(NAME, V, TO_FLOAT, TO_INT)                               \
+    static inline V NAME(V sum, int pixels)                                  \
     {                                                                        \
         const V rounded = (sum < 0 ? -sum : sum) + pixels / 2;               \
         V mean = TO_INT(TO_FLOAT(rounded) * (1.0f / (float)pixels));         \
@@ -37,8 +39,8 @@
     }
 #define TO_FLOAT16(v) WIDEN(v, float16)
 #define TO_INT16(v) WIDEN(v, int16)
-DEFINE_MEAN(int, (float), (int))
-DEFINE_MEAN(int16, TO_FLOAT16, TO_INT16)
+DEFINE_MEAN(mean_of, int, (float), (int))
+DEFINE_MEAN(mean_of16, int16, TO_FLOAT16, TO_INT16)
 #endif
 
 typedef struct {
@@ -56,48 +58,48 @@ static inline Window window_at(int oy, int ox, int height, int width, int2 filte
 // Combines LOADER(src, offset of each pixel) within window: rows first, then the rows' results.
 #define COMBINE_SUM(a, b) ((a) + (b))
 #define COMBINE_MAX(a, b) ((b) > (a) ? (b) : (a))
-#define POOL(V, LOADER, COMBINE, identity, image, c)                                        \
-    V result = (V)(identity);                                                               \
-    for (int y = window.y0; y < window.y1; ++y) {                                           \
-        V line = (V)(identity);                                                             \
-        for (int x = window.x0; x < window.x1; ++x)                                         \
-            line = COMBINE(line, LOADER(src, ((image) + y * width + x) * depth + (c)));     \
-        result = COMBINE(result, line);                                                     \
+#define POOL(V, LOADER, COMBINE, identity, image, c)                                                                            \
+    V result = (V)(identity);                                                                                                   \
+    for (int y = window.y0; y < window.y1; ++y) {                                                                               \
+        V line = (V)(identity);                                                                                                 \
+        for (int x = window.x0; x < window.x1; ++x)                                                                             \
+            line = COMBINE(line, LOADER(src, ((image) + y * width + x) * depth + (c)));                                         \
+        result = COMBINE(result, line);                                                                                         \
     }
 
 #define WINDOW_PIXELS ((window.y1 - window.y0) * (window.x1 - window.x0))
-#define SUM_RESULT(V) MEAN_OF(V, result, WINDOW_PIXELS)
-#define MAX_RESULT(V) result
+#define SUM_RESULT MEAN_OF(result, WINDOW_PIXELS)
+#define SUM_RESULT16 MEAN_OF16(result, WINDOW_PIXELS)
 
-#define POOLING(NAME, COMBINE, identity, RESULT)                                                                             \
-    kernel void NAME(global const T *src, global T *dst, COMPUTE_T low, COMPUTE_T high, int height, int width, int depth,    \
-        int out_height, int out_width, int2 filter, int2 stride, int2 padding)                                               \
-    {                                                                                                                        \
-        const int i = (int)get_global_id(0), row = (int)get_global_id(1);                                                    \
-        if (i >= out_width * depth)                                                                                          \
-            return;                                                                                                          \
-        const Window window = window_at(row % out_height, i / depth, height, width, filter, stride, padding);                \
-        POOL(COMPUTE_T, LOAD, COMBINE, identity, row / out_height * height * width, i % depth)                               \
-        const COMPUTE_T y = RESULT(COMPUTE_T);                                                                               \
-        STORE(dst, row * out_width * depth + i, y < low ? low : y > high ? high : y);                                        \
-    }                                                                                                                        \
-                                                                                                                             \
-    TILE_KERNEL void NAME##_rows(global const T *src, global T *dst, COMPUTE_T low, COMPUTE_T high, int height, int width,   \
-        int depth, int out_height, int out_width, int2 filter, int2 stride, int2 padding, int blocks_per_item)               \
-    {                                                                                                                        \
-        const int first = (int)get_global_id(0) * blocks_per_item * 16, row = (int)get_global_id(1);                         \
-        const int last = min(first + blocks_per_item * 16, depth), image = row / out_height * height * width;                \
-        for (int ox = 0; ox < out_width; ++ox) {                                                                             \
-            const Window window = window_at(row % out_height, ox, height, width, filter, stride, padding);                   \
-            for (int block = first; block < last; block += 16) {                                                             \
-                const int c = min(block, depth - 16);                                                                        \
-                POOL(COMPUTE_T16, LOAD16, COMBINE, identity, image, c)                                                       \
-                const COMPUTE_T16 y = RESULT(COMPUTE_T16);                                                                   \
-                STORE16(dst, (row * out_width + ox) * depth + c,                                                             \
-                    y < (COMPUTE_T16)low ? (COMPUTE_T16)low : y > (COMPUTE_T16)high ? (COMPUTE_T16)high : y);                \
-            }                                                                                                                \
-        }                                                                                                                    \
+#define POOLING(NAME, COMBINE, identity, RESULT, RESULT16)                                                                      \
+    kernel void NAME(global const T *src, global T *dst, COMPUTE_T low, COMPUTE_T high, int height, int width, int depth,       \
+        int out_height, int out_width, int2 filter, int2 stride, int2 padding)                                                  \
+    {                                                                                                                           \
+        const int i = (int)get_global_id(0), row = (int)get_global_id(1);                                                       \
+        if (i >= out_width * depth)                                                                                             \
+            return;                                                                                                             \
+        const Window window = window_at(row % out_height, i / depth, height, width, filter, stride, padding);                   \
+        POOL(COMPUTE_T, LOAD, COMBINE, identity, row / out_height * height * width, i % depth)                                  \
+        const COMPUTE_T y = RESULT;                                                                                             \
+        STORE(dst, row * out_width * depth + i, y < low ? low : y > high ? high : y);                                           \
+    }                                                                                                                           \
+                                                                                                                                \
+    TILE_KERNEL void NAME##_rows(global const T *src, global T *dst, COMPUTE_T low, COMPUTE_T high, int height, int width,      \
+        int depth, int out_height, int out_width, int2 filter, int2 stride, int2 padding, int blocks_per_item)                  \
+    {                                                                                                                           \
+        const int first = (int)get_global_id(0) * blocks_per_item * 16, row = (int)get_global_id(1);                            \
+        const int last = min(first + blocks_per_item * 16, depth), image = row / out_height * height * width;                   \
+        for (int ox = 0; ox < out_width; ++ox) {                                                                                \
+            const Window window = window_at(row % out_height, ox, height, width, filter, stride, padding);                      \
+            for (int block = first; block < last; block += 16) {                                                                \
+                const int c = min(block, depth - 16);                                                                           \
+                POOL(COMPUTE_T16, LOAD16, COMBINE, identity, image, c)                                                          \
+                const COMPUTE_T16 y = RESULT16;                                                                                 \
+                STORE16(dst, (row * out_width + ox) * depth + c,                                                                \
+                    y < (COMPUTE_T16)low ? (COMPUTE_T16)low : y > (COMPUTE_T16)high ? (COMPUTE_T16)high : y);                   \
+            }                                                                                                                   \
+        }                                                                                                                       \
     }
 
-POOLING(average_pool_2d, COMBINE_SUM, 0, SUM_RESULT)
-POOLING(max_pool_2d, COMBINE_MAX, LEAST, MAX_RESULT)
+POOLING(average_pool_2d, COMBINE_SUM, 0, SUM_RESULT, SUM_RESULT16)
+POOLING(max_pool_2d, COMBINE_MAX, LEAST, result, result)

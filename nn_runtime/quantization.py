@@ -277,6 +277,48 @@ def lookup_table(function: Callable[[Array], Array], source: Quantized, output: 
     return table
 
 
+def requantization_table(source: Quantized, output: Quantized) -> Array:
+    """Return every code of one 8-bit type in the quantisation of another, indexed by its byte.
+
+    clamp(round((q - zero_point) * scale / output scale + output zero point)): the first product in float32, the rest in
+    float64, as the specification's reference.
+    """
+    info = np.iinfo(dtype_of(output.type))
+    codes = np.arange(256, dtype=np.uint8).view(dtype_of(source.type))
+    real = dequantize(codes, source).astype(np.float64)
+    table: Array = np.clip(round_half_away(real / output.scale + output.zero_point), info.min, info.max)
+    return table.astype(info.dtype)
+
+
+def inverse_sqrt_multipliers(values: Array) -> tuple[Array, Array]:
+    """Return mantissas and right shifts (int64, of the input's shape) of 1 / sqrt(value), 0 <= value < 2^31.
+
+    x / sqrt(value) is rounding_divide_by_pot(saturating_rounding_doubling_high_mul(x, mantissa), shift); 0 counts as 1.
+    Five Newton-Raphson steps in fixed point, as TFLite's GetInvSqrtQuantizedMultiplierExp.
+    """
+    multiply = saturating_rounding_doubling_high_mul
+    wide = np.maximum(values.astype(np.int64), 2)
+    shrunk = (wide >= 1 << 29).astype(np.int64)  # below 2^31 one division by 4 is enough
+    wide >>= 2 * shrunk
+    bits = np.frexp(wide.astype(np.float64))[1].astype(np.int64)
+    pairs = (31 - bits) // 2 - 1
+    half = (wide << 2 * pairs) >> 1  # three integer bits
+    quarter = rounding_divide_by_pot(half, 1)
+    estimate = np.full(wide.shape, 1 << 28, np.int64)
+    for _ in range(5):
+        cube = _saturate(multiply(multiply(estimate, estimate), estimate) << 6)
+        estimate = _saturate((multiply(estimate, (1 << 28) + (1 << 27)) - multiply(quarter, cube)) << 3)
+    mantissas, shifts = multiply(estimate, 1518500250), 11 + shrunk - pairs
+    mantissas <<= np.maximum(-shifts, 0)
+    tiny = values <= 1
+    return np.where(tiny, _INT32_MAX, mantissas), np.where(tiny, 0, np.maximum(shifts, 0))
+
+
+def _saturate(values: Array) -> Array:
+    saturated: Array = np.clip(values, _INT32_MIN, _INT32_MAX)
+    return saturated
+
+
 def quantize_value(real: float, operand: Quantized) -> int:
     """Return one real number in the operand's quantised domain, not clamped."""
     scaled = np.float32(real) / np.float32(operand.scale)

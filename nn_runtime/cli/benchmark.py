@@ -271,7 +271,7 @@ def _launch_table(launches: Iterable[Launch]) -> list[str]:
         (
             launch.node_type, _ms(launch.start), _ms(launch.first), _ms(launch.mean), f"{launch.share:.1%}",
             f"{launch.cumulated_share:.1%}", f"{launch.bytes_moved / 1024:.1f}", str(launch.times_called),
-            f"{launch.kernel}:{','.join(map(str, launch.operations))}",
+            " ".join([launch.kernel, ",".join(map(str, launch.operations))]).rstrip(),
         )
         for launch in launches
     ]  # fmt: skip

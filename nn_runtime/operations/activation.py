@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RELU, RELU1, RELU6, LOGISTIC, TANH, HARD_SWISH: one input, one output of its shape."""
+"""RELU, RELU1, RELU6, LOGISTIC, TANH, HARD_SWISH, ELU: one input, one output of its shape."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from nn_runtime.operations.signature import (
     Output,
     Variant,
     define,
+    float_scalar,
 )
 from nn_runtime.quantization import (
     FixedPointMultiplier,
@@ -168,3 +169,12 @@ _define(
     data_types={**FLOAT_AND_QUANT8, OperandCode.TENSOR_QUANT8_ASYMM: FeatureLevel.HAL_1_2},
 )
 _define(OperationCode.HARD_SWISH, rank=ANY_RANK, data_types=dict.fromkeys(FLOAT_AND_QUANT8, FeatureLevel.HAL_1_3))
+define(
+    Definition(
+        OperationCode.ELU,
+        (Variant((Input("input", rank=ANY_RANK), Input("alpha", float_scalar))),),
+        (Output("output", rank=ANY_RANK),),
+        {OperandCode.TENSOR_FLOAT32: FeatureLevel.HAL_1_3, OperandCode.TENSOR_FLOAT16: FeatureLevel.HAL_1_3},
+        _prepare,
+    )
+)

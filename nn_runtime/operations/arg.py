@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ARGMAX: position of the largest element along an axis."""
+"""ARGMAX and ARGMIN: position of the largest or smallest element along an axis."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nn_runtime.codes import FeatureLevel, OperandCode, OperationCode
+from nn_runtime.codes import OperationCode
+from nn_runtime.operations.rules import HAL_1_2_TYPES
 from nn_runtime.operations.signature import (
     ANY_RANK,
     INT32,
@@ -30,18 +31,13 @@ def _prepare(op: OperationView) -> tuple[Dimensions, ...]:
     return (dims[:axis] + dims[axis + 1 :] or (1,),)
 
 
-define(
-    Definition(
-        OperationCode.ARGMAX,
-        (Variant((Input("input", rank=ANY_RANK), Input("axis", INT32))),),
-        (Output("output", INT32_TENSOR, rank=ANY_RANK),),
-        {
-            OperandCode.TENSOR_FLOAT16: FeatureLevel.HAL_1_2,
-            OperandCode.TENSOR_FLOAT32: FeatureLevel.HAL_1_2,
-            OperandCode.TENSOR_INT32: FeatureLevel.HAL_1_2,
-            OperandCode.TENSOR_QUANT8_ASYMM: FeatureLevel.HAL_1_2,
-            OperandCode.TENSOR_QUANT8_ASYMM_SIGNED: FeatureLevel.HAL_1_3,
-        },
-        _prepare,
+for _code in (OperationCode.ARGMAX, OperationCode.ARGMIN):
+    define(
+        Definition(
+            _code,
+            (Variant((Input("input", rank=ANY_RANK), Input("axis", INT32))),),
+            (Output("output", INT32_TENSOR, rank=ANY_RANK),),
+            HAL_1_2_TYPES,
+            _prepare,
+        )
     )
-)

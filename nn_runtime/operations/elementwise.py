@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ADD, SUB, MUL, DIV: two broadcast inputs and a fused activation."""
+"""ADD, SUB, MUL, DIV with a fused activation, MAXIMUM, MINIMUM, POW, PRELU: two broadcast inputs."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import numpy as np
 
 from nn_runtime.codes import FeatureLevel, FuseCode, OperandCode, OperationCode
 from nn_runtime.operand import QUANT8_TYPES
-from nn_runtime.operations.rules import broadcast_dimensions
+from nn_runtime.operations.rules import HAL_1_2_TYPES, broadcast_dimensions
 from nn_runtime.operations.signature import (
+    ANY_RANK,
     INT32,
     UP_TO_4,
     Definition,
@@ -25,6 +26,8 @@ from nn_runtime.operations.signature import (
 from nn_runtime.quantization import FixedPointMultiplier, fixed_point_multiplier
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from nn_runtime.operand import Dimensions
 
 ADD_LEFT_SHIFT = 20
@@ -60,6 +63,24 @@ def mul_multiplier(scale0: float, scale1: float, output_scale: float) -> FixedPo
     """Return the factor of quantised MUL's centred product; scales are combined in float32 as the reference does."""
     product = np.float32(scale0) * np.float32(scale1)
     return fixed_point_multiplier(float(product / np.float32(output_scale)))
+
+
+@dataclass(frozen=True)
+class PreluMultipliers:
+    """Fixed-point factors of quantised PRELU: of the centred input where it is >= 0, else of its product with alpha."""
+
+    positive: FixedPointMultiplier
+    negative: FixedPointMultiplier
+
+
+@functools.lru_cache(maxsize=1024)
+def prelu_multipliers(input_scale: float, alpha_scale: float, output_scale: float) -> PreluMultipliers:
+    """Return the factors of PRELU for three float32 scales, combined in float32 where the reference does."""
+    product = float(np.float32(input_scale) * np.float32(alpha_scale))
+    return PreluMultipliers(
+        fixed_point_multiplier(float(np.float32(input_scale) / np.float32(output_scale))),
+        fixed_point_multiplier(product / output_scale),
+    )
 
 
 def _check(op: OperationView) -> FeatureLevel:
@@ -109,3 +130,27 @@ _define(OperationCode.ADD, FeatureLevel.HAL_1_0, FeatureLevel.HAL_1_0)
 _define(OperationCode.MUL, FeatureLevel.HAL_1_0, FeatureLevel.HAL_1_0)
 _define(OperationCode.SUB, FeatureLevel.HAL_1_1, FeatureLevel.HAL_1_2)
 _define(OperationCode.DIV, FeatureLevel.HAL_1_1, None)
+
+
+def _define_pair(code: OperationCode, names: tuple[str, str], data_types: Mapping[int, FeatureLevel]) -> None:
+    first, second = names
+    define(
+        Definition(
+            code,
+            (Variant((Input(first, rank=ANY_RANK), Input(second, rank=ANY_RANK))),),
+            (Output("output", rank=ANY_RANK),),
+            data_types,
+            lambda op: (broadcast_dimensions(op, op.dimensions(first), op.dimensions(second)),),
+        )
+    )
+
+
+_FLOATS = {code: HAL_1_2_TYPES[code] for code in (OperandCode.TENSOR_FLOAT32, OperandCode.TENSOR_FLOAT16)}
+_define_pair(OperationCode.MAXIMUM, ("input0", "input1"), HAL_1_2_TYPES)
+_define_pair(OperationCode.MINIMUM, ("input0", "input1"), HAL_1_2_TYPES)
+_define_pair(OperationCode.POW, ("base", "exponent"), _FLOATS)
+_define_pair(
+    OperationCode.PRELU,
+    ("input", "alpha"),
+    {code: since for code, since in HAL_1_2_TYPES.items() if code != OperandCode.TENSOR_INT32},
+)

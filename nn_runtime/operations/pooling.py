@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""AVERAGE_POOL_2D and MAX_POOL_2D."""
+"""AVERAGE_POOL_2D, MAX_POOL_2D and L2_POOL_2D."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nn_runtime.codes import FeatureLevel, OperationCode
+from nn_runtime.codes import FeatureLevel, OperandCode, OperationCode
 from nn_runtime.operations.rules import FLOAT_AND_QUANT8, check_same_quantization
 from nn_runtime.operations.signature import INT32, Definition, Input, OperationView, Output, Variant, define
 from nn_runtime.operations.sliding_window import (
@@ -19,6 +19,8 @@ from nn_runtime.operations.sliding_window import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from nn_runtime.operand import Dimensions
 
 
@@ -48,7 +50,7 @@ def _prepare(op: OperationView) -> tuple[Dimensions, ...]:
     return (pooling_geometry(op).output_dimensions,)
 
 
-def _define(code: OperationCode) -> None:
+def _define(code: OperationCode, data_types: Mapping[int, FeatureLevel] = FLOAT_AND_QUANT8) -> None:
     tail = (
         *STRIDES,
         Input("filter_width", INT32),
@@ -65,7 +67,7 @@ def _define(code: OperationCode) -> None:
                 Variant((data, *IMPLICIT_PADDING, *tail), name="implicit padding"),
             ),
             (Output("output", rank=(4, 4)),),
-            FLOAT_AND_QUANT8,
+            data_types,
             _prepare,
             _check,
             zero_sized_ok=True,
@@ -75,3 +77,7 @@ def _define(code: OperationCode) -> None:
 
 _define(OperationCode.AVERAGE_POOL_2D)
 _define(OperationCode.MAX_POOL_2D)
+_define(
+    OperationCode.L2_POOL_2D,
+    {OperandCode.TENSOR_FLOAT32: FeatureLevel.HAL_1_0, OperandCode.TENSOR_FLOAT16: FeatureLevel.HAL_1_2},
+)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MEAN: reduction over a set of axes."""
+"""MEAN, REDUCE_ALL, REDUCE_ANY, REDUCE_MAX, REDUCE_MIN, REDUCE_PROD, REDUCE_SUM: reduction over a set of axes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from nn_runtime.codes import FeatureLevel, OperandCode, OperationCode
 from nn_runtime.operations.rules import check_same_quantization
 from nn_runtime.operations.signature import (
+    BOOL,
     INT32,
     INT32_TENSOR,
     UP_TO_4,
@@ -22,6 +23,8 @@ from nn_runtime.operations.signature import (
 from nn_runtime.quantization import FixedPointMultiplier
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from nn_runtime.operand import Dimensions
 
 
@@ -84,3 +87,26 @@ define(
         _check,
     )
 )
+
+
+def _define(code: OperationCode, data_types: Mapping[int, FeatureLevel]) -> None:
+    inputs = (
+        Input("input", rank=UP_TO_4),
+        Input("axes", INT32_TENSOR, rank=(1, 1), parameter=True),
+        Input("keep_dims", BOOL),
+    )
+    define(Definition(code, (Variant(inputs),), (Output("output", rank=UP_TO_4),), data_types, _prepare, _check))
+
+
+_FLOATS = {OperandCode.TENSOR_FLOAT32: FeatureLevel.HAL_1_2, OperandCode.TENSOR_FLOAT16: FeatureLevel.HAL_1_2}
+_ORDERED = {
+    **_FLOATS,
+    OperandCode.TENSOR_QUANT8_ASYMM: FeatureLevel.HAL_1_2,
+    OperandCode.TENSOR_QUANT8_ASYMM_SIGNED: FeatureLevel.HAL_1_3,
+}
+_define(OperationCode.REDUCE_ALL, {OperandCode.TENSOR_BOOL8: FeatureLevel.HAL_1_2})
+_define(OperationCode.REDUCE_ANY, {OperandCode.TENSOR_BOOL8: FeatureLevel.HAL_1_2})
+_define(OperationCode.REDUCE_MAX, _ORDERED)
+_define(OperationCode.REDUCE_MIN, _ORDERED)
+_define(OperationCode.REDUCE_PROD, _FLOATS)
+_define(OperationCode.REDUCE_SUM, _FLOATS)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RESHAPE and SQUEEZE: the same elements under other dimensions."""
+"""RESHAPE, SQUEEZE and EXPAND_DIMS: the same elements under other dimensions."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from nn_runtime.codes import FeatureLevel, OperandCode, OperationCode
 from nn_runtime.operand import element_count
-from nn_runtime.operations.rules import FLOAT_AND_QUANT8, check_same_quantization
+from nn_runtime.operations.rules import FLOAT_AND_QUANT8, HAL_1_2_TYPES, check_same_quantization
 from nn_runtime.operations.signature import (
+    ANY_RANK,
+    INT32,
     INT32_TENSOR,
     UP_TO_4,
     Definition,
@@ -50,6 +52,13 @@ def squeezed_dimensions(op: OperationView) -> Dimensions:
     return tuple(size for axis, size in enumerate(dims) if axis not in dropped) or (1,)
 
 
+def expanded_dimensions(op: OperationView) -> Dimensions:
+    """Return the output dimensions of an EXPAND_DIMS: a size 1 before the axis; raises BadData."""
+    dims = op.dimensions("input")
+    axis = op.axis("axis", len(dims) + 1)
+    return (*dims[:axis], 1, *dims[axis:])
+
+
 def _check(op: OperationView) -> FeatureLevel:
     check_same_quantization(op, op.input("input"))
     return FeatureLevel.HAL_1_0
@@ -76,6 +85,16 @@ define(
             OperandCode.TENSOR_QUANT8_ASYMM: FeatureLevel.HAL_1_1,
         },
         lambda op: (squeezed_dimensions(op),),
+        _check,
+    )
+)
+define(
+    Definition(
+        OperationCode.EXPAND_DIMS,
+        (Variant((Input("input", rank=ANY_RANK), Input("axis", INT32))),),
+        (Output("output"),),
+        HAL_1_2_TYPES,
+        lambda op: (expanded_dimensions(op),),
         _check,
     )
 )

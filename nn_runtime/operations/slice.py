@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SLICE and STRIDED_SLICE."""
+"""SLICE, STRIDED_SLICE and REVERSE."""
 
 from __future__ import annotations
 
