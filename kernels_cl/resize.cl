@@ -9,9 +9,9 @@
 // Defines  T: float | half | uchar | char (required)
 // Launch   resize_bilinear, resize_nearest_neighbor: global (>= out_width * depth, out_height * batches), local (64, 1);
 //          one work-item per output element
-//          resize_bilinear_rows: global (1, out_height * batches), local (1, 1); one work-item per output row, for CPUs
+//          *_rows: global (1, out_height * batches), local (1, 1); one work-item per output row, for CPUs
 //          extra items return
-// Needs    resize_bilinear_rows: depth >= 16
+// Needs    *_rows: depth >= 16
 // Exact    8-bit and nearest neighbour: yes; float: as float32 without contraction
 #ifndef T
 #error "resize.cl: define T"
@@ -90,4 +90,18 @@ kernel void resize_nearest_neighbor(global const T *src, global T *dst, global c
     const int b = row / out_height, y = row % out_height, x = i / depth, c = i % depth;
     const int from = ((b * height + rows[y]) * width + columns[x]) * depth + c;
     STORE(dst, row * out_width * depth + i, LOAD(src, from));
+}
+
+TILE_KERNEL void resize_nearest_neighbor_rows(global const T *src, global T *dst, global const int *rows, global const int *columns,
+    int height, int width, int depth, int out_height, int out_width)
+{
+    const int row = (int)get_global_id(1);
+    const int from_row = (row / out_height * height + rows[row % out_height]) * width;
+    for (int x = 0; x < out_width; ++x) {
+        const int from = (from_row + columns[x]) * depth, to = (row * out_width + x) * depth;
+        for (int first = 0; first < depth; first += 16) {
+            const int c = min(first, depth - 16);
+            STORE16(dst, to + c, LOAD16(src, from + c));
+        }
+    }
 }

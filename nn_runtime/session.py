@@ -136,6 +136,8 @@ class Session:
         self._compilation = compilation
         self._interface = interface
         self._plan: Plan = compilation.plan
+        main = self._plan.model.main
+        self._computed_dtypes = [dtype_of(main.operands[i].type) for i in main.input_indexes]
         self._lock = threading.Lock()
         self._bindings: dict[bool, _Binding] = {}
         self._states: dict[int, Array] = {}
@@ -270,7 +272,7 @@ class Session:
 
     def _run(self, given: Sequence[npt.ArrayLike], profile: bool, measure: bool) -> list[Array]:
         arrays = [
-            _checked(position, info, value)
+            _checked(position, info, value, self._computed_dtypes[position])
             for position, (info, value) in enumerate(zip(self._interface.inputs, given, strict=True))
         ]
         for attempt in range(_MAX_ATTEMPTS):
@@ -400,13 +402,15 @@ def _names(infos: Sequence[TensorInfo]) -> str:
     return ", ".join(repr(info.name) for info in infos)
 
 
-def _checked(position: int, info: TensorInfo, given: npt.ArrayLike) -> Array:
-    """Return an input as an array that can be copied to the bound one; raises BadData."""
+def _checked(position: int, info: TensorInfo, given: npt.ArrayLike, computed: np.dtype[np.generic]) -> Array:
+    """Return an input as an array that can be copied to the bound one, of dtype `computed`; raises BadData."""
     array = np.asarray(given)
     if array.dtype != info.dtype and not _converts(array, info.dtype, isinstance(given, np.ndarray)):
         raise BadData(f"input {position} {info.name!r}: {_wanted_and_given(info, array)}")
     if array.shape != info.shape and not _fits(array.shape, info.shape):
         raise BadData(f"input {position} {info.name!r}: {_wanted_and_given(info, array)}")
+    if computed.itemsize < info.dtype.itemsize and not _converts(array, computed, isinstance(given, np.ndarray)):
+        raise BadData(f"input {position} {info.name!r}: it is computed in {computed}: {_wanted_and_given(info, array)}")
     return array
 
 

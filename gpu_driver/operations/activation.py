@@ -49,7 +49,7 @@ def relu(op: BoundOperation, device: DeviceProfile) -> Launch:
 
 @launches(OperationCode.LOGISTIC, OperationCode.TANH, OperationCode.HARD_SWISH)
 def smooth(op: BoundOperation, device: DeviceProfile) -> Launch:
-    """LOGISTIC, TANH, HARD_SWISH. FLOAT32, FLOAT16; kernels activation_smooth.cl. QUANT8: activation_table.cl:lookup."""
+    """LOGISTIC, TANH, HARD_SWISH. FLOAT32, FLOAT16; kernels of activation_smooth.cl. QUANT8: activation_table.cl."""
     if op.data_type in QUANT8_TYPES:
         return _lookup(op, device)
     source, output = op.input("input"), op.outputs[0]

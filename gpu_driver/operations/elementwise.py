@@ -38,7 +38,7 @@ class Broadcast:
 
     @property
     def has_long_rows(self) -> bool:
-        """Whether `elementwise` fits: the innermost dimension holds a vector. Its strides are 0 or 1 by construction."""
+        """Whether `elementwise` fits: the innermost dimension holds a vector; its strides are 0 or 1 anyway."""
         return bool(self.sizes) and self.sizes[-1] >= LANES
 
 

@@ -21,20 +21,19 @@ if TYPE_CHECKING:
 
 @launches(OperationCode.RESIZE_BILINEAR)
 def resize_bilinear(op: BoundOperation, device: DeviceProfile) -> Launch:
-    """RESIZE_BILINEAR. FLOAT32, FLOAT16, QUANT8; kernels resize.cl:resize_bilinear, resize_bilinear_rows (CPUs)."""
+    """RESIZE_BILINEAR. FLOAT32, FLOAT16, QUANT8; kernels resize.cl:resize_bilinear, resize_bilinear_rows."""
     geometry = _as_nhwc(resize_geometry(op))
     tables: list[Argument] = []
     for positions in (geometry.linear_rows(), geometry.linear_columns()):
         tables += [Packed(positions.lower), Packed(positions.upper), Packed(positions.weight)]
-    by_rows = device.is_cpu and geometry.depth >= LANES
-    return _launch(op, device, geometry, "resize_bilinear_rows" if by_rows else "resize_bilinear", tables)
+    return _launch(op, device, geometry, "resize_bilinear", tables)
 
 
 @launches(OperationCode.RESIZE_NEAREST_NEIGHBOR)
 def resize_nearest_neighbor(op: BoundOperation, device: DeviceProfile) -> Launch:
-    """RESIZE_NEAREST_NEIGHBOR. FLOAT32, FLOAT16, QUANT8; kernel resize.cl:resize_nearest_neighbor."""
+    """RESIZE_NEAREST_NEIGHBOR. FLOAT32, FLOAT16, QUANT8; kernels resize.cl:resize_nearest_neighbor, *_rows."""
     geometry = _as_nhwc(resize_geometry(op))
-    tables = [Packed(geometry.nearest_rows()), Packed(geometry.nearest_columns())]
+    tables: list[Argument] = [Packed(geometry.nearest_rows()), Packed(geometry.nearest_columns())]
     return _launch(op, device, geometry, "resize_nearest_neighbor", tables)
 
 
@@ -45,21 +44,23 @@ def _as_nhwc(geometry: Resize) -> Resize:
     return replace(geometry, batches=geometry.batches * geometry.depth, depth=1, nchw=False)
 
 
-def _launch(
-    op: BoundOperation, device: DeviceProfile, geometry: Resize, kernel: str, tables: list[Argument]
-) -> Launch:
+def _has_rows(device: DeviceProfile, geometry: Resize) -> bool:
+    """Whether the `*_rows` kernels fit: a work-item is a loop on a CPU, and a pixel holds a vector."""
+    return device.is_cpu and geometry.depth >= LANES
+
+
+def _launch(op: BoundOperation, device: DeviceProfile, geometry: Resize, kernel: str, tables: list[Argument]) -> Launch:
     source, output = op.input("input"), op.outputs[0]
     lines = geometry.output_height * geometry.batches
-    if kernel == "resize_bilinear_rows":
-        global_size, local_size = (1, lines), (1, 1)
-    else:
-        global_size, local_size = rows(geometry.output_width * geometry.depth, lines, device)
+    global_size, local_size = rows(geometry.output_width * geometry.depth, lines, device)
+    if _has_rows(device, geometry):
+        kernel, global_size, local_size = f"{kernel}_rows", (1, lines), (1, 1)
     sizes = geometry.input_height, geometry.input_width, geometry.depth, geometry.output_height, geometry.output_width
     return Launch(
         Kernel("resize.cl", kernel, (("T", c_type(output)),)),
         (source, output, *tables, *(int32(size) for size in sizes)),
         global_size,
         local_size,
-        (8 if "bilinear" in kernel else 0) * output.count,
+        8 * output.count if op.code == OperationCode.RESIZE_BILINEAR else 0,
         source.size_bytes + output.size_bytes,
     )

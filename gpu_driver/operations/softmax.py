@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @launches(OperationCode.SOFTMAX)
 def softmax(op: BoundOperation, device: DeviceProfile) -> Launch:
-    """SOFTMAX. FLOAT32, FLOAT16: kernels of softmax.cl; QUANT8: of softmax_quant8.cl. softmax_rows for the last axis."""
+    """SOFTMAX. FLOAT32, FLOAT16: softmax.cl; QUANT8: softmax_quant8.cl; kernels softmax, softmax_rows (last axis)."""
     source, output = op.input("input"), op.outputs[0]
     dims = source.dimensions
     at = op.axis("axis", len(dims), default=-1)

@@ -85,7 +85,7 @@ def _prepare_concatenation(op: OperationView) -> tuple[Dimensions, ...]:
     total = 0
     for operand in op.all_inputs("input"):
         other = operand.dimensions or ()
-        if (*other[:axis], *other[axis + 1 :]) != (*dims[:axis], *dims[axis + 1 :]):
+        if len(other) != len(dims) or (*other[:axis], *other[axis + 1 :]) != (*dims[:axis], *dims[axis + 1 :]):
             op.fail("input", f"must have dimensions {dims} except along axis {axis}", list(other))
         total += other[axis]
     dims[axis] = total

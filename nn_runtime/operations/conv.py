@@ -101,7 +101,8 @@ def _depth_multiplier(op: OperationView, filter_dims: Dimensions) -> int:
     return depth_multiplier
 
 
-def _filter_types(data_type: int) -> Iterable[int]:
+def filter_types(data_type: int) -> Iterable[int]:
+    """Allow the data type, for 8-bit data also per-channel weights."""
     if data_type in QUANT8_TYPES:
         return data_type, OperandCode.TENSOR_QUANT8_SYMM_PER_CHANNEL
     return (data_type,)
@@ -124,7 +125,7 @@ def _prepare(op: OperationView) -> tuple[Dimensions, ...]:
 
 
 def _define(code: OperationCode, after_strides: tuple[Input, ...]) -> None:
-    tensors = (Input("input", rank=(4, 4)), Input("filter", _filter_types, (4, 4)), Input("bias", bias_of_data, (1, 1)))
+    tensors = (Input("input", rank=(4, 4)), Input("filter", filter_types, (4, 4)), Input("bias", bias_of_data, (1, 1)))
     since = FeatureLevel.HAL_1_2
     tail = (
         *STRIDES,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PAD and PAD_V2: a constant around the input."""
+"""PAD and PAD_V2: a constant around the input; MIRROR_PAD: its mirror image."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from nn_runtime.codes import FeatureLevel, OperandCode, OperationCode
 from nn_runtime.operand import FLOAT_TYPES
-from nn_runtime.operations.rules import FLOAT_AND_QUANT8, check_same_quantization
+from nn_runtime.operations.rules import FLOAT_AND_QUANT8, HAL_1_2_TYPES, check_same_quantization
 from nn_runtime.operations.signature import (
+    ANY_RANK,
+    INT32,
     INT32_TENSOR,
     UP_TO_4,
     Definition,
@@ -22,6 +24,9 @@ from nn_runtime.operations.signature import (
 
 if TYPE_CHECKING:
     from nn_runtime.operand import Dimensions
+
+
+MIRROR_REFLECT, MIRROR_SYMMETRIC = 0, 1
 
 
 def pad_amounts(op: OperationView) -> tuple[tuple[int, int], ...]:
@@ -42,6 +47,14 @@ def pad_value(op: OperationView) -> float:
     return 0.0 if op.data_type in FLOAT_TYPES else op.input("input").zero_point
 
 
+def mirror_pad_mode(op: OperationView) -> int:
+    """Return MIRROR_REFLECT (the border element is not repeated) or MIRROR_SYMMETRIC (it is); raises BadData."""
+    mode = op.int_value("mode")
+    if mode not in (MIRROR_REFLECT, MIRROR_SYMMETRIC):
+        op.fail("mode", "must be 0 (REFLECT) or 1 (SYMMETRIC)", mode)
+    return mode
+
+
 def _value_types(data_type: int) -> tuple[int, ...]:
     return tuple(float_scalar(data_type)) if data_type in FLOAT_TYPES else (OperandCode.INT32,)
 
@@ -58,6 +71,19 @@ def _prepare(op: OperationView) -> tuple[Dimensions, ...]:
     return (tuple(before + size + after for size, (before, after) in sizes),)
 
 
+def _check_mirror(op: OperationView) -> FeatureLevel:
+    check_same_quantization(op, op.input("input"))
+    return FeatureLevel.LEVEL_7
+
+
+def _prepare_mirror(op: OperationView) -> tuple[Dimensions, ...]:
+    unusable = 1 if mirror_pad_mode(op) == MIRROR_REFLECT else 0
+    for size, amounts in zip(op.dimensions("input"), pad_amounts(op), strict=True):
+        if max(amounts) > size - unusable:
+            op.fail("paddings", f"must be at most {size - unusable} for an axis of size {size}", max(amounts))
+    return _prepare(op)
+
+
 def _define(code: OperationCode, since: FeatureLevel, value: tuple[Input, ...]) -> None:
     tensors = (Input("input", rank=UP_TO_4), Input("paddings", INT32_TENSOR, (2, 2), parameter=True))
     data_types = {
@@ -71,3 +97,21 @@ def _define(code: OperationCode, since: FeatureLevel, value: tuple[Input, ...]) 
 
 _define(OperationCode.PAD, FeatureLevel.HAL_1_1, ())
 _define(OperationCode.PAD_V2, FeatureLevel.HAL_1_2, (Input("pad_value", _value_types),))
+define(
+    Definition(
+        OperationCode.MIRROR_PAD,
+        (
+            Variant(
+                (
+                    Input("input", rank=ANY_RANK),
+                    Input("paddings", INT32_TENSOR, (2, 2), parameter=True),
+                    Input("mode", INT32),
+                )
+            ),
+        ),
+        (Output("output", rank=ANY_RANK),),
+        dict.fromkeys(HAL_1_2_TYPES, FeatureLevel.LEVEL_7),
+        _prepare_mirror,
+        _check_mirror,
+    )
+)

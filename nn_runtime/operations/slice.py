@@ -23,6 +23,7 @@ from nn_runtime.operations.signature import (
 
 if TYPE_CHECKING:
     from nn_runtime.operand import Dimensions
+    from nn_runtime.operations.signature import Rank
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,9 @@ class SliceParameters:
 
 
 def slice_parameters(op: OperationView) -> SliceParameters:
-    """Return what a SLICE or STRIDED_SLICE with known sizes and values takes from each axis; raises BadData."""
+    """Return what a SLICE, STRIDED_SLICE or REVERSE with known sizes and values takes from each axis; raises BadData."""
+    if op.code == OperationCode.REVERSE:
+        return _reverse(op)
     return _strided_slice(op) if op.code == OperationCode.STRIDED_SLICE else _slice(op)
 
 
@@ -81,6 +84,15 @@ def _strided_slice(op: OperationView) -> SliceParameters:
     return SliceParameters(tuple(firsts), tuple(sizes), strides, dropped)
 
 
+def _reverse(op: OperationView) -> SliceParameters:
+    dims, axes = op.dimensions("input"), op.int_values("axis")
+    if len(axes) != 1 or not 0 <= axes[0] < len(dims):
+        op.fail("axis", f"must be one number in [0, {len(dims)})", axes)
+    begins, strides = [0] * len(dims), [1] * len(dims)
+    begins[axes[0]], strides[axes[0]] = dims[axes[0]] - 1, -1
+    return SliceParameters(tuple(begins), dims, tuple(strides))
+
+
 def _clamped_index(index: int, size: int, stride: int) -> int:
     """Return an index counted from the front, cut to the places from which a slice may start or where it may end."""
     from_front = index + size if index < 0 else index
@@ -99,6 +111,8 @@ def _check(op: OperationView) -> FeatureLevel:
     check_same_quantization(op, op.input("input"))
     return FeatureLevel.HAL_1_0
 
+
+UP_TO_8: Rank = (1, 8)
 
 _HAL_1_1_TYPES = {
     **FLOAT_AND_QUANT8,
@@ -151,5 +165,15 @@ define(
         lambda op: (slice_parameters(op).output_dimensions,),
         _check,
         zero_sized_ok=True,
+    )
+)
+define(
+    Definition(
+        OperationCode.REVERSE,
+        (Variant((Input("input", rank=UP_TO_8), Input("axis", INT32_TENSOR, (1, 1), parameter=True))),),
+        (Output("output", rank=UP_TO_8),),
+        dict.fromkeys(_HAL_1_2_TYPES, FeatureLevel.LEVEL_7),
+        lambda op: (slice_parameters(op).output_dimensions,),
+        _check,
     )
 )

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nn_runtime.codes import FeatureLevel, OperandCode, OperationCode
+from nn_runtime.operand import dtype_of
 from nn_runtime.operations.signature import ANY_RANK, UP_TO_4, Definition, Input, Output, Variant, define
 from nn_runtime.quantization import dequantize, quantize, quantized_type
-from nn_runtime.operand import dtype_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

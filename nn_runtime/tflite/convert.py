@@ -568,9 +568,12 @@ def _mean(op: Operator) -> None:
     source = op.input(0, "input")
     shape = source.shape or ()
     axes = sorted({op.axis(axis, len(shape)) for axis in op.integers(1, "axes")})
+    wanted = op.prototype()
+    if source.type != wanted.type:
+        op.fail(f"the output must have the type of the input, got {op.output_tensor().type.name}")
     if not source.is_quantized:
         op.result(op.emit(OperationCode.MEAN, [source, *_reduction(op, axes)]))
-    elif axes == [1, 2] and len(shape) == 4 and fits_mean_filter(shape):
+    elif axes == [1, 2] and len(shape) == 4 and fits_mean_filter(source, wanted):
         op.result(_mean_by_convolution(op, source))
     else:
         op.result(op.through_float(OperationCode.MEAN, [source], _reduction(op, axes)))

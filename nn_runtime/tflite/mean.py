@@ -23,17 +23,18 @@ from nn_runtime.quantization import (
 from nn_runtime.tflite.graph_builder import Value
 
 if TYPE_CHECKING:
-    from nn_runtime.operand import Array, Dimensions
+    from nn_runtime.operand import Array
 
-MAX_WINDOW, MAX_FILTER = 1 << 10, 1 << 20
+MAX_WINDOW, MAX_FILTER, MAX_RATIO = 1 << 10, 1 << 20, 1 << 16
 _FINE = 64
 """A weight that makes the convolution's own first rounding fine."""
 
 
-def fits_mean_filter(shape: Dimensions) -> bool:
-    """Tell whether the filter for the mean of [batches, height, width, depth] is of a reasonable size."""
-    _, height, width, depth = shape
-    return height * width <= MAX_WINDOW and height * width * depth <= MAX_FILTER
+def fits_mean_filter(source: Value, output: Value) -> bool:
+    """Tell whether filter and scales for the mean of [batches, height, width, depth] are of a reasonable size."""
+    _, height, width, depth = source.shape or (0, 0, 0, 0)
+    reasonable = 1 / MAX_RATIO < source.scale / output.scale < MAX_RATIO
+    return reasonable and height * width <= MAX_WINDOW and height * width * depth <= MAX_FILTER
 
 
 def mean_filter(source: Value, output: Value) -> tuple[Value, Value]:

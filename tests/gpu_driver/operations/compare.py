@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One operation on an OpenCL device beside the CPU driver's function: 8-bit and integer results must be the same bits."""
+"""One operation on an OpenCL device beside the CPU driver: 8-bit and integer results must be the same bits."""
 
 from __future__ import annotations
 
@@ -55,7 +55,9 @@ class Value:
 Scalar: TypeAlias = "bool | int | float"
 
 
-def random_tensor(code: OperandCode, dims: Dimensions, seed: int = 0, scale: float = 0.05, spread: float = 3.0) -> Value:
+def random_tensor(
+    code: OperandCode, dims: Dimensions, seed: int = 0, scale: float = 0.05, spread: float = 3.0
+) -> Value:
     """Return normal numbers, or every 8-bit code alike with a zero point off the middle."""
     rng = np.random.default_rng(seed)
     if code in FLOAT_TYPES:
@@ -154,6 +156,4 @@ def _operand(value: Value) -> Operand:
         lifetime, location = OperandLifeTime.SUBGRAPH_INPUT, DataLocation()
     else:
         lifetime, location = OperandLifeTime.POINTER, DataLocation(length=value.data.nbytes, pointer=value.data)
-    return Operand(
-        value.type, value.data.shape, value.scale, value.zero_point, lifetime, location, value.channel_quant
-    )
+    return Operand(value.type, value.data.shape, value.scale, value.zero_point, lifetime, location, value.channel_quant)

@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sessions: what `run` accepts and returns, states, open shapes, explanations, profiles, threads."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+import nn_runtime as nn
+from nn_runtime import Model, Network, OperandCode, OperandType, OperationCode
+from nn_runtime.errors import BadData, BadState
+from tests.nn_runtime.test_network import adding_model
+from tests.nn_runtime.tflite.operator_file import Step, Tensor, constant, int64, real, uint8, write
+from tests.nn_runtime.tflite.test_convert import CASES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from nn_runtime.devices import Device
+    from nn_runtime.session import Session
+
+FLOATS = OperandCode.TENSOR_FLOAT32
+
+
+def session_of(tensors: list[Tensor], step: Step, inputs: list[int], outputs: list[int]) -> Session:
+    return nn.load(write(tensors, [step], inputs, outputs)).compile("cpu")
+
+
+@pytest.fixture
+def doubling() -> Iterator[Session]:
+    """float32 [2, 3] -> input + input."""
+    with session_of([real(2, 3), real(2, 3)], Step("ADD", [0, 0], [1], "AddOptions"), [0], [1]) as session:
+        yield session
+
+
+@pytest.fixture
+def byte_session() -> Iterator[Session]:
+    """uint8 [3] -> RELU, which keeps what is above the zero point 100."""
+    with session_of([uint8(0.1, 100, 3), uint8(0.1, 100, 3)], Step("RELU", [0], [1]), [0], [1]) as session:
+        yield session
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        np.arange(6, dtype=np.float32).reshape(2, 3),
+        np.arange(6, dtype=np.float32).reshape(3, 2).T.copy().reshape(3, 2).reshape(2, 3)[:, ::1],
+        np.arange(6, dtype=np.float64).reshape(2, 3),
+        np.arange(6, dtype=np.float16).reshape(2, 3),
+        np.arange(6, dtype=">f4").reshape(2, 3),
+        np.arange(12, dtype=np.float32).reshape(2, 6)[:, ::2],
+        np.asfortranarray(np.arange(6, dtype=np.float32).reshape(2, 3)),
+    ],
+    ids=["float32", "copied", "float64", "float16", "big-endian", "strided", "column-major"],
+)
+def test_layouts_and_float_types_are_converted(doubling: Session, given: np.ndarray) -> None:
+    (result,) = doubling.run(given)
+    np.testing.assert_array_equal(result, 2 * given.astype(np.float32))
+    assert result.dtype == np.float32
+
+
+def test_forms_of_input(doubling: Session) -> None:
+    array = np.ones((2, 3), np.float32)
+    twos = np.full((2, 3), 2, np.float32)
+    np.testing.assert_array_equal(doubling.run(array)[0], twos)
+    np.testing.assert_array_equal(doubling.run([array])[0], twos)
+    np.testing.assert_array_equal(doubling.run((array,))[0], twos)
+    np.testing.assert_array_equal(doubling.run([[[1, 1, 1], [1, 1, 1]]])[0], twos)
+    np.testing.assert_array_equal(doubling.run({"t0": array})["t1"], twos)
+
+
+def test_results_are_fresh_arrays(doubling: Session) -> None:
+    (first,) = doubling.run(np.ones((2, 3), np.float32))
+    first[:] = 7
+    (second,) = doubling.run(np.ones((2, 3), np.float32))
+    assert not np.shares_memory(first, second)
+    np.testing.assert_array_equal(second, 2)
+
+
+def test_integers_are_accepted_where_they_fit(byte_session: Session) -> None:
+    for given in (np.array([0, 100, 255]), np.array([0, 100, 255], np.uint16), [[0, 100, 255]]):
+        np.testing.assert_array_equal(byte_session.run(given)[0], [100, 100, 255])
+    with pytest.raises(BadData, match=r"input 0 't0': wanted uint8 \[3\], got int64 \[3\] with values -1 to 256"):
+        byte_session.run(np.array([-1, 0, 256]))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (np.zeros((2, 3), np.uint8), r"input 0 't0': wanted float32 \[2, 3\], got uint8 \[2, 3\]"),
+        (np.zeros((2, 3), bool), r"got bool \[2, 3\]"),
+        (np.zeros((2, 3), complex), r"got complex128 \[2, 3\]"),
+        (np.zeros((3, 2), np.float32), r"wanted float32 \[2, 3\], got float32 \[3, 2\]"),
+        (np.zeros((1, 2, 3), np.float32), r"got float32 \[1, 2, 3\]"),
+        (np.float32(1), r"got float32 \[\]"),
+        ("text", "got <U4"),
+        ([np.zeros((2, 3))] * 2, r"wanted 1 inputs \('t0'\), got 2"),
+        ({}, "input 't0' is missing, got none"),
+        ({"x": 1}, "input 't0' is missing, got 'x'"),
+        ({"t0": np.zeros((2, 3)), "x": 1}, "no input is called 'x', the inputs are 't0'"),
+    ],
+)
+def test_wrong_inputs_say_what_is_wanted(doubling: Session, given: object, message: str) -> None:
+    with pytest.raises(BadData, match=message):
+        doubling.run(given)  # type: ignore[call-overload]
+
+
+def test_wide_integers_are_cast_at_the_edge() -> None:
+    """An INT64 input is computed in 32 bits."""
+    with session_of([int64(2), constant([5, 6]), int64(2)], Step("CAST", [0], [2]), [0], [2]) as session:
+        (result,) = session.run(np.array([-3, 2**31 - 1]))
+        assert result.dtype == np.int64
+        np.testing.assert_array_equal(result, [-3, 2**31 - 1])
+        with pytest.raises(BadData, match=r"input 0 't0': it is computed in int32: .* values 0 to 2147483648"):
+            session.run(np.array([0, 2**31]))
+
+
+def test_states_are_kept_between_runs_and_reset() -> None:
+    case = next(case for case in CASES if case.code == "UNIDIRECTIONAL_SEQUENCE_LSTM")
+    file, _ = case.file()
+    data = np.random.default_rng(0).uniform(-1, 1, (2, 5, 3)).astype(np.float32)
+    with nn.load(file).compile("cpu") as session, nn.load(file).compile("cpu") as other:
+        first, second = session.run(data)[0], session.run(data)[0]
+        assert np.abs(first - second).max() > 1e-3
+        session.reset_variables()
+        np.testing.assert_array_equal(session.run(data)[0], first)
+        np.testing.assert_array_equal(other.run(data)[0], first)
+
+
+def test_open_shapes_follow_the_inputs(reference_device: Device) -> None:
+    model = Model()
+    source = model.add_operand(OperandType(FLOATS, (0, 2)))
+    output = model.add_operand(OperandType(FLOATS, (0, 2)))
+    model.add_operation(OperationCode.TANH, [source], [output])
+    model.identify_inputs_and_outputs([source], [output])
+    model.finish()
+    with Network.from_model(model).compile(reference_device) as session:
+        for batches in (3, 2000, 1):
+            data = np.random.default_rng(0).uniform(-1, 1, (batches, 2)).astype(np.float32)
+            np.testing.assert_allclose(session.run(data)[0], np.tanh(data), rtol=1e-6)
+        with pytest.raises(BadData, match=r"wanted float32 \['any', 2\], got float32 \[3, 3\]"):
+            session.run(np.zeros((3, 3), np.float32))
+
+
+def test_explanation_and_profile(doubling: Session) -> None:
+    before = doubling.explain()
+    assert doubling.profile is None
+    assert [row.measured_ns for row in before.operations] == [None]
+    doubling.run(np.zeros((2, 3), np.float32), profile=True)
+    profile = doubling.profile
+    assert profile is not None
+    assert [step.device for step in profile.steps] == ["nnapi-reference"]
+    (row,) = doubling.explain().operations
+    assert (row.index, row.name, row.device, row.step, row.refusals) == (0, "ADD", "nnapi-reference", 0, {})
+    assert row.measured_ns is not None
+    assert 0 < row.measured_ns <= profile.steps[0].duration_ns
+    text = str(doubling.explain())
+    assert text.splitlines()[0].split() == [
+        "operation",
+        "name",
+        "step",
+        "device",
+        "estimated",
+        "ms",
+        "measured",
+        "ms",
+        "why",
+    ]
+    assert "nnapi-reference" in text
+    assert str(profile).startswith("step 0: 1 operations on nnapi-reference, ")
+
+
+def test_timing_is_measured_on_one_explicit_device(device: Device) -> None:
+    network = Network.from_model(adding_model(64, 64))
+    data = [np.ones((64, 64), np.float32)] * 2
+    with network.compile(device) as session:
+        assert session.timing is None
+        np.testing.assert_array_equal(session.run(data, measure=True)[0], 2)
+        timing = session.timing
+        assert timing is not None
+        if not device.is_reference:
+            assert timing.on_device_ns is not None
+            assert timing.in_driver_ns is not None
+            assert 0 < timing.on_device_ns <= timing.in_driver_ns
+        np.testing.assert_array_equal(session.run(data)[0], 2)
+    with network.compile("cpu") as session, pytest.raises(BadData, match="exactly one device"):
+        session.run(data, measure=True)
+
+
+def test_threads_take_turns(doubling: Session) -> None:
+    failures: list[int] = []
+
+    def work(number: int) -> None:
+        for _ in range(50):
+            (result,) = doubling.run(np.full((2, 3), number, np.float32))
+            if not (result == 2 * number).all():
+                failures.append(number)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def test_closed_session(doubling: Session) -> None:
+    doubling.close()
+    doubling.close()
+    with pytest.raises(BadState, match="session: it is closed"):
+        doubling.run(np.zeros((2, 3), np.float32))

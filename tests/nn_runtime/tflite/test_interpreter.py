@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The drop-in interpreter beside LiteRT's: the same dictionaries, results and kinds of errors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from nn_runtime.tflite import Interpreter
+from tests.nn_runtime.tflite.operator_file import Step, constant, int8, int64, real, write
+from tests.nn_runtime.tflite.test_convert import CASES
+from tests.nn_runtime.tflite.tflite_file import (
+    CodeSpec,
+    FileSpec,
+    OperatorSpec,
+    SignatureSpec,
+    SubgraphSpec,
+    TensorSpec,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+FLOAT32, ADD, RELU = 0, 0, 19
+
+
+def signed_file() -> bytes:
+    """Two inputs [-1, 3], sum [-1, 3] and its RELU, with a signature."""
+    tensors = [
+        TensorSpec(f"main_{name}:0", FLOAT32, (1, 3), signature=(-1, 3)) for name in ("a", "b", "sum", "positive")
+    ]
+    operators = [OperatorSpec(0, (0, 1), (2,), "AddOptions"), OperatorSpec(1, (2,), (3,))]
+    return FileSpec(
+        [CodeSpec(ADD, ADD), CodeSpec(RELU, RELU)],
+        [SubgraphSpec(tensors, operators, (0, 1), (2, 3))],
+        [b""],
+        signatures=[SignatureSpec("run", [("left", 0), ("right", 1)], [("sum", 2), ("positive", 3)])],
+    ).write()
+
+
+def both(file: bytes) -> tuple[Any, Interpreter]:
+    litert = pytest.importorskip("ai_edge_litert.interpreter")
+    theirs = litert.Interpreter(model_content=file, experimental_op_resolver_type=litert.OpResolverType.BUILTIN_REF)
+    return theirs, Interpreter(model_content=file, device="cpu")
+
+
+def assert_same(ours: object, theirs: object) -> None:
+    if isinstance(theirs, dict):
+        assert isinstance(ours, dict)
+        assert list(ours) == list(theirs)
+        for key, value in theirs.items():
+            assert_same(ours[key], value)
+    elif isinstance(theirs, list):
+        assert isinstance(ours, list)
+        for one, other in zip(ours, theirs, strict=True):
+            assert_same(one, other)
+    elif isinstance(theirs, np.ndarray):
+        assert isinstance(ours, np.ndarray)
+        assert ours.dtype == theirs.dtype
+        np.testing.assert_array_equal(ours, theirs)
+    else:
+        assert ours == theirs
+
+
+FILES = {
+    "signed": signed_file(),
+    "per channel": next(case for case in CASES if case.name == "per channel").file()[0],
+    "int64": write(
+        [int8(0.5, -3, 2, 4), constant([1]), int64(2)], [Step("ARG_MAX", [0, 1], [2], "ArgMaxOptions")], [0], [2]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_details_are_those_of_litert(name: str) -> None:
+    theirs, ours = both(FILES[name])
+    for _ in range(2):
+        assert_same(ours.get_input_details(), theirs.get_input_details())
+        assert_same(ours.get_output_details(), theirs.get_output_details())
+        assert_same(ours.get_signature_list(), theirs.get_signature_list())
+        assert ours.num_subgraphs() == theirs.num_subgraphs()
+        assert_same(ours.get_tensor_details(), theirs.get_tensor_details()[: len(ours.get_tensor_details())])
+        theirs.allocate_tensors()
+        ours.allocate_tensors()
+
+
+def test_set_invoke_get() -> None:
+    data = [np.arange(-3, 0, dtype=np.float32).reshape(1, 3), np.arange(2, 5, dtype=np.float32).reshape(1, 3)]
+    for interpreter in both(signed_file()):
+        interpreter.allocate_tensors()
+        for details, array in zip(interpreter.get_input_details(), data, strict=True):
+            interpreter.set_tensor(details["index"], array)
+        interpreter.invoke()
+        np.testing.assert_array_equal(interpreter.get_tensor(2), data[0] + data[1])
+        np.testing.assert_array_equal(interpreter.get_tensor(0), data[0])
+        view = interpreter.tensor(3)
+        np.testing.assert_array_equal(view(), np.maximum(data[0] + data[1], 0))
+        interpreter.tensor(0)().fill(5)
+        interpreter.invoke()
+        np.testing.assert_array_equal(view(), data[1] + 5)
+
+
+def test_resizing() -> None:
+    data = np.ones((4, 3), np.float32)
+    for interpreter in both(signed_file()):
+        for index in (0, 1):
+            interpreter.resize_tensor_input(index, [4, 3], strict=True)
+        assert interpreter.get_input_details()[0]["shape"].tolist() == [4, 3]
+        with pytest.raises(RuntimeError):
+            interpreter.invoke()
+        interpreter.allocate_tensors()
+        assert interpreter.get_output_details()[1]["shape"].tolist() == [4, 3]
+        assert interpreter.get_output_details()[1]["shape_signature"].tolist() == [-1, 3]
+        for index in (0, 1):
+            interpreter.set_tensor(index, data)
+        interpreter.invoke()
+        np.testing.assert_array_equal(interpreter.get_tensor(3), 2 * data)
+        with pytest.raises(RuntimeError):
+            interpreter.resize_tensor_input(0, [4, 2], strict=True)
+        with pytest.raises(RuntimeError):
+            interpreter.resize_tensor_input(0, [-4, 3])
+        interpreter.resize_tensor_input(0, [2, 5])
+        with pytest.raises(RuntimeError):
+            interpreter.allocate_tensors()
+
+
+def test_signature_runner() -> None:
+    data = np.ones((2, 3), np.float32)
+    for interpreter in both(signed_file()):
+        runner = interpreter.get_signature_runner()
+        results = runner(left=data, right=-3 * data)
+        assert sorted(results) == ["positive", "sum"]
+        np.testing.assert_array_equal(results["sum"], -2 * data)
+        np.testing.assert_array_equal(results["positive"], 0 * data)
+        assert runner.get_input_details()["left"]["shape"].tolist() == [2, 3]
+        assert runner.get_output_details()["positive"]["name"] == "main_positive:0"
+        for bad in ({"left": data}, {"left": data, "x": data}, {"left": data, "right": data.astype(np.float64)}):
+            with pytest.raises(ValueError):
+                runner(**bad)
+        with pytest.raises(ValueError):
+            interpreter.get_signature_runner("other")
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (lambda interpreter: interpreter.set_tensor(0, np.zeros((1, 3), np.float64)), ValueError),
+        (lambda interpreter: interpreter.set_tensor(0, np.zeros((1, 2), np.float32)), ValueError),
+        (lambda interpreter: interpreter.set_tensor(0, np.zeros(3, np.float32)), ValueError),
+        (lambda interpreter: interpreter.set_tensor(0, [[1, 2, 3]]), ValueError),
+        (lambda interpreter: interpreter.get_tensor(99), ValueError),
+        (lambda interpreter: interpreter.get_tensor(-1), ValueError),
+        (lambda interpreter: interpreter.tensor(99)(), ValueError),
+        (lambda interpreter: interpreter.get_tensor_details(1), ValueError),
+    ],
+)
+def test_errors_are_of_litert_s_types(call: Callable[[Any], object], error: type[Exception]) -> None:
+    for interpreter in both(signed_file()):
+        interpreter.allocate_tensors()
+        with pytest.raises(error):
+            call(interpreter)
+
+
+def test_nothing_can_be_done_before_allocation() -> None:
+    for interpreter in both(signed_file()):
+        with pytest.raises(RuntimeError):
+            interpreter.invoke()
+        with pytest.raises(ValueError):
+            interpreter.get_tensor(0)
+        with pytest.raises(ValueError):
+            interpreter.set_tensor(0, np.zeros((1, 3), np.float32))
+
+
+def test_constructor_errors_are_of_litert_s_types(tmp_path: Path) -> None:
+    litert = pytest.importorskip("ai_edge_litert.interpreter")
+    file = signed_file()
+    path = tmp_path / "network.tflite"
+    path.write_bytes(file)
+    for kind in (litert.Interpreter, Interpreter):
+        kind(str(path))
+        kind(model_path=path, num_threads=2)
+        for bad in (
+            {},
+            {"model_path": str(path), "model_content": file},
+            {"model_path": str(tmp_path / "absent")},
+            {"model_content": b"no network at all"},
+            {"model_content": file, "num_threads": 0},
+            {"model_content": file, "num_threads": "2"},
+        ):
+            with pytest.raises(ValueError):
+                kind(**bad)
+    with pytest.raises(ValueError, match="delegates are not supported, choose a device by device="):
+        Interpreter(model_content=file, experimental_delegates=[object()])
+
+
+def test_values_between_operators_can_be_kept() -> None:
+    file = write([real(2), real(2), real(2)], [Step("RELU", [0], [1]), Step("TANH", [1], [2])], [0], [2])
+    data = np.array([-1, 2], np.float32)
+    keeping = Interpreter(model_content=file, experimental_preserve_all_tensors=True, device="cpu")
+    plain = Interpreter(model_content=file, device="cpu")
+    for interpreter in (keeping, plain):
+        interpreter.allocate_tensors()
+        interpreter.set_tensor(0, data)
+        interpreter.invoke()
+        np.testing.assert_allclose(interpreter.get_tensor(2), np.tanh([0, 2]), rtol=1e-6)
+    np.testing.assert_array_equal(keeping.get_tensor(1), [0, 2])
+    with pytest.raises(ValueError, match="only with experimental_preserve_all_tensors"):
+        plain.get_tensor(1)
+    keeping.close()
+
+
+def test_variables_are_reset() -> None:
+    file, _ = next(case for case in CASES if case.code == "UNIDIRECTIONAL_SEQUENCE_LSTM").file()
+    data = np.random.default_rng(0).uniform(-1, 1, (2, 5, 3)).astype(np.float32)
+    outputs = []
+    for interpreter in both(file):
+        interpreter.allocate_tensors()
+        index = interpreter.get_output_details()[0]["index"]
+        for reset in (False, False, True):
+            if reset:
+                interpreter.reset_all_variables()
+            interpreter.set_tensor(0, data)
+            interpreter.invoke()
+            outputs.append(interpreter.get_tensor(index))
+    theirs, ours = outputs[:3], outputs[3:]
+    for one, other in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(ours[0], ours[2])
