@@ -37,6 +37,11 @@ _log = logging.getLogger("nn_runtime.compilation")
 _WORST = PerformanceInfo(3.4028234663852886e38, 3.4028234663852886e38)
 """Of a type that is not in a device's table (float max)."""
 
+INTERPRETER = -1
+"""In place of a device index: IF and WHILE that the plan itself interprets, so that their models may be split."""
+
+CONTROL_FLOW = (OperationCode.IF, OperationCode.WHILE)
+
 _BETWEEN_OPERATIONS = frozenset({OperandLifeTime.TEMPORARY_VARIABLE, OperandLifeTime.SUBGRAPH_OUTPUT})
 
 
@@ -102,13 +107,14 @@ def support_for_plan(model: Model, device: Device) -> list[OperationSupport]:
         return answers
     refusal = OperationSupport(False, "sizes at the boundary of its models are not known")
     return [
-        refusal if answer.supported and _has_unknown_boundary(model, operation) else answer
+        refusal if answer.supported and has_unknown_boundary(model, operation) else answer
         for operation, answer in zip(model.main.operations, answers, strict=True)
     ]
 
 
-def _has_unknown_boundary(model: Model, operation: Operation) -> bool:
-    if operation.type not in (OperationCode.IF, OperationCode.WHILE):
+def has_unknown_boundary(model: Model, operation: Operation) -> bool:
+    """Tell whether an IF or WHILE has operands of unknown size, or its models such inputs or outputs."""
+    if operation.type not in CONTROL_FLOW:
         return False
     outer = [model.main.operands[i] for i in (*operation.inputs, *operation.outputs)]
     graphs = [model.referenced[o.location.offset] for o in outer if o.lifetime == OperandLifeTime.SUBGRAPH]
@@ -125,8 +131,9 @@ def place_by_capabilities(
 ) -> list[int]:
     """Return for each operation the index of its best device, by the capability tables.
 
-    The lower figure wins; on a tie the earlier device, except that the CPU wins any tie. `numbers` are the original
-    indices, for messages. Raises BadData for an operation that no device takes.
+    The lower figure wins; on a tie the earlier device, except that the CPU wins any tie. IF and WHILE that the CPU wins
+    go to the INTERPRETER if all sizes are known. `numbers` are the original indices, for messages. Raises BadData for
+    an operation that no device takes.
     """
     chosen = []
     for at, operation in enumerate(model.main.operations):
@@ -140,7 +147,8 @@ def place_by_capabilities(
                 best, best_score = index, score
         if best < 0:
             raise BadData(no_device(operation, numbers[at], devices, [answers[at] for answers in support]))
-        chosen.append(best)
+        interpreted = operation.type in CONTROL_FLOW and devices[best].is_reference
+        chosen.append(INTERPRETER if interpreted and not has_unknown_boundary(model, operation) else best)
     return chosen
 
 
@@ -184,8 +192,8 @@ def _figure(info: PerformanceInfo, preference: ExecutionPreference) -> float:
 def cut(model: Model, devices: Sequence[Device], chosen: Sequence[int]) -> list[StepModel]:
     """Cut a model into steps, each on one device, in an order in which they can run.
 
-    Raises HalError(GENERAL_FAILURE) for a step without inputs or outputs, or one whose device is too old for the
-    operands of unknown size that it produces.
+    A step of the INTERPRETER is one IF or WHILE, and has no model of its own. Raises HalError(GENERAL_FAILURE) for a
+    step without inputs or outputs, or one whose device is too old for the operands of unknown size that it produces.
     """
     groups = _grouped(model.main, chosen, _queue_order(devices))
     producer = {index: at for at, operation in enumerate(model.main.operations) for index in operation.outputs}
@@ -196,15 +204,24 @@ def cut(model: Model, devices: Sequence[Device], chosen: Sequence[int]) -> list[
         for index in operation.inputs
         if index in producer and group_of[producer[index]] != group_of[at]
     }
-    steps = [_step_model(model, device, members, crossing) for device, members in groups]
+    steps = [
+        _interpreted_step(model, members[0]) if device == INTERPRETER else _step_model(model, device, members, crossing)
+        for device, members in groups
+    ]
     for step in steps:
-        _check_step(step, devices[step.device])
+        if step.device != INTERPRETER:
+            _check_step(step, devices[step.device])
     return steps
 
 
+def _interpreted_step(model: Model, at: int) -> StepModel:
+    operation = model.main.operations[at]
+    return StepModel(INTERPRETER, (at,), model, operation.inputs, operation.outputs)
+
+
 def _queue_order(devices: Sequence[Device]) -> list[int]:
-    """Return device indices as their queues are looked through: the CPU first, then the last device to the first."""
-    return sorted(range(len(devices)), key=lambda i: (not devices[i].is_reference, -i))
+    """Return the queues as they are looked through: the interpreter, the CPU, then the last device to the first."""
+    return [INTERPRETER, *sorted(range(len(devices)), key=lambda i: (not devices[i].is_reference, -i))]
 
 
 class _ReadyOperations:
@@ -251,7 +268,7 @@ def _grouped(graph: Subgraph, chosen: Sequence[int], order: Sequence[int]) -> li
             members.append(at)
             for ready in operations.after(at):
                 queues[chosen[ready]].append(ready)
-        groups.append((device, members))
+        groups += [(device, [at]) for at in members] if device == INTERPRETER else [(device, members)]
 
 
 class _StepBuilder:

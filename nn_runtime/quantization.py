@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from nn_runtime.operand import Array, ChannelQuant
 
-_INT32_MAX = 2**31 - 1
+_INT32_MIN, _INT32_MAX = -(2**31), 2**31 - 1
 _GREATEST_FLOAT64_SHIFT = 12
 _PIECE = 1 << 14
 """Elements requantised at a time, so that the temporaries stay in the cache."""

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from nn_runtime.compilation import Compilation
+    from nn_runtime.hal.types import Operand
     from nn_runtime.network import Interface, TensorInfo
     from nn_runtime.operand import Array, Dimensions
     from nn_runtime.plan import Plan
@@ -137,7 +138,7 @@ class Session:
         self._interface = interface
         self._plan: Plan = compilation.plan
         main = self._plan.model.main
-        self._computed_dtypes = [dtype_of(main.operands[i].type) for i in main.input_indexes]
+        self._operands = [main.operands[i] for i in main.input_indexes]
         self._lock = threading.Lock()
         self._bindings: dict[bool, _Binding] = {}
         self._states: dict[int, Array] = {}
@@ -272,7 +273,7 @@ class Session:
 
     def _run(self, given: Sequence[npt.ArrayLike], profile: bool, measure: bool) -> list[Array]:
         arrays = [
-            _checked(position, info, value, self._computed_dtypes[position])
+            _checked(position, info, value, self._operands[position])
             for position, (info, value) in enumerate(zip(self._interface.inputs, given, strict=True))
         ]
         for attempt in range(_MAX_ATTEMPTS):
@@ -402,28 +403,32 @@ def _names(infos: Sequence[TensorInfo]) -> str:
     return ", ".join(repr(info.name) for info in infos)
 
 
-def _checked(position: int, info: TensorInfo, given: npt.ArrayLike, computed: np.dtype[np.generic]) -> Array:
-    """Return an input as an array that can be copied to the bound one, of dtype `computed`; raises BadData."""
+def _checked(position: int, info: TensorInfo, given: npt.ArrayLike, operand: Operand) -> Array:
+    """Return an input as an array that can be copied to the one bound for its operand; raises BadData."""
     array = np.asarray(given)
-    if array.dtype != info.dtype and not _converts(array, info.dtype, isinstance(given, np.ndarray)):
-        raise BadData(f"input {position} {info.name!r}: {_wanted_and_given(info, array)}")
-    if array.shape != info.shape and not _fits(array.shape, info.shape):
-        raise BadData(f"input {position} {info.name!r}: {_wanted_and_given(info, array)}")
-    if computed.itemsize < info.dtype.itemsize and not _converts(array, computed, isinstance(given, np.ndarray)):
-        raise BadData(f"input {position} {info.name!r}: it is computed in {computed}: {_wanted_and_given(info, array)}")
+    is_array = isinstance(given, np.ndarray)
+    any_rank = is_tensor(operand.type) and not operand.dimensions
+    if (array.dtype != info.dtype and not _converts(array, info.dtype, is_array)) or (
+        array.shape != info.shape and not any_rank and not _fits(array.shape, info.shape)
+    ):
+        raise BadData(f"input {position} {info.name!r}: {_wanted_and_given(info, array, any_rank)}")
+    computed = dtype_of(operand.type)
+    if computed.itemsize < info.dtype.itemsize and not _converts(array, computed, is_array):
+        wanted = _wanted_and_given(info, array, any_rank)
+        raise BadData(f"input {position} {info.name!r}: it is computed in {computed}: {wanted}")
     return array
 
 
-def _wanted_and_given(info: TensorInfo, array: Array) -> str:
-    wanted = [size or "any" for size in info.shape] if info.shape or not info.scale else "any"
-    text = f"wanted {info.dtype} {wanted}, got {array.dtype} {list(array.shape)}"
+def _wanted_and_given(info: TensorInfo, array: Array, any_rank: bool) -> str:
+    shape = "[...]" if any_rank else f"[{', '.join(str(size or 'any') for size in info.shape)}]"
+    text = f"wanted {info.dtype} {shape}, got {array.dtype} {list(array.shape)}"
     if array.dtype.kind in "iu" and info.dtype.kind in "iu" and array.size:
         text += f" with values {array.min()} to {array.max()}"
     return text
 
 
 def _fits(given: Dimensions, wanted: Dimensions) -> bool:
-    return not wanted or (len(given) == len(wanted) and all(b in (0, a) for a, b in zip(given, wanted, strict=True)))
+    return len(given) == len(wanted) and all(b in (0, a) for a, b in zip(given, wanted, strict=True))
 
 
 def _converts(array: Array, wanted: np.dtype[np.generic], is_array: bool) -> bool:

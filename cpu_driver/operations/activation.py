@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RELU, RELU1, RELU6, LOGISTIC, TANH, HARD_SWISH."""
+"""RELU, RELU1, RELU6, LOGISTIC, TANH, HARD_SWISH, ELU."""
 
 from __future__ import annotations
 
@@ -37,6 +37,16 @@ def smooth(op: OperationView) -> tuple[Array, ...]:
         return (activation_table(op.code, op.input("input"), op.outputs[0]).take(values.view(np.uint8)),)
     real = values.astype(np.float32, copy=False)
     return (_FUNCTIONS[op.code](real).astype(values.dtype, copy=False),)
+
+
+@computes(OperationCode.ELU)
+def elu(op: OperationView) -> tuple[Array, ...]:
+    """Return max(0, x) + min(0, alpha * (exp(x) - 1)); a negative alpha so bends the positive side."""
+    values = op.array("input")
+    real = values.astype(np.float32, copy=False)
+    # 0 * inf must not become NaN.
+    curve = np.fmin(np.expm1(real) * np.float32(op.float_value("alpha")), 0)
+    return ((np.maximum(real, 0) + curve).astype(values.dtype, copy=False),)
 
 
 def logistic(real: Array) -> Array:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ARGMAX."""
+"""ARGMAX and ARGMIN."""
 
 from __future__ import annotations
 
@@ -20,3 +20,10 @@ def argmax(op: OperationView) -> tuple[Array, ...]:
     """Return the index of the largest element along an axis, the lowest of equal ones."""
     values = op.array("input")
     return (np.asarray(values.argmax(axis=op.axis("axis", values.ndim))).astype(np.int32),)
+
+
+@computes(OperationCode.ARGMIN)
+def argmin(op: OperationView) -> tuple[Array, ...]:
+    """Return the index of the smallest element along an axis, the lowest of equal ones."""
+    values = op.array("input")
+    return (np.asarray(values.argmin(axis=op.axis("axis", values.ndim))).astype(np.int32),)

@@ -11,16 +11,14 @@ from cpu_driver.operations import computes
 from cpu_driver.operations.products import (
     centred,
     centred_bound,
-    clamp_activation,
     exact_depth,
-    from_nhwc,
+    finish_convolution,
     product,
     to_nhwc,
 )
 from nn_runtime.codes import OperationCode
-from nn_runtime.operand import QUANT8_TYPES, dtype_of
+from nn_runtime.operand import QUANT8_TYPES
 from nn_runtime.operations.conv import Convolution, convolution_geometry
-from nn_runtime.quantization import convolution_multipliers, requantize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,6 +27,7 @@ if TYPE_CHECKING:
 
     from nn_runtime.operand import Array
     from nn_runtime.operations import OperationView
+    from nn_runtime.operations.sliding_window import SlidingWindow
 
 _COLUMNS_ELEMENTS = 1 << 21
 """Greatest size of the column matrix of one product."""
@@ -44,11 +43,11 @@ def conv_2d(op: OperationView) -> tuple[Array, ...]:
     image = to_nhwc(op.array("input"), geometry.nchw)
     if op.data_type not in QUANT8_TYPES:
         image, filters = image.astype(np.float32, copy=False), filters.astype(np.float32, copy=False)
-        return (_finish_float(op, geometry, _convolve(image, filters, geometry, filters.shape[1])),)
+        return (_finish(op, geometry, _convolve(image, filters, geometry, filters.shape[1])),)
     source, weights = op.input("input"), op.input("filter")
     filters = centred(filters, weights)
     depth_limit = exact_depth(centred_bound(source), filters, centred_bound(weights))
-    return (_finish_quantized(op, geometry, _convolve(centred(image, source), filters, geometry, depth_limit)),)
+    return (_finish(op, geometry, _convolve(centred(image, source), filters, geometry, depth_limit)),)
 
 
 @computes(OperationCode.DEPTHWISE_CONV_2D)
@@ -59,25 +58,17 @@ def depthwise_conv_2d(op: OperationView) -> tuple[Array, ...]:
     image = to_nhwc(op.array("input"), geometry.nchw)
     if op.data_type not in QUANT8_TYPES:
         sums = _depthwise(image.astype(np.float32, copy=False), weights.astype(np.float32, copy=False), geometry)
-        return (_finish_float(op, geometry, sums),)
+        return (_finish(op, geometry, sums),)
     source, filter_operand = op.input("input"), op.input("filter")
     taps = geometry.filter_height * geometry.filter_width
     exact = taps * centred_bound(source) * centred_bound(filter_operand) < 2**24
     dtype = np.float32 if exact else np.float64
     sums = _depthwise(centred(image, source, dtype), centred(weights, filter_operand, dtype), geometry)
-    return (_finish_quantized(op, geometry, sums),)
+    return (_finish(op, geometry, sums),)
 
 
-def _finish_float(op: OperationView, geometry: Convolution, sums: Array) -> Array:
-    sums += op.array("bias").astype(np.float32, copy=False)
-    clamp_activation(sums, geometry.activation)
-    return from_nhwc(sums.astype(dtype_of(op.outputs[0].type), copy=False), geometry.nchw)
-
-
-def _finish_quantized(op: OperationView, geometry: Convolution, sums: Array) -> Array:
-    output = op.outputs[0]
-    multipliers = convolution_multipliers(op.input("input"), op.input("filter"), output)
-    return from_nhwc(requantize(sums, op.array("bias"), multipliers, output, geometry.activation), geometry.nchw)
+def _finish(op: OperationView, geometry: Convolution, sums: Array) -> Array:
+    return finish_convolution(op, sums, geometry.activation, geometry.nchw)
 
 
 def _convolve(image: Array, filters: Array, geometry: Convolution, depth_limit: int) -> Array:
@@ -127,7 +118,7 @@ def _windows(image: Array, geometry: Convolution) -> Array:
     return np.lib.stride_tricks.as_strided(image, shape, strides, writeable=False)
 
 
-def pad_image(image: Array, geometry: Convolution) -> Array:
+def pad_image(image: Array, geometry: SlidingWindow) -> Array:
     """Return an image [batches, height, width, depth] with its padding of zeros."""
     if not geometry.padded:
         return image

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ADD, SUB, MUL, DIV."""
+"""ADD, SUB, MUL, DIV, MAXIMUM, MINIMUM, POW, PRELU."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ import numpy as np
 from cpu_driver.operations import computes
 from nn_runtime.codes import OperandCode, OperationCode
 from nn_runtime.operand import QUANT8_TYPES, dtype_of
-from nn_runtime.operations.elementwise import ADD_LEFT_SHIFT, add_parameters, mul_multiplier
+from nn_runtime.operations.elementwise import ADD_LEFT_SHIFT, add_parameters, mul_multiplier, prelu_multipliers
 from nn_runtime.quantization import (
     FixedPointMultiplier,
     activation_range_float,
     activation_range_quantized,
     multiply_by_quantized_multiplier,
     quantized_type,
+    requantization_table,
 )
 
 if TYPE_CHECKING:
@@ -106,3 +107,37 @@ def _combine(
 
 def _rescaled(values: Array, multiplier: FixedPointMultiplier) -> Array:
     return multiply_by_quantized_multiplier(values, multiplier.mantissa, multiplier.exponent)
+
+
+@computes(OperationCode.MAXIMUM, OperationCode.MINIMUM)
+def extreme(op: OperationView) -> tuple[Array, ...]:
+    """Return the greater or lesser of two broadcast inputs; 8-bit ones are requantised to the output first."""
+    operands = (op.input("input0"), op.input("input1"))
+    first, second = op.array("input0"), op.array("input1")
+    if op.data_type in QUANT8_TYPES:
+        tables = [requantization_table(operand, op.outputs[0]) for operand in operands]
+        first, second = tables[0].take(first.view(np.uint8)), tables[1].take(second.view(np.uint8))
+    return ((np.maximum if op.code == OperationCode.MAXIMUM else np.minimum)(first, second),)
+
+
+@computes(OperationCode.POW)
+def power(op: OperationView) -> tuple[Array, ...]:
+    """Return base ** exponent of two broadcast inputs."""
+    base, exponent = (op.array(name).astype(np.float32, copy=False) for name in ("base", "exponent"))
+    return (np.power(base, exponent).astype(dtype_of(op.data_type), copy=False),)
+
+
+@computes(OperationCode.PRELU)
+def prelu(op: OperationView) -> tuple[Array, ...]:
+    """Return x where it is >= 0, else alpha * x, of two broadcast inputs."""
+    values, alpha = op.array("input"), op.array("alpha")
+    if op.data_type not in QUANT8_TYPES:
+        real, slope = values.astype(np.float32, copy=False), alpha.astype(np.float32, copy=False)
+        return (np.where(real >= 0, real, real * slope).astype(values.dtype, copy=False),)
+    source, slope_type, output = op.input("input"), op.input("alpha"), op.outputs[0]
+    multipliers = prelu_multipliers(source.scale, slope_type.scale, output.scale)
+    centred = values.astype(np.int64) - source.zero_point
+    sloped = _rescaled(centred * (alpha.astype(np.int64) - slope_type.zero_point), multipliers.negative)
+    results = np.where(centred >= 0, _rescaled(centred, multipliers.positive), sloped) + output.zero_point
+    info = np.iinfo(values.dtype)
+    return (results.clip(info.min, info.max).astype(values.dtype),)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""UNIDIRECTIONAL_SEQUENCE_LSTM."""
+"""LSTM, UNIDIRECTIONAL_SEQUENCE_LSTM, BIDIRECTIONAL_SEQUENCE_LSTM."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ import numpy as np
 
 from cpu_driver.operations import computes
 from cpu_driver.operations.activation import logistic
+from cpu_driver.operations.sequence import both_directions, narrowed, real, time_first, time_second
 from nn_runtime.codes import OperationCode
-from nn_runtime.operand import dtype_of
 from nn_runtime.operations.lstm import (
     ACTIVATION_NONE,
     ACTIVATION_RELU,
     ACTIVATION_RELU6,
     ACTIVATION_SIGMOID,
     ACTIVATION_TANH,
-    SequenceLstm,
-    bias_name,
+    LstmCell,
+    bidirectional_lstm,
+    lstm_step,
     sequence_lstm,
 )
+from nn_runtime.operations.sequence import Linking
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,88 +42,127 @@ _ACTIVATIONS: dict[int, Callable[[Array], Array]] = {
 }
 
 
+@computes(OperationCode.LSTM)
+def lstm(op: OperationView) -> tuple[Array, ...]:
+    """Return scratch (zeros), output state, cell state and output of one step."""
+    sizes = lstm_step(op)
+    cell = _Cell(op, sizes)
+    outputs, output_state, cell_state = cell.run(real(op, "input")[None], None)
+    scratch = np.zeros((sizes.batches, len(sizes.gates) * sizes.num_units), np.float32)
+    return narrowed(op, (scratch, output_state, cell_state, outputs[0]))
+
+
 @computes(OperationCode.UNIDIRECTIONAL_SEQUENCE_LSTM)
 def unidirectional_sequence_lstm(op: OperationView) -> tuple[Array, ...]:
     """Return the output of every time step, and, where asked for, the last output and cell states."""
-    lstm = sequence_lstm(op)
-    cell = _cell(op, lstm)
-    inputs = _real(op, "input")
-    if not lstm.time_major:
-        inputs = inputs.swapaxes(0, 1)
-    # One product for the inputs of all steps: [max_time, gates, batches, num_units].
-    projected = np.matmul(inputs[:, None], cell.input_weights)
-    output_state, cell_state = _real(op, "output_state_in"), _real(op, "cell_state_in")
-    outputs = np.empty((lstm.max_time, lstm.batches, lstm.output_size), np.float32)
-    for step in range(lstm.max_time):
-        output_state, cell_state = cell.advance(projected[step], output_state, cell_state)
-        outputs[step] = output_state
-    results = (outputs if lstm.time_major else outputs.swapaxes(0, 1), output_state, cell_state)
-    dtype = dtype_of(op.data_type)
-    return tuple(result.astype(dtype, copy=False) for result in results[: len(op.outputs)])
+    sizes = sequence_lstm(op)
+    outputs, *states = _Cell(op, sizes.cell).run(time_first(op, "input", sizes.steps), None)
+    return narrowed(op, (time_second(outputs, sizes.steps), *states))
+
+
+@computes(OperationCode.BIDIRECTIONAL_SEQUENCE_LSTM)
+def bidirectional_sequence_lstm(op: OperationView) -> tuple[Array, ...]:
+    """Return the outputs of both directions, merged or not, and, where asked for, the last states of both cells."""
+    sizes = bidirectional_lstm(op)
+    inputs = time_first(op, "input", sizes.steps)
+    auxiliary = None if sizes.linking == Linking.NONE else time_first(op, "aux_input", sizes.steps)
+    weighted = auxiliary if sizes.linking == Linking.CROSS else None
+    backward_inputs = auxiliary if auxiliary is not None and weighted is None else inputs
+    forward, *forward_states = _Cell(op, sizes.forward).run(inputs, weighted)
+    backward, *backward_states = _Cell(op, sizes.backward).run(backward_inputs, weighted, backward=True)
+    outputs = both_directions(forward, backward, sizes.steps, sizes.merge_outputs)
+    return narrowed(op, (*outputs, *forward_states, *backward_states))
 
 
 @dataclass(frozen=True)
-class _Cell:
-    """Weights of one cell in float32; gates are stacked in the order of `lstm.gates`."""
+class _Weights:
+    """Weights of one cell in float32; gates are stacked in the order of `LstmCell.gates`."""
 
-    lstm: SequenceLstm
-    input_weights: Array
+    inputs: Array
     """[gates, input_size, num_units]."""
-    recurrent_weights: Array
+    auxiliary: Array | None
+    """[gates, auxiliary_size, num_units]."""
+    recurrent: Array
     """[gates, output_size, num_units]."""
     biases: dict[str, Array]
     peepholes: dict[str, Array]
     layer_norms: dict[str, Array]
-    projection_weights: Array | None
+    projection: Array | None
     projection_bias: Array | None
 
-    def advance(self, projected: Array, output_state: Array, cell_state: Array) -> tuple[Array, Array]:
+
+class _Cell:
+    """A cell with its weights and first states."""
+
+    def __init__(self, op: OperationView, sizes: LstmCell) -> None:
+        self._sizes = sizes
+        self._weights = _weights(op, sizes)
+        self._states = [real(op, name) for name in sizes.state_names]
+
+    def run(self, inputs: Array, auxiliary: Array | None, backward: bool = False) -> tuple[Array, Array, Array]:
+        """Return the outputs [max_time, batches, output_size] and the last output and cell states.
+
+        `inputs` and `auxiliary` (where it has weights) are [max_time, batches, size].
+        """
+        # One product for the inputs of all steps: [max_time, gates, batches, num_units].
+        projected = np.matmul(inputs[:, None], self._weights.inputs)
+        if auxiliary is not None and self._weights.auxiliary is not None:
+            projected += np.matmul(auxiliary[:, None], self._weights.auxiliary)
+        output_state, cell_state = self._states
+        outputs = np.empty((len(inputs), *output_state.shape), np.float32)
+        order = reversed(range(len(inputs))) if backward else range(len(inputs))
+        for step in order:
+            output_state, cell_state = self._advance(projected[step], output_state, cell_state)
+            outputs[step] = output_state
+        return outputs, output_state, cell_state
+
+    def _advance(self, projected: Array, output_state: Array, cell_state: Array) -> tuple[Array, Array]:
         """Return output and cell state after one step; `projected` is the input times its weights, per gate."""
-        products = projected + np.matmul(output_state, self.recurrent_weights)
-        sums = dict(zip(self.lstm.gates, products, strict=True))
+        sizes = self._sizes
+        products = projected + np.matmul(output_state, self._weights.recurrent)
+        sums = dict(zip(sizes.gates, products, strict=True))
         forget = logistic(self._gate("forget", sums, cell_state))
-        opened = logistic(self._gate("input", sums, cell_state)) if self.lstm.input_gate else 1 - forget
-        activation = _ACTIVATIONS[self.lstm.activation]
+        opened = logistic(self._gate("input", sums, cell_state)) if sizes.input_gate else 1 - forget
+        activation = _ACTIVATIONS[sizes.activation]
         cell_state = forget * cell_state + opened * activation(self._gate("cell", sums, cell_state))
-        cell_state = _clip(cell_state, self.lstm.cell_clip)
+        cell_state = _clip(cell_state, sizes.cell_clip)
         hidden = logistic(self._gate("output", sums, cell_state)) * activation(cell_state)
         return self._project(hidden), cell_state
 
     def _gate(self, gate: str, sums: dict[str, Array], cell_state: Array) -> Array:
-        values = sums[gate]
-        if gate in self.peepholes:
-            values = values + self.peepholes[gate] * cell_state
-        if gate in self.layer_norms:
+        values, weights = sums[gate], self._weights
+        if gate in weights.peepholes:
+            values = values + weights.peepholes[gate] * cell_state
+        if gate in weights.layer_norms:
             centred = values - values.mean(axis=-1, keepdims=True)
             variance = np.square(centred).mean(axis=-1, keepdims=True)
-            values = centred / np.sqrt(variance + _LAYER_NORM_EPSILON) * self.layer_norms[gate]
-        gated: Array = values + self.biases[gate]
+            values = centred / np.sqrt(variance + _LAYER_NORM_EPSILON) * weights.layer_norms[gate]
+        gated: Array = values + weights.biases[gate]
         return gated
 
     def _project(self, hidden: Array) -> Array:
-        if self.projection_weights is None:
+        if self._weights.projection is None:
             return hidden
-        projected: Array = hidden @ self.projection_weights
-        if self.projection_bias is not None:
-            projected += self.projection_bias
-        return _clip(projected, self.lstm.proj_clip)
+        projected: Array = hidden @ self._weights.projection
+        if self._weights.projection_bias is not None:
+            projected += self._weights.projection_bias
+        return _clip(projected, self._sizes.proj_clip)
 
 
-def _cell(op: OperationView, lstm: SequenceLstm) -> _Cell:
-    return _Cell(
-        lstm,
-        np.stack([_real(op, f"input_to_{gate}_weights").T for gate in lstm.gates]),
-        np.stack([_real(op, f"recurrent_to_{gate}_weights").T for gate in lstm.gates]),
-        {gate: _real(op, bias_name(gate)) for gate in lstm.gates},
-        {gate: _real(op, f"cell_to_{gate}_weights") for gate in lstm.gates if lstm.peephole and gate != "cell"},
-        {gate: _real(op, f"{gate}_layer_norm_weights") for gate in lstm.gates if lstm.layer_norm},
-        _real(op, "projection_weights").T if lstm.projection else None,
-        _real(op, "projection_bias") if op.optional("projection_bias") is not None else None,
+def _weights(op: OperationView, cell: LstmCell) -> _Weights:
+    def stacked(name: Callable[[str], str]) -> Array:
+        return np.stack([real(op, name(gate)).T for gate in cell.gates])
+
+    return _Weights(
+        stacked(cell.input_weights),
+        stacked(cell.auxiliary_weights) if cell.auxiliary_size else None,
+        stacked(cell.recurrent_weights),
+        {gate: real(op, cell.bias(gate)) for gate in cell.gates},
+        {gate: real(op, cell.peephole_weights(gate)) for gate in cell.peephole_gates},
+        {gate: real(op, cell.layer_norm_weights(gate)) for gate in cell.gates if cell.layer_norm},
+        real(op, cell.projection_weights).T if cell.projection else None,
+        real(op, cell.projection_bias) if op.optional(cell.projection_bias) is not None else None,
     )
-
-
-def _real(op: OperationView, name: str) -> Array:
-    return op.array(name).astype(np.float32, copy=False)
 
 
 def _clip(values: Array, limit: float) -> Array:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""AVERAGE_POOL_2D and MAX_POOL_2D: first over the rows of every window, then over its columns."""
+"""AVERAGE_POOL_2D, MAX_POOL_2D and L2_POOL_2D: first over the rows of every window, then over its columns."""
 
 from __future__ import annotations
 
@@ -45,6 +45,16 @@ def max_pool_2d(op: OperationView) -> tuple[Array, ...]:
     image = to_nhwc(op.array("input"), window.nchw)
     least = np.iinfo(image.dtype).min if op.data_type in QUANT8_TYPES else -np.inf
     return (_finish(op, window, _pool(np.maximum, image, least, window)),)
+
+
+@computes(OperationCode.L2_POOL_2D)
+def l2_pool_2d(op: OperationView) -> tuple[Array, ...]:
+    """Return the root of the mean square of the pixels in each window, padding not counted."""
+    window = pooling_geometry(op)
+    image = to_nhwc(op.array("input"), window.nchw).astype(np.float32, copy=False)
+    means = _pool(np.add, image * image, 0, window)
+    means /= _counts(window).astype(np.float32)
+    return (_finish(op, window, np.sqrt(means, out=means)),)
 
 
 def _finish(op: OperationView, window: SlidingWindow, values: Array) -> Array:

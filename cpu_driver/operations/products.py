@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nn_runtime.operand import dtype_of
-from nn_runtime.quantization import activation_range_float
+from nn_runtime.operand import QUANT8_TYPES, dtype_of
+from nn_runtime.quantization import activation_range_float, convolution_multipliers, requantize
 
 if TYPE_CHECKING:
     from nn_runtime.codes import FuseCode
     from nn_runtime.operand import Array, OperandView
+    from nn_runtime.operations import OperationView
 
 _EXACT_FLOAT32 = 2**24
 
@@ -49,6 +50,24 @@ def centred_bound(operand: OperandView) -> int:
     return max(int(info.max) - operand.zero_point, operand.zero_point - int(info.min))
 
 
+def float_type(bound: int) -> type[np.float32 | np.float64]:
+    """Return the type in which integer sums up to `bound` in magnitude are exact."""
+    return np.float32 if bound < _EXACT_FLOAT32 else np.float64
+
+
+def float_operands(op: OperationView, terms: int) -> tuple[Array, Array]:
+    """Return input and filter of a convolution as real numbers whose products can be summed.
+
+    8-bit ones become integers less their zero point, in a type in which sums of `terms` products are exact.
+    """
+    image, filters = op.array("input"), op.array("filter")
+    if op.data_type not in QUANT8_TYPES:
+        return image.astype(np.float32, copy=False), filters.astype(np.float32, copy=False)
+    source, weights = op.input("input"), op.input("filter")
+    dtype = float_type(terms * centred_bound(source) * centred_bound(weights))
+    return centred(image, source, dtype), centred(filters, weights, dtype)
+
+
 def exact_depth(left_bound: int, right: Array, right_bound: int) -> int:
     """Return how many terms of left @ right.T may be summed in float32 with every partial sum exact.
 
@@ -78,3 +97,14 @@ def product(left: Array, right: Array, depth_limit: int) -> Array:
         part = slice(start, start + depth_limit)
         sums += left[:, part] @ right[:, part].T
     return sums
+
+
+def finish_convolution(op: OperationView, sums: Array, activation: FuseCode, nchw: bool) -> Array:
+    """Return sums [batches, height, width, depth] with bias and activation in the output's type and layout."""
+    output, bias = op.outputs[0], op.array("bias")
+    if output.type in QUANT8_TYPES:
+        multipliers = convolution_multipliers(op.input("input"), op.input("filter"), output)
+        return from_nhwc(requantize(sums, bias, multipliers, output, activation), nchw)
+    sums += bias.astype(np.float32, copy=False)
+    clamp_activation(sums, activation)
+    return from_nhwc(sums.astype(dtype_of(output.type), copy=False), nchw)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RESHAPE and SQUEEZE: the same elements under other dimensions."""
+"""RESHAPE, SQUEEZE and EXPAND_DIMS: the same elements under other dimensions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from nn_runtime.operations import OperationView
 
 
-@computes(OperationCode.RESHAPE, OperationCode.SQUEEZE)
+@computes(OperationCode.RESHAPE, OperationCode.SQUEEZE, OperationCode.EXPAND_DIMS)
 def same_elements(op: OperationView) -> tuple[Array, ...]:
     """Return the input's elements; the caller gives them the output's dimensions."""
     return (op.array("input"),)

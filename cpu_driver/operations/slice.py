@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SLICE and STRIDED_SLICE."""
+"""SLICE, STRIDED_SLICE and REVERSE."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from nn_runtime.operations import OperationView
 
 
-@computes(OperationCode.SLICE, OperationCode.STRIDED_SLICE)
+@computes(OperationCode.SLICE, OperationCode.STRIDED_SLICE, OperationCode.REVERSE)
 def strided_slice(op: OperationView) -> tuple[Array, ...]:
     """Return every stride-th element of each axis from its begin on."""
     taken = slice_parameters(op)

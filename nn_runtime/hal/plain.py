@@ -6,10 +6,10 @@ bursts that execute as usual, times of a fenced execution that is already over.
 
 from __future__ import annotations
 
-import selectors
 import time
 from typing import TYPE_CHECKING
 
+from nn_runtime.hal import fences
 from nn_runtime.hal.types import ErrorStatus, HalError, Timing
 
 if TYPE_CHECKING:
@@ -20,23 +20,19 @@ if TYPE_CHECKING:
     from nn_runtime.hal.types import ExecutionResult, Request
 
 
-def wait_for_fences(fences: Sequence[int], deadline_ns: int | None) -> None:
+def wait_for_fences(wait_for: Sequence[int], deadline_ns: int | None) -> None:
     """Wait until all sync fences have signalled; raises HalError: INVALID_ARGUMENT for an empty fence,
 
-    MISSED_DEADLINE_TRANSIENT at the deadline.
+    GENERAL_FAILURE for one that signals an error, MISSED_DEADLINE_TRANSIENT at the deadline.
     """
-    if any(fence < 0 for fence in fences):
+    if any(fence < 0 for fence in wait_for):
         raise HalError(ErrorStatus.INVALID_ARGUMENT, "a fence to wait for is empty")
-    with selectors.DefaultSelector() as selector:
-        for fence in set(fences):
-            selector.register(fence, selectors.EVENT_READ)
-        while selector.get_map():
-            left = None if deadline_ns is None else max(0, deadline_ns - time.monotonic_ns()) / 1e9
-            ready = selector.select(left)
-            if not ready:
-                raise HalError(ErrorStatus.MISSED_DEADLINE_TRANSIENT, "the deadline passed before the fences signalled")
-            for key, _ in ready:
-                selector.unregister(key.fd)
+    for fence in wait_for:
+        status = fences.wait(fence, fences.seconds_until(deadline_ns))
+        if status == fences.FenceStatus.PENDING:
+            raise HalError(ErrorStatus.MISSED_DEADLINE_TRANSIENT, "the deadline passed before the fences signalled")
+        if status == fences.FenceStatus.FAILED:
+            raise HalError(ErrorStatus.GENERAL_FAILURE, "a fence that was waited for signalled an error")
 
 
 def earlier_deadline(deadline_ns: int | None, duration_ns: int | None) -> int | None:

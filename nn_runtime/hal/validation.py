@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
+import weakref
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from nn_runtime import operations
@@ -88,9 +89,26 @@ def _invalid_argument(function: Callable[P, R]) -> Callable[P, R]:
     return checked
 
 
-@_invalid_argument
 def validate_model(model: Model) -> FeatureLevel:
-    """Check a model with its referenced subgraphs; return the least feature level that understands it."""
+    """Check a model with its referenced subgraphs; return the least feature level that understands it.
+
+    A model cannot change, so the same object is checked only once.
+    """
+    known = _checked_models.get(id(model))
+    if known is not None and known[0]() is model:
+        return known[1]
+    level = _checked_model(model)
+    key = id(model)
+    _checked_models[key] = weakref.ref(model, lambda _gone: _checked_models.pop(key, None)), level
+    return level
+
+
+_checked_models: dict[int, tuple[weakref.ref[Model], FeatureLevel]] = {}
+"""What was found of the models that are alive and passed, by identity."""
+
+
+@_invalid_argument
+def _checked_model(model: Model) -> FeatureLevel:
     _check_pools(model.pools)
     _check_extensions(model.extension_name_to_prefix)
     graphs = (model.main, *model.referenced)

@@ -145,7 +145,9 @@ def _define_pair(code: OperationCode, names: tuple[str, str], data_types: Mappin
     )
 
 
-_FLOATS = {code: HAL_1_2_TYPES[code] for code in (OperandCode.TENSOR_FLOAT32, OperandCode.TENSOR_FLOAT16)}
+_FLOATS: Mapping[int, FeatureLevel] = {
+    code: HAL_1_2_TYPES[code] for code in (OperandCode.TENSOR_FLOAT32, OperandCode.TENSOR_FLOAT16)
+}
 _define_pair(OperationCode.MAXIMUM, ("input0", "input1"), HAL_1_2_TYPES)
 _define_pair(OperationCode.MINIMUM, ("input0", "input1"), HAL_1_2_TYPES)
 _define_pair(OperationCode.POW, ("base", "exponent"), _FLOATS)

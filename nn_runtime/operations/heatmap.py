@@ -19,6 +19,11 @@ MAXIMUM_STEP = 1.5
 """Greatest correction of a position, in pixels of the heatmap."""
 
 
+def singular_tolerance(data_type: int) -> float:
+    """Return t: positions whose Hessian has |determinant| < t + t * product of its diagonal are not corrected."""
+    return 1e-3 if data_type == OperandCode.TENSOR_FLOAT16 else 1e-5
+
+
 def _box_types(data_type: int) -> tuple[int, ...]:
     return (OperandCode.TENSOR_QUANT16_ASYMM,) if data_type in QUANT8_TYPES else (data_type,)
 

@@ -10,6 +10,8 @@ from nn_runtime.operations.rules import broadcast_dimensions
 from nn_runtime.operations.signature import ANY_RANK, Definition, Input, OperationView, Output, Variant, define
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from nn_runtime.operand import Dimensions
 
 
@@ -17,7 +19,7 @@ def _prepare(op: OperationView) -> tuple[Dimensions, ...]:
     return (broadcast_dimensions(op, op.dimensions("input0"), op.dimensions("input1")),)
 
 
-_BOOLS = {OperandCode.TENSOR_BOOL8: FeatureLevel.HAL_1_2}
+_BOOLS: Mapping[int, FeatureLevel] = {OperandCode.TENSOR_BOOL8: FeatureLevel.HAL_1_2}
 _OUTPUTS = (Output("output", rank=ANY_RANK),)
 _PAIR = Variant((Input("input0", rank=ANY_RANK), Input("input1", rank=ANY_RANK)))
 

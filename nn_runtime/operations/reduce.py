@@ -98,8 +98,11 @@ def _define(code: OperationCode, data_types: Mapping[int, FeatureLevel]) -> None
     define(Definition(code, (Variant(inputs),), (Output("output", rank=UP_TO_4),), data_types, _prepare, _check))
 
 
-_FLOATS = {OperandCode.TENSOR_FLOAT32: FeatureLevel.HAL_1_2, OperandCode.TENSOR_FLOAT16: FeatureLevel.HAL_1_2}
-_ORDERED = {
+_FLOATS: Mapping[int, FeatureLevel] = {
+    OperandCode.TENSOR_FLOAT32: FeatureLevel.HAL_1_2,
+    OperandCode.TENSOR_FLOAT16: FeatureLevel.HAL_1_2,
+}
+_ORDERED: Mapping[int, FeatureLevel] = {
     **_FLOATS,
     OperandCode.TENSOR_QUANT8_ASYMM: FeatureLevel.HAL_1_2,
     OperandCode.TENSOR_QUANT8_ASYMM_SIGNED: FeatureLevel.HAL_1_3,

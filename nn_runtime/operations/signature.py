@@ -301,7 +301,9 @@ def validate(op: OperationView) -> FeatureLevel:
     """
     levels = [op.definition.data_types.get(op.data_type, FeatureLevel.HAL_1_0)]
     for at, (argument, operand) in enumerate(zip(op.arguments, op.inputs, strict=True)):
-        _check_rank(op, f"{argument.name} (input {at})", argument.rank, operand)
+        # A model input that may be left out at execution is declared with shape [0], whatever its rank.
+        if not (argument.omittable and operand.dimensions == (0,)):
+            _check_rank(op, f"{argument.name} (input {at})", argument.rank, operand)
         if operand.omitted and not argument.omittable:
             raise BadData(f"{op.label}: {argument.name} (input {at}) must have a value")
         levels.append(argument.since)

@@ -45,7 +45,7 @@ class SliceParameters:
 
 
 def slice_parameters(op: OperationView) -> SliceParameters:
-    """Return what a SLICE, STRIDED_SLICE or REVERSE with known sizes and values takes from each axis; raises BadData."""
+    """Return what an operation with known sizes and values takes from each axis of its input; raises BadData."""
     if op.code == OperationCode.REVERSE:
         return _reverse(op)
     return _strided_slice(op) if op.code == OperationCode.STRIDED_SLICE else _slice(op)

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 class SpaceBlocks:
     """Blocks of one operation; dimensions are [batches, height, width, depth], whatever the layout.
 
-    Pixel (row, column) of a block is index row * block_width + column of its block, and that index is the slower part of
-    the depth (SPACE_TO_DEPTH, DEPTH_TO_SPACE) or of the batch (the others). Paddings are those of SPACE_TO_BATCH_ND.
+    Pixel (row, column) of a block has index row * block_width + column, and that index is the slower part of the depth
+    (SPACE_TO_DEPTH, DEPTH_TO_SPACE) or of the batch (the others). Paddings are those of SPACE_TO_BATCH_ND.
     """
 
     block_height: int

@@ -47,7 +47,10 @@ def _define(code: OperationCode, data_types: Mapping[int, FeatureLevel], rank: R
     )
 
 
-_FLOATS = {OperandCode.TENSOR_FLOAT32: FeatureLevel.HAL_1_2, OperandCode.TENSOR_FLOAT16: FeatureLevel.HAL_1_2}
+_FLOATS: Mapping[int, FeatureLevel] = {
+    OperandCode.TENSOR_FLOAT32: FeatureLevel.HAL_1_2,
+    OperandCode.TENSOR_FLOAT16: FeatureLevel.HAL_1_2,
+}
 
 _define(OperationCode.ABS, {**_FLOATS, OperandCode.TENSOR_INT32: FeatureLevel.HAL_1_3})
 _define(OperationCode.NEG, {**_FLOATS, OperandCode.TENSOR_INT32: FeatureLevel.HAL_1_2})

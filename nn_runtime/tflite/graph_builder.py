@@ -116,7 +116,8 @@ def real(value: Value) -> Value:
     if value.type == OperandCode.TENSOR_FLOAT32:
         return value
     quantized = value.is_quantized or value.channel_quant is not None
-    return constant(dequantize(value.data, value) if quantized else value.data.astype(np.float32))
+    with np.errstate(over="ignore"):  # a scale may be too large for float32, as in TFLite
+        return constant(dequantize(value.data, value) if quantized else value.data.astype(np.float32))
 
 
 def tensor_value(tensor: TfliteTensor, shape: Dimensions | None = None) -> Value:

@@ -129,10 +129,10 @@ class Interpreter:
         self._runner(0).reset_variables()
 
     def get_signature_list(self) -> dict[str, dict[str, list[str]]]:
-        """Return the names of inputs and outputs by signature."""
+        """Return the names of inputs and outputs by signature, all sorted."""
         return {
-            signature.key: {"inputs": list(signature.inputs), "outputs": list(signature.outputs)}
-            for signature in self._model.signatures
+            signature.key: {"inputs": sorted(signature.inputs), "outputs": sorted(signature.outputs)}
+            for signature in sorted(self._model.signatures, key=lambda signature: signature.key)
         }
 
     def get_signature_runner(self, signature_key: str | None = None) -> SignatureRunner:

@@ -13,6 +13,7 @@ import pytest
 
 import nn_runtime as nn
 from nn_runtime.errors import BadData
+from nn_runtime.tflite import Interpreter
 
 if TYPE_CHECKING:
     from nn_runtime.devices import Device
@@ -119,7 +120,7 @@ def test_first_answers(name: str, device: Device) -> None:
 
 @pytest.mark.parametrize("name", ["mobilenet_v2_1.0_224_quant", "tf2_mobilenet_v2_1.0_224_ptq"])
 def test_interpreter_runs_a_network(name: str, device: Device) -> None:
-    interpreter = nn.tflite.Interpreter(model_path(name), device=device.name)
+    interpreter = Interpreter(model_path(name), device=device.name)
     interpreter.allocate_tensors()
     inputs, wanted = cases_of(name)[0]
     interpreter.set_tensor(interpreter.get_input_details()[0]["index"], inputs[0])

@@ -74,7 +74,7 @@ def test_compile_checks_its_arguments(reference_device: Device) -> None:
         network.compile("cpu", partition="fastest")
     with pytest.raises(BadData, match="list of devices is empty"):
         network.compile([])
-    with pytest.raises(UnavailableDevice, match="there is: .*nnapi-reference"):
+    with pytest.raises(UnavailableDevice, match=r"there is: .*nnapi-reference"):
         network.compile("nodriver:x")
     for device in ("cpu", reference_device, [reference_device]):
         with network.compile(device, partition="aosp", priority=nn.PriorityCode.LOW) as session:

@@ -141,8 +141,26 @@ def test_open_shapes_follow_the_inputs(reference_device: Device) -> None:
         for batches in (3, 2000, 1):
             data = np.random.default_rng(0).uniform(-1, 1, (batches, 2)).astype(np.float32)
             np.testing.assert_allclose(session.run(data)[0], np.tanh(data), rtol=1e-6)
-        with pytest.raises(BadData, match=r"wanted float32 \['any', 2\], got float32 \[3, 3\]"):
+        with pytest.raises(BadData, match=r"wanted float32 \[any, 2\], got float32 \[3, 3\]"):
             session.run(np.zeros((3, 3), np.float32))
+
+
+def test_a_scalar_input_takes_scalars_alone() -> None:
+    with session_of([real(), real(2), real(2)], Step("ADD", [0, 1], [2], "AddOptions"), [0, 1], [2]) as session:
+        np.testing.assert_array_equal(session.run([2.0, np.ones(2, np.float32)])[0], [3, 3])
+        with pytest.raises(BadData, match=r"input 0 't0': wanted float32 \[\], got float32 \[3\]"):
+            session.run([np.ones(3, np.float32), np.ones(2, np.float32)])
+
+
+def test_an_input_of_open_rank(reference_device: Device) -> None:
+    model = Model()
+    source, output = (model.add_operand(OperandType(FLOATS)) for _ in range(2))
+    model.add_operation(OperationCode.RELU, [source], [output])
+    model.identify_inputs_and_outputs([source], [output])
+    model.finish()
+    with Network.from_model(model).compile(reference_device) as session:
+        for shape in ((3,), (2, 2), (1, 5, 1)):
+            np.testing.assert_array_equal(session.run(np.full(shape, 2, np.float32))[0], np.full(shape, 2))
 
 
 def test_explanation_and_profile(doubling: Session) -> None:

@@ -24,6 +24,8 @@ from nn_runtime.quantization import dequantize
 from nn_runtime.testing.tolerances import RELAXED
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from nn_runtime.codes import OperationCode
     from nn_runtime.operand import ChannelQuant, Dimensions, SubgraphView
     from nn_runtime.testing.tolerances import Criterion
@@ -118,9 +120,12 @@ class Limit:
 class Drawing:
     """One operation being drawn."""
 
-    def __init__(self, rng: np.random.Generator, data_type: int, values: Sequence[Value], limit: Limit) -> None:
-        """Draw for a data type; tensors may be taken from `values`."""
+    def __init__(
+        self, rng: np.random.Generator, code: int, data_type: int, values: Sequence[Value], limit: Limit
+    ) -> None:
+        """Draw operation `code` for a data type; tensors may be taken from `values`."""
         self.rng = rng
+        self.code = code
         self.data_type = data_type
         self.limit = limit
         self._values = values
@@ -247,9 +252,9 @@ class Drawing:
         sizes = [1 if self.chance(0.3) else size for size in value.dimensions]
         return tuple(sizes[int(self.rng.integers(len(sizes))) :])
 
-    def constant(self, data: Sequence[int] | Array, code: int = OperandCode.TENSOR_INT32) -> Value:
-        """Return a constant tensor: axes, paddings, shapes."""
-        array = np.ascontiguousarray(data, dtype_of(code))
+    def constant(self, data: npt.ArrayLike, code: int = OperandCode.TENSOR_INT32) -> Value:
+        """Return a constant: axes, paddings, shapes."""
+        array = np.array(data, dtype_of(code), order="C")
         return Value(code, array.shape, array=array, constant=True)
 
     def quantization(self, span: tuple[float, float], code: int | None = None) -> tuple[float, int]:

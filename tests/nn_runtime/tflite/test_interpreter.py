@@ -69,7 +69,10 @@ FILES = {
     "signed": signed_file(),
     "per channel": next(case for case in CASES if case.name == "per channel").file()[0],
     "int64": write(
-        [int8(0.5, -3, 2, 4), constant([1]), int64(2)], [Step("ARG_MAX", [0, 1], [2], "ArgMaxOptions")], [0], [2]
+        [int8(0.5, -3, 2, 4), constant([1]), int64(2)],
+        [Step("ARG_MAX", [0, 1], [2], "ArgMaxOptions", {"OutputType": 4})],
+        [0],
+        [2],
     ),
 }
 
@@ -194,6 +197,37 @@ def test_constructor_errors_are_of_litert_s_types(tmp_path: Path) -> None:
                 kind(**bad)
     with pytest.raises(ValueError, match="delegates are not supported, choose a device by device="):
         Interpreter(model_content=file, experimental_delegates=[object()])
+
+
+def test_signatures_of_other_subgraphs() -> None:
+    """Two subgraphs over one code: ADD with itself, and with the double."""
+    once = SubgraphSpec(
+        [TensorSpec(name, FLOAT32, (2,)) for name in ("x", "y")],
+        [OperatorSpec(0, (0, 0), (1,), "AddOptions")],
+        (0,),
+        (1,),
+        "once",
+    )
+    twice = SubgraphSpec(
+        [TensorSpec(name, FLOAT32, (2,)) for name in ("x", "y", "z")],
+        [OperatorSpec(0, (0, 0), (1,), "AddOptions"), OperatorSpec(0, (1, 0), (2,), "AddOptions")],
+        (0,),
+        (2,),
+        "twice",
+    )
+    signatures = [
+        SignatureSpec("double", [("x", 0)], [("result", 1)], 0),
+        SignatureSpec("triple", [("x", 0)], [("result", 2)], 1),
+    ]
+    file = FileSpec([CodeSpec(ADD, ADD)], [once, twice], [b""], signatures=signatures).write()
+    data = np.array([1, -2], np.float32)
+    theirs, ours = both(file)
+    assert_same(ours.get_signature_list(), theirs.get_signature_list())
+    for interpreter in (theirs, ours):
+        np.testing.assert_array_equal(interpreter.get_signature_runner("double")(x=data)["result"], 2 * data)
+        np.testing.assert_array_equal(interpreter.get_signature_runner("triple")(x=data)["result"], 3 * data)
+        with pytest.raises(ValueError):
+            interpreter.get_signature_runner()
 
 
 def test_values_between_operators_can_be_kept() -> None:

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sync fences as file descriptors: readable once signalled, waited for by poll, with an error state.
+
+A fence is an eventfd where the system has it: its counter is 0 while pending, 1 when signalled, and at its maximum
+(readable but not writable) when signalled with an error. Elsewhere it is a socket whose peer has sent one byte that is
+looked at but never taken. Descriptors made by others (a driver's, a pipe) are signalled when readable.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import time
+from enum import Enum, auto
+from pathlib import Path
+
+from nn_runtime.errors import BadData
+
+HAS_EVENTFD = hasattr(os, "eventfd")
+
+_FAILED_COUNT = 2**64 - 2
+_DONE, _FAILED = b"\x00", b"\x01"
+
+
+class FenceStatus(Enum):
+    """State of a fence."""
+
+    PENDING = auto()
+    SIGNALLED = auto()
+    FAILED = auto()
+
+
+class Fence:
+    """The signalling side of a new fence; `fd` is given out by `duplicate`, so that it outlives this object."""
+
+    def __init__(self) -> None:
+        """Start pending."""
+        self._peer: socket.socket | None = None
+        if HAS_EVENTFD:
+            self.fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        else:
+            waiting, self._peer = socket.socketpair()
+            self.fd = waiting.detach()
+
+    def signal(self, succeeded: bool = True) -> None:
+        """Signal, once; without success every waiter sees an error."""
+        if self._peer is None:
+            os.eventfd_write(self.fd, 1 if succeeded else _FAILED_COUNT)
+        else:
+            self._peer.send(_DONE if succeeded else _FAILED)
+
+    def duplicate(self) -> int:
+        """Return a descriptor of the fence that the receiver owns."""
+        return duplicate(self.fd)
+
+    def close(self) -> None:
+        """Close this side; descriptors given out stay valid. Signal before."""
+        if self.fd >= 0:
+            close(self.fd)
+            self.fd = -1
+        if self._peer is not None:
+            self._peer.close()
+
+
+def duplicate(fd: int) -> int:
+    """Return another descriptor of the same fence; raises BadData for what is no open descriptor."""
+    try:
+        if HAS_EVENTFD:
+            return os.dup(fd)
+        original = socket.socket(fileno=fd)
+        try:
+            return original.dup().detach()
+        finally:
+            original.detach()
+    except OSError as error:
+        raise BadData(f"sync fence: {fd} is no open descriptor: {error.strerror}") from error
+
+
+def close(fd: int) -> None:
+    """Close a descriptor of a fence."""
+    if HAS_EVENTFD:
+        os.close(fd)
+    else:
+        socket.socket(fileno=fd).close()
+
+
+def wait(fd: int, timeout_s: float | None = None) -> FenceStatus:
+    """Wait until a fence has signalled, at most `timeout_s` seconds, and return its state."""
+    if not _readable(fd, timeout_s):
+        return FenceStatus.PENDING
+    return FenceStatus.FAILED if _has_failed(fd) else FenceStatus.SIGNALLED
+
+
+def seconds_until(deadline_ns: int | None) -> float | None:
+    """Return the time left until a `time.monotonic_ns` deadline, at least 0; None for no deadline."""
+    return None if deadline_ns is None else max(0, deadline_ns - time.monotonic_ns()) / 1e9
+
+
+def _readable(fd: int, timeout_s: float | None) -> bool:
+    if not hasattr(select, "poll"):
+        return bool(select.select([fd], [], [], timeout_s)[0])
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return bool(poll.poll(None if timeout_s is None else -(-timeout_s * 1e3 // 1)))
+
+
+def _has_failed(fd: int) -> bool:
+    if not HAS_EVENTFD:
+        peeked = socket.socket(fileno=fd)
+        try:
+            return peeked.recv(1, socket.MSG_PEEK) == _FAILED
+        except OSError:
+            return False  # a descriptor of another kind
+        finally:
+            peeked.detach()
+    poll = select.poll()
+    poll.register(fd, select.POLLIN | select.POLLOUT)
+    events = dict(poll.poll(0)).get(fd, 0)
+    if events & select.POLLERR:
+        return True
+    return not events & select.POLLOUT and _is_eventfd(fd)
+
+
+def _is_eventfd(fd: int) -> bool:
+    try:
+        return "eventfd" in str(Path(f"/proc/self/fd/{fd}").readlink())
+    except OSError:
+        return False

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Shape arithmetic: operators on integer constants are computed at conversion, and shapes are constants.
+
+Exporters write the shape of a tensor with an open size as SHAPE, STRIDED_SLICE, PACK and the like; all shapes are known
+when a network is converted.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+from tflite.BuiltinOperator import BuiltinOperator
+
+from nn_runtime.tflite.types import TensorType
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from nn_runtime.operand import Array, Dimensions
+    from nn_runtime.tflite.graph_builder import Operator
+
+Fold: TypeAlias = "Callable[[Operator], Array]"
+
+_FOLDS: dict[int, Fold] = {}
+
+
+def fold(op: Operator) -> Array | None:
+    """Return the value of an operator on known integers, as int32; None for any other. Raises BadData."""
+    found = _FOLDS.get(op.code)
+    if found is None or not _is_shape_arithmetic(op):
+        return None
+    return np.asarray(found(op)).astype(np.int32)
+
+
+def strided_slices(op: Operator, shape: Dimensions) -> tuple[list[tuple[int, int, int]], set[int]]:
+    """Return begin, end, stride of every axis of a STRIDED_SLICE, and the axes dropped.
+
+    All count from the front; an end of -1 is past it.
+    """
+    if op.option("ellipsis_mask") or op.option("new_axis_mask"):
+        op.fail("ellipsis and new axes are not supported")
+    names = ("begin", "end", "strides")
+    begins, ends, strides = (op.integers(position, name) for position, name in enumerate(names, start=1))
+    if not len(begins) == len(ends) == len(strides) <= len(shape):
+        lengths = f"{len(begins)}, {len(ends)}, {len(strides)}"
+        op.fail(f"begin, end and strides must have one length of at most {len(shape)}, got {lengths}")
+    if 0 in strides:
+        op.fail(f"strides must not be 0, got {strides}")
+    found = [(0, size, 1) for size in shape]
+    dropped = {axis for axis in range(len(begins)) if op.option("shrink_axis_mask") >> axis & 1}
+    for axis, (begin, end, stride) in enumerate(zip(begins, ends, strides, strict=True)):
+        if op.option("offset"):
+            end += begin
+        first = None if op.option("begin_mask") >> axis & 1 else begin
+        last = None if op.option("end_mask") >> axis & 1 else end
+        found[axis] = slice(first, last, stride).indices(shape[axis])
+        if axis in dropped:
+            start = found[axis][0]
+            found[axis] = (start, start + 1, 1)
+    return found, dropped
+
+
+def _folds(*codes: int) -> Callable[[Fold], Fold]:
+    """Register the numpy form of an operator on integer constants."""
+
+    def register(function: Fold) -> Fold:
+        _FOLDS.update(dict.fromkeys(codes, function))
+        return function
+
+    return register
+
+
+def _is_shape_arithmetic(op: Operator) -> bool:
+    """Tell whether an operator works on known integers: SHAPE always does."""
+    if op.code == BuiltinOperator.SHAPE:
+        return True
+    if op.output_tensor().type not in (TensorType.INT32, TensorType.INT64) or not op.input_count:
+        return False
+    return all(op.is_constant(position) for position in range(op.input_count)) and all(
+        array.dtype == np.int32 for array in _arrays(op)
+    )
+
+
+def _arrays(op: Operator) -> Iterable[Array]:
+    return (op.array(position, f"input {position}") for position in range(op.input_count))
+
+
+@_folds(BuiltinOperator.SHAPE)
+def _fold_shape(op: Operator) -> Array:
+    return np.array(op.input(0, "input").shape or (), np.int32)
+
+
+@_folds(BuiltinOperator.PACK)
+def _fold_pack(op: Operator) -> Array:
+    arrays = list(_arrays(op))
+    if len({array.shape for array in arrays}) != 1:
+        op.fail("the inputs must have one shape")
+    return np.stack(arrays, op.axis(op.option("axis"), arrays[0].ndim + 1))
+
+
+@_folds(BuiltinOperator.CONCATENATION)
+def _fold_concatenation(op: Operator) -> Array:
+    arrays = list(_arrays(op))
+    if any(array.ndim != 1 for array in arrays):
+        op.fail("integer constants must be vectors")
+    return np.concatenate(arrays)
+
+
+@_folds(BuiltinOperator.STRIDED_SLICE)
+def _fold_strided_slice(op: Operator) -> Array:
+    data = op.array(0, "input")
+    slices, dropped = strided_slices(op, data.shape)
+    taken = data[tuple(slice(begin, None if end < 0 else end, stride) for begin, end, stride in slices)]
+    if any(taken.shape[axis] != 1 for axis in dropped):
+        op.fail("an axis that is dropped must have one element")
+    return taken.reshape([size for axis, size in enumerate(taken.shape) if axis not in dropped])
+
+
+@_folds(BuiltinOperator.CAST)
+def _fold_cast(op: Operator) -> Array:
+    return op.array(0, "input")
+
+
+@_folds(BuiltinOperator.MUL)
+def _fold_mul(op: Operator) -> Array:
+    return _folded(op, np.multiply)
+
+
+@_folds(BuiltinOperator.ADD)
+def _fold_add(op: Operator) -> Array:
+    return _folded(op, np.add)
+
+
+@_folds(BuiltinOperator.SUB)
+def _fold_sub(op: Operator) -> Array:
+    return _folded(op, np.subtract)
+
+
+def _folded(op: Operator, function: np.ufunc) -> Array:
+    first, second = op.array(0, "input0"), op.array(1, "input1")
+    if first.size > 1 and second.size > 1 and first.shape != second.shape:
+        op.fail(f"integer constants must have one shape, got {list(first.shape)} and {list(second.shape)}")
+    result: Array = function(first, second)
+    return result
+
+
+@_folds(BuiltinOperator.REDUCE_PROD)
+def _fold_reduce_prod(op: Operator) -> Array:
+    data = op.array(0, "input")
+    axes = tuple(sorted({op.axis(axis, data.ndim) for axis in op.integers(1, "axes")}))
+    result: Array = np.prod(data, axes, dtype=np.int32, keepdims=bool(op.option("keep_dims")))
+    return np.asarray(result)
