@@ -16,7 +16,7 @@ from nn_runtime.hal.interfaces import DeviceDescription, OperationSupport, Unusa
 from nn_runtime.hal.types import DeviceStatus, ErrorStatus, HalError
 from nn_runtime.hal.validation import validate_model, validate_preference, validate_priority
 from nn_runtime.hal.views import operation_view
-from nn_runtime.operand import has_unknown_dimensions, size_bytes
+from nn_runtime.operand import element_count, has_unknown_dimensions, size_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["Device", "describe", "devices", "diagnose"]
 
 VERSION = "1"
+MAX_ELEMENTS = 2**31 - 1
 _CONTROL_FLOW = (OperationCode.IF, OperationCode.WHILE)
 
 
@@ -163,6 +164,8 @@ class Device:
             return f"{operation_name(operation.type)} has no OpenCL kernel in this version"
         for i in (*operation.inputs, *operation.outputs):
             needed = _needed_bytes(model.main.operands[i])
+            if element_count(model.main.operands[i].dimensions) > MAX_ELEMENTS:
+                return f"operand {i} has more than 2^31 - 1 elements, which kernels cannot index"
             if needed > self.profile.max_alloc_bytes:
                 allowed = self.profile.max_alloc_bytes
                 return f"operand {i} needs {_readable(needed)}, the device allows {_readable(allowed)} for one buffer"

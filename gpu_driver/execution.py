@@ -64,8 +64,8 @@ class CompiledSegment:
         return None if found is None else found.buffer
 
     def fresh_programs(self) -> list[Program]:
-        """Return the programs that were built now and are not on disk yet."""
-        return list({id(p): p for p in self.programs if p is not None and not p.from_disk}.values())
+        """Return the programs that were built in this process and never warmed."""
+        return list({id(p): p for p in self.programs if p is not None and self.device.programs.is_new(p)}.values())
 
     def _build_programs(self) -> list[Program | None]:
         launched: dict[tuple[str, tuple[tuple[str, str | int], ...]], set[tuple[str, tuple[int, ...] | None]]] = {}

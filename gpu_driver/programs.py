@@ -138,6 +138,10 @@ class ProgramCache:
             self._programs[source_name, words] = program
             return program
 
+    def is_new(self, program: Program) -> bool:
+        """Whether a program was built in this process and not stored yet: its launches are still to be warmed."""
+        return not program.from_disk and program.path not in self._stored
+
     def store(self, program: Program) -> bool:
         """Write a program's binary to disk, once, after its launches were enqueued. Whether a file was written."""
         with self._lock:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpu_driver.launch import Kernel, Launch, int32, int_vector
+from gpu_driver.launch import Kernel, Launch, Scratch, int32, int_vector
 from gpu_driver.worksize import linear
 from nn_runtime.operand import dtype_of
 
@@ -31,9 +31,12 @@ _UNSIGNED: dict[int, tuple[str, type[np.unsignedinteger]]] = {
 
 @dataclass(frozen=True)
 class Side:
-    """A strided block in a tensor: strides by dimension of the block, and where it starts; in elements."""
+    """A strided block in a tensor: strides by dimension of the block, and where it starts; in elements.
 
-    operand: BoundOperand
+    One side of a copy at most is scratch memory; the other tells the size of an element.
+    """
+
+    operand: BoundOperand | Scratch
     strides: tuple[int, ...]
     offset: int = 0
 
@@ -43,7 +46,13 @@ def dense_strides(dims: Dimensions) -> tuple[int, ...]:
     return tuple(math.prod(dims[i + 1 :]) for i in range(len(dims)))
 
 
-def _int8(values: Sequence[int], fill: int) -> Scalar:
+def image_strides(height: int, width: int, depth: int, nchw: bool) -> tuple[int, int, int, int]:
+    """Return the strides of (batch, y, x, channel) in elements."""
+    image = height * width * depth
+    return (image, width, 1, height * width) if nchw else (image, width * depth, depth, 1)
+
+
+def int8_vector(values: Sequence[int], fill: int) -> Scalar:
     """Return an `int8` argument, `values` at its end and `fill` before them."""
     return int_vector(*[fill] * (MAX_DIMENSIONS - len(values)), *values)
 
@@ -59,16 +68,16 @@ def strided_copy(
     if len(sizes) > MAX_DIMENSIONS:
         raise ValueError(f"a strided copy has at most {MAX_DIMENSIONS} dimensions, got {len(sizes)}")
     count = math.prod(sizes)
-    item_bytes = dtype_of(source.operand.type).itemsize
+    item_bytes = _item_bytes(source, destination)
     global_size, local_size = linear(count, device)
     arguments = (
         source.operand,
         destination.operand,
         int32(source.offset),
         int32(destination.offset),
-        _int8(sizes, 1),
-        _int8(source.strides, 0),
-        _int8(destination.strides, 0),
+        int8_vector(sizes, 1),
+        int8_vector(source.strides, 0),
+        int8_vector(destination.strides, 0),
         int32(count),
     )
     return Launch(
@@ -80,22 +89,65 @@ def strided_copy(
     )
 
 
+def strided_copies(
+    sizes: Sequence[int], source: Side, destination: Side, device: DeviceProfile
+) -> tuple[Launch, ...]:
+    """Return launches that copy a block of any rank.
+
+    Where more than 8 dimensions are left after merging, there is one launch for each index of the shortest.
+    """
+    sizes, source, destination = _merge(sizes, source, destination)
+    if len(sizes) <= MAX_DIMENSIONS:
+        return (strided_copy(sizes, source, destination, device),)
+    at = sizes.index(min(sizes))
+    rest = sizes[:at] + sizes[at + 1 :]
+    return tuple(
+        launch
+        for i in range(sizes[at])
+        for launch in strided_copies(rest, _without(source, at, i), _without(destination, at, i), device)
+    )
+
+
 def fill(output: BoundOperand, value: float, device: DeviceProfile) -> Launch:
     """Return the launch that sets every element to `value`, given in the output's own dtype."""
-    dtype = dtype_of(output.type)
+    return fill_memory(output, output.count, value, dtype_of(output.type), device)
+
+
+def fill_memory(
+    memory: BoundOperand | Scratch, count: int, value: float, dtype: np.dtype[np.generic], device: DeviceProfile
+) -> Launch:
+    """Return the launch that sets `count` elements of a dtype to `value`."""
     bits: Scalar = np.array([value], dtype).view(_UNSIGNED[dtype.itemsize][1])[0]
-    global_size, local_size = linear(output.count, device)
+    global_size, local_size = linear(count, device)
     return Launch(
         _kernel("fill", dtype.itemsize),
-        (output, bits, int32(output.count)),
+        (memory, bits, int32(count)),
         global_size,
         local_size,
-        bytes_moved=output.size_bytes,
+        bytes_moved=count * dtype.itemsize,
     )
+
+
+def raw_type(operand: BoundOperand) -> str:
+    """Return the unsigned OpenCL type of an element's size, for kernels that move bits as they are."""
+    return _UNSIGNED[dtype_of(operand.type).itemsize][0]
 
 
 def _kernel(name: str, item_bytes: int) -> Kernel:
     return Kernel("strided_copy.cl", name, (("T", _UNSIGNED[item_bytes][0]),))
+
+
+def _item_bytes(source: Side, destination: Side) -> int:
+    operand = destination.operand if isinstance(source.operand, Scratch) else source.operand
+    if isinstance(operand, Scratch):
+        raise ValueError("a strided copy needs an operand on one side")
+    return dtype_of(operand.type).itemsize
+
+
+def _without(side: Side, at: int, index: int) -> Side:
+    """Return a side with one dimension fixed at an index."""
+    strides = side.strides[:at] + side.strides[at + 1 :]
+    return replace(side, strides=strides, offset=side.offset + index * side.strides[at])
 
 
 def _merge(sizes: Sequence[int], source: Side, destination: Side) -> tuple[list[int], Side, Side]:

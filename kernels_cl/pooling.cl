@@ -34,7 +34,7 @@
         const V rounded = (sum < 0 ? -sum : sum) + pixels / 2;               \
         V mean = TO_INT(TO_FLOAT(rounded) * (1.0f / (float)pixels));         \
         const V rest = rounded - mean * pixels;                              \
-        mean += rest >= pixels ? (V)1 : rest < 0 ? (V)-1 : (V)0;             \
+        mean += (rest >> 31) - ((pixels - 1 - rest) >> 31);                  \
         return sum < 0 ? -mean : mean;                                       \
     }
 #define TO_FLOAT16(v) WIDEN(v, float16)

@@ -37,7 +37,7 @@ static inline int16 quantize16(float16 x, float scale, float inverse, int zero_p
     quotient = fabs(first) < 1024.0f ? quotient : first > 0.0f ? (float16)1024.0f : (float16)-1024.0f;
     int16 whole = WIDEN(quotient, int16);
     const float16 fraction = quotient - WIDEN(whole, float16);
-    whole += fraction >= 0.5f ? (int16)1 : fraction <= -0.5f ? (int16)-1 : (int16)0;
+    whole += WIDEN(fraction * 2.0f, int16); // -1, 0 or 1
     return min(max(whole + zero_point, (int16)LEAST), (int16)(LEAST + 255));
 }
 

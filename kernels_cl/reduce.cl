@@ -10,6 +10,7 @@
 // Launch   mean: global (>= count), local (64); one work-item per output element
 //          mean_vectors: global (>= ceil(inner / 16), outer), local (GROUP, 1); one work-item per sixteen of them
 //          neighbouring work-items may write the same value to the same element; extra items return
+//          mean_groups: global (GROUP * count), local (GROUP); one group per output element, for few outputs of many terms
 // Needs    mean_vectors: inner >= 16; quantised: terms <= 2^23
 // Exact    quantised: yes; float: compensated sums (Kahan), so that many terms lose nothing
 #ifndef T
@@ -76,4 +77,22 @@ VECTOR_KERNEL void mean_vectors(global const T *src, global T *dst, int4 kept_si
     const int from = offset_of(row, kept_sizes, kept_strides) + x;
     SUM(COMPUTE_T16, LOAD16, from)
     STORE16(dst, row * inner + x, MEAN_OF(COMPUTE_T16, 16, sum));
+}
+
+VECTOR_KERNEL void mean_groups(global const T *src, global T *dst, int4 kept_sizes, int4 kept_strides, int4 sizes, int4 strides, int terms,
+    int2 factor, int zero_point)
+{
+    local COMPUTE_T shared[GROUP];
+    const int item = (int)get_local_id(0), output = (int)get_group_id(0);
+    const int from = offset_of(output, kept_sizes, kept_strides);
+    COMPUTE_T sum = 0, lost = 0;
+    for (int i = item; i < terms; i += GROUP)
+        ADD_TERM(COMPUTE_T, sum, lost, LOAD(src, from + offset_of(i, sizes, strides)));
+    shared[item] = sum;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (item > 0)
+        return;
+    for (int i = 1; i < GROUP; ++i)
+        ADD_TERM(COMPUTE_T, sum, lost, shared[i]);
+    STORE(dst, output, MEAN_OF(COMPUTE_T, , sum));
 }

@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING
 from nn_runtime.errors import BadState, UnexpectedNull
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from nn_runtime.compilation import Compilation
+    from nn_runtime.hal.interfaces import IBurstContext
+    from nn_runtime.hal.memory import SharedMemory
+    from nn_runtime.step import Step
 
 
 class Burst:
-    """Serves one compilation, one execution at a time."""
+    """Serves one compilation, one execution at a time, by a channel to the driver of each step that offers one."""
 
     def __init__(self, compilation: Compilation) -> None:
         """Raises UnexpectedNull, or BadState unless the compilation is finished."""
@@ -25,6 +28,9 @@ class Burst:
         if compilation.plan is None:
             raise BadState("burst: the compilation is not finished, or its finish failed")
         self.compilation = compilation
+        opened = [(step, step.open_burst()) for step in compilation.plan.steps]
+        self.channels: Mapping[Step, IBurstContext] = {step: channel for step, channel in opened if channel is not None}
+        """Channels of the steps that have one; the others run as without a burst."""
         self._busy = threading.Lock()
 
     @contextlib.contextmanager
@@ -37,8 +43,16 @@ class Burst:
         finally:
             self._busy.release()
 
+    def release(self, memory: SharedMemory) -> None:
+        """Let the drivers forget what they keep for a memory that is being closed."""
+        for channel in self.channels.values():
+            channel.free_memory(memory)
+
     def close(self) -> None:
         """End the burst."""
+        channels, self.channels = self.channels, {}
+        for channel in channels.values():
+            channel.close()
 
     def __enter__(self) -> Burst:
         return self

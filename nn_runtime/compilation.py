@@ -6,16 +6,20 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nn_runtime.caching import CacheInfo
 from nn_runtime.codes import FeatureLevel, PreferenceCode, PriorityCode
 from nn_runtime.devices import Selection, select
 from nn_runtime.errors import BadData, BadState, UnexpectedNull
-from nn_runtime.hal.types import ExecutionPreference, Priority
+from nn_runtime.hal.types import CACHE_TOKEN_BYTES, ExecutionPreference, Priority
 from nn_runtime.model import check_device_list
+from nn_runtime.observe import trace
 from nn_runtime.plan import PartitionMode, PlanOptions, make_plan
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Sequence
 
     from nn_runtime.devices import Device
@@ -98,6 +102,19 @@ class Compilation:
             raise BadData(f"set_priority: priority must be 90, 100 or 110, got {priority}")
         self._options = replace(self._options, priority=_PRIORITIES[PriorityCode(priority)])
 
+    def set_caching(self, directory: str | os.PathLike[str], token: bytes) -> None:
+        """Keep what drivers prepare in files of a directory, under the application's own token of 32 bytes.
+
+        The token must be another one whenever model, devices or options are others in a way that only the application
+        knows. Raises UnexpectedNull, BadState after finish, BadData.
+        """
+        if directory is None or token is None:
+            raise UnexpectedNull("set_caching: the directory or the token is None")
+        self._check_open("set_caching")
+        if len(token) != CACHE_TOKEN_BYTES:
+            raise BadData(f"set_caching: the token must have {CACHE_TOKEN_BYTES} bytes, got {len(token)}")
+        self._options = replace(self._options, cache=CacheInfo(Path(directory), bytes(token)))
+
     def set_timeout(self, duration_ns: int) -> None:
         """Set how long `finish` may take, 0 for no limit; raises BadState after finish, BadData without one device."""
         self._check_open("set_timeout")
@@ -127,7 +144,11 @@ class Compilation:
         options = replace(self._options, deadline_ns=deadline_ns, fallback=not selection.strict)
         started = time.perf_counter_ns()
         self._plan = make_plan(self._model, self._run_order, selection.devices, options)
-        _log.debug("compilation finished in %.1f ms", (time.perf_counter_ns() - started) / 1e6)
+        ended = time.perf_counter_ns()
+        if trace.current is not None:
+            count = len(self._model.main.operations)
+            trace.current.add(trace.RUNTIME, "PC", "compilation", started, ended, operations=count)
+        _log.debug("compilation finished in %.1f ms", (ended - started) / 1e6)
 
     def preferred_memory_alignment_for_input(self, index: int) -> int:
         """Return the alignment in bytes at which an input costs least; raises BadState, BadData."""

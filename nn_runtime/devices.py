@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from nn_runtime.codes import DeviceTypeCode, FeatureLevel
 from nn_runtime.errors import BadData, NNError, OperationFailed, UnavailableDevice
 from nn_runtime.hal.interfaces import DescribesDevice, DeviceDescription, DiagnosingModule, UnusableDevice
-from nn_runtime.hal.types import DeviceStatus, HalError
+from nn_runtime.hal.types import MAXIMUM_CACHE_FILES, DeviceStatus, HalError
 from nn_runtime.observe import vlog
 
 if TYPE_CHECKING:
@@ -51,8 +51,14 @@ class Device:
             self.version = hal.get_version_string()
             self.type = DeviceTypeCode(hal.get_type())
             self._feature_level = hal.get_feature_level()
+            self.cache_files = hal.get_number_of_cache_files_needed()
         except Exception as error:
             raise OperationFailed(f"device {self.name}: it does not answer its queries: {error}") from error
+        if not all(0 <= count <= MAXIMUM_CACHE_FILES for count in self.cache_files):
+            needs = f"{self.cache_files[0]} and {self.cache_files[1]}"
+            raise OperationFailed(
+                f"device {self.name}: it needs {needs} cache files, at most {MAXIMUM_CACHE_FILES} of each are allowed"
+            )
 
     def __repr__(self) -> str:
         return f"<Device {self.name} {self.type.name} {self.version!r}>"

@@ -1,23 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Completion of an asynchronous execution."""
+"""Completion of an asynchronous or fenced execution, and sync fences of others."""
 
 from __future__ import annotations
 
 import threading
 from typing import TYPE_CHECKING
 
-from nn_runtime.errors import BadData, MissedDeadline
+from nn_runtime.errors import BadData, MissedDeadline, OperationFailed
+from nn_runtime.hal import fences
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from nn_runtime.errors import NNError
 
 
 class Event:
-    """Signalled when an execution has ended; holds its error."""
+    """Signalled when an execution has ended; holds its error. `wait` may be called any number of times."""
 
     def __init__(self) -> None:
+        """Start unsignalled."""
         self._done = threading.Event()
         self._error: NNError | None = None
+
+    @classmethod
+    def from_sync_fence_fd(cls, fd: int) -> FenceEvent:
+        """Return an event that is signalled when a sync fence is; the descriptor is duplicated. Raises BadData."""
+        if fd <= 0:
+            raise BadData(f"event: a sync fence descriptor must be > 0, got {fd}")
+        return FenceEvent(fences.duplicate(fd), None)
+
+    @property
+    def fence(self) -> int | None:
+        """The event's own sync fence descriptor, for as long as the event is open; None if it has none."""
+        return None
 
     def signal(self, error: NNError | None) -> None:
         """Say that the execution has ended, with its error if it failed."""
@@ -32,8 +48,11 @@ class Event:
             raise self._error
 
     def sync_fence_fd(self) -> int:
-        """Return a sync fence; raises BadData, since the event of a plain asynchronous execution has none."""
-        raise BadData("event: it has no sync fence")
+        """Return a new descriptor of the event's sync fence; raises BadData if it has none."""
+        fence = self.fence
+        if fence is None:
+            raise BadData("event: it has no sync fence")
+        return fences.duplicate(fence)
 
     def close(self) -> None:
         """Wait for the end, whatever it is."""
@@ -44,3 +63,55 @@ class Event:
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
+
+
+class FenceEvent(Event):
+    """Signalled when a sync fence is. The first wait runs the finish of the execution that it belongs to."""
+
+    def __init__(self, fence: int | None, finish: Callable[[bool], NNError | None] | None) -> None:
+        """`fence` is owned by the event, None if all is done.
+
+        `finish` completes the execution, told whether the fence signalled without error, and returns its error.
+        """
+        super().__init__()
+        self._fence = fence
+        self._finish = finish
+        self._lock = threading.Lock()
+
+    @property
+    def fence(self) -> int | None:
+        """The sync fence descriptor."""
+        return self._fence
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Return when the fence has signalled; raises the execution's error, or MissedDeadline after `timeout` s."""
+        if not self._done.is_set():
+            status = fences.FenceStatus.SIGNALLED if self._fence is None else fences.wait(self._fence, timeout)
+            if status == fences.FenceStatus.PENDING:
+                raise MissedDeadline(f"event: the fence has not signalled within {timeout} s")
+            with self._lock:
+                if not self._done.is_set():
+                    self.signal(self._finished(status == fences.FenceStatus.SIGNALLED))
+        super().wait()
+
+    def close(self) -> None:
+        """Wait for the end, whatever it is, and close the fence."""
+        if not self._done.is_set():
+            try:
+                self.wait()
+            except Exception as error:
+                self._error = self._error or OperationFailed(str(error))
+        if self._fence is not None:
+            fences.close(self._fence)
+            self._fence = None
+
+    def __del__(self) -> None:
+        """Close the fence without waiting."""
+        if self._fence is not None:
+            fences.close(self._fence)
+            self._fence = None
+
+    def _finished(self, succeeded: bool) -> NNError | None:
+        if self._finish is not None:
+            return self._finish(succeeded)
+        return None if succeeded else OperationFailed("event: the sync fence signalled an error")

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
+import time
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
@@ -20,16 +22,19 @@ from nn_runtime.errors import (
     UnexpectedNull,
     error_of,
 )
-from nn_runtime.event import Event
+from nn_runtime.event import Event, FenceEvent
+from nn_runtime.hal.plain import wait_for_fences
 from nn_runtime.hal.types import (
     DEFAULT_LOOP_TIMEOUT_NS,
     MAXIMUM_LOOP_TIMEOUT_NS,
     RESULT_OF_STATUS,
     STATUS_OF_RESULT,
     UNKNOWN_DURATION,
+    HalError,
     Timing,
 )
 from nn_runtime.model import check_array
+from nn_runtime.observe import trace
 from nn_runtime.operand import (
     MAX_SIZE_BYTES,
     has_unknown_dimensions,
@@ -37,16 +42,20 @@ from nn_runtime.operand import (
     merge_dimensions,
     size_bytes,
 )
-from nn_runtime.step import Argument, RunOptions
+from nn_runtime.step import Argument, RunOptions, error_of_hal
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from nn_runtime.burst import Burst
     from nn_runtime.compilation import Compilation
+    from nn_runtime.hal.interfaces import IBurstContext, IFencedExecutionCallback
     from nn_runtime.hal.types import Operand
     from nn_runtime.memory import Memory
     from nn_runtime.operand import Array, Dimensions, OperandType
-    from nn_runtime.plan import Plan, Run
-    from nn_runtime.step import StepProfile
+    from nn_runtime.plan import Plan
+    from nn_runtime.run import FencedOutcome, Run
+    from nn_runtime.step import Step, StepProfile
 
 
 def default_loop_timeout() -> int:
@@ -96,6 +105,8 @@ class Execution:
         self._error: NNError | None = None
         self._dimensions: tuple[Dimensions, ...] = ()
         self._timing = Timing()
+        self._callback: IFencedExecutionCallback | None = None
+        self._has_device_outputs = False
 
     def set_input(self, index: int, array: Array | None, operand_type: OperandType | None = None) -> None:
         """Bind an array as input `index`, None to omit it; `operand_type` completes unknown dimensions.
@@ -126,6 +137,7 @@ class Execution:
         """Bind bytes of a memory to take output `index`; device memory is used whole (offset and length 0)."""
         operand = self._open_argument(self._outputs, self._output_operands, index, "output")
         self._outputs[index] = self._memory_argument(False, index, operand, memory, (offset, length), operand_type)
+        self._has_device_outputs |= memory.domain is not None
 
     def set_measure_timing(self, measure: bool) -> None:
         """Ask for times; raises BadData unless compiled for exactly one explicit device, BadState once started."""
@@ -161,22 +173,52 @@ class Execution:
     def compute(self) -> None:
         """Run and return when done; raises BadState, BadData if an argument is not bound, or the run's error."""
         self._start()
-        self._finish_run(None)
+        self._finish_run(self._deadline())
 
     def compute_profiled(self) -> list[StepProfile]:
         """Run as `compute` with the drivers' profiling on; return what each step reports, in order."""
         profile: list[StepProfile] = []
         self._start()
-        self._finish_run(profile)
+        self._finish_run(self._deadline(), profile)
         return profile
 
     def start_compute(self) -> Event:
         """Start a run; return the event whose `wait` raises its error. Raises BadState, BadData as `compute`."""
         self._start()
-        event = Event()
-        worker = threading.Thread(target=self._run_asynchronously, args=(event,), name="nn_runtime.execution")
-        worker.start()
-        return event
+        return self._in_thread(self._deadline())
+
+    def start_compute_with_dependencies(self, events: Sequence[Event], duration: int = 0) -> Event:
+        """Start a run after some events, of at most `duration` ns after them (0 for no limit).
+
+        Events with a sync fence are handed to the driver, others waited for on the spot. The execution counts as
+        computing until the event returned has been waited for. Raises UnexpectedNull; BadData for a duration without
+        exactly one explicit device, or an output whose dimensions are not known; BadState; the run's error.
+        """
+        if events is None or any(event is None for event in events):
+            raise UnexpectedNull("start_compute_with_dependencies: an event is None")
+        check_duration("start_compute_with_dependencies", duration)
+        for event in events:
+            if event.fence is None:
+                with contextlib.suppress(NNError):
+                    event.wait()
+        if duration:
+            self._check_one_device("start_compute_with_dependencies: a duration")
+        self._start(check_device_inputs=False)
+        deadline_ns = self._deadline()
+        try:
+            self._check_outputs_specified()
+            waited_for = [event.fence for event in events if event.fence is not None]
+            outcome = self._start_fenced(waited_for, deadline_ns, duration or None)
+        except NNError as error:
+            passed = _passed_hal(error)
+            self._complete(passed)
+            raise passed from error
+        except BaseException as error:
+            self._complete(OperationFailed(f"execution: {type(error).__name__}: {error}"))
+            raise
+        if outcome is None:
+            return self._in_thread(deadline_ns)
+        return FenceEvent(outcome.fence, lambda succeeded: self._finish_fenced(outcome, succeeded))
 
     def burst_compute(self, burst: Burst) -> None:
         """Run as `compute`; raises BadData for a burst of another compilation, BadState if the burst is in use."""
@@ -185,7 +227,11 @@ class Execution:
         if burst.compilation is not self._compilation:
             raise BadData("burst_compute: the burst belongs to another compilation")
         with burst.in_use():
-            self.compute()
+            self._start()
+            for argument in (*self._inputs, *self._outputs):
+                if argument is not None and argument.memory is not None:
+                    argument.memory.used_by(burst)
+            self._finish_run(self._deadline(), bursts=burst.channels)
 
     def get_duration(self, code: int) -> int | None:
         """Return a time of the last run in ns, None if unknown; raises BadState unless measured and successful."""
@@ -196,8 +242,10 @@ class Execution:
             raise BadState(f"get_duration: the execution failed: {self._error}")
         if not self._measure:
             raise BadState("get_duration: times were not measured")
+        launched, fenced = self._times()
+        timing = fenced if code in (DurationCode.FENCED_ON_HARDWARE, DurationCode.FENCED_IN_DRIVER) else launched
         on_hardware = code in (DurationCode.ON_HARDWARE, DurationCode.FENCED_ON_HARDWARE)
-        duration = self._timing.time_on_device_ns if on_hardware else self._timing.time_in_driver_ns
+        duration = timing.time_on_device_ns if on_hardware else timing.time_in_driver_ns
         return None if duration == UNKNOWN_DURATION else duration
 
     def get_output_operand_rank(self, index: int) -> int:
@@ -331,7 +379,7 @@ class Execution:
             raise BadData(f"{label}: {kind} needs {needed} bytes, got {given}")
         return needed, given - needed
 
-    def _start(self) -> None:
+    def _start(self, check_device_inputs: bool = True) -> None:
         """Go from preparation (or completed and reusable) to computing; bind at the first time."""
         with self._lock:
             if self._state == _State.COMPUTING:
@@ -342,7 +390,8 @@ class Execution:
         try:
             if self._run is None:
                 self._run = self._bound_run()
-            self._check_device_inputs()
+            if check_device_inputs:
+                self._check_device_inputs()
         except NNError as error:
             self._complete(error)
             raise
@@ -364,38 +413,103 @@ class Execution:
             if argument is not None and argument.memory is not None and argument.memory.domain is not None:
                 argument.memory.domain.check_input(index, argument.dimensions)
 
-    def _finish_run(self, profile: list[StepProfile] | None) -> None:
+    def _deadline(self) -> int | None:
+        """Return the deadline of a run that starts now."""
+        return deadline_after(self._timeout_ns)
+
+    def _finish_run(
+        self,
+        deadline_ns: int | None,
+        profile: list[StepProfile] | None = None,
+        bursts: Mapping[Step, IBurstContext] | None = None,
+    ) -> None:
         """Run and complete; raises the run's error."""
+        tracer = trace.current
+        started_ns = 0 if tracer is None else time.perf_counter_ns()
         try:
             if self._run is None:
                 raise BadState("compute: the execution is closed")
-            deadline_ns = deadline_after(self._timeout_ns)
-            outcome = self._run.execute(RunOptions(self._measure, deadline_ns, self._loop_timeout_ns, profile))
+            options = RunOptions(self._measure, deadline_ns, self._loop_timeout_ns, profile, bursts)
+            outcome = self._run.execute(options)
             self._dimensions = outcome.dimensions
             self._timing = outcome.timing
-            self._mark_device_outputs()
+            self._callback = None
+            if self._has_device_outputs:
+                self._mark_device_outputs()
         except NNError as error:
             self._complete(error)
             raise
         except BaseException as error:
             self._complete(OperationFailed(f"execution: {type(error).__name__}: {error}"))
             raise
+        finally:
+            if tracer is not None:
+                tracer.add(trace.RUNTIME, "PE", "compute", started_ns, time.perf_counter_ns())
         self._complete(None)
 
-    def _run_asynchronously(self, event: Event) -> None:
+    def _in_thread(self, deadline_ns: int | None) -> Event:
+        event = Event()
+        worker = threading.Thread(
+            target=self._run_asynchronously, args=(event, deadline_ns), name="nn_runtime.execution"
+        )
+        worker.start()
+        return event
+
+    def _run_asynchronously(self, event: Event, deadline_ns: int | None) -> None:
         """Run in the worker thread; an asynchronous result passes through the HAL's status and back."""
         try:
-            self._finish_run(None)
+            self._finish_run(deadline_ns)
         except NNError as error:
-            code = RESULT_OF_STATUS[STATUS_OF_RESULT[error.code]]
-            shapes = error.shapes if isinstance(error, OutputInsufficientSize) else ()
-            passed = error if code == error.code else error_of(code, str(error), shapes)
-            event.signal(passed)
+            event.signal(_passed_hal(error))
         except BaseException as error:
             event.signal(OperationFailed(f"execution: {type(error).__name__}: {error}"))
             raise
         else:
             event.signal(None)
+
+    def _start_fenced(
+        self, waited_for: Sequence[int], deadline_ns: int | None, duration_ns: int | None
+    ) -> FencedOutcome | None:
+        """Start the plan's steps; with temporaries of unknown size only wait for the fences and return None."""
+        if self._run is None:
+            raise BadState("compute: the execution is closed")
+        if not self._run.can_be_fenced:
+            try:
+                wait_for_fences(waited_for, deadline_ns)
+            except HalError as error:
+                raise error_of_hal(error, "execution") from error
+            return None
+        options = RunOptions(self._measure, deadline_ns, self._loop_timeout_ns)
+        return self._run.execute_fenced(options, waited_for, duration_ns)
+
+    def _finish_fenced(self, outcome: FencedOutcome, succeeded: bool) -> NNError | None:
+        """Complete a fenced run whose fence has signalled, and return its error."""
+        error: NNError | None = None
+        self._dimensions = outcome.dimensions
+        self._timing, self._callback = outcome.timing, outcome.callback
+        try:
+            if not succeeded:
+                raise _fenced_error(outcome.callback)
+            self._mark_device_outputs()
+        except NNError as failure:
+            error = failure
+        self._complete(error)
+        return error
+
+    def _check_outputs_specified(self) -> None:
+        for index, (operand, argument) in enumerate(zip(self._output_operands, self._outputs, strict=True)):
+            specified = argument is None or argument.omitted
+            if not specified and argument is not None and has_unknown_dimensions(operand.type, argument.dimensions):
+                raise BadData(f"output {index}: a fenced execution needs its dimensions, by operand_type")
+
+    def _times(self) -> tuple[Timing, Timing]:
+        """Return the times since the launch and since the fences; raises BadState if the driver does not tell."""
+        if self._callback is None:
+            return self._timing, self._timing
+        try:
+            return self._callback.get_execution_info()
+        except HalError as error:
+            raise BadState(f"get_duration: {error}") from error
 
     def _mark_device_outputs(self) -> None:
         for argument, dims in zip(self._outputs, self._dimensions, strict=True):
@@ -405,7 +519,7 @@ class Execution:
     def _complete(self, error: NNError | None) -> None:
         self._error = error
         if error is not None:
-            self._timing = Timing()
+            self._timing, self._callback = Timing(), None
             self._dimensions = error.shapes if isinstance(error, OutputInsufficientSize) else ()
             for argument in self._outputs:
                 if argument is not None and argument.memory is not None and argument.memory.domain is not None:
@@ -419,6 +533,23 @@ class Execution:
         if self._error is not None and not isinstance(self._error, OutputInsufficientSize):
             raise BadState(f"{call}: the execution failed: {self._error}")
         return self._dimensions[index] if index < len(self._dimensions) else ()
+
+
+def _passed_hal(error: NNError) -> NNError:
+    """Return an error as it is after a way through the HAL's status and back."""
+    code = RESULT_OF_STATUS[STATUS_OF_RESULT[error.code]]
+    shapes = error.shapes if isinstance(error, OutputInsufficientSize) else ()
+    return error if code == error.code else error_of(code, str(error), shapes)
+
+
+def _fenced_error(callback: IFencedExecutionCallback | None) -> NNError:
+    """Return the error behind a fence that signalled one, which the callback knows."""
+    if callback is not None:
+        try:
+            callback.get_execution_info()
+        except HalError as error:
+            return _passed_hal(error_of_hal(error, "fenced execution"))
+    return OperationFailed("fenced execution: its sync fence signalled an error")
 
 
 def _known_dimensions(label: str, operand: Operand, operand_type: OperandType | None) -> Dimensions:

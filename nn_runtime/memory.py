@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from nn_runtime.burst import Burst
     from nn_runtime.compilation import Compilation
     from nn_runtime.devices import Device
     from nn_runtime.hal.interfaces import IBuffer, IPreparedModel
@@ -101,6 +103,7 @@ class Memory:
         self.buffer = buffer
         self.domain = domain
         self._pool: SharedMemory | BufferToken | None = shared if buffer is None else BufferToken(token)
+        self._bursts: weakref.WeakSet[Burst] = weakref.WeakSet()
 
     @classmethod
     def from_fd(cls, size: int, prot: int, fd: int, offset: int) -> Memory:
@@ -174,8 +177,15 @@ class Memory:
         if dst.domain is not None:
             dst.domain.written(src.domain.current if src.domain is not None else ())
 
+    def used_by(self, burst: Burst) -> None:
+        """Note a burst whose drivers may keep something for this memory until it is closed."""
+        self._bursts.add(burst)
+
     def close(self) -> None:
         """Let the bytes go: a driver's buffer at once, shared memory when no model or execution uses it any more."""
+        if self.shared is not None:
+            for burst in list(self._bursts):
+                burst.release(self.shared)
         self._pool = None
         self.shared = None
         if self.buffer is not None:

@@ -16,7 +16,7 @@ from nn_runtime.errors import BadData, BadState, NNError, UnexpectedNull
 from nn_runtime.hal import types as hal
 from nn_runtime.hal.memory import SharedMemory
 from nn_runtime.hal.types import CONSTANT_LIFETIMES, INLINE_CONSTANT_BYTES, OperandLifeTime
-from nn_runtime.observe import vlog
+from nn_runtime.observe import trace, vlog
 from nn_runtime.operand import (
     OperandType,
     check_channel_quant,
@@ -122,6 +122,7 @@ class Model:
 
     def __init__(self) -> None:
         vlog.read_tags()
+        trace.read_setting()
         self._operands: list[_ModelOperand] = []
         self._operations: list[hal.Operation] = []
         self._inputs: tuple[int, ...] = ()

@@ -10,19 +10,18 @@ one numbering, the slots: those of the main model first, under their own indices
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from nn_runtime.codes import OperandCode, OperationCode
 from nn_runtime.hal.types import CONSTANT_LIFETIMES, Model, Operand, OperandLifeTime
 from nn_runtime.partition import INTERPRETER, StepModel, cut
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from nn_runtime.devices import Device
 
-Place = "Callable[[Model], Sequence[int]]"
+Place: TypeAlias = Callable[[Model], Sequence[int]]
 """Returns the device index, or INTERPRETER, of every operation of a model; raises BadData."""
 
 
@@ -81,7 +80,7 @@ class GotoStep:
     target: int
 
 
-ControlStep = IfStep | WhileStep | GotoStep
+ControlStep: TypeAlias = IfStep | WhileStep | GotoStep
 
 
 class Program:

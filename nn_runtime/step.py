@@ -7,8 +7,9 @@ import logging
 import threading
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from nn_runtime.caching import prepare_cached, step_token
 from nn_runtime.errors import BadData, NNError, error_of
 from nn_runtime.hal.interfaces import ExecutionProfile, ReportsProfile
 from nn_runtime.hal.types import (
@@ -24,17 +25,21 @@ from nn_runtime.hal.types import (
     Request,
     RequestArgument,
 )
+from nn_runtime.observe import trace
 from nn_runtime.operand import has_unknown_dimensions, merge_dimensions
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from nn_runtime.caching import CacheInfo
     from nn_runtime.devices import Device
-    from nn_runtime.hal.interfaces import IPreparedModel
+    from nn_runtime.hal.interfaces import CacheRequest, IBurstContext, IFencedExecutionCallback, IPreparedModel
     from nn_runtime.hal.memory import SharedMemory
     from nn_runtime.hal.types import Model, Operand, OutputShape
     from nn_runtime.memory import Memory
     from nn_runtime.operand import Array, Dimensions
+
+R = TypeVar("R")
 
 _log = logging.getLogger("nn_runtime.execution")
 _log_compilation = logging.getLogger("nn_runtime.compilation")
@@ -78,12 +83,16 @@ class StepProfile:
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How one execution is to run: times to measure, absolute deadline, loop timeout; where profiles are collected."""
+    """How one execution is to run: times to measure, absolute deadline, loop timeout; where profiles are collected.
+
+    `bursts`: channels of the steps that have one.
+    """
 
     measure: bool = False
     deadline_ns: int | None = None
     loop_timeout_ns: int | None = None
     profile: list[StepProfile] | None = None
+    bursts: Mapping[Step, IBurstContext] | None = None
 
 
 def error_of_hal(error: HalError, where: str) -> NNError:
@@ -123,24 +132,71 @@ def _is_token(pool: SharedMemory | BufferToken | None) -> bool:
     return isinstance(pool, BufferToken)
 
 
+@dataclass(frozen=True)
+class PrepareOptions:
+    """What a compilation asks of every prepared model; `cache` says where to keep it."""
+
+    preference: ExecutionPreference = ExecutionPreference.FAST_SINGLE_ANSWER
+    priority: Priority = Priority.MEDIUM
+    cache: CacheInfo | None = None
+
+
 def prepare(
-    device: Device, model: Model, preference: ExecutionPreference, priority: Priority, deadline_ns: int | None
-) -> IPreparedModel:
-    """Prepare a model on a device; a foreign exception of the driver becomes GENERAL_FAILURE. Raises HalError."""
+    device: Device,
+    model: Model,
+    options: PrepareOptions,
+    deadline_ns: int | None,
+    operations: Sequence[tuple[int, int]] = (),
+) -> tuple[IPreparedModel, bytes | None]:
+    """Prepare a model on a device, from its cache where that is possible; return it and its cache token, if any.
+
+    `operations` as in `step_token`. A foreign exception of the driver becomes GENERAL_FAILURE. Raises HalError.
+    """
+
+    def from_model(cache: CacheRequest | None) -> IPreparedModel:
+        return hal.prepare_model(model, options.preference, options.priority, deadline_ns, cache)
+
+    hal = device.hal
     started = time.perf_counter_ns()
+    token = None
     try:
-        prepared = device.hal.prepare_model(model, preference, priority, deadline_ns, None)
+        if options.cache is not None and any(device.cache_files):
+            token = step_token(options.cache, device, options.preference, options.priority, operations)
+            prepared = prepare_cached(
+                device,
+                options.cache,
+                token,
+                lambda cache: _guarded(lambda: hal.prepare_model_from_cache(deadline_ns, cache)),
+                from_model,
+            )
+        else:
+            prepared = from_model(None)
     except HalError:
         raise
     except Exception as error:
         raise HalError(ErrorStatus.GENERAL_FAILURE, f"prepare_model: {type(error).__name__}: {error}") from error
+    ended = time.perf_counter_ns()
+    if trace.current is not None:
+        count = len(model.main.operations)
+        trace.current.add(trace.DRIVER, "PC", f"{device.name} prepare", started, ended, operations=count)
     _log_compilation.debug(
-        "%s prepared %d operations in %.1f ms",
-        device.name,
-        len(model.main.operations),
-        (time.perf_counter_ns() - started) / 1e6,
+        "%s prepared %d operations in %.1f ms", device.name, len(model.main.operations), (ended - started) / 1e6
     )
-    return prepared
+    return prepared, token
+
+
+def _guarded(call: Callable[[], R]) -> R:
+    """Call a driver; its foreign exceptions become HalError(GENERAL_FAILURE)."""
+    try:
+        return call()
+    except HalError:
+        raise
+    except Exception as error:
+        raise _foreign(error) from error
+
+
+def _foreign(error: Exception) -> HalError:
+    return HalError(ErrorStatus.GENERAL_FAILURE, f"the driver failed with {type(error).__name__}: {error}")
 
 
 class Step:
@@ -151,22 +207,22 @@ class Step:
         device: Device,
         model: Model,
         prepared: IPreparedModel,
-        operations: Sequence[int],
         original_operations: Sequence[int],
         inputs: Sequence[int],
         outputs: Sequence[int],
+        cache_token: bytes | None = None,
     ) -> None:
-        """`operations`: positions in the whole model's run order, and as the user numbered them.
+        """`original_operations`: each operation as the user numbered it in the main model.
 
-        `inputs`, `outputs`: indices of the whole model's operands.
+        `inputs`, `outputs`: slots of the plan's operands. `cache_token`: under which it is kept in the cache, if it is.
         """
         self.device = device
         self.model = model
         self.prepared = prepared
-        self.operations = tuple(operations)
         self.original_operations = tuple(original_operations)
         self.inputs = tuple(inputs)
         self.outputs = tuple(outputs)
+        self.cache_token = cache_token
         self._output_operands = tuple(model.main.operands[i] for i in model.main.output_indexes)
         self._lock = threading.Lock()
         self._on_reference: Step | None = None
@@ -177,7 +233,7 @@ class Step:
         The shapes returned are complete (one per output) unless every output was fully specified.
         """
         if _log.isEnabledFor(logging.DEBUG):
-            _log.debug("step on %s: %d operations", self.device.name, len(self.operations))
+            _log.debug("step on %s: %d operations", self.device.name, len(self.original_operations))
         try:
             result = self._call_driver(request, options)
         except HalError as error:
@@ -185,26 +241,61 @@ class Step:
                 raise self._checked_failure(error, request) from error
             raise
         except Exception as error:
-            raise HalError(
-                ErrorStatus.GENERAL_FAILURE, f"the driver failed with {type(error).__name__}: {error}"
-            ) from error
+            raise _foreign(error) from error
         return self._checked_result(result, request, options.measure)
 
-    def _call_driver(self, request: Request, options: RunOptions) -> ExecutionResult:
-        if options.profile is None:
-            return self.prepared.execute_synchronously(
-                request, options.measure, options.deadline_ns, options.loop_timeout_ns
+    def execute_fenced(
+        self, request: Request, wait_for: Sequence[int], options: RunOptions, duration_after_fence_ns: int | None
+    ) -> tuple[int | None, IFencedExecutionCallback]:
+        """Start the driver after the fences; return its fence (None when done) and the callback. Raises HalError."""
+        started = time.perf_counter_ns()
+        fence, callback = _guarded(
+            lambda: self.prepared.execute_fenced(
+                request,
+                wait_for,
+                options.measure,
+                options.deadline_ns,
+                options.loop_timeout_ns,
+                duration_after_fence_ns,
             )
+        )
+        if trace.current is not None:
+            name = f"{self.device.name} fenced"
+            trace.current.add(trace.DRIVER, "PE", name, started, time.perf_counter_ns())
+        return (None if fence is None or fence < 0 else fence), callback
+
+    def open_burst(self) -> IBurstContext | None:
+        """Return a burst channel; None for the CPU device, or where the driver gives none: it then runs normally."""
+        if self.device.is_reference:
+            return None
+        try:
+            return _guarded(self.prepared.configure_execution_burst)
+        except HalError as error:
+            _log.debug("no burst on %s: %s", self.device.name, error)
+            return None
+
+    def _call_driver(self, request: Request, options: RunOptions) -> ExecutionResult:
+        if options.profile is not None or trace.current is not None:
+            return self._call_observed(request, options)
+        burst = options.bursts.get(self) if options.bursts else None
+        call = self.prepared.execute_synchronously if burst is None else burst.execute
+        return call(request, options.measure, options.deadline_ns, options.loop_timeout_ns)
+
+    def _call_observed(self, request: Request, options: RunOptions) -> ExecutionResult:
+        """Call the driver with its profiling on, for a profile or a trace."""
         start = time.perf_counter_ns()
         rows: ExecutionProfile | None = None
-        if isinstance(self.prepared, ReportsProfile):
+        if isinstance(self.prepared, ReportsProfile) and not options.measure:
             result, rows = self.prepared.execute_profiled(request, options.deadline_ns, options.loop_timeout_ns)
         else:
             result = self.prepared.execute_synchronously(
                 request, options.measure, options.deadline_ns, options.loop_timeout_ns
             )
         end = time.perf_counter_ns()
-        options.profile.append(StepProfile(self.device.name, self.original_operations, start, end, rows))
+        if options.profile is not None:
+            options.profile.append(StepProfile(self.device.name, self.original_operations, start, end, rows))
+        if trace.current is not None:
+            trace.current.add_execution(self.device.name, self.original_operations, start, end, rows)
         return result
 
     def _checked_result(self, result: ExecutionResult, request: Request, measure: bool) -> ExecutionResult:
@@ -253,19 +344,13 @@ class Step:
             except BadData as error:
                 raise HalError(ErrorStatus.GENERAL_FAILURE, f"the driver's shape of output {at}: {error}") from error
 
-    def on_reference(self, reference: Device, preference: ExecutionPreference, priority: Priority) -> Step:
+    def on_reference(self, reference: Device, options: PrepareOptions) -> Step:
         """Return the same step prepared on the CPU reference device, for partial fallback; raises HalError."""
         with self._lock:
             if self._on_reference is None:
-                prepared = prepare(reference, self.model, preference, priority, None)
+                prepared, _ = prepare(reference, self.model, options, None)
                 self._on_reference = Step(
-                    reference,
-                    self.model,
-                    prepared,
-                    self.operations,
-                    self.original_operations,
-                    self.inputs,
-                    self.outputs,
+                    reference, self.model, prepared, self.original_operations, self.inputs, self.outputs
                 )
             return self._on_reference
 

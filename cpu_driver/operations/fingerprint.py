@@ -43,11 +43,13 @@ def _half_word(keys: Keys, at: int) -> Words:
 
 
 def _rotate(words: Words, bits: int) -> Words:
-    return (words >> np.uint64(bits)) | (words << np.uint64(64 - bits))
+    rotated: Words = (words >> np.uint64(bits)) | (words << np.uint64(64 - bits))
+    return rotated
 
 
 def _mix(words: Words) -> Words:
-    return words ^ (words >> np.uint64(47))
+    mixed: Words = words ^ (words >> np.uint64(47))
+    return mixed
 
 
 def _combine(first: Words, second: Words, factor: np.uint64 | Words) -> Words:
@@ -56,7 +58,8 @@ def _combine(first: Words, second: Words, factor: np.uint64 | Words) -> Words:
 
 
 def _factor(length: int) -> np.uint64:
-    return np.uint64((int(_K2) + 2 * length) % 2**64)
+    factor: np.uint64 = np.uint64((int(_K2) + 2 * length) % 2**64)
+    return factor
 
 
 def _up_to_16(keys: Keys) -> Words:
@@ -71,11 +74,8 @@ def _up_to_16(keys: Keys) -> Words:
 def _ends(keys: Keys, first: Words) -> tuple[Words, Words]:
     """Return two words made of 16 bytes at either end of a key; `first` is its first word times a constant."""
     length = keys.shape[1]
-    second, last, before_last = (
-        _word(keys, 8),
-        _word(keys, length - 8) * _factor(length),
-        _word(keys, length - 16) * _K2,
-    )
+    second = _word(keys, 8)
+    last, before_last = _word(keys, length - 8) * _factor(length), _word(keys, length - 16) * _K2
     left = _rotate(first + second, 43) + _rotate(last, 30) + before_last
     return left, first + _rotate(second + _K2, 18) + last
 

@@ -33,6 +33,8 @@ def _spread(image: Array, filters: Array, geometry: TransposeConvolution) -> Arr
     bottom, right = geometry.padding_top + geometry.output_height, geometry.padding_left + geometry.output_width
     canvas_height = max(bottom, reach_height + geometry.filter_height - 1)
     canvas_width = max(right, reach_width + geometry.filter_width - 1)
+    pixels = image.reshape(-1, geometry.input_depth)
+    taps = np.ascontiguousarray(filters.transpose(1, 2, 3, 0))
     canvas = np.zeros((geometry.batches, canvas_height, canvas_width, geometry.output_depth), image.dtype)
     for row in range(geometry.filter_height):
         for column in range(geometry.filter_width):
@@ -41,5 +43,5 @@ def _spread(image: Array, filters: Array, geometry: TransposeConvolution) -> Arr
                 row : row + reach_height : geometry.stride_height,
                 column : column + reach_width : geometry.stride_width,
             ]
-            places += image @ filters[:, row, column].T
+            places += (pixels @ taps[row, column]).reshape(places.shape)
     return np.ascontiguousarray(canvas[:, geometry.padding_top : bottom, geometry.padding_left : right])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RELU, RELU1, RELU6, LOGISTIC, TANH, HARD_SWISH."""
+"""RELU, RELU1, RELU6, LOGISTIC, TANH, HARD_SWISH, ELU."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from nn_runtime.operations.activation import RELU_BOUNDS, activation_table
 from nn_runtime.quantization import activation_range_float, activation_range_quantized
 
 if TYPE_CHECKING:
-    from gpu_driver.bound import BoundOperation
+    from gpu_driver.bound import BoundOperand, BoundOperation
     from gpu_driver.device_profile import DeviceProfile
+    from nn_runtime.operand import Array
 
 _SMOOTH = {
     OperationCode.LOGISTIC: "logistic",
@@ -51,7 +52,8 @@ def relu(op: BoundOperation, device: DeviceProfile) -> Launch:
 def smooth(op: BoundOperation, device: DeviceProfile) -> Launch:
     """LOGISTIC, TANH, HARD_SWISH. FLOAT32, FLOAT16; kernels of activation_smooth.cl. QUANT8: activation_table.cl."""
     if op.data_type in QUANT8_TYPES:
-        return _lookup(op, device)
+        table = activation_table(op.code, op.input("input"), op.outputs[0])
+        return lookup(op.input("input"), op.outputs[0], table, device)
     source, output = op.input("input"), op.outputs[0]
     global_size, local_size = linear(output.count, device)
     return Launch(
@@ -64,13 +66,28 @@ def smooth(op: BoundOperation, device: DeviceProfile) -> Launch:
     )
 
 
-def _lookup(op: BoundOperation, device: DeviceProfile) -> Launch:
+@launches(OperationCode.ELU)
+def elu(op: BoundOperation, device: DeviceProfile) -> Launch:
+    """ELU. FLOAT32, FLOAT16; kernel activation_smooth.cl:elu."""
     source, output = op.input("input"), op.outputs[0]
+    global_size, local_size = linear(output.count, device)
+    return Launch(
+        Kernel("activation_smooth.cl", "elu", (("T", c_type(output)),)),
+        (source, output, float32(op.float_value("alpha")), int32(output.count)),
+        global_size,
+        local_size,
+        output.count,
+        2 * output.size_bytes,
+    )
+
+
+def lookup(source: BoundOperand, output: BoundOperand, table: Array, device: DeviceProfile) -> Launch:
+    """Return the launch of activation_table.cl:lookup: `table` [256] by the byte of each one-byte element."""
     item_elements = per_item(output.count, device)
     global_size, local_size = work_sizes(-(-output.count // item_elements), device)
     return Launch(
         Kernel("activation_table.cl", "lookup", defines(device)),
-        (source, output, Packed(activation_table(op.code, source, output)), int32(output.count), int32(item_elements)),
+        (source, output, Packed(table), int32(output.count), int32(item_elements)),
         global_size,
         local_size,
         output.count,

@@ -11,7 +11,7 @@ import numpy as np
 from gpu_driver import packing
 from gpu_driver.launch import Kernel, Launch, Packed, float32, int32, int_vector
 from gpu_driver.operations import launches
-from gpu_driver.strided import dense_strides
+from gpu_driver.strided import dense_strides, image_strides
 from gpu_driver.worksize import linear
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.operand import QUANT8_TYPES, dtype_of
@@ -261,8 +261,8 @@ def general(product: Product, device: DeviceProfile) -> Launch:
         Kernel("conv_2d.cl", "conv_2d", (*product.defines(), ("FILTER_T", filter_type))),
         (
             *(product.source, product.weights, product.bias, *extra, product.output),
-            int_vector(*_image_strides(g.input_height, g.input_width, g.input_depth, g.nchw)),
-            int_vector(*_image_strides(g.output_height, g.output_width, g.output_depth, g.nchw)),
+            int_vector(*image_strides(g.input_height, g.input_width, g.input_depth, g.nchw)),
+            int_vector(*image_strides(g.output_height, g.output_width, g.output_depth, g.nchw)),
             int_vector(*filter_strides),
             int_vector(g.input_height, g.input_width, group_depth, outputs_per_group),
             int_vector(g.output_height, g.output_width, g.output_depth, g.batches),
@@ -309,12 +309,6 @@ def _sizes(g: Convolution, split: packing.ConvSplit) -> tuple[Scalar, ...]:
         *(g.padding_top, g.padding_left, split.tiles_per_item, split.blocks_per_item),
     )
     return tuple(int32(size) for size in sizes)
-
-
-def _image_strides(height: int, width: int, depth: int, nchw: bool) -> tuple[int, int, int, int]:
-    """Return the strides of (batch, y, x, channel) in elements."""
-    image = height * width * depth
-    return (image, width, 1, height * width) if nchw else (image, width * depth, depth, 1)
 
 
 def _constant(operand: BoundOperand) -> Array:

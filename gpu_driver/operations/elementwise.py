@@ -1,45 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ADD, SUB, MUL, DIV."""
+"""ADD, SUB, MUL, DIV, MAXIMUM, MINIMUM, POW, PRELU."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from gpu_driver.broadcast import broadcast, pairwise
 from gpu_driver.launch import Kernel, Launch, float32, int32, int_vector
 from gpu_driver.operations import launches
-from gpu_driver.strided import dense_strides
 from gpu_driver.vectors import LANES, c_type, defines, per_item, work_sizes
 from gpu_driver.worksize import linear
 from nn_runtime.codes import OperationCode
-from nn_runtime.operand import FLOAT_TYPES, QUANT8_TYPES
-from nn_runtime.operations.elementwise import ADD_LEFT_SHIFT, add_parameters, mul_multiplier
-from nn_runtime.quantization import FixedPointMultiplier, activation_range_float, activation_range_quantized
+from nn_runtime.operand import FLOAT_TYPES, QUANT8_TYPES, dtype_of
+from nn_runtime.operations.elementwise import ADD_LEFT_SHIFT, add_parameters, mul_multiplier, prelu_multipliers
+from nn_runtime.quantization import (
+    FixedPointMultiplier,
+    activation_range_float,
+    activation_range_quantized,
+    requantization_table,
+)
 
 if TYPE_CHECKING:
-    from gpu_driver.bound import BoundOperation
+    from gpu_driver.bound import BoundOperand, BoundOperation
     from gpu_driver.device_profile import DeviceProfile
     from gpu_driver.launch import Argument
-    from nn_runtime.operand import Dimensions
+    from nn_runtime.operand import Array
 
 _NUMBERS = {OperationCode.ADD: 0, OperationCode.SUB: 1, OperationCode.MUL: 2, OperationCode.DIV: 3}
 _MAX_RANK = 4
 _UNUSED = FixedPointMultiplier(0, 0)
-
-
-@dataclass(frozen=True)
-class Broadcast:
-    """The output's dimensions with neighbours merged and size 1 left out, and both inputs' strides (0: broadcast)."""
-
-    sizes: tuple[int, ...]
-    strides0: tuple[int, ...]
-    strides1: tuple[int, ...]
-
-    @property
-    def has_long_rows(self) -> bool:
-        """Whether `elementwise` fits: the innermost dimension holds a vector; its strides are 0 or 1 anyway."""
-        return bool(self.sizes) and self.sizes[-1] >= LANES
 
 
 @launches(OperationCode.ADD, OperationCode.SUB, OperationCode.MUL, OperationCode.DIV)
@@ -79,29 +71,6 @@ def elementwise(op: BoundOperation, device: DeviceProfile) -> Launch:
     )
 
 
-def broadcast(first: Dimensions, second: Dimensions, output: Dimensions) -> Broadcast:
-    """Return how both inputs are walked through in the order of the output."""
-    sizes: list[int] = []
-    strides: list[tuple[int, int]] = []
-    aligned = (_broadcast_strides(dims, output) for dims in (first, second))
-    for size, stride0, stride1 in zip(output, *aligned, strict=True):
-        if size == 1:
-            continue
-        if sizes and strides[-1] == (stride0 * size, stride1 * size):
-            sizes[-1] *= size
-            strides[-1] = stride0, stride1
-        else:
-            sizes.append(size)
-            strides.append((stride0, stride1))
-    return Broadcast(tuple(sizes), tuple(pair[0] for pair in strides), tuple(pair[1] for pair in strides))
-
-
-def _broadcast_strides(dims: Dimensions, output: Dimensions) -> list[int]:
-    missing = len(output) - len(dims)
-    pairs = zip(dims, dense_strides(dims), strict=True)
-    return [0] * missing + [0 if size == 1 else stride for size, stride in pairs]
-
-
 def _dimensions(*parts: tuple[int, ...]) -> tuple[Argument, ...]:
     return tuple(int_vector(*[1 if at == 0 else 0] * (_MAX_RANK - len(part)), *part) for at, part in enumerate(parts))
 
@@ -130,3 +99,44 @@ def _factors(op: BoundOperation) -> tuple[FixedPointMultiplier, FixedPointMultip
 def _fixed_point(zero_points: tuple[int, int, int], *factors: FixedPointMultiplier) -> tuple[Argument, ...]:
     pairs = (int_vector(factor.mantissa, factor.exponent) for factor in factors)
     return int32(ADD_LEFT_SHIFT), int_vector(*zero_points, 0), *pairs
+
+
+@launches(OperationCode.MAXIMUM, OperationCode.MINIMUM)
+def extreme(op: BoundOperation, device: DeviceProfile) -> Launch:
+    """MAXIMUM, MINIMUM. Every type, any rank; kernel broadcast.cl:extreme. QUANT8 inputs are requantised by tables."""
+    first, second, output = op.input("input0"), op.input("input1"), op.outputs[0]
+    tables = None
+    if op.data_type in QUANT8_TYPES:
+        tables = requantization_table(first, output), requantization_table(second, output)
+    greatest = int32(op.code == OperationCode.MAXIMUM)
+    return pairwise("extreme", (first, second, output), (greatest,), device, tables)
+
+
+@launches(OperationCode.POW)
+def power(op: BoundOperation, device: DeviceProfile) -> Launch:
+    """POW. FLOAT32, FLOAT16, any rank; kernel broadcast.cl:power."""
+    return pairwise("power", (op.input("base"), op.input("exponent"), op.outputs[0]), (), device)
+
+
+@launches(OperationCode.PRELU)
+def prelu(op: BoundOperation, device: DeviceProfile) -> Launch:
+    """PRELU. FLOAT32, FLOAT16, QUANT8, any rank; kernel broadcast.cl:prelu."""
+    source, alpha, output = operands = op.input("input"), op.input("alpha"), op.outputs[0]
+    if op.data_type not in QUANT8_TYPES:
+        return pairwise("prelu", operands, (), device)
+    factors = prelu_multipliers(source.scale, alpha.scale, output.scale)
+    info = np.iinfo(dtype_of(output.type))
+    extra = (
+        int_vector(
+            factors.positive.mantissa, factors.positive.exponent, factors.negative.mantissa, factors.negative.exponent
+        ),
+        *(int32(int(bound) - output.zero_point) for bound in (info.min, info.max)),
+        int32(output.zero_point),
+    )
+    return pairwise("prelu", operands, extra, device, (_centred_codes(source), _centred_codes(alpha)))
+
+
+def _centred_codes(operand: BoundOperand) -> Array:
+    """Return code - zero point by the code's byte."""
+    codes = np.arange(256, dtype=np.uint8).view(dtype_of(operand.type)).astype(np.int32)
+    return codes - operand.zero_point

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gpu_driver.launch import Kernel, Launch, int32, int_vector
 from gpu_driver.operations import launches
 from gpu_driver.strided import dense_strides
-from gpu_driver.vectors import LANES, c_type, defines, work_sizes
+from gpu_driver.vectors import LANES, c_type, defines, group_size, work_sizes
 from gpu_driver.worksize import linear
 from nn_runtime.codes import OperationCode
 from nn_runtime.operand import QUANT8_TYPES
@@ -25,11 +25,13 @@ if TYPE_CHECKING:
 _MAX_RANK = 4
 _MAX_QUANTIZED_TERMS = 1 << 23
 """So many 8-bit terms, centred, sum up within 32 bits."""
+_FEW_OUTPUTS = 4096
+_MANY_TERMS = 256
 
 
 @launches(OperationCode.MEAN)
 def mean(op: BoundOperation, device: DeviceProfile) -> Launch:
-    """MEAN. FLOAT32, FLOAT16, QUANT8, rank up to 4; kernels reduce.cl:mean, mean_vectors (last dimension kept)."""
+    """MEAN. FLOAT32, FLOAT16, QUANT8, rank up to 4; kernels reduce.cl:mean, mean_vectors, mean_groups."""
     source, output = op.input("input"), op.outputs[0]
     dims, axes = source.dimensions, reduction(op).axes
     terms = math.prod(dims[axis] for axis in axes)
@@ -37,28 +39,27 @@ def mean(op: BoundOperation, device: DeviceProfile) -> Launch:
         op.fail("axes", f"must reduce at most {_MAX_QUANTIZED_TERMS} elements of 8 bits", terms)
     kept = [axis for axis in range(len(dims)) if axis not in axes]
     inner = dims[-1] if kept and kept[-1] == len(dims) - 1 else 1
-    kernel_defines = defines(device, T=c_type(output))
-    moved = source.size_bytes + output.size_bytes
-    if inner >= LANES:
-        arguments = _arguments(op, kept[:-1], axes, terms)
-        global_size, local_size = work_sizes(-(-inner // LANES), device, output.count // inner)
-        return Launch(
-            Kernel("reduce.cl", "mean_vectors", kernel_defines),
-            (source, output, *arguments, int32(inner)),
-            global_size,
-            local_size,
-            source.count,
-            moved,
-        )
-    global_size, local_size = linear(output.count, device)
+    if _wants_groups(device, output.count, terms):
+        kernel, sizes = "mean_groups", work_sizes(output.count * group_size(device), device)
+        arguments = _arguments(op, kept, axes, terms)
+    elif inner >= LANES:
+        kernel, sizes = "mean_vectors", work_sizes(-(-inner // LANES), device, output.count // inner)
+        arguments = *_arguments(op, kept[:-1], axes, terms), int32(inner)
+    else:
+        kernel, sizes = "mean", linear(output.count, device)
+        arguments = *_arguments(op, kept, axes, terms), int32(output.count)
     return Launch(
-        Kernel("reduce.cl", "mean", kernel_defines),
-        (source, output, *_arguments(op, kept, axes, terms), int32(output.count)),
-        global_size,
-        local_size,
-        source.count,
-        moved,
+        Kernel("reduce.cl", kernel, defines(device, T=c_type(output))),
+        (source, output, *arguments),
+        *sizes,
+        flops=source.count,
+        bytes_moved=source.size_bytes + output.size_bytes,
     )
+
+
+def _wants_groups(device: DeviceProfile, outputs: int, terms: int) -> bool:
+    """Whether so few outputs have so many terms that they keep a GPU busy only if a group shares each."""
+    return not device.is_cpu and outputs <= _FEW_OUTPUTS and terms >= _MANY_TERMS
 
 
 def _arguments(op: BoundOperation, kept: Sequence[int], axes: Sequence[int], terms: int) -> tuple[Argument, ...]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RESHAPE, SQUEEZE: the same bytes under other dimensions."""
+"""RESHAPE, SQUEEZE, EXPAND_DIMS: the same bytes under other dimensions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gpu_driver.device_profile import DeviceProfile
 
 
-@launches(OperationCode.RESHAPE, OperationCode.SQUEEZE)
+@launches(OperationCode.RESHAPE, OperationCode.SQUEEZE, OperationCode.EXPAND_DIMS)
 def reshape(op: BoundOperation, device: DeviceProfile) -> Alias:
-    """RESHAPE, SQUEEZE. Any type; no work on the device."""
+    """RESHAPE, SQUEEZE, EXPAND_DIMS. Any type; no work on the device."""
     return Alias(op.input("input"), op.outputs[0])

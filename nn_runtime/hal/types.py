@@ -7,6 +7,7 @@ the older versions convert. A method of the HAL that fails raises `HalError`.
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
     from nn_runtime.hal.memory import SharedMemory
     from nn_runtime.operand import Array, ChannelQuant, Dimensions
+
+_FLOAT32 = struct.Struct("f")
 
 UNKNOWN_DURATION = 2**64 - 1
 DEFAULT_LOOP_TIMEOUT_NS = 2_000_000_000
@@ -123,7 +126,10 @@ class DataLocation:
 
 @dataclass(frozen=True)
 class Operand:
-    """An operand of a subgraph. `dimensions`: () for a scalar or unknown rank, 0 for a size not known."""
+    """An operand of a subgraph. `dimensions`: () for a scalar or unknown rank, 0 for a size not known.
+
+    Numbers too large for a float32 scale raise OverflowError.
+    """
 
     type: int
     dimensions: Dimensions = ()
@@ -133,6 +139,10 @@ class Operand:
     location: DataLocation = DataLocation()
     channel_quant: ChannelQuant | None = None
     extension_data: bytes | None = None
+
+    def __post_init__(self) -> None:
+        """Keep the scale as an exact float32 value, which is all that a HAL can carry."""
+        object.__setattr__(self, "scale", _FLOAT32.unpack(_FLOAT32.pack(self.scale))[0])
 
 
 @dataclass(frozen=True)

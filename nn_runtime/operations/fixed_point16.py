@@ -67,8 +67,7 @@ def _exp_on_negative_values(x: Array, integer_bits: int) -> Array:
         selected = (remainder & (1 << (fraction_bits + exponent))) != 0
         result = np.where(selected, _multiply(result, _constant(math.exp(-(2.0**exponent)))), result)
     if integer_bits > _GREATEST_EXP_EXPONENT:
-        # The reference's bound of -32 is rounded away in 16 bits, so that it drops every number below 0.
-        result = np.zeros_like(result)
+        result = np.where(x < -(32 << fraction_bits), 0, result)
     exponential: Array = np.where(x == 0, _ONE, result)
     return exponential
 

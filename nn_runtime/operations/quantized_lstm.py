@@ -10,20 +10,31 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nn_runtime.codes import FeatureLevel, OperandCode, OperationCode
-from nn_runtime.errors import BadData
 from nn_runtime.operations.lstm import GATES, LstmCell, bias_name, lstm_cell
 from nn_runtime.operations.sequence import check_dimensions
-from nn_runtime.operations.signature import Definition, Input, OperationView, Output, Variant, define, only
+from nn_runtime.operations.signature import (
+    INT32,
+    INT32_TENSOR,
+    Definition,
+    Input,
+    OperationView,
+    Output,
+    Variant,
+    define,
+    only,
+    same_as_data,
+)
 from nn_runtime.quantization import FixedPointMultiplier, fixed_point_multiplier
 
 if TYPE_CHECKING:
     from nn_runtime.operand import Dimensions, OperandView
+    from nn_runtime.operations.signature import TypeRule
 
 CELL_16BIT_INTEGER_BITS = 4
 """Integer bits of the cell state of QUANTIZED_16BIT_LSTM."""
 
 _GATE_SCALE = 2.0**-12
-"""Scale of a gate before its activation: 3 integer bits."""
+"""Scale of a gate of QUANTIZED_16BIT_LSTM before its activation: 3 integer bits."""
 _GREATEST_CELL_SHIFT, _LEAST_CELL_SHIFT = -9, -15
 _LOG2_TOLERANCE = 1e-3
 _VARIANCE_GUARD = 10000
@@ -45,7 +56,8 @@ class GateMultipliers:
 class QuantizedLstm:
     """Sizes, variant and fixed-point parameters of a QUANTIZED_LSTM.
 
-    Every sum of a gate is kept in 16 bits. The cell state has scale 2^`cell_shift`; clips are in the stored domain, 0
+    Every sum of a gate is kept in 16 bits, with the scale that the operation gives for it; its activation takes it to
+    have 3 integer bits, so that without layer norm the scale must be 2^-12 to mean what it says. The cell state has scale 2^`cell_shift`; clips are in the stored domain, 0
     for none. The hidden state has zero point `hidden_zero_point`; without projection it is the output.
     """
 
@@ -78,7 +90,7 @@ def quantized_lstm(op: OperationView) -> QuantizedLstm:
     if len(dims) != 2 or 0 in dims:
         op.fail("input", "must have rank 2 and no size 0", list(dims))
     cell = lstm_cell(op, (dims[0], dims[1]), ("prev_output", "prev_cell_state"))
-    for name in (*(f"{gate}_intermediate_scale" for gate in GATES if cell.layer_norm), "hidden_state_scale"):
+    for name in (*(f"{gate}_intermediate_scale" for gate in cell.gates), "hidden_state_scale"):
         if not op.float_value(name) > 0:
             op.fail(name, "must be > 0", op.float_value(name))
     shift = _cell_shift(op)
@@ -122,8 +134,7 @@ def _multiplier(*scales: float) -> FixedPointMultiplier:
 
 
 def _gate_multipliers(op: OperationView, cell: LstmCell, gate: str, shift: int) -> GateMultipliers:
-    # Without layer norm a gate's sums go straight into its activation, which wants 3 integer bits.
-    scale = op.float_value(f"{gate}_intermediate_scale") if cell.layer_norm else _GATE_SCALE
+    scale = op.float_value(f"{gate}_intermediate_scale")
     peephole = layer_norm = None
     guard = 1
     if gate in cell.peephole_gates:
@@ -163,12 +174,100 @@ def _check_bias_scales(op: OperationView) -> None:
             op.fail(bias_name(gate), f"must have scale {product} (input * weights)", scale)
 
 
-def _check_states(op: OperationView, states: dict[str, int], outputs: dict[int, OperandView]) -> None:
-    """Check that outputs have the quantisation of the states that they replace."""
-    for at, operand in outputs.items():
-        output = op.outputs[at]
-        if (output.scale, output.zero_point) != (operand.scale, operand.zero_point):
-            raise BadData(
-                f"{op.label}: output {at} must have scale {operand.scale} and zero point {operand.zero_point}, "
-                f"got {output.scale} and {output.zero_point}"
-            )
+_DATA_16BIT = (1 / 128, 128)
+_CELL_16BIT = (2.0 ** (CELL_16BIT_INTEGER_BITS - 15), 0)
+
+
+def _prepare_quantized(op: OperationView) -> tuple[Dimensions, ...]:
+    output_state, cell_state = quantized_lstm(op).cell.state_dimensions
+    return output_state, cell_state, output_state
+
+
+def _check_16bit(op: OperationView) -> FeatureLevel:
+    first = op.input("input_to_input_weights")
+    for name in (f"{source}_to_{gate}_weights" for source in ("input", "recurrent") for gate in GATES):
+        _check_quantization(op, name, op.input(name), (first.scale, first.zero_point))
+    for name in ("input", "prev_output"):
+        _check_quantization(op, name, op.input(name), _DATA_16BIT)
+    _check_quantization(op, "prev_cell_state", op.input("prev_cell_state"), _CELL_16BIT)
+    _check_quantization(op, "output 0", op.outputs[0], _CELL_16BIT)
+    _check_quantization(op, "output 1", op.outputs[1], _DATA_16BIT)
+    return FeatureLevel.HAL_1_2
+
+
+def _check_quantization(op: OperationView, name: str, operand: OperandView, wanted: tuple[float, int]) -> None:
+    if (operand.scale, operand.zero_point) != wanted:
+        scale, zero_point = wanted
+        op.fail(name, f"must have scale {scale} and zero point {zero_point}", [operand.scale, operand.zero_point])
+
+
+def _prepare_16bit(op: OperationView) -> tuple[Dimensions, ...]:
+    lstm = quantized_16bit_lstm(op)
+    state = (lstm.batches, lstm.output_size)
+    return state, state
+
+
+_WEIGHTS = only(OperandCode.TENSOR_QUANT8_SYMM)
+_STATE = only(OperandCode.TENSOR_QUANT16_SYMM)
+_FLOAT32 = only(OperandCode.FLOAT32)
+
+
+def _input(name: str, types: TypeRule = same_as_data, rank: int = 2, omittable: bool = False) -> Input:
+    return Input(name, types, (rank, rank), omittable=omittable)
+
+
+define(
+    Definition(
+        OperationCode.QUANTIZED_LSTM,
+        (
+            Variant(
+                (
+                    _input("input"),
+                    *(_input(f"input_to_{gate}_weights", _WEIGHTS, omittable=gate == "input") for gate in GATES),
+                    *(_input(f"recurrent_to_{gate}_weights", _WEIGHTS, omittable=gate == "input") for gate in GATES),
+                    *(_input(f"cell_to_{gate}_weights", _STATE, 1, True) for gate in GATES if gate != "cell"),
+                    *(_input(bias_name(gate), INT32_TENSOR, 1, gate == "input") for gate in GATES),
+                    _input("projection_weights", _WEIGHTS, omittable=True),
+                    _input("projection_bias", INT32_TENSOR, 1, True),
+                    _input("prev_output"),
+                    _input("prev_cell_state", _STATE),
+                    *(_input(f"{gate}_layer_norm_weights", _STATE, 1, True) for gate in GATES),
+                    Input("cell_clip", _FLOAT32, omittable=True),
+                    Input("proj_clip", _FLOAT32, omittable=True),
+                    *(Input(f"{gate}_intermediate_scale", _FLOAT32) for gate in GATES),
+                    Input("hidden_state_zero_point", INT32),
+                    Input("hidden_state_scale", _FLOAT32),
+                )
+            ),
+        ),
+        (
+            Output("output_state_out", rank=(2, 2)),
+            Output("cell_state_out", _STATE, (2, 2)),
+            Output("output", rank=(2, 2)),
+        ),
+        {OperandCode.TENSOR_QUANT8_ASYMM_SIGNED: FeatureLevel.HAL_1_3},
+        _prepare_quantized,
+    )
+)
+
+define(
+    Definition(
+        OperationCode.QUANTIZED_16BIT_LSTM,
+        (
+            Variant(
+                (
+                    _input("input"),
+                    *(_input(f"input_to_{gate}_weights") for gate in GATES),
+                    *(_input(f"recurrent_to_{gate}_weights") for gate in GATES),
+                    *(_input(bias_name(gate), INT32_TENSOR, 1) for gate in GATES),
+                    _input("prev_cell_state", _STATE),
+                    _input("prev_output"),
+                )
+            ),
+        ),
+        (Output("cell_state_out", _STATE, (2, 2)), Output("output", rank=(2, 2))),
+        {OperandCode.TENSOR_QUANT8_ASYMM: FeatureLevel.HAL_1_2},
+        _prepare_16bit,
+        _check_16bit,
+    )
+)

@@ -65,7 +65,7 @@ class Size(Enum):
     def limit(self) -> Limit:
         """Greatest dimension and tensor."""
         wide = 1000
-        return {Size.SINGLE: Limit(wide, 2**15), Size.SMALL: Limit(wide, 2**13), Size.LARGE: Limit(10, 2**11)}[self]
+        return {Size.SINGLE: Limit(wide, 2**15), Size.SMALL: Limit(wide, 2**13), Size.LARGE: Limit(10, 2**13)}[self]
 
 
 @dataclass(frozen=True, eq=False)

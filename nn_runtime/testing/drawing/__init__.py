@@ -39,7 +39,10 @@ GREATEST_VALUE = 100.0
 """Values of a graph stay within it, so that rounding errors stay comparable with the tolerances."""
 
 _REUSE = 0.7
+"""Share of tensors taken from the graph where one fits."""
 _CONSTANT = 0.3
+"""Share of new tensors that are constants."""
+_EVEN_UP_TO = 16
 
 
 class Rejected(Exception):
@@ -168,8 +171,9 @@ class Drawing:
         room, sizes = self.limit.elements, []
         for _ in range(rank):
             most = max(1, min(greatest or self.limit.dimension, room))
-            # Sizes are spread over the orders of magnitude.
-            sizes.append(min(most, int(math.exp(self.rng.random() * math.log(most + 1)))))
+            # Great sizes are spread over the orders of magnitude.
+            spread = self.rng.random() * math.log(most + 1)
+            sizes.append(int(math.exp(spread)) if most > _EVEN_UP_TO else int(self.rng.integers(1, most + 1)))
             room //= sizes[-1]
         self.rng.shuffle(sizes)
         return tuple(sizes)

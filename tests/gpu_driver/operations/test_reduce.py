@@ -8,10 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from gpu_driver.bound import BoundOperand, BoundOperation
+from gpu_driver.launch import Launch
+from gpu_driver.operations.reduce import mean
 from nn_runtime.codes import OperandCode, OperationCode
 from tests.gpu_driver.operations.compare import ALL, FLOAT32, Value, check, constant, execute, random_tensor
+from tests.gpu_driver.profiles import CPU_PROFILE, GPU_PROFILE
 
 if TYPE_CHECKING:
+    from gpu_driver.device_profile import DeviceProfile
     from nn_runtime.devices import Device
     from nn_runtime.operand import Dimensions
 
@@ -46,3 +51,22 @@ def test_many_terms_lose_nothing(opencl_device: Device, dims: Dimensions) -> Non
     source = Value(FLOAT32, data)
     actual = execute(opencl_device, OperationCode.MEAN, [source, constant([1, 2]), 0], source, (1, dims[3]))
     np.testing.assert_allclose(actual, data.mean(axis=(1, 2), dtype=np.float64), rtol=2e-7)
+
+
+def test_few_outputs_of_many_terms_take_groups_on_a_gpu() -> None:
+    assert _kernel(GPU_PROFILE, (1, 112, 112, 3)) == "mean_groups"
+    assert _kernel(GPU_PROFILE, (1, 7, 7, 3)) == "mean"
+    assert _kernel(GPU_PROFILE, (1, 7, 7, 64)) == "mean_vectors"
+    assert _kernel(CPU_PROFILE, (1, 112, 112, 3)) == "mean"
+    assert _kernel(CPU_PROFILE, (1, 112, 112, 64)) == "mean_vectors"
+
+
+def _kernel(profile: DeviceProfile, dims: Dimensions) -> str:
+    """Return the kernel that takes a mean over height and width."""
+    code, flag = OperandCode.TENSOR_INT32, OperandCode.INT32
+    source, output = BoundOperand(0, FLOAT32, dims), BoundOperand(3, FLOAT32, (1, dims[3]))
+    axes = BoundOperand(1, code, (2,), constant=np.array([1, 2], np.int32))
+    keep_dims = BoundOperand(2, flag, (), constant=np.array(0, np.int32))
+    launch = mean(BoundOperation(OperationCode.MEAN, [source, axes, keep_dims], [output]), profile)
+    assert isinstance(launch, Launch)
+    return launch.kernel.name

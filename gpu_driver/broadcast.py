@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two broadcast inputs as broadcast.cl takes them: dimensions merged, 8-bit values by tables of 256 integers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpu_driver.launch import Kernel, Launch, Packed, int32
+from gpu_driver.strided import MAX_DIMENSIONS, dense_strides, int8_vector
+from gpu_driver.vectors import LANES, c_type
+from gpu_driver.worksize import linear
+from nn_runtime.errors import BadData
+
+if TYPE_CHECKING:
+    from gpu_driver.bound import BoundOperand
+    from gpu_driver.device_profile import DeviceProfile
+    from gpu_driver.launch import Argument
+    from nn_runtime.operand import Array, Dimensions
+
+
+@dataclass(frozen=True)
+class Broadcast:
+    """The output's dimensions with neighbours merged and size 1 left out, and both inputs' strides (0: broadcast)."""
+
+    sizes: tuple[int, ...]
+    strides0: tuple[int, ...]
+    strides1: tuple[int, ...]
+
+    @property
+    def has_long_rows(self) -> bool:
+        """Whether `elementwise` fits: the innermost dimension holds a vector; its strides are 0 or 1 anyway."""
+        return bool(self.sizes) and self.sizes[-1] >= LANES
+
+
+def broadcast(first: Dimensions, second: Dimensions, output: Dimensions) -> Broadcast:
+    """Return how both inputs are walked through in the order of the output."""
+    sizes: list[int] = []
+    strides: list[tuple[int, int]] = []
+    aligned = (_broadcast_strides(dims, output) for dims in (first, second))
+    for size, stride0, stride1 in zip(output, *aligned, strict=True):
+        if size == 1:
+            continue
+        if sizes and strides[-1] == (stride0 * size, stride1 * size):
+            sizes[-1] *= size
+            strides[-1] = stride0, stride1
+        else:
+            sizes.append(size)
+            strides.append((stride0, stride1))
+    return Broadcast(tuple(sizes), tuple(pair[0] for pair in strides), tuple(pair[1] for pair in strides))
+
+
+def _broadcast_strides(dims: Dimensions, output: Dimensions) -> list[int]:
+    missing = len(output) - len(dims)
+    pairs = zip(dims, dense_strides(dims), strict=True)
+    return [0] * missing + [0 if size == 1 else stride for size, stride in pairs]
+
+
+def pairwise(
+    kernel: str,
+    operands: tuple[BoundOperand, BoundOperand, BoundOperand],
+    extra: tuple[Argument, ...],
+    device: DeviceProfile,
+    tables: tuple[Array, Array] | None = None,
+) -> Launch:
+    """Return the launch of a kernel of broadcast.cl on (first, second, output).
+
+    `tables`: for one-byte inputs, the int32 [256] value of each byte of either. Raises BadData where dimensions that do
+    not merge are more than 8.
+    """
+    first, second, output = operands
+    shape = broadcast(first.dimensions, second.dimensions, output.dimensions)
+    if len(shape.sizes) > MAX_DIMENSIONS:
+        raise BadData(f"inputs that broadcast over {len(shape.sizes)} dimensions are more than {MAX_DIMENSIONS}")
+    global_size, local_size = linear(output.count, device)
+    values = () if tables is None else tuple(Packed(table.astype(np.int32)) for table in tables)
+    walk = int8_vector(shape.sizes, 1), int8_vector(shape.strides0, 0), int8_vector(shape.strides1, 0)
+    return Launch(
+        Kernel("broadcast.cl", kernel, (("T", c_type(first) if tables is None else "uchar"),)),
+        (*operands, *values, *walk, int32(output.count), *extra),
+        global_size,
+        local_size,
+        output.count,
+        first.size_bytes + second.size_bytes + output.size_bytes,
+    )

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""EQUAL, NOT_EQUAL, GREATER, GREATER_EQUAL, LESS, LESS_EQUAL."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpu_driver.broadcast import pairwise
+from gpu_driver.launch import int32
+from gpu_driver.operations import launches
+from nn_runtime.codes import OperandCode
+from nn_runtime.operand import QUANT8_TYPES, dtype_of
+from nn_runtime.operations.comparison import COMPARISONS
+from nn_runtime.quantization import dequantize
+
+if TYPE_CHECKING:
+    from gpu_driver.bound import BoundOperand, BoundOperation
+    from gpu_driver.device_profile import DeviceProfile
+    from gpu_driver.launch import Launch
+    from nn_runtime.operand import Array
+
+TRUTH_TABLE = (np.arange(256) != 0).astype(np.int32)
+"""What a bool's byte means."""
+
+
+@launches(*COMPARISONS)
+def compare(op: BoundOperation, device: DeviceProfile) -> Launch:
+    """EQUAL ... LESS_EQUAL. Every type and BOOL8, any rank; kernel broadcast.cl:compare."""
+    first, second = op.input("input0"), op.input("input1")
+    tables = None
+    if op.data_type == OperandCode.TENSOR_BOOL8:
+        tables = TRUTH_TABLE, TRUTH_TABLE
+    elif op.data_type in QUANT8_TYPES:
+        tables = _places(first, second)
+    number = int32([int(code) for code in COMPARISONS].index(op.code))
+    return pairwise("compare", (first, second, op.outputs[0]), (number,), device, tables)
+
+
+def _places(first: BoundOperand, second: BoundOperand) -> tuple[Array, Array]:
+    """Return the place of each code's real value among all of both operands, so that integers compare like them."""
+    reals = [dequantize(np.arange(256, dtype=np.uint8).view(dtype_of(one.type)), one) for one in (first, second)]
+    places = np.unique(np.concatenate(reals), return_inverse=True)[1].astype(np.int32)
+    return places[:256], places[256:]

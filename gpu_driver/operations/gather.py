@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GATHER, EMBEDDING_LOOKUP, HASHTABLE_LOOKUP."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from gpu_driver.launch import Kernel, Launch, Scratch, int32
+from gpu_driver.operations import launches
+from gpu_driver.strided import raw_type
+from gpu_driver.worksize import linear, rows
+from nn_runtime.codes import OperationCode
+from nn_runtime.operations.gather import check_indices
+
+if TYPE_CHECKING:
+    from gpu_driver.bound import BoundOperand, BoundOperation
+    from gpu_driver.device_profile import DeviceProfile
+
+_INT_BYTES = 4
+
+
+@launches(OperationCode.GATHER)
+def gather(op: BoundOperation, device: DeviceProfile) -> Launch:
+    """GATHER. Any type; kernel gather.cl:gather. Constant indices are checked, those of a run are clamped."""
+    source, indices = op.input("input"), op.input("indices")
+    axis = op.axis("axis", len(source.dimensions))
+    _check_known(op, "indices", source.dimensions[axis])
+    return _gather(source, indices, indices.count, op.outputs[0], axis, device)
+
+
+@launches(OperationCode.EMBEDDING_LOOKUP)
+def embedding_lookup(op: BoundOperation, device: DeviceProfile) -> Launch:
+    """EMBEDDING_LOOKUP. Any type; kernel gather.cl:gather. Constant indices are checked, those of a run are clamped."""
+    values, lookups = op.input("values"), op.input("lookups")
+    _check_known(op, "lookups", values.dimensions[0])
+    return _gather(values, lookups, lookups.count, op.outputs[0], 0, device)
+
+
+@launches(OperationCode.HASHTABLE_LOOKUP)
+def hashtable_lookup(op: BoundOperation, device: DeviceProfile) -> tuple[Launch, Launch]:
+    """HASHTABLE_LOOKUP. FLOAT32, INT32, QUANT8; kernels gather.cl:find_keys, then gather."""
+    lookups, keys, values = op.input("lookups"), op.input("keys"), op.input("values")
+    places = Scratch(lookups.count * _INT_BYTES)
+    global_size, local_size = linear(lookups.count, device)
+    search = Launch(
+        Kernel("gather.cl", "find_keys", (("T", raw_type(values)),)),
+        (lookups, keys, places, op.outputs[1], int32(keys.count), int32(lookups.count)),
+        global_size,
+        local_size,
+        bytes_moved=lookups.size_bytes + keys.size_bytes,
+    )
+    return search, _gather(values, places, lookups.count, op.outputs[0], 0, device, missing_is_zero=True)
+
+
+def _check_known(op: BoundOperation, name: str, limit: int) -> None:
+    indices = op.input(name).value()
+    if indices is not None:
+        check_indices(op, name, indices, limit)
+
+
+def _gather(
+    source: BoundOperand,
+    indices: BoundOperand | Scratch,
+    chosen: int,
+    output: BoundOperand,
+    axis: int,
+    device: DeviceProfile,
+    missing_is_zero: bool = False,
+) -> Launch:
+    dims = source.dimensions
+    outer, inner = math.prod(dims[:axis]), math.prod(dims[axis + 1 :])
+    global_size, local_size = rows(chosen * inner, outer, device)
+    return Launch(
+        Kernel("gather.cl", "gather", (("T", raw_type(source)),)),
+        (source, indices, output, *(int32(value) for value in (dims[axis], inner, chosen, missing_is_zero))),
+        global_size,
+        local_size,
+        bytes_moved=2 * output.size_bytes,
+    )

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// gather.cl: GATHER, EMBEDDING_LOOKUP, HASHTABLE_LOOKUP: slices chosen by index, indices chosen by key.
+// Maths    gather:    dst[o, n, i] = src[o, indices[n], i]; indices are clamped to the axis; -1 gives 0 where missing_is_zero
+//          find_keys: place[n] = first p with keys[p] == lookups[n], else -1; hits[n] = 1 or 0
+// Tensors  src [outer, axis, inner], dst [outer, chosen, inner] of T, indices int [chosen], dense row-major
+//          keys int [key_count], ascending; lookups, place int [count]; hits uchar [count]
+// Defines  T: uchar | ushort | uint: an unsigned type of the element's size (required); bits are moved as they are
+// Launch   gather: global (>= chosen * inner, outer), local (64, 1); one work-item per element
+//          find_keys: global (>= count), local (64); one work-item per lookup
+//          extra items return
+// Exact    yes
+#ifndef T
+#error "gather.cl: define T"
+#endif
+
+kernel void gather(global const T *src, global const int *indices, global T *dst, int axis, int inner, int chosen, int missing_is_zero)
+{
+    const int i = (int)get_global_id(0), outer = (int)get_global_id(1);
+    if (i >= chosen * inner)
+        return;
+    const int index = indices[i / inner];
+    const T value = src[(outer * axis + clamp(index, 0, axis - 1)) * inner + i % inner];
+    dst[outer * chosen * inner + i] = missing_is_zero && index < 0 ? (T)0 : value;
+}
+
+kernel void find_keys(global const int *lookups, global const int *keys, global int *place, global uchar *hits, int key_count, int count)
+{
+    const int i = (int)get_global_id(0);
+    if (i >= count)
+        return;
+    const int wanted = lookups[i];
+    int low = 0, high = key_count;
+    while (low < high) {
+        const int middle = low + (high - low) / 2;
+        if (keys[middle] < wanted)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    const int found = low < key_count && keys[min(low, key_count - 1)] == wanted;
+    place[i] = found ? low : -1;
+    hits[i] = (uchar)found;
+}

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compilation caching on the runtime's side: tokens, files, and who opens them when (SURFACE section h)."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nn_runtime.hal.interfaces import CacheRequest
+from nn_runtime.hal.types import HalError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from nn_runtime.devices import Device
+    from nn_runtime.hal.interfaces import IPreparedModel
+    from nn_runtime.hal.types import ExecutionPreference, Priority
+
+_MODEL_FILE, _DATA_FILE = "1", "2"
+_BINARY = getattr(os, "O_BINARY", 0)
+
+_log = logging.getLogger("nn_runtime.compilation")
+
+
+@dataclass(frozen=True)
+class CacheInfo:
+    """Where an application keeps a compilation, and its own token for it."""
+
+    directory: Path
+    token: bytes
+
+
+def step_token(
+    info: CacheInfo,
+    device: Device,
+    preference: ExecutionPreference,
+    priority: Priority,
+    operations: Sequence[tuple[int, int]] = (),
+) -> bytes:
+    """Return the 32-byte token of a step: the application's, hashed with all that decides what is prepared.
+
+    `operations`: (model, operation) of every operation of a compound plan's step, none for a simple plan.
+    """
+    hashed = hashlib.sha256(info.token)
+    for source, operation in operations:
+        hashed.update(source.to_bytes(4, "little") + operation.to_bytes(4, "little"))
+    hashed.update(device.name.encode() + b"\0")
+    hashed.update(device.version.encode() + b"\0")
+    hashed.update(int(preference).to_bytes(4, "little") + int(priority).to_bytes(4, "little"))
+    return hashed.digest()
+
+
+def file_paths(info: CacheInfo, token: bytes, kind: str, count: int) -> list[Path]:
+    """Return the files of a token: 64 letters (each byte its low, then its high half from 'A'), kind, number."""
+    letters = "".join(chr(ord("A") + (byte & 15)) + chr(ord("A") + (byte >> 4)) for byte in token)
+    return [info.directory / f"{letters}{kind}{number}" for number in range(count)]
+
+
+def prepare_cached(
+    device: Device,
+    info: CacheInfo,
+    token: bytes,
+    from_cache: Callable[[CacheRequest], IPreparedModel],
+    from_model: Callable[[CacheRequest | None], IPreparedModel],
+) -> IPreparedModel:
+    """Prepare from the files if all are there and the driver accepts them, else from the model, for it to save.
+
+    The descriptors are closed afterwards: a driver duplicates what it keeps. Raises HalError.
+    """
+    with _opened(device, info, token, create=False) as cache:
+        if cache is not None:
+            try:
+                return from_cache(cache)
+            except HalError as error:
+                _log.debug("%s does not accept its cache: %s", device.name, error)
+    with _opened(device, info, token, create=True) as cache:
+        return from_model(cache)
+
+
+@contextlib.contextmanager
+def _opened(device: Device, info: CacheInfo, token: bytes, create: bool) -> Iterator[CacheRequest | None]:
+    """Open all files for reading and writing; None if one cannot be opened."""
+    flags = os.O_RDWR | _BINARY | (os.O_CREAT if create else 0)
+    opened: list[list[int]] = []
+    with contextlib.ExitStack() as stack:
+        try:
+            for kind, count in zip((_MODEL_FILE, _DATA_FILE), device.cache_files, strict=True):
+                opened.append([])
+                for path in file_paths(info, token, kind, count):
+                    opened[-1].append(os.open(path, flags, 0o600))
+                    stack.callback(os.close, opened[-1][-1])
+        except OSError as error:
+            if create:
+                _log.warning("no compilation cache for %s: %s", device.name, error)
+            yield None
+            return
+        yield CacheRequest(tuple(opened[0]), tuple(opened[1]), token)
