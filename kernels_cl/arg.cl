@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// arg.cl: ARGMAX along one axis.
-// Maths    y = the least i with x[i] >= x[k] for all k
+// arg.cl: ARGMAX, ARGMIN along one axis.
+// Maths    y = the least i with x[i] >= x[k] for all k; least: x[i] <= x[k]
 // Tensors  src [outer, axis, inner] of T, dense row-major; dst int [outer, inner]; argmax_rows: inner = 1
 // Units    rows_per_item: rows that a work-item computes
 // Defines  T: float | half | uchar | char | int (required)
@@ -16,16 +16,24 @@
 
 #include "common/types.h"
 
-kernel void argmax(global const T *src, global int *dst, int axis, int inner, int count)
+// What reverses the order of all numbers without overflow.
+#if T_IS_FLOAT
+#define REVERSED(x) (-(x))
+#else
+#define REVERSED(x) (~(x))
+#endif
+#define ORDERED(x) (least ? REVERSED(x) : (x))
+
+kernel void argmax(global const T *src, global int *dst, int axis, int inner, int count, int least)
 {
     const int item = (int)get_global_id(0);
     if (item >= count)
         return;
     const int start = item / inner * axis * inner + item % inner;
-    COMPUTE_T best = LOAD(src, start);
+    COMPUTE_T best = ORDERED(LOAD(src, start));
     int at = 0;
     for (int i = 1; i < axis; ++i) {
-        const COMPUTE_T value = LOAD(src, start + i * inner);
+        const COMPUTE_T value = ORDERED(LOAD(src, start + i * inner));
         at = value > best ? i : at;
         best = value > best ? value : best;
     }
@@ -48,16 +56,16 @@ typedef int2 VALUES2;
     const VALUE_T best##to = keep##to ? best##from.lo : best##from.hi;                                                 \
     const INDEX_T at##to = keep##to ? at##from.lo : at##from.hi;
 
-VECTOR_KERNEL void argmax_rows(global const T *src, global int *dst, int axis, int outer, int rows_per_item)
+VECTOR_KERNEL void argmax_rows(global const T *src, global int *dst, int axis, int outer, int rows_per_item, int least)
 {
     const int16 lanes = (int16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     const int first_row = (int)get_global_id(0) * rows_per_item;
     for (int row = first_row; row < min(first_row + rows_per_item, outer); ++row) {
-        COMPUTE_T16 best16 = LOAD16(src, row * axis);
+        COMPUTE_T16 best16 = ORDERED(LOAD16(src, row * axis));
         int16 at16 = lanes;
         for (int i = 16; i < axis; i += 16) {
             const int x = min(i, axis - 16);
-            const COMPUTE_T16 value = LOAD16(src, row * axis + x);
+            const COMPUTE_T16 value = ORDERED(LOAD16(src, row * axis + x));
             at16 = value > best16 ? lanes + x : at16;
             best16 = value > best16 ? value : best16;
         }

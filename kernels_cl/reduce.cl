@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// reduce.cl: MEAN over some axes.
-// Maths    y = sum x / terms; quantised: multiply_by_quantized_multiplier(sum q - zero_point * terms, factor.x, factor.y) + zero_point
+// reduce.cl: MEAN, REDUCE_SUM, REDUCE_PROD, REDUCE_MAX, REDUCE_MIN, REDUCE_ALL, REDUCE_ANY over some axes.
+// Maths    mean: y = sum x / terms; quantised: multiply_by_quantized_multiplier(sum q - zero_point * terms, factor.x, factor.y) + zero_point
+//          reduce: by number 0 sum, 1 product (both float and half), 2 greatest, 3 least (NaN wins), 4 all, 5 any of x != 0 (uchar)
 // Tensors  src of T; the kept dimensions are kept_sizes with kept_strides, the reduced ones sizes with strides (outermost first,
 //          unused 1), strides in elements of src; dst [count] of T, dense
-//          mean_vectors: the innermost dimension is kept and apart: `inner` elements, src and dst
+//          *_vectors: the innermost dimension is kept and apart: `inner` elements, src and dst
 // Units    terms: product of sizes; factor (mantissa, exponent): fixed-point 1 / terms, not used by float
 // Defines  T: float | half | uchar | char (required); 8-bit types are quantised
 //          GROUP: work-items of a group of VECTOR_KERNEL
-// Launch   mean: global (>= count), local (64); one work-item per output element
-//          mean_vectors: global (>= ceil(inner / 16), outer), local (GROUP, 1); one work-item per sixteen of them
+// Launch   mean, reduce: global (>= count), local (64); one work-item per output element
+//          *_vectors: global (>= ceil(inner / 16), outer), local (GROUP, 1); one work-item per sixteen of them
 //          neighbouring work-items may write the same value to the same element; extra items return
 //          mean_groups: global (GROUP * count), local (GROUP); one group per output element, for few outputs of many terms
-// Needs    mean_vectors: inner >= 16; quantised: terms <= 2^23
-// Exact    quantised: yes; float: compensated sums (Kahan), so that many terms lose nothing
+// Needs    *_vectors: inner >= 16; quantised means: terms <= 2^23
+// Exact    all but sums and products of float; sums are compensated (Kahan), so that many terms lose nothing
 #ifndef T
 #error "reduce.cl: define T"
 #endif
@@ -46,15 +47,20 @@ static inline int offset_of(int position, int4 sizes, int4 strides)
     (multiply_by_quantized_multiplier##SUFFIX((sum) - zero_point * terms, (V)factor.x, (V)factor.y) + zero_point)
 #endif
 
-// Sums LOADER(src, from + offset) over all reduced positions; the innermost two dimensions are loops of their own.
-#define SUM(V, LOADER, from)                                                        \
-    V sum = (V)0, lost = (V)0;                                                      \
+// Does STATEMENT with `x` = LOADER(src, from + offset) for all reduced positions; the innermost two dimensions are loops of their own.
+#define EVERY_TERM(V, LOADER, from, STATEMENT)                                      \
     for (int outer = 0; outer < sizes.s0 * sizes.s1; ++outer) {                     \
         const int plane = (from) + outer / sizes.s1 * strides.s0 + outer % sizes.s1 * strides.s1; \
-        for (int y = 0; y < sizes.s2; ++y)                                          \
-            for (int x = 0; x < sizes.s3; ++x)                                      \
-                ADD_TERM(V, sum, lost, LOADER(src, plane + y * strides.s2 + x * strides.s3)); \
+        for (int row = 0; row < sizes.s2; ++row)                                    \
+            for (int column = 0; column < sizes.s3; ++column) {                     \
+                const V x = LOADER(src, plane + row * strides.s2 + column * strides.s3); \
+                STATEMENT;                                                          \
+            }                                                                       \
     }
+
+#define SUM(V, LOADER, from)      \
+    V sum = (V)0, lost = (V)0;    \
+    EVERY_TERM(V, LOADER, from, ADD_TERM(V, sum, lost, x))
 
 kernel void mean(global const T *src, global T *dst, int4 kept_sizes, int4 kept_strides, int4 sizes, int4 strides, int terms, int2 factor,
     int zero_point, int count)
@@ -95,4 +101,66 @@ VECTOR_KERNEL void mean_groups(global const T *src, global T *dst, int4 kept_siz
     for (int i = 1; i < GROUP; ++i)
         ADD_TERM(COMPUTE_T, sum, lost, shared[i]);
     STORE(dst, output, MEAN_OF(COMPUTE_T, , sum));
+}
+
+#define SUM_OF 0
+#define PRODUCT_OF 1
+#define GREATEST_OF 2
+#define LEAST_OF 3
+#define ALL_OF 4
+
+#if T_IS_FLOAT
+#define REDUCE(V, LOADER, from)                                                            \
+    V result, lost = (V)0;                                                                 \
+    if (operation == SUM_OF) {                                                             \
+        result = (V)0;                                                                     \
+        EVERY_TERM(V, LOADER, from, ADD_TERM(V, result, lost, x))                          \
+    } else if (operation == PRODUCT_OF) {                                                  \
+        result = (V)1;                                                                     \
+        EVERY_TERM(V, LOADER, from, result *= x)                                           \
+    } else if (operation == GREATEST_OF) {                                                 \
+        result = (V)-INFINITY;                                                             \
+        EVERY_TERM(V, LOADER, from, result = x > result || x != x ? x : result)            \
+    } else {                                                                               \
+        result = (V)INFINITY;                                                              \
+        EVERY_TERM(V, LOADER, from, result = x < result || x != x ? x : result)            \
+    }
+#else
+#define REDUCE(V, LOADER, from)                                                            \
+    V result;                                                                              \
+    if (operation == GREATEST_OF) {                                                        \
+        result = (V)-128;                                                                  \
+        EVERY_TERM(V, LOADER, from, result = max(result, x))                               \
+    } else if (operation == LEAST_OF) {                                                    \
+        result = (V)255;                                                                   \
+        EVERY_TERM(V, LOADER, from, result = min(result, x))                               \
+    } else if (operation == ALL_OF) {                                                      \
+        result = (V)1;                                                                     \
+        EVERY_TERM(V, LOADER, from, result = min(result, x))                               \
+    } else {                                                                               \
+        result = (V)0;                                                                     \
+        EVERY_TERM(V, LOADER, from, result = max(result, min(x, (V)1)))                    \
+    }
+#endif
+
+kernel void reduce(global const T *src, global T *dst, int4 kept_sizes, int4 kept_strides, int4 sizes, int4 strides, int operation, int count)
+{
+    const int i = (int)get_global_id(0);
+    if (i >= count)
+        return;
+    const int from = offset_of(i, kept_sizes, kept_strides);
+    REDUCE(COMPUTE_T, LOAD, from)
+    STORE(dst, i, result);
+}
+
+VECTOR_KERNEL void reduce_vectors(global const T *src, global T *dst, int4 kept_sizes, int4 kept_strides, int4 sizes, int4 strides,
+    int operation, int inner)
+{
+    const int first = (int)get_global_id(0) * 16;
+    if (first >= inner)
+        return;
+    const int at = min(first, inner - 16), line = (int)get_global_id(1);
+    const int from = offset_of(line, kept_sizes, kept_strides) + at;
+    REDUCE(COMPUTE_T16, LOAD16, from)
+    STORE16(dst, line * inner + at, result);
 }

@@ -8,7 +8,6 @@ import hashlib
 import logging
 import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nn_runtime.hal.interfaces import CacheRequest
@@ -16,6 +15,7 @@ from nn_runtime.hal.types import HalError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
     from nn_runtime.devices import Device
     from nn_runtime.hal.interfaces import IPreparedModel

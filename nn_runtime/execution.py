@@ -486,7 +486,7 @@ class Execution:
         """Complete a fenced run whose fence has signalled, and return its error."""
         error: NNError | None = None
         self._dimensions = outcome.dimensions
-        self._timing, self._callback = outcome.timing, outcome.callback
+        self._timing, self._callback = Timing(), outcome.callback
         try:
             if not succeeded:
                 raise _fenced_error(outcome.callback)

@@ -232,9 +232,11 @@ def _prepared(
     """Prepare every step model of a program; raises HalError."""
     program: list[Step | ControlStep] = []
     try:
-        for step in source.steps:
-            is_model = isinstance(step, SourceStep)
-            program.append(_prepared_step(step, devices, run_order, options) if is_model else step)
+        for part in source.steps:
+            if isinstance(part, SourceStep):
+                program.append(_prepared_step(part, devices, run_order, options))
+            else:
+                program.append(part)
     except HalError:
         for step in program:
             if isinstance(step, Step):

@@ -51,13 +51,12 @@ class Outcome:
 class FencedOutcome:
     """A fenced run that has been started: its fence, owned by the receiver; None if all is done.
 
-    `callback` tells the times, and whether it failed; None where `timing` holds for launch and fence alike.
+    `callback` tells the times, and whether it failed; None where there is none, and the times are not known.
     """
 
     dimensions: tuple[Dimensions, ...]
     fence: int | None
     callback: IFencedExecutionCallback | None
-    timing: Timing = Timing()
 
 
 class Run(Protocol):
@@ -494,8 +493,7 @@ def _fall_back_fenced(
         wait_for_fences(wait_for, options.deadline_ns)
     except HalError as error:
         raise error_of_hal(error, where) from error
-    outcome = _fall_back(plan, inputs, outputs, options, failure, where)
-    return FencedOutcome(outcome.dimensions, None, None, outcome.timing)
+    return FencedOutcome(_fall_back(plan, inputs, outputs, options, failure, where).dimensions, None, None)
 
 
 def _execute_on_host(

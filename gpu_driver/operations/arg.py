@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ARGMAX."""
+"""ARGMAX, ARGMIN."""
 
 from __future__ import annotations
 
@@ -17,25 +17,26 @@ if TYPE_CHECKING:
     from gpu_driver.device_profile import DeviceProfile
 
 
-@launches(OperationCode.ARGMAX)
+@launches(OperationCode.ARGMAX, OperationCode.ARGMIN)
 def argmax(op: BoundOperation, device: DeviceProfile) -> Launch:
-    """ARGMAX. Every type; kernels arg.cl:argmax, argmax_rows (last axis, at least a vector long)."""
+    """ARGMAX, ARGMIN. Every type; kernels arg.cl:argmax, argmax_rows (last axis, at least a vector long)."""
     source, output = op.input("input"), op.outputs[0]
     dims = source.dimensions
     at = op.axis("axis", len(dims))
     outer, axis, inner = math.prod(dims[:at]), dims[at], math.prod(dims[at + 1 :])
     kernel_defines = defines(device, T=c_type(source))
+    least = int32(op.code == OperationCode.ARGMIN)
     moved = source.size_bytes + output.size_bytes
     if inner > 1 or axis < LANES:
         global_size, local_size = linear(output.count, device)
-        sizes = int32(axis), int32(inner), int32(output.count)
+        sizes = int32(axis), int32(inner), int32(output.count), least
         kernel = Kernel("arg.cl", "argmax", kernel_defines)
         return Launch(kernel, (source, output, *sizes), global_size, local_size, source.count, moved)
     item_rows = per_item(outer, device, axis)
     global_size, local_size = work_sizes(-(-outer // item_rows), device)
     return Launch(
         Kernel("arg.cl", "argmax_rows", kernel_defines),
-        (source, output, int32(axis), int32(outer), int32(item_rows)),
+        (source, output, int32(axis), int32(outer), int32(item_rows), least),
         global_size,
         local_size,
         source.count,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MEAN."""
+"""MEAN, REDUCE_SUM, REDUCE_PROD, REDUCE_MAX, REDUCE_MIN, REDUCE_ALL, REDUCE_ANY."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpu_driver.operations import launches
 from gpu_driver.strided import dense_strides
 from gpu_driver.vectors import LANES, c_type, defines, group_size, work_sizes
 from gpu_driver.worksize import linear
-from nn_runtime.codes import OperationCode
+from nn_runtime.codes import OperandCode, OperationCode
 from nn_runtime.operand import QUANT8_TYPES
 from nn_runtime.operations.reduce import mean_multiplier, reduction
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from gpu_driver.bound import BoundOperation
     from gpu_driver.device_profile import DeviceProfile
     from gpu_driver.launch import Argument, Scalar
+    from nn_runtime.operand import Dimensions
 
 _MAX_RANK = 4
 _MAX_QUANTIZED_TERMS = 1 << 23
@@ -29,51 +30,64 @@ _FEW_OUTPUTS = 4096
 _MANY_TERMS = 256
 
 
+_NUMBERS = {
+    OperationCode.REDUCE_SUM: 0,
+    OperationCode.REDUCE_PROD: 1,
+    OperationCode.REDUCE_MAX: 2,
+    OperationCode.REDUCE_MIN: 3,
+    OperationCode.REDUCE_ALL: 4,
+    OperationCode.REDUCE_ANY: 5,
+}
+
+
 @launches(OperationCode.MEAN)
 def mean(op: BoundOperation, device: DeviceProfile) -> Launch:
-    """MEAN. FLOAT32, FLOAT16, QUANT8, rank up to 4; kernels reduce.cl:mean, mean_vectors, mean_groups."""
-    source, output = op.input("input"), op.outputs[0]
-    dims, axes = source.dimensions, reduction(op).axes
-    terms = math.prod(dims[axis] for axis in axes)
+    """MEAN. FLOAT32, FLOAT16, QUANT8, rank up to 4; kernels reduce.cl:mean, mean_vectors (last dimension kept)."""
+    terms = math.prod(op.dimensions("input")[axis] for axis in reduction(op).axes)
     if op.data_type in QUANT8_TYPES and terms > _MAX_QUANTIZED_TERMS:
         op.fail("axes", f"must reduce at most {_MAX_QUANTIZED_TERMS} elements of 8 bits", terms)
+    multiplier = mean_multiplier(terms)
+    factor = int_vector(multiplier.mantissa, multiplier.exponent)
+    return _reduce("mean", op, (int32(terms), factor, int32(op.input("input").zero_point)), device)
+
+
+@launches(*_NUMBERS)
+def reduce(op: BoundOperation, device: DeviceProfile) -> Launch:
+    """REDUCE_*. FLOAT32, FLOAT16, MAX and MIN also QUANT8, ALL and ANY BOOL8; kernels reduce.cl:reduce, reduce_vectors."""
+    return _reduce("reduce", op, (int32(_NUMBERS[OperationCode(op.code)]),), device)
+
+
+def _reduce(kernel: str, op: BoundOperation, extra: tuple[Argument, ...], device: DeviceProfile) -> Launch:
+    """Return the launch of a kernel of reduce.cl, or of its form for vectors where the last dimension is kept."""
+    source, output = op.input("input"), op.outputs[0]
+    dims, axes = source.dimensions, reduction(op).axes
     kept = [axis for axis in range(len(dims)) if axis not in axes]
     inner = dims[-1] if kept and kept[-1] == len(dims) - 1 else 1
-    if _wants_groups(device, output.count, terms):
-        kernel, sizes = "mean_groups", work_sizes(output.count * group_size(device), device)
-        arguments = _arguments(op, kept, axes, terms)
-    elif inner >= LANES:
-        kernel, sizes = "mean_vectors", work_sizes(-(-inner // LANES), device, output.count // inner)
-        arguments = *_arguments(op, kept[:-1], axes, terms), int32(inner)
+    has_vectors = inner >= LANES
+    if has_vectors:
+        kept = kept[:-1]
+        global_size, local_size = work_sizes(-(-inner // LANES), device, output.count // inner)
     else:
-        kernel, sizes = "mean", linear(output.count, device)
-        arguments = *_arguments(op, kept, axes, terms), int32(output.count)
+        global_size, local_size = linear(output.count, device)
+    element = "uchar" if source.type == OperandCode.TENSOR_BOOL8 else c_type(source)
     return Launch(
-        Kernel("reduce.cl", kernel, defines(device, T=c_type(output))),
-        (source, output, *arguments),
-        *sizes,
-        flops=source.count,
-        bytes_moved=source.size_bytes + output.size_bytes,
+        Kernel("reduce.cl", f"{kernel}_vectors" if has_vectors else kernel, defines(device, T=element)),
+        (source, output, *_walk(dims, kept, axes), *extra, int32(inner if has_vectors else output.count)),
+        global_size,
+        local_size,
+        source.count,
+        source.size_bytes + output.size_bytes,
     )
 
 
-def _wants_groups(device: DeviceProfile, outputs: int, terms: int) -> bool:
-    """Whether so few outputs have so many terms that they keep a GPU busy only if a group shares each."""
-    return not device.is_cpu and outputs <= _FEW_OUTPUTS and terms >= _MANY_TERMS
-
-
-def _arguments(op: BoundOperation, kept: Sequence[int], axes: Sequence[int], terms: int) -> tuple[Argument, ...]:
-    dims, zero_point = op.dimensions("input"), op.input("input").zero_point
+def _walk(dims: Dimensions, kept: Sequence[int], axes: Sequence[int]) -> tuple[Argument, ...]:
+    """Return sizes and strides of the kept dimensions, then of the reduced ones."""
     strides = dense_strides(dims)
-    multiplier = mean_multiplier(terms)
     return (
         _int4((dims[axis] for axis in kept), 1),
         _int4((strides[axis] for axis in kept), 0),
         _int4((dims[axis] for axis in axes), 1),
         _int4((strides[axis] for axis in axes), 0),
-        int32(terms),
-        int_vector(multiplier.mantissa, multiplier.exponent),
-        int32(zero_point),
     )
 
 

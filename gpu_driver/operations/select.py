@@ -24,7 +24,8 @@ def select(op: BoundOperation, device: DeviceProfile) -> Launch:
     """SELECT. FLOAT32, FLOAT16, INT32: kernel select.cl:select_raw; QUANT8: select_quant8, through tables."""
     condition, output = op.input("condition"), op.outputs[0]
     choices = op.input("input_true"), op.input("input_false")
-    name, tables = "select_raw", tuple[Argument, ...]()
+    name = "select_raw"
+    tables: tuple[Argument, ...] = ()
     if output.type in QUANT8_TYPES:
         name = "select_quant8"
         tables = tuple(Packed(requantization_table(choice, output)) for choice in choices)

@@ -105,7 +105,7 @@ def test_device_cpu_device_makes_three_steps() -> None:
     device = SampleDevice("sample", {RELU, LOGISTIC})
     compilation = finished(chain_model([RELU, TANH, TANH, LOGISTIC]), [device], fallback=True)
     assert names_of(compilation) == ["sample", REFERENCE_NAME, "sample"]
-    assert [step.operations for step in plan_of(compilation).steps] == [(0,), (1, 2), (3,)]
+    assert [step.original_operations for step in plan_of(compilation).steps] == [(0,), (1, 2), (3,)]
 
 
 def test_step_models_inputs_outputs_and_temporaries() -> None:
