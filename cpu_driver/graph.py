@@ -219,6 +219,8 @@ class BoundStep:
             for output, dims in zip(self.outputs, shapes, strict=True):
                 output.dimensions = dims
             arrays = self._call(function, shapes)
+            if self.op.definition.data_dependent:
+                shapes = [array.shape for array in arrays]
         for at, (output, array, dims) in enumerate(zip(self.outputs, arrays, shapes, strict=True)):
             output.set(_checked(f"{self.op.label}: output {at}", output, array, dims))
 
@@ -238,7 +240,7 @@ class BoundStep:
 
     def _output_dimensions(self) -> Sequence[Dimensions]:
         """Find the output dimensions anew only where input dimensions or parameters may have changed."""
-        dims = [operand.dimensions for operand in self.inputs]
+        dims = [None if operand.omitted else operand.dimensions for operand in self.inputs]
         if self._known is not None and self._known[0] == dims:
             return self._known[1]
         shapes = output_dimensions(self.op)

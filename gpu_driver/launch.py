@@ -100,3 +100,10 @@ def int_vector(*values: int) -> Scalar:
     packed = np.array(values, np.int32)
     argument: Scalar = packed.view(np.dtype((np.void, packed.nbytes)))[0]
     return argument
+
+
+def float_vector(*values: float) -> Scalar:
+    """Return a `float2` or `float4` kernel argument."""
+    packed = np.array(values, np.float32)
+    argument: Scalar = packed.view(np.dtype((np.void, packed.nbytes)))[0]
+    return argument

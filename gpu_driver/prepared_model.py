@@ -189,7 +189,7 @@ class PreparedModel:
             context = self._take_context()
             run = _Run(self, request, buffers, context, queue, events)
             try:
-                if self._static is not None:
+                if self._static is not None and not any(one.has_no_value for one in request.inputs):
                     return run.static(self._static)
                 return run.segments(deadline_ns)
             except BaseException:

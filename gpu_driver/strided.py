@@ -89,9 +89,7 @@ def strided_copy(
     )
 
 
-def strided_copies(
-    sizes: Sequence[int], source: Side, destination: Side, device: DeviceProfile
-) -> tuple[Launch, ...]:
+def strided_copies(sizes: Sequence[int], source: Side, destination: Side, device: DeviceProfile) -> tuple[Launch, ...]:
     """Return launches that copy a block of any rank.
 
     Where more than 8 dimensions are left after merging, there is one launch for each index of the shortest.

@@ -11,7 +11,7 @@
 // Launch   mean, reduce: global (>= count), local (64); one work-item per output element
 //          *_vectors: global (>= ceil(inner / 16), outer), local (GROUP, 1); one work-item per sixteen of them
 //          neighbouring work-items may write the same value to the same element; extra items return
-//          mean_groups: global (GROUP * count), local (GROUP); one group per output element, for few outputs of many terms
+//          *_groups: global (GROUP * count), local (GROUP); one group per output element, for few outputs of many terms
 // Needs    *_vectors: inner >= 16; quantised means: terms <= 2^23
 // Exact    all but sums and products of float; sums are compensated (Kahan), so that many terms lose nothing
 #ifndef T
@@ -110,57 +110,86 @@ VECTOR_KERNEL void mean_groups(global const T *src, global T *dst, int4 kept_siz
 #define ALL_OF 4
 
 #if T_IS_FLOAT
-#define REDUCE(V, LOADER, from)                                                            \
-    V result, lost = (V)0;                                                                 \
-    if (operation == SUM_OF) {                                                             \
-        result = (V)0;                                                                     \
-        EVERY_TERM(V, LOADER, from, ADD_TERM(V, result, lost, x))                          \
-    } else if (operation == PRODUCT_OF) {                                                  \
-        result = (V)1;                                                                     \
-        EVERY_TERM(V, LOADER, from, result *= x)                                           \
-    } else if (operation == GREATEST_OF) {                                                 \
-        result = (V)-INFINITY;                                                             \
-        EVERY_TERM(V, LOADER, from, result = x > result || x != x ? x : result)            \
-    } else {                                                                               \
-        result = (V)INFINITY;                                                              \
-        EVERY_TERM(V, LOADER, from, result = x < result || x != x ? x : result)            \
+#define REDUCE(V, EVERY)                                                           \
+    V result = (V)0, lost = (V)0;                                                  \
+    if (operation == SUM_OF) {                                                     \
+        EVERY(V, ADD_TERM(V, result, lost, x))                                     \
+    } else if (operation == PRODUCT_OF) {                                          \
+        result = (V)1;                                                             \
+        EVERY(V, result *= x)                                                      \
+    } else if (operation == GREATEST_OF) {                                         \
+        result = (V)-INFINITY;                                                     \
+        EVERY(V, result = x > result || x != x ? x : result)                       \
+    } else {                                                                       \
+        result = (V)INFINITY;                                                      \
+        EVERY(V, result = x < result || x != x ? x : result)                       \
     }
 #else
-#define REDUCE(V, LOADER, from)                                                            \
-    V result;                                                                              \
-    if (operation == GREATEST_OF) {                                                        \
-        result = (V)-128;                                                                  \
-        EVERY_TERM(V, LOADER, from, result = max(result, x))                               \
-    } else if (operation == LEAST_OF) {                                                    \
-        result = (V)255;                                                                   \
-        EVERY_TERM(V, LOADER, from, result = min(result, x))                               \
-    } else if (operation == ALL_OF) {                                                      \
-        result = (V)1;                                                                     \
-        EVERY_TERM(V, LOADER, from, result = min(result, x))                               \
-    } else {                                                                               \
-        result = (V)0;                                                                     \
-        EVERY_TERM(V, LOADER, from, result = max(result, min(x, (V)1)))                    \
+#define REDUCE(V, EVERY)                                                           \
+    V result = (V)0;                                                               \
+    if (operation == GREATEST_OF) {                                                \
+        result = (V)-128;                                                          \
+        EVERY(V, result = max(result, x))                                          \
+    } else if (operation == LEAST_OF) {                                            \
+        result = (V)255;                                                           \
+        EVERY(V, result = min(result, x))                                          \
+    } else if (operation == ALL_OF) {                                              \
+        result = (V)1;                                                             \
+        EVERY(V, result = min(result, x))                                          \
+    } else {                                                                       \
+        EVERY(V, result = max(result, min(x, (V)1)))                               \
     }
 #endif
 
-kernel void reduce(global const T *src, global T *dst, int4 kept_sizes, int4 kept_strides, int4 sizes, int4 strides, int operation, int count)
+#define EVERY_ELEMENT(V, STATEMENT) EVERY_TERM(V, LOAD, from, STATEMENT)
+#define EVERY_VECTOR(V, STATEMENT) EVERY_TERM(V, LOAD16, from, STATEMENT)
+#define EVERY_OF_ITEM(V, STATEMENT)                                    \
+    for (int i = item; i < terms; i += GROUP) {                        \
+        const V x = LOAD(src, from + offset_of(i, sizes, strides));    \
+        STATEMENT;                                                     \
+    }
+#define EVERY_ITEM(V, STATEMENT)        \
+    for (int i = 0; i < GROUP; ++i) {   \
+        const V x = shared[i];          \
+        STATEMENT;                      \
+    }
+
+kernel void reduce(global const T *src, global T *dst, int4 kept_sizes, int4 kept_strides, int4 sizes, int4 strides, int terms,
+    int operation, int count)
 {
     const int i = (int)get_global_id(0);
     if (i >= count)
         return;
     const int from = offset_of(i, kept_sizes, kept_strides);
-    REDUCE(COMPUTE_T, LOAD, from)
+    REDUCE(COMPUTE_T, EVERY_ELEMENT)
     STORE(dst, i, result);
 }
 
 VECTOR_KERNEL void reduce_vectors(global const T *src, global T *dst, int4 kept_sizes, int4 kept_strides, int4 sizes, int4 strides,
-    int operation, int inner)
+    int terms, int operation, int inner)
 {
     const int first = (int)get_global_id(0) * 16;
     if (first >= inner)
         return;
     const int at = min(first, inner - 16), line = (int)get_global_id(1);
     const int from = offset_of(line, kept_sizes, kept_strides) + at;
-    REDUCE(COMPUTE_T16, LOAD16, from)
+    REDUCE(COMPUTE_T16, EVERY_VECTOR)
     STORE16(dst, line * inner + at, result);
+}
+
+VECTOR_KERNEL void reduce_groups(global const T *src, global T *dst, int4 kept_sizes, int4 kept_strides, int4 sizes, int4 strides,
+    int terms, int operation)
+{
+    local COMPUTE_T shared[GROUP];
+    const int item = (int)get_local_id(0), output = (int)get_group_id(0);
+    const int from = offset_of(output, kept_sizes, kept_strides);
+    {
+        REDUCE(COMPUTE_T, EVERY_OF_ITEM)
+        shared[item] = result;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (item == 0) {
+        REDUCE(COMPUTE_T, EVERY_ITEM)
+        STORE(dst, output, result);
+    }
 }

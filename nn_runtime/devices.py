@@ -19,6 +19,7 @@ import types
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from nn_runtime import extensions
 from nn_runtime.codes import DeviceTypeCode, FeatureLevel
 from nn_runtime.errors import BadData, NNError, OperationFailed, UnavailableDevice
 from nn_runtime.hal.interfaces import DescribesDevice, DeviceDescription, DiagnosingModule, UnusableDevice
@@ -59,6 +60,7 @@ class Device:
             raise OperationFailed(
                 f"device {self.name}: it needs {needs} cache files, at most {MAXIMUM_CACHE_FILES} of each are allowed"
             )
+        extensions.add_device(self)
 
     def __repr__(self) -> str:
         return f"<Device {self.name} {self.type.name} {self.version!r}>"
@@ -79,9 +81,13 @@ class Device:
         return self.hal.description() if isinstance(self.hal, DescribesDevice) else None
 
     @functools.cached_property
-    def extensions(self) -> Sequence[Extension]:
-        """Vendor extensions of the device."""
-        return self.hal.get_supported_extensions()
+    def extensions(self) -> tuple[Extension, ...]:
+        """Vendor extensions of the device; none where its records break the rules."""
+        try:
+            return extensions.checked(self.hal.get_supported_extensions())
+        except Exception as error:
+            _log.warning("%s: its extensions are ignored: %s", self.name, error)
+            return ()
 
     def wait(self) -> None:
         """Return when the device is up; raises OperationFailed if it is not."""

@@ -336,6 +336,10 @@ class Execution:
         dims = _known_dimensions(label, operand, operand_type)
         if memory.domain is not None:
             return self._device_memory_argument(is_input, index, operand, memory, where, dims)
+        if memory.is_used_whole:
+            if where != (0, 0):
+                raise BadData(f"{label}: this memory is used whole: offset and length must be 0, got {where}")
+            return Argument(dims, None, memory.pool, memory=memory)
         if length == 0:
             raise BadData(f"{label}: a length is needed, it cannot be implied for this memory")
         if offset < 0 or length < 0 or offset + length > memory.size_bytes:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nn_runtime.errors import BadData, BadState, NNError, OperationFailed, Unmappable
-from nn_runtime.hal.memory import SharedMemory
+from nn_runtime.errors import BadData, BadState, NNError, OperationFailed, UnexpectedNull, Unmappable
+from nn_runtime.hal.memory import HardwareBuffer, SharedMemory
 from nn_runtime.hal.types import BufferDesc, BufferRole, BufferToken, HalError
 from nn_runtime.operand import dtype_of, has_unknown_dimensions, is_tensor, merge_dimensions, size_bytes
 from nn_runtime.step import error_of_hal
@@ -119,6 +119,18 @@ class Memory:
         return cls(shared)
 
     @classmethod
+    def from_hardware_buffer(cls, buffer: HardwareBuffer) -> Memory:
+        """Return the memory of a hardware buffer: plain bytes for BLOB, else an argument that is used whole.
+
+        Raises UnexpectedNull, and Unmappable for a BLOB that the CPU may not read and write.
+        """
+        if buffer is None:
+            raise UnexpectedNull("memory from hardware buffer: the buffer is None")
+        if buffer.is_blob:
+            buffer.array()
+        return cls(buffer)
+
+    @classmethod
     def from_desc(cls, desc: MemoryDesc) -> Memory:
         """Return device memory for the roles of a finished descriptor.
 
@@ -133,6 +145,11 @@ class Memory:
         if self._pool is None:
             raise BadState("the memory is closed")
         return self._pool
+
+    @property
+    def is_used_whole(self) -> bool:
+        """Whether offset and length must be 0: a hardware buffer that is not plain bytes, whose size says nothing."""
+        return isinstance(self.shared, HardwareBuffer) and not self.shared.is_blob
 
     @property
     def size_bytes(self) -> int:
@@ -213,6 +230,8 @@ def _check_same_content(src: Memory, dst: Memory) -> None:
         except BadData as error:
             raise BadData(f"memory copy: {error}") from error
         return
+    if src.is_used_whole or dst.is_used_whole:
+        raise Unmappable("memory copy: a hardware buffer of another format than BLOB cannot be copied")
     sizes = [memory.size_bytes for memory in (src, dst)]
     if 0 not in sizes and sizes[0] != sizes[1]:
         raise BadData(f"memory copy: the source has {sizes[0]} bytes, the destination {sizes[1]}")
@@ -354,7 +373,7 @@ class MemoryDesc:
             else:
                 _log.debug("device memory %s on %s", list(self._dimensions), device.name)
                 return Memory(None, buffer, token, domain)
-        return self._allocate_shared(domain, failure)
+        return self._allocate_shared(domain, failure, bool(used_devices))
 
     def _step_roles(self) -> list[tuple[StepRole, float]]:
         """Expand every role to the uses of the same operand by the steps of its plan."""
@@ -365,10 +384,11 @@ class MemoryDesc:
                 found += [(use, frequency) for use in plan.roles_of(role.is_input, role.index)]
         return found
 
-    def _allocate_shared(self, domain: Domain, failure: NNError | None) -> Memory:
+    def _allocate_shared(self, domain: Domain, failure: NNError | None, on_devices: bool) -> Memory:
+        """Return shared memory instead; what no device uses, but only interpreted control flow, always is."""
         code = domain.operand.type
         reason = f": {failure}" if failure else ""
-        if any(role.compilation.is_explicit for role in self._roles):
+        if on_devices and any(role.compilation.is_explicit for role in self._roles):
             raise OperationFailed(f"device memory: not possible on the devices of the compilation{reason}") from failure
         if has_unknown_dimensions(code, domain.initial):
             raise OperationFailed(

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nn_runtime.codes import OEM_OPERATION, OperandCode, operand_type_name, operation_name
+from nn_runtime import extensions
+from nn_runtime.codes import OEM_OPERATION, OperandCode, is_extension_code, operand_type_name, operation_name
 from nn_runtime.errors import BadData, BadState, NNError, UnexpectedNull
 from nn_runtime.hal import types as hal
 from nn_runtime.hal.memory import SharedMemory
@@ -59,6 +60,7 @@ class _ModelOperand:
         """Where a constant given by memory lies."""
         self.location = hal.DataLocation()
         self.model: Model | None = None
+        self.extension_data: bytes | None = None
 
     @property
     def type(self) -> int:
@@ -96,9 +98,19 @@ class _ModelOperand:
         return _Boundary(self.model) if self.model is not None else None
 
     def to_hal(self) -> hal.Operand:
+        return self.to_hal_at(self.location)
+
+    def to_hal_at(self, location: hal.DataLocation) -> hal.Operand:
         kind = self.operand_type
         return hal.Operand(
-            kind.type, kind.dims, kind.scale, kind.zero_point, self.lifetime, self.location, kind.channel_quant
+            kind.type,
+            kind.dims,
+            kind.scale,
+            kind.zero_point,
+            self.lifetime,
+            location,
+            kind.channel_quant,
+            self.extension_data,
         )
 
 
@@ -192,6 +204,8 @@ class Model:
         self._check_can_be_constant(operand, label)
         if memory.shared is None or memory.domain is not None:
             raise BadData(f"{label}: device memory cannot hold a constant")
+        if memory.is_used_whole:
+            raise BadData(f"{label}: only a hardware buffer of format BLOB can hold a constant")
         _check_length(label, operand.operand_type, length)
         if offset < 0 or offset + length > memory.shared.size_bytes:
             raise BadData(
@@ -229,6 +243,29 @@ class Model:
             raise BadData(f"operand {index}: {error}") from error
         operand.operand_type = changed
 
+    def extension_operand_type(self, device: Device, name: str, code: int) -> int:
+        """Return the code for operands of type `code` of a vendor extension; raises UnexpectedNull, BadData."""
+        if device is None or name is None:
+            raise UnexpectedNull("extension_operand_type: the device or the name is None")
+        return extensions.operand_type(device, name, code)
+
+    def extension_operation_type(self, device: Device, name: str, code: int) -> int:
+        """Return the code for operation `code` of a vendor extension; raises UnexpectedNull, BadData."""
+        if device is None or name is None:
+            raise UnexpectedNull("extension_operation_type: the device or the name is None")
+        return extensions.operation_type(device, name, code)
+
+    def set_operand_extension_data(self, index: int, data: bytes | None) -> None:
+        """Give an operand of an extension's type what only its driver understands; None or b"" takes it back.
+
+        Raises BadState, BadData.
+        """
+        self._check_building("set_operand_extension_data")
+        operand = self._operand(index, "set_operand_extension_data")
+        if not is_extension_code(operand.type):
+            raise BadData(f"{self._label(index)}: only an operand of an extension's type has extension data")
+        operand.extension_data = bytes(data) if data else None
+
     def add_operation(self, code: int, inputs: Sequence[int], outputs: Sequence[int]) -> None:
         """Append an operation; counts, types, ranks and quantisation are checked at once. Raises BadState, BadData."""
         self._check_building("add_operation")
@@ -242,7 +279,10 @@ class Model:
                     raise BadData(
                         f"{label}: {what} {position} is operand {index}, the model has {len(self._operands)} operands"
                     )
-        if code != OEM_OPERATION:
+        if is_extension_code(code):
+            if not extensions.is_known(code):
+                raise BadData(f"{label}: the extension is not registered")
+        elif code != OEM_OPERATION:
             validate(OperationView(code, [self._operands[i] for i in inputs], [self._operands[i] for i in outputs], at))
         self._operations.append(hal.Operation(int(code), tuple(inputs), tuple(outputs)))
 
@@ -436,12 +476,16 @@ class _Builder:
         done: list[hal.Subgraph] = []
         while len(done) < len(self.referenced):
             done.append(self._graph(self.referenced[len(done)]))
+        graphs = (graph, *done)
+        codes = {operand.type for part in graphs for operand in part.operands}
+        codes |= {operation.type for part in graphs for operation in part.operations}
         return hal.Model(
             graph,
             tuple(done),
             bytes(self.values),
             tuple(self.pools),
             self.main._relaxed,
+            extensions.name_to_prefix(codes),
         )
 
     def _graph(self, model: Model) -> hal.Subgraph:
@@ -463,10 +507,7 @@ class _Builder:
             location = hal.DataLocation(offset=self._model_index(operand.model))
         else:
             return built
-        kind = operand.operand_type
-        return hal.Operand(
-            kind.type, kind.dims, kind.scale, kind.zero_point, operand.lifetime, location, kind.channel_quant
-        )
+        return operand.to_hal_at(location)
 
     def _inline(self, data: Array) -> hal.DataLocation:
         length = data.nbytes
@@ -504,9 +545,9 @@ def _validate(model: hal.Model) -> None:
 
 
 def check_array(label: str, code: int, array: Array) -> None:
-    """Check that an array has the operand type's dtype and plain C layout; raises BadData."""
+    """Check that an array has the operand type's dtype (any, for an extension's) and plain C layout; raises BadData."""
     wanted = dtype_of(code)
-    if array.dtype != wanted:
+    if array.dtype != wanted and not is_extension_code(code):
         raise BadData(f"{label}: wanted an array of {wanted}, got {array.dtype}")
     if not array.flags.c_contiguous:
         raise BadData(f"{label}: wanted a C-contiguous array, got strides {array.strides} for {list(array.shape)}")
@@ -530,7 +571,7 @@ def _check_length(label: str, operand_type: OperandType, length: int) -> None:
 
 def _scalar_array(label: str, code: int, value: float) -> Array:
     dtype = dtype_of(code)
-    if is_tensor(code):
+    if is_tensor(code) or is_extension_code(code):
         raise BadData(f"{label}: wanted an array of {dtype}, got {type(value).__name__}")
     try:
         return np.array(value, dtype)

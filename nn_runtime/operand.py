@@ -63,6 +63,9 @@ ELEMENT_TYPES: dict[int, ElementType] = {
 }
 """Every standard type that has data (MODEL has none)."""
 
+EXTENSION_TYPES: dict[int, ElementType] = {}
+"""Types of vendor extensions that this process has met, by code with the prefix; elements are opaque bytes."""
+
 QUANT8_TYPES = frozenset({OperandCode.TENSOR_QUANT8_ASYMM, OperandCode.TENSOR_QUANT8_ASYMM_SIGNED})
 FLOAT_TYPES = frozenset({OperandCode.TENSOR_FLOAT32, OperandCode.TENSOR_FLOAT16})
 
@@ -149,15 +152,25 @@ class SubgraphView(Protocol):
         """Outputs in order."""
 
 
+def register_extension_type(code: int, has_dimensions: bool, element_bytes: int) -> None:
+    """Make an extension's operand type known to this process."""
+    EXTENSION_TYPES[code] = ElementType(np.dtype(f"V{element_bytes}"), has_dimensions)
+
+
+def element_type(code: int) -> ElementType | None:
+    """Return the facts of a standard type or of one of a known extension; None for others."""
+    return ELEMENT_TYPES.get(code) or EXTENSION_TYPES.get(code)
+
+
 def is_tensor(code: int) -> bool:
-    """Tell whether a standard type has dimensions."""
-    element = ELEMENT_TYPES.get(code)
+    """Tell whether a type has dimensions."""
+    element = element_type(code)
     return element is not None and element.is_tensor
 
 
 def dtype_of(code: int) -> np.dtype[Any]:
-    """Return the array dtype of a standard type; raises BadData for MODEL, extension and unknown types."""
-    element = ELEMENT_TYPES.get(code)
+    """Return the array dtype of a type (bytes for an extension's); raises BadData for MODEL and unknown types."""
+    element = element_type(code)
     if element is None:
         raise BadData(f"{operand_type_name(code)} has no array type")
     return element.dtype
@@ -175,7 +188,7 @@ def element_count(dims: Dimensions) -> int:
 
 def size_bytes(code: int, dims: Dimensions | None) -> int:
     """Return the size of the dense data in bytes; 0 if the rank or a size is unknown (or truly 0)."""
-    element = ELEMENT_TYPES.get(code)
+    element = element_type(code)
     if element is None or dims is None or (element.is_tensor and not dims):
         return 0
     return element.dtype.itemsize * math.prod(dims)
@@ -191,11 +204,11 @@ def merge_dimensions(known: Dimensions, given: Dimensions) -> Dimensions:
 
 
 def check_operand_type(operand: OperandType) -> None:
-    """Check a standard operand type by the table of SURFACE (d); raises BadData naming what is wrong."""
+    """Check an operand type by the table of SURFACE (d); raises BadData naming what is wrong."""
     name = operand_type_name(operand.type)
-    if is_extension_code(operand.type):
+    if is_extension_code(operand.type) and operand.type not in EXTENSION_TYPES:
         raise BadData(f"{name}: the extension is not registered")
-    if operand.type not in ELEMENT_TYPES and operand.type != OperandCode.MODEL:
+    if element_type(operand.type) is None and operand.type != OperandCode.MODEL:
         raise BadData(f"{name}: known types are 0 to {OperandCode.MODEL:d} and the OEM ones")
     if not is_tensor(operand.type) and operand.dims:
         raise BadData(f"{name} is a scalar and has no dimensions, got {list(operand.dims)}")

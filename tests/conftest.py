@@ -14,7 +14,7 @@ REPOSITORY = Path(__file__).parent.parent
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--whole-corpus", action="store_true", help="run every example of the corpus, not a sample")
+    parser.addoption("--long", action="store_true", help="run the long suites whole: corpus, random graphs, mutations")
 
 
 def device_selectors() -> list[str]:
@@ -33,6 +33,12 @@ def device(request: pytest.FixtureRequest) -> Device:
 def reference_device() -> Device:
     """The CPU driver's device."""
     return select("cpu").devices[0]
+
+
+@pytest.fixture(scope="session")
+def is_long(request: pytest.FixtureRequest) -> bool:
+    """Whether the long suites run whole (`--long`), not in samples."""
+    return bool(request.config.getoption("--long"))
 
 
 @pytest.fixture(scope="session")

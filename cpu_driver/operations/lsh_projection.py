@@ -23,7 +23,8 @@ def lsh_projection(op: OperationView) -> tuple[Array, ...]:
 
     A bit tells whether the (weighted) sum over the input's rows of the fingerprints of seed and row is positive.
     """
-    seeds, kind = op.array("hash").astype(np.float32), projection_type(op)
+    # Seeds are hashed as the four bytes of a float, whatever type they came in.
+    seeds, kind = op.array("hash").astype(np.dtype("<f4")), projection_type(op)
     bits = (_scores(op, seeds) > 0).astype(np.int64)
     if kind == DENSE:
         return (bits.astype(np.int32),)

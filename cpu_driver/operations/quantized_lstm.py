@@ -9,7 +9,7 @@ import numpy as np
 
 from cpu_driver.operations import computes
 from nn_runtime.codes import OperationCode
-from nn_runtime.operations.fixed_point16 import logistic_table, tanh_table
+from nn_runtime.operations.fixed_point16 import high_product, logistic_table, tanh_table
 from nn_runtime.operations.lstm import GATES, bias_name
 from nn_runtime.operations.quantized_lstm import (
     CELL_16BIT_INTEGER_BITS,
@@ -23,7 +23,6 @@ from nn_runtime.quantization import (
     inverse_sqrt_multipliers,
     multiply_by_quantized_multiplier,
     rounding_divide_by_pot,
-    saturating_rounding_doubling_high_mul,
 )
 
 if TYPE_CHECKING:
@@ -42,10 +41,9 @@ def quantized_lstm_step(op: OperationView) -> tuple[Array, ...]:
     cell_state = _integers(op, "prev_cell_state")
     forget = _take(logistic_table(), _gate(op, lstm, "forget", cell_state))
     fresh = _take(tanh_table(_GATE_INTEGER_BITS), _gate(op, lstm, "cell", cell_state))
+    opened = _ONE - forget
     if lstm.cell.input_gate:
         opened = _take(logistic_table(), _gate(op, lstm, "input", cell_state))
-    else:
-        opened = _ONE - forget
     kept = rounding_divide_by_pot(forget * cell_state, 15)
     cell_state = _saturated(kept + rounding_divide_by_pot(opened * fresh, 30 + lstm.cell_shift))
     if lstm.cell_clip:
@@ -69,18 +67,11 @@ def quantized_16bit_lstm_step(op: OperationView) -> tuple[Array, ...]:
             sums = sums + _product(_centred(op, values), _centred(op, weights))
         table = tanh_table(_GATE_INTEGER_BITS) if gate == "cell" else logistic_table()
         gates[gate] = _take(table, _saturated(_scaled(sums, lstm.multiplier)))
-    multiply = saturating_rounding_doubling_high_mul_16
-    fresh = rounding_divide_by_pot(multiply(gates["input"], gates["cell"]), CELL_16BIT_INTEGER_BITS)
-    cell_state = _saturated(fresh + multiply(gates["forget"], _integers(op, "prev_cell_state")))
-    output = multiply(gates["output"], _take(tanh_table(CELL_16BIT_INTEGER_BITS), cell_state))
+    fresh = rounding_divide_by_pot(high_product(gates["input"], gates["cell"]), CELL_16BIT_INTEGER_BITS)
+    cell_state = _saturated(fresh + high_product(gates["forget"], _integers(op, "prev_cell_state")))
+    output = high_product(gates["output"], _take(tanh_table(CELL_16BIT_INTEGER_BITS), cell_state))
     codes = rounding_divide_by_pot(output, 8).clip(-128, 127) + 128
     return cell_state.astype(np.int16), codes.astype(np.uint8)
-
-
-def saturating_rounding_doubling_high_mul_16(values: Array, factors: Array) -> Array:
-    """Return round(values * factors / 2^15) of 16-bit numbers, ties towards plus infinity; not both are -2^15."""
-    product: Array = (values * factors + (1 << 14)) >> 15
-    return product
 
 
 def _gate(op: OperationView, lstm: QuantizedLstm, gate: str, cell_state: Array) -> Array:

@@ -46,6 +46,7 @@ class Product:
     residual: BoundOperand | None
     activation: FuseCode
     geometry: Convolution
+    groups: int = 1
 
     @property
     def quantized(self) -> bool:
@@ -60,9 +61,7 @@ class Product:
     @property
     def flops(self) -> int:
         """Multiplications and additions, counted apart."""
-        g = self.geometry
-        terms = g.filter_height * g.filter_width * (1 if g.depthwise else g.input_depth)
-        return 2 * self.output.count * terms
+        return 2 * self.output.count * (self.weights.count // self.geometry.output_depth)
 
     @property
     def bytes_moved(self) -> int:
@@ -252,7 +251,7 @@ def general(product: Product, device: DeviceProfile) -> Launch:
         group_depth, outputs_per_group = 1, g.depth_multiplier
         filter_strides = (channel, tap_y, tap_x, 0)
     else:
-        group_depth, outputs_per_group = g.input_depth, g.output_depth
+        group_depth, outputs_per_group = g.input_depth // product.groups, g.output_depth // product.groups
         filter_strides = (out, tap_y, tap_x, channel)
     count = product.output.count
     global_size, local_size = linear(count, device)

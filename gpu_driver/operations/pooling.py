@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""AVERAGE_POOL_2D, MAX_POOL_2D."""
+"""AVERAGE_POOL_2D, MAX_POOL_2D, L2_POOL_2D."""
 
 from __future__ import annotations
 
@@ -48,6 +48,23 @@ def pooling(op: BoundOperation, device: DeviceProfile) -> Launch:
         )
     global_size, local_size = rows(window.output_width * window.output_depth, lines, device)
     return Launch(Kernel("pooling.cl", name, types), arguments, global_size, local_size, output.count * taps, moved)
+
+
+@launches(OperationCode.L2_POOL_2D)
+def l2_pool_2d(op: BoundOperation, device: DeviceProfile) -> Launch:
+    """L2_POOL_2D. FLOAT32, FLOAT16; kernel l2_pool_2d.cl:l2_pool_2d."""
+    source, output = op.input("input"), op.outputs[0]
+    window = _as_nhwc(pooling_geometry(op))
+    lines = window.output_height * window.batches
+    global_size, local_size = rows(window.output_width * window.output_depth, lines, device)
+    return Launch(
+        Kernel("l2_pool_2d.cl", "l2_pool_2d", (("T", c_type(output)),)),
+        (source, output, *_bounds(op, window), *_sizes(window)),
+        global_size,
+        local_size,
+        2 * output.count * window.filter_height * window.filter_width,
+        source.size_bytes + output.size_bytes,
+    )
 
 
 def _as_nhwc(window: SlidingWindow) -> SlidingWindow:

@@ -28,8 +28,6 @@ _MAX_QUANTIZED_TERMS = 1 << 23
 """So many 8-bit terms, centred, sum up within 32 bits."""
 _FEW_OUTPUTS = 4096
 _MANY_TERMS = 256
-
-
 _NUMBERS = {
     OperationCode.REDUCE_SUM: 0,
     OperationCode.REDUCE_PROD: 1,
@@ -42,42 +40,52 @@ _NUMBERS = {
 
 @launches(OperationCode.MEAN)
 def mean(op: BoundOperation, device: DeviceProfile) -> Launch:
-    """MEAN. FLOAT32, FLOAT16, QUANT8, rank up to 4; kernels reduce.cl:mean, mean_vectors (last dimension kept)."""
-    terms = math.prod(op.dimensions("input")[axis] for axis in reduction(op).axes)
+    """MEAN. FLOAT32, FLOAT16, QUANT8, rank up to 4; kernels reduce.cl:mean, mean_vectors, mean_groups."""
+    terms = _terms(op)
     if op.data_type in QUANT8_TYPES and terms > _MAX_QUANTIZED_TERMS:
         op.fail("axes", f"must reduce at most {_MAX_QUANTIZED_TERMS} elements of 8 bits", terms)
     multiplier = mean_multiplier(terms)
     factor = int_vector(multiplier.mantissa, multiplier.exponent)
-    return _reduce("mean", op, (int32(terms), factor, int32(op.input("input").zero_point)), device)
+    return _reduce("mean", op, (factor, int32(op.input("input").zero_point)), device)
 
 
 @launches(*_NUMBERS)
 def reduce(op: BoundOperation, device: DeviceProfile) -> Launch:
-    """REDUCE_*. FLOAT32, FLOAT16, MAX and MIN also QUANT8, ALL and ANY BOOL8; kernels reduce.cl:reduce, reduce_vectors."""
+    """REDUCE_*. FLOAT32, FLOAT16, MAX and MIN also QUANT8, ALL and ANY BOOL8; kernels reduce.cl:reduce*."""
     return _reduce("reduce", op, (int32(_NUMBERS[OperationCode(op.code)]),), device)
 
 
-def _reduce(kernel: str, op: BoundOperation, extra: tuple[Argument, ...], device: DeviceProfile) -> Launch:
-    """Return the launch of a kernel of reduce.cl, or of its form for vectors where the last dimension is kept."""
+def _reduce(kernel: str, op: BoundOperation, parameters: tuple[Argument, ...], device: DeviceProfile) -> Launch:
+    """Return the launch of a kernel of reduce.cl in the form that fits."""
     source, output = op.input("input"), op.outputs[0]
-    dims, axes = source.dimensions, reduction(op).axes
+    dims, axes, terms = source.dimensions, reduction(op).axes, _terms(op)
     kept = [axis for axis in range(len(dims)) if axis not in axes]
     inner = dims[-1] if kept and kept[-1] == len(dims) - 1 else 1
-    has_vectors = inner >= LANES
-    if has_vectors:
-        kept = kept[:-1]
-        global_size, local_size = work_sizes(-(-inner // LANES), device, output.count // inner)
+    last: tuple[Argument, ...] = ()
+    if _wants_groups(device, output.count, terms):
+        kernel, sizes = f"{kernel}_groups", work_sizes(output.count * group_size(device), device)
+    elif inner >= LANES:
+        kernel, sizes = f"{kernel}_vectors", work_sizes(-(-inner // LANES), device, output.count // inner)
+        kept, last = kept[:-1], (int32(inner),)
     else:
-        global_size, local_size = linear(output.count, device)
+        sizes, last = linear(output.count, device), (int32(output.count),)
     element = "uchar" if source.type == OperandCode.TENSOR_BOOL8 else c_type(source)
     return Launch(
-        Kernel("reduce.cl", f"{kernel}_vectors" if has_vectors else kernel, defines(device, T=element)),
-        (source, output, *_walk(dims, kept, axes), *extra, int32(inner if has_vectors else output.count)),
-        global_size,
-        local_size,
-        source.count,
-        source.size_bytes + output.size_bytes,
+        Kernel("reduce.cl", kernel, defines(device, T=element)),
+        (source, output, *_walk(dims, kept, axes), int32(terms), *parameters, *last),
+        *sizes,
+        flops=source.count,
+        bytes_moved=source.size_bytes + output.size_bytes,
     )
+
+
+def _terms(op: BoundOperation) -> int:
+    return math.prod(op.dimensions("input")[axis] for axis in reduction(op).axes)
+
+
+def _wants_groups(device: DeviceProfile, outputs: int, terms: int) -> bool:
+    """Whether so few outputs have so many terms that they keep a GPU busy only if a group shares each."""
+    return not device.is_cpu and outputs <= _FEW_OUTPUTS and terms >= _MANY_TERMS
 
 
 def _walk(dims: Dimensions, kept: Sequence[int], axes: Sequence[int]) -> tuple[Argument, ...]:

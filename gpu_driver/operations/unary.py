@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     OperationCode.SQRT,
 )
 def unary(op: BoundOperation, device: DeviceProfile) -> Launch:
-    """ABS ... SQRT. FLOAT32, FLOAT16, ABS and NEG also INT32: unary.cl:unary_*; RSQRT of QUANT8: activation_table.cl."""
+    """ABS ... SQRT. FLOAT32, FLOAT16, ABS and NEG also INT32: unary.cl; RSQRT of QUANT8: activation_table.cl."""
     source, output = op.input("input"), op.outputs[0]
     if op.data_type in QUANT8_TYPES:
         return lookup(source, output, rsqrt_table(source, output), device)

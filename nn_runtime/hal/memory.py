@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shared memory pools: anonymous (memfd, else multiprocessing.shared_memory) or a mapped file descriptor."""
+"""Shared memory pools: anonymous (memfd, else multiprocessing.shared_memory), a mapped file, a hardware buffer."""
 
 from __future__ import annotations
 
 import mmap
 import os
+from enum import IntEnum, IntFlag
 from multiprocessing import shared_memory
 from typing import TYPE_CHECKING
 
@@ -42,16 +43,7 @@ class SharedMemory:
         """Return new zeroed shared memory; raises BadData for a size that is not positive."""
         if size_bytes <= 0:
             raise BadData(f"shared memory: size must be > 0 bytes, got {size_bytes}")
-        if not hasattr(os, "memfd_create"):
-            block = shared_memory.SharedMemory(create=True, size=size_bytes)
-            return cls(size_bytes, PROT_READ | PROT_WRITE, -1, 0, block)
-        fd = os.memfd_create("nn_runtime")
-        try:
-            os.ftruncate(fd, size_bytes)
-        except OSError:
-            os.close(fd)
-            raise
-        return cls(size_bytes, PROT_READ | PROT_WRITE, fd, 0, None)
+        return cls(size_bytes, PROT_READ | PROT_WRITE, *_anonymous(size_bytes))
 
     @classmethod
     def from_fd(cls, size_bytes: int, prot: int, fd: int, offset: int) -> SharedMemory:
@@ -116,3 +108,93 @@ class SharedMemory:
                 f"memory: {self.size_bytes} bytes at offset {self.offset} cannot be mapped: {error}"
             ) from error
         return np.frombuffer(mapping, np.uint8, self.size_bytes, start)
+
+
+class HardwareBufferFormat(IntEnum):
+    """Layout of a hardware buffer (AHardwareBuffer_Format)."""
+
+    R8G8B8A8_UNORM = 1
+    R8G8B8X8_UNORM = 2
+    R8G8B8_UNORM = 3
+    R5G6B5_UNORM = 4
+    R16G16B16A16_FLOAT = 0x16
+    BLOB = 0x21
+    R10G10B10A2_UNORM = 0x2B
+
+
+class HardwareBufferUsage(IntFlag):
+    """Who may touch a hardware buffer (AHardwareBuffer_UsageFlags)."""
+
+    CPU_READ = 3
+    CPU_WRITE = 3 << 4
+    GPU_SAMPLED_IMAGE = 1 << 8
+    GPU_FRAMEBUFFER = 1 << 9
+    GPU_DATA_BUFFER = 1 << 24
+
+
+_PIXEL_BYTES = {
+    HardwareBufferFormat.R8G8B8A8_UNORM: 4,
+    HardwareBufferFormat.R8G8B8X8_UNORM: 4,
+    HardwareBufferFormat.R8G8B8_UNORM: 3,
+    HardwareBufferFormat.R5G6B5_UNORM: 2,
+    HardwareBufferFormat.R16G16B16A16_FLOAT: 8,
+    HardwareBufferFormat.BLOB: 1,
+    HardwareBufferFormat.R10G10B10A2_UNORM: 4,
+}
+
+
+class HardwareBuffer(SharedMemory):
+    """Memory with a format (AHardwareBuffer). BLOB is plain bytes: width is the size, height and layers are 1.
+
+    Of another format only whoever knows it may read or write the bytes, between `lock` and the end of their use: for
+    all others `array` raises Unmappable. A request names such a buffer as a whole, with offset and length 0.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        height: int = 1,
+        layers: int = 1,
+        format: HardwareBufferFormat = HardwareBufferFormat.BLOB,
+        usage: HardwareBufferUsage = HardwareBufferUsage.CPU_READ | HardwareBufferUsage.CPU_WRITE,
+    ) -> None:
+        """Take zeroed memory; raises BadData for a size that is not positive, or a BLOB of several rows or layers."""
+        if min(width, height, layers) <= 0:
+            raise BadData(f"hardware buffer: sizes must be > 0, got {width} x {height} x {layers}")
+        if format == HardwareBufferFormat.BLOB and (height, layers) != (1, 1):
+            raise BadData(f"hardware buffer: a BLOB has one row and one layer, got {height} and {layers}")
+        self.width, self.height, self.layers = width, height, layers
+        self.format = HardwareBufferFormat(format)
+        self.usage = usage
+        size_bytes = width * height * layers * _PIXEL_BYTES[self.format]
+        super().__init__(size_bytes, PROT_READ | PROT_WRITE, *_anonymous(size_bytes))
+
+    @property
+    def is_blob(self) -> bool:
+        """Whether it is plain bytes."""
+        return self.format == HardwareBufferFormat.BLOB
+
+    def array(self) -> npt.NDArray[np.uint8]:
+        """Return the bytes of a BLOB; raises Unmappable for other formats, and without CPU usage."""
+        if not self.is_blob:
+            raise Unmappable(f"a hardware buffer of format {self.format.name} is no plain memory: use lock()")
+        return self.lock()
+
+    def lock(self) -> npt.NDArray[np.uint8]:
+        """Return the bytes, rows and layers one after the other without gaps; raises Unmappable without CPU usage."""
+        if not (self.usage & HardwareBufferUsage.CPU_READ and self.usage & HardwareBufferUsage.CPU_WRITE):
+            raise Unmappable("hardware buffer: its usage does not allow the CPU to read and write it")
+        return super().array()
+
+
+def _anonymous(size_bytes: int) -> tuple[int, int, shared_memory.SharedMemory | None]:
+    """Return (descriptor or -1, offset, block or None) of new zeroed memory."""
+    if not hasattr(os, "memfd_create"):
+        return -1, 0, shared_memory.SharedMemory(create=True, size=size_bytes)
+    fd = os.memfd_create("nn_runtime")
+    try:
+        os.ftruncate(fd, size_bytes)
+    except OSError:
+        os.close(fd)
+        raise
+    return fd, 0, None

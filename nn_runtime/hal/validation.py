@@ -22,7 +22,7 @@ from nn_runtime.codes import (
     operation_name,
 )
 from nn_runtime.errors import BadData, NNError
-from nn_runtime.hal.memory import PROT_READ, PROT_WRITE
+from nn_runtime.hal.memory import PROT_READ, PROT_WRITE, HardwareBuffer
 from nn_runtime.hal.types import (
     CONSTANT_LIFETIMES,
     BufferToken,
@@ -374,7 +374,7 @@ def _argument_dimensions(label: str, operand: Operand, argument: RequestArgument
 
 
 def _argument_length(label: str, location: DataLocation, pools: Sequence[SharedMemory | BufferToken]) -> int | None:
-    """Return the bytes given without padding; None for a buffer token, whose size the driver knows."""
+    """Return the bytes given without padding; None for a buffer that is used whole, whose size the driver knows."""
     if location.pointer is not None:
         return _pointer_length(label, location.pointer, location)
     if location.pool_index >= len(pools):
@@ -383,6 +383,10 @@ def _argument_length(label: str, location: DataLocation, pools: Sequence[SharedM
     if isinstance(pool, BufferToken):
         if location.offset or location.length or location.padding:
             raise BadData(f"{label}: a buffer token is used whole: offset, length, padding must be 0, got {location}")
+        return None
+    if isinstance(pool, HardwareBuffer) and not pool.is_blob:
+        if location.offset or location.length or location.padding:
+            raise BadData(f"{label}: a hardware buffer of format {pool.format.name} is used whole, got {location}")
         return None
     if location.length == 0:
         raise BadData(f"{label}: length must be > 0")

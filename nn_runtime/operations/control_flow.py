@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from nn_runtime.codes import FeatureLevel, OperandCode, OperationCode, operand_type_name
 from nn_runtime.errors import BadData
-from nn_runtime.operand import ELEMENT_TYPES, merge_dimensions
+from nn_runtime.operand import ELEMENT_TYPES, EXTENSION_TYPES, merge_dimensions
 from nn_runtime.operations.signature import (
     Definition,
     Input,
@@ -27,7 +27,7 @@ _MODEL = only(OperandCode.MODEL)
 
 
 def _any_type(_data_type: int) -> Iterable[int]:
-    return ELEMENT_TYPES
+    return (*ELEMENT_TYPES, *EXTENSION_TYPES)
 
 
 def _check_if(op: OperationView) -> FeatureLevel:

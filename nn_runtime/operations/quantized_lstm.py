@@ -57,8 +57,9 @@ class QuantizedLstm:
     """Sizes, variant and fixed-point parameters of a QUANTIZED_LSTM.
 
     Every sum of a gate is kept in 16 bits, with the scale that the operation gives for it; its activation takes it to
-    have 3 integer bits, so that without layer norm the scale must be 2^-12 to mean what it says. The cell state has scale 2^`cell_shift`; clips are in the stored domain, 0
-    for none. The hidden state has zero point `hidden_zero_point`; without projection it is the output.
+    have 3 integer bits, so that without layer norm the scale must be 2^-12 to mean what it says. The cell state has
+    scale 2^`cell_shift`; clips are in the stored domain, 0 for none. The hidden state has zero point
+    `hidden_zero_point`; without projection it is the output.
     """
 
     cell: LstmCell

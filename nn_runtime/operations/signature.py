@@ -126,7 +126,8 @@ class Definition:
     `data_types` maps each type of the data input (`data_input`, by index) to the feature level that brought it.
     `check` raises through `op.fail` and returns the feature level that special uses need. `prepare` gets known
     dimensions and parameter values and returns the dimensions of each output. `output_counts` is () for exactly
-    `outputs`, otherwise the legal counts; a `repeated_output` operation takes any number >= 1.
+    `outputs`, otherwise the legal counts; a `repeated_output` operation takes any number >= 1. The outputs of a
+    `data_dependent` operation may be smaller than `prepare` says: their dimensions are known when it has run.
     """
 
     code: OperationCode
@@ -139,6 +140,7 @@ class Definition:
     output_counts: tuple[int, ...] = ()
     repeated_output: bool = False
     zero_sized_ok: bool = False
+    data_dependent: bool = False
 
 
 class OperationView:
@@ -299,8 +301,9 @@ def validate(op: OperationView) -> FeatureLevel:
 
     Raises BadData naming operation, operand, wanted and got.
     """
+    arguments = op.arguments
     levels = [op.definition.data_types.get(op.data_type, FeatureLevel.HAL_1_0)]
-    for at, (argument, operand) in enumerate(zip(op.arguments, op.inputs, strict=True)):
+    for at, (argument, operand) in enumerate(zip(arguments, op.inputs, strict=True)):
         # A model input that may be left out at execution is declared with shape [0], whatever its rank.
         if not (argument.omittable and operand.dimensions == (0,)):
             _check_rank(op, f"{argument.name} (input {at})", argument.rank, operand)

@@ -6,12 +6,16 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn
 
 from nn_runtime.codes import DeviceTypeCode, FeatureLevel, OperandCode, operation_name
 from nn_runtime.devices import reference_device
+from nn_runtime.hal.fences import Fence, close, duplicate
 from nn_runtime.hal.interfaces import ExplainsOperations, OperationSupport
+from nn_runtime.hal.plain import PlainBurst, earlier_deadline, wait_for_fences
 from nn_runtime.hal.types import (
     Capabilities,
     DeviceStatus,
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
         IFencedExecutionCallback,
         IPreparedModel,
     )
+    from nn_runtime.hal.memory import SharedMemory
     from nn_runtime.hal.types import (
         BufferDesc,
         BufferRole,
@@ -64,6 +69,13 @@ class Script:
     """Returned by an execution in place of the true one."""
     timing: Timing | None = None
     """Reported by a measured execution."""
+    cache_files: tuple[int, int] = (0, 0)
+    """Numbers of model and data cache files that the device says it needs."""
+    from_cache: ErrorStatus | None = None
+    """Why it cannot prepare from cache files though their content is its own."""
+    asynchronous_fences: bool = False
+    """Fenced executions run in a thread and return a fence, instead of running before they return."""
+    extensions: tuple[Extension, ...] = ()
 
 
 @dataclass
@@ -75,6 +87,11 @@ class Record:
     deadlines_ns: list[int | None] = field(default_factory=list)
     preferences: list[tuple[ExecutionPreference, Priority]] = field(default_factory=list)
     allocations: list[tuple[list[BufferRole], list[BufferRole]]] = field(default_factory=list)
+    caches: list[tuple[str, CacheRequest | None]] = field(default_factory=list)
+    """How each prepared model was asked for: "model" or "cache", with the files."""
+    bursts: list[SampleBurst] = field(default_factory=list)
+    fenced: list[tuple[int, int | None]] = field(default_factory=list)
+    """Number of fences to wait for and duration after them, of each fenced execution."""
 
 
 class SampleDevice:
@@ -88,8 +105,10 @@ class SampleDevice:
         estimates_ns: Mapping[int, int] | None = None,
         feature_level: int = FeatureLevel.HAL_1_3,
         inner: IDevice | None = None,
+        version: str = "sample",
     ) -> None:
         """`operations`: codes it takes (all: None); `estimates_ns`: time per code; `inner`: who computes (the CPU)."""
+        self._version = version
         self.name = name
         self.operations = operations
         self.script = Script()
@@ -98,14 +117,15 @@ class SampleDevice:
         self._estimates_ns = estimates_ns or {}
         self._feature_level = feature_level
         self._inner = inner or reference_device().hal
+        self._kept: dict[bytes, tuple[Model, ExecutionPreference, Priority]] = {}
 
     def get_capabilities(self) -> Capabilities:
         """Return the table given."""
         return self._capabilities
 
     def get_version_string(self) -> str:
-        """Return a fixed version."""
-        return "sample"
+        """Return the version given."""
+        return self._version
 
     def get_type(self) -> DeviceTypeCode:
         """Return OTHER."""
@@ -120,12 +140,12 @@ class SampleDevice:
         return DeviceStatus.AVAILABLE
 
     def get_supported_extensions(self) -> Sequence[Extension]:
-        """Return none."""
-        return ()
+        """Return those of the script."""
+        return self.script.extensions
 
     def get_number_of_cache_files_needed(self) -> tuple[int, int]:
-        """Return (0, 0)."""
-        return 0, 0
+        """Return those of the script."""
+        return self.script.cache_files
 
     def explain_operations(self, model: Model) -> Sequence[OperationSupport]:
         """Refuse what is not on the list, and what the inner device refuses."""
@@ -157,11 +177,24 @@ class SampleDevice:
         self.record.models.append(model)
         self.record.preferences.append((preference, priority))
         self.record.deadlines_ns.append(deadline_ns)
-        return SamplePreparedModel(self, self._inner.prepare_model(model, preference, priority, deadline_ns, cache))
+        self.record.caches.append(("model", cache))
+        inner = self._inner.prepare_model(model, preference, priority, deadline_ns, None)
+        if cache is not None:
+            self._kept[cache.token] = model, preference, priority
+            for fd in (*cache.model_files, *cache.data_files):
+                _rewrite(fd, self._seal(cache.token))
+        return SamplePreparedModel(self, inner)
 
-    def prepare_model_from_cache(self, deadline_ns: int | None, cache: CacheRequest) -> IPreparedModel:
-        """Refuse: there is no cache."""
-        raise HalError(ErrorStatus.GENERAL_FAILURE, f"{self.name}: no cache")
+    def prepare_model_from_cache(self, deadline_ns: int | None, cache: CacheRequest) -> SamplePreparedModel:
+        """Prepare a model that this object has prepared under the token before, if the files are as it left them."""
+        self.record.caches.append(("cache", cache))
+        if self.script.from_cache is not None:
+            raise HalError(self.script.from_cache, f"{self.name}: told to fail at prepare from cache")
+        intact = all(_content(fd) == self._seal(cache.token) for fd in (*cache.model_files, *cache.data_files))
+        if cache.token not in self._kept or not intact:
+            raise HalError(ErrorStatus.GENERAL_FAILURE, f"{self.name}: the cache is not usable")
+        model, preference, priority = self._kept[cache.token]
+        return SamplePreparedModel(self, self._inner.prepare_model(model, preference, priority, deadline_ns, None))
 
     def allocate(
         self,
@@ -181,6 +214,9 @@ class SampleDevice:
 
     def close(self) -> None:
         """Nothing is held."""
+
+    def _seal(self, token: bytes) -> bytes:
+        return b"sample cache of " + self.name.encode() + token
 
     def _answer(self, code: int, answer: OperationSupport) -> OperationSupport:
         if self.operations is not None and code not in self.operations:
@@ -222,20 +258,104 @@ class SamplePreparedModel:
         loop_timeout_ns: int | None,
         duration_after_fence_ns: int | None,
     ) -> tuple[int | None, IFencedExecutionCallback]:
-        """Execute on the inner device, or fail as the script says."""
-        if self.device.script.execute is not None:
-            raise HalError(self.device.script.execute, f"{self.device.name}: told to fail at execute")
-        return self.inner.execute_fenced(
-            request, wait_for, measure, deadline_ns, loop_timeout_ns, duration_after_fence_ns
-        )
+        """Execute on the inner device, in a thread if the script says so, or fail as it says."""
+        self.device.record.fenced.append((len(wait_for), duration_after_fence_ns))
+        if not self.device.script.asynchronous_fences:
+            if self.device.script.execute is not None:
+                raise HalError(self.device.script.execute, f"{self.device.name}: told to fail at execute")
+            return self.inner.execute_fenced(
+                request, wait_for, measure, deadline_ns, loop_timeout_ns, duration_after_fence_ns
+            )
+        if any(fence < 0 for fence in wait_for):
+            raise HalError(ErrorStatus.INVALID_ARGUMENT, f"{self.device.name}: a fence to wait for is empty")
+        callback = SampleFencedCallback()
+        fence = Fence()
+        given_out = fence.duplicate()
+        kept = [duplicate(fd) for fd in wait_for]
+
+        def execute() -> None:
+            try:
+                wait_for_fences(kept, deadline_ns)
+                deadline = earlier_deadline(deadline_ns, duration_after_fence_ns)
+                callback.finish(self.execute_synchronously(request, measure, deadline, loop_timeout_ns).timing)
+            except HalError as error:
+                callback.error = error
+            except Exception as error:
+                callback.error = HalError(ErrorStatus.GENERAL_FAILURE, str(error))
+            for fd in kept:
+                close(fd)
+            fence.signal(callback.error is None)
+            fence.close()
+
+        threading.Thread(target=execute, name=self.device.name).start()
+        return given_out, callback
 
     def configure_execution_burst(self) -> IBurstContext:
-        """Return the inner device's burst."""
-        return self.inner.configure_execution_burst()
+        """Return a burst that records what it is asked for."""
+        burst = SampleBurst(self)
+        self.device.record.bursts.append(burst)
+        return burst
 
     def close(self) -> None:
         """Close the inner one."""
         self.inner.close()
+
+
+class SampleFencedCallback:
+    """Times and outcome of a fenced execution in a thread (IFencedExecutionCallback)."""
+
+    def __init__(self) -> None:
+        """Start unfinished."""
+        self.error: HalError | None = HalError(ErrorStatus.GENERAL_FAILURE, "the fence has not signalled yet")
+        self._timing = Timing()
+
+    def finish(self, timing: Timing) -> None:
+        """Note that the execution succeeded."""
+        self._timing = timing
+        self.error = None
+
+    def get_execution_info(self) -> tuple[Timing, Timing]:
+        """Return the same times since launch and since the fences; raises the error of the execution."""
+        if self.error is not None:
+            raise self.error
+        return self._timing, self._timing
+
+
+class SampleBurst(PlainBurst):
+    """A burst that records the requests and the memories to forget."""
+
+    def __init__(self, prepared: SamplePreparedModel) -> None:
+        """Start without a record."""
+        super().__init__(prepared)
+        self.requests: list[Request] = []
+        self.freed: list[SharedMemory] = []
+        self.closed = False
+
+    def execute(
+        self, request: Request, measure: bool, deadline_ns: int | None, loop_timeout_ns: int | None
+    ) -> ExecutionResult:
+        """Execute as usual."""
+        self.requests.append(request)
+        return super().execute(request, measure, deadline_ns, loop_timeout_ns)
+
+    def free_memory(self, memory: SharedMemory) -> None:
+        """Record it."""
+        self.freed.append(memory)
+
+    def close(self) -> None:
+        """Record it."""
+        self.closed = True
+
+
+def _rewrite(fd: int, content: bytes) -> None:
+    os.ftruncate(fd, 0)
+    os.lseek(fd, 0, os.SEEK_SET)
+    os.write(fd, content)
+
+
+def _content(fd: int) -> bytes:
+    os.lseek(fd, 0, os.SEEK_SET)
+    return os.read(fd, 1 << 20)
 
 
 class NullDevice(SampleDevice):

@@ -90,3 +90,63 @@ def run(compilation: Compilation, inputs: Sequence[Array], output_dims: Sequence
 
 def numbers(*dims: int) -> Array:
     return np.linspace(-2, 2, int(np.prod(dims)), dtype=np.float32).reshape(dims)
+
+
+BOOL = OperandCode.TENSOR_BOOL8
+
+
+def flag(model: Model) -> int:
+    """A condition: TENSOR_BOOL8 [1]."""
+    return model.add_operand(tensor(1, code=BOOL))
+
+
+def refer(model: Model, referenced: Model) -> int:
+    index = model.add_operand(OperandType(OperandCode.MODEL))
+    model.set_operand_value_from_model(index, referenced)
+    return index
+
+
+def unary_model(code: OperationCode, dims: Sequence[int] = (2, 3)) -> Model:
+    return chain_model([code], dims)
+
+
+def if_model(then_model: Model, else_model: Model, dims: Sequence[int] = (2, 3)) -> Model:
+    """Inputs: condition, x; output: what the branch makes of x."""
+    model = Model()
+    condition, x, y = flag(model), model.add_operand(tensor(*dims)), model.add_operand(tensor(*dims))
+    model.add_operation(OperationCode.IF, [condition, refer(model, then_model), refer(model, else_model), x], [y])
+    model.identify_inputs_and_outputs([condition, x], [y])
+    model.finish()
+    return model
+
+
+def less_model(dims: Sequence[int] = (1,), limit_dims: Sequence[int] = (1,)) -> Model:
+    """Inputs: value, step, limit; output: value < limit."""
+    model = Model()
+    value, step, limit = (model.add_operand(tensor(*d)) for d in (dims, dims, limit_dims))
+    result = flag(model)
+    model.add_operation(OperationCode.LESS, [value, limit], [result])
+    model.identify_inputs_and_outputs([value, step, limit], [result])
+    model.finish()
+    return model
+
+
+def adding_body(dims: Sequence[int] = (1,)) -> Model:
+    """Inputs: value, step, limit; output: value + step."""
+    model = Model()
+    value, step, limit, result = (model.add_operand(tensor(*d)) for d in (dims, dims, (1,), dims))
+    add(model, value, step, result)
+    model.identify_inputs_and_outputs([value, step, limit], [result])
+    model.finish()
+    return model
+
+
+def while_model(condition: Model | None = None, body: Model | None = None, dims: Sequence[int] = (1,)) -> Model:
+    """Inputs: value, step, limit; output: value after adding step while it is less than limit."""
+    model = Model()
+    value, step, limit, result = (model.add_operand(tensor(*d)) for d in (dims, dims, (1,), dims))
+    models = [refer(model, condition or less_model()), refer(model, body or adding_body())]
+    model.add_operation(OperationCode.WHILE, [*models, value, step, limit], [result])
+    model.identify_inputs_and_outputs([value, step, limit], [result])
+    model.finish()
+    return model

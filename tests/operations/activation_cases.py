@@ -1,17 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cases of RELU, RELU1, RELU6, LOGISTIC, TANH, HARD_SWISH; `every_code`: results of LiteRT's reference kernels."""
+"""Cases of RELU, RELU1, RELU6, LOGISTIC, TANH, HARD_SWISH, ELU; `every_code`: results of LiteRT's reference kernels."""
 
 from __future__ import annotations
 
 import math
 
 from nn_runtime.codes import OperationCode
-from tests.operations.cases import FLOATS, QUANT8, SIGNED, Case, stored, tensor
+from tests.operations.cases import FLOATS, QUANT8, SIGNED, Case, real, stored, tensor
 
 _VALUES = (-7.5, -1.5, -0.5, 0, 0.5, 1, 2.5, 8)
 _DIMS = (2, 1, 4)
 _EVERY_CODE = bytes(range(256)).hex()
 _INPUT = tensor(_DIMS, _VALUES)
+
+_ELU_VALUES = (-100.0, -6.0, -1.5, -0.25, -(2.0**-8), 0.0, 2.0**-8, 0.5, 1.0, 2.5, 7.0, 200.0)
+
+
+def elu(x: float, alpha: float) -> float:
+    return max(0.0, x) + min(0.0, alpha * (math.exp(min(x, 300.0)) - 1))
+
 
 CASES = (
     Case(OperationCode.RELU, "values", (_INPUT,), (tensor(_DIMS, [max(0, x) for x in _VALUES]),)),
@@ -135,6 +142,29 @@ CASES = (
         "rank_5",
         (tensor((2, 1, 1, 2, 1), [-4.0, -1.5, 1.5, 4.0]),),
         (tensor((2, 1, 1, 2, 1), [0.0, -0.375, 1.125, 4.0]),),
+        FLOATS,
+    ),
+    *(
+        Case(
+            OperationCode.ELU,
+            name,
+            (tensor(dims, _ELU_VALUES), real(alpha)),
+            (tensor(dims, [elu(x, alpha) for x in _ELU_VALUES]),),
+            FLOATS,
+        )
+        for name, dims, alpha in (
+            ("alpha_one", (2, 6), 1.0),
+            ("alpha_small", (12,), 0.125),
+            ("alpha_large_rank_5", (1, 2, 3, 1, 2), 3.5),
+            ("alpha_zero", (3, 1, 4), 0.0),
+        )
+    ),
+    # The formula as it stands: with a negative alpha the second term acts above 0 alone.
+    Case(
+        OperationCode.ELU,
+        "alpha_negative",
+        (tensor((4,), [-3.0, -0.5, 0.5, 2.0]), real(-0.5)),
+        (tensor((4,), [0.0, 0.0, 0.5 - 0.5 * math.expm1(0.5), 2.0 - 0.5 * math.expm1(2.0)]),),
         FLOATS,
     ),
 )

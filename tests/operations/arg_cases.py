@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cases of ARGMAX."""
+"""Cases of ARGMAX and ARGMIN."""
 
 from __future__ import annotations
 
@@ -22,6 +22,20 @@ CASES = (
         "middle_axis_of_integers",
         (of(INT32, (1, 3, 2), [1, -(2**31), 2**24 + 1, 5, 2**24, 6]), integer(1)),
         (of(INT32, (1, 2), [1, 2]),),
+        (INT32,),
+    ),
+    Case(OperationCode.ARGMIN, "first_axis", (_INPUT, integer(0)), (of(INT32, (3,), [0, 1, 0]),)),
+    Case(
+        OperationCode.ARGMIN,
+        "first_of_equals",
+        (tensor((2, 3), [3, 1, 1, -2, -2, 5]), integer(-1)),
+        (of(INT32, (2,), [1, 0]),),
+    ),
+    Case(
+        OperationCode.ARGMIN,
+        "middle_axis_of_integers",
+        (of(INT32, (1, 3, 2), [1, 2**31 - 1, -(2**24) - 1, 5, -(2**24), 6]), integer(1)),
+        (of(INT32, (1, 2), [1, 1]),),
         (INT32,),
     ),
 )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cases of ADD, SUB, MUL, DIV; `litert_*` has the results of LiteRT's reference kernels."""
+"""Cases of ADD, SUB, MUL, DIV, MAXIMUM, MINIMUM, POW, PRELU; `litert*`: results of LiteRT's reference kernels."""
 
 from __future__ import annotations
 
@@ -193,5 +193,71 @@ CASES = (
         (of(INT32, (4,), [-5, 5, 7, -8]), of(INT32, (4,), [2, 2, -2, -2]), _NONE),
         (of(INT32, (4,), [-3, 2, -4, 4]),),
         (INT32,),
+    ),
+    *(
+        case
+        for operation, choose in ((OperationCode.MAXIMUM, max), (OperationCode.MINIMUM, min))
+        for case in (
+            Case(
+                operation,
+                "scales_differ",
+                (tensor((2, 3), _FIRST[:6], 0.25, 100), tensor((1, 1, 3), _SECOND[:3], 0.5, 10)),
+                (tensor((1, 2, 3), [choose(x, y) for x, y in zip(_FIRST, _SECOND[:3] * 2, strict=False)], 0.125, 60),),
+            ),
+            Case(
+                operation,
+                "integers_of_five_axes",
+                (of(INT32, (1, 1, 1, 2, 1), [2**24, -(2**31)]), of(INT32, (2,), [2**24 + 1, -5])),
+                (
+                    of(
+                        INT32,
+                        (1, 1, 1, 2, 2),
+                        [choose(x, y) for x in (2**24, -(2**31)) for y in (2**24 + 1, -5)],
+                    ),
+                ),
+                (INT32,),
+            ),
+        )
+    ),
+    Case(
+        OperationCode.POW,
+        "values",
+        (tensor((4,), [2, 9, -3, 0.25]), tensor((4,), [3, 0.5, 3, -1.5])),
+        (tensor((4,), [8, 3, -27, 8]),),
+        FLOATS,
+    ),
+    Case(
+        OperationCode.POW,
+        "broadcast",
+        (tensor((2, 1, 1, 1, 1), [2, 4]), tensor((3,), [0, -1, 2.5])),
+        (tensor((2, 1, 1, 1, 3), [1, 0.5, 2**2.5, 1, 0.25, 32]),),
+        FLOATS,
+    ),
+    Case(
+        OperationCode.PRELU,
+        "slope_per_channel",
+        (tensor((1, 2, 2, 2), [1, -2, 3, 4, -5, -0.5, 0, -8]), tensor((2,), [0.5, -1], 0.25, 10)),
+        (tensor((1, 2, 2, 2), [1, 2, 3, 4, -2.5, 0.5, 0, 8], 0.25, 90),),
+    ),
+    Case(
+        OperationCode.PRELU,
+        "slope_has_more_axes",
+        (tensor((2,), [-1, 2]), tensor((2, 1), [3, -0.5])),
+        (tensor((2, 2), [-3, 2, 0.5, 2]),),
+    ),
+    Case(
+        OperationCode.PRELU,
+        "litert",
+        (stored((1, 2, 3, 8), _LITERT_FIRST[:96], 0.031, 117), stored((8,), "71092483f877ceea", 0.017, 140)),
+        (
+            stored(
+                (1, 2, 3, 8),
+                "ba838db27a9da72386a49caeb5826ca580a1cf66a46f4e3293b5c365686d7b766ec3a2a090824ec366c4a96dab802100",
+                0.045,
+                101,
+            ),
+        ),
+        (QUANT8, SIGNED),
+        exact=True,
     ),
 )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cases of AVERAGE_POOL_2D and MAX_POOL_2D: windows spelled out by a plain loop, and rounding by hand."""
+"""Cases of AVERAGE_POOL_2D, MAX_POOL_2D and L2_POOL_2D: windows spelled out by a plain loop, and rounding by hand."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nn_runtime.codes import FuseCode, OperationCode
-from tests.operations.cases import QUANT8, SIGNED, Argument, Case, flag, integer, of, tensor
+from tests.operations.cases import ALL, FLOATS, QUANT8, SIGNED, Argument, Case, flag, integer, of, tensor
 from tests.operations.conv_cases import BOUNDS, SAME, VALID, same_padding, steps
 
 if TYPE_CHECKING:
     from nn_runtime.operand import Dimensions
 
-AVERAGE, MAXIMUM = OperationCode.AVERAGE_POOL_2D, OperationCode.MAX_POOL_2D
+AVERAGE, MAXIMUM, ROOT = OperationCode.AVERAGE_POOL_2D, OperationCode.MAX_POOL_2D, OperationCode.L2_POOL_2D
 
 
 def pool(
@@ -45,7 +45,10 @@ def pool(
             max(first_row, 0) : first_row + filter_size[0],
             max(first_column, 0) : first_column + filter_size[1],
         ]
-        result[:, y, x] = window.mean(axis=(1, 2)) if operation == AVERAGE else window.max(axis=(1, 2))
+        if operation == ROOT:
+            result[:, y, x] = np.sqrt(np.square(window).mean(axis=(1, 2)))
+        else:
+            result[:, y, x] = window.mean(axis=(1, 2)) if operation == AVERAGE else window.max(axis=(1, 2))
     result = np.clip(result, *BOUNDS[activation])
     if nchw:
         image, result = image.transpose(0, 3, 1, 2), result.transpose(0, 3, 1, 2)
@@ -57,6 +60,7 @@ def pool(
         name,
         (tensor(image.shape, image.reshape(-1).tolist()), *(integer(number) for number in numbers), *layout),
         (tensor(result.shape, result.reshape(-1).tolist()),),
+        FLOATS if operation == ROOT else ALL,
     )
 
 
@@ -71,7 +75,7 @@ def rounding(name: str, dims: Dimensions, source: Argument, result: Argument) ->
 CASES = (
     *(
         case
-        for operation in (AVERAGE, MAXIMUM)
+        for operation in (AVERAGE, MAXIMUM, ROOT)
         for case in (
             pool(operation, "valid", (2, 5, 6, 3), (2, 3), (1, 2), VALID),
             pool(operation, "same_relu", (1, 5, 6, 3), (3, 3), (2, 2), SAME, FuseCode.RELU),

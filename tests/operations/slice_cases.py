@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cases of SLICE and STRIDED_SLICE on a 4 x 6 table whose element (row, column) is row + column / 2, and such."""
+"""Cases of SLICE, STRIDED_SLICE and REVERSE on a 4 x 6 table, whose element (row, column) is 4 row + column / 2."""
 
 from __future__ import annotations
 
@@ -52,6 +52,25 @@ CASES = (
         "integers_of_five_axes",
         (of(INT32, (1, 2, 1, 3, 1), [1, 2, 3, 4, 2**30, 6]), ints([0, 1, 0, 1, 0]), ints([1, 1, 1, 2, 1])),
         (of(INT32, (1, 1, 1, 2, 1), [2**30, 6]),),
+        (INT32,),
+    ),
+    Case(
+        OperationCode.REVERSE,
+        "rows",
+        (tensor((4, 6), TABLE), ints([0])),
+        (tensor((4, 6), cells(range(3, -1, -1), range(6))),),
+    ),
+    Case(
+        OperationCode.REVERSE,
+        "columns",
+        (tensor((4, 6), TABLE), ints([1])),
+        (tensor((4, 6), cells(range(4), range(5, -1, -1))),),
+    ),
+    Case(
+        OperationCode.REVERSE,
+        "integers_of_eight_axes",
+        (of(INT32, (1, 1, 2, 1, 1, 1, 1, 2), [1, 2**30, -3, 4]), ints([7])),
+        (of(INT32, (1, 1, 2, 1, 1, 1, 1, 2), [2**30, 1, 4, -3]),),
         (INT32,),
     ),
 )

@@ -36,8 +36,8 @@ def test_case_gives_the_expected_result(example: Example, kind: Kind, device: De
 
 
 @pytest.mark.parametrize("through", list(Through), ids=lambda through: through.value)
-def test_corpus(through: Through, device: Device, corpus_folder: Path, request: pytest.FixtureRequest) -> None:
-    step = 1 if request.config.getoption("--whole-corpus") else SAMPLE_STEP
+def test_corpus(through: Through, device: Device, corpus_folder: Path, is_long: bool) -> None:
+    step = 1 if is_long else SAMPLE_STEP
     runner = make_runner(device, through)
     failed: list[Result] = []
     passed = 0

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""BATCH_MATMUL."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from gpu_driver.launch import Kernel, Launch, Scratch, int_vector
+from gpu_driver.operations import launches
+from gpu_driver.strided import Side, strided_copy
+from gpu_driver.vectors import LANES, c_type
+from gpu_driver.worksize import linear
+from nn_runtime.codes import OperationCode
+from nn_runtime.operand import QUANT8_TYPES
+from nn_runtime.operations.batch_matmul import batch_matmul_sizes
+from nn_runtime.quantization import convolution_multipliers
+
+if TYPE_CHECKING:
+    from gpu_driver.bound import BoundOperand, BoundOperation
+    from gpu_driver.device_profile import DeviceProfile
+    from gpu_driver.launch import WorkSize
+    from nn_runtime.operations.batch_matmul import BatchMatmul
+
+_TILE_ROWS = 8
+"""As in batch_matmul.cl."""
+
+
+@launches(OperationCode.BATCH_MATMUL)
+def batch_matmul(op: BoundOperation, device: DeviceProfile) -> tuple[Launch, ...]:
+    """BATCH_MATMUL. FLOAT32, FLOAT16, QUANT8_ASYMM_SIGNED, INT32; kernels batch_matmul.cl:batch_matmul, *_tiles."""
+    sizes = batch_matmul_sizes(op)
+    lhs, rhs, output = op.input("lhs"), op.input("rhs"), op.outputs[0]
+    rows, columns, depth = sizes.rows, sizes.columns, sizes.depth
+    left = (1, rows) if sizes.adj_x else (depth, 1)
+    right = (1, depth) if sizes.adj_y else (columns, 1)
+    kernel = "batch_matmul"
+    right_memory: BoundOperand | Scratch = rhs
+    before: tuple[Launch, ...] = ()
+    work: tuple[WorkSize, WorkSize] = linear(output.count, device)
+    if _fits_tiles(sizes, device):
+        kernel = "batch_matmul_tiles"
+        work = (-(-columns // LANES), -(-rows // _TILE_ROWS), sizes.batches), (1, 1, 1)
+        if sizes.adj_y:
+            scratch = Scratch(rhs.size_bytes)
+            before = (_transposed(rhs, scratch, sizes, device),)
+            right_memory, right = scratch, (columns, 1)
+    mantissa = exponent = 0
+    if op.data_type in QUANT8_TYPES:
+        mantissa, exponent = (int(part[0]) for part in convolution_multipliers(lhs, rhs, output))
+    product = Launch(
+        Kernel("batch_matmul.cl", kernel, (("T", c_type(output)),)),
+        (
+            *(lhs, right_memory, output),
+            int_vector(rows * depth, *left, 0),
+            int_vector(depth * columns, *right, 0),
+            int_vector(sizes.batches, rows, columns, depth),
+            int_vector(lhs.zero_point, rhs.zero_point, output.zero_point, 0),
+            int_vector(mantissa, exponent),
+        ),
+        *work,
+        flops=2 * output.count * depth,
+        bytes_moved=lhs.size_bytes + rhs.size_bytes + output.size_bytes,
+    )
+    return *before, product
+
+
+def _fits_tiles(sizes: BatchMatmul, device: DeviceProfile) -> bool:
+    """Whether batch_matmul_tiles applies: a work-item is a loop on a CPU, and a row of the output holds a vector."""
+    return device.is_cpu and sizes.columns >= LANES
+
+
+def _transposed(rhs: BoundOperand, memory: Scratch, sizes: BatchMatmul, device: DeviceProfile) -> Launch:
+    """Return the launch that lays the right side out as [batches, depth, columns]."""
+    columns, depth = sizes.columns, sizes.depth
+    source = Side(rhs, (depth * columns, 1, depth))
+    return strided_copy(
+        (math.prod(sizes.leading), depth, columns), source, Side(memory, (depth * columns, columns, 1)), device
+    )

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Vendor extensions: which there are, and the prefixes under which this process knows them (SURFACE section j)."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import threading
+import weakref
+from typing import TYPE_CHECKING
+
+from nn_runtime.codes import EXTENSION_PREFIX_SHIFT
+from nn_runtime.errors import BadData
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from nn_runtime.devices import Device
+    from nn_runtime.hal.types import Extension
+
+_MAX_PREFIX = 2**16 - 1
+_MAX_CODE = 2**EXTENSION_PREFIX_SHIFT - 1
+_NAME = re.compile(r"[a-z0-9._]+")
+
+_lock = threading.Lock()
+_numbers = itertools.count(1)
+_prefixes: dict[str, int] = {}
+_names: dict[int, str] = {}
+_devices: weakref.WeakSet[Device] = weakref.WeakSet()
+
+
+def add_device(device: Device) -> None:
+    """Let a device's extensions be known for as long as the device is in use."""
+    _devices.add(device)
+
+
+def checked(extensions: Iterable[Extension]) -> tuple[Extension, ...]:
+    """Return a device's extensions; raises BadData for a bad name, a type without size, or a name given twice."""
+    found = tuple(extensions)
+    for extension in found:
+        if not _NAME.fullmatch(extension.name) or "." not in extension.name:
+            raise BadData(f"extension name {extension.name!r}: wants lower-case letters, digits, '_', at least one '.'")
+        for code, (_, size_bytes) in extension.operand_types.items():
+            if not 0 <= code <= _MAX_CODE or size_bytes <= 0:
+                raise BadData(f"extension {extension.name}: operand type {code} of {size_bytes} bytes")
+    if len({extension.name for extension in found}) != len(found):
+        raise BadData("an extension is listed twice")
+    return found
+
+
+def operand_type(device: Device, name: str, code: int) -> int:
+    """Return the code of an extension's operand type for models of this process; raises BadData."""
+    extension = _extension(device, name)
+    if code not in extension.operand_types:
+        raise BadData(f"extension {name}: it has no operand type {code}")
+    from nn_runtime.operand import register_extension_type  # numpy, which a list of devices does not need
+
+    full = _prefix(name) << EXTENSION_PREFIX_SHIFT | code
+    register_extension_type(full, *extension.operand_types[code])
+    return full
+
+
+def operation_type(device: Device, name: str, code: int) -> int:
+    """Return the code of an extension's operation for models of this process; raises BadData."""
+    _extension(device, name)
+    if not 0 <= code <= _MAX_CODE:
+        raise BadData(f"extension {name}: an operation is 0 to {_MAX_CODE}, got {code}")
+    return _prefix(name) << EXTENSION_PREFIX_SHIFT | code
+
+
+def is_known(code: int) -> bool:
+    """Tell whether a code has the prefix of an extension that has been asked for."""
+    return code >> EXTENSION_PREFIX_SHIFT in _names
+
+
+def name_to_prefix(codes: Iterable[int]) -> dict[str, int]:
+    """Return the extensions that operand and operation codes belong to."""
+    prefixes = sorted({code >> EXTENSION_PREFIX_SHIFT for code in codes} & _names.keys())
+    return {_names[prefix]: prefix for prefix in prefixes}
+
+
+def _extension(device: Device, name: str) -> Extension:
+    """Return a device's extension; one of which devices give different records is disabled for all."""
+    own = next((extension for extension in device.extensions if extension.name == name), None)
+    if own is None:
+        raise BadData(f"device {device.name} has no extension {name!r}")
+    for other in list(_devices):
+        if any(extension.name == name and extension != own for extension in other.extensions):
+            raise BadData(f"extension {name} is disabled: {device.name} and {other.name} define it differently")
+    return own
+
+
+def _prefix(name: str) -> int:
+    with _lock:
+        if name not in _prefixes:
+            number = next(_numbers)
+            if number > _MAX_PREFIX:
+                raise BadData(f"extension {name}: all {_MAX_PREFIX} prefixes are taken")
+            _prefixes[name], _names[number] = number, name
+        return _prefixes[name]

@@ -1,0 +1,411 @@
+# SPDX-License-Identifier: Apache-2.0
+"""IF and WHILE in plans: step lists, roles, runs (AOSP ControlFlowPartitioningTest, MemoryStepRoleTest, TestControlFlow,
+
+TestFailingDriver, TestIntrospectionControl's control flow cases).
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from nn_runtime.codes import OperationCode
+from nn_runtime.compilation import Compilation
+from nn_runtime.devices import REFERENCE_NAME, Device, reference_device
+from nn_runtime.errors import BadData, MissedDeadline, OperationFailed
+from nn_runtime.execution import Execution, default_loop_timeout, maximum_loop_timeout
+from nn_runtime.hal.types import ErrorStatus
+from nn_runtime.memory import Memory, MemoryDesc
+from nn_runtime.model import Model
+from nn_runtime.program import GotoStep, IfStep, WhileStep
+from nn_runtime.step import Step
+from nn_runtime.testing.sample_drivers import SampleDevice
+from tests.nn_runtime.graphs import (
+    add,
+    add_model,
+    adding_body,
+    chain_model,
+    finished,
+    flag,
+    if_model,
+    less_model,
+    numbers,
+    refer,
+    tensor,
+    unary_model,
+    while_model,
+)
+from tests.nn_runtime.test_partition import plan_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nn_runtime.operand import Array
+
+RELU, TANH, LOGISTIC, ADD, LESS = (
+    OperationCode.RELU,
+    OperationCode.TANH,
+    OperationCode.LOGISTIC,
+    OperationCode.ADD,
+    OperationCode.LESS,
+)
+IF, WHILE = OperationCode.IF, OperationCode.WHILE
+
+
+def kinds(compilation: Compilation) -> list[str]:
+    """The program as words: the device of a device step."""
+    names = {IfStep: "if", WhileStep: "while", GotoStep: "goto"}
+    return [step.device.name if isinstance(step, Step) else names[type(step)] for step in plan_of(compilation).program]
+
+
+def branches(dims: Sequence[int] = (2, 3)) -> Model:
+    return if_model(unary_model(RELU, dims), unary_model(TANH, dims), dims)
+
+
+def run_if(compilation: Compilation, condition: bool, x: Array) -> Array:
+    output = np.full_like(x, np.nan)
+    with Execution(compilation) as execution:
+        execution.set_input(0, np.array([condition]))
+        execution.set_input(1, x)
+        execution.set_output(0, output)
+        execution.compute()
+    return output
+
+
+def run_while(compilation: Compilation, value: float, step: float, limit: float) -> float:
+    output = np.full(1, np.nan, np.float32)
+    with Execution(compilation) as execution:
+        for at, number in enumerate((value, step, limit)):
+            execution.set_input(at, np.array([number], np.float32))
+        execution.set_output(0, output)
+        execution.compute()
+    return float(output[0])
+
+
+def test_if_is_interpreted_where_no_device_takes_it() -> None:
+    device = SampleDevice("sample", {RELU, TANH})
+    compilation = finished(branches(), [device], fallback=True)
+    assert kinds(compilation) == ["if", "sample", "goto", "sample"]
+    start, _, after_then, _ = plan_of(compilation).program
+    assert isinstance(start, IfStep)
+    assert (start.then_at, start.else_at) == (1, 3)
+    assert after_then == GotoStep(4)
+    np.testing.assert_array_equal(run_if(compilation, True, numbers(2, 3)), np.maximum(numbers(2, 3), 0))
+    np.testing.assert_allclose(run_if(compilation, False, numbers(2, 3)), np.tanh(numbers(2, 3)), rtol=1e-6)
+
+
+def test_while_is_interpreted_where_no_device_takes_it() -> None:
+    device = SampleDevice("sample", {ADD})
+    compilation = finished(while_model(), [device], fallback=True)
+    assert kinds(compilation) == ["while", REFERENCE_NAME, "goto", "sample", "goto"]
+    start, _, after_condition, _, after_body = plan_of(compilation).program
+    assert isinstance(start, WhileStep)
+    assert (start.condition_at, start.body_at, start.exit_at) == (1, 3, 5)
+    assert after_condition == after_body == GotoStep(0)
+    for iterations in range(4):
+        before = len(device.record.requests)
+        assert run_while(compilation, 1.0, 2.0, 2.0 * iterations) == 1 + 2 * iterations
+        assert len(device.record.requests) - before == iterations
+
+
+@pytest.mark.parametrize("code", [IF, WHILE])
+def test_a_device_that_takes_everything_gets_the_whole_model(code: OperationCode) -> None:
+    model = branches() if code == IF else while_model()
+    compilation = finished(model, [SampleDevice("all")], fallback=True)
+    assert kinds(compilation) == ["all"]
+    assert plan_of(compilation).is_simple
+
+
+@pytest.mark.parametrize("unknown", list(itertools.product([False, True], repeat=3))[1:])
+@pytest.mark.parametrize("code", [IF, WHILE])
+def test_unknown_sizes_leave_control_flow_to_the_cpu(code: OperationCode, unknown: tuple[bool, bool, bool]) -> None:
+    outer, first, second = ((0,) if open_ else (1,) for open_ in unknown)
+    if code == IF:
+        model = if_model(unary_model(RELU, first), unary_model(TANH, second), outer)
+    else:
+        model = while_model(less_model(first), adding_body(second), outer)
+    compilation = finished(model, [SampleDevice("all")], fallback=True)
+    assert kinds(compilation) == [REFERENCE_NAME]
+    assert plan_of(compilation).is_simple
+    with pytest.raises(BadData, match=r"all: sizes at the boundary"):
+        finished(model, [SampleDevice("all")])
+
+
+def test_without_the_cpu_nothing_is_interpreted() -> None:
+    with pytest.raises(BadData, match="operation 0 IF: no device can run it"):
+        finished(branches(), [SampleDevice("sample", {RELU, TANH})])
+
+
+def test_an_explicit_list_with_the_cpu_interprets_too() -> None:
+    compilation = Compilation(branches(), [Device(SampleDevice("sample", {RELU, TANH})), reference_device()])
+    compilation.finish()
+    assert kinds(compilation) == ["if", "sample", "goto", "sample"]
+
+
+def test_supported_operations_of_control_flow() -> None:
+    model = branches()
+    assert model.supported_operations([Device(SampleDevice("all"))]) == [True]
+    assert model.supported_operations([Device(SampleDevice("no", {RELU, TANH}))]) == [False]
+
+
+def test_steps_before_and_after_control_flow() -> None:
+    """RELU, then IF of its result, then ADD of both: the interpreter's steps lie between those of the devices."""
+    model = Model()
+    condition = flag(model)
+    x, a, b, y = (model.add_operand(tensor(2, 3)) for _ in range(4))
+    model.add_operation(RELU, [x], [a])
+    then_model, else_model = chain_model([TANH, LOGISTIC]), unary_model(RELU)
+    model.add_operation(IF, [condition, refer(model, then_model), refer(model, else_model), a], [b])
+    add(model, a, b, y)
+    model.identify_inputs_and_outputs([condition, x], [y])
+    model.finish()
+    devices = [SampleDevice("one", {RELU, LOGISTIC}), SampleDevice("two", {TANH, ADD})]
+    compilation = finished(model, devices, fallback=True)
+    assert kinds(compilation) == ["one", "if", "two", "one", "goto", "one", "two"]
+    assert [placement.step for placement in plan_of(compilation).placements] == [0, 1, 6]
+    assert plan_of(compilation).placements[1].device.name == REFERENCE_NAME
+    inner_numbers = [step.original_operations for step in plan_of(compilation).steps]
+    assert inner_numbers == [(0,), (1,), (1,), (1,), (2,)]
+    positive = np.maximum(numbers(2, 3), 0)
+    for holds, branch in ((True, 1 / (1 + np.exp(-np.tanh(positive)))), (False, positive)):
+        np.testing.assert_allclose(run_if(compilation, holds, numbers(2, 3)), positive + branch, rtol=1e-6)
+
+
+def nested() -> Model:
+    """While value < limit: value += step if value < 2 (a constant), else value += value."""
+    inner = Model()
+    condition = flag(inner)
+    value, step, result = (inner.add_operand(tensor(1)) for _ in range(3))
+    doubling = Model()
+    v, s, d = (doubling.add_operand(tensor(1)) for _ in range(3))
+    add(doubling, v, v, d)
+    doubling.identify_inputs_and_outputs([v, s], [d])
+    doubling.finish()
+    two = inner.add_operand(tensor(1))
+    inner.set_operand_value(two, np.array([2], np.float32))
+    limit = inner.add_operand(tensor(1))
+    inner.add_operation(LESS, [value, two], [condition])
+    inner.add_operation(IF, [condition, refer(inner, add_model((1,))), refer(inner, doubling), value, step], [result])
+    inner.identify_inputs_and_outputs([value, step, limit], [result])
+    inner.finish()
+    return while_model(body=inner)
+
+
+@pytest.mark.parametrize("fallback", [True])
+def test_control_flow_inside_control_flow(fallback: bool) -> None:
+    devices = [SampleDevice("adds", {ADD}), SampleDevice("compares", {LESS})]
+    compilation = finished(nested(), devices, fallback)
+    assert kinds(compilation) == [
+        "while", "compares", "goto", "compares", "if", "adds", "goto", "adds", "goto",
+    ]  # fmt: skip
+    assert run_while(compilation, 0.5, 1.0, 20.0) == 20.0  # 0.5, 1.5, 2.5, 5, 10, 20
+    assert run_while(compilation, 30.0, 1.0, 20.0) == 30.0
+
+
+def test_one_model_referred_to_twice_is_partitioned_twice() -> None:
+    shared = unary_model(RELU)
+    compilation = finished(if_model(shared, shared), [SampleDevice("sample", {RELU})], fallback=True)
+    then_step, else_step = plan_of(compilation).steps
+    assert then_step is not else_step
+    assert set(then_step.inputs).isdisjoint(else_step.inputs)
+
+
+@pytest.mark.parametrize("size", [2, 64])
+def test_constants_cross_into_branches(size: int) -> None:
+    """IF(constant condition, constant value), the value inline or in a pool."""
+    model = Model()
+    condition, constant, y = flag(model), model.add_operand(tensor(size)), model.add_operand(tensor(size))
+    x, z = model.add_operand(tensor(size)), model.add_operand(tensor(size))
+    model.set_operand_value(condition, np.array([False]))
+    model.set_operand_value(constant, np.full(size, -3, np.float32))
+    branch = add_model((size,))
+    model.add_operation(IF, [condition, refer(model, branch), refer(model, branch), x, constant], [y])
+    model.add_operation(RELU, [y], [z])
+    model.identify_inputs_and_outputs([x], [z])
+    model.finish()
+    compilation = finished(model, [SampleDevice("sample", {RELU, ADD})], fallback=True)
+    output = np.zeros(size, np.float32)
+    execution = Execution(compilation)
+    execution.set_input(0, np.full(size, 5, np.float32))
+    execution.set_output(0, output)
+    execution.compute()
+    assert (output == 2).all()
+
+
+def test_temporaries_of_unknown_size_inside_a_branch() -> None:
+    branch = chain_model([RELU, TANH, RELU], inner_dims=(0, 3))
+    devices = [SampleDevice("one", {RELU}), SampleDevice("two", {TANH})]
+    compilation = finished(if_model(branch, unary_model(RELU)), devices, fallback=True)
+    assert kinds(compilation) == ["if", "one", "two", "one", "goto", "one"]
+    wanted = np.tanh(np.maximum(numbers(2, 3), 0))
+    np.testing.assert_allclose(run_if(compilation, True, numbers(2, 3)), wanted, rtol=1e-6)
+
+
+def test_a_loop_uses_two_buffers_by_turns() -> None:
+    device = SampleDevice("sample", {ADD})
+    compilation = finished(while_model(), [device], fallback=True)
+    assert run_while(compilation, 0.0, 1.0, 5.0) == 5
+    written = [request.outputs[0].location.offset for request in device.record.requests]
+    read = [request.inputs[0].location.offset for request in device.record.requests]
+    assert written[0::2] == [written[0]] * 3
+    assert written[1::2] == [written[1]] * 2
+    assert written[0] != written[1]
+    assert read[1:] == written[:-1]
+    assert len({id(request) for request in device.record.requests}) == 3
+
+
+def roles(compilation: Compilation, is_input: bool, index: int) -> list[tuple[int, bool, int]]:
+    plan = plan_of(compilation)
+    return [(plan.program.index(role.step), role.is_input, role.index) for role in plan.roles_of(is_input, index)]
+
+
+def test_roles_through_if() -> None:
+    compilation = finished(branches(), [SampleDevice("sample", {RELU, TANH})], fallback=True)
+    assert roles(compilation, True, 0) == []
+    assert roles(compilation, True, 1) == [(1, True, 0), (3, True, 0)]
+    assert roles(compilation, False, 0) == [(1, False, 0), (3, False, 0)]
+
+
+def test_roles_through_while() -> None:
+    compilation = finished(while_model(), [SampleDevice("sample", {ADD})], fallback=True)
+    assert roles(compilation, True, 0) == [(1, True, 0), (3, True, 0)]
+    assert roles(compilation, True, 1) == [(3, True, 1)]
+    assert roles(compilation, True, 2) == [(1, True, 1)]
+    assert roles(compilation, False, 0) == []
+
+
+def test_roles_through_nested_control_flow() -> None:
+    compilation = finished(nested(), [SampleDevice("adds", {ADD}), SampleDevice("compares", {LESS})], fallback=True)
+    assert roles(compilation, True, 0) == [(1, True, 0), (3, True, 0), (5, True, 0), (7, True, 0)]
+    assert roles(compilation, True, 1) == [(5, True, 1)]
+
+
+def test_device_memory_goes_through_a_branch() -> None:
+    device = SampleDevice("sample", {RELU, TANH})
+    compilation = finished(branches(), [device], fallback=True)
+    source, target = MemoryDesc(), MemoryDesc()
+    source.add_input_role(compilation, 1, 1.0)
+    target.add_output_role(compilation, 0, 1.0)
+    memories = []
+    for desc in (source, target):
+        desc.finish()
+        memories.append(Memory.from_desc(desc))
+        assert memories[-1].buffer is not None
+    assert [len(found) for found in device.record.allocations[0]] == [2, 0]
+    Memory.copy(Memory.from_array(numbers(2, 3)), memories[0])
+    for holds, wanted in ((True, np.maximum(numbers(2, 3), 0)), (False, np.tanh(numbers(2, 3)))):
+        execution = Execution(compilation)
+        execution.set_input(0, np.array([holds]))
+        execution.set_input_from_memory(1, memories[0])
+        execution.set_output_from_memory(0, memories[1])
+        execution.compute()
+        np.testing.assert_allclose(memories[1].to_array(np.float32, (2, 3)), wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize("limit", [0.0, 3.0])
+def test_device_memory_through_a_loop(limit: float) -> None:
+    """The value may come from device memory; a loop that ends at once copies it to the output."""
+    device = SampleDevice("sample", {ADD, LESS})
+    compilation = finished(while_model(), [device], fallback=True)
+    source, target = MemoryDesc(), MemoryDesc()
+    source.add_input_role(compilation, 0, 1.0)
+    target.add_output_role(compilation, 0, 1.0)
+    source.finish()
+    target.finish()
+    start, result = Memory.from_desc(source), Memory.from_desc(target)
+    assert start.buffer is not None
+    assert result.shared is not None
+    Memory.copy(Memory.from_array(np.ones(1, np.float32)), start)
+    execution = Execution(compilation)
+    execution.set_input_from_memory(0, start)
+    execution.set_input(1, np.ones(1, np.float32))
+    execution.set_input(2, np.full(1, limit, np.float32))
+    execution.set_output_from_memory(0, result)
+    execution.compute()
+    assert result.to_array(np.float32, (1,))[0] == max(1.0, limit)
+
+
+@pytest.mark.parametrize("interpreted", [False, True])
+def test_an_endless_loop_times_out(interpreted: bool) -> None:
+    device = SampleDevice("sample", {ADD} if interpreted else None)
+    compilation = finished(while_model(), [device], fallback=True)
+    assert plan_of(compilation).is_simple is not interpreted
+    execution = Execution(compilation)
+    execution.set_loop_timeout(10**6)
+    for at, number in enumerate((0.0, 0.0, 1.0)):
+        execution.set_input(at, np.array([number], np.float32))
+    execution.set_output(0, np.zeros(1, np.float32))
+    with pytest.raises(MissedDeadline):
+        execution.compute()
+
+
+def test_default_loop_timeout_is_below_the_maximum() -> None:
+    assert 0 < default_loop_timeout() < maximum_loop_timeout()
+
+
+def test_a_deadline_ends_a_loop() -> None:
+    compilation = Compilation(while_model(), [reference_device()])
+    compilation.finish()
+    assert not plan_of(compilation).is_simple
+    execution = Execution(compilation)
+    execution.set_timeout(10**6)
+    for at, number in enumerate((0.0, 0.0, 1.0)):
+        execution.set_input(at, np.array([number], np.float32))
+    execution.set_output(0, np.zeros(1, np.float32))
+    with pytest.raises(MissedDeadline):
+        execution.compute()
+
+
+def while_then_tanh() -> Model:
+    model = Model()
+    value, step, limit, summed, result = (model.add_operand(tensor(1)) for _ in range(5))
+    models = [refer(model, less_model()), refer(model, adding_body())]
+    model.add_operation(WHILE, [*models, value, step, limit], [summed])
+    model.add_operation(TANH, [summed], [result])
+    model.identify_inputs_and_outputs([value, step, limit], [result])
+    model.finish()
+    return model
+
+
+def test_a_step_that_fails_after_a_loop_goes_to_the_cpu_once() -> None:
+    failing = SampleDevice("failing", {TANH})
+    compilation = finished(while_then_tanh(), [failing], fallback=True)
+    assert kinds(compilation) == ["while", REFERENCE_NAME, "goto", REFERENCE_NAME, "goto", "failing"]
+    failing.script.execute = ErrorStatus.GENERAL_FAILURE
+    assert run_while(compilation, 0.0, 0.25, 1.0) == pytest.approx(np.tanh(1.0))
+    assert len(failing.record.requests) == 1
+
+
+def test_a_body_that_fails_goes_to_the_cpu_or_fails() -> None:
+    failing = SampleDevice("failing", {ADD})
+    compilation = finished(while_model(), [failing], fallback=True)
+    failing.script.execute = ErrorStatus.GENERAL_FAILURE
+    assert run_while(compilation, 0.0, 1.0, 3.0) == 3
+    strict = Compilation(while_model(), [Device(failing), reference_device()])
+    strict.finish()
+    with pytest.raises(OperationFailed, match="execution on failing, step 3"):
+        run_while(strict, 0.0, 1.0, 3.0)
+
+
+def test_cost_mode_leaves_control_flow_whole() -> None:
+    compilation = finished(while_model(), [SampleDevice("sample", {ADD})], fallback=True, partition="cost")
+    assert kinds(compilation) == [REFERENCE_NAME]
+    assert run_while(compilation, 0.0, 1.0, 3.0) == 3
+
+
+def test_runs_at_once_do_not_mix() -> None:
+    compilation = finished(nested(), [SampleDevice("adds", {ADD}), SampleDevice("compares", {LESS})], fallback=True)
+    outputs, events = [], []
+    for limit in range(1, 9):
+        execution, output = Execution(compilation), np.zeros(1, np.float32)
+        for at, number in enumerate((0.0, 0.5, float(limit))):
+            execution.set_input(at, np.array([number], np.float32))
+        execution.set_output(0, output)
+        outputs.append(output)
+        events.append((execution, execution.start_compute()))
+    for _, event in events:
+        event.wait()
+    assert [float(output[0]) for output in outputs] == [1, 2, 4, 4, 8, 8, 8, 8]
