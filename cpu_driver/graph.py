@@ -19,7 +19,7 @@ from nn_runtime.errors import BadData
 from nn_runtime.hal.interfaces import ProfileRow
 from nn_runtime.hal.types import CONSTANT_LIFETIMES, ErrorStatus, HalError, OperandLifeTime
 from nn_runtime.hal.views import constant_array
-from nn_runtime.operand import dtype_of, element_count, is_tensor
+from nn_runtime.operand import MAX_SIZE_BYTES, dtype_of, element_count, is_tensor
 from nn_runtime.operations import OperationView, output_dimensions
 
 if TYPE_CHECKING:
@@ -244,6 +244,9 @@ class BoundStep:
         if self._known is not None and self._known[0] == dims:
             return self._known[1]
         shapes = output_dimensions(self.op)
+        for at, (output, shape) in enumerate(zip(self.outputs, shapes, strict=True)):
+            if element_count(shape) * dtype_of(output.type).itemsize > MAX_SIZE_BYTES:
+                raise BadData(f"{self.op.label}: output {at} {list(shape)} needs more than 2^32-1 bytes")
         if self._parameters_are_constant:
             self._known = (dims, shapes)
         return shapes

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where temporaries lie in one arena: offsets by lifetime, so that memory is used again."""
+"""Where temporaries lie in an arena: offsets by lifetime, so that memory is used again."""
 
 from __future__ import annotations
 
@@ -20,33 +20,63 @@ class Lifetime:
 
 
 @dataclass(frozen=True)
+class Place:
+    """Where a temporary lies: which arena, and the offset in bytes."""
+
+    arena: int
+    offset: int
+
+
+@dataclass(frozen=True)
 class ArenaPlan:
-    """Offset in bytes of each temporary, in the order given, and the size of the arena."""
+    """The place of each temporary, in the order given, and the sizes of the arenas: one unless it would be too large."""
 
-    offsets: tuple[int, ...]
-    size_bytes: int
+    places: tuple[Place, ...]
+    sizes_bytes: tuple[int, ...]
 
 
-def plan_arena(temporaries: Sequence[Lifetime], alignment: int) -> ArenaPlan:
+def plan_arenas(temporaries: Sequence[Lifetime], alignment: int, limit_bytes: int) -> ArenaPlan:
     """Place temporaries so that those alive at once do not overlap; larger ones first, each at its lowest gap.
 
+    No arena is larger than `limit_bytes`, unless a single temporary is.
     Source: greedy by size, Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020.
     """
     order = sorted(range(len(temporaries)), key=lambda i: (-temporaries[i].size_bytes, temporaries[i].first))
-    offsets = [0] * len(temporaries)
-    placed: list[int] = []
-    total = 0
+    places: dict[int, Place] = {}
+    sizes: list[int] = []
     for i in order:
         one = temporaries[i]
-        rivals = sorted(
-            (offsets[j], temporaries[j].size_bytes)
-            for j in placed
+        rivals = [
+            (place, temporaries[j].size_bytes)
+            for j, place in places.items()
             if temporaries[j].first <= one.last and one.first <= temporaries[j].last
-        )
-        offsets[i] = _lowest_gap(rivals, one.size_bytes, alignment)
-        placed.append(i)
-        total = max(total, offsets[i] + one.size_bytes)
-    return ArenaPlan(tuple(offsets), total)
+        ]
+        places[i] = _first_place(rivals, one.size_bytes, alignment, limit_bytes, len(sizes))
+        end = places[i].offset + one.size_bytes
+        if places[i].arena == len(sizes):
+            sizes.append(end)
+        else:
+            sizes[places[i].arena] = max(sizes[places[i].arena], end)
+    return ArenaPlan(tuple(places[i] for i in range(len(temporaries))), tuple(sizes))
+
+
+def readable_bytes(count: int) -> str:
+    """Return a number of bytes for people: `3.1 GiB`."""
+    for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count} bytes"
+
+
+def _first_place(
+    rivals: Sequence[tuple[Place, int]], size_bytes: int, alignment: int, limit_bytes: int, arenas: int
+) -> Place:
+    for arena in range(arenas):
+        taken = sorted((place.offset, size) for place, size in rivals if place.arena == arena)
+        offset = _lowest_gap(taken, size_bytes, alignment)
+        if offset + size_bytes <= limit_bytes:
+            return Place(arena, offset)
+    return Place(arenas, 0)
 
 
 def _lowest_gap(rivals: Sequence[tuple[int, int]], size_bytes: int, alignment: int) -> int:

@@ -2,10 +2,16 @@
 """What one OpenCL device holds in this process: context, queues, programs, constants, the watchdog of arenas.
 
 One per device, owned by the driver's Device and shared by its prepared models and buffers.
+
+Order of release. Objects hold what they need: prepared models and buffers this context, this context its queues and
+programs; OpenCL counts references itself, so they may go in any order. At the end of the interpreter the executions,
+preparations and transfers that run are waited for and no more are let in; a thread inside OpenCL when the interpreter
+ends would abort the process.
 """
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import os
 import threading
@@ -16,7 +22,10 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import pyopencl as cl
 
+from gpu_driver.buffers import readable_bytes
+from gpu_driver.device_memory import Accounts, DeviceBuffer
 from gpu_driver.programs import ProgramCache
+from gpu_driver.scheduler import Scheduler
 from nn_runtime.hal.types import ErrorStatus, HalError
 
 if TYPE_CHECKING:
@@ -25,14 +34,16 @@ if TYPE_CHECKING:
 
 IDLE_SECONDS = 10.0
 """How long memory for temporaries is kept after the last execution."""
+MAX_EXECUTIONS = 4
+"""Executions at once on one device; more wait by priority. They share one queue, so more would gain nothing."""
+EXIT_SECONDS = 30.0
+"""How long the end of the interpreter waits for what still runs."""
 
-
-class DeviceConstant:
-    """Constant data on the device, shared by everybody who packed the same bytes."""
-
-    def __init__(self, buffer: cl.Buffer) -> None:
-        """Keep the buffer."""
-        self.buffer = buffer
+_EXHAUSTED = (
+    cl.status_code.MEM_OBJECT_ALLOCATION_FAILURE,
+    cl.status_code.OUT_OF_RESOURCES,
+    cl.status_code.OUT_OF_HOST_MEMORY,
+)
 
 
 class Releases(Protocol):
@@ -45,17 +56,21 @@ class Releases(Protocol):
 class DeviceContext:
     """OpenCL objects of one device in one process; raises HalError(DEVICE_UNAVAILABLE) in a forked child."""
 
-    def __init__(self, device: cl.Device, profile: DeviceProfile) -> None:
+    def __init__(self, device: cl.Device, profile: DeviceProfile, idle_seconds: float = IDLE_SECONDS) -> None:
         """Open the context and its two queues, one of them with profiling."""
         self.profile = profile
         self.context = cl.Context([device])
         self.queue = cl.CommandQueue(self.context)
         self.profiling_queue = cl.CommandQueue(self.context, properties=cl.command_queue_properties.PROFILING_ENABLE)
         self.programs = ProgramCache(self.context, profile)
-        self._constants: weakref.WeakValueDictionary[bytes, DeviceConstant] = weakref.WeakValueDictionary()
+        self.executions = Scheduler(MAX_EXECUTIONS)
+        self.preparations = Scheduler(1)
+        self.accounts = Accounts()
+        self._constants: weakref.WeakValueDictionary[bytes, DeviceBuffer] = weakref.WeakValueDictionary()
         self._lock = threading.Lock()
         self._process = os.getpid()
-        self._watchdog = Watchdog()
+        self._watchdog = Watchdog(idle_seconds)
+        _open_contexts.add(self)
 
     def check_process(self) -> None:
         """Refuse a child process that inherited the context by fork."""
@@ -63,36 +78,102 @@ class DeviceContext:
             raise HalError(
                 ErrorStatus.DEVICE_UNAVAILABLE,
                 f"{self.profile.name}: opened before this process was forked; OpenCL does not survive a fork: "
-                "start workers with 'spawn', or open the device in the child",
+                "start workers with 'spawn', or open the device in the child only",
             )
 
-    def constant(self, data: Array) -> DeviceConstant:
-        """Return the device's copy of constant data, uploaded once for equal bytes."""
+    def constant(self, data: Array) -> DeviceBuffer:
+        """Return the device's copy of constant data, uploaded once for equal bytes; raises HalError as `allocate`."""
         data = np.ascontiguousarray(data)
         key = hashlib.sha256(data.reshape(-1).view(np.uint8).data).digest()
         with self._lock:
             found = self._constants.get(key)
             if found is None:
-                flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
-                hostbuf = data if data.nbytes else np.zeros(1, np.uint8)
-                found = DeviceConstant(cl.Buffer(self.context, flags, hostbuf=hostbuf))
-                self._constants[key] = found
+                found = self._constants[key] = self._allocate(data if data.nbytes else np.zeros(1, np.uint8))
             return found
 
-    def allocate(self, size_bytes: int) -> cl.Buffer:
-        """Return a new read-write buffer (of at least one byte)."""
-        return cl.Buffer(self.context, cl.mem_flags.READ_WRITE, max(1, size_bytes))
+    def allocate(self, size_bytes: int) -> DeviceBuffer:
+        """Return a new read-write buffer (of at least one byte); idle memory is given back where that is needed.
+
+        Raises HalError(RESOURCE_EXHAUSTED_PERSISTENT) where it can never fit, (RESOURCE_EXHAUSTED_TRANSIENT) else.
+        """
+        return self._allocate(max(1, size_bytes))
+
+    def check_room(self, size_bytes: int, what: str) -> None:
+        """Raise HalError(RESOURCE_EXHAUSTED_PERSISTENT) for what the device could not hold if it were empty."""
+        if size_bytes > self.profile.global_mem_bytes:
+            has = readable_bytes(self.profile.global_mem_bytes)
+            raise HalError(
+                ErrorStatus.RESOURCE_EXHAUSTED_PERSISTENT,
+                f"{what} needs {readable_bytes(size_bytes)}, the device has {has}",
+            )
 
     def watch(self, holder: Releases) -> None:
-        """Have an idle holder's memory given back after IDLE_SECONDS."""
+        """Have a holder's memory given back once it has been idle for some time."""
         self._watchdog.watch(holder)
+
+    def shut_down(self) -> None:
+        """Let nobody in any more, and wait for those inside; for the end of the interpreter."""
+        if os.getpid() != self._process:
+            return
+        if self.executions.close(EXIT_SECONDS) and self.preparations.close(EXIT_SECONDS):
+            self.queue.finish()
+            self.profiling_queue.finish()
+
+    def _allocate(self, content: int | Array) -> DeviceBuffer:
+        """Return a buffer of a size, or one that holds constant data."""
+        size_bytes = content if isinstance(content, int) else content.nbytes
+        limit = self.profile.max_alloc_bytes
+        if size_bytes > limit:
+            raise HalError(
+                ErrorStatus.RESOURCE_EXHAUSTED_PERSISTENT,
+                f"needs {readable_bytes(size_bytes)}, the device allows {readable_bytes(limit)} for one buffer",
+            )
+        if not self._has_room(size_bytes):
+            self._watchdog.release_all()
+        if not self._has_room(size_bytes):
+            used, has = self.accounts.stats.allocated_bytes, self.profile.global_mem_bytes
+            raise HalError(
+                ErrorStatus.RESOURCE_EXHAUSTED_TRANSIENT,
+                f"needs {readable_bytes(size_bytes)}, {readable_bytes(used)} of {readable_bytes(has)} are in use",
+            )
+        try:
+            handle = self._new_handle(content)
+        except cl.Error as error:
+            if error.code not in _EXHAUSTED:
+                raise hal_error(error, "allocation") from error
+            self._watchdog.release_all()
+            try:
+                handle = self._new_handle(content)
+            except cl.Error as again:
+                raise hal_error(again, f"allocation of {readable_bytes(size_bytes)}") from again
+        if not isinstance(content, int):
+            self.accounts.written(size_bytes)
+        return DeviceBuffer(self.accounts, handle, size_bytes)
+
+    def _has_room(self, size_bytes: int) -> bool:
+        return self.accounts.stats.allocated_bytes + size_bytes <= self.profile.global_mem_bytes
+
+    def _new_handle(self, content: int | Array) -> cl.Buffer:
+        if isinstance(content, int):
+            return cl.Buffer(self.context, cl.mem_flags.READ_WRITE, content)
+        return cl.Buffer(self.context, cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR, hostbuf=content)
+
+
+_open_contexts: weakref.WeakSet[DeviceContext] = weakref.WeakSet()
+
+
+@atexit.register
+def _shut_down() -> None:
+    for context in list(_open_contexts):
+        context.shut_down()
 
 
 class Watchdog:
     """One daemon thread per device, alive only while somebody holds memory that may be given back."""
 
-    def __init__(self) -> None:
+    def __init__(self, idle_seconds: float) -> None:
         """Start nothing yet."""
+        self._idle_seconds = idle_seconds
         self._lock = threading.Lock()
         self._holders: weakref.WeakSet[Releases] = weakref.WeakSet()
         self._running = False
@@ -105,25 +186,31 @@ class Watchdog:
                 self._running = True
                 threading.Thread(target=self._run, name="nn_runtime opencl watchdog", daemon=True).start()
 
+    def release_all(self) -> None:
+        """Have all idle memory given back now."""
+        self._release(time.monotonic())
+
     def _run(self) -> None:
         while True:
-            time.sleep(IDLE_SECONDS / 4)
-            before = time.monotonic() - IDLE_SECONDS
-            with self._lock:
-                holders = list(self._holders)
-            for holder in holders:
-                if not holder.release_idle(before):
-                    with self._lock:
-                        self._holders.discard(holder)
-            del holders
+            time.sleep(self._idle_seconds / 4)
+            self._release(time.monotonic() - self._idle_seconds)
             with self._lock:
                 if not self._holders:
                     self._running = False
                     return
 
+    def _release(self, before: float) -> None:
+        with self._lock:
+            holders = list(self._holders)
+            self._holders.clear()  # one that is added from now on stays, whatever it answers
+        for holder in holders:
+            if holder.release_idle(before):
+                with self._lock:
+                    self._holders.add(holder)
+
 
 def hal_error(error: cl.Error, doing: str) -> HalError:
     """Return the HalError for an OpenCL error: exhausted resources apart from general failures."""
-    exhausted = isinstance(error, cl.MemoryError)
+    exhausted = error.code in _EXHAUSTED
     status = ErrorStatus.RESOURCE_EXHAUSTED_TRANSIENT if exhausted else ErrorStatus.GENERAL_FAILURE
     return HalError(status, f"{doing}: {error}")

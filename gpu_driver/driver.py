@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from gpu_driver.buffers import readable_bytes
 from gpu_driver.device_profile import capabilities_of, profile_of
 from gpu_driver.operations import launcher_of, refusal_of
 from gpu_driver.platforms import diagnose, find_devices
@@ -19,7 +21,7 @@ from nn_runtime.hal.views import operation_view
 from nn_runtime.operand import element_count, has_unknown_dimensions, size_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from gpu_driver.context import DeviceContext
     from gpu_driver.device_profile import DeviceProfile
@@ -48,7 +50,10 @@ _CONTROL_FLOW = (OperationCode.IF, OperationCode.WHILE)
 
 
 class Device:
-    """One OpenCL device (IDevice, ExplainsOperations, DescribesDevice). Its context is opened at the first model."""
+    """One OpenCL device (IDevice, ExplainsOperations, DescribesDevice, ReportsStatistics).
+
+    Its context is opened at the first model.
+    """
 
     def __init__(self, found: FoundDevice, platform_index: int) -> None:
         """Read the profile; no context is opened."""
@@ -120,7 +125,9 @@ class Device:
                 raise HalError(ErrorStatus.GENERAL_FAILURE, f"operation {i} {name}: {support.reason}")
         if deadline_ns is not None and time.monotonic_ns() >= deadline_ns:
             raise HalError(ErrorStatus.MISSED_DEADLINE_PERSISTENT, "the deadline passed before the preparation")
-        return PreparedModel(self.context(), model, self._buffers)
+        context = self.context()
+        with context.preparations.slot(priority, deadline_ns):
+            return PreparedModel(context, model, self._buffers, priority)
 
     def prepare_model_from_cache(self, deadline_ns: int | None, cache: CacheRequest) -> PreparedModel:
         """Refuse: programs are kept in the driver's own cache."""
@@ -143,13 +150,23 @@ class Device:
 
     def context(self) -> DeviceContext:
         """Return the device's context in this process, opened at the first call."""
-        with self._lock:
-            if self._context is None:
-                from gpu_driver.context import DeviceContext
+        context = self._context
+        if context is None:
+            with self._lock:
+                context = self._context
+                if context is None:
+                    from gpu_driver.context import DeviceContext
 
-                self._context = DeviceContext(self._found.device, self.profile)
-            self._context.check_process()
-            return self._context
+                    context = self._context = DeviceContext(self._found.device, self.profile)
+        context.check_process()
+        return context
+
+    def statistics(self) -> Mapping[str, int | float]:
+        """Return counts of programs (builds, loads from disk ...) and bytes (on the device, moved) in this process."""
+        context = self._context
+        if context is None:
+            return {}
+        return {**asdict(context.programs.stats), **asdict(context.accounts.stats)}
 
     def _support(self, model: Model, operation: Operation, index: int) -> OperationSupport:
         reason = self._refusal(model, operation, index)
@@ -167,8 +184,8 @@ class Device:
             if element_count(model.main.operands[i].dimensions) > MAX_ELEMENTS:
                 return f"operand {i} has more than 2^31 - 1 elements, which kernels cannot index"
             if needed > self.profile.max_alloc_bytes:
-                allowed = self.profile.max_alloc_bytes
-                return f"operand {i} needs {_readable(needed)}, the device allows {_readable(allowed)} for one buffer"
+                allowed = readable_bytes(self.profile.max_alloc_bytes)
+                return f"operand {i} needs {readable_bytes(needed)}, the device allows {allowed} for one buffer"
         return refusal_of(operation_view(model, model.main, operation, index), self.profile)
 
     def _storage(self, operand: Operand) -> DeviceStorage:
@@ -214,10 +231,3 @@ def describe(found: FoundDevice, platform_index: int) -> DeviceDescription:
 def _needed_bytes(operand: Operand) -> int:
     unknown = has_unknown_dimensions(operand.type, operand.dimensions)
     return 0 if unknown else size_bytes(operand.type, operand.dimensions)
-
-
-def _readable(count: int) -> str:
-    for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if count >= size:
-            return f"{count / size:.1f} {unit}"
-    return f"{count} bytes"

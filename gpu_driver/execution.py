@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
@@ -11,17 +13,18 @@ import numpy as np
 import pyopencl as cl
 
 from gpu_driver.bound import BoundOperand
-from gpu_driver.buffers import Lifetime, plan_arena
+from gpu_driver.buffers import Lifetime, plan_arenas
 from gpu_driver.context import hal_error
 from gpu_driver.launch import Launch, Packed, Scratch
 from gpu_driver.programs import ProgramBuildError
 from nn_runtime.hal.types import ErrorStatus, HalError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from gpu_driver.buffers import ArenaPlan
-    from gpu_driver.context import DeviceConstant, DeviceContext
+    from gpu_driver.context import DeviceContext
+    from gpu_driver.device_memory import DeviceBuffer
     from gpu_driver.launch import Argument, Command
     from gpu_driver.lowering import Segment
     from gpu_driver.programs import Program
@@ -43,25 +46,40 @@ Recorded: TypeAlias = "tuple[Command | Transfer, cl.Event]"
 
 
 class CompiledSegment:
-    """A segment with its programs built, its constants uploaded and its arena planned; shared by all contexts."""
+    """A segment with its programs built, its constants uploaded and its arena planned; shared by all contexts.
+
+    `boundary`: size in bytes of each boundary operand that it reads or writes.
+    """
 
     def __init__(self, device: DeviceContext, segment: Segment) -> None:
-        """Build and upload; raises HalError naming the operation that does not build."""
+        """Build and upload; raises HalError naming the operation that does not build, or what does not fit."""
         self.device = device
         self.segment = segment
+        self.boundary = {i: segment.operands[i].size_bytes for i in segment.reads | segment.writes}
+        self._uploaded: dict[int, DeviceBuffer] = {}
+        constants, self.memory_arguments = self._sort_arguments()
+        self.temporaries, self.arenas = self._plan_arenas()
+        needed = (
+            sum(self.boundary.values()) + sum(self.arenas.sizes_bytes) + sum(data.nbytes for data in constants.values())
+        )
+        device.check_room(needed, "the model")
         self.programs = self._build_programs()
-        self._uploaded: dict[int, DeviceConstant] = {}
-        self.memory_arguments = [self._memory_arguments(command) for command in segment.commands]
-        self.temporaries, self.arena = self._plan_arena()
+        for identity, data in constants.items():
+            self._uploaded[identity] = device.constant(data)
 
     def storage_size(self, memory: Memory) -> int:
-        """Return the size in bytes of an operand's storage or a scratch."""
-        return memory.size_bytes if isinstance(memory, Scratch) else self.segment.operands[memory].size_bytes
+        """Return the size in bytes of an operand's storage or a scratch, at least 1."""
+        size = memory.size_bytes if isinstance(memory, Scratch) else self.segment.operands[memory].size_bytes
+        return max(1, size)
+
+    def storage_of(self, operand: BoundOperand) -> int:
+        """Return the operand whose memory an operand uses."""
+        return self.segment.storage.get(operand.index, operand.index)
 
     def constant_of(self, argument: Argument) -> cl.Buffer | None:
         """Return the uploaded buffer of a constant argument, or None for other arguments."""
         found = self._uploaded.get(id(argument))
-        return None if found is None else found.buffer
+        return None if found is None else found.handle
 
     def fresh_programs(self) -> list[Program]:
         """Return the programs that were built in this process and never warmed."""
@@ -87,38 +105,45 @@ class CompiledSegment:
                 programs.append(None)
         return programs
 
-    def _memory_arguments(self, command: Command) -> list[tuple[int, Memory]]:
-        """Return (argument index, memory) of a command's memory arguments, uploading its constants."""
-        arguments: tuple[Argument, ...]
-        arguments = command.arguments if isinstance(command, Launch) else (command.source, command.destination)
-        found: list[tuple[int, Memory]] = []
-        for i, argument in enumerate(arguments):
-            if isinstance(argument, Packed):
-                self._uploaded[id(argument)] = self.device.constant(argument.data)
-            elif isinstance(argument, BoundOperand) and argument.constant is not None:
-                self._uploaded[id(argument)] = self.device.constant(argument.constant)
-            elif isinstance(argument, BoundOperand):
-                found.append((i, self.segment.storage.get(argument.index, argument.index)))
-            elif isinstance(argument, Scratch):
-                found.append((i, argument))
-        return found
+    def _sort_arguments(self) -> tuple[dict[int, Array], list[list[tuple[int, Memory]]]]:
+        """Return constant data by identity of its argument, and (argument index, memory) for every command."""
+        constants: dict[int, Array] = {}
+        memory: list[list[tuple[int, Memory]]] = []
+        for command in self.segment.commands:
+            arguments: tuple[Argument, ...]
+            arguments = command.arguments if isinstance(command, Launch) else (command.source, command.destination)
+            memory.append([])
+            for i, argument in enumerate(arguments):
+                if isinstance(argument, Packed):
+                    constants[id(argument)] = argument.data
+                elif isinstance(argument, BoundOperand) and argument.constant is not None:
+                    constants[id(argument)] = argument.constant
+                elif isinstance(argument, BoundOperand):
+                    memory[-1].append((i, self.storage_of(argument)))
+                elif isinstance(argument, Scratch):
+                    memory[-1].append((i, argument))
+        return constants, memory
 
-    def _plan_arena(self) -> tuple[list[Memory], ArenaPlan]:
-        boundary = self.segment.reads | self.segment.writes
+    def _plan_arenas(self) -> tuple[list[Memory], ArenaPlan]:
         first: dict[Memory, int] = {}
         last: dict[Memory, int] = {}
         for at, pairs in enumerate(self.memory_arguments):
             for _, memory in pairs:
-                if isinstance(memory, Scratch) or memory not in boundary:
+                if isinstance(memory, Scratch) or memory not in self.boundary:
                     first.setdefault(memory, at)
                     last[memory] = at
         temporaries = list(first)
-        lifetimes = [Lifetime(max(1, self.storage_size(m)), first[m], last[m]) for m in temporaries]
-        return temporaries, plan_arena(lifetimes, max(64, self.device.profile.mem_base_addr_align_bytes))
+        lifetimes = [Lifetime(self.storage_size(m), first[m], last[m]) for m in temporaries]
+        profile = self.device.profile
+        plan = plan_arenas(lifetimes, max(64, profile.mem_base_addr_align_bytes), profile.max_alloc_bytes)
+        return temporaries, plan
 
 
 class SegmentContext:
-    """One execution context's kernel objects and arena for a segment. Not for two threads at once."""
+    """One execution context's kernel objects for a segment. Not for two threads at once.
+
+    It holds no memory but the part of the arena that its kernels were last given: boundary memory belongs to the run.
+    """
 
     def __init__(self, compiled: CompiledSegment) -> None:
         """Make one kernel object per launch, with its constant and scalar arguments set."""
@@ -128,62 +153,66 @@ class SegmentContext:
             None if program is None or not isinstance(command, Launch) else self._make_kernel(command, program)
             for command, program in zip(self._commands, compiled.programs, strict=True)
         ]
-        self._uses: dict[Memory, list[tuple[int, int]]] = {}
-        for at, pairs in enumerate(compiled.memory_arguments):
+        self._uses: dict[Memory, list[tuple[cl.Kernel, int]]] = {}
+        for kernel, pairs in zip(self._kernels, compiled.memory_arguments, strict=True):
             for i, memory in pairs:
-                self._uses.setdefault(memory, []).append((at, i))
-        self._bound: dict[Memory, cl.Buffer] = {}
-        self._arena: cl.Buffer | None = None
+                if kernel is not None:
+                    self._uses.setdefault(memory, []).append((kernel, i))
+        self._arenas: tuple[DeviceBuffer, ...] = ()
+        self._temporaries: dict[Memory, cl.Buffer] = {}
 
-    def bind(self, operand: int, buffer: cl.Buffer) -> None:
-        """Let the commands use `buffer` as a boundary operand's memory; arguments are set only if it changed."""
-        if self._bound.get(operand) is not buffer:
-            self._set(operand, buffer)
-
-    def take_arena(self) -> None:
-        """Allocate the memory of temporaries, if it is not there, and set it as arguments."""
-        plan = self._compiled.arena
-        if self._arena is not None or not plan.offsets:
+    def use_arenas(self, arenas: tuple[DeviceBuffer, ...]) -> None:
+        """Let the temporaries lie in these buffers; arguments are set only where the buffers changed."""
+        if self._arenas is arenas:
             return
-        self._arena = self._compiled.device.allocate(plan.size_bytes)
         flags = cl.mem_flags.READ_WRITE
-        for memory, offset in zip(self._compiled.temporaries, plan.offsets, strict=True):
-            size = max(1, self._compiled.storage_size(memory))
-            self._set(memory, self._arena.get_sub_region(offset, size, flags))
+        for memory, place in zip(self._compiled.temporaries, self._compiled.arenas.places, strict=True):
+            size_bytes = self._compiled.storage_size(memory)
+            part = arenas[place.arena].handle.get_sub_region(place.offset, size_bytes, flags)
+            self._temporaries[memory] = part
+            self._set(memory, part)
+        self._arenas = arenas
 
-    def drop_memory(self) -> None:
-        """Give the arena back and forget every bound buffer."""
-        self._bound.clear()
-        self._arena = None
+    def drop_arenas(self) -> None:
+        """Forget the temporaries' memory."""
+        self._temporaries.clear()
+        self._arenas = ()
 
-    def enqueue(self, queue: cl.CommandQueue, events: list[Recorded] | None) -> None:
-        """Enqueue every command in order; keep the events where a list is given."""
-        for at, command in enumerate(self._commands):
-            self.enqueue_one(at, command, queue, events)
+    def enqueue(
+        self,
+        queue: cl.CommandQueue,
+        boundary: Mapping[int, DeviceBuffer],
+        events: list[Recorded] | None,
+        places: Iterable[int] | None = None,
+    ) -> cl.Event | None:
+        """Enqueue every command in order, or those at `places`; return the last event.
 
-    def enqueue_one(self, at: int, command: Command, queue: cl.CommandQueue, events: list[Recorded] | None) -> None:
-        """Enqueue one command; raises HalError naming operation, kernel and sizes."""
-        kernel = self._kernels[at]
+        Keeps all events where a list is given. Raises HalError naming operation, kernel and sizes.
+        """
+        for operand, buffer in boundary.items():
+            self._set(operand, buffer.handle)
+        event = None
+        at = 0
         try:
-            if kernel is not None and isinstance(command, Launch):
-                event = cl.enqueue_nd_range_kernel(queue, kernel, command.global_size, command.local_size)
-            else:
-                event = self._enqueue_copy(at, queue)
+            for at in range(len(self._commands)) if places is None else places:
+                command, kernel = self._commands[at], self._kernels[at]
+                if isinstance(command, Launch):
+                    event = cl.enqueue_nd_range_kernel(queue, kernel, command.global_size, command.local_size)
+                else:
+                    source = self._memory(command.source, boundary)
+                    destination = self._memory(command.destination, boundary)
+                    event = cl.enqueue_copy(queue, destination, source, byte_count=command.destination.size_bytes)
+                if events is not None:
+                    events.append((command, event))
         except cl.Error as error:
-            raise hal_error(error, describe(command, self._compiled.segment)) from error
-        if events is not None:
-            events.append((command, event))
+            raise hal_error(error, describe(self._commands[at], self._compiled.segment)) from error
+        return event
 
-    def _enqueue_copy(self, at: int, queue: cl.CommandQueue) -> cl.Event:
-        command = self._commands[at]
-        if isinstance(command, Launch):
-            raise TypeError("a launch is not a copy")
-        source = self._compiled.constant_of(command.source) or self._bound[self._storage(command.source)]
-        destination = self._bound[self._storage(command.destination)]
-        return cl.enqueue_copy(queue, destination, source, byte_count=command.destination.size_bytes)
-
-    def _storage(self, operand: BoundOperand) -> int:
-        return self._compiled.segment.storage.get(operand.index, operand.index)
+    def _memory(self, operand: BoundOperand, boundary: Mapping[int, DeviceBuffer]) -> cl.Buffer:
+        storage = self._compiled.storage_of(operand)
+        if storage in boundary:
+            return boundary[storage].handle
+        return self._compiled.constant_of(operand) or self._temporaries[storage]
 
     def _make_kernel(self, command: Launch, program: Program) -> cl.Kernel:
         kernel = program.kernel(command.kernel.name)
@@ -197,62 +226,65 @@ class SegmentContext:
         return kernel
 
     def _set(self, memory: Memory, buffer: cl.Buffer) -> None:
-        self._bound[memory] = buffer
-        for at, i in self._uses.get(memory, ()):
-            kernel = self._kernels[at]
-            if kernel is not None:
-                kernel.set_arg(i, buffer)
+        for kernel, i in self._uses.get(memory, ()):
+            kernel.set_arg(i, buffer)
 
 
 class ExecutionContext:
-    """All that one execution at a time needs: memory of boundary operands, a SegmentContext per segment."""
+    """All that one execution at a time needs: memory of boundary operands, one arena, a SegmentContext per segment."""
 
     def __init__(self, device: DeviceContext) -> None:
         """Hold nothing yet."""
         self._device = device
-        self._boundary: dict[int, tuple[int, cl.Buffer]] = {}
-        self._segments: dict[int, tuple[CompiledSegment, SegmentContext]] = {}
+        self._boundary: dict[int, DeviceBuffer] = {}
+        self._arenas: tuple[DeviceBuffer, ...] = ()
+        self._segments: dict[CompiledSegment, SegmentContext] = {}
         self.last_used = time.monotonic()
 
     def segment(self, compiled: CompiledSegment) -> SegmentContext:
         """Return this context's kernel objects for a segment, with the arena taken."""
-        found = self._segments.get(id(compiled))
+        found = self._segments.get(compiled)
         if found is None:
-            found = self._segments[id(compiled)] = (compiled, SegmentContext(compiled))
-        found[1].take_arena()
-        return found[1]
+            found = self._segments[compiled] = SegmentContext(compiled)
+        self._reserve(compiled.arenas.sizes_bytes)
+        found.use_arenas(self._arenas)
+        return found
 
-    def boundary(self, operand: int, size_bytes: int) -> cl.Buffer:
-        """Return this context's own buffer for a boundary operand."""
-        size, buffer = self._boundary.get(operand, (-1, None))
-        if buffer is None or size != size_bytes:
-            buffer = self._device.allocate(size_bytes)
-            self._boundary[operand] = (size_bytes, buffer)
-        return buffer
+    def boundary(self, operand: int, size_bytes: int) -> DeviceBuffer:
+        """Return this context's own buffer for a boundary operand, of at least that size."""
+        found = self._boundary.get(operand)
+        if found is None or found.size_bytes < size_bytes:
+            self._boundary.pop(operand, None)
+            found = self._boundary[operand] = self._device.allocate(size_bytes)
+        return found
 
-    def forget_segment(self, compiled: CompiledSegment) -> None:
-        """Drop what is kept for a segment that left the cache."""
-        self._segments.pop(id(compiled), None)
+    def retain(self, segments: Collection[CompiledSegment]) -> None:
+        """Forget all segments but these."""
+        self._segments = {compiled: mine for compiled, mine in self._segments.items() if compiled in segments}
+
+    def clear(self, queue: cl.CommandQueue) -> None:
+        """Enqueue filling all memory with zeros."""
+        for buffer in (*self._boundary.values(), *self._arenas):
+            cl.enqueue_fill_buffer(queue, buffer.handle, np.uint8(0), 0, buffer.size_bytes)
 
     def drop_memory(self) -> None:
-        """Give every temporary and boundary buffer back."""
+        """Give the arena and the boundary buffers back."""
         self._boundary.clear()
-        for _, context in self._segments.values():
-            context.drop_memory()
+        self._drop_arenas()
 
+    def _reserve(self, sizes_bytes: tuple[int, ...]) -> None:
+        """Have arenas of at least these sizes; segments share them, as they run one after the other."""
+        have = [arena.size_bytes for arena in self._arenas]
+        if len(have) >= len(sizes_bytes) and all(a >= b for a, b in zip(have, sizes_bytes, strict=False)):
+            return
+        self._drop_arenas()
+        sizes = [max(pair) for pair in itertools.zip_longest(have, sizes_bytes, fillvalue=0)]
+        self._arenas = tuple(self._device.allocate(size) for size in sizes)
 
-def write(queue: cl.CommandQueue, buffer: cl.Buffer, data: Array, events: list[Recorded] | None) -> None:
-    """Enqueue a host-to-device copy without waiting; `data` must live until the queue is finished."""
-    event = cl.enqueue_copy(queue, buffer, np.ascontiguousarray(data), is_blocking=False)
-    if events is not None:
-        events.append((Transfer("write", data.nbytes), event))
-
-
-def read(queue: cl.CommandQueue, buffer: cl.Buffer, data: Array, events: list[Recorded] | None) -> None:
-    """Enqueue a device-to-host copy without waiting; `data` is contiguous and must live until the queue is finished."""
-    event = cl.enqueue_copy(queue, data, buffer, is_blocking=False)
-    if events is not None:
-        events.append((Transfer("read", data.nbytes), event))
+    def _drop_arenas(self) -> None:
+        for segment in self._segments.values():
+            segment.drop_arenas()
+        self._arenas = ()
 
 
 def describe(command: Command, segment: Segment) -> str:
@@ -270,33 +302,27 @@ def describe(command: Command, segment: Segment) -> str:
 def warm_up(context: ExecutionContext, compiled: CompiledSegment, queue: cl.CommandQueue) -> None:
     """Enqueue each (kernel, local size) of freshly built programs once, on its smallest launch, then store them.
 
-    PoCL compiles a kernel at its first enqueue, and its binaries hold what was compiled before they were read.
+    PoCL compiles a kernel at its first enqueue, and its binaries hold what was compiled before they were read. The
+    kernels run on zeros: what memory happens to hold could be indices out of bounds.
     """
     fresh = compiled.fresh_programs()
     if not fresh:
         return
-    segment = compiled.segment
     bound = context.segment(compiled)
-    for operand in segment.reads | segment.writes:
-        bound.bind(operand, context.boundary(operand, segment.operands[operand].size_bytes))
-    smallest: dict[tuple[int, str, tuple[int, ...]], int] = {}
-    for at, (command, program) in enumerate(zip(segment.commands, compiled.programs, strict=True)):
-        if program in fresh and isinstance(command, Launch):
-            key = (id(program), command.kernel.name, command.local_size)
-            other = smallest.get(key)
-            if other is None or _items(command) < _items(segment.commands[other]):
-                smallest[key] = at
-    for at in smallest.values():
-        bound.enqueue_one(at, segment.commands[at], queue, None)
+    boundary = {operand: context.boundary(operand, size) for operand, size in compiled.boundary.items()}
+    context.clear(queue)
+    bound.enqueue(queue, boundary, None, _smallest_launches(compiled, fresh))
     queue.finish()
     for program in fresh:
         compiled.device.programs.store(program)
 
 
-def _items(command: Command) -> int:
-    return int(np.prod(command.global_size)) if isinstance(command, Launch) else 0
-
-
-def boundary_sizes(segment: Segment) -> Mapping[int, int]:
-    """Return the size in bytes of every boundary operand a segment reads or writes."""
-    return {i: segment.operands[i].size_bytes for i in segment.reads | segment.writes}
+def _smallest_launches(compiled: CompiledSegment, programs: Collection[Program]) -> list[int]:
+    """Return where the smallest launch of each (kernel, local size) of some programs stands."""
+    smallest: dict[tuple[int, str, tuple[int, ...]], tuple[int, int]] = {}
+    for at, (command, program) in enumerate(zip(compiled.segment.commands, compiled.programs, strict=True)):
+        if program in programs and isinstance(command, Launch):
+            key = (id(program), command.kernel.name, command.local_size)
+            size = math.prod(command.global_size)
+            smallest[key] = min(smallest.get(key, (size, at)), (size, at))
+    return [at for _, at in smallest.values()]

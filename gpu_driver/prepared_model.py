@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
@@ -12,12 +13,20 @@ import numpy as np
 import pyopencl as cl
 
 from gpu_driver.context import hal_error
-from gpu_driver.execution import CompiledSegment, ExecutionContext, Recorded, Transfer, read, warm_up, write
+from gpu_driver.execution import CompiledSegment, ExecutionContext, Recorded, Transfer, warm_up
 from gpu_driver.launch import Launch
 from gpu_driver.lowering import Known, Lowering
 from nn_runtime.hal.interfaces import ExecutionProfile, ProfileRow
 from nn_runtime.hal.plain import FinishedFencedExecution, PlainBurst, earlier_deadline, wait_for_fences
-from nn_runtime.hal.types import UNKNOWN_DURATION, ErrorStatus, ExecutionResult, HalError, OutputShape, Timing
+from nn_runtime.hal.types import (
+    UNKNOWN_DURATION,
+    ErrorStatus,
+    ExecutionResult,
+    HalError,
+    OutputShape,
+    Priority,
+    Timing,
+)
 from nn_runtime.hal.validation import validate_request
 from nn_runtime.hal.views import argument_bytes, typed_array
 from nn_runtime.operand import dtype_of, element_count, merge_dimensions
@@ -26,14 +35,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from gpu_driver.context import DeviceContext
-    from gpu_driver.execution import SegmentContext
+    from gpu_driver.device_memory import DeviceBuffer
     from gpu_driver.storage import DeviceStorage
-    from nn_runtime.hal.buffers import BoundBuffers, BufferRegistry
+    from nn_runtime.hal.buffers import BoundBuffers, BufferRegistry, ManagedBuffer
     from nn_runtime.hal.types import Model, Request
     from nn_runtime.operand import Array, Dimensions
 
-MAX_CONTEXTS = 4
-"""Executions of one prepared model at once; more wait for one to finish."""
 MAX_SEGMENTS = 32
 """Lowered segments kept for shapes known only at run time."""
 
@@ -41,32 +48,42 @@ MAX_SEGMENTS = 32
 class PreparedModel:
     """A model on an OpenCL device (IPreparedModel, ReportsProfile)."""
 
-    def __init__(self, device: DeviceContext, model: Model, buffers: BufferRegistry[DeviceStorage]) -> None:
+    def __init__(
+        self,
+        device: DeviceContext,
+        model: Model,
+        buffers: BufferRegistry[DeviceStorage],
+        priority: Priority = Priority.MEDIUM,
+    ) -> None:
         """Lower, pack, build and warm what the model alone fixes; raises HalError."""
         self.model = model
-        self._device = device
-        self._buffers = buffers
+        self.device = device
         self.lowering = Lowering(model, device.profile)
         self.parameters = self.lowering.shape_inputs()
-        self._segments: OrderedDict[object, CompiledSegment] = OrderedDict()
+        self.input_places = {operand: i for i, operand in enumerate(model.main.input_indexes)}
+        self.output_places = {operand: i for i, operand in enumerate(model.main.output_indexes)}
+        self._buffers = buffers
+        self._priority = priority
         self._lock = threading.Lock()
+        """Guards all below; nothing slow is done, and no other lock taken, while it is held."""
+        self._segments: OrderedDict[object, CompiledSegment] = OrderedDict()
         self._idle: list[ExecutionContext] = []
-        self._slots = threading.BoundedSemaphore(MAX_CONTEXTS)
-        self._checked: Request | None = None
+        self._watched = False
+        self._closed = False
+        self._compiling = threading.Lock()
+        self._checked: weakref.ref[Request] | None = None
         self._static = self._prepare_static()
 
     def execute_synchronously(
         self, request: Request, measure: bool, deadline_ns: int | None, loop_timeout_ns: int | None
     ) -> ExecutionResult:
         """Execute; with `measure` the times on the device (first command to last) and in the driver are told."""
-        self._check(request)
         return self._timed(request, deadline_ns, [] if measure else None)
 
     def execute_profiled(
         self, request: Request, deadline_ns: int | None, loop_timeout_ns: int | None
     ) -> tuple[ExecutionResult, ExecutionProfile]:
         """Execute once and return a row per launch and transfer."""
-        self._check(request)
         events: list[Recorded] = []
         result = self._timed(request, deadline_ns, events)
         return result, _profile(events)
@@ -97,8 +114,9 @@ class PreparedModel:
         return PlainBurst(self)
 
     def close(self) -> None:
-        """Give kernels, segments and device memory back."""
+        """Give kernels, segments and device memory back; executions that run end as usual, later ones are refused."""
         with self._lock:
+            self._closed = True
             self._idle.clear()
             self._segments.clear()
             self._static = None
@@ -106,11 +124,11 @@ class PreparedModel:
     def release_idle(self, before: float) -> bool:
         """Give the memory of idle contexts back; return whether any context still holds some."""
         with self._lock:
-            fresh = [context for context in self._idle if context.last_used >= before]
-            for context in self._idle:
-                if context.last_used < before:
-                    context.drop_memory()
-            return bool(fresh)
+            idle = [context for context in self._idle if context.last_used < before]
+            for context in idle:
+                context.drop_memory()
+            self._watched = len(idle) < len(self._idle)
+            return self._watched
 
     # Preparation
 
@@ -126,46 +144,56 @@ class PreparedModel:
         """Return the lowered, built and warmed segment from `start`, from the cache where it was needed before."""
         key = (
             start,
-            tuple(sorted(known.dimensions.items())),
-            tuple(sorted((i, value.tobytes()) for i, value in known.values.items())),
+            tuple(known.dimensions.get(i) for i in self.model.main.input_indexes),
+            tuple((i, value.tobytes()) for i, value in known.values.items()),
             known.omitted,
-            known.done,
         )
+        found = self._kept_segment(key)
+        if found is not None:
+            return found
+        with self._compiling:
+            return self._kept_segment(key) or self._compile(key, start, known)
+
+    def _kept_segment(self, key: object) -> CompiledSegment | None:
         with self._lock:
             found = self._segments.get(key)
             if found is not None:
                 self._segments.move_to_end(key)
-                return found
-        compiled = CompiledSegment(self._device, self.lowering.lower(start, known))
+            return found
+
+    def _compile(self, key: object, start: int, known: Known) -> CompiledSegment:
         try:
-            context = ExecutionContext(self._device)
-            warm_up(context, compiled, self._device.queue)
+            compiled = CompiledSegment(self.device, self.lowering.lower(start, known))
+            warm_up(ExecutionContext(self.device), compiled, self.device.queue)
         except cl.Error as error:
             raise hal_error(error, "preparation") from error
         with self._lock:
-            self._segments[key] = compiled
+            if not self._closed:
+                self._segments[key] = compiled
             if len(self._segments) > MAX_SEGMENTS:
                 _, dropped = self._segments.popitem(last=False)
-                for idle in self._idle:
-                    idle.forget_segment(dropped)
+                for context in self._idle:
+                    context.retain(set(self._segments.values()))
         return compiled
 
     # Execution
 
     def _check(self, request: Request) -> None:
         """Validate a request, once for an object that comes again."""
-        if request is not self._checked:
+        if self._checked is None or self._checked() is not request:
             validate_request(self.model, request)
-            self._checked = request
+            self._checked = weakref.ref(request)
 
     def _timed(self, request: Request, deadline_ns: int | None, events: list[Recorded] | None) -> ExecutionResult:
         start_ns = time.perf_counter_ns()
-        self._device.check_process()
+        self.device.check_process()
+        self._check(request)
         if deadline_ns is not None and time.monotonic_ns() >= deadline_ns:
             raise HalError(ErrorStatus.MISSED_DEADLINE_PERSISTENT, "the deadline passed before the execution")
         buffers = self._buffers.bind(self, request)
         try:
-            shapes = self._execute(request, buffers, deadline_ns, events)
+            with self.device.executions.slot(self._priority, deadline_ns):
+                shapes = self._execute(request, buffers, deadline_ns, events)
         except BaseException as error:
             buffers.mark_failed()
             if isinstance(error, cl.Error):
@@ -184,29 +212,34 @@ class PreparedModel:
         deadline_ns: int | None,
         events: list[Recorded] | None,
     ) -> tuple[OutputShape, ...]:
-        queue = self._device.queue if events is None else self._device.profiling_queue
-        with self._slots:
-            context = self._take_context()
-            run = _Run(self, request, buffers, context, queue, events)
-            try:
-                if self._static is not None and not any(one.has_no_value for one in request.inputs):
-                    return run.static(self._static)
-                return run.segments(deadline_ns)
-            except BaseException:
-                queue.finish()  # nothing may write to the caller's memory any more
-                raise
-            finally:
-                self._give_back(context)
+        queue = self.device.queue if events is None else self.device.profiling_queue
+        static, context = self._begin()
+        run = _Run(self, request, buffers, context, queue, events)
+        try:
+            return run.segments(deadline_ns) if static is None else run.whole(static)
+        except BaseException:
+            queue.finish()  # nothing may write to the caller's memory any more
+            raise
+        finally:
+            self._end(context)
 
-    def _take_context(self) -> ExecutionContext:
+    def _begin(self) -> tuple[CompiledSegment | None, ExecutionContext]:
         with self._lock:
-            return self._idle.pop() if self._idle else ExecutionContext(self._device)
+            if self._closed:
+                raise HalError(ErrorStatus.INVALID_ARGUMENT, "the prepared model is closed")
+            return self._static, self._idle.pop() if self._idle else ExecutionContext(self.device)
 
-    def _give_back(self, context: ExecutionContext) -> None:
+    def _end(self, context: ExecutionContext) -> None:
         context.last_used = time.monotonic()
         with self._lock:
+            if self._closed:
+                return
+            if self._static is None:
+                context.retain(set(self._segments.values()))
             self._idle.append(context)
-        self._device.watch(self)
+            watched, self._watched = self._watched, True
+        if not watched:
+            self.device.watch(self)
 
 
 class _Run:
@@ -228,16 +261,24 @@ class _Run:
         self._context = context
         self._queue = queue
         self._events = events
-        self._written: set[int] = set()
-        self._inputs = {operand: i for i, operand in enumerate(self._graph.input_indexes)}
-        self._outputs = {operand: i for i, operand in enumerate(self._graph.output_indexes)}
-        self._held: list[Array] = []
+        self._memory: dict[int, DeviceBuffer] = {}
+        """Boundary memory by operand: that of the inputs is written."""
+        self._transfers: list[cl.Event] = []
+        self._last: cl.Event | None = None
 
-    def static(self, compiled: CompiledSegment) -> tuple[OutputShape, ...]:
-        """Run a model that is one segment whatever the request."""
-        shapes = self._output_shapes(compiled.segment.dimensions)
+    def whole(self, compiled: CompiledSegment) -> tuple[OutputShape, ...]:
+        """Run the segment that ends the model."""
+        dimensions = compiled.segment.dimensions
+        outputs = self._output_bytes()
+        shapes = self._output_shapes(dimensions, outputs)
         self._enqueue(compiled)
-        self._read_outputs(compiled.segment.dimensions)
+        for operand, i in self._prepared.output_places.items():
+            size_bytes = self._size_bytes(operand, dimensions[operand])
+            if i in outputs and size_bytes:
+                self._read(self._memory[operand], outputs[i][:size_bytes])
+        self._wait()
+        for i, buffer in self._buffers.outputs.items():
+            buffer.mark_written(dimensions[self._graph.output_indexes[i]])
         return shapes
 
     def segments(self, deadline_ns: int | None) -> tuple[OutputShape, ...]:
@@ -250,11 +291,11 @@ class _Run:
             if segment.stop == at:
                 raise HalError(ErrorStatus.GENERAL_FAILURE, f"operation {at}: its parameters are not known")
             if segment.stop == self._prepared.lowering.operation_count:
-                return self.static(compiled)
+                return self.whole(compiled)
             self._enqueue(compiled)
             values = dict(known.values)
             for operand in segment.parameters:
-                values[operand] = self._read_back(operand, segment.dimensions[operand])
+                values[operand] = self._read_back(operand, segment.dimensions[operand], self._memory[operand])
             known = Known(segment.dimensions, values, known.omitted, segment.done_ahead)
             at = segment.stop
             if deadline_ns is not None and time.monotonic_ns() >= deadline_ns:
@@ -266,7 +307,7 @@ class _Run:
         dimensions = dict(base.dimensions)
         values: dict[int, Array] = {}
         omitted: set[int] = set()
-        for operand, i in self._inputs.items():
+        for operand, i in self._prepared.input_places.items():
             argument = self._request.inputs[i]
             if argument.has_no_value:
                 omitted.add(operand)
@@ -280,96 +321,104 @@ class _Run:
         return Known(dimensions, values, frozenset(omitted))
 
     def _input_value(self, i: int, operand: int, dims: Dimensions) -> Array:
-        code = self._graph.operands[operand].type
         buffer = self._buffers.inputs.get(i)
-        if buffer is None:
-            data = argument_bytes(self._request.inputs[i].location, self._request.pools)
-        else:
-            data = np.empty(element_count(dims) * dtype_of(code).itemsize, np.uint8)
-            buffer.storage.read(data)
-        return typed_array(data[: element_count(dims) * dtype_of(code).itemsize], code, dims)
+        if buffer is not None:
+            return self._read_back(operand, dims, buffer.storage.buffer)
+        code = self._graph.operands[operand].type
+        return typed_array(self._input_bytes(i, self._size_bytes(operand, dims)), code, dims)
 
     def _enqueue(self, compiled: CompiledSegment) -> None:
-        segment = compiled.segment
         bound = self._context.segment(compiled)
-        for operand in segment.reads:
-            self._bind(bound, operand, segment.operands[operand].size_bytes)
-            if operand in self._inputs and operand not in self._written:
-                self._write_input(operand, segment.operands[operand].size_bytes)
-        for operand in segment.writes:
-            self._bind(bound, operand, segment.operands[operand].size_bytes)
-        bound.enqueue(self._queue, self._events)
+        boundary = {operand: self._bind(operand, size_bytes) for operand, size_bytes in compiled.boundary.items()}
+        self._last = bound.enqueue(self._queue, boundary, self._events) or self._last
 
-    def _bind(self, bound: SegmentContext, operand: int, size_bytes: int) -> None:
-        buffer = self._managed(operand)
-        if buffer is None:
-            bound.bind(operand, self._context.boundary(operand, size_bytes))
+    def _bind(self, operand: int, size_bytes: int) -> DeviceBuffer:
+        """Return a boundary operand's memory; an input from the host is written to it at its first use."""
+        found = self._memory.get(operand)
+        if found is not None:
+            return found
+        managed = self._managed(operand)
+        if managed is not None:
+            managed.storage.reserve(size_bytes)
+            found = managed.storage.buffer
         else:
-            buffer.reserve(size_bytes)
-            bound.bind(operand, buffer.buffer)
+            found = self._context.boundary(operand, size_bytes)
+            place = self._prepared.input_places.get(operand)
+            if place is not None and size_bytes:
+                self._write(found, self._input_bytes(place, size_bytes))
+        self._memory[operand] = found
+        return found
 
-    def _managed(self, operand: int) -> DeviceStorage | None:
-        """Return the storage of the memory domain bound to a model input or output, or None."""
-        if operand in self._inputs:
-            found = self._buffers.inputs.get(self._inputs[operand])
-        else:
-            found = self._buffers.outputs.get(self._outputs[operand]) if operand in self._outputs else None
-        return None if found is None else found.storage
+    def _managed(self, operand: int) -> ManagedBuffer[DeviceStorage] | None:
+        """Return the memory-domain buffer bound to a model input or output, or None."""
+        i = self._prepared.input_places.get(operand)
+        if i is not None:
+            return self._buffers.inputs.get(i)
+        i = self._prepared.output_places.get(operand)
+        return None if i is None else self._buffers.outputs.get(i)
 
-    def _write_input(self, operand: int, size_bytes: int) -> None:
-        self._written.add(operand)
-        i = self._inputs[operand]
-        if i not in self._buffers.inputs and size_bytes:
-            data = argument_bytes(self._request.inputs[i].location, self._request.pools)[:size_bytes]
-            self._held.append(data)
-            write(self._queue, self._context.boundary(operand, size_bytes), data, self._events)
+    def _input_bytes(self, i: int, size_bytes: int) -> Array:
+        data = argument_bytes(self._request.inputs[i].location, self._request.pools)
+        if data.nbytes < size_bytes:
+            message = f"input {i}: needs {size_bytes} bytes, got {data.nbytes}"
+            raise HalError(ErrorStatus.INVALID_ARGUMENT, message)
+        return data[:size_bytes]
 
-    def _read_back(self, operand: int, dims: Dimensions) -> Array:
-        code = self._graph.operands[operand].type
-        size_bytes = element_count(dims) * dtype_of(code).itemsize
-        data = np.empty(size_bytes, np.uint8)
-        storage = self._managed(operand)
-        buffer = self._context.boundary(operand, size_bytes) if storage is None else storage.buffer
-        if size_bytes:
-            read(self._queue, buffer, data, self._events)
-            self._queue.finish()
-        return typed_array(data, code, dims)
+    def _output_bytes(self) -> dict[int, Array]:
+        """Return the caller's memory of every output that is wanted on the host."""
+        return {
+            i: argument_bytes(argument.location, self._request.pools)
+            for i, argument in enumerate(self._request.outputs)
+            if not argument.has_no_value and i not in self._buffers.outputs
+        }
 
-    def _output_shapes(self, dimensions: Mapping[int, Dimensions]) -> tuple[OutputShape, ...]:
+    def _read_back(self, operand: int, dims: Dimensions, memory: DeviceBuffer) -> Array:
+        data = np.empty(self._size_bytes(operand, dims), np.uint8)
+        if data.nbytes:
+            self._read(memory, data)
+            self._wait()
+        return typed_array(data, self._graph.operands[operand].type, dims)
+
+    def _write(self, buffer: DeviceBuffer, data: Array) -> None:
+        self._keep(Transfer("write", data.nbytes), buffer.write(self._queue, np.ascontiguousarray(data)))
+
+    def _read(self, buffer: DeviceBuffer, data: Array) -> None:
+        self._keep(Transfer("read", data.nbytes), buffer.read(self._queue, data))
+
+    def _keep(self, transfer: Transfer, event: cl.Event) -> None:
+        self._transfers.append(event)
+        self._last = event
+        if self._events is not None:
+            self._events.append((transfer, event))
+
+    def _wait(self) -> None:
+        """Wait for the last command, thereby for all of them, and for nobody else's later ones."""
+        if self._last is not None:
+            self._last.wait()
+
+    def _output_shapes(
+        self, dimensions: Mapping[int, Dimensions], outputs: Mapping[int, Array]
+    ) -> tuple[OutputShape, ...]:
         """Return the shapes of the outputs; raises HalError where a buffer is too small or a shape contradicts."""
         shapes = []
-        for operand, i in self._outputs.items():
+        for operand, i in self._prepared.output_places.items():
             dims = dimensions[operand]
             argument, buffer = self._request.outputs[i], self._buffers.outputs.get(i)
             wanted = argument.dimensions if buffer is None else buffer.initial_dimensions
             if wanted and (len(wanted) != len(dims) or any(w not in (0, d) for w, d in zip(wanted, dims, strict=True))):
                 message = f"output {i}: the request says {list(wanted)}, computed {list(dims)}"
                 raise HalError(ErrorStatus.GENERAL_FAILURE, message)
-            fits = buffer is not None or argument.has_no_value or self._size_bytes(operand, dims) <= self._room(i)
+            fits = i not in outputs or self._size_bytes(operand, dims) <= outputs[i].nbytes
             shapes.append(OutputShape(dims, fits))
         short = [i for i, shape in enumerate(shapes) if not shape.is_sufficient]
         if short:
             dims = shapes[short[0]].dimensions
-            message = f"output {short[0]}: {list(dims)} does not fit a buffer of {self._room(short[0])} bytes"
+            message = f"output {short[0]}: {list(dims)} does not fit a buffer of {outputs[short[0]].nbytes} bytes"
             raise HalError(ErrorStatus.OUTPUT_INSUFFICIENT_SIZE, message, tuple(shapes))
         return tuple(shapes)
 
-    def _room(self, i: int) -> int:
-        return argument_bytes(self._request.outputs[i].location, self._request.pools).nbytes
-
     def _size_bytes(self, operand: int, dims: Dimensions) -> int:
         return element_count(dims) * dtype_of(self._graph.operands[operand].type).itemsize
-
-    def _read_outputs(self, dimensions: Mapping[int, Dimensions]) -> None:
-        for operand, i in self._outputs.items():
-            size_bytes = self._size_bytes(operand, dimensions[operand])
-            if i in self._buffers.outputs or self._request.outputs[i].has_no_value or not size_bytes:
-                continue
-            data = argument_bytes(self._request.outputs[i].location, self._request.pools)[:size_bytes]
-            read(self._queue, self._context.boundary(operand, size_bytes), data, self._events)
-        self._queue.finish()
-        for i, buffer in self._buffers.outputs.items():
-            buffer.mark_written(dimensions[self._graph.output_indexes[i]])
 
 
 def _profile(events: Sequence[Recorded]) -> ExecutionProfile:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from nn_runtime.devices import Device
-    from nn_runtime.hal.interfaces import IPreparedModel
+    from nn_runtime.hal.interfaces import Attributes, IPreparedModel
     from nn_runtime.hal.types import ExecutionPreference, Priority
 
 _MODEL_FILE, _DATA_FILE = "1", "2"
@@ -41,6 +41,7 @@ def step_token(
     preference: ExecutionPreference,
     priority: Priority,
     operations: Sequence[tuple[int, int]] = (),
+    attributes: Attributes = (),
 ) -> bytes:
     """Return the 32-byte token of a step: the application's, hashed with all that decides what is prepared.
 
@@ -52,6 +53,8 @@ def step_token(
     hashed.update(device.name.encode() + b"\0")
     hashed.update(device.version.encode() + b"\0")
     hashed.update(int(preference).to_bytes(4, "little") + int(priority).to_bytes(4, "little"))
+    for name, code, data in attributes:
+        hashed.update(name.encode() + b"\0" + code.to_bytes(2, "little") + len(data).to_bytes(8, "little") + data)
     return hashed.digest()
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nn_runtime import extensions
 from nn_runtime.caching import CacheInfo
 from nn_runtime.codes import FeatureLevel, PreferenceCode, PriorityCode
 from nn_runtime.devices import Selection, select
@@ -114,6 +115,20 @@ class Compilation:
         if len(token) != CACHE_TOKEN_BYTES:
             raise BadData(f"set_caching: the token must have {CACHE_TOKEN_BYTES} bytes, got {len(token)}")
         self._options = replace(self._options, cache=CacheInfo(Path(directory), bytes(token)))
+
+    def add_extension_attribute(self, name: str, code: int, data: bytes) -> None:
+        """Say something to a vendor's driver about how to prepare; drivers that do not know it ignore it.
+
+        Raises UnexpectedNull; BadData unless compiled for exactly one explicit device, for an extension that no device
+        has, or for the same attribute twice; BadState after finish.
+        """
+        if name is None or data is None:
+            raise UnexpectedNull("add_extension_attribute: the name or the data is None")
+        if not self.has_one_explicit_device:
+            raise BadData("add_extension_attribute: the compilation must be for exactly one device, named explicitly")
+        self._check_open("add_extension_attribute")
+        attributes = extensions.with_attribute(self._options.attributes, name, code, data)
+        self._options = replace(self._options, attributes=attributes)
 
     def set_timeout(self, duration_ns: int) -> None:
         """Set how long `finish` may take, 0 for no limit; raises BadState after finish, BadData without one device."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nn_runtime import extensions
 from nn_runtime.codes import DurationCode, operand_type_name
 from nn_runtime.compilation import check_duration, deadline_after
 from nn_runtime.errors import (
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 
     from nn_runtime.burst import Burst
     from nn_runtime.compilation import Compilation
-    from nn_runtime.hal.interfaces import IBurstContext, IFencedExecutionCallback
+    from nn_runtime.hal.interfaces import Attributes, IBurstContext, IFencedExecutionCallback
     from nn_runtime.hal.types import Operand
     from nn_runtime.memory import Memory
     from nn_runtime.operand import Array, Dimensions, OperandType
@@ -102,6 +103,7 @@ class Execution:
         self._measure = False
         self._timeout_ns = 0
         self._loop_timeout_ns = DEFAULT_LOOP_TIMEOUT_NS
+        self._attributes: Attributes = ()
         self._error: NNError | None = None
         self._dimensions: tuple[Dimensions, ...] = ()
         self._timing = Timing()
@@ -151,6 +153,14 @@ class Execution:
         self._check_preparation("set_timeout")
         check_duration("set_timeout", duration_ns)
         self._timeout_ns = duration_ns
+
+    def add_extension_attribute(self, name: str, code: int, data: bytes) -> None:
+        """Say something to a vendor's driver about how to execute; raises as `Compilation.add_extension_attribute`."""
+        if name is None or data is None:
+            raise UnexpectedNull("add_extension_attribute: the name or the data is None")
+        self._check_one_device("add_extension_attribute")
+        self._check_preparation("add_extension_attribute")
+        self._attributes = extensions.with_attribute(self._attributes, name, code, data)
 
     def set_loop_timeout(self, duration_ns: int) -> None:
         """Limit the time of each WHILE, at most `maximum_loop_timeout()`; raises BadState once started."""
@@ -433,7 +443,7 @@ class Execution:
         try:
             if self._run is None:
                 raise BadState("compute: the execution is closed")
-            options = RunOptions(self._measure, deadline_ns, self._loop_timeout_ns, profile, bursts)
+            options = RunOptions(self._measure, deadline_ns, self._loop_timeout_ns, profile, bursts, self._attributes)
             outcome = self._run.execute(options)
             self._dimensions = outcome.dimensions
             self._timing = outcome.timing

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from nn_runtime.devices import Device
+    from nn_runtime.hal.interfaces import Attributes
     from nn_runtime.hal.types import Extension
 
 _MAX_PREFIX = 2**16 - 1
@@ -66,6 +67,17 @@ def operation_type(device: Device, name: str, code: int) -> int:
     if not 0 <= code <= _MAX_CODE:
         raise BadData(f"extension {name}: an operation is 0 to {_MAX_CODE}, got {code}")
     return _prefix(name) << EXTENSION_PREFIX_SHIFT | code
+
+
+def with_attribute(attributes: Attributes, name: str, code: int, data: bytes) -> Attributes:
+    """Return sorted attributes with one more; raises BadData for an unknown extension, or if it is there already."""
+    if not any(device.extension_support(name) for device in list(_devices)):
+        raise BadData(f"extension attribute: no device has an extension {name!r}")
+    if not 0 <= code <= _MAX_CODE:
+        raise BadData(f"extension attribute {name}: a code is 0 to {_MAX_CODE}, got {code}")
+    if any((name, code) == (known, number) for known, number, _ in attributes):
+        raise BadData(f"extension attribute {name} {code}: it is there already")
+    return tuple(sorted((*attributes, (name, code, bytes(data)))))
 
 
 def is_known(code: int) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 
 from nn_runtime.errors import BadData, BadState, NNError, OperationFailed, UnexpectedNull, Unmappable
 from nn_runtime.hal.memory import HardwareBuffer, SharedMemory
-from nn_runtime.hal.types import BufferDesc, BufferRole, BufferToken, HalError
+from nn_runtime.hal.types import BufferDesc, BufferRole, BufferToken, ErrorStatus, HalError
 from nn_runtime.operand import dtype_of, has_unknown_dimensions, is_tensor, merge_dimensions, size_bytes
 from nn_runtime.step import error_of_hal
 
@@ -407,4 +407,12 @@ def _allocate_on(device: Device, dimensions: Dimensions, used: Sequence[tuple[St
             prepared.append(model)
         at = next(i for i, other in enumerate(prepared) if other is model)
         roles[0 if use.is_input else 1].append(BufferRole(at, use.index, frequency))
-    return device.hal.allocate(BufferDesc(dimensions), prepared, roles[0], roles[1])
+    try:
+        buffer, token = device.hal.allocate(BufferDesc(dimensions), prepared, roles[0], roles[1])
+    except HalError:
+        raise
+    except Exception as error:
+        raise HalError(ErrorStatus.GENERAL_FAILURE, f"allocate: {type(error).__name__}: {error}") from error
+    if buffer is None or token <= 0:
+        raise HalError(ErrorStatus.GENERAL_FAILURE, f"the driver gave {buffer} and the token {token}")
+    return buffer, token

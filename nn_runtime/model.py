@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import heapq
 import logging
+import time
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ from nn_runtime.errors import BadData, BadState, NNError, UnexpectedNull
 from nn_runtime.hal import types as hal
 from nn_runtime.hal.memory import SharedMemory
 from nn_runtime.hal.types import CONSTANT_LIFETIMES, INLINE_CONSTANT_BYTES, OperandLifeTime
-from nn_runtime.observe import trace, vlog
+from nn_runtime.observe import graph_dump, trace, vlog
 from nn_runtime.operand import (
     OperandType,
     check_channel_quant,
@@ -320,6 +321,7 @@ class Model:
         """
         self._check_building("finish")
         self._state = _State.INVALID
+        started_ns = time.perf_counter_ns()
         if not self._operands or not self._operations:
             raise BadData("model: it needs at least one operand and one operation")
         self._check_written()
@@ -329,6 +331,8 @@ class Model:
         _validate(built)
         self._hal = built
         self._state = _State.FINISHED
+        if trace.current is not None:
+            trace.current.add(trace.RUNTIME, "PP", "model finish", started_ns, time.perf_counter_ns())
         _log.debug(
             "model finished: %d operands, %d operations, %d inputs, %d outputs",
             len(self._operands),
@@ -336,6 +340,8 @@ class Model:
             len(self._inputs),
             len(self._outputs),
         )
+        if _log.isEnabledFor(logging.DEBUG):
+            _log.debug("%s", graph_dump.dot(built))
 
     def supported_operations(self, devices: Sequence[Device]) -> list[bool]:
         """Tell for each operation, in order of adding, whether one of the devices takes it.

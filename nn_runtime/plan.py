@@ -251,9 +251,7 @@ def _whole_model(model: Model, run_order: Sequence[int], device: Device, options
     return Step(device, model, prepared, run_order, main.input_indexes, main.output_indexes, token)
 
 
-def _prepared_step(
-    step: SourceStep, devices: Sequence[Device], run_order: Sequence[int], options: PlanOptions
-) -> Step:
+def _prepared_step(step: SourceStep, devices: Sequence[Device], run_order: Sequence[int], options: PlanOptions) -> Step:
     part = step.part
     device = devices[part.device]
     prepared, token = prepare(device, part.model, options, None, [(step.source, at) for at in part.operations])

@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 from nn_runtime.caching import prepare_cached, step_token
 from nn_runtime.errors import BadData, NNError, error_of
-from nn_runtime.hal.interfaces import ExecutionProfile, ReportsProfile
+from nn_runtime.hal.interfaces import (
+    ExecutionProfile,
+    ReportsProfile,
+    TakesCompilationAttributes,
+    TakesExecutionAttributes,
+)
 from nn_runtime.hal.types import (
     RESULT_OF_STATUS,
     UNKNOWN_DURATION,
@@ -33,7 +38,13 @@ if TYPE_CHECKING:
 
     from nn_runtime.caching import CacheInfo
     from nn_runtime.devices import Device
-    from nn_runtime.hal.interfaces import CacheRequest, IBurstContext, IFencedExecutionCallback, IPreparedModel
+    from nn_runtime.hal.interfaces import (
+        Attributes,
+        CacheRequest,
+        IBurstContext,
+        IFencedExecutionCallback,
+        IPreparedModel,
+    )
     from nn_runtime.hal.memory import SharedMemory
     from nn_runtime.hal.types import Model, Operand, OutputShape
     from nn_runtime.memory import Memory
@@ -85,7 +96,7 @@ class StepProfile:
 class RunOptions:
     """How one execution is to run: times to measure, absolute deadline, loop timeout; where profiles are collected.
 
-    `bursts`: channels of the steps that have one.
+    `bursts`: channels of the steps that have one. `attributes`: of vendor extensions.
     """
 
     measure: bool = False
@@ -93,6 +104,7 @@ class RunOptions:
     loop_timeout_ns: int | None = None
     profile: list[StepProfile] | None = None
     bursts: Mapping[Step, IBurstContext] | None = None
+    attributes: Attributes = ()
 
 
 def error_of_hal(error: HalError, where: str) -> NNError:
@@ -134,11 +146,15 @@ def _is_token(pool: SharedMemory | BufferToken | None) -> bool:
 
 @dataclass(frozen=True)
 class PrepareOptions:
-    """What a compilation asks of every prepared model; `cache` says where to keep it."""
+    """What a compilation asks of every prepared model; `cache` says where to keep it.
+
+    `attributes`: of vendor extensions, by name and code.
+    """
 
     preference: ExecutionPreference = ExecutionPreference.FAST_SINGLE_ANSWER
     priority: Priority = Priority.MEDIUM
     cache: CacheInfo | None = None
+    attributes: Attributes = ()
 
 
 def prepare(
@@ -154,6 +170,10 @@ def prepare(
     """
 
     def from_model(cache: CacheRequest | None) -> IPreparedModel:
+        if options.attributes and isinstance(hal, TakesCompilationAttributes):
+            return hal.prepare_model_with_attributes(
+                model, options.preference, options.priority, deadline_ns, cache, options.attributes
+            )
         return hal.prepare_model(model, options.preference, options.priority, deadline_ns, cache)
 
     hal = device.hal
@@ -161,7 +181,9 @@ def prepare(
     token = None
     try:
         if options.cache is not None and any(device.cache_files):
-            token = step_token(options.cache, device, options.preference, options.priority, operations)
+            token = step_token(
+                options.cache, device, options.preference, options.priority, operations, options.attributes
+            )
             prepared = prepare_cached(
                 device,
                 options.cache,
@@ -277,6 +299,10 @@ class Step:
     def _call_driver(self, request: Request, options: RunOptions) -> ExecutionResult:
         if options.profile is not None or trace.current is not None:
             return self._call_observed(request, options)
+        if options.attributes and isinstance(self.prepared, TakesExecutionAttributes):
+            return self.prepared.execute_with_attributes(
+                request, options.measure, options.deadline_ns, options.loop_timeout_ns, options.attributes
+            )
         burst = options.bursts.get(self) if options.bursts else None
         call = self.prepared.execute_synchronously if burst is None else burst.execute
         return call(request, options.measure, options.deadline_ns, options.loop_timeout_ns)

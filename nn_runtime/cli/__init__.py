@@ -24,6 +24,7 @@ COMMANDS = {
     "run": "run a network on pictures or arrays",
     "benchmark": "time a network",
     "explain": "show where each operation of a network runs, and why",
+    "graph": "draw a network as a graph",
     "devices": "list the devices",
     "doctor": "examine this machine and say how to mend what is wrong",
     "conformance": "run operation examples on a device and judge the results",

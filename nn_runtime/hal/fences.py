@@ -62,6 +62,10 @@ class Fence:
         if self._peer is not None:
             self._peer.close()
 
+    def __del__(self) -> None:
+        """Close."""
+        self.close()
+
 
 def duplicate(fd: int) -> int:
     """Return another descriptor of the same fence; raises BadData for what is no open descriptor."""
@@ -109,7 +113,7 @@ def _has_failed(fd: int) -> bool:
     if not HAS_EVENTFD:
         peeked = socket.socket(fileno=fd)
         try:
-            return peeked.recv(1, socket.MSG_PEEK) == _FAILED
+            return peeked.recv(1, socket.MSG_PEEK) != _DONE
         except OSError:
             return False  # a descriptor of another kind
         finally:

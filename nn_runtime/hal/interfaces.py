@@ -13,7 +13,7 @@ callable may also offer `diagnose() -> Diagnosis` (the Protocol `DiagnosingModul
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -152,7 +152,11 @@ class IPreparedModel(Protocol):
         loop_timeout_ns: int | None,
         duration_after_fence_ns: int | None,
     ) -> tuple[int | None, IFencedExecutionCallback]:
-        """Execute after the sync fences `wait_for`; return a fence (None when already done) and the callback."""
+        """Execute after the sync fences `wait_for`; return a fence (None when already done) and the callback.
+
+        The fences stay the caller's: what is waited for after the return must be duplicated. The one returned is given
+        away; it signals an error where the execution fails (`hal.fences`).
+        """
 
     def configure_execution_burst(self) -> IBurstContext:
         """Return a burst channel."""
@@ -234,6 +238,41 @@ class ReportsProfile(Protocol):
         self, request: Request, deadline_ns: int | None, loop_timeout_ns: int | None
     ) -> tuple[ExecutionResult, ExecutionProfile]:
         """Execute once with profiling on; return what `execute_synchronously` would, and the rows."""
+
+
+Attributes: TypeAlias = "tuple[tuple[str, int, bytes], ...]"
+"""What an application says to a vendor's driver alone: (extension name, attribute code, data), sorted."""
+
+
+@runtime_checkable
+class TakesCompilationAttributes(Protocol):
+    """Optional: a device with extensions whose attributes change how a model is prepared; others ignore them."""
+
+    def prepare_model_with_attributes(
+        self,
+        model: Model,
+        preference: ExecutionPreference,
+        priority: Priority,
+        deadline_ns: int | None,
+        cache: CacheRequest | None,
+        attributes: Attributes,
+    ) -> IPreparedModel:
+        """Prepare as `prepare_model`, with attributes of the device's extensions."""
+
+
+@runtime_checkable
+class TakesExecutionAttributes(Protocol):
+    """Optional: a prepared model with extensions whose attributes change how it is executed; others ignore them."""
+
+    def execute_with_attributes(
+        self,
+        request: Request,
+        measure: bool,
+        deadline_ns: int | None,
+        loop_timeout_ns: int | None,
+        attributes: Attributes,
+    ) -> ExecutionResult:
+        """Execute as `execute_synchronously`, with attributes of the device's extensions."""
 
 
 @runtime_checkable

@@ -27,6 +27,9 @@ class SharedMemory:
     the last array that shows it is gone.
     """
 
+    _fd = -1
+    _block: shared_memory.SharedMemory | None = None
+
     def __init__(
         self, size_bytes: int, prot: int, fd: int, offset: int, block: shared_memory.SharedMemory | None
     ) -> None:

@@ -8,7 +8,7 @@ import zlib
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from nn_runtime.codes import OperandCode, OperationCode
+from nn_runtime.codes import OperandCode
 from nn_runtime.errors import NNError
 from nn_runtime.hal.types import HalError
 from nn_runtime.operand import ChannelQuant, is_tensor
@@ -48,6 +48,9 @@ def check_seed(seed: int, size: Size, first: IDevice, second: IDevice) -> str:
 def reduce_graph(graph: RandomGraph, fails: Fails, reference: IDevice) -> RandomGraph:
     """Return the smallest graph found that still fails; values in its midst become inputs with the reference's data."""
     graph = _fewer_operations(graph, fails)
+    fixed = replace(graph, dynamic=False)
+    if graph.dynamic and fails(fixed):
+        graph = fixed
     return _smaller_tensors(graph, fails, reference)
 
 
@@ -159,10 +162,10 @@ def script_of(graph: RandomGraph, wanted_from: str, got_from: str) -> str:
         for value in (*node.inputs, *node.outputs):
             if id(value) not in index:
                 index[id(value)] = len(index)
-                lines += _operand_lines(value, index[id(value)], id(value) in sources)
+                lines += _operand_lines(value, index[id(value)], id(value) in sources, graph.dynamic)
         indexes = [[index[id(value)] for value in values] for values in (node.inputs, node.outputs)]
         lines.append(f"model.add_operation(nn.OperationCode.{node.code.name}, {indexes[0]}, {indexes[1]})")
-    inputs = [value for value in graph.sources if value.array is not None and not value.constant]
+    inputs = graph.inputs
     input_indexes = [index[id(value)] for value in inputs]
     output_indexes = [index[id(value)] for value in graph.outputs]
     types = [f"nn.OperandCode.{OperandCode(value.type).name}" for value in graph.outputs]
@@ -180,14 +183,15 @@ def script_of(graph: RandomGraph, wanted_from: str, got_from: str) -> str:
     )
 
 
-def _operand_lines(value: Value, index: int, is_source: bool) -> list[str]:
+def _operand_lines(value: Value, index: int, is_source: bool, dynamic: bool) -> list[str]:
     code = f"nn.OperandCode.{OperandCode(value.type).name}"
-    arguments = f"{code}, {list(value.dimensions)}, {value.scale!r}, {value.zero_point}"
+    dims = [0] * len(value.dimensions) if dynamic and not is_source else list(value.dimensions)
+    arguments = f"{code}, {dims}, {value.scale!r}, {value.zero_point}"
     lines = [f"model.add_operand(nn.OperandType({arguments}))  # {index}"]
     if value.channel_quant is not None:
         quant = f"nn.ChannelQuant({list(value.channel_quant.scales)}, {value.channel_quant.channel_dim})"
         lines.append(f"model.set_operand_symm_per_channel_quant_params({index}, {quant})")
-    if is_source and (value.constant or value.array is None):
+    if is_source and (value.array is None or (value.constant and not dynamic)):
         lines.append(f"model.set_operand_value({index}, {_literal(value)})")
     return lines
 
@@ -207,7 +211,7 @@ def _dtype_name(value: Value) -> str:
     return "bool_" if value.array.dtype.kind == "b" else value.array.dtype.name
 
 
-_SCRIPT = '''\
+_SCRIPT = """\
 # {title}
 import base64
 import sys
@@ -254,4 +258,4 @@ for i, (code, wanted, got) in enumerate(zip([{types}], run("{wanted}"), run("{go
     print(f"output {{i}}:", problem or "agrees")
     problems += bool(problem)
 sys.exit(bool(problems))
-'''
+"""

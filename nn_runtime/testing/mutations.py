@@ -10,6 +10,7 @@ happens to be legal (an optional argument removed, an operand that may have the 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -40,7 +41,6 @@ _PRODUCED = (OperandLifeTime.TEMPORARY_VARIABLE, OperandLifeTime.SUBGRAPH_OUTPUT
 _BAD_OPERAND_TYPES = (max(code for code in OperandCode if code < OperandCode.OEM_SCALAR) + 1, 9999, 10002)
 _BAD_OPERATION_TYPES = (max(OperationCode) + 1, 9999, 10001)
 _BAD_ENUM_VALUES = (-1, 3)
-_NEW_OPERAND = OperandCode.INT32
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def drawn_mutations(model: Model, seed: int, count: int = 40) -> list[Mutation]:
     for mutation in mutations(model):
         kinds.setdefault(mutation.kind, []).append(mutation)
     for group in kinds.values():
-        rng.shuffle(group)  # type: ignore[arg-type]
+        rng.shuffle(group)
     drawn: list[Mutation] = []
     while kinds and len(drawn) < count:
         for kind in list(kinds):
@@ -165,11 +165,11 @@ def _orders(model: Model) -> Iterator[Mutation]:
         for writer in sorted({writers[i] for i in operation.inputs if i in writers}):
             moved = (*operations[:writer], operation, *operations[writer:at], *operations[at + 1 :])
             what = f"{_label(model, at)} before operation {writer}"
-            yield Mutation("execution order", what, lambda moved=moved: _with_main(model, None, moved))  # type: ignore[misc]
+            yield Mutation("execution order", what, partial(_with_main, model, None, moved))
 
 
 def _changed_operand(kind: str, model: Model, index: int, operand: Operand, what: str) -> Mutation:
-    return Mutation(kind, f"operand {index} {what}", lambda: _with_operand(model, index, operand))
+    return Mutation(kind, f"operand {index} {what}", partial(_with_operand, model, index, operand))
 
 
 def _operand_types(model: Model) -> Iterator[Mutation]:
@@ -208,8 +208,8 @@ def _lifetimes(model: Model) -> Iterator[Mutation]:
         for lifetime in OperandLifeTime:
             if lifetime == operand.lifetime or not _breaks(model, i, lifetime):
                 continue
-            location = DataLocation(length=operand.location.length) if lifetime in CONSTANT_LIFETIMES else DataLocation()
-            changed = replace(operand, lifetime=lifetime, location=location)
+            length = operand.location.length if lifetime in CONSTANT_LIFETIMES else 0
+            changed = replace(operand, lifetime=lifetime, location=DataLocation(length=length))
             yield _changed_operand("operand lifetime", model, i, changed, f"a {lifetime.name}")
 
 
@@ -230,14 +230,19 @@ def _breaks(model: Model, index: int, lifetime: OperandLifeTime) -> bool:
 
 def _boundaries(model: Model) -> Iterator[Mutation]:
     main = model.main
-    for name in ("input_indexes", "output_indexes"):
-        indexes: tuple[int, ...] = getattr(main, name)
+    for kind, indexes in (("inputs", main.input_indexes), ("outputs", main.output_indexes)):
         changes = [(f"without {at}", _without(indexes, at)) for at in range(len(indexes))]
         changes += [("with an operand that is not there", (*indexes, len(main.operands)))]
         changes += [("with an operand twice", (*indexes, indexes[0]))] if indexes else []
         for what, changed in changes:
-            graph = replace(main, **{name: changed})
-            yield Mutation("boundary", f"{name} {what}", lambda graph=graph: replace(model, main=graph))  # type: ignore[misc]
+            yield Mutation("boundary", f"{kind} {what}", partial(_with_boundary, model, kind, changed))
+
+
+def _with_boundary(model: Model, kind: str, indexes: tuple[int, ...]) -> Model:
+    main = model.main
+    if kind == "inputs":
+        return replace(model, main=replace(main, input_indexes=indexes))
+    return replace(model, main=replace(main, output_indexes=indexes))
 
 
 def _second_writers(model: Model) -> Iterator[Mutation]:
@@ -252,7 +257,7 @@ def _second_writers(model: Model) -> Iterator[Mutation]:
 
 
 def _changed_operation(kind: str, model: Model, at: int, operation: Operation, what: str) -> Mutation:
-    return Mutation(kind, f"{_label(model, at)} {what}", lambda: _with_operation(model, at, operation))
+    return Mutation(kind, f"{_label(model, at)} {what}", partial(_with_operation, model, at, operation))
 
 
 def _removed_writers(model: Model) -> Iterator[Mutation]:
@@ -262,10 +267,7 @@ def _removed_writers(model: Model) -> Iterator[Mutation]:
         for k, output in enumerate(operation.outputs):
             changed = replace(operation, outputs=_replaced(operation.outputs, k, len(main.operands)))
             temporary = replace(main.operands[output], lifetime=OperandLifeTime.TEMPORARY_VARIABLE)
-
-            def make(at: int = at, changed: Operation = changed, temporary: Operand = temporary) -> Model:
-                return _with_main(_with_operation(model, at, changed), (*main.operands, temporary))
-
+            make = partial(_with_main, _with_operation(model, at, changed), (*main.operands, temporary))
             yield Mutation("writer removed", f"{_label(model, at)} does not write operand {output}", make)
 
 
@@ -286,7 +288,7 @@ def _argument_types(model: Model) -> Iterator[Mutation]:
                     yield Mutation(
                         "argument type",
                         f"{_label(model, at)}: {what}",
-                        lambda index=index, changed=changed: _with_operand(model, index, changed),  # type: ignore[misc]
+                        partial(_with_operand, model, index, changed),
                     )
 
 
@@ -302,15 +304,11 @@ def _retyped(operand: Operand, code: int) -> Operand:
         channel_dim = next((axis for axis, size in enumerate(dims) if size), 0)
         dims = dims if dims[channel_dim] else (1,)
         quant = ChannelQuant((1.0,) * dims[channel_dim], channel_dim)
-    changed = replace(
-        operand, type=code, dimensions=dims, scale=scale, zero_point=zero_point, channel_quant=quant
-    )
+    changed = replace(operand, type=code, dimensions=dims, scale=scale, zero_point=zero_point, channel_quant=quant)
     if operand.lifetime not in CONSTANT_LIFETIMES or element is None:
         return changed
     data = np.zeros(dims, dtype_of(code))
-    return replace(
-        changed, lifetime=OperandLifeTime.POINTER, location=DataLocation(length=data.nbytes, pointer=data)
-    )
+    return replace(changed, lifetime=OperandLifeTime.POINTER, location=DataLocation(length=data.nbytes, pointer=data))
 
 
 def _operation_types(model: Model) -> Iterator[Mutation]:
@@ -336,11 +334,7 @@ def _removed_operands(model: Model) -> Iterator[Mutation]:
     for index in range(len(main.operands)):
         users = [operation for operation in main.operations if index in (*operation.inputs, *operation.outputs)]
         if users and not all(_is_legal_without(model, operation, index) for operation in users):
-            yield Mutation(
-                "operand removed",
-                f"operand {index}",
-                lambda index=index: _without_operand(model, index),  # type: ignore[misc]
-            )
+            yield Mutation("operand removed", f"operand {index}", partial(_without_operand, model, index))
 
 
 def _is_legal_without(model: Model, operation: Operation, index: int) -> bool:
@@ -382,7 +376,7 @@ def _removed_operations(model: Model) -> Iterator[Mutation]:
     operations = model.main.operations
     for at in range(len(operations)):
         rest = operations[:at] + operations[at + 1 :]
-        yield Mutation("operation removed", _label(model, at), lambda rest=rest: _with_main(model, None, rest))  # type: ignore[misc]
+        yield Mutation("operation removed", _label(model, at), partial(_with_main, model, None, rest))
 
 
 def _removed_arguments(model: Model) -> Iterator[Mutation]:
@@ -400,24 +394,20 @@ def _added_arguments(model: Model) -> Iterator[Mutation]:
     """Let an operation read or write a new INT32 operand, an input or output of the model."""
     main = model.main
     new = len(main.operands)
+    given, taken = (
+        (*main.operands, Operand(OperandCode.INT32, lifetime=lifetime))
+        for lifetime in (OperandLifeTime.SUBGRAPH_INPUT, OperandLifeTime.SUBGRAPH_OUTPUT)
+    )
     for at, operation in enumerate(main.operations):
         more = replace(operation, inputs=(*operation.inputs, new))
-        given = (*main.operands, Operand(_NEW_OPERAND, lifetime=OperandLifeTime.SUBGRAPH_INPUT))
-        if not are_legal_inputs(_with_main(model, given), more):
-
-            def with_input(at: int = at, more: Operation = more) -> Model:
-                changed = _with_main(_with_operation(model, at, more), given)
-                return replace(changed, main=replace(changed.main, input_indexes=(*main.input_indexes, new)))
-
-            yield Mutation("operation input added", _label(model, at), with_input)
-
-        def with_output(at: int = at, operation: Operation = operation) -> Model:
-            more = replace(operation, outputs=(*operation.outputs, new))
-            operands = (*main.operands, Operand(_NEW_OPERAND, lifetime=OperandLifeTime.SUBGRAPH_OUTPUT))
-            changed = _with_main(_with_operation(model, at, more), operands)
-            return replace(changed, main=replace(changed.main, output_indexes=(*main.output_indexes, new)))
-
-        yield Mutation("operation output added", _label(model, at), with_output)
+        changed = _with_main(_with_operation(model, at, more), given)
+        if not are_legal_inputs(changed, more):
+            make = partial(_with_boundary, changed, "inputs", (*main.input_indexes, new))
+            yield Mutation("operation input added", _label(model, at), make)
+        more = replace(operation, outputs=(*operation.outputs, new))
+        changed = _with_main(_with_operation(model, at, more), taken)
+        make = partial(_with_boundary, changed, "outputs", (*main.output_indexes, new))
+        yield Mutation("operation output added", _label(model, at), make)
 
 
 def _arguments_beside(model: Model) -> Iterator[Mutation]:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nn_runtime.codes import OperandCode, OperationCode, operand_type_name
-from nn_runtime.errors import BadData, NNError
+from nn_runtime.errors import BadData
 from nn_runtime.hal.types import HalError, OperandLifeTime
 from nn_runtime.operand import FLOAT_TYPES, element_count, is_tensor
 from nn_runtime.operations import OperationView, definition, definitions, output_dimensions, validate
@@ -44,6 +44,7 @@ _GREATEST_INTEGER = 1e6
 _ATTEMPTS_PER_OPERATION = 100
 _MAIN_TYPE_SHARE = 0.85
 _EXTRA_OUTPUT_SHARE = 0.15
+_DYNAMIC_SHARE = 0.3
 _INLINE_BYTES = 128
 """Constants up to this size are copied into the model, greater ones lie in a pool, as the NDK has it."""
 _WHOLE_NUMBERS = (OperandCode.TENSOR_INT32, OperandCode.TENSOR_BOOL8)
@@ -81,13 +82,15 @@ class Node:
 class RandomGraph:
     """Operations in run order and the values that are the model's outputs.
 
-    A value that no operation makes is a constant, left out, or an input with its `array`.
+    A value that no operation makes is a constant, left out, or an input with its `array`. `dynamic`: constants are
+    inputs too, parameters and scalars included, and the model does not know the sizes of what operations make.
     """
 
     seed: int
     size: Size
     nodes: tuple[Node, ...]
     outputs: tuple[Value, ...]
+    dynamic: bool = False
 
     @property
     def sources(self) -> list[Value]:
@@ -95,6 +98,11 @@ class RandomGraph:
         made = {id(value) for node in self.nodes for value in node.outputs}
         read = {id(value): value for node in self.nodes for value in node.inputs}
         return [value for key, value in read.items() if key not in made]
+
+    @property
+    def inputs(self) -> list[Value]:
+        """Values that an execution has to bring."""
+        return [value for value in self.sources if not value.omitted and (self.dynamic or not value.constant)]
 
     @property
     def criterion(self) -> Criterion:
@@ -185,13 +193,14 @@ def example_of(graph: RandomGraph) -> Example:
         for value in (*node.inputs, *node.outputs):
             if id(value) not in index:
                 index[id(value)] = len(operands)
-                lifetime = _lifetime(value, id(value) in made, id(value) in outputs)
-                operands.append(_operand(value, f"op{len(operands)}", lifetime))
+                lifetime = _lifetime(value, id(value) in made, id(value) in outputs, graph.dynamic)
+                unknown = graph.dynamic and id(value) in made
+                operands.append(_operand(value, f"op{len(operands)}", lifetime, unknown))
     operations = tuple(
         ExampleOperation(node.code, tuple(index[id(v)] for v in node.inputs), tuple(index[id(v)] for v in node.outputs))
         for node in graph.nodes
     )
-    inputs = [value for value in graph.sources if not value.omitted and not value.constant]
+    inputs = graph.inputs
     main = ExampleGraph(
         tuple(operands),
         operations,
@@ -244,7 +253,8 @@ class _Generator:
                 outputs = unread(self._nodes)
                 inner = [value for node in self._nodes for value in node.outputs if value not in outputs]
                 outputs += [value for value in inner if self._rng.random() < _EXTRA_OUTPUT_SHARE]
-                return RandomGraph(self._seed, self._size, tuple(self._nodes), tuple(outputs))
+                dynamic = bool(self._rng.random() < _DYNAMIC_SHARE)
+                return RandomGraph(self._seed, self._size, tuple(self._nodes), tuple(outputs), dynamic)
             self._try_one()
         raise RuntimeError(f"seed {self._seed}: too few valid operations, rejected {dict(self._rejected)}")
 
@@ -301,8 +311,8 @@ def _executed(graph: RandomGraph, device: IDevice) -> list[Array] | str:
         return f"{device.name} does not support it: {error}"
     except HalError as error:
         return f"{device.name} failed: {error.status.name}: {error}"
-    except NNError as error:
-        return f"{device.name} failed: {error.code.name}: {error}"
+    except Exception as error:
+        return f"{device.name} crashed: {type(error).__name__}: {error}"
 
 
 def _arguments(code: int, data_type: int, drawn: Drawn) -> tuple[Value, ...]:
@@ -369,23 +379,23 @@ def _is_tame(value: Value) -> bool:
     return max(abs(low), abs(high)) <= limit
 
 
-def _lifetime(value: Value, is_made: bool, is_output: bool) -> OperandLifeTime:
+def _lifetime(value: Value, is_made: bool, is_output: bool, dynamic: bool) -> OperandLifeTime:
     if is_made:
         return OperandLifeTime.SUBGRAPH_OUTPUT if is_output else OperandLifeTime.TEMPORARY_VARIABLE
     if value.array is None:
         return OperandLifeTime.NO_VALUE
-    if not value.constant:
+    if dynamic or not value.constant:
         return OperandLifeTime.SUBGRAPH_INPUT
     inline = value.array.nbytes <= _INLINE_BYTES
     return OperandLifeTime.CONSTANT_COPY if inline else OperandLifeTime.CONSTANT_REFERENCE
 
 
-def _operand(value: Value, name: str, lifetime: OperandLifeTime) -> ExampleOperand:
+def _operand(value: Value, name: str, lifetime: OperandLifeTime, unknown: bool) -> ExampleOperand:
     constant = lifetime in (OperandLifeTime.CONSTANT_COPY, OperandLifeTime.CONSTANT_REFERENCE)
     return ExampleOperand(
         name=name,
         type=OperandCode(value.type),
-        dimensions=value.dimensions,
+        dimensions=(0,) * len(value.dimensions) if unknown else value.dimensions,
         scale=value.scale,
         zero_point=value.zero_point,
         lifetime=lifetime,

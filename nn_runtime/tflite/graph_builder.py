@@ -7,6 +7,7 @@ intermediate tensors. A tensor of rank 0 is an operand of dimensions [1].
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NoReturn
 
@@ -22,9 +23,11 @@ from nn_runtime.tflite.reader import quoted
 from nn_runtime.tflite.types import TensorType
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from nn_runtime.operand import Array, SubgraphView
+    import numpy.typing as npt
+
+    from nn_runtime.operand import Array
     from nn_runtime.tflite.types import TfliteOperator, TfliteQuantization, TfliteSubgraph, TfliteTensor
 
 _OPERAND_TYPES = {
@@ -42,13 +45,27 @@ _OPERAND_TYPES = {
 
 _QUANTIZED = QUANT8_TYPES | {OperandCode.TENSOR_QUANT16_SYMM, OperandCode.TENSOR_QUANT16_ASYMM}
 _MAX_FILLED = 1 << 24
+_MAX_INDICES = 1 << 20
 _GREATEST_MULTIPLE_EXPONENT = 6
 _SAME_SCALE = 1e-6
 
 
+@dataclass(frozen=True)
+class ReferencedModel:
+    """A finished model that IF or WHILE refers to, with its boundary (SubgraphView).
+
+    `expansion` counts it and all that it refers to, as often as it does.
+    """
+
+    model: Model
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+    expansion: int
+
+
 @dataclass(frozen=True, eq=False)
 class Value:
-    """A tensor (or NNAPI scalar) of the model under construction; an OperandView.
+    """A tensor (or NNAPI scalar, or model) of the model under construction; an OperandView.
 
     `shape` is the tensor's true shape, () for rank 0; `data` has that shape, and is None unless the host knows it.
     """
@@ -60,6 +77,7 @@ class Value:
     channel_quant: ChannelQuant | None = None
     data: Array | None = None
     omitted: bool = False
+    referenced: ReferencedModel | None = None
 
     @property
     def dimensions(self) -> Dimensions | None:
@@ -73,8 +91,13 @@ class Value:
         return None if self.data is None else self.data.reshape(self.dimensions or ())
 
     def subgraph(self) -> SubgraphView | None:
-        """Return None: no operand is a model."""
-        return None
+        """Return the referenced model, where it is one."""
+        return self.referenced
+
+    @property
+    def rank(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape or ())
 
     @property
     def is_quantized(self) -> bool:
@@ -182,7 +205,9 @@ class GraphBuilder:
             index = self.model.add_operand(
                 OperandType(value.type, dims, value.scale, value.zero_point, value.channel_quant)
             )
-            if value.omitted:
+            if value.referenced is not None:
+                self.model.set_operand_value_from_model(index, value.referenced.model)
+            elif value.omitted:
                 self.model.set_operand_value(index, None)
             elif value.data is not None:
                 self.model.set_operand_value(index, np.ascontiguousarray(value.data, dtype_of(value.type)))
@@ -217,9 +242,16 @@ class Operator:
         builder: GraphBuilder,
         values: dict[int, Value],
         variables: dict[int, Variable],
+        refer: Callable[[int, Sequence[Value]], ReferencedModel],
     ) -> None:
-        """`values` and `variables` go by tensor index; results are added to `values`."""
+        """`values` and `variables` go by tensor index; results are added to `values`.
+
+        `refer` converts another subgraph of the file for given arguments.
+        """
         self.code = operator.code
+        self.custom_code = operator.custom_code
+        self.custom_options = operator.custom_options
+        self._refer = refer
         self._operator = operator
         self._tensors = subgraph.tensors
         self._builder = builder
@@ -254,7 +286,7 @@ class Operator:
         value = self.optional(position)
         if value is None:
             self.fail(f"{name} (input {position}) is missing")
-        if rank is not None and len(value.shape or ()) != rank:
+        if rank is not None and value.rank != rank:
             self.fail(f"{name} (input {position}) must have rank {rank}, got {list(value.shape or ())}")
         return value
 
@@ -336,6 +368,19 @@ class Operator:
         """Append an operation with several outputs."""
         return self._builder.emit(code, inputs, [replace(value, shape=None, data=None) for value in like])
 
+    def call(self, code: OperationCode, inputs: Sequence[Value], results: Sequence[Value]) -> list[Value]:
+        """Append an operation whose outputs have the shapes of `results`."""
+        return self._builder.emit(code, inputs, results)
+
+    def refer(self, option: str, arguments: Sequence[Value]) -> Value:
+        """Return the subgraph that an option names, converted for these arguments, as an operand."""
+        return Value(OperandCode.MODEL, (), referenced=self._refer(self.option(option), arguments))
+
+    def intermediate(self, position: int) -> TfliteTensor | None:
+        """Return what the file says of an intermediate tensor, None where it lists none."""
+        indices = self._operator.intermediates
+        return self._tensors[indices[position]] if position < len(indices) and indices[position] >= 0 else None
+
     def result(self, value: Value, position: int = 0) -> None:
         """Make a value the operator's output."""
         tensor = self.output_tensor(position)
@@ -388,10 +433,62 @@ class Operator:
     def reshape(self, value: Value, shape: Sequence[int]) -> Value:
         """Return a value under another shape, of the same type and quantisation."""
         if value.data is not None and value.channel_quant is None:
-            return replace(value, shape=tuple(shape), data=value.data.reshape(shape))
+            reshaped = value.data.reshape(shape)
+            return replace(value, shape=reshaped.shape, data=reshaped)
         if tuple(shape) == value.dimensions:
             return value
-        return self.emit(OperationCode.RESHAPE, [value, int32_vector(shape)], value)
+        return self.moved(OperationCode.RESHAPE, value, int32_vector(shape))
+
+    def moved(self, code: OperationCode, value: Value, *rest: Value) -> Value:
+        """Return the result of an operation that only moves elements; NNAPI has none for booleans."""
+        if value.type != OperandCode.TENSOR_BOOL8:
+            return self.emit(code, [value, *rest], value)
+        moved = self.as_integers(value)
+        return self.as_booleans(self.emit(code, [moved, *rest], moved))
+
+    def rearranged(self, value: Value, indices: Array) -> Value:
+        """Return elements of a value by their numbers in row-major order, for types that other operations refuse."""
+        if indices.size > _MAX_INDICES:
+            self.fail(f"more than {_MAX_INDICES} elements of {OperandCode(value.type).name} are not supported")
+        flat = self.reshape(value, (-1,))
+        return self.moved(OperationCode.GATHER, flat, int32(0), constant(indices.astype(np.int32)))
+
+    def as_integers(self, value: Value) -> Value:
+        """Return a boolean value as bytes 0 and 1; any other as it is."""
+        if value.type != OperandCode.TENSOR_BOOL8:
+            return value
+        kind = Value(OperandCode.TENSOR_QUANT8_ASYMM, value.shape, 1.0)
+        if value.data is not None:
+            return replace(kind, data=value.data.astype(np.uint8))
+        ones, zeros = (replace(kind, data=self.filled(value, number, np.uint8)) for number in (1, 0))
+        return self.emit(OperationCode.SELECT, [value, ones, zeros], kind)
+
+    def as_booleans(self, value: Value) -> Value:
+        """Return where a value is not 0."""
+        if value.type == OperandCode.TENSOR_BOOL8:
+            return value
+        zero = replace(value, shape=(1,), data=np.full(1, value.zero_point, dtype_of(value.type)))
+        return self.emit(OperationCode.NOT_EQUAL, [value, zero], Value(OperandCode.TENSOR_BOOL8))
+
+    def filled(self, like: Value, number: float, dtype: npt.DTypeLike) -> Array:
+        """Return an array of one number in the shape of a value."""
+        shape = like.shape or ()
+        if math.prod(shape) > _MAX_FILLED:
+            self.fail(f"at most {_MAX_FILLED} elements are supported, got {list(shape)}")
+        return np.full(shape, number, dtype)
+
+    def broadcast(self, value: Value, shape: Dimensions) -> Value:
+        """Return a value repeated to a shape by the rules of broadcasting."""
+        aligned = (1,) * (len(shape) - value.rank) + (value.shape or ())
+        if len(aligned) != len(shape) or any(a not in (1, b) for a, b in zip(aligned, shape, strict=True)):
+            self.fail(f"{list(value.shape or ())} cannot be broadcast to {list(shape)}")
+        if value.shape == shape:
+            return value
+        value = self.reshape(value, aligned)
+        if value.data is not None and value.channel_quant is None and math.prod(shape) <= _MAX_FILLED:
+            return replace(value, shape=shape, data=np.ascontiguousarray(np.broadcast_to(value.data, shape)))
+        multiples = [size // own for own, size in zip(aligned, shape, strict=True)]
+        return value if aligned == shape else self.moved(OperationCode.TILE, value, int32_vector(multiples))
 
     def requantize(self, value: Value, wanted: Value, activation: FuseCode = FuseCode.NONE) -> Value:
         """Return an 8-bit value in another 8-bit type and scale, with the bits of TFLite's reference kernel.

@@ -5,18 +5,24 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
-from nn_runtime.codes import OperationCode
-from nn_runtime.errors import BadData, BadState, OperationFailed, Unmappable
+from nn_runtime.codes import OperandCode, OperationCode
+from nn_runtime.errors import BadData, BadState, OperationFailed, UnexpectedNull, Unmappable
 from nn_runtime.execution import Execution
-from nn_runtime.hal.types import ErrorStatus
+from nn_runtime.hal.memory import HardwareBuffer, HardwareBufferFormat, HardwareBufferUsage
+from nn_runtime.hal.types import ErrorStatus, HalError
 from nn_runtime.memory import Memory, MemoryDesc
 from nn_runtime.model import Model
-from nn_runtime.testing.sample_drivers import SampleDevice
-from tests.nn_runtime.graphs import add, add_model, chain_model, finished, numbers, run, tensor
+from nn_runtime.operand import OperandType
+from nn_runtime.testing.sample_drivers import NullDevice, SampleDevice
+from tests.nn_runtime.graphs import FLOAT, add, add_model, chain_model, finished, numbers, run, tensor
+
+if TYPE_CHECKING:
+    from nn_runtime.compilation import Compilation
 
 READ, WRITE = 1, 2
 
@@ -231,3 +237,231 @@ def test_a_closed_memory_lives_on_in_the_model_that_uses_it() -> None:
     model.finish()
     (result,) = run(finished(model, [], fallback=True), [np.zeros(2, np.float32)], [(2,)])
     assert result.tolist() == [1, 2]
+
+
+def test_memory_of_a_blob_is_plain_bytes() -> None:
+    """Constants, inputs and outputs (AOSP TestAHardwareBuffer)."""
+    buffer = HardwareBuffer(48)
+    buffer.lock()[:] = np.arange(12, dtype=np.float32).view(np.uint8)
+    memory = Memory.from_hardware_buffer(buffer)
+    assert memory.size_bytes == 48
+    model = Model()
+    x, w, y = (model.add_operand(tensor(2)) for _ in range(3))
+    with pytest.raises(BadData, match="outside the memory of 48"):
+        model.set_operand_value_from_memory(w, memory, 44, 8)
+    model.set_operand_value_from_memory(w, memory, 8, 8)
+    add(model, x, w, y)
+    model.identify_inputs_and_outputs([x], [y])
+    model.finish()
+    target = Memory.from_hardware_buffer(HardwareBuffer(8, usage=ALL_USAGES))
+    execution = Execution(finished(model, [], fallback=True))
+    with pytest.raises(BadData, match="cannot be implied"):
+        execution.set_input_from_memory(0, memory)
+    with pytest.raises(BadData, match="outside"):
+        execution.set_input_from_memory(0, memory, 44, 8)
+    execution.set_input_from_memory(0, memory, 40, 8)
+    execution.set_output_from_memory(0, target, 0, 8)
+    execution.compute()
+    assert target.to_array(np.float32, (2,)).tolist() == [12, 14]
+
+
+ALL_USAGES = HardwareBufferUsage.CPU_READ | HardwareBufferUsage.CPU_WRITE | HardwareBufferUsage.GPU_DATA_BUFFER
+
+
+def test_bad_hardware_buffers() -> None:
+    for sizes in ((0, 1, 1), (4, 2, 1), (4, 1, 2)):
+        with pytest.raises(BadData, match="hardware buffer"):
+            HardwareBuffer(*sizes)
+    with pytest.raises(UnexpectedNull):
+        Memory.from_hardware_buffer(None)  # type: ignore[arg-type]
+    with pytest.raises(Unmappable, match="usage"):
+        Memory.from_hardware_buffer(HardwareBuffer(4, usage=HardwareBufferUsage.GPU_DATA_BUFFER))
+
+
+def test_another_format_is_used_whole_by_a_driver_that_takes_it() -> None:
+    buffer = HardwareBuffer(2, 3, format=HardwareBufferFormat.R8G8B8A8_UNORM)
+    assert buffer.lock().nbytes == buffer.size_bytes == 24
+    buffer.lock()[:] = numbers(2, 3).reshape(-1).view(np.uint8)
+    memory = Memory.from_hardware_buffer(buffer)
+    model = Model()
+    index = model.add_operand(tensor(2, 3))
+    with pytest.raises(BadData, match="only a hardware buffer of format BLOB"):
+        model.set_operand_value_from_memory(index, memory, 0, 24)
+    with pytest.raises(Unmappable, match="cannot be copied"):
+        Memory.copy(memory, Memory.from_array(numbers(2, 3)))
+
+    def bound(device: SampleDevice, **where: int) -> Execution:
+        execution = Execution(finished(chain_model([OperationCode.RELU]), [device]))
+        execution.set_input_from_memory(0, memory, **where)
+        execution.set_output(0, np.zeros((2, 3), np.float32))
+        return execution
+
+    with pytest.raises(BadData, match="used whole"):
+        bound(SampleDevice("plain"), length=24)
+    with pytest.raises(OperationFailed, match="R8G8B8A8_UNORM is no plain memory"):
+        bound(SampleDevice("plain")).compute()
+    device = NullDevice("taking")
+    bound(device).compute()
+    (request,) = device.record.requests
+    assert request.pools == (buffer,)
+    assert request.inputs[0].location.length == 0
+
+
+def device_memory(dims: tuple[int, ...], wanted: tuple[int, ...] = (), code: int = FLOAT) -> Memory:
+    """Device memory for input 0 of a RELU."""
+    model = Model()
+    x, y = (model.add_operand(tensor(*dims, code=code)) for _ in range(2))
+    model.add_operation(OperationCode.RELU, [x], [y])
+    model.identify_inputs_and_outputs([x], [y])
+    model.finish()
+    desc = MemoryDesc()
+    desc.add_input_role(finished(model, [SampleDevice("sample")]), 0, 1.0)
+    desc.set_dimensions(wanted)
+    desc.finish()
+    return Memory.from_desc(desc)
+
+
+def shared(floats: int, code: type = np.float32) -> Memory:
+    return Memory.from_array(np.arange(floats, dtype=code))
+
+
+@pytest.mark.parametrize("source", ["shared", "device"])
+@pytest.mark.parametrize(
+    ("dims", "fits"), [((6, 4), True), ((0, 4), False), ((6, 0), False), ((), False), ((6, 1), False), ((4, 6), True)]
+)
+def test_what_may_be_copied_into_device_memory(source: str, dims: tuple[int, ...], fits: bool) -> None:
+    """From shared memory of 24 floats only into memory of known, fitting dimensions; from device memory [6, 4] into
+
+    any that they refine.
+    """
+    target = device_memory(dims)
+    start = shared(24)
+    if source == "device":
+        start = device_memory((6, 4))
+        Memory.copy(shared(24), start)
+        fits = dims in ((6, 4), (0, 4), (6, 0), ())
+    if fits:
+        Memory.copy(start, target)
+        assert target.size_bytes == 96
+        back = Memory.from_array(np.zeros(24, np.float32))
+        Memory.copy(target, back)
+        assert (back.to_array(np.float32, (24,)) == np.arange(24)).all()
+    else:
+        with pytest.raises(BadData):
+            Memory.copy(start, target)
+        with pytest.raises(BadData, match="no data"):
+            Memory.copy(target, shared(24))
+
+
+@pytest.mark.parametrize("floats", [23, 25])
+def test_copies_need_the_exact_size(floats: int) -> None:
+    memory = device_memory((6, 4))
+    with pytest.raises(BadData, match="bytes"):
+        Memory.copy(shared(floats), memory)
+    Memory.copy(shared(24), memory)
+    with pytest.raises(BadData, match="bytes"):
+        Memory.copy(memory, shared(floats))
+
+
+def test_copies_between_types_and_from_nothing() -> None:
+    memory = device_memory((6, 4))
+    for empty in (device_memory((6, 4)), device_memory((0, 4))):
+        with pytest.raises(BadData, match="no data"):
+            Memory.copy(empty, memory)
+        with pytest.raises(BadData, match="no data"):
+            Memory.copy(empty, shared(24))
+    Memory.copy(shared(24), memory)
+    with pytest.raises(BadData, match="different operand types"):
+        Memory.copy(memory, device_memory((6, 4), code=OperandCode.TENSOR_FLOAT16))
+    Memory.copy(memory, memory)
+    same = device_memory((6, 4))
+    Memory.copy(same, same)
+
+
+def test_a_failed_copy_takes_the_data_away() -> None:
+    memory = device_memory((0, 4))
+    wide = device_memory((3, 4))
+    Memory.copy(shared(12), wide)
+    Memory.copy(wide, memory)
+    assert memory.domain is not None
+    assert memory.domain.current == (3, 4)
+    assert memory.buffer is not None
+
+    def fail(*_arguments: object) -> None:
+        raise HalError(ErrorStatus.GENERAL_FAILURE, "told to fail")
+
+    memory.buffer.copy_from = fail  # type: ignore[method-assign]
+    with pytest.raises(OperationFailed, match="told to fail"):
+        Memory.copy(wide, memory)
+    with pytest.raises(BadData, match="no data"):
+        Memory.copy(memory, shared(12))
+
+
+def test_dynamic_device_memory_takes_every_shape_within_its_own() -> None:
+    """The input's dimensions must be those of the last output (AOSP ExecutionDeviceMemory, dynamic shape)."""
+    _, first, second, memory = _between(dims=(0, 3))
+    for execution in (first, second):
+        execution.set_reusable(True)
+    with pytest.raises(BadData, match="contradict"):
+        first.set_output_from_memory(0, memory, operand_type=tensor(4, 2))
+    first.set_input(0, numbers(4, 3), tensor(4, 3))
+    first.set_output_from_memory(0, memory)
+    second.set_output(0, np.zeros(12, np.float32))
+    with pytest.raises(BadData, match="must be known"):
+        second.set_input_from_memory(0, memory)
+    second.set_input_from_memory(0, memory, operand_type=tensor(2, 3))
+    first.compute()
+    with pytest.raises(OperationFailed, match=r"holds \[4, 3\], the input is \[2, 3\]"):
+        second.compute()
+
+
+def test_metadata_of_roles_must_agree() -> None:
+    """AOSP MemoryDesc OperandMetadata, ExtraParams, SetDimensions, SetScalarDimensions."""
+    quant = OperandCode.TENSOR_QUANT8_ASYMM
+
+    def relu(code: int, scale: float = 0.0, zero_point: int = 0, dims: tuple[int, ...] = (2, 3)) -> Compilation:
+        model = Model()
+        x, y = (model.add_operand(tensor(*dims, code=code, scale=scale, zero_point=zero_point)) for _ in range(2))
+        model.add_operation(OperationCode.RELU, [x], [y])
+        model.identify_inputs_and_outputs([x], [y])
+        model.finish()
+        return finished(model, [SampleDevice("sample")])
+
+    base = relu(quant, 0.5, 10)
+    for other in (relu(FLOAT), relu(quant, 0.25, 10), relu(quant, 0.5, 11), relu(quant, 0.5, 10, (2, 4)),
+                  relu(quant, 0.5, 10, (2, 3, 1))):  # fmt: skip
+        desc = MemoryDesc()
+        desc.add_input_role(base, 0, 1.0)
+        with pytest.raises(BadData, match="output 0"):
+            desc.add_output_role(other, 0, 1.0)
+    desc = MemoryDesc()
+    desc.add_input_role(base, 0, 1.0)
+    desc.add_output_role(relu(quant, 0.5, 10, (0, 3)), 0, 0.5)
+    desc.add_output_role(relu(quant, 0.5, 10, ()), 0, 0.5)
+    for bad in ((3, 2), (2, 3, 1), (1,)):
+        with pytest.raises(BadData):
+            desc.set_dimensions(bad)
+    desc.set_dimensions((2, 3))
+    desc.set_dimensions((0, 0))
+    desc.set_dimensions(())
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_scalars_have_no_dimensions(before: bool) -> None:
+    model = Model()
+    x, y = (model.add_operand(tensor(2)) for _ in range(2))
+    fuse = model.add_operand(OperandType(OperandCode.INT32))
+    model.add_operation(OperationCode.ADD, [x, x, fuse], [y])
+    model.identify_inputs_and_outputs([x, fuse], [y])
+    model.finish()
+    compilation = finished(model, [], fallback=True)
+    desc = MemoryDesc()
+    if before:
+        desc.set_dimensions((1,))
+        with pytest.raises(BadData, match="scalar"):
+            desc.add_input_role(compilation, 1, 1.0)
+    else:
+        desc.add_input_role(compilation, 1, 1.0)
+        desc.set_dimensions(())
+        with pytest.raises(BadData, match="scalar"):
+            desc.set_dimensions((1,))

@@ -128,7 +128,7 @@ def of(code: OperandCode, dims: Dimensions, values: Sequence[float], scale: floa
 
 def omitted(code: OperandCode | None = None) -> Argument:
     """Return an input without a value."""
-    return Argument((0,), [], code, omitted=True)
+    return Argument((0,), [], code, zero_point=128 if code is None else 0, omitted=True)
 
 
 @functools.cache

@@ -89,6 +89,31 @@ def test_device_agrees_with_the_cpu(size: Size, device: Device, reference_device
         assert not report, report
 
 
+def test_whole_numbers_are_the_same_bits(device: Device, reference_device: Device, is_long: bool) -> None:
+    if device.is_reference:
+        pytest.skip("the reference itself")
+    compared = 0
+    for seed in range(GRAPHS[Size.SINGLE] if is_long else GRAPHS[Size.SINGLE] // QUICK_SHARE):
+        graph = generate(seed, Size.SINGLE, reference_device.hal, [device.hal])
+        results = zip(execute(graph, reference_device.hal), execute(graph, device.hal), strict=True)
+        for wanted, got in results:
+            if wanted.dtype.kind != "f":
+                np.testing.assert_array_equal(got, wanted, f"seed {seed} ({', '.join(graph.operation_names)})")
+                compared += 1
+    assert compared
+
+
+def test_sizes_known_only_at_run_time_change_nothing(reference_device: Device) -> None:
+    for seed in range(20):
+        graph = replace(generate(seed, Size.SMALL, reference_device.hal), dynamic=False)
+        dynamic = replace(graph, dynamic=True)
+        assert len(dynamic.inputs) > len(graph.inputs)
+        for wanted, got in zip(
+            execute(graph, reference_device.hal), execute(dynamic, reference_device.hal), strict=True
+        ):
+            np.testing.assert_array_equal(got, wanted)
+
+
 @pytest.mark.parametrize("size", list(Size), ids=lambda size: size.value)
 def test_seed_gives_the_same_graph(size: Size, reference_device: Device) -> None:
     first, second = (generate(11, size, reference_device.hal) for _ in range(2))
@@ -123,10 +148,14 @@ def test_broken_device_is_caught_and_its_graph_reduced(reference_device: Device)
     assert "import nn_runtime as nn" in report
 
 
-@pytest.mark.parametrize("size", [Size.SINGLE, Size.SMALL], ids=lambda size: size.value)
-def test_printed_script_runs(size: Size, reference_device: Device) -> None:
+@pytest.mark.parametrize(
+    ("size", "dynamic"),
+    [(Size.SINGLE, False), (Size.SMALL, False), (Size.SMALL, True)],
+    ids=["single", "small", "small dynamic"],
+)
+def test_printed_script_runs(size: Size, dynamic: bool, reference_device: Device) -> None:
     name = reference_device.name
-    graph = generate(5, size, reference_device.hal)
+    graph = replace(generate(5, size, reference_device.hal), dynamic=dynamic)
     run = subprocess.run(
         [sys.executable, "-c", script_of(graph, name, name)], capture_output=True, text=True, check=False
     )

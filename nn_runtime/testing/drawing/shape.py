@@ -68,8 +68,8 @@ def _transpose(d: Drawing) -> Drawn:
 @draws(OperationCode.TILE, criterion=STRICT, exact=True)
 def _tile(d: Drawing) -> Drawn:
     source = d.tensor()
-    return Drawn({"input": source, "multiples": d.constant([d.integer(1, 4) for _ in source.dimensions])},
-                 (d.same(source),))  # fmt: skip
+    multiples = d.constant([d.integer(1, 4) for _ in source.dimensions])
+    return Drawn({"input": source, "multiples": multiples}, (d.same(source),))
 
 
 @draws(OperationCode.PAD, OperationCode.PAD_V2, OperationCode.MIRROR_PAD, criterion=STRICT, exact=True)
@@ -88,7 +88,8 @@ def _pad(d: Drawing) -> Drawn:
 @draws(OperationCode.REVERSE, criterion=STRICT, exact=True)
 def _reverse(d: Drawing) -> Drawn:
     source = d.tensor()
-    return Drawn({"input": source, "axis": d.constant([int(d.rng.integers(len(source.dimensions)))])}, (d.same(source),))
+    axis = int(d.rng.integers(len(source.dimensions)))
+    return Drawn({"input": source, "axis": d.constant([axis])}, (d.same(source),))
 
 
 @draws(OperationCode.SLICE, criterion=STRICT, exact=True)

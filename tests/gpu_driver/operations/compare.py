@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 FLOAT32, FLOAT16 = OperandCode.TENSOR_FLOAT32, OperandCode.TENSOR_FLOAT16
 QUANT8, SIGNED = OperandCode.TENSOR_QUANT8_ASYMM, OperandCode.TENSOR_QUANT8_ASYMM_SIGNED
-INT32 = OperandCode.TENSOR_INT32
+INT32, BOOL8 = OperandCode.TENSOR_INT32, OperandCode.TENSOR_BOOL8
 ALL = (FLOAT32, FLOAT16, QUANT8, SIGNED)
 TOLERANCES = {FLOAT32: (1e-5, 5 * 2.0**-23), FLOAT16: (5 * 2.0**-10, 5 * 2.0**-10)}
 """Absolute and relative; every other type is compared exactly."""
@@ -50,6 +50,11 @@ class Value:
     zero_point: int = 0
     channel_quant: ChannelQuant | None = None
     constant: bool = False
+    omitted: bool = False
+
+    def __post_init__(self) -> None:
+        """Keep the scale as an exact float32 value, as models do."""
+        object.__setattr__(self, "scale", float(np.float32(self.scale)))
 
 
 Scalar: TypeAlias = "bool | int | float"
@@ -62,14 +67,26 @@ def random_tensor(
     rng = np.random.default_rng(seed)
     if code in FLOAT_TYPES:
         return Value(code, (spread * rng.standard_normal(dims)).astype(dtype_of(code)))
+    if code == BOOL8:
+        return Value(code, rng.random(dims) < 0.5)
     info = np.iinfo(dtype_of(code))
     data = rng.integers(info.min, info.max, dims, info.dtype, endpoint=True)
     return Value(code, data) if code == INT32 else Value(code, data, scale, int(info.min) + 100 + seed)
 
 
-def constant(values: Sequence[int]) -> Value:
-    """Return a constant TENSOR_INT32 of rank 1."""
+def constant(values: Sequence[int] | Sequence[Sequence[int]]) -> Value:
+    """Return a constant TENSOR_INT32."""
     return Value(INT32, np.array(values, np.int32), constant=True)
+
+
+def integers(values: Array) -> Value:
+    """Return a TENSOR_INT32 that the run brings."""
+    return Value(INT32, np.ascontiguousarray(values, np.int32))
+
+
+def nothing(code: OperandCode, scale: float = 0.0, zero_point: int = 0) -> Value:
+    """Return type and quantisation of an output."""
+    return Value(code, np.empty(0, dtype_of(code)), scale, zero_point)
 
 
 def like(value: Value, scale: float | None = None, zero_point: int | None = None) -> Value:
@@ -82,56 +99,78 @@ def like(value: Value, scale: float | None = None, zero_point: int | None = None
     )
 
 
-def check(device: Device, code: OperationCode, inputs: Sequence[Value | Scalar], output: Value) -> None:
-    """Run an operation on the device and by the CPU driver's function; `output` gives type and quantisation."""
-    expected = reference(code, inputs, output)
-    actual = execute(device, code, inputs, output, expected.shape)
-    if output.type not in TOLERANCES:
-        np.testing.assert_array_equal(actual, expected)
-        return
-    absolute, relative = TOLERANCES[OperandCode(output.type)]
-    np.testing.assert_allclose(
-        actual.astype(np.float64), expected.astype(np.float64), atol=absolute, rtol=relative, equal_nan=True
-    )
+def check(
+    device: Device, code: OperationCode, inputs: Sequence[Value | Scalar], *outputs: Value, tolerance_of: float = 1.0
+) -> None:
+    """Run an operation on the device and by the CPU driver's function; `outputs` give types and quantisations.
+
+    `tolerance_of`: how many times the usual tolerance of real numbers is allowed.
+    """
+    expected = references(code, inputs, outputs)
+    actual = execute_all(device, code, inputs, outputs, [array.shape for array in expected])
+    for output, got, wanted in zip(outputs, actual, expected, strict=True):
+        if output.type not in TOLERANCES:
+            np.testing.assert_array_equal(got, wanted)
+            continue
+        absolute, relative = (tolerance_of * limit for limit in TOLERANCES[OperandCode(output.type)])
+        np.testing.assert_allclose(
+            got.astype(np.float64), wanted.astype(np.float64), atol=absolute, rtol=relative, equal_nan=True
+        )
 
 
-def reference(code: OperationCode, inputs: Sequence[Value | Scalar], output: Value) -> Array:
+def references(code: OperationCode, inputs: Sequence[Value | Scalar], outputs: Sequence[Value]) -> list[Array]:
     """Return what the CPU driver's function gives, in the operation's output dimensions."""
     values = _values(inputs)
     bound = [
-        BoundOperand(i, v.type, v.data.shape, v.scale, v.zero_point, v.channel_quant, known=v.data)
+        BoundOperand(i, v.type, v.data.shape, v.scale, v.zero_point, v.channel_quant, v.omitted, known=v.data)
         for i, v in enumerate(values)
     ]
-    result = BoundOperand(len(bound), output.type, (), output.scale, output.zero_point)
-    (dims,) = output_dimensions(BoundOperation(code, bound, [result]))
+    results = [BoundOperand(len(bound) + i, v.type, (), v.scale, v.zero_point) for i, v in enumerate(outputs)]
+    shapes = output_dimensions(BoundOperation(code, bound, results))
     function = function_of(code)
     if function is None:
         raise LookupError(f"the CPU driver has no {code.name}")
+    shaped = [replace(result, dimensions=dims) for result, dims in zip(results, shapes, strict=True)]
     with np.errstate(all="ignore"):  # as the CPU driver does around every function
-        (array,) = function(BoundOperation(code, bound, [replace(result, dimensions=dims)]))
-    return array.reshape(dims)
+        arrays = function(BoundOperation(code, bound, shaped))
+    return [array.reshape(dims) for array, dims in zip(arrays, shapes, strict=True)]
 
 
 def execute(
     device: Device, code: OperationCode, inputs: Sequence[Value | Scalar], output: Value, dims: Dimensions
 ) -> Array:
+    """Return what the device gives for an operation of one output."""
+    return execute_all(device, code, inputs, [output], [dims])[0]
+
+
+def execute_all(
+    device: Device,
+    code: OperationCode,
+    inputs: Sequence[Value | Scalar],
+    outputs: Sequence[Value],
+    shapes: Sequence[Dimensions],
+) -> list[Array]:
     """Return what the device gives."""
     values = _values(inputs)
     operands = [_operand(value) for value in values]
-    operands.append(Operand(output.type, dims, output.scale, output.zero_point, OperandLifeTime.SUBGRAPH_OUTPUT))
+    operands += [
+        Operand(one.type, dims, one.scale, one.zero_point, OperandLifeTime.SUBGRAPH_OUTPUT)
+        for one, dims in zip(outputs, shapes, strict=True)
+    ]
     given = tuple(i for i, operand in enumerate(operands) if operand.lifetime == OperandLifeTime.SUBGRAPH_INPUT)
-    last = len(values)
-    graph = Subgraph(tuple(operands), (Operation(code, tuple(range(last)), (last,)),), given, (last,))
+    first = len(values)
+    made = tuple(range(first, first + len(outputs)))
+    graph = Subgraph(tuple(operands), (Operation(code, tuple(range(first)), made),), given, made)
     model = Model(graph)
     refused = [support.reason for support in device.hal.explain_operations(model) if not support.supported]  # type: ignore[attr-defined]
     if refused:
         raise AssertionError(f"refused: {refused}")
-    result = np.empty(dims, dtype_of(output.type))
+    results = [np.empty(dims, dtype_of(one.type)) for one, dims in zip(outputs, shapes, strict=True)]
     preference, priority = ExecutionPreference.FAST_SINGLE_ANSWER, Priority.MEDIUM
     prepared = device.hal.prepare_model(model, preference, priority, None, None)
-    prepared.execute_synchronously(request([values[i].data for i in given], [result]), False, None, None)
+    prepared.execute_synchronously(request([values[i].data for i in given], results), False, None, None)
     prepared.close()
-    return result
+    return results
 
 
 def _values(inputs: Sequence[Value | Scalar]) -> list[Value]:
@@ -152,6 +191,8 @@ def _scalar(value: Scalar) -> Value:
 
 
 def _operand(value: Value) -> Operand:
+    if value.omitted:
+        return Operand(value.type, value.data.shape, value.scale, value.zero_point, OperandLifeTime.NO_VALUE)
     if is_tensor(value.type) and not value.constant:
         lifetime, location = OperandLifeTime.SUBGRAPH_INPUT, DataLocation()
     else:

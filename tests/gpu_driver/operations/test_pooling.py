@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""AVERAGE_POOL_2D, MAX_POOL_2D on the device."""
+"""AVERAGE_POOL_2D, MAX_POOL_2D, L2_POOL_2D on the device."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode, PaddingCode
-from tests.gpu_driver.operations.compare import ALL, SIGNED, Value, check, random_tensor
+from tests.gpu_driver.operations.compare import ALL, FLOAT16, FLOAT32, SIGNED, Value, check, random_tensor
 
 if TYPE_CHECKING:
     from nn_runtime.devices import Device
@@ -63,6 +63,16 @@ def test_activations(
     window = Window((1, 4, 4, depth), (2, 2), (1, 1), PaddingCode.VALID)
     source = random_tensor(data_type, window.dims)
     check(opencl_device, code, [source, *_scalars(window, activation)], source)
+
+
+@pytest.mark.parametrize("nchw", [False, True], ids=["nhwc", "nchw"])
+@pytest.mark.parametrize("window", WINDOWS, ids=str)
+@pytest.mark.parametrize("data_type", [FLOAT32, FLOAT16], ids=lambda code: code.name)
+def test_l2_pool(opencl_device: Device, data_type: OperandCode, window: Window, nchw: bool) -> None:
+    source = random_tensor(data_type, window.dims)
+    if nchw:
+        source = Value(source.type, np.ascontiguousarray(source.data.transpose(0, 3, 1, 2)))
+    check(opencl_device, OperationCode.L2_POOL_2D, [source, *_scalars(window, FuseCode.RELU1), nchw], source)
 
 
 @pytest.mark.parametrize("pixels", [1, 2, 3, 7, 48, 49, 50, 255])

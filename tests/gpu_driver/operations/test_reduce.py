@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MEAN on the device."""
+"""MEAN and REDUCE_* on the device."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +13,19 @@ from gpu_driver.bound import BoundOperand, BoundOperation
 from gpu_driver.launch import Launch
 from gpu_driver.operations.reduce import mean
 from nn_runtime.codes import OperandCode, OperationCode
-from tests.gpu_driver.operations.compare import ALL, FLOAT32, Value, check, constant, execute, random_tensor
+from tests.gpu_driver.operations.compare import (
+    ALL,
+    BOOL8,
+    FLOAT16,
+    FLOAT32,
+    QUANT8,
+    SIGNED,
+    Value,
+    check,
+    constant,
+    execute,
+    random_tensor,
+)
 from tests.gpu_driver.profiles import CPU_PROFILE, GPU_PROFILE
 
 if TYPE_CHECKING:
@@ -20,6 +33,15 @@ if TYPE_CHECKING:
     from nn_runtime.devices import Device
     from nn_runtime.operand import Dimensions
 
+NUMBERS, REALS = {FLOAT32, FLOAT16, QUANT8, SIGNED}, {FLOAT32, FLOAT16}
+REDUCTIONS = {
+    OperationCode.REDUCE_SUM: REALS,
+    OperationCode.REDUCE_PROD: REALS,
+    OperationCode.REDUCE_MAX: NUMBERS,
+    OperationCode.REDUCE_MIN: NUMBERS,
+    OperationCode.REDUCE_ALL: {BOOL8},
+    OperationCode.REDUCE_ANY: {BOOL8},
+}
 CASES: list[tuple[Dimensions, list[int]]] = [
     ((1,), [0]),
     ((7,), [0]),
@@ -43,6 +65,43 @@ def test_every_type_and_axes(
 ) -> None:
     source = random_tensor(data_type, dims)
     check(opencl_device, OperationCode.MEAN, [source, constant(axes), keep_dims], source)
+
+
+@pytest.mark.parametrize("keep_dims", [False, True])
+@pytest.mark.parametrize(("dims", "axes"), CASES, ids=str)
+@pytest.mark.parametrize("data_type", [*ALL, BOOL8], ids=lambda code: code.name)
+@pytest.mark.parametrize("code", REDUCTIONS, ids=lambda code: code.name)
+def test_reductions(
+    opencl_device: Device,
+    code: OperationCode,
+    data_type: OperandCode,
+    dims: Dimensions,
+    axes: list[int],
+    keep_dims: bool,
+) -> None:
+    if data_type not in REDUCTIONS[code]:
+        pytest.skip(f"no {code.name} of {data_type.name}")
+    source = random_tensor(data_type, dims)
+    if code == OperationCode.REDUCE_PROD:
+        scaled = np.exp(source.data.astype(np.float64) / source.data.size)
+        source = replace(source, data=scaled.astype(source.data.dtype))
+    check(opencl_device, code, [source, constant(axes), keep_dims], source)
+
+
+@pytest.mark.parametrize("code", [OperationCode.REDUCE_MAX, OperationCode.REDUCE_MIN], ids=lambda code: code.name)
+@pytest.mark.parametrize("axis", [0, 1])
+def test_nan_wins(opencl_device: Device, code: OperationCode, axis: int) -> None:
+    data = np.tile(np.array([np.nan, np.inf, -np.inf, 1.0], np.float32), (4, 5))
+    data[1, :7] = 3
+    check(opencl_device, code, [Value(FLOAT32, data), constant([axis]), False], Value(FLOAT32, data))
+
+
+def test_every_byte_but_0_is_true(opencl_device: Device) -> None:
+    data = np.array([[0, 0, 0], [0, 2, 0], [2, 4, 255], [1, 1, 1]], np.uint8).view(np.bool_)
+    for code in (OperationCode.REDUCE_ALL, OperationCode.REDUCE_ANY):
+        for wide in (data, np.repeat(data, 6, axis=0).T.copy()):
+            source = Value(BOOL8, wide)
+            check(opencl_device, code, [source, constant([int(wide is data)]), False], source)
 
 
 @pytest.mark.parametrize("dims", [(1, 300, 300, 3), (1, 300, 300, 20)], ids=str)

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who uses a device: a few at once, the others wait by priority, and among equals in order of arrival."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from nn_runtime.hal.types import ErrorStatus, HalError, Priority
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+_FIRST_OF_ALL = max(Priority) + 1
+
+
+class Scheduler:
+    """A fixed number of slots. Whoever waits is served by priority: HIGH before MEDIUM before LOW."""
+
+    def __init__(self, slots: int) -> None:
+        """All slots are free."""
+        self._slots = slots
+        self._free = slots
+        self._lock = threading.Lock()
+        self._waiting: list[_Turn] = []
+        self._arrivals = itertools.count()
+        self._closed = False
+
+    def slot(self, priority: Priority, deadline_ns: int | None = None) -> _Slot:
+        """Return a context manager that holds a slot.
+
+        Entering raises HalError(MISSED_DEADLINE_TRANSIENT) where none is free before `deadline_ns` (monotonic).
+        """
+        return _Slot(self, priority, deadline_ns)
+
+    def close(self, timeout_seconds: float) -> bool:
+        """Take every slot for ever, waiting for those in use; return whether that was possible in time.
+
+        For the end of the interpreter: from then on the main thread gets HalError(DEVICE_UNAVAILABLE), and other
+        threads, which can only be daemons, wait for the end of the process.
+        """
+        self._closed = True
+        deadline_ns = time.monotonic_ns() + int(timeout_seconds * 1e9)
+        try:
+            for _ in range(self._slots):
+                self._take(_FIRST_OF_ALL, deadline_ns)
+        except HalError:
+            return False
+        return True
+
+    @property
+    def waiting(self) -> int:
+        """How many wait for a slot."""
+        with self._lock:
+            return len(self._waiting)
+
+    def _enter(self, priority: int, deadline_ns: int | None) -> None:
+        if self._closed and threading.current_thread() is threading.main_thread():
+            raise HalError(ErrorStatus.DEVICE_UNAVAILABLE, "the interpreter is ending")
+        self._take(priority, deadline_ns)
+
+    def _take(self, priority: int, deadline_ns: int | None) -> None:
+        with self._lock:
+            if self._free:
+                self._free -= 1
+                return
+            turn = _Turn(priority, next(self._arrivals))
+            heapq.heappush(self._waiting, turn)
+        try:
+            if turn.wait(deadline_ns):
+                return
+        except BaseException:
+            self._withdraw(turn)
+            raise
+        self._withdraw(turn)
+        raise HalError(ErrorStatus.MISSED_DEADLINE_TRANSIENT, "the deadline passed while the device was busy")
+
+    def _withdraw(self, turn: _Turn) -> None:
+        """Leave the line, or hand on the slot that came too late."""
+        with self._lock:
+            if turn in self._waiting:
+                self._waiting.remove(turn)
+                heapq.heapify(self._waiting)
+            else:
+                self._hand_on()
+
+    def _release(self) -> None:
+        with self._lock:
+            self._hand_on()
+
+    def _hand_on(self) -> None:
+        if self._waiting:
+            heapq.heappop(self._waiting).come()
+        else:
+            self._free += 1
+
+
+class _Slot:
+    """Holds a slot while it is entered."""
+
+    __slots__ = ("_deadline_ns", "_priority", "_scheduler")
+
+    def __init__(self, scheduler: Scheduler, priority: Priority, deadline_ns: int | None) -> None:
+        self._scheduler = scheduler
+        self._priority = priority
+        self._deadline_ns = deadline_ns
+
+    def __enter__(self) -> None:
+        self._scheduler._enter(self._priority, self._deadline_ns)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._scheduler._release()
+
+
+class _Turn:
+    """A place in the line."""
+
+    def __init__(self, priority: int, arrival: int) -> None:
+        self._order = (-priority, arrival)
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def __lt__(self, other: _Turn) -> bool:
+        return self._order < other._order
+
+    def come(self) -> None:
+        self._lock.release()
+
+    def wait(self, deadline_ns: int | None) -> bool:
+        """Wait for the turn; return False if the deadline came before."""
+        if deadline_ns is None:
+            return self._lock.acquire()
+        seconds = max(0.0, (deadline_ns - time.monotonic_ns()) / 1e9)
+        return self._lock.acquire(timeout=min(seconds, threading.TIMEOUT_MAX))

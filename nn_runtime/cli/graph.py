@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Draw a network: operands and operations as a graph.
+
+Without --output the graph is printed in the DOT language of graphviz. With --output it is written to a file: one that
+ends in .dot as it is, any other ending (.svg, .png, .pdf ...) as a picture, which takes an installed graphviz.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nn_runtime.cli.networks import load_file
+from nn_runtime.cli.output import UsageError, print_json
+from nn_runtime.errors import OperationFailed
+from nn_runtime.observe.graph_dump import dot
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare options and arguments."""
+    parser.add_argument("model", metavar="MODEL", help=".tflite file")
+    parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="where to write it (default: print it)")
+    parser.add_argument("--json", action="store_true", help="print what was drawn, and the graph or its file, as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Draw the graph."""
+    output: Path | None = args.output
+    if output is not None and not output.suffix:
+        raise UsageError(f"--output {output}: the ending says what to write: .dot, .svg, .png ...")
+    with load_file(args.model) as network:
+        model = network.model.hal
+        text = dot(model, Path(args.model).name)
+        counts = {"operands": len(model.main.operands), "operations": len(model.main.operations)}
+    if output is not None:
+        _write(text, output)
+    if args.json:
+        print_json({**counts, "output": str(output)} if output is not None else {**counts, "dot": text})
+    elif output is None:
+        print(text, end="")
+    else:
+        print(f"{output}: {counts['operations']} operations, {counts['operands']} operands")
+    return 0
+
+
+def _write(text: str, output: Path) -> None:
+    """Write the DOT text, or the picture that graphviz makes of it; raises OperationFailed, OSError."""
+    if output.suffix == ".dot":
+        output.write_text(text, encoding="utf-8")
+        return
+    program = shutil.which("dot")
+    if program is None:
+        raise OperationFailed(f"{output}: a picture takes graphviz, which is not installed; .dot needs nothing")
+    command = [program, f"-T{output.suffix[1:]}", "-o", str(output)]
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise OperationFailed(f"{output}: dot failed: {done.stderr.strip()}")

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How each operator of a .tflite file is converted: one function an operator, one file a family, loaded from here.
+
+A function checks what its operator needs and emits NNAPI operations; their own validation does the rest.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nn_runtime.tflite.graph_builder import Operator
+
+    Conversion: TypeAlias = Callable[[Operator], None]
+
+_conversions: dict[int | str, Conversion] = {}
+
+
+def converts(*codes: int | str) -> Callable[[Conversion], Conversion]:
+    """Register a conversion for operators: builtin codes, or names of custom ones."""
+
+    def register(conversion: Conversion) -> Conversion:
+        for code in codes:
+            if code in _conversions:
+                raise ValueError(f"operator {code} has two conversions")
+            _conversions[code] = conversion
+        return conversion
+
+    return register
+
+
+def conversion_of(code: int | str) -> Conversion | None:
+    """Return the conversion of a builtin code or custom name, or None."""
+    _load_families()
+    return _conversions.get(code)
+
+
+def converted_operators() -> list[int]:
+    """Return the codes of the builtin operators that have a conversion."""
+    _load_families()
+    return sorted(code for code in _conversions if isinstance(code, int))
+
+
+@functools.cache
+def _load_families() -> None:
+    package = importlib.import_module(__name__)
+    for module in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"{__name__}.{module.name}")

@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Functions of one element and of two broadcast ones: arithmetic, comparisons, logic."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+from tflite.BuiltinOperator import BuiltinOperator
+
+from nn_runtime.codes import FuseCode, OperandCode, OperationCode
+from nn_runtime.operand import QUANT8_TYPES
+from nn_runtime.tflite.graph_builder import constant, int32
+from nn_runtime.tflite.operators import converts
+from nn_runtime.tflite.types import TensorType
+
+if TYPE_CHECKING:
+    from nn_runtime.tflite.graph_builder import Operator, Value
+
+_ARITHMETIC = frozenset({TensorType.FLOAT32, TensorType.FLOAT16, TensorType.INT32, TensorType.UINT8, TensorType.INT8})
+_NO_ACTIVATION = int32(FuseCode.NONE)
+
+
+def _pair(op: Operator) -> tuple[Value, Value]:
+    """Return both inputs; a constant goes with the other's type."""
+    first, second = op.input(0, "input0"), op.input(1, "input1")
+    return op.matched(first, second), op.matched(second, first)
+
+
+def _arithmetic(op: Operator, code: OperationCode) -> None:
+    """ADD, SUB, MUL, DIV: (input0, input1)."""
+    first, second = op.input(0, "input0"), op.input(1, "input1")
+    if op.output_tensor().type not in _ARITHMETIC and op.output_tensor().type is not TensorType.INT64:
+        op.fail(f"type {op.output_tensor().type.name} is not supported")
+    activation = int32(op.activation())
+    if first.type in QUANT8_TYPES and _through_float(code, first, second, op.prototype()):
+        op.result(op.through_float(code, [first, second], [activation]))
+        return
+    if code == OperationCode.DIV and first.type == OperandCode.TENSOR_INT32:
+        op.fail("INT32 is not supported: NNAPI rounds the quotient down, TFLite towards zero")
+    op.result(op.emit(code, [op.matched(first, second), op.matched(second, first), activation]))
+
+
+def _through_float(code: OperationCode, first: Value, second: Value, output: Value) -> bool:
+    """Tell whether NNAPI has no quantised form: DIV, and MUL into a scale that is not above the inputs' product."""
+    return code == OperationCode.DIV or (code == OperationCode.MUL and output.scale <= first.scale * second.scale)
+
+
+@converts(BuiltinOperator.ADD)
+def _add(op: Operator) -> None:
+    _arithmetic(op, OperationCode.ADD)
+
+
+@converts(BuiltinOperator.SUB)
+def _sub(op: Operator) -> None:
+    _arithmetic(op, OperationCode.SUB)
+
+
+@converts(BuiltinOperator.MUL)
+def _mul(op: Operator) -> None:
+    _arithmetic(op, OperationCode.MUL)
+
+
+@converts(BuiltinOperator.DIV)
+def _div(op: Operator) -> None:
+    _arithmetic(op, OperationCode.DIV)
+
+
+@converts(BuiltinOperator.ADD_N)
+def _add_n(op: Operator) -> None:
+    """(inputs ...) of one shape."""
+    total = op.input(0, "input")
+    for position in range(1, op.input_count):
+        total = op.emit(OperationCode.ADD, [total, op.input(position, "input"), _NO_ACTIVATION], total)
+    op.result(total)
+
+
+@converts(BuiltinOperator.FLOOR_DIV)
+def _floor_div(op: Operator) -> None:
+    """(input0, input1): NNAPI's integer quotient is rounded down as it is; a real one needs FLOOR."""
+    quotient = op.emit(OperationCode.DIV, [*_pair(op), _NO_ACTIVATION])
+    op.result(quotient if quotient.type == OperandCode.TENSOR_INT32 else op.emit(OperationCode.FLOOR, [quotient]))
+
+
+@converts(BuiltinOperator.FLOOR_MOD)
+def _floor_mod(op: Operator) -> None:
+    """(input0, input1) of integers: a - floor(a / b) * b."""
+    first, second = _pair(op)
+    if first.type != OperandCode.TENSOR_INT32:
+        op.fail("only INT32 and INT64 are supported")
+    quotient = op.emit(OperationCode.DIV, [first, second, _NO_ACTIVATION])
+    product = op.emit(OperationCode.MUL, [quotient, second, _NO_ACTIVATION])
+    op.result(op.emit(OperationCode.SUB, [first, product, _NO_ACTIVATION]))
+
+
+@converts(BuiltinOperator.SQUARED_DIFFERENCE)
+def _squared_difference(op: Operator) -> None:
+    """(input0, input1)."""
+    first, second = (op.dequantize(value) for value in _pair(op)) if op.prototype().is_quantized else _pair(op)
+    difference = op.emit(OperationCode.SUB, [first, second, _NO_ACTIVATION], first)
+    square = op.emit(OperationCode.MUL, [difference, difference, _NO_ACTIVATION], first)
+    op.result(op.emit(OperationCode.QUANTIZE, [square]) if op.prototype().is_quantized else square)
+
+
+def _extremum(op: Operator, code: OperationCode) -> None:
+    """MAXIMUM, MINIMUM: (input0, input1); TFLite wants one quantisation throughout."""
+    op.result(op.emit(code, [*_pair(op)]))
+
+
+@converts(BuiltinOperator.MAXIMUM)
+def _maximum(op: Operator) -> None:
+    _extremum(op, OperationCode.MAXIMUM)
+
+
+@converts(BuiltinOperator.MINIMUM)
+def _minimum(op: Operator) -> None:
+    _extremum(op, OperationCode.MINIMUM)
+
+
+@converts(BuiltinOperator.POW)
+def _pow(op: Operator) -> None:
+    """(base, exponent) of real numbers."""
+    op.result(op.emit(OperationCode.POW, [*_pair(op)]))
+
+
+def _comparison(op: Operator, code: OperationCode) -> None:
+    """EQUAL and its kin: (input0, input1)."""
+    op.result(op.emit(code, [*_pair(op)]))
+
+
+@converts(BuiltinOperator.EQUAL)
+def _equal(op: Operator) -> None:
+    _comparison(op, OperationCode.EQUAL)
+
+
+@converts(BuiltinOperator.NOT_EQUAL)
+def _not_equal(op: Operator) -> None:
+    _comparison(op, OperationCode.NOT_EQUAL)
+
+
+@converts(BuiltinOperator.GREATER)
+def _greater(op: Operator) -> None:
+    _comparison(op, OperationCode.GREATER)
+
+
+@converts(BuiltinOperator.GREATER_EQUAL)
+def _greater_equal(op: Operator) -> None:
+    _comparison(op, OperationCode.GREATER_EQUAL)
+
+
+@converts(BuiltinOperator.LESS)
+def _less(op: Operator) -> None:
+    _comparison(op, OperationCode.LESS)
+
+
+@converts(BuiltinOperator.LESS_EQUAL)
+def _less_equal(op: Operator) -> None:
+    _comparison(op, OperationCode.LESS_EQUAL)
+
+
+@converts(BuiltinOperator.LOGICAL_AND)
+def _logical_and(op: Operator) -> None:
+    op.result(op.emit(OperationCode.LOGICAL_AND, [*_pair(op)]))
+
+
+@converts(BuiltinOperator.LOGICAL_OR)
+def _logical_or(op: Operator) -> None:
+    op.result(op.emit(OperationCode.LOGICAL_OR, [*_pair(op)]))
+
+
+@converts(BuiltinOperator.LOGICAL_NOT)
+def _logical_not(op: Operator) -> None:
+    op.result(op.emit(OperationCode.LOGICAL_NOT, [op.input(0, "input")]))
+
+
+def _function(op: Operator, code: OperationCode) -> None:
+    """Emit a function of one element; a quantised one is computed in float32."""
+    source = op.input(0, "input")
+    op.result(op.through_float(code, [source]) if source.is_quantized else op.emit(code, [source]))
+
+
+@converts(BuiltinOperator.ABS)
+def _abs(op: Operator) -> None:
+    _function(op, OperationCode.ABS)
+
+
+@converts(BuiltinOperator.NEG)
+def _neg(op: Operator) -> None:
+    _function(op, OperationCode.NEG)
+
+
+@converts(BuiltinOperator.EXP)
+def _exp(op: Operator) -> None:
+    _function(op, OperationCode.EXP)
+
+
+@converts(BuiltinOperator.LOG)
+def _log(op: Operator) -> None:
+    _function(op, OperationCode.LOG)
+
+
+@converts(BuiltinOperator.SQRT)
+def _sqrt(op: Operator) -> None:
+    _function(op, OperationCode.SQRT)
+
+
+@converts(BuiltinOperator.RSQRT)
+def _rsqrt(op: Operator) -> None:
+    _function(op, OperationCode.RSQRT)
+
+
+@converts(BuiltinOperator.SIN)
+def _sin(op: Operator) -> None:
+    _function(op, OperationCode.SIN)
+
+
+@converts(BuiltinOperator.COS)
+def _cos(op: Operator) -> None:
+    """(input): sin(x + pi / 2)."""
+    quarter = constant(np.array([math.pi / 2], np.float32))
+    op.result(op.emit(OperationCode.SIN, [op.emit(OperationCode.ADD, [op.input(0, "x"), quarter, _NO_ACTIVATION])]))
+
+
+@converts(BuiltinOperator.FLOOR)
+def _floor(op: Operator) -> None:
+    _function(op, OperationCode.FLOOR)
+
+
+@converts(BuiltinOperator.CEIL)
+def _ceil(op: Operator) -> None:
+    """(input): -floor(-x)."""
+    floor = op.emit(OperationCode.FLOOR, [op.emit(OperationCode.NEG, [op.input(0, "x")])])
+    op.result(op.emit(OperationCode.NEG, [floor]))
+
+
+@converts(BuiltinOperator.SQUARE)
+def _square(op: Operator) -> None:
+    """(input)."""
+    source = op.input(0, "input")
+    op.result(op.emit(OperationCode.MUL, [source, source, _NO_ACTIVATION]))

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""FULLY_CONNECTED and BATCH_MATMUL: matrix products."""
+
+from __future__ import annotations
+
+@converts(BuiltinOperator.FULLY_CONNECTED)
+def _fully_connected(op: Operator) -> None:
+    """(input, weights [units, input_size], bias or none); the result is 2-D unless keep_num_dims."""
+    if op.option("weights_format"):
+        op.fail("shuffled weights are not supported")
+    source = op.input(0, "input")
+    weights = op.matched(op.input(1, "weights", rank=2), source)
+    units, size = weights.shape or (0, 0)
+    shape = source.shape or ()
+    bias = op.bias(2, source, weights, units)
+    if size == 0 or math.prod(shape) % size:
+        op.fail(f"input (input 0) must have whole rows of {size} elements, got {list(shape)}")
+    if weights.channel_quant is None:
+        rows = source if 2 <= len(shape) <= 4 else op.reshape(source, (-1, size))
+        result = op.emit(OperationCode.FULLY_CONNECTED, [rows, weights, bias, int32(op.activation())])
+    else:
+        result = _per_channel_product(op, source, weights, bias)
+    op.result(op.reshape(result, (*shape[:-1], units)) if op.option("keep_num_dims") else result)
+
+
+def _per_channel_product(op: Operator, source: Value, weights: Value, bias: Value) -> Value:
+    """Return a FULLY_CONNECTED with per-channel weights, as a convolution of 1 x 1 pixels."""
+    units, size = weights.shape or (0, 0)
+    if weights.data is None or weights.channel_quant is None or weights.channel_quant.channel_dim != 0:
+        op.fail("weights (input 1) must have their channels in dimension 0")
+    filters = Value(
+        weights.type,
+        (units, 1, 1, size),
+        channel_quant=ChannelQuant(weights.channel_quant.scales, 0),
+        data=weights.data.reshape(units, 1, 1, size),
+    )
+    rows = op.reshape(source, (math.prod(source.shape or ()) // size, 1, 1, size))
+    window = [int32(PaddingCode.VALID), int32(1), int32(1), int32(op.activation())]
+    return op.reshape(op.emit(OperationCode.CONV_2D, [rows, filters, bias, *window]), (-1, units))
+
+

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sync fences: states, several holders, other kinds of descriptors, systems without eventfd."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from nn_runtime.errors import BadData
+from nn_runtime.hal import fences
+from nn_runtime.hal.fences import Fence, FenceStatus
+from nn_runtime.hal.plain import wait_for_fences
+from nn_runtime.hal.types import ErrorStatus, HalError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(params=[True, False], ids=["eventfd", "sockets"])
+def system(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[bool]:
+    if request.param and not hasattr(os, "eventfd"):
+        pytest.skip("no eventfd here")
+    monkeypatch.setattr(fences, "HAS_EVENTFD", request.param)
+    yield request.param
+
+
+@pytest.mark.parametrize("succeeded", [True, False])
+def test_every_holder_sees_the_signal_as_often_as_it_looks(system: bool, succeeded: bool) -> None:
+    fence = Fence()
+    holders = [fence.duplicate() for _ in range(2)]
+    holders.append(fences.duplicate(holders[0]))
+    assert [fences.wait(fd, 0) for fd in holders] == [FenceStatus.PENDING] * 3
+    fence.signal(succeeded)
+    fence.close()
+    wanted = FenceStatus.SIGNALLED if succeeded else FenceStatus.FAILED
+    for _ in range(2):
+        assert [fences.wait(fd) for fd in holders] == [wanted] * 3
+    for fd in holders:
+        fences.close(fd)
+
+
+def test_waiting_for_another_thread(system: bool) -> None:
+    fence = Fence()
+    holder = fence.duplicate()
+    threading.Timer(0.02, fence.signal).start()
+    start = time.monotonic()
+    assert fences.wait(holder, 5) == FenceStatus.SIGNALLED
+    assert time.monotonic() - start < 4
+    fences.close(holder)
+
+
+def test_a_pipe_is_signalled_when_readable() -> None:
+    read, write = os.pipe()
+    assert fences.wait(read, 0) == FenceStatus.PENDING
+    os.write(write, b"x")
+    assert fences.wait(read) == FenceStatus.SIGNALLED
+    os.close(read)
+    os.close(write)
+
+
+def test_a_closed_descriptor_cannot_be_duplicated() -> None:
+    with pytest.raises(BadData, match="no open descriptor"):
+        fences.duplicate(10**6)
+
+
+def test_waiting_for_several() -> None:
+    good, bad = Fence(), Fence()
+    good.signal()
+    wait_for_fences([good.fd], None)
+    with pytest.raises(HalError) as caught:
+        wait_for_fences([good.fd, bad.fd], time.monotonic_ns() + 10**6)
+    assert caught.value.status == ErrorStatus.MISSED_DEADLINE_TRANSIENT
+    bad.signal(False)
+    with pytest.raises(HalError, match="signalled an error"):
+        wait_for_fences([good.fd, bad.fd], None)
+    with pytest.raises(HalError) as caught:
+        wait_for_fences([-1], None)
+    assert caught.value.status == ErrorStatus.INVALID_ARGUMENT
+    good.close()
+    bad.close()

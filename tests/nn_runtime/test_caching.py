@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compilation caching in the runtime (AOSP TestCompilationCaching, TestPartitioning CacheTest, TestValidation SetCaching)."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from nn_runtime.caching import CacheInfo, file_paths
+from nn_runtime.codes import OperationCode, PreferenceCode, PriorityCode
+from nn_runtime.compilation import Compilation
+from nn_runtime.devices import Device, Selection, reference_device
+from nn_runtime.errors import BadData, BadState, OperationFailed, UnexpectedNull
+from nn_runtime.hal.types import ErrorStatus
+from nn_runtime.testing.sample_drivers import SampleDevice
+from tests.nn_runtime.graphs import chain_model, if_model, numbers, run, unary_model
+from tests.nn_runtime.test_partition import plan_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nn_runtime.model import Model
+
+RELU, TANH, LOGISTIC = OperationCode.RELU, OperationCode.TANH, OperationCode.LOGISTIC
+TOKEN = bytes(range(32))
+
+
+def caching_device(
+    name: str = "sample", operations: set[int] | None = None, counts: tuple[int, int] = (1, 2), version: str = "1"
+) -> SampleDevice:
+    device = SampleDevice(name, operations, version=version)
+    device.script.cache_files = counts
+    return device
+
+
+def compiled(
+    devices: Sequence[SampleDevice],
+    directory: Path | None,
+    token: bytes = TOKEN,
+    model: Model | None = None,
+    preference: int = PreferenceCode.FAST_SINGLE_ANSWER,
+    priority: int = PriorityCode.MEDIUM,
+) -> Compilation:
+    selection = Selection((*(Device(device) for device in devices), reference_device()), False)
+    compilation = Compilation.for_selection(model or chain_model([RELU, TANH]), selection)
+    if directory is not None:
+        compilation.set_caching(directory, token)
+    compilation.set_preference(preference)
+    compilation.set_priority(priority)
+    compilation.finish()
+    return compilation
+
+
+def ways(device: SampleDevice) -> list[str]:
+    return [way if cache is not None else f"{way} without files" for way, cache in device.record.caches]
+
+
+def test_arguments_of_set_caching(tmp_path: Path) -> None:
+    compilation = Compilation(chain_model([RELU]), [reference_device()])
+    for directory, token in ((None, TOKEN), (tmp_path, None)):
+        with pytest.raises(UnexpectedNull):
+            compilation.set_caching(directory, token)  # type: ignore[arg-type]
+    with pytest.raises(BadData, match="32 bytes, got 31"):
+        compilation.set_caching(tmp_path, TOKEN[1:])
+    compilation.set_caching(str(tmp_path), TOKEN)
+    compilation.finish()
+    with pytest.raises(BadState):
+        compilation.set_caching(tmp_path, TOKEN)
+
+
+@pytest.mark.parametrize("count", [0, 1, 32])
+@pytest.mark.parametrize("kind", [0, 1])
+def test_a_device_may_need_32_files_of_each_kind(count: int, kind: int) -> None:
+    counts = (count, 0) if kind == 0 else (0, count)
+    assert Device(caching_device(counts=counts)).cache_files == counts
+
+
+@pytest.mark.parametrize("counts", [(33, 0), (0, 33), (33, 33), (-1, 0)])
+def test_a_device_that_needs_too_many_files_is_not_registered(counts: tuple[int, int]) -> None:
+    with pytest.raises(OperationFailed, match="cache files"):
+        Device(caching_device(counts=counts))
+
+
+class SilentDevice(SampleDevice):
+    def get_number_of_cache_files_needed(self) -> tuple[int, int]:
+        raise OSError("no answer")
+
+
+def test_a_device_that_does_not_tell_its_files_is_not_registered() -> None:
+    with pytest.raises(OperationFailed, match="does not answer"):
+        Device(SilentDevice("silent"))
+
+
+def test_file_names() -> None:
+    info = CacheInfo(Path("folder"), TOKEN)
+    (path,) = file_paths(info, bytes([0x10, 0xF2]) + bytes(30), "2", 1)
+    assert path == Path("folder") / ("ABCP" + "A" * 60 + "20")
+
+
+@pytest.mark.parametrize("counts", [(1, 0), (0, 1), (1, 2), (32, 32)])
+def test_files_are_written_and_read_again(tmp_path: Path, counts: tuple[int, int]) -> None:
+    device = caching_device(counts=counts)
+    compiled([device], tmp_path)
+    files = sorted(tmp_path.iterdir())
+    assert ways(device) == ["model"]
+    assert len(files) == sum(counts)
+    token = plan_of(compiled([device], tmp_path)).steps[0].cache_token
+    assert token is not None
+    info = CacheInfo(tmp_path, TOKEN)
+    assert files == sorted(file_paths(info, token, "1", counts[0]) + file_paths(info, token, "2", counts[1]))
+    assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in files)
+    assert ways(device) == ["model", "cache"]
+    cache = device.record.caches[-1][1]
+    assert cache is not None
+    assert (len(cache.model_files), len(cache.data_files), cache.token) == (*counts, token)
+    (result,) = run(compiled([device], tmp_path), [numbers(2, 3)], [(2, 3)])
+    np.testing.assert_allclose(result, np.tanh(np.maximum(numbers(2, 3), 0)), rtol=1e-6)
+
+
+def test_no_token_no_support_no_caching(tmp_path: Path) -> None:
+    device = caching_device()
+    compiled([device], None)
+    assert ways(device) == ["model without files"]
+    without = caching_device(counts=(0, 0))
+    compiled([without], tmp_path)
+    assert ways(without) == ["model without files"]
+    assert not list(tmp_path.iterdir())
+    assert plan_of(compiled([without], tmp_path)).steps[0].cache_token is None
+
+
+@pytest.mark.parametrize("status", [ErrorStatus.GENERAL_FAILURE, ErrorStatus.INVALID_ARGUMENT])
+def test_a_refused_cache_is_prepared_and_saved_anew(tmp_path: Path, status: ErrorStatus) -> None:
+    device = caching_device()
+    compiled([device], tmp_path)
+    device.script.from_cache = status
+    compiled([device], tmp_path)
+    assert ways(device) == ["model", "cache", "model"]
+
+
+def test_a_missing_file_never_leads_to_prepare_from_cache(tmp_path: Path) -> None:
+    device = caching_device()
+    compiled([device], tmp_path)
+    next(tmp_path.iterdir()).unlink()
+    compiled([device], tmp_path)
+    compiled([device], tmp_path)
+    assert ways(device) == ["model", "model", "cache"]
+
+
+def test_a_damaged_file_is_refused_by_the_driver_and_replaced(tmp_path: Path) -> None:
+    device = caching_device()
+    compiled([device], tmp_path)
+    file = sorted(tmp_path.iterdir())[0]
+    file.write_bytes(file.read_bytes()[:-1])
+    compiled([device], tmp_path)
+    compiled([device], tmp_path)
+    assert ways(device) == ["model", "cache", "model", "cache"]
+
+
+def test_files_that_cannot_be_made_mean_no_caching(tmp_path: Path) -> None:
+    device = caching_device()
+    compiled([device], tmp_path / "missing")
+    assert ways(device) == ["model without files"]
+
+
+def token_of(devices: Sequence[SampleDevice], tmp_path: Path, step: int = 0, **options: object) -> bytes | None:
+    tokens = {plan_of(compiled(devices, tmp_path, **options)).steps[step].cache_token for _ in range(3)}  # type: ignore[arg-type]
+    assert len(tokens) == 1
+    return tokens.pop()
+
+
+def test_tokens_of_simple_plans_differ(tmp_path: Path) -> None:
+    device = caching_device()
+    tokens = [
+        token_of([device], tmp_path),
+        token_of([caching_device("other")], tmp_path),
+        token_of([caching_device(version="2")], tmp_path),
+        token_of([device], tmp_path, preference=PreferenceCode.LOW_POWER),
+        token_of([device], tmp_path, preference=PreferenceCode.SUSTAINED_SPEED),
+        token_of([device], tmp_path, priority=PriorityCode.LOW),
+        token_of([device], tmp_path, priority=PriorityCode.HIGH),
+        token_of([device], tmp_path, token=bytes(32)),
+    ]
+    assert None not in tokens
+    assert len(set(tokens)) == len(tokens)
+
+
+def test_tokens_of_compound_plans_differ(tmp_path: Path) -> None:
+    def pair(name: str = "one", version: str = "1", codes: set[int] | None = None) -> list[SampleDevice]:
+        codes = codes or {RELU, LOGISTIC}
+        return [
+            caching_device(name, codes, version=version),
+            caching_device("two", {RELU, TANH, LOGISTIC} - codes, version="1"),
+        ]
+
+    model = chain_model([RELU, TANH, LOGISTIC])
+    tokens = [
+        token_of(pair(), tmp_path, model=model),
+        token_of(pair(), tmp_path, 1, model=model),
+        token_of(pair(), tmp_path, 2, model=model),
+        token_of(pair("other"), tmp_path, model=model),
+        token_of(pair(version="2"), tmp_path, model=model),
+        token_of(pair(codes={RELU, TANH}), tmp_path, model=model),
+        token_of(pair(), tmp_path, model=model, preference=PreferenceCode.LOW_POWER),
+        token_of(pair(), tmp_path, model=model, priority=PriorityCode.LOW),
+        token_of(pair(), tmp_path, model=model, token=bytes(32)),
+    ]
+    assert None not in tokens
+    assert len(set(tokens)) == len(tokens)
+
+
+def test_equal_partitions_of_different_branches_have_different_tokens(tmp_path: Path) -> None:
+    model = if_model(unary_model(RELU), unary_model(RELU))
+    device = caching_device(operations={RELU})
+    first, second = (token_of([device], tmp_path, step, model=model) for step in range(2))
+    assert None not in (first, second)
+    assert first != second
+
+
+def test_the_cpu_never_caches(tmp_path: Path) -> None:
+    assert plan_of(compiled([], tmp_path)).steps[0].cache_token is None
+    assert not list(tmp_path.iterdir())
+
+
+def test_descriptors_are_closed_again(tmp_path: Path) -> None:
+    from tests.nn_runtime.test_memory import open_descriptors
+
+    device = caching_device()
+    compiled([device], tmp_path)
+    before = open_descriptors()
+    for _ in range(5):
+        compiled([device], tmp_path)
+    assert open_descriptors() <= before

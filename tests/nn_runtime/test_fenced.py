@@ -1,0 +1,365 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fenced executions and events with sync fences (AOSP TestValidation fenced groups, TestExecution, TestTrivialModel,
+
+TestIntrospectionControl TimingTest).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from nn_runtime.codes import DurationCode, OperationCode
+from nn_runtime.errors import BadData, BadState, MissedDeadline, OperationFailed, UnexpectedNull
+from nn_runtime.event import Event
+from nn_runtime.execution import Execution
+from nn_runtime.hal.fences import Fence
+from nn_runtime.hal.types import ErrorStatus, Timing
+from nn_runtime.memory import Memory, MemoryDesc
+from nn_runtime.testing.sample_drivers import SampleDevice
+from tests.nn_runtime.graphs import add_model, chain_model, finished, if_model, numbers, tensor, unary_model
+from tests.nn_runtime.test_memory import open_descriptors
+
+if TYPE_CHECKING:
+    from nn_runtime.compilation import Compilation
+    from nn_runtime.operand import Array
+
+RELU, TANH, LOGISTIC = OperationCode.RELU, OperationCode.TANH, OperationCode.LOGISTIC
+
+
+def fenced_device(name: str = "sample", operations: set[int] | None = None) -> SampleDevice:
+    device = SampleDevice(name, operations)
+    device.script.asynchronous_fences = True
+    return device
+
+
+def bound(compilation: Compilation, x: Array | None = None) -> tuple[Execution, Array]:
+    execution, output = Execution(compilation), np.full((2, 3), np.nan, np.float32)
+    execution.set_input(0, numbers(2, 3) if x is None else x)
+    execution.set_output(0, output)
+    return execution, output
+
+
+def relu(devices: list[SampleDevice] | None = None, fallback: bool = False) -> Compilation:
+    return finished(chain_model([RELU]), devices or [fenced_device()], fallback)
+
+
+def test_bad_fence_descriptors() -> None:
+    for fd in (-1, 0):
+        with pytest.raises(BadData, match="must be > 0"):
+            Event.from_sync_fence_fd(fd)
+    with pytest.raises(BadData, match="no open descriptor"):
+        Event.from_sync_fence_fd(10**6)
+
+
+def test_a_fence_of_ones_own() -> None:
+    fence = Fence()
+    with Event.from_sync_fence_fd(fence.fd) as event:
+        with pytest.raises(MissedDeadline):
+            event.wait(0.001)
+        again = Event.from_sync_fence_fd(event.sync_fence_fd())
+        fence.signal()
+        event.wait()
+        again.wait()
+    fence.close()
+
+
+def test_a_fence_that_fails() -> None:
+    fence = Fence()
+    event = Event.from_sync_fence_fd(fence.fd)
+    fence.signal(False)
+    for _ in range(2):
+        with pytest.raises(OperationFailed, match="signalled an error"):
+            event.wait()
+    execution, _ = bound(relu())
+    fenced = execution.start_compute_with_dependencies([event])
+    with pytest.raises(OperationFailed, match="was waited for signalled an error"):
+        fenced.wait()
+
+
+def test_null_arguments_come_first() -> None:
+    execution, _ = bound(relu())
+    with pytest.raises(UnexpectedNull):
+        execution.start_compute_with_dependencies(None)  # type: ignore[arg-type]
+    with pytest.raises(UnexpectedNull):
+        execution.start_compute_with_dependencies([None], -1)  # type: ignore[list-item]
+
+
+def test_a_duration_needs_one_explicit_device() -> None:
+    for compilation in (relu(fallback=True), relu([fenced_device("a"), fenced_device("b")])):
+        execution, output = bound(compilation)
+        with pytest.raises(BadData, match="exactly one device"):
+            execution.start_compute_with_dependencies([], 10**9)
+        execution.start_compute_with_dependencies([]).wait()
+        np.testing.assert_array_equal(output, np.maximum(numbers(2, 3), 0))
+    device = fenced_device()
+    execution, _ = bound(relu([device]))
+    execution.start_compute_with_dependencies([], 10**10).wait()
+    assert device.record.fenced == [(0, 10**10)]
+
+
+def test_outputs_must_be_specified() -> None:
+    execution = Execution(finished(chain_model([RELU], (0, 3)), [fenced_device()]))
+    execution.set_input(0, numbers(2, 3), tensor(2, 3))
+    execution.set_output(0, np.zeros(6, np.float32))
+    with pytest.raises(BadData, match="output 0: a fenced execution needs its dimensions"):
+        execution.start_compute_with_dependencies([])
+    execution = Execution(finished(chain_model([RELU], (0, 3)), [fenced_device()]))
+    output = np.zeros(6, np.float32)
+    execution.set_input(0, numbers(2, 3), tensor(2, 3))
+    execution.set_output(0, output, tensor(2, 3))
+    execution.start_compute_with_dependencies([]).wait()
+    np.testing.assert_array_equal(output.reshape(2, 3), np.maximum(numbers(2, 3), 0))
+    assert execution.get_output_operand_dimensions(0) == (2, 3)
+
+
+def test_an_execution_starts_after_its_fences() -> None:
+    device = fenced_device()
+    fence = Fence()
+    execution, output = bound(relu([device]))
+    event = execution.start_compute_with_dependencies([Event.from_sync_fence_fd(fence.fd)])
+    with pytest.raises(MissedDeadline):
+        event.wait(0.01)
+    assert np.isnan(output).all()
+    assert not device.record.requests
+    for call in (execution.compute, execution.start_compute, lambda: execution.start_compute_with_dependencies([])):
+        with pytest.raises(BadState, match="is computing"):
+            call()
+    with pytest.raises(BadState, match="not completed"):
+        execution.get_output_operand_dimensions(0)
+    fence.signal()
+    event.wait()
+    np.testing.assert_array_equal(output, np.maximum(numbers(2, 3), 0))
+    with pytest.raises(BadState, match="not reusable"):
+        execution.start_compute_with_dependencies([])
+    fence.close()
+
+
+def test_it_counts_as_computing_until_its_event_was_waited_for() -> None:
+    execution, _ = bound(relu([SampleDevice("at_once")]))
+    execution.set_reusable(True)
+    event = execution.start_compute_with_dependencies([])
+    with pytest.raises(BadData, match="no sync fence"):
+        event.sync_fence_fd()
+    with pytest.raises(BadState, match="is computing"):
+        execution.compute()
+    event.wait()
+    execution.compute()
+    with execution.start_compute_with_dependencies([]):
+        pass
+    execution.compute()
+
+
+def test_executions_chain_across_devices() -> None:
+    """Each reads what the one before writes; nothing is waited for between."""
+    gate = Fence()
+    devices = [fenced_device("one"), fenced_device("two"), SampleDevice("at_once")]
+    x, results = numbers(2, 3), [np.zeros((2, 3), np.float32) for _ in devices]
+    events: list[Event] = [Event.from_sync_fence_fd(gate.fd)]
+    threading.Timer(0.02, gate.signal).start()
+    for device, code, source, result in zip(devices, (RELU, TANH, RELU), [x, *results], results, strict=False):
+        execution = Execution(finished(chain_model([code]), [device]))
+        execution.set_input(0, source)
+        execution.set_output(0, result)
+        events.append(execution.start_compute_with_dependencies(events[-1:]))
+    events[-1].wait()
+    np.testing.assert_allclose(results[-1], np.tanh(np.maximum(x, 0)), rtol=1e-6)
+    for event in events:
+        event.close()
+    gate.close()
+
+
+def test_events_without_fence_are_waited_for_on_the_spot() -> None:
+    first, between = bound(relu([SampleDevice("plain")]))
+    device = fenced_device()
+    second, output = bound(finished(chain_model([TANH]), [device]), between)
+    second.start_compute_with_dependencies([first.start_compute()]).wait()
+    assert device.record.fenced == [(0, None)]
+    np.testing.assert_allclose(output, np.tanh(np.maximum(numbers(2, 3), 0)), rtol=1e-6)
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_steps_of_a_plan_wait_for_each_other(asynchronous: bool) -> None:
+    devices = [fenced_device("rest", {RELU, LOGISTIC}), fenced_device("tanh", {TANH})]
+    for device in devices:
+        device.script.asynchronous_fences = asynchronous
+    gate = Fence()
+    execution, output = bound(finished(chain_model([RELU, TANH, LOGISTIC]), devices))
+    threading.Timer(0.02, gate.signal).start()
+    event = execution.start_compute_with_dependencies([Event.from_sync_fence_fd(gate.fd)])
+    event.wait()
+    np.testing.assert_allclose(output, 1 / (1 + np.exp(-np.tanh(np.maximum(numbers(2, 3), 0)))), rtol=1e-6)
+    assert [len(device.record.fenced) for device in devices] == [2, 1]
+    waited = [count for device in devices for count, _ in device.record.fenced]
+    assert waited == ([1, 1, 1] if asynchronous else [1, 0, 0])
+    event.close()
+    gate.close()
+
+
+def test_interpreted_control_flow_waits_for_its_condition() -> None:
+    device = fenced_device("sample", {RELU, TANH})
+    compilation = finished(if_model(unary_model(RELU), unary_model(TANH)), [device], fallback=True)
+    gate, condition, output = Fence(), np.array([False]), np.zeros((2, 3), np.float32)
+    execution = Execution(compilation)
+    execution.set_input(0, condition)
+    execution.set_input(1, numbers(2, 3))
+    execution.set_output(0, output)
+
+    def decide() -> None:
+        condition[0] = True
+        gate.signal()
+
+    threading.Timer(0.02, decide).start()
+    execution.start_compute_with_dependencies([Event.from_sync_fence_fd(gate.fd)]).wait()
+    np.testing.assert_array_equal(output, np.maximum(numbers(2, 3), 0))
+    gate.close()
+
+
+def test_temporaries_of_unknown_size_run_as_a_plain_execution() -> None:
+    devices = [fenced_device("relu", {RELU}), fenced_device("tanh", {TANH})]
+    execution, output = bound(finished(chain_model([RELU, TANH], inner_dims=(0, 3)), devices))
+    event = execution.start_compute_with_dependencies([])
+    event.wait()
+    with pytest.raises(BadData, match="no sync fence"):
+        event.sync_fence_fd()
+    assert not devices[0].record.fenced
+    np.testing.assert_allclose(output, np.tanh(np.maximum(numbers(2, 3), 0)), rtol=1e-6)
+
+
+@pytest.mark.parametrize("codes", [[RELU], [RELU, TANH]])
+@pytest.mark.parametrize("status", [ErrorStatus.GENERAL_FAILURE, ErrorStatus.DEVICE_UNAVAILABLE])
+def test_a_failing_launch_goes_to_the_cpu_where_allowed(codes: list[OperationCode], status: ErrorStatus) -> None:
+    devices = [SampleDevice("relu", {RELU}), SampleDevice("tanh", {TANH})]
+    for fallback in (True, False):
+        compilation = finished(chain_model(codes), devices, fallback)
+        for device in devices:
+            device.script.execute = status
+        gate = Fence()
+        threading.Timer(0.01, gate.signal).start()
+        execution, output = bound(compilation)
+        depends = [Event.from_sync_fence_fd(gate.fd)]
+        if not fallback:
+            with pytest.raises(OperationFailed if status == ErrorStatus.GENERAL_FAILURE else Exception):
+                execution.start_compute_with_dependencies(depends)
+            with pytest.raises(BadState, match="not reusable"):
+                execution.compute()
+            continue
+        event = execution.start_compute_with_dependencies(depends)
+        with pytest.raises(BadData, match="no sync fence"):
+            event.sync_fence_fd()
+        event.wait()
+        wanted = np.maximum(numbers(2, 3), 0)
+        np.testing.assert_allclose(output, wanted if len(codes) == 1 else np.tanh(wanted), rtol=1e-6)
+
+
+def test_a_failure_after_the_launch_is_the_events() -> None:
+    device = fenced_device()
+    execution, _ = bound(relu([device]))
+    execution.set_measure_timing(True)
+    device.script.execute = ErrorStatus.MISSED_DEADLINE_PERSISTENT
+    event = execution.start_compute_with_dependencies([])
+    for _ in range(2):
+        with pytest.raises(MissedDeadline, match="told to fail"):
+            event.wait()
+    with pytest.raises(BadState, match="failed"):
+        execution.get_duration(DurationCode.FENCED_IN_DRIVER)
+    with pytest.raises(BadState, match="failed"):
+        execution.get_output_operand_dimensions(0)
+
+
+def test_a_deadline_or_duration_that_passes() -> None:
+    for how in ("timeout", "duration"):
+        execution, _ = bound(relu())
+        gate = Fence()
+        if how == "timeout":
+            execution.set_timeout(10**6)
+            event = execution.start_compute_with_dependencies([Event.from_sync_fence_fd(gate.fd)])
+        else:
+            event = execution.start_compute_with_dependencies([], 1)
+        with pytest.raises(MissedDeadline):
+            event.wait()
+        gate.signal()
+        gate.close()
+
+
+@pytest.mark.parametrize("timing", [Timing(), Timing(5, 10), Timing(5), Timing(time_in_driver_ns=7)])
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_times_of_a_fenced_execution(timing: Timing, asynchronous: bool) -> None:
+    device = fenced_device()
+    device.script.asynchronous_fences = asynchronous
+    device.script.timing = timing
+    execution, _ = bound(relu([device]))
+    execution.set_measure_timing(True)
+    event = execution.start_compute_with_dependencies([])
+    for code in DurationCode:
+        with pytest.raises(BadState, match="not completed"):
+            execution.get_duration(code)
+    event.wait()
+    unknown = Timing().time_on_device_ns
+    for code in DurationCode:
+        hardware = code in (DurationCode.ON_HARDWARE, DurationCode.FENCED_ON_HARDWARE)
+        wanted = timing.time_on_device_ns if hardware else timing.time_in_driver_ns
+        if not asynchronous:
+            wanted = unknown  # the CPU never tells
+        assert execution.get_duration(code) == (None if wanted == unknown else wanted)
+
+
+def test_device_memory_between_fenced_executions() -> None:
+    device = SampleDevice("sample")
+    compilation = finished(chain_model([RELU]), [device])
+    desc = MemoryDesc()
+    desc.add_output_role(compilation, 0, 1.0)
+    desc.add_input_role(compilation, 0, 1.0)
+    desc.finish()
+    memory = Memory.from_desc(desc)
+    first, second, output = Execution(compilation), Execution(compilation), np.zeros((2, 3), np.float32)
+    first.set_input(0, numbers(2, 3))
+    first.set_output_from_memory(0, memory)
+    second.set_input_from_memory(0, memory)
+    second.set_output(0, output)
+    event = first.start_compute_with_dependencies([])
+    second.start_compute_with_dependencies([event]).wait()
+    event.wait()
+    np.testing.assert_array_equal(output, np.maximum(numbers(2, 3), 0))
+
+
+def test_fences_leak_nothing() -> None:
+    devices = [fenced_device("rest", {RELU}), fenced_device("tanh", {TANH})]
+    compilation = finished(chain_model([RELU, TANH, RELU]), devices)
+    execution, _ = bound(compilation)
+    execution.set_reusable(True)
+
+    def once() -> None:
+        with event_of_pipe() as ready, execution.start_compute_with_dependencies([ready]) as event:
+            event.wait()
+
+    once()
+    before = open_descriptors()
+    for _ in range(20):
+        once()
+    for thread in threading.enumerate():
+        if thread.name in ("rest", "tanh"):
+            thread.join()
+    assert open_descriptors() <= before
+
+
+def event_of_pipe() -> Event:
+    """An event of a descriptor that the application made: a pipe with something in it."""
+    read, write = os.pipe()
+    os.write(write, b"x")
+    os.close(write)
+    event = Event.from_sync_fence_fd(read)
+    os.close(read)
+    return event
+
+
+def test_an_unbound_argument_ends_the_execution() -> None:
+    execution = Execution(finished(add_model(), [fenced_device()]))
+    with pytest.raises(BadData, match="input 0 is not bound"):
+        execution.start_compute_with_dependencies([])
+    with pytest.raises(BadState):
+        execution.start_compute_with_dependencies([])
