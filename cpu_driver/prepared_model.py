@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cpu_driver.graph import Frame, Run, agrees, prepare_graph, read_only
+from cpu_driver.threads import blas_threads
 from nn_runtime.hal.interfaces import ExecutionProfile, ProfileRow
 from nn_runtime.hal.plain import FinishedFencedExecution, PlainBurst, earlier_deadline, wait_for_fences
 from nn_runtime.hal.types import (
@@ -122,7 +123,7 @@ class PreparedModel:
         try:
             arguments = [self._input(i, request, buffers) for i in range(len(request.inputs))]
             frame = self._take_frame()
-            with np.errstate(all="ignore"):
+            with np.errstate(all="ignore"), blas_threads:
                 results = frame.execute(arguments, Run(deadline_ns, min(timeout_ns, MAXIMUM_LOOP_TIMEOUT_NS)), rows)
             with self._lock:
                 self._idle.append(frame)

@@ -52,6 +52,17 @@ def broadcast(first: Dimensions, second: Dimensions, output: Dimensions) -> Broa
     return Broadcast(tuple(sizes), tuple(pair[0] for pair in strides), tuple(pair[1] for pair in strides))
 
 
+def broadcast_refusal(first: Dimensions, second: Dimensions) -> str:
+    """Return why broadcast.cl cannot walk through two inputs that broadcast, or ""."""
+    rank = max(len(first), len(second))
+    padded = ((1,) * (rank - len(dims)) + dims for dims in (first, second))
+    output = tuple(max(pair) for pair in zip(*padded, strict=True))
+    found = len(broadcast(first, second, output).sizes)
+    if found <= MAX_DIMENSIONS:
+        return ""
+    return f"the inputs broadcast over {found} dimensions, the kernel over at most {MAX_DIMENSIONS}"
+
+
 def _broadcast_strides(dims: Dimensions, output: Dimensions) -> list[int]:
     missing = len(output) - len(dims)
     pairs = zip(dims, dense_strides(dims), strict=True)
@@ -72,8 +83,9 @@ def pairwise(
     """
     first, second, output = operands
     shape = broadcast(first.dimensions, second.dimensions, output.dimensions)
-    if len(shape.sizes) > MAX_DIMENSIONS:
-        raise BadData(f"inputs that broadcast over {len(shape.sizes)} dimensions are more than {MAX_DIMENSIONS}")
+    reason = broadcast_refusal(first.dimensions, second.dimensions)
+    if reason:
+        raise BadData(reason)
     global_size, local_size = linear(output.count, device)
     values = () if tables is None else tuple(Packed(table.astype(np.int32)) for table in tables)
     walk = int8_vector(shape.sizes, 1), int8_vector(shape.strides0, 0), int8_vector(shape.strides1, 0)

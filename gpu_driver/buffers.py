@@ -29,7 +29,7 @@ class Place:
 
 @dataclass(frozen=True)
 class ArenaPlan:
-    """The place of each temporary, in the order given, and the sizes of the arenas: one unless it would be too large."""
+    """The place of each temporary, in the order given, and the sizes of the arenas: one, unless too large."""
 
     places: tuple[Place, ...]
     sizes_bytes: tuple[int, ...]

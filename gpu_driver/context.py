@@ -26,7 +26,7 @@ from gpu_driver.buffers import readable_bytes
 from gpu_driver.device_memory import Accounts, DeviceBuffer
 from gpu_driver.programs import ProgramCache
 from gpu_driver.scheduler import Scheduler
-from nn_runtime.hal.types import ErrorStatus, HalError
+from nn_runtime.hal.types import ErrorStatus, HalError, Priority
 
 if TYPE_CHECKING:
     from gpu_driver.device_profile import DeviceProfile
@@ -59,22 +59,24 @@ class DeviceContext:
     def __init__(self, device: cl.Device, profile: DeviceProfile, idle_seconds: float = IDLE_SECONDS) -> None:
         """Open the context and its two queues, one of them with profiling."""
         self.profile = profile
-        self.context = cl.Context([device])
-        self.queue = cl.CommandQueue(self.context)
-        self.profiling_queue = cl.CommandQueue(self.context, properties=cl.command_queue_properties.PROFILING_ENABLE)
-        self.programs = ProgramCache(self.context, profile)
         self.executions = Scheduler(MAX_EXECUTIONS)
         self.preparations = Scheduler(1)
         self.accounts = Accounts()
+        self.process = os.getpid()
+        with _opening.slot(Priority.HIGH):
+            self.context = cl.Context([device])
+            self.queue = cl.CommandQueue(self.context)
+            profiling = cl.command_queue_properties.PROFILING_ENABLE
+            self.profiling_queue = cl.CommandQueue(self.context, properties=profiling)
+            _open_contexts.add(self)
+        self.programs = ProgramCache(self.context, profile)
         self._constants: weakref.WeakValueDictionary[bytes, DeviceBuffer] = weakref.WeakValueDictionary()
         self._lock = threading.Lock()
-        self._process = os.getpid()
         self._watchdog = Watchdog(idle_seconds)
-        _open_contexts.add(self)
 
     def check_process(self) -> None:
         """Refuse a child process that inherited the context by fork."""
-        if os.getpid() != self._process:
+        if os.getpid() != self.process:
             raise HalError(
                 ErrorStatus.DEVICE_UNAVAILABLE,
                 f"{self.profile.name}: opened before this process was forked; OpenCL does not survive a fork: "
@@ -113,8 +115,6 @@ class DeviceContext:
 
     def shut_down(self) -> None:
         """Let nobody in any more, and wait for those inside; for the end of the interpreter."""
-        if os.getpid() != self._process:
-            return
         if self.executions.close(EXIT_SECONDS) and self.preparations.close(EXIT_SECONDS):
             self.queue.finish()
             self.profiling_queue.finish()
@@ -162,10 +162,21 @@ class DeviceContext:
 _open_contexts: weakref.WeakSet[DeviceContext] = weakref.WeakSet()
 
 
+_opening = Scheduler(1)
+_process = os.getpid()
+
+
 @atexit.register
 def _shut_down() -> None:
-    for context in list(_open_contexts):
+    if _contexts_here() or os.getpid() == _process:  # else the lock may have been copied while it was taken
+        _opening.close(EXIT_SECONDS)
+    for context in _contexts_here():
         context.shut_down()
+
+
+def _contexts_here() -> list[DeviceContext]:
+    """Return the contexts that this process opened, without those inherited by fork."""
+    return [context for context in list(_open_contexts) if context.process == os.getpid()]
 
 
 class Watchdog:

@@ -162,11 +162,20 @@ class Device:
         return context
 
     def statistics(self) -> Mapping[str, int | float]:
-        """Return counts of programs (builds, loads from disk ...) and bytes (on the device, moved) in this process."""
+        """Return counts of programs and bytes since the context was opened: CacheStats and MemoryStats say what of."""
         context = self._context
         if context is None:
             return {}
-        return {**asdict(context.programs.stats), **asdict(context.accounts.stats)}
+        programs, memory = context.programs.stats, context.accounts.stats
+        return {
+            "programs_built": programs.builds,
+            "programs_loaded": programs.loads,
+            "programs_shared": programs.shared,
+            "programs_stored": programs.stores,
+            "build_seconds": programs.build_seconds,
+            "load_seconds": programs.load_seconds,
+            **asdict(memory),
+        }
 
     def _support(self, model: Model, operation: Operation, index: int) -> OperationSupport:
         reason = self._refusal(model, operation, index)

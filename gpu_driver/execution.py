@@ -15,7 +15,7 @@ import pyopencl as cl
 from gpu_driver.bound import BoundOperand
 from gpu_driver.buffers import Lifetime, plan_arenas
 from gpu_driver.context import hal_error
-from gpu_driver.launch import Launch, Packed, Scratch
+from gpu_driver.launch import CopyBuffer, Launch, Packed, Scratch
 from gpu_driver.programs import ProgramBuildError
 from nn_runtime.hal.types import ErrorStatus, HalError
 
@@ -196,13 +196,13 @@ class SegmentContext:
         try:
             for at in range(len(self._commands)) if places is None else places:
                 command, kernel = self._commands[at], self._kernels[at]
-                if isinstance(command, Launch):
-                    event = cl.enqueue_nd_range_kernel(queue, kernel, command.global_size, command.local_size)
-                else:
+                if isinstance(command, CopyBuffer):
                     source = self._memory(command.source, boundary)
                     destination = self._memory(command.destination, boundary)
                     event = cl.enqueue_copy(queue, destination, source, byte_count=command.destination.size_bytes)
-                if events is not None:
+                elif kernel is not None:
+                    event = cl.enqueue_nd_range_kernel(queue, kernel, command.global_size, command.local_size)
+                if events is not None and event is not None:
                     events.append((command, event))
         except cl.Error as error:
             raise hal_error(error, describe(self._commands[at], self._compiled.segment)) from error

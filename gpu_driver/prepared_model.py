@@ -171,7 +171,7 @@ class PreparedModel:
             if not self._closed:
                 self._segments[key] = compiled
             if len(self._segments) > MAX_SEGMENTS:
-                _, dropped = self._segments.popitem(last=False)
+                self._segments.popitem(last=False)
                 for context in self._idle:
                     context.retain(set(self._segments.values()))
         return compiled
@@ -214,6 +214,8 @@ class PreparedModel:
     ) -> tuple[OutputShape, ...]:
         queue = self.device.queue if events is None else self.device.profiling_queue
         static, context = self._begin()
+        if any(argument.has_no_value for argument in request.inputs):
+            static = None  # it was lowered for all inputs
         run = _Run(self, request, buffers, context, queue, events)
         try:
             return run.segments(deadline_ns) if static is None else run.whole(static)

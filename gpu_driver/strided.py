@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpu_driver.launch import Kernel, Launch, Scratch, int32, int_vector
+from gpu_driver.vectors import per_item
 from gpu_driver.worksize import linear
 from nn_runtime.operand import dtype_of
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from nn_runtime.operand import Dimensions
 
 MAX_DIMENSIONS = 8
+_SHORTEST_ROW = 8
+_ITEMS_PER_CORE = 4
 _UNSIGNED: dict[int, tuple[str, type[np.unsignedinteger]]] = {
     1: ("uchar", np.uint8),
     2: ("ushort", np.uint16),
@@ -67,6 +70,8 @@ def strided_copy(
     sizes, source, destination = _merge(sizes, source, destination)
     if len(sizes) > MAX_DIMENSIONS:
         raise ValueError(f"a strided copy has at most {MAX_DIMENSIONS} dimensions, got {len(sizes)}")
+    if table is None and _has_rows(sizes, source, destination, device):
+        return _copy_rows(sizes, source, destination, device)
     count = math.prod(sizes)
     item_bytes = _item_bytes(source, destination)
     global_size, local_size = linear(count, device)
@@ -86,6 +91,35 @@ def strided_copy(
         global_size,
         local_size,
         bytes_moved=2 * count * item_bytes,
+    )
+
+
+def _has_rows(sizes: Sequence[int], source: Side, destination: Side, device: DeviceProfile) -> bool:
+    """Whether strided_copy_rows fits: a work-item is a loop on a CPU, there are runs to loop over, and enough of them."""
+    runs = len(sizes) > 1 and source.strides[-1] == destination.strides[-1] == 1
+    items = _ITEMS_PER_CORE * device.compute_units
+    return device.is_cpu and runs and sizes[-1] >= _SHORTEST_ROW and math.prod(sizes[:-1]) >= items
+
+
+def _copy_rows(sizes: Sequence[int], source: Side, destination: Side, device: DeviceProfile) -> Launch:
+    item_bytes = _item_bytes(source, destination)
+    rows, inner = math.prod(sizes[:-1]), sizes[-1]
+    item_rows = per_item(rows, device, inner)
+    return Launch(
+        _kernel("strided_copy_rows", item_bytes),
+        (
+            source.operand,
+            destination.operand,
+            int32(source.offset),
+            int32(destination.offset),
+            int8_vector(sizes[:-1], 1),
+            int8_vector(source.strides[:-1], 0),
+            int8_vector(destination.strides[:-1], 0),
+            *(int32(value) for value in (rows, inner, item_rows)),
+        ),
+        (-(-rows // item_rows),),
+        (1,),
+        bytes_moved=2 * rows * inner * item_bytes,
     )
 
 

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     )
     from nn_runtime.event import Event
     from nn_runtime.execution import Execution, default_loop_timeout, maximum_loop_timeout
+    from nn_runtime.hal.memory import HardwareBuffer, HardwareBufferFormat, HardwareBufferUsage
     from nn_runtime.memory import Memory, MemoryDesc
     from nn_runtime.model import Model
     from nn_runtime.network import Network, load
@@ -63,6 +64,7 @@ _HOMES = {
     ),
     "event": ("Event",),
     "execution": ("Execution", "default_loop_timeout", "maximum_loop_timeout"),
+    "hal.memory": ("HardwareBuffer", "HardwareBufferFormat", "HardwareBufferUsage"),
     "memory": ("Memory", "MemoryDesc"),
     "model": ("Model",),
     "network": ("Network", "load"),
@@ -85,6 +87,9 @@ __all__ = [
     "Execution",
     "FeatureLevel",
     "FuseCode",
+    "HardwareBuffer",
+    "HardwareBufferFormat",
+    "HardwareBufferUsage",
     "Memory",
     "MemoryDesc",
     "MissedDeadline",

@@ -9,10 +9,9 @@ import time
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from nn_runtime import extensions
-from nn_runtime.codes import DurationCode, operand_type_name
+from nn_runtime.arguments import Parameter
+from nn_runtime.codes import DurationCode
 from nn_runtime.compilation import check_duration, deadline_after
 from nn_runtime.errors import (
     BadData,
@@ -34,14 +33,10 @@ from nn_runtime.hal.types import (
     HalError,
     Timing,
 )
-from nn_runtime.model import check_array
 from nn_runtime.observe import trace
 from nn_runtime.operand import (
-    MAX_SIZE_BYTES,
     has_unknown_dimensions,
     is_tensor,
-    merge_dimensions,
-    size_bytes,
 )
 from nn_runtime.step import Argument, RunOptions, error_of_hal
 
@@ -50,12 +45,12 @@ if TYPE_CHECKING:
 
     from nn_runtime.burst import Burst
     from nn_runtime.compilation import Compilation
+    from nn_runtime.fallback import FencedOutcome
     from nn_runtime.hal.interfaces import Attributes, IBurstContext, IFencedExecutionCallback
-    from nn_runtime.hal.types import Operand
     from nn_runtime.memory import Memory
     from nn_runtime.operand import Array, Dimensions, OperandType
     from nn_runtime.plan import Plan
-    from nn_runtime.run import FencedOutcome, Run
+    from nn_runtime.run import Run
     from nn_runtime.step import Step, StepProfile
 
 
@@ -91,7 +86,6 @@ class Execution:
         self._compilation = compilation
         self._plan: Plan = compilation.plan
         main = self._plan.model.main
-        self._input_operands = tuple(main.operands[i] for i in main.input_indexes)
         self._output_operands = tuple(main.operands[i] for i in main.output_indexes)
         self._inputs: list[Argument | None] = [None] * len(main.input_indexes)
         self._outputs: list[Argument | None] = [None] * len(main.output_indexes)
@@ -115,30 +109,30 @@ class Execution:
 
         Raises BadState once started or if bound already; BadData for a wrong index, dtype, layout or length.
         """
-        operand = self._open_argument(self._inputs, self._input_operands, index, "input")
-        self._inputs[index] = self._array_argument(f"input {index}", operand, array, operand_type, False)
+        parameter = self._open_parameter(True, index)
+        self._inputs[index] = parameter.bind_array(array, operand_type, self._padding_enabled)
 
     def set_output(self, index: int, array: Array | None, operand_type: OperandType | None = None) -> None:
         """Bind an array that takes output `index`; it may be larger only where the dimensions are not known.
 
         Raises as `set_input`.
         """
-        operand = self._open_argument(self._outputs, self._output_operands, index, "output")
-        self._outputs[index] = self._array_argument(f"output {index}", operand, array, operand_type, True)
+        parameter = self._open_parameter(False, index)
+        self._outputs[index] = parameter.bind_array(array, operand_type, self._padding_enabled)
 
     def set_input_from_memory(
         self, index: int, memory: Memory, offset: int = 0, length: int = 0, operand_type: OperandType | None = None
     ) -> None:
         """Bind bytes of a memory as input `index`; device memory is used whole (offset and length 0)."""
-        operand = self._open_argument(self._inputs, self._input_operands, index, "input")
-        self._inputs[index] = self._memory_argument(True, index, operand, memory, (offset, length), operand_type)
+        parameter = self._open_parameter(True, index)
+        self._inputs[index] = parameter.bind_memory(memory, offset, length, operand_type, self._padding_enabled)
 
     def set_output_from_memory(
         self, index: int, memory: Memory, offset: int = 0, length: int = 0, operand_type: OperandType | None = None
     ) -> None:
         """Bind bytes of a memory to take output `index`; device memory is used whole (offset and length 0)."""
-        operand = self._open_argument(self._outputs, self._output_operands, index, "output")
-        self._outputs[index] = self._memory_argument(False, index, operand, memory, (offset, length), operand_type)
+        parameter = self._open_parameter(False, index)
+        self._outputs[index] = parameter.bind_memory(memory, offset, length, operand_type, self._padding_enabled)
         self._has_device_outputs |= memory.domain is not None
 
     def set_measure_timing(self, measure: bool) -> None:
@@ -222,6 +216,8 @@ class Execution:
         except NNError as error:
             passed = _passed_hal(error)
             self._complete(passed)
+            if passed is error:
+                raise
             raise passed from error
         except BaseException as error:
             self._complete(OperationFailed(f"execution: {type(error).__name__}: {error}"))
@@ -300,98 +296,17 @@ class Execution:
         if self._state != _State.COMPLETED:
             raise BadState(f"{call}: the execution has not completed")
 
-    def _open_argument(
-        self, bound: list[Argument | None], operands: tuple[Operand, ...], index: int, what: str
-    ) -> Operand:
+    def _open_parameter(self, is_input: bool, index: int) -> Parameter:
+        """Return an input or output that may be bound now; raises BadState, BadData."""
+        what, bound = ("input", self._inputs) if is_input else ("output", self._outputs)
         self._check_preparation(f"{what} {index}")
-        if not 0 <= index < len(operands):
-            raise BadData(f"{what} {index} is out of range, the model has {len(operands)} {what}s")
+        if not 0 <= index < len(bound):
+            raise BadData(f"{what} {index} is out of range, the model has {len(bound)} {what}s")
         if bound[index] is not None:
             raise BadState(f"{what} {index} is bound already")
-        return operands[index]
-
-    def _array_argument(
-        self,
-        label: str,
-        operand: Operand,
-        array: Array | None,
-        operand_type: OperandType | None,
-        is_output: bool,
-    ) -> Argument:
-        if array is None:
-            return Argument(_known_dimensions(label, operand, operand_type))
-        if not isinstance(array, np.ndarray):
-            raise BadData(f"{label}: wanted a numpy array, got {type(array).__name__}")
-        check_array(label, operand.type, array)
-        if is_output and not array.flags.writeable:
-            raise BadData(f"{label}: the array is read-only")
-        dims = _known_dimensions(label, operand, operand_type)
-        length, padding = self._checked_length(label, operand, dims, array.nbytes, is_output)
-        pointer = array if not padding else array.reshape(-1).view(np.uint8)[:length]
-        return Argument(dims, pointer=pointer, length=length)
-
-    def _memory_argument(
-        self,
-        is_input: bool,
-        index: int,
-        operand: Operand,
-        memory: Memory,
-        where: tuple[int, int],
-        operand_type: OperandType | None,
-    ) -> Argument:
-        label = f"{'input' if is_input else 'output'} {index}"
-        if memory is None:
-            raise UnexpectedNull(f"{label}: the memory is None")
-        offset, length = where
-        dims = _known_dimensions(label, operand, operand_type)
-        if memory.domain is not None:
-            return self._device_memory_argument(is_input, index, operand, memory, where, dims)
-        if memory.is_used_whole:
-            if where != (0, 0):
-                raise BadData(f"{label}: this memory is used whole: offset and length must be 0, got {where}")
-            return Argument(dims, None, memory.pool, memory=memory)
-        if length == 0:
-            raise BadData(f"{label}: a length is needed, it cannot be implied for this memory")
-        if offset < 0 or length < 0 or offset + length > memory.size_bytes:
-            raise BadData(f"{label}: bytes {offset} to {offset + length} are outside the memory of {memory.size_bytes}")
-        needed, padding = self._checked_length(label, operand, dims, length, not is_input)
-        return Argument(dims, None, memory.pool, offset, needed, padding, memory)
-
-    def _device_memory_argument(
-        self, is_input: bool, index: int, operand: Operand, memory: Memory, where: tuple[int, int], dims: Dimensions
-    ) -> Argument:
-        label = f"{'input' if is_input else 'output'} {index}"
-        domain = memory.domain
-        if domain is None:
-            raise BadData(f"{label}: not device memory")
-        domain.check_role(self._compilation, is_input, index)
-        if where != (0, 0):
-            raise BadData(f"{label}: device memory is used whole: offset and length must be 0, got {where}")
-        try:
-            dims = merge_dimensions(dims, domain.initial)
-        except BadData as error:
-            raise BadData(f"{label}: device memory: {error}") from error
-        if is_input and has_unknown_dimensions(operand.type, dims):
-            raise BadData(f"{label}: its dimensions {list(dims)} must be known, by operand_type")
-        if memory.shared is not None:
-            return Argument(dims, None, memory.pool, 0, size_bytes(operand.type, dims), 0, memory)
-        return Argument(dims, None, memory.pool, memory=memory)
-
-    def _checked_length(
-        self, label: str, operand: Operand, dims: Dimensions, given: int, is_output: bool
-    ) -> tuple[int, int]:
-        """Return (length, padding) of `given` bytes; raises BadData where they do not fit the dimensions."""
-        if given == 0:
-            raise BadData(f"{label}: the buffer has no bytes; None omits an argument")
-        if has_unknown_dimensions(operand.type, dims):
-            if not is_output:
-                raise BadData(f"{label}: its dimensions {list(dims)} must be known, by operand_type")
-            return given, 0
-        needed = size_bytes(operand.type, dims)
-        if given < needed or (given > needed and not self._padding_enabled):
-            kind = f"{operand_type_name(operand.type)} {list(dims)}"
-            raise BadData(f"{label}: {kind} needs {needed} bytes, got {given}")
-        return needed, given - needed
+        main = self._plan.model.main
+        operand = main.operands[(main.input_indexes if is_input else main.output_indexes)[index]]
+        return Parameter(self._compilation, is_input, index, operand)
 
     def _start(self, check_device_inputs: bool = True) -> None:
         """Go from preparation (or completed and reusable) to computing; bind at the first time."""
@@ -564,21 +479,3 @@ def _fenced_error(callback: IFencedExecutionCallback | None) -> NNError:
         except HalError as error:
             return _passed_hal(error_of_hal(error, "fenced execution"))
     return OperationFailed("fenced execution: its sync fence signalled an error")
-
-
-def _known_dimensions(label: str, operand: Operand, operand_type: OperandType | None) -> Dimensions:
-    """Return what model and caller say of the dimensions; raises BadData where they contradict each other."""
-    if operand_type is None:
-        return operand.dimensions
-    if operand_type.type != operand.type:
-        wanted, got = operand_type_name(operand.type), operand_type_name(operand_type.type)
-        raise BadData(f"{label}: it is a {wanted}, the type given a {got}")
-    if not is_tensor(operand.type) and operand_type.dims:
-        raise BadData(f"{label}: a scalar has no dimensions, got {list(operand_type.dims)}")
-    try:
-        dims = merge_dimensions(operand.dimensions, operand_type.dims)
-    except BadData as error:
-        raise BadData(f"{label}: {error}") from error
-    if size_bytes(operand.type, dims) > MAX_SIZE_BYTES:
-        raise BadData(f"{label}: {list(dims)} needs more than 2^32-1 bytes")
-    return dims

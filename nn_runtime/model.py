@@ -18,6 +18,7 @@ from nn_runtime.errors import BadData, BadState, NNError, UnexpectedNull
 from nn_runtime.hal import types as hal
 from nn_runtime.hal.memory import SharedMemory
 from nn_runtime.hal.types import CONSTANT_LIFETIMES, INLINE_CONSTANT_BYTES, OperandLifeTime
+from nn_runtime.hal.versions.defaults import without_default_arguments
 from nn_runtime.observe import graph_dump, trace, vlog
 from nn_runtime.operand import (
     OperandType,
@@ -329,6 +330,7 @@ class Model:
         self._pool_large_constants()
         built = _Builder(self).build()
         _validate(built)
+        built = without_default_arguments(built)
         self._hal = built
         self._state = _State.FINISHED
         if trace.current is not None:

@@ -25,6 +25,7 @@ from nn_runtime.hal.types import (
     PerformanceInfo,
     Subgraph,
 )
+from nn_runtime.hal.versions.slicing import slice_of
 from nn_runtime.operand import has_unknown_dimensions
 
 if TYPE_CHECKING:
@@ -71,7 +72,22 @@ class StepModel:
 
 
 def query_support(model: Model, device: Device) -> list[OperationSupport]:
-    """Ask a device about every operation in run order; a device that fails or miscounts supports nothing."""
+    """Ask a device about every operation in run order; a device that fails or miscounts supports nothing.
+
+    A device of an older version of the HAL is asked about the slice of the model that the version can express.
+    """
+    count = len(model.main.operations)
+    part = slice_of(model, device.feature_level)
+    if len(part.operations) == count and part.model is not None:
+        return _answers(part.model, device)
+    answers = [OperationSupport(False, f"its HAL, feature level {device.feature_level}, cannot express it")] * count
+    if part.model is not None:
+        for at, answer in zip(part.operations, _answers(part.model, device), strict=True):
+            answers[at] = answer
+    return answers
+
+
+def _answers(model: Model, device: Device) -> list[OperationSupport]:
     count = len(model.main.operations)
     try:
         if isinstance(device.hal, ExplainsOperations):

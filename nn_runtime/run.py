@@ -13,50 +13,31 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from nn_runtime.errors import NNError, OutputInsufficientSize
+from nn_runtime.fallback import FencedOutcome, Outcome, dimensions_of, execute_on_host, fall_back, fall_back_fenced
 from nn_runtime.hal import fences
 from nn_runtime.hal.memory import SharedMemory
 from nn_runtime.hal.plain import wait_for_fences
 from nn_runtime.hal.types import DEFAULT_LOOP_TIMEOUT_NS, BufferToken, ErrorStatus, HalError, Timing
-from nn_runtime.operand import MAX_SIZE_BYTES, dtype_of, has_unknown_dimensions, size_bytes
+from nn_runtime.operand import dtype_of, has_unknown_dimensions, size_bytes
 from nn_runtime.program import GotoStep, IfStep, WhileStep
 from nn_runtime.step import Argument, RunOptions, Step, error_of_hal, request_of
+from nn_runtime.temporaries import buffer_of, host_bytes, new_pool, own_pool, slices
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from nn_runtime.hal.interfaces import IBuffer, IFencedExecutionCallback
-    from nn_runtime.hal.types import ExecutionResult, Operand, OutputShape, Request
-    from nn_runtime.operand import Array, Dimensions
+    from nn_runtime.hal.interfaces import IFencedExecutionCallback
+    from nn_runtime.hal.types import ExecutionResult, OutputShape, Request
+    from nn_runtime.operand import Dimensions
     from nn_runtime.plan import Plan
     from nn_runtime.program import ControlStep
 
 _log = logging.getLogger("nn_runtime.execution")
 
-PAGE_BYTES = 4096
 _KEPT_REQUESTS = 3
 """Requests kept for each step: inside a loop the arguments come from outside, or from one of two buffers."""
 
 _MISSED = (ErrorStatus.MISSED_DEADLINE_TRANSIENT, ErrorStatus.MISSED_DEADLINE_PERSISTENT)
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """A successful run: dimensions of every output, and times (unknown for several steps)."""
-
-    dimensions: tuple[Dimensions, ...]
-    timing: Timing
-
-
-@dataclass(frozen=True)
-class FencedOutcome:
-    """A fenced run that has been started: its fence, owned by the receiver; None if all is done.
-
-    `callback` tells the times, and whether it failed; None where there is none, and the times are not known.
-    """
-
-    dimensions: tuple[Dimensions, ...]
-    fence: int | None
-    callback: IFencedExecutionCallback | None
 
 
 class Run(Protocol):
@@ -95,8 +76,8 @@ class SimpleRun:
             where = f"execution on {self._step.device.name}"
             if error.status == ErrorStatus.OUTPUT_INSUFFICIENT_SIZE or self._step.device.is_reference:
                 raise error_of_hal(error, where) from error
-            return _fall_back(self._plan, self._inputs, self._outputs, options, error, where)
-        return Outcome(_dimensions_of(result, self._known), result.timing)
+            return fall_back(self._plan, self._inputs, self._outputs, options, error, where)
+        return Outcome(dimensions_of(result, self._known), result.timing)
 
     def execute_fenced(self, options: RunOptions, wait_for: Sequence[int], duration_ns: int | None) -> FencedOutcome:
         """Start the driver; after a failure wait for the fences and run the CPU device where that is allowed."""
@@ -106,7 +87,7 @@ class SimpleRun:
             where = f"execution on {self._step.device.name}"
             if self._step.device.is_reference:
                 raise error_of_hal(error, where) from error
-            return _fall_back_fenced(self._plan, self._inputs, self._outputs, options, error, where, wait_for)
+            return fall_back_fenced(self._plan, self._inputs, self._outputs, options, error, where, wait_for)
         return FencedOutcome(self._known, fence, callback)
 
 
@@ -205,7 +186,7 @@ class CompoundRun:
             where = self._where(at)
             if at < end and not isinstance(program[at], Step) and error.status in _MISSED:
                 raise error_of_hal(error, where) from error
-            return _fall_back_fenced(self._plan, self._inputs, self._outputs, options, error, where, wait_for)
+            return fall_back_fenced(self._plan, self._inputs, self._outputs, options, error, where, wait_for)
         return FencedOutcome(self._output_dimensions(), fence, callback)
 
     def _begin(self) -> None:
@@ -224,7 +205,7 @@ class CompoundRun:
         return tuple(self._results.get(slot, argument.dimensions) for slot, argument in known)
 
     def _fall_back(self, options: RunOptions, error: HalError, where: str) -> Outcome:
-        return _fall_back(self._plan, self._inputs, self._outputs, options, error, where)
+        return fall_back(self._plan, self._inputs, self._outputs, options, error, where)
 
     def _control(self, at: int, step: ControlStep, options: RunOptions) -> int:
         """Do a step of the control flow and return the next step; raises HalError."""
@@ -281,19 +262,19 @@ class CompoundRun:
 
     def _truth(self, slot: int) -> bool:
         """Read a TENSOR_BOOL8 [1]."""
-        return bool(_host_bytes(self._arguments[slot], self._plan.operands[slot].type)[0])
+        return bool(host_bytes(self._arguments[slot], self._plan.operands[slot].type)[0])
 
     def _copy(self, source: Argument, target: Argument, code: int) -> None:
         """Copy the result of a loop to where it is wanted."""
         if target.omitted or source is target:
             return
-        data = _host_bytes(source, code)
+        data = host_bytes(source, code)
         if isinstance(target.pool, BufferToken):
-            host = _new_pool(data.nbytes)
+            host = new_pool(data.nbytes)
             host.array()[:] = data
-            _buffer_of(target).copy_from(host, source.dimensions)
+            buffer_of(target).copy_from(host, source.dimensions)
         else:
-            _host_bytes(target, code)[: data.nbytes] = data
+            host_bytes(target, code)[: data.nbytes] = data
 
     def _execute_step(self, number: int, step: Step, options: RunOptions) -> None:
         """Run one step, on the CPU device if its own fails and that is allowed; raises HalError."""
@@ -313,7 +294,7 @@ class CompoundRun:
         while True:
             try:
                 if on_host:
-                    return _execute_on_host(step, *self._step_arguments(step), options)
+                    return execute_on_host(step, *self._step_arguments(step), options)
                 return step.execute(self._request(number, step), options)
             except HalError as error:
                 if error.status != ErrorStatus.OUTPUT_INSUFFICIENT_SIZE or not self._grow(step, error.output_shapes):
@@ -365,13 +346,13 @@ class CompoundRun:
         static = [slot for slot in self._plan.temporaries if slot not in self._dynamic]
         loops = [(at, step) for at, step in enumerate(self._plan.program) if isinstance(step, WhileStep)]
         in_loops = [slot for _, step in loops for slot in step.body_outputs]
-        slices = iter(_slices([operands[slot] for slot in (*static, *in_loops, *in_loops)]))
-        self._arguments.update(zip(static, slices, strict=False))
+        places = iter(slices([operands[slot] for slot in (*static, *in_loops, *in_loops)]))
+        self._arguments.update(zip(static, places, strict=False))
         for at, step in loops:
-            first, second = ([next(slices) for _ in step.body_outputs] for _ in range(2))
+            first, second = ([next(places) for _ in step.body_outputs] for _ in range(2))
             self._loop_outputs[at] = first, second
         for slot in self._dynamic.difference(self._arguments):
-            self._arguments[slot] = _own_pool(operands[slot].dimensions, dtype_of(operands[slot].type).itemsize)
+            self._arguments[slot] = own_pool(operands[slot].dimensions, dtype_of(operands[slot].type).itemsize)
 
     def _grow(self, step: Step, shapes: Sequence[OutputShape]) -> bool:
         """Enlarge the insufficient temporaries of a step; False if a model output is among the insufficient."""
@@ -383,7 +364,7 @@ class CompoundRun:
         for slot, shape in short:
             before = self._arguments[slot].length
             reported = size_bytes(operands[slot].type, shape.dimensions)
-            self._arguments[slot] = _own_pool(operands[slot].dimensions, max(reported, 2 * before))
+            self._arguments[slot] = own_pool(operands[slot].dimensions, max(reported, 2 * before))
         return True
 
     def _take_results(self, step: Step, result: ExecutionResult) -> None:
@@ -405,131 +386,3 @@ class CompoundRun:
             dims = self._results.get(slot, argument.dimensions)
             shapes.append(reported[slot].dimensions if slot in reported else dims)
         return tuple(shapes)
-
-
-def _own_pool(dimensions: Dimensions, length: int) -> Argument:
-    if length > MAX_SIZE_BYTES:
-        raise HalError(ErrorStatus.GENERAL_FAILURE, f"a temporary of {length} bytes, at most 2^32-1 are allowed")
-    return Argument(dimensions, pool=_new_pool(length), length=length)
-
-
-def _new_pool(length: int) -> SharedMemory:
-    try:
-        return SharedMemory.create(length)
-    except (OSError, MemoryError) as error:
-        raise HalError(ErrorStatus.GENERAL_FAILURE, f"no shared memory of {length} bytes: {error}") from error
-
-
-def _slices(operands: Sequence[Operand]) -> list[Argument]:
-    """Return memory of one new pool for operands of known size, each on its own pages."""
-    sizes = [size_bytes(operand.type, operand.dimensions) for operand in operands]
-    end = sum(-(-size // PAGE_BYTES) for size in sizes) * PAGE_BYTES
-    pool = _new_pool(end) if end else None
-    offset = 0
-    made = []
-    for operand, size in zip(operands, sizes, strict=True):
-        made.append(Argument(operand.dimensions, pool=pool, offset=offset, length=size))
-        offset += -(-size // PAGE_BYTES) * PAGE_BYTES
-    return made
-
-
-def _buffer_of(argument: Argument) -> IBuffer:
-    """Return the driver-managed buffer of an argument; raises HalError."""
-    buffer = argument.memory.buffer if argument.memory is not None else None
-    if buffer is None:
-        raise HalError(ErrorStatus.GENERAL_FAILURE, "the device memory is closed")
-    return buffer
-
-
-def _host_bytes(argument: Argument, code: int) -> Array:
-    """Return an argument's bytes, uint8: a view of host memory, a copy of a driver-managed buffer. Raises HalError."""
-    if argument.pointer is not None:
-        return argument.pointer.reshape(-1).view("u1")[: argument.length]
-    if isinstance(argument.pool, SharedMemory):
-        return argument.pool.array()[argument.offset : argument.offset + argument.length]
-    if argument.pool is None:
-        raise HalError(ErrorStatus.INVALID_ARGUMENT, "a value that control flow needs is omitted")
-    host = _new_pool(size_bytes(code, argument.dimensions))
-    _buffer_of(argument).copy_to(host)
-    return host.array()
-
-
-def _dimensions_of(result: ExecutionResult, known: tuple[Dimensions, ...]) -> tuple[Dimensions, ...]:
-    return tuple(shape.dimensions for shape in result.output_shapes) if result.output_shapes else known
-
-
-def _fall_back(
-    plan: Plan,
-    inputs: Sequence[Argument],
-    outputs: Sequence[Argument],
-    options: RunOptions,
-    failure: HalError,
-    where: str,
-) -> Outcome:
-    """Run the whole model on the CPU device after a failure; raises the failure itself where that is not allowed."""
-    if plan.reference is None:
-        raise error_of_hal(failure, where) from failure
-    _log.warning("%s: %s; the whole model goes to %s", where, failure, plan.reference.name)
-    try:
-        result = _execute_on_host(plan.whole_on_reference(), inputs, outputs, options)
-    except HalError as error:
-        raise error_of_hal(error, f"execution on {plan.reference.name}") from error
-    return Outcome(_dimensions_of(result, tuple(argument.dimensions for argument in outputs)), Timing())
-
-
-def _fall_back_fenced(
-    plan: Plan,
-    inputs: Sequence[Argument],
-    outputs: Sequence[Argument],
-    options: RunOptions,
-    failure: HalError,
-    where: str,
-    wait_for: Sequence[int],
-) -> FencedOutcome:
-    """Wait for the fences and run the whole model on the CPU device; raises the failure where that is not allowed."""
-    if plan.reference is None:
-        raise error_of_hal(failure, where) from failure
-    try:
-        wait_for_fences(wait_for, options.deadline_ns)
-    except HalError as error:
-        raise error_of_hal(error, where) from error
-    return FencedOutcome(_fall_back(plan, inputs, outputs, options, failure, where).dimensions, None, None)
-
-
-def _execute_on_host(
-    step: Step, inputs: Sequence[Argument], outputs: Sequence[Argument], options: RunOptions
-) -> ExecutionResult:
-    """Run a step on the CPU device, with driver-managed buffers copied before and after; raises HalError."""
-    host_inputs = [_copied_to_host(argument, step, at) for at, argument in enumerate(inputs)]
-    host_outputs = [_host_output(argument, step, at) for at, argument in enumerate(outputs)]
-    result = step.execute(request_of(step.model, host_inputs, host_outputs), options)
-    for argument, host in zip(outputs, host_outputs, strict=True):
-        buffer = argument.memory.buffer if argument.memory is not None else None
-        if host is not argument and buffer is not None and isinstance(host.pool, SharedMemory):
-            buffer.copy_from(host.pool, host.dimensions)
-    return result
-
-
-def _copied_to_host(argument: Argument, step: Step, at: int) -> Argument:
-    buffer = argument.memory.buffer if argument.memory is not None else None
-    if buffer is None:
-        return argument
-    host = _host_argument(argument, step.model.main.operands[step.model.main.input_indexes[at]].type)
-    if isinstance(host.pool, SharedMemory):
-        buffer.copy_to(host.pool)
-    return host
-
-
-def _host_output(argument: Argument, step: Step, at: int) -> Argument:
-    if argument.memory is None or argument.memory.buffer is None:
-        return argument
-    return _host_argument(argument, step.model.main.operands[step.model.main.output_indexes[at]].type)
-
-
-def _host_argument(argument: Argument, code: int) -> Argument:
-    if has_unknown_dimensions(code, argument.dimensions):
-        raise HalError(
-            ErrorStatus.GENERAL_FAILURE, f"device memory of shape {list(argument.dimensions)} cannot go to the CPU"
-        )
-    length = size_bytes(code, argument.dimensions)
-    return Argument(argument.dimensions, pool=_new_pool(length), length=length)

@@ -299,6 +299,9 @@ class Step:
     def _call_driver(self, request: Request, options: RunOptions) -> ExecutionResult:
         if options.profile is not None or trace.current is not None:
             return self._call_observed(request, options)
+        return self._call_plain(request, options)
+
+    def _call_plain(self, request: Request, options: RunOptions) -> ExecutionResult:
         if options.attributes and isinstance(self.prepared, TakesExecutionAttributes):
             return self.prepared.execute_with_attributes(
                 request, options.measure, options.deadline_ns, options.loop_timeout_ns, options.attributes
@@ -308,15 +311,14 @@ class Step:
         return call(request, options.measure, options.deadline_ns, options.loop_timeout_ns)
 
     def _call_observed(self, request: Request, options: RunOptions) -> ExecutionResult:
-        """Call the driver with its profiling on, for a profile or a trace."""
+        """Call the driver for a profile or a trace: with its own profiling on, if that changes nothing else."""
         start = time.perf_counter_ns()
         rows: ExecutionProfile | None = None
-        if isinstance(self.prepared, ReportsProfile) and not options.measure:
+        plain = options.measure or options.attributes or options.bursts
+        if not plain and isinstance(self.prepared, ReportsProfile):
             result, rows = self.prepared.execute_profiled(request, options.deadline_ns, options.loop_timeout_ns)
         else:
-            result = self.prepared.execute_synchronously(
-                request, options.measure, options.deadline_ns, options.loop_timeout_ns
-            )
+            result = self._call_plain(request, options)
         end = time.perf_counter_ns()
         if options.profile is not None:
             options.profile.append(StepProfile(self.device.name, self.original_operations, start, end, rows))

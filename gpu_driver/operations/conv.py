@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpu_driver import packing
+from gpu_driver.bound import BoundOperand
 from gpu_driver.launch import Kernel, Launch, Packed, float32, int32, int_vector
 from gpu_driver.operations import launches
 from gpu_driver.strided import dense_strides, image_strides
@@ -19,9 +20,11 @@ from nn_runtime.operations.conv import convolution_geometry
 from nn_runtime.quantization import activation_range_float, activation_range_quantized, convolution_multipliers
 
 if TYPE_CHECKING:
-    from gpu_driver.bound import BoundOperand, BoundOperation
+    from collections.abc import Mapping
+
+    from gpu_driver.bound import BoundOperation
     from gpu_driver.device_profile import DeviceProfile
-    from gpu_driver.launch import Argument, Scalar
+    from gpu_driver.launch import Argument, Scalar, Scratch
     from nn_runtime.operand import Array
     from nn_runtime.operations.conv import Convolution
 
@@ -275,6 +278,12 @@ def general(product: Product, device: DeviceProfile) -> Launch:
         product.flops,
         product.bytes_moved,
     )
+
+
+def redirected(launch: Launch, memory: Mapping[BoundOperand, Scratch]) -> Launch:
+    """Return a launch on scratch memory in the place of operands."""
+    arguments = (memory.get(one, one) if isinstance(one, BoundOperand) else one for one in launch.arguments)
+    return replace(launch, arguments=tuple(arguments))
 
 
 def _fused_product(op: BoundOperation) -> Product:

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpu_driver.broadcast import broadcast, pairwise
+from gpu_driver.broadcast import broadcast, broadcast_refusal, pairwise
 from gpu_driver.launch import Kernel, Launch, float32, int32, int_vector
-from gpu_driver.operations import launches
+from gpu_driver.operations import launches, supports
 from gpu_driver.vectors import LANES, c_type, defines, per_item, work_sizes
 from gpu_driver.worksize import linear
 from nn_runtime.codes import OperationCode
 from nn_runtime.operand import FLOAT_TYPES, QUANT8_TYPES, dtype_of
+from nn_runtime.operations.comparison import COMPARISONS
 from nn_runtime.operations.elementwise import ADD_LEFT_SHIFT, add_parameters, mul_multiplier, prelu_multipliers
 from nn_runtime.quantization import (
     FixedPointMultiplier,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from gpu_driver.device_profile import DeviceProfile
     from gpu_driver.launch import Argument
     from nn_runtime.operand import Array
+    from nn_runtime.operations import OperationView
 
 _NUMBERS = {OperationCode.ADD: 0, OperationCode.SUB: 1, OperationCode.MUL: 2, OperationCode.DIV: 3}
 _MAX_RANK = 4
@@ -99,6 +101,16 @@ def _factors(op: BoundOperation) -> tuple[FixedPointMultiplier, FixedPointMultip
 def _fixed_point(zero_points: tuple[int, int, int], *factors: FixedPointMultiplier) -> tuple[Argument, ...]:
     pairs = (int_vector(factor.mantissa, factor.exponent) for factor in factors)
     return int32(ADD_LEFT_SHIFT), int_vector(*zero_points, 0), *pairs
+
+
+@supports(
+    *(OperationCode.MAXIMUM, OperationCode.MINIMUM, OperationCode.POW, OperationCode.PRELU),
+    *(OperationCode.LOGICAL_AND, OperationCode.LOGICAL_OR, *COMPARISONS),
+)
+def refuse_pair(op: OperationView, _device: DeviceProfile) -> str:
+    """Return the reason of broadcast.cl, where the dimensions are known."""
+    first, second = (operand.dimensions for operand in op.inputs[:2])
+    return broadcast_refusal(first, second) if first and second and 0 not in (*first, *second) else ""
 
 
 @launches(OperationCode.MAXIMUM, OperationCode.MINIMUM)

@@ -1,54 +1,122 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TRANSPOSE_CONV_2D."""
+"""TRANSPOSE_CONV_2D: packed convolutions phase by phase on CPU-type devices, a general kernel for the rest."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpu_driver.launch import Kernel, Launch, Packed, float32, int32, int_vector
+from gpu_driver.launch import Kernel, Launch, Packed, Scratch, int32, int_vector
 from gpu_driver.operations import launches
-from gpu_driver.operations.conv import ELEMENT_NAMES
-from gpu_driver.strided import image_strides
+from gpu_driver.operations.conv import ELEMENT_NAMES, Product, fits_packed, packed_product, redirected
+from gpu_driver.strided import Side, dense_strides, image_strides, strided_copy
 from gpu_driver.worksize import linear
 from nn_runtime.codes import OperandCode, OperationCode
-from nn_runtime.operand import QUANT8_TYPES
+from nn_runtime.operations.conv import Convolution
 from nn_runtime.operations.transpose_conv import transpose_convolution
-from nn_runtime.quantization import activation_range_float, activation_range_quantized, convolution_multipliers
 
 if TYPE_CHECKING:
     from gpu_driver.bound import BoundOperation
     from gpu_driver.device_profile import DeviceProfile
     from gpu_driver.launch import Argument
+    from nn_runtime.operations.transpose_conv import TransposeConvolution
 
 
 @launches(OperationCode.TRANSPOSE_CONV_2D)
-def transpose_conv_2d(op: BoundOperation, device: DeviceProfile) -> Launch:
-    """TRANSPOSE_CONV_2D. FLOAT32, FLOAT16, QUANT8; NHWC and NCHW; kernel transpose_conv_2d.cl:transpose_conv_2d."""
+def transpose_conv_2d(op: BoundOperation, device: DeviceProfile) -> Launch | tuple[Launch, ...]:
+    """TRANSPOSE_CONV_2D. FLOAT32, FLOAT16, QUANT8; NHWC and NCHW; kernels of CONV_2D, or transpose_conv_2d.cl."""
     g = transpose_convolution(op)
-    source, weights, bias, output = op.input("input"), op.input("filter"), op.input("bias"), op.outputs[0]
+    tensors = op.input("input"), op.input("filter"), op.input("bias"), op.outputs[0]
+    product = Product(*tensors, None, g.activation, _phase_geometry(g, (0, 0)))
+    if has_phases(g) and fits_packed(product, device):
+        phases = ((y, x) for y in range(g.stride_height) for x in range(g.stride_width))
+        kept = (phase for phase in phases if phase[0] < g.output_height and phase[1] < g.output_width)
+        return tuple(launch for phase in kept for launch in _one_phase(product, g, phase, device))
+    return _general(product, g, device)
+
+
+def has_phases(g: TransposeConvolution) -> bool:
+    """Whether the pixels oy = y (mod stride), ox alike, are a convolution for every (y, x): some tap reaches them."""
+    return g.filter_height >= g.stride_height and g.filter_width >= g.stride_width
+
+
+def _phase_geometry(g: TransposeConvolution, phase: tuple[int, int]) -> Convolution:
+    """Return the convolution of stride 1 that gives the pixels of a phase: every stride-th tap, the last one first."""
+    y, x = phase
+    rows, columns = -(-(g.output_height - y) // g.stride_height), -(-(g.output_width - x) // g.stride_width)
+    before_y, first_y = divmod(y + g.padding_top, g.stride_height)
+    before_x, first_x = divmod(x + g.padding_left, g.stride_width)
+    filter_height = len(range(first_y, g.filter_height, g.stride_height))
+    filter_width = len(range(first_x, g.filter_width, g.stride_width))
+    return Convolution(
+        batches=g.batches,
+        input_height=g.input_height,
+        input_width=g.input_width,
+        input_depth=g.input_depth,
+        output_height=rows,
+        output_width=columns,
+        output_depth=g.output_depth,
+        filter_height=filter_height,
+        filter_width=filter_width,
+        stride_height=1,
+        stride_width=1,
+        dilation_height=1,
+        dilation_width=1,
+        padding_top=filter_height - 1 - before_y,
+        padding_bottom=0,
+        padding_left=filter_width - 1 - before_x,
+        padding_right=0,
+        nchw=g.nchw,
+        activation=g.activation,
+    )
+
+
+def _one_phase(
+    product: Product, g: TransposeConvolution, phase: tuple[int, int], device: DeviceProfile
+) -> tuple[Launch, Launch]:
+    """Return the convolution of one phase into scratch memory, and the copy of its pixels to their places."""
+    y, x = phase
+    geometry, output, weights = _phase_geometry(g, phase), product.output, product.weights
+    first_y, first_x = (y + g.padding_top) % g.stride_height, (x + g.padding_left) % g.stride_width
+    if weights.constant is None:
+        raise ValueError("the filter of a phase is a constant")
+    taps = np.ascontiguousarray(
+        weights.constant[:, first_y :: g.stride_height, first_x :: g.stride_width][:, ::-1, ::-1]
+    )
+    made = replace(output, dimensions=geometry.output_dimensions)
+    part = replace(
+        product, weights=replace(weights, constant=taps, dimensions=taps.shape), output=made, geometry=geometry
+    )
+    scratch = Scratch(made.size_bytes)
+    batch, row, column, channel = dense_strides(output.dimensions)
+    places = batch, g.stride_height * row, g.stride_width * column, channel
+    return (
+        redirected(packed_product(part, device), {made: scratch}),
+        strided_copy(
+            made.dimensions,
+            Side(scratch, dense_strides(made.dimensions)),
+            Side(output, places, y * row + x * column),
+            device,
+        ),
+    )
+
+
+def _general(product: Product, g: TransposeConvolution, device: DeviceProfile) -> Launch:
+    """Kernel transpose_conv_2d.cl:transpose_conv_2d; weights and bias as the model or the run gives them."""
+    source, weights, output = product.source, product.weights, product.output
     multipliers: tuple[Argument, ...] = ()
     zeros: tuple[Argument, ...] = ()
-    low, high = (float32(bound) for bound in activation_range_float(g.activation))
-    if source.type in QUANT8_TYPES:
-        pairs = convolution_multipliers(source, weights, output)
-        multipliers = tuple(Packed(np.ascontiguousarray(np.broadcast_to(pair, g.output_depth))) for pair in pairs)
+    if product.quantized:
+        multipliers = tuple(Packed(np.ascontiguousarray(values)) for values in product.multipliers())
         zeros = tuple(int32(one.zero_point) for one in (source, weights, output))
-        low, high = (int32(bound) for bound in activation_range_quantized(g.activation, output))
     global_size, local_size = linear(output.count, device)
+    filter_type = ELEMENT_NAMES[OperandCode(weights.type)]
     return Launch(
-        Kernel(
-            "transpose_conv_2d.cl",
-            "transpose_conv_2d",
-            (
-                ("T", ELEMENT_NAMES[OperandCode(source.type)]),
-                ("FILTER_T", ELEMENT_NAMES[OperandCode(weights.type)]),
-                ("QUANTIZED", int(source.type in QUANT8_TYPES)),
-            ),
-        ),
+        Kernel("transpose_conv_2d.cl", "transpose_conv_2d", (*product.defines(), ("FILTER_T", filter_type))),
         (
-            *(source, weights, bias, *multipliers, output),
+            *(source, weights, product.bias, *multipliers, output),
             int_vector(*image_strides(g.input_height, g.input_width, g.input_depth, g.nchw)),
             int_vector(*image_strides(g.output_height, g.output_width, g.output_depth, g.nchw)),
             int_vector(g.input_height, g.input_width, g.input_depth, g.batches),
@@ -56,7 +124,7 @@ def transpose_conv_2d(op: BoundOperation, device: DeviceProfile) -> Launch:
             int_vector(g.filter_height, g.filter_width, g.padding_top, g.padding_left),
             int_vector(g.stride_height, g.stride_width),
             *zeros,
-            *(low, high),
+            *product.bounds(),
         ),
         global_size,
         local_size,

@@ -3,7 +3,8 @@
 
 Prints the lines of TFLite's benchmark_model (microseconds), then median and percentiles of the wall time. Where the
 network runs whole on one device, the same number of runs is repeated with the driver's clock: the time on the device
-and in the driver, beside the wall time of those runs. --profile adds a table per launch, as the drivers report it.
+and in the driver, beside the wall time of those runs. Then follows what each device counts of itself, such as programs
+built and bytes moved. --profile adds a table per launch, as the drivers report it.
 
 Init is reading the file, converting and compiling it; the first inference may still fill caches.
 """
@@ -26,12 +27,14 @@ from nn_runtime.cli.networks import (
     places_text,
     positive,
     random_input,
+    statistics_of,
+    statistics_text,
 )
 from nn_runtime.cli.output import busy, duration_text, print_json, print_lines, progress, table
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from nn_runtime.cli.inputs import Array
     from nn_runtime.session import Explanation, Session
@@ -93,7 +96,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that is printed. Times in ns."""
+    """Everything that is printed. Times in ns. `statistics`: what the devices count, over the whole process."""
 
     devices: dict[str, int]
     init: int
@@ -103,6 +106,7 @@ class Report:
     timed: Timed | None
     launches: tuple[Launch, ...]
     profiled: Clock | None
+    statistics: dict[str, Mapping[str, int | float]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -151,6 +155,7 @@ def _measure(session: Session, inputs: list[Array], args: argparse.Namespace, in
     return Report(
         {place.device: place.operations for place in places(explanation)}, init, warmup[0], Clock.of(warmup),
         Clock.of(wall), timed, launches, Clock.of(profiled) if profiled else None,
+        {device: statistics_of(device) for device in session.devices_used},
     )  # fmt: skip
 
 
@@ -221,6 +226,7 @@ def _lines(report: Report, explanation: Explanation) -> list[str]:
     ]  # fmt: skip
     if report.timed is None:
         lines.append("time on the device: known only where one device runs the whole network")
+    lines += [f"{device}: {statistics_text(counts)}" for device, counts in report.statistics.items() if counts]
     if report.profiled is not None:
         lines += _profile_lines(report.launches, report.profiled)
     return lines

@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--operations", metavar="A,B", type=_names, default=(), help="only these main operations")
     parser.add_argument("--jobs", metavar="N", type=_positive, default=1, help="processes (default: 1)")
     parser.add_argument("--through", choices=[through.value for through in Through], default=Through.NDK.value,
-                        help="interface that drives the device (default: ndk)")  # fmt: skip
+                        help="interface or way that drives the device (default: ndk)")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print every result as JSON")
 
 

@@ -2,7 +2,8 @@
 """Examine this machine: what was found, what is wrong, and the command that mends it.
 
 Shows the packages, the environment variables, what every driver found (libraries, devices, cache folder), and which
-devices the selector in force takes. The exit status is 1 if no OpenCL device can be used.
+devices the selector in force takes. Every OpenCL device that can be used runs a small network, and tells what it counts
+of itself. The exit status is 1 if no OpenCL device can be used.
 """
 
 from __future__ import annotations
@@ -10,17 +11,23 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from importlib import metadata
+from dataclasses import asdict, dataclass, field
+from importlib import metadata, resources
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 import nn_runtime
-from nn_runtime.cli.output import print_json, print_lines
+from nn_runtime.cli.networks import statistics_of, statistics_text
+from nn_runtime.cli.output import busy, print_json, print_lines
 from nn_runtime.devices import diagnosis as diagnosis_of
 from nn_runtime.devices import driver_names, listing, select, selector_in_force
 from nn_runtime.errors import NNError
+from nn_runtime.network import load
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Mapping
 
     from nn_runtime.hal.interfaces import Diagnosis
 
@@ -34,6 +41,15 @@ _OPTIONAL = {
 """Packages of the extras and the command that installs them."""
 _VARIABLES = ("NNRT_DEVICE", "PYOPENCL_CTX", "NNRT_VLOG", "NNRT_TRACE")
 """Variables of the runtime; the drivers report their own."""
+_NETWORK = "demo/digits_float.tflite"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A small network run on a device: why it failed ("" if it did not), and what the device counted."""
+
+    failure: str
+    statistics: Mapping[str, int | float] = field(default_factory=dict)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,14 +61,32 @@ def run(args: argparse.Namespace) -> int:
     """Print the report; return 1 if no OpenCL device can be used."""
     diagnoses = {driver: diagnosis_of(driver) for driver in driver_names()}
     usable = [device.name for device in listing(OPENCL).devices]
+    with busy("trying the devices"):
+        trials = {name: _trial(name) for name in usable}
     if args.json:
-        print_json(_as_json(diagnoses, usable))
+        print_json(_as_json(diagnoses, usable, trials))
     else:
         print_lines(_machine_lines())
         for driver, diagnosis in diagnoses.items():
             print_lines(["", f"driver {driver}", *_driver_lines(driver, diagnosis)])
-        print_lines(["", *_verdict_lines(usable)])
+        print_lines(["", *(_trial_line(name, trial) for name, trial in trials.items()), *_verdict_lines(usable)])
     return 0 if usable else 1
+
+
+def _trial(device: str) -> Trial:
+    file = resources.files("nn_runtime").joinpath(_NETWORK)
+    try:
+        with load(file.read_bytes()) as network, network.compile(device) as session:
+            session.run([np.zeros(info.shape, info.dtype) for info in session.inputs])
+    except Exception as error:
+        return Trial(str(error) if isinstance(error, NNError) else f"{type(error).__name__}: {error}")
+    return Trial("", statistics_of(device))
+
+
+def _trial_line(device: str, trial: Trial) -> str:
+    if trial.failure:
+        return f"problem    {device} does not run a small network: {trial.failure}"
+    return f"trial      {device} runs a small network: {statistics_text(trial.statistics)}".rstrip(": ")
 
 
 def _machine_lines() -> list[str]:
@@ -124,7 +158,7 @@ def _selection() -> str:
     return f"selector {selector!r} takes {names} ({rule})"
 
 
-def _as_json(diagnoses: dict[str, Diagnosis | None], usable: list[str]) -> dict[str, object]:
+def _as_json(diagnoses: dict[str, Diagnosis | None], usable: list[str], trials: dict[str, Trial]) -> dict[str, object]:
     return {
         "version": nn_runtime.__version__,
         "folder": _folder(),
@@ -142,5 +176,6 @@ def _as_json(diagnoses: dict[str, Diagnosis | None], usable: list[str]) -> dict[
             for driver, diagnosis in diagnoses.items()
         },
         "usable_opencl_devices": usable,
+        "trials": {name: asdict(trial) for name, trial in trials.items()},
         "selection": _selection(),
     }

@@ -13,10 +13,13 @@ import numpy as np
 from nn_runtime.cli.output import busy
 from nn_runtime.devices import find_device, select
 from nn_runtime.errors import BadData
+from nn_runtime.hal.interfaces import ReportsStatistics
 from nn_runtime.network import load
 from nn_runtime.plan import PartitionMode
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from nn_runtime.cli.inputs import Array
     from nn_runtime.network import Network, TensorInfo
     from nn_runtime.session import Explanation, Session
@@ -100,6 +103,19 @@ def places_text(explanation: Explanation) -> str:
     steps = sum(place.steps for place in found)
     text = ", ".join(f"{_counted(place.operations, 'operation')} on {place.device}" for place in found)
     return f"{text} ({_counted(steps, 'step')})" if steps > 1 else text
+
+
+def statistics_of(device: str) -> Mapping[str, int | float]:
+    """Return what a device counts of itself in this process; empty where it does not."""
+    hal = find_device(device).hal
+    return hal.statistics() if isinstance(hal, ReportsStatistics) else {}
+
+
+def statistics_text(statistics: Mapping[str, int | float]) -> str:
+    """Return counts as one line: `programs_built 2, build_seconds 0.71, allocated_bytes 14,204,112`."""
+    return ", ".join(
+        f"{name} {value:.2f}" if isinstance(value, float) else f"{name} {value:,}" for name, value in statistics.items()
+    )
 
 
 def _counted(count: int, what: str) -> str:

@@ -34,9 +34,11 @@ class FenceStatus(Enum):
 class Fence:
     """The signalling side of a new fence; `fd` is given out by `duplicate`, so that it outlives this object."""
 
+    fd = -1
+    _peer: socket.socket | None = None
+
     def __init__(self) -> None:
         """Start pending."""
-        self._peer: socket.socket | None = None
         if HAS_EVENTFD:
             self.fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         else:
@@ -65,6 +67,12 @@ class Fence:
     def __del__(self) -> None:
         """Close."""
         self.close()
+
+
+def fail(fd: int) -> None:
+    """Signal an error on a pending fence whose maker is dead; nothing happens to one that has signalled."""
+    if HAS_EVENTFD and _is_eventfd(fd) and wait(fd, 0) == FenceStatus.PENDING:
+        os.eventfd_write(fd, _FAILED_COUNT)
 
 
 def duplicate(fd: int) -> int:

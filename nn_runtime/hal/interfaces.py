@@ -3,7 +3,7 @@
 
 Methods return values and raise `HalError(ErrorStatus, message)`. Deadlines are absolute `time.monotonic_ns()` times,
 None for "no deadline". A plain driver implements IDevice and IPreparedModel only; the optional Protocols
-(`ExplainsOperations`, `ReportsProfile`, `DescribesDevice`) are looked for with `isinstance`.
+(`ExplainsOperations`, `ReportsProfile`, `ReportsStatistics`, `DescribesDevice`) are looked for with `isinstance`.
 
 A driver package offers a callable `devices() -> list[IDevice | UnusableDevice]`, best device first, as an entry point
 of the group `nn_runtime.drivers`; the entry point's name is the driver's name in device selectors. The module of that
@@ -273,6 +273,14 @@ class TakesExecutionAttributes(Protocol):
         attributes: Attributes,
     ) -> ExecutionResult:
         """Execute as `execute_synchronously`, with attributes of the device's extensions."""
+
+
+@runtime_checkable
+class ReportsStatistics(Protocol):
+    """Optional: a device that counts what it does, for `nnrt benchmark` and `nnrt doctor`."""
+
+    def statistics(self) -> Mapping[str, int | float]:
+        """Return counts in this process by name, in the order to print; names end in their unit: _bytes, _seconds."""
 
 
 @runtime_checkable

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import mmap
 import os
+import sys
 from enum import IntEnum, IntFlag
-from multiprocessing import shared_memory
+from multiprocessing import resource_tracker, shared_memory
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,6 +30,7 @@ class SharedMemory:
 
     _fd = -1
     _block: shared_memory.SharedMemory | None = None
+    _is_owner = True
 
     def __init__(
         self, size_bytes: int, prot: int, fd: int, offset: int, block: shared_memory.SharedMemory | None
@@ -64,6 +66,17 @@ class SharedMemory:
             raise Unmappable(f"memory from fd: descriptor {fd} cannot be duplicated: {error.strerror}") from error
         return cls(size_bytes, prot, duplicate, offset, None)
 
+    def adopt(self, size_bytes: int, prot: int, fd: int, offset: int, block_name: str) -> None:
+        """Become memory that another process has made: of a descriptor, which is taken over, or of a block's name."""
+        block = _attached_block(block_name) if block_name else None
+        SharedMemory.__init__(self, size_bytes, prot, fd, offset, block)
+        self._is_owner = False
+
+    @property
+    def block_name(self) -> str:
+        """Name by which other processes find the memory, where the system has no descriptor for it; else empty."""
+        return "" if self._block is None else self._block.name
+
     @property
     def fd(self) -> int:
         """File descriptor of the pool, or -1 where the system has none for it."""
@@ -82,7 +95,8 @@ class SharedMemory:
             os.close(self._fd)
             self._fd = -1
         if self._block is not None:
-            self._block.unlink()
+            if self._is_owner:
+                self._block.unlink()
             self._block = None
 
     def __enter__(self) -> SharedMemory:
@@ -188,6 +202,16 @@ class HardwareBuffer(SharedMemory):
         if not (self.usage & HardwareBufferUsage.CPU_READ and self.usage & HardwareBufferUsage.CPU_WRITE):
             raise Unmappable("hardware buffer: its usage does not allow the CPU to read and write it")
         return super().array()
+
+
+def _attached_block(name: str) -> shared_memory.SharedMemory:
+    """Attach to a block of another process, which alone will unlink it."""
+    if sys.version_info >= (3, 13):
+        return shared_memory.SharedMemory(name, track=False)
+    block = shared_memory.SharedMemory(name)
+    if os.name == "posix":
+        resource_tracker.unregister(f"/{block.name}", "shared_memory")
+    return block
 
 
 def _anonymous(size_bytes: int) -> tuple[int, int, shared_memory.SharedMemory | None]:

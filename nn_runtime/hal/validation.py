@@ -113,7 +113,7 @@ def _checked_model(model: Model) -> FeatureLevel:
     _check_extensions(model.extension_name_to_prefix)
     graphs = (model.main, *model.referenced)
     names = ("", *(f"referenced model {i}: " for i in range(len(model.referenced))))
-    levels = [FeatureLevel.HAL_1_1 if model.relax_computation_float32_to_float16 else FeatureLevel.HAL_1_0]
+    levels = [FeatureLevel.HAL_1_0]  # the permission to relax float32 asks nothing of a driver
     if model.extension_name_to_prefix:
         levels.append(FeatureLevel.HAL_1_2)
     for graph, name in zip(graphs, names, strict=True):
@@ -142,6 +142,15 @@ def validate_request(model: Model, request: Request, allow_unspecified_output: b
         unspecified = kind == "output" and allow_unspecified_output
         for i, (argument, index) in enumerate(zip(arguments, indexes, strict=True)):
             _check_argument(f"request: {kind} {i}", main.operands[index], argument, request, unspecified)
+
+
+def level_of_type(operand: Operand) -> FeatureLevel:
+    """Return the least feature level that knows an operand's type, and unknown ranks where its rank is unknown."""
+    if is_extension_code(operand.type):
+        return FeatureLevel.HAL_1_2
+    if is_tensor(operand.type) and not operand.dimensions and operand.lifetime != OperandLifeTime.NO_VALUE:
+        return FeatureLevel.HAL_1_2
+    return _FEATURE_LEVELS.get(operand.type, FeatureLevel.HAL_1_0)
 
 
 def validate_preference(preference: int) -> None:
@@ -203,9 +212,7 @@ def _checked_type(model: Model, operand: Operand) -> FeatureLevel:
     check_operand_type(description)
     if operand.type == OperandCode.TENSOR_QUANT8_SYMM_PER_CHANNEL or operand.channel_quant is not None:
         check_channel_quant(description)
-    if is_tensor(operand.type) and not operand.dimensions and operand.lifetime != OperandLifeTime.NO_VALUE:
-        return FeatureLevel.HAL_1_2
-    return _FEATURE_LEVELS.get(operand.type, FeatureLevel.HAL_1_0)
+    return level_of_type(operand)
 
 
 def _check_value(model: Model, operand: Operand, label: str) -> None:

@@ -2,13 +2,15 @@
 """Traces: NNRT_TRACE=file.json writes what runtime, drivers and kernels did, on one time axis, in Chrome's format.
 
 Names are those of the NNAPI's systraces, `[NN_<layer>_<phase>]detail` (SURFACE section l). The file is written when the
-program ends, or at `stop`. While a trace is on, drivers that can report their kernels are asked to, which costs time.
+program ends, or at `stop`; a worker process adds its number to the name. While a trace is on, drivers that can report
+their kernels are asked to, which costs time.
 """
 
 from __future__ import annotations
 
 import atexit
 import json
+import multiprocessing
 import os
 import re
 import threading
@@ -136,7 +138,8 @@ def read_setting() -> None:
     _read = path
     stop()
     if path:
-        start(Path(path))
+        is_child = multiprocessing.parent_process() is not None
+        start(Path(f"{path}.{os.getpid()}" if is_child else path))
 
 
 def start(path: Path) -> Tracer:

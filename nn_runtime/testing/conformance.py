@@ -7,6 +7,7 @@ executed twice, so that what a driver keeps between executions is judged too.
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import traceback
 from collections import Counter
@@ -18,7 +19,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from nn_runtime.errors import NNError
+from nn_runtime.codes import FeatureLevel, OperationCode
+from nn_runtime.errors import NNError, OutputInsufficientSize
 from nn_runtime.hal.memory import SharedMemory
 from nn_runtime.hal.types import (
     BufferDesc,
@@ -37,7 +39,7 @@ from nn_runtime.hal.types import Model as HalModel
 from nn_runtime.hal.types import Operand as HalOperand
 from nn_runtime.hal.types import Operation as HalOperation
 from nn_runtime.hal.types import Subgraph as HalSubgraph
-from nn_runtime.operand import OperandType
+from nn_runtime.operand import OperandType, has_unknown_dimensions
 from nn_runtime.operations import definitions
 from nn_runtime.testing.corpus import Kind, as_kind, judge, read_spec, result_buffer, spec_files
 
@@ -54,6 +56,8 @@ if TYPE_CHECKING:
     from nn_runtime.testing.corpus import Example, ExampleGraph, ExampleOperand
 
 EXECUTIONS = 2
+_REUSES = 3
+_PARTS = 3
 _INFINITE_LOOP_TIMEOUT_NS = 1_000_000
 _ALIGNMENT = 64
 
@@ -67,10 +71,20 @@ class Verdict(Enum):
 
 
 class Through(Enum):
-    """The interface by which the device is driven."""
+    """The interface by which the device is driven; all but HAL are ways through the NDK level."""
 
     NDK = "ndk"
     HAL = "hal"
+    ASYNCHRONOUS = "async"
+    BURST = "burst"
+    FENCED = "fenced"
+    """Where all output dimensions are known; else synchronous."""
+    REUSED = "reused"
+    """One execution, computed three times."""
+    INSUFFICIENT = "insufficient"
+    """First with outputs of unknown size one element too small, which must tell the true shapes."""
+    SPLIT = "split"
+    """Cut over three devices with disjoint operations, which all compute by the device, and the CPU."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +138,10 @@ class Unsupported(Exception):
     """The device does not take the example."""
 
 
+class WrongShapes(Exception):
+    """An execution into buffers that are too small did not tell the true shapes."""
+
+
 class FinishRefused(Exception):
     """The model would not finish though all its parts were accepted: wrong even where a failure is expected."""
 
@@ -174,7 +192,7 @@ def run_example(example: Example, kind: Kind, runner: Runner) -> Result:
 
 def make_runner(device: Device, through: Through) -> Runner:
     """Return a runner for a device."""
-    return NdkRunner(device) if through == Through.NDK else HalRunner(device.hal)
+    return HalRunner(device.hal) if through == Through.HAL else NdkRunner(device, through)
 
 
 def _select(selector: str | None) -> Device:
@@ -198,6 +216,8 @@ def _all_results(
 
 
 def _run_file(file: Path, selector: str | None, chosen: Filter, through: Through) -> list[Result]:
+    if through == Through.SPLIT:
+        logging.getLogger("nn_runtime").setLevel(logging.ERROR)  # fallbacks are to be expected
     runner = make_runner(_select(selector), through)
     return [
         run_example(example, kind, runner)
@@ -419,28 +439,99 @@ def _appended(values: bytearray, data: Array) -> DataLocation:
 
 
 class NdkRunner:
-    """Drives a device by the NDK-level API: a compilation for that device alone."""
+    """Drives a device by the NDK-level API, in one of its ways: a compilation for that device alone unless split."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Device, through: Through = Through.NDK) -> None:
         """Keep the device."""
         self._device = device
+        self._through = through
 
     def run(self, example: Example, kind: Kind) -> Iterator[list[Outcome]]:
         """Yield the outputs of each execution."""
-        from nn_runtime.compilation import Compilation
-
         model = ndk_model(example)
         supported = model.supported_operations([self._device])
         if not all(supported):
             at = supported.index(False)
             raise Unsupported(f"operation {at} {example.main.operations[at].type.name}: not supported")
-        with Compilation(model, [self._device]) as compilation:
+        with self._compilation(model) as compilation:
             compilation.finish()
+            if self._through == Through.INSUFFICIENT and kind == Kind.DYNAMIC_OUTPUT_SHAPE:
+                _check_insufficient(example, compilation)
             for _ in range(EXECUTIONS):
                 if kind == Kind.DEVICE_MEMORY:
-                    yield _ndk_execute_on_memories(example, compilation)
+                    yield _ndk_execute_on_memories(example, compilation, self._through)
                 else:
-                    yield _ndk_execute_on_arrays(example, compilation)
+                    yield _ndk_execute_on_arrays(example, compilation, self._through)
+
+    def _compilation(self, model: Model) -> Compilation:
+        from nn_runtime.compilation import Compilation
+        from nn_runtime.devices import Device, Selection, reference_device
+        from nn_runtime.testing.sample_drivers import SampleDevice
+
+        if self._through != Through.SPLIT:
+            return Compilation(model, [self._device])
+        codes = [code for code in OperationCode if code not in (OperationCode.IF, OperationCode.WHILE)]
+        parts = [
+            SampleDevice(
+                f"part-{at}", set(codes[at::_PARTS]), inner=self._device.hal, feature_level=FeatureLevel.LEVEL_8
+            )
+            for at in range(_PARTS)
+        ]
+        devices = (*map(Device, parts), reference_device())
+        return Compilation.for_selection(model, Selection(devices, strict=False))
+
+
+def _compute(execution: Execution, compilation: Compilation, through: Through) -> None:
+    """Compute in one of the ways."""
+    from nn_runtime.burst import Burst
+
+    if through == Through.ASYNCHRONOUS:
+        execution.start_compute().wait()
+    elif through == Through.BURST:
+        with Burst(compilation) as burst:
+            execution.burst_compute(burst)
+    elif through == Through.FENCED and _has_known_outputs(compilation):
+        with execution.start_compute_with_dependencies([]) as event:
+            event.wait()
+    elif through == Through.REUSED:
+        execution.set_reusable(True)
+        for _ in range(_REUSES):
+            execution.compute()
+    else:
+        execution.compute()
+
+
+def _has_known_outputs(compilation: Compilation) -> bool:
+    if compilation.plan is None:
+        return False
+    main = compilation.plan.model.main
+    operands = [main.operands[i] for i in main.output_indexes]
+    return not any(has_unknown_dimensions(operand.type, operand.dimensions) for operand in operands)
+
+
+def _check_insufficient(example: Example, compilation: Compilation) -> None:
+    """Execute with every output of several elements one too small; raises WrongShapes, or what else it fails with."""
+    from nn_runtime.execution import Execution
+
+    pairs = zip(_output_types(example), example.outputs, strict=True)
+    buffers = [result_buffer(code, expected.dimensions) for code, expected in pairs]
+    if example.expect_failure or all(buffer.size == 1 for buffer in buffers):
+        return
+    with Execution(compilation) as execution:
+        for i, data in enumerate(example.inputs):
+            execution.set_input(i, data)
+        for i, buffer in enumerate(buffers):
+            execution.set_output(i, buffer[: max(1, buffer.size - 1)])
+        try:
+            execution.compute()
+        except OutputInsufficientSize:
+            shapes = _ndk_shapes(example, execution)
+        else:
+            raise WrongShapes("it ran into outputs that are too small")
+    wanted = [expected.dimensions for expected in example.outputs]
+    known = [shape for shape, buffer in zip(shapes, buffers, strict=True) if buffer.size > 1]
+    if known != [dims for dims, buffer in zip(wanted, buffers, strict=True) if buffer.size > 1]:
+        raise WrongShapes(f"too small outputs of {wanted} told the shapes {shapes}")
 
 
 def ndk_model(example: Example) -> Model:
@@ -491,7 +582,7 @@ def _set_value(model: Model, index: int, operand: ExampleOperand, referenced: Ca
         model.set_operand_value(index, None)
 
 
-def _ndk_execute_on_arrays(example: Example, compilation: Compilation) -> list[Outcome]:
+def _ndk_execute_on_arrays(example: Example, compilation: Compilation, through: Through) -> list[Outcome]:
     from nn_runtime.execution import Execution
 
     pairs = zip(_output_types(example), example.outputs, strict=True)
@@ -503,12 +594,12 @@ def _ndk_execute_on_arrays(example: Example, compilation: Compilation) -> list[O
             execution.set_output(i, buffer)
         if example.infinite_loop:
             execution.set_loop_timeout(_INFINITE_LOOP_TIMEOUT_NS)
-        execution.compute()
+        _compute(execution, compilation, through)
         shapes = _ndk_shapes(example, execution)
     return [_outcome(dims, buffer) for dims, buffer in zip(shapes, buffers, strict=True)]
 
 
-def _ndk_execute_on_memories(example: Example, compilation: Compilation) -> list[Outcome]:
+def _ndk_execute_on_memories(example: Example, compilation: Compilation, through: Through) -> list[Outcome]:
     from nn_runtime.execution import Execution
     from nn_runtime.memory import Memory
 
@@ -526,7 +617,7 @@ def _ndk_execute_on_memories(example: Example, compilation: Compilation) -> list
         memories += outputs
         for i, memory in enumerate(outputs):
             execution.set_output_from_memory(i, memory)
-        execution.compute()
+        _compute(execution, compilation, through)
         shapes = _ndk_shapes(example, execution)
     pairs = zip(outputs, example.outputs, shapes, strict=True)
     results = [Outcome(dims, np.array(memory.to_array(out.values.dtype, dims))) for memory, out, dims in pairs]

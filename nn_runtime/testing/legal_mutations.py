@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from nn_runtime.codes import OperandCode, OperationCode
 from nn_runtime.errors import BadData
 from nn_runtime.hal.views import operation_view
+from nn_runtime.operations import definition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,13 +46,14 @@ VARIABLE_OUTPUTS = frozenset(
     {
         OperationCode.BIDIRECTIONAL_SEQUENCE_LSTM,
         OperationCode.BIDIRECTIONAL_SEQUENCE_RNN,
-        OperationCode.SPLIT,  # the number of splits is a value, checked when the operation runs
         OperationCode.UNIDIRECTIONAL_SEQUENCE_LSTM,
         OperationCode.UNIDIRECTIONAL_SEQUENCE_RNN,
-        OperationCode.WHILE,  # takes the first results of its body
     }
 )
-"""Operations that may give another number of outputs."""
+"""Operations that may leave out state outputs, or merge two."""
+
+ANY_OUTPUTS = frozenset({OperationCode.SPLIT, OperationCode.WHILE})
+"""SPLIT: the number of splits is a value, checked when it runs. WHILE: it gives the first results of its body."""
 
 _FLOATS = frozenset({OperandCode.TENSOR_FLOAT32, OperandCode.TENSOR_FLOAT16})
 _QUANT8 = frozenset({OperandCode.TENSOR_QUANT8_ASYMM, OperandCode.TENSOR_QUANT8_ASYMM_SIGNED})
@@ -121,10 +123,9 @@ def are_legal_outputs(before: Operation, after: Operation) -> bool:
     """Tell whether an operation may have lost the outputs that it has lost."""
     if before.outputs == after.outputs:
         return True
-    if before.type not in VARIABLE_OUTPUTS or not after.outputs:
-        return False
-    # Only outputs at the end can go without a change of what the others mean.
-    return before.type == OperationCode.SPLIT or before.outputs[: len(after.outputs)] == after.outputs
+    if before.type in VARIABLE_OUTPUTS:
+        return len(after.outputs) in definition(before.type).output_counts
+    return before.type in ANY_OUTPUTS and bool(after.outputs)
 
 
 def is_legal_type(model: Model, index: int, code: int) -> bool:

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         ExecutionPreference,
         Extension,
         Model,
+        OutputShape,
         Priority,
         Request,
     )
@@ -62,6 +63,8 @@ class Script:
 
     prepare: ErrorStatus | None = None
     execute: ErrorStatus | None = None
+    output_shapes: tuple[OutputShape, ...] = ()
+    """Reported with the status that `execute` tells to fail with."""
     allocate: ErrorStatus | None = None
     crash: Exception | None = None
     """Raised by an execution as it is: a driver's foreign exception."""
@@ -69,6 +72,8 @@ class Script:
     """Returned by an execution in place of the true one."""
     timing: Timing | None = None
     """Reported by a measured execution."""
+    fenced_timing: Timing | None = None
+    """Reported of a measured fenced execution in a thread, since its fences signalled; else as `timing`."""
     cache_files: tuple[int, int] = (0, 0)
     """Numbers of model and data cache files that the device says it needs."""
     from_cache: ErrorStatus | None = None
@@ -241,7 +246,7 @@ class SamplePreparedModel:
         if script.crash is not None:
             raise script.crash
         if script.execute is not None:
-            raise HalError(script.execute, f"{self.device.name}: told to fail at execute")
+            raise HalError(script.execute, f"{self.device.name}: told to fail at execute", script.output_shapes)
         if script.result is not None:
             return script.result
         result = self.inner.execute_synchronously(request, measure, deadline_ns, loop_timeout_ns)
@@ -277,7 +282,9 @@ class SamplePreparedModel:
             try:
                 wait_for_fences(kept, deadline_ns)
                 deadline = earlier_deadline(deadline_ns, duration_after_fence_ns)
-                callback.finish(self.execute_synchronously(request, measure, deadline, loop_timeout_ns).timing)
+                launched = self.execute_synchronously(request, measure, deadline, loop_timeout_ns).timing
+                fenced = self.device.script.fenced_timing if measure else None
+                callback.finish(launched, fenced or launched)
             except HalError as error:
                 callback.error = error
             except Exception as error:
@@ -307,18 +314,18 @@ class SampleFencedCallback:
     def __init__(self) -> None:
         """Start unfinished."""
         self.error: HalError | None = HalError(ErrorStatus.GENERAL_FAILURE, "the fence has not signalled yet")
-        self._timing = Timing()
+        self._times = Timing(), Timing()
 
-    def finish(self, timing: Timing) -> None:
-        """Note that the execution succeeded."""
-        self._timing = timing
+    def finish(self, launched: Timing, fenced: Timing) -> None:
+        """Note that the execution succeeded, and its times."""
+        self._times = launched, fenced
         self.error = None
 
     def get_execution_info(self) -> tuple[Timing, Timing]:
-        """Return the same times since launch and since the fences; raises the error of the execution."""
+        """Return the times since launch and since the fences; raises the error of the execution."""
         if self.error is not None:
             raise self.error
-        return self._timing, self._timing
+        return self._times
 
 
 class SampleBurst(PlainBurst):

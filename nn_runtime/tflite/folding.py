@@ -7,6 +7,7 @@ when a network is converted.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 Fold: TypeAlias = "Callable[[Operator], Array]"
 
+_MAX_RANGE = 1 << 20
 _FOLDS: dict[int, Fold] = {}
 
 
@@ -72,8 +74,8 @@ def _folds(*codes: int) -> Callable[[Fold], Fold]:
 
 
 def _is_shape_arithmetic(op: Operator) -> bool:
-    """Tell whether an operator works on known integers: SHAPE always does."""
-    if op.code == BuiltinOperator.SHAPE:
+    """Tell whether an operator works on known integers: SHAPE and RANK always do."""
+    if op.code in (BuiltinOperator.SHAPE, BuiltinOperator.RANK):
         return True
     if op.output_tensor().type not in (TensorType.INT32, TensorType.INT64) or not op.input_count:
         return False
@@ -89,6 +91,11 @@ def _arrays(op: Operator) -> Iterable[Array]:
 @_folds(BuiltinOperator.SHAPE)
 def _fold_shape(op: Operator) -> Array:
     return np.array(op.input(0, "input").shape or (), np.int32)
+
+
+@_folds(BuiltinOperator.RANK)
+def _fold_rank(op: Operator) -> Array:
+    return np.array(op.input(0, "input").rank, np.int32)
 
 
 @_folds(BuiltinOperator.PACK)
@@ -135,6 +142,59 @@ def _fold_add(op: Operator) -> Array:
 @_folds(BuiltinOperator.SUB)
 def _fold_sub(op: Operator) -> Array:
     return _folded(op, np.subtract)
+
+
+@_folds(BuiltinOperator.MAXIMUM)
+def _fold_maximum(op: Operator) -> Array:
+    return _folded(op, np.maximum)
+
+
+@_folds(BuiltinOperator.MINIMUM)
+def _fold_minimum(op: Operator) -> Array:
+    return _folded(op, np.minimum)
+
+
+@_folds(BuiltinOperator.FLOOR_DIV)
+def _fold_floor_div(op: Operator) -> Array:
+    if not op.array(1, "input1").all():
+        op.fail("input1 (input 1) must not be 0")
+    return _folded(op, np.floor_divide)
+
+
+@_folds(BuiltinOperator.RESHAPE, BuiltinOperator.SQUEEZE, BuiltinOperator.EXPAND_DIMS)
+def _fold_reshape(op: Operator) -> Array:
+    """Give the file's shape: the element count alone tells integers that make a shape."""
+    data, shape = op.array(0, "input"), op.output_tensor().shape
+    if math.prod(shape) != data.size:
+        op.fail(f"{data.size} integer constants cannot have shape {list(shape)}")
+    return data.reshape(shape)
+
+
+@_folds(BuiltinOperator.GATHER)
+def _fold_gather(op: Operator) -> Array:
+    data, indices = op.array(0, "params"), op.array(1, "indices")
+    if data.ndim != 1 or op.option("batch_dims"):
+        op.fail("integer constants must be vectors")
+    if indices.size and not 0 <= int(indices.min()) <= int(indices.max()) < data.size:
+        op.fail(f"indices (input 1) must be in [0, {data.size})")
+    return np.asarray(data[indices])
+
+
+@_folds(BuiltinOperator.SLICE)
+def _fold_slice(op: Operator) -> Array:
+    data, begins, sizes = op.array(0, "input"), op.integers(1, "begin"), op.integers(2, "size")
+    if not len(begins) == len(sizes) == data.ndim or min(begins, default=0) < 0 or min(sizes, default=0) < -1:
+        op.fail(f"begin and size must fit {list(data.shape)}, got {begins} and {sizes}")
+    ends = [None if size < 0 else begin + size for begin, size in zip(begins, sizes, strict=True)]
+    return data[tuple(slice(begin, end) for begin, end in zip(begins, ends, strict=True))]
+
+
+@_folds(BuiltinOperator.RANGE)
+def _fold_range(op: Operator) -> Array:
+    start, limit, delta = (op.integer(at, name) for at, name in enumerate(("start", "limit", "delta")))
+    if delta == 0 or len(range(start, limit, delta)) > _MAX_RANGE:
+        op.fail(f"a range must have at most {_MAX_RANGE} elements, got {start} to {limit} by {delta}")
+    return np.arange(start, limit, delta, dtype=np.int32)
 
 
 def _folded(op: Operator, function: np.ufunc) -> Array:

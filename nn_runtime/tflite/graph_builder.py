@@ -90,7 +90,7 @@ class Value:
         """Return the constant, or None."""
         return None if self.data is None else self.data.reshape(self.dimensions or ())
 
-    def subgraph(self) -> SubgraphView | None:
+    def subgraph(self) -> ReferencedModel | None:
         """Return the referenced model, where it is one."""
         return self.referenced
 
@@ -453,6 +453,13 @@ class Operator:
         flat = self.reshape(value, (-1,))
         return self.moved(OperationCode.GATHER, flat, int32(0), constant(indices.astype(np.int32)))
 
+    def numbers(self, value: Value) -> Array:
+        """Return the numbers of a value's elements in row-major order, in its shape, for `rearranged`."""
+        shape = value.shape or (1,)
+        if math.prod(shape) > _MAX_INDICES:
+            self.fail(f"more than {_MAX_INDICES} elements of {OperandCode(value.type).name} are not supported")
+        return np.arange(math.prod(shape), dtype=np.int32).reshape(shape)
+
     def as_integers(self, value: Value) -> Value:
         """Return a boolean value as bytes 0 and 1; any other as it is."""
         if value.type != OperandCode.TENSOR_BOOL8:
@@ -469,6 +476,10 @@ class Operator:
             return value
         zero = replace(value, shape=(1,), data=np.full(1, value.zero_point, dtype_of(value.type)))
         return self.emit(OperationCode.NOT_EQUAL, [value, zero], Value(OperandCode.TENSOR_BOOL8))
+
+    def zeros_like(self, value: Value) -> Value:
+        """Return zeros of a real value's shape."""
+        return constant(self.filled(value, 0, np.float32))
 
     def filled(self, like: Value, number: float, dtype: npt.DTypeLike) -> Array:
         """Return an array of one number in the shape of a value."""
@@ -542,4 +553,9 @@ class Operator:
 
 def identity(builder: GraphBuilder, value: Value) -> Value:
     """Return a copy of a value (CAST to its own type)."""
-    return builder.emit(OperationCode.CAST, [value], [replace(value, shape=None, data=None)])[0]
+    copy = builder.emit(OperationCode.CAST, [value], [replace(value, shape=None, data=None)])[0]
+    if value.shape != ():
+        return copy
+    renamed = replace(copy, shape=())
+    builder.alias(copy, renamed)
+    return renamed

@@ -209,7 +209,7 @@ def test_what_the_driver_does_not_take_fails_at_compilation(device: Device, wron
     assert model.supported_operations([device, reference_device()]) == [False]
     for selection in (Selection((device, reference_device()), False), Selection((device,), True)):
         compilation = Compilation.for_selection(model, selection)
-        with pytest.raises(BadData, match="operation 0 .*no device can run it"):
+        with pytest.raises(BadData, match=r"operation 0 .*no device can run it"):
             compilation.finish()
 
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -16,41 +15,14 @@ from nn_runtime.hal.types import (
     UNKNOWN_DURATION,
     BufferDesc,
     BufferRole,
-    BufferToken,
-    DataLocation,
     ErrorStatus,
-    ExecutionPreference,
     HalError,
-    Model,
-    Priority,
-    Request,
-    RequestArgument,
 )
 from tests.gpu_driver.graphs import Graph, request
+from tests.gpu_driver.running import doubling, filled, on_buffers, prepare, run, transposing
 
 if TYPE_CHECKING:
     from gpu_driver.driver import Device
-    from gpu_driver.prepared_model import PreparedModel
-    from nn_runtime.hal.types import ExecutionResult
-    from nn_runtime.operand import Array
-
-
-def prepare(device: Device, model: Model) -> PreparedModel:
-    return device.prepare_model(model, ExecutionPreference.FAST_SINGLE_ANSWER, Priority.MEDIUM, None, None)
-
-
-def run(prepared: PreparedModel, asked: Request, measure: bool = False) -> ExecutionResult:
-    return prepared.execute_synchronously(asked, measure, None, None)
-
-
-def doubling(rows: int) -> Model:
-    """Twice the input [rows, 16], through a temporary."""
-    graph = Graph()
-    source, between, output = graph.input((rows, 16)), graph.temporary((rows, 16)), graph.output((rows, 16))
-    graph.operation(OperationCode.ADD, [source, source, graph.integer(FuseCode.NONE)], between)
-    zeros = graph.constant(np.zeros(16, np.float32))
-    graph.operation(OperationCode.ADD, [between, zeros, graph.integer(FuseCode.NONE)], output)
-    return graph.model()
 
 
 def test_times_on_the_device_are_within_times_in_the_driver(opencl_device: Device) -> None:
@@ -73,48 +45,8 @@ def test_profile_has_a_row_per_launch_and_transfer(opencl_device: Device) -> Non
     assert all(0 <= row.start_ns <= row.end_ns for row in profile.rows)
 
 
-def test_executions_at_once_do_not_see_each_other(opencl_device: Device) -> None:
-    prepared = prepare(opencl_device, doubling(64))
-    failures: list[str] = []
-
-    def work(seed: int) -> None:
-        generator = np.random.default_rng(seed)
-        result = np.empty((64, 16), np.float32)
-        for _ in range(25):
-            source = generator.standard_normal((64, 16)).astype(np.float32)
-            run(prepared, request([source], [result]))
-            if not np.array_equal(result, 2 * source):
-                failures.append(f"thread {seed}")
-
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert not any(thread.is_alive() for thread in threads)
-    assert failures == []
-
-
-def test_memory_is_given_back_after_idleness_and_taken_again(opencl_device: Device) -> None:
-    prepared = prepare(opencl_device, doubling(4))
-    source, result = np.ones((4, 16), np.float32), np.empty((4, 16), np.float32)
-    run(prepared, request([source], [result]))
-    assert not prepared.release_idle(time.monotonic() + 1)
-    result[:] = 0
-    run(prepared, request([source], [result]))
-    assert np.array_equal(result, 2 * source)
-
-
-def dynamic() -> Model:
-    """TRANSPOSE of a matrix whose sizes come with the request."""
-    graph = Graph()
-    source, output = graph.input((0, 0)), graph.output((0, 0))
-    graph.operation(OperationCode.TRANSPOSE, [source, graph.constant(np.array([1, 0], np.int32))], output)
-    return graph.model()
-
-
 def test_shapes_known_only_at_run_time(opencl_device: Device) -> None:
-    prepared = prepare(opencl_device, dynamic())
+    prepared = prepare(opencl_device, transposing())
     for rows, columns in ((2, 3), (5, 1), (2, 3)):
         source = np.arange(rows * columns, dtype=np.float32).reshape(rows, columns)
         result = np.empty((columns, rows), np.float32)
@@ -124,7 +56,7 @@ def test_shapes_known_only_at_run_time(opencl_device: Device) -> None:
 
 
 def test_a_buffer_too_small_tells_the_shape(opencl_device: Device) -> None:
-    prepared = prepare(opencl_device, dynamic())
+    prepared = prepare(opencl_device, transposing())
     with pytest.raises(HalError) as caught:
         run(prepared, request([np.zeros((2, 3), np.float32)], [np.empty(5, np.float32)]))
     assert caught.value.status == ErrorStatus.OUTPUT_INSUFFICIENT_SIZE
@@ -147,17 +79,6 @@ def test_a_value_computed_on_the_device_shapes_a_later_operation(opencl_device: 
         assert np.array_equal(result, data.reshape(-1))
 
 
-def on_buffers(tokens: tuple[int, int]) -> Request:
-    arguments = [RequestArgument(location=DataLocation(pool_index=i)) for i in range(2)]
-    return Request((arguments[0],), (arguments[1],), tuple(BufferToken(token) for token in tokens))
-
-
-def filled(data: Array) -> SharedMemory:
-    memory = SharedMemory.create(data.nbytes)
-    memory.array()[:] = data.reshape(-1).view(np.uint8)
-    return memory
-
-
 def test_chained_executions_stay_on_the_device(opencl_device: Device) -> None:
     """Doubling twice through memory domains: the profile shows no transfer at all."""
     prepared = prepare(opencl_device, doubling(4))
@@ -166,8 +87,8 @@ def test_chained_executions_stay_on_the_device(opencl_device: Device) -> None:
     second, second_token = opencl_device.allocate(BufferDesc(), [prepared], role, role)
     data = np.arange(64, dtype=np.float32)
     first.copy_from(filled(data), ())
-    _, profile = prepared.execute_profiled(on_buffers((first_token, second_token)), None, None)
-    run(prepared, on_buffers((second_token, first_token)))
+    _, profile = prepared.execute_profiled(on_buffers(first_token, second_token), None, None)
+    run(prepared, on_buffers(second_token, first_token))
     assert {row.kernel for row in profile.rows}.isdisjoint({"write", "read"})
     back = SharedMemory.create(256)
     first.copy_to(back)
@@ -179,7 +100,7 @@ def test_chained_executions_stay_on_the_device(opencl_device: Device) -> None:
     first.close()
     second.close()
     with pytest.raises(HalError):
-        run(prepared, on_buffers((first_token, second_token)))
+        run(prepared, on_buffers(first_token, second_token))
 
 
 def test_a_buffer_that_holds_nothing_is_refused(opencl_device: Device) -> None:
@@ -188,7 +109,7 @@ def test_a_buffer_that_holds_nothing_is_refused(opencl_device: Device) -> None:
     _first, first_token = opencl_device.allocate(BufferDesc(), [prepared], role, [])
     _second, second_token = opencl_device.allocate(BufferDesc(), [prepared], [], role)
     with pytest.raises(HalError) as caught:
-        run(prepared, on_buffers((first_token, second_token)))
+        run(prepared, on_buffers(first_token, second_token))
     assert caught.value.status == ErrorStatus.GENERAL_FAILURE
 
 

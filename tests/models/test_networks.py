@@ -27,7 +27,6 @@ QUANTIZED_NETWORKS = [
     "tf2_mobilenet_v2_1.0_224_ptq",
 ]
 SEGMENTING, RECURRENT = "deeplabv3_mnv2_pascal_quant", "trained_lstm"
-INT8_RECURRENT = ["dtln_noise_suppression", "keras_lstm_mnist_ptq"]
 FIRST_ANSWERS = ["Egyptian cat", "chickadee", "daisy", "military uniform", "macaw"]
 
 Array = npt.NDArray[Any]
@@ -105,10 +104,24 @@ def test_recurrent_network_is_split(device: Device, reference_device: Device) ->
         network.compile(device)
 
 
-@pytest.mark.parametrize("name", INT8_RECURRENT)
-def test_int8_lstm_is_refused(name: str) -> None:
-    with pytest.raises(BadData, match=r"operator [01] UNIDIRECTIONAL_SEQUENCE_LSTM: only FLOAT32 data is supported"):
-        nn.load(model_path(name))
+def test_int8_lstm_has_the_bits_of_the_reference(device: Device, reference_device: Device) -> None:
+    """28 time steps, each a QUANTIZED_LSTM."""
+    devices = list(dict.fromkeys([device, reference_device]))
+    for (result,), (expected,) in run_cases("keras_lstm_mnist_ptq", devices):
+        np.testing.assert_array_equal(result, expected)
+
+
+def test_int8_lstm_before_a_product_is_within_two_steps(device: Device, reference_device: Device) -> None:
+    """Both LSTM layers have the reference's bits.
+
+    The FULLY_CONNECTED behind them rounds twice, as NNAPI says, where LiteRT rounds once, so that a few of its sums are
+    a step off; LOGISTIC then has 10 times finer steps and a slope of up to 1/4.
+    """
+    devices = list(dict.fromkeys([device, reference_device]))
+    for (result,), (expected,) in run_cases("dtln_noise_suppression", devices):
+        difference = np.abs(result.astype(np.int64) - expected.astype(np.int64))
+        assert difference.max() <= 2
+        assert np.count_nonzero(difference) <= 2
 
 
 @pytest.mark.parametrize("name", ["mobilenet_v2_1.0_224_float", "mobilenet_v2_1.0_224_quant"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compilation caching in the runtime (AOSP TestCompilationCaching, TestPartitioning CacheTest, TestValidation SetCaching)."""
+"""Compilation caching in the runtime (AOSP TestCompilationCaching, CacheTest, TestValidation SetCaching)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""IF and WHILE in plans: step lists, roles, runs (AOSP ControlFlowPartitioningTest, MemoryStepRoleTest, TestControlFlow,
+"""IF and WHILE in plans: step lists, roles, runs (AOSP ControlFlowPartitioningTest, MemoryStepRoleTest,
 
-TestFailingDriver, TestIntrospectionControl's control flow cases).
+TestControlFlow, TestFailingDriver, TestIntrospectionControl's control flow cases).
 """
 
 from __future__ import annotations

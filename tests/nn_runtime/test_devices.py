@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 import nn_runtime
-from nn_runtime.codes import DeviceTypeCode
+from nn_runtime.codes import DeviceTypeCode, FeatureLevel
 from nn_runtime.devices import REFERENCE_NAME, Device, select, selector_in_force
-from nn_runtime.errors import BadData, UnavailableDevice
+from nn_runtime.errors import BadData, OperationFailed, UnavailableDevice
 from nn_runtime.hal.interfaces import DeviceDescription, UnusableDevice
+from nn_runtime.hal.types import DeviceStatus, ErrorStatus, HalError
 from nn_runtime.testing.sample_drivers import SampleDevice
 
 if TYPE_CHECKING:
@@ -190,6 +191,50 @@ def test_the_list_has_unique_names_and_ends_with_the_cpu(drivers: dict[str, Fake
 def test_a_devices_level_is_at_most_the_runtimes() -> None:
     assert Device(SampleDevice("old", feature_level=28)).feature_level == 28
     assert Device(SampleDevice("new", feature_level=2**20)).feature_level == nn_runtime.runtime_feature_level()
+
+
+@pytest.mark.parametrize(
+    ("runtime", "driver"),
+    [
+        (FeatureLevel.LEVEL_8, FeatureLevel.HAL_1_1),
+        (FeatureLevel.HAL_1_2, FeatureLevel.HAL_1_1),
+        (FeatureLevel.HAL_1_1, FeatureLevel.HAL_1_1),
+        (FeatureLevel.HAL_1_0, FeatureLevel.HAL_1_1),
+        (FeatureLevel.LEVEL_8, FeatureLevel.HAL_1_3),
+        (FeatureLevel.LEVEL_5, FeatureLevel.HAL_1_3),
+        (FeatureLevel.HAL_1_3, FeatureLevel.HAL_1_3),
+        (FeatureLevel.HAL_1_2, FeatureLevel.HAL_1_3),
+        (FeatureLevel.HAL_1_1, FeatureLevel.HAL_1_3),
+    ],
+)
+def test_the_level_shown_is_the_lower_one(monkeypatch: pytest.MonkeyPatch, runtime: int, driver: int) -> None:
+    """AOSP WhiteboxFeatureLevelTest."""
+    monkeypatch.setattr(devices_module, "RUNTIME_FEATURE_LEVEL", runtime)
+    assert Device(SampleDevice("sample", feature_level=driver)).feature_level == min(runtime, driver)
+
+
+class WithStatus(SampleDevice):
+    """A device of some status, or one that cannot tell."""
+
+    status: DeviceStatus | None = DeviceStatus.AVAILABLE
+
+    def get_status(self) -> DeviceStatus:
+        if self.status is None:
+            raise HalError(ErrorStatus.DEVICE_UNAVAILABLE, "gone")
+        return self.status
+
+
+def test_waiting_for_a_device() -> None:
+    device = WithStatus("sample")
+    Device(device).wait()
+    for status in (DeviceStatus.OFFLINE, None):
+        device.status = status
+        with pytest.raises(OperationFailed, match="device sample"):
+            Device(device).wait()
+    reference = devices_module.reference_device()
+    reference.wait()
+    assert reference.version
+    assert reference.type == DeviceTypeCode.CPU
 
 
 IMPORT_COSTS = """

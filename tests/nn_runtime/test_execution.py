@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from nn_runtime.burst import Burst
-from nn_runtime.codes import DurationCode, OperandCode, OperationCode
+from nn_runtime.codes import DurationCode, FeatureLevel, OperandCode, OperationCode
 from nn_runtime.compilation import Compilation
-from nn_runtime.devices import reference_device
+from nn_runtime.devices import Device, reference_device
 from nn_runtime.errors import (
     BadData,
     BadState,
@@ -25,10 +25,12 @@ from nn_runtime.errors import (
     UnexpectedNull,
 )
 from nn_runtime.execution import Execution, default_loop_timeout, maximum_loop_timeout
-from nn_runtime.hal.types import ErrorStatus, ExecutionResult, OutputShape, Timing
+from nn_runtime.hal.memory import HardwareBuffer
+from nn_runtime.hal.types import ErrorStatus, ExecutionResult, Extension, OutputShape, Timing
 from nn_runtime.memory import Memory
+from nn_runtime.model import Model
 from nn_runtime.testing.sample_drivers import NullDevice, SampleDevice
-from tests.nn_runtime.graphs import add_model, chain_model, finished, numbers, tensor
+from tests.nn_runtime.graphs import add, add_model, chain_model, finished, numbers, tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,10 +62,15 @@ def _asynchronously(execution: Execution, _burst: Burst) -> None:
     execution.start_compute().wait()
 
 
+def _fenced(execution: Execution, _burst: Burst) -> None:
+    execution.start_compute_with_dependencies([]).wait()
+
+
 COMPUTES: dict[str, Callable[[Execution, Burst], None]] = {
     "compute": lambda execution, _burst: execution.compute(),
     "start_compute": _asynchronously,
     "burst_compute": lambda execution, burst: execution.burst_compute(burst),
+    "start_compute_with_dependencies": _fenced,
 }
 
 
@@ -264,6 +271,8 @@ def test_unknown_dimensions_are_completed_by_the_arguments() -> None:
         execution.set_input(0, numbers(2, 3), tensor(3, 2))
     with pytest.raises(BadData, match="2\\^32"):
         execution.set_input(0, numbers(2, 3), tensor(2**31, 3))
+    with pytest.raises(BadData, match="2\\^32"):
+        execution.set_output(0, numbers(2, 3), tensor(2**31, 3))
     output = np.zeros(20, np.float32)
     execution.set_input(0, numbers(2, 3), tensor(2, 3))
     execution.set_output(0, output)
@@ -295,6 +304,42 @@ STATUSES = {
     ErrorStatus.RESOURCE_EXHAUSTED_TRANSIENT: ResourceExhausted,
     ErrorStatus.DEAD_OBJECT: DeadObject,
 }
+
+
+LEVELS = (FeatureLevel.HAL_1_0, FeatureLevel.HAL_1_1, FeatureLevel.HAL_1_2, FeatureLevel.HAL_1_3)
+
+
+@pytest.mark.parametrize("reusable", [False, True])
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("status", [None, *STATUSES, ErrorStatus.OUTPUT_INSUFFICIENT_SIZE])
+def test_forced_statuses_in_every_way_to_compute(status: ErrorStatus | None, level: int, reusable: bool) -> None:
+    """AOSP TestExecution: drivers of every version, Wait and WaitReusable; nothing falls back."""
+    device = SampleDevice("forced", feature_level=level)
+    compilation = finished(add_model(), [device])
+    burst = Burst(compilation)
+    device.script.execute = status
+    if status == ErrorStatus.OUTPUT_INSUFFICIENT_SIZE:
+        device.script.output_shapes = (OutputShape((2, 3), False),)
+    for kind, compute in COMPUTES.items():
+        execution = Execution(compilation)
+        execution.set_reusable(reusable)
+        bind_all(execution)
+        for _ in range(3 if reusable else 1):
+            if status is None:
+                compute(execution, burst)
+                assert execution.get_output_operand_dimensions(0) == (2, 3)
+                continue
+            through_hal = kind in ("start_compute", "start_compute_with_dependencies")
+            wanted = STATUSES.get(status, OutputInsufficientSize)
+            if through_hal and status == ErrorStatus.DEAD_OBJECT:
+                wanted = OperationFailed
+            with pytest.raises(wanted):
+                compute(execution, burst)
+            if status == ErrorStatus.OUTPUT_INSUFFICIENT_SIZE and kind != "start_compute_with_dependencies":
+                assert execution.get_output_operand_dimensions(0) == (2, 3)
+        if not reusable:
+            with pytest.raises(BadState):
+                compute(execution, burst)
 
 
 @pytest.mark.parametrize("status", STATUSES)
@@ -405,3 +450,195 @@ def test_profiles_come_with_the_steps_of_the_run(execution: Execution) -> None:
     assert step.operations == (0,)
     assert step.rows is not None
     assert step.end_ns > step.start_ns
+
+
+def _compute_at_once(execution: Execution, ready: threading.Barrier, results: list[str]) -> None:
+    ready.wait()
+    try:
+        execution.compute()
+    except BadState:
+        results.append("refused")
+    else:
+        results.append("done")
+
+
+@pytest.mark.parametrize("reusable", [False, True])
+def test_two_threads_at_one_execution(reusable: bool) -> None:
+    """Exactly one of those that start while it computes wins (AOSP Reusable- and NonReusableExecutionConcurrent)."""
+    compilation = finished(add_model(), [SampleDevice("sample")])
+    for _ in range(20):
+        execution = Execution(compilation)
+        execution.set_reusable(reusable)
+        bind_all(execution)
+        results: list[str] = []
+        ready = threading.Barrier(2)
+
+        threads = [threading.Thread(target=_compute_at_once, args=(execution, ready, results)) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(results) == ["done", "refused"] or (reusable and results == ["done", "done"])
+        if reusable:
+            execution.compute()
+        else:
+            with pytest.raises(BadState):
+                execution.compute()
+
+
+def test_a_computed_result_that_is_too_large() -> None:
+    """AOSP DynamicOutputShapeOverflow: 40000 x 40000 floats are more than 2^32-1 bytes."""
+    model = Model()
+    first, second, result = (model.add_operand(tensor(*dims)) for dims in ((0, 1), (1, 0), (0, 0)))
+    add(model, first, second, result)
+    model.identify_inputs_and_outputs([first, second], [result])
+    model.finish()
+    execution = Execution(finished(model, [], fallback=True))
+    execution.set_input(0, np.zeros((40000, 1), np.float32), tensor(40000, 1))
+    execution.set_input(1, np.zeros((1, 40000), np.float32), tensor(1, 40000))
+    execution.set_output(0, np.zeros(1, np.float32))
+    with pytest.raises(OperationFailed, match=r"needs more than 2\^32-1 bytes"):
+        execution.compute()
+
+
+@pytest.mark.parametrize("hardware", [False, True])
+@pytest.mark.parametrize("padded", [False, True])
+def test_lengths_of_memory_arguments(hardware: bool, padded: bool) -> None:
+    """AOSP Set{Input,Output}From{Memory,AHardwareBufferBlob}, each with and without padding."""
+    compilation = finished(add_model((2, 3)), [SampleDevice("sample")])
+    memory = Memory.from_hardware_buffer(HardwareBuffer(96)) if hardware else Memory.from_array(np.zeros(96, np.uint8))
+    for setter in ("set_input_from_memory", "set_output_from_memory"):
+        execution = Execution(compilation)
+        execution.enable_input_and_output_padding(padded)
+        bind = getattr(execution, setter)
+        for index, where in ((0, (0, 23)), (0, (80, 24)), (0, (0, 0)), (9, (0, 24)), (0, (-4, 24)), (0, (0, 97))):
+            with pytest.raises(BadData):
+                bind(index, memory, *where)
+        with pytest.raises(BadData):
+            bind(0, memory, 0, 24, tensor(2, 4))
+        if not padded:
+            with pytest.raises(BadData, match="needs 24 bytes, got 28"):
+                bind(0, memory, 0, 28)
+        bind(0, memory, 0, 28 if padded else 24)
+        with pytest.raises(BadState, match="bound already"):
+            bind(0, memory, 0, 24)
+
+
+class Attributed(SampleDevice):
+    """A device that takes attributes of its extension."""
+
+    def __init__(self) -> None:
+        super().__init__("attributed")
+        self.script.extensions = (Extension("com.example.attributes"),)
+        self.prepared_with: list[object] = []
+
+    def prepare_model_with_attributes(self, *arguments: object) -> object:
+        self.prepared_with.append(arguments[-1])
+        prepared = self.prepare_model(*arguments[:-1])  # type: ignore[arg-type]
+        prepared.execute_with_attributes = self.execute_with(prepared)  # type: ignore[attr-defined]
+        return prepared
+
+    def execute_with(self, prepared: object) -> Callable[..., object]:
+        def execute(*arguments: object) -> object:
+            self.prepared_with.append(arguments[-1])
+            return prepared.execute_synchronously(*arguments[:-1])  # type: ignore[attr-defined]
+
+        return execute
+
+
+NAME = "com.example.attributes"
+
+
+def test_extension_attributes_reach_the_driver() -> None:
+    """AOSP AddExtensionAttribute, ExecutionAddExtensionAttribute for one device."""
+    device = Attributed()
+    compilation = Compilation(add_model(), [Device(device)])
+    for call in (
+        lambda: compilation.add_extension_attribute(None, 0, b""),  # type: ignore[arg-type]
+        lambda: compilation.add_extension_attribute(NAME, 0, None),
+    ):  # type: ignore[arg-type]
+        with pytest.raises(UnexpectedNull):
+            call()
+    compilation.add_extension_attribute(NAME, 2, b"second")
+    compilation.add_extension_attribute(NAME, 1, b"first")
+    with pytest.raises(BadData, match="there already"):
+        compilation.add_extension_attribute(NAME, 1, b"again")
+    with pytest.raises(BadData, match="no device has an extension"):
+        compilation.add_extension_attribute("com.example.unknown", 1, b"")
+    with pytest.raises(BadData, match="0 to 65535"):
+        compilation.add_extension_attribute(NAME, 65536, b"")
+    compilation.finish()
+    with pytest.raises(BadState):
+        compilation.add_extension_attribute(NAME, 3, b"")
+    execution = Execution(compilation)
+    with pytest.raises(UnexpectedNull):
+        execution.add_extension_attribute(NAME, 0, None)  # type: ignore[arg-type]
+    execution.add_extension_attribute(NAME, 7, b"run")
+    with pytest.raises(BadData, match="there already"):
+        execution.add_extension_attribute(NAME, 7, b"run")
+    bind_all(execution)
+    execution.compute()
+    with pytest.raises(BadState):
+        execution.add_extension_attribute(NAME, 8, b"")
+    assert device.prepared_with == [((NAME, 1, b"first"), (NAME, 2, b"second")), ((NAME, 7, b"run"),)]
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_extension_attributes_need_one_explicit_device(count: int) -> None:
+    devices = [Device(Attributed()), Device(SampleDevice("other"))][:count]
+    compilation = Compilation(add_model(), devices or None)
+    with pytest.raises(BadData, match="exactly one device"):
+        compilation.add_extension_attribute(NAME, 0, b"")
+    compilation.finish()
+    with pytest.raises(BadData, match="exactly one device"):
+        Execution(compilation).add_extension_attribute(NAME, 0, b"")
+
+
+TIMES = [Timing(), Timing(2_000, 3_000), Timing(2_000), Timing(time_in_driver_ns=3_000), Timing(0, 0)]
+
+
+@pytest.mark.parametrize("kind", COMPUTES)
+@pytest.mark.parametrize("driver", ["cpu", "old", "new"])
+@pytest.mark.parametrize("timing", TIMES)
+def test_times_in_every_way_to_compute(kind: str, driver: str, timing: Timing) -> None:
+    """AOSP TimingTest: known, unknown, launched and fenced times; the CPU and old drivers never tell."""
+    device = SampleDevice("timed", feature_level=FeatureLevel.HAL_1_1 if driver == "old" else FeatureLevel.HAL_1_3)
+    if driver == "new":
+        device.script.timing = timing
+        device.script.asynchronous_fences = True
+        device.script.fenced_timing = Timing(1_000, 1_500)
+    compilation = Compilation(add_model(), [reference_device() if driver == "cpu" else Device(device)])
+    compilation.finish()
+    execution = Execution(compilation)
+    execution.set_measure_timing(True)
+    bind_all(execution)
+    COMPUTES[kind](execution, Burst(compilation))
+    launched = timing if driver == "new" else Timing()
+    fenced = device.script.fenced_timing if kind == "start_compute_with_dependencies" and driver == "new" else launched
+    assert fenced is not None
+    wanted = [
+        launched.time_on_device_ns,
+        launched.time_in_driver_ns,
+        fenced.time_on_device_ns,
+        fenced.time_in_driver_ns,
+    ]
+    found = [execution.get_duration(code) for code in DurationCode]
+    assert found == [None if time == Timing().time_on_device_ns else time for time in wanted]
+
+
+@pytest.mark.parametrize("kind", COMPUTES)
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_failed_execution_has_no_times(kind: str, asynchronous: bool) -> None:
+    """AOSP TimingTest: failing at launch, and while waited for."""
+    device = SampleDevice("failing")
+    compilation = finished(add_model(), [device])
+    device.script.execute = ErrorStatus.GENERAL_FAILURE
+    device.script.asynchronous_fences = asynchronous
+    execution = Execution(compilation)
+    execution.set_measure_timing(True)
+    bind_all(execution)
+    with pytest.raises(OperationFailed):
+        COMPUTES[kind](execution, Burst(compilation))
+    for code in DurationCode:
+        with pytest.raises(BadState, match="failed"):
+            execution.get_duration(code)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from nn_runtime.codes import DurationCode, OperationCode
-from nn_runtime.errors import BadData, BadState, MissedDeadline, OperationFailed, UnexpectedNull
+from nn_runtime.errors import BadData, BadState, MissedDeadline, OperationFailed, UnavailableDevice, UnexpectedNull
 from nn_runtime.event import Event
 from nn_runtime.execution import Execution
 from nn_runtime.hal.fences import Fence
@@ -243,8 +243,10 @@ def test_a_failing_launch_goes_to_the_cpu_where_allowed(codes: list[OperationCod
         execution, output = bound(compilation)
         depends = [Event.from_sync_fence_fd(gate.fd)]
         if not fallback:
-            with pytest.raises(OperationFailed if status == ErrorStatus.GENERAL_FAILURE else Exception):
+            wanted_error = OperationFailed if status == ErrorStatus.GENERAL_FAILURE else UnavailableDevice
+            with pytest.raises(wanted_error) as caught:
                 execution.start_compute_with_dependencies(depends)
+            assert caught.value.__cause__ is not caught.value
             with pytest.raises(BadState, match="not reusable"):
                 execution.compute()
             continue

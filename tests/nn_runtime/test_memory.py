@@ -17,9 +17,9 @@ from nn_runtime.hal.memory import HardwareBuffer, HardwareBufferFormat, Hardware
 from nn_runtime.hal.types import ErrorStatus, HalError
 from nn_runtime.memory import Memory, MemoryDesc
 from nn_runtime.model import Model
-from nn_runtime.operand import OperandType
+from nn_runtime.operand import ChannelQuant, OperandType
 from nn_runtime.testing.sample_drivers import NullDevice, SampleDevice
-from tests.nn_runtime.graphs import FLOAT, add, add_model, chain_model, finished, numbers, run, tensor
+from tests.nn_runtime.graphs import FLOAT, add, add_model, chain_model, finished, numbers, run, scalar, tensor
 
 if TYPE_CHECKING:
     from nn_runtime.compilation import Compilation
@@ -465,3 +465,28 @@ def test_scalars_have_no_dimensions(before: bool) -> None:
         desc.set_dimensions(())
         with pytest.raises(BadData, match="scalar"):
             desc.set_dimensions((1,))
+
+
+def per_channel(scales: tuple[float, ...], channel_dim: int = 0) -> Compilation:
+    """A convolution whose per-channel filter is an input."""
+    model = Model()
+    quant = OperandCode.TENSOR_QUANT8_ASYMM
+    image = model.add_operand(tensor(1, 2, 2, 1, code=quant, scale=0.5))
+    weights = OperandType(OperandCode.TENSOR_QUANT8_SYMM_PER_CHANNEL, (2, 1, 1, 1), 0.0, 0,
+                          ChannelQuant(scales, channel_dim))  # fmt: skip
+    filters, bias = model.add_operand(weights), model.add_operand(tensor(2, code=OperandCode.TENSOR_INT32))
+    result = model.add_operand(tensor(1, 2, 2, 2, code=quant, scale=1.0))
+    model.add_operation(
+        OperationCode.CONV_2D, [image, filters, bias, *(scalar(model, value) for value in (2, 1, 1, 0))], [result]
+    )
+    model.identify_inputs_and_outputs([image, filters, bias], [result])
+    model.finish()
+    return finished(model, [], fallback=True)
+
+
+def test_per_channel_scales_of_roles_must_agree() -> None:
+    desc = MemoryDesc()
+    desc.add_input_role(per_channel((0.5, 0.25)), 1, 1.0)
+    desc.add_input_role(per_channel((0.5, 0.25)), 1, 1.0)
+    with pytest.raises(BadData, match="channel_quant"):
+        desc.add_input_role(per_channel((0.5, 0.125)), 1, 1.0)

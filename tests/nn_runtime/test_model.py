@@ -271,3 +271,29 @@ def test_supported_operations_arguments() -> None:
 
 def test_unknown_rank_is_allowed_for_temporaries() -> None:
     assert chain_model([OperationCode.RELU, OperationCode.TANH], inner_dims=()).hal.main.operands[1].type == FLOAT
+
+
+@pytest.mark.parametrize(
+    ("kind", "params"),
+    [
+        (tensor(4, 2), ChannelQuant((1.0,) * 4, 0)),
+        (OperandType(OperandCode.TENSOR_QUANT8_SYMM, (4, 2), 1.0), ChannelQuant((1.0,) * 4, 0)),
+        (OperandType(OperandCode.TENSOR_QUANT8_SYMM_PER_CHANNEL, (4, 2)), ChannelQuant((1.0,) * 4, 2)),
+        (OperandType(OperandCode.TENSOR_QUANT8_SYMM_PER_CHANNEL, (4, 2)), ChannelQuant((1.0,) * 3, 0)),
+        (OperandType(OperandCode.TENSOR_QUANT8_SYMM_PER_CHANNEL, (4, 2)), ChannelQuant((1.0, 1.0, 1.0, -1.0), 0)),
+        (OperandType(OperandCode.TENSOR_QUANT8_SYMM_PER_CHANNEL, (4, 2)), ChannelQuant((), 0)),
+    ],
+)
+def test_wrong_per_channel_parameters(kind: OperandType, params: ChannelQuant) -> None:
+    """AOSP TestOperandExtraParams: another type, dimension, count, sign, no scales."""
+    model = Model()
+    index = model.add_operand(kind)
+    with pytest.raises(BadData):
+        model.set_operand_symm_per_channel_quant_params(index, params)
+
+
+@pytest.mark.parametrize(("scale", "zero_point"), [(1.0, 0), (0.0, 1)])
+def test_a_per_channel_operand_has_no_scale_of_its_own(scale: float, zero_point: int) -> None:
+    """AOSP TestOperandExtraParams: operand scale, operand zero point."""
+    with pytest.raises(BadData):
+        Model().add_operand(OperandType(OperandCode.TENSOR_QUANT8_SYMM_PER_CHANNEL, (4, 2), scale, zero_point))

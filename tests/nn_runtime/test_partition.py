@@ -9,16 +9,28 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from nn_runtime.codes import OperandCode, OperationCode, PreferenceCode
+from nn_runtime.codes import OEM_OPERATION, OperandCode, OperationCode, PreferenceCode
 from nn_runtime.compilation import Compilation
 from nn_runtime.cost import STEP_NS
 from nn_runtime.devices import REFERENCE_NAME, Device, Selection, reference_device
-from nn_runtime.errors import BadData
-from nn_runtime.hal.types import Capabilities, OperandLifeTime, PerformanceInfo
+from nn_runtime.errors import BadData, OperationFailed
+from nn_runtime.hal.interfaces import OperationSupport
+from nn_runtime.hal.types import (
+    Capabilities,
+    ErrorStatus,
+    ExecutionPreference,
+    HalError,
+    Operand,
+    OperandLifeTime,
+    Operation,
+    PerformanceInfo,
+    Subgraph,
+)
+from nn_runtime.hal.types import Model as HalModel
 from nn_runtime.model import Model
 from nn_runtime.operand import OperandType
-from nn_runtime.partition import cut
-from nn_runtime.testing.sample_drivers import SampleDevice, uniform_capabilities
+from nn_runtime.partition import cut, operation_score, place_by_capabilities
+from nn_runtime.testing.sample_drivers import NullDevice, SampleDevice, SamplePreparedModel, uniform_capabilities
 from tests.nn_runtime.graphs import add_model, chain_model, finished, numbers, run, tensor
 
 if TYPE_CHECKING:
@@ -252,3 +264,94 @@ def test_control_flow_goes_whole_to_a_device_unless_sizes_are_unknown() -> None:
     for condition, wanted in ((True, np.maximum(numbers(2, 3), 0)), (False, np.tanh(numbers(2, 3)))):
         (result,) = run(known, [np.array([condition]), numbers(2, 3)], [(2, 3)])
         np.testing.assert_allclose(result, wanted, rtol=1e-6)
+
+
+class OemDevice(SampleDevice):
+    """A device that may take the OEM operation, and may prepare it."""
+
+    def __init__(self, name: str, exec_time: float, takes: bool, prepares: bool = True) -> None:
+        super().__init__(name, None, uniform_capabilities(exec_time, exec_time))
+        self.takes = takes
+        if not prepares:
+            self.script.prepare = ErrorStatus.GENERAL_FAILURE
+
+    def explain_operations(self, model: HalModel) -> list[OperationSupport]:
+        return [OperationSupport(self.takes or op.type != OEM_OPERATION) for op in model.main.operations]
+
+    def prepare_model(self, model: HalModel, *options: object) -> SamplePreparedModel:  # type: ignore[override]
+        if self.script.prepare is not None:
+            raise HalError(self.script.prepare, "cannot prepare it after all")
+        return NullDevice("null").prepare_model(model, *options)  # type: ignore[arg-type]
+
+
+def test_oem_operations() -> None:
+    """The best device that takes one gets it, though slower than the CPU; there is no fallback (AOSP OemOperations)."""
+    model = Model()
+    x, y = (model.add_operand(tensor(1)) for _ in range(2))
+    model.add_operation(OEM_OPERATION, [x], [y])
+    model.identify_inputs_and_outputs([x], [y])
+    model.finish()
+    devices = [OemDevice("bad", 1.5, True), OemDevice("none", 0.5, False), OemDevice("good", 1.2, True)]
+    assert names_of(finished(model, devices, fallback=True)) == ["good"]
+    for others in ([OemDevice("none", 0.5, False)], []):
+        with pytest.raises(BadData, match="no device can run it"):
+            finished(model, others, fallback=True)
+    with pytest.raises(OperationFailed, match="cannot prepare it after all"):
+        finished(model, [OemDevice("indecisive", 0.5, True, prepares=False)], fallback=True)
+
+
+TYPES = [code for code in OperandCode if code != OperandCode.MODEL]
+
+
+@pytest.mark.parametrize("code", TYPES)
+@pytest.mark.parametrize("better", [False, True])
+def test_every_operand_type_has_its_figure(code: OperandCode, better: bool) -> None:
+    """AOSP Perf and PerfTest.Lookup: an operation of that first input goes where its own figure is better."""
+    base = uniform_capabilities(0.5, 0.5)
+    figure = PerformanceInfo(0.4, 0.4) if better else PerformanceInfo(0.6, 0.6)
+    table = {**base.operand_performance, code: figure}
+    devices = [Device(SampleDevice("base")),
+               Device(SampleDevice("other", capabilities=replace(base, operand_performance=table)))]  # fmt: skip
+    operand = Operand(code)
+    graph = Subgraph((operand, operand), (Operation(OEM_OPERATION, (0,), (1,)),), (0,), (1,))
+    model = HalModel(graph)
+    scores = [operation_score(model, graph, graph.operations[0], device, ExecutionPreference.FAST_SINGLE_ANSWER)
+              for device in devices]  # fmt: skip
+    assert scores == [0.5, figure.exec_time]
+    taken = [[OperationSupport(True)]] * 2
+    chosen = place_by_capabilities(model, devices, taken, ExecutionPreference.FAST_SINGLE_ANSWER, [0])
+    assert chosen == [int(better)]
+
+
+def test_a_type_that_is_not_listed_has_the_worst_figure() -> None:
+    empty = replace(uniform_capabilities(0.5, 0.5), operand_performance={})
+    graph = Subgraph((Operand(3),), (Operation(OEM_OPERATION, (0,), ()),), (0,), ())
+    device = Device(SampleDevice("empty", capabilities=empty))
+    score = operation_score(HalModel(graph), graph, graph.operations[0], device, ExecutionPreference.FAST_SINGLE_ANSWER)
+    assert score > 3e38
+
+
+def test_a_step_without_outputs_sends_the_whole_model_to_the_cpu() -> None:
+    """A result that nobody reads (AOSP ZeroOutputStepModel)."""
+    model = Model()
+    x, dead, y = (model.add_operand(tensor(2)) for _ in range(3))
+    model.add_operation(RELU, [x], [dead])
+    model.add_operation(TANH, [x], [y])
+    model.identify_inputs_and_outputs([x], [y])
+    model.finish()
+    devices = [SampleDevice("relu", {RELU}), SampleDevice("tanh", {TANH})]
+    with pytest.raises(OperationFailed, match="operation 0 on relu has no outputs"):
+        finished(model, devices)
+    assert names_of(finished(model, devices, fallback=True)) == [REFERENCE_NAME]
+
+
+def test_the_order_of_operations_does_not_hide_one_that_is_not_supported() -> None:
+    """AOSP PartialModelNotSupported, PartialModelNotSupportedOrder, ModelNeedTwoDevices."""
+    for codes in ([RELU, TANH], [TANH, RELU]):
+        model = chain_model(codes)
+        only = SampleDevice("only", {RELU})
+        with pytest.raises(BadData, match=f"operation {codes.index(TANH)} TANH: no device can run it"):
+            finished(model, [only])
+        assert model.supported_operations([Device(only)]) == [code == RELU for code in codes]
+        both = [only, SampleDevice("rest", {TANH})]
+        assert sorted(names_of(finished(model, both))) == ["only", "rest"]

@@ -23,6 +23,8 @@ from tests.nn_runtime.graphs import UNARY, add, chain_model, finished, numbers, 
 from tests.nn_runtime.test_partition import names_of, plan_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from nn_runtime.compilation import Compilation
 
 RELU, TANH, LOGISTIC = OperationCode.RELU, OperationCode.TANH, OperationCode.LOGISTIC
@@ -298,20 +300,45 @@ def random_model(generator: random.Random, unknown: bool) -> tuple[Model, int, i
     return model, len(inputs), len(outputs)
 
 
-@pytest.mark.parametrize("seed", range(30))
+RANDOM_CODES = [*UNARY, OperationCode.ADD]
+
+
+@pytest.mark.parametrize("seed", range(225))
 def test_random_splits_compute_what_the_cpu_does(seed: int) -> None:
+    """Up to four devices with disjoint operations, inputs and outputs in arrays or memory (AOSP PartitioningRandom)."""
     generator = random.Random(seed)
     model, input_count, output_count = random_model(generator, unknown=seed % 2 == 1)
-    codes = [*UNARY, OperationCode.ADD]
+    codes = list(RANDOM_CODES)
     generator.shuffle(codes)
-    cut_at = generator.randint(1, 3)
-    devices = [SampleDevice("one", set(codes[:cut_at])), SampleDevice("two", set(codes[cut_at:]))]
+    cuts = sorted(generator.sample(range(1, len(codes)), generator.randint(1, len(codes) - 1)))
+    parts = [codes[start:end] for start, end in zip([0, *cuts], [*cuts, len(codes)], strict=True)]
+    fallback = generator.random() < 0.3
+    if fallback:
+        parts.pop()  # for the CPU
+    devices = [SampleDevice(f"device{at}", set(part)) for at, part in enumerate(parts)]
     inputs = [numbers(2, 3) * np.float32(at + 1) for at in range(input_count)]
-    dims = [(2, 3)] * output_count
-    wanted = run(finished(model, [], fallback=True), inputs, dims)
-    found = run(finished(model, devices), inputs, dims)
-    for one, other in zip(wanted, found, strict=True):
-        np.testing.assert_array_equal(one, other)
+    wanted = run(finished(model, [], fallback=True), inputs, [(2, 3)] * output_count)
+    execution = Execution(finished(model, devices, fallback))
+    outputs: list[Callable[[], np.ndarray]] = []
+    for at, array in enumerate(inputs):
+        if generator.random() < 0.5:
+            execution.set_input(at, array)
+        else:
+            execution.set_input_from_memory(at, Memory.from_array(array), 0, array.nbytes)
+    for at in range(output_count):
+        known = tensor(2, 3) if generator.random() < 0.5 else None
+        array = np.full((2, 3), np.nan, np.float32)
+        if generator.random() < 0.5:
+            execution.set_output(at, array, known)
+            outputs.append(lambda array=array: array)  # type: ignore[misc]
+        else:
+            memory = Memory.from_array(array)
+            execution.set_output_from_memory(at, memory, 0, array.nbytes, known)
+            outputs.append(lambda memory=memory: memory.to_array(np.float32, (2, 3)))  # type: ignore[misc]
+    execution.compute()
+    for at, (array, output) in enumerate(zip(wanted, outputs, strict=True)):
+        assert execution.get_output_operand_dimensions(at) == (2, 3)
+        np.testing.assert_array_equal(output(), array)
 
 
 def test_no_memory_for_temporaries_sends_the_whole_model_to_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:

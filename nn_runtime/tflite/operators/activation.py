@@ -3,6 +3,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+import numpy as np
+from tflite.BuiltinOperator import BuiltinOperator
+
+from nn_runtime.codes import FuseCode, OperandCode, OperationCode
+from nn_runtime.operand import dtype_of
+from nn_runtime.tflite.graph_builder import Value, constant, int32, scalar
+from nn_runtime.tflite.operators import converts
+
+if TYPE_CHECKING:
+    from nn_runtime.tflite.graph_builder import Operator
+
+
 def _relu(op: Operator, code: OperationCode, activation: FuseCode) -> None:
     """RELU and its kin: (input); a quantised one may rescale."""
     source, wanted = op.input(0, "input"), op.prototype()
@@ -55,3 +69,92 @@ def _softmax(op: Operator) -> None:
 @converts(BuiltinOperator.HARD_SWISH)
 def _hard_swish(op: Operator) -> None:
     op.result(op.emit(OperationCode.HARD_SWISH, [op.input(0, "input")]))
+
+
+@converts(BuiltinOperator.RELU_0_TO_1)
+def _relu_0_to_1(op: Operator) -> None:
+    """(input) of real numbers."""
+    one = constant(np.ones(1, np.float32))
+    op.result(op.emit(OperationCode.MINIMUM, [op.emit(OperationCode.RELU, [op.input(0, "input")]), one]))
+
+
+@converts(BuiltinOperator.ELU)
+def _elu(op: Operator) -> None:
+    """(input): alpha is 1; a quantised one is computed in float32."""
+    source, alpha = op.input(0, "input"), scalar(OperandCode.FLOAT32, 1.0)
+    if source.is_quantized:
+        op.result(op.through_float(OperationCode.ELU, [source], [alpha]))
+    else:
+        op.result(op.emit(OperationCode.ELU, [source, alpha]))
+
+
+@converts(BuiltinOperator.PRELU)
+def _prelu(op: Operator) -> None:
+    """(input, alpha)."""
+    source = op.input(0, "input")
+    op.result(op.emit(OperationCode.PRELU, [source, op.matched(op.input(1, "alpha"), source)]))
+
+
+@converts(BuiltinOperator.LEAKY_RELU)
+def _leaky_relu(op: Operator) -> None:
+    """(input): PRELU with one alpha; a quantised alpha is the integer 1, 0 or -1 with alpha as its scale."""
+    source, alpha = op.input(0, "input"), op.real_option("alpha")
+    if source.is_quantized:
+        zero_point = 1 if source.type == OperandCode.TENSOR_QUANT8_ASYMM else 0
+        integer = np.array([zero_point + int(np.sign(alpha))], dtype_of(source.type))
+        slope = Value(source.type, (1,), abs(alpha) or 1.0, zero_point, data=integer)
+    else:
+        slope = constant(np.array([alpha], np.float32))
+    op.result(op.emit(OperationCode.PRELU, [source, slope]))
+
+
+@converts(BuiltinOperator.GELU)
+def _gelu(op: Operator) -> None:
+    """(input): only the approximation x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3)))."""
+    if not op.option("approximate"):
+        op.fail("only the approximate form is supported: NNAPI has no error function")
+    source = op.input(0, "input")
+    if source.is_quantized:
+        op.fail("quantised data is not supported")
+    square = _product(op, source, source)
+    inner = _sum(op, source, _product(op, _product(op, square, source), _number(0.044715)))
+    wave = op.emit(OperationCode.TANH, [_product(op, inner, _number(float(np.sqrt(2 / np.pi))))])
+    op.result(_product(op, _product(op, source, _number(0.5)), _sum(op, wave, _number(1.0))))
+
+
+def _number(number: float) -> Value:
+    return constant(np.array([number], np.float32))
+
+
+def _product(op: Operator, first: Value, second: Value) -> Value:
+    return op.emit(OperationCode.MUL, [first, second, int32(FuseCode.NONE)])
+
+
+def _sum(op: Operator, first: Value, second: Value) -> Value:
+    return op.emit(OperationCode.ADD, [first, second, int32(FuseCode.NONE)])
+
+
+@converts(BuiltinOperator.LOG_SOFTMAX)
+def _log_softmax(op: Operator) -> None:
+    """(input) along the last axis; a quantised one is computed in float32."""
+    source, rest = op.input(0, "input"), [scalar(OperandCode.FLOAT32, 1.0), int32(-1)]
+    if source.is_quantized:
+        op.result(op.through_float(OperationCode.LOG_SOFTMAX, [source], rest))
+    else:
+        op.result(op.emit(OperationCode.LOG_SOFTMAX, [source, *rest]))
+
+
+@converts(BuiltinOperator.L2_NORMALIZATION)
+def _l2_normalization(op: Operator) -> None:
+    """(input) along the last axis."""
+    if op.activation() != FuseCode.NONE:
+        op.fail("a fused activation is not supported")
+    op.result(op.emit(OperationCode.L2_NORMALIZATION, [op.input(0, "input"), int32(-1)]))
+
+
+@converts(BuiltinOperator.LOCAL_RESPONSE_NORMALIZATION)
+def _local_response_normalization(op: Operator) -> None:
+    """(input) along the last axis."""
+    parameters = [scalar(OperandCode.FLOAT32, op.real_option(name)) for name in ("bias", "alpha", "beta")]
+    inputs = [op.input(0, "input"), int32(op.option("radius")), *parameters]
+    op.result(op.emit(OperationCode.LOCAL_RESPONSE_NORMALIZATION, inputs))

@@ -3,14 +3,60 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+import numpy as np
+from tflite.BuiltinOperator import BuiltinOperator
+
+from nn_runtime.codes import FuseCode, OperandCode, OperationCode
+from nn_runtime.tflite.graph_builder import Value, int32, int32_vector
+from nn_runtime.tflite.operators import converts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nn_runtime.tflite.graph_builder import Operator
+
+
 @converts(BuiltinOperator.CONCATENATION)
 def _concatenation(op: Operator) -> None:
     """(inputs ...)."""
     if op.activation() != FuseCode.NONE:
         op.fail("a fused activation is not supported")
     tensors = [op.input(position, "values") for position in range(op.input_count)]
-    axis = op.axis(op.option("axis"), len(op.input(0, "values").shape or ()))
-    op.result(op.emit(OperationCode.CONCATENATION, [*tensors, int32(axis)]))
+    axis = op.axis(op.option("axis"), op.input(0, "values").rank)
+    op.result(joined(op, tensors, axis))
+
+
+def joined(op: Operator, tensors: Sequence[Value], axis: int) -> Value:
+    """Return a concatenation typed as the file's first output; NNAPI has none of integers or booleans."""
+    if all(tensor.type == OperandCode.TENSOR_INT32 for tensor in tensors):
+        return _joined_integers(op, tensors, axis)
+    if tensors[0].type != OperandCode.TENSOR_BOOL8:
+        return op.emit(OperationCode.CONCATENATION, [*tensors, int32(axis)])
+    integers = [op.as_integers(tensor) for tensor in tensors]
+    return op.as_booleans(op.emit(OperationCode.CONCATENATION, [*integers, int32(axis)], integers[0]))
+
+
+def _joined_integers(op: Operator, tensors: Sequence[Value], axis: int) -> Value:
+    """Return 32-bit integers side by side: each input is spread over the whole result, SELECT puts it in its place."""
+    shape = list(tensors[0].shape or ())
+    for tensor in tensors[1:]:
+        other = list(tensor.shape or ())
+        if len(other) != len(shape) or [*other[:axis], *other[axis + 1 :]] != [*shape[:axis], *shape[axis + 1 :]]:
+            op.fail(f"the inputs must agree but for axis {axis}, got {shape} and {other}")
+    sizes = [(tensor.shape or ())[axis] for tensor in tensors]
+    owner = np.repeat(np.arange(len(tensors)), sizes)
+    result: Value | None = None
+    for number, tensor in enumerate(tensors):
+        places = np.clip(np.arange(owner.size) - sum(sizes[:number]), 0, sizes[number] - 1)
+        spread = op.rearranged(tensor, op.numbers(tensor).take(places, axis))
+        own = np.broadcast_to((owner == number).reshape(-1, *(1,) * (len(shape) - axis - 1)), spread.shape or ())
+        chosen = Value(OperandCode.TENSOR_BOOL8, own.shape, data=own)
+        result = spread if result is None else op.emit(OperationCode.SELECT, [chosen, spread, result])
+    if result is None:
+        op.fail("needs an input")
+    return result
 
 
 @converts(BuiltinOperator.PACK)
@@ -18,13 +64,19 @@ def _pack(op: Operator) -> None:
     """(inputs ...) of one shape: each gets an axis of size 1, then they are concatenated."""
     shape = op.input(0, "values").shape or ()
     axis = op.axis(op.option("axis"), len(shape) + 1)
+    if op.input(0, "values").type == OperandCode.TENSOR_INT32:
+        op.result(op.emit(OperationCode.PACK, [int32(axis), *(op.input(i, "values") for i in range(op.input_count))]))
+        return
     expanded = (*shape[:axis], 1, *shape[axis:])
     tensors = [op.reshape(op.input(position, "values"), expanded) for position in range(op.input_count)]
-    op.result(op.emit(OperationCode.CONCATENATION, [*tensors, int32(axis)]))
+    op.result(joined(op, tensors, axis))
 
 
-def _split_evenly(op: Operator, source: Value, axis: int) -> list[Value]:
-    count = op.output_count
+def split_evenly(op: Operator, source: Value, axis: int, count: int) -> list[Value]:
+    """Return the equal parts of a value along an axis."""
+    if source.type == OperandCode.TENSOR_BOOL8:
+        parts = split_evenly(op, op.as_integers(source), axis, count)
+        return [op.as_booleans(part) for part in parts]
     return op.emit_many(OperationCode.SPLIT, [source, int32(axis), int32(count)], [source] * count)
 
 
@@ -33,7 +85,7 @@ def _split(op: Operator) -> None:
     """(axis, input)."""
     source = op.input(1, "value")
     axis = op.axis(op.integer(0, "axis"), len(source.shape or ()))
-    for position, part in enumerate(_split_evenly(op, source, axis)):
+    for position, part in enumerate(split_evenly(op, source, axis, op.output_count)):
         op.result_of_same_quantization(part, position)
 
 
@@ -46,7 +98,7 @@ def _unpack(op: Operator) -> None:
     if shape[axis] != op.output_count:
         op.fail(f"needs {shape[axis]} outputs, one for each index of axis {axis}, got {op.output_count}")
     rest = (*shape[:axis], *shape[axis + 1 :])
-    for position, part in enumerate(_split_evenly(op, source, axis)):
+    for position, part in enumerate(split_evenly(op, source, axis, op.output_count)):
         op.result_of_same_quantization(op.reshape(part, rest or (1,)), position)
 
 
@@ -65,8 +117,6 @@ def _split_v(op: Operator) -> None:
     for position, size in enumerate(sizes):
         begins, taken = [0] * len(shape), list(shape)
         begins[axis], taken[axis] = begin, size
-        part = op.emit(OperationCode.SLICE, [source, int32_vector(begins), int32_vector(taken)], source)
+        part = op.moved(OperationCode.SLICE, source, int32_vector(begins), int32_vector(taken))
         op.result_of_same_quantization(part, position)
         begin += size
-
-

@@ -3,7 +3,21 @@
 
 from __future__ import annotations
 
-def _padding(op: Operator) -> Value:
+from typing import TYPE_CHECKING
+
+from tflite.BuiltinOperator import BuiltinOperator
+
+from nn_runtime.codes import OperandCode, OperationCode, PaddingCode
+from nn_runtime.tflite.graph_builder import int32, int32_vector, scalar
+from nn_runtime.tflite.operators import converts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nn_runtime.tflite.graph_builder import Operator, Value
+
+
+def padding_scheme(op: Operator) -> Value:
     """Padding option 0 SAME, 1 VALID, as a scalar."""
     number = op.option("padding")
     if number not in (0, 1):
@@ -13,7 +27,13 @@ def _padding(op: Operator) -> Value:
 
 def _window(op: Operator, *extra: Value) -> list[Value]:
     """Inputs of a convolution from the padding on; dilations only where there are any."""
-    rest = [_padding(op), int32(op.option("stride_w")), int32(op.option("stride_h")), *extra, int32(op.activation())]
+    rest = [
+        padding_scheme(op),
+        int32(op.option("stride_w")),
+        int32(op.option("stride_h")),
+        *extra,
+        int32(op.activation()),
+    ]
     dilations = [op.option("dilation_w_factor"), op.option("dilation_h_factor")]
     if dilations == [1, 1]:
         return rest
@@ -22,10 +42,14 @@ def _window(op: Operator, *extra: Value) -> list[Value]:
 
 @converts(BuiltinOperator.CONV_2D)
 def _conv_2d(op: Operator) -> None:
-    """(input, filter [depth_out, height, width, depth_in], bias or none)."""
+    """(input, filter [depth_out, height, width, depth_in / groups], bias or none)."""
     source = op.input(0, "input", rank=4)
     weights = op.matched(op.input(1, "filter", rank=4), source)
     bias = op.bias(2, source, weights, (weights.shape or (0,))[0])
+    depth, group_depth = (source.shape or (0,))[-1], (weights.shape or (0,))[-1]
+    if group_depth and depth != group_depth and depth % group_depth == 0:
+        op.result(_grouped(op, [source, weights, bias], depth // group_depth))
+        return
     op.result(op.emit(OperationCode.CONV_2D, [source, weights, bias, *_window(op)]))
 
 
@@ -40,3 +64,24 @@ def _depthwise_conv_2d(op: Operator) -> None:
     op.result(op.emit(OperationCode.DEPTHWISE_CONV_2D, [source, weights, bias, *window]))
 
 
+def _grouped(op: Operator, tensors: Sequence[Value], groups: int) -> Value:
+    if [op.option("dilation_w_factor"), op.option("dilation_h_factor")] != [1, 1]:
+        op.fail(f"dilations with {groups} groups are not supported")
+    window = [padding_scheme(op), int32(op.option("stride_w")), int32(op.option("stride_h"))]
+    tail = [int32(groups), int32(op.activation()), scalar(OperandCode.BOOL, False)]
+    return op.emit(OperationCode.GROUPED_CONV_2D, [*tensors, *window, *tail])
+
+
+@converts(BuiltinOperator.TRANSPOSE_CONV)
+def _transpose_conv(op: Operator) -> None:
+    """(output shape, filter [depth_out, height, width, depth_in], input, bias or none)."""
+    shape = op.integers(0, "output_shape")
+    source = op.input(2, "input", rank=4)
+    weights = op.matched(op.input(1, "filter", rank=4), source)
+    bias = op.bias(3, source, weights, (weights.shape or (0,))[0])
+    window = [padding_scheme(op), int32(op.option("stride_w")), int32(op.option("stride_h"))]
+    tail = [int32(op.activation()), scalar(OperandCode.BOOL, False)]
+    result = op.emit(OperationCode.TRANSPOSE_CONV_2D, [source, weights, bias, int32_vector(shape), *window, *tail])
+    if result.shape != tuple(shape):
+        op.fail(f"output_shape (input 0) must be {list(result.shape or ())}, got {shape}")
+    op.result(result)

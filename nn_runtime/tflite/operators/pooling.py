@@ -3,11 +3,24 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from tflite.BuiltinOperator import BuiltinOperator
+
+from nn_runtime.codes import OperationCode
+from nn_runtime.tflite.graph_builder import int32
+from nn_runtime.tflite.operators import converts
+from nn_runtime.tflite.operators.convolution import padding_scheme
+
+if TYPE_CHECKING:
+    from nn_runtime.tflite.graph_builder import Operator
+
+
 def _pool(op: Operator, code: OperationCode) -> None:
-    """AVERAGE_POOL_2D, MAX_POOL_2D: (input)."""
+    """Emit a pooling: (input)."""
     source = op.input(0, "input", rank=4)
     sizes = [int32(op.option(name)) for name in ("stride_w", "stride_h", "filter_width", "filter_height")]
-    inputs = [source, _padding(op), *sizes, int32(op.activation())]
+    inputs = [source, padding_scheme(op), *sizes, int32(op.activation())]
     op.result_of_same_quantization(op.emit(code, inputs, source))
 
 
@@ -19,3 +32,8 @@ def _average_pool_2d(op: Operator) -> None:
 @converts(BuiltinOperator.MAX_POOL_2D)
 def _max_pool_2d(op: Operator) -> None:
     _pool(op, OperationCode.MAX_POOL_2D)
+
+
+@converts(BuiltinOperator.L2_POOL_2D)
+def _l2_pool_2d(op: Operator) -> None:
+    _pool(op, OperationCode.L2_POOL_2D)

@@ -3,6 +3,21 @@
 
 from __future__ import annotations
 
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+from tflite.BuiltinOperator import BuiltinOperator
+
+from nn_runtime.codes import OperandCode, OperationCode, PaddingCode
+from nn_runtime.operand import ChannelQuant
+from nn_runtime.tflite.graph_builder import Value, int32, scalar
+from nn_runtime.tflite.operators import converts
+
+if TYPE_CHECKING:
+    from nn_runtime.tflite.graph_builder import Operator
+
+
 @converts(BuiltinOperator.FULLY_CONNECTED)
 def _fully_connected(op: Operator) -> None:
     """(input, weights [units, input_size], bias or none); the result is 2-D unless keep_num_dims."""
@@ -39,3 +54,26 @@ def _per_channel_product(op: Operator, source: Value, weights: Value, bias: Valu
     return op.reshape(op.emit(OperationCode.CONV_2D, [rows, filters, bias, *window]), (-1, units))
 
 
+@converts(BuiltinOperator.BATCH_MATMUL)
+def _batch_matmul(op: Operator) -> None:
+    """(lhs [..., rows, depth], rhs [..., depth, columns]); leading dimensions are broadcast."""
+    lhs, rhs = op.input(0, "lhs"), op.input(1, "rhs")
+    lhs, rhs = op.matched(lhs, rhs), op.matched(rhs, lhs)
+    if lhs.rank < 2 or rhs.rank < 2:
+        op.fail(f"both inputs must have rank 2 at least, got {list(lhs.shape or ())} and {list(rhs.shape or ())}")
+    leading = _leading_dimensions(op, lhs, rhs)
+    sides = [op.broadcast(value, (*leading, *(value.shape or ())[-2:])) for value in (lhs, rhs)]
+    if len(leading) > 2:
+        sides = [op.reshape(value, (math.prod(leading), *(value.shape or ())[-2:])) for value in sides]
+    flags = [scalar(OperandCode.BOOL, bool(op.option(name))) for name in ("adj_x", "adj_y")]
+    if lhs.type == OperandCode.TENSOR_QUANT8_ASYMM_SIGNED and op.prototype().type != lhs.type:
+        op.fail(f"the output must be INT8 as the inputs, got {op.output_tensor().type.name}")
+    result = op.emit(OperationCode.BATCH_MATMUL, [*sides, *flags])
+    op.result(op.reshape(result, (*leading, *(result.shape or ())[-2:])) if len(leading) > 2 else result)
+
+
+def _leading_dimensions(op: Operator, lhs: Value, rhs: Value) -> tuple[int, ...]:
+    try:
+        return np.broadcast_shapes((lhs.shape or ())[:-2], (rhs.shape or ())[:-2])
+    except ValueError:
+        op.fail(f"the batches of lhs {list(lhs.shape or ())} and rhs {list(rhs.shape or ())} must go together")

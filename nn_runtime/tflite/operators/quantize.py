@@ -3,6 +3,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tflite.BuiltinOperator import BuiltinOperator
+
+from nn_runtime.codes import OperandCode, OperationCode
+from nn_runtime.operand import QUANT8_TYPES
+from nn_runtime.tflite.graph_builder import real
+from nn_runtime.tflite.operators import converts
+
+if TYPE_CHECKING:
+    from nn_runtime.tflite.graph_builder import Operator, Value
+
+
 @converts(BuiltinOperator.QUANTIZE)
 def _quantize(op: Operator) -> None:
     """(input): real numbers become quantised, or quantised ones get another scale or signedness."""
@@ -35,5 +49,19 @@ def _cast(op: Operator) -> None:
     source, wanted = op.input(0, "input"), op.prototype()
     if source.type == wanted.type and not source.is_quantized:
         op.result(source)
-    else:
+    elif source.type == wanted.type:
         op.result(op.emit(OperationCode.CAST, [source]))
+    elif wanted.type == OperandCode.TENSOR_BOOL8:
+        op.result(op.as_booleans(_plain(op, source)))
+    else:
+        op.result(op.emit(OperationCode.CAST, [_plain(op, source)]))
+
+
+def _plain(op: Operator, source: Value) -> Value:
+    """Return numbers in a type that CAST takes: bytes for booleans, real numbers for signed bytes."""
+    if source.type == OperandCode.TENSOR_QUANT8_ASYMM_SIGNED:
+        raw = op.emit(OperationCode.CAST, [source], replace(source, scale=1.0, zero_point=0))
+        return op.dequantize(raw)
+    if source.type == OperandCode.TENSOR_QUANT8_ASYMM:
+        return op.emit(OperationCode.CAST, [source], replace(source, scale=1.0, zero_point=0))
+    return op.as_integers(source)

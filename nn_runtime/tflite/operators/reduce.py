@@ -3,6 +3,22 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from tflite.BuiltinOperator import BuiltinOperator
+
+from nn_runtime.codes import FuseCode, OperandCode, OperationCode, PaddingCode
+from nn_runtime.tflite.graph_builder import int32, int32_vector, scalar
+from nn_runtime.tflite.mean import fits_mean_filter, mean_filter
+from nn_runtime.tflite.operators import converts
+from nn_runtime.tflite.types import TensorType
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nn_runtime.tflite.graph_builder import Operator, Value
+
+
 @converts(BuiltinOperator.MEAN)
 def _mean(op: Operator) -> None:
     """(input, axes). TFLite's quantised mean rounds and may rescale, which NNAPI's does not."""
@@ -32,11 +48,64 @@ def _mean_by_convolution(op: Operator, source: Value) -> Value:
     return result if op.option("keep_dims") else op.reshape(result, (batches, depth))
 
 
-@converts(BuiltinOperator.ARG_MAX)
-def _arg_max(op: Operator) -> None:
-    """(input, axis); an INT64 result is computed in 32 bits."""
+def _arg_extremum(op: Operator, code: OperationCode) -> None:
+    """ARG_MAX, ARG_MIN: (input, axis); an INT64 result is computed in 32 bits."""
     source = op.input(0, "input")
     if op.output_tensor().type not in (TensorType.INT32, TensorType.INT64):
         op.fail(f"the output must be INT32 or INT64, got {op.output_tensor().type.name}")
     axis = op.axis(op.integer(1, "axis"), len(source.shape or ()))
-    op.result(op.emit(OperationCode.ARGMAX, [source, int32(axis)]))
+    op.result(op.emit(code, [source, int32(axis)]))
+
+
+@converts(BuiltinOperator.ARG_MAX)
+def _arg_max(op: Operator) -> None:
+    _arg_extremum(op, OperationCode.ARGMAX)
+
+
+@converts(BuiltinOperator.ARG_MIN)
+def _arg_min(op: Operator) -> None:
+    _arg_extremum(op, OperationCode.ARGMIN)
+
+
+def _reduced(op: Operator, code: OperationCode) -> None:
+    """SUM and its kin: (input, axes); without axes nothing is reduced."""
+    source = op.input(0, "input")
+    axes = sorted({op.axis(axis, source.rank) for axis in op.integers(1, "axes")})
+    if not axes:
+        op.result_of_same_quantization(source)
+        return
+    rest = [int32_vector(axes), scalar(OperandCode.BOOL, bool(op.option("keep_dims")))]
+    if source.is_quantized and code in (OperationCode.REDUCE_SUM, OperationCode.REDUCE_PROD):
+        op.result(op.through_float(code, [source], rest))
+    else:
+        op.result_of_same_quantization(op.emit(code, [source, *rest], source))
+
+
+@converts(BuiltinOperator.SUM)
+def _sum(op: Operator) -> None:
+    _reduced(op, OperationCode.REDUCE_SUM)
+
+
+@converts(BuiltinOperator.REDUCE_PROD)
+def _reduce_prod(op: Operator) -> None:
+    _reduced(op, OperationCode.REDUCE_PROD)
+
+
+@converts(BuiltinOperator.REDUCE_MAX)
+def _reduce_max(op: Operator) -> None:
+    _reduced(op, OperationCode.REDUCE_MAX)
+
+
+@converts(BuiltinOperator.REDUCE_MIN)
+def _reduce_min(op: Operator) -> None:
+    _reduced(op, OperationCode.REDUCE_MIN)
+
+
+@converts(BuiltinOperator.REDUCE_ANY)
+def _reduce_any(op: Operator) -> None:
+    _reduced(op, OperationCode.REDUCE_ANY)
+
+
+@converts(BuiltinOperator.REDUCE_ALL)
+def _reduce_all(op: Operator) -> None:
+    _reduced(op, OperationCode.REDUCE_ALL)

@@ -3,6 +3,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from tflite.BuiltinOperator import BuiltinOperator
+
+from nn_runtime.codes import OperandCode, OperationCode
+from nn_runtime.tflite.graph_builder import int32, scalar
+from nn_runtime.tflite.operators import converts
+
+if TYPE_CHECKING:
+    from nn_runtime.tflite.graph_builder import Operator
+
+
 def _resize(op: Operator, code: OperationCode) -> None:
     """(input, size [height, width])."""
     source = op.input(0, "input", rank=4)

@@ -3,6 +3,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+import numpy as np
+from tflite.BuiltinOperator import BuiltinOperator
+
+from nn_runtime.codes import OperandCode, OperationCode
+from nn_runtime.tflite.graph_builder import constant, int32, int32_vector, scalar
+from nn_runtime.tflite.operators import converts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nn_runtime.tflite.graph_builder import Operator, Value
+
+
 @converts(BuiltinOperator.RESHAPE)
 def _reshape(op: Operator) -> None:
     """(input, new shape or none): the shape is a constant, or an option."""
@@ -14,7 +29,7 @@ def _reshape(op: Operator) -> None:
 def _reshaped(op: Operator, source: Value, shape: Sequence[int]) -> None:
     if source.channel_quant is not None:
         op.fail("a per-channel quantised input is not supported")
-    op.result_of_same_quantization(op.emit(OperationCode.RESHAPE, [source, int32_vector(shape or [1])], source))
+    op.result_of_same_quantization(op.moved(OperationCode.RESHAPE, source, int32_vector(shape or [1])))
 
 
 @converts(BuiltinOperator.SQUEEZE)
@@ -42,7 +57,123 @@ def _expand_dims(op: Operator) -> None:
 def _transpose(op: Operator) -> None:
     """(input, permutation)."""
     source = op.input(0, "input")
-    order = int32_vector(op.integers(1, "perm"))
-    op.result_of_same_quantization(op.emit(OperationCode.TRANSPOSE, [source, order], source))
+    order = op.integers(1, "perm")
+    if source.type == OperandCode.TENSOR_INT32:
+        op.result(op.rearranged(source, op.numbers(source).transpose(_permutation(op, order, source.rank))))
+    else:
+        op.result_of_same_quantization(op.moved(OperationCode.TRANSPOSE, source, int32_vector(order)))
 
 
+def _permutation(op: Operator, order: Sequence[int], rank: int) -> list[int]:
+    if sorted(axis % rank for axis in order) != list(range(rank)):
+        op.fail(f"perm (input 1) must be a permutation of {rank} axes, got {list(order)}")
+    return [axis % rank for axis in order]
+
+
+@converts(BuiltinOperator.REVERSE_V2)
+def _reverse_v2(op: Operator) -> None:
+    """(input, axes): one REVERSE an axis."""
+    source = op.input(0, "input")
+    for axis in sorted({op.axis(axis, source.rank) for axis in op.integers(1, "axes")}):
+        source = op.moved(OperationCode.REVERSE, source, int32_vector([axis]))
+    op.result_of_same_quantization(source)
+
+
+@converts(BuiltinOperator.TILE)
+def _tile(op: Operator) -> None:
+    """(input, multiples)."""
+    source, multiples = op.input(0, "input"), op.integers(1, "multiples")
+    op.result_of_same_quantization(op.moved(OperationCode.TILE, source, int32_vector(multiples)))
+
+
+@converts(BuiltinOperator.BROADCAST_TO)
+def _broadcast_to(op: Operator) -> None:
+    """(input, shape)."""
+    op.result_of_same_quantization(op.broadcast(op.input(0, "input"), tuple(op.integers(1, "shape"))))
+
+
+@converts(BuiltinOperator.FILL)
+def _fill(op: Operator) -> None:
+    """(dimensions, value): a FILL of a known number, else the value repeated."""
+    shape, value = tuple(op.integers(0, "dims")), op.input(1, "value")
+    scalars = {OperandCode.TENSOR_FLOAT32: OperandCode.FLOAT32, OperandCode.TENSOR_INT32: OperandCode.INT32}
+    if value.data is not None and value.data.size == 1 and value.type in scalars and shape:
+        number = scalar(scalars[OperandCode(value.type)], value.data.reshape(-1)[0].item())
+        op.result(op.emit(OperationCode.FILL, [int32_vector(shape), number]))
+    else:
+        op.result_of_same_quantization(op.broadcast(op.reshape(value, (1,) * len(shape)), shape))
+
+
+@converts(BuiltinOperator.ZEROS_LIKE)
+def _zeros_like(op: Operator) -> None:
+    """(input): a constant, as its shape is known."""
+    wanted = op.prototype()
+    zeros = op.filled(op.input(0, "input"), 0, np.float32 if wanted.type == OperandCode.TENSOR_FLOAT32 else np.int32)
+    if wanted.type not in (OperandCode.TENSOR_FLOAT32, OperandCode.TENSOR_INT32):
+        op.fail(f"type {op.output_tensor().type.name} is not supported")
+    op.result(constant(zeros))
+
+
+def _blocks(op: Operator, code: OperationCode) -> None:
+    """DEPTH_TO_SPACE, SPACE_TO_DEPTH: (input)."""
+    source = op.input(0, "input", rank=4)
+    op.result_of_same_quantization(op.moved(code, source, int32(op.option("block_size"))))
+
+
+@converts(BuiltinOperator.DEPTH_TO_SPACE)
+def _depth_to_space(op: Operator) -> None:
+    _blocks(op, OperationCode.DEPTH_TO_SPACE)
+
+
+@converts(BuiltinOperator.SPACE_TO_DEPTH)
+def _space_to_depth(op: Operator) -> None:
+    _blocks(op, OperationCode.SPACE_TO_DEPTH)
+
+
+def _image(op: Operator, source: Value) -> Value:
+    """Return an input of rank 3, [batches, height, depth], as an image of width 1."""
+    if source.rank not in (3, 4):
+        op.fail(f"input (input 0) must have rank 3 or 4, got {list(source.shape or ())}")
+    shape = source.shape or ()
+    return source if source.rank == 4 else op.reshape(source, (*shape[:2], 1, shape[2]))
+
+
+def _block_parameters(op: Operator, source: Value, name: str) -> tuple[list[int], list[list[int]]]:
+    """Return block shape and the pairs of the third input, for an image."""
+    block, array = op.integers(1, "block_shape"), op.array(2, name)
+    if array.shape != (len(block), 2) or len(block) != source.rank - 2:
+        op.fail(f"block_shape and {name} must have {source.rank - 2} rows, got {len(block)} and {list(array.shape)}")
+    pairs = [[int(number) for number in pair] for pair in array]
+    return (block, pairs) if len(block) == 2 else ([*block, 1], [*pairs, [0, 0]])
+
+
+@converts(BuiltinOperator.SPACE_TO_BATCH_ND)
+def _space_to_batch_nd(op: Operator) -> None:
+    """(input, block shape, paddings)."""
+    source = op.input(0, "input")
+    image = _image(op, source)
+    block, paddings = _block_parameters(op, source, "paddings")
+    result = op.moved(
+        OperationCode.SPACE_TO_BATCH_ND, image, int32_vector(block), constant(np.array(paddings, np.int32))
+    )
+    op.result_of_same_quantization(_without_width(op, result, source))
+
+
+@converts(BuiltinOperator.BATCH_TO_SPACE_ND)
+def _batch_to_space_nd(op: Operator) -> None:
+    """(input, block shape, crops): NNAPI does not crop, so that a SLICE does."""
+    source = op.input(0, "input")
+    image = _image(op, source)
+    block, crops = _block_parameters(op, source, "crops")
+    result = op.moved(OperationCode.BATCH_TO_SPACE_ND, image, int32_vector(block))
+    if any(map(any, crops)):
+        batches, height, width, depth = result.shape or (0, 0, 0, 0)
+        (top, bottom), (left, right) = crops
+        size = (batches, height - top - bottom, width - left - right, depth)
+        result = op.moved(OperationCode.SLICE, result, int32_vector([0, top, left, 0]), int32_vector(size))
+    op.result_of_same_quantization(_without_width(op, result, source))
+
+
+def _without_width(op: Operator, result: Value, source: Value) -> Value:
+    batches, height, _, depth = result.shape or (0, 0, 0, 0)
+    return result if source.rank == 4 else op.reshape(result, (batches, height, depth))

@@ -3,12 +3,30 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+import numpy as np
+from tflite.BuiltinOperator import BuiltinOperator
+
+from nn_runtime.codes import OperandCode, OperationCode
+from nn_runtime.tflite.folding import strided_slices
+from nn_runtime.tflite.graph_builder import Value, constant, int32, int32_vector, scalar
+from nn_runtime.tflite.operators import converts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nn_runtime.tflite.graph_builder import Operator
+
+_MAX_PADDING = 1 << 20
+
+
 @converts(BuiltinOperator.SLICE)
 def _slice(op: Operator) -> None:
     """(input, begin, size); a size -1 goes to the end."""
     source = op.input(0, "input")
     bounds = [int32_vector(op.integers(1, "begin")), int32_vector(op.integers(2, "size"))]
-    op.result_of_same_quantization(op.emit(OperationCode.SLICE, [source, *bounds], source))
+    op.result_of_same_quantization(op.moved(OperationCode.SLICE, source, *bounds))
 
 
 @converts(BuiltinOperator.STRIDED_SLICE)
@@ -16,19 +34,34 @@ def _strided_slice(op: Operator) -> None:
     """(input, begin, end, strides)."""
     source = op.input(0, "input")
     slices, dropped = strided_slices(op, source.shape or ())
+    if source.type == OperandCode.TENSOR_INT32:
+        op.result(_integers_taken(op, source, slices, dropped))
+        return
     # Past the front there is no end to name: a mask says so.
     end_mask = sum(1 << axis for axis, (_, end, _) in enumerate(slices) if end < 0)
     shrink_mask = sum(1 << axis for axis in dropped)
     bounds = [int32_vector(values) for values in zip(*slices, strict=True)]
     masks = [int32(0), int32(end_mask), int32(shrink_mask)]
-    op.result_of_same_quantization(op.emit(OperationCode.STRIDED_SLICE, [source, *bounds, *masks], source))
+    op.result_of_same_quantization(op.moved(OperationCode.STRIDED_SLICE, source, *bounds, *masks))
+
+
+def _integers_taken(op: Operator, source: Value, slices: Sequence[tuple[int, int, int]], dropped: set[int]) -> Value:
+    places = [slice(begin, None if end < 0 else end, stride) for begin, end, stride in slices]
+    numbers = op.numbers(source)[tuple(places)]
+    if 0 in numbers.shape or any(numbers.shape[axis] != 1 for axis in dropped):
+        op.fail(f"a result of shape {list(numbers.shape)} is not supported")
+    shape = [size for axis, size in enumerate(numbers.shape) if axis not in dropped]
+    return op.rearranged(source, numbers.reshape(shape or [1]))
 
 
 @converts(BuiltinOperator.PAD)
 def _pad(op: Operator) -> None:
     """(input, paddings [rank, 2])."""
     source = op.input(0, "input")
-    op.result_of_same_quantization(op.emit(OperationCode.PAD, [source, _paddings(op)], source))
+    if source.type == OperandCode.TENSOR_INT32:
+        op.result(_padded_integers(op, source, 0))
+    else:
+        op.result_of_same_quantization(op.moved(OperationCode.PAD, source, _paddings(op)))
 
 
 @converts(BuiltinOperator.PADV2)
@@ -38,6 +71,9 @@ def _pad_v2(op: Operator) -> None:
     value = op.array(2, "constant_values").reshape(-1)
     if value.size != 1:
         op.fail(f"constant_values (input 2) must have one element, got {value.size}")
+    if source.type == OperandCode.TENSOR_INT32:
+        op.result(_padded_integers(op, source, int(value[0])))
+        return
     pad_value = int32(int(value[0])) if source.is_quantized else scalar(OperandCode.FLOAT32, float(value[0]))
     op.result_of_same_quantization(op.emit(OperationCode.PAD_V2, [source, _paddings(op), pad_value], source))
 
@@ -46,3 +82,47 @@ def _paddings(op: Operator) -> Value:
     array = op.array(1, "paddings")
     op.integers(1, "paddings")
     return constant(array)
+
+
+def _padded_integers(op: Operator, source: Value, number: int) -> Value:
+    """Return 32-bit integers in a border, for which NNAPI has no PAD."""
+    amounts = op.array(1, "paddings")
+    if amounts.shape != (source.rank, 2) or int(amounts.min()) < 0 or int(amounts.max()) > _MAX_PADDING:
+        op.fail(f"paddings (input 1) must be [{source.rank}, 2] numbers from 0, got {amounts.tolist()}")
+    numbers = np.pad(op.numbers(source), amounts.tolist(), constant_values=-1)
+    spread = op.rearranged(source, np.maximum(numbers, 0))
+    inside = Value(OperandCode.TENSOR_BOOL8, numbers.shape, data=numbers >= 0)
+    return op.emit(OperationCode.SELECT, [inside, spread, constant(op.filled(spread, number, np.int32))], source)
+
+
+@converts(BuiltinOperator.MIRROR_PAD)
+def _mirror_pad(op: Operator) -> None:
+    """(input, paddings [rank, 2])."""
+    source = op.input(0, "input")
+    mode = int32(op.option("mode"))
+    op.result_of_same_quantization(op.moved(OperationCode.MIRROR_PAD, source, _paddings(op), mode))
+
+
+@converts(BuiltinOperator.GATHER)
+def _gather(op: Operator) -> None:
+    """(input, indices); a scalar index drops the axis."""
+    source, indices = op.input(0, "params"), op.input(1, "indices")
+    if op.option("batch_dims"):
+        op.fail(f"batch_dims must be 0, got {op.option('batch_dims')}")
+    if indices.type != OperandCode.TENSOR_INT32:
+        op.fail("indices (input 1) must be INT32 or INT64")
+    axis = op.axis(op.option("axis"), source.rank)
+    result = op.moved(OperationCode.GATHER, source, int32(axis), indices)
+    if indices.rank == 0 and source.rank > 1:
+        shape = source.shape or ()
+        result = op.reshape(result, (*shape[:axis], *shape[axis + 1 :]))
+    op.result_of_same_quantization(result)
+
+
+@converts(BuiltinOperator.TOPK_V2)
+def _topk_v2(op: Operator) -> None:
+    """(input, k) along the last axis."""
+    source, k = op.input(0, "input"), int32(op.integer(1, "k"))
+    values, indices = op.emit_many(OperationCode.TOPK_V2, [source, k], [source, op.prototype(1)])
+    op.result_of_same_quantization(values)
+    op.result(indices, 1)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from gpu_driver.broadcast import broadcast_refusal
 from nn_runtime.codes import OperandCode, OperationCode
 from nn_runtime.operations.comparison import COMPARISONS
 from tests.gpu_driver.operations.compare import (
@@ -137,3 +138,9 @@ def test_select(opencl_device: Device, data_type: OperandCode, dims: Dimensions)
     first, second = pair(data_type, (dims, dims))
     output = like(first, scale=first.scale and 0.08)
     check(opencl_device, OperationCode.SELECT, [condition, first, second], output)
+
+
+def test_more_than_8_alternating_dimensions_are_refused() -> None:
+    assert broadcast_refusal((2, 1) * 4, (1, 2) * 4) == ""
+    assert broadcast_refusal((2, 3) * 9, (2, 3) * 9) == ""
+    assert "over 10 dimensions, the kernel over at most 8" in broadcast_refusal((2, 1) * 5, (1, 2) * 5)

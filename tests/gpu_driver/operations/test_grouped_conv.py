@@ -46,53 +46,75 @@ GROUPED = [
     Sizes((2, 5, 7, 6), (2, 3), (2, 1), (1, 2, 1, 0), 9, 3),
     Sizes((1, 9, 8, 34), (3, 3), (1, 2), (1, 1, 1, 1), 17, 17),
     Sizes((1, 4, 4, 32), (1, 1), (1, 1), (0, 0, 0, 0), 64, 2),
+    Sizes((1, 6, 7, 20), (3, 3), (2, 2), (0, 1, 1, 0), 20, 20),
+    Sizes((1, 3, 3, 70), (2, 2), (1, 1), (0, 0, 0, 0), 140, 70),
 ]
 TRANSPOSED = [
     Sizes((1, 1, 1, 1), (1, 1), (1, 1), (0, 0, 0, 0), 1),
     Sizes((2, 3, 4, 5), (3, 2), (2, 3), (0, 0, 0, 0), 7),
     Sizes((1, 5, 4, 17), (4, 5), (3, 2), (1, 2, 0, 3), 3),
     Sizes((1, 7, 6, 3), (2, 2), (3, 4), (1, 0, 0, 1), 65),
+    Sizes((1, 4, 5, 8), (3, 3), (1, 1), (1, 1, 1, 1), 9),
+    Sizes((1, 5, 5, 3), (4, 4), (2, 2), (3, 3, 3, 3), 20),
+    Sizes((1, 1, 1, 2), (4, 4), (4, 4), (1, 0, 2, 0), 17),
 ]
 
 
+@pytest.mark.parametrize("held", [False, True], ids=["filter_of_the_run", "filter_of_the_model"])
 @pytest.mark.parametrize("activation", [FuseCode.NONE, FuseCode.RELU6], ids=lambda code: code.name)
 @pytest.mark.parametrize("nchw", [False, True], ids=["nhwc", "nchw"])
 @pytest.mark.parametrize("sizes", GROUPED, ids=str)
 @pytest.mark.parametrize("per_channel", [False, True], ids=["per_tensor", "per_channel"])
 @pytest.mark.parametrize("data_type", ALL, ids=lambda code: code.name)
 def test_grouped_conv(
-    opencl_device: Device, data_type: OperandCode, per_channel: bool, sizes: Sizes, nchw: bool, activation: FuseCode
+    opencl_device: Device,
+    data_type: OperandCode,
+    per_channel: bool,
+    sizes: Sizes,
+    nchw: bool,
+    activation: FuseCode,
+    held: bool,
 ) -> None:
     source = image_of(data_type, sizes, nchw)
     if per_channel and not source.scale:
         pytest.skip("only 8-bit filters have scales per channel")
-    tensors, output = operands(source, sizes, sizes.image[3] // sizes.groups, per_channel)
+    tensors, output = operands(source, sizes, sizes.image[3] // sizes.groups, per_channel, held)
     scalars = [*sizes.padding, *sizes.stride[::-1], sizes.groups, activation.value, nchw]
     check(opencl_device, OperationCode.GROUPED_CONV_2D, [*tensors, *scalars], output, tolerance_of=4)
 
 
+@pytest.mark.parametrize("held", [False, True], ids=["filter_of_the_run", "filter_of_the_model"])
 @pytest.mark.parametrize("activation", [FuseCode.NONE, FuseCode.RELU1], ids=lambda code: code.name)
 @pytest.mark.parametrize("nchw", [False, True], ids=["nhwc", "nchw"])
 @pytest.mark.parametrize("sizes", TRANSPOSED, ids=str)
 @pytest.mark.parametrize("per_channel", [False, True], ids=["per_tensor", "per_channel"])
 @pytest.mark.parametrize("data_type", ALL, ids=lambda code: code.name)
 def test_transpose_conv(
-    opencl_device: Device, data_type: OperandCode, per_channel: bool, sizes: Sizes, nchw: bool, activation: FuseCode
+    opencl_device: Device,
+    data_type: OperandCode,
+    per_channel: bool,
+    sizes: Sizes,
+    nchw: bool,
+    activation: FuseCode,
+    held: bool,
 ) -> None:
     source = image_of(data_type, sizes, nchw)
     if per_channel and not source.scale:
         pytest.skip("only 8-bit filters have scales per channel")
-    tensors, output = operands(source, sizes, sizes.image[3], per_channel)
+    tensors, output = operands(source, sizes, sizes.image[3], per_channel, held)
     scalars = [*sizes.padding, *sizes.stride[::-1], activation.value, nchw]
     check(opencl_device, OperationCode.TRANSPOSE_CONV_2D, [*tensors, *scalars], output, tolerance_of=4)
 
 
+@pytest.mark.parametrize("held", [False, True], ids=["filter_of_the_run", "filter_of_the_model"])
 @pytest.mark.parametrize("scheme", [PaddingCode.SAME, PaddingCode.VALID], ids=lambda code: code.name)
 @pytest.mark.parametrize("data_type", [FLOAT32, QUANT8, SIGNED], ids=lambda code: code.name)
-def test_transpose_conv_of_a_given_shape(opencl_device: Device, data_type: OperandCode, scheme: PaddingCode) -> None:
+def test_transpose_conv_of_a_given_shape(
+    opencl_device: Device, data_type: OperandCode, scheme: PaddingCode, held: bool
+) -> None:
     sizes = Sizes((1, 5, 4, 3), (3, 3), (2, 2), (0, 0, 0, 0), 4)
     source = image_of(data_type, sizes, False)
-    tensors, output = operands(source, sizes, 3, False)
+    tensors, output = operands(source, sizes, 3, False, held)
     shape = constant([1, 10, 7, 4] if scheme == PaddingCode.SAME else [1, 11, 9, 4])
     inputs = [*tensors, shape, scheme.value, 2, 2, FuseCode.NONE.value, False]
     check(opencl_device, OperationCode.TRANSPOSE_CONV_2D, inputs, output, tolerance_of=4)
@@ -104,14 +126,16 @@ def image_of(data_type: OperandCode, sizes: Sizes, nchw: bool) -> Value:
     return random_tensor(data_type, dims, 1, spread=1)
 
 
-def operands(source: Value, sizes: Sizes, filter_depth: int, per_channel: bool) -> tuple[list[Value], Value]:
-    """Return input, filter and bias as the run's, and an output."""
+def operands(
+    source: Value, sizes: Sizes, filter_depth: int, per_channel: bool, held: bool
+) -> tuple[list[Value], Value]:
+    """Return input, filter and bias, the last two the model's where `held`, and an output."""
     rng = np.random.default_rng(5)
     dims = (sizes.depth, *sizes.filter, filter_depth)
     if not source.scale:
         weights = random_tensor(OperandCode(source.type), dims, 2, spread=0.5)
         bias = random_tensor(OperandCode(source.type), (sizes.depth,), 3)
-        return [source, weights, bias], source
+        return [source, replace(weights, constant=held), replace(bias, constant=held)], source
     weights = random_tensor(OperandCode(source.type), dims, 2, scale=0.02)
     if per_channel:
         scales = tuple(float(scale) for scale in rng.uniform(0.001, 0.05, sizes.depth))
@@ -119,13 +143,4 @@ def operands(source: Value, sizes: Sizes, filter_depth: int, per_channel: bool) 
         weights = Value(PER_CHANNEL, data, channel_quant=ChannelQuant(scales, 0))
     bias_data = rng.integers(-3000, 3000, sizes.depth).astype(np.int32)
     bias = Value(OperandCode.TENSOR_INT32, bias_data, 0.0 if per_channel else source.scale * weights.scale)
-    return [source, weights, bias], like(source, scale=0.3)
-
-
-def test_filters_of_the_model_and_of_the_run_give_the_same(opencl_device: Device) -> None:
-    sizes = GROUPED[1]
-    source = image_of(QUANT8, sizes, False)
-    tensors, output = operands(source, sizes, 2, False)
-    held = [tensors[0], *(replace(tensor, constant=True) for tensor in tensors[1:])]
-    scalars = [*sizes.padding, *sizes.stride[::-1], sizes.groups, 0, False]
-    check(opencl_device, OperationCode.GROUPED_CONV_2D, [*held, *scalars], output)
+    return [source, replace(weights, constant=held), replace(bias, constant=held)], like(source, scale=0.3)

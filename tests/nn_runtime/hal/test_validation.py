@@ -154,7 +154,7 @@ def test_a_fault_in_a_referenced_model_names_it() -> None:
 @pytest.mark.parametrize(
     ("change", "level"),
     [
-        (lambda model: replace(model, relax_computation_float32_to_float16=True), FeatureLevel.HAL_1_1),
+        (lambda model: replace(model, relax_computation_float32_to_float16=True), FeatureLevel.HAL_1_0),
         (_operand(4, dimensions=()), FeatureLevel.HAL_1_2),
         (_referring(None), FeatureLevel.HAL_1_3),
         (

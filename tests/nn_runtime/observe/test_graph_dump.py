@@ -9,8 +9,6 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
-
 from nn_runtime import cli
 from nn_runtime.observe.graph_dump import dot
 from tests.nn_runtime.graphs import add_model, if_model, unary_model
@@ -18,6 +16,8 @@ from tests.nn_runtime.test_control_flow import RELU, TANH
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import pytest
 
 NETWORK = str(Path(cli.__file__).parents[1] / "demo" / "digits_float.tflite")
 

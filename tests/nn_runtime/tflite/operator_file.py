@@ -19,7 +19,29 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[Any]
 
-_ONLY_VERSION_1 = {"EXPAND_DIMS", "HARD_SWISH", "RELU_N1_TO_1", "RESHAPE", "SQUEEZE"}
+_ONLY_VERSION_1 = {
+    *("BATCH_TO_SPACE_ND", "BIDIRECTIONAL_SEQUENCE_LSTM", "BIDIRECTIONAL_SEQUENCE_RNN", "CEIL", "COS", "ELU"),
+    *("EMBEDDING_LOOKUP", "EXP", "EXPAND_DIMS", "FILL", "FLOOR", "FLOOR_MOD", "GATHER", "HARD_SWISH"),
+    *("HASHTABLE_LOOKUP", "IF", "L2_NORMALIZATION", "L2_POOL_2D", "LOCAL_RESPONSE_NORMALIZATION", "LOG"),
+    *("LOGICAL_AND", "LOGICAL_NOT", "LOGICAL_OR", "LSH_PROJECTION", "MIRROR_PAD", "NEG", "ONE_HOT", "POW"),
+    *(
+        "PRELU",
+        "RANK",
+        "REDUCE_ALL",
+        "REDUCE_ANY",
+        "RELU_0_TO_1",
+        "RELU_N1_TO_1",
+        "RESHAPE",
+        "REVERSE_V2",
+        "RNN",
+        "SHAPE",
+    ),
+    *("RSQRT", "SELECT_V2", "SIN", "SPACE_TO_BATCH_ND", "SQRT", "SQUARE", "SQUEEZE", "SVDF", "TILE", "TOPK_V2"),
+    *("UNIDIRECTIONAL_SEQUENCE_RNN", "WHILE", "ZEROS_LIKE", "ADD_N", "ABS", "TRANSPOSE_CONV"),
+    *("FLOOR_DIV", "SUM", "REDUCE_PROD", "REDUCE_MAX", "REDUCE_MIN", "SQUARED_DIFFERENCE", "GELU", "BATCH_MATMUL"),
+    *("LOG_SOFTMAX", "LEAKY_RELU", "LSTM", "UNIDIRECTIONAL_SEQUENCE_LSTM", "SELECT", "DEPTH_TO_SPACE"),
+    *("SPACE_TO_DEPTH", "EQUAL", "NOT_EQUAL", "LESS", "LESS_EQUAL", "GREATER", "GREATER_EQUAL", "MAXIMUM", "MINIMUM"),
+}
 
 
 @dataclass
@@ -47,6 +69,14 @@ def int8(scale: float, zero_point: int, *shape: int) -> Tensor:
     return Tensor(TensorType.INT8, shape, scale, zero_point)
 
 
+def int32(*shape: int) -> Tensor:
+    return Tensor(TensorType.INT32, shape)
+
+
+def boolean(*shape: int) -> Tensor:
+    return Tensor(TensorType.BOOL, shape)
+
+
 def int64(*shape: int) -> Tensor:
     return Tensor(TensorType.INT64, shape)
 
@@ -72,43 +102,76 @@ class Step:
     outputs: Sequence[int]
     options: str = "NONE"
     values: Mapping[str, int | float | bool | Sequence[int]] = field(default_factory=dict)
+    intermediates: Sequence[int] = ()
+    custom_options: bytes = b""
+
+
+@dataclass
+class Graph:
+    """A subgraph; tensor i is called t<i>."""
+
+    tensors: Sequence[Tensor]
+    steps: Sequence[Step]
+    inputs: Sequence[int]
+    outputs: Sequence[int]
 
 
 def write(tensors: Sequence[Tensor], steps: Sequence[Step], inputs: Sequence[int], outputs: Sequence[int]) -> bytes:
-    """Return a file; tensor i is called t<i>."""
+    """Return a file with one subgraph."""
+    return write_graphs([Graph(tensors, steps, inputs, outputs)])
+
+
+def write_graphs(graphs: Sequence[Graph]) -> bytes:
+    """Return a file; a code that is no builtin operator's is a custom one."""
     buffers: list[Any] = [b""]
-    specs = []
-    for number, tensor in enumerate(tensors):
-        buffer = 0
-        if tensor.data is not None:
-            buffers.append(tensor.data.tobytes())
-            buffer = len(buffers) - 1
-        scales = [tensor.scale] if isinstance(tensor.scale, float) else list(tensor.scale)
-        specs.append(
-            TensorSpec(
-                f"t{number}",
-                tensor.type,
-                tensor.shape,
-                buffer,
-                scales=scales,
-                zero_points=[tensor.zero_point] * len(scales),
-                quantized_dimension=tensor.quantized_dimension,
-                is_variable=tensor.is_variable,
-            )
+    names = list(dict.fromkeys(step.code for graph in graphs for step in graph.steps))
+    subgraphs = [
+        SubgraphSpec(
+            [_tensor_spec(number, tensor, buffers) for number, tensor in enumerate(graph.tensors)],
+            [_operator_spec(step, names) for step in graph.steps],
+            graph.inputs,
+            graph.outputs,
         )
-    names = list(dict.fromkeys(step.code for step in steps))
-    numbers = {name: getattr(tflite.BuiltinOperator, name) for name in names}
-    operators = [
-        OperatorSpec(names.index(step.code), step.inputs, step.outputs, step.options, step.values) for step in steps
+        for graph in graphs
     ]
-    return FileSpec(
-        [
-            CodeSpec(min(number, 127), number, version=1 if name in _ONLY_VERSION_1 else 2)
-            for name, number in numbers.items()
-        ],
-        [SubgraphSpec(specs, operators, inputs, outputs)],
-        buffers,
-    ).write()
+    return FileSpec([_code_spec(name) for name in names], subgraphs, buffers).write()
+
+
+def _tensor_spec(number: int, tensor: Tensor, buffers: list[Any]) -> TensorSpec:
+    buffer = 0
+    if tensor.data is not None:
+        buffers.append(tensor.data.tobytes())
+        buffer = len(buffers) - 1
+    scales = [tensor.scale] if isinstance(tensor.scale, float) else list(tensor.scale)
+    return TensorSpec(
+        f"t{number}",
+        tensor.type,
+        tensor.shape,
+        buffer,
+        scales=scales,
+        zero_points=[tensor.zero_point] * len(scales),
+        quantized_dimension=tensor.quantized_dimension,
+        is_variable=tensor.is_variable,
+    )
+
+
+def _operator_spec(step: Step, names: list[str]) -> OperatorSpec:
+    return OperatorSpec(
+        names.index(step.code),
+        step.inputs,
+        step.outputs,
+        step.options,
+        step.values,
+        intermediates=step.intermediates,
+        custom_options=step.custom_options,
+    )
+
+
+def _code_spec(name: str) -> CodeSpec:
+    number = getattr(tflite.BuiltinOperator, name, None)
+    if number is None:
+        return CodeSpec(tflite.BuiltinOperator.CUSTOM, tflite.BuiltinOperator.CUSTOM, name)
+    return CodeSpec(min(number, 127), number, version=1 if name in _ONLY_VERSION_1 else 2)
 
 
 def random_inputs(tensors: Sequence[Tensor], seed: int = 0) -> list[Array]:
@@ -127,12 +190,20 @@ def random_inputs(tensors: Sequence[Tensor], seed: int = 0) -> list[Array]:
     return arrays
 
 
-def reference(file: bytes, inputs: Sequence[Array]) -> list[Array]:
-    """Return the outputs of LiteRT's reference kernels; skips the test where LiteRT is not installed."""
+def reference(file: bytes, inputs: Sequence[Array], usual_kernels: bool = False) -> list[Array]:
+    """Return the outputs of LiteRT's reference kernels; skips the test where LiteRT is not installed.
+
+    `usual_kernels`: of its optimised ones; so too where an operator has no other.
+    """
     litert = pytest.importorskip("ai_edge_litert.interpreter")
-    interpreter = litert.Interpreter(
-        model_content=file, experimental_op_resolver_type=litert.OpResolverType.BUILTIN_REF, num_threads=1
-    )
+    usual = litert.OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+    kind = usual if usual_kernels else litert.OpResolverType.BUILTIN_REF
+    try:
+        interpreter = litert.Interpreter(model_content=file, experimental_op_resolver_type=kind, num_threads=1)
+    except ValueError as error:
+        if "Didn't find op" not in str(error):
+            raise
+        interpreter = litert.Interpreter(model_content=file, experimental_op_resolver_type=usual, num_threads=1)
     for details, array in zip(interpreter.get_input_details(), inputs, strict=True):
         interpreter.resize_tensor_input(details["index"], array.shape)
     interpreter.allocate_tensors()

@@ -38,6 +38,7 @@ class OperatorSpec:
     values: Mapping[str, int | float | bool | Sequence[int]] = field(default_factory=dict)
     tag: int | None = None
     intermediates: Sequence[int] = ()
+    custom_options: bytes = b""
 
 
 @dataclass
@@ -201,6 +202,9 @@ class _Writer:
                 Outputs=self._array(operator.outputs, "<i4"),
                 Intermediates=self._array(operator.intermediates, "<i4"),
                 BuiltinOptions=options,
+                CustomOptions=self._builder.CreateByteVector(operator.custom_options)
+                if operator.custom_options
+                else None,
                 BuiltinOptionsType=tag,
                 OpcodeIndex=operator.code,
             )

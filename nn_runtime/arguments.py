@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What may be bound to a model's input or output: arrays and memories, with their dimensions and lengths."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nn_runtime.codes import operand_type_name
+from nn_runtime.errors import BadData, UnexpectedNull
+from nn_runtime.model import check_array
+from nn_runtime.operand import MAX_SIZE_BYTES, has_unknown_dimensions, is_tensor, merge_dimensions, size_bytes
+from nn_runtime.step import Argument
+
+if TYPE_CHECKING:
+    from nn_runtime.compilation import Compilation
+    from nn_runtime.hal.types import Operand
+    from nn_runtime.memory import Domain, Memory
+    from nn_runtime.operand import Array, Dimensions, OperandType
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """Input or output `index` of a compilation, to which an argument can be bound."""
+
+    compilation: Compilation
+    is_input: bool
+    index: int
+    operand: Operand
+
+    def __str__(self) -> str:
+        return f"{'input' if self.is_input else 'output'} {self.index}"
+
+    def bind_array(self, array: Array | None, operand_type: OperandType | None, padded: bool) -> Argument:
+        """Return the argument of an array, None for an omitted one; `padded` allows more bytes than needed.
+
+        Raises BadData.
+        """
+        dims = self._known_dimensions(operand_type)
+        if array is None:
+            return Argument(dims)
+        if not isinstance(array, np.ndarray):
+            raise BadData(f"{self}: wanted a numpy array, got {type(array).__name__}")
+        check_array(str(self), self.operand.type, array)
+        if not self.is_input and not array.flags.writeable:
+            raise BadData(f"{self}: the array is read-only")
+        length, padding = self._checked_length(dims, array.nbytes, padded)
+        pointer = array if not padding else array.reshape(-1).view(np.uint8)[:length]
+        return Argument(dims, pointer=pointer, length=length)
+
+    def bind_memory(
+        self, memory: Memory, offset: int, length: int, operand_type: OperandType | None, padded: bool
+    ) -> Argument:
+        """Return the argument of bytes of a memory, or of the whole; raises UnexpectedNull, BadData."""
+        if memory is None:
+            raise UnexpectedNull(f"{self}: the memory is None")
+        dims = self._known_dimensions(operand_type)
+        if memory.domain is not None or memory.is_used_whole:
+            if memory.domain is not None:
+                memory.domain.check_role(self.compilation, self.is_input, self.index)
+            if (offset, length) != (0, 0):
+                raise BadData(f"{self}: this memory is used whole: offset and length must be 0, got {offset}, {length}")
+            if memory.domain is not None:
+                return self._bind_device_memory(memory, memory.domain, dims)
+            return Argument(dims, None, memory.pool, memory=memory)
+        if length == 0:
+            raise BadData(f"{self}: a length is needed, it cannot be implied for this memory")
+        if offset < 0 or length < 0 or offset + length > memory.size_bytes:
+            raise BadData(f"{self}: bytes {offset} to {offset + length} are outside the memory of {memory.size_bytes}")
+        needed, padding = self._checked_length(dims, length, padded)
+        return Argument(dims, None, memory.pool, offset, needed, padding, memory)
+
+    def _bind_device_memory(self, memory: Memory, domain: Domain, dims: Dimensions) -> Argument:
+        try:
+            dims = merge_dimensions(dims, domain.initial)
+        except BadData as error:
+            raise BadData(f"{self}: device memory: {error}") from error
+        if self.is_input and has_unknown_dimensions(self.operand.type, dims):
+            raise BadData(f"{self}: its dimensions {list(dims)} must be known, by operand_type")
+        if memory.shared is not None:
+            return Argument(dims, None, memory.pool, 0, size_bytes(self.operand.type, dims), 0, memory)
+        return Argument(dims, None, memory.pool, memory=memory)
+
+    def _checked_length(self, dims: Dimensions, given: int, padded: bool) -> tuple[int, int]:
+        """Return (length, padding) of `given` bytes; raises BadData where they do not fit the dimensions."""
+        if given == 0:
+            raise BadData(f"{self}: the buffer has no bytes; None omits an argument")
+        if has_unknown_dimensions(self.operand.type, dims):
+            if self.is_input:
+                raise BadData(f"{self}: its dimensions {list(dims)} must be known, by operand_type")
+            return given, 0
+        needed = size_bytes(self.operand.type, dims)
+        if given < needed or (given > needed and not padded):
+            kind = f"{operand_type_name(self.operand.type)} {list(dims)}"
+            raise BadData(f"{self}: {kind} needs {needed} bytes, got {given}")
+        return needed, given - needed
+
+    def _known_dimensions(self, operand_type: OperandType | None) -> Dimensions:
+        """Return what model and caller say of the dimensions; raises BadData where they contradict each other."""
+        operand = self.operand
+        if operand_type is None:
+            return operand.dimensions
+        if operand_type.type != operand.type:
+            wanted, got = operand_type_name(operand.type), operand_type_name(operand_type.type)
+            raise BadData(f"{self}: it is a {wanted}, the type given a {got}")
+        if not is_tensor(operand.type) and operand_type.dims:
+            raise BadData(f"{self}: a scalar has no dimensions, got {list(operand_type.dims)}")
+        try:
+            dims = merge_dimensions(operand.dimensions, operand_type.dims)
+        except BadData as error:
+            raise BadData(f"{self}: {error}") from error
+        if size_bytes(operand.type, dims) > MAX_SIZE_BYTES:
+            raise BadData(f"{self}: {list(dims)} needs more than 2^32-1 bytes")
+        return dims

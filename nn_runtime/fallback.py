@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How runs end, and how the CPU device takes over when one fails (SURFACE section k, execution failures)."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nn_runtime.hal.memory import SharedMemory
+from nn_runtime.hal.plain import wait_for_fences
+from nn_runtime.hal.types import ErrorStatus, HalError, Timing
+from nn_runtime.operand import has_unknown_dimensions, size_bytes
+from nn_runtime.step import Argument, RunOptions, Step, error_of_hal, request_of
+from nn_runtime.temporaries import new_pool
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nn_runtime.hal.interfaces import IFencedExecutionCallback
+    from nn_runtime.hal.types import ExecutionResult
+    from nn_runtime.operand import Dimensions
+    from nn_runtime.plan import Plan
+
+_log = logging.getLogger("nn_runtime.execution")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A successful run: dimensions of every output, and times (unknown for several steps)."""
+
+    dimensions: tuple[Dimensions, ...]
+    timing: Timing
+
+
+@dataclass(frozen=True)
+class FencedOutcome:
+    """A fenced run that has been started: its fence, owned by the receiver; None if all is done.
+
+    `callback` tells the times, and whether it failed; None where there is none, and the times are not known.
+    """
+
+    dimensions: tuple[Dimensions, ...]
+    fence: int | None
+    callback: IFencedExecutionCallback | None
+
+
+def dimensions_of(result: ExecutionResult, known: tuple[Dimensions, ...]) -> tuple[Dimensions, ...]:
+    """Return the dimensions of every output: those reported, else those known before."""
+    return tuple(shape.dimensions for shape in result.output_shapes) if result.output_shapes else known
+
+
+def fall_back(
+    plan: Plan,
+    inputs: Sequence[Argument],
+    outputs: Sequence[Argument],
+    options: RunOptions,
+    failure: HalError,
+    where: str,
+) -> Outcome:
+    """Run the whole model on the CPU device after a failure; raises the failure itself where that is not allowed."""
+    if plan.reference is None:
+        raise error_of_hal(failure, where) from failure
+    _log.warning("%s: %s; the whole model goes to %s", where, failure, plan.reference.name)
+    try:
+        result = execute_on_host(plan.whole_on_reference(), inputs, outputs, options)
+    except HalError as error:
+        raise error_of_hal(error, f"execution on {plan.reference.name}") from error
+    return Outcome(dimensions_of(result, tuple(argument.dimensions for argument in outputs)), Timing())
+
+
+def fall_back_fenced(
+    plan: Plan,
+    inputs: Sequence[Argument],
+    outputs: Sequence[Argument],
+    options: RunOptions,
+    failure: HalError,
+    where: str,
+    wait_for: Sequence[int],
+) -> FencedOutcome:
+    """Wait for the fences and run the whole model on the CPU device; raises the failure where that is not allowed."""
+    if plan.reference is None:
+        raise error_of_hal(failure, where) from failure
+    try:
+        wait_for_fences(wait_for, options.deadline_ns)
+    except HalError as error:
+        raise error_of_hal(error, where) from error
+    return FencedOutcome(fall_back(plan, inputs, outputs, options, failure, where).dimensions, None, None)
+
+
+def execute_on_host(
+    step: Step, inputs: Sequence[Argument], outputs: Sequence[Argument], options: RunOptions
+) -> ExecutionResult:
+    """Run a step on the CPU device, with driver-managed buffers copied before and after; raises HalError."""
+    host_inputs = [_copied_to_host(argument, step, at) for at, argument in enumerate(inputs)]
+    host_outputs = [_host_output(argument, step, at) for at, argument in enumerate(outputs)]
+    result = step.execute(request_of(step.model, host_inputs, host_outputs), options)
+    for argument, host in zip(outputs, host_outputs, strict=True):
+        buffer = argument.memory.buffer if argument.memory is not None else None
+        if host is not argument and buffer is not None and isinstance(host.pool, SharedMemory):
+            buffer.copy_from(host.pool, host.dimensions)
+    return result
+
+
+def _copied_to_host(argument: Argument, step: Step, at: int) -> Argument:
+    buffer = argument.memory.buffer if argument.memory is not None else None
+    if buffer is None:
+        return argument
+    host = _host_argument(argument, step.model.main.operands[step.model.main.input_indexes[at]].type)
+    if isinstance(host.pool, SharedMemory):
+        buffer.copy_to(host.pool)
+    return host
+
+
+def _host_output(argument: Argument, step: Step, at: int) -> Argument:
+    if argument.memory is None or argument.memory.buffer is None:
+        return argument
+    return _host_argument(argument, step.model.main.operands[step.model.main.output_indexes[at]].type)
+
+
+def _host_argument(argument: Argument, code: int) -> Argument:
+    if has_unknown_dimensions(code, argument.dimensions):
+        raise HalError(
+            ErrorStatus.GENERAL_FAILURE, f"device memory of shape {list(argument.dimensions)} cannot go to the CPU"
+        )
+    length = size_bytes(code, argument.dimensions)
+    return Argument(argument.dimensions, pool=new_pool(length), length=length)

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What goes between the application and the process that hosts a driver: framed messages, descriptors, memory.
+
+A channel carries one request at a time and its reply. Messages are pickled plain values and frozen dataclasses of the
+HAL; nothing else is unpickled, and both ends of a channel are held by us and our own child alone.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import secrets
+import socket
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nn_runtime.hal.memory import HardwareBuffer, HardwareBufferFormat, HardwareBufferUsage, SharedMemory
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+PASSES_DESCRIPTORS = hasattr(socket, "AF_UNIX") and hasattr(socket, "send_fds")
+
+_LENGTH = struct.Struct("<I")
+_READ_BYTES = 1 << 16
+_MAX_DESCRIPTORS = 250
+_SECRET_BYTES = 32
+_MODULES = frozenset(
+    {
+        "nn_runtime.codes",
+        "nn_runtime.operand",
+        "nn_runtime.hal.types",
+        "nn_runtime.hal.interfaces",
+        "nn_runtime.hal.memory",
+        "nn_runtime.hal.remote_channel",
+    }
+)
+
+
+class ChannelClosed(Exception):
+    """The other end is gone."""
+
+
+@dataclass(frozen=True)
+class PoolDescription:
+    """Shared memory as the other process finds it: by the descriptor that comes along, or by name.
+
+    `hardware`: width, height, layers, format and usage of a hardware buffer.
+    """
+
+    size_bytes: int
+    prot: int
+    offset: int
+    name: str
+    hardware: tuple[int, int, int, int, int] | None
+
+
+class Channel:
+    """Framed messages over a socket, with file descriptors where the system passes them."""
+
+    def __init__(self, connected: socket.socket) -> None:
+        """Take the socket over."""
+        self._socket = connected
+
+    def send(self, message: object, descriptors: Sequence[int] = ()) -> None:
+        """Send a message; the descriptors stay the sender's. Raises ChannelClosed."""
+        payload = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+        data = _LENGTH.pack(len(payload)) + payload
+        try:
+            if descriptors:
+                sent = socket.send_fds(self._socket, [data], list(descriptors))
+                data = data[sent:]
+            self._socket.sendall(data)
+        except OSError as error:
+            raise ChannelClosed(str(error)) from error
+
+    def receive(self) -> object:
+        """Return the next message, which brings no descriptors; raises ChannelClosed."""
+        try:
+            data = self._socket.recv(_READ_BYTES)
+            return _loaded(self._rest(data))
+        except OSError as error:
+            raise ChannelClosed(str(error)) from error
+
+    def receive_with_descriptors(self) -> tuple[object, list[int]]:
+        """Return the next message and its descriptors, which the receiver owns; raises ChannelClosed."""
+        if not PASSES_DESCRIPTORS:
+            return self.receive(), []
+        try:
+            data, descriptors, _flags, _address = socket.recv_fds(self._socket, _READ_BYTES, _MAX_DESCRIPTORS)
+            return _loaded(self._rest(data)), descriptors
+        except OSError as error:
+            raise ChannelClosed(str(error)) from error
+
+    def shut_down(self) -> None:
+        """Wake whoever waits on either end."""
+        try:
+            self._socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            return
+
+    def close(self) -> None:
+        """Close this end."""
+        self._socket.close()
+
+    def _rest(self, data: bytes) -> bytes:
+        """Return a whole payload, given its first bytes as they came."""
+        while len(data) < _LENGTH.size:
+            data += self._more()
+        (length,) = _LENGTH.unpack_from(data)
+        if len(data) == _LENGTH.size + length:
+            return data[_LENGTH.size :]
+        whole = bytearray(data[_LENGTH.size :])
+        while len(whole) < length:
+            whole += self._more()
+        return bytes(whole)
+
+    def _more(self) -> bytes:
+        more = self._socket.recv(_READ_BYTES)
+        if not more:
+            raise ChannelClosed("the other end is closed")
+        return more
+
+
+class _Unpickler(pickle.Unpickler):
+    """Makes values of the HAL's modules alone."""
+
+    def find_class(self, module: str, name: str) -> object:
+        if module in _MODULES:
+            return super().find_class(module, name)
+        raise pickle.UnpicklingError(f"{module}.{name} does not belong into a message")
+
+
+def _loaded(payload: bytes) -> object:
+    return _Unpickler(io.BytesIO(payload)).load()
+
+
+class Rendezvous:
+    """A new channel, where descriptors cannot be passed: the other process connects to a port with a secret."""
+
+    def __init__(self) -> None:
+        """Listen on a port of this machine alone."""
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener.settimeout(30.0)
+        self._secret = secrets.token_bytes(_SECRET_BYTES)
+        self.address: tuple[int, bytes] = (self._listener.getsockname()[1], self._secret)
+        """What the other process needs to know."""
+
+    def accept(self) -> Channel:
+        """Return the channel when the other process has connected; raises ChannelClosed."""
+        try:
+            with self._listener:
+                while True:
+                    connected, _ = self._listener.accept()
+                    connected.settimeout(5.0)
+                    if secrets.compare_digest(connected.recv(_SECRET_BYTES, socket.MSG_WAITALL), self._secret):
+                        connected.settimeout(None)
+                        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                        return Channel(connected)
+                    connected.close()
+        except OSError as error:
+            raise ChannelClosed(str(error)) from error
+
+
+def connect(address: tuple[int, bytes]) -> Channel:
+    """Return a channel to a `Rendezvous` of another process; raises OSError."""
+    port, secret = address
+    connected = socket.create_connection(("127.0.0.1", port), timeout=30.0)
+    connected.settimeout(None)
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connected.sendall(secret)
+    return Channel(connected)
+
+
+def describe_pool(memory: SharedMemory) -> tuple[PoolDescription, tuple[int, ...]]:
+    """Return how another process finds a memory, and the descriptor to send along, if any."""
+    hardware = None
+    if isinstance(memory, HardwareBuffer):
+        hardware = (memory.width, memory.height, memory.layers, int(memory.format), int(memory.usage))
+    descriptors = (memory.fd,) if memory.fd >= 0 else ()
+    return PoolDescription(memory.size_bytes, memory.prot, memory.offset, memory.block_name, hardware), descriptors
+
+
+def attach_pool(description: PoolDescription, descriptors: Sequence[int]) -> SharedMemory:
+    """Return another process's memory; takes the descriptor over. Raises OSError."""
+    memory = SharedMemory.__new__(SharedMemory if description.hardware is None else HardwareBuffer)
+    fd = descriptors[0] if descriptors else -1
+    memory.adopt(description.size_bytes, description.prot, fd, description.offset, description.name)
+    if isinstance(memory, HardwareBuffer) and description.hardware is not None:
+        memory.width, memory.height, memory.layers, code, usage = description.hardware
+        memory.format, memory.usage = HardwareBufferFormat(code), HardwareBufferUsage(usage)
+    return memory

@@ -1,0 +1,440 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A canonical device behind the interface of an older version: what a driver of HAL 1.0 to 1.3 looks like.
+
+For drivers that are to be reached through an older interface, and for testing what becomes of them. Asynchronous calls
+run in a thread of their own and keep to the callback protocol.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING, TypeVar
+
+from nn_runtime.codes import FeatureLevel
+from nn_runtime.hal import fences
+from nn_runtime.hal.interfaces import CacheRequest
+from nn_runtime.hal.types import ErrorStatus, ExecutionPreference, HalError, Priority
+from nn_runtime.hal.validation import validate_model, validate_preference, validate_priority
+from nn_runtime.hal.versions import v1_0, v1_1, v1_2, v1_3
+from nn_runtime.hal.versions.burst import BurstServer
+from nn_runtime.hal.versions.compliance import minimum_level
+from nn_runtime.hal.versions.conversion import capabilities_to, status_to, timing_to_1_2, to_canonical
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from nn_runtime.hal.interfaces import IBuffer, IDevice, IFencedExecutionCallback, IPreparedModel
+    from nn_runtime.hal.memory import SharedMemory
+    from nn_runtime.hal.types import (
+        BufferDesc,
+        BufferRole,
+        DeviceStatus,
+        ExecutionResult,
+        Extension,
+        Model,
+        OutputShape,
+        Request,
+    )
+    from nn_runtime.hal.versions.burst import Channel
+    from nn_runtime.hal.versions.conversion import VersionedModel
+    from nn_runtime.operand import Dimensions
+
+T = TypeVar("T")
+_log = logging.getLogger("nn_runtime.driver")
+_NO_TIMING = v1_2.Timing()
+
+
+def serve(device: IDevice, version: int) -> Served10:
+    """Return a device at a version's interface (a FeatureLevel, HAL 1.0 to 1.3)."""
+    kinds = {
+        FeatureLevel.HAL_1_0: Served10,
+        FeatureLevel.HAL_1_1: Served11,
+        FeatureLevel.HAL_1_2: Served12,
+        FeatureLevel.HAL_1_3: Served13,
+    }
+    return kinds[FeatureLevel(version)](device)
+
+
+class Served10:
+    """A device of HAL 1.0 (v1_0.IDevice)."""
+
+    version = FeatureLevel.HAL_1_0
+
+    def __init__(self, device: IDevice) -> None:
+        """Keep the device."""
+        self.device = device
+
+    def get_capabilities(self) -> tuple[int, v1_0.Capabilities]:
+        """Return status and figures."""
+        return ErrorStatus.NONE, capabilities_to(self.device.get_capabilities(), FeatureLevel.HAL_1_0)
+
+    def get_supported_operations(self, model: v1_0.Model) -> tuple[int, Sequence[bool]]:
+        """Return status and one bool per operation."""
+        return self._supported(model)
+
+    def prepare_model(self, model: v1_0.Model, callback: v1_0.IPreparedModelCallback) -> int:
+        """Launch a preparation."""
+        return self._launch(model, ExecutionPreference.FAST_SINGLE_ANSWER, Priority.MEDIUM, None, None, callback.notify)
+
+    def get_status(self) -> DeviceStatus:
+        """Return whether the device can take work."""
+        return self.device.get_status()
+
+    def _supported(self, model: VersionedModel) -> tuple[int, Sequence[bool]]:
+        try:
+            return ErrorStatus.NONE, list(self.device.get_supported_operations(self._checked(model)))
+        except HalError as error:
+            return self._status(error), ()
+
+    def _checked(self, model: VersionedModel) -> Model:
+        """Return a valid model of this version; raises HalError(INVALID_ARGUMENT)."""
+        canonical = to_canonical(model)
+        validate_model(canonical)
+        if minimum_level(canonical) > self.version:
+            raise HalError(ErrorStatus.INVALID_ARGUMENT, f"{self.version.name} has no such models")
+        return canonical
+
+    def _launch(
+        self,
+        model: VersionedModel,
+        preference: ExecutionPreference,
+        priority: Priority,
+        deadline_ns: int | None,
+        cache: CacheRequest | None,
+        notify: Callable[[int, v1_0.IPreparedModel | None], None],
+    ) -> int:
+        try:
+            canonical = self._checked(model)
+            validate_preference(preference)
+            validate_priority(priority)
+        except HalError as error:
+            notify(self._status(error), None)
+            return self._status(error)
+        return self._start(
+            lambda: self.device.prepare_model(canonical, preference, priority, deadline_ns, cache), notify
+        )
+
+    def _start(
+        self, prepare: Callable[[], IPreparedModel], notify: Callable[[int, v1_0.IPreparedModel | None], None]
+    ) -> int:
+        def run() -> None:
+            try:
+                prepared = self._wrapped(prepare())
+            except HalError as error:
+                notify(self._status(error), None)
+            except Exception as error:
+                _log.warning("preparation failed with %s: %s", type(error).__name__, error)
+                notify(ErrorStatus.GENERAL_FAILURE, None)
+            else:
+                notify(ErrorStatus.NONE, prepared)
+
+        return in_thread(run, lambda: notify(ErrorStatus.GENERAL_FAILURE, None))
+
+    def _wrapped(self, prepared: IPreparedModel) -> v1_0.IPreparedModel:
+        return ServedPreparedModel10(prepared, self.version)
+
+    def _status(self, error: HalError) -> int:
+        return status_to(error.status, self.version)
+
+
+def in_thread(run: Callable[[], None], refuse: Callable[[], None]) -> int:
+    """Launch a task; where no thread can be had, notify by `refuse` and return GENERAL_FAILURE."""
+    try:
+        threading.Thread(target=run, name="driver", daemon=True).start()
+    except RuntimeError:
+        refuse()
+        return ErrorStatus.GENERAL_FAILURE
+    return ErrorStatus.NONE
+
+
+class Served11(Served10):
+    """A device of HAL 1.1 (v1_1.IDevice)."""
+
+    version = FeatureLevel.HAL_1_1
+
+    def get_capabilities_1_1(self) -> tuple[int, v1_1.Capabilities]:
+        """Return status and figures."""
+        return ErrorStatus.NONE, capabilities_to(self.device.get_capabilities(), FeatureLevel.HAL_1_1)
+
+    def get_supported_operations_1_1(self, model: v1_1.Model) -> tuple[int, Sequence[bool]]:
+        """Return status and one bool per operation."""
+        return self._supported(model)
+
+    def prepare_model_1_1(
+        self, model: v1_1.Model, preference: ExecutionPreference, callback: v1_0.IPreparedModelCallback
+    ) -> int:
+        """Launch a preparation."""
+        return self._launch(model, preference, Priority.MEDIUM, None, None, callback.notify)
+
+
+class Served12(Served11):
+    """A device of HAL 1.2 (v1_2.IDevice)."""
+
+    version = FeatureLevel.HAL_1_2
+
+    def get_version_string(self) -> tuple[int, str]:
+        """Return status and the driver's version."""
+        return ErrorStatus.NONE, self.device.get_version_string()
+
+    def get_type(self) -> tuple[int, int]:
+        """Return status and kind of the device."""
+        return ErrorStatus.NONE, self.device.get_type()
+
+    def get_supported_extensions(self) -> tuple[int, Sequence[Extension]]:
+        """Return status and the vendor extensions."""
+        return ErrorStatus.NONE, self.device.get_supported_extensions()
+
+    def get_number_of_cache_files_needed(self) -> tuple[int, int, int]:
+        """Return status and the numbers of model and data cache files."""
+        return (ErrorStatus.NONE, *self.device.get_number_of_cache_files_needed())
+
+    def get_capabilities_1_2(self) -> tuple[int, v1_2.Capabilities]:
+        """Return status and figures."""
+        return ErrorStatus.NONE, capabilities_to(self.device.get_capabilities(), FeatureLevel.HAL_1_2)
+
+    def get_supported_operations_1_2(self, model: v1_2.Model) -> tuple[int, Sequence[bool]]:
+        """Return status and one bool per operation."""
+        return self._supported(model)
+
+    def prepare_model_1_2(
+        self,
+        model: v1_2.Model,
+        preference: ExecutionPreference,
+        model_cache: Sequence[int],
+        data_cache: Sequence[int],
+        token: bytes,
+        callback: v1_2.IPreparedModelCallback,
+    ) -> int:
+        """Launch a preparation."""
+        cache = _cache(model_cache, data_cache, token)
+        return self._launch(model, preference, Priority.MEDIUM, None, cache, callback.notify_1_2)
+
+    def prepare_model_from_cache(
+        self,
+        model_cache: Sequence[int],
+        data_cache: Sequence[int],
+        token: bytes,
+        callback: v1_2.IPreparedModelCallback,
+    ) -> int:
+        """Launch a preparation from cache files alone."""
+        cache = CacheRequest(tuple(model_cache), tuple(data_cache), token)
+        return self._start(lambda: self.device.prepare_model_from_cache(None, cache), callback.notify_1_2)
+
+    def _wrapped(self, prepared: IPreparedModel) -> v1_0.IPreparedModel:
+        return ServedPreparedModel12(prepared, self.version)
+
+
+class Served13(Served12):
+    """A device of HAL 1.3 (v1_3.IDevice)."""
+
+    version = FeatureLevel.HAL_1_3
+
+    def get_capabilities_1_3(self) -> tuple[int, v1_3.Capabilities]:
+        """Return status and figures."""
+        return ErrorStatus.NONE, capabilities_to(self.device.get_capabilities(), FeatureLevel.HAL_1_3)
+
+    def get_supported_operations_1_3(self, model: v1_3.Model) -> tuple[int, Sequence[bool]]:
+        """Return status and one bool per operation of the main graph."""
+        return self._supported(model)
+
+    def prepare_model_1_3(
+        self,
+        model: v1_3.Model,
+        preference: ExecutionPreference,
+        priority: Priority,
+        deadline_ns: int | None,
+        model_cache: Sequence[int],
+        data_cache: Sequence[int],
+        token: bytes,
+        callback: v1_3.IPreparedModelCallback,
+    ) -> int:
+        """Launch a preparation."""
+        cache = _cache(model_cache, data_cache, token)
+        return self._launch(model, preference, priority, deadline_ns, cache, callback.notify_1_3)
+
+    def prepare_model_from_cache_1_3(
+        self,
+        deadline_ns: int | None,
+        model_cache: Sequence[int],
+        data_cache: Sequence[int],
+        token: bytes,
+        callback: v1_3.IPreparedModelCallback,
+    ) -> int:
+        """Launch a preparation from cache files alone."""
+        cache = CacheRequest(tuple(model_cache), tuple(data_cache), token)
+        return self._start(lambda: self.device.prepare_model_from_cache(deadline_ns, cache), callback.notify_1_3)
+
+    def allocate(
+        self,
+        desc: BufferDesc,
+        prepared_models: Sequence[v1_3.IPreparedModel],
+        input_roles: Sequence[BufferRole],
+        output_roles: Sequence[BufferRole],
+    ) -> tuple[int, v1_3.IBuffer | None, int]:
+        """Return status, buffer and token."""
+        models = [model.inner for model in prepared_models if isinstance(model, ServedPreparedModel13)]
+        if len(models) != len(prepared_models):
+            return ErrorStatus.INVALID_ARGUMENT, None, 0
+        try:
+            buffer, token = self.device.allocate(desc, models, input_roles, output_roles)
+        except HalError as error:
+            return self._status(error), None, 0
+        return ErrorStatus.NONE, ServedBuffer(buffer), token
+
+    def _wrapped(self, prepared: IPreparedModel) -> v1_0.IPreparedModel:
+        return ServedPreparedModel13(prepared, self.version)
+
+
+class ServedPreparedModel10:
+    """A prepared model of HAL 1.0 and 1.1 (v1_0.IPreparedModel)."""
+
+    def __init__(self, prepared: IPreparedModel, version: FeatureLevel) -> None:
+        """Keep the prepared model."""
+        self.inner = prepared
+        self._version = version
+
+    def execute(self, request: Request, callback: v1_0.IExecutionCallback) -> int:
+        """Launch an execution."""
+        return self._launch(request, False, None, None, lambda status, _shapes, _timing: callback.notify(status))
+
+    def _launch(
+        self,
+        request: Request,
+        measure: bool,
+        deadline_ns: int | None,
+        loop_timeout_ns: int | None,
+        notify: Callable[[int, Sequence[OutputShape], v1_2.Timing], None],
+    ) -> int:
+        def run() -> None:
+            notify(*self._executed(request, measure, deadline_ns, loop_timeout_ns))
+
+        return in_thread(run, lambda: notify(ErrorStatus.GENERAL_FAILURE, (), _NO_TIMING))
+
+    def _executed(
+        self, request: Request, measure: bool, deadline_ns: int | None, loop_timeout_ns: int | None
+    ) -> tuple[int, Sequence[OutputShape], v1_2.Timing]:
+        try:
+            result: ExecutionResult = self.inner.execute_synchronously(request, measure, deadline_ns, loop_timeout_ns)
+        except HalError as error:
+            return status_to(error.status, self._version), error.output_shapes, _NO_TIMING
+        except Exception as error:
+            _log.warning("execution failed with %s: %s", type(error).__name__, error)
+            return ErrorStatus.GENERAL_FAILURE, (), _NO_TIMING
+        return ErrorStatus.NONE, result.output_shapes, timing_to_1_2(result.timing)
+
+
+class ServedPreparedModel12(ServedPreparedModel10):
+    """A prepared model of HAL 1.2 (v1_2.IPreparedModel)."""
+
+    def execute_1_2(self, request: Request, measure: v1_2.MeasureTiming, callback: v1_2.IExecutionCallback) -> int:
+        """Launch an execution."""
+        return self._launch(request, bool(measure), None, None, callback.notify_1_2)
+
+    def execute_synchronously(
+        self, request: Request, measure: v1_2.MeasureTiming
+    ) -> tuple[int, Sequence[OutputShape], v1_2.Timing]:
+        """Execute."""
+        return self._executed(request, bool(measure), None, None)
+
+    def configure_execution_burst(
+        self, callback: v1_2.IBurstCallback, requests: Channel, results: Channel
+    ) -> tuple[int, v1_2.IBurstContext | None]:
+        """Open a burst."""
+        return ErrorStatus.NONE, BurstServer(self.inner, callback, requests, results)
+
+
+class ServedPreparedModel13(ServedPreparedModel12):
+    """A prepared model of HAL 1.3 (v1_3.IPreparedModel)."""
+
+    def execute_1_3(
+        self,
+        request: Request,
+        measure: v1_2.MeasureTiming,
+        deadline_ns: int | None,
+        loop_timeout_ns: int | None,
+        callback: v1_3.IExecutionCallback,
+    ) -> int:
+        """Launch an execution."""
+        return self._launch(request, bool(measure), deadline_ns, loop_timeout_ns, callback.notify_1_3)
+
+    def execute_synchronously_1_3(
+        self, request: Request, measure: v1_2.MeasureTiming, deadline_ns: int | None, loop_timeout_ns: int | None
+    ) -> tuple[int, Sequence[OutputShape], v1_2.Timing]:
+        """Execute."""
+        return self._executed(request, bool(measure), deadline_ns, loop_timeout_ns)
+
+    def execute_fenced(
+        self,
+        request: Request,
+        wait_for: Sequence[int],
+        measure: v1_2.MeasureTiming,
+        deadline_ns: int | None,
+        loop_timeout_ns: int | None,
+        duration_ns: int | None,
+    ) -> tuple[int, int | None, v1_3.IFencedExecutionCallback | None]:
+        """Execute after fences."""
+        try:
+            fence, callback = self.inner.execute_fenced(
+                request, wait_for, bool(measure), deadline_ns, loop_timeout_ns, duration_ns
+            )
+        except HalError as error:
+            return status_to(error.status, self._version), None, None
+        return ErrorStatus.NONE, fence, ServedFencedCallback(callback, fence)
+
+
+class ServedFencedCallback:
+    """Times of a fenced execution (v1_3.IFencedExecutionCallback)."""
+
+    def __init__(self, inner: IFencedExecutionCallback, fence: int | None) -> None:
+        """Keep the callback, and a descriptor of the fence: before it signals there are no times."""
+        self._inner = inner
+        self._fence = None if fence is None else fences.duplicate(fence)
+
+    def get_execution_info(self) -> tuple[int, v1_2.Timing, v1_2.Timing]:
+        """Return status, timing since launch and timing since the fences."""
+        if self._fence is not None and fences.wait(self._fence, 0) == fences.FenceStatus.PENDING:
+            return ErrorStatus.GENERAL_FAILURE, _NO_TIMING, _NO_TIMING
+        try:
+            since_launch, since_fences = self._inner.get_execution_info()
+        except HalError as error:
+            return status_to(error.status, FeatureLevel.HAL_1_3), _NO_TIMING, _NO_TIMING
+        return ErrorStatus.NONE, timing_to_1_2(since_launch), timing_to_1_2(since_fences)
+
+    def __del__(self) -> None:
+        if self._fence is not None:
+            fences.close(self._fence)
+
+
+class ServedBuffer:
+    """A driver-managed buffer (v1_3.IBuffer); freed with this object."""
+
+    def __init__(self, inner: IBuffer) -> None:
+        """Keep the buffer."""
+        self._inner = inner
+
+    def copy_to(self, destination: SharedMemory) -> int:
+        """Copy out."""
+        return _status_of(lambda: self._inner.copy_to(destination))
+
+    def copy_from(self, source: SharedMemory, dimensions: Dimensions) -> int:
+        """Copy in."""
+        return _status_of(lambda: self._inner.copy_from(source, dimensions))
+
+    def __del__(self) -> None:
+        self._inner.close()
+
+
+def _status_of(call: Callable[[], None]) -> int:
+    try:
+        call()
+    except HalError as error:
+        return status_to(error.status, FeatureLevel.HAL_1_3)
+    return ErrorStatus.NONE
+
+
+def _cache(model_cache: Sequence[int], data_cache: Sequence[int], token: bytes) -> CacheRequest | None:
+    """Return the cache handles; None for none at all."""
+    if not model_cache and not data_cache:
+        return None
+    return CacheRequest(tuple(model_cache), tuple(data_cache), token)

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""IF and WHILE: the subgraphs that they call become referenced models."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tflite.BuiltinOperator import BuiltinOperator
+
+from nn_runtime.codes import OperationCode
+from nn_runtime.tflite.operators import converts
+
+if TYPE_CHECKING:
+    from nn_runtime.tflite.graph_builder import Operator, Value
+
+
+@converts(BuiltinOperator.IF)
+def _if(op: Operator) -> None:
+    """(condition, arguments ...): both branches must give the same shapes."""
+    condition = op.reshape(op.input(0, "condition"), (1,))
+    arguments = [op.input(position, "argument") for position in range(1, op.input_count)]
+    branches = [op.refer(f"{name}_subgraph_index", arguments) for name in ("then", "else")]
+    _call(op, OperationCode.IF, [condition, *branches, *arguments], branches[0])
+
+
+@converts(BuiltinOperator.WHILE)
+def _while(op: Operator) -> None:
+    """(arguments ...): they keep their shapes."""
+    arguments = [op.input(position, "argument") for position in range(op.input_count)]
+    models = [op.refer(f"{name}_subgraph_index", arguments) for name in ("cond", "body")]
+    _call(op, OperationCode.WHILE, [*models, *arguments], models[1])
+
+
+def _call(op: Operator, code: OperationCode, inputs: list[Value], model: Value) -> None:
+    if model.referenced is None or len(model.referenced.outputs) != op.output_count:
+        op.fail(f"the subgraph must have {op.output_count} outputs")
+    results = op.call(code, inputs, [replace(output, data=None) for output in model.referenced.outputs])
+    for position, result in enumerate(results):
+        op.result(result, position)

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TFLite_Detection_PostProcess, the custom operator at the end of single-shot detectors."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+import numpy as np
+from flatbuffers import flexbuffers
+
+from nn_runtime.codes import OperandCode, OperationCode
+from nn_runtime.tflite.graph_builder import Value, constant, int32, scalar
+from nn_runtime.tflite.operators import converts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nn_runtime.tflite.graph_builder import Operator
+
+_SCALES = ("y_scale", "x_scale", "h_scale", "w_scale")
+_LIMITS = ("max_detections", "max_classes_per_detection", "detections_per_class")
+_THRESHOLDS = ("nms_score_threshold", "nms_iou_threshold")
+_NAMES = (*_SCALES, *_LIMITS, *_THRESHOLDS, "num_classes", "use_regular_nms")
+_DEFAULTS = {"detections_per_class": 100.0, "use_regular_nms": 0.0}
+"""What TFLite takes where the options do not say."""
+
+
+@converts("TFLite_Detection_PostProcess")
+def _detection_postprocess(op: Operator) -> None:
+    """(boxes [batches, anchors, 4], scores [batches, anchors, classes], anchors [anchors, 4]).
+
+    Outputs: boxes, classes, scores and their number, all real.
+    """
+    options = {**_DEFAULTS, **_numbers(op, _NAMES)}
+    missing = [name for name in _NAMES if name not in options]
+    if missing:
+        op.fail(f"option {missing[0]} is missing")
+    boxes, scores, anchors = (op.dequantize(op.input(at, f"input {at}")) for at in range(3))
+    scores = _with_background(op, scores, int(options["num_classes"]))
+    inputs = [
+        *(scores, boxes, anchors),
+        *(scalar(OperandCode.FLOAT32, options[name]) for name in _SCALES),
+        scalar(OperandCode.BOOL, bool(options["use_regular_nms"])),
+        *(int32(int(options[name])) for name in _LIMITS),
+        *(scalar(OperandCode.FLOAT32, options[name]) for name in _THRESHOLDS),
+        scalar(OperandCode.BOOL, False),
+    ]
+    reals, integers = Value(OperandCode.TENSOR_FLOAT32), Value(OperandCode.TENSOR_INT32)
+    code = OperationCode.DETECTION_POSTPROCESSING
+    found_scores, found_boxes, classes, count = op.emit_many(code, inputs, [reals, reals, integers, integers])
+    op.result(found_boxes, 0)
+    op.result(op.emit(OperationCode.CAST, [classes], reals), 1)
+    op.result(found_scores, 2)
+    op.result(op.emit(OperationCode.CAST, [count], reals), 3)
+
+
+def _with_background(op: Operator, scores: Value, classes: int) -> Value:
+    """Return scores [batches, anchors, 1 + classes]: NNAPI's first class is the background."""
+    if scores.rank != 3:
+        op.fail(f"scores (input 1) must have rank 3, got {list(scores.shape or ())}")
+    batches, anchors, columns = scores.shape or (0, 0, 0)
+    if columns == classes + 1:
+        return scores
+    if columns != classes:
+        op.fail(f"scores (input 1) must have {classes} or {classes + 1} classes, got {columns}")
+    background = constant(np.zeros((batches, anchors, 1), np.float32))
+    return op.emit(OperationCode.CONCATENATION, [background, scores, int32(2)], scores)
+
+
+def _numbers(op: Operator, names: Sequence[str]) -> dict[str, float]:
+    """Return what the options, a FlexBuffer map, say of these names."""
+    content = op.custom_options.tobytes()
+    try:
+        entries = flexbuffers.GetRoot(content).AsMap
+        return {name: number for name in names if (number := _number(entries, name)) is not None}
+    # The reader slices Python bytes, so that it cannot leave them, but damage shows as any of these.
+    except (ValueError, LookupError, TypeError, OverflowError, struct.error) as error:
+        op.fail(f"the options cannot be read: {error}")
+
+
+def _number(entries: flexbuffers.Map, name: str) -> float | None:
+    try:
+        entry = entries[name]
+    except KeyError:
+        return None
+    if not (entry.IsNumeric or entry.IsBool):
+        raise TypeError(f"{name} must be a number")
+    return float(entry.AsFloat if entry.IsFloat else entry.AsInt)

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where device memory is allocated (AOSP TestMemoryDomain: SinglePartition, MultiplePartitions, DynamicShape)."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import TYPE_CHECKING
+
+import pytest
+
+from nn_runtime.codes import FeatureLevel, OperationCode
+from nn_runtime.errors import OperationFailed
+from nn_runtime.hal.types import ErrorStatus, HalError
+from nn_runtime.memory import Memory, MemoryDesc
+from nn_runtime.model import Model
+from nn_runtime.testing.sample_drivers import SampleDevice
+from tests.nn_runtime.graphs import finished, scalar, tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nn_runtime.compilation import Compilation
+    from nn_runtime.hal.interfaces import IBuffer, IPreparedModel
+    from nn_runtime.hal.types import BufferDesc, BufferRole
+
+ADD, SUB, MUL = OperationCode.ADD, OperationCode.SUB, OperationCode.MUL
+
+
+class Reply(Enum):
+    """What a driver makes of a wish for memory."""
+
+    OK = auto()
+    BAD_TOKEN = auto()
+    NO_BUFFER = auto()
+    BAD_STATUS = auto()
+    NOT_SUPPORTED = auto()
+    CRASH = auto()
+
+
+class Allocating(SampleDevice):
+    """A device with a reply."""
+
+    def __init__(self, name: str, operations: set[int], level: int, reply: Reply) -> None:
+        super().__init__(name, operations, feature_level=level)
+        self.reply = reply
+
+    def allocate(
+        self,
+        desc: BufferDesc,
+        prepared_models: Sequence[IPreparedModel],
+        input_roles: Sequence[BufferRole],
+        output_roles: Sequence[BufferRole],
+    ) -> tuple[IBuffer, int]:
+        if self.reply == Reply.CRASH:
+            raise ValueError("no")
+        if self.reply in (Reply.BAD_STATUS, Reply.NOT_SUPPORTED):
+            bad = self.reply == Reply.BAD_STATUS
+            raise HalError(ErrorStatus.DEVICE_UNAVAILABLE if bad else ErrorStatus.GENERAL_FAILURE, "not now")
+        buffer, token = super().allocate(desc, prepared_models, input_roles, output_roles)
+        if self.reply == Reply.NO_BUFFER:
+            return None, token  # type: ignore[return-value]
+        return buffer, 0 if self.reply == Reply.BAD_TOKEN else token
+
+
+def example() -> Model:
+    """o0 = (a + b) - c of [2], o1 = b * d of unknown size: a is ADD's alone, b is ADD's and MUL's."""
+    model = Model()
+    a, b, c, t, o0 = (model.add_operand(tensor(2)) for _ in range(5))
+    d, o1 = (model.add_operand(tensor(0)) for _ in range(2))
+    model.add_operation(ADD, [a, b, scalar(model, 0)], [t])
+    model.add_operation(SUB, [t, c, scalar(model, 0)], [o0])
+    model.add_operation(MUL, [b, d, scalar(model, 0)], [o1])
+    model.identify_inputs_and_outputs([a, b, c, d], [o0, o1])
+    model.finish()
+    return model
+
+
+def allocate(compilation: Compilation, inputs: Sequence[int], outputs: Sequence[int]) -> Memory:
+    desc = MemoryDesc()
+    for index in inputs:
+        desc.add_input_role(compilation, index, 1.0)
+    for index in outputs:
+        desc.add_output_role(compilation, index, 1.0)
+    desc.finish()
+    return Memory.from_desc(desc)
+
+
+CHOICES = [(FeatureLevel.HAL_1_2, Reply.NOT_SUPPORTED), *((FeatureLevel.LEVEL_8, reply) for reply in Reply)]
+
+
+@pytest.mark.parametrize("explicit", [False, True])
+@pytest.mark.parametrize(("level", "reply"), CHOICES)
+class TestDomain:
+    def test_single_partition(self, level: int, reply: Reply, explicit: bool) -> None:
+        compilation = finished(example(), [Allocating("all", {ADD, SUB, MUL}, level, reply)], not explicit)
+        self._check(compilation, [0], [0], reply, explicit)
+
+    def test_multiple_partitions(self, level: int, reply: Reply, explicit: bool) -> None:
+        devices = [Allocating(code.name, {code}, level, reply) for code in (ADD, SUB, MUL)]
+        compilation = finished(example(), devices, not explicit)
+        self._check(compilation, [0], [], reply, explicit)
+        self._check(compilation, [1], [], Reply.NOT_SUPPORTED, explicit)
+        self._check(compilation, [0, 2], [], Reply.NOT_SUPPORTED, explicit)
+
+    def test_dynamic_shape(self, level: int, reply: Reply, explicit: bool) -> None:
+        compilation = finished(example(), [Allocating("all", {ADD, SUB, MUL}, level, reply)], not explicit)
+        if reply == Reply.OK:
+            assert allocate(compilation, [], [1]).buffer is not None
+        else:
+            with pytest.raises(OperationFailed, match="device memory"):
+                allocate(compilation, [], [1])
+
+    @staticmethod
+    def _check(
+        compilation: Compilation, inputs: Sequence[int], outputs: Sequence[int], reply: Reply, explicit: bool
+    ) -> None:
+        if reply == Reply.OK:
+            memory = allocate(compilation, inputs, outputs)
+            assert memory.buffer is not None
+            assert memory.shared is None
+        elif explicit:
+            with pytest.raises(OperationFailed, match="device memory"):
+                allocate(compilation, inputs, outputs)
+        else:
+            memory = allocate(compilation, inputs, outputs)
+            assert memory.buffer is None
+            assert memory.size_bytes == 8

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Functions of one or two elements, comparisons, logic, selection, activations, normalisations, reductions, types."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.nn_runtime.tflite.operator_cases import Case
+from tests.nn_runtime.tflite.operator_file import boolean, constant, int8, int32, int64, real, uint8
+
+POSITIVE = constant(np.linspace(0.1, 3, 10).reshape(2, 5))
+UNARY = ("ABS", "NEG", "EXP", "SIN", "COS", "FLOOR", "CEIL", "SQUARE")
+COMPARISONS = ("EQUAL", "NOT_EQUAL", "GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL")
+
+CASES = [
+    Case("ADD", [int64(2, 5), int64(2, 5)], [int64(2, 5)], "AddOptions", name="INT64"),
+    Case("MUL", [int32(2, 5), constant([[3], [-4]])], [int32(2, 5)], "MulOptions"),
+    Case("ADD_N", [real(2, 5), real(2, 5), real(2, 5)], [real(2, 5)], "AddNOptions"),
+    Case("FLOOR_DIV", [int32(2, 9), constant([7, -3, 2, 1, -1, 4, 5, -8, 9])], [int32(2, 9)], "FloorDivOptions"),
+    Case("FLOOR_DIV", [real(2, 3), constant([2.0, -3.0, 0.5])], [real(2, 3)], "FloorDivOptions"),
+    Case("FLOOR_MOD", [int32(2, 9), constant([7, -3, 2, 1, -1, 4, 5, -8, 9])], [int32(2, 9)], "FloorModOptions"),
+    Case("SQUARED_DIFFERENCE", [real(2, 5), real(2, 1)], [real(2, 5)], "SquaredDifferenceOptions"),
+    Case(
+        "SQUARED_DIFFERENCE",
+        [int8(0.05, 3, 2, 50), int8(0.05, 3, 2, 50)],
+        [int8(0.3, -100, 2, 50)],
+        "SquaredDifferenceOptions",
+        steps=1,
+    ),
+    *(
+        Case(code, [kind(2, 5), kind(5)], [kind(2, 5)], "MaximumMinimumOptions")
+        for code in ("MAXIMUM", "MINIMUM")
+        for kind in (real, int32, lambda *shape: int8(0.1, 3, *shape), lambda *shape: uint8(0.1, 3, *shape))
+    ),
+    Case("POW", [POSITIVE, real(2, 5)], [real(2, 5)], "PowOptions"),
+    *(
+        Case(code, [kind(2, 50), other(2, 50)], [boolean(2, 50)], name=kind(1).type.name)
+        for code in COMPARISONS
+        for kind, other in (
+            (real, real),
+            (int32, int32),
+            (lambda *shape: int8(0.1, 3, *shape), lambda *shape: int8(0.1, 3, *shape)),
+        )
+    ),
+    Case("EQUAL", [boolean(2, 5), boolean(2, 5)], [boolean(2, 5)], name="BOOL"),
+    Case("LESS", [uint8(0.1, 3, 2, 50), uint8(0.05, 90, 2, 50)], [boolean(2, 50)], name="two scales"),
+    Case("LOGICAL_AND", [boolean(2, 5), boolean(5)], [boolean(2, 5)], "LogicalAndOptions"),
+    Case("LOGICAL_OR", [boolean(2, 5), boolean(2, 5)], [boolean(2, 5)], "LogicalOrOptions"),
+    Case("LOGICAL_NOT", [boolean(2, 5)], [boolean(2, 5)], "LogicalNotOptions"),
+    *(
+        Case(code, [real(2, 5)], [real(2, 5)])
+        for code in ("ABS", "NEG", "EXP", "SIN", "COS", "FLOOR", "CEIL", "SQUARE")
+    ),
+    *(Case(code, [real(2, 50)], [real(2, 50)], name="NaN below 0") for code in ("LOG", "SQRT", "RSQRT")),
+    Case("ABS", [int32(2, 5)], [int32(2, 5)]),
+    Case("ABS", [int8(0.1, 3, 2, 90)], [int8(0.1, 3, 2, 90)], steps=1),
+    Case("NEG", [int32(2, 5)], [int32(2, 5)]),
+    Case("RSQRT", [int8(0.05, -128, 2, 90)], [int8(0.02, -128, 2, 90)], steps=1),
+    Case("EXP", [int8(0.02, 3, 2, 90)], [int8(0.05, -128, 2, 90)], steps=1),
+    Case("LOG", [int8(0.02, -128, 2, 90)], [int8(0.04, 80, 2, 90)], steps=1),
+    # Selection
+    Case("SELECT", [boolean(2, 5), real(2, 5), real(2, 5)], [real(2, 5)], "SelectOptions"),
+    Case("SELECT", [boolean(2), int8(0.1, 3, 2, 5), int8(0.1, 3, 2, 5)], [int8(0.1, 3, 2, 5)], "SelectOptions"),
+    Case("SELECT_V2", [boolean(2, 1), real(1, 5), constant(np.float32(2))], [real(2, 5)], "SelectV2Options"),
+    Case("SELECT_V2", [boolean(5), int32(2, 5), int32(2, 1)], [int32(2, 5)], "SelectV2Options"),
+    Case("SELECT_V2", [boolean(5), boolean(2, 5), boolean(2, 1)], [boolean(2, 5)], "SelectV2Options"),
+    Case(
+        "ONE_HOT",
+        [int32(2, 3), constant(np.int32(4)), constant(np.float32(2)), constant(np.float32(-1))],
+        [real(2, 4, 3)],
+        "OneHotOptions",
+        {"Axis": 1},
+    ),
+    # Activations and normalisations
+    Case("RELU_0_TO_1", [real(2, 9)], [real(2, 9)]),
+    Case("ELU", [real(2, 9)], [real(2, 9)]),
+    Case("ELU", [int8(0.05, 3, 2, 90)], [int8(0.04, -90, 2, 90)], steps=1),
+    Case("PRELU", [real(1, 2, 3, 4), constant([[[0.3, -0.2, 1.5, 0.0]]])], [real(1, 2, 3, 4)]),
+    Case(
+        "PRELU",
+        [uint8(0.1, 120, 1, 2, 3, 4), constant(np.array([[[3, 90, 200, 255]]], np.uint8), 0.02, 100)],
+        [uint8(0.12, 110, 1, 2, 3, 4)],
+    ),
+    Case("LEAKY_RELU", [real(2, 9)], [real(2, 9)], "LeakyReluOptions", {"Alpha": 0.3}),
+    Case("LEAKY_RELU", [int8(0.1, 3, 2, 90)], [int8(0.08, -20, 2, 90)], "LeakyReluOptions", {"Alpha": 0.3}),
+    Case(
+        "LEAKY_RELU", [uint8(0.1, 30, 2, 90)], [uint8(0.2, 20, 2, 90)], "LeakyReluOptions", {"Alpha": -0.3}, name="<0"
+    ),
+    Case("GELU", [real(2, 9)], [real(2, 9)], "GeluOptions", {"Approximate": True}),
+    Case("LOG_SOFTMAX", [real(2, 9)], [real(2, 9)], "LogSoftmaxOptions"),
+    Case("LOG_SOFTMAX", [int8(0.1, 3, 2, 9)], [int8(16 / 256, 127, 2, 9)], "LogSoftmaxOptions", steps=1),
+    Case("L2_NORMALIZATION", [real(2, 3, 9)], [real(2, 3, 9)], "L2NormOptions"),
+    Case("L2_NORMALIZATION", [int8(0.1, 3, 2, 9)], [int8(1 / 128, 0, 2, 9)], "L2NormOptions", steps=1),
+    Case(
+        "LOCAL_RESPONSE_NORMALIZATION",
+        [real(1, 2, 3, 9)],
+        [real(1, 2, 3, 9)],
+        "LocalResponseNormalizationOptions",
+        {"Radius": 2, "Bias": 1.5, "Alpha": 0.3, "Beta": 0.7},
+        usual_kernels=True,
+    ),
+    # Reductions
+    Case("SUM", [real(2, 3, 4), constant([0, -1])], [real(3)], "ReducerOptions"),
+    Case(
+        "SUM",
+        [int8(0.1, 3, 2, 3, 4), constant([1])],
+        [int8(0.2, 5, 2, 4)],
+        "ReducerOptions",
+        steps=1,
+        usual_kernels=True,
+    ),
+    Case("REDUCE_PROD", [real(2, 3, 4), constant([1])], [real(2, 1, 4)], "ReducerOptions", {"KeepDims": True}),
+    Case("REDUCE_MAX", [real(2, 3, 4), constant([1, 2])], [real(2)], "ReducerOptions"),
+    Case("REDUCE_MAX", [int8(0.1, 3, 2, 3, 4), constant([1])], [int8(0.1, 3, 2, 4)], "ReducerOptions"),
+    Case("REDUCE_MIN", [uint8(0.1, 3, 2, 3, 4), constant([0])], [uint8(0.1, 3, 3, 4)], "ReducerOptions"),
+    Case("REDUCE_MIN", [real(2, 3), constant([0, 1])], [real()], "ReducerOptions", name="to a scalar"),
+    Case("REDUCE_ANY", [boolean(2, 3, 4), constant([1])], [boolean(2, 4)], "ReducerOptions"),
+    Case("REDUCE_ALL", [boolean(2, 3, 2), constant([-1])], [boolean(2, 3)], "ReducerOptions"),
+    Case("ARG_MIN", [real(3, 9), constant(np.int32(-1))], [int32(3)], "ArgMinOptions", {"OutputType": 2}),
+    Case("ARG_MAX", [int8(0.1, 3, 3, 9), constant(np.int32(0))], [int32(9)], "ArgMaxOptions", {"OutputType": 2}),
+    # Types
+    Case("CAST", [int64(5, 6)], [real(5, 6)], "CastOptions", name="from INT64"),
+    Case("CAST", [int64(5, 6)], [int32(5, 6)], "CastOptions", name="from INT64"),
+    Case("CAST", [boolean(5, 6)], [real(5, 6)], "CastOptions", name="from BOOL"),
+    Case("CAST", [boolean(5, 6)], [int64(5, 6)], "CastOptions", name="from BOOL"),
+    Case("CAST", [int32(5, 6)], [boolean(5, 6)], "CastOptions", name="to BOOL"),
+    Case("CAST", [real(5, 6)], [int64(5, 6)], "CastOptions", name="to INT64"),
+    Case("CAST", [int8(0.1, 3, 5, 6)], [int32(5, 6)], "CastOptions", name="from INT8"),
+    Case("CAST", [uint8(0.1, 3, 5, 6)], [real(5, 6)], "CastOptions", name="from UINT8"),
+]
