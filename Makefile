@@ -39,6 +39,7 @@ lint: $(VENV)/.dev  ## ruff, mypy --strict, import contract
 
 bench: $(VENV)/.all  ## ours and the peers in one run
 	$(BIN)/python benchmarks/networks.py
+	$(BIN)/python benchmarks/cpu.py
 
 clean:
 	rm -rf $(VENV) build *.egg-info

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from threadpoolctl import ThreadpoolController
 
@@ -18,9 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
 
-    from threadpoolctl import LibController
-
 _THREADS = 1
+
+
+class _Library(Protocol):
+    def get_num_threads(self) -> int: ...
+
+    def set_num_threads(self, num_threads: int) -> None: ...
 
 
 class BlasThreads:
@@ -55,6 +59,7 @@ blas_threads = BlasThreads()
 
 
 @functools.cache
-def _libraries() -> Sequence[LibController]:
+def _libraries() -> Sequence[_Library]:
     """Return the loaded libraries of linear algebra; numpy has loaded its own by now."""
-    return ThreadpoolController().select(user_api="blas").lib_controllers
+    libraries: Sequence[_Library] = ThreadpoolController().select(user_api="blas").lib_controllers
+    return libraries

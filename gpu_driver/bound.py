@@ -38,7 +38,7 @@ class BoundOperand:
         return self.constant if self.constant is not None else self.known
 
     def subgraph(self) -> None:
-        """Return None: control flow is interpreted by the runtime."""
+        """Return None: control flow is no operation that is lowered."""
         return
 
     @property

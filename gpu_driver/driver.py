@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 from gpu_driver.buffers import readable_bytes
 from gpu_driver.device_profile import capabilities_of, profile_of
+from gpu_driver.lowering import CONTROL_FLOW
 from gpu_driver.operations import launcher_of, refusal_of
 from gpu_driver.platforms import diagnose, find_devices
-from nn_runtime.codes import FeatureLevel, OperationCode, is_extension_code, operation_name
+from nn_runtime.codes import FeatureLevel, is_extension_code, operation_name
 from nn_runtime.hal.buffers import BufferRegistry
 from nn_runtime.hal.interfaces import DeviceDescription, OperationSupport, UnusableDevice
-from nn_runtime.hal.types import DeviceStatus, ErrorStatus, HalError
+from nn_runtime.hal.types import DeviceStatus, ErrorStatus, HalError, OperandLifeTime
 from nn_runtime.hal.validation import validate_model, validate_preference, validate_priority
 from nn_runtime.hal.views import operation_view
 from nn_runtime.operand import element_count, has_unknown_dimensions, size_bytes
@@ -40,17 +41,17 @@ if TYPE_CHECKING:
         Operand,
         Operation,
         Priority,
+        Subgraph,
     )
 
 __all__ = ["Device", "describe", "devices", "diagnose"]
 
 VERSION = "1"
 MAX_ELEMENTS = 2**31 - 1
-_CONTROL_FLOW = (OperationCode.IF, OperationCode.WHILE)
 
 
 class Device:
-    """One OpenCL device (IDevice, ExplainsOperations, DescribesDevice, ReportsStatistics).
+    """One OpenCL device (IDevice, ExplainsOperations, TakesUnknownSizes, DescribesDevice, ReportsStatistics).
 
     Its context is opened at the first model.
     """
@@ -105,6 +106,10 @@ class Device:
     def get_supported_operations(self, model: Model) -> Sequence[bool]:
         """Return one bool per operation of the main model."""
         return [support.supported for support in self.explain_operations(model)]
+
+    def takes_unknown_sizes(self) -> bool:
+        """Return True: shapes are found out as IF and WHILE run."""
+        return True
 
     def prepare_model(
         self,
@@ -178,24 +183,38 @@ class Device:
         }
 
     def _support(self, model: Model, operation: Operation, index: int) -> OperationSupport:
-        reason = self._refusal(model, operation, index)
+        reason = self._refusal(model, model.main, operation, index)
         return OperationSupport(not reason, reason)
 
-    def _refusal(self, model: Model, operation: Operation, index: int) -> str:
-        if operation.type in _CONTROL_FLOW:
-            return f"{operation_name(operation.type)} is interpreted by the runtime, its branches run on devices"
+    def _refusal(self, model: Model, subgraph: Subgraph, operation: Operation, index: int) -> str:
+        if operation.type in CONTROL_FLOW:
+            return self._refusal_of_models(model, subgraph, operation)
         if is_extension_code(operation.type):
             return "the driver has no vendor extensions"
         if launcher_of(operation.type) is None:
             return f"{operation_name(operation.type)} has no OpenCL kernel in this version"
         for i in (*operation.inputs, *operation.outputs):
-            needed = _needed_bytes(model.main.operands[i])
-            if element_count(model.main.operands[i].dimensions) > MAX_ELEMENTS:
+            needed = _needed_bytes(subgraph.operands[i])
+            if element_count(subgraph.operands[i].dimensions) > MAX_ELEMENTS:
                 return f"operand {i} has more than 2^31 - 1 elements, which kernels cannot index"
             if needed > self.profile.max_alloc_bytes:
                 allowed = readable_bytes(self.profile.max_alloc_bytes)
                 return f"operand {i} needs {readable_bytes(needed)}, the device allows {allowed} for one buffer"
-        return refusal_of(operation_view(model, model.main, operation, index), self.profile)
+        return refusal_of(operation_view(model, subgraph, operation, index), self.profile)
+
+    def _refusal_of_models(self, model: Model, subgraph: Subgraph, operation: Operation) -> str:
+        """Return why the models that an IF or WHILE refers to are refused: the first operation's reason."""
+        operands = (subgraph.operands[i] for i in operation.inputs)
+        for operand in operands:
+            if operand.lifetime != OperandLifeTime.SUBGRAPH:
+                continue
+            referenced = model.referenced[operand.location.offset]
+            for at, inner in enumerate(referenced.operations):
+                reason = self._refusal(model, referenced, inner, at)
+                if reason:
+                    where = f"operation {at} {operation_name(inner.type)} of model {operand.location.offset}"
+                    return f"{where}: {reason}"
+        return ""
 
     def _storage(self, operand: Operand) -> DeviceStorage:
         from gpu_driver.storage import DeviceStorage

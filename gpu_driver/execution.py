@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import secrets
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
@@ -15,7 +16,7 @@ import pyopencl as cl
 from gpu_driver.bound import BoundOperand
 from gpu_driver.buffers import Lifetime, plan_arenas
 from gpu_driver.context import hal_error
-from gpu_driver.launch import CopyBuffer, Launch, Packed, Scratch
+from gpu_driver.launch import CopyBuffer, Launch, Packed, RandomSeed, Scratch
 from gpu_driver.programs import ProgramBuildError
 from nn_runtime.hal.types import ErrorStatus, HalError
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from gpu_driver.lowering import Segment
     from gpu_driver.programs import Program
     from nn_runtime.operand import Array
+
+_SEED_BYTES = 16
 
 Memory: TypeAlias = "int | Scratch"
 """A piece of device memory that commands name: an operand's storage, or a scratch object."""
@@ -153,6 +156,13 @@ class SegmentContext:
             None if program is None or not isinstance(command, Launch) else self._make_kernel(command, program)
             for command, program in zip(self._commands, compiled.programs, strict=True)
         ]
+        self._seeds = [
+            (kernel, i)
+            for command, kernel in zip(self._commands, self._kernels, strict=True)
+            if isinstance(command, Launch) and kernel is not None
+            for i, argument in enumerate(command.arguments)
+            if isinstance(argument, RandomSeed)
+        ]
         self._uses: dict[Memory, list[tuple[cl.Kernel, int]]] = {}
         for kernel, pairs in zip(self._kernels, compiled.memory_arguments, strict=True):
             for i, memory in pairs:
@@ -173,6 +183,11 @@ class SegmentContext:
             self._set(memory, part)
         self._arenas = arenas
 
+    def read_scratch(self, queue: cl.CommandQueue, scratch: Scratch, data: Array) -> cl.Event:
+        """Enqueue a copy of a scratch to contiguous `data`, as DeviceBuffer.read does."""
+        self._compiled.device.accounts.read(data.nbytes)
+        return cl.enqueue_copy(queue, data, self._temporaries[scratch], is_blocking=False)
+
     def drop_arenas(self) -> None:
         """Forget the temporaries' memory."""
         self._temporaries.clear()
@@ -191,6 +206,8 @@ class SegmentContext:
         """
         for operand, buffer in boundary.items():
             self._set(operand, buffer.handle)
+        for seeded, i in self._seeds:
+            seeded.set_arg(i, secrets.token_bytes(_SEED_BYTES))
         event = None
         at = 0
         try:
@@ -221,7 +238,7 @@ class SegmentContext:
                 constant = self._compiled.constant_of(argument)
                 if constant is not None:
                     kernel.set_arg(i, constant)
-            elif not isinstance(argument, Scratch):
+            elif not isinstance(argument, Scratch | RandomSeed):
                 kernel.set_arg(i, argument)
         return kernel
 
@@ -239,7 +256,15 @@ class ExecutionContext:
         self._boundary: dict[int, DeviceBuffer] = {}
         self._arenas: tuple[DeviceBuffer, ...] = ()
         self._segments: dict[CompiledSegment, SegmentContext] = {}
+        self._children: dict[object, ExecutionContext] = {}
         self.last_used = time.monotonic()
+
+    def child(self, key: object) -> ExecutionContext:
+        """Return the context of a model that an operation of this one refers to."""
+        found = self._children.get(key)
+        if found is None:
+            found = self._children[key] = ExecutionContext(self._device)
+        return found
 
     def segment(self, compiled: CompiledSegment) -> SegmentContext:
         """Return this context's kernel objects for a segment, with the arena taken."""
@@ -255,22 +280,20 @@ class ExecutionContext:
         found = self._boundary.get(operand)
         if found is None or found.size_bytes < size_bytes:
             self._boundary.pop(operand, None)
+            del found  # before the larger one is made
             found = self._boundary[operand] = self._device.allocate(size_bytes)
         return found
 
     def retain(self, segments: Collection[CompiledSegment]) -> None:
         """Forget all segments but these."""
         self._segments = {compiled: mine for compiled, mine in self._segments.items() if compiled in segments}
+        for child in self._children.values():
+            child.retain(segments)
 
     def clear(self, queue: cl.CommandQueue) -> None:
         """Enqueue filling all memory with zeros."""
         for buffer in (*self._boundary.values(), *self._arenas):
             cl.enqueue_fill_buffer(queue, buffer.handle, np.uint8(0), 0, buffer.size_bytes)
-
-    def drop_memory(self) -> None:
-        """Give the arena and the boundary buffers back."""
-        self._boundary.clear()
-        self._drop_arenas()
 
     def _reserve(self, sizes_bytes: tuple[int, ...]) -> None:
         """Have arenas of at least these sizes; segments share them, as they run one after the other."""

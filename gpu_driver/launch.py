@@ -41,7 +41,13 @@ class Scratch:
 Scalar: TypeAlias = np.generic
 """An argument by value: np.int32(3), np.float32(0.5), or an OpenCL vector as a structured numpy scalar."""
 
-Argument: TypeAlias = "BoundOperand | Packed | Scratch | Scalar"
+
+@dataclass(frozen=True, eq=False)
+class RandomSeed:
+    """A `ulong2` by value, other random bits at every enqueue."""
+
+
+Argument: TypeAlias = "BoundOperand | Packed | Scratch | RandomSeed | Scalar"
 
 
 @dataclass(frozen=True)
@@ -78,9 +84,22 @@ class Alias:
     destination: BoundOperand
 
 
+@dataclass(frozen=True)
+class Measured:
+    """The launches of an operation whose outputs have a first dimension that the device finds out.
+
+    `status` is memory of two int32 that they leave: that size, and not 0 where the inputs are wrong, namely `problem`.
+    The last launch must use it, so that nothing else lies there. Outputs have room for the greatest dimensions.
+    """
+
+    launches: tuple[Launch, ...]
+    status: Scratch
+    problem: str
+
+
 Command: TypeAlias = Launch | CopyBuffer
-Lowered: TypeAlias = Launch | Alias | tuple["Launch | Alias", ...]
-"""What a launcher returns: one launch, an alias, or several in order."""
+Lowered: TypeAlias = Launch | Alias | Measured | tuple["Launch | Alias", ...]
+"""What a launcher returns: one launch, an alias, several in order, or launches that measure their outputs."""
 
 
 def int32(value: int) -> Scalar:

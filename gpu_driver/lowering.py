@@ -3,7 +3,8 @@
 
 An operation can be lowered when the dimensions of its inputs and the values of its parameters (`shape_inputs`) are
 known. A model whose shapes are fixed is one segment, lowered at preparation. Elsewhere a segment ends before the first
-operation that needs a value computed on the device; that value is read back, and lowering goes on.
+operation that needs a value computed on the device, and after one whose output dimensions the device finds out; the
+value is read back, and lowering goes on. IF and WHILE are no part of any segment.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from gpu_driver import fusion
 from gpu_driver.bound import BoundOperand, BoundOperation, Fusion
-from gpu_driver.launch import Alias, CopyBuffer, Launch
+from gpu_driver.launch import Alias, CopyBuffer, Launch, Measured
 from gpu_driver.operations import launcher_of
 from nn_runtime.codes import OperationCode
 from nn_runtime.errors import BadData
@@ -27,11 +28,24 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from gpu_driver.device_profile import DeviceProfile
-    from gpu_driver.launch import Command, Lowered
-    from nn_runtime.hal.types import Model
+    from gpu_driver.launch import Command, Lowered, Scratch
+    from nn_runtime.hal.types import Model, Subgraph
     from nn_runtime.operand import Array, Dimensions
 
 _BOUNDARY = (OperandLifeTime.SUBGRAPH_INPUT, OperandLifeTime.SUBGRAPH_OUTPUT)
+CONTROL_FLOW = (OperationCode.IF, OperationCode.WHILE)
+
+
+@dataclass(frozen=True)
+class MeasuredOutputs:
+    """Outputs of a segment's last operation whose first dimension is read from `status` (see launch.Measured).
+
+    `greatest`: the dimensions they have room for, by operand. `problem`: what a status that is not 0 means.
+    """
+
+    status: Scratch
+    greatest: Mapping[int, Dimensions]
+    problem: str
 
 
 @dataclass(frozen=True)
@@ -42,6 +56,7 @@ class Segment:
     (itself unless aliased). `reads`: values of boundary operands needed before. `writes`: boundary operands it makes.
     `dimensions`: of every operand known once the segment is lowered. `parameters`: operands whose values must be read
     back before the next segment can be lowered. `done_ahead`: operations from `stop` on that were folded into it.
+    `measured`: what the last operation finds out about its outputs.
     """
 
     start: int
@@ -54,29 +69,36 @@ class Segment:
     dimensions: Mapping[int, Dimensions]
     parameters: tuple[int, ...]
     done_ahead: frozenset[int]
+    measured: MeasuredOutputs | None
 
 
 @dataclass(frozen=True)
 class Known:
     """What is known before a segment: dimensions and parameter values by operand, omitted inputs, operations done
 
-    ahead of their place (folded into an earlier segment).
+    ahead of their place (folded into an earlier segment). `found`: dimensions that the model's inputs do not tell.
     """
 
     dimensions: Mapping[int, Dimensions]
     values: Mapping[int, Array]
     omitted: frozenset[int] = frozenset()
     done: frozenset[int] = frozenset()
+    found: tuple[tuple[int, Dimensions], ...] = ()
+
+    def with_found(self, dimensions: Mapping[int, Dimensions]) -> Known:
+        """Return it with dimensions that a run found out."""
+        found = (*self.found, *dimensions.items())
+        return replace(self, dimensions={**self.dimensions, **dimensions}, found=found)
 
 
 class Lowering:
-    """Lowers the main subgraph of one model for one device."""
+    """Lowers one subgraph of a model for one device."""
 
-    def __init__(self, model: Model, device: DeviceProfile) -> None:
-        """Read constants and consumers once."""
+    def __init__(self, model: Model, device: DeviceProfile, subgraph: Subgraph | None = None) -> None:
+        """Read constants and consumers once; without `subgraph` it is the main one."""
         self._model = model
         self._device = device
-        self._graph = model.main
+        self._graph = model.main if subgraph is None else subgraph
         self.operation_count = len(self._graph.operations)
         self._constants = {
             i: array
@@ -98,6 +120,14 @@ class Lowering:
             if not is_tensor(operand.type) or (operand.dimensions and 0 not in operand.dimensions):
                 dimensions[i] = operand.dimensions
         return Known(dimensions, {})
+
+    def is_control_flow(self, at: int) -> bool:
+        """Whether operation `at` is an IF or WHILE."""
+        return at < self.operation_count and self._graph.operations[at].type in CONTROL_FLOW
+
+    def constant(self, operand: int) -> Array | None:
+        """Return the data of a model constant, or None."""
+        return self._constants.get(operand)
 
     def shape_inputs(self) -> frozenset[int]:
         """Return the model inputs whose values are parameters of an operation, so that a run must bring them."""
@@ -143,6 +173,12 @@ class Lowering:
         """Return an operand's dimensions as the model declares them."""
         return self._graph.operands[operand].dimensions
 
+    def check_declared(self, operand: int, dims: Dimensions) -> None:
+        """Raise BadData where computed dimensions contradict those that the model declares."""
+        declared = self.declared(operand)
+        if declared and merge_dimensions(declared, dims) != dims:
+            raise BadData(f"computed dimensions {list(dims)} contradict {list(declared)}")
+
     def outputs_of(self, at: int) -> tuple[int, ...]:
         """Return the operands that operation `at` writes."""
         return self._graph.operations[at].outputs
@@ -186,17 +222,20 @@ class _SegmentBuilder:
         self._operands: dict[int, BoundOperand] = {}
         self._commands: list[Command | Alias] = []
         self._folded: set[int] = set(known.done)
+        self._measured: MeasuredOutputs | None = None
 
     def build(self) -> Segment:
-        at = self._start
-        while at < self._lowering.operation_count:
+        at, count = self._start, self._lowering.operation_count
+        while at < count and self._measured is None:
             if at not in self._folded and not self._lower_one(at):
                 break
             at += 1
-        parameters = () if at >= self._lowering.operation_count else self._lowering.missing_parameters(at, self._known)
-        return self._finish(at, parameters)
+        ends = at >= count or self._measured is not None or self._lowering.is_control_flow(at)
+        return self._finish(at, () if ends else self._lowering.missing_parameters(at, self._known))
 
     def _lower_one(self, at: int) -> bool:
+        if self._lowering.is_control_flow(at):
+            return False
         op = self._bind_and_shape(at)
         if op is None:
             return False
@@ -218,9 +257,8 @@ class _SegmentBuilder:
         try:
             shapes = output_dimensions(op)
             for operand, shape in zip(op.outputs, shapes, strict=False):
-                declared = self._lowering.declared(operand.index)
-                if merge_dimensions(declared, shape) != shape and declared:
-                    raise BadData(f"computed dimensions {list(shape)} contradict {list(declared)}")
+                if 0 in shape or not op.definition.data_dependent:
+                    self._lowering.check_declared(operand.index, shape)
                 self._dimensions[operand.index] = shape
                 self._operands[operand.index] = replace(operand, dimensions=shape)
         except BadData as error:
@@ -300,6 +338,10 @@ class _SegmentBuilder:
         if launcher is None:
             raise HalError(ErrorStatus.GENERAL_FAILURE, f"{op.label}: no launcher")
         lowered: Lowered = launcher(op, self._lowering.device)
+        if isinstance(lowered, Measured):
+            greatest = {operand.index: operand.dimensions for operand in op.outputs}
+            self._measured = MeasuredOutputs(lowered.status, greatest, f"{op.label}: {lowered.problem}")
+            lowered = lowered.launches
         for one in lowered if isinstance(lowered, tuple) else (lowered,):
             self._commands.append(replace(one, operations=members) if isinstance(one, Launch) else one)
 
@@ -323,6 +365,7 @@ class _SegmentBuilder:
             self._dimensions,
             parameters,
             frozenset(at for at in self._folded if at >= stop),
+            self._measured,
         )
 
 

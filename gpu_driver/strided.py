@@ -95,7 +95,7 @@ def strided_copy(
 
 
 def _has_rows(sizes: Sequence[int], source: Side, destination: Side, device: DeviceProfile) -> bool:
-    """Whether strided_copy_rows fits: a work-item is a loop on a CPU, there are runs to loop over, and enough of them."""
+    """Whether strided_copy_rows fits: a work-item is a loop on a CPU, and there are runs enough to loop over."""
     runs = len(sizes) > 1 and source.strides[-1] == destination.strides[-1] == 1
     items = _ITEMS_PER_CORE * device.compute_units
     return device.is_cpu and runs and sizes[-1] >= _SHORTEST_ROW and math.prod(sizes[:-1]) >= items

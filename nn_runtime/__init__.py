@@ -42,9 +42,10 @@ if TYPE_CHECKING:
     from nn_runtime.event import Event
     from nn_runtime.execution import Execution, default_loop_timeout, maximum_loop_timeout
     from nn_runtime.hal.memory import HardwareBuffer, HardwareBufferFormat, HardwareBufferUsage
+    from nn_runtime.loading import load
     from nn_runtime.memory import Memory, MemoryDesc
     from nn_runtime.model import Model
-    from nn_runtime.network import Network, load
+    from nn_runtime.network import Network
     from nn_runtime.operand import ChannelQuant, OperandType
     from nn_runtime.session import Session
 
@@ -65,9 +66,10 @@ _HOMES = {
     "event": ("Event",),
     "execution": ("Execution", "default_loop_timeout", "maximum_loop_timeout"),
     "hal.memory": ("HardwareBuffer", "HardwareBufferFormat", "HardwareBufferUsage"),
+    "loading": ("load",),
     "memory": ("Memory", "MemoryDesc"),
     "model": ("Model",),
-    "network": ("Network", "load"),
+    "network": ("Network",),
     "operand": ("ChannelQuant", "OperandType"),
     "session": ("Session",),
 }  # fmt: skip

@@ -64,13 +64,13 @@ class Parameter:
                 raise BadData(f"{self}: this memory is used whole: offset and length must be 0, got {offset}, {length}")
             if memory.domain is not None:
                 return self._bind_device_memory(memory, memory.domain, dims)
-            return Argument(dims, None, memory.pool, memory=memory)
+            return Argument(dims, None, memory.pool)
         if length == 0:
             raise BadData(f"{self}: a length is needed, it cannot be implied for this memory")
         if offset < 0 or length < 0 or offset + length > memory.size_bytes:
             raise BadData(f"{self}: bytes {offset} to {offset + length} are outside the memory of {memory.size_bytes}")
         needed, padding = self._checked_length(dims, length, padded)
-        return Argument(dims, None, memory.pool, offset, needed, padding, memory)
+        return Argument(dims, None, memory.pool, offset, needed, padding)
 
     def _bind_device_memory(self, memory: Memory, domain: Domain, dims: Dimensions) -> Argument:
         try:
@@ -80,8 +80,8 @@ class Parameter:
         if self.is_input and has_unknown_dimensions(self.operand.type, dims):
             raise BadData(f"{self}: its dimensions {list(dims)} must be known, by operand_type")
         if memory.shared is not None:
-            return Argument(dims, None, memory.pool, 0, size_bytes(self.operand.type, dims), 0, memory)
-        return Argument(dims, None, memory.pool, memory=memory)
+            return Argument(dims, None, memory.pool, 0, size_bytes(self.operand.type, dims))
+        return Argument(dims, None, memory.pool, buffer=memory.buffer)
 
     def _checked_length(self, dims: Dimensions, given: int, padded: bool) -> tuple[int, int]:
         """Return (length, padding) of `given` bytes; raises BadData where they do not fit the dimensions."""

@@ -25,17 +25,18 @@ class Burst:
         """Raises UnexpectedNull, or BadState unless the compilation is finished."""
         if compilation is None:
             raise UnexpectedNull("burst: the compilation is None")
-        if compilation.plan is None:
-            raise BadState("burst: the compilation is not finished, or its finish failed")
         self.compilation = compilation
-        opened = [(step, step.open_burst()) for step in compilation.plan.steps]
+        opened = [(step, step.open_burst()) for step in compilation.finished_plan("burst").steps]
         self.channels: Mapping[Step, IBurstContext] = {step: channel for step, channel in opened if channel is not None}
         """Channels of the steps that have one; the others run as without a burst."""
         self._busy = threading.Lock()
+        self._closed = False
 
     @contextlib.contextmanager
     def in_use(self) -> Iterator[None]:
-        """Hold the burst during an execution; raises BadState if another thread holds it."""
+        """Hold the burst during an execution; raises BadState if it is closed or another thread holds it."""
+        if self._closed:
+            raise BadState("burst: it is closed")
         if not self._busy.acquire(blocking=False):
             raise BadState("burst: another execution is using it")
         try:
@@ -50,6 +51,7 @@ class Burst:
 
     def close(self) -> None:
         """End the burst."""
+        self._closed = True
         channels, self.channels = self.channels, {}
         for channel in channels.values():
             channel.close()

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from nn_runtime import extensions
 from nn_runtime.caching import CacheInfo
 from nn_runtime.codes import FeatureLevel, PreferenceCode, PriorityCode
-from nn_runtime.devices import Selection, select
+from nn_runtime.devices import Selection, check_device_list, select
 from nn_runtime.errors import BadData, BadState, UnexpectedNull
 from nn_runtime.hal.types import CACHE_TOKEN_BYTES, ExecutionPreference, Priority
-from nn_runtime.model import check_device_list
+from nn_runtime.numeric import whole
 from nn_runtime.observe import trace
 from nn_runtime.plan import PartitionMode, PlanOptions, make_plan
 
@@ -50,15 +50,14 @@ class Compilation:
         if model is None:
             raise UnexpectedNull("compilation: the model is None")
         if devices is not None:
-            if any(device is None for device in devices):
-                raise UnexpectedNull("compilation: a device is None")
-            check_device_list(devices)
+            check_device_list("compilation", devices)
         self._model = model.hal
         self._run_order = model.run_order
         self._selection = Selection(tuple(devices), True) if devices is not None else None
         self._options = PlanOptions()
         self._timeout_ns = 0
         self._finished = False
+        self._closed = False
         self._plan: Plan | None = None
 
     @classmethod
@@ -70,7 +69,14 @@ class Compilation:
 
     @property
     def plan(self) -> Plan | None:
-        """The plan; None until `finish` has succeeded."""
+        """The plan; None until `finish` has succeeded, and when closed."""
+        return self._plan
+
+    def finished_plan(self, call: str) -> Plan:
+        """Return the plan for a call that needs one; raises BadState."""
+        if self._plan is None:
+            how = "is closed" if self._closed else "is not finished, or its finish failed"
+            raise BadState(f"{call}: the compilation {how}")
         return self._plan
 
     @property
@@ -186,7 +192,7 @@ class Compilation:
         if self._plan is not None:
             self._plan.close()
             self._plan = None
-        self._finished = True
+        self._closed = self._finished = True
 
     def __enter__(self) -> Compilation:
         return self
@@ -201,24 +207,23 @@ class Compilation:
 
     def _check_open(self, call: str) -> None:
         if self._finished:
-            raise BadState(f"{call}: the compilation is finished")
+            raise BadState(f"{call}: the compilation is {'closed' if self._closed else 'finished'}")
 
     def _preferred(self, is_input: bool, index: int) -> tuple[int, int]:
         """Return (alignment, padding): the largest of the steps that use the argument; (64, 1) if none does."""
-        if self._plan is None:
-            raise BadState("the compilation is not finished, or its finish failed")
-        main = self._plan.model.main
+        plan = self.finished_plan("preferred memory")
+        main = plan.model.main
         count = len(main.input_indexes if is_input else main.output_indexes)
         if not 0 <= index < count:
             raise BadData(f"{'input' if is_input else 'output'} {index} is out of range, the model has {count}")
-        devices = [role.step.device for role in self._plan.roles_of(is_input, index)]
+        devices = [role.step.device for role in plan.roles_of(is_input, index)]
         padded = any(d.is_reference or d.feature_level >= FeatureLevel.LEVEL_5 for d in devices)
         return _ALIGNMENT, _ALIGNMENT if padded else 1
 
 
 def check_duration(call: str, duration_ns: int) -> None:
     """Check a duration in ns; raises BadData."""
-    if not 0 <= duration_ns < 2**64:
+    if not 0 <= whole(call, duration_ns) < 2**64:
         raise BadData(f"{call}: a duration must be 0 to 2^64-1 ns, got {duration_ns}")
 
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from nn_runtime import extensions
 from nn_runtime.codes import DeviceTypeCode, FeatureLevel
-from nn_runtime.errors import BadData, NNError, OperationFailed, UnavailableDevice
+from nn_runtime.errors import BadData, NNError, OperationFailed, UnavailableDevice, UnexpectedNull
 from nn_runtime.hal.interfaces import DescribesDevice, DeviceDescription, DiagnosingModule, UnusableDevice
 from nn_runtime.hal.types import MAXIMUM_CACHE_FILES, DeviceStatus, HalError
 from nn_runtime.observe import vlog
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 REFERENCE_NAME = "nnapi-reference"
 ENTRY_POINT_GROUP = "nn_runtime.drivers"
 DEFAULT_SELECTOR = "opencl,cpu"
+DRIVER_HOST_VARIABLE = "NNRT_DRIVER_HOST"
 RUNTIME_FEATURE_LEVEL = FeatureLevel.LEVEL_8
 
 _log = logging.getLogger("nn_runtime.manager")
@@ -138,6 +139,21 @@ def find_device(name: str) -> Device:
     return select(name).devices[0]
 
 
+def check_device_list(call: str, devices: Sequence[Device]) -> None:
+    """Check that a list of devices is neither empty nor names one twice; raises UnexpectedNull, BadData."""
+    if devices is None or any(device is None for device in devices):
+        raise UnexpectedNull(f"{call}: a device is None")
+    for device in devices:
+        if not isinstance(device, Device):
+            raise BadData(f"{call}: wanted devices such as those of nn_runtime.devices(), got {device!r}")
+    if not devices:
+        raise BadData(f"{call}: the list of devices is empty")
+    names = [device.name for device in devices]
+    for name in names:
+        if names.count(name) > 1:
+            raise BadData(f"{call}: the list of devices names {name} twice")
+
+
 def driver_names() -> list[str]:
     """Return the names of the installed drivers beside the CPU's."""
     return sorted(_entry_points())
@@ -147,6 +163,8 @@ def driver_names() -> list[str]:
 def reference_device() -> Device:
     """Return the CPU device `nnapi-reference`."""
     vlog.read_tags()
+    if _in_another_process():
+        return Device(_usable(_hosted("cpu_driver.driver:devices"))[0])
     module = importlib.import_module("cpu_driver.driver")
     return Device(module.devices()[0])
 
@@ -159,8 +177,9 @@ def listing(driver: str) -> DriverListing:
     if entry is None:
         known = ", ".join(["cpu", *driver_names()])
         return DriverListing(driver, (), (), f"no driver {driver!r} is installed; there are: {known}")
+    in_another_process = _in_another_process()
     try:
-        offered: list[IDevice | UnusableDevice] = entry.load()()
+        offered: list[IDevice | UnusableDevice] = _hosted(entry.value) if in_another_process else entry.load()()
     except Exception as error:
         _log.warning("driver %s could not be loaded: %s: %s", driver, type(error).__name__, error)
         return DriverListing(driver, (), (), f"driver {driver} could not be loaded: {type(error).__name__}: {error}")
@@ -168,6 +187,24 @@ def listing(driver: str) -> DriverListing:
     for item in offered:
         _register(driver, item, usable)
     return DriverListing(driver, tuple(usable), tuple(item for item in offered if isinstance(item, UnusableDevice)))
+
+
+def _in_another_process() -> bool:
+    """Tell whether drivers are to run in processes of their own (NNRT_DRIVER_HOST=process)."""
+    setting = os.environ.get(DRIVER_HOST_VARIABLE, "")
+    if setting not in ("", "process"):
+        raise BadData(f"{DRIVER_HOST_VARIABLE}={setting!r}: wanted 'process', or nothing for drivers in this process")
+    return bool(setting)
+
+
+def _hosted(entry: str) -> list[IDevice | UnusableDevice]:
+    from nn_runtime.hal.remote import hosted  # of no use to others
+
+    return hosted(entry)
+
+
+def _usable(offered: Sequence[IDevice | UnusableDevice]) -> list[IDevice]:
+    return [item for item in offered if not isinstance(item, UnusableDevice)]
 
 
 def diagnosis(driver: str) -> Diagnosis | None:

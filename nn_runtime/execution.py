@@ -34,20 +34,18 @@ from nn_runtime.hal.types import (
     Timing,
 )
 from nn_runtime.observe import trace
-from nn_runtime.operand import (
-    has_unknown_dimensions,
-    is_tensor,
-)
+from nn_runtime.operand import has_unknown_dimensions, is_tensor
+from nn_runtime.run import bind
 from nn_runtime.step import Argument, RunOptions, error_of_hal
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from nn_runtime.burst import Burst
     from nn_runtime.compilation import Compilation
     from nn_runtime.fallback import FencedOutcome
     from nn_runtime.hal.interfaces import Attributes, IBurstContext, IFencedExecutionCallback
-    from nn_runtime.memory import Memory
+    from nn_runtime.memory import Domain, Memory
     from nn_runtime.operand import Array, Dimensions, OperandType
     from nn_runtime.plan import Plan
     from nn_runtime.run import Run
@@ -68,6 +66,7 @@ class _State(Enum):
     PREPARATION = auto()
     COMPUTING = auto()
     COMPLETED = auto()
+    CLOSED = auto()
 
 
 class Execution:
@@ -81,14 +80,14 @@ class Execution:
         """Raises UnexpectedNull, or BadState unless the compilation is finished."""
         if compilation is None:
             raise UnexpectedNull("execution: the compilation is None")
-        if compilation.plan is None:
-            raise BadState("execution: the compilation is not finished, or its finish failed")
         self._compilation = compilation
-        self._plan: Plan = compilation.plan
+        self._plan: Plan = compilation.finished_plan("execution")
         main = self._plan.model.main
         self._output_operands = tuple(main.operands[i] for i in main.output_indexes)
         self._inputs: list[Argument | None] = [None] * len(main.input_indexes)
         self._outputs: list[Argument | None] = [None] * len(main.output_indexes)
+        self._input_memories: dict[int, Memory] = {}
+        self._output_memories: dict[int, Memory] = {}
         self._state = _State.PREPARATION
         self._lock = threading.Lock()
         self._run: Run | None = None
@@ -102,7 +101,6 @@ class Execution:
         self._dimensions: tuple[Dimensions, ...] = ()
         self._timing = Timing()
         self._callback: IFencedExecutionCallback | None = None
-        self._has_device_outputs = False
 
     def set_input(self, index: int, array: Array | None, operand_type: OperandType | None = None) -> None:
         """Bind an array as input `index`, None to omit it; `operand_type` completes unknown dimensions.
@@ -126,6 +124,7 @@ class Execution:
         """Bind bytes of a memory as input `index`; device memory is used whole (offset and length 0)."""
         parameter = self._open_parameter(True, index)
         self._inputs[index] = parameter.bind_memory(memory, offset, length, operand_type, self._padding_enabled)
+        self._input_memories[index] = memory
 
     def set_output_from_memory(
         self, index: int, memory: Memory, offset: int = 0, length: int = 0, operand_type: OperandType | None = None
@@ -133,7 +132,7 @@ class Execution:
         """Bind bytes of a memory to take output `index`; device memory is used whole (offset and length 0)."""
         parameter = self._open_parameter(False, index)
         self._outputs[index] = parameter.bind_memory(memory, offset, length, operand_type, self._padding_enabled)
-        self._has_device_outputs |= memory.domain is not None
+        self._output_memories[index] = memory
 
     def set_measure_timing(self, measure: bool) -> None:
         """Ask for times; raises BadData unless compiled for exactly one explicit device, BadState once started."""
@@ -176,20 +175,17 @@ class Execution:
 
     def compute(self) -> None:
         """Run and return when done; raises BadState, BadData if an argument is not bound, or the run's error."""
-        self._start()
-        self._finish_run(self._deadline())
+        self._finish_run(self._start(), self._deadline())
 
     def compute_profiled(self) -> list[StepProfile]:
         """Run as `compute` with the drivers' profiling on; return what each step reports, in order."""
         profile: list[StepProfile] = []
-        self._start()
-        self._finish_run(self._deadline(), profile)
+        self._finish_run(self._start(), self._deadline(), profile)
         return profile
 
     def start_compute(self) -> Event:
         """Start a run; return the event whose `wait` raises its error. Raises BadState, BadData as `compute`."""
-        self._start()
-        return self._in_thread(self._deadline())
+        return self._in_thread(self._start(), self._deadline())
 
     def start_compute_with_dependencies(self, events: Sequence[Event], duration: int = 0) -> Event:
         """Start a run after some events, of at most `duration` ns after them (0 for no limit).
@@ -207,23 +203,20 @@ class Execution:
                     event.wait()
         if duration:
             self._check_one_device("start_compute_with_dependencies: a duration")
-        self._start(check_device_inputs=False)
+        run = self._start(check_device_inputs=False)
         deadline_ns = self._deadline()
-        try:
-            self._check_outputs_specified()
-            waited_for = [event.fence for event in events if event.fence is not None]
-            outcome = self._start_fenced(waited_for, deadline_ns, duration or None)
-        except NNError as error:
-            passed = _passed_hal(error)
-            self._complete(passed)
-            if passed is error:
-                raise
-            raise passed from error
-        except BaseException as error:
-            self._complete(OperationFailed(f"execution: {type(error).__name__}: {error}"))
-            raise
+        with self._completed_by_failure():
+            try:
+                self._check_outputs_specified()
+                waited_for = [event.fence for event in events if event.fence is not None]
+                outcome = self._start_fenced(run, waited_for, deadline_ns, duration or None)
+            except NNError as error:
+                passed = _passed_hal(error)
+                if passed is error:
+                    raise
+                raise passed from error
         if outcome is None:
-            return self._in_thread(deadline_ns)
+            return self._in_thread(run, deadline_ns)
         return FenceEvent(outcome.fence, lambda succeeded: self._finish_fenced(outcome, succeeded))
 
     def burst_compute(self, burst: Burst) -> None:
@@ -233,11 +226,10 @@ class Execution:
         if burst.compilation is not self._compilation:
             raise BadData("burst_compute: the burst belongs to another compilation")
         with burst.in_use():
-            self._start()
-            for argument in (*self._inputs, *self._outputs):
-                if argument is not None and argument.memory is not None:
-                    argument.memory.used_by(burst)
-            self._finish_run(self._deadline(), bursts=burst.channels)
+            run = self._start()
+            for memory in (*self._input_memories.values(), *self._output_memories.values()):
+                memory.used_by(burst)
+            self._finish_run(run, self._deadline(), bursts=burst.channels)
 
     def get_duration(self, code: int) -> int | None:
         """Return a time of the last run in ns, None if unknown; raises BadState unless measured and successful."""
@@ -275,8 +267,9 @@ class Execution:
                 self._run = None
                 self._inputs = [None] * len(self._inputs)
                 self._outputs = [None] * len(self._outputs)
-                self._state = _State.COMPLETED
-                self._reusable = False
+                self._input_memories.clear()
+                self._output_memories.clear()
+                self._state = _State.CLOSED
 
     def __enter__(self) -> Execution:
         return self
@@ -286,7 +279,8 @@ class Execution:
 
     def _check_preparation(self, call: str) -> None:
         if self._state != _State.PREPARATION:
-            raise BadState(f"{call}: the execution has been started")
+            how = "is closed" if self._state == _State.CLOSED else "has been started"
+            raise BadState(f"{call}: the execution {how}")
 
     def _check_one_device(self, call: str) -> None:
         if not self._compilation.has_one_explicit_device:
@@ -294,7 +288,8 @@ class Execution:
 
     def _check_completed(self, call: str) -> None:
         if self._state != _State.COMPLETED:
-            raise BadState(f"{call}: the execution has not completed")
+            how = "is closed" if self._state == _State.CLOSED else "has not completed"
+            raise BadState(f"{call}: the execution {how}")
 
     def _open_parameter(self, is_input: bool, index: int) -> Parameter:
         """Return an input or output that may be bound now; raises BadState, BadData."""
@@ -308,19 +303,30 @@ class Execution:
         operand = main.operands[(main.input_indexes if is_input else main.output_indexes)[index]]
         return Parameter(self._compilation, is_input, index, operand)
 
-    def _start(self, check_device_inputs: bool = True) -> None:
+    def _start(self, check_device_inputs: bool = True) -> Run:
         """Go from preparation (or completed and reusable) to computing; bind at the first time."""
         with self._lock:
+            if self._state == _State.CLOSED:
+                raise BadState("compute: the execution is closed")
             if self._state == _State.COMPUTING:
                 raise BadState("compute: the execution is computing")
             if self._state == _State.COMPLETED and not self._reusable:
                 raise BadState("compute: the execution has completed and is not reusable")
             self._state = _State.COMPUTING
-        try:
+        with self._completed_by_failure():
+            self._compilation.finished_plan("compute")
+            self._check_memories_open()
             if self._run is None:
                 self._run = self._bound_run()
             if check_device_inputs:
                 self._check_device_inputs()
+            return self._run
+
+    @contextlib.contextmanager
+    def _completed_by_failure(self) -> Iterator[None]:
+        """Complete with the error of what is done inside, if it fails."""
+        try:
+            yield
         except NNError as error:
             self._complete(error)
             raise
@@ -335,12 +341,19 @@ class Execution:
                     raise BadData(f"compute: {what} {index} is not bound")
         inputs = [argument for argument in self._inputs if argument is not None]
         outputs = [argument for argument in self._outputs if argument is not None]
-        return self._plan.bind(inputs, outputs)
+        return bind(self._plan, inputs, outputs)
+
+    def _check_memories_open(self) -> None:
+        for what, memories in (("input", self._input_memories), ("output", self._output_memories)):
+            for index, memory in memories.items():
+                if memory.domain is not None and memory.is_closed:
+                    raise BadState(f"compute: the device memory of {what} {index} is closed")
 
     def _check_device_inputs(self) -> None:
-        for index, argument in enumerate(self._inputs):
-            if argument is not None and argument.memory is not None and argument.memory.domain is not None:
-                argument.memory.domain.check_input(index, argument.dimensions)
+        for index, domain in _domains(self._input_memories):
+            argument = self._inputs[index]
+            if argument is not None:
+                domain.check_input(index, argument.dimensions)
 
     def _deadline(self) -> int | None:
         """Return the deadline of a run that starts now."""
@@ -348,6 +361,7 @@ class Execution:
 
     def _finish_run(
         self,
+        run: Run,
         deadline_ns: int | None,
         profile: list[StepProfile] | None = None,
         bursts: Mapping[Step, IBurstContext] | None = None,
@@ -355,39 +369,31 @@ class Execution:
         """Run and complete; raises the run's error."""
         tracer = trace.current
         started_ns = 0 if tracer is None else time.perf_counter_ns()
+        options = RunOptions(self._measure, deadline_ns, self._loop_timeout_ns, profile, bursts, self._attributes)
         try:
-            if self._run is None:
-                raise BadState("compute: the execution is closed")
-            options = RunOptions(self._measure, deadline_ns, self._loop_timeout_ns, profile, bursts, self._attributes)
-            outcome = self._run.execute(options)
-            self._dimensions = outcome.dimensions
-            self._timing = outcome.timing
-            self._callback = None
-            if self._has_device_outputs:
+            with self._completed_by_failure():
+                outcome = run.execute(options)
+                self._dimensions = outcome.dimensions
+                self._timing = outcome.timing
+                self._callback = None
                 self._mark_device_outputs()
-        except NNError as error:
-            self._complete(error)
-            raise
-        except BaseException as error:
-            self._complete(OperationFailed(f"execution: {type(error).__name__}: {error}"))
-            raise
         finally:
             if tracer is not None:
                 tracer.add(trace.RUNTIME, "PE", "compute", started_ns, time.perf_counter_ns())
         self._complete(None)
 
-    def _in_thread(self, deadline_ns: int | None) -> Event:
+    def _in_thread(self, run: Run, deadline_ns: int | None) -> Event:
         event = Event()
         worker = threading.Thread(
-            target=self._run_asynchronously, args=(event, deadline_ns), name="nn_runtime.execution"
+            target=self._run_asynchronously, args=(event, run, deadline_ns), name="nn_runtime.execution"
         )
         worker.start()
         return event
 
-    def _run_asynchronously(self, event: Event, deadline_ns: int | None) -> None:
+    def _run_asynchronously(self, event: Event, run: Run, deadline_ns: int | None) -> None:
         """Run in the worker thread; an asynchronous result passes through the HAL's status and back."""
         try:
-            self._finish_run(deadline_ns)
+            self._finish_run(run, deadline_ns)
         except NNError as error:
             event.signal(_passed_hal(error))
         except BaseException as error:
@@ -397,19 +403,17 @@ class Execution:
             event.signal(None)
 
     def _start_fenced(
-        self, waited_for: Sequence[int], deadline_ns: int | None, duration_ns: int | None
+        self, run: Run, waited_for: Sequence[int], deadline_ns: int | None, duration_ns: int | None
     ) -> FencedOutcome | None:
         """Start the plan's steps; with temporaries of unknown size only wait for the fences and return None."""
-        if self._run is None:
-            raise BadState("compute: the execution is closed")
-        if not self._run.can_be_fenced:
+        if not run.can_be_fenced:
             try:
                 wait_for_fences(waited_for, deadline_ns)
             except HalError as error:
                 raise error_of_hal(error, "execution") from error
             return None
         options = RunOptions(self._measure, deadline_ns, self._loop_timeout_ns)
-        return self._run.execute_fenced(options, waited_for, duration_ns)
+        return run.execute_fenced(options, waited_for, duration_ns)
 
     def _finish_fenced(self, outcome: FencedOutcome, succeeded: bool) -> NNError | None:
         """Complete a fenced run whose fence has signalled, and return its error."""
@@ -441,18 +445,16 @@ class Execution:
             raise BadState(f"get_duration: {error}") from error
 
     def _mark_device_outputs(self) -> None:
-        for argument, dims in zip(self._outputs, self._dimensions, strict=True):
-            if argument is not None and argument.memory is not None and argument.memory.domain is not None:
-                argument.memory.domain.written(dims)
+        for index, domain in _domains(self._output_memories):
+            domain.written(self._dimensions[index])
 
     def _complete(self, error: NNError | None) -> None:
         self._error = error
         if error is not None:
             self._timing, self._callback = Timing(), None
             self._dimensions = error.shapes if isinstance(error, OutputInsufficientSize) else ()
-            for argument in self._outputs:
-                if argument is not None and argument.memory is not None and argument.memory.domain is not None:
-                    argument.memory.domain.spoiled()
+            for _, domain in _domains(self._output_memories):
+                domain.spoiled()
         self._state = _State.COMPLETED
 
     def _result_dimensions(self, call: str, index: int) -> Dimensions:
@@ -462,6 +464,11 @@ class Execution:
         if self._error is not None and not isinstance(self._error, OutputInsufficientSize):
             raise BadState(f"{call}: the execution failed: {self._error}")
         return self._dimensions[index] if index < len(self._dimensions) else ()
+
+
+def _domains(memories: Mapping[int, Memory]) -> Iterator[tuple[int, Domain]]:
+    """Return what is device memory among the memories of some arguments, by the index of the argument."""
+    return ((index, memory.domain) for index, memory in memories.items() if memory.domain is not None)
 
 
 def _passed_hal(error: NNError) -> NNError:

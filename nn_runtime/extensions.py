@@ -4,33 +4,44 @@
 from __future__ import annotations
 
 import itertools
-import re
 import threading
 import weakref
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from nn_runtime.codes import EXTENSION_PREFIX_SHIFT
 from nn_runtime.errors import BadData
+from nn_runtime.hal.types import MAX_EXTENSION_PREFIX, check_extension_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
-    from nn_runtime.devices import Device
     from nn_runtime.hal.interfaces import Attributes
     from nn_runtime.hal.types import Extension
 
-_MAX_PREFIX = 2**16 - 1
 _MAX_CODE = 2**EXTENSION_PREFIX_SHIFT - 1
-_NAME = re.compile(r"[a-z0-9._]+")
 
 _lock = threading.Lock()
 _numbers = itertools.count(1)
 _prefixes: dict[str, int] = {}
 _names: dict[int, str] = {}
-_devices: weakref.WeakSet[Device] = weakref.WeakSet()
 
 
-def add_device(device: Device) -> None:
+class HasExtensions(Protocol):
+    """A device, as far as extensions are concerned."""
+
+    @property
+    def name(self) -> str:
+        """Name of the device."""
+
+    @property
+    def extensions(self) -> Sequence[Extension]:
+        """Vendor extensions of the device."""
+
+
+_devices: weakref.WeakSet[HasExtensions] = weakref.WeakSet()
+
+
+def add_device(device: HasExtensions) -> None:
     """Let a device's extensions be known for as long as the device is in use."""
     _devices.add(device)
 
@@ -39,8 +50,7 @@ def checked(extensions: Iterable[Extension]) -> tuple[Extension, ...]:
     """Return a device's extensions; raises BadData for a bad name, a type without size, or a name given twice."""
     found = tuple(extensions)
     for extension in found:
-        if not _NAME.fullmatch(extension.name) or "." not in extension.name:
-            raise BadData(f"extension name {extension.name!r}: wants lower-case letters, digits, '_', at least one '.'")
+        check_extension_name(extension.name)
         for code, (_, size_bytes) in extension.operand_types.items():
             if not 0 <= code <= _MAX_CODE or size_bytes <= 0:
                 raise BadData(f"extension {extension.name}: operand type {code} of {size_bytes} bytes")
@@ -49,7 +59,7 @@ def checked(extensions: Iterable[Extension]) -> tuple[Extension, ...]:
     return found
 
 
-def operand_type(device: Device, name: str, code: int) -> int:
+def operand_type(device: HasExtensions, name: str, code: int) -> int:
     """Return the code of an extension's operand type for models of this process; raises BadData."""
     extension = _extension(device, name)
     if code not in extension.operand_types:
@@ -61,7 +71,7 @@ def operand_type(device: Device, name: str, code: int) -> int:
     return full
 
 
-def operation_type(device: Device, name: str, code: int) -> int:
+def operation_type(device: HasExtensions, name: str, code: int) -> int:
     """Return the code of an extension's operation for models of this process; raises BadData."""
     _extension(device, name)
     if not 0 <= code <= _MAX_CODE:
@@ -71,7 +81,7 @@ def operation_type(device: Device, name: str, code: int) -> int:
 
 def with_attribute(attributes: Attributes, name: str, code: int, data: bytes) -> Attributes:
     """Return sorted attributes with one more; raises BadData for an unknown extension, or if it is there already."""
-    if not any(device.extension_support(name) for device in list(_devices)):
+    if not any(extension.name == name for device in list(_devices) for extension in device.extensions):
         raise BadData(f"extension attribute: no device has an extension {name!r}")
     if not 0 <= code <= _MAX_CODE:
         raise BadData(f"extension attribute {name}: a code is 0 to {_MAX_CODE}, got {code}")
@@ -91,7 +101,7 @@ def name_to_prefix(codes: Iterable[int]) -> dict[str, int]:
     return {_names[prefix]: prefix for prefix in prefixes}
 
 
-def _extension(device: Device, name: str) -> Extension:
+def _extension(device: HasExtensions, name: str) -> Extension:
     """Return a device's extension; one of which devices give different records is disabled for all."""
     own = next((extension for extension in device.extensions if extension.name == name), None)
     if own is None:
@@ -106,7 +116,7 @@ def _prefix(name: str) -> int:
     with _lock:
         if name not in _prefixes:
             number = next(_numbers)
-            if number > _MAX_PREFIX:
-                raise BadData(f"extension {name}: all {_MAX_PREFIX} prefixes are taken")
+            if number > MAX_EXTENSION_PREFIX:
+                raise BadData(f"extension {name}: all {MAX_EXTENSION_PREFIX} prefixes are taken")
             _prefixes[name], _names[number] = number, name
         return _prefixes[name]

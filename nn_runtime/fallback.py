@@ -96,24 +96,22 @@ def execute_on_host(
     host_outputs = [_host_output(argument, step, at) for at, argument in enumerate(outputs)]
     result = step.execute(request_of(step.model, host_inputs, host_outputs), options)
     for argument, host in zip(outputs, host_outputs, strict=True):
-        buffer = argument.memory.buffer if argument.memory is not None else None
-        if host is not argument and buffer is not None and isinstance(host.pool, SharedMemory):
-            buffer.copy_from(host.pool, host.dimensions)
+        if argument.buffer is not None and isinstance(host.pool, SharedMemory):
+            argument.buffer.copy_from(host.pool, host.dimensions)
     return result
 
 
 def _copied_to_host(argument: Argument, step: Step, at: int) -> Argument:
-    buffer = argument.memory.buffer if argument.memory is not None else None
-    if buffer is None:
+    if argument.buffer is None:
         return argument
     host = _host_argument(argument, step.model.main.operands[step.model.main.input_indexes[at]].type)
     if isinstance(host.pool, SharedMemory):
-        buffer.copy_to(host.pool)
+        argument.buffer.copy_to(host.pool)
     return host
 
 
 def _host_output(argument: Argument, step: Step, at: int) -> Argument:
-    if argument.memory is None or argument.memory.buffer is None:
+    if argument.buffer is None:
         return argument
     return _host_argument(argument, step.model.main.operands[step.model.main.output_indexes[at]].type)
 

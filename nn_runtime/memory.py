@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ import numpy as np
 from nn_runtime.errors import BadData, BadState, NNError, OperationFailed, UnexpectedNull, Unmappable
 from nn_runtime.hal.memory import HardwareBuffer, SharedMemory
 from nn_runtime.hal.types import BufferDesc, BufferRole, BufferToken, ErrorStatus, HalError
+from nn_runtime.numeric import whole_numbers
 from nn_runtime.operand import dtype_of, has_unknown_dimensions, is_tensor, merge_dimensions, size_bytes
 from nn_runtime.step import error_of_hal
 
@@ -112,7 +114,12 @@ class Memory:
 
     @classmethod
     def from_array(cls, array: Array) -> Memory:
-        """Return new shared memory that holds a copy of an array."""
+        """Return new shared memory that holds a copy of an array; raises UnexpectedNull, BadData."""
+        if array is None:
+            raise UnexpectedNull("memory from array: the array is None")
+        if not isinstance(array, np.ndarray) or array.dtype.hasobject:
+            kind = array.dtype if isinstance(array, np.ndarray) else type(array).__name__
+            raise BadData(f"memory from array: wanted a numpy array of numbers, got {kind}")
         data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         shared = SharedMemory.create(data.nbytes)
         shared.array()[:] = data
@@ -137,6 +144,8 @@ class Memory:
         One device behind all roles allocates it; else, and where that fails, it is shared memory, provided that no
         compilation among the roles names its devices and the size is known. Raises BadState, OperationFailed.
         """
+        if desc is None:
+            raise UnexpectedNull("memory from desc: the descriptor is None")
         return desc.allocate()
 
     @property
@@ -145,6 +154,11 @@ class Memory:
         if self._pool is None:
             raise BadState("the memory is closed")
         return self._pool
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` has been called."""
+        return self._pool is None
 
     @property
     def is_used_whole(self) -> bool:
@@ -159,10 +173,15 @@ class Memory:
         return size_bytes(self.domain.operand.type, self.domain.current) if self.domain else 0
 
     def to_array(self, dtype: npt.DTypeLike, dims: Sequence[int]) -> Array:
-        """Return the start of the memory as an array: a view of shared memory, a copy of a driver's buffer."""
+        """Return the start of the memory as an array: a view of shared memory, a copy of a driver's buffer.
+
+        Raises BadState when closed, BadData for negative dimensions or more bytes than there are.
+        """
         wanted = np.dtype(dtype)
-        shape = tuple(dims)
-        needed = wanted.itemsize * int(np.prod(shape, dtype=np.int64))
+        shape = whole_numbers("memory: dimensions", dims)
+        if any(size < 0 for size in shape):
+            raise BadData(f"memory: dimensions must be >= 0, got {list(shape)}")
+        needed = wanted.itemsize * math.prod(shape)
         shared = self.shared if self.shared is not None else self._copied_out()
         if needed > shared.size_bytes:
             raise BadData(f"memory: {list(shape)} of {wanted} needs {needed} bytes, the memory has {shared.size_bytes}")
@@ -180,6 +199,11 @@ class Memory:
         Raises BadData for an uninitialised source or different sizes or dimensions; a failed copy leaves `dst`
         uninitialised.
         """
+        if src is None or dst is None:
+            raise UnexpectedNull("memory copy: the source or the destination is None")
+        for what, memory in (("source", src), ("destination", dst)):
+            if memory.is_closed:
+                raise BadState(f"memory copy: the {what} is closed")
         if src is dst:
             return
         if src.domain is not None and not src.domain.initialized:
@@ -287,16 +311,18 @@ class MemoryDesc:
 
     def add_input_role(self, compilation: Compilation, index: int, frequency: float) -> None:
         """Say that the memory will be input `index` of executions of a compilation, `frequency` in (0, 1]."""
-        self._add_role(Role(compilation, True, index), frequency)
+        self._add_role(compilation, True, index, frequency)
 
     def add_output_role(self, compilation: Compilation, index: int, frequency: float) -> None:
         """Say that the memory will be output `index` of executions of a compilation."""
-        self._add_role(Role(compilation, False, index), frequency)
+        self._add_role(compilation, False, index, frequency)
 
     def set_dimensions(self, dims: Sequence[int]) -> None:
         """Say the dimensions (0 for unknown), merged with those of the roles; raises BadState, BadData."""
         self._check_open()
-        given = tuple(int(size) for size in dims)
+        given = whole_numbers("memory desc: dimensions", dims)
+        if any(size < 0 for size in given):
+            raise BadData(f"memory desc: dimensions must be >= 0, 0 for unknown, got {list(given)}")
         if self._operand is not None and given and not is_tensor(self._operand.type):
             raise BadData(f"memory desc: the roles are scalars and have no dimensions, got {list(given)}")
         self._dimensions = merge_dimensions(self._dimensions, given)
@@ -322,11 +348,14 @@ class MemoryDesc:
         if self._finished:
             raise BadState("memory desc: it is finished")
 
-    def _add_role(self, role: Role, frequency: float) -> None:
+    def _add_role(self, compilation: Compilation, is_input: bool, index: int, frequency: float) -> None:
         self._check_open()
-        plan = role.compilation.plan
+        if compilation is None:
+            raise UnexpectedNull("memory desc: the compilation is None")
+        role = Role(compilation, is_input, index)
+        plan = compilation.plan
         if plan is None:
-            raise BadData(f"memory desc: the compilation of {role} is not finished, or its finish failed")
+            raise BadData(f"memory desc: the compilation of {role} is not finished, is closed, or its finish failed")
         graph = plan.model.main
         indexes = graph.input_indexes if role.is_input else graph.output_indexes
         if not 0 <= role.index < len(indexes):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import heapq
+import itertools
 import logging
 import time
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from nn_runtime.codes import OEM_OPERATION, OperandCode, is_extension_code, oper
 from nn_runtime.errors import BadData, BadState, NNError, UnexpectedNull
 from nn_runtime.hal import types as hal
 from nn_runtime.hal.memory import SharedMemory
-from nn_runtime.hal.types import CONSTANT_LIFETIMES, INLINE_CONSTANT_BYTES, OperandLifeTime
+from nn_runtime.hal.types import INLINE_CONSTANT_BYTES, WRITTEN_LIFETIMES, OperandLifeTime
 from nn_runtime.hal.versions.defaults import without_default_arguments
 from nn_runtime.observe import graph_dump, trace, vlog
 from nn_runtime.operand import (
@@ -30,6 +31,7 @@ from nn_runtime.operand import (
     size_bytes,
 )
 from nn_runtime.operations import OperationView, validate
+from nn_runtime.order import ReadyOperations
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +41,6 @@ if TYPE_CHECKING:
     from nn_runtime.operand import Array, ChannelQuant, Dimensions
 
 _POOL_ALIGNMENT = 64
-_WRITTEN_BY_OPERATIONS = frozenset({OperandLifeTime.TEMPORARY_VARIABLE, OperandLifeTime.SUBGRAPH_OUTPUT})
 
 _log = logging.getLogger("nn_runtime.model")
 
@@ -48,6 +49,15 @@ class _State(Enum):
     BUILDING = auto()
     FINISHED = auto()
     INVALID = auto()
+    CLOSED = auto()
+
+
+_STATE_NAMES = {
+    _State.BUILDING: "not finished",
+    _State.FINISHED: "finished",
+    _State.INVALID: "invalid",
+    _State.CLOSED: "closed",
+}
 
 
 class _ModelOperand:
@@ -152,7 +162,7 @@ class Model:
     def hal(self) -> hal.Model:
         """The model as drivers get it, operations in run order; raises BadState unless finished."""
         if self._hal is None:
-            raise BadState("model: it is not finished" if self._state == _State.BUILDING else "model: it is invalid")
+            raise BadState(f"model: it is {_STATE_NAMES[self._state]}")
         return self._hal
 
     @property
@@ -350,12 +360,11 @@ class Model:
 
         Raises UnexpectedNull, BadState, BadData.
         """
+        from nn_runtime.devices import check_device_list
         from nn_runtime.partition import query_support
 
-        if devices is None or any(device is None for device in devices):
-            raise UnexpectedNull("supported_operations: a device is None")
         model = self.hal
-        check_device_list(devices)
+        check_device_list("supported_operations", devices)
         answers = [query_support(model, device) for device in devices]
         supported = [False] * len(self._operations)
         for position, original in enumerate(self._run_order):
@@ -367,7 +376,7 @@ class Model:
         self._operands = []
         self._hal = None
         self._pool = None
-        self._state = _State.INVALID
+        self._state = _State.CLOSED
 
     def __enter__(self) -> Model:
         return self
@@ -377,8 +386,7 @@ class Model:
 
     def _check_building(self, call: str) -> None:
         if self._state != _State.BUILDING:
-            how = "finished" if self._state == _State.FINISHED else "invalid"
-            raise BadState(f"{call}: the model is {how}")
+            raise BadState(f"{call}: the model is {_STATE_NAMES[self._state]}")
 
     def _operand(self, index: int, call: str) -> _ModelOperand:
         if not 0 <= index < len(self._operands):
@@ -404,14 +412,14 @@ class Model:
         for at, operation in enumerate(self._operations):
             name = f"operation {at} {operation_name(operation.type)}"
             for index in operation.outputs:
-                if self._operands[index].lifetime not in _WRITTEN_BY_OPERATIONS:
+                if self._operands[index].lifetime not in WRITTEN_LIFETIMES:
                     raise BadData(f"{name}: it writes {self._label(index)}, an input, constant or omitted operand")
                 if index in writers:
                     raise BadData(f"{name}: it writes {self._label(index)}, which operation {writers[index]} writes")
                 writers[index] = at
         readers = {index: at for at, operation in enumerate(self._operations) for index in operation.inputs}
         for index, operand in enumerate(self._operands):
-            if operand.lifetime in _WRITTEN_BY_OPERATIONS and index not in writers:
+            if operand.lifetime in WRITTEN_LIFETIMES and index not in writers:
                 raise BadData(
                     f"{self._label(index)} is read by operation {readers[index]} but nothing writes it"
                     if index in readers
@@ -420,31 +428,23 @@ class Model:
 
     def _sorted_operations(self) -> tuple[int, ...]:
         """Return the operations in an order in which each reads only what is written, the given order where it can."""
-        readers: dict[int, list[int]] = {}
-        missing = [0] * len(self._operations)
-        for at, operation in enumerate(self._operations):
-            for index in operation.inputs:
-                if self._operands[index].lifetime in _WRITTEN_BY_OPERATIONS:
-                    missing[at] += 1
-                    readers.setdefault(index, []).append(at)
-        ready = [at for at, count in enumerate(missing) if count == 0]
+        written = {i for i, operand in enumerate(self._operands) if operand.lifetime in WRITTEN_LIFETIMES}
+        operations = ReadyOperations(self._operations, written)
+        ready = operations.first()
         order: list[int] = []
         while ready:
             at = heapq.heappop(ready)
             order.append(at)
-            for index in self._operations[at].outputs:
-                for reader in readers.get(index, ()):
-                    missing[reader] -= 1
-                    if missing[reader] == 0:
-                        heapq.heappush(ready, reader)
+            for reader in operations.after(at):
+                heapq.heappush(ready, reader)
         if len(order) < len(self._operations):
-            stuck = [f"{at} {operation_name(self._operations[at].type)}" for at, n in enumerate(missing) if n]
+            stuck = [f"{at} {operation_name(self._operations[at].type)}" for at in operations.waiting()]
             raise BadData(f"model: a cycle; these operations wait for each other's results: {', '.join(stuck)}")
         return tuple(order)
 
     def _pool_large_constants(self) -> None:
         large = [
-            operand
+            (operand, operand.data)
             for operand in self._operands
             if operand.lifetime == OperandLifeTime.CONSTANT_COPY
             and operand.data is not None
@@ -452,21 +452,14 @@ class Model:
         ]
         if not large:
             return
-        end = 0
-        offsets = []
-        for operand in large:
-            offsets.append(end)
-            length = operand.data.nbytes if operand.data is not None else 0
-            end += -(-length // _POOL_ALIGNMENT) * _POOL_ALIGNMENT
-        self._pool = SharedMemory.create(end)
+        lengths = [-(-data.nbytes // _POOL_ALIGNMENT) * _POOL_ALIGNMENT for _, data in large]
+        self._pool = SharedMemory.create(sum(lengths))
         pool = self._pool.array()
-        for operand, offset in zip(large, offsets, strict=True):
-            if operand.data is None:
-                continue
-            length = operand.data.nbytes
-            pool[offset : offset + length] = operand.data
-            operand.data = pool[offset : offset + length]
-            operand.location = hal.DataLocation(offset=offset, length=length)
+        for (operand, data), offset in zip(large, itertools.accumulate(lengths, initial=0), strict=False):
+            end = offset + data.nbytes
+            pool[offset:end] = data
+            operand.data = pool[offset:end]
+            operand.location = hal.DataLocation(offset=offset, length=data.nbytes)
             operand.lifetime = OperandLifeTime.CONSTANT_REFERENCE
 
 
@@ -561,16 +554,6 @@ def check_array(label: str, code: int, array: Array) -> None:
         raise BadData(f"{label}: wanted a C-contiguous array, got strides {array.strides} for {list(array.shape)}")
 
 
-def check_device_list(devices: Sequence[Device]) -> None:
-    """Check that a list of devices is neither empty nor names one twice; raises BadData."""
-    if not devices:
-        raise BadData("the list of devices is empty")
-    names = [device.name for device in devices]
-    for name in names:
-        if names.count(name) > 1:
-            raise BadData(f"the list of devices names {name} twice")
-
-
 def _check_length(label: str, operand_type: OperandType, length: int) -> None:
     wanted = size_bytes(operand_type.type, operand_type.dims)
     if length != wanted:
@@ -581,12 +564,10 @@ def _scalar_array(label: str, code: int, value: float) -> Array:
     dtype = dtype_of(code)
     if is_tensor(code) or is_extension_code(code):
         raise BadData(f"{label}: wanted an array of {dtype}, got {type(value).__name__}")
+    if not isinstance(value, int | float | np.generic):
+        raise BadData(f"{label}: wanted a number, got {value!r}")
     try:
-        return np.array(value, dtype)
-    except (OverflowError, ValueError, TypeError) as error:
+        with np.errstate(over="raise"):
+            return np.array(value, dtype)
+    except (ArithmeticError, ValueError, TypeError) as error:
         raise BadData(f"{label}: {value!r} is no {dtype}: {error}") from error
-
-
-def constant_of(operand: hal.Operand) -> bool:
-    """Tell whether a HAL operand is a constant."""
-    return operand.lifetime in CONSTANT_LIFETIMES

@@ -1,74 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The high level: a network is an NDK model with an interface of names, dtypes and shapes; `load` reads one."""
+"""The high level: a network is an NDK model with an interface of names, dtypes and shapes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nn_runtime.codes import PreferenceCode, PriorityCode
 from nn_runtime.compilation import Compilation
 from nn_runtime.devices import Device, Selection, select
 from nn_runtime.errors import BadData
+from nn_runtime.interface import Interface, TensorInfo
 from nn_runtime.operand import dtype_of
+from nn_runtime.session import Session
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Mapping, Sequence
-
-    import numpy as np
+    from collections.abc import Sequence
 
     from nn_runtime.hal.types import Operand
     from nn_runtime.model import Model
     from nn_runtime.plan import PartitionMode
-    from nn_runtime.session import Session
-
-
-@dataclass(frozen=True)
-class TensorInfo:
-    """One input or output as the user sees it.
-
-    `dtype` is that of the interface: the runtime casts where the model computes in another. A size 0 is open, () is a
-    scalar or an open rank. Real value = scale * (q - zero_point); scale 0 means not quantised. `signature_name` is a
-    second name, "" if there is none; `index` the tensor's in its file, -1 without a file.
-    """
-
-    name: str
-    dtype: np.dtype[np.generic]
-    shape: tuple[int, ...]
-    scale: float = 0.0
-    zero_point: int = 0
-    signature_name: str = ""
-    index: int = -1
-
-    def __str__(self) -> str:
-        quantized = f" scale {self.scale:g} zero point {self.zero_point}" if self.scale else ""
-        return f"{self.name}: {self.dtype} {list(self.shape)}{quantized}"
-
-
-@dataclass(frozen=True)
-class State:
-    """A value kept between runs, zero at first: an input of the model, and the output that gives its next value.
-
-    Without an output it stays zero.
-    """
-
-    input: int
-    output: int | None
-
-
-@dataclass(frozen=True)
-class Interface:
-    """How the arguments of a model look to the user.
-
-    `inputs` are the model's first inputs in order; `output_positions` tells which of the model's outputs each of
-    `outputs` is.
-    """
-
-    inputs: tuple[TensorInfo, ...]
-    outputs: tuple[TensorInfo, ...]
-    output_positions: tuple[int, ...]
-    states: tuple[State, ...] = ()
 
 
 class Network:
@@ -120,8 +70,6 @@ class Network:
         `partition`: "cost" (least estimated time) or "aosp" (by capabilities, as Android does). Raises NNError:
         UnavailableDevice for a selector that matches nothing, BadData for an operation that no device takes.
         """
-        from nn_runtime.session import Session
-
         compilation = Compilation.for_selection(self.model, _selection(device))
         compilation.set_partition(partition)
         compilation.set_preference(preference)
@@ -138,22 +86,6 @@ class Network:
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
-
-
-def load(
-    source: str | os.PathLike[str] | bytes | bytearray | memoryview,
-    shapes: Mapping[str | int, Sequence[int]] | None = None,
-) -> Network:
-    """Return the network in a .tflite file, given by path or content.
-
-    `shapes` changes shapes of inputs, by name or position, and the network with them: sizes that the file leaves open
-    are otherwise as in the file (1 from the usual exporters). Raises BadData (content, an operator that cannot be
-    converted), OSError (path).
-    """
-    from nn_runtime.tflite.convert import convert
-    from nn_runtime.tflite.reader import read
-
-    return convert(read(source), shapes)
 
 
 def _selection(device: str | Device | Sequence[Device] | None) -> Selection:

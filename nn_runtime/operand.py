@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from nn_runtime.codes import OperandCode, is_extension_code, operand_type_name
 from nn_runtime.errors import BadData
+from nn_runtime.numeric import float32, whole, whole_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,8 +79,13 @@ class ChannelQuant:
     channel_dim: int
 
     def __post_init__(self) -> None:
-        """Accept any sequence of numbers; they are kept as exact float32 values."""
-        object.__setattr__(self, "scales", tuple(float(np.float32(scale)) for scale in self.scales))
+        """Accept any sequence of numbers; they are kept as exact float32 values. Raises BadData."""
+        try:
+            scales = tuple(self.scales)
+        except TypeError:
+            raise BadData(f"per-channel scales: wanted a sequence of numbers, got {self.scales!r}") from None
+        object.__setattr__(self, "scales", tuple(float32("per-channel scale", scale) for scale in scales))
+        object.__setattr__(self, "channel_dim", whole("channel dimension", self.channel_dim))
 
 
 @dataclass(frozen=True)
@@ -97,9 +103,11 @@ class OperandType:
     channel_quant: ChannelQuant | None = None
 
     def __post_init__(self) -> None:
-        """Accept any sequence of integers as dims; scale becomes an exact float32 value."""
-        object.__setattr__(self, "dims", tuple(int(size) for size in self.dims))
-        object.__setattr__(self, "scale", float(np.float32(self.scale)))
+        """Accept any sequence of integers as dims; scale becomes an exact float32 value. Raises BadData."""
+        whole("operand type", self.type)
+        object.__setattr__(self, "dims", whole_numbers("operand type: dims", self.dims))
+        object.__setattr__(self, "scale", float32("operand type: scale", self.scale))
+        object.__setattr__(self, "zero_point", whole("operand type: zero_point", self.zero_point))
 
 
 class OperandView(Protocol):

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from nn_runtime.codes import FeatureLevel, OperandCode, OperationCode, operation_name
 from nn_runtime.errors import BadData
-from nn_runtime.hal.interfaces import ExplainsOperations, OperationSupport
+from nn_runtime.hal.interfaces import ExplainsOperations, OperationSupport, TakesUnknownSizes
 from nn_runtime.hal.types import (
+    WRITTEN_LIFETIMES,
     ErrorStatus,
     ExecutionPreference,
     HalError,
@@ -27,6 +28,7 @@ from nn_runtime.hal.types import (
 )
 from nn_runtime.hal.versions.slicing import slice_of
 from nn_runtime.operand import has_unknown_dimensions
+from nn_runtime.order import ReadyOperations
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -42,8 +44,6 @@ INTERPRETER = -1
 """In place of a device index: IF and WHILE that the plan itself interprets, so that their models may be split."""
 
 CONTROL_FLOW = (OperationCode.IF, OperationCode.WHILE)
-
-_BETWEEN_OPERATIONS = frozenset({OperandLifeTime.TEMPORARY_VARIABLE, OperandLifeTime.SUBGRAPH_OUTPUT})
 
 
 @dataclass(frozen=True)
@@ -117,9 +117,12 @@ def _answers(model: Model, device: Device) -> list[OperationSupport]:
 
 
 def support_for_plan(model: Model, device: Device) -> list[OperationSupport]:
-    """Return `query_support`, less the IF and WHILE operations of unknown sizes, which only the CPU device may take."""
+    """Return `query_support`, less the IF and WHILE operations of unknown sizes unless the device asks for them.
+
+    The CPU device takes them always.
+    """
     answers = query_support(model, device)
-    if device.is_reference:
+    if device.is_reference or (isinstance(device.hal, TakesUnknownSizes) and device.hal.takes_unknown_sizes()):
         return answers
     refusal = OperationSupport(False, "sizes at the boundary of its models are not known")
     return [
@@ -240,37 +243,11 @@ def _queue_order(devices: Sequence[Device]) -> list[int]:
     return [INTERPRETER, *sorted(range(len(devices)), key=lambda i: (not devices[i].is_reference, -i))]
 
 
-class _ReadyOperations:
-    """Tells which operations become ready as others are done."""
-
-    def __init__(self, graph: Subgraph) -> None:
-        self.graph = graph
-        self.readers: dict[int, list[int]] = {}
-        self.missing = [0] * len(graph.operations)
-        for at, operation in enumerate(graph.operations):
-            for index in operation.inputs:
-                if graph.operands[index].lifetime in _BETWEEN_OPERATIONS:
-                    self.missing[at] += 1
-                    self.readers.setdefault(index, []).append(at)
-
-    def first(self) -> list[int]:
-        return [at for at, count in enumerate(self.missing) if count == 0]
-
-    def after(self, at: int) -> list[int]:
-        """Return what becomes ready when operation `at` is done."""
-        ready = []
-        for index in self.graph.operations[at].outputs:
-            for reader in self.readers.get(index, ()):
-                self.missing[reader] -= 1
-                if self.missing[reader] == 0:
-                    ready.append(reader)
-        return ready
-
-
 def _grouped(graph: Subgraph, chosen: Sequence[int], order: Sequence[int]) -> list[tuple[int, list[int]]]:
     """Return (device, operations) per step: ready operations wait per device, and a step drains one queue."""
     queues: dict[int, deque[int]] = {device: deque() for device in order}
-    operations = _ReadyOperations(graph)
+    written = {i for i, operand in enumerate(graph.operands) if operand.lifetime in WRITTEN_LIFETIMES}
+    operations = ReadyOperations(graph.operations, written)
     for at in operations.first():
         queues[chosen[at]].append(at)
     groups: list[tuple[int, list[int]]] = []

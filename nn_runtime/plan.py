@@ -16,7 +16,6 @@ from nn_runtime.hal.types import ErrorStatus, ExecutionPreference, HalError, Ope
 from nn_runtime.hal.views import constant_array
 from nn_runtime.partition import INTERPRETER, Placement, place_by_capabilities, support_for_plan
 from nn_runtime.program import Program, SourceStep
-from nn_runtime.run import CompoundRun, SimpleRun
 from nn_runtime.step import Argument, PrepareOptions, Step, error_of_hal, prepare
 
 if TYPE_CHECKING:
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from nn_runtime.hal.interfaces import OperationSupport
     from nn_runtime.hal.types import Model, Operand
     from nn_runtime.program import ControlStep
-    from nn_runtime.run import Run
 
 _log = logging.getLogger("nn_runtime.compilation")
 
@@ -109,12 +107,6 @@ class Plan:
             found += [StepRole(step, True, at) for at, slot in enumerate(step.inputs) if slot in slots]
             found += [StepRole(step, False, at) for at, slot in enumerate(step.outputs) if slot in slots]
         return found
-
-    def bind(self, inputs: Sequence[Argument], outputs: Sequence[Argument]) -> Run:
-        """Return a run of the plan with these arguments."""
-        if self.is_simple:
-            return SimpleRun(self, inputs, outputs)
-        return CompoundRun(self, inputs, outputs)
 
     def whole_on_reference(self) -> Step:
         """Return the whole model prepared on the CPU device that may take over; raises HalError."""

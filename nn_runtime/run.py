@@ -54,6 +54,11 @@ class Run(Protocol):
         """Start a run after some fences, of at most `duration_ns` after them; raises NNError."""
 
 
+def bind(plan: Plan, inputs: Sequence[Argument], outputs: Sequence[Argument]) -> Run:
+    """Return a run of the plan with these arguments."""
+    return SimpleRun(plan, inputs, outputs) if plan.is_simple else CompoundRun(plan, inputs, outputs)
+
+
 class SimpleRun:
     """The whole model on one device."""
 

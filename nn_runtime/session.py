@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from nn_runtime.compilation import Compilation
     from nn_runtime.hal.types import Operand
-    from nn_runtime.network import Interface, TensorInfo
+    from nn_runtime.interface import Interface, TensorInfo
     from nn_runtime.operand import Array, Dimensions
     from nn_runtime.plan import Plan
     from nn_runtime.step import StepProfile

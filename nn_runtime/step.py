@@ -41,13 +41,13 @@ if TYPE_CHECKING:
     from nn_runtime.hal.interfaces import (
         Attributes,
         CacheRequest,
+        IBuffer,
         IBurstContext,
         IFencedExecutionCallback,
         IPreparedModel,
     )
     from nn_runtime.hal.memory import SharedMemory
     from nn_runtime.hal.types import Model, Operand, OutputShape
-    from nn_runtime.memory import Memory
     from nn_runtime.operand import Array, Dimensions
 
 R = TypeVar("R")
@@ -61,7 +61,7 @@ class Argument:
     """A model's input or output as an execution binds it.
 
     `dimensions`: what model and caller know, 0 and () for what is not known. The bytes are `length` ones of `pointer`,
-    or of `pool` from `offset`. Neither: omitted. `memory` is the NDK object behind a pool.
+    or of `pool` from `offset`. Neither: omitted. `buffer` is the driver's object behind a token in place of a pool.
     """
 
     dimensions: Dimensions = ()
@@ -70,7 +70,7 @@ class Argument:
     offset: int = 0
     length: int = 0
     padding: int = 0
-    memory: Memory | None = None
+    buffer: IBuffer | None = None
 
     @property
     def omitted(self) -> bool:

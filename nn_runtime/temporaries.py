@@ -50,10 +50,9 @@ def slices(operands: Sequence[Operand]) -> list[Argument]:
 
 def buffer_of(argument: Argument) -> IBuffer:
     """Return the driver-managed buffer of an argument; raises HalError."""
-    buffer = argument.memory.buffer if argument.memory is not None else None
-    if buffer is None:
-        raise HalError(ErrorStatus.GENERAL_FAILURE, "the device memory is closed")
-    return buffer
+    if argument.buffer is None:
+        raise HalError(ErrorStatus.GENERAL_FAILURE, "the argument is no device memory")
+    return argument.buffer
 
 
 def host_bytes(argument: Argument, code: int) -> Array:

@@ -229,7 +229,8 @@ class PreparedModel:
         if target.type == OperandCode.TENSOR_FLOAT32:
             return numbers.astype(np.float32)
         scale, zero_point = _QUANTIZATION.unpack(target.extension_data or pack_quantization(1.0, 0))
-        return np.rint(numbers / scale).astype(np.int64) + zero_point
+        quantized: Array = np.rint(numbers / scale).astype(np.int64) + zero_point
+        return quantized
 
 
 def devices() -> list[IDevice]:

@@ -57,10 +57,28 @@ typedef struct __attribute__((packed)) {
 #endif
 
 #if T_IS_HALF
+// PoCL 3.0 makes aligned loads and stores of vload_half16 and vstore_half16_rte, so that they go through a private vector.
+typedef struct __attribute__((packed)) {
+    ushort16 value;
+} UnalignedBits16;
+
+static inline float16 load_half16(global const half *p)
+{
+    const ushort16 bits = ((global const UnalignedBits16 *)p)->value;
+    return vload_half16(0, (const half *)&bits);
+}
+
+static inline void store_half16(global half *p, float16 v)
+{
+    ushort16 bits;
+    vstore_half16_rte(v, 0, (half *)&bits);
+    ((global UnalignedBits16 *)p)->value = bits;
+}
+
 #define LOAD(p, i) vload_half(i, p)
-#define LOAD16(p, i) vload_half16(0, (p) + (i))
+#define LOAD16(p, i) load_half16((p) + (i))
 #define STORE(p, i, v) vstore_half_rte(v, i, p)
-#define STORE16(p, i, v) vstore_half16_rte(v, 0, (p) + (i))
+#define STORE16(p, i, v) store_half16((p) + (i), v)
 #define STORE_SAT(p, i, v) STORE(p, i, v)
 #elif T_IS_FLOAT
 #define LOAD(p, i) ((p)[i])

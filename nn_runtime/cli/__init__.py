@@ -12,8 +12,9 @@ import importlib
 import io
 import os
 import sys
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, NoReturn, Protocol, cast
 
+from nn_runtime import __version__
 from nn_runtime.cli.output import UsageError
 
 if TYPE_CHECKING:
@@ -44,6 +45,14 @@ class Command(Protocol):
         """Do the work and return the exit status."""
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong, and where to read how it is meant; exit status 2."""
+        self.exit(2, f"{self.prog}: {message} ({self.prog} --help shows the usage)\n")
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status; usage errors and `--help` leave by SystemExit as argparse does."""
     arguments = sys.argv[1:] if argv is None else list(argv)
@@ -70,7 +79,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser(chosen: str) -> argparse.ArgumentParser:
     """Return the parser; only the chosen command's module is imported for its options."""
-    parser = argparse.ArgumentParser(prog="nnrt", description="The Android Neural Networks stack on OpenCL.")
+    parser = _Parser(prog="nnrt", description="The Android Neural Networks stack on OpenCL.")
+    parser.add_argument("--version", action="version", version=f"nnrt {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, line in COMMANDS.items():
         module = _command(name) if name == chosen else None

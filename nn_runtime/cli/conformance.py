@@ -9,11 +9,13 @@ examples, and the counts; the exit status is 1 if any example failed.
 from __future__ import annotations
 
 import argparse
-import json
+import functools
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nn_runtime.cli.networks import positive
+from nn_runtime.cli.output import UsageError, print_json, show_progress
 from nn_runtime.testing.conformance import Filter, Through, Verdict, run_corpus
 from nn_runtime.testing.corpus import Kind
 
@@ -32,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", metavar="SUBSTRING", default="", help="only examples with this in their name")
     parser.add_argument("--exclude", metavar="SUBSTRING", default="", help="no examples with this in their name")
     parser.add_argument("--operations", metavar="A,B", type=_names, default=(), help="only these main operations")
-    parser.add_argument("--jobs", metavar="N", type=_positive, default=1, help="processes (default: 1)")
+    parser.add_argument("--jobs", metavar="N", type=positive, default=1, help="processes (default: 1)")
     parser.add_argument("--through", choices=[through.value for through in Through], default=Through.NDK.value,
                         help="interface or way that drives the device (default: ndk)")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print every result as JSON")
@@ -41,10 +43,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the corpus, print the report; return 1 if any example failed."""
     chosen = Filter(args.kinds, args.only, args.exclude, args.operations)
-    progress = _show_progress if sys.stderr.isatty() else None
+    progress = functools.partial(show_progress, "files") if sys.stderr.isatty() else None
     report = run_corpus(args.folder, args.device, chosen, args.jobs, Through(args.through), progress)
+    if not report.results:
+        raise UsageError(f"no example in {args.folder} matches --kinds, --only, --exclude and --operations")
     if args.json:
-        print(json.dumps(_as_json(report), indent=1))
+        print_json(_as_json(report))
     else:
         _print_report(report)
     return 1 if report.counts()[Verdict.FAILED] else 0
@@ -59,19 +63,6 @@ def _kinds(text: str) -> tuple[Kind, ...]:
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"wanted a number > 0, got {text!r}")
-    return int(text)
-
-
-def _show_progress(done: int, total: int) -> None:
-    width = 30
-    filled = width * done // total
-    end = "\n" if done == total else ""
-    print(f"\r[{'#' * filled}{' ' * (width - filled)}] {done}/{total} files", end=end, file=sys.stderr, flush=True)
 
 
 def _print_report(report: Report) -> None:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from nn_runtime.cli.networks import add_device_argument, compile_for_timing, places_text
 from nn_runtime.cli.output import busy, duration_text, print_json, print_lines, progress, table, wrapped
 from nn_runtime.devices import REFERENCE_NAME, selector_in_force
-from nn_runtime.network import load
+from nn_runtime.loading import load
 
 if TYPE_CHECKING:
     import argparse

@@ -23,7 +23,7 @@ from nn_runtime.cli.output import busy, print_json, print_lines
 from nn_runtime.devices import diagnosis as diagnosis_of
 from nn_runtime.devices import driver_names, listing, select, selector_in_force
 from nn_runtime.errors import NNError
-from nn_runtime.network import load
+from nn_runtime.loading import load
 
 if TYPE_CHECKING:
     import argparse
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from nn_runtime.hal.interfaces import Diagnosis
 
 OPENCL = "opencl"
-_NEEDED = ("numpy", "pyopencl", "tflite", "flatbuffers", "platformdirs", "filelock")
+_NEEDED = ("numpy", "pyopencl", "tflite", "flatbuffers", "platformdirs", "filelock", "threadpoolctl")
 _OPTIONAL = {
     "pocl-binary-distribution": 'pip install "nn-runtime-opencl[pocl]"',
     "intel-opencl-rt": 'pip install "nn-runtime-opencl[intel]"',
     "pillow": 'pip install "nn-runtime-opencl[images]"',
 }
 """Packages of the extras and the command that installs them."""
-_VARIABLES = ("NNRT_DEVICE", "PYOPENCL_CTX", "NNRT_VLOG", "NNRT_TRACE")
+_VARIABLES = ("NNRT_DEVICE", "PYOPENCL_CTX", "NNRT_VLOG", "NNRT_TRACE", "NNRT_DRIVER_HOST")
 """Variables of the runtime; the drivers report their own."""
 _NETWORK = "demo/digits_float.tflite"
 

@@ -21,7 +21,7 @@ from nn_runtime.errors import BadData
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from nn_runtime.network import TensorInfo
+    from nn_runtime.interface import TensorInfo
 
 Array = npt.NDArray[np.generic]
 
@@ -84,7 +84,11 @@ def _one_run(
 
 def _split_name(file: str, names: Mapping[str, TensorInfo]) -> tuple[str | None, str]:
     name, equals, rest = file.partition("=")
-    return (name, rest) if equals and name in names else (None, file)
+    if equals and name in names:
+        return name, rest
+    if equals and not Path(file).exists() and Path(rest).exists():
+        raise UsageError(f"--input {file}: no input is called {name!r}; the inputs are {', '.join(names)}")
+    return None, file
 
 
 def _whole_run(files: Sequence[str], wanted: Sequence[TensorInfo]) -> list[dict[str, Array]] | None:

@@ -14,14 +14,15 @@ from nn_runtime.cli.output import busy
 from nn_runtime.devices import find_device, select
 from nn_runtime.errors import BadData
 from nn_runtime.hal.interfaces import ReportsStatistics
-from nn_runtime.network import load
+from nn_runtime.loading import load
 from nn_runtime.plan import PartitionMode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from nn_runtime.cli.inputs import Array
-    from nn_runtime.network import Network, TensorInfo
+    from nn_runtime.interface import TensorInfo
+    from nn_runtime.network import Network
     from nn_runtime.session import Explanation, Session
 
 _MOST_RANDOM_INTEGER = 100

@@ -89,13 +89,18 @@ def progress(what: str, total: int) -> Iterator[int]:
         for done in range(total):
             if time.monotonic() - start >= _SILENT_SECONDS:
                 shown = True
-                filled = _BAR_WIDTH * done // total
-                bar = "#" * filled + " " * (_BAR_WIDTH - filled)
-                _show(f"\r{what} [{bar}] {done}/{total}")
+                show_progress(what, done, total)
             yield done
     finally:
         if shown:
             _show(_CLEAR)
+
+
+def show_progress(what: str, done: int, total: int) -> None:
+    """Draw a bar on standard error, and erase it when all is done."""
+    filled = _BAR_WIDTH * done // total
+    bar = "#" * filled + " " * (_BAR_WIDTH - filled)
+    _show(_CLEAR if done == total else f"\r{what} [{bar}] {done}/{total}")
 
 
 @contextlib.contextmanager

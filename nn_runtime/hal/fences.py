@@ -18,6 +18,7 @@ from pathlib import Path
 from nn_runtime.errors import BadData
 
 HAS_EVENTFD = hasattr(os, "eventfd")
+_SOCKETS_ARE_FILES = os.name != "nt"
 
 _FAILED_COUNT = 2**64 - 2
 _DONE, _FAILED = b"\x00", b"\x01"
@@ -78,7 +79,7 @@ def fail(fd: int) -> None:
 def duplicate(fd: int) -> int:
     """Return another descriptor of the same fence; raises BadData for what is no open descriptor."""
     try:
-        if HAS_EVENTFD:
+        if _SOCKETS_ARE_FILES:
             return os.dup(fd)
         original = socket.socket(fileno=fd)
         try:
@@ -91,7 +92,7 @@ def duplicate(fd: int) -> int:
 
 def close(fd: int) -> None:
     """Close a descriptor of a fence."""
-    if HAS_EVENTFD:
+    if _SOCKETS_ARE_FILES:
         os.close(fd)
     else:
         socket.socket(fileno=fd).close()
@@ -119,19 +120,25 @@ def _readable(fd: int, timeout_s: float | None) -> bool:
 
 def _has_failed(fd: int) -> bool:
     if not HAS_EVENTFD:
-        peeked = socket.socket(fileno=fd)
-        try:
-            return peeked.recv(1, socket.MSG_PEEK) != _DONE
-        except OSError:
-            return False  # a descriptor of another kind
-        finally:
-            peeked.detach()
+        return _peek(fd) not in (None, _DONE)
     poll = select.poll()
     poll.register(fd, select.POLLIN | select.POLLOUT)
     events = dict(poll.poll(0)).get(fd, 0)
     if events & select.POLLERR:
         return True
     return not events & select.POLLOUT and _is_eventfd(fd)
+
+
+def _peek(fd: int) -> bytes | None:
+    """Return the byte that a socket fence was signalled with, b"" if its peer is gone; None for another descriptor."""
+    try:
+        peeked = socket.socket(fileno=fd)
+    except OSError:
+        return None
+    try:
+        return peeked.recv(1, socket.MSG_PEEK)
+    finally:
+        peeked.detach()
 
 
 def _is_eventfd(fd: int) -> bool:

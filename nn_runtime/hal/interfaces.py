@@ -284,6 +284,14 @@ class ReportsStatistics(Protocol):
 
 
 @runtime_checkable
+class TakesUnknownSizes(Protocol):
+    """Optional: a device for IF and WHILE with operands of unknown size, which else only the CPU device gets."""
+
+    def takes_unknown_sizes(self) -> bool:
+        """Return whether it takes them where it supports the operation."""
+
+
+@runtime_checkable
 class DescribesDevice(Protocol):
     """Optional: a device that selectors can find by platform, vendor, kind and version."""
 

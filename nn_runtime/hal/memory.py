@@ -127,6 +127,27 @@ class SharedMemory:
         return np.frombuffer(mapping, np.uint8, self.size_bytes, start)
 
 
+class _Block(shared_memory.SharedMemory):
+    """A block that may be closed while arrays still show it: it is unmapped when a later one is made."""
+
+    def close(self) -> None:
+        """Unmap now, or later."""
+        try:
+            super().close()
+        except BufferError:
+            _lingering.append(self)
+
+
+_lingering: list[_Block] = []
+
+
+def _close_lingering() -> None:
+    waiting = _lingering.copy()
+    _lingering.clear()
+    for block in waiting:
+        block.close()
+
+
 class HardwareBufferFormat(IntEnum):
     """Layout of a hardware buffer (AHardwareBuffer_Format)."""
 
@@ -206,9 +227,10 @@ class HardwareBuffer(SharedMemory):
 
 def _attached_block(name: str) -> shared_memory.SharedMemory:
     """Attach to a block of another process, which alone will unlink it."""
+    _close_lingering()
     if sys.version_info >= (3, 13):
-        return shared_memory.SharedMemory(name, track=False)
-    block = shared_memory.SharedMemory(name)
+        return _Block(name, track=False)
+    block = _Block(name)
     if os.name == "posix":
         resource_tracker.unregister(f"/{block.name}", "shared_memory")
     return block
@@ -217,7 +239,8 @@ def _attached_block(name: str) -> shared_memory.SharedMemory:
 def _anonymous(size_bytes: int) -> tuple[int, int, shared_memory.SharedMemory | None]:
     """Return (descriptor or -1, offset, block or None) of new zeroed memory."""
     if not hasattr(os, "memfd_create"):
-        return -1, 0, shared_memory.SharedMemory(create=True, size=size_bytes)
+        _close_lingering()
+        return -1, 0, _Block(create=True, size=size_bytes)
     fd = os.memfd_create("nn_runtime")
     try:
         os.ftruncate(fd, size_bytes)

@@ -8,12 +8,13 @@ HAL; nothing else is unpickled, and both ends of a channel are held by us and ou
 from __future__ import annotations
 
 import io
+import os
 import pickle
 import secrets
 import socket
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from nn_runtime.hal.memory import HardwareBuffer, HardwareBufferFormat, HardwareBufferUsage, SharedMemory
 
@@ -42,6 +43,10 @@ class ChannelClosed(Exception):
     """The other end is gone."""
 
 
+class BadMessage(Exception):
+    """A message that is more than plain values and those of the HAL; the channel is still good."""
+
+
 @dataclass(frozen=True)
 class PoolDescription:
     """Shared memory as the other process finds it: by the descriptor that comes along, or by name.
@@ -64,8 +69,11 @@ class Channel:
         self._socket = connected
 
     def send(self, message: object, descriptors: Sequence[int] = ()) -> None:
-        """Send a message; the descriptors stay the sender's. Raises ChannelClosed."""
-        payload = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+        """Send a message; the descriptors stay the sender's. Raises ChannelClosed, BadMessage."""
+        try:
+            payload = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+        except Exception as error:
+            raise BadMessage(f"it cannot be sent: {error}") from error
         data = _LENGTH.pack(len(payload)) + payload
         try:
             if descriptors:
@@ -76,7 +84,7 @@ class Channel:
             raise ChannelClosed(str(error)) from error
 
     def receive(self) -> object:
-        """Return the next message, which brings no descriptors; raises ChannelClosed."""
+        """Return the next message, which brings no descriptors; raises ChannelClosed, BadMessage."""
         try:
             data = self._socket.recv(_READ_BYTES)
             return _loaded(self._rest(data))
@@ -84,14 +92,19 @@ class Channel:
             raise ChannelClosed(str(error)) from error
 
     def receive_with_descriptors(self) -> tuple[object, list[int]]:
-        """Return the next message and its descriptors, which the receiver owns; raises ChannelClosed."""
+        """Return the next message and its descriptors, which the receiver owns; raises ChannelClosed, BadMessage."""
         if not PASSES_DESCRIPTORS:
             return self.receive(), []
+        descriptors: list[int] = []
         try:
             data, descriptors, _flags, _address = socket.recv_fds(self._socket, _READ_BYTES, _MAX_DESCRIPTORS)
             return _loaded(self._rest(data)), descriptors
         except OSError as error:
             raise ChannelClosed(str(error)) from error
+        except (BadMessage, ChannelClosed):
+            for fd in descriptors:
+                os.close(fd)
+            raise
 
     def shut_down(self) -> None:
         """Wake whoever waits on either end."""
@@ -133,7 +146,10 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _loaded(payload: bytes) -> object:
-    return _Unpickler(io.BytesIO(payload)).load()
+    try:
+        return cast("object", _Unpickler(io.BytesIO(payload)).load())
+    except Exception as error:
+        raise BadMessage(str(error)) from error
 
 
 class Rendezvous:

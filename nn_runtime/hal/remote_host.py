@@ -7,16 +7,17 @@ application gave it; `BufferToken`s given out are random, so that those of anoth
 
 from __future__ import annotations
 
+import ast
 import importlib
+import logging
 import os
 import secrets
 import signal
 import socket
 import sys
 import threading
-import traceback
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from nn_runtime.hal import fences
 from nn_runtime.hal.interfaces import (
@@ -30,16 +31,21 @@ from nn_runtime.hal.interfaces import (
     TakesExecutionAttributes,
     UnusableDevice,
 )
-from nn_runtime.hal.remote_channel import Channel, ChannelClosed, attach_pool, connect
+from nn_runtime.hal.remote_channel import BadMessage, Channel, ChannelClosed, attach_pool, connect
 from nn_runtime.hal.types import BufferToken, ErrorStatus, ExecutionResult, HalError, Timing
+from nn_runtime.observe import vlog
 from nn_runtime.operand import register_extension_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from nn_runtime.hal.interfaces import Attributes, ExecutionProfile
+    from nn_runtime.hal.interfaces import Attributes, IDevice
+    from nn_runtime.hal.memory import SharedMemory
+    from nn_runtime.hal.remote_channel import PoolDescription
     from nn_runtime.hal.types import BufferDesc, BufferRole, ExecutionPreference, Model, Priority, Request
     from nn_runtime.operand import Dimensions
+
+_log = logging.getLogger("nn_runtime.driver")
 
 DRIVER_HOST = "NNRT_DRIVER_HOST"
 _TOKEN_BITS = 62
@@ -66,14 +72,14 @@ class Host:
     def serve(self, channel: Channel) -> None:
         """Answer calls until the channel is closed."""
         while True:
+            given: Sequence[int] = ()
             try:
-                message, descriptors = channel.receive_with_descriptors()
-            except ChannelClosed:
-                channel.close()
-                return
-            answer, given = self._answer(message, descriptors)
-            try:
-                channel.send(answer, given)
+                try:
+                    message, descriptors = channel.receive_with_descriptors()
+                    answer, given = self._answer(message, descriptors)
+                    channel.send(answer, given)
+                except BadMessage as error:
+                    channel.send(("error", int(ErrorStatus.GENERAL_FAILURE), f"bad message: {error}", ()))
             except ChannelClosed:
                 channel.close()
                 return
@@ -81,8 +87,8 @@ class Host:
                 for fd in given:
                     fences.close(fd)
 
-    def _answer(self, message: Any, descriptors: list[int]) -> tuple[object, Sequence[int]]:
-        method, target, arguments, forgotten = message
+    def _answer(self, message: object, descriptors: list[int]) -> tuple[object, Sequence[int]]:
+        method, target, arguments, forgotten = cast("tuple[str, int, tuple[object, ...], list[int]]", message)
         for number in forgotten:
             self._forget(number)
         try:
@@ -92,8 +98,7 @@ class Host:
             return ("error", int(error.status), str(error), error.output_shapes), ()
         except Exception as error:
             detail = f"the driver failed with {type(error).__name__}: {error}"
-            if os.environ.get("NNRT_VLOG"):
-                traceback.print_exc()
+            _log.debug("%s: %s", method, detail, exc_info=True)
             return ("error", int(ErrorStatus.GENERAL_FAILURE), detail, ()), ()
         return ("ok", result), given
 
@@ -113,7 +118,9 @@ class Host:
         threading.Thread(target=self.serve, args=(channel,), name="driver host", daemon=True).start()
         return None, ()
 
-    def call_pool(self, target: int, descriptors: list[int], description: Any) -> tuple[None, Sequence[int]]:
+    def call_pool(
+        self, target: int, descriptors: list[int], description: PoolDescription
+    ) -> tuple[None, Sequence[int]]:
         """Attach to shared memory."""
         self._objects[target] = attach_pool(description, descriptors)
         return None, ()
@@ -295,17 +302,15 @@ class Host:
             closed.close()
         return None, ()
 
-    def _pool(self, pool: int | BufferToken) -> object:
+    def _pool(self, pool: int | BufferToken) -> SharedMemory | BufferToken:
         if not isinstance(pool, BufferToken):
-            return self._objects[pool]
+            return cast("SharedMemory", self._objects[pool])
         token = self._tokens.get(pool.value)
         if token is None:
             raise HalError(ErrorStatus.INVALID_ARGUMENT, f"no buffer has the token {pool.value}")
         return BufferToken(token)
 
-    def _model(
-        self, model: Model, pools: Sequence[int], extension_types: Mapping[int, tuple[bool, int]]
-    ) -> Model:
+    def _model(self, model: Model, pools: Sequence[int], extension_types: Mapping[int, tuple[bool, int]]) -> Model:
         for code, (is_tensor, element_bytes) in extension_types.items():
             register_extension_type(code, is_tensor, element_bytes)
         return replace(model, pools=tuple(self._objects[pool] for pool in pools))
@@ -320,7 +325,7 @@ def _encoded(result: ExecutionResult) -> object:
     return shapes, timing.time_on_device_ns, timing.time_in_driver_ns
 
 
-def _constants(device: Any) -> dict[str, object]:
+def _constants(device: IDevice) -> dict[str, object]:
     """Return a device's answers that never change, or the reason why it gives none."""
     try:
         return {
@@ -357,19 +362,31 @@ def _close_all(descriptors: Sequence[int]) -> None:
         os.close(fd)
 
 
+def start(descriptor: int) -> None:
+    """Begin in a new process: the channel is a descriptor, or (-1) its address stands on the standard input."""
+    if descriptor >= 0:
+        main(Channel(socket.socket(fileno=descriptor)))
+    else:
+        port, secret = ast.literal_eval(sys.stdin.readline())
+        main(connect((port, secret)))
+
+
 def main(channel: Channel) -> None:
     """Host the driver that the first message names, until the application closes the channel."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the application's; it ends us by closing the channel
     os.environ.pop(DRIVER_HOST, None)
+    vlog.read_tags()
     try:
         entry = channel.receive()
         try:
             host = Host(str(entry))
             answer: object = ("ok", host.hello())
+            channel.send(answer)
+        except ChannelClosed:
+            raise
         except Exception as error:
             channel.send(("error", f"{type(error).__name__}: {error}"))
             return
-        channel.send(answer)
         host.serve(channel)
     except ChannelClosed:
         return

@@ -7,12 +7,14 @@ the older versions convert. A method of the HAL that fails raises `HalError`.
 
 from __future__ import annotations
 
-import struct
+import re
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from nn_runtime.codes import ResultCode
+from nn_runtime.errors import BadData
+from nn_runtime.numeric import float32
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,15 +22,17 @@ if TYPE_CHECKING:
     from nn_runtime.hal.memory import SharedMemory
     from nn_runtime.operand import Array, ChannelQuant, Dimensions
 
-_FLOAT32 = struct.Struct("f")
-
 UNKNOWN_DURATION = 2**64 - 1
 DEFAULT_LOOP_TIMEOUT_NS = 2_000_000_000
 MAXIMUM_LOOP_TIMEOUT_NS = 15_000_000_000
 CACHE_TOKEN_BYTES = 32
 MAXIMUM_CACHE_FILES = 32
+MAX_EXTENSION_PREFIX = 2**16 - 1
 INLINE_CONSTANT_BYTES = 128
 """Constants up to this size are copied into a model's `operand_values`; larger ones live in a pool."""
+
+
+_EXTENSION_NAME = re.compile(r"[a-z0-9._]+")
 
 
 class ErrorStatus(IntEnum):
@@ -107,6 +111,8 @@ class OperandLifeTime(IntEnum):
 CONSTANT_LIFETIMES = frozenset(
     {OperandLifeTime.CONSTANT_COPY, OperandLifeTime.CONSTANT_REFERENCE, OperandLifeTime.POINTER}
 )
+WRITTEN_LIFETIMES = frozenset({OperandLifeTime.TEMPORARY_VARIABLE, OperandLifeTime.SUBGRAPH_OUTPUT})
+"""Of what operations write, each operand once."""
 
 
 @dataclass(frozen=True)
@@ -126,10 +132,7 @@ class DataLocation:
 
 @dataclass(frozen=True)
 class Operand:
-    """An operand of a subgraph. `dimensions`: () for a scalar or unknown rank, 0 for a size not known.
-
-    Numbers too large for a float32 scale raise OverflowError.
-    """
+    """An operand of a subgraph. `dimensions`: () for a scalar or unknown rank, 0 for a size not known."""
 
     type: int
     dimensions: Dimensions = ()
@@ -141,8 +144,8 @@ class Operand:
     extension_data: bytes | None = None
 
     def __post_init__(self) -> None:
-        """Keep the scale as an exact float32 value, which is all that a HAL can carry."""
-        object.__setattr__(self, "scale", _FLOAT32.unpack(_FLOAT32.pack(self.scale))[0])
+        """Keep the scale as an exact float32 value, which is all that a HAL can carry; raises BadData."""
+        object.__setattr__(self, "scale", float32("operand: scale", self.scale))
 
 
 @dataclass(frozen=True)
@@ -259,6 +262,12 @@ class Capabilities:
     relaxed_float32_to_float16_tensor: PerformanceInfo
     if_performance: PerformanceInfo
     while_performance: PerformanceInfo
+
+
+def check_extension_name(name: str) -> None:
+    """Check the name of a vendor extension; raises BadData."""
+    if not _EXTENSION_NAME.fullmatch(name) or "." not in name:
+        raise BadData(f"extension name {name!r}: wanted lower-case letters, digits, '_' and at least one '.'")
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ Violations raise HalError(INVALID_ARGUMENT) naming the subgraph's operand, opera
 from __future__ import annotations
 
 import functools
-import re
 import weakref
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
@@ -25,6 +24,8 @@ from nn_runtime.errors import BadData, NNError
 from nn_runtime.hal.memory import PROT_READ, PROT_WRITE, HardwareBuffer
 from nn_runtime.hal.types import (
     CONSTANT_LIFETIMES,
+    MAX_EXTENSION_PREFIX,
+    WRITTEN_LIFETIMES,
     BufferToken,
     DataLocation,
     ErrorStatus,
@@ -32,6 +33,7 @@ from nn_runtime.hal.types import (
     HalError,
     OperandLifeTime,
     Priority,
+    check_extension_name,
 )
 from nn_runtime.hal.views import operation_view
 from nn_runtime.operand import (
@@ -69,8 +71,6 @@ _FEATURE_LEVELS: dict[int, FeatureLevel] = {
 }
 """Feature level that brought an operand type, where later than HAL 1.0."""
 
-_EXTENSION_NAME = re.compile(r"[a-z0-9._]+")
-_MAX_PREFIX = 2**16 - 1
 _NOWHERE = DataLocation()
 
 
@@ -175,10 +175,9 @@ def _check_pools(pools: Sequence[SharedMemory]) -> None:
 
 def _check_extensions(prefixes: Mapping[str, int]) -> None:
     for name, prefix in prefixes.items():
-        if not _EXTENSION_NAME.fullmatch(name) or "." not in name:
-            raise BadData(f"extension name {name!r}: wants lower-case letters, digits, '_' and at least one '.'")
-        if not 0 < prefix <= _MAX_PREFIX:
-            raise BadData(f"extension {name}: prefix must be 1 to {_MAX_PREFIX}, got {prefix}")
+        check_extension_name(name)
+        if not 0 < prefix <= MAX_EXTENSION_PREFIX:
+            raise BadData(f"extension {name}: prefix must be 1 to {MAX_EXTENSION_PREFIX}, got {prefix}")
     if len(set(prefixes.values())) != len(prefixes):
         raise BadData(f"extension prefixes must differ, got {dict(prefixes)}")
 
@@ -308,8 +307,7 @@ def _check_boundary(graph: Subgraph, where: str) -> None:
 
 def _check_order(graph: Subgraph, where: str) -> None:
     """Check that every operand is written once, before it is read."""
-    produced = (OperandLifeTime.TEMPORARY_VARIABLE, OperandLifeTime.SUBGRAPH_OUTPUT)
-    known = [operand.lifetime not in produced for operand in graph.operands]
+    known = [operand.lifetime not in WRITTEN_LIFETIMES for operand in graph.operands]
     for i, operation in enumerate(graph.operations):
         label = f"{where}operation {i} {operation_name(operation.type)}"
         for operand in (*operation.inputs, *operation.outputs):
@@ -321,7 +319,7 @@ def _check_order(graph: Subgraph, where: str) -> None:
         for operand in operation.outputs:
             if known[operand]:
                 lifetime = graph.operands[operand].lifetime
-                what = "written before" if lifetime in produced else f"a {OperandLifeTime(lifetime).name}"
+                what = "written before" if lifetime in WRITTEN_LIFETIMES else f"a {OperandLifeTime(lifetime).name}"
                 raise BadData(f"{label}: writes operand {operand}, which is {what}")
             known[operand] = True
     if not all(known):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nn_runtime.codes import OperandCode
-from nn_runtime.hal.types import ErrorStatus, HalError, OperandLifeTime
+from nn_runtime.hal.types import BufferToken, ErrorStatus, HalError, OperandLifeTime
 from nn_runtime.operand import dtype_of, is_tensor
 from nn_runtime.operations import OperationView
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nn_runtime.hal.memory import SharedMemory
-    from nn_runtime.hal.types import BufferToken, DataLocation, Model, Operand, Operation, Subgraph
+    from nn_runtime.hal.types import DataLocation, Model, Operand, Operation, Subgraph
     from nn_runtime.operand import Array, ChannelQuant, Dimensions
 
 
@@ -129,7 +129,7 @@ def argument_bytes(location: DataLocation, pools: Sequence[SharedMemory | Buffer
     if location.pointer is not None:
         return location.pointer.reshape(-1).view(np.uint8)
     pool = pools[location.pool_index]
-    if not hasattr(pool, "array"):
+    if isinstance(pool, BufferToken):
         raise HalError(ErrorStatus.INVALID_ARGUMENT, f"pool {location.pool_index} is a buffer token, not host memory")
     data: Array = pool.array()
     return data[location.offset : location.offset + location.length]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import json
+import logging
 import multiprocessing
 import os
 import re
@@ -37,6 +38,9 @@ _PHASES = {
     "PTR": "transformation", "PCO": "computation", "PR": "results",
 }  # fmt: skip
 _NAME = re.compile(r"\[NN_(\w+?)_(\w+)\](.*)", re.DOTALL)
+
+
+_log = logging.getLogger("nn_runtime")
 
 
 class TraceEvent(TypedDict, total=False):
@@ -151,11 +155,15 @@ def start(path: Path) -> Tracer:
 
 
 def stop() -> None:
-    """Stop tracing and write the file."""
+    """Stop tracing and write the file; where that is not possible, say so and go on."""
     global current
-    if current is not None:
-        current.write()
-        current = None
+    if current is None:
+        return
+    tracer, current = current, None
+    try:
+        tracer.write()
+    except OSError as error:
+        _log.error("%s: the trace cannot be written: %s", tracer.path, error.strerror or error)
 
 
 atexit.register(stop)

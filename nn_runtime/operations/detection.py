@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from nn_runtime.codes import FeatureLevel, OperandCode, OperationCode
 from nn_runtime.operand import QUANT8_TYPES
 from nn_runtime.operations.roi import check_roi_quantization, roi_types
-from nn_runtime.operations.rules import check_same_quantization
+from nn_runtime.operations.rules import HAL_1_2_FLOAT_AND_QUANT8, HAL_1_2_FLOATS, check_same_quantization
 from nn_runtime.operations.signature import (
     BOOL,
     INT32,
@@ -24,7 +24,7 @@ from nn_runtime.operations.signature import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from nn_runtime.operand import Dimensions
 
@@ -273,16 +273,6 @@ def _prepare_postprocessing(op: OperationView) -> tuple[Dimensions, ...]:
     return rows, (*rows, 4), rows, (sizes.batches,)
 
 
-_FLOATS: Mapping[int, FeatureLevel] = {
-    OperandCode.TENSOR_FLOAT32: FeatureLevel.HAL_1_2,
-    OperandCode.TENSOR_FLOAT16: FeatureLevel.HAL_1_2,
-}
-_FLOAT_AND_QUANT8: Mapping[int, FeatureLevel] = {
-    **_FLOATS,
-    OperandCode.TENSOR_QUANT8_ASYMM: FeatureLevel.HAL_1_2,
-    OperandCode.TENSOR_QUANT8_ASYMM_SIGNED: FeatureLevel.HAL_1_3,
-}
-
 define(
     Definition(
         OperationCode.AXIS_ALIGNED_BBOX_TRANSFORM,
@@ -297,7 +287,7 @@ define(
             ),
         ),
         (Output("output", rank=(2, 2)),),
-        {**_FLOATS, OperandCode.TENSOR_QUANT16_ASYMM: FeatureLevel.HAL_1_2},
+        {**HAL_1_2_FLOATS, OperandCode.TENSOR_QUANT16_ASYMM: FeatureLevel.HAL_1_2},
         _prepare_transform,
         _check_transform,
         zero_sized_ok=True,
@@ -328,7 +318,7 @@ define(
             Output("classes_out", INT32_TENSOR, (1, 1)),
             Output("batch_out", INT32_TENSOR, (1, 1)),
         ),
-        _FLOAT_AND_QUANT8,
+        HAL_1_2_FLOAT_AND_QUANT8,
         _prepare_limit,
         _check_limit,
         zero_sized_ok=True,
@@ -361,7 +351,7 @@ define(
             Output("rois_out", roi_types, (2, 2)),
             Output("batch_out", INT32_TENSOR, (1, 1)),
         ),
-        _FLOAT_AND_QUANT8,
+        HAL_1_2_FLOAT_AND_QUANT8,
         _prepare_proposals,
         _check_proposals,
         data_dependent=True,
@@ -394,7 +384,7 @@ define(
             Output("classes_out", INT32_TENSOR, (2, 2)),
             Output("count_out", INT32_TENSOR, (1, 1)),
         ),
-        _FLOATS,
+        HAL_1_2_FLOATS,
         _prepare_postprocessing,
         lambda _op: FeatureLevel.HAL_1_2,
     )

@@ -11,7 +11,7 @@ import numpy as np
 
 from nn_runtime.codes import FeatureLevel, FuseCode, OperandCode, OperationCode
 from nn_runtime.operand import QUANT8_TYPES
-from nn_runtime.operations.rules import HAL_1_2_TYPES, broadcast_dimensions
+from nn_runtime.operations.rules import HAL_1_2_FLOATS, HAL_1_2_TYPES, broadcast_dimensions
 from nn_runtime.operations.signature import (
     ANY_RANK,
     INT32,
@@ -145,12 +145,9 @@ def _define_pair(code: OperationCode, names: tuple[str, str], data_types: Mappin
     )
 
 
-_FLOATS: Mapping[int, FeatureLevel] = {
-    code: HAL_1_2_TYPES[code] for code in (OperandCode.TENSOR_FLOAT32, OperandCode.TENSOR_FLOAT16)
-}
 _define_pair(OperationCode.MAXIMUM, ("input0", "input1"), HAL_1_2_TYPES)
 _define_pair(OperationCode.MINIMUM, ("input0", "input1"), HAL_1_2_TYPES)
-_define_pair(OperationCode.POW, ("base", "exponent"), _FLOATS)
+_define_pair(OperationCode.POW, ("base", "exponent"), HAL_1_2_FLOATS)
 _define_pair(
     OperationCode.PRELU,
     ("input", "alpha"),

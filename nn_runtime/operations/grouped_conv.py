@@ -6,9 +6,9 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
-from nn_runtime.codes import FeatureLevel, OperandCode, OperationCode
+from nn_runtime.codes import FeatureLevel, OperationCode
 from nn_runtime.operations.conv import CONV_CHANNEL_DIM, check_bias_scale, filter_types
-from nn_runtime.operations.rules import HAL_1_2_TYPES
+from nn_runtime.operations.rules import HAL_1_2_FLOAT_AND_QUANT8
 from nn_runtime.operations.signature import (
     BOOL,
     INT32,
@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from nn_runtime.operand import Dimensions
 
 TENSORS = (Input("input", rank=(4, 4)), Input("filter", filter_types, (4, 4)), Input("bias", bias_of_data, (1, 1)))
-DATA_TYPES = {code: since for code, since in HAL_1_2_TYPES.items() if code != OperandCode.TENSOR_INT32}
-"""Inputs and data types of the convolutions that HAL 1.2 brought."""
+"""Tensor inputs of the convolutions that HAL 1.2 brought."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,7 @@ define(
             Variant((*TENSORS, *IMPLICIT_PADDING, *_TAIL), name="implicit padding"),
         ),
         (Output("output", rank=(4, 4)),),
-        DATA_TYPES,
+        HAL_1_2_FLOAT_AND_QUANT8,
         _prepare,
         check_filter_channels,
     )

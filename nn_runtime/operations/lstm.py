@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nn_runtime.codes import FeatureLevel, OperandCode, OperationCode
+from nn_runtime.operations.rules import HAL_1_2_FLOATS
 from nn_runtime.operations.sequence import (
     Linking,
     Steps,
@@ -31,8 +32,6 @@ from nn_runtime.operations.signature import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from nn_runtime.operand import Dimensions
 
 ACTIVATION_NONE, ACTIVATION_RELU, ACTIVATION_RELU6, ACTIVATION_TANH, ACTIVATION_SIGMOID = 0, 1, 3, 4, 6
@@ -315,10 +314,6 @@ def _auxiliaries(prefix: str) -> tuple[Input, ...]:
 _PARAMETERS = (Input("activation", INT32), Input("cell_clip", float_scalar), Input("proj_clip", float_scalar))
 _STATES = (_matrix("output_state_in"), _matrix("cell_state_in"))
 
-_FLOATS: Mapping[int, FeatureLevel] = {
-    OperandCode.TENSOR_FLOAT32: FeatureLevel.HAL_1_2,
-    OperandCode.TENSOR_FLOAT16: FeatureLevel.HAL_1_2,
-}
 
 define(
     Definition(
@@ -336,7 +331,7 @@ define(
             ),
         ),
         tuple(Output(name, rank=(2, 2)) for name in ("scratch", "output_state_out", "cell_state_out", "output")),
-        {**_FLOATS, OperandCode.TENSOR_FLOAT32: FeatureLevel.HAL_1_0},
+        {**HAL_1_2_FLOATS, OperandCode.TENSOR_FLOAT32: FeatureLevel.HAL_1_0},
         _prepare_step,
     )
 )
@@ -358,7 +353,7 @@ define(
             ),
         ),
         (Output("output", rank=(3, 3)), Output("output_state_out", rank=(2, 2)), Output("cell_state_out", rank=(2, 2))),
-        _FLOATS,
+        HAL_1_2_FLOATS,
         _prepare_unidirectional,
         _check_unidirectional,
         output_counts=(1, 3),
@@ -401,7 +396,7 @@ define(
                 for state in ("activation", "cell")
             ),
         ),
-        _FLOATS,
+        HAL_1_2_FLOATS,
         _prepare_bidirectional,
         _check_bidirectional,
         output_counts=(1, 2, 5, 6),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nn_runtime.codes import FeatureLevel, OperandCode, OperationCode
-from nn_runtime.operations.rules import check_same_quantization
+from nn_runtime.operations.rules import HAL_1_2_FLOAT_AND_QUANT8, HAL_1_2_FLOATS, check_same_quantization
 from nn_runtime.operations.signature import (
     BOOL,
     INT32,
@@ -98,18 +98,9 @@ def _define(code: OperationCode, data_types: Mapping[int, FeatureLevel]) -> None
     define(Definition(code, (Variant(inputs),), (Output("output", rank=UP_TO_4),), data_types, _prepare, _check))
 
 
-_FLOATS: Mapping[int, FeatureLevel] = {
-    OperandCode.TENSOR_FLOAT32: FeatureLevel.HAL_1_2,
-    OperandCode.TENSOR_FLOAT16: FeatureLevel.HAL_1_2,
-}
-_ORDERED: Mapping[int, FeatureLevel] = {
-    **_FLOATS,
-    OperandCode.TENSOR_QUANT8_ASYMM: FeatureLevel.HAL_1_2,
-    OperandCode.TENSOR_QUANT8_ASYMM_SIGNED: FeatureLevel.HAL_1_3,
-}
 _define(OperationCode.REDUCE_ALL, {OperandCode.TENSOR_BOOL8: FeatureLevel.HAL_1_2})
 _define(OperationCode.REDUCE_ANY, {OperandCode.TENSOR_BOOL8: FeatureLevel.HAL_1_2})
-_define(OperationCode.REDUCE_MAX, _ORDERED)
-_define(OperationCode.REDUCE_MIN, _ORDERED)
-_define(OperationCode.REDUCE_PROD, _FLOATS)
-_define(OperationCode.REDUCE_SUM, _FLOATS)
+_define(OperationCode.REDUCE_MAX, HAL_1_2_FLOAT_AND_QUANT8)
+_define(OperationCode.REDUCE_MIN, HAL_1_2_FLOAT_AND_QUANT8)
+_define(OperationCode.REDUCE_PROD, HAL_1_2_FLOATS)
+_define(OperationCode.REDUCE_SUM, HAL_1_2_FLOATS)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nn_runtime.codes import FeatureLevel, OperandCode, OperationCode
-from nn_runtime.operations.rules import check_same_quantization
+from nn_runtime.operations.rules import HAL_1_2_FLOAT_AND_QUANT8, check_same_quantization
 from nn_runtime.operations.signature import (
     BOOL,
     INT32,
@@ -165,15 +165,9 @@ def _define(code: OperationCode, layout: Input, data_types: Mapping[int, Feature
     define(Definition(code, (by_size, by_scale), outputs, data_types, _prepare, _check, zero_sized_ok=True))
 
 
-_DATA_TYPES: Mapping[int, FeatureLevel] = {
-    OperandCode.TENSOR_FLOAT32: FeatureLevel.HAL_1_2,
-    OperandCode.TENSOR_FLOAT16: FeatureLevel.HAL_1_2,
-    OperandCode.TENSOR_QUANT8_ASYMM: FeatureLevel.HAL_1_2,
-    OperandCode.TENSOR_QUANT8_ASYMM_SIGNED: FeatureLevel.HAL_1_3,
-}
 _define(
     OperationCode.RESIZE_BILINEAR,
     Input("layout", BOOL, optional=True, since=FeatureLevel.HAL_1_2),
-    {**_DATA_TYPES, OperandCode.TENSOR_FLOAT32: FeatureLevel.HAL_1_0},
+    {**HAL_1_2_FLOAT_AND_QUANT8, OperandCode.TENSOR_FLOAT32: FeatureLevel.HAL_1_0},
 )
-_define(OperationCode.RESIZE_NEAREST_NEIGHBOR, Input("layout", BOOL), _DATA_TYPES)
+_define(OperationCode.RESIZE_NEAREST_NEIGHBOR, Input("layout", BOOL), HAL_1_2_FLOAT_AND_QUANT8)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nn_runtime.codes import FeatureLevel, FuseCode, OperandCode, OperationCode
+from nn_runtime.operations.rules import HAL_1_2_FLOATS
 from nn_runtime.operations.sequence import (
     Linking,
     Steps,
@@ -29,8 +30,6 @@ from nn_runtime.operations.signature import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from nn_runtime.operand import Dimensions
 
 _FORWARD, _BACKWARD = "fw_", "bw_"
@@ -191,17 +190,13 @@ def _cell_inputs(prefix: str = "") -> tuple[Input, ...]:
 
 _ACTIVATION = Input("activation", INT32)
 
-_FLOATS: Mapping[int, FeatureLevel] = {
-    OperandCode.TENSOR_FLOAT32: FeatureLevel.HAL_1_2,
-    OperandCode.TENSOR_FLOAT16: FeatureLevel.HAL_1_2,
-}
 
 define(
     Definition(
         OperationCode.RNN,
         (Variant((Input("input", rank=(2, 2)), *_cell_inputs(), _ACTIVATION)),),
         (Output("hidden_state_out", rank=(2, 2)), Output("output", rank=(2, 2))),
-        {**_FLOATS, OperandCode.TENSOR_FLOAT32: FeatureLevel.HAL_1_0},
+        {**HAL_1_2_FLOATS, OperandCode.TENSOR_FLOAT32: FeatureLevel.HAL_1_0},
         _prepare_step,
     )
 )
@@ -211,7 +206,7 @@ define(
         OperationCode.UNIDIRECTIONAL_SEQUENCE_RNN,
         (Variant((Input("input", rank=(3, 3)), *_cell_inputs(), _ACTIVATION, Input("time_major", INT32))),),
         (Output("output", rank=(3, 3)), Output("hidden_state_out", rank=(2, 2))),
-        _FLOATS,
+        HAL_1_2_FLOATS,
         _prepare_unidirectional,
         _check_unidirectional,
         output_counts=(1, 2),
@@ -241,7 +236,7 @@ define(
             Output("bw_output"),
             *(Output(f"{prefix}hidden_state_out") for prefix in (_FORWARD, _BACKWARD)),
         ),
-        _FLOATS,
+        HAL_1_2_FLOATS,
         _prepare_bidirectional,
         _check_bidirectional,
         output_counts=(1, 2, 3, 4),

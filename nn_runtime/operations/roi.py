@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from nn_runtime.codes import FeatureLevel, OperandCode, OperationCode
 from nn_runtime.operand import QUANT8_TYPES
-from nn_runtime.operations.rules import check_same_quantization
+from nn_runtime.operations.rules import HAL_1_2_FLOAT_AND_QUANT8, check_same_quantization
 from nn_runtime.operations.signature import (
     BOOL,
     INT32,
@@ -24,7 +24,7 @@ from nn_runtime.operations.signature import (
 from nn_runtime.operations.sliding_window import image_dimensions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from nn_runtime.operand import Dimensions
 
@@ -140,12 +140,6 @@ _REGIONS = (
     Input("width_ratio", float_scalar),
 )
 
-_DATA_TYPES: Mapping[int, FeatureLevel] = {
-    OperandCode.TENSOR_FLOAT32: FeatureLevel.HAL_1_2,
-    OperandCode.TENSOR_FLOAT16: FeatureLevel.HAL_1_2,
-    OperandCode.TENSOR_QUANT8_ASYMM: FeatureLevel.HAL_1_2,
-    OperandCode.TENSOR_QUANT8_ASYMM_SIGNED: FeatureLevel.HAL_1_3,
-}
 
 define(
     Definition(
@@ -156,7 +150,7 @@ define(
             ),
         ),
         (Output("output", rank=(4, 4)),),
-        _DATA_TYPES,
+        HAL_1_2_FLOAT_AND_QUANT8,
         _prepare,
         _check_align,
         zero_sized_ok=True,
@@ -168,7 +162,7 @@ define(
         OperationCode.ROI_POOLING,
         (Variant((*_REGIONS, Input("layout", BOOL))),),
         (Output("output", rank=(4, 4)),),
-        _DATA_TYPES,
+        HAL_1_2_FLOAT_AND_QUANT8,
         _prepare,
         _check_pooling,
     )

@@ -22,13 +22,22 @@ FLOAT_AND_QUANT8: Mapping[int, FeatureLevel] = {
 }
 """Data types of the operations that HAL 1.0 brought for float32 and 8-bit."""
 
-
-HAL_1_2_TYPES: Mapping[int, FeatureLevel] = {
-    OperandCode.TENSOR_FLOAT16: FeatureLevel.HAL_1_2,
+HAL_1_2_FLOATS: Mapping[int, FeatureLevel] = {
     OperandCode.TENSOR_FLOAT32: FeatureLevel.HAL_1_2,
-    OperandCode.TENSOR_INT32: FeatureLevel.HAL_1_2,
+    OperandCode.TENSOR_FLOAT16: FeatureLevel.HAL_1_2,
+}
+"""Data types of the operations that HAL 1.2 brought for floats alone."""
+
+HAL_1_2_FLOAT_AND_QUANT8: Mapping[int, FeatureLevel] = {
+    **HAL_1_2_FLOATS,
     OperandCode.TENSOR_QUANT8_ASYMM: FeatureLevel.HAL_1_2,
     OperandCode.TENSOR_QUANT8_ASYMM_SIGNED: FeatureLevel.HAL_1_3,
+}
+"""Data types of the operations that HAL 1.2 brought for floats and 8-bit."""
+
+HAL_1_2_TYPES: Mapping[int, FeatureLevel] = {
+    **HAL_1_2_FLOAT_AND_QUANT8,
+    OperandCode.TENSOR_INT32: FeatureLevel.HAL_1_2,
 }
 """Data types of most operations that HAL 1.2 brought."""
 

@@ -178,7 +178,12 @@ class OperationView:
 
     def position(self, name: str) -> int:
         """Return the index of the (first) input called `name`, or -1 if the list has none."""
-        return next((i for i, argument in enumerate(self.arguments) if argument.name == name), -1)
+        return self._positions.get(name, -1)
+
+    @functools.cached_property
+    def _positions(self) -> dict[str, int]:
+        """The first index of each name."""
+        return {argument.name: i for i, argument in reversed(list(enumerate(self.arguments)))}
 
     def input(self, name: str) -> OperandView:
         """Return the input called `name`; raises BadData if it is absent or omitted."""

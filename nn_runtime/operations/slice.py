@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nn_runtime.codes import FeatureLevel, OperandCode, OperationCode
-from nn_runtime.operations.rules import FLOAT_AND_QUANT8, check_same_quantization
+from nn_runtime.operations.rules import FLOAT_AND_QUANT8, HAL_1_2_TYPES, check_same_quantization
 from nn_runtime.operations.signature import (
     ANY_RANK,
     INT32,
@@ -119,12 +119,6 @@ _HAL_1_1_TYPES = {
     OperandCode.TENSOR_FLOAT32: FeatureLevel.HAL_1_1,
     OperandCode.TENSOR_QUANT8_ASYMM: FeatureLevel.HAL_1_1,
 }
-_HAL_1_2_TYPES = {
-    **FLOAT_AND_QUANT8,
-    OperandCode.TENSOR_FLOAT32: FeatureLevel.HAL_1_2,
-    OperandCode.TENSOR_QUANT8_ASYMM: FeatureLevel.HAL_1_2,
-    OperandCode.TENSOR_INT32: FeatureLevel.HAL_1_2,
-}
 
 define(
     Definition(
@@ -161,7 +155,7 @@ define(
             ),
         ),
         (Output("output", rank=ANY_RANK),),
-        _HAL_1_2_TYPES,
+        HAL_1_2_TYPES,
         lambda op: (slice_parameters(op).output_dimensions,),
         _check,
         zero_sized_ok=True,
@@ -172,7 +166,7 @@ define(
         OperationCode.REVERSE,
         (Variant((Input("input", rank=UP_TO_8), Input("axis", INT32_TENSOR, (1, 1), parameter=True))),),
         (Output("output", rank=UP_TO_8),),
-        dict.fromkeys(_HAL_1_2_TYPES, FeatureLevel.LEVEL_7),
+        dict.fromkeys(HAL_1_2_TYPES, FeatureLevel.LEVEL_7),
         lambda op: (slice_parameters(op).output_dimensions,),
         _check,
     )

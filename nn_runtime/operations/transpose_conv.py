@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nn_runtime.codes import FuseCode, OperationCode, PaddingCode
-from nn_runtime.operations.grouped_conv import DATA_TYPES, TENSORS, check_filter_channels, filter_dimensions
+from nn_runtime.operations.grouped_conv import TENSORS, check_filter_channels, filter_dimensions
+from nn_runtime.operations.rules import HAL_1_2_FLOAT_AND_QUANT8
 from nn_runtime.operations.signature import (
     BOOL,
     INT32,
@@ -129,7 +130,7 @@ define(
             Variant((*TENSORS, _OUTPUT_SHAPE, Input("padding_scheme", INT32), *_TAIL), name="implicit padding"),
         ),
         (Output("output", rank=(4, 4)),),
-        DATA_TYPES,
+        HAL_1_2_FLOAT_AND_QUANT8,
         _prepare,
         check_filter_channels,
         zero_sized_ok=True,

@@ -10,6 +10,7 @@ import numpy as np
 
 from nn_runtime.codes import FeatureLevel, OperandCode, OperationCode
 from nn_runtime.operand import dtype_of
+from nn_runtime.operations.rules import HAL_1_2_FLOATS
 from nn_runtime.operations.signature import ANY_RANK, UP_TO_4, Definition, Input, Output, Variant, define
 from nn_runtime.quantization import dequantize, quantize, quantized_type
 
@@ -47,20 +48,15 @@ def _define(code: OperationCode, data_types: Mapping[int, FeatureLevel], rank: R
     )
 
 
-_FLOATS: Mapping[int, FeatureLevel] = {
-    OperandCode.TENSOR_FLOAT32: FeatureLevel.HAL_1_2,
-    OperandCode.TENSOR_FLOAT16: FeatureLevel.HAL_1_2,
-}
-
-_define(OperationCode.ABS, {**_FLOATS, OperandCode.TENSOR_INT32: FeatureLevel.HAL_1_3})
-_define(OperationCode.NEG, {**_FLOATS, OperandCode.TENSOR_INT32: FeatureLevel.HAL_1_2})
-_define(OperationCode.FLOOR, {**_FLOATS, OperandCode.TENSOR_FLOAT32: FeatureLevel.HAL_1_0}, UP_TO_4)
+_define(OperationCode.ABS, {**HAL_1_2_FLOATS, OperandCode.TENSOR_INT32: FeatureLevel.HAL_1_3})
+_define(OperationCode.NEG, {**HAL_1_2_FLOATS, OperandCode.TENSOR_INT32: FeatureLevel.HAL_1_2})
+_define(OperationCode.FLOOR, {**HAL_1_2_FLOATS, OperandCode.TENSOR_FLOAT32: FeatureLevel.HAL_1_0}, UP_TO_4)
 for _code in (OperationCode.EXP, OperationCode.LOG, OperationCode.SIN, OperationCode.SQRT):
-    _define(_code, _FLOATS)
+    _define(_code, HAL_1_2_FLOATS)
 _define(
     OperationCode.RSQRT,
     {
-        **_FLOATS,
+        **HAL_1_2_FLOATS,
         OperandCode.TENSOR_QUANT8_ASYMM: FeatureLevel.LEVEL_7,
         OperandCode.TENSOR_QUANT8_ASYMM_SIGNED: FeatureLevel.LEVEL_7,
     },

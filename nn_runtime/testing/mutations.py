@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
     from nn_runtime.hal.interfaces import IDevice
 
-_PRODUCED = (OperandLifeTime.TEMPORARY_VARIABLE, OperandLifeTime.SUBGRAPH_OUTPUT)
 _BAD_OPERAND_TYPES = (max(code for code in OperandCode if code < OperandCode.OEM_SCALAR) + 1, 9999, 10002)
 _BAD_OPERATION_TYPES = (max(OperationCode) + 1, 9999, 10001)
 _BAD_ENUM_VALUES = (-1, 3)

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nn_runtime.tflite.convert import convert, supported_operators
+    from nn_runtime.tflite.converter import convert, supported_operators
     from nn_runtime.tflite.interpreter import Interpreter, OpResolverType, SignatureRunner
     from nn_runtime.tflite.reader import read
     from nn_runtime.tflite.verifier import TfliteError
@@ -30,9 +30,9 @@ _HOME = {
     "OpResolverType": "interpreter",
     "SignatureRunner": "interpreter",
     "TfliteError": "verifier",
-    "convert": "convert",
+    "convert": "converter",
     "read": "reader",
-    "supported_operators": "convert",
+    "supported_operators": "converter",
 }
 
 

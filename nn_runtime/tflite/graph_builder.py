@@ -118,7 +118,10 @@ def constant(array: Array, code: int | None = None) -> Value:
 
 
 def int32_vector(values: Sequence[int]) -> Value:
-    """Return integers as a constant vector."""
+    """Return integers as a constant vector; raises BadData for one that 32 bits cannot hold."""
+    bounds = np.iinfo(np.int32)
+    if any(not bounds.min <= value <= bounds.max for value in values):
+        raise BadData(f"sizes and positions must fit in 32 bits, got {list(values)}")
     return constant(np.array(values, np.int32))
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from nn_runtime.errors import BadData, BadState, NNError, OperationFailed
-from nn_runtime.tflite.convert import convert
+from nn_runtime.tflite.converter import convert
 from nn_runtime.tflite.reader import read
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ from nn_runtime.hal.memory import SharedMemory
 from nn_runtime.hal.types import BufferDesc, BufferRole, ErrorStatus, HalError, Priority
 from tests.gpu_driver.graphs import request
 from tests.gpu_driver.running import (
+    MISSED,
     at_once,
     doubling,
     filled,
@@ -75,7 +76,7 @@ def test_shapes_of_the_request_at_once(device: Device) -> None:
             assert np.array_equal(result, source.T)
 
     assert at_once([lambda seed=seed: work(seed) for seed in range(8)]) == []  # type: ignore[misc]
-    assert len(prepared._segments) <= 32
+    assert len(prepared._graph.segments) <= 32
 
 
 def test_models_interleaved_from_threads(device: Device) -> None:
@@ -200,7 +201,7 @@ def test_a_deadline_passes_in_the_line(device: Device) -> None:
     asked = request([np.ones((4, 16), np.float32)], [np.empty((4, 16), np.float32)])
     with pytest.raises(HalError) as caught:
         prepared.execute_synchronously(asked, False, time.monotonic_ns() + 5_000_000, None)
-    assert caught.value.status == ErrorStatus.MISSED_DEADLINE_TRANSIENT
+    assert caught.value.status in MISSED
     for free in releases:
         free()
     run_doubling(prepared, 4)

@@ -15,7 +15,7 @@ from nn_runtime.codes import OperandCode, OperationCode
 from nn_runtime.hal.interfaces import ReportsStatistics
 from nn_runtime.hal.types import ErrorStatus, ExecutionPreference, HalError, Priority
 from tests.gpu_driver.graphs import Graph
-from tests.gpu_driver.running import doubling, ended, fresh, prepare, run_doubling, start_python
+from tests.gpu_driver.running import MISSED, doubling, ended, fresh, prepare, run_doubling, start_python
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,7 +46,7 @@ def test_a_deadline_ends_a_preparation(opencl_device: Device) -> None:
     assert caught.value.status == ErrorStatus.MISSED_DEADLINE_PERSISTENT
     with opencl_device.context().preparations.slot(Priority.LOW), pytest.raises(HalError) as caught:
         opencl_device.prepare_model(doubling(2), best, Priority.HIGH, time.monotonic_ns() + 5_000_000, None)
-    assert caught.value.status == ErrorStatus.MISSED_DEADLINE_TRANSIENT
+    assert caught.value.status in MISSED
     run_doubling(prepare(opencl_device, doubling(2)), 2)
 
 

@@ -14,9 +14,10 @@ import pyopencl as cl
 import pytest
 
 from gpu_driver import context as context_module
-from gpu_driver.context import DeviceContext
+from gpu_driver.compiled_graph import MAX_SEGMENTS
+from gpu_driver.context import DeviceContext, Watchdog
 from gpu_driver.device_memory import DeviceBuffer, MemoryStats
-from gpu_driver.prepared_model import MAX_SEGMENTS, PreparedModel
+from gpu_driver.prepared_model import PreparedModel
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.hal.buffers import BufferRegistry, ManagedBuffer
 from nn_runtime.hal.memory import SharedMemory
@@ -41,6 +42,7 @@ from tests.gpu_driver.running import (
     prepare,
     run,
     run_doubling,
+    run_times,
     transposing,
     until,
 )
@@ -287,11 +289,50 @@ def test_segments_that_left_the_cache_leave_nothing(device: Device) -> None:
     largest = 2 * MAX_SEGMENTS + 5
     for rows in range(1, largest + 1):
         turn(rows)
+    turn(1)
+    (context,) = prepared._idle
+    assert set(context._segments) == prepared._graph.segments
+    assert len(context._segments) == MAX_SEGMENTS
     gc.collect()
     assert memory_of(device).allocated_bytes == 2 * largest * 3 * 4
-    assert len(prepared._idle[0]._segments) <= MAX_SEGMENTS
-    turn(1)
-    assert memory_of(device).allocated_bytes == 2 * largest * 3 * 4
+
+
+def test_memory_grows_without_the_old_beside_the_new(device: Device) -> None:
+    graph = Graph()
+    source, between, output = graph.input((0, 16)), graph.temporary((0, 16)), graph.output((0, 16))
+    graph.operation(OperationCode.ADD, [source, source, graph.integer(FuseCode.NONE)], between)
+    graph.operation(OperationCode.ADD, [between, between, graph.integer(FuseCode.NONE)], output)
+    prepared = prepare(device, graph.model())
+    run_times(4, prepared, 1)  # warms what is new, in a context of its own
+    before = memory_of(device).allocated_bytes
+    for rows in (2, 5, 90, 3, 200, 1):
+        run_times(4, prepared, rows)
+    stats = memory_of(device)
+    assert stats.allocated_bytes == stats.peak_bytes == before + 3 * 199 * ROW_BYTES
+
+
+class Holder:
+    """Gives all its memory back; for some times it is used again while it does."""
+
+    def __init__(self, watchdog: Watchdog, times: int) -> None:
+        self.watchdog = watchdog
+        self.times = times
+        self.asked = 0
+
+    def release_idle(self, before: float) -> bool:
+        self.asked += 1
+        if self.asked <= self.times:
+            self.watchdog.watch(self)
+        return False
+
+
+def test_the_watchdog_keeps_an_eye_on_what_is_used_meanwhile() -> None:
+    watchdog = Watchdog(1000.0)
+    holder = Holder(watchdog, 2)
+    watchdog.watch(holder)
+    for asked in (1, 2, 3, 3):
+        watchdog.release_all()
+        assert holder.asked == asked
 
 
 # What does not fit
@@ -450,3 +491,7 @@ def test_buffers_end_with_their_last_reference(device: Device) -> None:
     assert memory_of(device).allocated_bytes == 1
     del other
     assert memory_of(device).allocated_bytes == 0
+    held = device.context().allocate(500)
+    del held
+    held = device.context().allocate(7)
+    assert memory_of(device) == MemoryStats(held.size_bytes, 500, 0, 0)

@@ -88,6 +88,18 @@ def test_an_interruption_while_waiting_costs_no_slot(monkeypatch: pytest.MonkeyP
     assert free_slots(scheduler) == 1
 
 
+def test_leaving_the_line_keeps_its_order() -> None:
+    scheduler = Scheduler(1)
+    turns = [module._Turn(LOW, arrival) for arrival in (0, 2, 1, 3)]
+    scheduler._waiting = list(turns)
+    scheduler._withdraw(turns[0])
+    served = []
+    while scheduler.waiting:
+        served.append(scheduler._waiting[0]._order[1])
+        scheduler._release()
+    assert served == [1, 2, 3]
+
+
 def test_never_more_than_the_slots_and_none_is_lost() -> None:
     scheduler = Scheduler(3)
     lock = threading.Lock()

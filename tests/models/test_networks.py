@@ -12,7 +12,6 @@ import numpy.typing as npt
 import pytest
 
 import nn_runtime as nn
-from nn_runtime.errors import BadData
 from nn_runtime.tflite import Interpreter
 
 if TYPE_CHECKING:
@@ -84,24 +83,11 @@ def test_segmenting_network(device: Device) -> None:
         assert np.mean(result == expected) >= 0.999
 
 
-def test_recurrent_network_is_split(device: Device, reference_device: Device) -> None:
-    """Its LSTM runs on the CPU driver alone; a device that refuses it says so when nothing else may be used."""
+@pytest.mark.parametrize("partition", ["aosp", "cost"])
+def test_recurrent_network(partition: str, device: Device, reference_device: Device) -> None:
     devices = list(dict.fromkeys([device, reference_device]))
-    for (result,), (expected,) in run_cases(RECURRENT, devices, partition="aosp"):
+    for (result,), (expected,) in run_cases(RECURRENT, devices, partition=partition):
         np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
-    if device.is_reference:
-        return
-    network = nn.load(model_path(RECURRENT))
-    with network.compile(devices, partition="aosp") as session:
-        assert set(session.devices_used) == {device.name, reference_device.name}
-        lstm = session.explain().operations[0]
-        assert lstm.device == reference_device.name
-        assert lstm.refusals[device.name]
-        assert lstm.refusals[device.name] in str(session.explain())
-    with pytest.raises(
-        BadData, match=rf"operation 0 UNIDIRECTIONAL_SEQUENCE_LSTM: no device can run it \({device.name}"
-    ):
-        network.compile(device)
 
 
 def test_int8_lstm_has_the_bits_of_the_reference(device: Device, reference_device: Device) -> None:

@@ -584,7 +584,8 @@ def test_extension_attributes_reach_the_driver() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 2])
-def test_extension_attributes_need_one_explicit_device(count: int) -> None:
+def test_extension_attributes_need_one_explicit_device(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NNRT_DEVICE", "cpu")
     devices = [Device(Attributed()), Device(SampleDevice("other"))][:count]
     compilation = Compilation(add_model(), devices or None)
     with pytest.raises(BadData, match="exactly one device"):

@@ -79,3 +79,8 @@ def test_compile_checks_its_arguments(reference_device: Device) -> None:
     for device in ("cpu", reference_device, [reference_device]):
         with network.compile(device, partition="aosp", priority=nn.PriorityCode.LOW) as session:
             assert session.devices_used == ("nnapi-reference",)
+
+
+def test_the_conversion_is_a_function_also_after_a_file_was_loaded() -> None:
+    nn.load(write([real(2), real(2)], [Step("RELU", [0], [1])], [0], [1])).close()
+    assert callable(nn.tflite.convert)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,11 +15,10 @@ from nn_runtime.testing.corpus import Kind, read_spec, spec_files
 from tests.operations.cases import examples
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from nn_runtime.devices import Device
-    from nn_runtime.testing.conformance import Result
     from nn_runtime.testing.corpus import Example
 
 SAMPLE_STEP = 8
@@ -37,20 +37,31 @@ def test_case_gives_the_expected_result(example: Example, kind: Kind, device: De
     assert result.verdict == Verdict.PASSED, result.message
 
 
-@pytest.mark.parametrize("through", list(Through), ids=lambda through: through.value)
+@pytest.mark.parametrize("through", [Through.NDK, Through.HAL], ids=lambda through: through.value)
 def test_corpus(through: Through, device: Device, corpus_folder: Path, is_long: bool) -> None:
-    step = 1 if is_long else SAMPLE_STEP if through in (Through.NDK, Through.HAL) else WAYS_SAMPLE_STEP
-    runner = make_runner(device, through)
-    failed: list[Result] = []
+    _check_corpus([through], device, corpus_folder, 1 if is_long else SAMPLE_STEP)
+
+
+def test_corpus_in_other_ways(device: Device, corpus_folder: Path, is_long: bool) -> None:
+    """Asynchronous, burst, fenced, reused, into buffers that are too small, and cut over three devices."""
+    ways = [through for through in Through if through not in (Through.NDK, Through.HAL)]
+    _check_corpus(ways, device, corpus_folder, 1 if is_long else WAYS_SAMPLE_STEP)
+
+
+def _check_corpus(ways: Sequence[Through], device: Device, folder: Path, step: int) -> None:
+    """Run one example in `step` of each file."""
+    runners = {through: make_runner(device, through) for through in ways}
+    failed: list[str] = []
     passed = 0
-    for path in spec_files(corpus_folder):
+    for path in spec_files(folder):
         sample = [example for example in read_spec(path) if _is_defined(example)][::step]
-        for example in sample:
-            results = [run_example(example, kind, runner) for kind in example.kinds]
-            failed += [result for result in results if result.verdict == Verdict.FAILED]
-            passed += sum(result.verdict == Verdict.PASSED for result in results)
-    lines = [f"{result.spec} {result.example} ({result.kind.value}): {result.message}" for result in failed]
-    assert not failed, f"{len(failed)} failed:\n" + "\n".join(lines[:20])
+        for example, (through, runner) in itertools.product(sample, runners.items()):
+            for result in (run_example(example, kind, runner) for kind in example.kinds):
+                passed += result.verdict == Verdict.PASSED
+                if result.verdict == Verdict.FAILED:
+                    name = f"{through.value} {result.spec} {result.example} ({result.kind.value})"
+                    failed.append(f"{name}: {result.message}")
+    assert not failed, f"{len(failed)} failed:\n" + "\n".join(failed[:20])
     assert passed, "no example was supported"
 
 

@@ -29,10 +29,9 @@ from nn_runtime.hal.types import (
 from nn_runtime.hal.validation import validate_preference, validate_priority
 from nn_runtime.hal.versions import v1_0, v1_1, v1_2, v1_3
 from nn_runtime.hal.versions.burst import BurstClient
-from nn_runtime.hal.versions.callbacks import ExecutionCallback, PreparedModelCallback, ServiceDied, checked_reply
+from nn_runtime.hal.versions.callbacks import ExecutionCallback, PreparedModelCallback, checked, checked_reply, guarded
 from nn_runtime.hal.versions.conversion import (
     canonical_capabilities,
-    canonical_status,
     canonical_timing,
     check_request,
     convert_to,
@@ -79,15 +78,21 @@ class LinksToDeath(Protocol):
         """Forget a recipient."""
 
 
-def adapt(driver: v1_0.IDevice, name: str) -> AdaptedDevice:
-    """Return a driver of any version as a canonical device; raises HalError if its first answers are not sane."""
+def adapt(driver: v1_0.IDevice, name: str, synchronous: bool = True) -> AdaptedDevice:
+    """Return a driver of any version as a canonical device.
+
+    `synchronous`: whether drivers of HAL 1.2 and later are executed so, or by callback as those before. Raises
+    HalError: INVALID_ARGUMENT without a name or a driver, else where the driver cannot be watched (`LinksToDeath`).
+    """
+    if not name or driver is None:
+        raise HalError(ErrorStatus.INVALID_ARGUMENT, "adapt: a name and a driver are needed")
     if isinstance(driver, _Methods13):
-        return _Device13(driver, name)
+        return _Device13(driver, name, synchronous)
     if isinstance(driver, _Methods12):
-        return _Device12(driver, name)
+        return _Device12(driver, name, synchronous)
     if isinstance(driver, _Methods11):
-        return _Device11(driver, name)
-    return AdaptedDevice(driver, name)
+        return _Device11(driver, name, synchronous)
+    return AdaptedDevice(driver, name, synchronous)
 
 
 @runtime_checkable
@@ -105,25 +110,6 @@ class _Methods11(v1_1.IDevice, Protocol):
     """What tells a driver of HAL 1.1."""
 
 
-def guarded(call: Callable[[], T], what: str) -> T:
-    """Call a driver; its exceptions become HalError: DEAD_OBJECT for a dead service, else GENERAL_FAILURE."""
-    try:
-        return call()
-    except HalError:
-        raise
-    except ServiceDied as error:
-        raise HalError(ErrorStatus.DEAD_OBJECT, f"{what}: the service behind the driver died") from error
-    except Exception as error:
-        raise HalError(ErrorStatus.GENERAL_FAILURE, f"{what}: {type(error).__name__}: {error}") from error
-
-
-def checked(status: int, what: str) -> None:
-    """Raise HalError unless a driver's status is NONE."""
-    found = canonical_status(status)
-    if found != ErrorStatus.NONE:
-        raise HalError(found, f"{what} failed with {found.name}")
-
-
 class _Deaths:
     """Wakes the callbacks that are awaited when the service behind a driver dies."""
 
@@ -131,8 +117,17 @@ class _Deaths:
         self._lock = threading.Lock()
         self._waiting: list[OnceCallback[object]] = []
         self._died = False
+        self.link(driver)
+
+    def link(self, driver: object) -> None:
+        """Hear of the death of one more object of the driver, where it can tell; raises HalError."""
         if isinstance(driver, LinksToDeath):
-            driver.link_to_death(self._notify)
+            guarded(lambda: driver.link_to_death(self._notify), "link_to_death")
+
+    def unlink(self, driver: object) -> None:
+        """Hear of the death of an object no more."""
+        if isinstance(driver, LinksToDeath):
+            driver.unlink_to_death(self._notify)
 
     @contextlib.contextmanager
     def awaiting(self, callback: OnceCallback[T]) -> Iterator[None]:
@@ -159,9 +154,10 @@ class AdaptedDevice:
 
     version = FeatureLevel.HAL_1_0
 
-    def __init__(self, driver: v1_0.IDevice, name: str) -> None:
+    def __init__(self, driver: v1_0.IDevice, name: str, synchronous: bool = True) -> None:
         """Keep the driver."""
         self.name = name
+        self.synchronous = synchronous
         self._driver = driver
         self.deaths = _Deaths(driver)
 
@@ -253,7 +249,8 @@ class AdaptedDevice:
         raise HalError(ErrorStatus.GENERAL_FAILURE, f"{self.version.name} has no memory domains")
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Watch the driver no more."""
+        self.deaths.unlink(self._driver)
 
     def _ask_capabilities(self) -> tuple[int, VersionedCapabilities]:
         return self._driver.get_capabilities()
@@ -296,8 +293,8 @@ class _Device11(AdaptedDevice):
 
     version = FeatureLevel.HAL_1_1
 
-    def __init__(self, driver: v1_1.IDevice, name: str) -> None:
-        super().__init__(driver, name)
+    def __init__(self, driver: v1_1.IDevice, name: str, synchronous: bool) -> None:
+        super().__init__(driver, name, synchronous)
         self._driver_1_1 = driver
 
     def _ask_capabilities(self) -> tuple[int, VersionedCapabilities]:
@@ -327,8 +324,8 @@ class _Device12(_Device11):
 
     version = FeatureLevel.HAL_1_2
 
-    def __init__(self, driver: v1_2.IDevice, name: str) -> None:
-        super().__init__(driver, name)
+    def __init__(self, driver: v1_2.IDevice, name: str, synchronous: bool) -> None:
+        super().__init__(driver, name, synchronous)
         self._driver_1_2 = driver
 
     def get_version_string(self) -> str:
@@ -408,8 +405,8 @@ class _Device13(_Device12):
 
     version = FeatureLevel.HAL_1_3
 
-    def __init__(self, driver: v1_3.IDevice, name: str) -> None:
-        super().__init__(driver, name)
+    def __init__(self, driver: v1_3.IDevice, name: str, synchronous: bool) -> None:
+        super().__init__(driver, name, synchronous)
         self._driver_1_3 = driver
 
     def allocate(
@@ -481,6 +478,7 @@ class AdaptedPreparedModel:
     def __init__(self, device: AdaptedDevice, driver: v1_0.IPreparedModel, model: Model | None) -> None:
         """`model` is not known where it was prepared from cache."""
         self._device = device
+        device.deaths.link(driver)
         self._driver = driver
         self.model = model
         main = model.main if model is not None else None
@@ -532,7 +530,8 @@ class AdaptedPreparedModel:
         return PlainBurst(self)
 
     def close(self) -> None:
-        """Nothing is held but the driver's object, which goes with this one."""
+        """Watch the driver's object no more; it goes with this one."""
+        self._device.deaths.unlink(self._driver)
 
     def _execute(
         self, request: Request, measure: bool, deadline_ns: int | None, loop_timeout_ns: int | None
@@ -570,7 +569,25 @@ class _PreparedModel12(AdaptedPreparedModel):
     def _execute(
         self, request: Request, measure: bool, deadline_ns: int | None, loop_timeout_ns: int | None
     ) -> ExecutionResult:
-        return _result(guarded(lambda: self._call(request, measure, deadline_ns, loop_timeout_ns), "execute"))
+        if self._device.synchronous:
+            return _result(guarded(lambda: self._call(request, measure, deadline_ns, loop_timeout_ns), "execute"))
+        callback = ExecutionCallback()
+
+        def launch() -> int:
+            return self._launch(request, measure, deadline_ns, loop_timeout_ns, callback)
+
+        launched(self._device.deaths, callback, launch, "execute")
+        return ExecutionResult(*callback.wait())
+
+    def _launch(
+        self,
+        request: Request,
+        measure: bool,
+        deadline_ns: int | None,
+        loop_timeout_ns: int | None,
+        callback: ExecutionCallback,
+    ) -> int:
+        return self._driver_1_2.execute_1_2(request, v1_2.MeasureTiming(measure), callback)
 
     def _call(
         self, request: Request, measure: bool, deadline_ns: int | None, loop_timeout_ns: int | None
@@ -632,6 +649,16 @@ class _PreparedModel13(_PreparedModel12):
 
         self.relocated(request, run)
         return None, times[0]
+
+    def _launch(
+        self,
+        request: Request,
+        measure: bool,
+        deadline_ns: int | None,
+        loop_timeout_ns: int | None,
+        callback: ExecutionCallback,
+    ) -> int:
+        return self.driver_1_3.execute_1_3(request, v1_2.MeasureTiming(measure), deadline_ns, loop_timeout_ns, callback)
 
     def _call(
         self, request: Request, measure: bool, deadline_ns: int | None, loop_timeout_ns: int | None

@@ -30,7 +30,8 @@ from nn_runtime.hal.types import (
     RequestArgument,
 )
 from nn_runtime.hal.versions import v1_2
-from nn_runtime.hal.versions.callbacks import checked_reply
+from nn_runtime.hal.versions.callbacks import checked_reply, guarded
+from nn_runtime.hal.versions.conversion import canonical_status, status_to, timing_to_1_2
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -68,7 +69,7 @@ class ResultKind(IntEnum):
     TIMING = 3
 
 
-_FIELDS: dict[IntEnum, struct.Struct] = {
+_FIELDS_OF_REQUEST: dict[int, struct.Struct] = {
     RequestKind.PACKET: struct.Struct("<IIII"),
     RequestKind.INPUT: struct.Struct("<IIIII"),
     RequestKind.INPUT_SIZE: struct.Struct("<I"),
@@ -76,13 +77,13 @@ _FIELDS: dict[IntEnum, struct.Struct] = {
     RequestKind.OUTPUT_SIZE: struct.Struct("<I"),
     RequestKind.POOL: struct.Struct("<i"),
     RequestKind.TIMING: struct.Struct("<I"),
+}
+_FIELDS_OF_RESULT: dict[int, struct.Struct] = {
     ResultKind.PACKET: struct.Struct("<III"),
     ResultKind.OPERAND: struct.Struct("<II"),
     ResultKind.OPERAND_SIZE: struct.Struct("<I"),
     ResultKind.TIMING: struct.Struct("<QQ"),
 }
-_FIELDS_OF_REQUEST = {int(kind): fields for kind, fields in _FIELDS.items() if isinstance(kind, RequestKind)}
-_FIELDS_OF_RESULT = {int(kind): fields for kind, fields in _FIELDS.items() if isinstance(kind, ResultKind)}
 _HEAD = struct.Struct("<Q")
 
 
@@ -127,7 +128,8 @@ class Channel:
 
 
 def _record(kind: IntEnum, *values: int) -> bytes:
-    return (_HEAD.pack(kind) + _FIELDS[kind].pack(*values)).ljust(RECORD_BYTES, b"\0")
+    fields = _FIELDS_OF_REQUEST if isinstance(kind, RequestKind) else _FIELDS_OF_RESULT
+    return (_HEAD.pack(kind) + fields[kind].pack(*values)).ljust(RECORD_BYTES, b"\0")
 
 
 class _Reader:
@@ -296,9 +298,13 @@ class BurstClient:
         self._requests, self._results = Channel(length), Channel(length)
         self._memories = _Memories()
         self._lock = threading.Lock()
-        status, context = driver.configure_execution_burst(self._memories, self._requests, self._results)
+        status, context = guarded(
+            lambda: driver.configure_execution_burst(self._memories, self._requests, self._results), "configure a burst"
+        )
         if status != ErrorStatus.NONE or context is None:
-            raise HalError(ErrorStatus.GENERAL_FAILURE, "the driver opens no burst")
+            found = canonical_status(status)
+            wrong = ErrorStatus.GENERAL_FAILURE if found == ErrorStatus.NONE else found
+            raise HalError(wrong, "the driver opens no burst")
         self._context: v1_2.IBurstContext = context
         self._memories.on_free = context.free_memory
         self.packets = 0
@@ -380,8 +386,6 @@ class BurstServer:
                     self._results.close()
 
     def _executed(self, packet: Sequence[bytes]) -> tuple[int, tuple[OutputShape, ...], v1_2.Timing]:
-        from nn_runtime.hal.versions.conversion import status_to, timing_to_1_2
-
         try:
             request, measure, slots = deserialize_request(packet)
             pools = self._pools(slots)

@@ -16,7 +16,7 @@ from nn_runtime.hal.versions import v1_2
 from nn_runtime.hal.versions.conversion import canonical_status, canonical_timing
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from nn_runtime.hal.types import OutputShape, Timing
     from nn_runtime.hal.versions import v1_0
@@ -117,3 +117,22 @@ def checked_reply(
         return tuple(output_shapes), canonical_timing(timing)
     shapes = tuple(output_shapes) if found == ErrorStatus.OUTPUT_INSUFFICIENT_SIZE else ()
     raise HalError(found, f"the execution failed with {found.name}", shapes)
+
+
+def guarded(call: Callable[[], T], what: str) -> T:
+    """Call a driver; its exceptions become HalError: DEAD_OBJECT for a dead service, else GENERAL_FAILURE."""
+    try:
+        return call()
+    except HalError:
+        raise
+    except ServiceDied as error:
+        raise HalError(ErrorStatus.DEAD_OBJECT, f"{what}: the service behind the driver died") from error
+    except Exception as error:
+        raise HalError(ErrorStatus.GENERAL_FAILURE, f"{what}: {type(error).__name__}: {error}") from error
+
+
+def checked(status: int, what: str) -> None:
+    """Raise HalError unless a driver's status is NONE."""
+    found = canonical_status(status)
+    if found != ErrorStatus.NONE:
+        raise HalError(found, f"{what} failed with {found.name}")

@@ -121,7 +121,7 @@ def _tanh_directions(op: Operator, source: Value, cells: Sequence[Sequence[Value
 def _svdf(op: Operator) -> None:
     """(input, weights of features, weights of time, bias or none, state)."""
     source = _real_input(op, 2)
-    features, times = (op.matched(op.input(at, name), source) for at, name in ((1, "features"), (2, "times")))
+    features, times = (op.matched(op.input(at, name, rank=2), source) for at, name in ((1, "features"), (2, "times")))
     filters, memory = times.shape or (0, 0)
     state = op.variable(4, "state", ((source.shape or (0,))[0], filters * memory))
     settings = [int32(op.option("rank")), int32(op.activation())]

@@ -152,7 +152,7 @@ def execute_all(
 ) -> list[Array]:
     """Return what the device gives."""
     values = _values(inputs)
-    operands = [_operand(value) for value in values]
+    operands = [operand_of(value) for value in values]
     operands += [
         Operand(one.type, dims, one.scale, one.zero_point, OperandLifeTime.SUBGRAPH_OUTPUT)
         for one, dims in zip(outputs, shapes, strict=True)
@@ -174,7 +174,7 @@ def execute_all(
 
 
 def _values(inputs: Sequence[Value | Scalar]) -> list[Value]:
-    values = [value if isinstance(value, Value) else _scalar(value) for value in inputs]
+    values = [value if isinstance(value, Value) else scalar_value(value) for value in inputs]
     halves = any(value.type == FLOAT16 for value in values)
     if not halves:
         return values
@@ -182,7 +182,8 @@ def _values(inputs: Sequence[Value | Scalar]) -> list[Value]:
     return [Value(half, v.data.astype(np.float16)) if v.type == OperandCode.FLOAT32 else v for v in values]
 
 
-def _scalar(value: Scalar) -> Value:
+def scalar_value(value: Scalar) -> Value:
+    """Return a scalar operand."""
     if isinstance(value, bool):
         return Value(OperandCode.BOOL, np.array(value))
     if isinstance(value, int):
@@ -190,7 +191,8 @@ def _scalar(value: Scalar) -> Value:
     return Value(OperandCode.FLOAT32, np.array(value, np.float32))
 
 
-def _operand(value: Value) -> Operand:
+def operand_of(value: Value) -> Operand:
+    """Return a model's operand: an input, or a constant with its data."""
     if value.omitted:
         return Operand(value.type, value.data.shape, value.scale, value.zero_point, OperandLifeTime.NO_VALUE)
     if is_tensor(value.type) and not value.constant:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import nn_runtime
 from nn_runtime import cli
 
 if TYPE_CHECKING:
@@ -30,11 +31,27 @@ def test_every_command_explains_itself(name: str, capsys: pytest.CaptureFixture[
     assert f"nnrt {name}" in capsys.readouterr().out
 
 
-def test_usage_errors_exit_2() -> None:
+def test_usage_errors_are_one_line_and_exit_2(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments in ([], ["nonsense"], ["conformance"], ["conformance", ".", "--kinds", "odd"]):
         with pytest.raises(SystemExit) as caught:
             cli.main(arguments)
         assert caught.value.code == 2
+        error = capsys.readouterr().err
+        assert error.startswith("nnrt")
+        assert error.count("\n") == 1
+
+
+def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["--version"])
+    assert caught.value.code == 0
+    assert capsys.readouterr().out == f"nnrt {nn_runtime.__version__}\n"
+
+
+def test_a_filter_that_no_example_passes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["conformance", str(_corpus(tmp_path, 1.0)), "--device", "cpu", "--only", "nothing"]
+    assert cli.main(arguments) == 2
+    assert "no example in" in capsys.readouterr().err
 
 
 def test_failures_are_one_line_and_exit_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ import pytest
 from nn_runtime.cli.inputs import Normalization, convert_pixels, picture_layout, read_input, read_inputs
 from nn_runtime.cli.output import UsageError
 from nn_runtime.errors import BadData
-from nn_runtime.network import TensorInfo
+from nn_runtime.interface import TensorInfo
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -169,3 +169,9 @@ def test_files_for_several_inputs(tmp_path: Path) -> None:
     np.savez(tmp_path / "all.npz", a=np.zeros(2, np.uint8), b=np.ones(2, np.uint8))
     runs = read_inputs([str(tmp_path / "all.npz")], both, None)
     assert [bytes(array) for array in runs[0].values()] == [b"\0\0", b"\1\1"]
+
+
+def test_a_file_for_an_input_that_is_not_there(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.zeros(3, np.float32))
+    with pytest.raises(UsageError, match="no input is called 'odd'"):
+        read_inputs([f"odd={tmp_path / 'a.npy'}"], [_wanted("float32", (3,))], None)

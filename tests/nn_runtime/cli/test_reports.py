@@ -15,7 +15,7 @@ import pytest
 from nn_runtime.cli import main, output
 from nn_runtime.cli.demo import load_scans, pictures
 from nn_runtime.cli.networks import random_input
-from nn_runtime.network import TensorInfo
+from nn_runtime.interface import TensorInfo
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

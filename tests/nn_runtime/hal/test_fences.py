@@ -53,7 +53,7 @@ def test_waiting_for_another_thread(system: bool) -> None:
     fences.close(holder)
 
 
-def test_a_pipe_is_signalled_when_readable() -> None:
+def test_a_pipe_is_signalled_when_readable(system: bool) -> None:
     read, write = os.pipe()
     assert fences.wait(read, 0) == FenceStatus.PENDING
     os.write(write, b"x")

@@ -82,3 +82,10 @@ def test_several_steps_and_fenced_executions(tmp_path: Path) -> None:
 def test_nothing_is_traced_without_the_variable() -> None:
     chain_model([RELU])
     assert trace.current is None
+
+
+def test_a_file_that_cannot_be_written_stops_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    trace.start(tmp_path / "nowhere" / "trace.json")
+    trace.stop()
+    assert trace.current is None
+    assert "the trace cannot be written: No such file or directory" in caplog.text

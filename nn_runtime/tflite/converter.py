@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from nn_runtime.errors import BadData, NNError
-from nn_runtime.network import Interface, Network, State, TensorInfo
+from nn_runtime.interface import Interface, State, TensorInfo
+from nn_runtime.network import Network
 from nn_runtime.tflite.folding import fold
 from nn_runtime.tflite.graph_builder import (
     GraphBuilder,

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -229,6 +230,46 @@ REFUSALS = {
     "int8 LSTM": (
         Case("UNIDIRECTIONAL_SEQUENCE_LSTM", [int8(0.1, 0, 1, 2, 3)], [int8(0.1, 0, 1, 2, 3)]),
         "operator 0 UNIDIRECTIONAL_SEQUENCE_LSTM: the activation must be TANH for INT8 data",
+    ),
+    "LSTM without intermediates": (
+        replace(next(case for case in recurrent_cases.CASES if case.intermediates), intermediates=[]),
+        "operator 0 UNIDIRECTIONAL_SEQUENCE_LSTM: intermediate 4 must have a scale",
+    ),
+    "basic LSTM of other sizes": (
+        Case(
+            "LSTM",
+            [real(2, 3), real(2, 4), constant(weights(16, 6)), constant(weights(16)), real(2, 4)],
+            [real(2, 4), real(2, 4)],
+            "LSTMOptions",
+            {"FusedActivationFunction": TANH, "KernelType": 1},
+        ),
+        r"operator 0 LSTM: weights \(input 2\) must be \[16, 7\], got \[16, 6\]",
+    ),
+    "batches of indices": (
+        Case("GATHER", [real(2, 3), constant([[1], [0]])], [real(2, 1)], "GatherOptions", {"Axis": 1, "BatchDims": 1}),
+        "operator 0 GATHER: batch_dims must be 0, got 1",
+    ),
+    "error function": (
+        Case("GELU", [real(3)], [real(3)], "GeluOptions"),
+        "operator 0 GELU: only the approximate form is supported",
+    ),
+    "shapes that do not go together": (
+        Case("SELECT_V2", [Tensor(TensorType.BOOL, (2,)), real(3), real(3)], [real(3)], "SelectV2Options"),
+        r"operator 0 SELECT_V2: shapes must go together, got \[2\], \[3\], \[3\]",
+    ),
+    "dilated groups": (
+        Case(
+            "CONV_2D",
+            [real(1, 5, 5, 4), constant(weights(2, 2, 2, 2)), None],
+            [real(1, 4, 4, 2)],
+            "Conv2DOptions",
+            {**CONV, "DilationWFactor": 2},
+        ),
+        "operator 0 CONV_2D: dilations with 2 groups are not supported",
+    ),
+    "wide sum of integers": (
+        Case("SUM", [Tensor(TensorType.INT32, (3,)), constant([0])], [Tensor(TensorType.INT32, ())], "ReducerOptions"),
+        r"operator 0 SUM: REDUCE_SUM: input \(input 0\) must be one of .*, got TENSOR_INT32",
     ),
     "LSTM without a state": (
         Case("UNIDIRECTIONAL_SEQUENCE_LSTM", [real(2, 5, 3), *LSTM_WEIGHTS], [real(2, 5, 4)]),

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SVDF."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpu_driver.launch import Kernel, Launch, Scratch, float32, int32
+from gpu_driver.operations import launches
+from gpu_driver.recurrent import FLOAT_BYTES
+from gpu_driver.vectors import c_type
+from gpu_driver.worksize import rows
+from nn_runtime.codes import OperationCode
+from nn_runtime.operations.svdf import svdf_sizes
+from nn_runtime.quantization import activation_range_float
+
+if TYPE_CHECKING:
+    from gpu_driver.bound import BoundOperation
+    from gpu_driver.device_profile import DeviceProfile
+
+
+@launches(OperationCode.SVDF)
+def svdf(op: BoundOperation, device: DeviceProfile) -> tuple[Launch, Launch]:
+    """SVDF. FLOAT32, FLOAT16; kernels svdf.cl:svdf_feature, svdf_time."""
+    sizes = svdf_sizes(op)
+    source, features, times = op.input("input"), op.input("weights_feature"), op.input("weights_time")
+    before, (after, output) = op.input("state_in"), op.outputs
+    has_bias = op.optional("bias") is not None
+    types = (("T", c_type(source)),)
+    newest = Scratch(sizes.batches * sizes.num_filters * FLOAT_BYTES)
+    bounds = (float32(bound) for bound in activation_range_float(sizes.activation))
+    counts = sizes.num_filters, sizes.rank, sizes.memory_size, has_bias
+    return (
+        Launch(
+            Kernel("svdf.cl", "svdf_feature", types),
+            (source, features, newest, int32(sizes.input_size), int32(sizes.num_filters)),
+            *rows(sizes.num_filters, sizes.batches, device),
+            2 * features.count * sizes.batches,
+            source.size_bytes + features.size_bytes,
+        ),
+        Launch(
+            Kernel("svdf.cl", "svdf_time", types),
+            (
+                newest,
+                times,
+                op.input("bias") if has_bias else times,
+                before,
+                after,
+                output,
+                *map(int32, counts),
+                *bounds,
+            ),
+            *rows(sizes.num_units, sizes.batches, device),
+            2 * times.count * sizes.batches,
+            times.size_bytes + 2 * before.size_bytes + output.size_bytes,
+        ),
+    )

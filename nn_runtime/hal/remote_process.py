@@ -1,0 +1,315 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The application's side of a driver process: starting it, calling it, and what happens when it dies."""
+
+from __future__ import annotations
+
+import atexit
+import itertools
+import logging
+import os
+import socket
+import subprocess
+import sys
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any, cast
+
+from nn_runtime.hal import fences
+from nn_runtime.hal.remote_channel import (
+    PASSES_DESCRIPTORS,
+    BadMessage,
+    Channel,
+    ChannelClosed,
+    Rendezvous,
+    describe_pool,
+)
+from nn_runtime.hal.types import ErrorStatus, HalError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nn_runtime.hal.interfaces import UnusableDevice
+    from nn_runtime.hal.memory import SharedMemory
+
+_log = logging.getLogger("nn_runtime.driver")
+
+_FIRST_NUMBER = 1 << 20
+"""Numbers below are the devices', in the order of the driver's list."""
+_EXIT_S = 2.0
+_CHILD = "import sys; sys.path[:] = {path!r}; from nn_runtime.hal.remote_host import start; start({descriptor})"
+
+
+class HostProcess:
+    """A running driver process: channels to it, the numbers of what it holds, and what happens when it dies."""
+
+    def __init__(self, entry: str) -> None:
+        """Start the process and load the driver; raises HalError(GENERAL_FAILURE)."""
+        self.entry = entry
+        self.dead = False
+        self._pid = os.getpid()
+        self._lock = threading.RLock()
+        self._numbers = itertools.count(_FIRST_NUMBER)
+        self._forgotten: list[int] = []
+        self._pools: dict[int, tuple[weakref.ref[SharedMemory], int]] = {}
+        self._fences: list[int] = []
+        self._free: list[Channel] = []
+        self._process, control = _start()
+        self._control = control
+        """For opening other channels."""
+        self._channels = [control]
+        try:
+            control.send(entry)
+            answer = cast("tuple[Any, ...]", control.receive())
+        except (ChannelClosed, BadMessage) as error:
+            control.close()
+            self._process.wait()
+            reason = "its process ended at once" if isinstance(error, ChannelClosed) else f"bad message: {error}"
+            raise HalError(ErrorStatus.GENERAL_FAILURE, f"{entry}: {reason}") from error
+        if answer[0] != "ok":
+            control.close()
+            self._process.wait()
+            raise HalError(ErrorStatus.GENERAL_FAILURE, f"{entry} could not be loaded: {answer[1]}")
+        self.offered: list[UnusableDevice | dict[str, Any]] = answer[1]
+        self._watcher = threading.Thread(target=self._watch, name="driver watcher", daemon=True)
+        self._watcher.start()
+        _running.add(self)
+
+    @property
+    def pid(self) -> int:
+        """Id of the process."""
+        return self._process.pid
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether it belongs to the process that this one was forked from."""
+        return self._pid != os.getpid()
+
+    def new_number(self) -> int:
+        """Return a number for an object that the process is to hold."""
+        return next(self._numbers)
+
+    def forget(self, number: int) -> None:
+        """Let the process forget an object, with the next call."""
+        self._forgotten.append(number)
+
+    def call(self, method: str, target: int, *arguments: object) -> object:
+        """Call the process and return what it returns; raises HalError, DEAD_OBJECT if it dies meanwhile."""
+        return self._exchange(method, target, arguments, (), False)[0]
+
+    def call_with_descriptors(
+        self, method: str, target: int, arguments: tuple[object, ...], descriptors: Sequence[int]
+    ) -> tuple[object, list[int]]:
+        """Call the process with file descriptors; return the result and those that come back, owned by the caller."""
+        return self._exchange(method, target, arguments, descriptors, True)
+
+    def pool_number(self, memory: SharedMemory) -> int:
+        """Return the number of a shared memory, which the process attaches to at its first use."""
+        key = id(memory)
+        known = self._pools.get(key)
+        if known is not None and known[0]() is memory:
+            return known[1]
+        with self._lock:
+            known = self._pools.get(key)
+            if known is not None and known[0]() is memory:
+                return known[1]
+            number = self.new_number()
+            description, descriptors = describe_pool(memory)
+            self.call_with_descriptors("pool", number, (description,), descriptors)
+            pools, forget = self._pools, self.forget
+
+            def gone(_reference: object) -> None:
+                pools.pop(key, None)
+                forget(number)
+
+            self._pools[key] = weakref.ref(memory, gone), number
+        return number
+
+    def watch_fence(self, fence: int) -> None:
+        """Signal an error on a fence if the process dies before it does."""
+        with self._lock:
+            done = [fd for fd in self._fences if fences.wait(fd, 0) != fences.FenceStatus.PENDING]
+            self._fences = [fd for fd in self._fences if fd not in done]
+            self._fences.append(fences.duplicate(fence))
+        for fd in done:
+            fences.close(fd)
+        if self.dead:
+            fences.fail(fence)
+
+    def close(self) -> None:
+        """End the process: it leaves when its channels are closed, or is killed."""
+        self.dead = True
+        if self.is_foreign:
+            return
+        for channel in self._channels:
+            channel.shut_down()
+        self._watcher.join(_EXIT_S)
+        if self._watcher.is_alive():
+            self._process.kill()
+            self._watcher.join()
+
+    def _exchange(
+        self,
+        method: str,
+        target: int,
+        arguments: tuple[object, ...],
+        descriptors: Sequence[int],
+        with_descriptors: bool,
+    ) -> tuple[Any, list[int]]:
+        if self.dead or self.is_foreign:
+            raise self._death()
+        try:
+            channel = self._free.pop()
+        except IndexError:
+            channel = self._new_channel()
+        forgotten: list[int] = []
+        if self._forgotten:
+            forgotten, self._forgotten = self._forgotten, forgotten
+        given: list[int] = []
+        try:
+            channel.send((method, target, arguments, forgotten), descriptors)
+            if with_descriptors:
+                answer, given = channel.receive_with_descriptors()
+            else:
+                answer = channel.receive()
+        except BadMessage as error:
+            self._free.append(channel)
+            raise HalError(ErrorStatus.GENERAL_FAILURE, f"{self.entry}, {method}: bad message: {error}") from error
+        except ChannelClosed as error:
+            self.dead = True
+            channel.close()
+            raise self._death() from error
+        except BaseException:
+            with self._lock:
+                self._channels.remove(channel)
+            channel.close()  # an answer may still come: nobody may take it for another's
+            raise
+        self._free.append(channel)
+        outcome, *rest = cast("tuple[Any, ...]", answer)
+        if outcome != "ok":
+            status, message, shapes = rest
+            raise HalError(ErrorStatus(status), message, shapes)
+        return rest[0], given
+
+    def _new_channel(self) -> Channel:
+        """Open one more channel, where all are in use."""
+        with self._lock:
+            try:
+                if PASSES_DESCRIPTORS:
+                    ours, theirs = socket.socketpair()
+                    with theirs:
+                        self._control.send(("open_channel", 0, (None,), []), (theirs.fileno(),))
+                        self._control.receive()
+                    channel = Channel(ours)
+                else:
+                    rendezvous = Rendezvous()
+                    self._control.send(("open_channel", 0, (rendezvous.address,), []))
+                    channel = rendezvous.accept()
+                    self._control.receive()
+            except ChannelClosed as error:
+                self.dead = True
+                raise self._death() from error
+            self._channels.append(channel)
+            return channel
+
+    def _death(self) -> HalError:
+        return HalError(ErrorStatus.DEAD_OBJECT, f"the process of the driver {self.entry} is dead")
+
+    def _watch(self) -> None:
+        """Reap the process, and wake all who wait for it."""
+        status = self._process.wait()
+        if not self.dead:
+            _log.warning("the process of the driver %s ended with status %d", self.entry, status)
+        self.dead = True
+        with self._lock:
+            for channel in self._channels:
+                channel.shut_down()
+            for channel in self._channels:
+                channel.close()
+            pending, self._fences = self._fences, []
+        for fence in pending:
+            fences.fail(fence)
+            fences.close(fence)
+
+
+_running: weakref.WeakSet[HostProcess] = weakref.WeakSet()
+
+
+@atexit.register
+def _end_all() -> None:
+    for host in list(_running):
+        host.close()
+
+
+def _start() -> tuple[subprocess.Popen[bytes], Channel]:
+    """Start a process that hosts a driver, and return it with the channel to it."""
+    if not PASSES_DESCRIPTORS:
+        return _start_by_port()
+    ours, theirs = socket.socketpair()
+    with theirs:
+        code = _CHILD.format(path=sys.path, descriptor=theirs.fileno())
+        process = subprocess.Popen(
+            [sys.executable, "-c", code], pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, close_fds=True
+        )
+    return process, Channel(ours)
+
+
+def _start_by_port() -> tuple[subprocess.Popen[bytes], Channel]:
+    rendezvous = Rendezvous()
+    code = _CHILD.format(path=sys.path, descriptor=-1)
+    process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE)
+    if process.stdin is not None:
+        with process.stdin as pipe:  # not on the command line, which others can read
+            pipe.write(repr(rendezvous.address).encode() + b"\n")
+    try:
+        return process, rendezvous.accept()
+    except ChannelClosed as error:
+        process.kill()
+        process.wait()
+        raise HalError(ErrorStatus.GENERAL_FAILURE, f"the process of a driver does not connect: {error}") from error
+
+
+class Service:
+    """A driver's process, started anew when it has died."""
+
+    def __init__(self, entry: str) -> None:
+        """Start the process; raises HalError."""
+        self._entry = entry
+        self._lock = threading.Lock()
+        self._host = HostProcess(entry)
+        self._users = 0
+        self.starts = 1
+        """How often the process was started."""
+
+    def host(self) -> HostProcess:
+        """Return the process, as it is."""
+        return self._host
+
+    def living_host(self) -> HostProcess:
+        """Return the process, started anew if it is dead; raises HalError(DEAD_OBJECT) if it cannot be started."""
+        host = self._host
+        if not host.dead and not host.is_foreign:
+            return host
+        with self._lock:
+            if self._host is host:
+                try:
+                    self._host = HostProcess(self._entry)
+                except (HalError, OSError) as error:
+                    message = f"the process of the driver {self._entry} is dead, and starting it anew failed: {error}"
+                    raise HalError(ErrorStatus.DEAD_OBJECT, message) from error
+                self.starts += 1
+                _log.warning("the driver %s was started anew in process %d", self._entry, self._host.pid)
+            return self._host
+
+    def use(self) -> None:
+        """Count a device in."""
+        self._users += 1
+
+    def leave(self) -> None:
+        """Count a device out; with the last one the process ends."""
+        self._users -= 1
+        self.close_unless_used()
+
+    def close_unless_used(self) -> None:
+        """End the process where it has no devices."""
+        if self._users == 0:
+            self._host.close()

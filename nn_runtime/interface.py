@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a model looks to its user: names, dtypes, shapes and quantisation of inputs and outputs, and what is kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """One input or output as the user sees it.
+
+    `dtype` is that of the interface: the runtime casts where the model computes in another. A size 0 is open, () is a
+    scalar or an open rank. Real value = scale * (q - zero_point); scale 0 means not quantised. `signature_name` is a
+    second name, "" if there is none; `index` the tensor's in its file, -1 without a file.
+    """
+
+    name: str
+    dtype: np.dtype[np.generic]
+    shape: tuple[int, ...]
+    scale: float = 0.0
+    zero_point: int = 0
+    signature_name: str = ""
+    index: int = -1
+
+    def __str__(self) -> str:
+        quantized = f" scale {self.scale:g} zero point {self.zero_point}" if self.scale else ""
+        return f"{self.name}: {self.dtype} {list(self.shape)}{quantized}"
+
+
+@dataclass(frozen=True)
+class State:
+    """A value kept between runs, zero at first: an input of the model, and the output that gives its next value.
+
+    Without an output it stays zero.
+    """
+
+    input: int
+    output: int | None
+
+
+@dataclass(frozen=True)
+class Interface:
+    """How the arguments of a model look to the user.
+
+    `inputs` are the model's first inputs in order; `output_positions` tells which of the model's outputs each of
+    `outputs` is.
+    """
+
+    inputs: tuple[TensorInfo, ...]
+    outputs: tuple[TensorInfo, ...]
+    output_positions: tuple[int, ...]
+    states: tuple[State, ...] = ()

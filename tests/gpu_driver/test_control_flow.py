@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""IF and WHILE inside the driver: nested, on device memory alone, with a timeout for each loop, of unknown sizes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from cpu_driver.driver import Device as CpuDevice
+from nn_runtime.codes import FuseCode, OperandCode, OperationCode
+from nn_runtime.hal.types import (
+    DataLocation,
+    ErrorStatus,
+    ExecutionPreference,
+    HalError,
+    Model,
+    Operand,
+    OperandLifeTime,
+    Priority,
+    Subgraph,
+)
+from tests.gpu_driver.graphs import Graph, request
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpu_driver.driver import Device
+    from nn_runtime.operand import Array, Dimensions
+
+BOOL, FLOAT = OperandCode.TENSOR_BOOL8, OperandCode.TENSOR_FLOAT32
+
+
+class Outer(Graph):
+    """A graph that refers to others."""
+
+    def model_operand(self, index: int) -> int:
+        location = DataLocation(offset=index)
+        return self._add(Operand(OperandCode.MODEL, (), lifetime=OperandLifeTime.SUBGRAPH, location=location))
+
+    def subgraph(self) -> Subgraph:
+        return self.model().main
+
+
+def less_than(limit: float, dims: Dimensions) -> Subgraph:
+    """The condition counter < limit over (counter [1], value)."""
+    graph = Graph()
+    counter = graph.input((1,))
+    graph.input(dims)
+    graph.operation(
+        OperationCode.LESS, [counter, graph.constant(np.array([limit], np.float32))], graph.output((1,), BOOL)
+    )
+    return graph.model().main
+
+
+def doubling(dims: Dimensions, branches: tuple[int, int]) -> Subgraph:
+    """The body counter + 1, value + (counter < 3 ? value : counter), by an IF."""
+    graph = Outer()
+    counter, value = graph.input((1,)), graph.input(dims)
+    next_counter, next_value = graph.output((1,)), graph.output(dims)
+    one, three = graph.constant(np.ones(1, np.float32)), graph.constant(np.full(1, 3, np.float32))
+    none = graph.integer(FuseCode.NONE)
+    is_low, addend = graph.temporary((1,), BOOL), graph.temporary(dims)
+    graph.operation(OperationCode.ADD, [counter, one, none], next_counter)
+    graph.operation(OperationCode.LESS, [counter, three], is_low)
+    graph.operation(OperationCode.IF, [is_low, *map(graph.model_operand, branches), counter, value], addend)
+    graph.operation(OperationCode.ADD, [value, addend, none], next_value)
+    return graph.subgraph()
+
+
+def same(dims: Dimensions) -> Subgraph:
+    graph = Graph()
+    graph.input((1,))
+    zero = graph.constant(np.zeros(1, np.float32))
+    graph.operation(OperationCode.ADD, [graph.input(dims), zero, graph.integer(FuseCode.NONE)], graph.output(dims))
+    return graph.model().main
+
+
+def count_everywhere(dims: Dimensions) -> Subgraph:
+    graph = Graph()
+    counter, value = graph.input((1,)), graph.input(dims)
+    zeros, none = graph.temporary(dims), graph.integer(FuseCode.NONE)
+    graph.operation(OperationCode.SUB, [value, value, none], zeros)
+    graph.operation(OperationCode.ADD, [zeros, counter, none], graph.output(dims))
+    return graph.model().main
+
+
+def loop(limit: float, dims: Dimensions, inner: Dimensions | None = None) -> Model:
+    """WHILE counter < limit; `inner`: the value's dimensions in the models referred to."""
+    inner = dims if inner is None else inner
+    graph = Outer()
+    counter, value = graph.input((1,)), graph.input(dims)
+    outputs = graph.output((1,)), graph.output(inner)
+    graph.operation(OperationCode.WHILE, [graph.model_operand(0), graph.model_operand(1), counter, value], *outputs)
+    models = less_than(limit, inner), doubling(inner, (2, 3)), same(inner), count_everywhere(inner)
+    return replace(graph.model(), referenced=models)
+
+
+def execute(driver: Device | CpuDevice, model: Model, inputs: Sequence[Array], timeout_ns: int | None) -> list[Array]:
+    assert all(driver.get_supported_operations(model))
+    prepared = driver.prepare_model(model, ExecutionPreference.FAST_SINGLE_ANSWER, Priority.MEDIUM, None, None)
+    outputs = [np.full_like(array, -1) for array in inputs]
+    try:
+        for _ in range(2):
+            prepared.execute_synchronously(request(inputs, outputs), False, None, timeout_ns)
+    finally:
+        prepared.close()
+    return outputs
+
+
+@pytest.mark.parametrize("unknown", [False, True])
+@pytest.mark.parametrize("limit", [0, 1, 2, 7])
+def test_a_loop_around_a_branch(opencl_device: Device, limit: int, unknown: bool) -> None:
+    model = loop(limit, (2, 3), (0, 3) if unknown else None)
+    inputs = np.zeros(1, np.float32), np.arange(6, dtype=np.float32).reshape(2, 3)
+    actual = execute(opencl_device, model, inputs, None)
+    for got, wanted in zip(actual, execute(CpuDevice(), model, inputs, None), strict=True):
+        np.testing.assert_array_equal(got, wanted)
+
+
+def test_a_turn_moves_only_its_decisions(opencl_device: Device) -> None:
+    moved = []
+    inputs = np.zeros(1, np.float32), np.ones((64, 64), np.float32)
+    for limit in (5, 25):
+        model = loop(limit, (64, 64))
+        prepared = opencl_device.prepare_model(
+            model, ExecutionPreference.FAST_SINGLE_ANSWER, Priority.MEDIUM, None, None
+        )
+        outputs = [np.empty_like(array) for array in inputs]
+        prepared.execute_synchronously(request(inputs, outputs), False, None, None)
+        before = opencl_device.statistics()
+        prepared.execute_synchronously(request(inputs, outputs), False, None, None)
+        after = opencl_device.statistics()
+        moved.append(tuple(after[name] - before[name] for name in ("written_bytes", "read_bytes")))
+        prepared.close()
+    (written_few, read_few), (written_many, read_many) = moved
+    assert written_few == written_many
+    assert read_many - read_few == 20 * 2  # a bool of the loop and a bool of the branch
+
+
+def test_a_loop_without_end_times_out(opencl_device: Device) -> None:
+    inputs = np.zeros(1, np.float32), np.zeros((2, 3), np.float32)
+    with pytest.raises(HalError, match="the loop timed out") as caught:
+        execute(opencl_device, loop(float("inf"), (2, 3)), inputs, 20_000_000)
+    assert caught.value.status == ErrorStatus.MISSED_DEADLINE_TRANSIENT
+
+
+def test_a_refusal_names_the_operation_inside(opencl_device: Device) -> None:
+    inner = Graph()
+    source = inner.input((1,))
+    inner.operation(9999, [source], inner.output((1,)))  # type: ignore[arg-type]
+    graph = Outer()
+    flag, value = graph.input((1,), BOOL), graph.input((1,))
+    branch = graph.model_operand(0)
+    graph.operation(OperationCode.IF, [flag, branch, branch, value], graph.output((1,)))
+    model = replace(graph.model(), referenced=(inner.model().main,))
+    reason = opencl_device._refusal(model, model.main, model.main.operations[0], 0)
+    assert reason.startswith("operation 0")
+    assert "of model 0" in reason

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Closing: it may be done twice, use afterwards is a clear error, and nothing is left behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+import nn_runtime as nn
+from nn_runtime.errors import BadData, BadState
+from nn_runtime.testing.sample_drivers import SampleDevice
+from tests.nn_runtime.graphs import chain_model, finished, numbers
+
+if TYPE_CHECKING:
+    from nn_runtime.devices import Device
+
+RELU, TANH = nn.OperationCode.RELU, nn.OperationCode.TANH
+OPEN_FILES = Path("/proc/self/fd")
+
+
+def bound(compilation: nn.Compilation) -> nn.Execution:
+    execution = nn.Execution(compilation)
+    execution.set_input(0, numbers(2, 3))
+    execution.set_output(0, np.empty((2, 3), np.float32))
+    return execution
+
+
+def test_a_closed_model() -> None:
+    model = chain_model([RELU])
+    for _ in range(2):
+        model.close()
+    with pytest.raises(BadState, match="the model is closed"):
+        model.add_operand(nn.OperandType(nn.OperandCode.FLOAT32))
+    with pytest.raises(BadState, match="it is closed"):
+        nn.Compilation(model)
+
+
+def test_a_closed_compilation(device: Device) -> None:
+    compilation = nn.Compilation(chain_model([RELU]), [device])
+    compilation.finish()
+    execution = bound(compilation)
+    for _ in range(2):
+        compilation.close()
+    for use in (nn.Execution, nn.Burst):
+        with pytest.raises(BadState, match="the compilation is closed"):
+            use(compilation)
+    with pytest.raises(BadState, match="finish: the compilation is closed"):
+        compilation.finish()
+    with pytest.raises(BadState, match="compute: the compilation is closed"):
+        execution.compute()
+
+
+def test_a_closed_execution() -> None:
+    execution = bound(finished(chain_model([RELU]), [SampleDevice("one")]))
+    for _ in range(2):
+        execution.close()
+    for use in (
+        execution.compute,
+        execution.start_compute,
+        lambda: execution.set_input(0, numbers(2, 3)),
+        lambda: execution.get_output_operand_dimensions(0),
+    ):
+        with pytest.raises(BadState, match="the execution is closed"):
+            use()
+
+
+def test_a_closed_burst() -> None:
+    compilation = finished(chain_model([RELU]), [SampleDevice("one")])
+    burst, execution = nn.Burst(compilation), bound(compilation)
+    for _ in range(2):
+        burst.close()
+    with pytest.raises(BadState, match="burst: it is closed"):
+        execution.burst_compute(burst)
+
+
+def test_closed_memory() -> None:
+    memory, other = (nn.Memory.from_array(numbers(2, 3)) for _ in range(2))
+    for _ in range(2):
+        memory.close()
+    for source, target in ((memory, other), (other, memory)):
+        with pytest.raises(BadState, match="is closed"):
+            nn.Memory.copy(source, target)
+    with pytest.raises(BadState, match="the memory is closed"):
+        memory.to_array(np.float32, (2, 3))
+    execution = nn.Execution(finished(chain_model([RELU]), [SampleDevice("one")]))
+    with pytest.raises(BadData, match="outside the memory"):
+        execution.set_input_from_memory(0, memory, 0, 24)
+
+
+def test_closed_device_memory(device: Device) -> None:
+    compilation = nn.Compilation(chain_model([RELU]), [device])
+    compilation.finish()
+    desc = nn.MemoryDesc()
+    desc.add_output_role(compilation, 0, 1.0)
+    desc.finish()
+    memory = nn.Memory.from_desc(desc)
+    execution = nn.Execution(compilation)
+    execution.set_input(0, numbers(2, 3))
+    execution.set_output_from_memory(0, memory)
+    for _ in range(2):
+        memory.close()
+    with pytest.raises(BadState, match="the device memory of output 0 is closed"):
+        execution.compute()
+
+
+@pytest.mark.skipif(not OPEN_FILES.is_dir(), reason="the system does not list open descriptors there")
+def test_nothing_is_left_open(device: Device) -> None:
+    def cycle() -> None:
+        shared = nn.Memory.from_array(numbers(2, 3))
+        with shared, chain_model([RELU, TANH]) as model, nn.Compilation(model, [device]) as compilation:
+            compilation.finish()
+            with bound(compilation) as execution:
+                execution.start_compute().wait()
+            with nn.Execution(compilation) as execution, nn.Burst(compilation) as burst:
+                execution.set_input_from_memory(0, shared, 0, 24)
+                execution.set_output(0, np.empty((2, 3), np.float32))
+                execution.burst_compute(burst)
+            with bound(compilation) as execution, execution.start_compute_with_dependencies([]) as event:
+                event.wait()
+
+    cycle()
+    before = len(list(OPEN_FILES.iterdir()))
+    for _ in range(20):
+        cycle()
+    assert len(list(OPEN_FILES.iterdir())) == before

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operations long enough for the kernels that take whole vectors, tiles or groups of the work: our cases are shorter.
+
+Random numbers; the CPU driver's function says what is right.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from nn_runtime.codes import FuseCode, OperationCode
+from tests.gpu_driver.operations.compare import (
+    ALL,
+    FLOAT16,
+    FLOAT32,
+    INT32,
+    SIGNED,
+    Scalar,
+    Value,
+    check,
+    constant,
+    like,
+    random_tensor,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from nn_runtime.devices import Device
+
+INDICES = Value(INT32, np.empty(0, np.int32))
+
+
+class Wide(NamedTuple):
+    """One operation with its operands; outputs give types and quantisations."""
+
+    code: OperationCode
+    inputs: tuple[Value | Scalar, ...]
+    outputs: tuple[Value, ...]
+
+    @property
+    def name(self) -> str:
+        """Operation, type and dimensions of the first input."""
+        first = self.inputs[0]
+        return f"{self.code.name} {first.type} {first.data.shape}" if isinstance(first, Value) else self.code.name
+
+    def check(self, device: Device) -> None:
+        """Compare with the CPU driver's function; raises AssertionError."""
+        check(device, self.code, self.inputs, *self.outputs)
+
+
+def operations() -> Iterator[Wide]:
+    """Yield every operation in every type."""
+    for data_type in ALL:
+        for depth in (16, 33):
+            image = random_tensor(data_type, (1, 4, 5, depth))
+            pooling = 1, 0, 1, 1, 2, 1, 3, 2, int(FuseCode.NONE)
+            yield Wide(OperationCode.AVERAGE_POOL_2D, (image, *pooling), (image,))
+            yield Wide(OperationCode.MAX_POOL_2D, (image, *pooling), (image,))
+            yield Wide(OperationCode.RESIZE_BILINEAR, (image, 3, 7, False), (image,))
+            yield Wide(OperationCode.RESIZE_NEAREST_NEIGHBOR, (image, 3, 7, False), (image,))
+            yield Wide(OperationCode.MEAN, (image, constant([1, 2]), 0), (image,))
+            yield Wide(OperationCode.REDUCE_MAX, (image, constant([1, 2]), False), (image,))
+        long = random_tensor(data_type, (3, 257))
+        yield Wide(OperationCode.MEAN, (long, constant([1]), 1), (long,))
+        yield Wide(OperationCode.REDUCE_MIN, (long, constant([1]), True), (long,))
+        yield Wide(OperationCode.ARGMAX, (long, 1), (INDICES,))
+        yield Wide(OperationCode.TOPK_V2, (long, 5), (long, INDICES))
+    for data_type in (FLOAT32, FLOAT16, SIGNED, INT32):
+        left = random_tensor(data_type, (2, 9, 7), 1, spread=0.5)
+        for adjoined in (False, True):
+            right = random_tensor(data_type, (2, 33, 7) if adjoined else (2, 7, 33), 2, spread=0.5)
+            yield Wide(OperationCode.BATCH_MATMUL, (left, right, False, adjoined), (like(left, left.scale * 3),))
