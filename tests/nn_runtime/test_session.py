@@ -14,7 +14,7 @@ from nn_runtime import Model, Network, OperandCode, OperandType, OperationCode
 from nn_runtime.errors import BadData, BadState
 from tests.nn_runtime.test_network import adding_model
 from tests.nn_runtime.tflite.operator_file import Step, Tensor, constant, int64, real, uint8, write
-from tests.nn_runtime.tflite.test_convert import CASES
+from tests.nn_runtime.tflite.test_converter import CASES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

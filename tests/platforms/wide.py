@@ -68,6 +68,11 @@ def operations() -> Iterator[Wide]:
         yield Wide(OperationCode.REDUCE_MIN, (long, constant([1]), True), (long,))
         yield Wide(OperationCode.ARGMAX, (long, 1), (INDICES,))
         yield Wide(OperationCode.TOPK_V2, (long, 5), (long, INDICES))
+    for data_type in (FLOAT32, FLOAT16):
+        sequence = random_tensor(data_type, (9, 3, 5), spread=0.5)
+        matrices = (random_tensor(data_type, dims, 1, spread=0.5) for dims in ((17, 5), (17, 17), (17,), (3, 17)))
+        cell = (sequence, *matrices, int(FuseCode.RELU6), 1)
+        yield Wide(OperationCode.UNIDIRECTIONAL_SEQUENCE_RNN, cell, (sequence,))
     for data_type in (FLOAT32, FLOAT16, SIGNED, INT32):
         left = random_tensor(data_type, (2, 9, 7), 1, spread=0.5)
         for adjoined in (False, True):

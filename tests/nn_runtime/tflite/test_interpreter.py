@@ -10,7 +10,7 @@ import pytest
 
 from nn_runtime.tflite import Interpreter
 from tests.nn_runtime.tflite.operator_file import Step, constant, int8, int64, real, write
-from tests.nn_runtime.tflite.test_convert import CASES
+from tests.nn_runtime.tflite.test_converter import CASES
 from tests.nn_runtime.tflite.tflite_file import (
     CodeSpec,
     FileSpec,

@@ -12,7 +12,7 @@ import pytest
 import nn_runtime as nn
 from nn_runtime.errors import NNError
 from tests.nn_runtime.tflite.operator_file import Tensor, constant, int8, real
-from tests.nn_runtime.tflite.test_convert import CASES
+from tests.nn_runtime.tflite.test_converter import CASES
 
 if TYPE_CHECKING:
     from tests.nn_runtime.tflite.operator_cases import Case
