@@ -28,8 +28,8 @@ demo: $(VENV)/.base  ## classify real handwritten digits on the OpenCL device
 test: $(VENV)/.test  ## the tests, strictly on PoCL: at most 15 minutes on 2 cores
 	NNRT_DEVICE=$${NNRT_DEVICE:-opencl:pocl} $(BIN)/python -m pytest -q -n 2
 
-test-all: $(VENV)/.all  ## the long suites whole (corpus, random graphs, mutations), every pip platform
-	NNRT_DEVICE=$${NNRT_DEVICE:-opencl:pocl,opencl:intel} $(BIN)/python -m pytest -q -n 2 --long
+test-all: $(VENV)/.all  ## the long suites whole (corpus, random graphs, mutations, Oclgrind), every platform found
+	RUSTICL_ENABLE=$${RUSTICL_ENABLE:-llvmpipe} NNRT_DEVICE=$${NNRT_DEVICE:-opencl:pocl,opencl:intel} $(BIN)/python -m pytest -q -n 2 --long
 
 lint: $(VENV)/.dev  ## ruff, mypy --strict, import contract
 	$(BIN)/ruff check .

@@ -62,6 +62,7 @@ VECTOR_KERNEL void nms(
     local int shared_order[GROUP], shared_at[GROUP];
     const int list = (int)get_global_id(1), item = (int)get_local_id(0);
     const Suppression s = {kind, iou, sigma, least};
+    const int most = limit < 0 ? n : limit; // a loop until `count == limit` is miscompiled by rusticl of Mesa 22.3 for limit -1
     scores += list * n;
     alive += list * n;
     kept += list * room;
@@ -74,7 +75,7 @@ VECTOR_KERNEL void nms(
             for (int i = from + item; i < to; i += GROUP)
                 runs[i] = run;
         int last = -1;
-        for (int count = 0; count != limit; ++count) {
+        for (int count = 0; count < most; ++count) {
             const float4 best_box = vload4(max(last, 0) * box_strides.z, boxes);
             int order = LEAST_ORDER, best = n;
             for (int i = from + item; i < to; i += GROUP) {

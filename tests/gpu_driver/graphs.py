@@ -62,6 +62,20 @@ class Graph:
         location = DataLocation(length=4, pointer=data)
         return self._add(Operand(OperandCode.INT32, (), lifetime=OperandLifeTime.POINTER, location=location))
 
+    def real(self, value: float) -> int:
+        data = np.array(value, np.float32)
+        location = DataLocation(length=4, pointer=data)
+        return self._add(Operand(OperandCode.FLOAT32, (), lifetime=OperandLifeTime.POINTER, location=location))
+
+    def flag(self, value: bool) -> int:
+        data = np.array(value, np.bool_)
+        location = DataLocation(length=1, pointer=data)
+        return self._add(Operand(OperandCode.BOOL, (), lifetime=OperandLifeTime.POINTER, location=location))
+
+    def omitted(self) -> int:
+        """An optional float tensor without a value."""
+        return self._add(Operand(FLOAT, (0,), lifetime=OperandLifeTime.NO_VALUE))
+
     def operation(self, code: OperationCode, inputs: Sequence[int], *outputs: int) -> None:
         self._operations.append(Operation(code, tuple(inputs), outputs))
 

@@ -163,6 +163,33 @@ def cell(size: int) -> Model:
     return graph.model()
 
 
+def lstm(input_size: int, units: int) -> Model:
+    """One LSTM step: (input, output state, cell state) -> (output, next output state, next cell state)."""
+    generator = np.random.default_rng(5)
+    graph = Graph()
+    source = graph.input((1, 1, input_size))
+    states = graph.input((1, units)), graph.input((1, units))
+    output, following = graph.output((1, 1, units)), (graph.output((1, units)), graph.output((1, units)))
+
+    def weights(*dims: int) -> int:
+        return graph.constant(generator.standard_normal(dims).astype(np.float32) / np.float32(units))
+
+    inputs = [weights(units, input_size) for _ in range(4)]
+    recurrent = [weights(units, units) for _ in range(4)]
+    biases = [weights(units) for _ in range(4)]
+    peepholes = [graph.omitted() for _ in range(3)]
+    projection = [graph.omitted() for _ in range(2)]
+    norms = [graph.omitted() for _ in range(4)]
+    scalars = [graph.integer(4), graph.real(0.0), graph.real(0.0), graph.flag(False)]
+    graph.operation(
+        OperationCode.UNIDIRECTIONAL_SEQUENCE_LSTM,
+        [source, *inputs, *recurrent, *peepholes, *biases, *projection, *states, *scalars, *norms],
+        output,
+        *following,
+    )
+    return graph.model()
+
+
 def pointer(array: np.ndarray) -> RequestArgument:
     return RequestArgument(location=DataLocation(length=array.nbytes, pointer=array))
 
@@ -194,6 +221,34 @@ def test_a_chain_with_its_state_in_memory_domains_moves_input_and_output_alone(d
     assert after.written_bytes - before.written_bytes == inputs.nbytes
     assert after.read_bytes - before.read_bytes == results.nbytes
     assert after.allocated_bytes == before.allocated_bytes
+
+
+def test_an_lstm_keeps_its_states_on_the_device(device: Device) -> None:
+    """A hundred steps with both states in memory domains: the results of host memory, no byte of state moved."""
+    input_size, units, steps = 7, 20, 100
+    prepared = prepare(device, lstm(input_size, units))
+    inputs = np.random.default_rng(6).standard_normal((steps, 1, 1, input_size)).astype(np.float32)
+    expected = np.empty((steps, 1, 1, units), np.float32)
+    old, new = ([np.zeros((1, units), np.float32) for _ in range(2)] for _ in range(2))
+    for step in range(steps):
+        run(prepared, request([inputs[step], *old], [expected[step], *new]))
+        old, new = new, old
+
+    roles = [[BufferRole(0, 1 + state, 1.0)] for state in range(2)]
+    buffers = [[device.allocate(BufferDesc(), [prepared], role, role) for role in roles] for _ in range(2)]
+    for buffer, _ in buffers[0]:
+        buffer.copy_from(filled(np.zeros((1, units), np.float32)), ())
+    before = memory_of(device)
+    results = np.empty_like(expected)
+    pools = [RequestArgument(location=DataLocation(pool_index=i)) for i in range(4)]
+    for step in range(steps):
+        tokens = tuple(BufferToken(token) for turn in range(2) for _, token in buffers[(step + turn) % 2])
+        run(prepared, Request((pointer(inputs[step]), *pools[:2]), (pointer(results[step]), *pools[2:]), tokens))
+    after = memory_of(device)
+
+    assert np.array_equal(results, expected)
+    assert after.written_bytes - before.written_bytes == inputs.nbytes
+    assert after.read_bytes - before.read_bytes == results.nbytes
 
 
 # Giving back

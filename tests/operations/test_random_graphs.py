@@ -103,6 +103,16 @@ def test_whole_numbers_are_the_same_bits(device: Device, reference_device: Devic
     assert compared
 
 
+def test_a_device_gives_the_same_bits_run_after_run(device: Device, reference_device: Device, is_long: bool) -> None:
+    graphs, runs = (50, 20) if is_long else (8, 5)
+    for seed in range(graphs):
+        graph = generate(seed, Size.SMALL, reference_device.hal, [device.hal])
+        first = execute(graph, device.hal)
+        for _ in range(runs - 1):
+            for wanted, got in zip(first, execute(graph, device.hal), strict=True):
+                assert got.tobytes() == wanted.tobytes(), f"seed {seed} ({', '.join(graph.operation_names)})"
+
+
 def test_sizes_known_only_at_run_time_change_nothing(reference_device: Device) -> None:
     for seed in range(20):
         graph = replace(generate(seed, Size.SMALL, reference_device.hal), dynamic=False)
