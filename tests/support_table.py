@@ -52,8 +52,7 @@ Every operation of NNAPI is a row; the columns are types of its data input. A ce
 empty one means that the specification does not have the type. "In part": the OpenCL driver refuses some forms, for the
 reason given, and the runtime places those on the CPU driver. `nnrt explain` tells the same for one network and device.
 "Since" is the feature level that brought the operation; a type may have come later. A driver takes IF and WHILE
-whole where it takes every operation inside them; elsewhere the runtime interprets them, and the operations inside run on
-any device.
+whole where it takes every operation inside; elsewhere the runtime interprets them, and the operations run anywhere.
 """
 
 
