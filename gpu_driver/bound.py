@@ -62,13 +62,15 @@ class Fusion:
     """What lowering folded into a convolution. Launchers of convolutions honour every field.
 
     padded_source, padding: the tensor before a PAD, and (left, right, top, bottom) to add to the padding.
-    activation: replaces the operation's own. residual: a float tensor of the output's shape to add before it.
+    activation: replaces the operation's own. residual: a tensor of the output's shape to add, before the activation.
+    product: the operation's own result, before a residual is added or a DEQUANTIZE is quantised again.
     """
 
     padded_source: BoundOperand | None = None
     padding: tuple[int, int, int, int] = (0, 0, 0, 0)
     activation: FuseCode | None = None
     residual: BoundOperand | None = None
+    product: BoundOperand | None = None
 
 
 class BoundOperation(OperationView):

@@ -7,7 +7,7 @@ import itertools
 import math
 import secrets
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -16,7 +16,7 @@ import pyopencl as cl
 from gpu_driver.bound import BoundOperand
 from gpu_driver.buffers import Lifetime, plan_arenas
 from gpu_driver.context import hal_error
-from gpu_driver.launch import CopyBuffer, Launch, Packed, RandomSeed, Scratch
+from gpu_driver.launch import CopyBuffer, Launch, Packed, RandomSeed, Scratch, Zeroed, int32
 from gpu_driver.programs import ProgramBuildError
 from nn_runtime.hal.types import ErrorStatus, HalError
 
@@ -152,6 +152,7 @@ class SegmentContext:
         """Make one kernel object per launch, with its constant and scalar arguments set."""
         self._compiled = compiled
         self._commands = compiled.segment.commands
+        self._zeroed: list[DeviceBuffer] = []
         self._kernels = [
             None if program is None or not isinstance(command, Launch) else self._make_kernel(command, program)
             for command, program in zip(self._commands, compiled.programs, strict=True)
@@ -199,10 +200,13 @@ class SegmentContext:
         boundary: Mapping[int, DeviceBuffer],
         events: list[Recorded] | None,
         places: Iterable[int] | None = None,
+        *,
+        in_stages: bool = False,
     ) -> cl.Event | None:
         """Enqueue every command in order, or those at `places`; return the last event.
 
-        Keeps all events where a list is given. Raises HalError naming operation, kernel and sizes.
+        Keeps all events where a list is given, with `in_stages` one for every stage of a launch. Raises HalError naming
+        operation, kernel and sizes.
         """
         for operand, buffer in boundary.items():
             self._set(operand, buffer.handle)
@@ -217,12 +221,28 @@ class SegmentContext:
                     source = self._memory(command.source, boundary)
                     destination = self._memory(command.destination, boundary)
                     event = cl.enqueue_copy(queue, destination, source, byte_count=command.destination.size_bytes)
+                elif kernel is not None and in_stages and events is not None and command.stages:
+                    event = self._enqueue_stages(queue, kernel, command, events)
+                    continue
                 elif kernel is not None:
                     event = cl.enqueue_nd_range_kernel(queue, kernel, command.global_size, command.local_size)
                 if events is not None and event is not None:
                     events.append((command, event))
         except cl.Error as error:
             raise hal_error(error, describe(self._commands[at], self._compiled.segment)) from error
+        return event
+
+    def _enqueue_stages(
+        self, queue: cl.CommandQueue, kernel: cl.Kernel, launch: Launch, events: list[Recorded]
+    ) -> cl.Event:
+        """Enqueue the stages of a launch one by one, so that each has its times."""
+        for stage in launch.stages:
+            kernel.set_arg(0, int32(stage.first))
+            kernel.set_arg(1, int32(stage.last))
+            event = cl.enqueue_nd_range_kernel(queue, kernel, launch.global_size, launch.local_size)
+            part = replace(launch, operations=stage.operations, flops=stage.flops, bytes_moved=stage.bytes_moved)
+            events.append((part, event))
+        kernel.set_arg(0, int32(launch.stages[0].first))
         return event
 
     def _memory(self, operand: BoundOperand, boundary: Mapping[int, DeviceBuffer]) -> cl.Buffer:
@@ -238,6 +258,11 @@ class SegmentContext:
                 constant = self._compiled.constant_of(argument)
                 if constant is not None:
                     kernel.set_arg(i, constant)
+            elif isinstance(argument, Zeroed):
+                self._zeroed.append(self._compiled.device.allocate(argument.size_bytes))
+                zeros = np.zeros(argument.size_bytes, np.uint8)
+                self._zeroed[-1].write(self._compiled.device.queue, zeros).wait()
+                kernel.set_arg(i, self._zeroed[-1].handle)
             elif not isinstance(argument, Scratch | RandomSeed):
                 kernel.set_arg(i, argument)
         return kernel

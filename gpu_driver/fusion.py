@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which operations are folded into a convolution: a PAD before it, an activation or a float residual ADD after it."""
+"""Which operations are folded into others: a PAD before a convolution, an activation or a residual ADD after it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpu_driver.addition import addition_factors
 from nn_runtime.codes import FuseCode, OperationCode
-from nn_runtime.operand import FLOAT_TYPES
+from nn_runtime.operand import FLOAT_TYPES, QUANT8_TYPES
 
 if TYPE_CHECKING:
     from gpu_driver.bound import BoundOperand, BoundOperation
+    from gpu_driver.device_profile import DeviceProfile
 
 CONVOLUTIONS = frozenset({OperationCode.CONV_2D, OperationCode.DEPTHWISE_CONV_2D})
 _WITH_ACTIVATION = CONVOLUTIONS | {OperationCode.FULLY_CONNECTED}
@@ -43,12 +45,30 @@ def foldable_activation(first: BoundOperation, activation: BoundOperation) -> Fu
     return code if same and activation.inputs[0] is before else None
 
 
-def foldable_residual(first: BoundOperation, add: BoundOperation) -> BoundOperand | None:
-    """Return the tensor that an ADD of equal shapes adds to a float convolution without activation, or None."""
-    if add.code != OperationCode.ADD or first.code != OperationCode.CONV_2D or first.fuse_code() != FuseCode.NONE:
+def foldable_residual(first: BoundOperation, add: BoundOperation, device: DeviceProfile) -> BoundOperand | None:
+    """Return the tensor that an ADD of equal shapes adds to a convolution, or None.
+
+    A float one has no activation of its own; an 8-bit one runs by a packed kernel, the only one with that ADD.
+    """
+    if add.code != OperationCode.ADD or first.code != OperationCode.CONV_2D or first.fusion.activation is not None:
         return None
     before = first.outputs[0]
     others = [operand for operand in add.inputs[:2] if operand is not before]
-    if before.type not in FLOAT_TYPES or len(others) != 1 or others[0].dimensions != before.dimensions:
+    if len(others) != 1 or others[0].dimensions != before.dimensions:
         return None
-    return others[0]
+    if before.type in FLOAT_TYPES:
+        return others[0] if first.fuse_code() == FuseCode.NONE else None
+    constant = first.input("filter").is_constant and first.input("bias").is_constant
+    exact = addition_factors(before, others[0], add.outputs[0]) is not None
+    return others[0] if device.is_cpu and constant and exact and not first.bool_value("layout") else None
+
+
+def is_requantisation(dequantize: BoundOperation, quantize: BoundOperation) -> bool:
+    """Whether two operations only make 8-bit values of 8-bit values, both quantised as a whole."""
+    source = dequantize.inputs[0]
+    codes = dequantize.code, quantize.code
+    return (
+        codes == (OperationCode.DEQUANTIZE, OperationCode.QUANTIZE)
+        and source.type in QUANT8_TYPES
+        and not source.is_constant
+    )

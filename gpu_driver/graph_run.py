@@ -34,18 +34,22 @@ if TYPE_CHECKING:
 
 
 class Commands:
-    """What one execution enqueues. `recorded`: every command and its event, where they are wanted."""
+    """What one execution enqueues. `recorded`: every command and its event, where they are wanted.
 
-    def __init__(self, queue: cl.CommandQueue, recorded: list[Recorded] | None) -> None:
+    `in_stages`: launches of several operations are enqueued one operation at a time, so that each is recorded.
+    """
+
+    def __init__(self, queue: cl.CommandQueue, recorded: list[Recorded] | None, *, in_stages: bool = False) -> None:
         """Enqueue nothing yet."""
         self.queue = queue
         self._recorded = recorded
+        self._in_stages = in_stages
         self._transfers: list[cl.Event] = []
         self._last: cl.Event | None = None
 
     def run(self, segment: SegmentContext, boundary: dict[int, DeviceBuffer]) -> None:
         """Enqueue a segment's commands."""
-        self._last = segment.enqueue(self.queue, boundary, self._recorded) or self._last
+        self._last = segment.enqueue(self.queue, boundary, self._recorded, in_stages=self._in_stages) or self._last
 
     def write(self, buffer: DeviceBuffer, data: Array) -> None:
         """Enqueue a copy to the device."""

@@ -10,6 +10,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from gpu_driver.bound import BoundOperand
+    from gpu_driver.chain import Step
     from nn_runtime.operand import Array
 
 WorkSize: TypeAlias = tuple[int, ...]
@@ -38,6 +39,24 @@ class Scratch:
     size_bytes: int
 
 
+@dataclass(frozen=True, eq=False)
+class Zeroed:
+    """Memory of a launch's own that is zero when it starts; its kernel leaves it zero."""
+
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Part of a launch that can be enqueued apart, to be timed: its first two arguments are then first and last."""
+
+    operations: tuple[int, ...]
+    first: int
+    last: int
+    flops: int
+    bytes_moved: int
+
+
 Scalar: TypeAlias = np.generic
 """An argument by value: np.int32(3), np.float32(0.5), or an OpenCL vector as a structured numpy scalar."""
 
@@ -47,7 +66,7 @@ class RandomSeed:
     """A `ulong2` by value, other random bits at every enqueue."""
 
 
-Argument: TypeAlias = "BoundOperand | Packed | Scratch | RandomSeed | Scalar"
+Argument: TypeAlias = "BoundOperand | Packed | Scratch | Zeroed | RandomSeed | Scalar"
 
 
 @dataclass(frozen=True)
@@ -56,6 +75,7 @@ class Launch:
 
     Operands in `arguments` stand for their buffers (constants are uploaded as they are). `flops` and `bytes_moved`
     are what the mathematics needs, for estimates and profiles. `operations` is filled in by lowering.
+    `steps`: what a launch of chain.cl does, so that neighbours can be put together; `stages`: those of several steps.
     """
 
     kernel: Kernel
@@ -65,6 +85,8 @@ class Launch:
     flops: int = 0
     bytes_moved: int = 0
     operations: tuple[int, ...] = field(default=())
+    steps: tuple[Step, ...] = field(default=())
+    stages: tuple[Stage, ...] = field(default=())
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from gpu_driver import fusion
+from gpu_driver import chain, fusion
 from gpu_driver.bound import BoundOperand, BoundOperation, Fusion
 from gpu_driver.launch import Alias, CopyBuffer, Launch, Measured
 from gpu_driver.operations import launcher_of
@@ -282,6 +282,8 @@ class _SegmentBuilder:
         """Fold operations after `op` into it while each is the only reader of the one before."""
         if op.code == OperationCode.PAD:
             return self._fold_padding(op, members)
+        if op.code == OperationCode.DEQUANTIZE:
+            return self._fold_requantisation(op, members)
         return self._fold_residual_and_activation(op, members)
 
     def _next(self, op: BoundOperation) -> BoundOperation | None:
@@ -309,19 +311,30 @@ class _SegmentBuilder:
             BoundOperation(shaped.code, shaped.inputs, shaped.outputs, shaped.index, folded), members
         )
 
+    def _fold_requantisation(self, op: BoundOperation, members: list[int]) -> BoundOperation:
+        following = self._next(op)
+        if following is None or following.index is None or not fusion.is_requantisation(op, following):
+            return op
+        shaped = self._bind_and_shape(following.index)
+        if shaped is None:
+            return op
+        self._take(following.index, members)
+        return BoundOperation(op.code, op.inputs, shaped.outputs, op.index, Fusion(product=op.outputs[0]))
+
     def _fold_residual_and_activation(self, op: BoundOperation, members: list[int]) -> BoundOperation:
         following = self._next(op)
         if following is None or following.index is None:
             return op
-        residual = fusion.foldable_residual(op, following)
-        activation = following.fuse_code() if residual else fusion.foldable_activation(op, following)
+        residual = fusion.foldable_residual(op, following, self._lowering.device)
+        activation = following.fuse_code() if residual is not None else fusion.foldable_activation(op, following)
         if activation is None or not self._may_fold(op, residual):
             return op
         shaped = self._bind_and_shape(following.index)
         if shaped is None:
             return op
         self._take(following.index, members)
-        folded = replace(op.fusion, activation=activation, residual=residual or op.fusion.residual)
+        product = op.outputs[0] if residual is not None else None
+        folded = replace(op.fusion, activation=activation, residual=residual, product=product)
         return BoundOperation(op.code, op.inputs, shaped.outputs, op.index, folded)
 
     def _may_fold(self, op: BoundOperation, residual: BoundOperand | None) -> bool:
@@ -351,7 +364,8 @@ class _SegmentBuilder:
         named = written | _touched(self._commands)
         variable = {i for i in named if not self._operands[i].is_constant}
         boundary = {i for i in variable if self._lowering.crosses(i, done)}
-        storage, commands = _resolve_aliases(self._commands, boundary)
+        storage, resolved = _resolve_aliases(self._commands, boundary)
+        commands = chain.merge(resolved, storage, boundary, self._lowering.device)
         touched = _touched(commands)
         used = {storage.get(i, i) for i in touched if i in variable}
         return Segment(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layouts of constants and work splits that `conv_2d_packed*.cl` and `depthwise_conv_2d_packed.cl` expect."""
+"""Layouts of constants that the steps of `chain.cl` expect, and when their arithmetic is exact."""
 
 from __future__ import annotations
 
@@ -9,35 +9,22 @@ import numpy as np
 import numpy.typing as npt
 
 CHANNEL_BLOCK = 16
-TILE_PIXELS = 7
-TILE_CHANNELS = 2 * CHANNEL_BLOCK
 DEPTH_CHUNK = 512
 VNNI_DEPTH_CHUNK = 2048
 VNNI_MAX_DEPTH = 65536
 ALWAYS_EXACT_CHUNK = 256
 EXACT_FLOAT_LIMIT = 1 << 24
-STAGE_VECTORS = 1024
 EXACT_TAPS = 256
-ITEMS_PER_CORE = 8
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int32]
 
 
-class ConvSplit(NamedTuple):
-    """Arguments and global size of `conv_2d_packed.cl`; the local size is (1, 1)."""
+class Rounding(NamedTuple):
+    """Whether both roundings of a requantisation can be done at once, and what is added for that, by channel."""
 
-    tiles_per_item: int
-    blocks_per_item: int
-    global_size: tuple[int, int]
-
-
-class DepthwiseSplit(NamedTuple):
-    """Arguments and global size of `depthwise_conv_2d_packed.cl`; the local size is (1, 1, 1)."""
-
-    rows_per_item: int
-    blocks_per_item: int
-    global_size: tuple[int, int, int]
+    at_once: bool
+    offsets: IntArray
 
 
 def pack_conv_weights(weights: npt.NDArray[np.generic], zero_point: int = 0) -> FloatArray:
@@ -74,7 +61,7 @@ def pack_depthwise_channels(
 def pack_channels(
     values: npt.NDArray[np.int32] | npt.NDArray[np.float32], dtype: npt.DTypeLike
 ) -> npt.NDArray[np.generic]:
-    """[depth_out] -> [ceil(depth_out / 16) * 16], zeros added: the vectors of `conv_2d_packed.cl`."""
+    """[depth_out] -> [ceil(depth_out / 16) * 16], zeros added: the vectors of `convolve.h`."""
     packed = np.zeros(_ceil_divide(values.size, CHANNEL_BLOCK) * CHANNEL_BLOCK, dtype)
     packed[: values.size] = values
     return packed
@@ -97,7 +84,7 @@ def pack_conv_weights_vnni(weights: npt.NDArray[np.uint8] | npt.NDArray[np.int8]
 def fold_input_zero_point(
     bias: IntArray, weights: npt.NDArray[np.generic], weights_zero_point: int, unsigned_zero_point: int
 ) -> IntArray:
-    """[depth_out] bias of `conv_2d_packed_vnni.cl`: bias - unsigned_zero_point * sum of (w - zero_w), modulo 2^32.
+    """[depth_out] bias of `convolve_vnni.h`: bias - unsigned_zero_point * sum of (w - zero_w), modulo 2^32.
 
     weights [depth_out, ...]; unsigned_zero_point is the input's zero point, plus 128 if the input is signed.
     """
@@ -107,7 +94,7 @@ def fold_input_zero_point(
 
 
 def exact_chunk(packed: FloatArray, largest_input: int) -> int:
-    """Longest chunk (`conv_2d_packed.cl`, Exact) for packed weights and |input - zero_point| <= largest_input <= 255.
+    """Longest chunk (`convolve.h`, Exact) for packed weights and |input - zero_point| <= largest_input <= 255.
 
     DEPTH_CHUNK where the absolute products of every chunk sum to at most 2^24, else ALWAYS_EXACT_CHUNK.
     """
@@ -117,45 +104,27 @@ def exact_chunk(packed: FloatArray, largest_input: int) -> int:
     return DEPTH_CHUNK if largest_sum <= EXACT_FLOAT_LIMIT else ALWAYS_EXACT_CHUNK
 
 
-def fits_depthwise(
-    filter_size: tuple[int, int], stride_width: int, dilation: tuple[int, int], *, quantised: bool
-) -> bool:
-    """Whether `depthwise_conv_2d_packed.cl` can run it (Needs); filter_size and dilation are (height, width)."""
-    ring_rows = (filter_size[0] - 1) * dilation[0] + 1
-    columns = (TILE_PIXELS - 1) * stride_width + (filter_size[1] - 1) * dilation[1] + 1
-    exact = not quantised or filter_size[0] * filter_size[1] <= EXACT_TAPS
-    return exact and ring_rows * columns <= STAGE_VECTORS
+def greatest_sums(
+    weights: npt.NDArray[np.generic], zero_point: int, bias: npt.NDArray[np.generic], largest_input: int
+) -> npt.NDArray[np.int64]:
+    """Return bounds on |sum| by channel, for weights [channels, ...] and |input - zero_point| <= largest_input."""
+    recentred = np.abs(weights.reshape(weights.shape[0], -1).astype(np.int64) - zero_point)
+    bounds: npt.NDArray[np.int64] = recentred.sum(axis=1) * largest_input + np.abs(bias.astype(np.int64))
+    return bounds
 
 
-def split_conv(pixels: int, depth_out: int, cores: int) -> ConvSplit:
-    """Work of `conv_2d_packed.cl` for pixels = batches * out_height * out_width on a device with `cores` compute units.
-
-    Staged pixels serve all channels of an item, so channels are cut only where pixels are too few for the cores.
-    """
-    tiles, blocks = _ceil_divide(pixels, TILE_PIXELS), _ceil_divide(depth_out, TILE_CHANNELS)
-    items = ITEMS_PER_CORE * cores
-    if tiles >= items:
-        block_items, blocks_per_item = 1, blocks
-    else:
-        blocks_per_item = _ceil_divide(blocks, items)
-        block_items = _ceil_divide(blocks, blocks_per_item)
-    tiles_per_item = _ceil_divide(tiles, _ceil_divide(items, block_items))
-    return ConvSplit(tiles_per_item, blocks_per_item, (_ceil_divide(tiles, tiles_per_item), block_items))
+def rounding(greatest: npt.NDArray[np.int64], exponents: npt.NDArray[np.generic], zero_point: int) -> Rounding:
+    """Return what multiply_and_round16 of quant.h adds by channel, and whether it applies to all of them."""
+    shifts = -exponents.astype(np.int64)
+    right = np.maximum(shifts, 1)
+    offsets = (1 << (right - 1)) + (zero_point << right)
+    at_once = bool(np.all(shifts > 0) and np.all(greatest + np.abs(offsets) < (1 << 31)))
+    return Rounding(at_once, (offsets if at_once else np.zeros_like(offsets)).astype(np.int32))
 
 
-def split_depthwise(batches: int, out_height: int, depth: int, cores: int) -> DepthwiseSplit:
-    """Work of `depthwise_conv_2d_packed.cl` on a device with `cores` compute units.
-
-    Rows share staged input, so rows are cut only where channels are too few to keep the cores busy.
-    """
-    blocks = _ceil_divide(depth, CHANNEL_BLOCK)
-    items = ITEMS_PER_CORE * cores
-    blocks_per_item = max(1, batches * blocks // items)
-    block_items = _ceil_divide(blocks, blocks_per_item)
-    rows_per_item = _ceil_divide(out_height, _ceil_divide(items, batches * block_items))
-    return DepthwiseSplit(
-        rows_per_item, blocks_per_item, (_ceil_divide(out_height, rows_per_item), block_items, batches)
-    )
+def fits_depthwise(taps: int, *, quantised: bool) -> bool:
+    """Whether sums over the taps of a filter are exact in float32 where they must be (`depthwise.h`)."""
+    return not quantised or taps <= EXACT_TAPS
 
 
 def _ceil_divide(a: int, b: int) -> int:

@@ -78,7 +78,7 @@ class PreparedModel:
     ) -> tuple[ExecutionResult, ExecutionProfile]:
         """Execute once and return a row per launch and transfer."""
         events: list[Recorded] = []
-        result = self._timed(request, deadline_ns, loop_timeout_ns, events)
+        result = self._timed(request, deadline_ns, loop_timeout_ns, events, in_stages=True)
         return result, _profile(events)
 
     def execute_fenced(
@@ -132,7 +132,13 @@ class PreparedModel:
             self._checked = weakref.ref(request)
 
     def _timed(
-        self, request: Request, deadline_ns: int | None, loop_timeout_ns: int | None, events: list[Recorded] | None
+        self,
+        request: Request,
+        deadline_ns: int | None,
+        loop_timeout_ns: int | None,
+        events: list[Recorded] | None,
+        *,
+        in_stages: bool = False,
     ) -> ExecutionResult:
         start_ns = time.perf_counter_ns()
         self.device.check_process()
@@ -141,10 +147,12 @@ class PreparedModel:
             raise HalError(ErrorStatus.MISSED_DEADLINE_PERSISTENT, "the deadline passed before the execution")
         timeout_ns = DEFAULT_LOOP_TIMEOUT_NS if loop_timeout_ns is None else loop_timeout_ns
         limits = Limits(deadline_ns, min(timeout_ns, MAXIMUM_LOOP_TIMEOUT_NS))
+        queue = self.device.queue if events is None else self.device.profiling_queue
+        commands = Commands(queue, events, in_stages=in_stages)
         buffers = self._buffers.bind(self, request)
         try:
             with self.device.executions.slot(self._priority, deadline_ns):
-                shapes = self._execute(request, buffers, limits, events)
+                shapes = self._execute(request, buffers, limits, commands)
         except BaseException as error:
             buffers.mark_failed()
             if isinstance(error, cl.Error):
@@ -161,9 +169,8 @@ class PreparedModel:
         request: Request,
         buffers: BoundBuffers[DeviceStorage],
         limits: Limits,
-        events: list[Recorded] | None,
+        commands: Commands,
     ) -> tuple[OutputShape, ...]:
-        commands = Commands(self.device.queue if events is None else self.device.profiling_queue, events)
         ends = _RequestEnds(self._graph, request, buffers)
         context = self._begin()
         try:

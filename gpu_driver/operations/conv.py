@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpu_driver import packing
-from gpu_driver.bound import BoundOperand
+from gpu_driver import chain, packing
+from gpu_driver.addition import addition_factors
 from gpu_driver.launch import Kernel, Launch, Packed, float32, int32, int_vector
 from gpu_driver.operations import launches
 from gpu_driver.strided import dense_strides, image_strides
@@ -17,14 +17,18 @@ from gpu_driver.worksize import linear
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.operand import QUANT8_TYPES, dtype_of
 from nn_runtime.operations.conv import convolution_geometry
+from nn_runtime.operations.elementwise import ADD_LEFT_SHIFT
+from nn_runtime.operations.sliding_window import SlidingWindow
 from nn_runtime.quantization import activation_range_float, activation_range_quantized, convolution_multipliers
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable
 
-    from gpu_driver.bound import BoundOperation
+    from numpy.typing import DTypeLike
+
+    from gpu_driver.bound import BoundOperand, BoundOperation
     from gpu_driver.device_profile import DeviceProfile
-    from gpu_driver.launch import Argument, Scalar, Scratch
+    from gpu_driver.launch import Argument, Scalar
     from nn_runtime.operand import Array
     from nn_runtime.operations.conv import Convolution
 
@@ -50,6 +54,8 @@ class Product:
     activation: FuseCode
     geometry: Convolution
     groups: int = 1
+    product: BoundOperand | None = None
+    own_activation: FuseCode = FuseCode.NONE
 
     @property
     def quantized(self) -> bool:
@@ -78,17 +84,42 @@ class Product:
 
     def multipliers(self) -> tuple[Array, Array]:
         """Return mantissas and exponents, one per output channel."""
-        mantissas, exponents = convolution_multipliers(self.source, self.weights, self.output)
+        mantissas, exponents = convolution_multipliers(self.source, self.weights, self.before)
         depth = self.geometry.output_depth
         return np.broadcast_to(mantissas, depth), np.broadcast_to(exponents, depth)
 
     def bounds(self) -> tuple[Scalar, Scalar]:
         """Return the bounds of the activation in the output's domain."""
         if self.quantized:
-            low, high = activation_range_quantized(self.activation, self.output)
+            activation = self.activation if self.residual is None else self.own_activation
+            low, high = activation_range_quantized(activation, self.before)
             return int32(low), int32(high)
         least, greatest = activation_range_float(self.activation)
         return float32(least), float32(greatest)
+
+    @property
+    def before(self) -> BoundOperand:
+        """What a quantised product is before the residual is added."""
+        return self.output if self.product is None else self.product
+
+    def residual_values(self) -> dict[str, int | float]:
+        """Return the fields of a chain's step for the residual."""
+        if self.residual is None:
+            return {}
+        if not self.quantized:
+            return {"has_residual": 1}
+        low, high = activation_range_quantized(self.activation, self.output)
+        factors = addition_factors(self.before, self.residual, self.output)
+        if factors is None:
+            raise ValueError("an addition that fusion.py should have left alone")
+        return {
+            "has_residual": 1,
+            "zero_residual": self.residual.zero_point,
+            "left_shift": ADD_LEFT_SHIFT,
+            **factors,
+            "low_sum": low,
+            "high_sum": high,
+        }
 
     def residual_arguments(self) -> tuple[Argument, ...]:
         """Return (residual, has_residual); any buffer of T stands in where there is none."""
@@ -96,7 +127,6 @@ class Product:
 
 
 _NOTHING: tuple[Scalar, ...] = ()
-_RING = ("TILE_PIXELS", packing.TILE_PIXELS), ("STAGE_VECTORS", packing.STAGE_VECTORS)
 
 
 @launches(OperationCode.CONV_2D, OperationCode.DEPTHWISE_CONV_2D)
@@ -116,130 +146,147 @@ def packed_product(product: Product, device: DeviceProfile) -> Launch:
 
 
 def fits_vnni(product: Product, device: DeviceProfile) -> bool:
-    """Tell whether conv_2d_packed_vnni.cl applies: 8-bit, vpdpbusd seen to work on the device, exact at this depth."""
+    """Tell whether convolve_vnni.h applies: 8-bit, vpdpbusd seen to work on the device, exact at this depth."""
     depth = product.weights.count // product.geometry.output_depth
     return device.x86_vnni and product.quantized and depth <= packing.VNNI_MAX_DEPTH
 
 
 def fits_packed(product: Product, device: DeviceProfile) -> bool:
-    """Tell whether conv_2d_packed.cl applies: constant weights, NHWC, a CPU-type device."""
+    """Tell whether convolve.h applies: constant weights, NHWC, a CPU-type device."""
     return device.is_cpu and product.packable and not product.geometry.depthwise
 
 
 def fits_depthwise_packed(product: Product, device: DeviceProfile) -> bool:
-    """Tell whether depthwise_conv_2d_packed.cl applies: as `fits_packed`, multiplier 1, the window fits its ring."""
+    """Tell whether depthwise.h applies: as `fits_packed`, multiplier 1, exact."""
     g = product.geometry
     return (
         device.is_cpu
         and product.packable
         and g.depth_multiplier == 1
-        and packing.fits_depthwise(
-            (g.filter_height, g.filter_width),
-            g.stride_width,
-            (g.dilation_height, g.dilation_width),
-            quantised=product.quantized,
-        )
+        and packing.fits_depthwise(g.filter_height * g.filter_width, quantised=product.quantized)
     )
 
 
 def packed(product: Product, device: DeviceProfile) -> Launch:
-    """Kernel conv_2d_packed.cl:conv_2d_packed; weights packed once per device."""
-    g = product.geometry
+    """Step of chain.cl with products in float32; weights packed once per device."""
     weights = packing.pack_conv_weights(_constant(product.weights), product.weights.zero_point)
-    pixels = g.batches * g.output_height * g.output_width
-    split = packing.split_conv(pixels, g.output_depth, device.compute_units)
     chunk = packing.DEPTH_CHUNK
     if product.quantized:
         chunk = packing.exact_chunk(weights, _greatest_input(product.source))
-        channels = [packing.pack_channels(values, np.int32) for values in product.multipliers()]
-        bias = packing.pack_channels(_constant(product.bias), np.int32)
-        extra: tuple[Argument, ...] = tuple(Packed(values) for values in channels)
-        zeros: tuple[Argument, ...] = int32(product.source.zero_point), int32(product.output.zero_point)
-    else:
-        bias = packing.pack_channels(_constant(product.bias).astype(np.float32), np.float32)
-        extra, zeros = product.residual_arguments(), ()
-    return Launch(
-        Kernel("conv_2d_packed.cl", "conv_2d_packed", (*product.defines(), *_tile(packing.DEPTH_CHUNK))),
-        (
-            *(product.source, Packed(weights), Packed(bias), *extra, product.output),
-            *_sizes(g, split),
-            int32(chunk),
-            *zeros,
-            *product.bounds(),
-        ),
-        split.global_size,
-        (1, 1),
-        product.flops,
-        product.bytes_moved,
-    )
+    constants = _channels(product, weights, packing.pack_channels)
+    values = {"chunk": chunk, "zero_in": product.source.zero_point, **_requantization(product)}
+    kernel = _kernel(product.defines(), vnni=False)
+    return _step(product, chain.CONVOLVE, kernel, constants, values, device)
 
 
 def packed_vnni(product: Product, device: DeviceProfile) -> Launch:
-    """Kernel conv_2d_packed_vnni.cl:conv_2d_packed_vnni; weights packed once per device."""
-    g, source = product.geometry, product.source
-    weights, zero_filter = _constant(product.weights), product.weights.zero_point
+    """Step of chain.cl with products by vpdpbusd; weights packed once per device."""
+    source, weights, zero_filter = product.source, _constant(product.weights), product.weights.zero_point
     to_unsigned = 128 if source.type == OperandCode.TENSOR_QUANT8_ASYMM_SIGNED else 0
     folded = packing.fold_input_zero_point(
         _constant(product.bias), weights, zero_filter, source.zero_point + to_unsigned
     )
-    vectors = [packing.pack_channels(values, np.int32) for values in (folded, *product.multipliers())]
-    split = packing.split_conv(g.batches * g.output_height * g.output_width, g.output_depth, device.compute_units)
+    rounding = _rounding(product)
+    channels = (folded, *product.multipliers(), rounding.offsets)
+    vectors = [packing.pack_channels(values, np.int32) for values in channels]
     weight_offset = (128 if weights.dtype == np.uint8 else 0) - zero_filter
-    defines: tuple[tuple[str, str | int], ...] = (
-        ("T", ELEMENT_NAMES[OperandCode(source.type)]),
-        *_tile(packing.VNNI_DEPTH_CHUNK),
-    )
-    return Launch(
-        Kernel("conv_2d_packed_vnni.cl", "conv_2d_packed_vnni", defines),
-        (
-            source,
-            Packed(packing.pack_conv_weights_vnni(weights)),
-            *(Packed(vector) for vector in vectors),
-            product.output,
-            *_sizes(g, split),
-            int32(weight_offset),
-            int32(source.zero_point),
-            int32(product.output.zero_point),
-            *product.bounds(),
-        ),
-        split.global_size,
-        (1, 1),
-        product.flops,
-        product.bytes_moved,
-    )
+    values = {"weight_offset": weight_offset, "zero_in": source.zero_point, **_requantization(product)}
+    constants = packing.pack_conv_weights_vnni(weights), *vectors
+    return _step(product, chain.CONVOLVE, _kernel(product.defines(), vnni=True), constants, values, device)
 
 
 def depthwise_packed(product: Product, device: DeviceProfile) -> Launch:
-    """Kernel depthwise_conv_2d_packed.cl:depthwise_conv_2d_packed; weights packed once per device."""
-    g = product.geometry
+    """Step of chain.cl, one channel apart from the other; weights packed once per device."""
     weights = packing.pack_depthwise_weights(_constant(product.weights), product.weights.zero_point)
-    split = packing.split_depthwise(g.batches, g.output_height, g.output_depth, device.compute_units)
-    zeros: tuple[Argument, ...] = ()
-    extra: tuple[Argument, ...] = ()
-    if product.quantized:
-        bias = packing.pack_depthwise_channels(_constant(product.bias), np.int32)
-        extra = tuple(Packed(packing.pack_depthwise_channels(values, np.int32)) for values in product.multipliers())
-        zeros = int32(product.source.zero_point), int32(product.output.zero_point)
-    else:
-        bias = packing.pack_depthwise_channels(_constant(product.bias).astype(np.float32), np.float32)
-    sizes = (
-        *(g.input_height, g.input_width, g.input_depth, g.output_height, g.output_width),
-        *(g.filter_height, g.filter_width, g.stride_height, g.stride_width, g.dilation_height, g.dilation_width),
-        *(g.padding_top, g.padding_left, split.rows_per_item, split.blocks_per_item),
-    )
-    return Launch(
-        Kernel("depthwise_conv_2d_packed.cl", "depthwise_conv_2d_packed", (*product.defines(), *_RING)),
-        (
-            *(product.source, Packed(weights), Packed(bias), *extra, product.output),
-            *(int32(size) for size in sizes),
-            *zeros,
-            *product.bounds(),
+    constants = _channels(product, weights, packing.pack_depthwise_channels)
+    values = {"zero_in": product.source.zero_point, **_requantization(product)}
+    kernel = chain_kernel(product.defines(), device)
+    return _step(product, chain.DEPTHWISE, kernel, constants, values, device)
+
+
+def chain_kernel(types: tuple[tuple[str, str | int], ...], device: DeviceProfile) -> Kernel:
+    """Return the kernel of steps that make no difference between its variants: the one that convolutions take too."""
+    return _kernel(types, vnni=device.x86_vnni and ("QUANTIZED", 1) in types)
+
+
+def _kernel(types: tuple[tuple[str, str | int], ...], *, vnni: bool) -> Kernel:
+    chunk = packing.VNNI_DEPTH_CHUNK if vnni else packing.DEPTH_CHUNK
+    return Kernel("chain.cl", "chain", (*types, ("VNNI", int(vnni)), ("DEPTH_CHUNK", chunk)))
+
+
+def _channels(product: Product, weights: Array, pack: Callable[[Array, DTypeLike], Array]) -> tuple[Array, ...]:
+    """Return weights, bias, and for 8-bit data mantissas and exponents."""
+    if not product.quantized:
+        return weights, pack(_constant(product.bias).astype(np.float32), np.float32)
+    vectors = (_constant(product.bias), *product.multipliers(), _rounding(product).offsets)
+    return weights, *(pack(values, np.int32) for values in vectors)
+
+
+def _requantization(product: Product) -> dict[str, int | float]:
+    """Return the fields of a chain's step that say how sums become values."""
+    if not product.quantized:
+        return {}
+    return {"zero_out": product.before.zero_point, "rounds_at_once": int(_rounding(product).at_once)}
+
+
+def _rounding(product: Product) -> packing.Rounding:
+    weights = _constant(product.weights)
+    by_channel = np.moveaxis(weights, -1, 0) if product.geometry.depthwise else weights
+    return packing.rounding(
+        packing.greatest_sums(
+            by_channel, product.weights.zero_point, _constant(product.bias), _greatest_input(product.source)
         ),
-        split.global_size,
-        (1, 1, 1),
+        product.multipliers()[1],
+        product.before.zero_point,
+    )
+
+
+def _step(
+    product: Product,
+    kind: int,
+    kernel: Kernel,
+    constants: tuple[Array, ...],
+    values: dict[str, int | float],
+    device: DeviceProfile,
+) -> Launch:
+    low, high = (bound.item() for bound in product.bounds())
+    bounds = {"low": low, "high": high}
+    step = chain.Step(
+        kernel,
+        kind,
+        product.source,
+        product.output,
+        product.residual,
+        product.geometry,
+        constants,
+        {**values, **bounds, **product.residual_values()},
         product.flops,
         product.bytes_moved,
     )
+    return chain.single(step, device)
+
+
+def flip_signs(source: BoundOperand, output: BoundOperand, device: DeviceProfile) -> Launch:
+    """Step of chain.cl that makes signed bytes of unsigned ones or back, for CPU-type devices."""
+    types = ("T", "char"), ("QUANTIZED", 1)
+    depth = source.dimensions[-1]
+    rows = source.count // depth
+    geometry = SlidingWindow(
+        *(1, 1, rows, depth, 1, rows, depth, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0), nchw=False, activation=FuseCode.NONE
+    )
+    step = chain.Step(
+        chain_kernel(types, device),
+        chain.FLIP_SIGNS,
+        source,
+        output,
+        None,
+        geometry,
+        (np.zeros(1, np.int32),),
+        {},
+        source.count,
+        source.size_bytes + output.size_bytes,
+    )
+    return chain.single(step, device)
 
 
 def general(product: Product, device: DeviceProfile) -> Launch:
@@ -280,12 +327,6 @@ def general(product: Product, device: DeviceProfile) -> Launch:
     )
 
 
-def redirected(launch: Launch, memory: Mapping[BoundOperand, Scratch]) -> Launch:
-    """Return a launch on scratch memory in the place of operands."""
-    arguments = (memory.get(one, one) if isinstance(one, BoundOperand) else one for one in launch.arguments)
-    return replace(launch, arguments=tuple(arguments))
-
-
 def _fused_product(op: BoundOperation) -> Product:
     geometry, fusion, source = convolution_geometry(op), op.fusion, op.input("input")
     if fusion.padded_source is not None:
@@ -302,21 +343,18 @@ def _fused_product(op: BoundOperation) -> Product:
         )
     activation = geometry.activation if fusion.activation is None else fusion.activation
     filter_, bias = op.input("filter"), op.input("bias")
-    return Product(source, filter_, bias, op.outputs[0], fusion.residual, activation, geometry)
-
-
-def _tile(depth_chunk: int) -> tuple[tuple[str, int], ...]:
-    return ("TILE_PIXELS", packing.TILE_PIXELS), ("DEPTH_CHUNK", depth_chunk)
-
-
-def _sizes(g: Convolution, split: packing.ConvSplit) -> tuple[Scalar, ...]:
-    """Return the size arguments that both packed kernels share."""
-    sizes = (
-        *(g.batches, g.input_height, g.input_width, g.input_depth, g.output_height, g.output_width, g.output_depth),
-        *(g.filter_height, g.filter_width, g.stride_height, g.stride_width, g.dilation_height, g.dilation_width),
-        *(g.padding_top, g.padding_left, split.tiles_per_item, split.blocks_per_item),
+    product = fusion.product
+    return Product(
+        source,
+        filter_,
+        bias,
+        op.outputs[0],
+        fusion.residual,
+        activation,
+        geometry,
+        product=product,
+        own_activation=geometry.activation,
     )
-    return tuple(int32(size) for size in sizes)
 
 
 def _constant(operand: BoundOperand) -> Array:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpu_driver.chain import redirected
 from gpu_driver.launch import Scratch
 from gpu_driver.operations import launches
 from gpu_driver.operations.conv import (
@@ -17,7 +18,6 @@ from gpu_driver.operations.conv import (
     fits_packed,
     general,
     packed_product,
-    redirected,
 )
 from gpu_driver.strided import Side, dense_strides, strided_copy
 from nn_runtime.codes import OperationCode
@@ -80,7 +80,7 @@ def _one_group(product: Product, group: int, device: DeviceProfile) -> tuple[Lau
         groups=1,
     )
     taken, made = Scratch(source.size_bytes), Scratch(output.size_bytes)
-    convolution = redirected(packed_product(part, device), {source: taken, output: made})
+    convolution = redirected(packed_product(part, device), {source: taken, output: made}, device)
     return (
         strided_copy(
             source.dimensions,

@@ -6,8 +6,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from gpu_driver import chain
 from gpu_driver.launch import Kernel, Launch, float32, int32, int_vector
 from gpu_driver.operations import launches
+from gpu_driver.operations.conv import chain_kernel
 from gpu_driver.vectors import LANES, c_type, per_item
 from gpu_driver.worksize import rows
 from nn_runtime.codes import OperationCode
@@ -18,7 +22,7 @@ from nn_runtime.quantization import activation_range_float, activation_range_qua
 if TYPE_CHECKING:
     from gpu_driver.bound import BoundOperation
     from gpu_driver.device_profile import DeviceProfile
-    from gpu_driver.launch import Argument
+    from gpu_driver.launch import Argument, Scalar
     from nn_runtime.operations.sliding_window import SlidingWindow
 
 _NAMES = {OperationCode.AVERAGE_POOL_2D: "average_pool_2d", OperationCode.MAX_POOL_2D: "max_pool_2d"}
@@ -38,7 +42,7 @@ def pooling(op: BoundOperation, device: DeviceProfile) -> Launch:
     if device.is_cpu and window.output_depth >= LANES:
         blocks = -(-window.output_depth // LANES)
         item_blocks = per_item(blocks, device, LANES * taps * window.output_width)
-        return Launch(
+        launch = Launch(
             Kernel("pooling.cl", f"{name}_rows", types),
             (*arguments, int32(item_blocks)),
             (-(-blocks // item_blocks), lines),
@@ -46,8 +50,28 @@ def pooling(op: BoundOperation, device: DeviceProfile) -> Launch:
             output.count * taps,
             moved,
         )
+        average = op.code == OperationCode.AVERAGE_POOL_2D
+        return replace(launch, steps=(_chain_step(launch, op, window, device),)) if average else launch
     global_size, local_size = rows(window.output_width * window.output_depth, lines, device)
     return Launch(Kernel("pooling.cl", name, types), arguments, global_size, local_size, output.count * taps, moved)
+
+
+def _chain_step(launch: Launch, op: BoundOperation, window: SlidingWindow, device: DeviceProfile) -> chain.Step:
+    """Return what takes the launch's place between convolutions."""
+    source, output = op.input("input"), op.outputs[0]
+    low, high = (bound.item() for bound in _bounds(op, window))
+    return chain.Step(
+        chain_kernel((("T", c_type(output)), ("QUANTIZED", int(op.data_type in QUANT8_TYPES))), device),
+        chain.AVERAGE,
+        source,
+        output,
+        None,
+        window,
+        (np.zeros(1, np.int32),),
+        {"low": low, "high": high},
+        launch.flops,
+        launch.bytes_moved,
+    )
 
 
 @launches(OperationCode.L2_POOL_2D)
@@ -74,7 +98,7 @@ def _as_nhwc(window: SlidingWindow) -> SlidingWindow:
     return replace(window, batches=window.batches * window.input_depth, input_depth=1, output_depth=1, nchw=False)
 
 
-def _bounds(op: BoundOperation, window: SlidingWindow) -> tuple[Argument, Argument]:
+def _bounds(op: BoundOperation, window: SlidingWindow) -> tuple[Scalar, Scalar]:
     if op.data_type in QUANT8_TYPES:
         low, high = activation_range_quantized(window.activation, op.outputs[0])
         return int32(low), int32(high)

@@ -10,12 +10,17 @@ import numpy as np
 
 from gpu_driver.launch import Alias, Kernel, Launch, Packed, float32, int32
 from gpu_driver.operations import launches
+from gpu_driver.operations.activation import lookup
+from gpu_driver.operations.conv import flip_signs
 from gpu_driver.vectors import LANES, c_type, defines, per_item, work_sizes
 from gpu_driver.worksize import linear
 from nn_runtime.codes import OperationCode
+from nn_runtime.operand import dtype_of
+from nn_runtime.quantization import dequantize as dequantized
+from nn_runtime.quantization import quantize as quantized
 
 if TYPE_CHECKING:
-    from gpu_driver.bound import BoundOperation
+    from gpu_driver.bound import BoundOperand, BoundOperation
     from gpu_driver.device_profile import DeviceProfile
     from nn_runtime.operand import ChannelQuant
 
@@ -43,6 +48,8 @@ def quantize(op: BoundOperation, device: DeviceProfile) -> Launch:
 def dequantize(op: BoundOperation, device: DeviceProfile) -> Launch:
     """DEQUANTIZE. Every 8-bit type to FLOAT32, FLOAT16; kernels quantize.cl:dequantize, dequantize_per_channel."""
     source, output = op.input("input"), op.outputs[0]
+    if op.fusion.product is not None:
+        return _requantize(source, op.fusion.product, output, device)
     if source.channel_quant is not None:
         return _dequantize_per_channel(op, source.channel_quant, device)
     vectors = -(-output.count // LANES)
@@ -57,6 +64,16 @@ def dequantize(op: BoundOperation, device: DeviceProfile) -> Launch:
         output.count,
         source.size_bytes + output.size_bytes,
     )
+
+
+def _requantize(source: BoundOperand, real: BoundOperand, output: BoundOperand, device: DeviceProfile) -> Launch:
+    """DEQUANTIZE and QUANTIZE at once, by a table: one 8-bit type to the other."""
+    codes = np.arange(256, dtype=np.uint8)
+    reals = dequantized(codes.view(dtype_of(source.type)), source).astype(dtype_of(real.type))
+    table = quantized(reals, output)
+    if device.is_cpu and np.array_equal(table.view(np.uint8), codes ^ 0x80):
+        return flip_signs(source, output, device)
+    return lookup(source, output, table, device)
 
 
 def _dequantize_per_channel(op: BoundOperation, quant: ChannelQuant, device: DeviceProfile) -> Launch:

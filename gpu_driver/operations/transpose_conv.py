@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpu_driver.chain import redirected
 from gpu_driver.launch import Kernel, Launch, Packed, Scratch, int32, int_vector
 from gpu_driver.operations import launches
-from gpu_driver.operations.conv import ELEMENT_NAMES, Product, fits_packed, packed_product, redirected
+from gpu_driver.operations.conv import ELEMENT_NAMES, Product, fits_packed, packed_product
 from gpu_driver.strided import Side, dense_strides, image_strides, strided_copy
 from gpu_driver.worksize import linear
 from nn_runtime.codes import OperandCode, OperationCode
@@ -93,7 +94,7 @@ def _one_phase(
     batch, row, column, channel = dense_strides(output.dimensions)
     places = batch, g.stride_height * row, g.stride_width * column, channel
     return (
-        redirected(packed_product(part, device), {made: scratch}),
+        redirected(packed_product(part, device), {made: scratch}, device),
         strided_copy(
             made.dimensions,
             Side(scratch, dense_strides(made.dimensions)),

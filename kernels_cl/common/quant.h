@@ -48,3 +48,15 @@ static inline int16 multiply_by_quantized_multiplier16(int16 x, int16 multiplier
     const int16 scaled = x << max(shift, (int16)0);
     return rounding_divide_by_pot16(saturating_rounding_doubling_high_mul16(scaled, multiplier), max(-shift, (int16)0));
 }
+
+// Both roundings at once, an offset added: multiply_by_quantized_multiplier(x, multiplier, -exponent) + offset, for exponent >= 1,
+// where rounding = 2^(exponent - 1) + offset * 2^exponent and |x| + |rounding| < 2^31.
+// The sign of x may stand for the product's: they differ only where the product rounds to 0, and then either gives 0.
+static inline int16 multiply_and_round16(int16 x, int16 multiplier, int16 exponent, int16 rounding)
+{
+    const long8 pair_x = as_long8(x), pair_multiplier = as_long8(multiplier), pair_rounding = as_long8(rounding);
+    const long8 even = ((pair_x << 32) >> 32) * ((pair_multiplier << 32) >> 32) + (((pair_rounding << 32) >> 1) + (1L << 30));
+    const long8 odd = (pair_x >> 32) * (pair_multiplier >> 32) + (((pair_rounding >> 32) << 31) + (1L << 30));
+    const int16 product = as_int16(((even >> 31) & 0xffffffffL) | ((odd << 1) & (long)0xffffffff00000000UL));
+    return (product + (x >> 31)) >> exponent;
+}

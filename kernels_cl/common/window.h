@@ -18,15 +18,13 @@ typedef struct {
     int zero_point;
 } InputView;
 
-static inline InputView input_view(int batches, int height, int width, int depth, int out_height, int out_width, int filter_height,
-                                   int filter_width, int stride_height, int stride_width, int dilation_height, int dilation_width,
-                                   int padding_top, int padding_left, int zero_point)
+static inline InputView input_view(const Step *s)
 {
-    const int pointwise = filter_height * filter_width == 1 && stride_height == 1 && stride_width == 1 && padding_top == 0
-                          && padding_left == 0 && out_width == width && out_height == height;
-    const InputView view = {height, width, depth, filter_height, filter_width, stride_height, stride_width, dilation_height,
-                            dilation_width, padding_top, padding_left, out_height, out_width, batches * height * width * depth,
-                            pointwise, zero_point};
+    const int pointwise = s->filter_height * s->filter_width == 1 && s->stride_height == 1 && s->stride_width == 1 && s->padding_top == 0
+                          && s->padding_left == 0 && s->out_width == s->width && s->out_height == s->height;
+    const InputView view = {s->height, s->width, s->depth_in, s->filter_height, s->filter_width, s->stride_height, s->stride_width,
+                            s->dilation_height, s->dilation_width, s->padding_top, s->padding_left, s->out_height, s->out_width,
+                            s->batches * s->height * s->width * s->depth_in, pointwise, s->zero_in};
     return view;
 }
 

@@ -70,7 +70,7 @@ def test_padding_is_folded_into_the_convolution() -> None:
     graph.operation(PAD, [source, graph.constant(amounts)], padded)
     convolution(graph, padded, output)
     segment = lower(graph)
-    assert kernels(segment) == ["conv_2d_packed"]
+    assert kernels(segment) == ["chain"]
     assert segment.commands[0].operations == (0, 1)
     assert padded not in segment.operands
 
@@ -81,7 +81,7 @@ def test_padding_with_another_reader_stays() -> None:
     amounts = np.array([[0, 0], [1, 1], [1, 1], [0, 0]], np.int32)
     graph.operation(PAD, [source, graph.constant(amounts)], padded)
     convolution(graph, padded, output)
-    assert kernels(lower(graph)) == ["fill", "strided_copy", "conv_2d_packed"]
+    assert kernels(lower(graph)) == ["fill", "strided_copy", "chain"]
 
 
 @pytest.mark.parametrize("activation", [FuseCode.NONE, FuseCode.RELU])
@@ -100,11 +100,13 @@ def test_residual_is_folded_when_the_other_side_exists() -> None:
     convolution(graph, source, between)
     graph.operation(ADD, [between, other, graph.integer(FuseCode.RELU6)], output)
     segment = lower(graph)
-    assert kernels(segment) == ["conv_2d_packed"]
+    assert kernels(segment) == ["chain"]
     launch = segment.commands[0]
     assert isinstance(launch, Launch)
     assert launch.operations == (0, 1)
-    assert [float(bound) for bound in launch.arguments[-2:]] == [0.0, 6.0]  # type: ignore[arg-type]
+    (step,) = launch.steps
+    assert step.residual is not None
+    assert [step.values[name] for name in ("low", "high")] == [0.0, 6.0]
 
 
 def test_residual_waits_for_a_later_operand() -> None:
@@ -116,7 +118,9 @@ def test_residual_waits_for_a_later_operand() -> None:
     convolution(graph, source, second)
     graph.operation(ADD, [first, second, graph.integer(FuseCode.NONE)], output)
     segment = lower(graph)
-    assert [command.operations for command in segment.commands] == [(0,), (1, 2)]
+    (launch,) = segment.commands
+    assert isinstance(launch, Launch)
+    assert [step.operations for step in launch.steps] == [(0,), (1, 2)]
 
 
 def test_weights_known_only_at_run_time_take_the_general_kernel() -> None:

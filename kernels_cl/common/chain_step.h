@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// chain_step.h: a step of chain.cl as the table holds it (chain.py: STEP_FIELDS, in the same order), and the arithmetic of its end.
+// Units    kind: CONVOLVE, DEPTHWISE, FLIP_SIGNS, AVERAGE; src, dst, residual: numbers of buffers
+//          *_offset, and places of weights, bias, multipliers, shifts, roundings in the constants: in units of 64 bytes
+//          zero_*, low*, high*: quantised (but low, high float for float and half); low, high of the convolution itself if quantised,
+//          of the sum if float; rounds_at_once: whether quant.h: multiply_and_round16 applies to all channels with these roundings
+//          *_product, *_residual, *_sum: ADD_LEFT_SHIFT and the factors of ADD (addition.py)
+#if T_IS_FLOAT
+#define COMPUTE_NAME float
+#else
+#define COMPUTE_NAME int
+#endif
+
+typedef struct {
+    int kind;
+    int src, src_offset, dst, dst_offset, residual, residual_offset;
+    int weights, bias, multipliers, shifts, roundings;
+    int batches, height, width, depth_in, out_height, out_width, depth_out;
+    int filter_height, filter_width, stride_height, stride_width, dilation_height, dilation_width, padding_top, padding_left;
+    int chunk, weight_offset, zero_in, zero_out, rounds_at_once;
+    COMPUTE_T low, high; // of the convolution, or of the sum if float
+    int has_residual, zero_residual, left_shift;
+    int multiplier_product, exponent_product, multiplier_residual, exponent_residual, multiplier_sum, exponent_sum, rounding_sum;
+    COMPUTE_T low_sum, high_sum;
+} Step;
+
+// What a task computes. x0..x1 - 1: tiles of TILE_PIXELS pixels, counted over all images, or output rows (depthwise);
+// y0..y1 - 1: blocks of 32 channels, or of 16 (depthwise).
+typedef struct {
+    int step, x0, x1, y0, y1;
+} Part;
+
+#define CONSTANT_AT(type, offset) ((global const type *)(constants + (size_t)(offset) * 64))
+
+#if QUANTIZED
+// Scales, offsets and clamps sums; `rounding` is used if rounds_at_once: quant.h, multiply_and_round16.
+static inline int16 requantize16(const Step *s, int16 sum, int16 multiplier, int16 shift, int16 rounding)
+{
+    const int16 value = s->rounds_at_once ? multiply_and_round16(sum, multiplier, -shift, rounding)
+                                          : multiply_by_quantized_multiplier16(sum, multiplier, shift) + s->zero_out;
+    return activate_int16(value, s->low, s->high);
+}
+
+// A centred addend on the scale of the sum: half of it where the multiplier is 0 (the larger scale of the two always is), else rescaled
+// with a negative exponent.
+static inline int16 rescale_addend16(int16 centred, int left_shift, int multiplier, int exponent)
+{
+    if (multiplier == 0)
+        return centred << (left_shift - 1);
+    return multiply_and_round16(centred << left_shift, (int16)multiplier, (int16)exponent, (int16)(1 << (exponent - 1)));
+}
+
+// ADD of the product's result (quantised) and a residual.
+static inline int16 add_residual16(const Step *s, int16 product, int16 residual)
+{
+    const int16 a = rescale_addend16(product - s->zero_out, s->left_shift, s->multiplier_product, s->exponent_product);
+    const int16 b = rescale_addend16(residual - s->zero_residual, s->left_shift, s->multiplier_residual, s->exponent_residual);
+    const int16 sum = multiply_and_round16(a + b, (int16)s->multiplier_sum, (int16)s->exponent_sum, (int16)s->rounding_sum);
+    return activate_int16(sum, s->low_sum, s->high_sum);
+}
+#endif
+
+#if T_IS_HALF
+#define LOAD8(p, i) vload_half8(0, (p) + (i))
+#define STORE8(p, i, v) vstore_half8_rte(v, 0, (p) + (i))
+#else
+typedef struct __attribute__((packed)) {
+    JOIN(T, 8) value;
+} UnalignedT8;
+#define LOAD8(p, i) WIDEN(((global const UnalignedT8 *)((p) + (i)))->value, JOIN(COMPUTE_NAME, 8))
+#define STORE8(p, i, v) (((global UnalignedT8 *)((p) + (i)))->value = WIDEN(v, JOIN(T, 8)))
+#endif
+
+// `count` <= 16 neighbours; the other lanes are 0.
+static inline COMPUTE_T16 load_lanes(global const T *src, int offset, int count)
+{
+    if (count == 16)
+        return LOAD16(src, offset);
+    if (count == 8)
+        return (COMPUTE_T16)(LOAD8(src, offset), (JOIN(COMPUTE_NAME, 8))(0));
+    COMPUTE_T lanes[16];
+    for (int i = 0; i < 16; ++i)
+        lanes[i] = i < count ? LOAD(src, offset + i) : 0;
+    return vload16(0, lanes);
+}
+
+static inline void store_lanes(global T *dst, int offset, COMPUTE_T16 value, int count)
+{
+    if (count == 16) {
+        STORE16(dst, offset, value);
+    } else if (count == 8) {
+        STORE8(dst, offset, value.lo);
+    } else {
+        COMPUTE_T lanes[16];
+        vstore16(value, 0, lanes);
+        for (int i = 0; i < count; ++i)
+            STORE(dst, offset + i, lanes[i]);
+    }
+}

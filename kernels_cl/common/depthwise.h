@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// depthwise.h: a convolution of every channel with a filter of its own.
+// Maths    y[b,oy,ox,c] = act(bias[c] + sum over fy, fx of (x[b,iy,ix,c] - zero_in) * (w[fy,fx,c] - zero_w)), act, iy and ix as convolve.h
+// Tensors  src [batches, height, width, depth_in], dst [batches, out_height, out_width, depth_in] of T, dense
+//          weights float, packed: [ceil(depth / 16)][filter_height * filter_width][16], zero_w subtracted; the last block holds
+//          channels depth - 16 .. depth - 1, or 0 .. depth - 1 and zeros if depth < 16 (packing.py: pack_depthwise_weights)
+//          bias, multipliers, shifts, roundings: [ceil(depth / 16) * 16] in the same channel order (packing.py: pack_depthwise_channels)
+//          where depth is no multiple of 16 and > 16, or out_width none of DEPTHWISE_PIXELS, an element may be written twice, the same
+// Exact    quantised: yes, if filter_height * filter_width <= 256 (packing.py: fits_depthwise)
+//          float: one fused multiply-add per tap, row by row
+#define DEPTHWISE_PIXELS 7
+#define NEIGHBOURS _Pragma("unroll") for (int p = 0; p < DEPTHWISE_PIXELS; ++p)
+
+#if QUANTIZED
+#define TAP16(src, zero) WIDEN(LOAD16(src, 0) - (zero), float16)
+#else
+#define TAP16(src, zero) LOAD16(src, 0)
+#endif
+
+// One tap of DEPTHWISE_PIXELS neighbours whose first is at src, `step` elements apart; those outside the image add nothing.
+static inline void add_tap(float16 *sum, global const T *src, long step, float16 tap, int zero, int x, int stride, int width)
+{
+    if (x >= 0 && x + (DEPTHWISE_PIXELS - 1) * stride < width) {
+        NEIGHBOURS {
+            sum[p] = fma(TAP16(src, zero), tap, sum[p]);
+            src += step;
+        }
+    } else {
+        NEIGHBOURS {
+            if (inside(x, width))
+                sum[p] = fma(TAP16(src, zero), tap, sum[p]);
+            src += step;
+            x += stride;
+        }
+    }
+}
+
+// Adds the products of one row of a filter three wide to the sums of DEPTHWISE_PIXELS neighbours whose first window begins at src, column x.
+#define DEFINE_ADD_ROW3(STRIDE)                                                                                                   \
+    static inline void add_row3_stride##STRIDE(float16 *sum, global const T *src, long depth, global const float16 *w, int zero, \
+                                               int x, int width)                                                                 \
+    {                                                                                                                             \
+        float16 column[(DEPTHWISE_PIXELS - 1) * STRIDE + 3];                                                                      \
+        if (x >= 0 && x + (DEPTHWISE_PIXELS - 1) * STRIDE + 3 <= width) {                                                         \
+            _Pragma("unroll") for (int k = 0; k < (DEPTHWISE_PIXELS - 1) * STRIDE + 3; ++k, src += depth)                         \
+                column[k] = TAP16(src, zero);                                                                                     \
+        } else {                                                                                                                  \
+            _Pragma("unroll") for (int k = 0; k < (DEPTHWISE_PIXELS - 1) * STRIDE + 3; ++k, src += depth)                         \
+            {                                                                                                                     \
+                column[k] = (float16)0.0f;                                                                                        \
+                if (inside(x + k, width))                                                                                         \
+                    column[k] = TAP16(src, zero);                                                                                 \
+            }                                                                                                                     \
+        }                                                                                                                         \
+        NEIGHBOURS sum[p] = fma(column[p * STRIDE], w[0], sum[p]);                                                                \
+        NEIGHBOURS sum[p] = fma(column[p * STRIDE + 1], w[1], sum[p]);                                                            \
+        NEIGHBOURS sum[p] = fma(column[p * STRIDE + 2], w[2], sum[p]);                                                            \
+    }
+DEFINE_ADD_ROW3(1)
+DEFINE_ADD_ROW3(2)
+
+static void depthwise3(const Step *s, Part part, global const T *restrict src, global T *restrict dst,
+                                    global const uchar *restrict constants)
+{
+    const int height = s->height, width = s->width, depth = s->depth_in, out_height = s->out_height, out_width = s->out_width;
+    const int filter_height = s->filter_height;
+    const int stride_width = s->stride_width, zero_in = s->zero_in;
+    const COMPUTE_T low = s->low, high = s->high;
+    for (int tile = 0; tile < out_width; tile += DEPTHWISE_PIXELS) {
+        const int ox = max(0, min(tile, out_width - DEPTHWISE_PIXELS)), left = ox * stride_width - s->padding_left;
+        for (int block = part.y0; block < part.y1; ++block) {
+            const int channel = max(0, min(block * 16, depth - 16));
+            global const float16 *filter = CONSTANT_AT(float16, s->weights) + (size_t)block * filter_height * 3;
+            const COMPUTE_T16 start = CONSTANT_AT(COMPUTE_T16, s->bias)[block];
+#if QUANTIZED
+            const int16 multiplier = CONSTANT_AT(int16, s->multipliers)[block], shift = CONSTANT_AT(int16, s->shifts)[block];
+            const int16 rounding = CONSTANT_AT(int16, s->roundings)[block];
+#endif
+            for (int row = part.x0; row < part.x1; ++row) {
+                const int b = row / out_height, top = (row - b * out_height) * s->stride_height - s->padding_top;
+                float16 sum[DEPTHWISE_PIXELS];
+                NEIGHBOURS sum[p] = (float16)0.0f;
+                for (int fy = 0; fy < filter_height; ++fy) {
+                    const int y = top + fy;
+                    if (!inside(y, height))
+                        continue;
+                    global const T *x = src + (long)nhwc_offset(b, y, left, height, width, depth) + channel;
+                    if (stride_width == 1)
+                        add_row3_stride1(sum, x, depth, filter + 3 * fy, zero_in, left, width);
+                    else
+                        add_row3_stride2(sum, x, depth, filter + 3 * fy, zero_in, left, width);
+                }
+                global T *y = dst + (long)(row * out_width + ox) * depth + channel;
+                NEIGHBOURS {
+                    const COMPUTE_T16 total = WIDEN(sum[p], COMPUTE_T16) + start;
+#if QUANTIZED
+                    const int16 value = requantize16(s, total, multiplier, shift, rounding);
+#else
+                    const float16 value = activate16(total, low, high);
+#endif
+                    STORE16(y, 0, value);
+                    y += depth;
+                }
+            }
+        }
+    }
+}
+
+// Whether depthwise3 applies: three columns side by side, enough output pixels and channels for its tiles.
+static inline int is_depthwise3(const Step *s)
+{
+    return s->filter_width == 3 && s->dilation_width == 1 && s->dilation_height == 1 && s->stride_width <= 2
+           && s->out_width >= DEPTHWISE_PIXELS && s->depth_in >= 16;
+}
+
+static void depthwise(const Step *s, Part part, global const T *restrict src, global T *restrict dst,
+                                    global const uchar *restrict constants)
+{
+    const int height = s->height, width = s->width, depth = s->depth_in, out_height = s->out_height, out_width = s->out_width;
+    const int filter_height = s->filter_height, filter_width = s->filter_width;
+    const int dilation_height = s->dilation_height, dilation_width = s->dilation_width;
+    const int stride_width = s->stride_width, zero_in = s->zero_in;
+    const COMPUTE_T low = s->low, high = s->high;
+    const int lanes = min(depth, 16), count = min(DEPTHWISE_PIXELS, out_width);
+    const long step = stride_width * depth, tap_step = dilation_width * depth;
+    for (int tile = 0; tile < out_width; tile += DEPTHWISE_PIXELS) {
+        const int ox = max(0, min(tile, out_width - DEPTHWISE_PIXELS)), left = ox * stride_width - s->padding_left;
+        for (int block = part.y0; block < part.y1; ++block) {
+            const int channel = max(0, min(block * 16, depth - 16));
+            global const float16 *filter = CONSTANT_AT(float16, s->weights) + (size_t)block * filter_height * filter_width;
+            const COMPUTE_T16 start = CONSTANT_AT(COMPUTE_T16, s->bias)[block];
+#if QUANTIZED
+            const int16 multiplier = CONSTANT_AT(int16, s->multipliers)[block], shift = CONSTANT_AT(int16, s->shifts)[block];
+            const int16 rounding = CONSTANT_AT(int16, s->roundings)[block];
+#endif
+            for (int row = part.x0; row < part.x1; ++row) {
+                const int b = row / out_height, top = (row - b * out_height) * s->stride_height - s->padding_top;
+                float16 sum[DEPTHWISE_PIXELS];
+                NEIGHBOURS sum[p] = (float16)0.0f;
+                for (int fy = 0; fy < filter_height; ++fy) {
+                    const int y = top + fy * dilation_height;
+                    if (!inside(y, height))
+                        continue;
+                    global const T *x = src + (long)nhwc_offset(b, y, left, height, width, depth) + channel;
+                    global const float16 *w = filter + fy * filter_width;
+                    for (int fx = 0; fx < filter_width; ++fx, x += tap_step)
+                        add_tap(sum, x, step, w[fx], zero_in, left + fx * dilation_width, stride_width, width);
+                }
+                COMPUTE_T16 results[DEPTHWISE_PIXELS];
+                NEIGHBOURS results[p] = WIDEN(sum[p], COMPUTE_T16) + start;
+                global T *y = dst + (long)(row * out_width + ox) * depth + channel;
+                for (int p = 0; p < count; ++p, y += depth) {
+#if QUANTIZED
+                    const int16 value = requantize16(s, results[p], multiplier, shift, rounding);
+#else
+                    const float16 value = activate16(results[p], low, high);
+#endif
+                    store_lanes(y, 0, value, lanes);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// tile.h: what the register tiles of convolutions share: how their inputs are staged, and the end of a tile.
+// Defines  T, QUANTIZED, VNNI, DEPTH_CHUNK, common/chain_step.h (all required, before inclusion)
+// Gives    what common/window.h requires, TILE_PIXELS, PIXELS, finish_block
+
+#define TILE_PIXELS 7
+#define PIXELS _Pragma("unroll") for (int p = 0; p < TILE_PIXELS; ++p)
+
+#if VNNI
+// Bytes, signed ones with their sign flipped. Copies overrun by up to 15 elements, zeros behind the last product by up to 15 more.
+#define STAGE_WIDTH (DEPTH_CHUNK + 64)
+#if T_IS_SIGNED
+#define TO_UNSIGNED 0x80
+#else
+#define TO_UNSIGNED 0
+#endif
+typedef struct __attribute__((packed)) {
+    uchar16 value;
+} UnalignedUchar16;
+#define STAGE_T uchar
+#define STAGE16(stage, value16) (((UnalignedUchar16 *)(stage))->value = (value16))
+#define STAGED(src, i, zero) ((uchar)(src)[i] ^ TO_UNSIGNED)
+#define STAGED16(src, i, zero) (((global const UnalignedUchar16 *)((src) + (i)))->value ^ (uchar16)(TO_UNSIGNED))
+#define STAGED_PADDING16(zero) (uchar16)((zero) ^ TO_UNSIGNED)
+#else
+// Floats. Copies overrun by up to 15 elements; the width also keeps rows off the same cache sets.
+#define STAGE_WIDTH (DEPTH_CHUNK + 16)
+typedef struct __attribute__((packed)) {
+    float16 value;
+} UnalignedFloat16;
+#define STAGE_T float
+#define STAGE16(stage, value16) (((UnalignedFloat16 *)(stage))->value = (value16))
+#if QUANTIZED
+#define STAGED(src, i, zero) (float)(LOAD(src, i) - (zero))
+#define STAGED16(src, i, zero) WIDEN(LOAD16(src, i) - (zero), float16)
+#else
+#define STAGED(src, i, zero) LOAD(src, i)
+#define STAGED16(src, i, zero) LOAD16(src, i)
+#endif
+#define STAGED_PADDING16(zero) (float16)(0.0f)
+#endif
+
+#if QUANTIZED
+#define ADD_RESIDUAL(s, value, residual) add_residual16(s, value, residual)
+#define FINISH(value) (value)
+#else
+#define ADD_RESIDUAL(s, value, residual) ((value) + (residual))
+#define FINISH(value) activate16(value, low, high)
+#endif
+
+// Scales, activates and stores `count` channels of `rows` pixels, from element `offset` of dst on.
+static inline void finish_block(const Step *s, global T *dst, global const T *residual, const COMPUTE_T16 *totals, int rows, int offset,
+                                int count, COMPUTE_T16 multiplier, COMPUTE_T16 shift, COMPUTE_T16 rounding)
+{
+    const COMPUTE_T low = s->low, high = s->high;
+    const int depth_out = s->depth_out, has_residual = s->has_residual;
+    COMPUTE_T16 values[TILE_PIXELS];
+#if QUANTIZED
+    PIXELS values[p] = requantize16(s, totals[p], multiplier, shift, rounding);
+#else
+    PIXELS values[p] = totals[p];
+#endif
+    if (rows == TILE_PIXELS && count == 16) {
+        global T *y = dst + offset;
+        if (has_residual) {
+            global const T *x = residual + offset;
+            PIXELS {
+                values[p] = ADD_RESIDUAL(s, values[p], LOAD16(x, 0));
+                x += depth_out;
+            }
+        }
+        PIXELS {
+            STORE16(y, 0, FINISH(values[p]));
+            y += depth_out;
+        }
+    } else {
+        COMPUTE_T16 some[TILE_PIXELS]; // a copy, for its index is no constant
+        PIXELS some[p] = values[p];
+        for (int p = 0; p < rows; ++p, offset += depth_out) {
+            COMPUTE_T16 value = some[p];
+            if (has_residual)
+                value = ADD_RESIDUAL(s, value, load_lanes(residual, offset, count));
+            store_lanes(dst, offset, FINISH(value), count);
+        }
+    }
+}

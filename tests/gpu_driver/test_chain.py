@@ -1,0 +1,313 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Chains of convolutions: what is put together, what tasks wait for, and the same bits as the CPU driver's."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+import kernels_cl
+from gpu_driver import chain, packing
+from gpu_driver.launch import Launch, Packed, Scratch
+from gpu_driver.lowering import Lowering
+from nn_runtime.codes import FuseCode, OperandCode, OperationCode, PaddingCode
+from nn_runtime.devices import find_device
+from nn_runtime.quantization import multiply_by_quantized_multiplier
+from tests.gpu_driver.graphs import Graph, request
+from tests.gpu_driver.profiles import CPU_PROFILE
+from tests.gpu_driver.running import prepare, run
+
+if TYPE_CHECKING:
+    from gpu_driver.driver import Device
+    from nn_runtime.operand import Array, Dimensions
+
+CONV, DEPTHWISE, ADD, RESHAPE, FULLY = (
+    OperationCode.CONV_2D,
+    OperationCode.DEPTHWISE_CONV_2D,
+    OperationCode.ADD,
+    OperationCode.RESHAPE,
+    OperationCode.FULLY_CONNECTED,
+)
+FLOAT, QUANT8, SIGNED, BIAS = (
+    OperandCode.TENSOR_FLOAT32,
+    OperandCode.TENSOR_QUANT8_ASYMM,
+    OperandCode.TENSOR_QUANT8_ASYMM_SIGNED,
+    OperandCode.TENSOR_INT32,
+)
+SCALES = {FLOAT: 0.0, QUANT8: float(np.float32(0.05)), SIGNED: float(np.float32(0.05))}
+ZEROS = {FLOAT: 0, QUANT8: 120, SIGNED: -7}
+
+
+class Network:
+    """Draws convolutions one after the other."""
+
+    def __init__(self, code: OperandCode, dims: Dimensions, seed: int) -> None:
+        self.graph = Graph()
+        self.code = code
+        self.dims = dims
+        self._scale = SCALES[code]
+        self._rng = np.random.default_rng(seed)
+        self.last = self.graph.input(dims, code, SCALES[code], ZEROS[code])
+
+    def operand(self, dims: Dimensions, *, is_output: bool = False, scale: float = 1.0) -> int:
+        make = self.graph.output if is_output else self.graph.temporary
+        self._scale = float(np.float32(scale * SCALES[self.code]))
+        return make(dims, self.code, self._scale, ZEROS[self.code])
+
+    def convolve(self, depth: int, taps: int = 1, stride: int = 1, *, is_output: bool = False) -> int:
+        b, h, w, depth_in = self.dims
+        return self._step(
+            CONV, (depth, taps, taps, depth_in), (b, -(-h // stride), -(-w // stride), depth), stride, is_output
+        )
+
+    def depthwise(self, taps: int = 3, stride: int = 1, *, is_output: bool = False) -> int:
+        b, h, w, depth = self.dims
+        return self._step(
+            DEPTHWISE, (1, taps, taps, depth), (b, -(-h // stride), -(-w // stride), depth), stride, is_output
+        )
+
+    def plus(self, other: int, *, is_output: bool = False) -> int:
+        output = self.operand(self.dims, is_output=is_output, scale=1.7)
+        self.graph.operation(ADD, [self.last, other, self.graph.integer(FuseCode.RELU)], output)
+        self.last = output
+        return output
+
+    def reshape(self, dims: Dimensions) -> int:
+        output = self.operand(dims, scale=self._scale / SCALES[self.code] if self._scale else 1.0)
+        self.graph.operation(RESHAPE, [self.last, self.graph.constant(np.array(dims, np.int32))], output)
+        self.last, self.dims = output, dims
+        return output
+
+    def fully(self, units: int) -> int:
+        weights, bias = self._constants((units, self.dims[-1]), units)
+        output = self.operand((self.dims[0], units), is_output=True)
+        self.graph.operation(FULLY, [self.last, weights, bias, self.graph.integer(FuseCode.NONE)], output)
+        self.last, self.dims = output, (self.dims[0], units)
+        return output
+
+    def data(self) -> Array:
+        return self._values(self.graph.model().main.operands[0].dimensions)
+
+    def _step(self, code: int, filter_dims: Dimensions, dims: Dimensions, stride: int, is_output: bool) -> int:
+        weights, bias = self._constants(filter_dims, dims[-1])
+        output = self.operand(dims, is_output=is_output)
+        numbers = [PaddingCode.SAME, stride, stride, *([1] if code == DEPTHWISE else []), FuseCode.NONE]
+        self.graph.operation(code, [self.last, weights, bias, *map(self.graph.integer, numbers)], output)
+        self.last, self.dims = output, dims
+        return output
+
+    def _constants(self, dims: Dimensions, depth: int) -> tuple[int, int]:
+        fan_in = np.prod(dims) / depth
+        if self.code == FLOAT:
+            weights = self._rng.standard_normal(dims).astype(np.float32) / np.float32(np.sqrt(fan_in))
+            bias = self._rng.standard_normal(depth).astype(np.float32)
+            return self.graph.constant(weights), self.graph.constant(bias)
+        scale = float(np.float32(0.02 / np.sqrt(fan_in)))
+        whole = self._rng.integers(-500, 500, depth).astype(np.int32)
+        return (
+            self.graph.constant(self._values(dims), self.code, scale, ZEROS[self.code]),
+            self.graph.constant(whole, BIAS, float(np.float32(scale) * np.float32(self._scale))),
+        )
+
+    def _values(self, dims: Dimensions) -> Array:
+        if self.code == FLOAT:
+            return self._rng.standard_normal(dims).astype(np.float32)
+        info = np.iinfo(np.uint8 if self.code == QUANT8 else np.int8)
+        return self._rng.integers(info.min, info.max, dims, info.dtype, endpoint=True)
+
+
+def inverted_residuals(code: OperandCode, batches: int = 1) -> Network:
+    """Blocks as of MobileNet V2, with sizes that are no multiples of anything, and a reshape."""
+    network = Network(code, (batches, 19, 17, 3), 5)
+    network.convolve(24, 3, 2)
+    skipped = network.last
+    for stride in (1, 1, 2):
+        network.convolve(67)
+        network.depthwise(3, stride)
+        network.convolve(24)
+        if stride == 1:
+            skipped = network.plus(skipped)
+    network.depthwise(5)
+    network.convolve(9, 3)
+    b, h, w, depth = network.dims
+    network.reshape((b, h * w * depth))
+    network.fully(33)
+    return network
+
+
+def launch_of(network: Network, cores: int = 4) -> Launch:
+    lowering = Lowering(network.graph.model(), replace(CPU_PROFILE, compute_units=cores))
+    commands = lowering.lower(0, lowering.static_inputs()).commands
+    assert len(commands) == 1
+    assert isinstance(commands[0], Launch)
+    return commands[0]
+
+
+def tables_of(launch: Launch) -> tuple[Array, Array]:
+    tables = [argument.data for argument in launch.arguments if isinstance(argument, Packed)]
+    return tables[0], tables[1]
+
+
+def test_fields_of_a_step_are_those_of_the_kernel() -> None:
+    text = re.search(r"typedef struct \{([^}]*)\} Step;", kernels_cl.source("chain.cl"))
+    assert text is not None
+    names = re.findall(r"(\w+)(?=[,;])", re.sub(r"//.*", "", text[1]))
+    ours = {"depth_in": "input_depth", "depth_out": "output_depth", "out_height": "output_height"}
+    ours |= {"out_width": "output_width", "height": "input_height", "width": "input_width"}
+    assert tuple(ours.get(name, name) for name in names) == chain.STEP_FIELDS
+
+
+def test_a_network_is_one_launch_with_a_stage_for_every_step() -> None:
+    launch = launch_of(inverted_residuals(FLOAT))
+    assert len(launch.stages) == len(launch.steps) == 13
+    assert all(before.last == after.first for before, after in pairwise(launch.stages))
+    assert sum(stage.flops for stage in launch.stages) == launch.flops
+    covered = [operation for stage in launch.stages for operation in stage.operations]
+    assert sorted(covered) == sorted(launch.operations)
+
+
+def test_own_memory_is_used_again() -> None:
+    launch = launch_of(inverted_residuals(FLOAT))
+    own = next(argument for argument in launch.arguments if isinstance(argument, Scratch))
+    sizes = sorted(step.output.size_bytes for step in launch.steps)
+    assert own.size_bytes < sum(sizes[-4:])
+
+
+def test_what_an_outsider_reads_is_not_in_own_memory() -> None:
+    network = Network(FLOAT, (1, 4, 4, 16), 0)
+    first = network.convolve(16, is_output=True)
+    network.convolve(16, is_output=True)
+    launch = launch_of(network)
+    assert first in {argument.index for argument in launch.arguments if hasattr(argument, "index")}
+
+
+@pytest.mark.parametrize("batches", [1, 3])
+@pytest.mark.parametrize("cores", [1, 2, 12])
+def test_tasks_wait_for_everything_that_they_read_and_overwrite(batches: int, cores: int) -> None:
+    launch = launch_of(inverted_residuals(QUANT8, batches), cores)
+    table, rows = tables_of(launch)
+    tasks = [task for step in launch.steps for task in chain.tasks_of(step, cores)]
+    assert len(tasks) == len(rows)
+    written: list[tuple[tuple[int, int], Array]] = []  # (place in memory, which elements) of every task before
+    read: list[tuple[tuple[int, int], Array]] = []
+    dependencies: list[set[int]] = []
+    for at, (task, row) in enumerate(zip(tasks, rows, strict=True)):
+        step = launch.steps[row[0]]
+        fields = dict(zip(chain.STEP_FIELDS, table[row[0]].tolist(), strict=True))
+        waited = {other for first, last in zip(row[5:8], row[8:11], strict=True) for other in range(first, last)}
+        assert all(other < at for other in waited)
+        source = (fields["src"], fields["src_offset"] * 64)
+        output = (fields["dst"], fields["dst_offset"] * 64)
+        reads, writes = elements_read(step, task), elements_written(step, task)
+        needed = {i for i, done in enumerate(written) if overlap(done, (source, reads))}
+        if step.residual is not None:
+            other = (fields["residual"], fields["residual_offset"] * 64)
+            needed |= {i for i, done in enumerate(written) if overlap(done, (other, writes))}
+        same = {i for i in range(len(written)) if rows[i][0] == row[0]}
+        needed |= {i for i, done in enumerate(read) if overlap(done, (output, writes))} - same
+        needed |= {i for i, done in enumerate(written) if overlap(done, (output, writes))} - same
+        reached = set(waited)
+        for other in sorted(waited, reverse=True):
+            reached |= dependencies[other]
+        assert needed <= reached, (at, sorted(needed - reached))
+        written.append((output, writes))
+        read.append((source, reads))
+        dependencies.append(reached)
+
+
+def overlap(first: tuple[tuple[int, int], Array], second: tuple[tuple[int, int], Array]) -> bool:
+    """Whether two sets of bytes have one in common; a set: (buffer, offset) and offsets from there, one byte each."""
+    (buffer0, offset0), bytes0 = first
+    (buffer1, offset1), bytes1 = second
+    return buffer0 == buffer1 and bool(np.isin(bytes0 + offset0, bytes1 + offset1).any())
+
+
+def elements_written(step: chain.Step, task: chain.Task) -> Array:
+    pixels, depth = step.output_shape
+    numbers = np.arange(pixels * depth).reshape(pixels, depth)
+    first = task.channels[0]
+    if step.kind == chain.DEPTHWISE and depth >= 16:
+        first = min(first, depth - 16)
+    return numbers[slice(*task.pixels), first : task.channels[1]].ravel()
+
+
+def elements_read(step: chain.Step, task: chain.Task) -> Array:
+    g = step.geometry
+    numbers = np.arange(g.batches * g.input_height * g.input_width * g.input_depth)
+    image = numbers.reshape(g.batches, g.input_height, g.input_width, g.input_depth)
+    pixels = np.arange(*task.pixels)
+    b, rest = np.divmod(pixels, g.output_height * g.output_width)
+    oy, ox = np.divmod(rest, g.output_width)
+    first = task.channels[0] if step.kind == chain.DEPTHWISE else 0
+    if step.kind == chain.DEPTHWISE and g.input_depth >= 16:
+        first = min(first, g.input_depth - 16)
+    last = task.channels[1] if step.kind == chain.DEPTHWISE else g.input_depth
+    found = []
+    for fy in range(g.filter_height):
+        for fx in range(g.filter_width):
+            y = oy * g.stride_height - g.padding_top + fy * g.dilation_height
+            x = ox * g.stride_width - g.padding_left + fx * g.dilation_width
+            inside = (y >= 0) & (y < g.input_height) & (x >= 0) & (x < g.input_width)
+            found.append(image[b[inside], y[inside], x[inside], first:last].ravel())
+    return np.unique(np.concatenate(found))
+
+
+def test_rounding_at_once_is_rounding_twice() -> None:
+    rng = np.random.default_rng(0)
+    exponents = -rng.integers(1, 12, 4000).astype(np.int32)
+    mantissas = rng.integers(1 << 30, (1 << 31) - 1, 4000).astype(np.int32)
+    sums = rng.integers(-(1 << 20), 1 << 20, 4000)
+    sums[:1000] = rng.integers(-3, 4, 1000)
+    zero_point = -77
+    rounding = packing.rounding(np.abs(sums), exponents, zero_point)
+    assert rounding.at_once
+    product = (sums * mantissas.astype(np.int64) + (1 << 30)) >> 31
+    at_once = (product + (sums >> 63) + rounding.offsets) >> -exponents
+    expected = multiply_by_quantized_multiplier(sums.astype(np.int32), mantissas, exponents) + zero_point
+    assert np.array_equal(at_once, expected)
+
+
+def test_rounding_at_once_is_refused_where_it_could_overflow() -> None:
+    exponents = np.array([-8], np.int32)
+    assert packing.rounding(np.array([(1 << 31) - 200]), exponents, 0).at_once
+    assert not packing.rounding(np.array([(1 << 31) - 100]), exponents, 0).at_once
+    assert not packing.rounding(np.array([5]), np.array([0], np.int32), 0).at_once
+
+
+@pytest.mark.parametrize("batches", [1, 2])
+@pytest.mark.parametrize("code", [FLOAT, QUANT8, SIGNED], ids=["float32", "quant8", "signed"])
+def test_a_chain_gives_what_the_cpu_driver_gives(opencl_device: Device, code: OperandCode, batches: int) -> None:
+    network = inverted_residuals(code, batches)
+    model, source = network.graph.model(), network.data()
+    results = []
+    for device in (find_device("nnapi-reference").hal, opencl_device):
+        prepared = prepare(device, model)  # type: ignore[arg-type]
+        for _ in range(20 if device is opencl_device else 1):
+            result = np.empty(network.dims, source.dtype)
+            run(prepared, request([source], [result]))
+            results.append(result)
+    assert all(np.array_equal(result, results[1]) for result in results[1:])
+    if code == FLOAT:
+        np.testing.assert_allclose(results[1], results[0], atol=2e-5, rtol=2e-5)
+    else:
+        assert np.array_equal(results[1], results[0])
+
+
+def test_a_profile_names_every_step(opencl_device: Device) -> None:
+    network = inverted_residuals(FLOAT)
+    prepared = prepare(opencl_device, network.graph.model())
+    source, result = network.data(), np.empty(network.dims, np.float32)
+    asked = request([source], [result])
+    run(prepared, asked)
+    expected = result.copy()
+    result[...] = 0
+    _, profile = prepared.execute_profiled(asked, None, None)
+    assert np.array_equal(result, expected)
+    covered = {operation for row in profile.rows for operation in row.operations}
+    reshapes = {i for i, one in enumerate(network.graph.model().main.operations) if one.type == RESHAPE}
+    assert covered | reshapes == set(range(len(network.graph.model().main.operations)))
