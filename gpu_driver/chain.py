@@ -42,10 +42,11 @@ TASKS_PER_CORE, TASKS_PER_CORE_OF_LARGE_STEPS = 2, 4
 LARGE_STEP_FLOPS = 8_000_000
 """For each core."""
 PROGRESS_WORDS = 16
-PATIENCE_PER_NS = 2
-"""Turns of a waiting loop per ns that a slow core would take for the task; a turn takes about half a ns."""
+TURNS_PER_NS = 2
+"""Of a waiting loop."""
 LEAST_PATIENCE, MOST_PATIENCE = 100_000, 1 << 30
-SLOW_FLOPS_PER_NS, SLOW_BYTES_PER_NS = 10, 1
+"""Turns that a group waits for a task before it leaves the rest to the others: between them what a slow core needs."""
+SLOW_FLOPS_PER_NS, SLOW_BYTES_PER_NS = 25.0, 2.5
 
 PLACES = ("kind", "src", "src_offset", "dst", "dst_offset", "residual", "residual_offset")
 CONSTANTS = ("weights", "bias", "multipliers", "shifts", "roundings")
@@ -252,7 +253,7 @@ def _launch(
         for at, step in enumerate(steps)
     ]
     arguments: tuple[Argument, ...] = (
-        *(int32(0), int32(starts[-1]), int32(_patience(steps, tasks))),
+        *(int32(0), int32(starts[-1])),
         *(Packed(table), Packed(rows), Packed(constants), Zeroed(4 * (PROGRESS_WORDS + starts[-1]))),
         *placed.buffers,
     )
@@ -345,9 +346,11 @@ def _word(value: int | float) -> int:
 def _task_rows(
     steps: Sequence[Step], tasks: Sequence[Sequence[Task]], starts: Sequence[int], placed: _Placement
 ) -> list[tuple[int, ...]]:
-    """Return the tasks as chain.cl takes them: step, x, y, then first and last of what must be done before."""
+    """Return the tasks as chain.cl takes them: step, x, y, first and last of what must be done before, patience."""
     rows: list[tuple[int, ...]] = []
+    patience = [_patience(step, len(part)) for step, part in zip(steps, tasks, strict=True)]
     for at, step in enumerate(steps):
+        longest = max(patience[max(0, at - 2) : at + 1])  # what is waited for runs together with this step
         before = placed.users_before(step.output, at)
         free = (starts[before[0]], starts[before[1]]) if before else (0, 0)
         source = _maker(steps, at, step.source, placed)
@@ -365,7 +368,7 @@ def _task_rows(
                 else:
                     first, last = _overlapping(tasks[maker], *span)
                     waits.append((starts[maker] + first, starts[maker] + last))
-            rows.append((at, *task.x, *task.y, *(wait[0] for wait in waits), *(wait[1] for wait in waits)))
+            rows.append((at, *task.x, *task.y, *(wait[0] for wait in waits), *(wait[1] for wait in waits), longest))
     return rows
 
 
@@ -387,13 +390,10 @@ def _overlapping(tasks: Sequence[Task], pixels: Span, channels: Span) -> Span:
     return (found[0], found[-1] + 1) if found else (0, 0)
 
 
-def _patience(steps: Sequence[Step], tasks: Sequence[Sequence[Task]]) -> int:
-    """Return how many turns a group waits before it takes the one that it waits for to be interrupted, and leaves."""
-    longest = max(
-        max(step.flops / SLOW_FLOPS_PER_NS, step.bytes_moved / SLOW_BYTES_PER_NS) / len(part)
-        for step, part in zip(steps, tasks, strict=True)
-    )
-    return int(min(max(longest * PATIENCE_PER_NS, LEAST_PATIENCE), MOST_PATIENCE))
+def _patience(step: Step, tasks: int) -> int:
+    """Return how many turns a group waits for a task of a step before it takes its core to be otherwise busy."""
+    nanoseconds = max(step.flops / SLOW_FLOPS_PER_NS, step.bytes_moved / SLOW_BYTES_PER_NS) / tasks
+    return int(min(max(nanoseconds * TURNS_PER_NS, LEAST_PATIENCE), MOST_PATIENCE))
 
 
 def _cuts(count: int, parts: int) -> list[Span]:

@@ -7,7 +7,6 @@
 //          progress: int [16 + tasks], zero before and after: how many tasks are taken, how many groups have ended, 14 unused ones,
 //          and 1 for every task that is done
 // Units    first_task, last_task: the part of the tasks to do; those before are done
-//          patience: turns of the waiting loop after which a group leaves the rest to the others
 // Defines  T: float | half | uchar | char (required)
 //          QUANTIZED: 0 | 1 (required); 1 with uchar and char
 //          VNNI: 0 | 1 (required); 1: products of bytes by the instruction vpdpbusd: quantised, PoCL on an x86 CPU with AVX512_VNNI
@@ -57,6 +56,7 @@
 typedef struct {
     Part part;
     int first[WAITS], last[WAITS]; // tasks that must be done before: first..last - 1
+    int patience;                  // turns of the waiting loop after which a group leaves the rest to the others
 } Task;
 
 #if QUANTIZED
@@ -91,9 +91,10 @@ static void run_step(const Step *s, Part part, global uchar *const *buffers, glo
         depthwise(s, part, src, dst, constants);
 }
 
-// Whether what a task needs is done, after `patience` turns at most.
-static inline int is_ready(const Task *task, volatile global const int *done, int first_task, int patience)
+// Whether what a task needs is done, after some patience.
+static inline int is_ready(const Task *task, volatile global const int *done, int first_task)
 {
+    int patience = task->patience;
     for (int i = 0; i < WAITS; ++i)
         for (int other = task->last[i] - 1; other >= max(first_task, task->first[i]); --other)
             while (done[other] == 0)
@@ -102,8 +103,9 @@ static inline int is_ready(const Task *task, volatile global const int *done, in
     return 1;
 }
 
-TILE_KERNEL void chain(int first_task, int last_task, int patience, global const Step *steps, global const Task *tasks,
-                       global const uchar *constants, volatile global int *progress, global T *b0, global T *b1, global T *b2,
+// No `restrict` in functions that are inlined: Oclgrind 21.10 does not know what LLVM makes of it.
+TILE_KERNEL void chain(int first_task, int last_task, global const Step *restrict steps, global const Task *restrict tasks,
+                       global const uchar *restrict constants, volatile global int *progress, global T *b0, global T *b1, global T *b2,
                        global T *b3, global T *b4, global T *b5, global T *b6, global T *b7)
 {
     global uchar *const buffers[] = {(global uchar *)b0, (global uchar *)b1, (global uchar *)b2, (global uchar *)b3,
@@ -112,7 +114,7 @@ TILE_KERNEL void chain(int first_task, int last_task, int patience, global const
         const int at = first_task + taken;
         const Task task = tasks[at];
         // Whoever is waited for too long was interrupted; that group goes on with all tasks later.
-        if (!is_ready(&task, progress + DONE, first_task, patience))
+        if (!is_ready(&task, progress + DONE, first_task))
             break;
         if (atomic_cmpxchg(progress, taken, taken + 1) != taken)
             continue;

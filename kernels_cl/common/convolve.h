@@ -44,8 +44,8 @@ static inline Direct direct_view(const InputView *v, global const T *src, int fi
 }
 #endif
 
-static void convolve(const Step *s, Part part, global const T *restrict src, global T *restrict dst, global const T *residual,
-                     global const uchar *restrict constants)
+static void convolve(const Step *s, Part part, global const T *src, global T *dst, global const T *residual,
+                     global const uchar *constants)
 {
     global const float16 *weights = CONSTANT_AT(float16, s->weights);
     global const COMPUTE_T16 *bias = CONSTANT_AT(COMPUTE_T16, s->bias);

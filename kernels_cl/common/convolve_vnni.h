@@ -17,8 +17,8 @@ static inline int16 dot4(int16 sum, int16 x, int16 w)
     return sum;
 }
 
-static void convolve(const Step *s, Part part, global const T *restrict src, global T *restrict dst, global const T *residual,
-                     global const uchar *restrict constants)
+static void convolve(const Step *s, Part part, global const T *src, global T *dst, global const T *residual,
+                     global const uchar *constants)
 {
     global const int16 *weights = CONSTANT_AT(int16, s->weights), *bias = CONSTANT_AT(int16, s->bias);
     global const int16 *multipliers = CONSTANT_AT(int16, s->multipliers), *shifts = CONSTANT_AT(int16, s->shifts);

@@ -59,8 +59,8 @@ static inline void add_tap(float16 *sum, global const T *src, long step, float16
 DEFINE_ADD_ROW3(1)
 DEFINE_ADD_ROW3(2)
 
-static void depthwise3(const Step *s, Part part, global const T *restrict src, global T *restrict dst,
-                                    global const uchar *restrict constants)
+static void depthwise3(const Step *s, Part part, global const T *src, global T *dst,
+                                    global const uchar *constants)
 {
     const int height = s->height, width = s->width, depth = s->depth_in, out_height = s->out_height, out_width = s->out_width;
     const int filter_height = s->filter_height;
@@ -113,8 +113,8 @@ static inline int is_depthwise3(const Step *s)
            && s->out_width >= DEPTHWISE_PIXELS && s->depth_in >= 16;
 }
 
-static void depthwise(const Step *s, Part part, global const T *restrict src, global T *restrict dst,
-                                    global const uchar *restrict constants)
+static void depthwise(const Step *s, Part part, global const T *src, global T *dst,
+                                    global const uchar *constants)
 {
     const int height = s->height, width = s->width, depth = s->depth_in, out_height = s->out_height, out_width = s->out_width;
     const int filter_height = s->filter_height, filter_width = s->filter_width;
