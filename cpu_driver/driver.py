@@ -4,15 +4,18 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cpu_driver.estimate import cost_table_of
 from cpu_driver.graph import missing_function
 from cpu_driver.operations import function_of
 from cpu_driver.prepared_model import HostStorage, PreparedModel
 from nn_runtime.codes import DeviceTypeCode, FeatureLevel, OperandCode, OperationCode
 from nn_runtime.hal.buffers import BufferRegistry
+from nn_runtime.hal.costs import operation_estimates
 from nn_runtime.hal.interfaces import OperationSupport
 from nn_runtime.hal.types import (
     Capabilities,
@@ -28,6 +31,7 @@ from nn_runtime.operand import has_unknown_dimensions, size_bytes
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from nn_runtime.hal.costs import CostTable
     from nn_runtime.hal.interfaces import CacheRequest, IBuffer, IDevice, IPreparedModel
     from nn_runtime.hal.types import (
         BufferDesc,
@@ -54,6 +58,7 @@ class Device:
 
     def __init__(self) -> None:
         """Start with no buffers."""
+        self._costs: CostTable | None = None
         self._buffers: BufferRegistry[HostStorage] = BufferRegistry(self._model_of)
 
     def get_capabilities(self) -> Capabilities:
@@ -86,9 +91,20 @@ class Device:
         return 0, 0
 
     def explain_operations(self, model: Model) -> Sequence[OperationSupport]:
-        """Return support of each operation of the main model, with the reason of a refusal."""
+        """Return support of each operation of the main model, with its estimated time or the reason of a refusal."""
         validate_model(model)
-        return [_support(model, model.main, operation) for operation in model.main.operations]
+        estimates = operation_estimates(model, self.cost_table())
+        answers = [_support(model, model.main, operation) for operation in model.main.operations]
+        return [
+            replace(answer, estimated_ns=round(estimate)) if answer.supported else answer
+            for answer, estimate in zip(answers, estimates, strict=True)
+        ]
+
+    def cost_table(self) -> CostTable:
+        """Return what runs and operations cost: measured on this machine, else as shipped."""
+        if self._costs is None:
+            self._costs = cost_table_of(NAME, self.get_version_string())
+        return self._costs
 
     def get_supported_operations(self, model: Model) -> Sequence[bool]:
         """Return one bool per operation of the main model."""

@@ -8,18 +8,19 @@ import hashlib
 import logging
 import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nn_runtime.hal.interfaces import CacheRequest
+from nn_runtime.hal.model_format import model_digest
 from nn_runtime.hal.types import HalError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
     from nn_runtime.devices import Device
     from nn_runtime.hal.interfaces import Attributes, IPreparedModel
-    from nn_runtime.hal.types import ExecutionPreference, Priority
+    from nn_runtime.hal.types import ExecutionPreference, Model, Priority
 
 _MODEL_FILE, _DATA_FILE = "1", "2"
 _BINARY = getattr(os, "O_BINARY", 0)
@@ -33,6 +34,21 @@ class CacheInfo:
 
     directory: Path
     token: bytes
+
+
+def token_of(model: Model, name: str | None) -> bytes:
+    """Return the token of an application that has none of its own: of a name, or else of all that a model says."""
+    return model_digest(model) if name is None else hashlib.sha256(name.encode()).digest()
+
+
+def made_directory(directory: str | os.PathLike[str]) -> Path:
+    """Return a directory, made if it was missing; where that is not possible there will be no caching."""
+    path = Path(directory)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        _log.warning("no compilation cache in %s: %s", path, error)
+    return path
 
 
 def step_token(
@@ -78,7 +94,9 @@ def prepare_cached(
     with _opened(device, info, token, create=False) as cache:
         if cache is not None:
             try:
-                return from_cache(cache)
+                prepared = from_cache(cache)
+                _log.debug("%s accepts its cache: nothing is prepared from the model", device.name)
+                return prepared
             except HalError as error:
                 _log.debug("%s does not accept its cache: %s", device.name, error)
     with _opened(device, info, token, create=True) as cache:

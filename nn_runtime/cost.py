@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Placement by estimated time: operations, one call per step, and bytes that cross between devices.
+"""Placement by estimated time: runs and operations of every device, and what crosses between devices.
 
-The placement found is never estimated slower than the best single device. Times are ns.
+A split is taken only where it is estimated to be clearly faster than the best single device. Times are ns.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nn_runtime.codes import OperationCode
+from nn_runtime.hal.costs import ANY_OPERATION, OTHER_TYPES, CostTable, HasCosts, OperationCost, operation_estimates
 from nn_runtime.hal.types import HalError, OperandLifeTime
-from nn_runtime.operand import size_bytes
 from nn_runtime.partition import cut, operation_score
 
 if TYPE_CHECKING:
@@ -20,29 +19,17 @@ if TYPE_CHECKING:
 
     from nn_runtime.devices import Device
     from nn_runtime.hal.interfaces import OperationSupport
-    from nn_runtime.hal.types import ExecutionPreference, Model, Operation
+    from nn_runtime.hal.types import ExecutionPreference, Model
 
 STEP_NS = 60_000.0
-"""One step more: a call of the driver, its waiting for the device, and the bookkeeping of the plan."""
-CPU_STEP_NS = 20_000.0
-"""The same for the CPU reference device, which waits for nothing."""
-CROSSING_NS_PER_BYTE = 0.1
-"""Copying a temporary out of one device and into another, at 10 GB/s."""
-CPU_OPERATION_NS = 5_000.0
-"""Fixed time of one operation on the CPU reference device."""
-CPU_NS_PER_BYTE = 0.3
-"""The CPU reference device over the bytes an operation reads and writes."""
-CPU_NS_PER_MULTIPLY_ADD = 0.05
-"""The CPU reference device in convolutions and products."""
+"""A run of a device that does not tell its costs: the call, its waiting, and the bookkeeping of the plan."""
+SPLIT_GAIN = 0.15
+"""Part of the best single device's time that a split must save by the estimates, which are not exact."""
 
-_MULTIPLYING = {
-    OperationCode.CONV_2D: 1,
-    OperationCode.GROUPED_CONV_2D: 1,
-    OperationCode.DEPTHWISE_CONV_2D: 1,
-    OperationCode.TRANSPOSE_CONV_2D: 1,
-    OperationCode.FULLY_CONNECTED: 1,
-}
-"""Operations that multiply every output by a filter, and which input that is."""
+_UNKNOWN_COSTS = CostTable(
+    STEP_NS, 5_000, 2_000, 5_000, 0.1, {ANY_OPERATION: {OTHER_TYPES: OperationCost(10_000, 0.5, 0.05)}}
+)
+"""Of a device that does not tell them; its operations by its figures of performance, relative to the CPU's."""
 
 _COMPUTED = frozenset(
     {OperandLifeTime.TEMPORARY_VARIABLE, OperandLifeTime.SUBGRAPH_OUTPUT, OperandLifeTime.SUBGRAPH_INPUT}
@@ -71,14 +58,15 @@ class CostModel:
         """Estimate every operation on every device that takes it."""
         self.model = model
         self.devices = devices
-        count = len(model.main.operations)
+        self._tables = [_table(device) for device in devices]
+        self._guesses = operation_estimates(model, _UNKNOWN_COSTS)
         self.operation_ns = [
-            [self._operation(device, support[index][at], at, preference) for at in range(count)]
+            [self._operation(device, support[index][at], at, preference) for at in range(len(self._guesses))]
             for index, device in enumerate(devices)
         ]
 
     def place(self, others: Sequence[list[int]] = ()) -> CostPlacement:
-        """Return the cheapest of: every single device, the best path through the run order, and `others`.
+        """Return the cheapest of: every single device, and by SPLIT_GAIN the best path through the run order, `others`.
 
         On a tie the earlier single device wins, then the path.
         """
@@ -86,7 +74,10 @@ class CostModel:
         candidates = [[device] * count for device in range(len(self.devices))]
         candidates += [self._best_path(), *others]
         totals = [self.total(chosen) for chosen in candidates]
-        best = min(range(len(candidates)), key=lambda i: totals[i])
+        single = min(range(len(self.devices)), key=totals.__getitem__)
+        best = min(range(len(candidates)), key=totals.__getitem__)
+        if totals[best] > totals[single] * (1 - SPLIT_GAIN):
+            best = single
         chosen = candidates[best]
         return CostPlacement(chosen, [self.operation_ns[d][at] for at, d in enumerate(chosen)], totals[best])
 
@@ -95,27 +86,27 @@ class CostModel:
         work = sum(self.operation_ns[device][at] for at, device in enumerate(chosen))
         if math.isinf(work):
             return work
+        main = self.model.main
         if len(set(chosen)) == 1:
-            return work + self._step_ns(chosen[0])
+            return work + self._tables[chosen[0]].step_ns(main, main.input_indexes, main.output_indexes)
         try:
             steps = cut(self.model, self.devices, chosen)
         except HalError:
             return math.inf
-        crossing = sum(self._bytes(index) for step in steps for index in step.inputs if self._is_computed(index))
-        return work + sum(self._step_ns(step.device) for step in steps) + crossing * CROSSING_NS_PER_BYTE
+        return work + sum(self._tables[step.device].step_ns(main, step.inputs, step.outputs) for step in steps)
 
     def _best_path(self) -> list[int]:
-        """Return the cheapest devices along the run order, where changing costs a step and the bytes read."""
+        """Return the cheapest devices along the run order, where changing costs a run and what is read."""
         devices = range(len(self.devices))
         costs = [self.operation_ns[device][0] for device in devices]
         back: list[list[int]] = []
         for at, operation in enumerate(self.model.main.operations[1:], 1):
-            read = sum(self._bytes(index) for index in operation.inputs if self._is_computed(index))
+            read = [index for index in dict.fromkeys(operation.inputs) if self._is_computed(index)]
             cheapest = min(devices, key=costs.__getitem__)
             origins = []
             reached = []
             for device in devices:
-                changing = costs[cheapest] + self._step_ns(device) + read * CROSSING_NS_PER_BYTE
+                changing = costs[cheapest] + self._tables[device].step_ns(self.model.main, read, ())
                 stays = costs[device] <= changing
                 origins.append(device if stays else cheapest)
                 reached.append((costs[device] if stays else changing) + self.operation_ns[device][at])
@@ -132,29 +123,11 @@ class CostModel:
         if answer.estimated_ns is not None:
             return float(answer.estimated_ns)
         operation = self.model.main.operations[at]
-        return self._cpu_ns(operation) * operation_score(self.model, self.model.main, operation, device, preference)
-
-    def _cpu_ns(self, operation: Operation) -> float:
-        """Return a guess of the time on the CPU reference device, which has the figure 1.0 by definition."""
-        moved = sum(self._bytes(index) for index in (*operation.inputs, *operation.outputs))
-        guess = CPU_OPERATION_NS + moved * CPU_NS_PER_BYTE
-        position = _MULTIPLYING.get(OperationCode(operation.type)) if operation.type < len(OperationCode) else None
-        if position is None:
-            return guess
-        operands = self.model.main.operands
-        filter_dims = operands[operation.inputs[position]].dimensions
-        output_dims = operands[operation.outputs[0]].dimensions
-        if operation.type == OperationCode.DEPTHWISE_CONV_2D:
-            filter_dims = filter_dims[:-1]
-        products = math.prod(output_dims) * math.prod(filter_dims[1:])
-        return guess + products * CPU_NS_PER_MULTIPLY_ADD
-
-    def _bytes(self, index: int) -> int:
-        operand = self.model.main.operands[index]
-        return size_bytes(operand.type, operand.dimensions)
+        return self._guesses[at] * operation_score(self.model, self.model.main, operation, device, preference)
 
     def _is_computed(self, index: int) -> bool:
         return self.model.main.operands[index].lifetime in _COMPUTED
 
-    def _step_ns(self, device: int) -> float:
-        return CPU_STEP_NS if self.devices[device].is_reference else STEP_NS
+
+def _table(device: Device) -> CostTable:
+    return device.hal.cost_table() if isinstance(device.hal, HasCosts) else _UNKNOWN_COSTS

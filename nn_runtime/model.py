@@ -3,23 +3,21 @@
 
 from __future__ import annotations
 
-import heapq
-import itertools
 import logging
 import time
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nn_runtime import extensions
-from nn_runtime.codes import OEM_OPERATION, OperandCode, is_extension_code, operand_type_name, operation_name
+from nn_runtime.codes import OEM_OPERATION, OperandCode, is_extension_code, operation_name
 from nn_runtime.errors import BadData, BadState, NNError, UnexpectedNull
+from nn_runtime.graph import Graph, ModelOperand
 from nn_runtime.hal import types as hal
-from nn_runtime.hal.memory import SharedMemory
-from nn_runtime.hal.types import INLINE_CONSTANT_BYTES, WRITTEN_LIFETIMES, OperandLifeTime
+from nn_runtime.hal.types import INLINE_CONSTANT_BYTES, OperandLifeTime
 from nn_runtime.hal.versions.defaults import without_default_arguments
+from nn_runtime.numeric import whole_numbers
 from nn_runtime.observe import graph_dump, trace, vlog
 from nn_runtime.operand import (
     OperandType,
@@ -31,16 +29,13 @@ from nn_runtime.operand import (
     size_bytes,
 )
 from nn_runtime.operations import OperationView, validate
-from nn_runtime.order import ReadyOperations
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nn_runtime.devices import Device
     from nn_runtime.memory import Memory
-    from nn_runtime.operand import Array, ChannelQuant, Dimensions
-
-_POOL_ALIGNMENT = 64
+    from nn_runtime.operand import Array, ChannelQuant
 
 _log = logging.getLogger("nn_runtime.model")
 
@@ -60,102 +55,16 @@ _STATE_NAMES = {
 }
 
 
-class _ModelOperand:
-    """An operand of a model under construction; an OperandView."""
-
-    def __init__(self, operand_type: OperandType) -> None:
-        self.operand_type = operand_type
-        self.lifetime = OperandLifeTime.TEMPORARY_VARIABLE
-        self.data: Array | None = None
-        """Bytes of a constant given by value (uint8), or in a memory."""
-        self.shared: SharedMemory | None = None
-        """Where a constant given by memory lies."""
-        self.location = hal.DataLocation()
-        self.model: Model | None = None
-        self.extension_data: bytes | None = None
-
-    @property
-    def type(self) -> int:
-        return self.operand_type.type
-
-    @property
-    def dimensions(self) -> Dimensions | None:
-        dims = self.operand_type.dims
-        return None if is_tensor(self.type) and not dims else dims
-
-    @property
-    def scale(self) -> float:
-        return self.operand_type.scale
-
-    @property
-    def zero_point(self) -> int:
-        return self.operand_type.zero_point
-
-    @property
-    def channel_quant(self) -> ChannelQuant | None:
-        return self.operand_type.channel_quant
-
-    @property
-    def omitted(self) -> bool:
-        return self.lifetime == OperandLifeTime.NO_VALUE
-
-    def value(self) -> Array | None:
-        if self.data is None:
-            return None
-        dtype = dtype_of(self.type)
-        data = self.data.copy() if self.data.ctypes.data % dtype.alignment else self.data
-        return data.view(dtype).reshape(self.operand_type.dims)
-
-    def subgraph(self) -> _Boundary | None:
-        return _Boundary(self.model) if self.model is not None else None
-
-    def to_hal(self) -> hal.Operand:
-        return self.to_hal_at(self.location)
-
-    def to_hal_at(self, location: hal.DataLocation) -> hal.Operand:
-        kind = self.operand_type
-        return hal.Operand(
-            kind.type,
-            kind.dims,
-            kind.scale,
-            kind.zero_point,
-            self.lifetime,
-            location,
-            kind.channel_quant,
-            self.extension_data,
-        )
-
-
-@dataclass(frozen=True)
-class _Boundary:
-    """SubgraphView of a referenced model."""
-
-    model: Model
-
-    @property
-    def inputs(self) -> list[_ModelOperand]:
-        return [self.model._operands[i] for i in self.model._inputs]
-
-    @property
-    def outputs(self) -> list[_ModelOperand]:
-        return [self.model._operands[i] for i in self.model._outputs]
-
-
 class Model:
     """A graph of operations over operands. Indices are given out in order of adding."""
 
     def __init__(self) -> None:
         vlog.read_tags()
         trace.read_setting()
-        self._operands: list[_ModelOperand] = []
-        self._operations: list[hal.Operation] = []
-        self._inputs: tuple[int, ...] = ()
-        self._outputs: tuple[int, ...] = ()
+        self._graph = Graph()
         self._identified = False
         self._relaxed = False
         self._state = _State.BUILDING
-        self._run_order: tuple[int, ...] = ()
-        self._pool: SharedMemory | None = None
         self._hal: hal.Model | None = None
 
     @property
@@ -168,19 +77,19 @@ class Model:
     @property
     def run_order(self) -> tuple[int, ...]:
         """Original index of each operation of `hal.main`."""
-        return self._run_order
+        return self._graph.run_order
 
     def add_operand(self, operand_type: OperandType) -> int:
         """Append an operand and return its index; raises BadState, BadData."""
         self._check_building("add_operand")
         if operand_type is None:
             raise UnexpectedNull("add_operand: the operand type is None")
-        at = len(self._operands)
+        at = len(self._graph.operands)
         try:
             check_operand_type(operand_type)
         except BadData as error:
             raise BadData(f"operand {at}: {error}") from error
-        self._operands.append(_ModelOperand(operand_type))
+        self._graph.operands.append(ModelOperand(operand_type))
         return at
 
     def set_operand_value(self, index: int, value: Array | float | None) -> None:
@@ -194,7 +103,7 @@ class Model:
         if value is None:
             operand.lifetime, operand.data, operand.shared = OperandLifeTime.NO_VALUE, None, None
             return
-        label = self._label(index)
+        label = self._graph.label(index)
         self._check_can_be_constant(operand, label)
         if not isinstance(value, np.ndarray):
             value = _scalar_array(label, operand.type, value)
@@ -211,8 +120,8 @@ class Model:
         self._check_building("set_operand_value_from_memory")
         operand = self._operand(index, "set_operand_value_from_memory")
         if memory is None:
-            raise UnexpectedNull(f"{self._label(index)}: the memory is None")
-        label = self._label(index)
+            raise UnexpectedNull(f"{self._graph.label(index)}: the memory is None")
+        label = self._graph.label(index)
         self._check_can_be_constant(operand, label)
         if memory.shared is None or memory.domain is not None:
             raise BadData(f"{label}: device memory cannot hold a constant")
@@ -233,12 +142,12 @@ class Model:
         self._check_building("set_operand_value_from_model")
         operand = self._operand(index, "set_operand_value_from_model")
         if model is None:
-            raise UnexpectedNull(f"{self._label(index)}: the model is None")
+            raise UnexpectedNull(f"{self._graph.label(index)}: the model is None")
         if model._state != _State.FINISHED:
-            raise BadState(f"{self._label(index)}: the referenced model must be finished and valid")
+            raise BadState(f"{self._graph.label(index)}: the referenced model must be finished and valid")
         if operand.type != OperandCode.MODEL:
-            raise BadData(f"{self._label(index)}: only a MODEL operand can refer to a model")
-        operand.model = model
+            raise BadData(f"{self._graph.label(index)}: only a MODEL operand can refer to a model")
+        operand.graph = model._graph
         operand.lifetime = OperandLifeTime.SUBGRAPH
 
     def set_operand_symm_per_channel_quant_params(self, index: int, params: ChannelQuant) -> None:
@@ -246,7 +155,7 @@ class Model:
         self._check_building("set_operand_symm_per_channel_quant_params")
         operand = self._operand(index, "set_operand_symm_per_channel_quant_params")
         if params is None:
-            raise UnexpectedNull(f"{self._label(index)}: the per-channel parameters are None")
+            raise UnexpectedNull(f"{self._graph.label(index)}: the per-channel parameters are None")
         kind = operand.operand_type
         changed = OperandType(kind.type, kind.dims, kind.scale, kind.zero_point, params)
         try:
@@ -275,7 +184,7 @@ class Model:
         self._check_building("set_operand_extension_data")
         operand = self._operand(index, "set_operand_extension_data")
         if not is_extension_code(operand.type):
-            raise BadData(f"{self._label(index)}: only an operand of an extension's type has extension data")
+            raise BadData(f"{self._graph.label(index)}: only an operand of an extension's type has extension data")
         operand.extension_data = bytes(data) if data else None
 
     def add_operation(self, code: int, inputs: Sequence[int], outputs: Sequence[int]) -> None:
@@ -283,26 +192,28 @@ class Model:
         self._check_building("add_operation")
         if inputs is None or outputs is None:
             raise UnexpectedNull("add_operation: the inputs or outputs are None")
-        at = len(self._operations)
+        at, operands = len(self._graph.operations), self._graph.operands
         label = f"operation {at} {operation_name(code)}"
+        inputs, outputs = whole_numbers(f"{label}: inputs", inputs), whole_numbers(f"{label}: outputs", outputs)
         for what, indexes in (("input", inputs), ("output", outputs)):
             for position, index in enumerate(indexes):
-                if not 0 <= index < len(self._operands):
+                if not 0 <= index < len(operands):
                     raise BadData(
-                        f"{label}: {what} {position} is operand {index}, the model has {len(self._operands)} operands"
+                        f"{label}: {what} {position} is operand {index}, the model has {len(operands)} operands"
                     )
         if is_extension_code(code):
             if not extensions.is_known(code):
                 raise BadData(f"{label}: the extension is not registered")
         elif code != OEM_OPERATION:
-            validate(OperationView(code, [self._operands[i] for i in inputs], [self._operands[i] for i in outputs], at))
-        self._operations.append(hal.Operation(int(code), tuple(inputs), tuple(outputs)))
+            validate(OperationView(code, [operands[i] for i in inputs], [operands[i] for i in outputs], at))
+        self._graph.operations.append(hal.Operation(int(code), inputs, outputs))
 
     def identify_inputs_and_outputs(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
         """Name the model's inputs and outputs, each operand at most once; raises BadState, BadData."""
         self._check_building("identify_inputs_and_outputs")
         if inputs is None or outputs is None:
             raise UnexpectedNull("identify_inputs_and_outputs: the inputs or outputs are None")
+        inputs, outputs = whole_numbers("model inputs", inputs), whole_numbers("model outputs", outputs)
         if self._identified:
             raise BadState("identify_inputs_and_outputs: inputs and outputs are named already")
         seen: dict[int, str] = {}
@@ -315,10 +226,11 @@ class Model:
                     raise BadData(f"{what} {position}: operand {index} is a constant or omitted")
                 seen[index] = f"{what} {position}"
         for index in inputs:
-            self._operands[index].lifetime = OperandLifeTime.SUBGRAPH_INPUT
+            self._graph.operands[index].lifetime = OperandLifeTime.SUBGRAPH_INPUT
         for index in outputs:
-            self._operands[index].lifetime = OperandLifeTime.SUBGRAPH_OUTPUT
-        self._inputs, self._outputs, self._identified = tuple(inputs), tuple(outputs), True
+            self._graph.operands[index].lifetime = OperandLifeTime.SUBGRAPH_OUTPUT
+        self._graph.input_indexes, self._graph.output_indexes = inputs, outputs
+        self._identified = True
 
     def relax_computation_float32_to_float16(self, allow: bool) -> None:
         """Allow float32 to be computed with the range and precision of float16; raises BadState."""
@@ -333,12 +245,12 @@ class Model:
         self._check_building("finish")
         self._state = _State.INVALID
         started_ns = time.perf_counter_ns()
-        if not self._operands or not self._operations:
+        if not self._graph.operands or not self._graph.operations:
             raise BadData("model: it needs at least one operand and one operation")
-        self._check_written()
-        self._run_order = self._sorted_operations()
-        self._pool_large_constants()
-        built = _Builder(self).build()
+        self._graph.check_written()
+        self._graph.sort()
+        self._graph.pool_large_constants()
+        built = self._graph.to_hal(self._relaxed)
         _validate(built)
         built = without_default_arguments(built)
         self._hal = built
@@ -347,10 +259,10 @@ class Model:
             trace.current.add(trace.RUNTIME, "PP", "model finish", started_ns, time.perf_counter_ns())
         _log.debug(
             "model finished: %d operands, %d operations, %d inputs, %d outputs",
-            len(self._operands),
-            len(self._operations),
-            len(self._inputs),
-            len(self._outputs),
+            len(self._graph.operands),
+            len(self._graph.operations),
+            len(self._graph.input_indexes),
+            len(self._graph.output_indexes),
         )
         if _log.isEnabledFor(logging.DEBUG):
             _log.debug("%s", graph_dump.dot(built))
@@ -366,16 +278,15 @@ class Model:
         model = self.hal
         check_device_list("supported_operations", devices)
         answers = [query_support(model, device) for device in devices]
-        supported = [False] * len(self._operations)
-        for position, original in enumerate(self._run_order):
+        supported = [False] * len(self._graph.operations)
+        for position, original in enumerate(self._graph.run_order):
             supported[original] = any(answer[position].supported for answer in answers)
         return supported
 
     def close(self) -> None:
         """Let the constants go; compilations of the model keep what they need."""
-        self._operands = []
+        self._graph = Graph()
         self._hal = None
-        self._pool = None
         self._state = _State.CLOSED
 
     def __enter__(self) -> Model:
@@ -388,149 +299,20 @@ class Model:
         if self._state != _State.BUILDING:
             raise BadState(f"{call}: the model is {_STATE_NAMES[self._state]}")
 
-    def _operand(self, index: int, call: str) -> _ModelOperand:
-        if not 0 <= index < len(self._operands):
-            raise BadData(f"{call}: operand {index} is out of range, the model has {len(self._operands)} operands")
-        return self._operands[index]
+    def _operand(self, index: int, call: str) -> ModelOperand:
+        if not 0 <= index < len(self._graph.operands):
+            raise BadData(
+                f"{call}: operand {index} is out of range, the model has {len(self._graph.operands)} operands"
+            )
+        return self._graph.operands[index]
 
-    def _label(self, index: int) -> str:
-        kind = self._operands[index].operand_type
-        dims = f" {list(kind.dims)}" if kind.dims else ""
-        return f"operand {index} ({operand_type_name(kind.type)}{dims})"
-
-    def _check_can_be_constant(self, operand: _ModelOperand, label: str) -> None:
+    def _check_can_be_constant(self, operand: ModelOperand, label: str) -> None:
         if operand.type == OperandCode.MODEL:
             raise BadData(f"{label}: use set_operand_value_from_model")
         if operand.lifetime in (OperandLifeTime.SUBGRAPH_INPUT, OperandLifeTime.SUBGRAPH_OUTPUT):
             raise BadData(f"{label}: it is an input or output of the model")
         if has_unknown_dimensions(operand.type, operand.operand_type.dims):
             raise BadData(f"{label}: a constant needs known dimensions")
-
-    def _check_written(self) -> None:
-        """Check that every temporary and output is written once, and nothing else is."""
-        writers: dict[int, int] = {}
-        for at, operation in enumerate(self._operations):
-            name = f"operation {at} {operation_name(operation.type)}"
-            for index in operation.outputs:
-                if self._operands[index].lifetime not in WRITTEN_LIFETIMES:
-                    raise BadData(f"{name}: it writes {self._label(index)}, an input, constant or omitted operand")
-                if index in writers:
-                    raise BadData(f"{name}: it writes {self._label(index)}, which operation {writers[index]} writes")
-                writers[index] = at
-        readers = {index: at for at, operation in enumerate(self._operations) for index in operation.inputs}
-        for index, operand in enumerate(self._operands):
-            if operand.lifetime in WRITTEN_LIFETIMES and index not in writers:
-                raise BadData(
-                    f"{self._label(index)} is read by operation {readers[index]} but nothing writes it"
-                    if index in readers
-                    else f"{self._label(index)} is never written"
-                )
-
-    def _sorted_operations(self) -> tuple[int, ...]:
-        """Return the operations in an order in which each reads only what is written, the given order where it can."""
-        written = {i for i, operand in enumerate(self._operands) if operand.lifetime in WRITTEN_LIFETIMES}
-        operations = ReadyOperations(self._operations, written)
-        ready = operations.first()
-        order: list[int] = []
-        while ready:
-            at = heapq.heappop(ready)
-            order.append(at)
-            for reader in operations.after(at):
-                heapq.heappush(ready, reader)
-        if len(order) < len(self._operations):
-            stuck = [f"{at} {operation_name(self._operations[at].type)}" for at in operations.waiting()]
-            raise BadData(f"model: a cycle; these operations wait for each other's results: {', '.join(stuck)}")
-        return tuple(order)
-
-    def _pool_large_constants(self) -> None:
-        large = [
-            (operand, operand.data)
-            for operand in self._operands
-            if operand.lifetime == OperandLifeTime.CONSTANT_COPY
-            and operand.data is not None
-            and operand.data.nbytes > INLINE_CONSTANT_BYTES
-        ]
-        if not large:
-            return
-        lengths = [-(-data.nbytes // _POOL_ALIGNMENT) * _POOL_ALIGNMENT for _, data in large]
-        self._pool = SharedMemory.create(sum(lengths))
-        pool = self._pool.array()
-        for (operand, data), offset in zip(large, itertools.accumulate(lengths, initial=0), strict=False):
-            end = offset + data.nbytes
-            pool[offset:end] = data
-            operand.data = pool[offset:end]
-            operand.location = hal.DataLocation(offset=offset, length=data.nbytes)
-            operand.lifetime = OperandLifeTime.CONSTANT_REFERENCE
-
-
-class _Builder:
-    """Builds the HAL model: numbers referenced models and pools, lays out the small constants."""
-
-    def __init__(self, main: Model) -> None:
-        self.main = main
-        self.referenced: list[Model] = []
-        self.pools: list[SharedMemory] = []
-        self.values = bytearray()
-
-    def build(self) -> hal.Model:
-        graph = self._graph(self.main)
-        done: list[hal.Subgraph] = []
-        while len(done) < len(self.referenced):
-            done.append(self._graph(self.referenced[len(done)]))
-        graphs = (graph, *done)
-        codes = {operand.type for part in graphs for operand in part.operands}
-        codes |= {operation.type for part in graphs for operation in part.operations}
-        return hal.Model(
-            graph,
-            tuple(done),
-            bytes(self.values),
-            tuple(self.pools),
-            self.main._relaxed,
-            extensions.name_to_prefix(codes),
-        )
-
-    def _graph(self, model: Model) -> hal.Subgraph:
-        operands = tuple(self._operand(model, operand) for operand in model._operands)
-        operations = tuple(model._operations[at] for at in model._run_order)
-        return hal.Subgraph(operands, operations, model._inputs, model._outputs)
-
-    def _operand(self, model: Model, operand: _ModelOperand) -> hal.Operand:
-        built = operand.to_hal()
-        location = operand.location
-        if operand.lifetime == OperandLifeTime.CONSTANT_REFERENCE:
-            shared = model._pool if operand.shared is None else operand.shared
-            if shared is None:
-                raise BadState("model: a referenced model was closed before finish")
-            location = hal.DataLocation(self._pool_index(shared), location.offset, location.length)
-        elif operand.lifetime == OperandLifeTime.CONSTANT_COPY and operand.data is not None:
-            location = self._inline(operand.data)
-        elif operand.lifetime == OperandLifeTime.SUBGRAPH and operand.model is not None:
-            location = hal.DataLocation(offset=self._model_index(operand.model))
-        else:
-            return built
-        return operand.to_hal_at(location)
-
-    def _inline(self, data: Array) -> hal.DataLocation:
-        length = data.nbytes
-        alignment = 4 if length >= 4 else 2 if length >= 2 else 1
-        self.values += bytes(-len(self.values) % alignment)
-        offset = len(self.values)
-        self.values += data.tobytes()
-        return hal.DataLocation(offset=offset, length=length)
-
-    def _pool_index(self, shared: SharedMemory) -> int:
-        for at, pool in enumerate(self.pools):
-            if pool is shared:
-                return at
-        self.pools.append(shared)
-        return len(self.pools) - 1
-
-    def _model_index(self, model: Model) -> int:
-        for at, other in enumerate(self.referenced):
-            if other is model:
-                return at
-        self.referenced.append(model)
-        return len(self.referenced) - 1
 
 
 def _validate(model: hal.Model) -> None:

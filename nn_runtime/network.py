@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from nn_runtime.caching import made_directory, token_of
 from nn_runtime.codes import PreferenceCode, PriorityCode
 from nn_runtime.compilation import Compilation
 from nn_runtime.devices import Device, Selection, select
@@ -14,6 +15,7 @@ from nn_runtime.operand import dtype_of
 from nn_runtime.session import Session
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Sequence
 
     from nn_runtime.hal.types import Operand
@@ -63,17 +65,25 @@ class Network:
         partition: PartitionMode | str = "cost",
         preference: PreferenceCode = PreferenceCode.FAST_SINGLE_ANSWER,
         priority: PriorityCode = PriorityCode.MEDIUM,
+        cache_dir: str | os.PathLike[str] | None = None,
+        model_token: str | None = None,
     ) -> Session:
         """Prepare the network for devices and return a session.
 
         `device`: a selector (default: NNRT_DEVICE, else `opencl,cpu`), or devices to use without fallback.
-        `partition`: "cost" (least estimated time) or "aosp" (by capabilities, as Android does). Raises NNError:
+        `partition`: "cost" (least estimated time) or "aosp" (by capabilities, as Android does). `cache_dir`: a folder,
+        made if missing, where drivers keep what they prepare, so that later processes need not; `model_token`: a name
+        there that belongs to this network alone (default: a hash of all that it is made of). Raises NNError:
         UnavailableDevice for a selector that matches nothing, BadData for an operation that no device takes.
         """
         compilation = Compilation.for_selection(self.model, _selection(device))
         compilation.set_partition(partition)
         compilation.set_preference(preference)
         compilation.set_priority(priority)
+        if cache_dir is not None:
+            compilation.set_caching(made_directory(cache_dir), token_of(self.model.hal, model_token))
+        elif model_token is not None:
+            raise BadData("compile: model_token without cache_dir")
         compilation.finish()
         return Session(compilation, self.interface)
 

@@ -3,6 +3,7 @@
 
 A real multiplier is kept as a 31-bit mantissa and an exponent; products are rounded as gemmlowp does: a saturating
 rounding doubling high multiply, then a rounding right shift with ties away from zero (operations.json, common rules).
+FULLY_CONNECTED alone rounds once, as LiteRT's does (docs/decisions/0002-eight-bit-is-exact.md).
 """
 
 from __future__ import annotations
@@ -133,6 +134,18 @@ def multiply_by_quantized_multiplier(
     return rounding_divide_by_pot(saturating_rounding_doubling_high_mul(shifted, mantissa), right)
 
 
+def multiply_rounding_once(values: Array, mantissa: Array | int, exponent: Array | int) -> Array:
+    """Return values * mantissa * 2^(exponent - 31) rounded once, ties towards plus infinity, wrapping to int32.
+
+    |values| <= 2^31, -31 <= exponent <= 30; arguments broadcast (per-channel multipliers last).
+    """
+    right = 31 - np.asarray(exponent, np.int64)
+    product = np.multiply(values, mantissa, dtype=np.int64)
+    product += np.int64(1) << (right - 1)
+    wrapped: Array = (product >> right).astype(np.int32).astype(np.int64)
+    return wrapped
+
+
 def convolution_multipliers(
     source: Quantized, weights: Quantized, output: Quantized
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
@@ -152,21 +165,26 @@ def requantize(
     multipliers: tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]],
     output: Quantized,
     activation: FuseCode,
+    *,
+    once: bool = False,
 ) -> Array:
     """Return 8-bit clamp((values + bias) * multiplier + zero_point), the multiplication as the reference's.
 
     `values` [..., channels] holds integers in any numeric type, `bias` is [channels], the multipliers' mantissas and
-    exponents have one element or one per channel. Same bits as `multiply_by_quantized_multiplier`.
+    exponents have one element or one per channel. Same bits as `multiply_by_quantized_multiplier`, or with `once` as
+    `multiply_rounding_once`.
     """
     mantissas, exponents = multipliers
     bounds = activation_range_quantized(activation, output)
     unusual = (exponents > 0) | (exponents < -_GREATEST_FLOAT64_SHIFT)
+    multiply = multiply_rounding_once if once else multiply_by_quantized_multiplier
     if unusual.size == 1 and unusual[0]:
-        return _requantize_int64(values, bias, multipliers, output, bounds)
-    result = _requantize_float64(values, bias, (mantissas, np.where(unusual, 0, exponents)), output, bounds)
+        return _requantize_int64(values, bias, multipliers, output, bounds, multiply)
+    usual = mantissas, np.where(unusual, 0, exponents)
+    result = _requantize_float64(values, bias, usual, output, bounds, once=once)
     if np.any(unusual):
         some = (mantissas[unusual], exponents[unusual])
-        result[..., unusual] = _requantize_int64(values[..., unusual], bias[unusual], some, output, bounds)
+        result[..., unusual] = _requantize_int64(values[..., unusual], bias[unusual], some, output, bounds, multiply)
     return result
 
 
@@ -176,8 +194,9 @@ def _requantize_int64(
     multipliers: tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]],
     output: Quantized,
     bounds: tuple[int, int],
+    multiply: Callable[[Array, Array, Array], Array],
 ) -> Array:
-    products = multiply_by_quantized_multiplier(values.astype(np.int64) + bias, *multipliers)
+    products = multiply(values.astype(np.int64) + bias, *multipliers)
     products += output.zero_point
     result: Array = np.clip(products, *bounds).astype(dtype_of(output.type))
     return result
@@ -189,18 +208,21 @@ def _requantize_float64(
     multipliers: tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]],
     output: Quantized,
     bounds: tuple[int, int],
+    *,
+    once: bool,
 ) -> Array:
     """Requantise by one multiplication and one floor in float64, a cache-sized piece at a time.
 
     With s = -exponent > 0, floor((a * mantissa + 2^30) / 2^31) followed by the rounding shift is
-    floor(a * mantissa * 2^-(31+s) + 1/2 + d), d = 2^-(s+1) for a >= 0 and -2^-(s+1) below; d = 0 for s = 0. All terms
-    are multiples of 2^-(31+s), so for s <= 12 they are exact wherever the sum is below 2^9; any greater is clamped.
+    floor(a * mantissa * 2^-(31+s) + 1/2 + d), d = 2^-(s+1) for a >= 0 and -2^-(s+1) below; d = 0 for s = 0, and where
+    it is rounded once. All terms are multiples of 2^-(31+s), so for s <= 12 they are exact wherever the sum is below
+    2^9; any greater is clamped.
     """
     mantissas, exponents = multipliers
     depth = values.shape[-1]
     rows = max(1, _PIECE // max(1, depth))
     real = _per_element(np.ldexp(mantissas.astype(np.float64), exponents - 31), rows)
-    nudge = _per_element(np.where(exponents < 0, np.ldexp(0.5, exponents), 0.0), rows)
+    nudge = _per_element(np.where((exponents < 0) & (not once), np.ldexp(0.5, exponents), 0.0), rows)
     biases = np.tile(bias.astype(np.float64), rows)
     offset = 128 if dtype_of(output.type) == np.int8 else 0  # the cast truncates: keep everything >= 0
     low, high = (bound + offset for bound in bounds)

@@ -143,6 +143,8 @@ class Session:
         self._bindings: dict[bool, _Binding] = {}
         self._states: dict[int, Array] = {}
         self._profile: Profile | None = None
+        self._profiled_steps: Sequence[StepProfile] | None = None
+        """What `_profile` is made of, once it is asked for."""
         self._timing: Timing | None = None
         self._closed = False
         self.reset_variables()
@@ -165,6 +167,8 @@ class Session:
     @property
     def profile(self) -> Profile | None:
         """Times of the last `run(..., profile=True)`; None before."""
+        if self._profile is None and self._profiled_steps is not None:
+            self._profile = _profile(self._profiled_steps)
         return self._profile
 
     @property
@@ -211,7 +215,7 @@ class Session:
                 placement.step,
                 {name: answer.reason for name, answer in placement.support.items() if not answer.supported},
                 placement.estimated_ns,
-                measured.get(placement.operation, None if self._profile is None else 0),
+                measured.get(placement.operation, None if self._profiled_steps is None else 0),
                 fused.get(placement.operation),
             )
             for placement in self._plan.placements
@@ -305,7 +309,7 @@ class Session:
         for position, state in self._states.items():
             np.copyto(binding.inputs[position], state)
         if profile:
-            self._profile = _profile(binding.execution.compute_profiled())
+            self._profile, self._profiled_steps = None, binding.execution.compute_profiled()
         else:
             binding.execution.compute()
         if measure:
@@ -323,7 +327,8 @@ class Session:
         """Return the time of each operation in the last profile, and for the fused ones where their time stands."""
         times: dict[int, int] = {}
         fused: dict[int, int] = {}
-        for row in self._profile.rows if self._profile is not None else ():
+        profile = self.profile
+        for row in profile.rows if profile is not None else ():
             first, *others = row.operations or (-1,)
             times[first] = times.get(first, 0) + row.duration_ns
             fused.update(dict.fromkeys(others, first))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @computes(OperationCode.FULLY_CONNECTED)
 def fully_connected(op: OperationView) -> tuple[Array, ...]:
-    """Return input @ weights transposed + bias with activation; 8-bit sums are exact."""
+    """Return input @ weights transposed + bias with activation; 8-bit sums are exact and rounded once."""
     sizes, output = fully_connected_sizes(op), op.outputs[0]
     rows = op.array("input").reshape(sizes.batches, sizes.input_size)
     matrix, bias = op.array("weights"), op.array("bias")
@@ -35,4 +35,4 @@ def fully_connected(op: OperationView) -> tuple[Array, ...]:
     depth_limit = exact_depth(centred_bound(source), matrix, centred_bound(weights))
     sums = product(centred(rows, source), matrix, depth_limit)
     multipliers = convolution_multipliers(source, weights, output)
-    return (requantize(sums, bias, multipliers, output, sizes.activation),)
+    return (requantize(sums, bias, multipliers, output, sizes.activation, once=True),)

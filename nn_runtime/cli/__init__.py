@@ -26,8 +26,10 @@ COMMANDS = {
     "benchmark": "time a network",
     "explain": "show where each operation of a network runs, and why",
     "graph": "draw a network as a graph",
+    "trace": "summarize a trace by layer and phase",
     "devices": "list the devices",
     "doctor": "examine this machine and say how to mend what is wrong",
+    "tune": "search for the numbers with which a device runs networks fastest",
     "conformance": "run operation examples on a device and judge the results",
 }
 """One line of help per command; a module of the same name does the work."""

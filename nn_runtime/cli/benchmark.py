@@ -4,7 +4,9 @@
 Prints the lines of TFLite's benchmark_model (microseconds), then median and percentiles of the wall time. Where the
 network runs whole on one device, the same number of runs is repeated with the driver's clock: the time on the device
 and in the driver, beside the wall time of those runs. Then follows what each device counts of itself, such as programs
-built and bytes moved. --profile adds a table per launch, as the drivers report it.
+built and bytes moved. --profile adds a table per launch, as the drivers report it, with the operations that were
+fused into one, rates, and the part of the device's measured peaks that each reaches. --html writes that as a page
+with a roofline.
 
 Init is reading the file, converting and compiling it; the first inference may still fill caches.
 """
@@ -15,6 +17,7 @@ import statistics
 import time
 from collections import defaultdict
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,14 +34,22 @@ from nn_runtime.cli.networks import (
     statistics_text,
 )
 from nn_runtime.cli.output import busy, duration_text, print_json, print_lines, progress, table
+from nn_runtime.cli.roofline import Rates, peaks_of, quant8_operations, rates
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from nn_runtime.cli.inputs import Array
-    from nn_runtime.session import Explanation, Session
+    from nn_runtime.hal.peaks import Peaks
+    from nn_runtime.hal.types import Model
+    from nn_runtime.session import Explanation, OperationTimes, Session
 
+PROFILE_NOTE = (
+    "Operations joined in one launch overlap: the time of one is that of its tasks, shared out among the cores, by the "
+    "processor's cycle counter. Where kernels cannot read a clock they are run one at a time, which costs more."
+)
 _PERCENTILES = (50, 90, 99)
 _TOP = 10
 _SEED = 0
@@ -79,7 +90,10 @@ class Timed:
 
 @dataclass(frozen=True)
 class Launch:
-    """One row of the profile over all profiled runs. Times in ns, `start` from the start of its step."""
+    """One row of the profile over all profiled runs. Times in ns, `start` from the start of its step.
+
+    node_type: the operations it computes, `CONV_2D+ADD` where they are fused.
+    """
 
     node_type: str
     kernel: str
@@ -92,6 +106,9 @@ class Launch:
     cumulated_share: float
     bytes_moved: int
     times_called: int
+    flops: int
+    is_quant8: bool
+    rates: Rates
 
 
 @dataclass(frozen=True)
@@ -107,6 +124,8 @@ class Report:
     launches: tuple[Launch, ...]
     profiled: Clock | None
     statistics: dict[str, Mapping[str, int | float]]
+    peaks: dict[str, Peaks]
+    profile_note: str
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -117,6 +136,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-secs", metavar="S", type=positive, default=30,
                         help="stop each part after so many seconds (default: 30)")  # fmt: skip
     parser.add_argument("--profile", action="store_true", help="print a table per launch")
+    parser.add_argument("--html", metavar="FILE", help="write the profile as a page with a roofline (with --profile)")
     parser.add_argument("--json", action="store_true", help="print everything as JSON, times in ns")
 
 
@@ -124,13 +144,18 @@ def run(args: argparse.Namespace) -> int:
     """Run and print the report."""
     start = time.perf_counter_ns()
     with busy("preparing"), load_file(args.model) as network:
-        session, has_clock = compile_for_timing(network, args.device, args.partition)
+        session, has_clock = compile_for_timing(network, args.device, args.partition, args.cache_dir)
+        model = network.model.hal
     init = time.perf_counter_ns() - start
     with session:
         random = np.random.default_rng(_SEED)
         inputs = [random_input(info, random) for info in session.inputs]
         explanation = session.explain()
-        report = _measure(session, inputs, args, init, has_clock)
+        report = _measure(session, inputs, args, init, has_clock, model)
+    if args.html:
+        from nn_runtime.cli.profile_page import profile_page
+
+        Path(args.html).write_text(profile_page(Path(args.model).name, report), encoding="utf-8")
     if args.json:
         print_json(asdict(report))
     else:
@@ -138,7 +163,9 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _measure(session: Session, inputs: list[Array], args: argparse.Namespace, init: int, has_clock: bool) -> Report:
+def _measure(
+    session: Session, inputs: list[Array], args: argparse.Namespace, init: int, has_clock: bool, model: Model
+) -> Report:
     def once(**options: bool) -> int:
         start = time.perf_counter_ns()
         session.run(inputs, **options)
@@ -150,12 +177,15 @@ def _measure(session: Session, inputs: list[Array], args: argparse.Namespace, in
     explanation = session.explain()
     launches: tuple[Launch, ...] = ()
     profiled: list[int] = []
-    if args.profile:
-        launches, profiled = _profiled(session, inputs, args, explanation)
+    peaks: dict[str, Peaks] = {}
+    if args.profile or args.html:
+        with busy("measuring the peaks of the devices"):
+            peaks = peaks_of(session.devices_used)
+        launches, profiled = _profiled(session, inputs, args, explanation, peaks, quant8_operations(model))
     return Report(
         {place.device: place.operations for place in places(explanation)}, init, warmup[0], Clock.of(warmup),
         Clock.of(wall), timed, launches, Clock.of(profiled) if profiled else None,
-        {device: statistics_of(device) for device in session.devices_used},
+        {device: statistics_of(device) for device in session.devices_used}, peaks, PROFILE_NOTE,
     )  # fmt: skip
 
 
@@ -185,7 +215,12 @@ def _timed(session: Session, inputs: list[Array], args: argparse.Namespace) -> T
 
 
 def _profiled(
-    session: Session, inputs: list[Array], args: argparse.Namespace, explanation: Explanation
+    session: Session,
+    inputs: list[Array],
+    args: argparse.Namespace,
+    explanation: Explanation,
+    peaks: Mapping[str, Peaks],
+    quant8: AbstractSet[int],
 ) -> tuple[tuple[Launch, ...], list[int]]:
     """Return the launches of the profiled runs, in run order, and the wall times of those runs."""
     names = {row.index: row.name for row in explanation.operations}
@@ -199,18 +234,29 @@ def _profiled(
             runs.append(session.profile.rows)
     # A network of unknown shapes may be launched differently from run to run: the last way counts.
     runs = [rows for rows in runs if len(rows) == len(runs[-1])]
+    return _launches(runs, names, peaks, quant8), wall
+
+
+def _launches(
+    runs: Sequence[Sequence[OperationTimes]], names: Mapping[int, str], peaks: Mapping[str, Peaks],
+    quant8: AbstractSet[int],
+) -> tuple[Launch, ...]:  # fmt: skip
+    """Return one row per launch over runs that launched the same; rates are those of the median time."""
     means = [statistics.fmean(row.duration_ns for row in same) for same in zip(*runs, strict=True)]
     total = sum(means) or 1.0
     cumulated = np.cumsum(means) / total
-    launches = tuple(
-        Launch(
-            "+".join(names.get(operation, "?") for operation in same[0].operations) or "-", same[0].kernel,
-            same[0].device, same[0].operations, statistics.fmean(row.start_ns for row in same), same[0].duration_ns,
-            means[at], means[at] / total, float(cumulated[at]), same[0].bytes_moved, len(same),
-        )
-        for at, same in enumerate(zip(*runs, strict=True))
-    )  # fmt: skip
-    return launches, wall
+    launches = []
+    for at, same in enumerate(zip(*runs, strict=True)):
+        one = same[0]
+        is_quant8 = any(operation in quant8 for operation in one.operations)
+        median = statistics.median(row.duration_ns for row in same)
+        launches.append(Launch(
+            "+".join(names.get(operation, "?") for operation in one.operations) or one.kernel, one.kernel,
+            one.device, one.operations, statistics.fmean(row.start_ns for row in same), one.duration_ns,
+            means[at], means[at] / total, float(cumulated[at]), one.bytes_moved, len(same), one.flops, is_quant8,
+            rates(one.flops, one.bytes_moved, median, peaks.get(one.device), is_quant8=is_quant8),
+        ))  # fmt: skip
+    return tuple(launches)
 
 
 def _lines(report: Report, explanation: Explanation) -> list[str]:
@@ -228,7 +274,7 @@ def _lines(report: Report, explanation: Explanation) -> list[str]:
         lines.append("time on the device: known only where one device runs the whole network")
     lines += [f"{device}: {statistics_text(counts)}" for device, counts in report.statistics.items() if counts]
     if report.profiled is not None:
-        lines += _profile_lines(report.launches, report.profiled)
+        lines += _profile_lines(report, report.profiled)
     return lines
 
 
@@ -250,7 +296,8 @@ def _clock_row(name: str, clock: Clock | None) -> tuple[str, ...]:
     return (name, str(clock.count), *map(duration_text, figures))
 
 
-def _profile_lines(launches: Sequence[Launch], profiled: Clock) -> list[str]:
+def _profile_lines(report: Report, profiled: Clock) -> list[str]:
+    launches = report.launches
     if not launches:
         return ["", "the devices report no profile"]
     slowest = sorted(launches, key=lambda launch: -launch.mean)[:_TOP]
@@ -259,6 +306,8 @@ def _profile_lines(launches: Sequence[Launch], profiled: Clock) -> list[str]:
         "", "Top by Computation Time", *_launch_table(slowest),
         "", "Summary by node type", *_type_table(launches),
         "",
+        *(_peaks_line(device, peaks) for device, peaks in report.peaks.items()),
+        f"profiling costs {profiled.p50 / report.inference.p50 - 1:+.1%} of a run. {report.profile_note}",
         f"Timings (microseconds): count={profiled.count} first={profiled.first / 1e3:.0f} "
         f"min={profiled.minimum / 1e3:.0f} max={profiled.maximum / 1e3:.0f} avg={profiled.mean / 1e3:.1f} "
         f"std={profiled.deviation / 1e3:.0f}",
@@ -266,7 +315,8 @@ def _profile_lines(launches: Sequence[Launch], profiled: Clock) -> list[str]:
 
 
 _LAUNCH_COLUMNS = (
-    "[node type]", "[start]", "[first]", "[avg ms]", "[%]", "[cdf%]", "[mem KB]", "[times called]", "[Name]",
+    "[node type]", "[start]", "[first]", "[avg ms]", "[%]", "[cdf%]", "[mem KB]", "[times called]",
+    "[Gop/s]", "[GB/s]", "[% of roof]", "[Name]",
 )  # fmt: skip
 _TYPE_COLUMNS = ("[node type]", "[count]", "[avg ms]", "[avg %]", "[cdf %]", "[mem KB]", "[times called]")
 
@@ -277,11 +327,20 @@ def _launch_table(launches: Iterable[Launch]) -> list[str]:
         (
             launch.node_type, _ms(launch.start), _ms(launch.first), _ms(launch.mean), f"{launch.share:.1%}",
             f"{launch.cumulated_share:.1%}", f"{launch.bytes_moved / 1024:.1f}", str(launch.times_called),
+            f"{launch.rates.operations_per_ns:.1f}", f"{launch.rates.bytes_per_ns:.1f}",
+            "-" if launch.rates.of_roof is None else f"{launch.rates.of_roof:.0%} {launch.rates.bound[:1]}",
             " ".join([launch.kernel, ",".join(map(str, launch.operations))]).rstrip(),
         )
         for launch in launches
     ]  # fmt: skip
     return table(_LAUNCH_COLUMNS, rows, right=_LAUNCH_COLUMNS[1:-1])
+
+
+def _peaks_line(device: str, peaks: Peaks) -> str:
+    return (
+        f"measured peaks of {device}: float32 {peaks.float32:.0f} G operations/s, 8-bit {peaks.quant8:.0f}, caches "
+        f"{peaks.cache:.0f} GB/s, memory {peaks.memory:.0f} GB/s; % of roof: a = of arithmetic, m = of the caches"
+    )
 
 
 def _type_table(launches: Sequence[Launch]) -> list[str]:

@@ -4,6 +4,9 @@
 Shows the packages, the environment variables, what every driver found (libraries, devices, cache folder), and which
 devices the selector in force takes. Every OpenCL device that can be used runs a small network, and tells what it counts
 of itself. The exit status is 1 if no OpenCL device can be used.
+
+The costs are what placement goes by: shipped figures for the class of a device, or those that --measure found on this
+machine (a minute or two for each device; longer where programs must be built), stored in the cache folder.
 """
 
 from __future__ import annotations
@@ -18,10 +21,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import nn_runtime
+from nn_runtime.cli import costs
 from nn_runtime.cli.networks import statistics_of, statistics_text
 from nn_runtime.cli.output import busy, print_json, print_lines
+from nn_runtime.devices import devices, driver_names, listing, select, selector_in_force
 from nn_runtime.devices import diagnosis as diagnosis_of
-from nn_runtime.devices import driver_names, listing, select, selector_in_force
 from nn_runtime.errors import NNError
 from nn_runtime.loading import load
 
@@ -55,6 +59,7 @@ class Trial:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare options and arguments."""
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    parser.add_argument("--measure", action="store_true", help="measure what runs and operations cost, and store it")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -63,13 +68,17 @@ def run(args: argparse.Namespace) -> int:
     usable = [device.name for device in listing(OPENCL).devices]
     with busy("trying the devices"):
         trials = {name: _trial(name) for name in usable}
+    known = devices()
+    measured = costs.measure(known) if args.measure else {device.name: costs.table_of(device) for device in known}
+    summaries = {name: costs.summary_of(table) for name, table in measured.items() if table is not None}
     if args.json:
-        print_json(_as_json(diagnoses, usable, trials))
+        print_json(_as_json(diagnoses, usable, trials, summaries))
     else:
         print_lines(_machine_lines())
         for driver, diagnosis in diagnoses.items():
             print_lines(["", f"driver {driver}", *_driver_lines(driver, diagnosis)])
-        print_lines(["", *(_trial_line(name, trial) for name, trial in trials.items()), *_verdict_lines(usable)])
+        print_lines(["", *(_trial_line(name, trial) for name, trial in trials.items())])
+        print_lines([*(costs.line(name, summary) for name, summary in summaries.items()), *_verdict_lines(usable)])
     return 0 if usable else 1
 
 
@@ -158,7 +167,12 @@ def _selection() -> str:
     return f"selector {selector!r} takes {names} ({rule})"
 
 
-def _as_json(diagnoses: dict[str, Diagnosis | None], usable: list[str], trials: dict[str, Trial]) -> dict[str, object]:
+def _as_json(
+    diagnoses: dict[str, Diagnosis | None],
+    usable: list[str],
+    trials: dict[str, Trial],
+    summaries: dict[str, costs.CostSummary],
+) -> dict[str, object]:
     return {
         "version": nn_runtime.__version__,
         "folder": _folder(),
@@ -177,5 +191,6 @@ def _as_json(diagnoses: dict[str, Diagnosis | None], usable: list[str], trials: 
         },
         "usable_opencl_devices": usable,
         "trials": {name: asdict(trial) for name, trial in trials.items()},
+        "costs": {name: asdict(summary) for name, summary in summaries.items()},
         "selection": _selection(),
     }

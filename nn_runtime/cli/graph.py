@@ -3,6 +3,8 @@
 
 Without --output the graph is printed in the DOT language of graphviz. With --output it is written to a file: one that
 ends in .dot as it is, any other ending (.svg, .png, .pdf ...) as a picture, which takes an installed graphviz.
+
+Text has a node for every operand; pictures show constants inside their operations, unless --full is given.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from nn_runtime.cli.networks import load_file
 from nn_runtime.cli.output import UsageError, print_json
 from nn_runtime.errors import OperationFailed
 from nn_runtime.observe.graph_dump import dot
+from nn_runtime.observe.picture import picture
 
 if TYPE_CHECKING:
     import argparse
@@ -25,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare options and arguments."""
     parser.add_argument("model", metavar="MODEL", help=".tflite file")
     parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="where to write it (default: print it)")
+    parser.add_argument("--full", action="store_true", help="a node for every operand in a picture, too")
     parser.add_argument("--json", action="store_true", help="print what was drawn, and the graph or its file, as JSON")
 
 
@@ -35,7 +39,9 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"--output {output}: the ending says what to write: .dot, .svg, .png ...")
     with load_file(args.model) as network:
         model = network.model.hal
-        text = dot(model, Path(args.model).name)
+        is_picture = output is not None and output.suffix != ".dot"
+        draw = picture if is_picture and not args.full else dot
+        text = draw(model, Path(args.model).name)
         counts = {"operands": len(model.main.operands), "operations": len(model.main.operations)}
     if output is not None:
         _write(text, output)
@@ -57,6 +63,6 @@ def _write(text: str, output: Path) -> None:
     if program is None:
         raise OperationFailed(f"{output}: a picture takes graphviz, which is not installed; .dot needs nothing")
     command = [program, f"-T{output.suffix[1:]}", "-o", str(output)]
-    done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, input=text, capture_output=True, encoding="utf-8", errors="replace", check=False)
     if done.returncode:
         raise OperationFailed(f"{output}: dot failed: {done.stderr.strip()}")

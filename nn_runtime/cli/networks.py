@@ -45,6 +45,8 @@ def add_network_arguments(parser: argparse.ArgumentParser) -> None:
     modes = [mode.value for mode in PartitionMode]
     parser.add_argument("--partition", choices=modes, default=PartitionMode.COST.value,
                         help="place operations by estimated time, or as Android does (default: cost)")  # fmt: skip
+    parser.add_argument("--cache-dir", metavar="DIR", default=None,
+                        help="keep what drivers prepare in DIR, and use what is kept there")  # fmt: skip
 
 
 def add_device_argument(parser: argparse.ArgumentParser) -> None:
@@ -63,7 +65,7 @@ def positive(text: str) -> int:
 def open_session(args: argparse.Namespace) -> Session:
     """Load and compile the network that the arguments name."""
     with busy("preparing"), load_file(args.model) as network:
-        return network.compile(args.device, partition=args.partition)
+        return network.compile(args.device, partition=args.partition, cache_dir=args.cache_dir)
 
 
 def load_file(path: str) -> Network:
@@ -74,7 +76,9 @@ def load_file(path: str) -> Network:
         raise BadData(f"{path}: {error}") from error
 
 
-def compile_for_timing(network: Network, selector: str | None, partition: str) -> tuple[Session, bool]:
+def compile_for_timing(
+    network: Network, selector: str | None, partition: str, cache_dir: str | None = None
+) -> tuple[Session, bool]:
     """Compile, and tell whether `run(..., measure=True)` works.
 
     Times are measured on exactly one explicit device, so a network that runs whole on one of several devices is
@@ -82,13 +86,13 @@ def compile_for_timing(network: Network, selector: str | None, partition: str) -
     """
     selection = select(selector)
     if len(selection.devices) == 1:
-        return network.compile(selection.devices[0], partition=partition), True
-    session = network.compile(selector, partition=partition)
+        return network.compile(selection.devices[0], partition=partition, cache_dir=cache_dir), True
+    session = network.compile(selector, partition=partition, cache_dir=cache_dir)
     if len(session.devices_used) > 1:
         return session, False
     used = find_device(session.devices_used[0])
     session.close()
-    return network.compile(used, partition=partition), True
+    return network.compile(used, partition=partition, cache_dir=cache_dir), True
 
 
 def places(explanation: Explanation) -> list[Place]:

@@ -154,7 +154,7 @@ class BufferRegistry(Generic[S]):
         """
         models = self._models(prepared_models)
         roles = [(role, False) for role in input_roles] + [(role, True) for role in output_roles]
-        operand = _merged_operand(desc, models, roles)
+        operand = _merged_operand(desc, prepared_models, models, roles)
         if is_extension_code(operand.type):
             _fail(ErrorStatus.GENERAL_FAILURE, f"buffer: cannot hold {operand_type_name(operand.type)}")
         allowed: weakref.WeakKeyDictionary[IPreparedModel, set[_Role]] = weakref.WeakKeyDictionary()
@@ -227,15 +227,20 @@ def _check_distinct(bound: BoundBuffers[S]) -> None:
         _invalid("request: a buffer that is written may be used only once")
 
 
-def _merged_operand(desc: BufferDesc, models: Sequence[Model], roles: Sequence[tuple[BufferRole, bool]]) -> Operand:
-    """Return the operand that all roles and the description agree on."""
+def _merged_operand(
+    desc: BufferDesc,
+    prepared_models: Sequence[IPreparedModel],
+    models: Sequence[Model],
+    roles: Sequence[tuple[BufferRole, bool]],
+) -> Operand:
+    """Return the operand that all roles and the description agree on; a prepared model may be listed twice."""
     if not roles:
         _invalid("buffer: needs at least one role")
     seen = set()
     merged: Operand | None = None
     for role, is_output in roles:
         operand = _operand_of(models, role, is_output)
-        key = (role.model_index, is_output, role.io_index)
+        key = (id(prepared_models[role.model_index]), is_output, role.io_index)
         if key in seen:
             _invalid(f"buffer: {_role_name(role, is_output)} is given twice")
         seen.add(key)

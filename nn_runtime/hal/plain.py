@@ -1,19 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plain forms of the HAL's execution variants, for drivers that have nothing better: fences waited for on the spot,
+"""Plain forms of the HAL's execution variants, for drivers that have nothing better: fences waited for on the spot
 
-bursts that execute as usual, times of a fenced execution that is already over.
+or in a thread, bursts that execute as usual, times of a fenced execution that is already over.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import TYPE_CHECKING
 
+from nn_runtime.errors import BadData
 from nn_runtime.hal import fences
-from nn_runtime.hal.types import ErrorStatus, HalError, Timing
+from nn_runtime.hal.types import UNKNOWN_DURATION, ErrorStatus, HalError, Timing
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from nn_runtime.hal.interfaces import IPreparedModel
     from nn_runtime.hal.memory import SharedMemory
@@ -53,6 +55,89 @@ class FinishedFencedExecution:
     def get_execution_info(self) -> tuple[Timing, Timing]:
         """Return both times."""
         return self._times
+
+
+class RunningFencedExecution:
+    """Times and outcome of a fenced execution in a thread (IFencedExecutionCallback)."""
+
+    def __init__(self) -> None:
+        """Start unfinished."""
+        self.outcome: tuple[Timing, Timing] | HalError = HalError(
+            ErrorStatus.GENERAL_FAILURE, "the fence has not signalled yet"
+        )
+
+    def get_execution_info(self) -> tuple[Timing, Timing]:
+        """Return the times since launch and since the fences; raises the error of the execution."""
+        if isinstance(self.outcome, HalError):
+            raise self.outcome
+        return self.outcome
+
+
+def execute_after_fences(
+    name: str,
+    wait_for: Sequence[int],
+    deadline_ns: int | None,
+    duration_ns: int | None,
+    execute: Callable[[int | None], tuple[Timing, Timing]],
+) -> tuple[int, RunningFencedExecution]:
+    """Execute in a thread as soon as all fences have signalled; return the fence that the thread signals at its end.
+
+    `name`: of the thread, for messages. `duration_ns`: longest time of the execution itself. `execute` gets the
+    deadline, and returns the times since launch and since the fences, as `timing_since_launch` makes the first of the
+    second. Raises HalError: INVALID_ARGUMENT for a fence that is empty or not open, RESOURCE_EXHAUSTED_TRANSIENT where
+    no thread can be had; what fails later is the outcome's error.
+    """
+    kept = _duplicates(name, wait_for)
+    running = RunningFencedExecution()
+    fence = fences.Fence()
+    given_out = fence.duplicate()
+
+    def run() -> None:
+        try:
+            wait_for_fences(kept, deadline_ns)
+            running.outcome = execute(earlier_deadline(deadline_ns, duration_ns))
+        except HalError as error:
+            running.outcome = error
+        except Exception as error:
+            running.outcome = HalError(ErrorStatus.GENERAL_FAILURE, f"{type(error).__name__}: {error}")
+        _close_all(kept)
+        fence.signal(not isinstance(running.outcome, HalError))
+        fence.close()
+
+    try:
+        threading.Thread(target=run, name=name, daemon=True).start()
+    except RuntimeError as error:  # no thread can be had
+        fence.close()
+        _close_all((*kept, given_out))
+        raise HalError(ErrorStatus.RESOURCE_EXHAUSTED_TRANSIENT, f"{name}: {error}") from error
+    return given_out, running
+
+
+def _duplicates(name: str, wait_for: Sequence[int]) -> list[int]:
+    """Return descriptors of our own for fences; raises HalError(INVALID_ARGUMENT), and then leaves none open."""
+    if any(fence < 0 for fence in wait_for):
+        raise HalError(ErrorStatus.INVALID_ARGUMENT, f"{name}: a fence to wait for is empty")
+    kept: list[int] = []
+    try:
+        for fence in wait_for:
+            kept.append(fences.duplicate(fence))
+    except BadData as error:
+        _close_all(kept)
+        raise HalError(ErrorStatus.INVALID_ARGUMENT, f"{name}: {error}") from error
+    return kept
+
+
+def _close_all(descriptors: Sequence[int]) -> None:
+    for fd in descriptors:
+        fences.close(fd)
+
+
+def timing_since_launch(since_fences: Timing, launched_ns: int, ended_ns: int) -> Timing:
+    """Return the times of a fenced execution with the wait for its fences, in any one clock; unknown ones stay so."""
+    if since_fences.time_in_driver_ns == UNKNOWN_DURATION:
+        return since_fences
+    in_driver_ns = max(ended_ns - launched_ns, since_fences.time_in_driver_ns)
+    return Timing(since_fences.time_on_device_ns, in_driver_ns)
 
 
 class PlainBurst:

@@ -7,7 +7,8 @@ descriptor; arrays of the application are copied through shared memory that is k
 
 A call whose driver dies fails with DEAD_OBJECT at once. The next call to a device starts the driver anew, once; if it
 then says other things of itself than before, the device stays dead. A prepared model of a dead driver is prepared again
-at its next execution. Buffers and fences die with the driver: pending fences signal an error.
+at its next execution, and a buffer allocated again at its next use, empty. Fences die with the driver: pending ones
+signal an error.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+import time
 import weakref
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -22,8 +24,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from nn_runtime.codes import DeviceTypeCode
 from nn_runtime.hal import fences
 from nn_runtime.hal.interfaces import UnusableDevice
-from nn_runtime.hal.plain import FinishedFencedExecution, earlier_deadline, wait_for_fences
+from nn_runtime.hal.plain import execute_after_fences, timing_since_launch
 from nn_runtime.hal.relocation import Relocation
+from nn_runtime.hal.remote_buffer import Allocation, RemoteBuffer
 from nn_runtime.hal.remote_channel import PASSES_DESCRIPTORS
 from nn_runtime.hal.remote_process import HostProcess, Service
 from nn_runtime.hal.types import (
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import TypeAlias
 
+    from nn_runtime.hal.costs import CostTable
     from nn_runtime.hal.interfaces import (
         Attributes,
         CacheRequest,
@@ -64,7 +68,6 @@ if TYPE_CHECKING:
         Priority,
         Request,
     )
-    from nn_runtime.operand import Dimensions
 
     _Placed: TypeAlias = tuple["HostProcess", int, Sequence[str]]
 
@@ -103,6 +106,7 @@ class RemoteDevice:
         self._constants = dict(constants)
         self._checked_host: HostProcess | None = service.host()
         self._is_open = True
+        self._buffers: weakref.WeakValueDictionary[int, RemoteBuffer] = weakref.WeakValueDictionary()
         service.use()
         # What is looked for with isinstance must be there only where the driver has it.
         offered: dict[str, Callable[..., Any]] = {}
@@ -110,6 +114,10 @@ class RemoteDevice:
             offered["description"] = self._description
         if constants["statistics"]:
             offered["statistics"] = self._statistics
+        if constants["unknown_sizes"] is not None:
+            offered["takes_unknown_sizes"] = self._takes_unknown_sizes
+        if constants["costs"]:
+            offered["cost_table"] = self._cost_table
         if constants["attributes"]:
             offered["prepare_model_with_attributes"] = self._prepare
         for name, method in offered.items():
@@ -188,13 +196,20 @@ class RemoteDevice:
         if len(models) != len(prepared_models) or any(prepared.device is not self for prepared in models):
             raise HalError(ErrorStatus.INVALID_ARGUMENT, f"{self.name}: a prepared model of another device")
 
-        def attempt(host: HostProcess) -> tuple[RemoteBuffer, int]:
+        def attempt(host: HostProcess) -> Allocation:
             numbers = [prepared.living()[1] for prepared in models]
             number = host.new_number()
             token = host.call("allocate", self._index, number, desc, numbers, tuple(input_roles), tuple(output_roles))
-            return RemoteBuffer(host, number), cast("int", token)
+            return Allocation(host, number, cast("int", token))
 
-        return self.retried(attempt)
+        buffer = RemoteBuffer(lambda: self.retried(attempt))
+        self._buffers[buffer.token] = buffer
+        return buffer, buffer.token
+
+    def living_token(self, token: int) -> int:
+        """Return what the driver calls a buffer now, by the token given out; one that is not ours stays as it is."""
+        buffer = self._buffers.get(token)
+        return token if buffer is None else buffer.living().token
 
     def close(self) -> None:
         """Let the driver go; its process ends with the last of its devices."""
@@ -249,6 +264,12 @@ class RemoteDevice:
     def _description(self) -> DeviceDescription:
         return cast("DeviceDescription", self._constants["description"])
 
+    def _takes_unknown_sizes(self) -> bool:
+        return cast("bool", self._constants["unknown_sizes"])
+
+    def _cost_table(self) -> CostTable:
+        return cast("CostTable", self.call("costs", lambda _host: ()))
+
     def _statistics(self) -> Mapping[str, int | float]:
         return cast("Mapping[str, int | float]", self.call("statistics", lambda _host: ()))
 
@@ -279,12 +300,15 @@ class PrepareArguments:
 class _KeptRequest:
     """A request that the driver's process knows by a number."""
 
-    def __init__(self, host: HostProcess, request: Request, output_types: Sequence[int]) -> None:
+    def __init__(self, device: RemoteDevice, host: HostProcess, request: Request, output_types: Sequence[int]) -> None:
         arguments = (*request.inputs, *request.outputs)
         has_pointers = any(argument.location.pointer is not None for argument in arguments)
         self.relocation = Relocation(request, output_types) if has_pointers else None
         sent = request if self.relocation is None else self.relocation.request
-        pools = [pool if isinstance(pool, BufferToken) else host.pool_number(pool) for pool in sent.pools]
+        pools = [
+            BufferToken(device.living_token(pool.value)) if isinstance(pool, BufferToken) else host.pool_number(pool)
+            for pool in sent.pools
+        ]
         self.number = host.new_number()
         host.call("keep_request", self.number, replace(sent, pools=()), pools)
         self._finalizer = weakref.finalize(self, host.forget, self.number)
@@ -387,7 +411,7 @@ class RemotePreparedModel:
         if relocation is None:
             return _decoded(host.call("execute", number, kept.number, *how))
         if not relocation.lock.acquire(blocking=False):
-            kept = _KeptRequest(host, request, self._output_types)
+            kept = _KeptRequest(self.device, host, request, self._output_types)
             relocation = cast("Relocation", kept.relocation)
             relocation.lock.acquire()
         try:
@@ -428,7 +452,7 @@ class RemotePreparedModel:
         known = requests.get(key)
         if known is not None and known[0]() is request:
             return known[1]
-        kept = _KeptRequest(host, request, self._output_types)
+        kept = _KeptRequest(self.device, host, request, self._output_types)
         requests[key] = weakref.ref(request, lambda _gone: requests.pop(key, None)), kept
         return kept
 
@@ -443,49 +467,19 @@ class RemotePreparedModel:
     ) -> tuple[int | None, IFencedExecutionCallback]:
         """Wait for the fences and execute in a thread that signals a fence of our own."""
         self.living()
-        fence = fences.Fence()
-        given_out = fence.duplicate()
-        waited = [fences.duplicate(fd) for fd in wait_for]
-        callback = _LocalFencedCallback()
+        launched_ns = time.monotonic_ns()
 
-        def run() -> None:
-            try:
-                wait_for_fences(waited, deadline_ns)
-                deadline = earlier_deadline(deadline_ns, duration_ns)
-                timing = self.execute_synchronously(request, measure, deadline, loop_timeout_ns).timing
-                callback.outcome = FinishedFencedExecution(timing, timing)
-            except HalError as error:
-                callback.outcome = error
-            except Exception as error:
-                callback.outcome = HalError(ErrorStatus.GENERAL_FAILURE, str(error))
-            for fd in waited:
-                fences.close(fd)
-            fence.signal(not isinstance(callback.outcome, HalError))
-            fence.close()
+        def execute(deadline_ns: int | None) -> tuple[Timing, Timing]:
+            timing = self.execute_synchronously(request, measure, deadline_ns, loop_timeout_ns).timing
+            return timing_since_launch(timing, launched_ns, time.monotonic_ns()), timing
 
-        threading.Thread(target=run, name=f"{self.device.name} fenced", daemon=True).start()
-        return given_out, callback
+        return execute_after_fences(self.device.name, wait_for, deadline_ns, duration_ns, execute)
 
     def _check_all_known(self, request: Request) -> None:
         for operand, argument in zip(self._outputs, request.outputs, strict=False):
             dims = merge_dimensions(operand.dimensions, argument.dimensions)
             if not argument.has_no_value and has_unknown_dimensions(operand.type, dims):
                 raise HalError(ErrorStatus.INVALID_ARGUMENT, "a fenced execution needs outputs of known size")
-
-
-class _LocalFencedCallback:
-    """Outcome of a fenced execution in a thread of this process."""
-
-    def __init__(self) -> None:
-        self.outcome: FinishedFencedExecution | HalError = HalError(
-            ErrorStatus.GENERAL_FAILURE, "the fence has not signalled yet"
-        )
-
-    def get_execution_info(self) -> tuple[Timing, Timing]:
-        """Return the times, or raise the failure."""
-        if isinstance(self.outcome, HalError):
-            raise self.outcome
-        return self.outcome.get_execution_info()
 
 
 class _RemoteFencedCallback:
@@ -528,31 +522,6 @@ class RemoteBurst:
 
     def close(self) -> None:
         """End the burst."""
-        if self._released.detach() is not None:
-            with contextlib.suppress(HalError):
-                self._host.call("close", self._number)
-
-
-class RemoteBuffer:
-    """A driver-managed buffer in the process of its driver (IBuffer)."""
-
-    def __init__(self, host: HostProcess, number: int) -> None:
-        """Keep the number."""
-        self._host = host
-        self._number = number
-        self._released = weakref.finalize(self, host.forget, number)
-        self._released.atexit = False
-
-    def copy_to(self, destination: SharedMemory) -> None:
-        """Copy the whole buffer out."""
-        self._host.call("copy_to", self._number, self._host.pool_number(destination))
-
-    def copy_from(self, source: SharedMemory, dimensions: Dimensions) -> None:
-        """Fill the whole buffer."""
-        self._host.call("copy_from", self._number, self._host.pool_number(source), dimensions)
-
-    def close(self) -> None:
-        """Free the buffer and its token."""
         if self._released.detach() is not None:
             with contextlib.suppress(HalError):
                 self._host.call("close", self._number)

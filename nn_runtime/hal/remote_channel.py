@@ -31,6 +31,7 @@ _MODULES = frozenset(
     {
         "nn_runtime.codes",
         "nn_runtime.operand",
+        "nn_runtime.hal.costs",
         "nn_runtime.hal.types",
         "nn_runtime.hal.interfaces",
         "nn_runtime.hal.memory",
@@ -72,6 +73,8 @@ class Channel:
         """Send a message; the descriptors stay the sender's. Raises ChannelClosed, BadMessage."""
         try:
             payload = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+            for fd in descriptors:
+                os.fstat(fd)
         except Exception as error:
             raise BadMessage(f"it cannot be sent: {error}") from error
         data = _LENGTH.pack(len(payload)) + payload
@@ -169,14 +172,24 @@ class Rendezvous:
             with self._listener:
                 while True:
                     connected, _ = self._listener.accept()
-                    connected.settimeout(5.0)
-                    if secrets.compare_digest(connected.recv(_SECRET_BYTES, socket.MSG_WAITALL), self._secret):
+                    if self._knows_secret(connected):
                         connected.settimeout(None)
                         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                         return Channel(connected)
                     connected.close()
         except OSError as error:
             raise ChannelClosed(str(error)) from error
+
+    def close(self) -> None:
+        """Listen no more."""
+        self._listener.close()
+
+    def _knows_secret(self, connected: socket.socket) -> bool:
+        connected.settimeout(5.0)
+        try:
+            return secrets.compare_digest(connected.recv(_SECRET_BYTES, socket.MSG_WAITALL), self._secret)
+        except OSError:  # another program that says nothing, or hangs up
+            return False
 
 
 def connect(address: tuple[int, bytes]) -> Channel:

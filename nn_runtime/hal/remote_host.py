@@ -20,6 +20,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from nn_runtime.hal import fences
+from nn_runtime.hal.costs import HasCosts
 from nn_runtime.hal.interfaces import (
     CacheRequest,
     DescribesDevice,
@@ -29,6 +30,7 @@ from nn_runtime.hal.interfaces import (
     ReportsStatistics,
     TakesCompilationAttributes,
     TakesExecutionAttributes,
+    TakesUnknownSizes,
     UnusableDevice,
 )
 from nn_runtime.hal.remote_channel import BadMessage, Channel, ChannelClosed, attach_pool, connect
@@ -39,6 +41,7 @@ from nn_runtime.operand import register_extension_type
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from nn_runtime.hal.costs import CostTable
     from nn_runtime.hal.interfaces import Attributes, IDevice
     from nn_runtime.hal.memory import SharedMemory
     from nn_runtime.hal.remote_channel import PoolDescription
@@ -132,6 +135,10 @@ class Host:
     def call_statistics(self, target: int, _descriptors: list[int]) -> tuple[Mapping[str, object], Sequence[int]]:
         """ReportsStatistics.statistics."""
         return dict(self._objects[target].statistics()), ()
+
+    def call_costs(self, target: int, _descriptors: list[int]) -> tuple[CostTable, Sequence[int]]:
+        """HasCosts.cost_table."""
+        return self._objects[target].cost_table(), ()
 
     def call_explain(
         self,
@@ -339,6 +346,8 @@ def _constants(device: IDevice) -> dict[str, object]:
             "description": device.description() if isinstance(device, DescribesDevice) else None,
             "statistics": isinstance(device, ReportsStatistics),
             "attributes": isinstance(device, TakesCompilationAttributes),
+            "unknown_sizes": device.takes_unknown_sizes() if isinstance(device, TakesUnknownSizes) else None,
+            "costs": isinstance(device, HasCosts),
         }
     except Exception as error:
         return {"name": device.name, "failure": f"{type(error).__name__}: {error}"}

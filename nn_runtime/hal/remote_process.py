@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import itertools
 import logging
 import os
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import threading
 import weakref
+from collections import deque
 from typing import TYPE_CHECKING, Any, cast
 
 from nn_runtime.hal import fences
@@ -49,7 +51,7 @@ class HostProcess:
         self._pid = os.getpid()
         self._lock = threading.RLock()
         self._numbers = itertools.count(_FIRST_NUMBER)
-        self._forgotten: list[int] = []
+        self._forgotten: deque[int] = deque()
         self._pools: dict[int, tuple[weakref.ref[SharedMemory], int]] = {}
         self._fences: list[int] = []
         self._free: list[Channel] = []
@@ -162,8 +164,9 @@ class HostProcess:
         except IndexError:
             channel = self._new_channel()
         forgotten: list[int] = []
-        if self._forgotten:
-            forgotten, self._forgotten = self._forgotten, forgotten
+        while self._forgotten:
+            with contextlib.suppress(IndexError):  # another thread takes from it, too
+                forgotten.append(self._forgotten.popleft())
         given: list[int] = []
         try:
             channel.send((method, target, arguments, forgotten), descriptors)
@@ -173,6 +176,7 @@ class HostProcess:
                 answer = channel.receive()
         except BadMessage as error:
             self._free.append(channel)
+            self._forgotten.extend(forgotten)
             raise HalError(ErrorStatus.GENERAL_FAILURE, f"{self.entry}, {method}: bad message: {error}") from error
         except ChannelClosed as error:
             self.dead = True
@@ -194,22 +198,39 @@ class HostProcess:
         """Open one more channel, where all are in use."""
         with self._lock:
             try:
-                if PASSES_DESCRIPTORS:
-                    ours, theirs = socket.socketpair()
-                    with theirs:
-                        self._control.send(("open_channel", 0, (None,), []), (theirs.fileno(),))
-                        self._control.receive()
-                    channel = Channel(ours)
-                else:
-                    rendezvous = Rendezvous()
-                    self._control.send(("open_channel", 0, (rendezvous.address,), []))
-                    channel = rendezvous.accept()
-                    self._control.receive()
+                channel = self._channel_by_descriptor() if PASSES_DESCRIPTORS else self._channel_by_port()
             except ChannelClosed as error:
                 self.dead = True
                 raise self._death() from error
             self._channels.append(channel)
             return channel
+
+    def _channel_by_descriptor(self) -> Channel:
+        ours, theirs = socket.socketpair()
+        channel = Channel(ours)
+        try:
+            with theirs:
+                self._control.send(("open_channel", 0, (None,), []), (theirs.fileno(),))
+                self._check_opened(self._control.receive())
+        except BaseException:
+            channel.close()
+            raise
+        return channel
+
+    def _channel_by_port(self) -> Channel:
+        rendezvous = Rendezvous()
+        try:
+            self._control.send(("open_channel", 0, (rendezvous.address,), []))
+            self._check_opened(self._control.receive())
+            return rendezvous.accept()
+        finally:
+            rendezvous.close()
+
+    def _check_opened(self, answer: object) -> None:
+        """Raise HalError where nobody serves a new channel: its calls would never be answered."""
+        outcome, *rest = cast("tuple[Any, ...]", answer)
+        if outcome != "ok":
+            raise HalError(ErrorStatus.RESOURCE_EXHAUSTED_TRANSIENT, f"{self.entry}: no further channel: {rest[1]}")
 
     def _death(self) -> HalError:
         return HalError(ErrorStatus.DEAD_OBJECT, f"the process of the driver {self.entry} is dead")
@@ -285,11 +306,16 @@ class Service:
         return self._host
 
     def living_host(self) -> HostProcess:
-        """Return the process, started anew if it is dead; raises HalError(DEAD_OBJECT) if it cannot be started."""
+        """Return the process, started anew if it is dead.
+
+        Raises HalError(DEAD_OBJECT) if it cannot be started, or nobody uses it any more.
+        """
         host = self._host
         if not host.dead and not host.is_foreign:
             return host
         with self._lock:
+            if not self._users:
+                raise HalError(ErrorStatus.DEAD_OBJECT, f"the devices of the driver {self._entry} are closed")
             if self._host is host:
                 try:
                     self._host = HostProcess(self._entry)
@@ -302,14 +328,17 @@ class Service:
 
     def use(self) -> None:
         """Count a device in."""
-        self._users += 1
+        with self._lock:
+            self._users += 1
 
     def leave(self) -> None:
         """Count a device out; with the last one the process ends."""
-        self._users -= 1
+        with self._lock:
+            self._users -= 1
         self.close_unless_used()
 
     def close_unless_used(self) -> None:
         """End the process where it has no devices."""
-        if self._users == 0:
-            self._host.close()
+        with self._lock:
+            if not self._users:
+                self._host.close()

@@ -40,7 +40,7 @@ _LIFETIMES = {
 def dot(model: Model, name: str = "model") -> str:
     """Return the main graph of a model as DOT text; referenced models are left out, with a note."""
     main = model.main
-    lines = [f'digraph "{_escaped(name)}" {{']
+    lines = [f"digraph {quoted(name)} {{"]
     if model.referenced:
         lines.append(f"  // {len(model.referenced)} referenced models are left out")
     for index, operand in enumerate(main.operands):
@@ -49,7 +49,7 @@ def dot(model: Model, name: str = "model") -> str:
         order = [f"ordering={way}" for way, arguments in (("in", operation.inputs), ("out", operation.outputs))
                  if len(arguments) > 1]  # fmt: skip
         label = f"{number}: {operation_name(operation.type)}"
-        lines.append(f"  n{number} [{' '.join(['shape=box', *order[:1], f'label={_quoted(label)}'])}]")
+        lines.append(f"  n{number} [{' '.join(['shape=box', *order[:1], f'label={quoted(label)}'])}]")
         lines += _edges([f"d{index} -> n{number}" for index in operation.inputs])
         lines += _edges([f"n{number} -> d{index}" for index in operation.outputs])
     lines.append("}")
@@ -68,9 +68,9 @@ def _operand_style(model: Model, index: int, operand: Operand) -> str:
     for what, indexes in (("input", main.input_indexes), ("output", main.output_indexes)):
         if index in indexes:
             label = _label(model, operand, f"{index} = {what}[{indexes.index(index)}]")
-            return f"style=filled fillcolor=black fontcolor=white label={_quoted(label)}"
+            return f"style=filled fillcolor=black fontcolor=white label={quoted(label)}"
     lifetime = _LIFETIMES.get(operand.lifetime, "")
-    return f"label={_quoted(_label(model, operand, f'{index}: {lifetime}' if lifetime else str(index)))}"
+    return f"label={quoted(_label(model, operand, f'{index}: {lifetime}' if lifetime else str(index)))}"
 
 
 def _label(model: Model, operand: Operand, first: str) -> str:
@@ -87,9 +87,7 @@ def _label(model: Model, operand: Operand, first: str) -> str:
     return "\n".join(lines)
 
 
-def _quoted(text: str) -> str:
-    return '"' + _escaped(text).replace("\n", "\\n") + '"'
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"')
+def quoted(text: str) -> str:
+    """Return a text as DOT writes it."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'

@@ -13,15 +13,12 @@ import json
 import logging
 import multiprocessing
 import os
-import re
 import threading
-from collections import defaultdict
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from nn_runtime.hal.interfaces import ExecutionProfile
 
@@ -30,15 +27,10 @@ RUNTIME = "LR"
 DRIVER = "LD"
 KERNEL = "kernel"
 
-_ROWS = {RUNTIME: "runtime", DRIVER: "driver", KERNEL: "kernel"}
-_LAYERS = {"LA": "application", "LR": "runtime", "LU": "utility", "LI": "IPC", "LD": "driver", "LC": "CPU"}
-_PHASES = {
-    "PO": "overall", "PWU": "warm-up", "PBM": "benchmark", "PI": "initialization", "PP": "preparation",
-    "PC": "compilation", "PE": "execution", "PT": "termination", "PU": "unspecified", "PIO": "inputs and outputs",
-    "PTR": "transformation", "PCO": "computation", "PR": "results",
-}  # fmt: skip
-_NAME = re.compile(r"\[NN_(\w+?)_(\w+)\](.*)", re.DOTALL)
-
+ROWS = {RUNTIME: "runtime", DRIVER: "driver", KERNEL: "kernel"}
+"""Names of the rows of a thread, top to bottom."""
+ROWS_PER_THREAD = 10
+"""The number of a row is that of its thread times this, and its place among the thread's rows."""
 
 _log = logging.getLogger("nn_runtime")
 
@@ -56,17 +48,6 @@ class TraceEvent(TypedDict, total=False):
     args: dict[str, object]
 
 
-@dataclass(frozen=True)
-class TraceSummary:
-    """Time of one layer in one phase; `own_ns` is what is spent in nothing else that the same thread traced within."""
-
-    layer: str
-    phase: str
-    count: int
-    total_ns: int
-    own_ns: int
-
-
 class Tracer:
     """Collects events and writes them as one file."""
 
@@ -74,7 +55,7 @@ class Tracer:
         """Nothing is written before `write`."""
         self.path = path
         self.events: list[TraceEvent] = []
-        self._rows: dict[tuple[str, int], int] = {}
+        self._threads: dict[int, int] = {}
         self._lock = threading.Lock()
 
     def add(self, layer: str, phase: str, detail: str, start_ns: int, end_ns: int, **args: object) -> None:
@@ -83,7 +64,7 @@ class Tracer:
         self.events.append(
             {
                 "name": f"[NN_{named}_{phase}]{detail}",
-                "cat": _ROWS[layer],
+                "cat": ROWS[layer],
                 "ph": "X",
                 "pid": os.getpid(),
                 "tid": self._row(layer),
@@ -112,19 +93,25 @@ class Tracer:
 
     def write(self) -> None:
         """Write the file."""
-        names: list[TraceEvent] = [
-            {"name": "thread_name", "ph": "M", "pid": os.getpid(), "tid": row, "args": {"name": _ROWS[layer]}}
-            for (layer, _), row in self._rows.items()
-        ]
-        self.path.write_text(json.dumps({"traceEvents": [*names, *self.events], "displayTimeUnit": "ns"}))
+        layers = {event["tid"]: event["cat"] for event in list(self.events)}
+        rows: list[TraceEvent] = [_metadata("process_name", 0, name=f"nn_runtime {os.getpid()}")]
+        for row, layer in sorted(layers.items()):
+            thread = row // ROWS_PER_THREAD
+            rows.append(_metadata("thread_name", row, name=layer if thread == 1 else f"{layer}, thread {thread}"))
+            rows.append(_metadata("thread_sort_index", row, sort_index=row))
+        self.path.write_text(json.dumps({"traceEvents": [*rows, *self.events], "displayTimeUnit": "ns"}))
 
     def _row(self, layer: str) -> int:
-        key = layer, threading.get_ident()
-        row = self._rows.get(key)
-        if row is None:
+        identity = threading.get_ident()
+        thread = self._threads.get(identity)
+        if thread is None:
             with self._lock:
-                row = self._rows.setdefault(key, len(self._rows) + 1)
-        return row
+                thread = self._threads.setdefault(identity, len(self._threads) + 1)
+        return thread * ROWS_PER_THREAD + list(ROWS).index(layer)
+
+
+def _metadata(what: str, row: int, **args: object) -> TraceEvent:
+    return {"name": what, "ph": "M", "pid": os.getpid(), "tid": row, "args": args}
 
 
 current: Tracer | None = None
@@ -167,40 +154,3 @@ def stop() -> None:
 
 
 atexit.register(stop)
-
-
-def summary(path: Path) -> list[TraceSummary]:
-    """Return the times of a trace by layer and phase, the longest first; raises OSError, ValueError."""
-    events: list[TraceEvent] = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
-    spans = [event for event in events if event["ph"] == "X" and _NAME.match(event["name"])]
-    own = _own_times(spans)
-    found: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
-    for at, event in enumerate(spans):
-        match = _NAME.match(event["name"])
-        if match is not None:
-            layer = "kernel" if event["cat"] == KERNEL else _LAYERS.get(match[1], match[1])
-            found[layer, _PHASES.get(match[2], match[2])].append((event["dur"], own[at]))
-    rows = [
-        TraceSummary(layer, phase, len(times), _ns(total for total, _ in times), _ns(mine for _, mine in times))
-        for (layer, phase), times in found.items()
-    ]
-    return sorted(rows, key=lambda row: -row.total_ns)
-
-
-def _ns(times_us: Iterable[float]) -> int:
-    return round(sum(times_us) * 1e3)
-
-
-def _own_times(spans: Sequence[TraceEvent]) -> list[float]:
-    """Return of each span the time that no span directly within it covers, whatever row that one is on."""
-    order = sorted(range(len(spans)), key=lambda i: (spans[i]["ts"], -spans[i]["dur"]))
-    own = [span["dur"] for span in spans]
-    open_spans: list[int] = []
-    for at in order:
-        start_us, end_us = spans[at]["ts"], spans[at]["ts"] + spans[at]["dur"]
-        while open_spans and spans[open_spans[-1]]["ts"] + spans[open_spans[-1]]["dur"] < end_us:
-            open_spans.pop()
-        if open_spans and start_us < spans[open_spans[-1]]["ts"] + spans[open_spans[-1]]["dur"]:
-            own[open_spans[-1]] -= spans[at]["dur"]
-        open_spans.append(at)
-    return own

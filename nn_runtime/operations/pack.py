@@ -31,7 +31,21 @@ def _check(op: OperationView) -> FeatureLevel:
                 f"and all others must have scale {wanted[0]} and zero point {wanted[1]}",
                 f"{operand.scale} and {operand.zero_point}",
             )
+    _check_ranks(op)
     return FeatureLevel.LEVEL_6
+
+
+def _check_ranks(op: OperationView) -> None:
+    """Check that the inputs of known rank agree, and with the output, which has one axis more."""
+    output = op.outputs[0].dimensions
+    wanted = len(output) - 1 if output else None
+    for operand in op.all_inputs("input"):
+        if not operand.dimensions:
+            continue
+        if wanted is None:
+            wanted = len(operand.dimensions)
+        if len(operand.dimensions) != wanted:
+            op.fail("input", f"must have rank {wanted} as the other operands say", list(operand.dimensions))
 
 
 def _prepare(op: OperationView) -> tuple[Dimensions, ...]:

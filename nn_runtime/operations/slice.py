@@ -112,6 +112,15 @@ def _check(op: OperationView) -> FeatureLevel:
     return FeatureLevel.HAL_1_0
 
 
+def _check_reverse(op: OperationView) -> FeatureLevel:
+    axis, before, after = op.input("axis").dimensions, op.input("input").dimensions, op.outputs[0].dimensions
+    if axis is not None and axis[0] not in (0, 1):
+        op.fail("axis", "must have shape [1]", list(axis))
+    if before and after and len(before) != len(after):
+        op.fail("input", f"must have the output's rank {len(after)}", list(before))
+    return _check(op)
+
+
 UP_TO_8: Rank = (1, 8)
 
 _HAL_1_1_TYPES = {
@@ -168,6 +177,6 @@ define(
         (Output("output", rank=UP_TO_8),),
         dict.fromkeys(HAL_1_2_TYPES, FeatureLevel.LEVEL_7),
         lambda op: (slice_parameters(op).output_dimensions,),
-        _check,
+        _check_reverse,
     )
 )

@@ -7,15 +7,13 @@
 from __future__ import annotations
 
 import os
-import threading
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from nn_runtime.codes import DeviceTypeCode, FeatureLevel, OperandCode, operation_name
 from nn_runtime.devices import reference_device
-from nn_runtime.hal.fences import Fence, close, duplicate
 from nn_runtime.hal.interfaces import ExplainsOperations, OperationSupport
-from nn_runtime.hal.plain import PlainBurst, earlier_deadline, wait_for_fences
+from nn_runtime.hal.plain import PlainBurst, execute_after_fences
 from nn_runtime.hal.types import (
     Capabilities,
     DeviceStatus,
@@ -50,6 +48,8 @@ if TYPE_CHECKING:
         Request,
     )
 
+T = TypeVar("T")
+
 
 def uniform_capabilities(exec_time: float, power_usage: float) -> Capabilities:
     """Return a table with the same figures for every operand type and special case."""
@@ -83,19 +83,32 @@ class Script:
     extensions: tuple[Extension, ...] = ()
 
 
+KEPT = 100
+"""How many entries of a kind a record keeps, so that a device that is used for long does not grow."""
+
+
+class Recent(list[T]):
+    """A list of the last `KEPT` things that were appended."""
+
+    def append(self, item: T) -> None:
+        """Add at the end, and let the oldest go."""
+        super().append(item)
+        del self[:-KEPT]
+
+
 @dataclass
 class Record:
-    """What a sample device was asked for."""
+    """What a sample device was last asked for."""
 
-    models: list[Model] = field(default_factory=list)
-    requests: list[Request] = field(default_factory=list)
-    deadlines_ns: list[int | None] = field(default_factory=list)
-    preferences: list[tuple[ExecutionPreference, Priority]] = field(default_factory=list)
-    allocations: list[tuple[list[BufferRole], list[BufferRole]]] = field(default_factory=list)
-    caches: list[tuple[str, CacheRequest | None]] = field(default_factory=list)
+    models: Recent[Model] = field(default_factory=Recent)
+    requests: Recent[Request] = field(default_factory=Recent)
+    deadlines_ns: Recent[int | None] = field(default_factory=Recent)
+    preferences: Recent[tuple[ExecutionPreference, Priority]] = field(default_factory=Recent)
+    allocations: Recent[tuple[list[BufferRole], list[BufferRole]]] = field(default_factory=Recent)
+    caches: Recent[tuple[str, CacheRequest | None]] = field(default_factory=Recent)
     """How each prepared model was asked for: "model" or "cache", with the files."""
-    bursts: list[SampleBurst] = field(default_factory=list)
-    fenced: list[tuple[int, int | None]] = field(default_factory=list)
+    bursts: Recent[SampleBurst] = field(default_factory=Recent)
+    fenced: Recent[tuple[int, int | None]] = field(default_factory=Recent)
     """Number of fences to wait for and duration after them, of each fenced execution."""
 
 
@@ -184,10 +197,8 @@ class SampleDevice:
         self.record.deadlines_ns.append(deadline_ns)
         self.record.caches.append(("model", cache))
         inner = self._inner.prepare_model(model, preference, priority, deadline_ns, None)
-        if cache is not None:
+        if cache is not None and self._save(cache):
             self._kept[cache.token] = model, preference, priority
-            for fd in (*cache.model_files, *cache.data_files):
-                _rewrite(fd, self._seal(cache.token))
         return SamplePreparedModel(self, inner)
 
     def prepare_model_from_cache(self, deadline_ns: int | None, cache: CacheRequest) -> SamplePreparedModel:
@@ -195,8 +206,7 @@ class SampleDevice:
         self.record.caches.append(("cache", cache))
         if self.script.from_cache is not None:
             raise HalError(self.script.from_cache, f"{self.name}: told to fail at prepare from cache")
-        intact = all(_content(fd) == self._seal(cache.token) for fd in (*cache.model_files, *cache.data_files))
-        if cache.token not in self._kept or not intact:
+        if cache.token not in self._kept or not self._is_intact(cache):
             raise HalError(ErrorStatus.GENERAL_FAILURE, f"{self.name}: the cache is not usable")
         model, preference, priority = self._kept[cache.token]
         return SamplePreparedModel(self, self._inner.prepare_model(model, preference, priority, deadline_ns, None))
@@ -219,6 +229,27 @@ class SampleDevice:
 
     def close(self) -> None:
         """Nothing is held."""
+
+    def _save(self, cache: CacheRequest) -> bool:
+        """Seal the files; return whether that was possible: a failure to save is silent."""
+        if not self._has_its_files(cache):
+            return False
+        try:
+            for fd in (*cache.model_files, *cache.data_files):
+                _rewrite(fd, self._seal(cache.token))
+        except OSError:
+            return False
+        return True
+
+    def _is_intact(self, cache: CacheRequest) -> bool:
+        try:
+            contents = [_content(fd) for fd in (*cache.model_files, *cache.data_files)]
+        except OSError:
+            return False
+        return self._has_its_files(cache) and all(content == self._seal(cache.token) for content in contents)
+
+    def _has_its_files(self, cache: CacheRequest) -> bool:
+        return (len(cache.model_files), len(cache.data_files)) == self.script.cache_files
 
     def _seal(self, token: bytes) -> bytes:
         return b"sample cache of " + self.name.encode() + token
@@ -271,31 +302,13 @@ class SamplePreparedModel:
             return self.inner.execute_fenced(
                 request, wait_for, measure, deadline_ns, loop_timeout_ns, duration_after_fence_ns
             )
-        if any(fence < 0 for fence in wait_for):
-            raise HalError(ErrorStatus.INVALID_ARGUMENT, f"{self.device.name}: a fence to wait for is empty")
-        callback = SampleFencedCallback()
-        fence = Fence()
-        given_out = fence.duplicate()
-        kept = [duplicate(fd) for fd in wait_for]
 
-        def execute() -> None:
-            try:
-                wait_for_fences(kept, deadline_ns)
-                deadline = earlier_deadline(deadline_ns, duration_after_fence_ns)
-                launched = self.execute_synchronously(request, measure, deadline, loop_timeout_ns).timing
-                fenced = self.device.script.fenced_timing if measure else None
-                callback.finish(launched, fenced or launched)
-            except HalError as error:
-                callback.error = error
-            except Exception as error:
-                callback.error = HalError(ErrorStatus.GENERAL_FAILURE, str(error))
-            for fd in kept:
-                close(fd)
-            fence.signal(callback.error is None)
-            fence.close()
+        def execute(deadline_ns: int | None) -> tuple[Timing, Timing]:
+            launched = self.execute_synchronously(request, measure, deadline_ns, loop_timeout_ns).timing
+            fenced = self.device.script.fenced_timing if measure else None
+            return launched, fenced or launched
 
-        threading.Thread(target=execute, name=self.device.name).start()
-        return given_out, callback
+        return execute_after_fences(self.device.name, wait_for, deadline_ns, duration_after_fence_ns, execute)
 
     def configure_execution_burst(self) -> IBurstContext:
         """Return a burst that records what it is asked for."""
@@ -308,34 +321,14 @@ class SamplePreparedModel:
         self.inner.close()
 
 
-class SampleFencedCallback:
-    """Times and outcome of a fenced execution in a thread (IFencedExecutionCallback)."""
-
-    def __init__(self) -> None:
-        """Start unfinished."""
-        self.error: HalError | None = HalError(ErrorStatus.GENERAL_FAILURE, "the fence has not signalled yet")
-        self._times = Timing(), Timing()
-
-    def finish(self, launched: Timing, fenced: Timing) -> None:
-        """Note that the execution succeeded, and its times."""
-        self._times = launched, fenced
-        self.error = None
-
-    def get_execution_info(self) -> tuple[Timing, Timing]:
-        """Return the times since launch and since the fences; raises the error of the execution."""
-        if self.error is not None:
-            raise self.error
-        return self._times
-
-
 class SampleBurst(PlainBurst):
     """A burst that records the requests and the memories to forget."""
 
     def __init__(self, prepared: SamplePreparedModel) -> None:
         """Start without a record."""
         super().__init__(prepared)
-        self.requests: list[Request] = []
-        self.freed: list[SharedMemory] = []
+        self.requests: Recent[Request] = Recent()
+        self.freed: Recent[SharedMemory] = Recent()
         self.closed = False
 
     def execute(

@@ -16,6 +16,7 @@ from nn_runtime.compilation import Compilation
 from nn_runtime.devices import Device, Selection, reference_device
 from nn_runtime.errors import BadData, BadState, OperationFailed, UnexpectedNull
 from nn_runtime.hal.types import ErrorStatus
+from nn_runtime.network import Network
 from nn_runtime.testing.sample_drivers import SampleDevice
 from tests.nn_runtime.graphs import chain_model, if_model, numbers, run, unary_model
 from tests.nn_runtime.test_partition import plan_of
@@ -234,3 +235,33 @@ def test_descriptors_are_closed_again(tmp_path: Path) -> None:
     for _ in range(5):
         compiled([device], tmp_path)
     assert open_descriptors() <= before
+
+
+# The high level
+
+
+def test_a_network_is_kept_under_a_hash_of_all_that_it_is(tmp_path: Path) -> None:
+    device = caching_device(counts=(1, 0))
+    folder = tmp_path / "a" / "b"
+    for codes in ((RELU, TANH), (RELU, TANH), (RELU, LOGISTIC)):
+        with Network.from_model(chain_model(list(codes))) as network:
+            network.compile([Device(device)], cache_dir=folder).close()
+    assert ways(device) == ["model", "cache", "model"]
+    assert len(list(folder.iterdir())) == 2
+
+
+def test_a_network_is_kept_under_a_name(tmp_path: Path) -> None:
+    device = caching_device(counts=(1, 0))
+    network = Network.from_model(chain_model([RELU]))
+    for name in ("one", "two", "one"):
+        network.compile([Device(device)], cache_dir=str(tmp_path), model_token=name).close()
+    assert ways(device) == ["model", "model", "cache"]
+    with pytest.raises(BadData, match="model_token without cache_dir"):
+        network.compile([Device(device)], model_token="one")
+
+
+def test_a_folder_that_cannot_be_made_means_no_caching(tmp_path: Path) -> None:
+    device = caching_device()
+    (tmp_path / "file").touch()
+    Network.from_model(chain_model([RELU])).compile([Device(device)], cache_dir=tmp_path / "file" / "x").close()
+    assert ways(device) == ["model without files"]

@@ -297,3 +297,26 @@ def test_a_per_channel_operand_has_no_scale_of_its_own(scale: float, zero_point:
     """AOSP TestOperandExtraParams: operand scale, operand zero point."""
     with pytest.raises(BadData):
         Model().add_operand(OperandType(OperandCode.TENSOR_QUANT8_SYMM_PER_CHANNEL, (4, 2), scale, zero_point))
+
+
+def test_a_referenced_model_may_be_closed_before_the_other_is_finished() -> None:
+    inner = Model()
+    x, large, y = (inner.add_operand(tensor(100)) for _ in range(3))
+    inner.set_operand_value(large, np.arange(100, dtype=np.float32))
+    add(inner, x, large, y)
+    inner.identify_inputs_and_outputs([x], [y])
+    inner.finish()
+    outer = Model()
+    condition, x, y = (
+        outer.add_operand(tensor(1, code=OperandCode.TENSOR_BOOL8)),
+        *(outer.add_operand(tensor(100)) for _ in range(2)),
+    )
+    branches = [outer.add_operand(OperandType(OperandCode.MODEL)) for _ in range(2)]
+    for index in branches:
+        outer.set_operand_value_from_model(index, inner)
+    outer.add_operation(OperationCode.IF, [condition, *branches, x], [y])
+    outer.identify_inputs_and_outputs([condition, x], [y])
+    inner.close()
+    outer.finish()
+    (graph,) = outer.hal.referenced
+    np.testing.assert_array_equal(constant_array(outer.hal, graph.operands[1]), np.arange(100))

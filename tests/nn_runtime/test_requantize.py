@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The vectorised requantisation against gemmlowp's integer steps, one number at a time."""
+"""The vectorised requantisation against the references' integer steps, one number at a time."""
 
 from __future__ import annotations
 
@@ -29,6 +29,11 @@ def by_steps(value: int, mantissa: int, exponent: int) -> int:
     return high // 2**shift + (remainder > threshold)
 
 
+def at_once(value: int, mantissa: int, exponent: int) -> int:
+    """LiteRT's single rounding: one half added, then one shift."""
+    return (value * mantissa + (1 << (30 - exponent))) >> (31 - exponent)
+
+
 def near_ties(mantissa: int, exponent: int) -> list[int]:
     """Sums whose results lie at and beside every rounding boundary of the 8-bit range, and a few far outside."""
     ties = np.floor((np.arange(-260, 260) + 0.5) * 2.0 ** (31 - exponent) / mantissa).astype(np.int64)
@@ -43,17 +48,19 @@ def near_ties(mantissa: int, exponent: int) -> list[int]:
     ("code", "zero_point", "activation"),
     [(UNSIGNED, 0, 1), (UNSIGNED, 128, 0), (UNSIGNED, 255, 3), (SIGNED, -128, 0), (SIGNED, 5, 2), (SIGNED, 5, 0)],
 )
+@pytest.mark.parametrize("once", [False, True])
 def test_requantize_has_the_bits_of_the_integer_steps(
-    mantissa: int, exponent: int, code: OperandCode, zero_point: int, activation: int
+    mantissa: int, exponent: int, code: OperandCode, zero_point: int, activation: int, once: bool
 ) -> None:
     output = OperandType(code, (), 0.0625, zero_point)
     low, high = activation_range_quantized(FuseCode(activation), output)
     sums = near_ties(mantissa, exponent)
-    wanted = [min(max(by_steps(value, mantissa, exponent) + zero_point, low), high) for value in sums]
+    multiply = at_once if once else by_steps
+    wanted = [min(max(multiply(value, mantissa, exponent) + zero_point, low), high) for value in sums]
     bias = np.array([-1000], np.int32)
     values = np.array(sums, np.float64)[:, np.newaxis] - bias
     multipliers = np.array([mantissa], np.int32), np.array([exponent], np.int32)
-    got = requantize(values, bias, multipliers, output, FuseCode(activation))
+    got = requantize(values, bias, multipliers, output, FuseCode(activation), once=once)
     assert got.reshape(-1).tolist() == wanted
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from nn_runtime.hal.interfaces import IPreparedModel
-    from nn_runtime.hal.versions.adapter import AdaptedPreparedModel
+    from nn_runtime.hal.versions.adapted_model import AdaptedPreparedModel
     from nn_runtime.operand import Dimensions
 
 CHANNEL_LENGTH = 1024

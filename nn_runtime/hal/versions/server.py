@@ -15,7 +15,7 @@ from nn_runtime.codes import FeatureLevel
 from nn_runtime.hal import fences
 from nn_runtime.hal.interfaces import CacheRequest
 from nn_runtime.hal.types import ErrorStatus, ExecutionPreference, HalError, Priority
-from nn_runtime.hal.validation import validate_model, validate_preference, validate_priority
+from nn_runtime.hal.validation import validate_model, validate_preference, validate_priority, validate_request
 from nn_runtime.hal.versions import v1_0, v1_1, v1_2, v1_3
 from nn_runtime.hal.versions.burst import BurstServer
 from nn_runtime.hal.versions.compliance import minimum_level
@@ -112,15 +112,18 @@ class Served10:
             notify(self._status(error), None)
             return self._status(error)
         return self._start(
-            lambda: self.device.prepare_model(canonical, preference, priority, deadline_ns, cache), notify
+            lambda: self.device.prepare_model(canonical, preference, priority, deadline_ns, cache), canonical, notify
         )
 
     def _start(
-        self, prepare: Callable[[], IPreparedModel], notify: Callable[[int, v1_0.IPreparedModel | None], None]
+        self,
+        prepare: Callable[[], IPreparedModel],
+        model: Model | None,
+        notify: Callable[[int, v1_0.IPreparedModel | None], None],
     ) -> int:
         def run() -> None:
             try:
-                prepared = self._wrapped(prepare())
+                prepared = self._wrapped(prepare(), model)
             except HalError as error:
                 notify(self._status(error), None)
             except Exception as error:
@@ -131,8 +134,8 @@ class Served10:
 
         return in_thread(run, lambda: notify(ErrorStatus.GENERAL_FAILURE, None))
 
-    def _wrapped(self, prepared: IPreparedModel) -> v1_0.IPreparedModel:
-        return ServedPreparedModel10(prepared, self.version)
+    def _wrapped(self, prepared: IPreparedModel, model: Model | None) -> v1_0.IPreparedModel:
+        return ServedPreparedModel10(prepared, self.version, model)
 
     def _status(self, error: HalError) -> int:
         return status_to(error.status, self.version)
@@ -219,10 +222,10 @@ class Served12(Served11):
     ) -> int:
         """Launch a preparation from cache files alone."""
         cache = CacheRequest(tuple(model_cache), tuple(data_cache), token)
-        return self._start(lambda: self.device.prepare_model_from_cache(None, cache), callback.notify_1_2)
+        return self._start(lambda: self.device.prepare_model_from_cache(None, cache), None, callback.notify_1_2)
 
-    def _wrapped(self, prepared: IPreparedModel) -> v1_0.IPreparedModel:
-        return ServedPreparedModel12(prepared, self.version)
+    def _wrapped(self, prepared: IPreparedModel, model: Model | None) -> v1_0.IPreparedModel:
+        return ServedPreparedModel12(prepared, self.version, model)
 
 
 class Served13(Served12):
@@ -263,7 +266,7 @@ class Served13(Served12):
     ) -> int:
         """Launch a preparation from cache files alone."""
         cache = CacheRequest(tuple(model_cache), tuple(data_cache), token)
-        return self._start(lambda: self.device.prepare_model_from_cache(deadline_ns, cache), callback.notify_1_3)
+        return self._start(lambda: self.device.prepare_model_from_cache(deadline_ns, cache), None, callback.notify_1_3)
 
     def allocate(
         self,
@@ -282,17 +285,18 @@ class Served13(Served12):
             return self._status(error), None, 0
         return ErrorStatus.NONE, ServedBuffer(buffer), token
 
-    def _wrapped(self, prepared: IPreparedModel) -> v1_0.IPreparedModel:
-        return ServedPreparedModel13(prepared, self.version)
+    def _wrapped(self, prepared: IPreparedModel, model: Model | None) -> v1_0.IPreparedModel:
+        return ServedPreparedModel13(prepared, self.version, model)
 
 
 class ServedPreparedModel10:
     """A prepared model of HAL 1.0 and 1.1 (v1_0.IPreparedModel)."""
 
-    def __init__(self, prepared: IPreparedModel, version: FeatureLevel) -> None:
-        """Keep the prepared model."""
+    def __init__(self, prepared: IPreparedModel, version: FeatureLevel, model: Model | None = None) -> None:
+        """Keep the prepared model; `model` is not known where it was prepared from cache."""
         self.inner = prepared
         self._version = version
+        self._model = model
 
     def execute(self, request: Request, callback: v1_0.IExecutionCallback) -> int:
         """Launch an execution."""
@@ -306,6 +310,14 @@ class ServedPreparedModel10:
         loop_timeout_ns: int | None,
         notify: Callable[[int, Sequence[OutputShape], v1_2.Timing], None],
     ) -> int:
+        if self._model is not None:
+            try:
+                validate_request(self._model, request)
+            except HalError as error:
+                status = status_to(error.status, self._version)
+                notify(status, (), _NO_TIMING)
+                return status
+
         def run() -> None:
             notify(*self._executed(request, measure, deadline_ns, loop_timeout_ns))
 

@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING
 from nn_runtime import operations
 from nn_runtime.codes import FeatureLevel, OperandCode, is_extension_code
 from nn_runtime.errors import BadData
-from nn_runtime.hal.types import Model, Operand, OperandLifeTime, Operation, Subgraph
+from nn_runtime.hal.types import WRITTEN_LIFETIMES, Model, Operand, OperandLifeTime, Operation, Subgraph
 from nn_runtime.hal.validation import level_of_type, validate_model
 from nn_runtime.hal.versions.compliance import level_of_pools
 from nn_runtime.hal.views import operation_view
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-_BETWEEN = frozenset({OperandLifeTime.TEMPORARY_VARIABLE, OperandLifeTime.SUBGRAPH_OUTPUT})
 
 
 @dataclass(frozen=True)
@@ -69,7 +67,7 @@ def _sliced(model: Model, kept: Sequence[int]) -> Model:
 
     def lifetime(index: int) -> OperandLifeTime:
         before = graph.operands[index].lifetime
-        if before in _BETWEEN and index not in written:
+        if before in WRITTEN_LIFETIMES and index not in written:
             return OperandLifeTime.SUBGRAPH_INPUT
         if before == OperandLifeTime.TEMPORARY_VARIABLE and index in outside:
             return OperandLifeTime.SUBGRAPH_OUTPUT

@@ -285,7 +285,9 @@ def test_fences(shared_device: RemoteDevice, in_arrays: bool) -> None:
     pool.array()[:16].view(np.float32)[:] = 5
     first.signal()
     assert wait(fence, 10) == FenceStatus.SIGNALLED
-    assert callback.get_execution_info() == (Timing(5_000, 6_000),) * 2
+    launched, fenced = callback.get_execution_info()
+    assert fenced == Timing(5_000, 6_000)
+    assert launched == fenced or (in_arrays and launched.time_in_driver_ns > 6_000)  # with the wait, if that was ours
     np.testing.assert_array_equal(output if in_arrays else pool.array()[128:144].view(np.float32)[0],
                                   inputs[0] + inputs[1] if in_arrays else 5)  # fmt: skip
     failed = Fence()
@@ -507,7 +509,7 @@ def test_a_dead_driver_is_started_anew_for_every_call(device: RemoteDevice) -> N
         assert device.service.starts == number + 2
 
 
-def test_prepared_models_are_prepared_again_but_buffers_are_lost(device: RemoteDevice) -> None:
+def test_prepared_models_are_prepared_again_and_buffers_lose_what_they_held(device: RemoteDevice) -> None:
     prepared = prepare(device, add_model())
     buffer, token = allocated(device, prepared)
     burst = prepared.configure_execution_burst()
@@ -520,10 +522,13 @@ def test_prepared_models_are_prepared_again_but_buffers_are_lost(device: RemoteD
     np.testing.assert_array_equal(output, inputs[0] + inputs[1])
     burst.execute(call, False, None, None)
     pool = SharedMemory.create(16)
-    assert status_of(lambda: buffer.copy_to(pool)) == ErrorStatus.DEAD_OBJECT
-    assert status_of(lambda: buffer.copy_from(pool, ())) == ErrorStatus.DEAD_OBJECT
     refused = status_of(lambda: prepared.execute_synchronously(token_request(token, output), False, None, None))
-    assert refused == ErrorStatus.INVALID_ARGUMENT
+    assert refused == ErrorStatus.GENERAL_FAILURE  # it holds nothing
+    assert status_of(lambda: buffer.copy_to(pool)) == ErrorStatus.GENERAL_FAILURE
+    pool.array().view(np.float32)[:] = 3
+    buffer.copy_from(pool, ())
+    prepared.execute_synchronously(token_request(token, output), False, None, None)
+    np.testing.assert_array_equal(output, 4)
     buffer.close()
     burst.close()
     prepared.close()

@@ -5,19 +5,21 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from nn_runtime import cli
 from nn_runtime.observe.graph_dump import dot
+from nn_runtime.observe.picture import picture
 from tests.nn_runtime.graphs import add_model, if_model, unary_model
 from tests.nn_runtime.test_control_flow import RELU, TANH
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import pytest
 
 NETWORK = str(Path(cli.__file__).parents[1] / "demo" / "digits_float.tflite")
 
@@ -67,7 +69,60 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
     status, found, _ = drawn(capsys, "--json", "--output", str(file))
     assert json.loads("".join(found))["output"] == str(file)
     assert drawn(capsys, "--output", str(tmp_path / "graph"))[0] == 2
-    monkeypatch.setattr(shutil, "which", lambda _name: None)
+    monkeypatch.setenv("PATH", str(tmp_path))
     status, _, error = drawn(capsys, "--output", str(tmp_path / "graph.svg"))
     assert status == 1
     assert "graphviz" in error
+    assert not (tmp_path / "graph.svg").exists()
+
+
+STAND_IN = """#!/bin/sh
+test "$1" = -Tpng && test "$2" = -o || { echo "Format: not recognized" >&2; exit 1; }
+exec /bin/cat > "$3"
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a shell script stands in for graphviz")
+def test_a_picture_by_a_stand_in_for_graphviz(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "dot"
+    program.write_text(STAND_IN)
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    file = tmp_path / "graph.png"
+    assert drawn(capsys, "--output", str(file))[0] == 0
+    assert "filter FLOAT32" in file.read_text()
+    assert drawn(capsys, "--output", str(file), "--full")[0] == 0
+    assert "style=filled fillcolor=black" in file.read_text()
+    assert "filter" not in file.read_text()
+    status, _, error = drawn(capsys, "--output", str(tmp_path / "graph.odd"))
+    assert (status, "dot failed: Format: not recognized" in error) == (1, True)
+
+
+@pytest.mark.skipif(shutil.which("dot") is None, reason="graphviz is not installed")
+@pytest.mark.parametrize(("ending", "begin"), [("png", b"\x89PNG\r\n"), ("svg", b"<?xml"), ("pdf", b"%PDF")])
+def test_pictures_by_graphviz(tmp_path: Path, capsys: pytest.CaptureFixture[str], ending: str, begin: bytes) -> None:
+    for network in Path(NETWORK).parent.glob("*.tflite"):
+        file = tmp_path / f"{network.stem}.{ending}"
+        assert cli.main(["graph", str(network), "-o", str(file)]) == 0
+        assert file.read_bytes().startswith(begin)
+        assert capsys.readouterr().err == ""
+
+
+def test_a_picture_shows_what_flows() -> None:
+    """Constants stand in their operation's box under the specification's names; tensors are arrows."""
+    lines = picture(add_model((2, 0)).hal, 'two "x"').splitlines()
+    assert lines[0] == 'digraph "two \\"x\\"" {'
+    assert '  mn0 [label="0: ADD\\nactivation = 0"]' in lines
+    assert '  mi0 -> mn0 [label="2x?"]' in lines
+    assert "  mn0 -> mo0" in lines
+    assert sum("->" in line for line in lines) == 3
+
+
+def test_a_picture_draws_referenced_models_in_frames() -> None:
+    text = picture(if_model(unary_model(RELU), unary_model(TANH)).hal)
+    assert text.count("subgraph cluster_") == 2
+    assert "referenced model 1" in text
+    for name in ("0: IF", "0: RELU", "0: TANH"):
+        assert text.count(f'"{name}') == 1

@@ -4,14 +4,17 @@
 from __future__ import annotations
 
 import json
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
+from nn_runtime import cli
 from nn_runtime.codes import OperationCode
 from nn_runtime.compilation import Compilation
 from nn_runtime.devices import reference_device
 from nn_runtime.observe import trace
+from nn_runtime.observe.trace_summary import read_spans, summary, summary_of_kernels
 from nn_runtime.testing.sample_drivers import SampleDevice
 from tests.nn_runtime.graphs import chain_model, finished, numbers, run
 
@@ -39,7 +42,7 @@ def traced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def test_rows_of_runtime_driver_and_kernels(traced: Path) -> None:
     assert trace.current is None
     events = json.loads(traced.read_text())["traceEvents"]
-    rows = {event["tid"]: event["args"]["name"] for event in events if event["ph"] == "M"}
+    rows = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
     assert sorted(rows.values()) == ["driver", "kernel", "runtime"]
     spans = {event["name"]: event for event in events if event["ph"] == "X"}
     assert [rows[event["tid"]] for event in spans.values()] == [event["cat"] for event in spans.values()]
@@ -53,8 +56,25 @@ def test_rows_of_runtime_driver_and_kernels(traced: Path) -> None:
         assert inner["ts"] + inner["dur"] <= outer["ts"] + outer["dur"]
 
 
+def test_rows_of_a_thread_stand_together(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    trace.start(path)
+    compilation = finished(chain_model([RELU, TANH]), [SampleDevice("a")])
+    run(compilation, [numbers(2, 3)], [(2, 3)])
+    thread = threading.Thread(target=run, args=(compilation, [numbers(2, 3)], [(2, 3)]))
+    thread.start()
+    thread.join()
+    trace.stop()
+    events = json.loads(path.read_text())["traceEvents"]
+    order = {event["tid"]: event["args"]["sort_index"] for event in events if event["name"] == "thread_sort_index"}
+    names = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
+    assert [names[row] for row in sorted(names, key=order.__getitem__)] == [
+        "runtime", "driver", "runtime, thread 2", "driver, thread 2",
+    ]  # fmt: skip
+
+
 def test_a_summary_by_layer_and_phase(traced: Path) -> None:
-    rows = {(row.layer, row.phase): row for row in trace.summary(traced)}
+    rows = {(row.layer, row.phase): row for row in summary(read_spans(traced))}
     assert set(rows) == {
         ("runtime", "preparation"),
         ("runtime", "compilation"),
@@ -67,6 +87,68 @@ def test_a_summary_by_layer_and_phase(traced: Path) -> None:
     execution, driver = rows["runtime", "execution"], rows["driver", "execution"]
     assert abs(execution.own_ns - (execution.total_ns - driver.total_ns)) <= 2
     assert abs(driver.own_ns - (driver.total_ns - rows["kernel", "computation"].total_ns)) <= 4
+    kernels = summary_of_kernels(read_spans(traced))
+    assert {(row.kernel, row.count) for row in kernels} == {("numpy relu", 1), ("numpy tanh", 1)}
+    assert sum(row.total_ns for row in kernels) == pytest.approx(rows["kernel", "computation"].total_ns, abs=4)
+
+
+def event(name: str, row: int, start_us: float, length_us: float, category: str) -> dict[str, object]:
+    return {"ph": "X", "pid": 1, "name": name, "tid": row, "ts": start_us, "dur": length_us, "cat": category}
+
+
+def written(folder: Path, content: object) -> Path:
+    path = folder / "written.json"
+    path.write_text(json.dumps(content))
+    return path
+
+
+def test_own_times_are_of_the_thread_alone(tmp_path: Path) -> None:
+    """Two threads run at the same time; each driver's span counts only against the run that it is part of."""
+    events = [
+        event("[NN_LR_PE]compute", 10, 0, 100, "runtime"),
+        event("[NN_LD_PE]a", 11, 10, 60, "driver"),
+        event("[NN_LD_PCO]k", 12, 20, 5, "kernel"),
+        event("[NN_LR_PE]compute", 20, 5, 100, "runtime"),
+        event("[NN_LD_PE]a", 21, 15, 50, "driver"),
+        {"ph": "X", "name": "another's"},
+        {"ph": "M", "name": "thread_name"},
+    ]
+    spans = read_spans(written(tmp_path, {"traceEvents": events}))
+    assert [(row.layer, row.count, row.total_ns, row.own_ns) for row in summary(spans)] == [
+        ("runtime", 2, 200_000, 90_000),
+        ("driver", 2, 110_000, 105_000),
+        ("kernel", 1, 5_000, 5_000),
+    ]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [[], {}, 1, None, {"traceEvents": 3}, {"traceEvents": [1]}, {"traceEvents": [{}]},
+     {"traceEvents": [{"ph": "X", "name": "[NN_LR_PE]"}]},
+     {"traceEvents": [event("[NN_LR_PE]", 1, 0, 1, "runtime") | {"ts": "1"}]}],
+)  # fmt: skip
+def test_what_is_no_trace(tmp_path: Path, content: object, capsys: pytest.CaptureFixture[str]) -> None:
+    path = written(tmp_path, content)
+    with pytest.raises(ValueError, match="no trace"):
+        read_spans(path)
+    assert cli.main(["trace", str(path)]) == 1
+    assert capsys.readouterr().err.startswith(f"nnrt trace: {path}: no trace in Chrome's format")
+
+
+def test_the_command(traced: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["trace", str(traced)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["layer", "phase", "count", "total", "own"]
+    assert any(line.split()[:3] == ["kernel", "computation", "2"] for line in lines)
+    assert lines[lines.index("") + 1].split() == ["kernel", "count", "total", "average"]
+    assert cli.main(["trace", str(traced), "--json", "--kernels", "1"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert {row["layer"] for row in report["phases"]} == {"runtime", "driver", "kernel"}
+    assert len(report["kernels"]) == 1
+    assert cli.main(["trace", str(tmp_path / "nowhere.json")]) == 1
+    assert "No such file" in capsys.readouterr().err
+    (tmp_path / "text").write_text("{")
+    assert cli.main(["trace", str(tmp_path / "text")]) == 1
 
 
 def test_several_steps_and_fenced_executions(tmp_path: Path) -> None:

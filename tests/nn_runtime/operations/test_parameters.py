@@ -35,12 +35,14 @@ def test_select_refuses_other_shapes_than_the_condition() -> None:
 
 def test_stacking_and_repeating_refuse() -> None:
     pair = [tensor(2, 3), tensor(2, 3)]
-    refuse(r"axis .* must be in \[0, 3\), got -1", OperationCode.PACK, [integer(-1), *pair])
-    refuse(r"must have dimensions \[2, 3\]", OperationCode.PACK, [integer(0), tensor(2, 3), tensor(3, 2)])
+    refuse(r"axis .* must be in \[0, 3\), got -1", OperationCode.PACK, [integer(-1), *pair], tensor(2, 2, 3))
+    refuse(
+        r"must have dimensions \[2, 3\]", OperationCode.PACK, [integer(0), tensor(2, 3), tensor(3, 2)], tensor(2, 2, 3)
+    )
     refuse("scale 0.5", OperationCode.PACK, [integer(0), quant8(2), quant8(2)], quant8(2, 2, scale=0.25))
     refuse(r"axis .* must be in \[-3, 3\)", OperationCode.EXPAND_DIMS, [tensor(2, 3), integer(3)])
     refuse("multiples .* 2 numbers >= 0", OperationCode.TILE, [tensor(2, 3), integers([1])])
-    refuse(r"axis .* \[0, 2\), got \[-1\]", OperationCode.REVERSE, [tensor(2, 3), integers([-1])])
+    refuse(r"axis .* \[0, 2\), got \[-1\]", OperationCode.REVERSE, [tensor(2, 3), integers([-1])], tensor(2, 3))
     refuse("num_groups .* must divide .* 4", OperationCode.CHANNEL_SHUFFLE, [tensor(2, 4), integer(3), integer(1)])
     refuse(r"k .* must be in 1..3, got 4", OperationCode.TOPK_V2, [tensor(2, 3), integer(4)],
            tensor(2, 4), tensor(2, 4, code=INT32))  # fmt: skip

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from nn_runtime.hal.versions.adapter import AdaptedPreparedModel
+    from nn_runtime.hal.versions.adapted_model import AdaptedPreparedModel
 
 V10, V11, V12, V13 = (FeatureLevel.HAL_1_0, FeatureLevel.HAL_1_1, FeatureLevel.HAL_1_2, FeatureLevel.HAL_1_3)
 VERSIONS = (V10, V11, V12, V13)

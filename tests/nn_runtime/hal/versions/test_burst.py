@@ -43,7 +43,7 @@ from tests.nn_runtime.hal.models import add_model, request
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from nn_runtime.hal.versions.adapter import AdaptedPreparedModel
+    from nn_runtime.hal.versions.adapted_model import AdaptedPreparedModel
     from nn_runtime.testing.aosp_samples import Fake
 
 REQUEST = Request(

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`nnrt benchmark --html`: one page with a roofline and bars of time, nothing loaded from elsewhere."""
+
+from __future__ import annotations
+
+import math
+from html import escape
+from typing import TYPE_CHECKING
+
+from nn_runtime.cli.output import duration_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from nn_runtime.cli.benchmark import Launch, Report
+    from nn_runtime.hal.peaks import Peaks
+
+_COLOURS = ("#2f7ed8", "#d9822b", "#1c9c63", "#b5489a", "#7a6ff0", "#c23b3b", "#3aa6b9", "#8c7a3f")
+_OTHER = "#8a8f98"
+_LABELLED = 8
+_WIDTH, _HEIGHT, _LEFT, _BOTTOM = 920, 440, 64, 46
+_STYLE = """
+:root{color-scheme:light dark;--ink:#1d2127;--soft:#6b7280;--line:#d7dae0;--page:#fff;--panel:#f6f7f9}
+@media(prefers-color-scheme:dark){:root{--ink:#e8eaed;--soft:#9aa3af;--line:#3a3f47;--page:#15171b;--panel:#1d2025}}
+body{font:14px/1.45 system-ui,sans-serif;color:var(--ink);background:var(--page);max-width:1000px;margin:2em auto;
+padding:0 1em}
+h1{font-size:1.4em;margin:0 0 .2em}h2{font-size:1.1em;margin:2em 0 .4em}p{margin:.3em 0;color:var(--soft)}
+svg{width:100%;height:auto;background:var(--panel);border-radius:8px}
+svg text{font:12px system-ui,sans-serif;fill:var(--ink)}svg .soft{fill:var(--soft)}
+.grid{stroke:var(--line)}.roof{stroke:var(--ink);stroke-width:1.6;fill:none}.thin{stroke-dasharray:5 4;stroke-width:1.2}
+.dot{stroke:var(--page);stroke-width:1;fill-opacity:.85}
+table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums;font-size:13px}
+th,td{padding:3px 8px;text-align:right;border-bottom:1px solid var(--line)}th{color:var(--soft);font-weight:500}
+td:nth-child(-n+2),th:nth-child(-n+2){text-align:left}
+td.bar{width:26%;padding-right:0}td.bar i{display:block;height:11px;border-radius:3px;min-width:1px}
+.legend span{display:inline-block;margin-right:1.2em;color:var(--ink)}
+.legend i{display:inline-block;width:10px;height:10px;border-radius:5px;margin-right:.4em}
+"""
+
+
+def profile_page(title: str, report: Report) -> str:
+    """Return the page as HTML; every text in it is escaped."""
+    colours = _colours(report.launches)
+    parts = [
+        f"<h1>{escape(title)}</h1>",
+        *(f"<p>{escape(line)}</p>" for line in _summary(report)),
+        *(_roofline(device, peaks, report.launches, colours) for device, peaks in report.peaks.items()),
+        "<h2>Time of every launch, in run order</h2>",
+        f'<p class="legend">{_legend(colours)}</p>',
+        _bars(report.launches, colours),
+    ]
+    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{escape(title)}</title>'
+    body = "".join(parts)
+    return f'<!doctype html>\n<html lang="en"><head>{head}<style>{_STYLE}</style></head>\n<body>{body}</body></html>\n'
+
+
+def _summary(report: Report) -> list[str]:
+    placed = ", ".join(f"{count} operations on {device}" for device, count in report.devices.items())
+    lines = [
+        f"{placed}. Median {duration_text(report.inference.p50)}, 90th percentile "
+        f"{duration_text(report.inference.p90)} over {report.inference.count} runs without profiling."
+    ]
+    if report.profiled is not None:
+        cost = report.profiled.p50 / report.inference.p50 - 1
+        lines.append(
+            f"Runs with profiling take {duration_text(report.profiled.p50)} ({cost:+.0%}). {report.profile_note}"
+        )
+    return lines
+
+
+def _colours(launches: Sequence[Launch]) -> dict[str, str]:
+    """Return a colour by node type, those that take most time first."""
+    totals: dict[str, float] = {}
+    for launch in launches:
+        totals[launch.node_type] = totals.get(launch.node_type, 0.0) + launch.mean
+    names = sorted(totals, key=lambda name: -totals[name])
+    return {name: _COLOURS[at] if at < len(_COLOURS) else _OTHER for at, name in enumerate(names)}
+
+
+def _legend(colours: Mapping[str, str]) -> str:
+    return "".join(
+        f'<span><i style="background:{colour}"></i>{escape(name)}</span>' for name, colour in colours.items()
+    )
+
+
+def _bars(launches: Sequence[Launch], colours: Mapping[str, str]) -> str:
+    header = ("", "launch", "operations", "time", "share", "G op/s", "GB/s", "of roof", "")
+    longest = max((launch.mean for launch in launches), default=1.0)
+    rows: list[str] = []
+    for launch in launches:
+        cells = (
+            launch.node_type, ",".join(map(str, launch.operations)), duration_text(launch.mean), f"{launch.share:.1%}",
+            f"{launch.rates.operations_per_ns:.0f}" if launch.flops else "",
+            f"{launch.rates.bytes_per_ns:.1f}" if launch.bytes_moved else "",
+            "" if launch.rates.of_roof is None else f"{launch.rates.of_roof:.0%}",
+        )  # fmt: skip
+        bar = f'<i style="width:{launch.mean / longest:.1%};background:{colours[launch.node_type]}"></i>'
+        rows.append(
+            f'<tr title="{escape(launch.kernel)}"><td>{len(rows)}</td>'
+            + "".join(f"<td>{escape(cell)}</td>" for cell in cells)
+            + f'<td class="bar">{bar}</td></tr>'
+        )
+    return f"<table><tr>{''.join(f'<th>{name}</th>' for name in header)}</tr>{''.join(rows)}</table>"
+
+
+class _Axes:
+    """Two logarithmic axes."""
+
+    def __init__(self, xs: Iterable[float], ys: Iterable[float]) -> None:
+        xs, ys = list(xs), list(ys)
+        self.x0, self.x1 = math.floor(math.log10(min(xs))), math.ceil(math.log10(max(xs)))
+        self.y0, self.y1 = math.floor(math.log10(min(ys))), math.log10(max(ys) * 1.6)
+
+    def x(self, value: float) -> float:
+        """Return where a value lies, in pixels."""
+        part = (math.log10(value) - self.x0) / max(1, self.x1 - self.x0)
+        return _LEFT + part * (_WIDTH - _LEFT - 24)
+
+    def y(self, value: float) -> float:
+        """Return where a value lies, in pixels."""
+        part = (math.log10(value) - self.y0) / max(0.1, self.y1 - self.y0)
+        return _HEIGHT - _BOTTOM - part * (_HEIGHT - _BOTTOM - 24)
+
+    def grid(self) -> str:
+        """Return the lines and numbers of whole powers of ten."""
+        lines = []
+        for power in range(self.x0, self.x1 + 1):
+            x = self.x(10.0**power)
+            lines.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="20" y2="{_HEIGHT - _BOTTOM}"/>')
+            lines.append(
+                f'<text class="soft" x="{x:.1f}" y="{_HEIGHT - _BOTTOM + 18}" '
+                f'text-anchor="middle">{10.0**power:g}</text>'
+            )
+        for power in range(self.y0, math.floor(self.y1) + 1):
+            y = self.y(10.0**power)
+            lines.append(f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - 24}" y1="{y:.1f}" y2="{y:.1f}"/>')
+            lines.append(f'<text class="soft" x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{10.0**power:g}</text>')
+        return "".join(lines)
+
+
+def _roofline(device: str, peaks: Peaks, launches: Sequence[Launch], colours: Mapping[str, str]) -> str:
+    points = [one for one in launches if one.device == device and one.flops and one.bytes_moved and one.mean > 0]
+    if not points:
+        return ""
+    xs = [one.flops / one.bytes_moved for one in points]
+    arithmetic = {"float32": peaks.float32}
+    if any(one.is_quant8 for one in points):
+        arithmetic = {"8-bit": peaks.quant8, **(arithmetic if not all(one.is_quant8 for one in points) else {})}
+    top = max(arithmetic.values())
+    axes = _Axes([*xs, 2 * top / peaks.cache], [*(one.rates.operations_per_ns for one in points), top])
+    left, right = 10.0**axes.x0, 10.0**axes.x1
+    roofs = [
+        _roof(axes, left, right, rate, peaks.cache, f"{name} {rate:.0f} G op/s") for name, rate in arithmetic.items()
+    ]
+    memory = [(left, left * peaks.memory), (min(right, top / peaks.memory), min(right * peaks.memory, top))]
+    dots = "".join(_dot(axes, one, x, colours[one.node_type]) for one, x in sorted(
+        zip(points, xs, strict=True), key=lambda pair: -pair[0].mean))  # fmt: skip
+    slowest = sorted(zip(points, xs, strict=True), key=lambda pair: -pair[0].mean)[:_LABELLED]
+    labels = "".join(
+        f'<text x="{axes.x(x) + 9:.1f}" y="{axes.y(one.rates.operations_per_ns) + 4:.1f}">{launches.index(one)}</text>'
+        for one, x in slowest
+    )
+    slope = (
+        f'<text class="soft" transform="translate({axes.x(left) + 6:.0f},{axes.y(left * peaks.cache) - 26:.0f})">'
+        f"cache {peaks.cache:.0f} GB/s</text>"
+        f'<text class="soft" transform="translate({axes.x(left) + 8:.0f},{axes.y(left * peaks.memory) + 18:.0f})">'
+        f"memory {peaks.memory:.0f} GB/s</text>"
+    )
+    axis_names = (
+        f'<text class="soft" x="{_WIDTH / 2:.0f}" y="{_HEIGHT - 8}" text-anchor="middle">operations per byte</text>'
+        f'<text class="soft" transform="translate(16,{_HEIGHT / 2:.0f}) rotate(-90)" text-anchor="middle">G op/s</text>'
+    )
+    return (
+        f"<h2>Roofline of {escape(device)}</h2><p>A dot is a launch, larger where it takes longer; the numbers are "
+        "those of the table below. Lines are the peaks measured on this device.</p>"
+        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img">{axes.grid()}{"".join(roofs)}'
+        f'<path class="roof thin" d="{_path(axes, memory)}"/>{slope}{dots}{labels}{axis_names}</svg>'
+    )
+
+
+def _roof(axes: _Axes, left: float, right: float, rate: float, bandwidth: float, name: str) -> str:
+    knee = min(max(rate / bandwidth, left), right)
+    path = _path(axes, [(left, left * bandwidth), (knee, rate), (right, rate)])
+    return (
+        f'<path class="roof" d="{path}"/><text x="{axes.x(right) - 4:.0f}" y="{axes.y(rate) - 7:.0f}" '
+        f'text-anchor="end">{escape(name)}</text>'
+    )
+
+
+def _path(axes: _Axes, points: Sequence[tuple[float, float]]) -> str:
+    bottom = 10.0**axes.y0
+    return "M" + "L".join(f"{axes.x(x):.1f},{axes.y(max(y, bottom)):.1f}" for x, y in points)
+
+
+def _dot(axes: _Axes, launch: Launch, x: float, colour: str) -> str:
+    radius = 3 + 16 * math.sqrt(launch.share)
+    roof = "" if launch.rates.of_roof is None else f", {launch.rates.of_roof:.0%} of the roof"
+    speed = f"{duration_text(launch.mean)}, {launch.rates.operations_per_ns:.0f} G op/s{roof}"
+    text = f"{launch.node_type} {','.join(map(str, launch.operations))}: {speed}"
+    return (
+        f'<circle class="dot" cx="{axes.x(x):.1f}" cy="{axes.y(launch.rates.operations_per_ns):.1f}" r="{radius:.1f}" '
+        f'fill="{colour}"><title>{escape(text)}</title></circle>'
+    )

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measured times against a device's measured peaks: rates, and the part of what the roofline allows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nn_runtime.devices import find_device
+from nn_runtime.hal.peaks import HasPeaks
+from nn_runtime.operand import QUANT8_TYPES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from nn_runtime.hal.peaks import Peaks
+    from nn_runtime.hal.types import Model
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What a launch reached: operations and bytes per ns (G/s), 0 where it does not tell them.
+
+    of_roof: part of the speed that the peaks allow for its operations and bytes, None where it has none of them or
+    the device has no peaks; bound: which of the two allows less, "arithmetic", "memory" or "".
+    """
+
+    operations_per_ns: float
+    bytes_per_ns: float
+    of_roof: float | None
+    bound: str
+
+
+def rates(flops: int, size_bytes: int, duration_ns: float, peaks: Peaks | None, *, is_quant8: bool) -> Rates:
+    """Return what a launch reached; the roof is arithmetic on registers, and data that lies in caches."""
+    duration_ns = max(duration_ns, 1.0)
+    if peaks is None or not (flops or size_bytes):
+        return Rates(flops / duration_ns, size_bytes / duration_ns, None, "")
+    arithmetic_ns = flops / (peaks.quant8 if is_quant8 else peaks.float32)
+    memory_ns = size_bytes / peaks.cache
+    bound = "arithmetic" if arithmetic_ns >= memory_ns else "memory"
+    return Rates(
+        flops / duration_ns, size_bytes / duration_ns, max(arithmetic_ns, memory_ns) / duration_ns, bound
+    )  # fmt: skip
+
+
+def peaks_of(devices: Iterable[str]) -> dict[str, Peaks]:
+    """Return the peaks of devices that know them, by name; they are measured the first time."""
+    found = {}
+    for name in devices:
+        hal = find_device(name).hal
+        if isinstance(hal, HasPeaks):
+            found[name] = hal.peaks()
+    return found
+
+
+def quant8_operations(model: Model) -> frozenset[int]:
+    """Return the operations of the main subgraph whose first output, or else input, is of 8 bits."""
+    main = model.main
+    return frozenset(
+        at
+        for at, operation in enumerate(main.operations)
+        if any(main.operands[i].type in QUANT8_TYPES for i in (*operation.outputs[:1], *operation.inputs[:1]))
+    )

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`nnrt benchmark --profile --html`: rates against peaks, and a page that loads nothing and escapes everything."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ElementTree
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from nn_runtime.cli import main
+from nn_runtime.cli.roofline import rates
+from nn_runtime.hal.peaks import Peaks
+
+_DEMO = Path(__file__).parents[3] / "nn_runtime" / "demo"
+_PEAKS = Peaks(float32=500.0, quant8=2000.0, cache=400.0, memory=50.0)
+
+
+class _Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+
+@pytest.mark.parametrize(
+    ("flops", "size_bytes", "ns", "quant8", "of_roof", "bound"),
+    [
+        (1_000_000, 1000, 4000.0, False, 0.5, "arithmetic"),  # 250 of 500 G/s
+        (1_000_000, 1000, 4000.0, True, 0.125, "arithmetic"),  # 250 of 2000 G/s
+        (1000, 400_000, 2000.0, False, 0.5, "memory"),  # 200 of 400 GB/s
+        (0, 0, 10.0, False, None, ""),
+    ],
+)
+def test_part_of_the_roof(
+    flops: int, size_bytes: int, ns: float, quant8: bool, of_roof: float | None, bound: str
+) -> None:
+    found = rates(flops, size_bytes, ns, _PEAKS, is_quant8=quant8)
+    assert (found.of_roof, found.bound) == (of_roof, bound)
+    assert found.operations_per_ns == flops / ns
+    assert found.bytes_per_ns == size_bytes / ns
+
+
+def test_a_device_without_peaks_has_rates_only() -> None:
+    found = rates(100, 10, 5.0, None, is_quant8=False)
+    assert (found.operations_per_ns, found.bytes_per_ns, found.of_roof) == (20.0, 2.0, None)
+
+
+def test_operations_of_a_profile_and_its_page(
+    device: object, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    name = getattr(device, "name", "")
+    network = tmp_path / "a<b>&c.tflite"
+    network.write_bytes((_DEMO / "digits_float.tflite").read_bytes())
+    page = tmp_path / "page.html"
+    arguments = [str(network), "--device", name, "--runs", "3", "--profile", "--html", str(page), "--json"]
+    assert main(["benchmark", *arguments]) == 0
+    report = json.loads(capsys.readouterr().out)
+    for launch in report["launches"]:
+        assert launch["is_quant8"] is False
+        assert launch["node_type"].count("+") == max(0, len(launch["operations"]) - 1)
+    if report["peaks"]:
+        assert set(report["peaks"]) == {name}
+        assert all(value > 0 for value in report["peaks"][name].values())
+        assert any(launch["rates"]["of_roof"] for launch in report["launches"])
+    text = page.read_text(encoding="utf-8")
+    assert "a&lt;b&gt;&amp;c.tflite" in text
+    assert "a<b>" not in text
+    parser = _Tags()
+    parser.feed(text)
+    assert not {tag for tag, _ in parser.found} & {"script", "link", "img", "iframe", "object"}
+    assert not any(name in attributes for _, attributes in parser.found for name in ("src", "href"))
+    rows = [tag for tag, _ in parser.found].count("tr") - 1
+    assert rows == len(report["launches"])
+    for part in text.split("<svg")[1:]:
+        ElementTree.fromstring("<svg" + part.split("</svg>")[0] + "</svg>")

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`nnrt tune`: finds what a device with a known best value likes, stores only what is better, refuses wrong answers."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nn_runtime.cli import main, tune
+from nn_runtime.devices import Device, Selection, find_device
+from nn_runtime.hal.tuning import TuningParameter
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pytest
+
+    from nn_runtime.hal.interfaces import IPreparedModel
+
+_DIGITS = str(Path(__file__).parents[3] / "nn_runtime" / "demo" / "digits_float.tflite")
+_CPU = "nnapi-reference"
+
+
+class _Slow:
+    """A prepared model that takes longer, or answers wrongly."""
+
+    def __init__(self, inner: IPreparedModel, seconds: float, wrong: bool) -> None:
+        self._inner = inner
+        self._seconds = seconds
+        self._wrong = wrong
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._inner, name)
+
+    def execute_synchronously(self, request: object, *arguments: object) -> object:
+        time.sleep(self._seconds)
+        result = self._inner.execute_synchronously(request, *arguments)  # type: ignore[arg-type]
+        if self._wrong:
+            (output,) = request.outputs  # type: ignore[attr-defined]
+            np.asarray(output.location.pointer).view(np.uint8).reshape(-1)[:4] ^= 0xFF
+        return result
+
+
+class _Tunable:
+    """The CPU driver, with a wait in every run that two parameters decide: 3 is best, 4 is fast and wrong."""
+
+    def __init__(self, stored: list[dict[str, int]], *, best_by_default: bool = False) -> None:
+        self._inner = find_device(_CPU).hal
+        self._values = {"speed": 3 if best_by_default else 1, "colour": 0}
+        self._default = dict(self._values)
+        self.stored = stored
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._inner, name)
+
+    def tuning_parameters(self) -> Sequence[TuningParameter]:
+        return (
+            TuningParameter("speed", self._default["speed"], (1, 2, 3, 4), "less waiting"),
+            TuningParameter("colour", 0, (0, 1), "nothing at all"),
+        )
+
+    def tuning(self) -> Mapping[str, int]:
+        return dict(self._values)
+
+    def set_tuning(self, values: Mapping[str, int]) -> None:
+        self._values = dict(values)
+
+    def store_tuning(self, values: Mapping[str, int], measured: Mapping[str, object]) -> Path:
+        assert measured["gains"]
+        self.stored.append(dict(values))
+        return Path("tuned.json")
+
+    def prepare_model(self, *arguments: object) -> _Slow:
+        speed = self._values["speed"]
+        wait = {1: 0.006, 2: 0.003, 3: 0.0, 4: 0.0}[speed]
+        return _Slow(self._inner.prepare_model(*arguments), wait, wrong=speed == 4)  # type: ignore[arg-type]
+
+
+def _tunes(monkeypatch: pytest.MonkeyPatch, hal: _Tunable, *options: str) -> int:
+    monkeypatch.setattr(tune, "select", lambda _: Selection((Device(hal),), strict=True))  # type: ignore[arg-type]
+    monkeypatch.setattr(tune, "_SLICE_SECONDS", 0.01)
+    return main(["tune", _DIGITS, "--rounds", "3", *options])
+
+
+def test_the_best_right_value_is_found_and_stored(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stored: list[dict[str, int]] = []
+    hal = _Tunable(stored)
+    assert _tunes(monkeypatch, hal, "--json") == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["values"]["speed"] == 3
+    assert [values["speed"] for values in stored] == [3]
+    wrong = [trial for trial in report["trials"] if trial["value"] == 4]
+    assert wrong[0]["refusal"].startswith("output 0 differs")
+    assert report["gains"][0]["ratio"] < 0.9
+    assert hal.tuning()["speed"] == 1, "what was in force before is in force again"
+
+
+def test_a_dry_run_stores_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    stored: list[dict[str, int]] = []
+    assert _tunes(monkeypatch, _Tunable(stored), "--dry-run") == 0
+    assert stored == []
+    out = capsys.readouterr().out
+    assert "nothing stored: a dry run" in out
+    assert "speed" in out
+    assert "less waiting" in out
+
+
+def test_a_device_with_nothing_to_tune_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tune", _DIGITS, "--device", "cpu"]) == 2
+    assert "nnapi-reference has nothing to tune" in capsys.readouterr().err

@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables of costs, estimates made of them, what is fitted to measured times, and placement by them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+import cpu_driver.estimate
+from gpu_driver.estimate import shipped_table
+from nn_runtime.codes import DeviceTypeCode, OperandCode, OperationCode
+from nn_runtime.cost import SPLIT_GAIN, CostModel
+from nn_runtime.devices import Device
+from nn_runtime.hal import costs
+from nn_runtime.hal.costs import (
+    ANY_OPERATION,
+    CostFactors,
+    CostTable,
+    OperationCost,
+    Work,
+    measured_table,
+    operation_estimates,
+    operation_work,
+    store_table,
+)
+from nn_runtime.hal.types import ExecutionPreference
+from nn_runtime.operations import definitions
+from nn_runtime.partition import query_support
+from nn_runtime.testing.cost_fit import Sample, fit
+from nn_runtime.testing.sample_drivers import SampleDevice
+from tests.gpu_driver.profiles import CPU_PROFILE
+from tests.nn_runtime.graphs import chain_model
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from nn_runtime.hal.interfaces import OperationSupport
+    from nn_runtime.hal.types import Model
+
+RELU, TANH = OperationCode.RELU, OperationCode.TANH
+TABLE = CostTable(
+    100.0, 10.0, 5.0, 20.0, 1.0,
+    {
+        "RELU": {"float32": OperationCost(7.0, 9.0, 2.0), "quant8": OperationCost(3.0, 3.0)},
+        ANY_OPERATION: {"other": OperationCost(50.0, 60.0)},
+    },
+    "test",
+)  # fmt: skip
+
+
+@pytest.fixture
+def cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("NNRT_CACHE_DIR", str(tmp_path))
+    return tmp_path
+
+
+def test_a_table_survives_json() -> None:
+    assert CostTable.from_json(json.loads(json.dumps(TABLE.to_json()))) == TABLE
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"run_ns": -1},
+        {"run_ns": "1"},
+        {"byte_ns": float("nan")},
+        {"operations": {}},
+        {"operations": {"RELU": {"float32": [1, 1, 1, 1]}}},
+        {"operations": {ANY_OPERATION: {"float32": [1, 1, 1, 1, 1]}}},
+        {"operations": {ANY_OPERATION: {"float32": [1, None]}}},
+        {"operations": [1]},
+    ],
+)
+def test_what_is_no_table_is_refused(change: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="no table of costs"):
+        CostTable.from_json({**TABLE.to_json(), **change})
+
+
+def test_a_measured_table_counts_for_the_same_device_version_and_processor(
+    cache_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert measured_table("one", "1") is None
+    path = store_table("one", "1", TABLE)
+    assert path.is_relative_to(cache_folder)
+    assert measured_table("one", "1") == TABLE
+    assert measured_table("one", "2") is None
+    assert measured_table("two", "1") is None
+    monkeypatch.setattr(costs, "_processor", lambda: "another")
+    assert measured_table("one", "1") is None
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"device": "one"}', '{"device": 1, "version": [], "cpu": {}}'])
+def test_a_damaged_file_is_no_table(cache_folder: Path, content: str) -> None:
+    store_table("one", "1", TABLE).write_text(content)
+    assert measured_table("one", "1") is None
+
+
+def test_the_drivers_take_the_measured_table(cache_folder: Path) -> None:
+    from cpu_driver.driver import NAME
+    from cpu_driver.driver import Device as CpuDevice
+
+    version = CpuDevice().get_version_string()
+    shipped = CpuDevice().explain_operations(chain_model([RELU]).hal)[0].estimated_ns
+    store_table(NAME, version, TABLE)
+    (answer,) = CpuDevice().explain_operations(chain_model([RELU], (2, 3)).hal)
+    assert shipped is not None
+    assert answer.estimated_ns == 7 + 2 * 6
+
+
+def test_estimates_are_of_elements_and_of_the_class_of_type() -> None:
+    model = chain_model([RELU, TANH], (4, 5)).hal
+    assert operation_estimates(model, TABLE) == [7 + 2 * 20, 50]
+    dynamic = chain_model([RELU], (0, 5)).hal
+    assert operation_estimates(dynamic, TABLE) == [9 + 2 * 5 * costs.UNKNOWN_SIZE]
+
+
+def test_a_run_costs_its_arguments_and_their_bytes() -> None:
+    assert TABLE.run_ns_of(chain_model([RELU], (4, 5)).hal) == 100 + 10 + 20 + 1.0 * 2 * 4 * 20
+
+
+@pytest.mark.parametrize(
+    ("code", "inputs", "output", "multiply_adds"),
+    [
+        # 28 x 28 outputs of 64 channels, each a product of 3 x 3 x 16
+        (OperationCode.CONV_2D, [(1, 28, 28, 16), (64, 3, 3, 16), (64,)], (1, 28, 28, 64), 28 * 28 * 64 * 144),
+        (OperationCode.DEPTHWISE_CONV_2D, [(1, 9, 9, 8), (1, 3, 3, 8), (8,)], (1, 7, 7, 8), 7 * 7 * 8 * 9),
+        (OperationCode.GROUPED_CONV_2D, [(1, 4, 4, 8), (6, 1, 1, 4), (6,)], (1, 4, 4, 6), 4 * 4 * 6 * 4),
+        (OperationCode.TRANSPOSE_CONV_2D, [(1, 5, 5, 4), (8, 2, 2, 4), (8,)], (1, 10, 10, 8), 5 * 5 * 4 * 8 * 4),
+        (OperationCode.FULLY_CONNECTED, [(3, 40), (10, 40), (10,)], (3, 10), 3 * 10 * 40),
+        (OperationCode.BATCH_MATMUL, [(2, 3, 40), (2, 40, 10)], (2, 3, 10), 2 * 3 * 40 * 10),
+        (OperationCode.RELU, [(3, 40)], (3, 40), 0),
+    ],
+)
+def test_multiply_adds(code: int, inputs: list[tuple[int, ...]], output: tuple[int, ...], multiply_adds: int) -> None:
+    assert operation_work(code, inputs, [output]).multiply_adds == multiply_adds
+
+
+def test_a_sequence_has_steps() -> None:
+    weights = [(8, 4)] * 4 + [(8, 8)] * 4
+    work = operation_work(OperationCode.UNIDIRECTIONAL_SEQUENCE_LSTM, [(1, 28, 4), *weights], [(1, 28, 8)])
+    assert (work.steps, work.multiply_adds) == (28, 28 * 4 * (8 * 4 + 8 * 8))
+
+
+def test_fit_finds_the_costs_that_times_were_made_of_in_spite_of_outliers() -> None:
+    rng = np.random.default_rng(5)
+    true = OperationCost(4000, 6000, 1.5, 0.25)
+    sizes = [(int(rng.integers(10, 10**5)), int(rng.integers(0, 10**6))) for _ in range(30)]
+    samples = [Sample(Work(1, *size), False, true.of(Work(1, *size), False)) for size in sizes]
+    samples += [Sample(Work(1, 10, 10), True, true.of(Work(1, 10, 10), True))] * 3
+    samples[3] = replace(samples[3], duration_ns=9 * samples[3].duration_ns)
+    found = fit(samples)
+    wanted = (true.fixed_ns, true.dynamic_ns, true.element_ns, true.multiply_add_ns)
+    got = (found.fixed_ns, found.dynamic_ns, found.element_ns, found.multiply_add_ns)
+    assert got == pytest.approx(wanted, rel=0.02)
+
+
+def test_scaled_tables_scale_what_they_say() -> None:
+    other = TABLE.scaled("other", CostFactors(run=2, argument=3, byte=4, fixed=5, dynamic=6, work=7))
+    assert (other.run_ns, other.input_ns, other.scalar_ns, other.output_ns, other.byte_ns) == (200, 30, 15, 60, 4)
+    assert other.operations["RELU"]["float32"] == OperationCost(35, 54, 14)
+
+
+SHIPPED = {
+    "nnapi-reference": cpu_driver.estimate.shipped_table(),
+    **{
+        f"{slug} {type_.name}": shipped_table(replace(CPU_PROFILE, slug=slug, type=type_))
+        for slug in ("pocl", "intel", "rusticl", "oclgrind", "nvidia", "someone")
+        for type_ in (DeviceTypeCode.CPU, DeviceTypeCode.GPU, DeviceTypeCode.ACCELERATOR)
+    },
+}
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_shipped_tables_list_every_operation(name: str) -> None:
+    control_flow = {OperationCode.IF, OperationCode.WHILE}
+    missing = {OperationCode(code).name for code in definitions() if code not in control_flow}
+    assert missing <= SHIPPED[name].operations.keys()
+
+
+class EstimatingDevice(SampleDevice):
+    """A sample device with a table."""
+
+    def __init__(self, name: str, table: CostTable, operations: set[int] | None = None) -> None:
+        super().__init__(name, operations)
+        self.table = table
+
+    def cost_table(self) -> CostTable:
+        return self.table
+
+    def explain_operations(self, model: Model) -> Sequence[OperationSupport]:
+        estimates = operation_estimates(model, self.table)
+        answers = super().explain_operations(model)
+        return [replace(one, estimated_ns=round(ns)) for one, ns in zip(answers, estimates, strict=True)]
+
+
+def model_of(codes: list[OperationCode], *tables: CostTable) -> CostModel:
+    model = chain_model(codes).hal
+    devices = [Device(EstimatingDevice(f"device{at}", table)) for at, table in enumerate(tables)]
+    return CostModel(model, devices, [query_support(model, d) for d in devices], ExecutionPreference.FAST_SINGLE_ANSWER)
+
+
+def table(run_ns: float, relu_ns: float, tanh_ns: float) -> CostTable:
+    rows = {name: {"float32": OperationCost(ns, ns)} for name, ns in (("RELU", relu_ns), ("TANH", tanh_ns))}
+    return CostTable(run_ns, 0, 0, 0, 0, {**rows, ANY_OPERATION: {"other": OperationCost(1, 1)}})
+
+
+def test_a_long_model_pays_for_a_dear_run_and_a_short_one_does_not() -> None:
+    quick_run, quick_operations = table(10, 10, 10), table(100, 1, 1)
+    assert model_of([RELU] * 3, quick_operations, quick_run).place().chosen == [1] * 3
+    assert model_of([RELU] * 30, quick_operations, quick_run).place().chosen == [0] * 30
+
+
+def test_a_split_must_save_more_than_its_uncertainty() -> None:
+    chain = [RELU, TANH]
+    first, second = table(100, 10, 1000), table(100, 1000, 10)
+    split = model_of(chain, first, second).place()
+    assert (split.chosen, split.total_ns) == ([0, 1], 220)
+    single = 1 + 100 + 10
+    barely = 220 / (1 - SPLIT_GAIN / 2) - single + 1
+    assert len(set(model_of(chain, table(100, 10, barely), table(100, 1000, 10)).place().chosen)) == 1
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_plan_is_estimated_slower_than_the_best_single_device(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    tables = [table(*(float(value) for value in rng.integers(1, 1000, 3))) for _ in range(3)]
+    codes = [(RELU, TANH)[int(rng.integers(2))] for _ in range(12)]
+    model = model_of(codes, *tables)
+    placed = model.place()
+    assert placed.total_ns <= min(model.total([device] * 12) for device in range(3))
+    assert placed == model_of(codes, *tables).place()
+
+
+def test_types_have_the_class_that_tables_use() -> None:
+    assert costs.type_class(OperandCode.TENSOR_QUANT8_ASYMM_SIGNED) == "quant8"
+    assert costs.type_class(OperandCode.TENSOR_INT32) == "other"
