@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Chains: packed convolutions and what joins them in one launch of chain.cl, for CPU-type devices.
 
-Every step is cut into tasks. Work-groups, one per core, take task after task in order and wait, spinning, until the
-tasks that made what they read are done. So the host has one kernel to enqueue, no core sleeps between steps, and a
-step begins while the one before still runs. One group alone would end too: tasks wait for earlier ones only.
+Every step is cut into tasks, and every core owns the same part of the picture in all of them: its queue. Work-groups,
+one per core, take the tasks of their queues in order, help others when they have none, and wait, spinning, until the
+tasks that made what they read are done. So the host has one kernel to enqueue, no core sleeps between steps, a step
+begins while the one before still runs, and most of what a core reads it has written itself. One group alone would end
+too: tasks wait for earlier ones only.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ import numpy as np
 
 from gpu_driver.bound import BoundOperand
 from gpu_driver.buffers import Lifetime, plan_arenas
-from gpu_driver.launch import Launch, Packed, Scratch, Stage, Zeroed, int32
+from gpu_driver.images import one_image, steps_by_image
+from gpu_driver.launch import Clock, Images, Launch, Packed, Scratch, Stage, Zeroed, int32
+from gpu_driver.tuning import Tuning
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -26,25 +30,25 @@ if TYPE_CHECKING:
     from nn_runtime.operand import Array
     from nn_runtime.operations.sliding_window import SlidingWindow
 
-Memory: TypeAlias = "BoundOperand | Scratch"
+Memory: TypeAlias = "BoundOperand | Scratch | Images"
 Span: TypeAlias = tuple[int, int]
 """First and behind the last."""
 
-CONVOLVE, DEPTHWISE, FLIP_SIGNS, AVERAGE = 0, 1, 2, 3
+CONVOLVE, DEPTHWISE, FLIP_SIGNS, AVERAGE, DEPTHWISE_VNNI = 0, 1, 2, 3, 4
+ROUND_TWICE, ROUND_TWICE_AT_ONCE, ROUND_ONCE, ROUND_POSITIVE = 0, 1, 2, 3
 BUFFERS = 8
 """Buffers of a chain; the first is its own memory for what stays inside."""
 ALIGNMENT = 64
 """Bytes, of constants and of tensors in a chain's own memory."""
 TILE_PIXELS = 7
 CONVOLUTION_BLOCK, DEPTHWISE_BLOCK = 32, 16
-TASKS_PER_CORE, TASKS_PER_CORE_OF_LARGE_STEPS = 2, 4
-"""More even out cores that are not equally fast; fewer share staged inputs and weights longer."""
-LARGE_STEP_FLOPS = 8_000_000
-"""For each core."""
-PROGRESS_WORDS = 16
-TURNS_PER_NS = 2
+FLOPS_PER_BYTE = 2
+"""Moving a byte takes the time of so many operations."""
+UNTUNED = Tuning()
+LINE_WORDS = 32
+TURNS_PER_NS = 0.1
 """Of a waiting loop."""
-LEAST_PATIENCE, MOST_PATIENCE = 100_000, 1 << 30
+LEAST_PATIENCE, MOST_PATIENCE = 5_000, 1 << 30
 """Turns that a group waits for a task before it leaves the rest to the others: between them what a slow core needs."""
 SLOW_FLOPS_PER_NS, SLOW_BYTES_PER_NS = 25.0, 2.5
 
@@ -56,7 +60,7 @@ GEOMETRY = (
     *("padding_top", "padding_left"),
 )
 VALUES = (
-    *("chunk", "weight_offset", "zero_in", "zero_out", "rounds_at_once", "low", "high"),
+    *("chunk", "weight_offset", "zero_in", "zero_out", "rounding_mode", "low", "high"),
     *("has_residual", "zero_residual", "left_shift"),
     *("multiplier_product", "exponent_product", "multiplier_residual", "exponent_residual"),
     *("multiplier_sum", "exponent_sum", "rounding_sum", "low_sum", "high_sum"),
@@ -88,7 +92,7 @@ class Step:
     @property
     def by_channel(self) -> bool:
         """Whether every output channel reads its input channel only."""
-        return self.kind in (DEPTHWISE, AVERAGE)
+        return self.kind in (DEPTHWISE, AVERAGE, DEPTHWISE_VNNI)
 
     @property
     def memories(self) -> tuple[Memory, ...]:
@@ -110,8 +114,12 @@ class Step:
 
 @dataclass(frozen=True)
 class Task:
-    """A part of a step: tiles or rows `x` and blocks of channels `y` as chain.cl counts them, and what it writes."""
+    """A part of a step: tiles or rows `x` and blocks of channels `y` as chain.cl counts them, and what it writes.
 
+    queue: whose it is.
+    """
+
+    queue: int
     x: Span
     y: Span
     pixels: Span
@@ -150,21 +158,22 @@ def merge(
     return [*merged, *merger.joined(run)] if run else merged
 
 
-def tasks_of(step: Step, cores: int) -> list[Task]:
-    """Cut a step into tasks; rows first, for channels share what is staged."""
+def tasks_of(step: Step, cores: int, tuning: Tuning = UNTUNED) -> list[Task]:
+    """Cut a step into tasks, core by core: the same part of the picture in every step."""
     pixels, depth = step.output_shape
     if step.by_channel:
         row, block = step.geometry.output_width, DEPTHWISE_BLOCK
     else:
         row, block = TILE_PIXELS, CONVOLUTION_BLOCK if step.kind == CONVOLVE else depth
     rows, blocks = -(-pixels // row), -(-depth // block)
-    is_large = step.flops > LARGE_STEP_FLOPS * cores
-    wanted = cores * (TASKS_PER_CORE_OF_LARGE_STEPS if is_large else TASKS_PER_CORE)
-    bands = min(rows, wanted)
+    cost = step.flops + FLOPS_PER_BYTE * step.bytes_moved
+    parts = min(cores, -(-cost // tuning.least_task_flops))
+    bands = tuning.bands_of_large_steps if step.flops > tuning.large_step_flops * cores else tuning.bands
+    bands = min(bands, -(-cost // (tuning.least_task_flops * parts)))
     return [
-        Task(x, y, (x[0] * row, min(x[1] * row, pixels)), (y[0] * block, y[1] * block))
-        for x in _cuts(rows, bands)
-        for y in _cuts(blocks, min(blocks, -(-wanted // bands)))
+        Task(part * cores // parts, x, y, (x[0] * row, min(x[1] * row, pixels)), (y[0] * block, y[1] * block))
+        for part, span in enumerate(_parts(rows, blocks, parts, tuning.even_rows))
+        for x, y in _rectangles(span, blocks, bands)
     ]
 
 
@@ -209,6 +218,8 @@ class _Merger:
     def fits(self, run: Sequence[int]) -> bool:
         """Whether the commands of a run can be one launch, if all but the last can."""
         first, last = self._steps(run[:1]), self._steps(run[-1:])
+        if len(run) > self._device.tuning.chain_steps:
+            return False
         return bool(first and last) and first[0].kernel == last[0].kernel and len(self._outer(run)) < BUFFERS
 
     def joined(self, run: Sequence[int]) -> list[Command]:
@@ -216,11 +227,26 @@ class _Merger:
         steps = self._steps(run)
         if len(run) > 1:
             keys = {memory: self._key(memory) for step in steps for memory in step.memories}
-            launch = _launch(steps, keys, self._inner(run), self._device)
-            sizes = (one.size_bytes for one in launch.arguments if isinstance(one, Scratch))
+            launches = self._launches(steps, keys, self._inner(run))
+            sizes = (one.size_bytes for launch in launches for one in launch.arguments if isinstance(one, Scratch))
             if max(sizes, default=0) <= self._device.max_alloc_bytes:
-                return [launch]
+                return [*launches]
         return [self._commands[at] for at in run]
+
+    def _launches(self, steps: tuple[Step, ...], keys: Mapping[Memory, int], inner: frozenset[int]) -> list[Launch]:
+        """Return one launch, or one for the steps that are done image by image and one for the others."""
+        n = steps_by_image(steps, keys, inner, self._device)
+        if n:
+            before = {keys[one] for step in steps[:n] for one in step.memories}
+            after = {keys[one] for step in steps[n:] for one in step.memories}
+            if max(len(before - (inner - after)), len(after - (inner - before))) < BUFFERS:
+                of_image = one_image(steps[:n])
+                wholes: dict[Memory, int] = {
+                    one: keys[one.whole] for step in of_image for one in step.memories if isinstance(one, Images)
+                }
+                first = [_launch(of_image, wholes, inner - after, self._device)]
+                return [*first, _launch(steps[n:], keys, inner - before, self._device)] if n < len(steps) else first
+        return [_launch(steps, keys, inner, self._device)]
 
     def _steps(self, run: Sequence[int]) -> tuple[Step, ...]:
         launches = [command for at in run if isinstance(command := self._commands[at], Launch)]
@@ -244,30 +270,34 @@ def _launch(
 ) -> Launch:
     """Return the launch of several steps; keys: equal for equal memory; inner: what lies in the chain's own memory."""
     placed = _Placement(steps, keys, inner)
-    tasks = [tasks_of(step, device.compute_units) for step in steps]
-    starts: list[int] = np.cumsum([0, *(len(part) for part in tasks)]).tolist()
+    tasks = [tasks_of(step, device.compute_units, device.tuning) for step in steps]
+    queues = 1 + max(task.queue for part in tasks for task in part)
     table, constants = _tables(steps, placed)
-    rows = np.array(_task_rows(steps, tasks, starts, placed), np.int32)
-    stages = [
-        Stage(step.operations, starts[at], starts[at + 1], step.flops, step.bytes_moved)
-        for at, step in enumerate(steps)
-    ]
+    schedule = _schedule(steps, tasks, queues, placed)
+    stages = [Stage(step.operations, at, at + 1, step.flops, step.bytes_moved) for at, step in enumerate(steps)]
     arguments: tuple[Argument, ...] = (
-        *(int32(0), int32(starts[-1])),
-        *(Packed(table), Packed(rows), Packed(constants), Zeroed(4 * (PROGRESS_WORDS + starts[-1]))),
+        *(int32(0), int32(len(steps)), int32(len(steps)), int32(queues)),
+        *(Packed(table), Packed(schedule.rows), Packed(schedule.starts), Packed(schedule.waits), Packed(constants)),
+        Zeroed(4 * LINE_WORDS * (1 + queues + len(schedule.rows))),
         *placed.buffers,
     )
     return Launch(
-        steps[0].kernel,
+        _clocked(steps[0].kernel, device),
         arguments,
-        (min(device.compute_units, starts[-1]),),
+        (queues,),
         (1,),
         sum(step.flops for step in steps),
         sum(step.bytes_moved for step in steps),
         tuple(operation for step in steps for operation in step.operations),
         steps,
         tuple(stages) if len(stages) > 1 else (),
+        Clock(LINE_WORDS, 1 + queues, tuple(schedule.rows[:, 0].tolist())) if device.cycle_counter else None,
     )
+
+
+def _clocked(kernel: Kernel, device: DeviceProfile) -> Kernel:
+    """Return the kernel that leaves the times of its tasks, on devices that can."""
+    return replace(kernel, defines=(*kernel.defines, ("CLOCK", 1))) if device.cycle_counter else kernel
 
 
 class _Placement:
@@ -343,33 +373,78 @@ def _word(value: int | float) -> int:
     return int(np.float32(value).view(np.int32)) if isinstance(value, float) else value
 
 
-def _task_rows(
-    steps: Sequence[Step], tasks: Sequence[Sequence[Task]], starts: Sequence[int], placed: _Placement
-) -> list[tuple[int, ...]]:
-    """Return the tasks as chain.cl takes them: step, x, y, first and last of what must be done before, patience."""
-    rows: list[tuple[int, ...]] = []
+@dataclass(frozen=True)
+class Schedule:
+    """Tasks as chain.cl takes them, queue by queue.
+
+    rows: step, x, y, first and last place in `waits`, patience. starts [queues, steps + 1]: the first task of each
+    step. waits: tasks.
+    """
+
+    rows: Array
+    starts: Array
+    waits: Array
+
+
+def _schedule(steps: Sequence[Step], tasks: Sequence[Sequence[Task]], queues: int, placed: _Placement) -> Schedule:
+    """Put tasks into queues, with what each waits for; in the order of the steps each comes after that."""
+    flat = [(at, task) for at, part in enumerate(tasks) for task in part]
+    order = sorted(range(len(flat)), key=lambda i: (flat[i][1].queue, i))
+    places = np.argsort(order)
+    counts = np.zeros((queues, len(steps) + 1), np.int32)
+    for at, task in flat:
+        counts[task.queue, at + 1] += 1
+    totals = counts.sum(axis=1)
+    starts = np.cumsum(counts, axis=1, dtype=np.int32) + (np.cumsum(totals) - totals)[:, np.newaxis]
+    waits = _waits(steps, tasks, placed)
     patience = [_patience(step, len(part)) for step, part in zip(steps, tasks, strict=True)]
-    for at, step in enumerate(steps):
+    rows: list[tuple[int, ...]] = []
+    listed: list[int] = []
+    for i in order:
+        at, task = flat[i]
+        first = len(listed)
+        listed += sorted(places[waits[i]].tolist())
         longest = max(patience[max(0, at - 2) : at + 1])  # what is waited for runs together with this step
+        rows.append((at, *task.x, *task.y, first, len(listed), longest))
+    return Schedule(np.array(rows, np.int32), starts.astype(np.int32), np.array(listed or [0], np.int32))
+
+
+def _waits(steps: Sequence[Step], tasks: Sequence[Sequence[Task]], placed: _Placement) -> list[list[int]]:
+    """Return for every task, in the order of the steps, those it waits for: none that another of them waits for."""
+    numbers = np.cumsum([0, *(len(part) for part in tasks)]).tolist()
+    reached: list[int] = []  # as bits: what is done when a task is
+    waits: list[list[int]] = []
+    for at, step in enumerate(steps):
         before = placed.users_before(step.output, at)
-        free = (starts[before[0]], starts[before[1]]) if before else (0, 0)
+        free = _bits(numbers[before[0]], numbers[before[1]]) if before else 0
         source = _maker(steps, at, step.source, placed)
         residual = None if step.residual is None else _maker(steps, at, step.residual, placed)
         for task in tasks[at]:
-            waits = [free]
+            needed = free
             for maker, shape, span in (
                 (source, step.input_shape, reads_of(step, task)),
                 (residual, step.output_shape, (task.pixels, task.channels)),
             ):
                 if maker is None:
-                    waits.append((0, 0))
-                elif steps[maker].output_shape != shape:  # reshaped in between
-                    waits.append((starts[maker], starts[maker + 1]))
+                    continue
+                if steps[maker].output_shape != shape:  # reshaped in between
+                    needed |= _bits(numbers[maker], numbers[maker + 1])
                 else:
-                    first, last = _overlapping(tasks[maker], *span)
-                    waits.append((starts[maker] + first, starts[maker] + last))
-            rows.append((at, *task.x, *task.y, *(wait[0] for wait in waits), *(wait[1] for wait in waits), longest))
-    return rows
+                    for other in _overlapping(tasks[maker], *span):
+                        needed |= 1 << (numbers[maker] + other)
+            own = 1 << len(waits)
+            waits.append([])
+            while needed:
+                last = needed.bit_length() - 1
+                waits[-1].append(last)
+                needed &= ~reached[last]
+                own |= reached[last]
+            reached.append(own)
+    return waits
+
+
+def _bits(first: int, last: int) -> int:
+    return (1 << last) - (1 << first)
 
 
 def _maker(steps: Sequence[Step], at: int, memory: Memory, placed: _Placement) -> int | None:
@@ -377,9 +452,9 @@ def _maker(steps: Sequence[Step], at: int, memory: Memory, placed: _Placement) -
     return next((j for j in reversed(range(at)) if placed.same(steps[j].output, memory)), None)
 
 
-def _overlapping(tasks: Sequence[Task], pixels: Span, channels: Span) -> Span:
-    """Return the span of tasks that write any of the pixels and channels."""
-    found = [
+def _overlapping(tasks: Sequence[Task], pixels: Span, channels: Span) -> list[int]:
+    """Return the tasks that write any of the pixels and channels."""
+    return [
         at
         for at, task in enumerate(tasks)
         if task.pixels[0] < pixels[1]
@@ -387,13 +462,31 @@ def _overlapping(tasks: Sequence[Task], pixels: Span, channels: Span) -> Span:
         and task.channels[0] < channels[1]
         and channels[0] < task.channels[1]
     ]
-    return (found[0], found[-1] + 1) if found else (0, 0)
 
 
 def _patience(step: Step, tasks: int) -> int:
     """Return how many turns a group waits for a task of a step before it takes its core to be otherwise busy."""
     nanoseconds = max(step.flops / SLOW_FLOPS_PER_NS, step.bytes_moved / SLOW_BYTES_PER_NS) / tasks
     return int(min(max(nanoseconds * TURNS_PER_NS, LEAST_PATIENCE), MOST_PATIENCE))
+
+
+def _parts(rows: int, blocks: int, parts: int, even_rows: int) -> list[Span]:
+    """Cut rows x blocks, counted row by row, into equal spans: whole rows where those are even enough."""
+    if rows >= even_rows * parts:
+        return [(first * blocks, last * blocks) for first, last in _cuts(rows, parts)]
+    return _cuts(rows * blocks, min(parts, rows * blocks))
+
+
+def _rectangles(span: Span, blocks: int, bands: int) -> list[tuple[Span, Span]]:
+    """Cut a span of rows x blocks into rectangles (rows, blocks): parts of rows at its ends, bands of whole rows."""
+    (top, first), (bottom, last) = divmod(span[0], blocks), divmod(span[1], blocks)
+    if top == bottom:
+        return [((top, top + 1), (first, last))]
+    head = [((top, top + 1), (first, blocks))] if first else []
+    tail = [((bottom, bottom + 1), (0, last))] if last else []
+    whole = top + len(head), bottom
+    middle = [((whole[0] + a, whole[0] + b), (0, blocks)) for a, b in _cuts(bottom - whole[0], bands) if a < b]
+    return [*head, *middle, *tail]
 
 
 def _cuts(count: int, parts: int) -> list[Span]:

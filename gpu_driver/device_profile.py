@@ -5,17 +5,20 @@ from __future__ import annotations
 
 import functools
 import json
-from dataclasses import dataclass, field
+import platform
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from typing import TYPE_CHECKING
 
 from gpu_driver.probe import X86_VNNI
+from gpu_driver.tuning import Tuning, tuning_for
 from nn_runtime.codes import DeviceTypeCode, OperandCode
 from nn_runtime.hal.types import Capabilities, PerformanceInfo
 
 if TYPE_CHECKING:
     from gpu_driver.platforms import FoundDevice
 
+CYCLE_COUNTER = "cycle_counter"
 _OEM_FIRST = 10000
 
 
@@ -26,7 +29,8 @@ class DeviceProfile:
     identity: hash of device, driver and platform versions, the key of everything compiled for it. Sizes in bytes
     where the name says so; mem_base_addr_align_bytes: alignment of a sub-buffer. fp16: half arithmetic (half storage
     works everywhere). int8_dot, command_buffer, subgroups: the Khronos extensions. features: assembly variants
-    that were seen to work.
+    that were seen to work. device_name: what OpenCL calls it. tuning: numbers for speed, nothing that changes what is
+    computed.
     """
 
     slug: str
@@ -52,11 +56,18 @@ class DeviceProfile:
     int8_dot: bool
     command_buffer: bool
     features: frozenset[str] = field(default=frozenset())
+    device_name: str = ""
+    tuning: Tuning = field(default=Tuning())
 
     @property
     def is_cpu(self) -> bool:
         """Whether work-items are loops on CPU threads: one register tile each, explicit vectors, no local memory."""
         return self.type == DeviceTypeCode.CPU
+
+    @property
+    def cycle_counter(self) -> bool:
+        """Whether kernels can read the processor's cycle counter."""
+        return CYCLE_COUNTER in self.features
 
     @property
     def x86_vnni(self) -> bool:
@@ -68,7 +79,7 @@ def profile_of(found: FoundDevice) -> DeviceProfile:
     """Read the profile of a usable device; no context is opened."""
     device = found.device
     extensions = frozenset(device.extensions.split())
-    return DeviceProfile(
+    profile = DeviceProfile(
         slug=found.slug,
         name=found.name,
         type=found.type,
@@ -91,8 +102,17 @@ def profile_of(found: FoundDevice) -> DeviceProfile:
         subgroups="cl_khr_subgroups" in extensions,
         int8_dot="cl_khr_integer_dot_product" in extensions,
         command_buffer="cl_khr_command_buffer" in extensions,
-        features=frozenset(found.features),
+        features=frozenset(found.features) | _abilities(found),
+        device_name=found.device_name,
     )
+    return replace(profile, tuning=tuning_for(profile))
+
+
+def _abilities(found: FoundDevice) -> frozenset[str]:
+    """Return what follows from the kind of device: LLVM's cycle counter is a plain instruction on x86."""
+    is_x86 = platform.machine().lower() in ("x86_64", "amd64")
+    has_counter = is_x86 and found.type == DeviceTypeCode.CPU and found.slug in ("pocl", "intel")
+    return frozenset({CYCLE_COUNTER} if has_counter else ())
 
 
 def capabilities_of(profile: DeviceProfile) -> Capabilities:

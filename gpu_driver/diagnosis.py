@@ -25,6 +25,8 @@ _REMEDIES = (
     (("unknown target CPU 'generic'", "does not know this processor"), _INSTALL_INTEL),
 )
 
+_VARIABLES = ("NNRT_CACHE_DIR", "NNRT_TUNING")
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -116,7 +118,7 @@ def diagnosis_of(survey: Survey) -> Diagnosis:
         problems.append(Problem(f"the cache folder {directory} cannot be written", "export NNRT_CACHE_DIR=<folder>"))
     return Diagnosis(
         pyopencl=_pyopencl_version(), loader=_loader_in_use(), vendors=_vendors(survey),
-        environment={name: os.environ.get(name) for name in (*probe.ENVIRONMENT_VARIABLES, "NNRT_CACHE_DIR")},
+        environment={name: os.environ.get(name) for name in (*probe.ENVIRONMENT_VARIABLES, *_VARIABLES)},
         cache_directory=str(directory), cache_writable=writable,
         libraries=libraries, devices=devices, problems=tuple(problems),
     )  # fmt: skip

@@ -3,18 +3,22 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
+from gpu_driver import compilation_cache, tuning
 from gpu_driver.buffers import readable_bytes
 from gpu_driver.device_profile import capabilities_of, profile_of
+from gpu_driver.estimate import cost_table_of
 from gpu_driver.lowering import CONTROL_FLOW
 from gpu_driver.operations import launcher_of, refusal_of
 from gpu_driver.platforms import diagnose, find_devices
 from nn_runtime.codes import FeatureLevel, is_extension_code, operation_name
 from nn_runtime.hal.buffers import BufferRegistry
+from nn_runtime.hal.costs import operation_estimates
 from nn_runtime.hal.interfaces import DeviceDescription, OperationSupport, UnusableDevice
 from nn_runtime.hal.types import DeviceStatus, ErrorStatus, HalError, OperandLifeTime
 from nn_runtime.hal.validation import validate_model, validate_preference, validate_priority
@@ -23,6 +27,7 @@ from nn_runtime.operand import element_count, has_unknown_dimensions, size_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from gpu_driver.context import DeviceContext
     from gpu_driver.device_profile import DeviceProfile
@@ -30,7 +35,10 @@ if TYPE_CHECKING:
     from gpu_driver.prepared_model import PreparedModel
     from gpu_driver.storage import DeviceStorage
     from nn_runtime.codes import DeviceTypeCode
+    from nn_runtime.hal.costs import CostTable
     from nn_runtime.hal.interfaces import CacheRequest, IBuffer, IDevice, IPreparedModel
+    from nn_runtime.hal.peaks import Peaks
+    from nn_runtime.hal.tuning import TuningParameter
     from nn_runtime.hal.types import (
         BufferDesc,
         BufferRole,
@@ -43,6 +51,8 @@ if TYPE_CHECKING:
         Priority,
         Subgraph,
     )
+
+_LOG = logging.getLogger(__name__)
 
 __all__ = ["Device", "describe", "devices", "diagnose"]
 
@@ -64,7 +74,9 @@ class Device:
         self.name = found.name
         self._lock = threading.Lock()
         self._context: DeviceContext | None = None
+        self._costs: CostTable | None = None
         self._buffers: BufferRegistry[DeviceStorage] = BufferRegistry(self._model_of)
+        self._counts = {"models_from_cache": 0, "models_saved": 0}
 
     def get_capabilities(self) -> Capabilities:
         """Return the figures shipped for this class of device."""
@@ -91,17 +103,24 @@ class Device:
         return ()
 
     def get_number_of_cache_files_needed(self) -> tuple[int, int]:
-        """Return (0, 0): programs are kept in the driver's own cache."""
-        return 0, 0
+        """Return one and one: model and programs, and constants."""
+        return compilation_cache.FILES
 
     def description(self) -> DeviceDescription:
         """Return OpenCL's own strings."""
         return describe(self._found, self._platform_index)
 
     def explain_operations(self, model: Model) -> Sequence[OperationSupport]:
-        """Return support of each operation of the main model, with the reason of a refusal."""
+        """Return support of each operation of the main model, with its estimated time or the reason of a refusal."""
         validate_model(model)
-        return [self._support(model, operation, i) for i, operation in enumerate(model.main.operations)]
+        estimates = operation_estimates(model, self.cost_table())
+        return [self._support(model, operation, i, estimates[i]) for i, operation in enumerate(model.main.operations)]
+
+    def cost_table(self) -> CostTable:
+        """Return what runs and operations cost: measured on this machine, else as shipped for this class of device."""
+        if self._costs is None:
+            self._costs = cost_table_of(self.profile, self.get_version_string())
+        return self._costs
 
     def get_supported_operations(self, model: Model) -> Sequence[bool]:
         """Return one bool per operation of the main model."""
@@ -119,24 +138,34 @@ class Device:
         deadline_ns: int | None,
         cache: CacheRequest | None,
     ) -> PreparedModel:
-        """Lower the model, pack its constants, build and warm its programs."""
-        from gpu_driver.prepared_model import PreparedModel
-
+        """Lower the model, pack its constants, build and warm its programs; save what was done in the cache files."""
         validate_preference(preference)
         validate_priority(priority)
-        for i, support in enumerate(self.explain_operations(model)):
-            if not support.supported:
-                name = operation_name(model.main.operations[i].type)
-                raise HalError(ErrorStatus.GENERAL_FAILURE, f"operation {i} {name}: {support.reason}")
-        if deadline_ns is not None and time.monotonic_ns() >= deadline_ns:
-            raise HalError(ErrorStatus.MISSED_DEADLINE_PERSISTENT, "the deadline passed before the preparation")
-        context = self.context()
-        with context.preparations.slot(priority, deadline_ns):
-            return PreparedModel(context, model, self._buffers, priority)
+        prepared = self._prepare(model, priority, deadline_ns, {})
+        if cache is not None and self._save(prepared, cache):
+            self._count("models_saved")
+        return prepared
 
     def prepare_model_from_cache(self, deadline_ns: int | None, cache: CacheRequest) -> PreparedModel:
-        """Refuse: programs are kept in the driver's own cache."""
-        raise HalError(ErrorStatus.GENERAL_FAILURE, f"{self.name} has no compilation cache")
+        """Prepare what `prepare_model` saved in the files: no program is built.
+
+        Raises HalError: INVALID_ARGUMENT for a wrong number of files, GENERAL_FAILURE for ones that are not open for
+        reading and writing, or not as they were written, by this version on this device for this token.
+        """
+        compilation_cache.check_request(cache)
+        kept = compilation_cache.load(cache, self.profile)
+        binaries = dict(kept.binaries)
+        try:
+            prepared = self._prepare(kept.model, kept.priority, deadline_ns, binaries)
+        except HalError as error:
+            if error.status != ErrorStatus.INVALID_ARGUMENT:
+                raise
+            raise HalError(ErrorStatus.GENERAL_FAILURE, f"{self.name}: compilation cache: {error}") from error
+        if not {program.key for program in prepared.programs} <= binaries.keys():
+            prepared.close()
+            raise HalError(ErrorStatus.GENERAL_FAILURE, f"{self.name}: the compilation cache lacks programs")
+        self._count("models_from_cache")
+        return prepared
 
     def allocate(
         self,
@@ -179,12 +208,74 @@ class Device:
             "programs_stored": programs.stores,
             "build_seconds": programs.build_seconds,
             "load_seconds": programs.load_seconds,
+            **self._counts,
             **asdict(memory),
         }
 
-    def _support(self, model: Model, operation: Operation, index: int) -> OperationSupport:
+    def _prepare(
+        self, model: Model, priority: Priority, deadline_ns: int | None, binaries: dict[str, bytes]
+    ) -> PreparedModel:
+        """Prepare; programs are made of `binaries` where they are there (see ProgramCache.offered)."""
+        from gpu_driver.prepared_model import PreparedModel
+
+        for i, support in enumerate(self.explain_operations(model)):
+            if not support.supported:
+                name = operation_name(model.main.operations[i].type)
+                raise HalError(ErrorStatus.GENERAL_FAILURE, f"operation {i} {name}: {support.reason}")
+        if deadline_ns is not None and time.monotonic_ns() >= deadline_ns:
+            raise HalError(ErrorStatus.MISSED_DEADLINE_PERSISTENT, "the deadline passed before the preparation")
+        context = self.context()
+        with context.preparations.slot(priority, deadline_ns), context.programs.offered(binaries):
+            return PreparedModel(context, model, self._buffers, priority)
+
+    def _save(self, prepared: PreparedModel, cache: CacheRequest) -> bool:
+        """Write a prepared model to cache files; whether that was possible."""
+        import pyopencl as cl
+
+        context = prepared.device
+        try:
+            with context.preparations.slot(prepared.priority):
+                binaries = {program.key: context.programs.binary(program) for program in prepared.programs}
+        except (HalError, cl.Error) as error:
+            _LOG.info("compilation cache: not written: %s", error)
+            return False
+        compiled = compilation_cache.Compiled(prepared.model, prepared.priority, binaries)
+        return compilation_cache.save(cache, self.profile, compiled)
+
+    def _count(self, what: str) -> None:
+        with self._lock:
+            self._counts[what] += 1
+
+    def peaks(self) -> Peaks:
+        """Return the measured peaks; the first call on a machine measures them."""
+        from gpu_driver.peaks import peaks_of
+
+        return peaks_of(self.context())
+
+    def tuning_parameters(self) -> Sequence[TuningParameter]:
+        """Return what can be tuned on a device of this class."""
+        return tuning.parameters(self.profile)
+
+    def tuning(self) -> Mapping[str, int]:
+        """Return the values in force."""
+        values = asdict(self.profile.tuning)
+        return {parameter.name: values[parameter.name] for parameter in self.tuning_parameters()}
+
+    def set_tuning(self, values: Mapping[str, int]) -> None:
+        """Use these values for models prepared from now on; raises ValueError."""
+        profile = replace(self.profile, tuning=tuning.Tuning.of(values))
+        with self._lock:
+            self.profile = profile
+            if self._context is not None:
+                self._context.profile = profile
+
+    def store_tuning(self, values: Mapping[str, int], measured: Mapping[str, object]) -> Path:
+        """Store values for this device and driver version and return the file; raises ValueError, OSError."""
+        return tuning.store(self.profile, values, measured)
+
+    def _support(self, model: Model, operation: Operation, index: int, estimated_ns: float) -> OperationSupport:
         reason = self._refusal(model, model.main, operation, index)
-        return OperationSupport(not reason, reason)
+        return OperationSupport(not reason, reason, None if reason else round(estimated_ns))
 
     def _refusal(self, model: Model, subgraph: Subgraph, operation: Operation, index: int) -> str:
         if operation.type in CONTROL_FLOW:

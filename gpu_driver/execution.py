@@ -16,7 +16,7 @@ import pyopencl as cl
 from gpu_driver.bound import BoundOperand
 from gpu_driver.buffers import Lifetime, plan_arenas
 from gpu_driver.context import hal_error
-from gpu_driver.launch import CopyBuffer, Launch, Packed, RandomSeed, Scratch, Zeroed, int32
+from gpu_driver.launch import CopyBuffer, Images, Launch, Packed, RandomSeed, Scratch, Zeroed, int32
 from gpu_driver.programs import ProgramBuildError
 from nn_runtime.hal.types import ErrorStatus, HalError
 
@@ -45,7 +45,15 @@ class Transfer:
     size_bytes: int
 
 
-Recorded: TypeAlias = "tuple[Command | Transfer, cl.Event]"
+@dataclass(frozen=True, eq=False)
+class Clocked:
+    """A launch that told the times of its tasks; `data`: its progress memory, there once the next command is done."""
+
+    launch: Launch
+    data: Array
+
+
+Recorded: TypeAlias = "tuple[Command | Transfer | Clocked, cl.Event]"
 
 
 class CompiledSegment:
@@ -125,6 +133,9 @@ class CompiledSegment:
                     memory[-1].append((i, self.storage_of(argument)))
                 elif isinstance(argument, Scratch):
                     memory[-1].append((i, argument))
+                elif isinstance(argument, Images):
+                    whole = argument.whole
+                    memory[-1].append((i, whole if isinstance(whole, Scratch) else self.storage_of(whole)))
         return constants, memory
 
     def _plan_arenas(self) -> tuple[list[Memory], ArenaPlan]:
@@ -152,7 +163,8 @@ class SegmentContext:
         """Make one kernel object per launch, with its constant and scalar arguments set."""
         self._compiled = compiled
         self._commands = compiled.segment.commands
-        self._zeroed: list[DeviceBuffer] = []
+        self._zeroed: dict[int, DeviceBuffer] = {}
+        """By identity of the launch."""
         self._kernels = [
             None if program is None or not isinstance(command, Launch) else self._make_kernel(command, program)
             for command, program in zip(self._commands, compiled.programs, strict=True)
@@ -165,10 +177,22 @@ class SegmentContext:
             if isinstance(argument, RandomSeed)
         ]
         self._uses: dict[Memory, list[tuple[cl.Kernel, int]]] = {}
-        for kernel, pairs in zip(self._kernels, compiled.memory_arguments, strict=True):
+        self._image_uses: dict[Memory, list[tuple[Launch, int]]] = {}
+        """Arguments that are one image after the other: launch and argument index."""
+        self._images: dict[tuple[int, int], list[cl.Buffer]] = {}
+        """Their parts, by identity of the launch and argument index."""
+        self._cut: dict[tuple[int, int], cl.Buffer] = {}
+        """What the parts are of."""
+        for command, kernel, pairs in zip(self._commands, self._kernels, compiled.memory_arguments, strict=True):
             for i, memory in pairs:
-                if kernel is not None:
+                if isinstance(command, Launch) and isinstance(command.arguments[i], Images):
+                    self._image_uses.setdefault(memory, []).append((command, i))
+                elif kernel is not None:
                     self._uses.setdefault(memory, []).append((kernel, i))
+        self._image_arguments: dict[int, list[int]] = {}
+        """By identity of the launch."""
+        for launch, i in itertools.chain(*self._image_uses.values()):
+            self._image_arguments.setdefault(id(launch), []).append(i)
         self._arenas: tuple[DeviceBuffer, ...] = ()
         self._temporaries: dict[Memory, cl.Buffer] = {}
 
@@ -181,7 +205,7 @@ class SegmentContext:
             size_bytes = self._compiled.storage_size(memory)
             part = arenas[place.arena].handle.get_sub_region(place.offset, size_bytes, flags)
             self._temporaries[memory] = part
-            self._set(memory, part)
+            self._set(memory, part, arenas[place.arena].handle, place.offset)
         self._arenas = arenas
 
     def read_scratch(self, queue: cl.CommandQueue, scratch: Scratch, data: Array) -> cl.Event:
@@ -216,21 +240,65 @@ class SegmentContext:
         at = 0
         try:
             for at in range(len(self._commands)) if places is None else places:
-                command, kernel = self._commands[at], self._kernels[at]
-                if isinstance(command, CopyBuffer):
-                    source = self._memory(command.source, boundary)
-                    destination = self._memory(command.destination, boundary)
-                    event = cl.enqueue_copy(queue, destination, source, byte_count=command.destination.size_bytes)
-                elif kernel is not None and in_stages and events is not None and command.stages:
-                    event = self._enqueue_stages(queue, kernel, command, events)
-                    continue
-                elif kernel is not None:
-                    event = cl.enqueue_nd_range_kernel(queue, kernel, command.global_size, command.local_size)
-                if events is not None and event is not None:
-                    events.append((command, event))
+                event = self._enqueue_command(queue, at, boundary, events, in_stages) or event
         except cl.Error as error:
             raise hal_error(error, describe(self._commands[at], self._compiled.segment)) from error
         return event
+
+    def _enqueue_command(
+        self,
+        queue: cl.CommandQueue,
+        at: int,
+        boundary: Mapping[int, DeviceBuffer],
+        events: list[Recorded] | None,
+        in_stages: bool,
+    ) -> cl.Event | None:
+        """Enqueue one command, record it, and return its last event."""
+        command, kernel = self._commands[at], self._kernels[at]
+        if isinstance(command, CopyBuffer) or kernel is None:
+            return self._enqueue_copy(queue, command, boundary, events)
+        if in_stages and events is not None and command.clock is not None:
+            return self._enqueue_clocked(queue, kernel, command, events)
+        if in_stages and events is not None and command.stages and id(command) not in self._image_arguments:
+            return self._enqueue_stages(queue, kernel, command, events)
+        for image in range(command.repeats if id(command) in self._image_arguments else 1):
+            event = self._enqueue_image(queue, kernel, command, image)
+            if events is not None:
+                events.append((command, event))
+        return event
+
+    def _enqueue_copy(
+        self,
+        queue: cl.CommandQueue,
+        command: Command,
+        boundary: Mapping[int, DeviceBuffer],
+        events: list[Recorded] | None,
+    ) -> cl.Event | None:
+        if not isinstance(command, CopyBuffer):
+            return None
+        source, destination = self._memory(command.source, boundary), self._memory(command.destination, boundary)
+        event = cl.enqueue_copy(queue, destination, source, byte_count=command.destination.size_bytes)
+        if events is not None:
+            events.append((command, event))
+        return event
+
+    def _enqueue_clocked(
+        self, queue: cl.CommandQueue, kernel: cl.Kernel, launch: Launch, events: list[Recorded]
+    ) -> cl.Event:
+        """Enqueue a launch that tells the times of its tasks, and reading them, for every image."""
+        progress = self._zeroed[id(launch)]
+        event: cl.Event
+        for image in range(launch.repeats):
+            data = np.empty(progress.size_bytes // 4, np.int32)
+            events.append((Clocked(launch, data), self._enqueue_image(queue, kernel, launch, image)))
+            event = progress.read(queue, data)
+        return event
+
+    def _enqueue_image(self, queue: cl.CommandQueue, kernel: cl.Kernel, launch: Launch, image: int) -> cl.Event:
+        """Enqueue a launch once, on one part of each of its Images."""
+        for i in self._image_arguments.get(id(launch), ()):
+            kernel.set_arg(i, self._images[id(launch), i][image])
+        return cl.enqueue_nd_range_kernel(queue, kernel, launch.global_size, launch.local_size)
 
     def _enqueue_stages(
         self, queue: cl.CommandQueue, kernel: cl.Kernel, launch: Launch, events: list[Recorded]
@@ -259,17 +327,29 @@ class SegmentContext:
                 if constant is not None:
                     kernel.set_arg(i, constant)
             elif isinstance(argument, Zeroed):
-                self._zeroed.append(self._compiled.device.allocate(argument.size_bytes))
-                zeros = np.zeros(argument.size_bytes, np.uint8)
-                self._zeroed[-1].write(self._compiled.device.queue, zeros).wait()
-                kernel.set_arg(i, self._zeroed[-1].handle)
-            elif not isinstance(argument, Scratch | RandomSeed):
+                zeroed = self._zeroed[id(command)] = self._compiled.device.allocate(argument.size_bytes)
+                zeroed.write(self._compiled.device.queue, np.zeros(argument.size_bytes, np.uint8)).wait()
+                kernel.set_arg(i, zeroed.handle)
+            elif not isinstance(argument, Scratch | Images | RandomSeed):
                 kernel.set_arg(i, argument)
         return kernel
 
-    def _set(self, memory: Memory, buffer: cl.Buffer) -> None:
+    def _set(self, memory: Memory, buffer: cl.Buffer, arena: cl.Buffer | None = None, offset: int = 0) -> None:
+        """Set the arguments that are a memory; `arena`, `offset`: what the buffer is a part of, and where."""
         for kernel, i in self._uses.get(memory, ()):
             kernel.set_arg(i, buffer)
+        for launch, i in self._image_uses.get(memory, ()):
+            if self._cut.get((id(launch), i)) is not buffer:
+                self._cut[id(launch), i] = buffer
+                self._images[id(launch), i] = _parts(launch.arguments[i], arena or buffer, offset)
+
+
+def _parts(argument: Argument, buffer: cl.Buffer, offset: int) -> list[cl.Buffer]:
+    """Return the parts of a memory that lies in a buffer, in the order of the images."""
+    if not isinstance(argument, Images):
+        raise TypeError(f"{argument} is not Images")
+    size, flags = argument.size_bytes, cl.mem_flags.READ_WRITE
+    return [buffer.get_sub_region(offset + at * size, size, flags) for at in range(argument.count)]
 
 
 class ExecutionContext:

@@ -40,6 +40,19 @@ class Scratch:
 
 
 @dataclass(frozen=True, eq=False)
+class Images:
+    """Each of `count` equal parts of a memory, one after the other: a launch that takes it is enqueued so often."""
+
+    whole: BoundOperand | Scratch
+    count: int
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of a part."""
+        return self.whole.size_bytes // self.count
+
+
+@dataclass(frozen=True, eq=False)
 class Zeroed:
     """Memory of a launch's own that is zero when it starts; its kernel leaves it zero."""
 
@@ -57,6 +70,18 @@ class Stage:
     bytes_moved: int
 
 
+@dataclass(frozen=True)
+class Clock:
+    """Where a launch leaves when its tasks began and ended, in cycles of the processor, and whose stage each task is.
+
+    Its Zeroed memory has lines of so many words; that of the first task is `first_line`, words 2 to 5 are two ulong.
+    """
+
+    line_words: int
+    first_line: int
+    stages: tuple[int, ...]
+
+
 Scalar: TypeAlias = np.generic
 """An argument by value: np.int32(3), np.float32(0.5), or an OpenCL vector as a structured numpy scalar."""
 
@@ -66,7 +91,7 @@ class RandomSeed:
     """A `ulong2` by value, other random bits at every enqueue."""
 
 
-Argument: TypeAlias = "BoundOperand | Packed | Scratch | Zeroed | RandomSeed | Scalar"
+Argument: TypeAlias = "BoundOperand | Packed | Scratch | Images | Zeroed | RandomSeed | Scalar"
 
 
 @dataclass(frozen=True)
@@ -75,7 +100,8 @@ class Launch:
 
     Operands in `arguments` stand for their buffers (constants are uploaded as they are). `flops` and `bytes_moved`
     are what the mathematics needs, for estimates and profiles. `operations` is filled in by lowering.
-    `steps`: what a launch of chain.cl does, so that neighbours can be put together; `stages`: those of several steps.
+    `steps`: what a launch of chain.cl does, so that neighbours can be put together; `stages`: those of several steps;
+    `clock`: how they can be timed while they run as one launch.
     """
 
     kernel: Kernel
@@ -87,6 +113,12 @@ class Launch:
     operations: tuple[int, ...] = field(default=())
     steps: tuple[Step, ...] = field(default=())
     stages: tuple[Stage, ...] = field(default=())
+    clock: Clock | None = None
+
+    @property
+    def repeats(self) -> int:
+        """How often it is enqueued: for each image."""
+        return max((one.count for one in self.arguments if isinstance(one, Images)), default=1)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from gpu_driver import chain, fusion
 from gpu_driver.bound import BoundOperand, BoundOperation, Fusion
-from gpu_driver.launch import Alias, CopyBuffer, Launch, Measured
+from gpu_driver.launch import Alias, CopyBuffer, Images, Launch, Measured
 from gpu_driver.operations import launcher_of
 from nn_runtime.codes import OperationCode
 from nn_runtime.errors import BadData
@@ -387,7 +387,8 @@ def _touched(commands: Iterable[Command | Alias]) -> set[int]:
     found: set[int] = set()
     for command in commands:
         arguments = command.arguments if isinstance(command, Launch) else (command.source, command.destination)
-        found.update(argument.index for argument in arguments if isinstance(argument, BoundOperand))
+        wholes = (argument.whole if isinstance(argument, Images) else argument for argument in arguments)
+        found.update(whole.index for whole in wholes if isinstance(whole, BoundOperand))
     return found
 
 

@@ -81,6 +81,25 @@ def pack_conv_weights_vnni(weights: npt.NDArray[np.uint8] | npt.NDArray[np.int8]
     return np.ascontiguousarray(padded.reshape(blocks, CHANNEL_BLOCK, quads, 4).transpose(0, 2, 1, 3))
 
 
+def fits_depthwise_vnni(weights: npt.NDArray[np.generic], zero_point: int) -> bool:
+    """Whether every weight [1, 3, 3, depth] less its zero point is a signed byte (`depthwise_vnni.h`)."""
+    recentred = weights.astype(np.int32) - zero_point
+    return weights.shape[1:3] == (3, 3) and bool(recentred.min() >= -128 and recentred.max() <= 127)
+
+
+def pack_depthwise_weights_vnni(weights: npt.NDArray[np.generic], zero_point: int) -> npt.NDArray[np.int8]:
+    """[1, 3, 3, depth] -> int8 [ceil(depth / 16), column 3, 16, row 4], zero_point subtracted, the fourth row 0.
+
+    Channels as in `pack_depthwise_weights`.
+    """
+    depth = weights.shape[-1]
+    rows = np.zeros((4, 3, depth), np.int8)
+    rows[:3] = weights.reshape(3, 3, depth).astype(np.int32) - zero_point
+    blocks = _overlapping_blocks(rows.reshape(12, depth)).reshape(4, 3, -1, CHANNEL_BLOCK)
+    packed: npt.NDArray[np.int8] = np.ascontiguousarray(blocks.transpose(2, 1, 3, 0)).astype(np.int8)
+    return packed
+
+
 def fold_input_zero_point(
     bias: IntArray, weights: npt.NDArray[np.generic], weights_zero_point: int, unsigned_zero_point: int
 ) -> IntArray:

@@ -3,24 +3,25 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 import weakref
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyopencl as cl
 
 from gpu_driver.compiled_graph import CompiledGraph
 from gpu_driver.context import hal_error
-from gpu_driver.execution import CompiledSegment, ExecutionContext, Recorded, Transfer
+from gpu_driver.execution import Clocked, CompiledSegment, ExecutionContext, Recorded, Transfer
 from gpu_driver.graph_run import Commands, GraphRun, Limits, Value
 from gpu_driver.launch import Launch
 from nn_runtime.hal.interfaces import ExecutionProfile, ProfileRow
-from nn_runtime.hal.plain import FinishedFencedExecution, PlainBurst, earlier_deadline, wait_for_fences
+from nn_runtime.hal.plain import PlainBurst, RunningFencedExecution, execute_after_fences, timing_since_launch
 from nn_runtime.hal.types import (
     DEFAULT_LOOP_TIMEOUT_NS,
     MAXIMUM_LOOP_TIMEOUT_NS,
-    UNKNOWN_DURATION,
     ErrorStatus,
     ExecutionResult,
     HalError,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
     from gpu_driver.context import DeviceContext
     from gpu_driver.device_memory import DeviceBuffer
+    from gpu_driver.programs import Program
     from gpu_driver.storage import DeviceStorage
     from nn_runtime.hal.buffers import BoundBuffers, BufferRegistry
     from nn_runtime.hal.types import Model, Request
@@ -77,9 +79,10 @@ class PreparedModel:
         self, request: Request, deadline_ns: int | None, loop_timeout_ns: int | None
     ) -> tuple[ExecutionResult, ExecutionProfile]:
         """Execute once and return a row per launch and transfer."""
+        start_ns = time.perf_counter_ns()
         events: list[Recorded] = []
         result = self._timed(request, deadline_ns, loop_timeout_ns, events, in_stages=True)
-        return result, _profile(events)
+        return result, _profile(events, time.perf_counter_ns() - start_ns)
 
     def execute_fenced(
         self,
@@ -89,18 +92,20 @@ class PreparedModel:
         deadline_ns: int | None,
         loop_timeout_ns: int | None,
         duration_after_fence_ns: int | None,
-    ) -> tuple[int | None, FinishedFencedExecution]:
-        """Wait for the fences, execute, and return no fence: all is done."""
-        start_ns = time.monotonic_ns()
+    ) -> tuple[int, RunningFencedExecution]:
+        """Execute in a thread once the fences have signalled; the fence that comes back signals the end."""
+        launched_ns = time.monotonic_ns()
+        self.device.check_process()
         validate_request(self.model, request, allow_unspecified_output=False)
-        wait_for_fences(wait_for, deadline_ns)
-        waited_ns = time.monotonic_ns() - start_ns
-        deadline_ns = earlier_deadline(deadline_ns, duration_after_fence_ns)
-        fenced = self._timed(request, deadline_ns, loop_timeout_ns, [] if measure else None).timing
-        launched = Timing()
-        if fenced.time_in_driver_ns != UNKNOWN_DURATION:
-            launched = Timing(fenced.time_on_device_ns, fenced.time_in_driver_ns + waited_ns)
-        return None, FinishedFencedExecution(launched, fenced)
+        self._check_open()
+        _check_deadline(deadline_ns)
+
+        def execute(deadline_ns: int | None) -> tuple[Timing, Timing]:
+            timing = self._timed(request, deadline_ns, loop_timeout_ns, [] if measure else None).timing
+            return timing_since_launch(timing, launched_ns, time.monotonic_ns()), timing
+
+        name = self.device.profile.name
+        return execute_after_fences(name, wait_for, deadline_ns, duration_after_fence_ns, execute)
 
     def configure_execution_burst(self) -> PlainBurst:
         """Return a burst that executes as usual: execution contexts keep all there is to keep."""
@@ -120,6 +125,17 @@ class PreparedModel:
             self._idle = [context for context in self._idle if context.last_used >= before]
             self._watched = bool(self._idle)
             return self._watched
+
+    @property
+    def priority(self) -> Priority:
+        """Its priority."""
+        return self._priority
+
+    @property
+    def programs(self) -> set[Program]:
+        """Programs of all that is compiled by now."""
+        segments = set[CompiledSegment]().union(*(graph.segments for graph in self._graphs))
+        return {program for segment in segments for program in segment.programs if program is not None}
 
     @property
     def _graphs(self) -> tuple[CompiledGraph, ...]:
@@ -143,8 +159,7 @@ class PreparedModel:
         start_ns = time.perf_counter_ns()
         self.device.check_process()
         self._check(request)
-        if deadline_ns is not None and time.monotonic_ns() >= deadline_ns:
-            raise HalError(ErrorStatus.MISSED_DEADLINE_PERSISTENT, "the deadline passed before the execution")
+        _check_deadline(deadline_ns)
         timeout_ns = DEFAULT_LOOP_TIMEOUT_NS if loop_timeout_ns is None else loop_timeout_ns
         limits = Limits(deadline_ns, min(timeout_ns, MAXIMUM_LOOP_TIMEOUT_NS))
         queue = self.device.queue if events is None else self.device.profiling_queue
@@ -185,9 +200,12 @@ class PreparedModel:
 
     def _begin(self) -> ExecutionContext:
         with self._lock:
-            if self._closed:
-                raise HalError(ErrorStatus.INVALID_ARGUMENT, "the prepared model is closed")
+            self._check_open()
             return self._idle.pop() if self._idle else ExecutionContext(self.device)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise HalError(ErrorStatus.INVALID_ARGUMENT, "the prepared model is closed")
 
     def _end(self, context: ExecutionContext) -> None:
         context.last_used = time.monotonic()
@@ -275,11 +293,63 @@ class _RequestEnds:
         return element_count(dims) * dtype_of(operand.type).itemsize
 
 
-def _profile(events: Sequence[Recorded]) -> ExecutionProfile:
+def _check_deadline(deadline_ns: int | None) -> None:
+    if deadline_ns is not None and time.monotonic_ns() >= deadline_ns:
+        raise HalError(ErrorStatus.MISSED_DEADLINE_PERSISTENT, "the deadline passed before the execution")
+
+
+def _profile(events: Sequence[Recorded], took_ns: int) -> ExecutionProfile:
+    """Return rows on the host's clock: what waits for the last command returns as that ends."""
     if not events:
         return ExecutionProfile(())
-    origin = events[0][1].profile.start
-    return ExecutionProfile(tuple(_row(command, event, origin) for command, event in events))
+    origin = min(events[-1][1].profile.end - took_ns, events[0][1].profile.start)
+    rows = [_rows(command, event, origin) for command, event in events]
+    launches = [id(command.launch) if isinstance(command, Clocked) else None for command, _ in events]
+    merged: list[ProfileRow] = []
+    for _, group in itertools.groupby(range(len(events)), lambda at: at if launches[at] is None else launches[at]):
+        merged += _sums([rows[at] for at in group])
+    return ExecutionProfile(tuple(merged))
+
+
+def _sums(images: Sequence[Sequence[ProfileRow]]) -> Sequence[ProfileRow]:
+    """Return the rows of a launch that was enqueued for each image: from the first start, as long as all together."""
+    if len(images) == 1:
+        return images[0]
+    return [
+        ProfileRow(
+            same[0].operations,
+            same[0].kernel,
+            same[0].start_ns,
+            same[0].start_ns + sum(row.end_ns - row.start_ns for row in same),
+            sum(row.bytes_moved for row in same),
+            sum(row.flops for row in same),
+        )
+        for same in zip(*images, strict=True)
+    ]
+
+
+def _rows(command: object, event: cl.Event, origin: int) -> list[ProfileRow]:
+    """Return the rows of a command: one, or one for every stage of a launch that told its times."""
+    if not isinstance(command, Clocked):
+        return [_row(command, event, origin)]
+    launch, row = command.launch, _row(command.launch, event, origin)
+    clock = launch.clock
+    if clock is None or len(launch.stages) < 2:
+        return [row]
+    lines = command.data.reshape(-1, clock.line_words)[clock.first_line :][: len(clock.stages)]
+    began, ended = np.ascontiguousarray(lines[:, 2:6]).view(np.uint64).astype(np.float64).T
+    count, of_stage = len(launch.stages), np.array(clock.stages)
+    ns_per_cycle = (row.end_ns - row.start_ns) / max(1.0, ended.max() - began.min())
+    starts = np.full(count, np.inf)
+    np.minimum.at(starts, of_stage, began)
+    starts = row.start_ns + (starts - began.min()) * ns_per_cycle
+    # Stages overlap, so that a stage's time is that of its tasks, shared out among the groups.
+    busy = np.bincount(of_stage, ended - began, count) * (ns_per_cycle / launch.global_size[0])
+    spans = zip(launch.stages, starts.astype(int).tolist(), (starts + busy).astype(int).tolist(), strict=True)
+    return [
+        ProfileRow(stage.operations, row.kernel, start, end, stage.bytes_moved, stage.flops)
+        for stage, start, end in spans
+    ]
 
 
 def _row(command: object, event: cl.Event, origin: int) -> ProfileRow:

@@ -5,6 +5,10 @@ PoCL compiles a kernel's machine code at the first enqueue of each (kernel, loca
 what existed when it was first read, for ever. So a program is stored in two steps: `get` builds it, the caller
 enqueues each of the announced launches once, `store` reads the binary. A program that came from disk is never stored
 again; other launches on it work, compiled at their first enqueue.
+
+NNAPI compilation caching brings binaries of its own (`offered`): they are looked at before the folder, which may be
+missing. A binary is used under its key alone: source text with all that it includes, options, device, driver and
+platform versions, CPU.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ import re
 import threading
 import time
 import warnings
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,7 +30,7 @@ import kernels_cl
 from gpu_driver import cache_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     import pyopencl as cl
 
@@ -36,7 +40,7 @@ if TYPE_CHECKING:
     """A kernel's name and the local size it is enqueued with."""
 
 _LOG = logging.getLogger(__name__)
-_FORMAT = 1
+_FORMAT = 2
 MAX_FOLDER_BYTES = 512 << 20
 _LOCK_SECONDS = 5.0
 _DEFINE_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
@@ -59,10 +63,14 @@ class ProgramBuildError(RuntimeError):
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """A built program. options: all it was built with; path: its file; from_disk: it came from there."""
+    """A built program. options: all it was built with; key: hash of all that its binary depends on; path: its file.
+
+    from_disk: it was made from a binary, of that file or offered.
+    """
 
     source_name: str
     options: tuple[str, ...]
+    key: str
     path: Path
     from_disk: bool
     cl_program: cl.Program
@@ -108,6 +116,7 @@ class ProgramCache:
         self._lock = threading.Lock()
         self._programs: dict[tuple[str, tuple[str, ...]], Program] = {}
         self._stored: set[Path] = set()
+        self._offered: dict[str, bytes] = {}
         self._stats = CacheStats()
 
     @property
@@ -133,10 +142,35 @@ class ProgramCache:
                 self._stats = replace(self._stats, shared=self._stats.shared + 1)
                 return program
             text = self._source(source_name)
-            path = self._path(source_name, text, words, launches)
-            program = self._load(source_name, words, path) or self._build(source_name, text, words, path)
+            key = self._key(text, words)
+            path = self._path(source_name, key, launches)
+            program = (
+                self._take(source_name, words, key, path)
+                or self._load(source_name, words, key, path)
+                or self._build(source_name, text, words, key, path)
+            )
             self._programs[source_name, words] = program
             return program
+
+    @contextmanager
+    def offered(self, binaries: dict[str, bytes]) -> Iterator[None]:
+        """Take binaries by `Program.key` before any other; those that the driver refuses are removed from the dict.
+
+        They must be such as `binary` returned on this machine: what they hold is run.
+        """
+        with self._lock:
+            self._offered = binaries
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._offered = {}
+
+    def binary(self, program: Program) -> bytes:
+        """The binary of a program, after its launches were enqueued; empty where the driver has none."""
+        with self._lock:
+            found: bytes = program.cl_program.binaries[0]
+            return found
 
     def is_new(self, program: Program) -> bool:
         """Whether a program was built in this process and not stored yet: its launches are still to be warmed."""
@@ -154,36 +188,56 @@ class ProgramCache:
             self._stats = replace(self._stats, stores=self._stats.stores + 1)
             return True
 
-    def _path(self, source_name: str, text: str, words: tuple[str, ...], launches: Iterable[Launched]) -> Path:
-        is_pocl = self._profile.slug == "pocl"  # elsewhere a binary is complete whatever was launched
-        launched = sorted({json.dumps(launch) for launch in launches}) if is_pocl else []
+    def _key(self, text: str, words: tuple[str, ...]) -> str:
         added = os.environ.get("PYOPENCL_BUILD_OPTIONS")  # PyOpenCL adds these itself
-        key = json.dumps([_FORMAT, self._profile.identity, text, words, added, launched])
-        return self._directory / f"{Path(source_name).stem}-{hashlib.sha256(key.encode()).hexdigest()}.bin"
+        parts = json.dumps([_FORMAT, self._profile.identity, text, words, added])
+        return hashlib.sha256(parts.encode()).hexdigest()
 
-    def _load(self, source_name: str, words: tuple[str, ...], path: Path) -> Program | None:
-        import pyopencl as cl
+    def _path(self, source_name: str, key: str, launches: Iterable[Launched]) -> Path:
+        if self._profile.slug == "pocl":  # elsewhere a binary is complete whatever was launched
+            launched = json.dumps([key, sorted({json.dumps(launch) for launch in launches})])
+            key = hashlib.sha256(launched.encode()).hexdigest()
+        return self._directory / f"{Path(source_name).stem}-{key}.bin"
 
-        start = time.perf_counter()
-        data = cache_files.read_file(path)
+    def _take(self, source_name: str, words: tuple[str, ...], key: str, path: Path) -> Program | None:
+        """Return the program of an offered binary, if there is one that the driver takes."""
+        binary = self._offered.get(key)
+        if binary is None:
+            return None
+        program = self._loaded(source_name, words, key, path, binary)
+        if program is None:
+            del self._offered[key]
+        return program
+
+    def _load(self, source_name: str, words: tuple[str, ...], key: str, path: Path) -> Program | None:
+        """Return the program of a file, if it is there and whole, and the driver takes it."""
+        data = cache_files.read_trusted(path)
         if data is None:
             return None
         binary = cache_files.unseal(data)
         if binary is None:
             _LOG.info("%s is damaged: building again", path)
             return None
+        program = self._loaded(source_name, words, key, path, binary)
+        if program is not None:
+            with suppress(OSError):
+                path.touch()  # the oldest go first when the folder is full
+        return program
+
+    def _loaded(self, source_name: str, words: tuple[str, ...], key: str, path: Path, binary: bytes) -> Program | None:
+        import pyopencl as cl
+
+        start = time.perf_counter()
         try:
             built = self._built(cl.Program(self._context, [self._device], [binary]), words)
         except cl.Error as error:
-            _LOG.info("%s is refused by the driver (%s): building again", path, error)
+            _LOG.info("a kept binary of %s is refused by the driver (%s): building again", source_name, error)
             return None
-        with suppress(OSError):
-            path.touch()  # the oldest go first when the folder is full
         seconds = time.perf_counter() - start
         self._stats = replace(self._stats, loads=self._stats.loads + 1, load_seconds=self._stats.load_seconds + seconds)
-        return Program(source_name, words, path, True, built)
+        return Program(source_name, words, key, path, True, built)
 
-    def _build(self, source_name: str, text: str, words: tuple[str, ...], path: Path) -> Program:
+    def _build(self, source_name: str, text: str, words: tuple[str, ...], key: str, path: Path) -> Program:
         import pyopencl as cl
 
         start = time.perf_counter()
@@ -197,7 +251,7 @@ class ProgramCache:
             self._stats, builds=self._stats.builds + 1, build_seconds=self._stats.build_seconds + seconds
         )
         _LOG.debug("built %s %s in %.3f s", source_name, " ".join(words), seconds)
-        return Program(source_name, words, path, False, built)
+        return Program(source_name, words, key, path, False, built)
 
     def _built(self, program: cl.Program, words: tuple[str, ...]) -> cl.Program:
         """Build without PyOpenCL's own disk cache, its compiler warnings sent to the log."""

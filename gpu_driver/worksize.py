@@ -9,9 +9,6 @@ if TYPE_CHECKING:
     from gpu_driver.device_profile import DeviceProfile
     from gpu_driver.launch import WorkSize
 
-ELEMENTWISE_LOCAL = 64
-"""Work-items per group of kernels that compute one element each; vectorised across items by CPU runtimes."""
-
 
 def round_up(value: int, multiple: int) -> int:
     """Return the least multiple of `multiple` that is >= value (and >= multiple)."""
@@ -20,11 +17,11 @@ def round_up(value: int, multiple: int) -> int:
 
 def linear(count: int, device: DeviceProfile) -> tuple[WorkSize, WorkSize]:
     """Return (global, local) for `count` items of one dimension, rounded up; extra items must return."""
-    local = min(ELEMENTWISE_LOCAL, device.max_work_group_size)
+    local = min(device.tuning.elementwise_local, device.max_work_group_size)
     return (round_up(count, local),), (local,)
 
 
 def rows(inner: int, outer: int, device: DeviceProfile) -> tuple[WorkSize, WorkSize]:
     """Return (global, local) for items (inner, outer), inner rounded up."""
-    local = min(ELEMENTWISE_LOCAL, device.max_work_group_size)
+    local = min(device.tuning.elementwise_local, device.max_work_group_size)
     return (round_up(inner, local), max(1, outer)), (local, 1)

@@ -1,20 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 // chain.cl: CONV_2D, DEPTHWISE_CONV_2D, FULLY_CONNECTED, ADD after them and AVERAGE_POOL_2D, any number one after the other,
 // for CPU-type devices.
-// Maths    of a step: convolve.h (convolve_vnni.h with VNNI), depthwise.h, with constant, packed weights; average.h
+// Maths    of a step: convolve.h (convolve_vnni.h with VNNI), depthwise.h, depthwise_vnni.h, with constant, packed weights; average.h
 // Tensors  b0..b7: dense tensors of T, at the places that the steps name (common/chain_step.h)
-//          steps, tasks: as chain.py makes them; constants: weights and vectors of all steps, each 64-byte aligned
-//          progress: int [16 + tasks], zero before and after: how many tasks are taken, how many groups have ended, 14 unused ones,
-//          and 1 for every task that is done
-// Units    first_task, last_task: the part of the tasks to do; those before are done
+//          steps, tasks, starts, waits: as chain.py makes them; constants: weights and vectors of all steps, each 64-byte aligned
+//          tasks lie queue by queue, in a queue step by step: starts [queues, steps + 1]; waits: the tasks that tasks wait for
+//          progress: int [1 + queues + tasks][LINE], zero at first: the number of launches that have ended and how many groups have in
+//          this one; how many tasks of each queue are taken, 0 between launches; the number of the last launch that did each task
+// Units    first_step, last_step: the part of the steps to do; those before are done
 // Defines  T: float | half | uchar | char (required)
 //          QUANTIZED: 0 | 1 (required); 1 with uchar and char
 //          VNNI: 0 | 1 (required); 1: products of bytes by the instruction vpdpbusd: quantised, PoCL on an x86 CPU with AVX512_VNNI
 //          (else the build fails or the process dies of an illegal instruction)
 //          DEPTH_CHUNK: longest run of products of a pixel staged at once, a multiple of 16, with VNNI of 64 (required)
 // Launch   global (groups), local (1); any number of groups, at most one per core makes sense
-// Needs    work-items that run are never suspended for good: threads of a CPU; tasks wait for earlier ones only, and a group that
-//          waits has taken none, so that one group alone comes to an end too
+// Order    Every queue is a part of the picture in all steps and belongs to a group, so that what a task reads was mostly written by the
+//          same core. Tasks of a queue are taken in order, by its group, and by others while their own queues have nothing ready.
+//          A task is taken only when all that it waits for is done. There is an order of all tasks in which each comes after those
+//          that it waits for and those before it in its queue (chain.py sees to it). So the first in that order that nobody has taken
+//          is next in its queue and waits for taken tasks only; as soon as no group works, it is ready. Hence a group that looks at
+//          all queues after its last task either finds one to do, or nothing is left, or another group works, and that one will look
+//          later: whoever loses patience may leave, and one group alone comes to an end too.
+// Needs    work-items that run are never suspended for good: threads of a CPU
 //          tensors of at most 2^31 - 1 elements
 // Exact    quantised: bit for bit as TFLite's reference; float: fused multiply-adds in a fixed order for each step and size
 #ifndef T
@@ -43,21 +50,62 @@
 #include "common/convolve.h"
 #endif
 #include "common/depthwise.h"
+#if VNNI
+#include "common/depthwise_vnni.h"
+#endif
 #include "common/mean.h"
 #include "common/average.h"
+
+#ifndef CLOCK
+#define CLOCK 0 // 1: the processor's cycle counter can be read: each task's line then tells when it began and ended
+#endif
+#if CLOCK
+#define STAMP(line, word) (*(volatile global ulong *)((line) + (word)) = (ulong)__builtin_readcyclecounter())
+#else
+#define STAMP(line, word) (void)(line)
+#endif
+#define BEGAN 2
+#define ENDED 4
 
 #define CONVOLVE 0
 #define DEPTHWISE 1
 #define FLIP_SIGNS 2
 #define AVERAGE 3
-#define WAITS 3
-#define DONE 16
+#define DEPTHWISE_VNNI 4
+// Words between what different cores write: two lines of most caches, which some fetch together.
+#define LINE 32
+// Turns of waiting for its own next task after which a group looks at the queues of others, and turns between two such looks.
+#define BEFORE_HELPING 256
+
+#define NOT_READY -1
+#define NONE_LEFT -2
 
 typedef struct {
     Part part;
-    int first[WAITS], last[WAITS]; // tasks that must be done before: first..last - 1
-    int patience;                  // turns of the waiting loop after which a group leaves the rest to the others
+    int first_wait, last_wait; // in waits: tasks that must be done before
+    int patience;              // turns of the waiting loop after which a group leaves the rest to the others
 } Task;
+
+typedef struct {
+    global const Task *tasks;
+    global const int *starts, *waits;
+    volatile global int *progress;
+    int queues, steps, first_step, last_step;
+    int number; // of this launch
+} Launched;
+
+// PUBLISH: a store that comes after all earlier accesses. OBSERVE: a load; what comes after the atomic operation by which `take` ends
+// comes after it anyway. Compilers for plain SPIR, such as Oclgrind's, have the builtins in name only.
+#ifdef __has_builtin
+#if __has_builtin(__atomic_store_n) && (!defined(__SPIR__) || defined(__INTEL_LLVM_COMPILER))
+#define PUBLISH(p, v) __atomic_store_n(p, v, __ATOMIC_RELEASE)
+#define OBSERVE(p) __atomic_load_n(p, __ATOMIC_ACQUIRE)
+#endif
+#endif
+#ifndef PUBLISH
+#define PUBLISH(p, v) (mem_fence(CLK_GLOBAL_MEM_FENCE), (void)atomic_xchg(p, v))
+#define OBSERVE(p) (*(p))
+#endif
 
 #if QUANTIZED
 // Unsigned bytes to signed ones of the same order, or back.
@@ -85,49 +133,94 @@ static void run_step(const Step *s, Part part, global uchar *const *buffers, glo
     else if (s->kind == FLIP_SIGNS)
         flip_signs(s, part, src, dst);
 #endif
+#if VNNI
+    else if (s->kind == DEPTHWISE_VNNI)
+        depthwise3_vnni(s, part, src, dst, constants);
+#endif
     else if (is_depthwise3(s))
         depthwise3(s, part, src, dst, constants);
     else
         depthwise(s, part, src, dst, constants);
 }
 
-// Whether what a task needs is done, after some patience.
-static inline int is_ready(const Task *task, volatile global const int *done, int first_task)
+// Whether all that a task waits for is done, in this launch or by one of the steps before.
+static inline int is_ready(const Launched *l, int at)
 {
-    int patience = task->patience;
-    for (int i = 0; i < WAITS; ++i)
-        for (int other = task->last[i] - 1; other >= max(first_task, task->first[i]); --other)
-            while (done[other] == 0)
-                if (--patience <= 0)
-                    return 0;
+    const int last = l->tasks[at].last_wait;
+    for (int i = l->tasks[at].first_wait; i < last; ++i) {
+        const int other = l->waits[i];
+        if (OBSERVE(l->progress + LINE * (1 + l->queues + other)) != l->number && l->tasks[other].part.step >= l->first_step)
+            return 0;
+    }
     return 1;
 }
 
+// Takes the next task of a queue and returns its number, or why it does not; `next` is that task if it is not ready.
+static inline int take(const Launched *l, int queue, int *next)
+{
+    global const int *starts = l->starts + queue * (l->steps + 1);
+    const int first = starts[l->first_step], end = starts[l->last_step];
+    volatile global int *taken = l->progress + LINE * (1 + queue);
+    for (;;) {
+        const int count = *taken;
+        *next = first + count;
+        if (*next >= end)
+            return NONE_LEFT;
+        if (!is_ready(l, *next))
+            return NOT_READY;
+        if (atomic_cmpxchg(taken, count, count + 1) == count)
+            return *next;
+    }
+}
+
+// Takes a task, its own queue's rather than others'; NONE_LEFT also after some patience: whoever is waited for too long was
+// interrupted, and goes on with all tasks later.
+static inline int find_task(const Launched *l, int own)
+{
+    for (int turn = 0;; ++turn) {
+        int next;
+        int found = take(l, own, &next);
+        int patience = found == NOT_READY ? l->tasks[next].patience : 0;
+        if (found == NONE_LEFT || turn % BEFORE_HELPING == BEFORE_HELPING - 1)
+            for (int i = 1; found < 0 && i < l->queues; ++i) {
+                const int other = own + i < l->queues ? own + i : own + i - l->queues;
+                found = take(l, other, &next);
+                if (found == NOT_READY)
+                    patience = max(patience, l->tasks[next].patience);
+            }
+        if (found >= 0)
+            return found;
+        if (turn >= patience)
+            return NONE_LEFT;
+    }
+}
+
 // No `restrict` in functions that are inlined: Oclgrind 21.10 does not know what LLVM makes of it.
-TILE_KERNEL void chain(int first_task, int last_task, global const Step *restrict steps, global const Task *restrict tasks,
+TILE_KERNEL void chain(int first_step, int last_step, int step_count, int queues, global const Step *restrict steps,
+                       global const Task *restrict tasks, global const int *restrict starts, global const int *restrict waits,
                        global const uchar *restrict constants, volatile global int *progress, global T *b0, global T *b1, global T *b2,
                        global T *b3, global T *b4, global T *b5, global T *b6, global T *b7)
 {
     global uchar *const buffers[] = {(global uchar *)b0, (global uchar *)b1, (global uchar *)b2, (global uchar *)b3,
                                      (global uchar *)b4, (global uchar *)b5, (global uchar *)b6, (global uchar *)b7};
-    for (int taken = progress[0]; first_task + taken < last_task; taken = progress[0]) {
-        const int at = first_task + taken;
-        const Task task = tasks[at];
-        // Whoever is waited for too long was interrupted; that group goes on with all tasks later.
-        if (!is_ready(&task, progress + DONE, first_task))
+    const Launched launched = {tasks, starts, waits, progress, queues, step_count, first_step, last_step, progress[0] + 1};
+    const int own = get_group_id(0) % queues;
+    for (;;) {
+        const int at = find_task(&launched, own);
+        if (at < 0)
             break;
-        if (atomic_cmpxchg(progress, taken, taken + 1) != taken)
-            continue;
-        const Step step = steps[task.part.step];
-        run_step(&step, task.part, buffers, constants);
-        mem_fence(CLK_GLOBAL_MEM_FENCE);
-        atomic_inc(progress + DONE + at);
+        const Step step = steps[tasks[at].part.step];
+        volatile global int *line = progress + LINE * (1 + queues + at);
+        STAMP(line, BEGAN);
+        run_step(&step, tasks[at].part, buffers, constants);
+        STAMP(line, ENDED);
+        PUBLISH(line, launched.number);
     }
-    // The last group leaves all as it was.
+    // The last group makes ready for the next launch.
     if (atomic_inc(progress + 1) == (int)get_num_groups(0) - 1) {
-        for (int at = first_task; at < last_task; ++at)
-            progress[DONE + at] = 0;
-        progress[0] = 0;
+        for (int queue = 0; queue < queues; ++queue)
+            progress[LINE * (1 + queue)] = 0;
         progress[1] = 0;
+        progress[0] = launched.number;
     }
 }

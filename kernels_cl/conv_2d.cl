@@ -3,7 +3,8 @@
 // Maths    y[b,oy,ox,o] = act(bias[o] + sum over fy, fx, i of (x[b,iy,ix,g+i] - zero_in) * (w[o,fy,fx,i] - zero_w)  [+ residual])
 //          iy = oy * stride.y - padding.y + fy * dilation.y, ix alike; taps outside the image add nothing
 //          g = o / outputs_per_group * group_depth: first input channel of the output channel's group
-//          quantised: act(q) = clamp(multiply_by_quantized_multiplier(q, multipliers[o], shifts[o]) + zero_out, low, high)
+//          quantised: act(q) = clamp(multiply_by_quantized_multiplier(q, multipliers[o], shifts[o]) + zero_out, low, high),
+//          if rounds_once with multiply_rounding_once
 // Tensors  src, dst of T, weights of FILTER_T, addressed by strides; bias [depth_out] of T (float, half) or int (quantised)
 //          multipliers, shifts [depth_out] (quantised only)
 //          residual: as dst; read only if has_residual, else any buffer of T (float and half only)
@@ -51,7 +52,7 @@ kernel void conv_2d(
 #endif
     global T *dst, int4 src_strides, int4 dst_strides, int4 filter_strides, int4 input, int4 output, int4 window, int4 steps,
 #if QUANTIZED
-    int zero_in, int zero_filter, int zero_out,
+    int zero_in, int zero_filter, int zero_out, int rounds_once,
 #endif
     COMPUTE_T low, COMPUTE_T high)
 {
@@ -89,7 +90,9 @@ kernel void conv_2d(
     }
     const int to = b * dst_strides.x + oy * dst_strides.y + ox * dst_strides.z + o * dst_strides.w;
 #if QUANTIZED
-    STORE(dst, to, activate_int(multiply_by_quantized_multiplier(sum, multipliers[o], shifts[o]) + zero_out, low, high));
+    const int value = rounds_once ? multiply_rounding_once(sum, multipliers[o], shifts[o])
+                                  : multiply_by_quantized_multiplier(sum, multipliers[o], shifts[o]);
+    STORE(dst, to, activate_int(value + zero_out, low, high));
 #else
     if (has_residual) {
         sum += LOAD(residual, to);

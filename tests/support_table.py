@@ -53,6 +53,13 @@ empty one means that the specification does not have the type. "In part": the Op
 reason given, and the runtime places those on the CPU driver. `nnrt explain` tells the same for one network and device.
 "Since" is the feature level that brought the operation; a type may have come later. A driver takes IF and WHILE
 whole where it takes every operation inside; elsewhere the runtime interprets them, and the operations run anywhere.
+
+Wrong values that a run brings: by the specification GATHER and EMBEDDING_LOOKUP fail for an index out of range,
+ROI_ALIGN and AXIS_ALIGNED_BBOX_TRANSFORM for a batch index out of range or a region with its corners in the wrong
+order. The CPU driver refuses them. The OpenCL driver refuses indices out of range that are constants of the model;
+the rest it cuts to the nearest value that is allowed and gives a result: nothing outside a tensor is read, and no run
+waits for the device to look at its inputs. BOX_WITH_NMS_LIMIT and GENERATE_PROPOSALS, whose results are waited for
+anyway, refuse wrong boxes on both drivers.
 """
 
 

@@ -56,6 +56,7 @@ class Product:
     groups: int = 1
     product: BoundOperand | None = None
     own_activation: FuseCode = FuseCode.NONE
+    rounds_once: bool = False
 
     @property
     def quantized(self) -> bool:
@@ -152,8 +153,9 @@ def fits_vnni(product: Product, device: DeviceProfile) -> bool:
 
 
 def fits_packed(product: Product, device: DeviceProfile) -> bool:
-    """Tell whether convolve.h applies: constant weights, NHWC, a CPU-type device."""
-    return device.is_cpu and product.packable and not product.geometry.depthwise
+    """Tell whether convolve.h applies: constant weights, NHWC, a CPU-type device; what rounds once is scaled down."""
+    fits = device.is_cpu and product.packable and not product.geometry.depthwise
+    return fits and not (product.quantized and product.rounds_once and not _rounding(product).at_once)
 
 
 def fits_depthwise_packed(product: Product, device: DeviceProfile) -> bool:
@@ -197,11 +199,42 @@ def packed_vnni(product: Product, device: DeviceProfile) -> Launch:
 
 def depthwise_packed(product: Product, device: DeviceProfile) -> Launch:
     """Step of chain.cl, one channel apart from the other; weights packed once per device."""
+    if fits_depthwise_vnni(product, device):
+        return depthwise_packed_vnni(product, device)
     weights = packing.pack_depthwise_weights(_constant(product.weights), product.weights.zero_point)
     constants = _channels(product, weights, packing.pack_depthwise_channels)
     values = {"zero_in": product.source.zero_point, **_requantization(product)}
     kernel = chain_kernel(product.defines(), device)
     return _step(product, chain.DEPTHWISE, kernel, constants, values, device)
+
+
+def fits_depthwise_vnni(product: Product, device: DeviceProfile) -> bool:
+    """Tell whether depthwise_vnni.h applies: 8-bit, 3 x 3, room for its tiles, vpdpbusd works on the device."""
+    g = product.geometry
+    return (
+        device.x86_vnni
+        and product.quantized
+        and (g.dilation_height, g.dilation_width) == (1, 1)
+        and g.stride_width <= 2
+        and g.output_width >= chain.TILE_PIXELS
+        and g.input_depth >= packing.CHANNEL_BLOCK
+        and packing.fits_depthwise_vnni(_constant(product.weights), product.weights.zero_point)
+    )
+
+
+def depthwise_packed_vnni(product: Product, device: DeviceProfile) -> Launch:
+    """Step of chain.cl, one channel apart from the other, with products by vpdpbusd."""
+    source, weights, zero_filter = product.source, _constant(product.weights), product.weights.zero_point
+    to_unsigned = 128 if source.type == OperandCode.TENSOR_QUANT8_ASYMM_SIGNED else 0
+    folded = packing.fold_input_zero_point(
+        _constant(product.bias), np.moveaxis(weights, -1, 0), zero_filter, source.zero_point + to_unsigned
+    )
+    channels = (folded, *product.multipliers(), _rounding(product).offsets)
+    vectors = [packing.pack_depthwise_channels(values, np.int32) for values in channels]
+    constants = packing.pack_depthwise_weights_vnni(weights, zero_filter), *vectors
+    values = {"zero_in": source.zero_point, **_requantization(product)}
+    kernel = _kernel(product.defines(), vnni=True)
+    return _step(product, chain.DEPTHWISE_VNNI, kernel, constants, values, device)
 
 
 def chain_kernel(types: tuple[tuple[str, str | int], ...], device: DeviceProfile) -> Kernel:
@@ -226,7 +259,16 @@ def _requantization(product: Product) -> dict[str, int | float]:
     """Return the fields of a chain's step that say how sums become values."""
     if not product.quantized:
         return {}
-    return {"zero_out": product.before.zero_point, "rounds_at_once": int(_rounding(product).at_once)}
+    return {"zero_out": product.before.zero_point, "rounding_mode": _rounding_mode(product)}
+
+
+def _rounding_mode(product: Product) -> int:
+    if product.rounds_once:
+        return chain.ROUND_ONCE
+    if not _rounding(product).at_once:
+        return chain.ROUND_TWICE
+    low, _ = product.bounds()
+    return chain.ROUND_POSITIVE if low.item() >= product.before.zero_point else chain.ROUND_TWICE_AT_ONCE
 
 
 def _rounding(product: Product) -> packing.Rounding:
@@ -296,6 +338,7 @@ def general(product: Product, device: DeviceProfile) -> Launch:
     if product.quantized:
         extra = tuple(Packed(np.ascontiguousarray(values)) for values in product.multipliers())
         zeros = tuple(int32(one.zero_point) for one in (product.source, product.weights, product.output))
+        zeros = *zeros, int32(product.rounds_once)
     out, tap_y, tap_x, channel = dense_strides(product.weights.dimensions)
     if g.depthwise:
         group_depth, outputs_per_group = 1, g.depth_multiplier

@@ -32,6 +32,7 @@ def fully_connected(op: BoundOperation, device: DeviceProfile) -> Launch:
         None,
         sizes.activation if op.fusion.activation is None else op.fusion.activation,
         _as_convolution(sizes),
+        rounds_once=True,
     )
     return packed_product(product, device) if fits_packed(product, device) else general(product, device)
 

@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // chain_step.h: a step of chain.cl as the table holds it (chain.py: STEP_FIELDS, in the same order), and the arithmetic of its end.
-// Units    kind: CONVOLVE, DEPTHWISE, FLIP_SIGNS, AVERAGE; src, dst, residual: numbers of buffers
+// Units    kind: CONVOLVE, DEPTHWISE, FLIP_SIGNS, AVERAGE, DEPTHWISE_VNNI; src, dst, residual: numbers of buffers
 //          *_offset, and places of weights, bias, multipliers, shifts, roundings in the constants: in units of 64 bytes
 //          zero_*, low*, high*: quantised (but low, high float for float and half); low, high of the convolution itself if quantised,
-//          of the sum if float; rounds_at_once: whether quant.h: multiply_and_round16 applies to all channels with these roundings
+//          of the sum if float; rounding_mode: ROUND_TWICE; ROUND_TWICE_AT_ONCE where quant.h: multiply_and_round16 applies to all
+//          channels with these roundings, ROUND_POSITIVE if low >= zero_out, too; ROUND_ONCE for FULLY_CONNECTED with such roundings
 //          *_product, *_residual, *_sum: ADD_LEFT_SHIFT and the factors of ADD (addition.py)
+#define ROUND_TWICE 0
+#define ROUND_TWICE_AT_ONCE 1
+#define ROUND_ONCE 2
+#define ROUND_POSITIVE 3
+
 #if T_IS_FLOAT
 #define COMPUTE_NAME float
 #else
@@ -17,7 +23,7 @@ typedef struct {
     int weights, bias, multipliers, shifts, roundings;
     int batches, height, width, depth_in, out_height, out_width, depth_out;
     int filter_height, filter_width, stride_height, stride_width, dilation_height, dilation_width, padding_top, padding_left;
-    int chunk, weight_offset, zero_in, zero_out, rounds_at_once;
+    int chunk, weight_offset, zero_in, zero_out, rounding_mode;
     COMPUTE_T low, high; // of the convolution, or of the sum if float
     int has_residual, zero_residual, left_shift;
     int multiplier_product, exponent_product, multiplier_residual, exponent_residual, multiplier_sum, exponent_sum, rounding_sum;
@@ -33,11 +39,17 @@ typedef struct {
 #define CONSTANT_AT(type, offset) ((global const type *)(constants + (size_t)(offset) * 64))
 
 #if QUANTIZED
-// Scales, offsets and clamps sums; `rounding` is used if rounds_at_once: quant.h, multiply_and_round16.
+// Scales, offsets and clamps sums; `rounding` is used unless ROUND_TWICE: quant.h, multiply_and_round16.
+// Few branches, or compilers leave them in the loops.
 static inline int16 requantize16(const Step *s, int16 sum, int16 multiplier, int16 shift, int16 rounding)
 {
-    const int16 value = s->rounds_at_once ? multiply_and_round16(sum, multiplier, -shift, rounding)
-                                          : multiply_by_quantized_multiplier16(sum, multiplier, shift) + s->zero_out;
+    int16 value;
+    if (s->rounding_mode == ROUND_TWICE)
+        value = multiply_by_quantized_multiplier16(sum, multiplier, shift) + s->zero_out;
+    else if (s->rounding_mode == ROUND_TWICE_AT_ONCE)
+        value = multiply_and_round16(sum, multiplier, -shift, rounding);
+    else
+        value = multiply_and_round_down16(sum, multiplier, -shift, rounding, s->rounding_mode == ROUND_ONCE ? 0 : 1L << 30);
     return activate_int16(value, s->low, s->high);
 }
 

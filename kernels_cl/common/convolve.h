@@ -2,7 +2,8 @@
 // convolve.h: a convolution, or a FULLY_CONNECTED, with products in float.
 // Maths    y[b,oy,ox,o] = act(bias[o] + sum over fy, fx, i of (x[b,iy,ix,i] - zero_in) * (w[o,fy,fx,i] - zero_w)  [+ residual])
 //          iy = oy * stride_height - padding_top + fy * dilation_height, ix alike; taps outside the image add nothing
-//          quantised: act(q) = clamp(multiply_by_quantized_multiplier(q, multiplier[o], shift[o]) + zero_out, low, high), then the ADD
+//          quantised: act(q) = clamp(multiply_by_quantized_multiplier(q, multiplier[o], shift[o]) + zero_out, low, high), then the ADD;
+//          FULLY_CONNECTED with multiply_rounding_once
 // Tensors  src [batches, height, width, depth_in], dst and residual [batches, out_height, out_width, depth_out] of T, dense
 //          weights float, packed: [ceil(depth_out / 16)][taps * depth_in][16], k = (fy * filter_width + fx) * depth_in + i,
 //          zero_w subtracted, missing channels 0 (packing.py: pack_conv_weights)

@@ -2,7 +2,7 @@
 // quant.h: fixed-point multiplication of 32-bit integers by a real number, as gemmlowp and TFLite's reference kernels do it.
 // The real number is multiplier * 2^(shift - 31), 2^30 <= multiplier < 2^31 or multiplier = 0 (quantization.py computes the pair).
 // Functions ending in 16 do the same to sixteen values; they read vectors as little-endian.
-// Source   gemmlowp/fixedpoint.h, the rounding twice form ("double rounding").
+// Source   gemmlowp/fixedpoint.h, the rounding twice form ("double rounding"); once: LiteRT's FULLY_CONNECTED.
 
 // round(a * b / 2^31), ties towards plus infinity; b >= 0.
 // gemmlowp adds 2^30 or 1 - 2^30 and divides towards zero, which is this shift.
@@ -24,6 +24,13 @@ static inline int multiply_by_quantized_multiplier(int x, int multiplier, int sh
 {
     const int scaled = (int)((uint)x << max(shift, 0));
     return rounding_divide_by_pot(saturating_rounding_doubling_high_mul(scaled, multiplier), max(-shift, 0));
+}
+
+// x * multiplier * 2^(shift - 31), rounded once, ties towards plus infinity; -31 <= shift <= 30; wraps.
+static inline int multiply_rounding_once(int x, int multiplier, int shift)
+{
+    const int right = 31 - shift;
+    return (int)(((long)x * multiplier + (1L << (right - 1))) >> right);
 }
 
 // Even and odd lanes are multiplied apart: a 64-bit product of sign-extended lanes is one x86 instruction.
@@ -59,4 +66,17 @@ static inline int16 multiply_and_round16(int16 x, int16 multiplier, int16 expone
     const long8 odd = (pair_x >> 32) * (pair_multiplier >> 32) + (((pair_rounding >> 32) << 31) + (1L << 30));
     const int16 product = as_int16(((even >> 31) & 0xffffffffL) | ((odd << 1) & (long)0xffffffff00000000UL));
     return (product + (x >> 31)) >> exponent;
+}
+
+// (x * multiplier + rounding * 2^31 + nudge) / 2^(31 + exponent), towards minus infinity, for exponent >= 1 and rounding as above:
+// nudge 0: multiply_rounding_once(x, multiplier, -exponent) + offset; nudge 2^30: as multiply_and_round16 for x >= 0, at most offset
+// for x < 0.
+static inline int16 multiply_and_round_down16(int16 x, int16 multiplier, int16 exponent, int16 rounding, long nudge)
+{
+    const long8 pair_x = as_long8(x), pair_multiplier = as_long8(multiplier), pair_rounding = as_long8(rounding);
+    const long8 pair_right = as_long8(exponent + 31);
+    const long8 even = ((pair_x << 32) >> 32) * ((pair_multiplier << 32) >> 32) + (((pair_rounding << 32) >> 1) + nudge);
+    const long8 odd = (pair_x >> 32) * (pair_multiplier >> 32) + (((pair_rounding >> 32) << 31) + nudge);
+    return as_int16(((even >> (pair_right & 0xffffffffL)) & 0xffffffffL)
+                    | ((odd >> ((pair_right >> 32) - 32L)) & (long)0xffffffff00000000UL));
 }

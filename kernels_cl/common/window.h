@@ -85,6 +85,22 @@ static inline void stage_window(STAGE_T *stage, global const T *src, const Input
     }
 }
 
+// Whether the windows of `rows` neighbours, of which the first begins at (iy, ix), lie in the image, each row of taps being one vector at
+// most; whole vectors then do not read past the tensor.
+static inline int is_narrow(const InputView *v, int rows, int image, int iy, int ix)
+{
+    const int bottom = iy + (v->filter_height - 1) * v->dilation_height, right = ix + (rows - 1) * v->stride_width;
+    return v->dilation_width == 1 && v->filter_width * v->depth <= 16 && iy >= 0 && bottom < v->height && ix >= 0
+           && right + v->filter_width <= v->width && image + (bottom * v->width + right) * v->depth + 16 <= v->elements;
+}
+
+static inline void stage_narrow(STAGE_T *stage, global const T *src, const InputView *v, int offset)
+{
+    const int run_length = v->filter_width * v->depth;
+    for (int fy = 0; fy < v->filter_height; ++fy, stage += run_length, offset += v->dilation_height * v->width * v->depth)
+        STAGE16(stage, STAGED16(src, offset, v->zero_point));
+}
+
 // Products k0..k1 of `rows` output pixels from first_pixel on (row-major over b, oy, ox), one row of STAGE_WIDTH each.
 static inline void stage_tile(STAGE_T *stage, global const T *src, const InputView *v, int first_pixel, int rows, int k0, int k1)
 {
@@ -97,6 +113,13 @@ static inline void stage_tile(STAGE_T *stage, global const T *src, const InputVi
     int ox = first_pixel % out_width, oy = first_pixel / out_width;
     int b = oy / out_height;
     oy -= b * out_height;
+    const int image = b * v->height * v->width * v->depth;
+    const int iy = oy * v->stride_height - v->padding_top, ix = ox * v->stride_width - v->padding_left;
+    if (k0 == 0 && k1 == v->filter_height * v->filter_width * v->depth && ox + rows <= out_width && is_narrow(v, rows, image, iy, ix)) {
+        for (int p = 0; p < rows; ++p)
+            stage_narrow(stage + p * STAGE_WIDTH, src, v, image + (iy * v->width + ix + p * v->stride_width) * v->depth);
+        return;
+    }
     for (int p = 0; p < rows; ++p) {
         stage_window(stage + p * STAGE_WIDTH, src, v, b * v->height * v->width * v->depth, oy * v->stride_height - v->padding_top,
                      ox * v->stride_width - v->padding_left, k0, k1);

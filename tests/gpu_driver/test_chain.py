@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -23,6 +23,7 @@ from tests.gpu_driver.profiles import CPU_PROFILE
 from tests.gpu_driver.running import prepare, run
 
 if TYPE_CHECKING:
+    from gpu_driver.device_profile import DeviceProfile
     from gpu_driver.driver import Device
     from nn_runtime.operand import Array, Dimensions
 
@@ -96,12 +97,14 @@ class Network:
     def _step(self, code: int, filter_dims: Dimensions, dims: Dimensions, stride: int, is_output: bool) -> int:
         weights, bias = self._constants(filter_dims, dims[-1])
         output = self.operand(dims, is_output=is_output)
-        numbers = [PaddingCode.SAME, stride, stride, *([1] if code == DEPTHWISE else []), FuseCode.NONE]
+        activated = code == DEPTHWISE  # as in MobileNet V2: then 8-bit sums below 0 need no rounding
+        numbers = [PaddingCode.SAME, stride, stride, *([1, FuseCode.RELU] if activated else [FuseCode.NONE])]
         self.graph.operation(code, [self.last, weights, bias, *map(self.graph.integer, numbers)], output)
         self.last, self.dims = output, dims
         return output
 
     def _constants(self, dims: Dimensions, depth: int) -> tuple[int, int]:
+        """Draw weights and bias; weights of 3 x 3 filters are signed bytes without their zero point, too."""
         fan_in = np.prod(dims) / depth
         if self.code == FLOAT:
             weights = self._rng.standard_normal(dims).astype(np.float32) / np.float32(np.sqrt(fan_in))
@@ -109,8 +112,13 @@ class Network:
             return self.graph.constant(weights), self.graph.constant(bias)
         scale = float(np.float32(0.02 / np.sqrt(fan_in)))
         whole = self._rng.integers(-500, 500, depth).astype(np.int32)
+        weights = self._values(dims)
+        if dims[1:3] == (3, 3):
+            weights = np.minimum(weights, min(ZEROS[self.code] + 127, np.iinfo(weights.dtype).max)).astype(
+                weights.dtype
+            )
         return (
-            self.graph.constant(self._values(dims), self.code, scale, ZEROS[self.code]),
+            self.graph.constant(weights, self.code, scale, ZEROS[self.code]),
             self.graph.constant(whole, BIAS, float(np.float32(scale) * np.float32(self._scale))),
         )
 
@@ -148,9 +156,10 @@ def launch_of(network: Network, cores: int = 4) -> Launch:
     return commands[0]
 
 
-def tables_of(launch: Launch) -> tuple[Array, Array]:
+def tables_of(launch: Launch) -> tuple[Array, Array, Array, Array]:
+    """Return steps, tasks, starts and waits as the kernel takes them."""
     tables = [argument.data for argument in launch.arguments if isinstance(argument, Packed)]
-    return tables[0], tables[1]
+    return tables[0], tables[1], tables[2], tables[3]
 
 
 def test_fields_of_a_step_are_those_of_the_kernel() -> None:
@@ -186,20 +195,64 @@ def test_what_an_outsider_reads_is_not_in_own_memory() -> None:
     assert first in {argument.index for argument in launch.arguments if hasattr(argument, "index")}
 
 
+@pytest.mark.parametrize("cores", [1, 2, 3, 12, 64])
+def test_tasks_are_all_of_a_step_and_equal_parts_for_the_cores(cores: int) -> None:
+    launch = launch_of(inverted_residuals(QUANT8, 2), cores)
+    for step in launch.steps:
+        tasks = chain.tasks_of(step, cores)
+        pixels, depth = step.output_shape
+        written = np.zeros((pixels, depth), int)
+        for task in tasks:
+            written[slice(*task.pixels), slice(*task.channels)] += 1
+        assert (written == 1).all()
+        assert all(0 <= task.queue < cores for task in tasks)
+        assert [task.queue for task in tasks] == sorted(task.queue for task in tasks)
+
+
+def test_a_core_has_the_same_part_of_the_picture_in_every_step() -> None:
+    network = Network(FLOAT, (1, 28, 28, 32), 0)
+    network.convolve(192)
+    network.depthwise()
+    network.convolve(64)
+    launch = launch_of(network, 2)
+    for step in launch.steps:
+        mine = [task for task in chain.tasks_of(step, 2) if task.queue == 0]
+        assert max(task.pixels[1] for task in mine) == 28 * 28 // 2
+
+
+@pytest.mark.parametrize("cores", [1, 2, 12])
+def test_starts_say_where_the_tasks_of_a_queue_and_step_lie(cores: int) -> None:
+    launch = launch_of(inverted_residuals(QUANT8), cores)
+    _, rows, starts, _ = tables_of(launch)
+    assert starts.shape == (launch.global_size[0], len(launch.steps) + 1)
+    covered = 0
+    for queue, positions in enumerate(starts.tolist()):
+        for step, (first, last) in enumerate(pairwise(positions)):
+            tasks = [task for task in chain.tasks_of(launch.steps[step], cores) if task.queue == queue]
+            assert rows[first:last, :5].tolist() == [[step, *task.x, *task.y] for task in tasks]
+            covered += last - first
+    assert covered == len(rows)
+
+
 @pytest.mark.parametrize("batches", [1, 3])
 @pytest.mark.parametrize("cores", [1, 2, 12])
 def test_tasks_wait_for_everything_that_they_read_and_overwrite(batches: int, cores: int) -> None:
     launch = launch_of(inverted_residuals(QUANT8, batches), cores)
-    table, rows = tables_of(launch)
+    table, rows, _, waits = tables_of(launch)
+    order = np.argsort(rows[:, 0], kind="stable")  # of the steps: every task must wait for earlier ones only
+    numbers = np.argsort(order)
     tasks = [task for step in launch.steps for task in chain.tasks_of(step, cores)]
     assert len(tasks) == len(rows)
     written: list[tuple[tuple[int, int], Array]] = []  # (place in memory, which elements) of every task before
     read: list[tuple[tuple[int, int], Array]] = []
     dependencies: list[set[int]] = []
-    for at, (task, row) in enumerate(zip(tasks, rows, strict=True)):
+    steps = [int(rows[place][0]) for place in order]
+    for at, (task, place) in enumerate(zip(tasks, order, strict=True)):
+        row = rows[place]
         step = launch.steps[row[0]]
         fields = dict(zip(chain.STEP_FIELDS, table[row[0]].tolist(), strict=True))
-        waited = {other for first, last in zip(row[5:8], row[8:11], strict=True) for other in range(first, last)}
+        assert (*task.x, *task.y) == tuple(row[1:5])
+        waited = {int(numbers[other]) for other in waits[row[5] : row[6]]}
         assert all(other < at for other in waited)
         source = (fields["src"], fields["src_offset"] * 64)
         output = (fields["dst"], fields["dst_offset"] * 64)
@@ -208,7 +261,7 @@ def test_tasks_wait_for_everything_that_they_read_and_overwrite(batches: int, co
         if step.residual is not None:
             other = (fields["residual"], fields["residual_offset"] * 64)
             needed |= {i for i, done in enumerate(written) if overlap(done, (other, writes))}
-        same = {i for i in range(len(written)) if rows[i][0] == row[0]}
+        same = {i for i in range(len(written)) if steps[i] == steps[at]}
         needed |= {i for i, done in enumerate(read) if overlap(done, (output, writes))} - same
         needed |= {i for i, done in enumerate(written) if overlap(done, (output, writes))} - same
         reached = set(waited)
@@ -298,6 +351,22 @@ def test_a_chain_gives_what_the_cpu_driver_gives(opencl_device: Device, code: Op
         assert np.array_equal(results[1], results[0])
 
 
+@pytest.mark.parametrize("code", [QUANT8, SIGNED], ids=["quant8", "signed"])
+@pytest.mark.parametrize(("taps", "stride"), [(3, 1), (3, 2), (5, 1), (5, 2)])
+@pytest.mark.parametrize("dims", [(1, 15, 23, 40), (2, 8, 16, 16), (1, 3, 14, 35), (1, 1, 7, 17)])
+def test_depthwise_steps_give_what_the_cpu_driver_gives(
+    opencl_device: Device, code: OperandCode, taps: int, stride: int, dims: Dimensions
+) -> None:
+    network = Network(code, dims, 3)
+    network.depthwise(taps, stride, is_output=True)
+    model, source = network.graph.model(), network.data()
+    results = []
+    for device in (find_device("nnapi-reference").hal, opencl_device):
+        results.append(np.empty(network.dims, source.dtype))
+        run(prepare(device, model), request([source], [results[-1]]))  # type: ignore[arg-type]
+    assert np.array_equal(*results)
+
+
 def test_a_profile_names_every_step(opencl_device: Device) -> None:
     network = inverted_residuals(FLOAT)
     prepared = prepare(opencl_device, network.graph.model())
@@ -311,3 +380,25 @@ def test_a_profile_names_every_step(opencl_device: Device) -> None:
     covered = {operation for row in profile.rows for operation in row.operations}
     reshapes = {i for i, one in enumerate(network.graph.model().main.operations) if one.type == RESHAPE}
     assert covered | reshapes == set(range(len(network.graph.model().main.operations)))
+
+
+@pytest.mark.parametrize(("groups", "queues"), [(1, 1), (1, 5), (2, 1), (2, 24), (3, 2), (16, 5), (64, 64)])
+def test_any_number_of_groups_and_queues_gives_the_same_bits(
+    opencl_device: Device, monkeypatch: pytest.MonkeyPatch, groups: int, queues: int
+) -> None:
+    network = inverted_residuals(QUANT8)
+    model, source = network.graph.model(), network.data()
+    expected, result = np.empty(network.dims, source.dtype), np.empty(network.dims, source.dtype)
+    run(prepare(find_device("nnapi-reference").hal, model), request([source], [expected]))  # type: ignore[arg-type]
+    launch_of_steps = chain._launch
+
+    def simulated(steps: Any, keys: Any, inner: Any, device: DeviceProfile) -> Launch:
+        launch = launch_of_steps(steps, keys, inner, replace(device, compute_units=queues))
+        return replace(launch, global_size=(groups,))
+
+    monkeypatch.setattr(chain, "_launch", simulated)
+    prepared = prepare(opencl_device, model)
+    for _ in range(50):
+        result[...] = 0
+        run(prepared, request([source], [result]))
+        assert np.array_equal(result, expected)

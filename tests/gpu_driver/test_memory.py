@@ -96,7 +96,7 @@ def test_statistics_of_a_device(device: Device) -> None:
     statistics = device.statistics()
     assert list(statistics) == [
         "programs_built", "programs_loaded", "programs_shared", "programs_stored", "build_seconds", "load_seconds",
-        "allocated_bytes", "peak_bytes", "written_bytes", "read_bytes",
+        "models_from_cache", "models_saved", "allocated_bytes", "peak_bytes", "written_bytes", "read_bytes",
     ]  # fmt: skip
     assert statistics["programs_built"] + statistics["programs_loaded"] >= 1
     assert statistics["read_bytes"] == 4 * ROW_BYTES

@@ -3,10 +3,12 @@
 
 A process of its own, since the interpreter reads its settings once. Cases run plain, on a profile of a GPU and on one
 of a CPU, since launchers choose kernels by that, and with the limits beyond which work is split set to nothing; only
-those that bring a (program, kernel, local size) that too few brought before. The result is one JSON object on standard
-output.
+those that bring a (program, kernel, local size) that too few brought before.
 
-    python -m tests.platforms.oclgrind --per-launch 2 > findings.json
+    python -m tests.platforms.oclgrind --per-launch 3                  # out of bounds, races
+    python -m tests.platforms.oclgrind --per-launch 1 --uninitialized  # uninitialised reads: docs/PLATFORMS.md
+
+It prints what was found; the exit status is 1 if that is anything.
 """
 
 from __future__ import annotations
@@ -20,12 +22,15 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from unittest import mock
+
+import numpy as np
 
 from gpu_driver.driver import Device, devices
 from gpu_driver.launch import Launch
@@ -51,6 +56,8 @@ _LIBRARY = "liboclgrind-rt-icd.so"
 _MAX_ITEMS = 1 << 16
 """A case with more work-items is left out: the interpreter does about a million steps of a work-item in a second."""
 
+_CHILD = "NNRT_TEST_OCLGRIND_CHILD"
+"""Set for the process that runs the cases: "uninitialized" or "plain"."""
 _SPLIT_LIMIT = "gpu_driver.recurrent._MOST_WEIGHTS_OF_ONE_GROUP"
 
 FAULTS = {
@@ -65,6 +72,23 @@ FAULTS = {
         }""",
 }
 """Kernels that the interpreter must complain of, or its silence means nothing."""
+UNINITIALIZED_FAULTS = {
+    "uninitialised private memory": """
+        kernel void fault(global int *a) {
+            int x[4];
+            for (int i = 0; i < a[0]; ++i)
+                x[i & 3] = i;
+            a[get_global_id(0)] = x[(a[0] + 1) & 3];
+        }""",
+    "uninitialised local memory": """
+        kernel void fault(global int *a) {
+            local int shared[4];
+            shared[get_local_id(0)] = get_global_id(0);
+            barrier(CLK_LOCAL_MEM_FENCE);
+            a[get_global_id(0)] = shared[3 - get_local_id(0)];
+        }""",
+}
+"""The same for uninitialised reads; the buffer holds zeros."""
 
 
 @dataclass
@@ -106,7 +130,8 @@ def run(folder: Path, per_launch: int, uninitialized: bool = False) -> Findings:
         "OCLGRIND_LOG": str(folder / "log.txt"), "OCLGRIND_DATA_RACES": "1", "OCLGRIND_MAX_ERRORS": "1000000",
     }  # fmt: skip
     if uninitialized:
-        environment["OCLGRIND_UNINITIALIZED"] = "1"
+        environment.update({"OCLGRIND_UNINITIALIZED": "1", "OCLGRIND_NUM_THREADS": "1"})
+    environment[_CHILD] = "uninitialized" if uninitialized else "plain"
     command = [sys.executable, "-m", "tests.platforms.oclgrind", "--per-launch", str(per_launch)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0:
@@ -115,20 +140,37 @@ def run(folder: Path, per_launch: int, uninitialized: bool = False) -> Findings:
 
 
 def main() -> None:
-    """Run the cases in this process, which must have been started by `run`."""
+    """Start the process that runs the cases, and print what it found; or be that process."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--per-launch", type=int, default=1, help="cases per (program, kernel, local size)")
-    print(json.dumps(asdict(_findings(parser.parse_args().per_launch))))
+    parser.add_argument("--uninitialized", action="store_true", help="look for uninitialised reads instead")
+    arguments = parser.parse_args()
+    if _CHILD in os.environ:
+        print(json.dumps(asdict(_findings(arguments.per_launch, os.environ[_CHILD] == "uninitialized"))))
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        findings = run(Path(folder), arguments.per_launch, arguments.uninitialized)
+    for title, found in (("report", findings.reports), ("wrong result", findings.failures)):
+        for name, text in found.items():
+            print(f"{title}: {name}: {text.strip()}\n")
+    silent = [name for name, report in findings.planted.items() if not report]
+    missing = sorted(set(findings.contained) - set(findings.launched))
+    print(f"{findings.examples} runs, {findings.programs} programs, {findings.launches} launches")
+    print(f"{len(findings.contained)} kernels, not run: {missing}; planted faults not found: {silent}")
+    print(f"{len(findings.reports)} reports, {len(findings.failures)} wrong results")
+    sys.exit(bool(findings.reports or findings.failures or missing or silent))
 
 
-def _findings(per_launch: int) -> Findings:
+def _findings(per_launch: int, uninitialized: bool) -> Findings:
     start = time.monotonic()
     findings = Findings()
-    device = next(device for device in devices() if isinstance(device, Device))
+    device = next((device for device in devices() if isinstance(device, Device)), None)
+    if device is None:
+        raise RuntimeError("this Oclgrind cannot run the test kernel with these checks")
     cases = list(examples())
     launches = Launches()
     seen: Counter[object] = Counter()
-    with recorded(launches):
+    with recorded(launches), _for_uninitialized() if uninitialized else contextlib.nullcontext():
         for code in (DeviceTypeCode.GPU, DeviceTypeCode.CPU):
             variant = _with_type(device, code)
             for limits in (contextlib.nullcontext(), mock.patch(_SPLIT_LIMIT, 0)):
@@ -139,13 +181,44 @@ def _findings(per_launch: int) -> Findings:
             runtime_device = RuntimeDevice(variant)
             for wide in operations():
                 _observe(f"{wide.name} on a {code.name}", findings, functools.partial(_run_wide, wide, runtime_device))
-    for name, source in FAULTS.items():
+    faults = UNINITIALIZED_FAULTS if uninitialized else FAULTS
+    for name, source in faults.items():
         findings.planted[name] = _written_by(functools.partial(_run_fault, device, source))[1]
     findings.programs, findings.launches = len(launches.programs), len(launches.launches)
     findings.launched = sorted(" ".join(pair) for pair in launches.kernels)
     findings.contained = sorted(" ".join(pair) for pair in launches.contained)
     findings.seconds = time.monotonic() - start
     return findings
+
+
+@contextlib.contextmanager
+def _for_uninitialized() -> Iterator[None]:
+    """Suit the check for uninitialised values, which takes fills for no writes, and loses writes while the host works.
+
+    So buffers are filled by copies, every command is waited for, and nothing is warmed up.
+    """
+    import pyopencl as cl
+
+    launch, copy = cl.enqueue_nd_range_kernel, cl.enqueue_copy
+
+    def fill(queue: cl.CommandQueue, buffer: cl.Buffer, pattern: np.uint8, offset: int, size: int) -> cl.Event:
+        return copy(queue, buffer, np.full(size, pattern), dst_offset=offset)
+
+    def waited_for(function: Callable[..., cl.Event]) -> Callable[..., cl.Event]:
+        def call(*arguments: object, **options: object) -> cl.Event:
+            event = function(*arguments, **options)
+            event.wait()
+            return event
+
+        return call
+
+    with (
+        mock.patch.object(cl, "enqueue_fill_buffer", fill),
+        mock.patch.object(cl, "enqueue_nd_range_kernel", waited_for(launch)),
+        mock.patch.object(cl, "enqueue_copy", waited_for(copy)),
+        mock.patch("gpu_driver.compiled_graph.warm_up"),
+    ):
+        yield
 
 
 def _with_type(device: Device, code: DeviceTypeCode) -> Device:
@@ -223,6 +296,7 @@ def _run_fault(device: Device, source: str) -> str:
     context = device.context()
     kernel = cl.Kernel(cl.Program(context.context, source).build(), "fault")
     buffer = cl.Buffer(context.context, cl.mem_flags.READ_WRITE, 16)
+    cl.enqueue_copy(context.queue, buffer, np.zeros(4, np.int32))
     kernel(context.queue, (4,), (2,), buffer)
     context.queue.finish()
     return ""

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The measured peaks of a device: a few short launches of peaks.cl, stored by device and driver version."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyopencl as cl
+
+from gpu_driver import cache_files
+from nn_runtime.hal.peaks import Peaks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpu_driver.context import DeviceContext
+    from gpu_driver.launch import Scalar
+
+SOURCE = "peaks.cl"
+_VECTOR = 16
+_CHAINS = 12
+_REPEATS = 7
+_TARGET_NS = 4_000_000
+"""A launch shall last about that long."""
+_GPU_LOCAL, _GPU_GROUPS_PER_UNIT = 64, 32
+_CACHE_BYTES, _MEMORY_BYTES = 128 << 10, 64 << 20
+"""For each part on CPU-type devices, and in all."""
+
+
+def peaks_of(device: DeviceContext) -> Peaks:
+    """Return the device's peaks: those stored for it, else measured now and stored."""
+    path = cache_files.cache_directory() / "peaks" / f"{device.profile.identity}.json"
+    stored = cache_files.read_file(path)
+    if stored is not None:
+        try:
+            return Peaks(**{name: float(value) for name, value in json.loads(stored)["peaks"].items()})
+        except (ValueError, TypeError, KeyError, AttributeError):
+            pass  # damaged: measured again
+    found = _Measurement(device).run()
+    profile = device.profile
+    about = {"device": profile.name, "driver": profile.driver_version, "platform": profile.platform_version}
+    cache_files.write_atomic(path, json.dumps({**about, "peaks": asdict(found)}, indent=1).encode())
+    return found
+
+
+class _Measurement:
+    def __init__(self, device: DeviceContext) -> None:
+        self._device = device
+        profile = device.profile
+        self._local = 1 if profile.is_cpu else min(_GPU_LOCAL, profile.max_work_group_size)
+        groups = profile.compute_units * (1 if profile.is_cpu else _GPU_GROUPS_PER_UNIT)
+        self._items = groups * self._local
+        self._program = device.programs.get(SOURCE, {"VNNI": int(profile.x86_vnni)})
+
+    def run(self) -> Peaks:
+        """Measure and return everything."""
+        result = self._device.allocate(self._items * _VECTOR * 4)
+        factor, term = np.float32(0.5), np.float32(1)
+        operations = 2 * self._items * _VECTOR * _CHAINS
+        float32 = self._rate("multiply_add", operations, lambda rounds: (result.handle, rounds, factor, term))
+        quant8 = float32
+        if self._device.profile.x86_vnni:
+            quant8 = self._rate("dot_product", 4 * operations, lambda rounds: (result.handle, rounds))
+        return Peaks(float32, quant8, self._copy_rate(_CACHE_BYTES * self._device.profile.compute_units),
+                     self._copy_rate(_MEMORY_BYTES))  # fmt: skip
+
+    def _copy_rate(self, size_bytes: int) -> float:
+        size_bytes = min(size_bytes, self._device.profile.max_alloc_bytes)
+        count = max(1, size_bytes // (self._items * _VECTOR * 4))
+        moved = count * self._items * _VECTOR * 4
+        source, destination = self._device.allocate(moved), self._device.allocate(moved)
+        for buffer in (source, destination):
+            cl.enqueue_fill_buffer(self._device.profiling_queue, buffer.handle, np.uint8(0), 0, moved)
+        return self._rate(
+            "copy", 2 * moved, lambda rounds: (source.handle, destination.handle, np.int32(count), rounds)
+        )
+
+    def _rate(
+        self, kernel_name: str, per_round: int, arguments: Callable[[Scalar], tuple[cl.Buffer | Scalar, ...]]
+    ) -> float:
+        """Return the most done in a nanosecond by launches of a kernel whose work grows with its rounds."""
+        kernel = self._program.kernel(kernel_name)
+        rounds = 1
+        best = 0.0
+        for _ in range(64):
+            kernel.set_args(*arguments(np.int32(rounds)))
+            event = cl.enqueue_nd_range_kernel(self._device.profiling_queue, kernel, (self._items,), (self._local,))
+            event.wait()
+            duration = max(1, event.profile.end - event.profile.start)
+            if duration >= _TARGET_NS // 2 or rounds >= 1 << 28:
+                break
+            rounds = min(rounds * max(2, min(64, _TARGET_NS // duration)), 1 << 28)
+        for _ in range(_REPEATS):
+            event = cl.enqueue_nd_range_kernel(self._device.profiling_queue, kernel, (self._items,), (self._local,))
+            event.wait()
+            best = max(best, per_round * rounds / max(1, event.profile.end - event.profile.start))
+        return best

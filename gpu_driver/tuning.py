@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Numbers that launchers may turn for speed, with defaults that are good on every device, and tuned ones as JSON files.
+
+A file holds the values for one device with one driver version. It is searched in the folder `tuning` of the driver's
+caches (where `nnrt tune` stores it), then among those shipped in `profiles`; NNRT_TUNING names a file to use instead,
+or is `off`. None of the values changes what is computed, except the order of sums where a parameter says so.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+from dataclasses import asdict, dataclass, field, fields
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpu_driver import cache_files
+from nn_runtime.hal.tuning import TuningParameter
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gpu_driver.device_profile import DeviceProfile
+
+VARIABLE = "NNRT_TUNING"
+OFF = "off"
+FORMAT = 1
+_LOG = logging.getLogger(__name__)
+_OF_CPUS, _OF_GPUS = ("cpu",), ("gpu",)
+
+
+def _number(default: int, candidates: tuple[int, ...], meaning: str, classes: tuple[str, ...]) -> int:
+    """Declare a field: its default, the values worth trying, what it means, the classes of devices that use it."""
+    chosen: int = field(default=default, metadata={"candidates": candidates, "meaning": meaning, "classes": classes})
+    return chosen
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """All that can be tuned; every field is a whole number among its candidates."""
+
+    chain_steps: int = _number(
+        1024, (1, 8, 32, 1024), "operations that one launch joins at most; 1: every operation is a launch", _OF_CPUS
+    )
+    bands: int = _number(2, (1, 2, 3, 4), "tasks of a core's part of an operation", _OF_CPUS)
+    bands_of_large_steps: int = _number(4, (2, 4, 6, 8), "the same for large operations", _OF_CPUS)
+    large_step_flops: int = _number(
+        8_000_000, (2_000_000, 8_000_000, 32_000_000), "operations per core that make one large", _OF_CPUS
+    )
+    least_task_flops: int = _number(100_000, (30_000, 100_000, 300_000), "a task has at least so much work", _OF_CPUS)
+    even_rows: int = _number(
+        16, (4, 16, 64), "rows per core that are even enough; fewer are cut by channels too", _OF_CPUS
+    )
+    elementwise_local: int = _number(
+        64, (32, 64, 128, 256), "work-items of a group where each computes one element", (*_OF_CPUS, *_OF_GPUS)
+    )
+
+    def check(self) -> None:
+        """Raise ValueError for a value that is not among its candidates."""
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if type(value) is not int or value not in one.metadata["candidates"]:
+                raise ValueError(f"tuning: {one.name} must be one of {one.metadata['candidates']}, got {value!r}")
+
+    @classmethod
+    def of(cls, values: Mapping[str, int]) -> Tuning:
+        """Return checked values, defaults for those not named; raises ValueError."""
+        unknown = set(values) - {one.name for one in fields(cls)}
+        if unknown:
+            raise ValueError(f"tuning: nothing is called {min(unknown)!r}")
+        found = cls(**values)
+        found.check()
+        return found
+
+
+def parameters(profile: DeviceProfile) -> tuple[TuningParameter, ...]:
+    """Return what can be tuned on a device of this class."""
+    kind = "cpu" if profile.is_cpu else "gpu"
+    return tuple(
+        TuningParameter(one.name, one.default, one.metadata["candidates"], one.metadata["meaning"])  # type: ignore[arg-type]
+        for one in fields(Tuning)
+        if kind in one.metadata["classes"]
+    )
+
+
+def tuning_for(profile: DeviceProfile) -> Tuning:
+    """Return the tuned values for a device: of the file that is named, the user's, a shipped one; else defaults.
+
+    A file that is not for this device and driver version, or is damaged, is left out with a line in the log; one that
+    was named explicitly raises ValueError.
+    """
+    named = os.environ.get(VARIABLE, "")
+    if named == OFF:
+        return Tuning()
+    if named:
+        return _parsed(Path(named).read_bytes(), profile)
+    for data in (cache_files.read_file(user_file(profile)), _shipped(file_name(profile))):
+        if data is not None:
+            try:
+                return _parsed(data, profile)
+            except ValueError as error:
+                _LOG.info("%s: %s", file_name(profile), error)
+    return Tuning()
+
+
+def store(profile: DeviceProfile, values: Mapping[str, int], measured: Mapping[str, object]) -> Path:
+    """Store tuned values for a device and return the file; raises ValueError, OSError."""
+    path = user_file(profile)
+    changed = {name: value for name, value in asdict(Tuning.of(values)).items() if value != getattr(Tuning(), name)}
+    document = {"format": FORMAT, **_identity(profile), "values": changed, "measured": measured}
+    if not cache_files.write_atomic(path, (json.dumps(document, indent=1) + "\n").encode()):
+        raise OSError(f"{path}: cannot be written")
+    return path
+
+
+def user_file(profile: DeviceProfile) -> Path:
+    """Return where a device's tuned values are stored."""
+    return cache_files.cache_directory() / "tuning" / file_name(profile)
+
+
+def file_name(profile: DeviceProfile) -> str:
+    """Return the name of a device's file: tuning-<platform>-<driver>-<device>-<compute units>.json."""
+    words = (profile.slug, profile.driver_version, profile.device_name, f"{profile.compute_units}cu")
+    plain = "-".join(re.sub(r"[^a-z0-9._]+", "-", word.lower()).strip("-.") for word in words)
+    return f"tuning-{plain}.json"
+
+
+def _shipped(name: str) -> bytes | None:
+    file = resources.files("gpu_driver").joinpath("profiles").joinpath(name)
+    return file.read_bytes() if file.is_file() else None
+
+
+def _parsed(data: bytes, profile: DeviceProfile) -> Tuning:
+    try:
+        document = json.loads(data)
+        wanted = {"format": FORMAT, **_identity(profile)}
+        for key, value in wanted.items():
+            if document[key] != value:
+                raise ValueError(f"tuning: for {key} {document[key]!r}, not {value!r}")
+        return Tuning.of(document["values"])
+    except (TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"tuning: not a file of nnrt tune: {error}") from error
+
+
+def _identity(profile: DeviceProfile) -> dict[str, object]:
+    return {
+        "platform": profile.slug,
+        "device": profile.device_name,
+        "driver_version": profile.driver_version,
+        "compute_units": profile.compute_units,
+    }

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// matmul.h: a convolution as a product of matrices that nobody writes down: a row is a pixel of the output, a column an output
+// channel, a term of their sum an input channel under a tap of the filter.
+// Defines  T: float | half | uchar | char | int; FILTER_T: T, or char for per-channel weights; QUANTIZED: 0 | 1, 1 with uchar and char
+//          (all required)
+// Gives    PARAMETERS: the arguments of every kernel that includes this
+//              src, weights, bias, dst of each group: group_strides (src, weights, dst, channel) apart; a group has its own
+//              product, channel counts into bias, multipliers and shifts
+//              bias [channels] of T, or int (quantised); multipliers, shifts [channels] (quantised only)
+//              residual: as dst; read only if has_residual, else any buffer of T (not quantised only)
+//              src_strides, dst_strides (batch, y, x, channel); input (height, width, group_depth, groups)
+//              output (height, width, columns, batches); window (filter height, filter width, padding top, padding left)
+//              steps (stride y, x, dilation y, x); filter_layout (stride of a column, stride of a term, terms, vectors)
+//              vectors: sum of SOURCE_VECTORS, FILTER_VECTORS, OUTPUT_VECTORS: what may be read and written by aligned vectors
+//              zeros (zero points of src, weights, dst, rounds_once) (quantised only); low, high: bounds of the activation
+//          Pixel, pixel_of, position: where a row's terms are in src, or nowhere, beyond the image or the rows
+//          result: what a sum becomes; output_offset: where a row lies in dst
+// Units    strides and sizes in elements
+#ifndef T
+#error "matmul.h: define T"
+#endif
+#ifndef FILTER_T
+#error "matmul.h: define FILTER_T"
+#endif
+#ifndef QUANTIZED
+#error "matmul.h: define QUANTIZED"
+#endif
+
+#include "common/types.h"
+#include "common/quant.h"
+#include "common/activation.h"
+#include "common/index.h"
+
+#define SOURCE_VECTORS 1
+#define FILTER_VECTORS 2
+#define OUTPUT_VECTORS 4
+
+#if QUANTIZED
+typedef int BIAS_T;
+#define LOAD_BIAS(p, i) ((p)[i])
+#define LOAD_FILTER(p, i) ((int)(p)[i])
+#define CENTRED(x, zero) ((x) - (zero))
+#define SCALING global const int *multipliers, global const int *shifts
+#define ZEROS , int4 zeros
+#else
+typedef T BIAS_T;
+#define LOAD_BIAS LOAD
+#define LOAD_FILTER LOAD
+#define CENTRED(x, zero) (x)
+#define SCALING global const T *residual, int has_residual
+#define ZEROS
+#endif
+
+#if T_IS_FLOAT
+#define ACTIVATE activate
+#else
+#define ACTIVATE activate_int
+#endif
+
+#define PARAMETERS                                                                                                          \
+    global const T *src, global const FILTER_T *weights, global const BIAS_T *bias, SCALING, global T *dst, int4 src_strides, \
+        int4 dst_strides, int4 group_strides, int4 input, int4 output, int4 window, int4 steps, int4 filter_layout ZEROS,   \
+        COMPUTE_T low, COMPUTE_T high
+
+#define OUTSIDE (-(1 << 30)) // of every image, whatever the filter adds
+
+typedef struct {
+    int4 strides, input, output, window, steps;
+    int terms;
+} Geometry;
+
+// Where a row's image begins in src, and its window in the image.
+typedef struct {
+    int first, top, left;
+} Pixel;
+
+static inline int row_count(int4 output)
+{
+    return output.w * output.x * output.y;
+}
+
+static inline Pixel pixel_of(int row, const Geometry *g)
+{
+    const int height = g->output.x, width = g->output.y;
+    const int x = row % width, y = row / width % height, b = row / width / height;
+    Pixel pixel;
+    pixel.first = b * g->strides.x;
+    pixel.top = row < row_count(g->output) ? y * g->steps.x - g->window.z : OUTSIDE;
+    pixel.left = x * g->steps.y - g->window.w;
+    return pixel;
+}
+
+// Element of channel 0 under the tap at (y, x) of the window, or -1 outside of the image.
+static inline int position(Pixel pixel, int y, int x, const Geometry *g)
+{
+    const int iy = pixel.top + y, ix = pixel.left + x;
+    return inside(iy, g->input.x) && inside(ix, g->input.y) ? pixel.first + iy * g->strides.y + ix * g->strides.z : -1;
+}
+
+static inline int output_offset(int row, int4 output, int4 strides)
+{
+    const int height = output.x, width = output.y;
+    return row / width / height * strides.x + row / width % height * strides.y + row % width * strides.z;
+}
+
+#if QUANTIZED
+static inline int result(int sum, global const int *multipliers, global const int *shifts, int channel, int4 zeros, int low, int high)
+{
+    const int value = zeros.w ? multiply_rounding_once(sum, multipliers[channel], shifts[channel])
+                              : multiply_by_quantized_multiplier(sum, multipliers[channel], shifts[channel]);
+    return activate_int(value + zeros.z, low, high);
+}
+#define RESULT(sum, channel, to) result((sum) + bias[channel], multipliers, shifts, channel, zeros, low, high)
+#else
+static inline COMPUTE_T result(COMPUTE_T sum, global const T *residual, int has_residual, int to, COMPUTE_T low, COMPUTE_T high)
+{
+    if (has_residual)
+        sum += LOAD(residual, to);
+    return ACTIVATE(sum, low, high);
+}
+#define RESULT(sum, channel, to) result((sum) + LOAD_BIAS(bias, channel), residual, has_residual, to, low, high)
+#endif

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+// matmul_tiled.cl: CONV_2D, GROUPED_CONV_2D, FULLY_CONNECTED, BATCH_MATMUL on GPUs: tiles of the output by groups of work-items.
+// Maths    y[row, column] = act(bias[column] + sum over terms of (x[row, term] - zero_in) * (w[column, term] - zero_w)  [+ residual])
+//          taps outside of the image add nothing; quantised: act as in conv_2d.cl; int wraps
+// Tensors  as common/matmul.h says; any layout that has strides
+// Units    strides and sizes in elements
+// Defines  T, FILTER_T, QUANTIZED: as common/matmul.h says (required)
+//          TILE: 32 | 64 | 128 (required): rows and columns of a tile; a work-item has TILE / 16 of each
+//          ROWS_CONTIGUOUS: 0 | 1 (required): neighbours in memory of an element of src are terms | rows
+//          COLUMNS_CONTIGUOUS: 0 | 1 (required): neighbours in memory of a weight are terms | columns
+// Launch   global (256 * ceil(columns / TILE) * ceil(rows / TILE) * groups), local (256); one group of work-items per tile
+// Needs    2 * 16 * (TILE + 4) * 4 bytes of local memory; SOURCE_VECTORS: group_depth and strides are multiples of TILE / 16,
+//          FILTER_VECTORS: terms and stride of a column are; OUTPUT_VECTORS: columns and strides are multiples of PART, channels dense
+// Exact    quantised and int: yes (256 products of 9-bit numbers are summed in float, 256 * 255 * 255 < 2^24, those sums in int);
+//          float: fused multiply-adds in the order of terms, then the bias
+#ifndef TILE
+#error "matmul_tiled.cl: define TILE"
+#endif
+#ifndef ROWS_CONTIGUOUS
+#error "matmul_tiled.cl: define ROWS_CONTIGUOUS"
+#endif
+#ifndef COLUMNS_CONTIGUOUS
+#error "matmul_tiled.cl: define COLUMNS_CONTIGUOUS"
+#endif
+
+#include "common/matmul.h"
+
+#define ITEMS 256
+#define DEPTH 16                 // terms that are in local memory at once
+#define LINE (TILE + 4)          // of a tile in local memory: aligned vectors, terms in different banks
+#define EXACT_CHUNKS (256 / DEPTH)
+
+// RUN: elements of each side that a work-item brings into local memory, and the side of its part of the tile, in vectors of PART
+#if TILE == 128
+#define RUN 8
+#define PART 4
+#elif TILE == 64
+#define RUN 4
+#define PART 4
+#elif TILE == 32
+#define RUN 2
+#define PART 2
+#else
+#error "matmul_tiled.cl: TILE must be 32, 64 or 128"
+#endif
+#define PARTS (RUN / PART)
+
+#if T_IS_FLOAT || QUANTIZED
+#define TERM_T float
+#define TO_TERM(v) ((float)(v))
+#define MULTIPLY_ADD(a, b, sum) fma(a, b, sum)
+#else
+#define TERM_T uint
+#define TO_TERM(v) as_uint(v)
+#define MULTIPLY_ADD(a, b, sum) ((a) * (b) + (sum))
+#endif
+#define TERM_PART JOIN(TERM_T, PART)
+#define TERM_RUN JOIN(TERM_T, RUN)
+#define COMPUTE_PART JOIN(COMPUTE_T_NAME, PART)
+
+#if T_IS_HALF
+#define LOAD_RUN(p, i, type) JOIN(vloada_half, RUN)(0, (p) + (i))
+#define STORE_PART(p, i, v) JOIN(JOIN(vstorea_half, PART), _rte)(v, 0, (p) + (i))
+#define COMPUTE_T_NAME float
+#elif T_IS_FLOAT
+#define LOAD_RUN(p, i, type) (*(global const JOIN(type, RUN) *)((p) + (i)))
+#define STORE_PART(p, i, v) (*(global JOIN(T, PART) *)((p) + (i)) = (v))
+#define COMPUTE_T_NAME float
+#elif QUANTIZED
+#define LOAD_RUN(p, i, type) JOIN(convert_float, RUN)(*(global const JOIN(type, RUN) *)((p) + (i)))
+#define STORE_PART(p, i, v) (*(global JOIN(T, PART) *)((p) + (i)) = JOIN(JOIN(convert_, T), PART)(v))
+#define COMPUTE_T_NAME int
+#else
+#define LOAD_RUN(p, i, type) JOIN(as_uint, RUN)(*(global const JOIN(type, RUN) *)((p) + (i)))
+#define STORE_PART(p, i, v) (*(global JOIN(T, PART) *)((p) + (i)) = (v))
+#define COMPUTE_T_NAME int
+#endif
+
+// A term: its tap in pixels of the image, OUTSIDE beyond the last, and its channel.
+typedef struct {
+    int y, x, channel;
+} Term;
+
+static inline Term term_of(int k, const Geometry *g)
+{
+    Term term = {0, 0, k};
+    if (k >= g->terms) {
+        term.y = OUTSIDE;
+        term.channel = 0;
+    } else if (g->terms != g->input.z) {
+        const int tap = k / g->input.z, y = tap / g->window.y;
+        term.channel = k - tap * g->input.z;
+        term.y = y * g->steps.z;
+        term.x = (tap - y * g->window.y) * g->steps.w;
+    }
+    return term;
+}
+
+static inline void to_next(Term *term, const Geometry *g)
+{
+    if (++term->channel < g->input.z)
+        return;
+    term->channel = 0;
+    term->x += g->steps.w;
+    if (term->x < g->window.y * g->steps.w)
+        return;
+    term->x = 0;
+    term->y += g->steps.z;
+    if (term->y >= g->window.x * g->steps.z)
+        term->y = OUTSIDE;
+}
+
+static inline TERM_T source_element(global const T *src, Pixel pixel, Term term, int zero, const Geometry *g)
+{
+    const int from = position(pixel, term.y, term.x, g);
+    return from < 0 ? (TERM_T)0 : TO_TERM(CENTRED(LOAD(src, from + term.channel * g->strides.w), zero));
+}
+
+// Rows lane % 16 + 16 * j of term k, or terms k .. k + RUN - 1 of one row.
+static inline void load_source(TERM_T *run, global const T *src, const Pixel *pixels, int k, int vectors, int zero, const Geometry *g)
+{
+    Term term = term_of(k, g);
+#if ROWS_CONTIGUOUS
+#pragma unroll
+    for (int j = 0; j < RUN; ++j)
+        run[j] = source_element(src, pixels[j], term, zero, g);
+#else
+    if (vectors & SOURCE_VECTORS) {
+        const int from = position(pixels[0], term.y, term.x, g);
+        TERM_RUN v = (TERM_RUN)(0);
+        if (from >= 0)
+            v = CENTRED(LOAD_RUN(src, from + term.channel, T), TO_TERM(zero));
+        JOIN(vstore, RUN)(v, 0, run);
+        return;
+    }
+#pragma unroll
+    for (int j = 0; j < RUN; ++j) {
+        run[j] = source_element(src, pixels[0], term, zero, g);
+        to_next(&term, g);
+    }
+#endif
+}
+
+// Columns column + 16 * j of term k, or terms k .. k + RUN - 1 of one column.
+static inline void load_weights(TERM_T *run, global const FILTER_T *weights, int column, int k, int columns, int4 layout, int zero)
+{
+#if COLUMNS_CONTIGUOUS
+#pragma unroll
+    for (int j = 0; j < RUN; ++j) {
+        const int c = column + 16 * j;
+        const int is_there = c < columns && k < layout.z;
+        run[j] = is_there ? TO_TERM(CENTRED(LOAD_FILTER(weights, c * layout.x + k * layout.y), zero)) : (TERM_T)0;
+    }
+#else
+    if (layout.w & FILTER_VECTORS) {
+        TERM_RUN v = (TERM_RUN)(0);
+        if (column < columns && k < layout.z)
+            v = CENTRED(LOAD_RUN(weights, column * layout.x + k, FILTER_T), TO_TERM(zero));
+        JOIN(vstore, RUN)(v, 0, run);
+        return;
+    }
+#pragma unroll
+    for (int j = 0; j < RUN; ++j) {
+        const int is_there = column < columns && k + j < layout.z;
+        run[j] = is_there ? TO_TERM(CENTRED(LOAD_FILTER(weights, column * layout.x + (k + j) * layout.y), zero)) : (TERM_T)0;
+    }
+#endif
+}
+
+// `along`: the run is of one term; else of one row or column.
+static inline void put_into_tile(local TERM_T *tile, const TERM_T *run, int lane, int along)
+{
+#pragma unroll
+    for (int j = 0; j < RUN; ++j)
+        if (along)
+            tile[lane / 16 * LINE + lane % 16 + 16 * j] = run[j];
+        else
+            tile[(lane % (DEPTH / RUN) * RUN + j) * LINE + lane / (DEPTH / RUN)] = run[j];
+}
+
+static inline void multiply_tiles(
+    TERM_PART sums[RUN][PARTS], local const TERM_T *source, local const TERM_T *weights, int row_lane, int column_lane)
+{
+    local const TERM_PART *source_parts = (local const TERM_PART *)source, *weights_parts = (local const TERM_PART *)weights;
+#pragma unroll 4
+    for (int k = 0; k < DEPTH; ++k) {
+        TERM_T left[RUN];
+        TERM_PART right[PARTS];
+#pragma unroll
+        for (int q = 0; q < PARTS; ++q) {
+            JOIN(vstore, PART)(source_parts[k * (LINE / PART) + q * 16 + row_lane], q, left);
+            right[q] = weights_parts[k * (LINE / PART) + q * 16 + column_lane];
+        }
+#pragma unroll
+        for (int j = 0; j < RUN; ++j)
+#pragma unroll
+            for (int q = 0; q < PARTS; ++q)
+                sums[j][q] = MULTIPLY_ADD((TERM_PART)(left[j]), right[q], sums[j][q]);
+    }
+}
+
+__attribute__((reqd_work_group_size(ITEMS, 1, 1))) kernel void matmul_tiled(PARAMETERS)
+{
+    local TERM_T source_tile[DEPTH * LINE] __attribute__((aligned(16)));
+    local TERM_T weights_tile[DEPTH * LINE] __attribute__((aligned(16)));
+    const Geometry g = {src_strides, input, output, window, steps, filter_layout.z};
+    const int rows = row_count(output), columns = output.z, vectors = filter_layout.w;
+    const int lane = (int)get_local_id(0), tile = (int)get_group_id(0);
+    const int tiles_across = ceil_divide(columns, TILE), tiles_down = ceil_divide(rows, TILE);
+    const int group = tile / tiles_across / tiles_down;
+    const int first_column = tile % tiles_across * TILE, first_row = tile / tiles_across % tiles_down * TILE;
+    src += group * group_strides.x;
+    weights += group * group_strides.y;
+#if QUANTIZED
+    const int zero_source = zeros.x, zero_filter = zeros.y;
+    JOIN(int, PART) totals[RUN][PARTS];
+#else
+    const int zero_source = 0, zero_filter = 0;
+#endif
+    TERM_PART sums[RUN][PARTS];
+#pragma unroll
+    for (int j = 0; j < RUN; ++j)
+#pragma unroll
+        for (int q = 0; q < PARTS; ++q) {
+            sums[j][q] = (TERM_PART)(0);
+#if QUANTIZED
+            totals[j][q] = (JOIN(int, PART))(0);
+#endif
+        }
+
+#if ROWS_CONTIGUOUS
+    const int source_term = lane / 16;
+    Pixel pixels[RUN];
+#pragma unroll
+    for (int j = 0; j < RUN; ++j)
+        pixels[j] = pixel_of(first_row + lane % 16 + 16 * j, &g);
+#else
+    const int source_term = lane % (DEPTH / RUN) * RUN;
+    const Pixel pixels[1] = {pixel_of(first_row + lane / (DEPTH / RUN), &g)};
+#endif
+#if COLUMNS_CONTIGUOUS
+    const int filter_term = lane / 16, column = first_column + lane % 16;
+#else
+    const int filter_term = lane % (DEPTH / RUN) * RUN, column = first_column + lane / (DEPTH / RUN);
+#endif
+    // Neighbouring work-items write neighbouring elements.
+    const int row_lane = dst_strides.w == 1 ? lane / 16 : lane % 16, column_lane = dst_strides.w == 1 ? lane % 16 : lane / 16;
+
+    TERM_T source_run[RUN], filter_run[RUN];
+    load_source(source_run, src, pixels, source_term, vectors, zero_source, &g);
+    load_weights(filter_run, weights, column, filter_term, columns, filter_layout, zero_filter);
+    for (int start = 0; start < g.terms; start += DEPTH) {
+        put_into_tile(source_tile, source_run, lane, ROWS_CONTIGUOUS);
+        put_into_tile(weights_tile, filter_run, lane, COLUMNS_CONTIGUOUS);
+        barrier(CLK_LOCAL_MEM_FENCE);
+        const int next = start + DEPTH;
+        if (next < g.terms) {
+            load_source(source_run, src, pixels, next + source_term, vectors, zero_source, &g);
+            load_weights(filter_run, weights, column, next + filter_term, columns, filter_layout, zero_filter);
+        }
+        multiply_tiles(sums, source_tile, weights_tile, row_lane, column_lane);
+#if QUANTIZED
+        if (next >= g.terms || next / DEPTH % EXACT_CHUNKS == 0) {
+#pragma unroll
+            for (int j = 0; j < RUN; ++j)
+#pragma unroll
+                for (int q = 0; q < PARTS; ++q) {
+                    totals[j][q] += JOIN(convert_int, PART)(sums[j][q]);
+                    sums[j][q] = (TERM_PART)(0);
+                }
+        }
+#endif
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+
+#pragma unroll
+    for (int j = 0; j < RUN; ++j) {
+        const int row = first_row + j / PART * (16 * PART) + row_lane * PART + j % PART;
+        if (row >= rows)
+            continue;
+        const int line = group * group_strides.z + output_offset(row, output, dst_strides);
+#pragma unroll
+        for (int q = 0; q < PARTS; ++q) {
+            const int c = first_column + q * (16 * PART) + column_lane * PART;
+            COMPUTE_T values[PART];
+#if QUANTIZED
+            JOIN(vstore, PART)(totals[j][q], 0, values);
+#else
+            JOIN(vstore, PART)(JOIN(JOIN(as_, COMPUTE_T_NAME), PART)(sums[j][q]), 0, values);
+#endif
+#pragma unroll
+            for (int i = 0; i < PART; ++i) {
+                const int to = line + (c + i) * dst_strides.w;
+                if (c + i < columns) {
+                    values[i] = RESULT(values[i], group * group_strides.w + c + i, to);
+                    if (!(vectors & OUTPUT_VECTORS))
+                        STORE(dst, to, values[i]);
+                }
+            }
+            if ((vectors & OUTPUT_VECTORS) && c < columns)
+                STORE_PART(dst, line + c, JOIN(vload, PART)(0, values));
+        }
+    }
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// peaks.cl: what a device can do at most: multiply-adds and moved bytes, for rooflines.
+// Maths    multiply_add: CHAINS independent sums of 16, sums = sums * factor + term, `rounds` times
+//          dot_product: the same with four products of bytes in each of the 16 sums (VNNI), else nothing
+//          copy: `rounds` times dst[i] = src[i] over the same `count` vectors of 16 floats
+// Tensors  result: float or int [items, 16]; src, dst: float [parts, count, 16]
+// Defines  VNNI: 0 | 1 (required); 1: vpdpbusd by inline assembly: PoCL on an x86 CPU with AVX512_VNNI
+// Launch   global (items), local (1 or a multiple of 32 for GPUs); copy: one work-item moves one part
+// Exact    nobody reads the results; factor 0.5 and term 1 keep sums finite
+#ifndef VNNI
+#error "peaks.cl: define VNNI"
+#endif
+
+#define CHAINS 12
+
+kernel void multiply_add(global float *restrict result, int rounds, float factor, float term)
+{
+    float16 sums[CHAINS];
+    for (int i = 0; i < CHAINS; ++i)
+        sums[i] = (float16)(get_global_id(0) + i);
+    for (int round = 0; round < rounds; ++round)
+#pragma unroll
+        for (int i = 0; i < CHAINS; ++i)
+            sums[i] = fma(sums[i], (float16)factor, (float16)term);
+    for (int i = 1; i < CHAINS; ++i)
+        sums[0] += sums[i];
+    vstore16(sums[0], get_global_id(0), result);
+}
+
+kernel void dot_product(global int *restrict result, int rounds)
+{
+#if VNNI
+    int16 sums[CHAINS], left = (int16)get_global_id(0), right = (int16)rounds;
+    for (int i = 0; i < CHAINS; ++i)
+        sums[i] = (int16)i;
+    for (int round = 0; round < rounds; ++round)
+#pragma unroll
+        for (int i = 0; i < CHAINS; ++i)
+            __asm__ volatile("vpdpbusd %2, %1, %0" : "+v"(sums[i]) : "v"(left), "v"(right));
+    for (int i = 1; i < CHAINS; ++i)
+        sums[0] += sums[i];
+    vstore16(sums[0], get_global_id(0), result);
+#endif
+}
+
+kernel void copy(global const float *restrict src, global float *restrict dst, int count, int rounds)
+{
+    global const float *from = src + (size_t)get_global_id(0) * count * 16;
+    global float *to = dst + (size_t)get_global_id(0) * count * 16;
+    for (int round = 0; round < rounds; ++round)
+        for (int i = 0; i < count; ++i)
+            vstore16(vload16(i, from), i, to);
+}
