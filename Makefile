@@ -38,8 +38,7 @@ lint: $(VENV)/.dev  ## ruff, mypy --strict, import contract
 	$(BIN)/lint-imports
 
 bench: $(VENV)/.all  ## ours and the peers in one run
-	$(BIN)/python benchmarks/networks.py
-	$(BIN)/python benchmarks/cpu.py
+	$(BIN)/python benchmarks/peers.py
 
 clean:
 	rm -rf $(VENV) build *.egg-info

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Paired runs: every engine in its own process runs for a short slice in turn, round after round.
+
+Ratios are taken within a round, for what else goes on hits all engines of a round alike. Each round begins and ends
+with a probe of how far the two cores are from each other, as far as virtual machines let them wander.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import engines
+import networks
+import numpy as np
+from worker import Worker
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from networks import Array
+
+Figures: TypeAlias = dict[str, Any]
+"""Plain values that JSON can hold."""
+
+SLICE_SECONDS = 0.1
+NEAR_NS = 100.0
+"""Cores that share a cache see each other's writes in less than this, others later."""
+FLOAT_TOLERANCE, PIXELS_AGREE = 1e-4, 0.99
+
+
+def compare(name: str, names: Sequence[str], seconds: float, peer: str = engines.LITERT) -> Figures:
+    """Return the figures of engines on one network; `ratio` is the median over rounds of own time to the peer's."""
+    data, wanted = networks.golden(name)
+    with ExitStack() as stack:
+        workers = {one: stack.enter_context(_worker(stack, one, networks.model_bytes(name), data)) for one in names}
+        probe = stack.enter_context(_worker(stack, engines.PROBE, b"", data))
+        running = {one: worker for one, worker in workers.items() if not worker.problem}
+        rounds = _rounds(running, probe, seconds)
+        rows = {one: _first_figures(worker, wanted) for one, worker in workers.items()}
+    near = [_is_near(one["distances"]) for one in rounds]
+    for one in running:
+        rows[one] |= _row(one, peer if peer in running else one, rounds, near)
+    return {
+        "rounds": len(rounds),
+        "rounds_near": near.count(True),
+        "rounds_far": near.count(False),
+        "core_distance_ns": sorted({round(ns) for one in rounds for ns in one["distances"] if ns is not None}),
+        "peer": peer,
+        "rows": rows,
+    }
+
+
+def scaling(name: str, names: Sequence[str], shapes: Sequence[tuple[int, int]], seconds: float) -> Figures:
+    """Return milliseconds and picoseconds per multiply-add for (batches, size) of the input, by engine."""
+    data, _ = networks.golden(name)
+    random = np.random.default_rng(0)
+    rows: dict[str, list[Figures]] = {one: [] for one in names}
+    with ExitStack() as stack:
+        groups: list[tuple[int, int, int, dict[str, Worker]]] = []
+        for batches, size in shapes:
+            model = networks.rescaled(networks.model_bytes(name), batches, size)
+            picture = random.uniform(0 if data.dtype == np.uint8 else -1, 255 if data.dtype == np.uint8 else 1,
+                                     (batches, size, size, 3)).astype(data.dtype)  # fmt: skip
+            workers = {one: stack.enter_context(_worker(stack, one, model, picture)) for one in names}
+            groups.append((batches, size, networks.multiply_adds(model), workers))
+        times: dict[tuple[int, int, str], list[float]] = {}
+        end = time.perf_counter() + seconds
+        while time.perf_counter() < end:
+            for batches, size, _, workers in groups:
+                for one, worker in workers.items():
+                    if not worker.problem:
+                        median = statistics.median(worker.slice(SLICE_SECONDS))
+                        times.setdefault((batches, size, one), []).append(median)
+        for batches, size, count, workers in groups:
+            for one, worker in workers.items():
+                found = times.get((batches, size, one))
+                ms = statistics.median(found) if found else None
+                picoseconds = ms * 1e9 / count if ms else None
+                rows[one].append({"batches": batches, "size": size, "ms": ms, "picoseconds": picoseconds,
+                                  "problem": worker.problem})  # fmt: skip
+    return {"rows": rows}
+
+
+def _worker(stack: ExitStack, engine: str, model: bytes, data: Array) -> Worker:
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+    (folder / "model.tflite").write_bytes(model)
+    np.save(folder / "data.npy", data)
+    return Worker(engine, folder / "model.tflite", folder / "data.npy")
+
+
+def _rounds(workers: Mapping[str, Worker], probe: Worker, seconds: float) -> list[Figures]:
+    rounds: list[Figures] = []
+    order = list(workers)
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        distances = _distance(probe)
+        times = {one: workers[one].slice(SLICE_SECONDS) for one in order}
+        rounds.append({"times": times, "distances": [distances, _distance(probe)]})
+        order = order[1:] + order[:1]
+    return rounds
+
+
+def _distance(probe: Worker) -> float | None:
+    """Return how far the cores are now in ns, None where the probe does not find out."""
+    return None if probe.problem else min(probe.slice(0), default=None)
+
+
+def _is_near(distances: Sequence[float | None]) -> bool | None:
+    """Return whether the cores were near each other before and after a round; None where that is not clear."""
+    near = {None if distance is None else distance < NEAR_NS for distance in distances}
+    return near.pop() if len(near) == 1 else None
+
+
+def _row(engine: str, peer: str, rounds: Sequence[Figures], near: Sequence[bool | None]) -> Figures:
+    every = [ms for one in rounds for ms in one["times"][engine]]
+    ratios = [statistics.median(one["times"][engine]) / statistics.median(one["times"][peer]) for one in rounds]
+    return {
+        "best_ms": min(every),
+        "median_ms": statistics.median(every),
+        "p99_ms": float(np.percentile(every, 99)),
+        "runs": len(every),
+        "ratio": statistics.median(ratios),
+        "ratio_quartiles": [float(value) for value in np.percentile(ratios, (25, 75))],
+        "ratio_near": _median([ratio for ratio, state in zip(ratios, near, strict=True) if state is True]),
+        "ratio_far": _median([ratio for ratio, state in zip(ratios, near, strict=True) if state is False]),
+    }
+
+
+def _median(values: Sequence[float]) -> float | None:
+    return statistics.median(values) if values else None
+
+
+def _first_figures(worker: Worker, wanted: Array) -> Figures:
+    if worker.problem:
+        return {"problem": worker.problem}
+    return {"problem": "", "first_seconds": worker.first_seconds, **_agreement(worker.output, wanted)}
+
+
+def _agreement(output: Array, wanted: Array) -> Figures:
+    """Return how far an answer is from the reference's, and whether that is the same answer."""
+    if output.size != wanted.size:
+        return {"agrees": False, "difference": f"shape {list(output.shape)}"}
+    mine, golden = output.reshape(-1).astype(np.float64), wanted.reshape(-1).astype(np.float64)
+    farthest = float(np.abs(mine - golden).max())
+    if wanted.dtype == np.float32:
+        return {"agrees": farthest <= FLOAT_TOLERANCE, "difference": f"{farthest:.1e}"}
+    if wanted.ndim > 2:  # a class for each pixel
+        same = float(np.mean(mine == golden))
+        return {"agrees": same >= PIXELS_AGREE, "difference": f"{same:.2%} of pixels equal"}
+    return {"agrees": bool(mine.argmax() == golden.argmax()), "difference": f"{farthest:.0f} steps"}

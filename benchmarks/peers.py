@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ours beside every installed peer, in one command: measures, checks the answers, writes docs/PERFORMANCE.md.
+
+    python benchmarks/peers.py                   every piece, then the report
+    python benchmarks/peers.py --list            the pieces
+    python benchmarks/peers.py PIECE ...         only these; the figures of the others stay, then the report
+
+Peers come with `pip install ".[bench]"`; one that is missing is left out, and the report says so. A piece takes one to
+two minutes and is kept in docs/performance.json as soon as it is done.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import engines
+import networks
+from measure import Figures, compare, scaling
+from report import write_report
+
+import nn_runtime as nn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+RESULTS = Path(__file__).parents[1] / "docs" / "performance.json"
+BATCHES = ((1, 224), (8, 224), (32, 224))
+SIZES = ((1, 128), (1, 160), (1, 192), (1, 224), (1, 320), (1, 448))
+ALL = (*engines.OURS, *engines.NATIVE)
+ON_OPENCL = ("PoCL", *engines.OPENCL_PEERS)
+SCALED = ("PoCL", "Intel", engines.LITERT)
+STARTS = 5
+_START = """
+import sys, numpy as np, nn_runtime as nn
+session = nn.load(sys.argv[1]).compile(device=sys.argv[3])
+session.run([np.load(sys.argv[2])["in0_0"]])
+"""
+
+
+def main() -> None:
+    """Measure what is asked for and write the report."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("pieces", nargs="*", metavar="PIECE")
+    parser.add_argument("--list", action="store_true", help="print the names of the pieces")
+    parser.add_argument("--report", action="store_true", help="measure nothing, write the report")
+    parser.add_argument("--seconds", type=float, default=50, help="time to measure in each piece (default: 50)")
+    arguments = parser.parse_args()
+    pieces = _pieces()
+    unknown = [name for name in arguments.pieces if name not in pieces]
+    if unknown:
+        parser.error(f"no piece {unknown[0]!r}; there are {', '.join(pieces)}")
+    if arguments.list:
+        print("\n".join(pieces))
+        return
+    for name in () if arguments.report else arguments.pieces or pieces:
+        print(f"{name} ...", file=sys.stderr, flush=True)
+        _keep(name, pieces[name](arguments.seconds))
+    write_report(json.loads(RESULTS.read_text()))
+
+
+def _pieces() -> Mapping[str, Callable[[float], Figures]]:
+    """Return what is measured apart, by name."""
+    found: dict[str, Callable[[float], Figures]] = {}
+    for name in networks.TITLES:
+        found[name] = lambda seconds, name=name: compare(name, ALL, seconds)  # type: ignore[misc]
+    found["opencl"] = lambda seconds: compare(networks.FLOAT, ON_OPENCL, seconds, peer="PoCL")
+    for name in (networks.FLOAT, networks.QUANT):
+        for what, shapes in (("batches", BATCHES), ("sizes", SIZES)):
+            found[f"{what}-{name}"] = (  # type: ignore[misc]
+                lambda seconds, name=name, shapes=shapes: scaling(name, SCALED, shapes, seconds / 2)
+            )
+    found["start"] = lambda _: {name: start_up(engines.OURS[name]) for name in ("PoCL", "Intel")}
+    found["inside"] = inside
+    return found
+
+
+def _keep(piece: str, figures: Figures) -> None:
+    """Add a piece to the results, with what it was measured on."""
+    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    stamp = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+    load = round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None
+    results["machine"] = machine()
+    results[piece] = {"measured": stamp, "load": load, **figures}
+    RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+
+
+def machine() -> dict[str, object]:
+    """Return processor, system, devices and versions."""
+    return {
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "devices": {device.name: device.version for device in nn.devices()},
+        "threads": engines.THREADS,
+        "versions": engines.versions(),
+    }
+
+
+def _processor() -> str:
+    if sys.platform != "linux":
+        return platform.processor()
+    lines = [line.split(":", 1) for line in Path("/proc/cpuinfo").read_text().splitlines() if ":" in line]
+    facts = {key.strip(): value.strip() for key, value in reversed(lines)}
+    flags = facts.get("flags", "").split()
+    wide = ", ".join(name for name, flag in (("AVX-512", "avx512f"), ("VNNI", "avx512_vnni")) if flag in flags)
+    return (
+        f"{facts.get('model name', platform.machine())} (family {facts.get('cpu family', '?')}; {wide or 'no AVX-512'})"
+    )
+
+
+def start_up(selector: str) -> Figures:
+    """Return seconds from process start to the first answer: every cache empty (once), ours filled (median)."""
+    command = [sys.executable, "-c", _START, str(networks.MODELS / f"{networks.FLOAT}.tflite"),
+               str(networks.MODELS / "golden" / f"{networks.FLOAT}.npz"), selector]  # fmt: skip
+    times = []
+    with tempfile.TemporaryDirectory() as folder:
+        caches = {"NNRT_CACHE_DIR": f"{folder}/ours", "POCL_CACHE_DIR": f"{folder}/pocl", "XDG_CACHE_HOME": folder}
+        for _ in range(1 + STARTS):
+            start = time.perf_counter()
+            subprocess.run(command, check=True, env={**os.environ, **caches})
+            times.append(time.perf_counter() - start)
+    return {"empty_seconds": times[0], "filled_seconds": sorted(times[1:])[STARTS // 2]}
+
+
+def inside(_: float) -> Figures:
+    """Return what the driver says of itself on both devices, each network in a process with empty program cache."""
+    rows = []
+    for name in (networks.FLOAT, networks.QUANT, networks.PER_CHANNEL):
+        for title in ("PoCL", "Intel"):
+            command = [sys.executable, str(Path(__file__).with_name("inside.py")), engines.OURS[title], name]
+            with tempfile.TemporaryDirectory() as folder:
+                run = subprocess.run(command, capture_output=True, text=True, check=True,
+                                     env={**os.environ, "NNRT_CACHE_DIR": folder})  # fmt: skip
+            rows.append({"network": name, "engine": title, **json.loads(run.stdout)})
+    return {"rows": rows}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From measured figures to docs/PERFORMANCE.md (between two marks; the rest is written by hand) and its picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import networks
+from picture import ratios_picture
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from measure import Figures
+
+DOCUMENT = Path(__file__).parents[1] / "docs" / "PERFORMANCE.md"
+PICTURE = DOCUMENT.with_name("performance.svg")
+BEGIN, END = "<!-- figures of benchmarks/peers.py: begin -->", "<!-- figures of benchmarks/peers.py: end -->"
+TARGETS = {
+    networks.FLOAT: {"Intel": 0.95, "PoCL": 1.0},
+    networks.PER_CHANNEL: {"Intel": 1.5, "PoCL": 1.0},
+    networks.QUANT: {"Intel": 0.8, "PoCL": 0.55},
+    networks.DEEPLAB: {"Intel": 0.9, "PoCL": 0.7},
+    **{name: {"Intel": 5.0, "PoCL": 8.0} for name in networks.RECURRENT},
+}
+"""Ratios to LiteRT with XNNPACK that this project aims at."""
+
+
+def write_report(results: Figures) -> None:
+    """Write tables and picture."""
+    text = DOCUMENT.read_text(encoding="utf-8")
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    body = "\n\n".join(part for part in _parts(results) if part)
+    DOCUMENT.write_text(f"{before}{BEGIN}\n\n{body}\n\n{END}{after}", encoding="utf-8")
+    PICTURE.write_text(ratios_picture(results), encoding="utf-8")
+
+
+def _parts(results: Figures) -> Iterable[str]:
+    yield _machine(results["machine"])
+    yield f"![Ratios of our devices and peers to LiteRT with XNNPACK]({PICTURE.name})"
+    for name in networks.TITLES:
+        if name in results:
+            yield _network(name, results[name])
+    if "opencl" in results:
+        yield _opencl(results["opencl"])
+    for name in (networks.FLOAT, networks.QUANT):
+        pieces = [results[piece] for piece in (f"batches-{name}", f"sizes-{name}") if piece in results]
+        if pieces:
+            yield _scaling(name, pieces)
+    if "inside" in results:
+        yield _inside(results["inside"])
+    if "start" in results:
+        yield _start(results["start"])
+
+
+def _machine(machine: Figures) -> str:
+    devices = "; ".join(f"`{name}` {version}" for name, version in machine["devices"].items())
+    versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
+    return (
+        f"Machine: {machine['processor']}, {machine['cores']} cores, {machine['threads']} threads for every engine; "
+        f"{machine['system']}, Python {machine['python']}. Devices: {devices}. Versions: {versions}."
+    )
+
+
+def _network(name: str, piece: Figures) -> str:
+    rows = []
+    for engine, row in piece["rows"].items():
+        if row["problem"]:
+            continue
+        target = TARGETS.get(name, {}).get(engine)
+        low, high = row["ratio_quartiles"]
+        rows.append((
+            engine, f"{row['best_ms']:.3f}", f"{row['median_ms']:.3f}", f"{row['p99_ms'] / row['median_ms']:.2f}",
+            str(row["runs"]), f"**{row['ratio']:.2f}** ({low:.2f}-{high:.2f})", _number(row["ratio_near"]),
+            _number(row["ratio_far"]), "" if target is None else f"<= {target:.2f}",
+            row["difference"] + ("" if row["agrees"] else ", **disagrees**"),
+        ))  # fmt: skip
+    absent = [f"{engine} ({row['problem']})" for engine, row in piece["rows"].items() if row["problem"]]
+    header = ("engine", "best ms", "median ms", "p99 / median", "runs", "ratio to LiteRT (quartiles)", "cores near",
+              "cores far", "aim", "from the reference")  # fmt: skip
+    note = (
+        f"{piece['rounds']} rounds, {piece['rounds_near']} with near cores, {piece['rounds_far']} with far ones; "
+        f"{piece['measured']}, load {piece['load']}."
+    )
+    left_out = f" Left out: {'; '.join(absent)}." if absent else ""
+    return f"### {networks.TITLES[name]}\n\n{_table(header, rows)}\n\n{note}{left_out}"
+
+
+def _opencl(piece: Figures) -> str:
+    rows = [
+        (engine, f"{row['median_ms']:.2f}", f"{row['ratio']:.1f}", f"{row['first_seconds']:.2f}", row["difference"])
+        for engine, row in piece["rows"].items()
+        if not row["problem"]
+    ]
+    absent = "".join(f" {engine}: {row['problem']}." for engine, row in piece["rows"].items() if row["problem"])
+    header = ("engine", "median ms", "times ours", "seconds to load and run once", "from the reference")
+    title = "### OpenCL peers on the same PoCL device, MobileNet V2 float32"
+    return f"{title}\n\n{_table(header, rows)}\n\n{piece['measured']}, load {piece['load']}.{absent}"
+
+
+def _scaling(name: str, pieces: Sequence[Figures]) -> str:
+    by_engine = {engine: [row for piece in pieces for row in piece["rows"][engine]] for engine in pieces[0]["rows"]}
+    best = {engine: min(row["picoseconds"] for row in rows if row["ms"]) for engine, rows in by_engine.items()}
+    rows = []
+    for at, first in enumerate(next(iter(by_engine.values()))):
+        cells = [
+            f"{row['ms']:.2f} ms, {row['picoseconds']:.2f} ps, {row['picoseconds'] / best[engine]:.2f}"
+            if (row := found[at])["ms"] else row["problem"]
+            for engine, found in by_engine.items()
+        ]  # fmt: skip
+        rows.append((f"{first['batches']} x {first['size']} x {first['size']}", *cells))
+    title = f"### {networks.TITLES[name]}: more pictures at once, and larger ones"
+    measured = "; ".join(f"{piece['measured']}, load {piece['load']}" for piece in pieces)
+    note = (
+        "Time, time per multiply-add, and that over the engine's own best of the column (aim for ours: <= 1.3). "
+        f"{measured}."
+    )
+    return f"{title}\n\n{_table(('input', *by_engine), rows)}\n\n{note}"
+
+
+def _inside(piece: Figures) -> str:
+    rows = [
+        (
+            networks.TITLES[row["network"]], row["engine"], f"{row['in_driver_minus_on_device_us']:.0f}",
+            f"{row['measuring_costs']:+.1%}", f"{row['profiling_costs']:+.1%}", str(row.get("programs_built", "-")),
+            f"{row['temporary_bytes']:,}", f"{row['temporary_ratio']:.3f}",
+        )
+        for row in piece["rows"]
+    ]  # fmt: skip
+    header = ("network", "device", "in driver - on device, us", "measuring costs", "profiling costs", "programs",
+              "bytes of temporaries", "of the largest live sum")  # fmt: skip
+    note = (
+        "Aims: at most 100 us, 3 %, 6 programs, 1.1. Measuring is `run(measure=True)`: the device's clock for the "
+        "whole run. Profiling is `run(profile=True)`: a time for every operation. "
+        f"{piece['measured']}, load {piece['load']}."
+    )
+    return f"### What the driver adds\n\n{_table(header, rows)}\n\n{note}"
+
+
+def _start(piece: Figures) -> str:
+    rows = [
+        (title, f"{piece[title]['empty_seconds']:.2f}", f"{piece[title]['filled_seconds']:.2f}")
+        for title in ("PoCL", "Intel")
+    ]
+    header = ("device", "every cache empty, s", "ours filled, s")
+    return (
+        f"### From process start to the first answer, MobileNet V2 float32\n\n{_table(header, rows)}\n\n"
+        f"Aims on PoCL: 4 s and 0.6 s. {piece['measured']}, load {piece['load']}."
+    )
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [" | ".join(header), "|".join(["---"] * len(header)), *(" | ".join(row) for row in rows)]
+    return "\n".join(f"| {line} |" if "---" not in line else f"|{line}|" for line in lines)
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""benchmarks/: agreement of answers, states of a round, the report's tables and picture, sizes of networks."""
+
+from __future__ import annotations
+
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def scripts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the scripts find each other, as when they are run."""
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    for name in ("report", "picture", "measure", "networks", "engines", "worker", "conversion"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+
+
+def row(ratio: float, median: float, **more: Any) -> dict[str, Any]:
+    figures = {"best_ms": median, "median_ms": median, "p99_ms": 2 * median, "runs": 10, "ratio": ratio}
+    quartiles = {"ratio_quartiles": [ratio, ratio], "ratio_near": ratio, "ratio_far": None}
+    return {"problem": "", "agrees": True, "difference": "1e-6", **figures, **quartiles, **more}
+
+
+def results() -> dict[str, Any]:
+    stamp = {"measured": "today", "load": 0.1}
+    rows = {
+        "PoCL": row(0.5, 1.5),
+        "LiteRT XNNPACK": row(1.0, 3.0, agrees=False),
+        "OpenVINO": {"problem": "ModuleNotFoundError: no <openvino>"},
+    }
+    name = "mobilenet_v2_1.0_224_float"
+    scaled = [{"batches": b, "size": 224, "ms": ms, "picoseconds": ms, "problem": ""} for b, ms in ((1, 2.0), (8, 3.0))]
+    machine = {
+        **{"processor": "cpu", "cores": 2, "threads": 2, "system": "os", "python": "3"},
+        **{"devices": {"d": "1"}, "versions": {"numpy": "2"}},
+    }
+    return {
+        "machine": machine,
+        name: {**stamp, "rounds": 3, "rounds_near": 2, "rounds_far": 1, "rows": rows},
+        f"batches-{name}": {**stamp, "rows": {"PoCL": scaled}},
+    }
+
+
+def test_tables_replace_only_what_lies_between_the_marks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import report
+
+    document, picture = tmp_path / "P.md", tmp_path / "p.svg"
+    monkeypatch.setattr(report, "DOCUMENT", document)
+    monkeypatch.setattr(report, "PICTURE", picture)
+    document.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n")
+    for _ in range(2):
+        report.write_report(results())
+        text = document.read_text()
+        assert text.startswith(f"before\n{report.BEGIN}\n")
+        assert text.endswith(f"{report.END}\nafter\n")
+        assert "old" not in text
+    lines = text.splitlines()
+    (ours,) = [line for line in lines if line.startswith("| PoCL | 1.500")]
+    assert "| **0.50** (0.50-0.50) | 0.50 | - | <= 1.00 |" in ours
+    assert "| 2.00 |" in ours  # 99th percentile over median
+    assert any("**disagrees**" in line for line in lines)
+    assert "Left out: OpenVINO (ModuleNotFoundError: no <openvino>)" in text
+    assert "| 8 x 224 x 224 | 3.00 ms, 3.00 ps, 1.50 |" in text
+    assert ElementTree.parse(picture).getroot().tag.endswith("svg")
+
+
+@pytest.mark.parametrize(
+    ("output", "wanted", "agrees"),
+    [
+        (np.array([0.1, 0.90001], np.float32), np.array([0.1, 0.9], np.float32), True),
+        (np.array([0.1, 0.91], np.float32), np.array([0.1, 0.9], np.float32), False),
+        (np.array([3, 9], np.uint8), np.array([8, 9], np.uint8), True),
+        (np.array([9, 8], np.uint8), np.array([8, 9], np.uint8), False),
+        (np.zeros((1, 3), np.uint8), np.zeros((1, 2), np.uint8), False),
+        (np.zeros((1, 10, 10)), np.pad([[[5]]], ((0, 0), (0, 9), (0, 9))).astype(np.uint8), True),
+    ],
+)
+def test_agreement(output: np.ndarray[Any, Any], wanted: np.ndarray[Any, Any], agrees: bool) -> None:
+    import measure
+
+    assert measure._agreement(output, wanted)["agrees"] is agrees
+
+
+@pytest.mark.parametrize(
+    ("distances", "near"), [([40.0, 50.0], True), ([170.0, 180.0], False), ([40.0, 170.0], None), ([40.0, None], None)]
+)
+def test_state_of_a_round(distances: list[float | None], near: bool | None) -> None:
+    import measure
+
+    assert measure._is_near(distances) is near
+
+
+def test_tensors_alive_at_once_and_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Input 0 -> CONV -> 1 -> CONV -> 2; 1 and 2 -> ADD -> output 3: tensors 1 and 2 live together."""
+    import networks
+
+    shapes = [(1, 4, 4, 3), (1, 4, 4, 8), (1, 4, 4, 8), (1, 4, 4, 8), (8, 1, 1, 3), (8, 3, 3, 8)]
+    tensors = [SimpleNamespace(shape=shape, type=0) for shape in shapes]  # 0: float32
+    steps = [("CONV_2D", [0, 4], [1]), ("CONV_2D", [1, 5], [2]), ("ADD", [1, 2], [3])]
+    operators = [SimpleNamespace(kind=kind, inputs=inputs, outputs=outputs) for kind, inputs, outputs in steps]
+    graph = SimpleNamespace(tensors=tensors, operators=operators, inputs=[0], outputs=[3])
+    monkeypatch.setattr(networks, "parse", lambda _: SimpleNamespace(subgraphs=[graph]))
+    monkeypatch.setattr(networks, "operator_name", lambda _, operator: operator.kind)
+    assert networks.largest_live_bytes(b"") == 2 * 4 * 4 * 8 * 4
+    assert networks.multiply_adds(b"") == 16 * 8 * 3 + 16 * 8 * 9 * 8
