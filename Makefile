@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-all lint bench clean
+.PHONY: demo test test-all oclgrind lint bench clean
 
 $(VENV)/.base: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -30,6 +30,12 @@ test: $(VENV)/.test  ## the tests, strictly on PoCL: at most 15 minutes on 2 cor
 
 test-all: $(VENV)/.all  ## the long suites whole (corpus, random graphs, mutations, Oclgrind), every platform found
 	RUSTICL_ENABLE=$${RUSTICL_ENABLE:-llvmpipe} NNRT_DEVICE=$${NNRT_DEVICE:-opencl:pocl,opencl:intel} $(BIN)/python -m pytest -q -n 2 --long
+
+oclgrind: $(VENV)/.test build/oclgrind/bin/oclgrind  ## out of bounds, races, uninitialised reads: every kernel on an interpreter
+	PATH="$(CURDIR)/build/oclgrind/bin:$$PATH" $(BIN)/python -m tests.platforms.oclgrind --uninitialized
+
+build/oclgrind/bin/oclgrind:
+	tests/platforms/build_oclgrind.sh build/oclgrind
 
 lint: $(VENV)/.dev  ## ruff, mypy --strict, import contract
 	$(BIN)/ruff check .

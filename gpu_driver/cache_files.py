@@ -38,6 +38,7 @@ _DIGEST_BYTES = hashlib.sha256().digest_size
 _HEADER_BYTES = len(_MAGIC) + _DIGEST_BYTES
 _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _POLL_SECONDS = 0.005
+_OPEN = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)  # a pipe would make us wait
 
 
 class Unusable(Exception):
@@ -111,8 +112,11 @@ def digest_of(sealed: bytes) -> bytes:
 def read_trusted(path: Path) -> bytes | None:
     """The bytes of a file that only this user or the administrator can have written, or None (and a log line)."""
     try:
-        with path.open("rb") as stream:
-            return read_descriptor(stream.fileno())
+        fd = os.open(path, _OPEN)
+        try:
+            return read_descriptor(fd)
+        finally:
+            os.close(fd)
     except FileNotFoundError:
         return None
     except (OSError, Unusable) as error:

@@ -44,6 +44,8 @@ TILE_PIXELS = 7
 CONVOLUTION_BLOCK, DEPTHWISE_BLOCK = 32, 16
 FLOPS_PER_BYTE = 2
 """Moving a byte takes the time of so many operations."""
+FEW_ROWS = 4
+"""Per core: with fewer, weights are most of what is read, so every core gets channels of its own."""
 UNTUNED = Tuning()
 LINE_WORDS = 32
 TURNS_PER_NS = 0.1
@@ -170,10 +172,15 @@ def tasks_of(step: Step, cores: int, tuning: Tuning = UNTUNED) -> list[Task]:
     parts = min(cores, -(-cost // tuning.least_task_flops))
     bands = tuning.bands_of_large_steps if step.flops > tuning.large_step_flops * cores else tuning.bands
     bands = min(bands, -(-cost // (tuning.least_task_flops * parts)))
+    if rows < FEW_ROWS * parts and ("T", "float") in step.kernel.defines:  # others gather a row for all blocks
+        spans = enumerate(_cuts(rows * blocks, min(parts, rows * blocks)))
+        rectangles = [(part, x, y) for part, span in spans for y, x in _rectangles(span, rows, bands)]
+    else:
+        spans = enumerate(_parts(rows, blocks, parts, tuning.even_rows))
+        rectangles = [(part, x, y) for part, span in spans for x, y in _rectangles(span, blocks, bands)]
     return [
         Task(part * cores // parts, x, y, (x[0] * row, min(x[1] * row, pixels)), (y[0] * block, y[1] * block))
-        for part, span in enumerate(_parts(rows, blocks, parts, tuning.even_rows))
-        for x, y in _rectangles(span, blocks, bands)
+        for part, x, y in rectangles
     ]
 
 

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from gpu_driver import cache_files
 from nn_runtime.errors import NNError
 from nn_runtime.hal.model_format import pack_model, unpack_model
-from nn_runtime.hal.types import CACHE_TOKEN_BYTES, ErrorStatus, HalError, Priority
+from nn_runtime.hal.types import CACHE_TOKEN_BYTES, ErrorStatus, ExecutionPreference, HalError, Priority
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,7 +39,7 @@ FILES = (1, 1)
 MAX_MODEL_FILE_BYTES = 512 << 20
 
 _LOG = logging.getLogger(__name__)
-_FORMAT = 1
+_FORMAT = 2
 _LENGTH = struct.Struct("<I")
 _READ_WAIT_SECONDS = 1.0
 
@@ -51,6 +51,7 @@ class Compiled:
     model: Model
     priority: Priority
     binaries: Mapping[str, bytes]
+    preference: ExecutionPreference = ExecutionPreference.FAST_SINGLE_ANSWER
 
 
 def check_request(cache: CacheRequest) -> None:
@@ -77,6 +78,7 @@ def save(cache: CacheRequest, profile: DeviceProfile, compiled: Compiled) -> boo
             "kind": "model",
             "data": cache_files.digest_of(data).hex(),
             "priority": int(compiled.priority),
+            "preference": int(compiled.preference),
             "model": document,
             "programs": [[key, _digest(binary)] for key, binary in compiled.binaries.items()],
         }
@@ -114,13 +116,16 @@ def _loaded(cache: CacheRequest, profile: DeviceProfile) -> Compiled:
         raise cache_files.Unusable("model and data file do not belong together")
     _, parts = _checked(sealed_data, "data", cache.token, profile)
     model = unpack_model(header.get("model"), b"".join(parts))
-    return Compiled(model, _priority(header.get("priority")), _programs(header.get("programs"), binaries))
+    priority = Priority(_number(header, "priority"))
+    preference = ExecutionPreference(_number(header, "preference"))
+    return Compiled(model, priority, _programs(header.get("programs"), binaries), preference)
 
 
-def _priority(value: object) -> Priority:
+def _number(header: Mapping[str, object], name: str) -> int:
+    value = header.get(name)
     if type(value) is not int:
-        raise cache_files.Unusable("its header has no priority")
-    return Priority(value)
+        raise cache_files.Unusable(f"its header has no {name}")
+    return value
 
 
 def _programs(rows: object, binaries: Sequence[bytes]) -> dict[str, bytes]:

@@ -15,6 +15,7 @@ from gpu_driver.lowering import Known, Lowering
 
 if TYPE_CHECKING:
     from gpu_driver.context import DeviceContext
+    from gpu_driver.device_profile import DeviceProfile
     from nn_runtime.hal.types import Model, Subgraph
 
 MAX_SEGMENTS = 32
@@ -24,11 +25,11 @@ MAX_SEGMENTS = 32
 class CompiledGraph:
     """One subgraph on a device. `static` is the segment that is all of it, whatever the inputs, if there is one."""
 
-    def __init__(self, device: DeviceContext, model: Model, subgraph: Subgraph) -> None:
-        """Lower, pack, build and warm what the model alone fixes; raises HalError."""
+    def __init__(self, device: DeviceContext, model: Model, subgraph: Subgraph, profile: DeviceProfile) -> None:
+        """Lower for a profile of the device, pack, build and warm what the model alone fixes; raises HalError."""
         self.device = device
         self.subgraph = subgraph
-        self.lowering = Lowering(model, device.profile, subgraph)
+        self.lowering = Lowering(model, profile, subgraph)
         self.parameters = self.lowering.shape_inputs()
         self.input_places = {operand: i for i, operand in enumerate(subgraph.input_indexes)}
         self.output_places = {operand: i for i, operand in enumerate(subgraph.output_indexes)}

@@ -109,9 +109,9 @@ class DeviceContext:
                 f"{what} needs {readable_bytes(size_bytes)}, the device has {has}",
             )
 
-    def watch(self, holder: Releases) -> None:
-        """Have a holder's memory given back once it has been idle for some time."""
-        self._watchdog.watch(holder)
+    def watch(self, holder: Releases, *, in_need_only: bool = False) -> None:
+        """Have a holder's memory given back once it has been idle for some time, or only where it is needed."""
+        self._watchdog.watch(holder, in_need_only=in_need_only)
 
     def shut_down(self) -> None:
         """Let nobody in any more, and wait for those inside; for the end of the interpreter."""
@@ -187,11 +187,15 @@ class Watchdog:
         self._idle_seconds = idle_seconds
         self._lock = threading.Lock()
         self._holders: weakref.WeakSet[Releases] = weakref.WeakSet()
+        self._asked_in_need: weakref.WeakSet[Releases] = weakref.WeakSet()
         self._running = False
 
-    def watch(self, holder: Releases) -> None:
-        """Add a holder, and start the thread if it is not running."""
+    def watch(self, holder: Releases, *, in_need_only: bool = False) -> None:
+        """Add a holder, and start the thread if it is not running; `in_need_only`: for `release_all` alone."""
         with self._lock:
+            if in_need_only:
+                self._asked_in_need.add(holder)
+                return
             self._holders.add(holder)
             if not self._running:
                 self._running = True
@@ -199,25 +203,27 @@ class Watchdog:
 
     def release_all(self) -> None:
         """Have all idle memory given back now."""
-        self._release(time.monotonic())
+        now = time.monotonic()
+        self._release(now, self._holders)
+        self._release(now, self._asked_in_need)
 
     def _run(self) -> None:
         while True:
             time.sleep(self._idle_seconds / 4)
-            self._release(time.monotonic() - self._idle_seconds)
+            self._release(time.monotonic() - self._idle_seconds, self._holders)
             with self._lock:
                 if not self._holders:
                     self._running = False
                     return
 
-    def _release(self, before: float) -> None:
+    def _release(self, before: float, watched: weakref.WeakSet[Releases]) -> None:
         with self._lock:
-            holders = list(self._holders)
-            self._holders.clear()  # one that is added from now on stays, whatever it answers
+            holders = list(watched)
+            watched.clear()  # one that is added from now on stays, whatever it answers
         for holder in holders:
             if holder.release_idle(before):
                 with self._lock:
-                    self._holders.add(holder)
+                    watched.add(holder)
 
 
 def hal_error(error: cl.Error, doing: str) -> HalError:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gpu_driver.platforms import FoundDevice
 
 CYCLE_COUNTER = "cycle_counter"
+_SLOW_TO_BUILD = "rusticl"
 _OEM_FIRST = 10000
 
 
@@ -63,6 +64,11 @@ class DeviceProfile:
     def is_cpu(self) -> bool:
         """Whether work-items are loops on CPU threads: one register tile each, explicit vectors, no local memory."""
         return self.type == DeviceTypeCode.CPU
+
+    @property
+    def builds_chains(self) -> bool:
+        """Whether chain.cl is for this device: a CPU whose compiler does not take minutes for it (llvmpipe's does)."""
+        return self.is_cpu and self.slug != _SLOW_TO_BUILD
 
     @property
     def cycle_counter(self) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpu_driver import cache_files, icd, probe
+from gpu_driver import cache_files, icd, platforms, probe
 
 if TYPE_CHECKING:
     from gpu_driver.platforms import FoundDevice, Survey
@@ -102,6 +102,11 @@ class Diagnosis:
         for problem in self.problems:
             text += [f"problem    {problem.what}", f"    mend   {problem.remedy}"]
         return text if self.problems else [*text, "no problem found"]
+
+
+def diagnose() -> Diagnosis:
+    """Return what was found, what is wrong and the command that mends it, with every verdict asked anew."""
+    return diagnosis_of(platforms.survey_anew())
 
 
 def diagnosis_of(survey: Survey) -> Diagnosis:

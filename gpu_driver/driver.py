@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 from gpu_driver import compilation_cache, tuning
 from gpu_driver.buffers import readable_bytes
 from gpu_driver.device_profile import capabilities_of, profile_of
+from gpu_driver.diagnosis import diagnose
 from gpu_driver.estimate import cost_table_of
 from gpu_driver.lowering import CONTROL_FLOW
 from gpu_driver.operations import launcher_of, refusal_of
-from gpu_driver.platforms import diagnose, find_devices
+from gpu_driver.platforms import find_devices
 from nn_runtime.codes import FeatureLevel, is_extension_code, operation_name
 from nn_runtime.hal.buffers import BufferRegistry
 from nn_runtime.hal.costs import operation_estimates
@@ -141,7 +142,7 @@ class Device:
         """Lower the model, pack its constants, build and warm its programs; save what was done in the cache files."""
         validate_preference(preference)
         validate_priority(priority)
-        prepared = self._prepare(model, priority, deadline_ns, {})
+        prepared = self._prepare(model, preference, priority, deadline_ns, {})
         if cache is not None and self._save(prepared, cache):
             self._count("models_saved")
         return prepared
@@ -156,7 +157,7 @@ class Device:
         kept = compilation_cache.load(cache, self.profile)
         binaries = dict(kept.binaries)
         try:
-            prepared = self._prepare(kept.model, kept.priority, deadline_ns, binaries)
+            prepared = self._prepare(kept.model, kept.preference, kept.priority, deadline_ns, binaries)
         except HalError as error:
             if error.status != ErrorStatus.INVALID_ARGUMENT:
                 raise
@@ -213,7 +214,12 @@ class Device:
         }
 
     def _prepare(
-        self, model: Model, priority: Priority, deadline_ns: int | None, binaries: dict[str, bytes]
+        self,
+        model: Model,
+        preference: ExecutionPreference,
+        priority: Priority,
+        deadline_ns: int | None,
+        binaries: dict[str, bytes],
     ) -> PreparedModel:
         """Prepare; programs are made of `binaries` where they are there (see ProgramCache.offered)."""
         from gpu_driver.prepared_model import PreparedModel
@@ -226,7 +232,7 @@ class Device:
             raise HalError(ErrorStatus.MISSED_DEADLINE_PERSISTENT, "the deadline passed before the preparation")
         context = self.context()
         with context.preparations.slot(priority, deadline_ns), context.programs.offered(binaries):
-            return PreparedModel(context, model, self._buffers, priority)
+            return PreparedModel(context, model, self._buffers, priority, preference)
 
     def _save(self, prepared: PreparedModel, cache: CacheRequest) -> bool:
         """Write a prepared model to cache files; whether that was possible."""
@@ -239,7 +245,7 @@ class Device:
         except (HalError, cl.Error) as error:
             _LOG.info("compilation cache: not written: %s", error)
             return False
-        compiled = compilation_cache.Compiled(prepared.model, prepared.priority, binaries)
+        compiled = compilation_cache.Compiled(prepared.model, prepared.priority, binaries, prepared.preference)
         return compilation_cache.save(cache, self.profile, compiled)
 
     def _count(self, what: str) -> None:

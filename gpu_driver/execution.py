@@ -16,7 +16,7 @@ import pyopencl as cl
 from gpu_driver.bound import BoundOperand
 from gpu_driver.buffers import Lifetime, plan_arenas
 from gpu_driver.context import hal_error
-from gpu_driver.launch import CopyBuffer, Images, Launch, Packed, RandomSeed, Scratch, Zeroed, int32
+from gpu_driver.launch import CopyBuffer, Fault, Images, Launch, Packed, RandomSeed, Scratch, Zeroed, int32
 from gpu_driver.programs import ProgramBuildError
 from nn_runtime.hal.types import ErrorStatus, HalError
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from nn_runtime.operand import Array
 
 _SEED_BYTES = 16
+_INT_BYTES = 4
 
 Memory: TypeAlias = "int | Scratch"
 """A piece of device memory that commands name: an operand's storage, or a scratch object."""
@@ -59,7 +60,8 @@ Recorded: TypeAlias = "tuple[Command | Transfer | Clocked, cl.Event]"
 class CompiledSegment:
     """A segment with its programs built, its constants uploaded and its arena planned; shared by all contexts.
 
-    `boundary`: size in bytes of each boundary operand that it reads or writes.
+    `boundary`: size in bytes of each boundary operand that it reads or writes. `problems`: what its launches may
+    complain of, by number of the fault.
     """
 
     def __init__(self, device: DeviceContext, segment: Segment) -> None:
@@ -67,6 +69,13 @@ class CompiledSegment:
         self.device = device
         self.segment = segment
         self.boundary = {i: segment.operands[i].size_bytes for i in segment.reads | segment.writes}
+        self.problems = {
+            argument.number: argument.problem
+            for command in segment.commands
+            if isinstance(command, Launch)
+            for argument in command.arguments
+            if isinstance(argument, Fault)
+        }
         self._uploaded: dict[int, DeviceBuffer] = {}
         constants, self.memory_arguments = self._sort_arguments()
         self.temporaries, self.arenas = self._plan_arenas()
@@ -165,6 +174,8 @@ class SegmentContext:
         self._commands = compiled.segment.commands
         self._zeroed: dict[int, DeviceBuffer] = {}
         """By identity of the launch."""
+        self.fault = self._allocate_zeros(_INT_BYTES) if compiled.problems else None
+        """The number of the fault that the first launch to complain left, else 0."""
         self._kernels = [
             None if program is None or not isinstance(command, Launch) else self._make_kernel(command, program)
             for command, program in zip(self._commands, compiled.programs, strict=True)
@@ -212,6 +223,10 @@ class SegmentContext:
         """Enqueue a copy of a scratch to contiguous `data`, as DeviceBuffer.read does."""
         self._compiled.device.accounts.read(data.nbytes)
         return cl.enqueue_copy(queue, data, self._temporaries[scratch], is_blocking=False)
+
+    def problem(self, number: int) -> str:
+        """Return what a launch complains of that left a number in `fault`."""
+        return self._compiled.problems[number]
 
     def drop_arenas(self) -> None:
         """Forget the temporaries' memory."""
@@ -327,12 +342,19 @@ class SegmentContext:
                 if constant is not None:
                     kernel.set_arg(i, constant)
             elif isinstance(argument, Zeroed):
-                zeroed = self._zeroed[id(command)] = self._compiled.device.allocate(argument.size_bytes)
-                zeroed.write(self._compiled.device.queue, np.zeros(argument.size_bytes, np.uint8)).wait()
+                zeroed = self._zeroed[id(command)] = self._allocate_zeros(argument.size_bytes)
                 kernel.set_arg(i, zeroed.handle)
+            elif isinstance(argument, Fault):
+                if self.fault is not None:
+                    kernel.set_arg(i, self.fault.handle)
             elif not isinstance(argument, Scratch | Images | RandomSeed):
                 kernel.set_arg(i, argument)
         return kernel
+
+    def _allocate_zeros(self, size_bytes: int) -> DeviceBuffer:
+        buffer = self._compiled.device.allocate(size_bytes)
+        buffer.write(self._compiled.device.queue, np.zeros(size_bytes, np.uint8)).wait()
+        return buffer
 
     def _set(self, memory: Memory, buffer: cl.Buffer, arena: cl.Buffer | None = None, offset: int = 0) -> None:
         """Set the arguments that are a memory; `arena`, `offset`: what the buffer is a part of, and where."""

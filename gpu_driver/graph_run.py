@@ -46,10 +46,14 @@ class Commands:
         self._in_stages = in_stages
         self._transfers: list[cl.Event] = []
         self._last: cl.Event | None = None
+        self._suspects: dict[SegmentContext, DeviceBuffer] = {}
+        """Segments that may have complained since somebody looked, and where."""
 
     def run(self, segment: SegmentContext, boundary: dict[int, DeviceBuffer]) -> None:
         """Enqueue a segment's commands."""
         self._last = segment.enqueue(self.queue, boundary, self._recorded, in_stages=self._in_stages) or self._last
+        if segment.fault is not None:
+            self._suspects[segment] = segment.fault
 
     def write(self, buffer: DeviceBuffer, data: Array) -> None:
         """Enqueue a copy to the device."""
@@ -73,9 +77,25 @@ class Commands:
             self._keep(Transfer("copy", size_bytes), event)
 
     def wait(self) -> None:
-        """Wait for the last command, thereby for all of them, and for nobody else's later ones."""
+        """Wait for the last command, thereby for all of them, and for nobody else's later ones.
+
+        Raises HalError(GENERAL_FAILURE) where a launch complained.
+        """
+        found = [(segment, fault, np.zeros(1, np.int32)) for segment, fault in self._suspects.items()]
+        for _, fault, number in found:
+            self.read(fault, number)
         if self._last is not None:
             self._last.wait()
+        for segment, _, number in found:
+            if number[0]:
+                raise HalError(ErrorStatus.GENERAL_FAILURE, segment.problem(int(number[0])))
+        self._suspects.clear()
+
+    def abandon(self) -> None:
+        """Wait until nothing that was enqueued runs any more, and leave no complaint to a later execution."""
+        for fault in self._suspects.values():
+            self.write(fault, np.zeros(1, np.int32))
+        self.queue.finish()
 
     def _keep(self, transfer: Transfer, event: cl.Event) -> None:
         self._transfers.append(event)

@@ -59,6 +59,17 @@ class Zeroed:
     size_bytes: int
 
 
+@dataclass(frozen=True, eq=False)
+class Fault:
+    """One int32, 0 before an execution: the kernel leaves `number` there for wrong values, of which `problem` tells.
+
+    Nobody waits for it alone: the execution fails when it waits for something else.
+    """
+
+    number: int
+    problem: str
+
+
 @dataclass(frozen=True)
 class Stage:
     """Part of a launch that can be enqueued apart, to be timed: its first two arguments are then first and last."""
@@ -91,7 +102,7 @@ class RandomSeed:
     """A `ulong2` by value, other random bits at every enqueue."""
 
 
-Argument: TypeAlias = "BoundOperand | Packed | Scratch | Images | Zeroed | RandomSeed | Scalar"
+Argument: TypeAlias = "BoundOperand | Packed | Scratch | Images | Zeroed | Fault | RandomSeed | Scalar"
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpu_driver import cache_files, icd, pocl_repair, probe
-from gpu_driver.diagnosis import Diagnosis, diagnosis_of
 from gpu_driver.host_cpu import host_cpu
 from nn_runtime.codes import DeviceTypeCode
 
@@ -101,8 +100,8 @@ def find_devices() -> list[FoundDevice]:
         return list(_first[0].devices)
 
 
-def diagnose() -> Diagnosis:
-    """What was found, what is wrong and the command that mends it, with every verdict asked anew."""
+def survey_anew() -> Survey:
+    """Return what a search sees that asks for every verdict anew."""
     with _lock:
         survey = _survey(refresh=True)
         if _first:  # what was true when the loader started in this process
@@ -111,7 +110,7 @@ def diagnose() -> Diagnosis:
             )
         else:
             _first.append(survey)
-    return diagnosis_of(survey)
+        return survey
 
 
 def _survey(refresh: bool) -> Survey:

@@ -7,6 +7,7 @@ import itertools
 import threading
 import time
 import weakref
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,6 +24,7 @@ from nn_runtime.hal.types import (
     DEFAULT_LOOP_TIMEOUT_NS,
     MAXIMUM_LOOP_TIMEOUT_NS,
     ErrorStatus,
+    ExecutionPreference,
     ExecutionResult,
     HalError,
     OutputShape,
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 
     from gpu_driver.context import DeviceContext
     from gpu_driver.device_memory import DeviceBuffer
+    from gpu_driver.device_profile import DeviceProfile
     from gpu_driver.programs import Program
     from gpu_driver.storage import DeviceStorage
     from nn_runtime.hal.buffers import BoundBuffers, BufferRegistry
@@ -54,20 +57,23 @@ class PreparedModel:
         model: Model,
         buffers: BufferRegistry[DeviceStorage],
         priority: Priority = Priority.MEDIUM,
+        preference: ExecutionPreference = ExecutionPreference.FAST_SINGLE_ANSWER,
     ) -> None:
         """Lower, pack, build and warm what the model alone fixes; raises HalError."""
         self.model = model
         self.device = device
         self._buffers = buffers
         self._priority = priority
+        self._preference = preference
         self._lock = threading.Lock()
         """Guards the contexts; nothing slow is done, and no other lock taken, while it is held."""
         self._idle: list[ExecutionContext] = []
         self._watched = False
         self._closed = False
         self._checked: weakref.ref[Request] | None = None
-        self._graph = CompiledGraph(device, model, model.main)
-        self._referenced = [CompiledGraph(device, model, subgraph) for subgraph in model.referenced]
+        profile = _profile_for(device.profile, preference)
+        self._graph = CompiledGraph(device, model, model.main, profile)
+        self._referenced = [CompiledGraph(device, model, subgraph, profile) for subgraph in model.referenced]
 
     def execute_synchronously(
         self, request: Request, measure: bool, deadline_ns: int | None, loop_timeout_ns: int | None
@@ -132,6 +138,11 @@ class PreparedModel:
         return self._priority
 
     @property
+    def preference(self) -> ExecutionPreference:
+        """What its executions shall spare: LOW_POWER gives memory back at once, SUSTAINED_SPEED only in need."""
+        return self._preference
+
+    @property
     def programs(self) -> set[Program]:
         """Programs of all that is compiled by now."""
         segments = set[CompiledSegment]().union(*(graph.segments for graph in self._graphs))
@@ -192,7 +203,7 @@ class PreparedModel:
             outputs = GraphRun(self._graph, context, commands, ends, limits, self._referenced).run()
             ends.finish(outputs, commands)
         except BaseException:
-            commands.queue.finish()  # nothing may write to the caller's memory any more
+            commands.abandon()  # nothing may write to the caller's memory any more
             raise
         finally:
             self._end(context)
@@ -212,12 +223,12 @@ class PreparedModel:
         if self._graph.static is None:
             context.retain(set[CompiledSegment]().union(*(graph.segments for graph in self._graphs)))
         with self._lock:
-            if self._closed:
+            if self._closed or self._preference == ExecutionPreference.LOW_POWER:
                 return
             self._idle.append(context)
             watched, self._watched = self._watched, True
         if not watched:
-            self.device.watch(self)
+            self.device.watch(self, in_need_only=self._preference == ExecutionPreference.SUSTAINED_SPEED)
 
 
 class _RequestEnds:
@@ -291,6 +302,13 @@ class _RequestEnds:
     def _size_bytes(self, i: int, dims: Dimensions) -> int:
         operand = self._graph.subgraph.operands[self._graph.subgraph.output_indexes[i]]
         return element_count(dims) * dtype_of(operand.type).itemsize
+
+
+def _profile_for(profile: DeviceProfile, preference: ExecutionPreference) -> DeviceProfile:
+    """Return what to lower for: with LOW_POWER one core of a CPU, so that none spins until another is done."""
+    if profile.is_cpu and preference == ExecutionPreference.LOW_POWER:
+        return replace(profile, compute_units=1)
+    return profile
 
 
 def _check_deadline(deadline_ns: int | None) -> None:

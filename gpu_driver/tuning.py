@@ -89,14 +89,18 @@ def parameters(profile: DeviceProfile) -> tuple[TuningParameter, ...]:
 def tuning_for(profile: DeviceProfile) -> Tuning:
     """Return the tuned values for a device: of the file that is named, the user's, a shipped one; else defaults.
 
-    A file that is not for this device and driver version, or is damaged, is left out with a line in the log; one that
-    was named explicitly raises ValueError.
+    A file that is not for this device and driver version, or is damaged, is left out with a line in the log; a warning
+    if it was named.
     """
     named = os.environ.get(VARIABLE, "")
     if named == OFF:
         return Tuning()
     if named:
-        return _parsed(Path(named).read_bytes(), profile)
+        try:
+            return _parsed(Path(named).read_bytes(), profile)
+        except (OSError, ValueError) as error:
+            _LOG.warning("%s=%s is not used, defaults are: %s", VARIABLE, named, error)
+            return Tuning()
     for data in (cache_files.read_file(user_file(profile)), _shipped(file_name(profile))):
         if data is not None:
             try:

@@ -120,7 +120,8 @@ static void flip_signs(const Step *s, Part part, global const T *src, global T *
 }
 #endif
 
-static void run_step(const Step *s, Part part, global uchar *const *buffers, global const uchar *constants)
+// PoCL 3.0 makes three variants of the kernel: a function of its own is compiled once.
+static __attribute__((noinline)) void run_step(const Step *s, Part part, global uchar *const *buffers, global const uchar *constants)
 {
     global const T *src = (global const T *)(buffers[s->src] + (size_t)s->src_offset * 64);
     global const T *residual = (global const T *)(buffers[s->residual] + (size_t)s->residual_offset * 64);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // depthwise_conv_2d.cl: DEPTHWISE_CONV_2D of multiplier 1 on GPUs: four channels of four pixels by each work-item.
-// Maths    y[b,oy,ox,c] = act(bias[c] + sum over fy, fx of (x[b,iy,ix,c] - zero_in) * (w[fy,fx,c] - zero_w)  [+ residual])
+// Maths    y[b,oy,ox,c] = act(bias[c] + sum over fy, fx of (x[b,iy,ix,c] - zero_in) * (w[fy,fx,c] - zero_w))
 //          iy = oy * stride.y - padding.y + fy * dilation.y, ix alike; taps outside of the image add nothing; quantised: act as in conv_2d.cl
 // Tensors  src, dst [batch, height, width, depth] of T; weights [filter height, filter width, depth] of FILTER_T; all dense
-//          bias, multipliers, shifts, residual: as conv_2d.cl
+//          bias, multipliers, shifts: as conv_2d.cl
 // Units    input (height, width, depth, aligned): aligned: depth is a multiple of 4; output (height, width, depth, batches)
 //          window (filter height, filter width, padding top, padding left), steps (stride y, x, dilation y, x)
 //          zeros: zero points (src, weights, dst, 0) (quantised only); low, high: bounds of the activation
@@ -31,10 +31,13 @@
 
 #if T_IS_HALF
 #define LOAD_4(p, i, type) (aligned ? vloada_half4(0, (p) + (i)) : vload_half4(0, (p) + (i)))
+#define STORE_4(p, i, v) vstorea_half4_rte(v, 0, (p) + (i))
 #elif T_IS_FLOAT
 #define LOAD_4(p, i, type) (aligned ? *(global const JOIN(type, 4) *)((p) + (i)) : vload4(0, (p) + (i)))
+#define STORE_4(p, i, v) (*(global JOIN(T, 4) *)((p) + (i)) = (v))
 #else
 #define LOAD_4(p, i, type) convert_int4(aligned ? *(global const JOIN(type, 4) *)((p) + (i)) : vload4(0, (p) + (i)))
+#define STORE_4(p, i, v) (*(global JOIN(T, 4) *)((p) + (i)) = JOIN(JOIN(convert_, T), 4)(v))
 #endif
 
 #if QUANTIZED
@@ -55,8 +58,6 @@ kernel void depthwise_conv_2d_quads(
     global const T *src, global const FILTER_T *weights, global const BIAS_T *bias,
 #if QUANTIZED
     global const int *multipliers, global const int *shifts,
-#else
-    global const T *residual, int has_residual,
 #endif
     global T *dst, int4 input, int4 output, int4 window, int4 steps,
 #if QUANTIZED
@@ -108,14 +109,13 @@ kernel void depthwise_conv_2d_quads(
             const int value = multiply_by_quantized_multiplier(values[i], multipliers[c + i], shifts[c + i]);
             values[i] = activate_int(value + zeros.z, low, high);
 #else
-            if (has_residual)
-                values[i] += LOAD(residual, to + i);
             values[i] = activate(values[i], low, high);
 #endif
         }
-        // The compiler of a GPU makes one store of these where they are aligned.
-#pragma unroll
-        for (int i = 0; i < 4; ++i)
-            STORE(dst, to + i, values[i]);
+        if (aligned)
+            STORE_4(dst, to, vload4(0, values));
+        else
+            for (int i = 0; i < 4; ++i)
+                STORE(dst, to + i, values[i]);
     }
 }

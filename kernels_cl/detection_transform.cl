@@ -7,7 +7,8 @@
 // Units    scales (rois, deltas, image_info, dst), delta_zero; used by ushort only, whose zero points are 0
 // Defines  T: float | half | ushort (required); DELTA_T: T, or uchar | char for ushort (required)
 // Launch   global (>= rois * classes), local (64); one work-item per box; extra items return
-// Exact    ushort: as float32 operations rounded one by one; a batch outside [0, batches) counts as the nearest one
+// Exact    ushort: as float32 operations rounded one by one
+// Errors   a batch outside [0, batches), which counts as the nearest one, and corners out of order are complained of (common/fault.h)
 #ifndef T
 #error "detection_transform.cl: define T"
 #endif
@@ -18,6 +19,7 @@
 #include "common/types.h"
 #include "common/real.h"
 #include "common/boxes.h"
+#include "common/fault.h"
 
 #if T_IS_FLOAT
 #define REAL(p, i, scale) LOAD(p, i)
@@ -33,15 +35,18 @@
 
 kernel void axis_aligned_bbox_transform(
     global const T *rois, global const DELTA_T *deltas, global const int *batch_index, global const T *image_info, global T *dst,
-    global const float *exponentials, int classes, int batches, int count, float4 scales, int delta_zero)
+    global const float *exponentials, int classes, int batches, int count, float4 scales, int delta_zero,
+    global int *fault, int number)
 {
     const int item = (int)get_global_id(0);
     if (item >= count)
         return;
-    const int roi = item / classes, image = clamp(batch_index[roi], 0, batches - 1) * 2;
+    const int roi = item / classes, batch = batch_index[roi], image = clamp(batch, 0, batches - 1) * 2;
     float corner[4];
     for (int i = 0; i < 4; ++i)
         corner[i] = REAL(rois, roi * 4 + i, scales.x);
+    if (batch < 0 || batch >= batches || !has_order(vload4(0, corner)))
+        complain(fault, number);
     const float2 delta = (float2)(DELTA(item * 4), DELTA(item * 4 + 1));
     const float2 factor = (float2)(FACTOR(item * 4 + 2), FACTOR(item * 4 + 3));
     const float height = REAL(image_info, image, scales.z), width = REAL(image_info, image + 1, scales.z);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // gather.cl: GATHER, EMBEDDING_LOOKUP, HASHTABLE_LOOKUP: slices chosen by index, indices chosen by key.
-// Maths    gather:    dst[o, n, i] = src[o, indices[n], i]; indices are clamped to the axis; -1 gives 0 where missing_is_zero
+// Maths    gather:    dst[o, n, i] = src[o, indices[n], i]; -1 gives 0 where missing_is_zero; other indices outside the axis are
+//                       complained of (common/fault.h) and clamped to it
 //          find_keys: place[n] = first p with keys[p] == lookups[n], else -1; hits[n] = 1 or 0
 // Tensors  src [outer, axis, inner], dst [outer, chosen, inner] of T, indices int [chosen], dense row-major
 //          keys int [key_count], ascending; lookups, place int [count]; hits uchar [count]
@@ -13,12 +14,17 @@
 #error "gather.cl: define T"
 #endif
 
-kernel void gather(global const T *src, global const int *indices, global T *dst, int axis, int inner, int chosen, int missing_is_zero)
+#include "common/fault.h"
+
+kernel void gather(global const T *src, global const int *indices, global T *dst, int axis, int inner, int chosen, int missing_is_zero,
+    global int *fault, int number)
 {
     const int i = (int)get_global_id(0), outer = (int)get_global_id(1);
     if (i >= chosen * inner)
         return;
     const int index = indices[i / inner];
+    if ((index < 0 && !missing_is_zero) || index >= axis)
+        complain(fault, number);
     const T value = src[(outer * axis + clamp(index, 0, axis - 1)) * inner + i % inner];
     dst[outer * chosen * inner + i] = missing_is_zero && index < 0 ? (T)0 : value;
 }

@@ -11,6 +11,7 @@
 // Defines  T: float | half | uchar | char (required); BOX_T: T, or ushort for 8-bit types (required)
 // Launch   global (>= boxes * keypoints), local (64); one work-item per keypoint; extra items return
 // Exact    8-bit: as float32 operations rounded one by one; float: the same, of half rounded at the end
+// Errors   corners of boxes out of order are complained of (common/fault.h)
 #ifndef T
 #error "heatmap.cl: define T"
 #endif
@@ -19,6 +20,7 @@
 #endif
 
 #include "common/types.h"
+#include "common/fault.h"
 
 #pragma OPENCL FP_CONTRACT OFF
 
@@ -54,7 +56,7 @@ static inline int mirrored(int place, int size)
 }
 
 kernel void heatmap_max_keypoint(global const T *heatmaps, global const BOX_T *boxes, global T *scores, global BOX_T *keypoints,
-    int4 strides, int4 sizes, float4 scales, int4 zeros, float tolerance, float max_step)
+    int4 strides, int4 sizes, float4 scales, int4 zeros, float tolerance, float max_step, global int *fault, int number)
 {
     const int item = (int)get_global_id(0), size = sizes.x;
     if (item >= sizes.z)
@@ -98,6 +100,8 @@ kernel void heatmap_max_keypoint(global const T *heatmaps, global const BOX_T *b
 
     const float x1 = BOX(boxes, box * 4, scales.z), y1 = BOX(boxes, box * 4 + 1, scales.z);
     const float width = BOX(boxes, box * 4 + 2, scales.z) - x1, height = BOX(boxes, box * 4 + 3, scales.z) - y1;
+    if (width < 0.0f || height < 0.0f)
+        complain(fault, number);
     const float px = divide((float)column + dx + 0.5f, (float)size) * width + x1;
     const float py = divide((float)row + dy + 0.5f, (float)size) * height + y1;
     STORE_POINT(keypoints, item * 2, px, scales.w);

@@ -56,7 +56,6 @@
 #endif
 #define TERM_PART JOIN(TERM_T, PART)
 #define TERM_RUN JOIN(TERM_T, RUN)
-#define COMPUTE_PART JOIN(COMPUTE_T_NAME, PART)
 
 #if T_IS_HALF
 #define LOAD_RUN(p, i, type) JOIN(vloada_half, RUN)(0, (p) + (i))
@@ -182,7 +181,6 @@ static inline void multiply_tiles(
     TERM_PART sums[RUN][PARTS], local const TERM_T *source, local const TERM_T *weights, int row_lane, int column_lane)
 {
     local const TERM_PART *source_parts = (local const TERM_PART *)source, *weights_parts = (local const TERM_PART *)weights;
-#pragma unroll 4
     for (int k = 0; k < DEPTH; ++k) {
         TERM_T left[RUN];
         TERM_PART right[PARTS];

@@ -11,7 +11,8 @@
 // Defines  T: float | half | uchar | char (required); ROI_T: T, or ushort for 8-bit types (required)
 // Launch   global (>= rois * out_height * out_width * depth), local (64); one work-item per element, channels fastest
 //          extra items return
-// Exact    quantised: as float32 operations rounded one by one; batches and regions outside the input are cut to it
+// Exact    quantised: as float32 operations rounded one by one
+// Errors   batches and regions outside the input and corners out of order are complained of (common/fault.h) and cut to the input
 #ifndef T
 #error "roi.cl: define T"
 #endif
@@ -22,6 +23,7 @@
 #include "common/types.h"
 #include "common/quant.h"
 #include "common/real.h"
+#include "common/fault.h"
 
 #if T_IS_FLOAT
 #define REGION(i) LOAD(rois, i)
@@ -32,6 +34,13 @@
 #define ZERO zero_in
 #define IS_NAN(v) 0
 #endif
+
+// Whether a region lies inside an input and its corners are in order; fails for NaN.
+static inline int is_region(float4 corners, float2 ratios, int height, int width)
+{
+    const float x1 = corners.x * ratios.y, y1 = corners.y * ratios.x, x2 = corners.z * ratios.y, y2 = corners.w * ratios.x;
+    return x1 >= 0.0f && x1 <= x2 && x2 <= (float)width && y1 >= 0.0f && y1 <= y2 && y2 <= (float)height;
+}
 
 // Start and end of a region along one axis, in pixels; NaN becomes 0.
 static inline float2 extent(float start, float end, float ratio, int size)
@@ -87,7 +96,8 @@ static inline int mean_of(int sum, float real, int zero)
 
 #define ROI_PARAMETERS                                                                                                  \
     global const T *src, global const ROI_T *rois, global const int *batch_index, global T *dst, int4 src_strides,      \
-        int4 dst_strides, int8 shape, int count, float roi_scale, float2 ratios, int zero_in, int zero_out, float scale
+        int4 dst_strides, int8 shape, int count, float roi_scale, float2 ratios, int zero_in, int zero_out, float scale,      \
+        global int *fault, int number
 
 // What both kernels begin with: bounds check, element of dst, extents of its region.
 #define BEGIN                                                                                                              \
@@ -97,10 +107,14 @@ static inline int mean_of(int sum, float real, int zero)
     const int height = shape.s1, width = shape.s2, depth = shape.s3, out_height = shape.s4, out_width = shape.s5;          \
     const int c = item % depth, ox = item / depth % out_width, oy = item / depth / out_width % out_height;                 \
     const int roi = item / depth / out_width / out_height;                                                                 \
-    const int image = clamp(batch_index[roi], 0, shape.s0 - 1) * src_strides.x + c * src_strides.w;                        \
+    const int batch = batch_index[roi];                                                                                    \
+    const float4 corners = (float4)(REGION(roi * 4), REGION(roi * 4 + 1), REGION(roi * 4 + 2), REGION(roi * 4 + 3));       \
+    if (batch < 0 || batch >= shape.s0 || !is_region(corners, ratios, height, width))                                      \
+        complain(fault, number);                                                                                           \
+    const int image = clamp(batch, 0, shape.s0 - 1) * src_strides.x + c * src_strides.w;                                   \
     const int to = roi * dst_strides.x + oy * dst_strides.y + ox * dst_strides.z + c * dst_strides.w;                      \
-    const float2 columns = extent(REGION(roi * 4), REGION(roi * 4 + 2), ratios.y, width);                                  \
-    const float2 rows = extent(REGION(roi * 4 + 1), REGION(roi * 4 + 3), ratios.x, height);
+    const float2 columns = extent(corners.x, corners.z, ratios.y, width);                                                  \
+    const float2 rows = extent(corners.y, corners.w, ratios.x, height);
 
 kernel void roi_align(ROI_PARAMETERS)
 {

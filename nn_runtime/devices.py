@@ -366,7 +366,9 @@ def _nothing_matches(text: str, items: Sequence[str]) -> str:
     """Say what there is, and why what was meant cannot be used."""
     there: list[str] = []
     problems: list[str] = []
-    for driver in dict.fromkeys(_driver_of(item) for item in items):
+    meant = dict.fromkeys(_driver_of(item) for item in items)
+    every = [] if all(driver in _entry_points() for driver in meant) else _entry_points()
+    for driver in dict.fromkeys([*meant, *every]):
         found = listing(driver)
         there += [_label(device) for device in found.devices]
         if found.failure:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from nn_runtime.caching import made_directory, token_of
@@ -101,7 +102,10 @@ class Network:
 def _selection(device: str | Device | Sequence[Device] | None) -> Selection:
     if device is None or isinstance(device, str):
         return select(device)
-    chosen = (device,) if isinstance(device, Device) else tuple(device)
+    chosen = (device,) if isinstance(device, Device) or not isinstance(device, Iterable) else tuple(device)
+    wrong = [one for one in chosen if not isinstance(one, Device)]
+    if wrong:
+        raise BadData(f"compile: device: wanted a selector, a Device or a list of Devices, got {wrong[0]!r}")
     if not chosen:
         raise BadData("compile: the list of devices is empty")
     return Selection(chosen, strict=True)

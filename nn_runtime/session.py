@@ -255,7 +255,8 @@ class Session:
             return self._by_name(inputs)
         given: Sequence[npt.ArrayLike] = inputs if isinstance(inputs, list | tuple) else [inputs]  # type: ignore[list-item]
         if len(given) != len(infos):
-            raise BadData(f"wanted {len(infos)} inputs ({_names(infos)}), got {len(given)}")
+            what = "one input" if isinstance(inputs, np.ndarray) else f"a {type(given).__name__} of {len(given)}"
+            raise BadData(f"run: wanted {len(infos)} input{'s' * (len(infos) != 1)} ({_names(infos)}), got {what}")
         return given, None
 
     def _by_name(self, inputs: Mapping[str, npt.ArrayLike]) -> tuple[Sequence[npt.ArrayLike], list[str]]:
@@ -265,13 +266,13 @@ class Session:
         for info in infos:
             name = info.name if info.name in inputs else info.signature_name
             if name not in inputs:
-                raise BadData(f"input {info.name!r} is missing, got {', '.join(map(repr, inputs)) or 'none'}")
+                raise BadData(f"run: input {info.name!r} is missing, got {', '.join(map(repr, inputs)) or 'none'}")
             by_signature = by_signature and info.name not in inputs
             given.append(inputs[name])
         if len(inputs) != len(infos):
             known = {name for info in infos for name in (info.name, info.signature_name)}
             extra = next((name for name in inputs if name not in known), "one twice")
-            raise BadData(f"no input is called {extra!r}, the inputs are {_names(infos)}")
+            raise BadData(f"run: no input is called {extra!r}, the inputs are {_names(infos)}")
         outputs = self._interface.outputs
         return given, [(by_signature and info.signature_name) or info.name for info in outputs]
 
@@ -410,26 +411,31 @@ def _names(infos: Sequence[TensorInfo]) -> str:
 
 def _checked(position: int, info: TensorInfo, given: npt.ArrayLike, operand: Operand) -> Array:
     """Return an input as an array that can be copied to the one bound for its operand; raises BadData."""
-    array = np.asarray(given)
-    is_array = isinstance(given, np.ndarray)
     any_rank = is_tensor(operand.type) and not operand.dimensions
-    if (array.dtype != info.dtype and not _converts(array, info.dtype, is_array)) or (
-        array.shape != info.shape and not any_rank and not _fits(array.shape, info.shape)
-    ):
-        raise BadData(f"input {position} {info.name!r}: {_wanted_and_given(info, array, any_rank)}")
+    shape = "[...]" if any_rank else f"[{', '.join(str(size or 'any') for size in info.shape)}]"
+    wanted = f"input {position} {info.name!r}: wanted {info.dtype} {shape}"
+    try:
+        array = np.asarray(given)
+    except ValueError as error:
+        raise BadData(f"{wanted}, got what is no array: {error}") from error
+    is_array = isinstance(given, np.ndarray)
+    got = f"got {array.dtype} {list(array.shape)}"
+    if array.dtype != info.dtype and not _converts(array, info.dtype, is_array):
+        raise BadData(f"{wanted}, {got}{_values_outside(array, info.dtype)}")
+    if array.shape != info.shape and not any_rank and not _fits(array.shape, info.shape):
+        raise BadData(f"{wanted}, {got}")
     computed = dtype_of(operand.type)
     if computed.itemsize < info.dtype.itemsize and not _converts(array, computed, is_array):
-        wanted = _wanted_and_given(info, array, any_rank)
-        raise BadData(f"input {position} {info.name!r}: it is computed in {computed}: {wanted}")
+        raise BadData(f"{wanted}, computed in {computed}, {got}{_values_outside(array, computed)}")
     return array
 
 
-def _wanted_and_given(info: TensorInfo, array: Array, any_rank: bool) -> str:
-    shape = "[...]" if any_rank else f"[{', '.join(str(size or 'any') for size in info.shape)}]"
-    text = f"wanted {info.dtype} {shape}, got {array.dtype} {list(array.shape)}"
-    if array.dtype.kind in "iu" and info.dtype.kind in "iu" and array.size:
-        text += f" with values {array.min()} to {array.max()}"
-    return text
+def _values_outside(array: Array, wanted: np.dtype[np.generic]) -> str:
+    """Return which integers were given where they are why an array does not go for another type, else nothing."""
+    if array.dtype.kind not in "iu" or wanted.kind not in "iu":
+        return ""
+    info = np.iinfo(str(wanted))
+    return f" with values {array.min()} to {array.max()}, {wanted} holds {info.min} to {info.max}"
 
 
 def _fits(given: Dimensions, wanted: Dimensions) -> bool:

@@ -54,12 +54,11 @@ reason given, and the runtime places those on the CPU driver. `nnrt explain` tel
 "Since" is the feature level that brought the operation; a type may have come later. A driver takes IF and WHILE
 whole where it takes every operation inside; elsewhere the runtime interprets them, and the operations run anywhere.
 
-Wrong values that a run brings: by the specification GATHER and EMBEDDING_LOOKUP fail for an index out of range,
-ROI_ALIGN and AXIS_ALIGNED_BBOX_TRANSFORM for a batch index out of range or a region with its corners in the wrong
-order. The CPU driver refuses them. The OpenCL driver refuses indices out of range that are constants of the model;
-the rest it cuts to the nearest value that is allowed and gives a result: nothing outside a tensor is read, and no run
-waits for the device to look at its inputs. BOX_WITH_NMS_LIMIT and GENERATE_PROPOSALS, whose results are waited for
-anyway, refuse wrong boxes on both drivers.
+Wrong values that a run brings: GATHER and EMBEDDING_LOOKUP fail for an index out of range, ROI_ALIGN, ROI_POOLING and
+AXIS_ALIGNED_BBOX_TRANSFORM for a batch index out of range or a region with its corners in the wrong order,
+HEATMAP_MAX_KEYPOINT, BOX_WITH_NMS_LIMIT and GENERATE_PROPOSALS for such boxes. Both drivers refuse them: the CPU driver
+before it computes, the OpenCL driver at preparation where indices are constants of the model, else when it reads the
+outputs: kernels leave the number of the operation, and read nothing outside a tensor meanwhile.
 """
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from gpu_driver.launch import Kernel, Launch, Scratch, int_vector
 from gpu_driver.operations import launches
 from gpu_driver.strided import Side, strided_copy
+from gpu_driver.tiled import batches_launch
 from gpu_driver.vectors import LANES, c_type
 from gpu_driver.worksize import linear
 from nn_runtime.codes import OperationCode
@@ -28,9 +29,12 @@ _TILE_ROWS = 8
 
 @launches(OperationCode.BATCH_MATMUL)
 def batch_matmul(op: BoundOperation, device: DeviceProfile) -> tuple[Launch, ...]:
-    """BATCH_MATMUL. FLOAT32, FLOAT16, QUANT8_ASYMM_SIGNED, INT32; kernels batch_matmul.cl:batch_matmul, *_tiles."""
+    """BATCH_MATMUL. FLOAT32, FLOAT16, QUANT8_ASYMM_SIGNED, INT32; kernels of `tiled.py`, else batch_matmul.cl."""
     sizes = batch_matmul_sizes(op)
     lhs, rhs, output = op.input("lhs"), op.input("rhs"), op.outputs[0]
+    by_groups = batches_launch(lhs, rhs, output, sizes, device)
+    if by_groups is not None:
+        return (by_groups,)
     rows, columns, depth = sizes.rows, sizes.columns, sizes.depth
     left = (1, rows) if sizes.adj_x else (depth, 1)
     right = (1, depth) if sizes.adj_y else (columns, 1)

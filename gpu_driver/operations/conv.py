@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CONV_2D, DEPTHWISE_CONV_2D: packed kernels for constant weights on CPU-type devices, a general one for the rest."""
+"""CONV_2D, DEPTHWISE_CONV_2D: packed kernels for constant weights on CPU-type devices, tiles on GPUs, else general."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpu_driver import chain, packing
+from gpu_driver import chain, packing, tiled
 from gpu_driver.addition import addition_factors
 from gpu_driver.launch import Kernel, Launch, Packed, float32, int32, int_vector
 from gpu_driver.operations import launches
@@ -153,8 +153,8 @@ def fits_vnni(product: Product, device: DeviceProfile) -> bool:
 
 
 def fits_packed(product: Product, device: DeviceProfile) -> bool:
-    """Tell whether convolve.h applies: constant weights, NHWC, a CPU-type device; what rounds once is scaled down."""
-    fits = device.is_cpu and product.packable and not product.geometry.depthwise
+    """Tell whether convolve.h applies: constant weights, NHWC, a device for chains; what rounds once is scaled down."""
+    fits = device.builds_chains and product.packable and not product.geometry.depthwise
     return fits and not (product.quantized and product.rounds_once and not _rounding(product).at_once)
 
 
@@ -162,7 +162,7 @@ def fits_depthwise_packed(product: Product, device: DeviceProfile) -> bool:
     """Tell whether depthwise.h applies: as `fits_packed`, multiplier 1, exact."""
     g = product.geometry
     return (
-        device.is_cpu
+        device.builds_chains
         and product.packable
         and g.depth_multiplier == 1
         and packing.fits_depthwise(g.filter_height * g.filter_width, quantised=product.quantized)
@@ -332,7 +332,12 @@ def flip_signs(source: BoundOperand, output: BoundOperand, device: DeviceProfile
 
 
 def general(product: Product, device: DeviceProfile) -> Launch:
-    """Kernel conv_2d.cl:conv_2d; weights and bias as the model or the run gives them."""
+    """Kernels of `tiled.py` where one fits, else conv_2d.cl; weights and bias as the model or the run gives them."""
+    return tiled.product_launch(product, device) or element_by_element(product, device)
+
+
+def element_by_element(product: Product, device: DeviceProfile) -> Launch:
+    """Kernel conv_2d.cl:conv_2d, which takes everything."""
     g = product.geometry
     extra, zeros = product.residual_arguments(), _NOTHING
     if product.quantized:

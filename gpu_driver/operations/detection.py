@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpu_driver.faults import complaints
 from gpu_driver.groups import group_defines, one_group_each
 from gpu_driver.launch import Kernel, Launch, Measured, Packed, Scratch, float32, float_vector, int32, int_vector
 from gpu_driver.operations import launches
@@ -40,7 +41,7 @@ _KIND_REMOVE = 3
 
 @launches(OperationCode.AXIS_ALIGNED_BBOX_TRANSFORM)
 def axis_aligned_bbox_transform(op: BoundOperation, device: DeviceProfile) -> Launch:
-    """AXIS_ALIGNED_BBOX_TRANSFORM. FLOAT32, FLOAT16, QUANT16_ASYMM. Batches outside the images are clamped."""
+    """AXIS_ALIGNED_BBOX_TRANSFORM. FLOAT32, FLOAT16, QUANT16_ASYMM; kernel of detection_transform.cl."""
     sizes = box_transform(op)
     rois, deltas, images, output = op.input("roi"), op.input("deltas"), op.input("image_info"), op.outputs[0]
     count = sizes.rois * sizes.classes
@@ -52,6 +53,7 @@ def axis_aligned_bbox_transform(op: BoundOperation, device: DeviceProfile) -> La
             *map(int32, (sizes.classes, sizes.batches, count)),
             float_vector(rois.scale, deltas.scale, images.scale, output.scale),
             int32(deltas.zero_point),
+            *complaints(op, "batch_index", f"must be in [0, {sizes.batches}), roi have x1 <= x2 and y1 <= y2"),
         ),
         *linear(count, device),
         20 * count,

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from gpu_driver.faults import complaints, no_complaints
 from gpu_driver.launch import Kernel, Launch, Scratch, int32
 from gpu_driver.operations import launches
 from gpu_driver.strided import raw_type
@@ -16,25 +17,26 @@ from nn_runtime.operations.gather import check_indices
 if TYPE_CHECKING:
     from gpu_driver.bound import BoundOperand, BoundOperation
     from gpu_driver.device_profile import DeviceProfile
+    from gpu_driver.faults import Faults
 
 _INT_BYTES = 4
 
 
 @launches(OperationCode.GATHER)
 def gather(op: BoundOperation, device: DeviceProfile) -> Launch:
-    """GATHER. Any type; kernel gather.cl:gather. Constant indices are checked, those of a run are clamped."""
+    """GATHER. Any type; kernel gather.cl:gather. Known indices are checked here, others by the kernel."""
     source, indices = op.input("input"), op.input("indices")
     axis = op.axis("axis", len(source.dimensions))
-    _check_known(op, "indices", source.dimensions[axis])
-    return _gather(source, indices, indices.count, op.outputs[0], axis, device)
+    faults = _check(op, "indices", source.dimensions[axis])
+    return _gather(source, indices, indices.count, op.outputs[0], axis, faults, device)
 
 
 @launches(OperationCode.EMBEDDING_LOOKUP)
 def embedding_lookup(op: BoundOperation, device: DeviceProfile) -> Launch:
-    """EMBEDDING_LOOKUP. Any type; kernel gather.cl:gather. Constant indices are checked, those of a run are clamped."""
+    """EMBEDDING_LOOKUP. Any type; kernel gather.cl:gather. Known indices are checked here, others by the kernel."""
     values, lookups = op.input("values"), op.input("lookups")
-    _check_known(op, "lookups", values.dimensions[0])
-    return _gather(values, lookups, lookups.count, op.outputs[0], 0, device)
+    faults = _check(op, "lookups", values.dimensions[0])
+    return _gather(values, lookups, lookups.count, op.outputs[0], 0, faults, device)
 
 
 @launches(OperationCode.HASHTABLE_LOOKUP)
@@ -50,13 +52,17 @@ def hashtable_lookup(op: BoundOperation, device: DeviceProfile) -> tuple[Launch,
         local_size,
         bytes_moved=lookups.size_bytes + keys.size_bytes,
     )
-    return search, _gather(values, places, lookups.count, op.outputs[0], 0, device, missing_is_zero=True)
+    faults = no_complaints(op)
+    return search, _gather(values, places, lookups.count, op.outputs[0], 0, faults, device, missing_is_zero=True)
 
 
-def _check_known(op: BoundOperation, name: str, limit: int) -> None:
+def _check(op: BoundOperation, name: str, limit: int) -> Faults:
+    """Check indices where they are known, and return what the kernel needs to check them where not."""
     indices = op.input(name).value()
-    if indices is not None:
-        check_indices(op, name, indices, limit)
+    if indices is None:
+        return complaints(op, name, f"must be in [0, {limit})")
+    check_indices(op, name, indices, limit)
+    return no_complaints(op)
 
 
 def _gather(
@@ -65,6 +71,7 @@ def _gather(
     chosen: int,
     output: BoundOperand,
     axis: int,
+    faults: Faults,
     device: DeviceProfile,
     missing_is_zero: bool = False,
 ) -> Launch:
@@ -73,7 +80,7 @@ def _gather(
     global_size, local_size = rows(chosen * inner, outer, device)
     return Launch(
         Kernel("gather.cl", "gather", (("T", raw_type(source)),)),
-        (source, indices, output, *(int32(value) for value in (dims[axis], inner, chosen, missing_is_zero))),
+        (source, indices, output, *(int32(value) for value in (dims[axis], inner, chosen, missing_is_zero)), *faults),
         global_size,
         local_size,
         bytes_moved=2 * output.size_bytes,

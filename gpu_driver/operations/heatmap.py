@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpu_driver.faults import complaints
 from gpu_driver.launch import Kernel, Launch, float32, float_vector, int_vector
 from gpu_driver.operations import launches
 from gpu_driver.strided import image_strides
@@ -38,6 +39,7 @@ def heatmap_max_keypoint(op: BoundOperation, device: DeviceProfile) -> Launch:
             int_vector(heatmaps.zero_point, scores.zero_point, 0, 0),
             float32(singular_tolerance(op.data_type)),
             float32(MAXIMUM_STEP),
+            *complaints(op, "boxes", "must have x1 <= x2 and y1 <= y2"),
         ),
         global_size,
         local_size,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpu_driver.faults import complaints
 from gpu_driver.launch import Kernel, Launch, float32, float_vector, int32, int_vector
 from gpu_driver.operations import launches
 from gpu_driver.strided import image_strides
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 @launches(OperationCode.ROI_ALIGN, OperationCode.ROI_POOLING)
 def region_of_interest(op: BoundOperation, device: DeviceProfile) -> Launch:
-    """ROI_ALIGN, ROI_POOLING. FLOAT32, FLOAT16, QUANT8; kernels roi.cl:roi_align, roi_pooling. Regions are clamped."""
+    """ROI_ALIGN, ROI_POOLING. FLOAT32, FLOAT16, QUANT8; kernels roi.cl:roi_align, roi_pooling."""
     sizes = region_pooling(op)
     source, rois, output = op.input("input"), op.input("rois"), op.outputs[0]
     element = c_type(output)
@@ -45,6 +46,7 @@ def region_of_interest(op: BoundOperation, device: DeviceProfile) -> Launch:
             int32(source.zero_point),
             int32(output.zero_point),
             float32(_sample_scale(source.scale, output.scale)),
+            *complaints(op, "batch_index", f"must be in [0, {sizes.batches}), rois in order and inside the image"),
         ),
         *linear(output.count, device),
         4 * output.count,

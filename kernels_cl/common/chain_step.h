@@ -63,7 +63,7 @@ static inline int16 rescale_addend16(int16 centred, int left_shift, int multipli
 }
 
 // ADD of the product's result (quantised) and a residual.
-static inline int16 add_residual16(const Step *s, int16 product, int16 residual)
+static inline __attribute__((always_inline)) int16 add_residual16(const Step *s, int16 product, int16 residual)
 {
     const int16 a = rescale_addend16(product - s->zero_out, s->left_shift, s->multiplier_product, s->exponent_product);
     const int16 b = rescale_addend16(residual - s->zero_residual, s->left_shift, s->multiplier_residual, s->exponent_residual);

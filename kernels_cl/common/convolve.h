@@ -11,38 +11,11 @@
 //          FULLY_CONNECTED: batches 1, height 1, width = rows, filter, strides and dilations 1, padding 0
 // Exact    quantised: if chunk (a multiple of 16, 16..DEPTH_CHUNK) keeps every partial sum of a chunk's products within 2^24;
 //          256 always does, packing.py: exact_chunk finds a longer one from the weights
-//          float: ascending k; staged tiles (at borders, or of half) in chunks added in order
+//          float: staged tiles (at borders, or of half) by ascending k, in chunks added in order; the others as direct.h says
 #define READS_DIRECTLY (T_IS_FLOAT && !T_IS_HALF)
 
 #if READS_DIRECTLY
-// Where a tile's inputs lie in memory if they need no staging: `runs` of `length` elements, the same for every pixel but `step`
-// elements further on; runs that are taps of a row are `tap_step` apart, rows of taps `row_step`.
-typedef struct {
-    global const T *first;
-    long step, tap_step, row_step;
-    int rows, taps, length; // rows 0: the tile must be staged
-} Direct;
-
-static inline Direct direct_view(const InputView *v, global const T *src, int first_pixel)
-{
-    Direct view = {src + (long)first_pixel * v->depth, v->depth, 0, 0, 1, 1, v->depth};
-    if (v->pointwise)
-        return view;
-    const int row = first_pixel / v->out_width, ox = first_pixel - row * v->out_width, b = row / v->out_height;
-    const int y = (row - b * v->out_height) * v->stride_height - v->padding_top, x = ox * v->stride_width - v->padding_left;
-    const int bottom = y + (v->filter_height - 1) * v->dilation_height;
-    const int right = x + (TILE_PIXELS - 1) * v->stride_width + (v->filter_width - 1) * v->dilation_width;
-    const int fits = ox + TILE_PIXELS <= v->out_width && y >= 0 && bottom < v->height && x >= 0 && right < v->width;
-    const int joined = v->dilation_width == 1;
-    view.first = src + (long)nhwc_offset(b, y, x, v->height, v->width, v->depth);
-    view.step = v->stride_width * v->depth;
-    view.tap_step = v->dilation_width * v->depth;
-    view.row_step = (long)v->dilation_height * v->width * v->depth;
-    view.rows = fits ? v->filter_height : 0;
-    view.taps = joined ? 1 : v->filter_width;
-    view.length = joined ? v->filter_width * v->depth : v->depth;
-    return view;
-}
+#include "common/direct.h"
 #endif
 
 static void convolve(const Step *s, Part part, global const T *src, global T *dst, global const T *residual,
@@ -58,8 +31,19 @@ static void convolve(const Step *s, Part part, global const T *src, global T *ds
     const int depth = s->filter_height * s->filter_width * s->depth_in;
     float16 stage_vectors[TILE_PIXELS * STAGE_WIDTH / 16]; // for its alignment
     float *const stage = (float *)stage_vectors;
+#if READS_DIRECTLY
+    if (pixels == 1 && view.pointwise) {
+        convolve_pixel(s, part, src, dst, residual, weights, bias);
+        return;
+    }
+    const int group = max(1, GROUP_WEIGHTS / (32 * depth));
+#else
+    const int group = part.y1 - part.y0; // a tile is staged once
+#endif
+    const int tiles = part.x1 - part.x0, groups = ceil_divide(part.y1 - part.y0, group);
 
-    for (int tile = part.x0; tile < part.x1; ++tile) {
+    for (int i = 0; i < groups * tiles; ++i) {
+        const int y0 = part.y0 + i / tiles * group, y1 = min(y0 + group, part.y1), tile = part.x0 + i % tiles;
         const int first_pixel = tile * TILE_PIXELS;
         const int rows = min(TILE_PIXELS, pixels - first_pixel);
 #if READS_DIRECTLY
@@ -67,45 +51,29 @@ static void convolve(const Step *s, Part part, global const T *src, global T *ds
         if (rows < TILE_PIXELS)
             direct.rows = 0;
 #endif
-        for (int block = part.y0; block < part.y1; ++block) {
+        for (int block = y0; block < y1; ++block) {
             const int channel = block * 32;
             const int halves = depth_out - channel > 16 ? 2 : 1;
             global const float16 *w0 = weights + (size_t)(2 * block) * depth;
             global const float16 *w1 = w0 + depth;
             global const COMPUTE_T16 *start = bias + 2 * block;
-            COMPUTE_T16 totals0[TILE_PIXELS], totals1[TILE_PIXELS];
+            const int offset = first_pixel * depth_out + channel;
 #if READS_DIRECTLY
             if (direct.rows != 0) {
-                float16 sum0[TILE_PIXELS], sum1[TILE_PIXELS];
-                PIXELS sum0[p] = sum1[p] = (float16)0.0f;
-                for (int fy = 0; fy < direct.rows; ++fy) {
-                    global const T *x = direct.first + fy * direct.row_step;
-                    for (int fx = 0; fx < direct.taps; ++fx, x += direct.tap_step, w0 += direct.length, w1 += direct.length) {
-                        if (halves == 2) {
-                            for (int k = 0; k < direct.length; ++k) {
-                                const float16 x0 = w0[k], x1 = w1[k];
-                                PIXELS {
-                                    const float16 value = (float16)(x[p * direct.step + k]);
-                                    sum0[p] = fma(value, x0, sum0[p]);
-                                    sum1[p] = fma(value, x1, sum1[p]);
-                                }
-                            }
-                        } else {
-                            for (int k = 0; k < direct.length; ++k) {
-                                const float16 x0 = w0[k];
-                                PIXELS sum0[p] = fma((float16)(x[p * direct.step + k]), x0, sum0[p]);
-                            }
-                        }
-                    }
-                }
-                PIXELS totals0[p] = start[0] + sum0[p];
+                // The first two tiles fetch the weights of the next group.
+                const int next = 2 * (block + group) + tile - part.x0;
+                global const float16 *ahead = tile - part.x0 < 2 && next < 2 * part.y1 ? weights + (size_t)next * depth : w0;
                 if (halves == 2)
-                    PIXELS totals1[p] = start[1] + sum1[p];
-            } else
+                    convolve_direct32(s, &direct, w0, depth, start, ahead, dst, residual, offset, depth_out - channel);
+                else
+                    convolve_direct16(s, &direct, w0, start, dst, residual, offset, depth_out - channel);
+                continue;
+            }
 #endif
+            COMPUTE_T16 totals0[TILE_PIXELS], totals1[TILE_PIXELS];
             for (int k0 = 0; k0 < depth; k0 += chunk) {
                 const int count = min(chunk, depth - k0);
-                if (block == part.y0 || depth > chunk) {
+                if (block == y0 || depth > chunk) {
                     for (int p = rows; p < TILE_PIXELS; ++p)
                         stage_padding(stage + p * STAGE_WIDTH, count, zero_in);
                     stage_tile(stage, src, &view, first_pixel, rows, k0, k0 + count);
@@ -131,7 +99,6 @@ static void convolve(const Step *s, Part part, global const T *src, global T *ds
                 }
                 PIXELS totals0[p] = (k0 == 0 ? start[0] : totals0[p]) + WIDEN(sum0[p], COMPUTE_T16);
             }
-            const int offset = first_pixel * depth_out + channel;
             finish_block(s, dst, residual, totals0, rows, offset, min(16, depth_out - channel), multipliers[2 * block],
                          shifts[2 * block], roundings[2 * block]);
             if (halves == 2)

@@ -41,16 +41,19 @@ typedef struct __attribute__((packed)) {
 #endif
 
 #if QUANTIZED
+// A call, which PoCL 3.0 makes otherwise, takes a quarter of the time of a convolution of few products.
+#define INLINED inline __attribute__((always_inline))
 #define ADD_RESIDUAL(s, value, residual) add_residual16(s, value, residual)
 #define FINISH(value) (value)
 #else
+#define INLINED inline
 #define ADD_RESIDUAL(s, value, residual) ((value) + (residual))
 #define FINISH(value) activate16(value, low, high)
 #endif
 
 // Scales, activates and stores `count` channels of `rows` pixels, from element `offset` of dst on.
-static inline void finish_block(const Step *s, global T *dst, global const T *residual, const COMPUTE_T16 *totals, int rows, int offset,
-                                int count, COMPUTE_T16 multiplier, COMPUTE_T16 shift, COMPUTE_T16 rounding)
+static INLINED void finish_block(const Step *s, global T *dst, global const T *residual, const COMPUTE_T16 *totals, int rows,
+                                 int offset, int count, COMPUTE_T16 multiplier, COMPUTE_T16 shift, COMPUTE_T16 rounding)
 {
     const COMPUTE_T low = s->low, high = s->high;
     const int depth_out = s->depth_out, has_residual = s->has_residual;

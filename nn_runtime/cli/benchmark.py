@@ -33,7 +33,7 @@ from nn_runtime.cli.networks import (
     statistics_of,
     statistics_text,
 )
-from nn_runtime.cli.output import busy, duration_text, print_json, print_lines, progress, table
+from nn_runtime.cli.output import UsageError, busy, duration_text, print_json, print_lines, progress, table
 from nn_runtime.cli.roofline import Rates, peaks_of, quant8_operations, rates
 
 if TYPE_CHECKING:
@@ -136,12 +136,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-secs", metavar="S", type=positive, default=30,
                         help="stop each part after so many seconds (default: 30)")  # fmt: skip
     parser.add_argument("--profile", action="store_true", help="print a table per launch")
-    parser.add_argument("--html", metavar="FILE", help="write the profile as a page with a roofline (with --profile)")
+    parser.add_argument("--html", metavar="FILE", help="write the profile as a page with a roofline")
     parser.add_argument("--json", action="store_true", help="print everything as JSON, times in ns")
 
 
 def run(args: argparse.Namespace) -> int:
     """Run and print the report."""
+    if args.html and not Path(args.html).parent.is_dir():
+        raise UsageError(f"--html {args.html}: there is no folder {Path(args.html).parent}")
     start = time.perf_counter_ns()
     with busy("preparing"), load_file(args.model) as network:
         session, has_clock = compile_for_timing(network, args.device, args.partition, args.cache_dir)
@@ -272,6 +274,8 @@ def _lines(report: Report, explanation: Explanation) -> list[str]:
     ]  # fmt: skip
     if report.timed is None:
         lines.append("time on the device: known only where one device runs the whole network")
+    elif report.timed.on_device is None:
+        lines.append(f"time on the device: {', '.join(report.devices)} tells none")
     lines += [f"{device}: {statistics_text(counts)}" for device, counts in report.statistics.items() if counts]
     if report.profiled is not None:
         lines += _profile_lines(report, report.profiled)

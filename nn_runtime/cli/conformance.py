@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from nn_runtime.cli.networks import positive
 from nn_runtime.cli.output import UsageError, print_json, show_progress
+from nn_runtime.codes import OperationCode
 from nn_runtime.testing.conformance import Filter, Through, Verdict, run_corpus
 from nn_runtime.testing.corpus import Kind
 
@@ -33,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kinds", metavar="KIND,..", type=_kinds, default=tuple(Kind), help=", ".join(kinds))
     parser.add_argument("--only", metavar="SUBSTRING", default="", help="only examples with this in their name")
     parser.add_argument("--exclude", metavar="SUBSTRING", default="", help="no examples with this in their name")
-    parser.add_argument("--operations", metavar="A,B", type=_names, default=(), help="only these main operations")
+    parser.add_argument("--operations", metavar="A,B", type=_operations, default=(), help="only these main operations")
     parser.add_argument("--jobs", metavar="N", type=positive, default=1, help="processes (default: 1)")
     parser.add_argument("--through", choices=[through.value for through in Through], default=Through.NDK.value,
                         help="interface or way that drives the device (default: ndk)")  # fmt: skip
@@ -59,6 +60,14 @@ def _kinds(text: str) -> tuple[Kind, ...]:
         return tuple(Kind(name) for name in _names(text))
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{error}; wanted {', '.join(kind.value for kind in Kind)}") from error
+
+
+def _operations(text: str) -> tuple[str, ...]:
+    names = _names(text.upper())
+    unknown = [name for name in names if name not in OperationCode.__members__]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"NNAPI has no operation {', '.join(map(repr, unknown))}")
+    return names
 
 
 def _names(text: str) -> tuple[str, ...]:

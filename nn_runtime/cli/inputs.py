@@ -121,7 +121,7 @@ def _load_npy(path: Path) -> Array:
     try:
         loaded: Array = np.load(path, allow_pickle=False)
     except (ValueError, EOFError) as error:
-        raise BadData(f"{path}: not an array in .npy form: {error}") from error
+        raise BadData(f"{path}: not an array in .npy form: {_reason(error)}") from error
     if not isinstance(loaded, np.ndarray):
         raise BadData(f"{path}: wanted one array in .npy form, got an archive; name it .npz")
     return loaded
@@ -138,7 +138,12 @@ def _load_npz(path: Path) -> dict[str, Array]:
     except (ValueError, EOFError, zipfile.BadZipFile) as error:
         if isinstance(error, BadData):
             raise
-        raise BadData(f"{path}: not arrays in .npz form: {error}") from error
+        raise BadData(f"{path}: not arrays in .npz form: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    """Return numpy's words, but for its advice to unpickle: it takes every file without its header for a pickle."""
+    return "no header of numpy's, or Python objects" if "pickle" in str(error) else str(error)
 
 
 def _chosen(arrays: Mapping[str, Array], key: str, file: str) -> Array:

@@ -8,6 +8,7 @@ that took longest follow. The file itself opens in chrome://tracing and in Perfe
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -67,5 +68,7 @@ def _kernel_lines(kernels: Sequence[KernelSummary]) -> list[str]:
 def _spans(file: Path) -> list[Span]:
     try:
         return read_spans(file)
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise BadData(f"{file}: no trace in Chrome's format: wanted JSON: {error}") from error
     except ValueError as error:
         raise BadData(f"{file}: {error}") from error

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 from nn_runtime.errors import BadData
 from nn_runtime.hal import fences
 from nn_runtime.hal.types import UNKNOWN_DURATION, ErrorStatus, HalError, Timing
+from nn_runtime.operand import has_unknown_dimensions, merge_dimensions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from nn_runtime.hal.interfaces import IPreparedModel
     from nn_runtime.hal.memory import SharedMemory
-    from nn_runtime.hal.types import ExecutionResult, Request
+    from nn_runtime.hal.types import ExecutionResult, Operand, Request
 
 
 def wait_for_fences(wait_for: Sequence[int], deadline_ns: int | None) -> None:
@@ -35,6 +36,18 @@ def wait_for_fences(wait_for: Sequence[int], deadline_ns: int | None) -> None:
             raise HalError(ErrorStatus.MISSED_DEADLINE_TRANSIENT, "the deadline passed before the fences signalled")
         if status == fences.FenceStatus.FAILED:
             raise HalError(ErrorStatus.GENERAL_FAILURE, "a fence that was waited for signalled an error")
+
+
+def check_sizes_known(outputs: Sequence[Operand], request: Request) -> None:
+    """Raise HalError(INVALID_ARGUMENT) where a fenced execution would find out the size of one of a model's outputs."""
+    for index, (operand, argument) in enumerate(zip(outputs, request.outputs, strict=False)):
+        try:
+            dims = merge_dimensions(operand.dimensions, argument.dimensions)
+        except BadData as error:
+            raise HalError(ErrorStatus.INVALID_ARGUMENT, f"output {index}: {error}") from error
+        if not argument.has_no_value and has_unknown_dimensions(operand.type, dims):
+            message = f"output {index}: a fenced execution needs its size, got {list(dims)}"
+            raise HalError(ErrorStatus.INVALID_ARGUMENT, message)
 
 
 def earlier_deadline(deadline_ns: int | None, duration_ns: int | None) -> int | None:

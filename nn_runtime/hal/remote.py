@@ -13,51 +13,35 @@ signal an error.
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import threading
-import time
 import weakref
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from nn_runtime.codes import DeviceTypeCode
-from nn_runtime.hal import fences
 from nn_runtime.hal.interfaces import UnusableDevice
-from nn_runtime.hal.plain import execute_after_fences, timing_since_launch
-from nn_runtime.hal.relocation import Relocation
 from nn_runtime.hal.remote_buffer import Allocation, RemoteBuffer
 from nn_runtime.hal.remote_channel import PASSES_DESCRIPTORS
-from nn_runtime.hal.remote_process import HostProcess, Service
-from nn_runtime.hal.types import (
-    BufferToken,
-    DeviceStatus,
-    ErrorStatus,
-    ExecutionResult,
-    HalError,
-    OutputShape,
-    Timing,
-)
+from nn_runtime.hal.remote_model import Placed, RemotePreparedModel
+from nn_runtime.hal.remote_process import Service
+from nn_runtime.hal.types import DeviceStatus, ErrorStatus, HalError
 from nn_runtime.hal.versions.conversion import without_pointers
-from nn_runtime.operand import EXTENSION_TYPES, has_unknown_dimensions, merge_dimensions
+from nn_runtime.operand import EXTENSION_TYPES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from typing import TypeAlias
 
     from nn_runtime.hal.costs import CostTable
     from nn_runtime.hal.interfaces import (
         Attributes,
         CacheRequest,
         DeviceDescription,
-        ExecutionProfile,
         IBuffer,
         IDevice,
-        IFencedExecutionCallback,
         IPreparedModel,
         OperationSupport,
     )
-    from nn_runtime.hal.memory import SharedMemory
+    from nn_runtime.hal.remote_process import HostProcess
     from nn_runtime.hal.types import (
         BufferDesc,
         BufferRole,
@@ -66,10 +50,7 @@ if TYPE_CHECKING:
         Extension,
         Model,
         Priority,
-        Request,
     )
-
-    _Placed: TypeAlias = tuple["HostProcess", int, Sequence[str]]
 
 T = TypeVar("T")
 
@@ -175,14 +156,14 @@ class RemoteDevice:
         """Prepare on the driver, from cache files; not prepared again if the driver dies."""
         files, place = _cache_arguments(cache)
 
-        def prepare(host: HostProcess) -> _Placed:
+        def prepare(host: HostProcess) -> Placed:
             number = host.new_number()
             abilities, _ = host.call_with_descriptors(
                 "prepare_from_cache", self._index, (number, deadline_ns, place), files
             )
-            return host, number, cast("Sequence[str]", abilities)
+            return Placed(host, number, tuple(cast("Sequence[str]", abilities)))
 
-        return RemotePreparedModel(self, None, None, *self.retried(prepare))
+        return RemotePreparedModel(self, (), self.retried(prepare), None)
 
     def allocate(
         self,
@@ -197,7 +178,7 @@ class RemoteDevice:
             raise HalError(ErrorStatus.INVALID_ARGUMENT, f"{self.name}: a prepared model of another device")
 
         def attempt(host: HostProcess) -> Allocation:
-            numbers = [prepared.living()[1] for prepared in models]
+            numbers = [prepared.living().number for prepared in models]
             number = host.new_number()
             token = host.call("allocate", self._index, number, desc, numbers, tuple(input_roles), tuple(output_roles))
             return Allocation(host, number, cast("int", token))
@@ -231,8 +212,8 @@ class RemoteDevice:
                 raise
         return attempt(self._living_host())
 
-    def prepare_on(self, host: HostProcess, model: Model, options: PrepareArguments) -> _Placed:
-        """Prepare a model without pointers; return process, number and abilities of the prepared model."""
+    def _prepare_on(self, host: HostProcess, model: Model, options: _Options) -> Placed:
+        """Prepare a model without pointers."""
         files, place = _cache_arguments(options.cache)
         number = host.new_number()
         arguments = (
@@ -245,7 +226,7 @@ class RemoteDevice:
             options.attributes,
         )
         abilities, _ = host.call_with_descriptors("prepare", self._index, arguments, files)
-        return host, number, cast("Sequence[str]", abilities)
+        return Placed(host, number, tuple(cast("Sequence[str]", abilities)))
 
     def _prepare(
         self,
@@ -257,9 +238,15 @@ class RemoteDevice:
         attributes: Attributes | None,
     ) -> RemotePreparedModel:
         sent = without_pointers(model)
-        options = PrepareArguments(preference, priority, deadline_ns, cache, attributes)
-        found = self.retried(lambda host: self.prepare_on(host, sent, options))
-        return RemotePreparedModel(self, sent, replace(options, deadline_ns=None, cache=None), *found)
+        options = _Options(preference, priority, deadline_ns, cache, attributes)
+        placed = self.retried(lambda host: self._prepare_on(host, sent, options))
+        later = replace(options, deadline_ns=None, cache=None)
+
+        def again() -> Placed:
+            return self.retried(lambda host: self._prepare_on(host, sent, later))
+
+        outputs = [sent.main.operands[i] for i in sent.main.output_indexes]
+        return RemotePreparedModel(self, outputs, placed, again)
 
     def _description(self) -> DeviceDescription:
         return cast("DeviceDescription", self._constants["description"])
@@ -287,7 +274,7 @@ class RemoteDevice:
 
 
 @dataclass(frozen=True)
-class PrepareArguments:
+class _Options:
     """What a prepared model was prepared with, beside the model."""
 
     preference: ExecutionPreference
@@ -295,236 +282,6 @@ class PrepareArguments:
     deadline_ns: int | None
     cache: CacheRequest | None
     attributes: Attributes | None
-
-
-class _KeptRequest:
-    """A request that the driver's process knows by a number."""
-
-    def __init__(self, device: RemoteDevice, host: HostProcess, request: Request, output_types: Sequence[int]) -> None:
-        arguments = (*request.inputs, *request.outputs)
-        has_pointers = any(argument.location.pointer is not None for argument in arguments)
-        self.relocation = Relocation(request, output_types) if has_pointers else None
-        sent = request if self.relocation is None else self.relocation.request
-        pools = [
-            BufferToken(device.living_token(pool.value)) if isinstance(pool, BufferToken) else host.pool_number(pool)
-            for pool in sent.pools
-        ]
-        self.number = host.new_number()
-        host.call("keep_request", self.number, replace(sent, pools=()), pools)
-        self._finalizer = weakref.finalize(self, host.forget, self.number)
-        self._finalizer.atexit = False
-
-
-class RemotePreparedModel:
-    """A prepared model in the process of its driver (IPreparedModel and what else the driver's has)."""
-
-    def __init__(
-        self,
-        device: RemoteDevice,
-        model: Model | None,
-        options: PrepareArguments | None,
-        host: HostProcess,
-        number: int,
-        abilities: Sequence[str],
-    ) -> None:
-        """`model` and `options` are not known where it was prepared from cache."""
-        self.device = device
-        self._model = model
-        self._options = options
-        self._lock = threading.Lock()
-        main = model.main if model is not None else None
-        self._outputs = [main.operands[i] for i in main.output_indexes] if main is not None else []
-        self._output_types = [operand.type for operand in self._outputs]
-        self._place(host, number)
-        for ability in abilities:
-            setattr(self, ability, getattr(self, f"_{ability}"))
-
-    def execute_synchronously(
-        self, request: Request, measure: bool, deadline_ns: int | None, loop_timeout_ns: int | None
-    ) -> ExecutionResult:
-        """Execute on the driver."""
-        host, number = self.living()
-        return self.execute_by(host, number, request, (measure, deadline_ns, loop_timeout_ns, None))[0]
-
-    def execute_fenced(
-        self,
-        request: Request,
-        wait_for: Sequence[int],
-        measure: bool,
-        deadline_ns: int | None,
-        loop_timeout_ns: int | None,
-        duration_after_fence_ns: int | None,
-    ) -> tuple[int | None, IFencedExecutionCallback]:
-        """Execute on the driver after fences; arrays in the request are copied by a thread of this process."""
-        if any(fence < 0 for fence in wait_for):
-            raise HalError(ErrorStatus.INVALID_ARGUMENT, "a fence to wait for is empty")
-        self._check_all_known(request)
-        if not PASSES_DESCRIPTORS or not fences.HAS_EVENTFD or _has_pointers(request):
-            return self._fenced_here(request, wait_for, measure, deadline_ns, loop_timeout_ns, duration_after_fence_ns)
-        host, number = self.living()
-        kept = self._kept(host, request)
-        callback = host.new_number()
-        arguments = (kept.number, callback, measure, deadline_ns, loop_timeout_ns, duration_after_fence_ns)
-        has_fence, given = host.call_with_descriptors("execute_fenced", number, arguments, tuple(wait_for))
-        fence = given[0] if has_fence else None
-        if fence is not None:
-            host.watch_fence(fence)
-        return fence, _RemoteFencedCallback(host, callback)
-
-    def configure_execution_burst(self) -> RemoteBurst:
-        """Open a burst on the driver."""
-        host, number = self.living()
-        burst = host.new_number()
-        host.call("open_burst", number, burst)
-        return RemoteBurst(self, host, burst)
-
-    def close(self) -> None:
-        """Free it on the driver."""
-        if self._released.detach() is not None:
-            with contextlib.suppress(HalError):
-                self._host.call("close", self._number)
-
-    def living(self) -> tuple[HostProcess, int]:
-        """Return the driver's process and our number there, prepared again if the driver has died; raises HalError."""
-        if not self._host.dead:
-            return self._host, self._number
-        with self._lock:
-            if self._host.dead:
-                model, options = self._model, self._options
-                if model is None or options is None:
-                    raise HalError(ErrorStatus.DEAD_OBJECT, f"{self.device.name}: the process of the driver is dead")
-                host, number, _ = self.device.retried(lambda host: self.device.prepare_on(host, model, options))
-                self._released.detach()
-                self._place(host, number)
-            return self._host, self._number
-
-    def execute_by(
-        self,
-        host: HostProcess,
-        number: int,
-        request: Request,
-        how: tuple[bool, int | None, int | None, Attributes | str | None],
-    ) -> tuple[ExecutionResult, ExecutionProfile | None]:
-        """Execute a request by an object of the process; `how`: measure, deadline, loop timeout, extra."""
-        kept = self._kept(host, request)
-        relocation = kept.relocation
-        if relocation is None:
-            return _decoded(host.call("execute", number, kept.number, *how))
-        if not relocation.lock.acquire(blocking=False):
-            kept = _KeptRequest(self.device, host, request, self._output_types)
-            relocation = cast("Relocation", kept.relocation)
-            relocation.lock.acquire()
-        try:
-            relocation.copy_in()
-            result, profile = _decoded(host.call("execute", number, kept.number, *how))
-            relocation.copy_out(result)
-        finally:
-            relocation.lock.release()
-        return result, profile
-
-    def _execute_profiled(
-        self, request: Request, deadline_ns: int | None, loop_timeout_ns: int | None
-    ) -> tuple[ExecutionResult, ExecutionProfile]:
-        host, number = self.living()
-        result, profile = self.execute_by(host, number, request, (False, deadline_ns, loop_timeout_ns, "profile"))
-        return result, cast("ExecutionProfile", profile)
-
-    def _execute_with_attributes(
-        self,
-        request: Request,
-        measure: bool,
-        deadline_ns: int | None,
-        loop_timeout_ns: int | None,
-        attributes: Attributes,
-    ) -> ExecutionResult:
-        host, number = self.living()
-        return self.execute_by(host, number, request, (measure, deadline_ns, loop_timeout_ns, attributes))[0]
-
-    def _place(self, host: HostProcess, number: int) -> None:
-        self._host, self._number = host, number
-        self._requests: dict[int, tuple[weakref.ref[Request], _KeptRequest]] = {}
-        self._released = weakref.finalize(self, host.forget, number)
-        self._released.atexit = False
-
-    def _kept(self, host: HostProcess, request: Request) -> _KeptRequest:
-        key = id(request)
-        requests = self._requests
-        known = requests.get(key)
-        if known is not None and known[0]() is request:
-            return known[1]
-        kept = _KeptRequest(self.device, host, request, self._output_types)
-        requests[key] = weakref.ref(request, lambda _gone: requests.pop(key, None)), kept
-        return kept
-
-    def _fenced_here(
-        self,
-        request: Request,
-        wait_for: Sequence[int],
-        measure: bool,
-        deadline_ns: int | None,
-        loop_timeout_ns: int | None,
-        duration_ns: int | None,
-    ) -> tuple[int | None, IFencedExecutionCallback]:
-        """Wait for the fences and execute in a thread that signals a fence of our own."""
-        self.living()
-        launched_ns = time.monotonic_ns()
-
-        def execute(deadline_ns: int | None) -> tuple[Timing, Timing]:
-            timing = self.execute_synchronously(request, measure, deadline_ns, loop_timeout_ns).timing
-            return timing_since_launch(timing, launched_ns, time.monotonic_ns()), timing
-
-        return execute_after_fences(self.device.name, wait_for, deadline_ns, duration_ns, execute)
-
-    def _check_all_known(self, request: Request) -> None:
-        for operand, argument in zip(self._outputs, request.outputs, strict=False):
-            dims = merge_dimensions(operand.dimensions, argument.dimensions)
-            if not argument.has_no_value and has_unknown_dimensions(operand.type, dims):
-                raise HalError(ErrorStatus.INVALID_ARGUMENT, "a fenced execution needs outputs of known size")
-
-
-class _RemoteFencedCallback:
-    """Times of a fenced execution, asked of the driver's process."""
-
-    def __init__(self, host: HostProcess, number: int) -> None:
-        self._host = host
-        self._number = number
-        weakref.finalize(self, host.forget, number).atexit = False
-
-    def get_execution_info(self) -> tuple[Timing, Timing]:
-        """Ask the driver."""
-        return cast("tuple[Timing, Timing]", self._host.call("execution_info", self._number))
-
-
-class RemoteBurst:
-    """A burst in the process of its driver (IBurstContext)."""
-
-    def __init__(self, prepared: RemotePreparedModel, host: HostProcess, number: int) -> None:
-        """Keep the numbers."""
-        self._prepared = prepared
-        self._host = host
-        self._number = number
-        self._released = weakref.finalize(self, host.forget, number)
-        self._released.atexit = False
-
-    def execute(
-        self, request: Request, measure: bool, deadline_ns: int | None, loop_timeout_ns: int | None
-    ) -> ExecutionResult:
-        """Execute one request; without the burst if its driver has died since."""
-        if self._host.dead:
-            return self._prepared.execute_synchronously(request, measure, deadline_ns, loop_timeout_ns)
-        how = (measure, deadline_ns, loop_timeout_ns, None)
-        return self._prepared.execute_by(self._host, self._number, request, how)[0]
-
-    def free_memory(self, memory: SharedMemory) -> None:
-        """Let the driver forget what it keeps for a memory."""
-        with contextlib.suppress(HalError):
-            self._host.call("free_memory", self._number, self._host.pool_number(memory))
-
-    def close(self) -> None:
-        """End the burst."""
-        if self._released.detach() is not None:
-            with contextlib.suppress(HalError):
-                self._host.call("close", self._number)
 
 
 def _model_arguments(host: HostProcess, model: Model) -> tuple[object, ...]:
@@ -540,22 +297,3 @@ def _cache_arguments(cache: CacheRequest | None) -> tuple[tuple[int, ...], tuple
     if cache is None or not PASSES_DESCRIPTORS:
         return (), None
     return (*cache.model_files, *cache.data_files), (len(cache.model_files), cache.token)
-
-
-def _decoded(reply: object) -> tuple[ExecutionResult, ExecutionProfile | None]:
-    """Return a result and, where it was profiled, the profile."""
-    if reply is None:
-        return _NOTHING, None
-    parts = cast("tuple[Any, ...]", reply)
-    if len(parts) == 2:
-        return _decoded(parts[0])[0], parts[1]
-    shapes, on_device_ns, in_driver_ns = parts
-    outputs = tuple(OutputShape(dimensions, sufficient) for dimensions, sufficient in shapes)
-    return ExecutionResult(outputs, Timing(on_device_ns, in_driver_ns)), None
-
-
-def _has_pointers(request: Request) -> bool:
-    return any(argument.location.pointer is not None for argument in (*request.inputs, *request.outputs))
-
-
-_NOTHING = ExecutionResult()

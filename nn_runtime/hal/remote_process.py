@@ -268,9 +268,13 @@ def _start() -> tuple[subprocess.Popen[bytes], Channel]:
     ours, theirs = socket.socketpair()
     with theirs:
         code = _CHILD.format(path=sys.path, descriptor=theirs.fileno())
-        process = subprocess.Popen(
-            [sys.executable, "-c", code], pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, close_fds=True
-        )
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-c", code], pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, close_fds=True
+            )
+        except OSError:
+            ours.close()
+            raise
     return process, Channel(ours)
 
 

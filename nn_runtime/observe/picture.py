@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nn_runtime.codes import is_extension_code, operand_type_name, operation_name
+from nn_runtime.codes import OEM_OPERATION, is_extension_code, operand_type_name, operation_name
 from nn_runtime.hal.types import CONSTANT_LIFETIMES, OperandLifeTime
 from nn_runtime.hal.views import constant_array, operation_view
 from nn_runtime.observe.graph_dump import quoted
@@ -79,7 +79,7 @@ def _operation(model: Model, graph: Subgraph, number: int, operation: Operation)
 
 def _argument_names(model: Model, graph: Subgraph, operation: Operation) -> Mapping[int, str]:
     """Return what the specification calls the inputs, by their place; nothing for a vendor's operation."""
-    if is_extension_code(operation.type):
+    if is_extension_code(operation.type) or operation.type == OEM_OPERATION:
         return {}
     view = operation_view(model, graph, operation)
     return {place: argument.name for place, argument in enumerate(view.arguments)}

@@ -61,6 +61,8 @@ def read_spans(path: Path) -> list[Span]:
     """Return the spans of a trace file in the order that they stand there; raises OSError, ValueError."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(content, dict) or "traceEvents" not in content:
+            raise ValueError("no trace in Chrome's format: wanted an object with traceEvents")
         events = [event for event in content["traceEvents"] if event["ph"] == "X"]
         return [span for event in events if (span := _span(event)) is not None]
     except (KeyError, TypeError, AttributeError, RecursionError) as error:

@@ -67,6 +67,11 @@ class Graph:
         location = DataLocation(length=4, pointer=data)
         return self._add(Operand(OperandCode.FLOAT32, (), lifetime=OperandLifeTime.POINTER, location=location))
 
+    def half(self, value: float) -> int:
+        data = np.array(value, np.float16)
+        location = DataLocation(length=2, pointer=data)
+        return self._add(Operand(OperandCode.FLOAT16, (), lifetime=OperandLifeTime.POINTER, location=location))
+
     def flag(self, value: bool) -> int:
         data = np.array(value, np.bool_)
         location = DataLocation(length=1, pointer=data)

@@ -326,6 +326,12 @@ def test_what_is_no_file_is_refused(kept: Files) -> None:
             os.close(fd)
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_a_named_pipe_in_the_place_of_a_file_makes_nobody_wait(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "program.bin", 0o600)
+    assert cache_files.read_trusted(tmp_path / "program.bin") is None
+
+
 def test_a_writer_keeps_others_out_for_a_while(kept: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compilation_cache, "_READ_WAIT_SECONDS", 0.01)
     mine, others = kept.request(), kept.request()

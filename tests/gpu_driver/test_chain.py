@@ -196,8 +196,9 @@ def test_what_an_outsider_reads_is_not_in_own_memory() -> None:
 
 
 @pytest.mark.parametrize("cores", [1, 2, 3, 12, 64])
-def test_tasks_are_all_of_a_step_and_equal_parts_for_the_cores(cores: int) -> None:
-    launch = launch_of(inverted_residuals(QUANT8, 2), cores)
+@pytest.mark.parametrize("code", [FLOAT, QUANT8])
+def test_tasks_are_all_of_a_step_and_equal_parts_for_the_cores(code: OperandCode, cores: int) -> None:
+    launch = launch_of(inverted_residuals(code, 2), cores)
     for step in launch.steps:
         tasks = chain.tasks_of(step, cores)
         pixels, depth = step.output_shape
@@ -236,8 +237,9 @@ def test_starts_say_where_the_tasks_of_a_queue_and_step_lie(cores: int) -> None:
 
 @pytest.mark.parametrize("batches", [1, 3])
 @pytest.mark.parametrize("cores", [1, 2, 12])
-def test_tasks_wait_for_everything_that_they_read_and_overwrite(batches: int, cores: int) -> None:
-    launch = launch_of(inverted_residuals(QUANT8, batches), cores)
+@pytest.mark.parametrize("code", [FLOAT, QUANT8])
+def test_tasks_wait_for_everything_that_they_read_and_overwrite(code: OperandCode, batches: int, cores: int) -> None:
+    launch = launch_of(inverted_residuals(code, batches), cores)
     table, rows, _, waits = tables_of(launch)
     order = np.argsort(rows[:, 0], kind="stable")  # of the steps: every task must wait for earlier ones only
     numbers = np.argsort(order)
@@ -365,6 +367,26 @@ def test_depthwise_steps_give_what_the_cpu_driver_gives(
         results.append(np.empty(network.dims, source.dtype))
         run(prepare(device, model), request([source], [results[-1]]))  # type: ignore[arg-type]
     assert np.array_equal(*results)
+
+
+@pytest.mark.parametrize(
+    ("dims", "depth", "taps", "stride"),
+    [
+        *[((1, 7, 7, 320), 200, 1, 1), ((1, 1, 1, 83), 45, 1, 1), ((1, 1, 1, 640), 1001, 1, 1)],
+        *[((1, 14, 14, 33), 24, 1, 1), ((2, 15, 23, 5), 16, 3, 2), ((1, 9, 30, 48), 40, 3, 1)],
+    ],
+)
+def test_float_steps_give_what_the_cpu_driver_gives(
+    opencl_device: Device, dims: Dimensions, depth: int, taps: int, stride: int
+) -> None:
+    network = Network(FLOAT, dims, 5)
+    network.convolve(depth, taps, stride, is_output=True)
+    model, source = network.graph.model(), network.data()
+    results = []
+    for device in (find_device("nnapi-reference").hal, opencl_device):
+        results.append(np.empty(network.dims, source.dtype))
+        run(prepare(device, model), request([source], [results[-1]]))  # type: ignore[arg-type]
+    np.testing.assert_allclose(results[1], results[0], atol=2e-5, rtol=2e-5)
 
 
 def test_a_profile_names_every_step(opencl_device: Device) -> None:

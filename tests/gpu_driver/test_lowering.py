@@ -132,12 +132,12 @@ def test_weights_known_only_at_run_time_take_the_general_kernel() -> None:
     assert kernels(lower(graph)) == ["conv_2d"]
 
 
-def test_a_gpu_takes_the_general_kernel() -> None:
+def test_a_gpu_takes_tiles() -> None:
     graph = Graph()
     source, output = graph.input(IMAGE), graph.output((1, 2, 2, 3))
     convolution(graph, source, output)
     lowering = Lowering(graph.model(), GPU_PROFILE)
-    assert kernels(lowering.lower(0, lowering.static_inputs())) == ["conv_2d"]
+    assert kernels(lowering.lower(0, lowering.static_inputs())) == ["matmul_tiled"]
 
 
 def computed_shape() -> tuple[Graph, int, int]:

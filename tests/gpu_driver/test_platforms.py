@@ -19,6 +19,7 @@ from typing import cast
 import pytest
 
 from gpu_driver import icd, platforms, pocl_repair, probe
+from gpu_driver.diagnosis import diagnose
 from gpu_driver.host_cpu import HostCpu, parse_cpuinfo
 from gpu_driver.platforms import FoundDevice
 from nn_runtime.codes import DeviceTypeCode
@@ -31,8 +32,8 @@ print(json.dumps([[d.name, d.usable, d.reason, d.identity] for d in platforms.fi
 """
 _DOCTOR = """
 import json
-from gpu_driver import platforms
-print(json.dumps(platforms.diagnose().to_json()))
+from gpu_driver.diagnosis import diagnose
+print(json.dumps(diagnose().to_json()))
 """
 
 
@@ -238,7 +239,7 @@ def test_no_pyopencl(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platforms, "_first", [])
     monkeypatch.setattr(icd, "pyopencl_folder", lambda: None)
     assert platforms.find_devices() == []
-    diagnosis = platforms.diagnose()
+    diagnosis = diagnose()
     assert ("PyOpenCL is not installed", "pip install pyopencl") in [(p.what, p.remedy) for p in diagnosis.problems]
     assert "problem    PyOpenCL is not installed" in diagnosis.lines()
 

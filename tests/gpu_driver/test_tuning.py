@@ -74,7 +74,10 @@ def test_without_a_file_and_switched_off_there_are_defaults(monkeypatch: pytest.
     ],
 )
 def test_other_devices_and_damaged_files_do_not_count(
-    change: Mapping[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    change: Mapping[str, object],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     path = tuning.store(PROFILE, {"elementwise_local": 128}, {})
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
@@ -82,8 +85,16 @@ def test_other_devices_and_damaged_files_do_not_count(
     named = tmp_path / "named.json"
     path.rename(named)
     monkeypatch.setenv(tuning.VARIABLE, str(named))
-    with pytest.raises(ValueError, match="tuning: "):
-        tuning.tuning_for(PROFILE)
+    assert tuning.tuning_for(PROFILE) == Tuning()
+    assert f"{tuning.VARIABLE}={named} is not used" in caplog.text
+
+
+def test_a_named_file_that_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv(tuning.VARIABLE, str(tmp_path / "none.json"))
+    assert tuning.tuning_for(PROFILE) == Tuning()
+    assert "No such file" in caplog.text
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", "\x00"])

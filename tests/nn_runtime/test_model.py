@@ -60,6 +60,21 @@ def test_oem_types_are_accepted() -> None:
     model.set_operand_value(index, np.zeros(5, np.uint8))
 
 
+def test_indexes_are_whole_numbers_of_any_kind() -> None:
+    model = Model()
+    indexes = np.array([model.add_operand(tensor(2)) for _ in range(2)])
+    with pytest.raises(BadData, match=r"operation 0 ABS: inputs: wanted a whole number, got 0\.5"):
+        model.add_operation(OperationCode.ABS, [0.5], [1])  # type: ignore[list-item]
+    model.add_operation(OperationCode.ABS, indexes[:1], indexes[1:])  # type: ignore[arg-type]
+    with pytest.raises(BadData, match="model outputs: wanted a sequence"):
+        model.identify_inputs_and_outputs([0], 1)  # type: ignore[arg-type]
+    model.identify_inputs_and_outputs(indexes[:1], indexes[1:])  # type: ignore[arg-type]
+    model.finish()
+    main = model.hal.main
+    found = (*main.input_indexes, *main.output_indexes, *main.operations[0].inputs, *main.operations[0].outputs)
+    assert [(type(index), index) for index in found] == [(int, 0), (int, 1), (int, 0), (int, 1)]
+
+
 def test_value_errors_name_operand_wanted_and_given() -> None:
     model = Model()
     index = model.add_operand(tensor(2, 3))

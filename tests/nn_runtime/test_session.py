@@ -83,8 +83,11 @@ def test_results_are_fresh_arrays(doubling: Session) -> None:
 def test_integers_are_accepted_where_they_fit(byte_session: Session) -> None:
     for given in (np.array([0, 100, 255]), np.array([0, 100, 255], np.uint16), [[0, 100, 255]]):
         np.testing.assert_array_equal(byte_session.run(given)[0], [100, 100, 255])
-    with pytest.raises(BadData, match=r"input 0 't0': wanted uint8 \[3\], got int64 \[3\] with values -1 to 256"):
+    wanted = r"input 0 't0': wanted uint8 \[3\], got int64 \[3\] with values -1 to 256, uint8 holds 0 to 255$"
+    with pytest.raises(BadData, match=wanted):
         byte_session.run(np.array([-1, 0, 256]))
+    with pytest.raises(BadData, match=r"input 0 't0': wanted uint8 \[3\], got uint8 \[2\]$"):
+        byte_session.run(np.zeros(2, np.uint8))
 
 
 @pytest.mark.parametrize(
@@ -97,8 +100,9 @@ def test_integers_are_accepted_where_they_fit(byte_session: Session) -> None:
         (np.zeros((1, 2, 3), np.float32), r"got float32 \[1, 2, 3\]"),
         (np.float32(1), r"got float32 \[\]"),
         ("text", "got <U4"),
-        ([np.zeros((2, 3))] * 2, r"wanted 1 inputs \('t0'\), got 2"),
-        ({}, "input 't0' is missing, got none"),
+        ([np.zeros((2, 3))] * 2, r"run: wanted 1 input \('t0'\), got a list of 2"),
+        ({"t0": [[1, 2], [3]]}, r"input 0 't0': wanted float32 \[2, 3\], got what is no array: "),
+        ({}, "run: input 't0' is missing, got none"),
         ({"x": 1}, "input 't0' is missing, got 'x'"),
         ({"t0": np.zeros((2, 3)), "x": 1}, "no input is called 'x', the inputs are 't0'"),
     ],
@@ -114,7 +118,9 @@ def test_wide_integers_are_cast_at_the_edge() -> None:
         (result,) = session.run(np.array([-3, 2**31 - 1]))
         assert result.dtype == np.int64
         np.testing.assert_array_equal(result, [-3, 2**31 - 1])
-        with pytest.raises(BadData, match=r"input 0 't0': it is computed in int32: .* values 0 to 2147483648"):
+        with pytest.raises(
+            BadData, match=r"input 0 't0': wanted int64 .*, computed in int32, .* values 0 to 2147483648"
+        ):
             session.run(np.array([0, 2**31]))
 
 

@@ -3,12 +3,13 @@
 
 A process of its own, since the interpreter reads its settings once. Cases run plain, on a profile of a GPU and on one
 of a CPU, since launchers choose kernels by that, and with the limits beyond which work is split set to nothing; only
-those that bring a (program, kernel, local size) that too few brought before.
+those that bring a (program, kernel, local size) that too few brought before. The device says that it has three compute
+units, and three threads run work-groups.
 
     python -m tests.platforms.oclgrind --per-launch 3                  # out of bounds, races
-    python -m tests.platforms.oclgrind --per-launch 1 --uninitialized  # uninitialised reads: docs/PLATFORMS.md
+    python -m tests.platforms.oclgrind --per-launch 1 --uninitialized  # uninitialised reads too: docs/PLATFORMS.md
 
-It prints what was found; the exit status is 1 if that is anything.
+It prints what was found; the exit status is 1 if that is anything, or if a kernel was not run.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import functools
 import json
 import math
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -32,6 +34,8 @@ from unittest import mock
 
 import numpy as np
 
+import kernels_cl
+from gpu_driver import peaks
 from gpu_driver.driver import Device, devices
 from gpu_driver.launch import Launch
 from gpu_driver.lowering import Lowering
@@ -41,20 +45,30 @@ from nn_runtime.hal.types import HalError
 from nn_runtime.testing.conformance import HalRunner, Verdict, hal_model, run_example
 from nn_runtime.testing.corpus import Kind
 from tests.operations.cases import examples
+from tests.platforms.chains import chains, is_order, is_race
 from tests.platforms.launches import Launches, recorded
 from tests.platforms.wide import operations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from typing import TypeVar
 
     from nn_runtime.hal.types import Model
     from nn_runtime.testing.corpus import Example
-    from tests.platforms.wide import Wide
+
+    D = TypeVar("D")
 
 ROOT = Path(__file__).parents[2]
+NOT_REPAIRED = "this Oclgrind cannot check for uninitialised values without repairs: docs/PLATFORMS.md"
 _LIBRARY = "liboclgrind-rt-icd.so"
 _MAX_ITEMS = 1 << 16
 """A case with more work-items is left out: the interpreter does about a million steps of a work-item in a second."""
+
+_MESSAGE = re.compile(r"\n(?=[^\t\n])")
+"""What divides the interpreter's messages: all lines but the first are indented."""
+_LONGEST_REPORT = 2000
+_AT_ONCE = "3"
+"""Compute units and threads: on one, nothing is cut between work-groups of CPUs."""
 
 _CHILD = "NNRT_TEST_OCLGRIND_CHILD"
 """Set for the process that runs the cases: "uninitialized" or "plain"."""
@@ -87,8 +101,14 @@ UNINITIALIZED_FAULTS = {
             barrier(CLK_LOCAL_MEM_FENCE);
             a[get_global_id(0)] = shared[3 - get_local_id(0)];
         }""",
+    "uninitialised device memory": """
+        kernel void fault(global int *a, global const int *b) { a[get_global_id(0)] = b[get_global_id(0)] > 0; }""",
 }
-"""The same for uninitialised reads; the buffer holds zeros."""
+"""The same for uninitialised reads; `a` holds zeros, `b` nothing."""
+_WRITTEN = """
+    kernel void write(global int *b) { b[get_global_id(0)] = 1; }
+    kernel void read(global int *a, global const int *b) { a[get_global_id(0)] = b[get_global_id(0)] > 0; }"""
+"""Nothing uninitialised: but an interpreter without repairs says so where the host wrote a part of `b` before."""
 
 
 @dataclass
@@ -127,10 +147,11 @@ def run(folder: Path, per_launch: int, uninitialized: bool = False) -> Findings:
         raise RuntimeError("Oclgrind is not installed")
     environment = {
         **os.environ, "PYTHONPATH": str(ROOT), "NNRT_CACHE_DIR": str(folder), "OCL_ICD_VENDORS": str(found),
-        "OCLGRIND_LOG": str(folder / "log.txt"), "OCLGRIND_DATA_RACES": "1", "OCLGRIND_MAX_ERRORS": "1000000",
+        "OCLGRIND_LOG": str(folder / "other.log"), "OCLGRIND_DATA_RACES": "1", "OCLGRIND_MAX_ERRORS": "1000000",
+        "OCLGRIND_COMPUTE_UNITS": _AT_ONCE, "OCLGRIND_NUM_THREADS": _AT_ONCE,
     }  # fmt: skip
     if uninitialized:
-        environment.update({"OCLGRIND_UNINITIALIZED": "1", "OCLGRIND_NUM_THREADS": "1"})
+        environment["OCLGRIND_UNINITIALIZED"] = "1"
     environment[_CHILD] = "uninitialized" if uninitialized else "plain"
     command = [sys.executable, "-m", "tests.platforms.oclgrind", "--per-launch", str(per_launch)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -143,7 +164,7 @@ def main() -> None:
     """Start the process that runs the cases, and print what it found; or be that process."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--per-launch", type=int, default=1, help="cases per (program, kernel, local size)")
-    parser.add_argument("--uninitialized", action="store_true", help="look for uninitialised reads instead")
+    parser.add_argument("--uninitialized", action="store_true", help="look for uninitialised reads too")
     arguments = parser.parse_args()
     if _CHILD in os.environ:
         print(json.dumps(asdict(_findings(arguments.per_launch, os.environ[_CHILD] == "uninitialized"))))
@@ -166,11 +187,14 @@ def _findings(per_launch: int, uninitialized: bool) -> Findings:
     findings = Findings()
     device = next((device for device in devices() if isinstance(device, Device)), None)
     if device is None:
-        raise RuntimeError("this Oclgrind cannot run the test kernel with these checks")
+        raise RuntimeError(NOT_REPAIRED if uninitialized else "this Oclgrind cannot run the test kernel")
+    _with_own_log(device)
     cases = list(examples())
     launches = Launches()
     seen: Counter[object] = Counter()
-    with recorded(launches), _for_uninitialized() if uninitialized else contextlib.nullcontext():
+    if uninitialized:
+        _demand_repairs(device)
+    with recorded(launches):
         for code in (DeviceTypeCode.GPU, DeviceTypeCode.CPU):
             variant = _with_type(device, code)
             for limits in (contextlib.nullcontext(), mock.patch(_SPLIT_LIMIT, 0)):
@@ -180,50 +204,29 @@ def _findings(per_launch: int, uninitialized: bool) -> Findings:
                         _observe(name, findings, functools.partial(_run_case, example, variant))
             runtime_device = RuntimeDevice(variant)
             for wide in operations():
-                _observe(f"{wide.name} on a {code.name}", findings, functools.partial(_run_wide, wide, runtime_device))
-    faults = UNINITIALIZED_FAULTS if uninitialized else FAULTS
+                _observe(
+                    f"{wide.name} on a {code.name}", findings, functools.partial(_checked, wide.check, runtime_device)
+                )
+            if code == DeviceTypeCode.CPU:
+                for chain in chains():
+                    _observe(chain.name, findings, functools.partial(_checked, chain.check, variant), is_race)
+                    by_steps = functools.partial(_checked, chain.check_by_steps, variant)
+                    _observe(f"{chain.name}, step by step", findings, by_steps, is_order)
+        _observe("peaks.cl", findings, functools.partial(_run_peaks, device))
+    faults = {**FAULTS, **UNINITIALIZED_FAULTS} if uninitialized else FAULTS
     for name, source in faults.items():
         findings.planted[name] = _written_by(functools.partial(_run_fault, device, source))[1]
     findings.programs, findings.launches = len(launches.programs), len(launches.launches)
     findings.launched = sorted(" ".join(pair) for pair in launches.kernels)
-    findings.contained = sorted(" ".join(pair) for pair in launches.contained)
+    contained = launches.contained | {(source, "any") for source in set(kernels_cl.names()) - _sources(launches)}
+    findings.contained = sorted(" ".join(pair) for pair in contained)
     findings.seconds = time.monotonic() - start
     return findings
 
 
-@contextlib.contextmanager
-def _for_uninitialized() -> Iterator[None]:
-    """Suit the check for uninitialised values, which takes fills for no writes, and loses writes while the host works.
-
-    So buffers are filled by copies, every command is waited for, and nothing is warmed up.
-    """
-    import pyopencl as cl
-
-    launch, copy = cl.enqueue_nd_range_kernel, cl.enqueue_copy
-
-    def fill(queue: cl.CommandQueue, buffer: cl.Buffer, pattern: np.uint8, offset: int, size: int) -> cl.Event:
-        return copy(queue, buffer, np.full(size, pattern), dst_offset=offset)
-
-    def waited_for(function: Callable[..., cl.Event]) -> Callable[..., cl.Event]:
-        def call(*arguments: object, **options: object) -> cl.Event:
-            event = function(*arguments, **options)
-            event.wait()
-            return event
-
-        return call
-
-    with (
-        mock.patch.object(cl, "enqueue_fill_buffer", fill),
-        mock.patch.object(cl, "enqueue_nd_range_kernel", waited_for(launch)),
-        mock.patch.object(cl, "enqueue_copy", waited_for(copy)),
-        mock.patch("gpu_driver.compiled_graph.warm_up"),
-    ):
-        yield
-
-
 def _with_type(device: Device, code: DeviceTypeCode) -> Device:
     """Return the device with a context of its own and a profile that says it is a GPU or a CPU."""
-    return Device(replace(device._found, type=code, index=int(code)), 0)
+    return _with_own_log(Device(replace(device._found, type=code, index=int(code)), 0))
 
 
 def _chosen(
@@ -258,22 +261,44 @@ def _commands(model: Model, device: Device) -> list[Launch]:
     return [command for command in commands if isinstance(command, Launch)]
 
 
-def _observe(name: str, findings: Findings, run_it: Callable[[], str]) -> None:
-    """Run something that returns what was wrong."""
-    problem, report = _written_by(run_it)
+def _observe(
+    name: str, findings: Findings, run_it: Callable[[], str], is_expected: Callable[[str], bool] = lambda _: False
+) -> None:
+    """Run something that returns what was wrong; messages that are expected are no report."""
+    problem, written = _written_by(run_it)
+    report = "\n".join(message for message in _MESSAGE.split(written) if message.strip() and not is_expected(message))
     findings.examples += 1
     if problem:
         findings.failures[name] = problem
     if report:
-        findings.reports[name] = report
+        findings.reports[name] = report[:_LONGEST_REPORT]
 
 
 def _written_by(run_it: Callable[[], str]) -> tuple[str, str]:
-    """Return what something returns, and the beginning of what the interpreter writes meanwhile."""
-    log = Path(os.environ["OCLGRIND_LOG"])
-    before = log.stat().st_size if log.exists() else 0
+    """Return what something returns, and what the interpreter writes meanwhile."""
+    before = {log: log.stat().st_size for log in _logs()}
     returned = run_it()
-    return returned, log.read_text(encoding="utf-8", errors="replace")[before:][:2000] if log.exists() else ""
+    written = []
+    for log in _logs():
+        with log.open("rb") as file:
+            file.seek(before.get(log, 0))
+            written.append(file.read().decode(errors="replace"))
+    return returned, "".join(written)
+
+
+def _logs() -> list[Path]:
+    return sorted(Path(os.environ["OCLGRIND_LOG"]).parent.glob("*.log"))
+
+
+def _with_own_log(device: Device) -> Device:
+    """Open the device's context with a log of its own: contexts truncate a log that they share, and overwrite it."""
+    other = os.environ["OCLGRIND_LOG"]
+    os.environ["OCLGRIND_LOG"] = str(Path(other).with_name(f"{device.name}.log"))
+    try:
+        device.context()
+    finally:
+        os.environ["OCLGRIND_LOG"] = other
+    return device
 
 
 def _run_case(example: Example, device: Device) -> str:
@@ -281,25 +306,69 @@ def _run_case(example: Example, device: Device) -> str:
     return "" if result.verdict == Verdict.PASSED else result.message
 
 
-def _run_wide(wide: Wide, device: RuntimeDevice) -> str:
+def _checked(check: Callable[[D], None], device: D) -> str:
     try:
-        wide.check(device)
+        check(device)
     except (AssertionError, HalError) as error:
         return str(error)
     return ""
 
 
+def _run_peaks(device: Device) -> str:
+    """Launch the kernels of peaks.cl as gpu_driver.peaks does, for two rounds."""
+    import pyopencl as cl
+
+    context = device.context()
+    local_size, items, rounds = (1,), 2, np.int32(2)
+    result, source, target = (cl.Buffer(context.context, cl.mem_flags.READ_WRITE, items * 128) for _ in range(3))
+    cl.enqueue_copy(context.queue, source, np.zeros(items * 32, np.float32))
+    arguments: dict[str, tuple[object, ...]] = {
+        "multiply_add": (result, rounds, np.float32(0.5), np.float32(1)),
+        "dot_product": (result, rounds),
+        "copy": (source, target, np.int32(2), rounds),
+    }
+    launches = [(name, local_size) for name in arguments]
+    program = context.programs.get(peaks.SOURCE, {"VNNI": 0}, launches=launches)
+    for name, values in arguments.items():
+        program.kernel(name)(context.queue, (items,), local_size, *values)
+    context.queue.finish()
+    return ""
+
+
 def _run_fault(device: Device, source: str) -> str:
-    """Launch a kernel named `fault` over two groups of two work-items, on a buffer of four numbers."""
+    """Launch a kernel named `fault` over two groups of two work-items, on `a` of four zeros and, where taken, `b`."""
     import pyopencl as cl
 
     context = device.context()
     kernel = cl.Kernel(cl.Program(context.context, source).build(), "fault")
-    buffer = cl.Buffer(context.context, cl.mem_flags.READ_WRITE, 16)
-    cl.enqueue_copy(context.queue, buffer, np.zeros(4, np.int32))
-    kernel(context.queue, (4,), (2,), buffer)
+    a, b = (cl.Buffer(context.context, cl.mem_flags.READ_WRITE, 16) for _ in range(2))
+    cl.enqueue_copy(context.queue, a, np.zeros(4, np.int32))
+    kernel(context.queue, (4,), (2,), *(a, b)[: kernel.num_args])
     context.queue.finish()
     return ""
+
+
+def _demand_repairs(device: Device) -> None:
+    """Raise RuntimeError where memory that the host wrote a part of, then a kernel everything, is reported."""
+    import pyopencl as cl
+
+    context = device.context()
+    program = cl.Program(context.context, _WRITTEN).build()
+    a, b = (cl.Buffer(context.context, cl.mem_flags.READ_WRITE, 16) for _ in range(2))
+
+    def launch() -> str:
+        cl.enqueue_copy(context.queue, b, np.zeros(1, np.int32))
+        cl.Kernel(program, "write")(context.queue, (4,), None, b)
+        cl.Kernel(program, "read")(context.queue, (4,), None, a, b)
+        context.queue.finish()
+        return ""
+
+    if _written_by(launch)[1]:
+        raise RuntimeError(NOT_REPAIRED)
+
+
+def _sources(launches: Launches) -> set[str]:
+    return {source for source, _ in launches.kernels}
 
 
 if __name__ == "__main__":

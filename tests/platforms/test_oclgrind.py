@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""No kernel reads or writes out of bounds, or races, on the interpreter that would see it (`--long`, Oclgrind)."""
+"""No kernel reads or writes out of bounds, races or reads what nobody wrote, on an interpreter (`--long`, Oclgrind)."""
 
 from __future__ import annotations
 
@@ -26,6 +26,21 @@ def findings(is_long: bool, tmp_path_factory: pytest.TempPathFactory) -> Finding
     return oclgrind.run(tmp_path_factory.mktemp("oclgrind"), CASES_PER_LAUNCH)
 
 
+@pytest.fixture(scope="module")
+def uninitialized(is_long: bool, tmp_path_factory: pytest.TempPathFactory) -> Findings:
+    """The same with the check for uninitialised values, which a repaired interpreter has."""
+    if not is_long:
+        pytest.skip("takes minutes: --long")
+    if oclgrind.library() is None:
+        pytest.skip("Oclgrind is not installed")
+    try:
+        return oclgrind.run(tmp_path_factory.mktemp("oclgrind"), 1, uninitialized=True)
+    except RuntimeError as error:
+        if oclgrind.NOT_REPAIRED in str(error):
+            pytest.skip(f"{oclgrind.NOT_REPAIRED} (make oclgrind)")
+        raise
+
+
 def test_no_access_out_of_bounds_and_no_race(findings: Findings) -> None:
     assert not findings.reports
 
@@ -43,3 +58,10 @@ def test_every_kernel_has_an_example(findings: Findings) -> None:
 def test_the_interpreter_finds_planted_faults(findings: Findings) -> None:
     assert [name for name, report in findings.planted.items() if not report] == []
     assert list(findings.planted) == list(oclgrind.FAULTS)
+
+
+def test_no_uninitialised_read(uninitialized: Findings) -> None:
+    assert not uninitialized.reports
+    assert not uninitialized.failures
+    assert sorted(set(uninitialized.contained) - set(uninitialized.launched)) == []
+    assert [name for name, report in uninitialized.planted.items() if not report] == []

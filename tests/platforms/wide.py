@@ -68,6 +68,22 @@ def operations() -> Iterator[Wide]:
         yield Wide(OperationCode.REDUCE_MIN, (long, constant([1]), True), (long,))
         yield Wide(OperationCode.ARGMAX, (long, 1), (INDICES,))
         yield Wide(OperationCode.TOPK_V2, (long, 5), (long, INDICES))
+        rows = random_tensor(data_type, (5, 4, 18))
+        yield Wide(OperationCode.SLICE, (rows, constant([1, 0, 3]), constant([4, 4, 9])), (rows,))
+        few, many = random_tensor(data_type, (2, 68), spread=0.5), random_tensor(data_type, (33, 20), spread=0.5)
+        for source in (few, many):
+            depth = source.data.shape[1]
+            weights = random_tensor(data_type, (35, depth), 1, spread=0.5)
+            biases = np.zeros(35, np.int32 if source.scale else source.data.dtype)
+            bias = Value(INT32 if source.scale else data_type, biases, source.scale * weights.scale)
+            output = like(source, source.scale * 10)
+            yield Wide(OperationCode.FULLY_CONNECTED, (source, weights, bias, int(FuseCode.NONE)), (output,))
+        image, weights = random_tensor(data_type, (1, 4, 5, 6)), random_tensor(data_type, (1, 3, 3, 6), 1, spread=0.5)
+        biases = np.zeros(6, np.int32 if image.scale else image.data.dtype)
+        bias = Value(INT32 if image.scale else data_type, biases, image.scale * weights.scale)
+        window = 1, 0, 1, 1, 2, 1, 1, int(FuseCode.NONE)
+        output = like(image, image.scale * 10)
+        yield Wide(OperationCode.DEPTHWISE_CONV_2D, (image, weights, bias, *window), (output,))
     for data_type in (FLOAT32, FLOAT16):
         sequence = random_tensor(data_type, (9, 3, 5), spread=0.5)
         matrices = (random_tensor(data_type, dims, 1, spread=0.5) for dims in ((17, 5), (17, 17), (17,), (3, 17)))

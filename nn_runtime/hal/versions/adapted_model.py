@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 
 from nn_runtime.codes import FeatureLevel
 from nn_runtime.hal import fences
-from nn_runtime.hal.plain import FinishedFencedExecution, PlainBurst, earlier_deadline, wait_for_fences
+from nn_runtime.hal.plain import (
+    FinishedFencedExecution,
+    PlainBurst,
+    check_sizes_known,
+    earlier_deadline,
+    wait_for_fences,
+)
 from nn_runtime.hal.relocation import Relocator
 from nn_runtime.hal.types import ErrorStatus, ExecutionResult, HalError, Timing
 from nn_runtime.hal.versions import v1_0, v1_2, v1_3
@@ -15,14 +21,13 @@ from nn_runtime.hal.versions.burst import BurstClient
 from nn_runtime.hal.versions.callbacks import ExecutionCallback, checked, checked_reply, guarded
 from nn_runtime.hal.versions.conversion import canonical_timing, check_request
 from nn_runtime.hal.versions.deaths import launched
-from nn_runtime.operand import has_unknown_dimensions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from nn_runtime.hal.interfaces import IBurstContext, IFencedExecutionCallback
     from nn_runtime.hal.types import Model, OutputShape, Request
-    from nn_runtime.hal.versions.adapter import AdaptedDevice
+    from nn_runtime.hal.versions.deaths import Deaths
 
 
 class AdaptedPreparedModel:
@@ -30,15 +35,15 @@ class AdaptedPreparedModel:
 
     version = FeatureLevel.HAL_1_0
 
-    def __init__(self, device: AdaptedDevice, driver: v1_0.IPreparedModel, model: Model | None) -> None:
-        """`model` is not known where it was prepared from cache."""
-        self._device = device
-        device.deaths.link(driver)
+    def __init__(self, driver: v1_0.IPreparedModel, model: Model | None, deaths: Deaths) -> None:
+        """`model` is not known where it was prepared from cache; `deaths` are the device's."""
+        self.deaths = deaths
+        deaths.link(driver)
         self._driver = driver
         self.model = model
         main = model.main if model is not None else None
         outputs = [main.operands[i] for i in main.output_indexes] if main is not None else []
-        self._output_operands = tuple(outputs)
+        self._outputs = tuple(outputs)
         self._relocator = Relocator([operand.type for operand in outputs])
 
     def execute_synchronously(
@@ -74,7 +79,7 @@ class AdaptedPreparedModel:
         duration_after_fence_ns: int | None,
     ) -> tuple[int | None, IFencedExecutionCallback]:
         """Wait for the fences, then execute: the version has no fences."""
-        self._check_all_known(request)
+        check_sizes_known(self._outputs, request)
         wait_for_fences(wait_for, deadline_ns)
         deadline_ns = earlier_deadline(deadline_ns, duration_after_fence_ns)
         result = self.execute_synchronously(request, measure, deadline_ns, loop_timeout_ns)
@@ -86,13 +91,13 @@ class AdaptedPreparedModel:
 
     def close(self) -> None:
         """Watch the driver's object no more; it goes with this one."""
-        self._device.deaths.unlink(self._driver)
+        self.deaths.unlink(self._driver)
 
     def _execute(
         self, request: Request, measure: bool, deadline_ns: int | None, loop_timeout_ns: int | None
     ) -> ExecutionResult:
         callback = ExecutionCallback()
-        launched(self._device.deaths, callback, lambda: self._driver.execute(request, callback), "execute")
+        launched(self.deaths, callback, lambda: self._driver.execute(request, callback), "execute")
         shapes, _timing = callback.wait()
         return ExecutionResult(shapes)
 
@@ -101,22 +106,17 @@ class AdaptedPreparedModel:
         if self.model is not None:
             check_request(self.model, request, self.version)
 
-    def _check_all_known(self, request: Request) -> None:
-        for operand, argument in zip(self._output_operands, request.outputs, strict=False):
-            dims = argument.dimensions or operand.dimensions
-            if not argument.has_no_value and has_unknown_dimensions(operand.type, dims):
-                raise HalError(ErrorStatus.INVALID_ARGUMENT, "a fenced execution needs outputs of known size")
-
 
 class AdaptedPreparedModel12(AdaptedPreparedModel):
     """A prepared model of HAL 1.2."""
 
     version = FeatureLevel.HAL_1_2
 
-    def __init__(self, device: AdaptedDevice, driver: v1_2.IPreparedModel, model: Model | None) -> None:
-        """As for HAL 1.0."""
-        super().__init__(device, driver, model)
+    def __init__(self, driver: v1_2.IPreparedModel, model: Model | None, deaths: Deaths, synchronous: bool) -> None:
+        """`synchronous`: whether it is executed so, or by callback as in HAL 1.0."""
+        super().__init__(driver, model, deaths)
         self._driver_1_2 = driver
+        self._synchronous = synchronous
 
     def configure_execution_burst(self) -> IBurstContext:
         """Open a burst on the driver."""
@@ -125,14 +125,14 @@ class AdaptedPreparedModel12(AdaptedPreparedModel):
     def _execute(
         self, request: Request, measure: bool, deadline_ns: int | None, loop_timeout_ns: int | None
     ) -> ExecutionResult:
-        if self._device.synchronous:
+        if self._synchronous:
             return _result(guarded(lambda: self._call(request, measure, deadline_ns, loop_timeout_ns), "execute"))
         callback = ExecutionCallback()
 
         def launch() -> int:
             return self._launch(request, measure, deadline_ns, loop_timeout_ns, callback)
 
-        launched(self._device.deaths, callback, launch, "execute")
+        launched(self.deaths, callback, launch, "execute")
         return ExecutionResult(*callback.wait())
 
     def _launch(
@@ -156,9 +156,9 @@ class AdaptedPreparedModel13(AdaptedPreparedModel12):
 
     version = FeatureLevel.HAL_1_3
 
-    def __init__(self, device: AdaptedDevice, driver: v1_3.IPreparedModel, model: Model | None) -> None:
-        """As for HAL 1.0."""
-        super().__init__(device, driver, model)
+    def __init__(self, driver: v1_3.IPreparedModel, model: Model | None, deaths: Deaths, synchronous: bool) -> None:
+        """As for HAL 1.2."""
+        super().__init__(driver, model, deaths, synchronous)
         self.driver_1_3 = driver
 
     def execute_fenced(
@@ -174,7 +174,7 @@ class AdaptedPreparedModel13(AdaptedPreparedModel12):
         self.check(request)
         if any(fence < 0 for fence in wait_for):
             raise HalError(ErrorStatus.INVALID_ARGUMENT, "a fence to wait for is empty")
-        self._check_all_known(request)
+        check_sizes_known(self._outputs, request)
 
         def start(moved: Request) -> tuple[int | None, IFencedExecutionCallback]:
             status, fence, callback = guarded(

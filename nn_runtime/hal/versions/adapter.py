@@ -205,7 +205,7 @@ class AdaptedDevice:
         return self._driver.prepare_model(model, callback)
 
     def _wrapped(self, prepared: v1_0.IPreparedModel, model: Model | None) -> AdaptedPreparedModel:
-        return AdaptedPreparedModel(self, prepared, model)
+        return AdaptedPreparedModel(prepared, model, self.deaths)
 
 
 class _Device11(AdaptedDevice):
@@ -316,7 +316,7 @@ class _Device12(_Device11):
 
     def _wrapped(self, prepared: v1_0.IPreparedModel, model: Model | None) -> AdaptedPreparedModel:
         if isinstance(prepared, _Prepared12):
-            return AdaptedPreparedModel12(self, prepared, model)
+            return AdaptedPreparedModel12(prepared, model, self.deaths, self.synchronous)
         return super()._wrapped(prepared, model)
 
 
@@ -376,7 +376,7 @@ class _Device13(_Device12):
 
     def _wrapped(self, prepared: v1_0.IPreparedModel, model: Model | None) -> AdaptedPreparedModel:
         if isinstance(prepared, _Prepared13):
-            return AdaptedPreparedModel13(self, prepared, model)
+            return AdaptedPreparedModel13(prepared, model, self.deaths, self.synchronous)
         return super()._wrapped(prepared, model)
 
 

@@ -29,12 +29,19 @@ class LinksToDeath(Protocol):
         """Forget a recipient."""
 
 
+class HearsOfDeath(Protocol):
+    """Someone who waits for an answer of the service."""
+
+    def notify_as_dead(self) -> None:
+        """Wake up: the service died."""
+
+
 class Deaths:
     """Wakes the callbacks that are awaited when the service behind a driver dies."""
 
     def __init__(self, driver: object) -> None:
         self._lock = threading.Lock()
-        self._waiting: list[OnceCallback[object]] = []
+        self._waiting: list[HearsOfDeath] = []
         self._died = False
         self.link(driver)
 
@@ -49,18 +56,17 @@ class Deaths:
             driver.unlink_to_death(self._notify)
 
     @contextlib.contextmanager
-    def awaiting(self, callback: OnceCallback[T]) -> Iterator[None]:
+    def awaiting(self, callback: HearsOfDeath) -> Iterator[None]:
         """Wake those who wait for a callback if the service dies inside the block, or has died before."""
-        waiting: list[OnceCallback[T]] = self._waiting  # type: ignore[assignment]
         with self._lock:
-            waiting.append(callback)
+            self._waiting.append(callback)
             if self._died:
                 callback.notify_as_dead()
         try:
             yield
         finally:
             with self._lock:
-                waiting.remove(callback)
+                self._waiting.remove(callback)
 
     def _notify(self) -> None:
         with self._lock:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         OutputShape,
         Request,
     )
-    from nn_runtime.hal.versions.burst import Channel
+    from nn_runtime.hal.versions.channel import Channel
     from nn_runtime.hal.versions.conversion import VersionedModel
     from nn_runtime.operand import Dimensions
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from nn_runtime.hal.memory import SharedMemory
     from nn_runtime.hal.types import ExecutionPreference, Extension, OutputShape, PerformanceInfo, Request
-    from nn_runtime.hal.versions.burst import Channel
+    from nn_runtime.hal.versions.channel import Channel
     from nn_runtime.operand import ChannelQuant
 
 UNKNOWN_TIME = 2**64 - 1

@@ -48,13 +48,10 @@ def test_gather(opencl_device: Device, data_type: OperandCode, dims: Dimensions,
         check(opencl_device, OperationCode.EMBEDDING_LOOKUP, [lookups, source], source)
 
 
-def test_wrong_indices_are_refused_if_known_and_clamped_if_not(opencl_device: Device) -> None:
+def test_wrong_indices_are_refused_at_preparation_if_known(opencl_device: Device) -> None:
     source = Value(FLOAT32, np.arange(5, dtype=np.float32))
     with pytest.raises(HalError, match="indices"):
         execute(opencl_device, OperationCode.GATHER, [source, 0, constant([0, 5])], source, (2,))
-    indices = integers(np.array([-1, 5, 2**31 - 1, -(2**31)]))
-    result = execute(opencl_device, OperationCode.GATHER, [source, 0, indices], source, (4,))
-    np.testing.assert_array_equal(result, [0, 4, 4, 0])
 
 
 @pytest.mark.parametrize("keys", [[5], [1, 2, 9], list(range(-40, 60, 3)), [-5, -5, 7, 7, 7, 8]], ids=str)

@@ -32,7 +32,10 @@ def test_every_command_explains_itself(name: str, capsys: pytest.CaptureFixture[
 
 
 def test_usage_errors_are_one_line_and_exit_2(capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments in ([], ["nonsense"], ["conformance"], ["conformance", ".", "--kinds", "odd"]):
+    conformance = ["conformance", "."]
+    for arguments in (
+        [], ["nonsense"], ["conformance"], [*conformance, "--kinds", "odd"], [*conformance, "--operations", "ADD,ODD"],
+    ):  # fmt: skip
         with pytest.raises(SystemExit) as caught:
             cli.main(arguments)
         assert caught.value.code == 2

@@ -130,8 +130,9 @@ def test_arrays_and_their_batch(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["broken.npy", "broken.npz"])
 def test_broken_arrays(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"nothing of the sort")
-    with pytest.raises(BadData, match=name):
+    with pytest.raises(BadData, match=f"{name}: not (an array|arrays) in") as caught:
         read_input(str(tmp_path / name), _wanted(), None)
+    assert "allow_pickle" not in str(caught.value)
 
 
 def test_arrays_never_run_code(tmp_path: Path) -> None:

@@ -50,6 +50,14 @@ def test_a_device_without_peaks_has_rates_only() -> None:
     assert (found.operations_per_ns, found.bytes_per_ns, found.of_roof) == (20.0, 2.0, None)
 
 
+def test_a_page_without_its_folder_is_refused_before_the_runs(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    page = tmp_path / "none" / "page.html"
+    assert main(["benchmark", str(_DEMO / "digits_float.tflite"), "--device", "cpu", "--html", str(page)]) == 2
+    assert capsys.readouterr().err == f"nnrt benchmark: --html {page}: there is no folder {page.parent}\n"
+
+
 def test_operations_of_a_profile_and_its_page(
     device: object, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -6,18 +6,22 @@ from __future__ import annotations
 import os
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from nn_runtime.codes import OperandCode
 from nn_runtime.errors import BadData
 from nn_runtime.hal import fences
 from nn_runtime.hal.fences import Fence, FenceStatus
-from nn_runtime.hal.plain import wait_for_fences
-from nn_runtime.hal.types import ErrorStatus, HalError
+from nn_runtime.hal.plain import check_sizes_known, execute_after_fences, wait_for_fences
+from nn_runtime.hal.types import DataLocation, ErrorStatus, HalError, Operand, Request, RequestArgument, Timing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+OPEN_FILES = Path("/proc/self/fd")
 
 
 @pytest.fixture(params=[True, False], ids=["eventfd", "sockets"])
@@ -82,3 +86,46 @@ def test_waiting_for_several() -> None:
     assert caught.value.status == ErrorStatus.INVALID_ARGUMENT
     good.close()
     bad.close()
+
+
+@pytest.mark.skipif(not OPEN_FILES.is_dir(), reason="the system does not list open descriptors there")
+def test_an_execution_that_cannot_be_launched_leaves_nothing_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    good = Fence()
+    before = len(list(OPEN_FILES.iterdir()))
+
+    def launch(*wait_for: int) -> ErrorStatus:
+        with pytest.raises(HalError) as caught:
+            execute_after_fences("one", wait_for, None, None, lambda _deadline_ns: (Timing(), Timing()))
+        return caught.value.status
+
+    assert launch(good.fd, -1) == launch(good.fd, 10**6) == ErrorStatus.INVALID_ARGUMENT
+    monkeypatch.setattr(threading.Thread, "start", _refuse)
+    assert launch(good.fd) == ErrorStatus.RESOURCE_EXHAUSTED_TRANSIENT
+    assert len(list(OPEN_FILES.iterdir())) == before
+    good.close()
+
+
+def _refuse(_thread: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")
+
+
+@pytest.mark.parametrize(
+    ("model", "given", "reason"),
+    [
+        ((2, 3), (), ""),
+        ((2, 0), (0, 3), ""),
+        ((), (2, 3), ""),
+        ((2, 0), (), "output 0: a fenced execution needs its size"),
+        ((), (), "needs its size"),
+        ((2, 0), (3, 3), "output 0: dimensions .* contradict"),
+    ],
+)
+def test_sizes_of_a_fenced_execution(model: tuple[int, ...], given: tuple[int, ...], reason: str) -> None:
+    outputs = [Operand(OperandCode.TENSOR_FLOAT32, model)]
+    asked = Request((), (RequestArgument(location=DataLocation(), dimensions=given),))
+    if not reason:
+        check_sizes_known(outputs, asked)
+        return
+    with pytest.raises(HalError, match=reason) as caught:
+        check_sizes_known(outputs, asked)
+    assert caught.value.status == ErrorStatus.INVALID_ARGUMENT

@@ -104,6 +104,20 @@ def test_digests_tell_models_apart() -> None:
     assert len({model_digest(one) for one in (model, *others)}) == 1 + len(others)
 
 
+def test_numbers_of_numpy() -> None:
+    """A model made by hand may have them."""
+    model = adding(OperandLifeTime.CONSTANT_COPY)
+    (operation,) = model.main.operations
+    numbered = replace(
+        model.main,
+        operands=tuple(replace(one, dimensions=tuple(map(np.int64, one.dimensions)), scale=np.float32(one.scale),
+                               zero_point=np.int32(one.zero_point)) for one in model.main.operands),
+        operations=(replace(operation, inputs=tuple(np.arange(3)), outputs=(np.int32(3),)),),
+        input_indexes=(np.int64(0),),
+    )  # fmt: skip
+    assert model_digest(replace(model, main=numbered)) == model_digest(model)
+
+
 WRONG = (None, True, -1, 1.5, 2**70, 1e999, "x", [], [[]], {}, [1] * 9)
 
 

@@ -22,7 +22,7 @@ from nn_runtime.compilation import Compilation
 from nn_runtime.devices import Device
 from nn_runtime.errors import BadData, DeadObject, ResourceExhausted
 from nn_runtime.execution import Execution
-from nn_runtime.hal import remote, remote_channel, remote_process
+from nn_runtime.hal import remote, remote_channel, remote_model, remote_process
 from nn_runtime.hal.fences import Fence, FenceStatus, close, wait
 from nn_runtime.hal.interfaces import (
     CacheRequest,
@@ -63,7 +63,7 @@ from tests.nn_runtime.hal.models import FLOATS, INPUT, OUTPUT, add_model, pointe
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from nn_runtime.hal.remote import RemotePreparedModel
+    from nn_runtime.hal.remote_model import RemotePreparedModel
 
 ENTRY = "tests.nn_runtime.hal.hosted_drivers:sample"
 MINE = (ExecutionPreference.FAST_SINGLE_ANSWER, Priority.MEDIUM)
@@ -119,7 +119,8 @@ def unary_request() -> Request:
 def kill(device: RemoteDevice) -> None:
     host = device.service.host()
     os.kill(host.pid, signal.SIGKILL)
-    host._watcher.join(10)
+    host._watcher.join(60)
+    assert host.dead
 
 
 def status_of(call: Callable[[], object]) -> ErrorStatus:
@@ -734,7 +735,7 @@ def test_an_unknown_setting_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_without_descriptor_passing_and_memfd(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on systems that have neither: sockets by port and secret, memory by name."""
-    for module in (remote, remote_channel, remote_process):
+    for module in (remote, remote_channel, remote_model, remote_process):
         monkeypatch.setattr(module, "PASSES_DESCRIPTORS", False)
     monkeypatch.delattr(os, "memfd_create", raising=False)
     device = start()
@@ -810,3 +811,42 @@ def test_a_driver_without_usable_devices_leaves_no_process(monkeypatch: pytest.M
 
 def test_slow_is_slower_than_an_answer_may_take() -> None:
     assert SLOW_S > 5 * ANSWER_S
+
+
+@pytest.mark.skipif(not remote_channel.PASSES_DESCRIPTORS, reason="descriptors are not passed here")
+def test_a_descriptor_that_is_not_open_harms_nobody(device: RemoteDevice) -> None:
+    prepared = prepare(device, add_model())
+    _pool, shared = shared_request()
+    closed = CacheRequest((10**6,), (10**6 + 1,), bytes(32))
+    for call in (
+        lambda: prepared.execute_fenced(shared, [10**6], False, None, None, None),
+        lambda: device.prepare_model(add_model(), *MINE, None, closed),
+    ):
+        assert status_of(call) == ErrorStatus.GENERAL_FAILURE
+    assert not device.service.host().dead
+    assert device.service.starts == 1
+    prepared.execute_synchronously(shared, False, None, None)
+
+
+def test_a_closed_device_starts_no_driver() -> None:
+    device = start()
+    prepared = prepare(device, add_model())
+    device.close()
+    for call in (device.get_status, lambda: prepared.execute_synchronously(shared_request()[1], False, None, None)):
+        assert status_of(call) == ErrorStatus.DEAD_OBJECT
+    assert device.service.starts == 1
+
+
+def test_a_channel_that_nobody_serves_is_an_error_at_once(
+    device: RemoteDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where the process can start no further thread; the driver lives on."""
+    host = device.service.host()
+    host._free.clear()
+    receive = host._control.receive
+    with monkeypatch.context() as patched:
+        refusal = ("error", int(ErrorStatus.GENERAL_FAILURE), "can't start new thread", ())
+        patched.setattr(host._control, "receive", lambda: (receive(), refusal)[1])
+        assert status_of(device.get_status) == ErrorStatus.RESOURCE_EXHAUSTED_TRANSIENT
+    assert device.get_status() == DeviceStatus.AVAILABLE
+    assert device.service.starts == 1

@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from nn_runtime import cli
+from nn_runtime.codes import OEM_OPERATION, OperandCode
+from nn_runtime.hal.types import Model as HalModel
+from nn_runtime.hal.types import Operand, OperandLifeTime, Operation, Subgraph
 from nn_runtime.observe.graph_dump import dot
 from nn_runtime.observe.picture import picture
 from tests.nn_runtime.graphs import add_model, if_model, unary_model
@@ -126,3 +129,10 @@ def test_a_picture_draws_referenced_models_in_frames() -> None:
     assert "referenced model 1" in text
     for name in ("0: IF", "0: RELU", "0: TANH"):
         assert text.count(f'"{name}') == 1
+
+
+def test_a_picture_of_what_only_a_vendor_knows() -> None:
+    ends = (OperandLifeTime.SUBGRAPH_INPUT, OperandLifeTime.SUBGRAPH_OUTPUT)
+    operands = tuple(Operand(OperandCode.TENSOR_OEM_BYTE, (4,), lifetime=end) for end in ends)
+    model = HalModel(Subgraph(operands, (Operation(OEM_OPERATION, (0,), (1,)),), (0,), (1,)))
+    assert '  mn0 [label="0: OEM_OPERATION"]' in picture(model).splitlines()

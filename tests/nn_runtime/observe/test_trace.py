@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
 from typing import TYPE_CHECKING
 
@@ -125,7 +126,9 @@ def test_own_times_are_of_the_thread_alone(tmp_path: Path) -> None:
     "content",
     [[], {}, 1, None, {"traceEvents": 3}, {"traceEvents": [1]}, {"traceEvents": [{}]},
      {"traceEvents": [{"ph": "X", "name": "[NN_LR_PE]"}]},
-     {"traceEvents": [event("[NN_LR_PE]", 1, 0, 1, "runtime") | {"ts": "1"}]}],
+     {"traceEvents": [event("[NN_LR_PE]", 1, 0, 1, "runtime") | {"ts": "1"}]},
+     {"traceEvents": [event("[NN_LR_PE]", 1, 0, 1, "runtime") | {"ts": math.nan}]},
+     {"traceEvents": [event("[NN_LR_PE]", 1, 0, 1, "runtime") | {"pid": math.inf}]}],
 )  # fmt: skip
 def test_what_is_no_trace(tmp_path: Path, content: object, capsys: pytest.CaptureFixture[str]) -> None:
     path = written(tmp_path, content)

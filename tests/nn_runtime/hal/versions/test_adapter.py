@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -247,6 +249,19 @@ def test_death_wakes_who_waits_for_an_execution(version: FeatureLevel) -> None:
     )
 
 
+@pytest.mark.parametrize("version", [V12, V13])
+def test_death_wakes_who_waits_for_a_burst(version: FeatureLevel) -> None:
+    driver = Mortal(version)
+    prepared = driver.prepare()
+    silent = SimpleNamespace(free_memory=lambda _slot: None, close=lambda: None)
+    driver.replace("configure_execution_burst", lambda *_arguments: (0, silent), prepared._driver)
+    burst = prepared.configure_execution_burst()
+    inputs, output = arrays()
+    driver.die_soon()
+    assert status_of(lambda: burst.execute(request(inputs, [output]), False, None, None)) == ErrorStatus.DEAD_OBJECT
+    burst.close()
+
+
 def test_executions(driver: Driver) -> None:
     prepared = driver.prepare()
     driver.sample.script.timing = Timing(5_000, 7_000)
@@ -404,6 +419,26 @@ def test_fenced_executions_of_arrays_on_1_3(asynchronous: bool) -> None:
     fence, _ = prepared.execute_fenced(request(inputs, [output]), [], False, None, None, None)
     assert fence is None
     np.testing.assert_array_equal(output, inputs[0] + inputs[1])
+
+
+@pytest.mark.parametrize("succeeded", [False, True])
+def test_the_fence_of_an_execution_of_arrays_is_closed(succeeded: bool) -> None:
+    driver = Driver(V13)
+    prepared = driver.prepare()
+    given: list[int] = []
+
+    def execute_fenced(*_arguments: object) -> tuple[int, int, object]:
+        fence = Fence()
+        given.append(fence.duplicate())
+        fence.signal(succeeded)
+        return 0, given[-1], SimpleNamespace()
+
+    driver.replace("execute_fenced", execute_fenced, prepared._driver)
+    inputs, output = arrays()
+    with contextlib.suppress(HalError):
+        prepared.execute_fenced(request(inputs, [output]), [], False, None, None, None)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(given[0])
 
 
 @pytest.mark.parametrize("version", [V12, V13])

@@ -26,12 +26,11 @@ from nn_runtime.hal.types import (
     Timing,
 )
 from nn_runtime.hal.versions import v1_2
-from nn_runtime.hal.versions.burst import (
+from nn_runtime.hal.versions.burst import BurstClient, BurstServer
+from nn_runtime.hal.versions.channel import Channel
+from nn_runtime.hal.versions.packets import (
     RECORD_BYTES,
     BadPacket,
-    BurstClient,
-    BurstServer,
-    Channel,
     deserialize_request,
     deserialize_result,
     serialize_request,

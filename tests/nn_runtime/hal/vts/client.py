@@ -19,7 +19,8 @@ from nn_runtime.hal.types import (
     Priority,
 )
 from nn_runtime.hal.versions import serve, v1_0, v1_1, v1_2, v1_3
-from nn_runtime.hal.versions.burst import Channel, deserialize_result, serialize_request
+from nn_runtime.hal.versions.channel import Channel
+from nn_runtime.hal.versions.packets import deserialize_result, serialize_request
 from nn_runtime.hal.versions.server import (
     Served11,
     Served12,

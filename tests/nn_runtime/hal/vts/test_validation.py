@@ -11,7 +11,7 @@ import pytest
 from nn_runtime.codes import FeatureLevel
 from nn_runtime.hal.types import DataLocation, ErrorStatus, Request, RequestArgument
 from nn_runtime.hal.versions import v1_3
-from nn_runtime.hal.versions.burst import serialize_request
+from nn_runtime.hal.versions.packets import serialize_request
 from nn_runtime.hal.versions.server import ServedPreparedModel13
 from nn_runtime.testing.conformance import hal_model
 from nn_runtime.testing.mutations import drawn_mutations

@@ -1,0 +1,320 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels for GPU-type devices on the devices at hand, which are said to be GPUs: barriers work on all of them."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+from unittest import mock
+
+import numpy as np
+import pytest
+
+from cpu_driver.driver import Device as CpuDevice
+from gpu_driver.driver import Device as OpenClDevice
+from nn_runtime.codes import DeviceTypeCode, FuseCode, OperandCode, OperationCode
+from nn_runtime.devices import Device
+from nn_runtime.hal.types import ExecutionPreference, Priority
+from nn_runtime.operand import ChannelQuant
+from nn_runtime.testing.conformance import HalRunner, Verdict, run_example
+from nn_runtime.testing.corpus import Kind, read_spec, spec_files
+from tests.gpu_driver.graphs import request
+from tests.gpu_driver.operations.compare import (
+    ALL,
+    FLOAT16,
+    FLOAT32,
+    INT32,
+    QUANT8,
+    SIGNED,
+    Scalar,
+    Value,
+    check,
+    like,
+    random_tensor,
+)
+from tests.gpu_driver.test_chain import inverted_residuals
+from tests.operations.cases import examples
+from tests.platforms.launches import Launches, recorded
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from nn_runtime.operand import Dimensions
+    from nn_runtime.testing.corpus import Example
+
+OPERATIONS = ("CONV_2D", "DEPTHWISE_CONV_2D", "GROUPED_CONV_2D", "FULLY_CONNECTED", "BATCH_MATMUL")
+CASE_STEP, FILE_STEP = 16, 8
+"""The quick suite runs one case in so many, and one example in so many of one file of the corpus in so many."""
+PER_CHANNEL = OperandCode.TENSOR_QUANT8_SYMM_PER_CHANNEL
+TILED, NARROW = ("matmul_tiled.cl", "matmul_tiled"), ("matmul_narrow.cl", "matmul_narrow")
+QUADS = ("depthwise_conv_2d.cl", "depthwise_conv_2d_quads")
+GENERAL = ("conv_2d.cl", "conv_2d")
+TILES = (32, 64, 128)
+QUICK = {(32, FLOAT32), (32, QUANT8)}
+"""What the quick suite runs: PoCL takes seconds to compile for each tile and type."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Image [batches, height, width, depth]; (height, width) of the rest; padding left, right, top, bottom."""
+
+    image: tuple[int, int, int, int]
+    filter: tuple[int, int]
+    depth: int
+    stride: tuple[int, int] = (1, 1)
+    dilation: tuple[int, int] = (1, 1)
+    padding: tuple[int, int, int, int] = (0, 0, 0, 0)
+
+
+CONVOLUTIONS = [
+    Sizes((1, 1, 1, 1), (1, 1), 1),
+    Sizes((1, 1, 1, 100), (1, 1), 33),
+    Sizes((1, 8, 8, 16), (1, 1), 64),
+    Sizes((1, 5, 13, 24), (1, 1), 65, stride=(2, 1)),
+    Sizes((2, 9, 7, 3), (3, 3), 31, stride=(2, 2), padding=(1, 1, 1, 1)),
+    Sizes((1, 9, 8, 8), (3, 2), 17, dilation=(2, 3), padding=(2, 1, 0, 3)),
+    Sizes((2, 6, 6, 20), (5, 4), 36, stride=(1, 3), padding=(4, 4, 4, 4)),
+    Sizes((1, 12, 11, 32), (3, 3), 12, padding=(1, 1, 1, 1)),
+]
+PRODUCTS = [
+    (1, 1, 1),
+    (5, 16, 32),
+    (31, 15, 33),
+    (33, 17, 31),
+    (64, 64, 64),
+    (65, 257, 63),
+    (129, 40, 127),
+    (7, 2100, 9),
+]
+NARROW_PRODUCTS = [(1, 64, 1), (4, 65, 17), (1, 260, 7), (3, 1024, 5), (1, 5000, 2)]
+DEPTHWISE = [
+    Sizes((1, 1, 1, 4), (1, 1), 4),
+    Sizes((2, 5, 9, 8), (3, 3), 8, padding=(1, 1, 1, 1)),
+    Sizes((1, 8, 7, 7), (3, 3), 7, stride=(2, 2), padding=(0, 1, 0, 1)),
+    Sizes((1, 9, 11, 13), (5, 2), 13, dilation=(1, 2), padding=(3, 3, 4, 4)),
+    Sizes((1, 4, 6, 32), (3, 3), 32, stride=(1, 2)),
+]
+
+
+@pytest.fixture(scope="session")
+def as_gpu(opencl_device: Device) -> Device:
+    """Return the device under test with a profile that says it is a GPU."""
+    return Device(_of_type_gpu(opencl_device))
+
+
+@contextlib.contextmanager
+def only_tile(tile: int) -> Iterator[None]:
+    """Let no other tile be chosen."""
+    with (
+        mock.patch.dict("gpu_driver.tiled._TILE_SPEEDS", {tile: 1.0}, clear=True),
+        mock.patch("gpu_driver.tiled.largest_tile", return_value=tile),
+    ):
+        yield
+
+
+def check_by(
+    kernel: tuple[str, str], device: Device, code: OperationCode, inputs: Sequence[Value | Scalar], output: Value,
+    tolerance_of: float = 1.0,
+) -> None:  # fmt: skip
+    """Compare with the CPU driver's function, and look which kernel gave it."""
+    launches = Launches()
+    with recorded(launches):
+        check(device, code, inputs, output, tolerance_of=tolerance_of)
+    assert launches.kernels == {kernel}
+
+
+@pytest.mark.parametrize("held", [True, False], ids=["weights_of_the_model", "weights_of_the_run"])
+@pytest.mark.parametrize("data_type", ALL, ids=lambda code: code.name)
+@pytest.mark.parametrize("tile", TILES)
+def test_products(as_gpu: Device, tile: int, data_type: OperandCode, held: bool, is_long: bool) -> None:
+    _skip_if_long(tile, data_type, is_long)
+    for rows, depth, units in PRODUCTS if is_long or held else PRODUCTS[3:6]:
+        source = random_tensor(data_type, (rows, depth), 1, spread=1)
+        inputs, output = operands(source, (units, depth), 0, False, held, depth)
+        kernel = NARROW if rows <= 4 and depth >= 64 else TILED
+        with only_tile(tile):
+            scalars = (int(FuseCode.RELU),)
+            check_by(kernel, as_gpu, OperationCode.FULLY_CONNECTED, [*inputs, *scalars], output, depth**0.5)
+
+
+@pytest.mark.parametrize("held", [True, False], ids=["weights_of_the_model", "weights_of_the_run"])
+@pytest.mark.parametrize("data_type", ALL, ids=lambda code: code.name)
+def test_products_of_few_rows(as_gpu: Device, data_type: OperandCode, held: bool) -> None:
+    for rows, depth, units in NARROW_PRODUCTS:
+        source = random_tensor(data_type, (rows, depth), 1, spread=1)
+        inputs, output = operands(source, (units, depth), 0, False, held, depth)
+        scalars = (int(FuseCode.NONE),)
+        check_by(NARROW, as_gpu, OperationCode.FULLY_CONNECTED, [*inputs, *scalars], output, depth**0.5)
+
+
+@pytest.mark.parametrize("nchw", [False, True], ids=["nhwc", "nchw"])
+@pytest.mark.parametrize("per_channel", [False, True], ids=["per_tensor", "per_channel"])
+@pytest.mark.parametrize("data_type", ALL, ids=lambda code: code.name)
+@pytest.mark.parametrize("tile", TILES)
+def test_convolutions(
+    as_gpu: Device, tile: int, data_type: OperandCode, per_channel: bool, nchw: bool, is_long: bool
+) -> None:
+    _skip_if_long(tile, data_type, is_long)
+    if per_channel and data_type in (FLOAT32, FLOAT16):
+        pytest.skip("only 8-bit filters have scales per channel")
+    for i, sizes in enumerate(CONVOLUTIONS):
+        source = image_of(data_type, sizes, nchw)
+        depth_in = sizes.image[3]
+        inputs, output = operands(source, (sizes.depth, *sizes.filter, depth_in), 0, per_channel, i % 2 == 0, depth_in)
+        with only_tile(tile):
+            scalars = geometry(sizes, nchw)
+            kernel = NARROW if i == 1 else TILED
+            check_by(kernel, as_gpu, OperationCode.CONV_2D, [*inputs, *scalars], output, 8)
+
+
+@pytest.mark.parametrize("per_channel", [False, True], ids=["per_tensor", "per_channel"])
+@pytest.mark.parametrize("data_type", ALL, ids=lambda code: code.name)
+def test_depthwise(as_gpu: Device, data_type: OperandCode, per_channel: bool) -> None:
+    if per_channel and data_type in (FLOAT32, FLOAT16):
+        pytest.skip("only 8-bit filters have scales per channel")
+    for i, sizes in enumerate(DEPTHWISE):
+        source = image_of(data_type, sizes, False)
+        inputs, output = operands(source, (1, *sizes.filter, sizes.depth), 3, per_channel, i % 2 == 0, 9)
+        scalars = geometry(sizes, False, depth_multiplier=1)
+        check_by(QUADS, as_gpu, OperationCode.DEPTHWISE_CONV_2D, [*inputs, *scalars], output, 4)
+
+
+@pytest.mark.parametrize("adjoined", [(False, False), (True, False), (False, True), (True, True)], ids=str)
+@pytest.mark.parametrize("data_type", [FLOAT32, FLOAT16, SIGNED, INT32], ids=lambda code: code.name)
+@pytest.mark.parametrize("tile", TILES)
+def test_batches(as_gpu: Device, tile: int, data_type: OperandCode, adjoined: tuple[bool, bool], is_long: bool) -> None:
+    _skip_if_long(tile, data_type, is_long)
+    for leading, (rows, depth, columns) in (((), (5, 1, 3)), ((3,), (33, 20, 64)), ((2, 2), (64, 70, 31))):
+        left = random_tensor(data_type, (*leading, *((depth, rows) if adjoined[0] else (rows, depth))), 1, spread=0.5)
+        right_dims = (columns, depth) if adjoined[1] else (depth, columns)
+        right = random_tensor(data_type, (*leading, *right_dims), 2, spread=0.5)
+        output = like(left, scale=left.scale and 0.05 * depth**0.5)
+        with only_tile(tile):
+            check_by(TILED, as_gpu, OperationCode.BATCH_MATMUL, [left, right, *adjoined], output)
+
+
+@pytest.mark.parametrize("data_type", [FLOAT32, FLOAT16, SIGNED, INT32], ids=lambda code: code.name)
+def test_batches_of_few_rows(as_gpu: Device, data_type: OperandCode) -> None:
+    left = random_tensor(data_type, (3, 2, 130), 1, spread=0.5)
+    right = random_tensor(data_type, (3, 5, 130), 2, spread=0.5)
+    output = like(left, scale=left.scale and 0.6)
+    check_by(NARROW, as_gpu, OperationCode.BATCH_MATMUL, [left, right, False, True], output)
+
+
+@pytest.mark.parametrize("data_type", [QUANT8, SIGNED], ids=lambda code: code.name)
+def test_extreme_sums_are_exact(as_gpu: Device, data_type: OperandCode, is_long: bool) -> None:
+    """Every product is 255 * 255, of both signs; more of them than float32 could count."""
+    info = np.iinfo(np.uint8 if data_type == QUANT8 else np.int8)
+    rows, depth, units = 6, 3000, 5
+    source = Value(data_type, np.full((rows, depth), info.max, info.dtype), 1.0, int(info.min))
+    weights = Value(data_type, np.full((units, depth), info.min, info.dtype), 1.0, int(info.max), constant=True)
+    weights.data[1::2, ::3] = info.max
+    bias = Value(INT32, np.arange(units, dtype=np.int32) * 40001 + 190_000_000, 1.0, constant=True)
+    output = like(source, scale=2_000_000.0)
+    for tile in TILES if is_long else (32,):
+        with only_tile(tile):
+            check_by(TILED, as_gpu, OperationCode.FULLY_CONNECTED, [source, weights, bias, int(FuseCode.NONE)], output)
+
+
+@pytest.mark.parametrize("limits", [{"max_work_group_size": 128}, {"local_mem_bytes": 4096}], ids=str)
+def test_small_devices_take_the_general_kernel(as_gpu: Device, limits: dict[str, int]) -> None:
+    device = _of_type_gpu(as_gpu)
+    device.profile = replace(device.profile, **limits)  # type: ignore[arg-type]
+    source = random_tensor(FLOAT32, (1, 4, 4, 8), 1)
+    inputs, output = operands(source, (8, 1, 1, 8), 0, False, True, 8)
+    scalars = geometry(Sizes((1, 4, 4, 8), (1, 1), 8), False)
+    check_by(GENERAL, Device(device), OperationCode.CONV_2D, [*inputs, *scalars], output, 4)
+
+
+@pytest.mark.parametrize("data_type", [FLOAT32, QUANT8], ids=lambda code: code.name)
+def test_network_with_residuals(as_gpu: Device, data_type: OperandCode) -> None:
+    network = inverted_residuals(data_type, 2)
+    model, source = network.graph.model(), network.data()
+    results = []
+    launches = Launches()
+    for driver in (as_gpu.hal, CpuDevice()):
+        out = np.zeros(network.dims, source.dtype)
+        with recorded(launches):
+            prepared = driver.prepare_model(model, ExecutionPreference.FAST_SINGLE_ANSWER, Priority.MEDIUM, None, None)
+        prepared.execute_synchronously(request([source], [out]), False, None, None)
+        prepared.close()
+        results.append(out)
+    assert {TILED, QUADS, NARROW} <= launches.kernels
+    if data_type == QUANT8:
+        np.testing.assert_array_equal(results[0], results[1])
+    else:
+        np.testing.assert_allclose(results[0], results[1], atol=2e-5, rtol=2e-5)
+
+
+CASES = [
+    (example, kind)
+    for example in examples()
+    if example.main_op in OPERATIONS
+    for kind in example.kinds[:1]
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("example", "kind"), CASES, ids=[f"{example.name}-{kind.value}" for example, kind in CASES])
+def test_cases(example: Example, kind: Kind, as_gpu: Device, is_long: bool) -> None:
+    if not is_long and CASES.index((example, kind)) % CASE_STEP:
+        pytest.skip("compiles for seconds: --long")
+    result = run_example(example, kind, HalRunner(as_gpu.hal))
+    assert result.verdict == Verdict.PASSED, result.message
+
+
+def test_corpus(as_gpu: Device, corpus_folder: Path, is_long: bool) -> None:
+    runner = HalRunner(as_gpu.hal)
+    paths = spec_files(corpus_folder)[:: 1 if is_long else FILE_STEP]
+    found = [example for path in paths for example in read_spec(path) if example.main_op in OPERATIONS]
+    failed, passed = [], 0
+    for example in found[:: 1 if is_long else CASE_STEP]:
+        for result in (run_example(example, kind, runner) for kind in example.kinds):
+            passed += result.verdict == Verdict.PASSED
+            if result.verdict == Verdict.FAILED:
+                failed.append(f"{result.spec} {result.example} ({result.kind.value}): {result.message}")
+    assert not failed, f"{len(failed)} failed:\n" + "\n".join(failed[:20])
+    assert passed
+
+
+def image_of(data_type: OperandCode, sizes: Sizes, nchw: bool) -> Value:
+    batches, height, width, depth = sizes.image
+    return random_tensor(data_type, (batches, depth, height, width) if nchw else sizes.image, 1, spread=1)
+
+
+def operands(
+    source: Value, dims: Dimensions, channel_dim: int, per_channel: bool, held: bool, depth: int
+) -> tuple[list[Value], Value]:
+    """Return input, filter and bias, the last two the model's where `held`, and an output for sums of `depth` terms."""
+    rng = np.random.default_rng(5)
+    count = dims[channel_dim]
+    weights = replace(random_tensor(OperandCode(source.type), dims, 2, scale=0.02, spread=0.5), constant=held)
+    if not source.scale:
+        return [source, weights, replace(random_tensor(OperandCode(source.type), (count,), 3), constant=held)], source
+    if per_channel:
+        scales = tuple(float(scale) for scale in rng.uniform(0.001, 0.05, count))
+        data = rng.integers(-127, 128, dims).astype(np.int8)
+        weights = Value(PER_CHANNEL, data, channel_quant=ChannelQuant(scales, channel_dim), constant=held)
+    bias_data = rng.integers(-3000, 3000, count).astype(np.int32)
+    bias = Value(INT32, bias_data, 0.0 if per_channel else source.scale * weights.scale, constant=held)
+    return [source, weights, bias], like(source, scale=0.1 * depth**0.5)
+
+
+def geometry(sizes: Sizes, nchw: bool, depth_multiplier: int | None = None) -> list[Scalar]:
+    """Return the scalars after the tensors of a convolution."""
+    multiplier: list[Scalar] = [] if depth_multiplier is None else [depth_multiplier]
+    activation = int(FuseCode.RELU6)
+    return [*sizes.padding, *sizes.stride[::-1], *multiplier, activation, nchw, *sizes.dilation[::-1]]
+
+
+def _skip_if_long(tile: int, data_type: OperandCode, is_long: bool) -> None:
+    if not is_long and (tile, data_type) not in QUICK:
+        pytest.skip("compiles for seconds: --long")
+
+
+def _of_type_gpu(device: Device) -> OpenClDevice:
+    hal = device.hal
+    if not isinstance(hal, OpenClDevice):
+        raise TypeError(f"{hal} is not of this driver")
+    return OpenClDevice(replace(hal._found, type=DeviceTypeCode.GPU), 0)
