@@ -38,6 +38,9 @@ _DIGEST_BYTES = hashlib.sha256().digest_size
 _HEADER_BYTES = len(_MAGIC) + _DIGEST_BYTES
 _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _POLL_SECONDS = 0.005
+_NEW = ".nnrt-new-"
+"""How the names of files begin that are not whole yet."""
+_ABANDONED_SECONDS = 3600.0
 _OPEN = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)  # a pipe would make us wait
 
 
@@ -68,7 +71,7 @@ def write_atomic(path: Path, data: bytes) -> bool:
     temporary = ""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=_NEW)
         with os.fdopen(handle, "wb") as stream:
             stream.write(data)
         Path(temporary).replace(path)
@@ -78,14 +81,24 @@ def write_atomic(path: Path, data: bytes) -> bool:
             with contextlib.suppress(OSError):
                 Path(temporary).unlink()
         return False
+    _remove_abandoned(path.parent)
     return True
+
+
+def _remove_abandoned(directory: Path) -> None:
+    """Remove what killed processes left half written; what is younger may still be written by a live one."""
+    oldest = time.time() - _ABANDONED_SECONDS
+    for left in directory.glob(f"{_NEW}*"):
+        with contextlib.suppress(OSError):  # another process may have been faster
+            if left.lstat().st_mtime < oldest:
+                left.unlink()
 
 
 def is_writable(directory: Path) -> bool:
     """Whether a file can be made in the folder (which is made too where it is missing)."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=directory, prefix=".new-"):
+        with tempfile.NamedTemporaryFile(dir=directory, prefix=_NEW):
             return True
     except OSError:
         return False

@@ -18,6 +18,7 @@ import numpy as np
 
 from gpu_driver.bound import BoundOperand
 from gpu_driver.buffers import Lifetime, plan_arenas
+from gpu_driver.expanded import joined
 from gpu_driver.images import one_image, steps_by_image
 from gpu_driver.launch import Clock, Images, Launch, Packed, Scratch, Stage, Zeroed, int32
 from gpu_driver.tuning import Tuning
@@ -34,7 +35,7 @@ Memory: TypeAlias = "BoundOperand | Scratch | Images"
 Span: TypeAlias = tuple[int, int]
 """First and behind the last."""
 
-CONVOLVE, DEPTHWISE, FLIP_SIGNS, AVERAGE, DEPTHWISE_VNNI = 0, 1, 2, 3, 4
+CONVOLVE, DEPTHWISE, FLIP_SIGNS, AVERAGE, DEPTHWISE_VNNI, EXPANDED = 0, 1, 2, 3, 4, 5
 ROUND_TWICE, ROUND_TWICE_AT_ONCE, ROUND_ONCE, ROUND_POSITIVE = 0, 1, 2, 3
 BUFFERS = 8
 """Buffers of a chain; the first is its own memory for what stays inside."""
@@ -54,7 +55,7 @@ LEAST_PATIENCE, MOST_PATIENCE = 5_000, 1 << 30
 """Turns that a group waits for a task before it leaves the rest to the others: between them what a slow core needs."""
 SLOW_FLOPS_PER_NS, SLOW_BYTES_PER_NS = 25.0, 2.5
 
-PLACES = ("kind", "src", "src_offset", "dst", "dst_offset", "residual", "residual_offset")
+PLACES = ("kind", "src", "src_offset", "dst", "dst_offset", "residual", "residual_offset", "before")
 CONSTANTS = ("weights", "bias", "multipliers", "shifts", "roundings")
 GEOMETRY = (
     *("batches", "input_height", "input_width", "input_depth", "output_height", "output_width", "output_depth"),
@@ -76,7 +77,8 @@ class Step:
     """One operation of a chain.
 
     constants: weights, bias, and for quantised ones multipliers, shifts, roundings. values: by name of VALUES those
-    that are not 0; float ones for float and half.
+    that are not 0; float ones for float and half. before: the convolution that an EXPANDED step does, too: its source
+    is the step's, the rest of the step is the depthwise one's.
     """
 
     kernel: Kernel
@@ -90,11 +92,22 @@ class Step:
     flops: int
     bytes_moved: int
     operations: tuple[int, ...] = ()
+    before: Step | None = None
 
     @property
     def by_channel(self) -> bool:
         """Whether every output channel reads its input channel only."""
         return self.kind in (DEPTHWISE, AVERAGE, DEPTHWISE_VNNI)
+
+    @property
+    def is_depthwise(self) -> bool:
+        """Whether depthwise.h does it."""
+        return self.kind == DEPTHWISE
+
+    @property
+    def is_float_product(self) -> bool:
+        """Whether convolve.h does it, on float32."""
+        return self.kind == CONVOLVE and ("T", "float") in self.kernel.defines
 
     @property
     def memories(self) -> tuple[Memory, ...]:
@@ -104,7 +117,7 @@ class Step:
     @property
     def input_shape(self) -> tuple[int, int]:
         """Pixels and channels of the input."""
-        g = self.geometry
+        g = self.geometry if self.before is None else self.before.geometry
         return g.batches * g.input_height * g.input_width, g.input_depth
 
     @property
@@ -112,6 +125,18 @@ class Step:
         """Pixels and channels of the output."""
         g = self.geometry
         return g.batches * g.output_height * g.output_width, g.output_depth
+
+    def after(self, first: Step) -> Step:
+        """Return one step that does this and what makes its input, which is nowhere else then."""
+        return replace(
+            self,
+            kind=EXPANDED,
+            source=first.source,
+            flops=first.flops + self.flops,
+            bytes_moved=first.bytes_moved + self.bytes_moved - 2 * first.output.size_bytes,
+            operations=(*first.operations, *self.operations),
+            before=replace(first, output=first.source),
+        )
 
 
 @dataclass(frozen=True)
@@ -165,6 +190,8 @@ def tasks_of(step: Step, cores: int, tuning: Tuning = UNTUNED) -> list[Task]:
     pixels, depth = step.output_shape
     if step.by_channel:
         row, block = step.geometry.output_width, DEPTHWISE_BLOCK
+    elif step.before is not None:
+        row, block = step.geometry.output_width, CONVOLUTION_BLOCK
     else:
         row, block = TILE_PIXELS, CONVOLUTION_BLOCK if step.kind == CONVOLVE else depth
     rows, blocks = -(-pixels // row), -(-depth // block)
@@ -172,7 +199,9 @@ def tasks_of(step: Step, cores: int, tuning: Tuning = UNTUNED) -> list[Task]:
     parts = min(cores, -(-cost // tuning.least_task_flops))
     bands = tuning.bands_of_large_steps if step.flops > tuning.large_step_flops * cores else tuning.bands
     bands = min(bands, -(-cost // (tuning.least_task_flops * parts)))
-    if rows < FEW_ROWS * parts and ("T", "float") in step.kernel.defines:  # others gather a row for all blocks
+    if step.before is not None:
+        rectangles = _columns(rows, blocks, parts, bands)
+    elif rows < FEW_ROWS * parts and step.is_float_product:  # others gather a row for all blocks
         spans = enumerate(_cuts(rows * blocks, min(parts, rows * blocks)))
         rectangles = [(part, x, y) for part, span in spans for y, x in _rectangles(span, rows, bands)]
     else:
@@ -186,6 +215,9 @@ def tasks_of(step: Step, cores: int, tuning: Tuning = UNTUNED) -> list[Task]:
 
 def reads_of(step: Step, task: Task) -> tuple[Span, Span]:
     """Return the input pixels (over all images, row-major) and channels that a task reads."""
+    if step.before is not None:
+        between, _ = reads_of(replace(step, before=None), task)
+        return reads_of(step.before, replace(task, pixels=between))
     g = step.geometry
     channels = (0, g.input_depth)
     if step.by_channel:  # its last block overlaps the one before
@@ -251,9 +283,12 @@ class _Merger:
                 wholes: dict[Memory, int] = {
                     one: keys[one.whole] for step in of_image for one in step.memories if isinstance(one, Images)
                 }
-                first = [_launch(of_image, wholes, inner - after, self._device)]
-                return [*first, _launch(steps[n:], keys, inner - before, self._device)] if n < len(steps) else first
-        return [_launch(steps, keys, inner, self._device)]
+                first = [self._launch(of_image, wholes, inner - after)]
+                return [*first, self._launch(steps[n:], keys, inner - before)] if n < len(steps) else first
+        return [self._launch(steps, keys, inner)]
+
+    def _launch(self, steps: tuple[Step, ...], keys: Mapping[Memory, int], inner: frozenset[int]) -> Launch:
+        return _launch(joined(steps, keys, inner, self._device.compute_units), keys, inner, self._device)
 
     def _steps(self, run: Sequence[int]) -> tuple[Step, ...]:
         launches = [command for at in run if isinstance(command := self._commands[at], Launch)]
@@ -357,10 +392,12 @@ class _Placement:
 
 def _tables(steps: Sequence[Step], placed: _Placement) -> tuple[Array, Array]:
     """Return the steps as chain.cl takes them [steps, fields], and all constants one after the other, in bytes."""
-    table = np.zeros((len(steps), len(STEP_FIELDS)), np.int32)
+    every = [*steps, *(step.before for step in steps if step.before is not None)]
+    table = np.zeros((len(every), len(STEP_FIELDS)), np.int32)
     parts: list[Array] = []
     end = 0
-    for row, step in zip(table, steps, strict=True):
+    before = len(steps)
+    for row, step in zip(table, every, strict=True):
         positions = []
         for data in step.constants:
             positions.append(end // ALIGNMENT)
@@ -369,7 +406,8 @@ def _tables(steps: Sequence[Step], placed: _Placement) -> tuple[Array, Array]:
             end += -(-flat.size // ALIGNMENT) * ALIGNMENT
         positions += positions[-1:] * (len(CONSTANTS) - len(positions))  # never used, but read
         residual = step.source if step.residual is None else step.residual
-        places = *placed.place(step.source), *placed.place(step.output), *placed.place(residual)
+        places = *placed.place(step.source), *placed.place(step.output), *placed.place(residual), before
+        before += step.before is not None
         sizes = (getattr(step.geometry, name) for name in GEOMETRY)
         values = (step.values.get(name, 0) for name in VALUES)
         row[:] = [_word(value) for value in (step.kind, *places, *positions, *sizes, *values)]
@@ -494,6 +532,17 @@ def _rectangles(span: Span, blocks: int, bands: int) -> list[tuple[Span, Span]]:
     whole = top + len(head), bottom
     middle = [((whole[0] + a, whole[0] + b), (0, blocks)) for a, b in _cuts(bottom - whole[0], bands) if a < b]
     return [*head, *middle, *tail]
+
+
+def _columns(rows: int, blocks: int, parts: int, bands: int) -> list[tuple[int, Span, Span]]:
+    """Cut rows x blocks into parts of rows, and those by blocks if they can be: neighbouring rows share work."""
+    across = min(bands, blocks)
+    return [
+        (part, (top + first, top + last), column)
+        for part, (top, bottom) in enumerate(_cuts(rows, min(parts, rows)))
+        for first, last in _cuts(bottom - top, min(-(-bands // across), bottom - top))
+        for column in _cuts(blocks, across)
+    ]
 
 
 def _cuts(count: int, parts: int) -> list[Span]:

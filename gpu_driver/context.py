@@ -36,6 +36,8 @@ IDLE_SECONDS = 10.0
 """How long memory for temporaries is kept after the last execution."""
 MAX_EXECUTIONS = 4
 """Executions at once on one device; more wait by priority. They share one queue, so more would gain nothing."""
+PAGE_BYTES = 4096
+"""Host memory that begins at a multiple of it is used in place on devices that can."""
 EXIT_SECONDS = 30.0
 """How long the end of the interpreter waits for what still runs."""
 
@@ -62,6 +64,8 @@ class DeviceContext:
         self.executions = Scheduler(MAX_EXECUTIONS)
         self.preparations = Scheduler(1)
         self.accounts = Accounts()
+        self._host_accounts = Accounts()
+        """Of host memory that is used in place."""
         self.process = os.getpid()
         with _opening.slot(Priority.HIGH):
             self.context = cl.Context([device])
@@ -99,6 +103,17 @@ class DeviceContext:
         Raises HalError(RESOURCE_EXHAUSTED_PERSISTENT) where it can never fit, (RESOURCE_EXHAUSTED_TRANSIENT) else.
         """
         return self._allocate(max(1, size_bytes))
+
+    def in_place(self, data: Array, *, is_written: bool) -> DeviceBuffer | None:
+        """Return host memory as a buffer where the device uses it in place: whole pages, at least at its beginning."""
+        usable = self.profile.uses_host_memory and data.nbytes and data.ctypes.data % PAGE_BYTES == 0
+        if not usable or not (data.flags.writeable or not is_written):
+            return None
+        flags = cl.mem_flags.USE_HOST_PTR | (cl.mem_flags.READ_WRITE if is_written else cl.mem_flags.READ_ONLY)
+        try:
+            return DeviceBuffer(self._host_accounts, cl.Buffer(self.context, flags, hostbuf=data), data.nbytes)
+        except cl.Error as error:
+            raise hal_error(error, f"host memory of {readable_bytes(data.nbytes)}") from error
 
     def check_room(self, size_bytes: int, what: str) -> None:
         """Raise HalError(RESOURCE_EXHAUSTED_PERSISTENT) for what the device could not hold if it were empty."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import deque
 from dataclasses import dataclass
@@ -70,17 +71,21 @@ class Accounts:
             self._allocated -= self._freed.popleft()
 
 
+_numbers = itertools.count()
+
+
 class DeviceBuffer:
-    """An OpenCL buffer that is counted until its last reference goes.
+    """An OpenCL buffer that is counted until its last reference goes; no other ever has its `number`.
 
     There is no explicit release: an execution that still uses a buffer holds it, so that another thread cannot free it.
     """
 
-    __slots__ = ("__weakref__", "_accounts", "handle", "size_bytes")
+    __slots__ = ("__weakref__", "_accounts", "handle", "number", "size_bytes")
 
     def __init__(self, accounts: Accounts, handle: cl.Buffer, size_bytes: int) -> None:
         """Count it."""
         self.handle = handle
+        self.number = next(_numbers)
         self.size_bytes = size_bytes
         self._accounts = accounts
         accounts.allocated(size_bytes)

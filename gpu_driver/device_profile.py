@@ -71,13 +71,18 @@ class DeviceProfile:
         return self.is_cpu and self.slug != _SLOW_TO_BUILD
 
     @property
+    def uses_host_memory(self) -> bool:
+        """Whether kernels see host memory in place and at once: a CPU whose runtime was seen to make no copies."""
+        return self.is_cpu and self.slug in ("pocl", "intel")
+
+    @property
     def cycle_counter(self) -> bool:
         """Whether kernels can read the processor's cycle counter."""
         return CYCLE_COUNTER in self.features
 
     @property
     def x86_vnni(self) -> bool:
-        """Whether GNU inline assembly with vpdpbusd on int16 operands works (PoCL on x86 with AVX-512 VNNI)."""
+        """Whether inline assembly with vpdpbusd works (PoCL and Intel's runtime on x86 with AVX-512 VNNI)."""
         return X86_VNNI in self.features
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gpu_driver.buffers import ArenaPlan
     from gpu_driver.context import DeviceContext
     from gpu_driver.device_memory import DeviceBuffer
-    from gpu_driver.launch import Argument, Command
+    from gpu_driver.launch import Argument, Command, WorkSize
     from gpu_driver.lowering import Segment
     from gpu_driver.programs import Program
     from nn_runtime.operand import Array
@@ -206,6 +206,9 @@ class SegmentContext:
             self._image_arguments.setdefault(id(launch), []).append(i)
         self._arenas: tuple[DeviceBuffer, ...] = ()
         self._temporaries: dict[Memory, cl.Buffer] = {}
+        self._bound: dict[int, int] = {}
+        """The number of the buffer that the arguments of each boundary operand are set to."""
+        self._plain = self._plain_launches()
 
     def use_arenas(self, arenas: tuple[DeviceBuffer, ...]) -> None:
         """Let the temporaries lie in these buffers; arguments are set only where the buffers changed."""
@@ -247,18 +250,34 @@ class SegmentContext:
         Keeps all events where a list is given, with `in_stages` one for every stage of a launch. Raises HalError naming
         operation, kernel and sizes.
         """
+        bound = self._bound
         for operand, buffer in boundary.items():
-            self._set(operand, buffer.handle)
+            if bound.get(operand) != buffer.number:
+                self._set(operand, buffer.handle)
+                bound[operand] = buffer.number
         for seeded, i in self._seeds:
             seeded.set_arg(i, secrets.token_bytes(_SEED_BYTES))
         event = None
         at = 0
         try:
+            if events is None and places is None and self._plain is not None:
+                for at, kernel, global_size, local_size in self._plain:  # noqa: B007  # `at` is for errors
+                    event = cl.enqueue_nd_range_kernel(queue, kernel, global_size, local_size)
+                return event
             for at in range(len(self._commands)) if places is None else places:
                 event = self._enqueue_command(queue, at, boundary, events, in_stages) or event
         except cl.Error as error:
             raise hal_error(error, describe(self._commands[at], self._compiled.segment)) from error
         return event
+
+    def _plain_launches(self) -> list[tuple[int, cl.Kernel, WorkSize, WorkSize]] | None:
+        """Return place, kernel and sizes of every command, if nothing else is to be done to enqueue them."""
+        plain = []
+        for at, (command, kernel) in enumerate(zip(self._commands, self._kernels, strict=True)):
+            if kernel is None or not isinstance(command, Launch) or id(command) in self._image_arguments:
+                return None
+            plain.append((at, kernel, command.global_size, command.local_size))
+        return plain
 
     def _enqueue_command(
         self,
@@ -383,6 +402,8 @@ class ExecutionContext:
         self._boundary: dict[int, DeviceBuffer] = {}
         self._arenas: tuple[DeviceBuffer, ...] = ()
         self._segments: dict[CompiledSegment, SegmentContext] = {}
+        self._latest: tuple[CompiledSegment, SegmentContext] | None = None
+        """The segment that was asked for last: its arena is taken."""
         self._children: dict[object, ExecutionContext] = {}
         self.last_used = time.monotonic()
 
@@ -395,11 +416,14 @@ class ExecutionContext:
 
     def segment(self, compiled: CompiledSegment) -> SegmentContext:
         """Return this context's kernel objects for a segment, with the arena taken."""
+        if self._latest is not None and self._latest[0] is compiled:
+            return self._latest[1]
         found = self._segments.get(compiled)
         if found is None:
             found = self._segments[compiled] = SegmentContext(compiled)
         self._reserve(compiled.arenas.sizes_bytes)
         found.use_arenas(self._arenas)
+        self._latest = compiled, found
         return found
 
     def boundary(self, operand: int, size_bytes: int) -> DeviceBuffer:
@@ -413,6 +437,7 @@ class ExecutionContext:
 
     def retain(self, segments: Collection[CompiledSegment]) -> None:
         """Forget all segments but these."""
+        self._latest = None
         self._segments = {compiled: mine for compiled, mine in self._segments.items() if compiled in segments}
         for child in self._children.values():
             child.retain(segments)
@@ -432,6 +457,7 @@ class ExecutionContext:
         self._arenas = tuple(self._device.allocate(size) for size in sizes)
 
     def _drop_arenas(self) -> None:
+        self._latest = None
         for segment in self._segments.values():
             segment.drop_arenas()
         self._arenas = ()

@@ -81,6 +81,10 @@ class Commands:
 
         Raises HalError(GENERAL_FAILURE) where a launch complained.
         """
+        if not self._suspects:
+            if self._last is not None:
+                self._last.wait()
+            return
         found = [(segment, fault, np.zeros(1, np.int32)) for segment, fault in self._suspects.items()]
         for _, fault, number in found:
             self.read(fault, number)

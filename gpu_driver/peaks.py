@@ -32,7 +32,8 @@ _CACHE_BYTES, _MEMORY_BYTES = 128 << 10, 64 << 20
 
 def peaks_of(device: DeviceContext) -> Peaks:
     """Return the device's peaks: those stored for it, else measured now and stored."""
-    path = cache_files.cache_directory() / "peaks" / f"{device.profile.identity}.json"
+    name = device.profile.identity + ("-vnni" if device.profile.x86_vnni else "")
+    path = cache_files.cache_directory() / "peaks" / f"{name}.json"
     stored = cache_files.read_file(path)
     if stored is not None:
         try:

@@ -3,22 +3,21 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 import time
 import weakref
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyopencl as cl
 
 from gpu_driver.compiled_graph import CompiledGraph
 from gpu_driver.context import hal_error
-from gpu_driver.execution import Clocked, CompiledSegment, ExecutionContext, Recorded, Transfer
-from gpu_driver.graph_run import Commands, GraphRun, Limits, Value
-from gpu_driver.launch import Launch
-from nn_runtime.hal.interfaces import ExecutionProfile, ProfileRow
+from gpu_driver.execution import CompiledSegment, ExecutionContext, Recorded
+from gpu_driver.graph_run import Commands, GraphRun, Limits
+from gpu_driver.profiling import RecordedProfile
+from gpu_driver.request_ends import RequestEnds
+from gpu_driver.reusable import ReusableExecution, bind
 from nn_runtime.hal.plain import PlainBurst, RunningFencedExecution, execute_after_fences, timing_since_launch
 from nn_runtime.hal.types import (
     DEFAULT_LOOP_TIMEOUT_NS,
@@ -32,20 +31,17 @@ from nn_runtime.hal.types import (
     Timing,
 )
 from nn_runtime.hal.validation import validate_request
-from nn_runtime.hal.views import argument_bytes
-from nn_runtime.operand import dtype_of, element_count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gpu_driver.context import DeviceContext
-    from gpu_driver.device_memory import DeviceBuffer
     from gpu_driver.device_profile import DeviceProfile
     from gpu_driver.programs import Program
     from gpu_driver.storage import DeviceStorage
     from nn_runtime.hal.buffers import BoundBuffers, BufferRegistry
+    from nn_runtime.hal.interfaces import ExecutionProfile
     from nn_runtime.hal.types import Model, Request
-    from nn_runtime.operand import Array, Dimensions
 
 
 class PreparedModel:
@@ -88,7 +84,14 @@ class PreparedModel:
         start_ns = time.perf_counter_ns()
         events: list[Recorded] = []
         result = self._timed(request, deadline_ns, loop_timeout_ns, events, in_stages=True)
-        return result, _profile(events, time.perf_counter_ns() - start_ns)
+        return result, RecordedProfile(events, time.perf_counter_ns() - start_ns)
+
+    def create_reusable_execution(
+        self, request: Request, measure: bool, loop_timeout_ns: int | None
+    ) -> ReusableExecution | None:
+        """Return the request bound for a model of fixed shapes; None for others and for driver-managed buffers."""
+        bound = bind(self._graph, self.model, request)
+        return None if bound is None else ReusableExecution(self, bound, measure)
 
     def execute_fenced(
         self,
@@ -104,7 +107,7 @@ class PreparedModel:
         self.device.check_process()
         validate_request(self.model, request, allow_unspecified_output=False)
         self._check_open()
-        _check_deadline(deadline_ns)
+        check_deadline(deadline_ns)
 
         def execute(deadline_ns: int | None) -> tuple[Timing, Timing]:
             timing = self._timed(request, deadline_ns, loop_timeout_ns, [] if measure else None).timing
@@ -170,7 +173,7 @@ class PreparedModel:
         start_ns = time.perf_counter_ns()
         self.device.check_process()
         self._check(request)
-        _check_deadline(deadline_ns)
+        check_deadline(deadline_ns)
         timeout_ns = DEFAULT_LOOP_TIMEOUT_NS if loop_timeout_ns is None else loop_timeout_ns
         limits = Limits(deadline_ns, min(timeout_ns, MAXIMUM_LOOP_TIMEOUT_NS))
         queue = self.device.queue if events is None else self.device.profiling_queue
@@ -197,8 +200,8 @@ class PreparedModel:
         limits: Limits,
         commands: Commands,
     ) -> tuple[OutputShape, ...]:
-        ends = _RequestEnds(self._graph, request, buffers)
-        context = self._begin()
+        ends = RequestEnds(self._graph, request, buffers)
+        context = self.begin()
         try:
             outputs = GraphRun(self._graph, context, commands, ends, limits, self._referenced).run()
             ends.finish(outputs, commands)
@@ -206,10 +209,11 @@ class PreparedModel:
             commands.abandon()  # nothing may write to the caller's memory any more
             raise
         finally:
-            self._end(context)
+            self.end(context)
         return ends.shapes
 
-    def _begin(self) -> ExecutionContext:
+    def begin(self) -> ExecutionContext:
+        """Return a context for an execution alone; raises HalError once it is closed."""
         with self._lock:
             self._check_open()
             return self._idle.pop() if self._idle else ExecutionContext(self.device)
@@ -218,7 +222,8 @@ class PreparedModel:
         if self._closed:
             raise HalError(ErrorStatus.INVALID_ARGUMENT, "the prepared model is closed")
 
-    def _end(self, context: ExecutionContext) -> None:
+    def end(self, context: ExecutionContext) -> None:
+        """Take the context back."""
         context.last_used = time.monotonic()
         if self._graph.static is None:
             context.retain(set[CompiledSegment]().union(*(graph.segments for graph in self._graphs)))
@@ -231,79 +236,6 @@ class PreparedModel:
             self.device.watch(self, in_need_only=self._preference == ExecutionPreference.SUSTAINED_SPEED)
 
 
-class _RequestEnds:
-    """The ends of the main graph: a request (Ends)."""
-
-    def __init__(self, graph: CompiledGraph, request: Request, buffers: BoundBuffers[DeviceStorage]) -> None:
-        self._graph = graph
-        self._request = request
-        self._buffers = buffers
-        self._host_outputs = {
-            i: argument_bytes(argument.location, request.pools)
-            for i, argument in enumerate(request.outputs)
-            if not argument.has_no_value and i not in buffers.outputs
-        }
-        self.shapes: tuple[OutputShape, ...] = ()
-
-    def input_dimensions(self, place: int) -> Dimensions | None:
-        argument, buffer = self._request.inputs[place], self._buffers.inputs.get(place)
-        if argument.has_no_value:
-            return None
-        return argument.dimensions if buffer is None else buffer.dimensions
-
-    def input_data(self, place: int, size_bytes: int) -> Array | None:
-        if place in self._buffers.inputs:
-            return None
-        data = argument_bytes(self._request.inputs[place].location, self._request.pools)
-        if data.nbytes < size_bytes:
-            message = f"input {place}: needs {size_bytes} bytes, got {data.nbytes}"
-            raise HalError(ErrorStatus.INVALID_ARGUMENT, message)
-        return data[:size_bytes]
-
-    def input_memory(self, place: int) -> DeviceBuffer | None:
-        buffer = self._buffers.inputs.get(place)
-        return None if buffer is None else buffer.storage.buffer
-
-    def output_memory(self, place: int, size_bytes: int) -> DeviceBuffer | None:
-        buffer = self._buffers.outputs.get(place)
-        if buffer is None:
-            return None
-        buffer.storage.reserve(size_bytes)
-        return buffer.storage.buffer
-
-    def outputs_known(self, dimensions: Sequence[Dimensions]) -> None:
-        """Keep the shapes; raises HalError where a buffer is too small or a shape contradicts the request."""
-        self.shapes = tuple(self._shape(i, dims) for i, dims in enumerate(dimensions))
-        short = [i for i, shape in enumerate(self.shapes) if not shape.is_sufficient]
-        if short:
-            dims, room = self.shapes[short[0]].dimensions, self._host_outputs[short[0]].nbytes
-            message = f"output {short[0]}: {list(dims)} does not fit a buffer of {room} bytes"
-            raise HalError(ErrorStatus.OUTPUT_INSUFFICIENT_SIZE, message, self.shapes)
-
-    def finish(self, outputs: Sequence[Value], commands: Commands) -> None:
-        """Read the outputs that are wanted on the host and wait for all."""
-        for i, data in self._host_outputs.items():
-            size_bytes = self._size_bytes(i, outputs[i].dimensions)
-            if size_bytes:
-                commands.read(outputs[i].memory, data[:size_bytes])
-        commands.wait()
-        for i, buffer in self._buffers.outputs.items():
-            buffer.mark_written(outputs[i].dimensions)
-
-    def _shape(self, i: int, dims: Dimensions) -> OutputShape:
-        argument, buffer = self._request.outputs[i], self._buffers.outputs.get(i)
-        wanted = argument.dimensions if buffer is None else buffer.initial_dimensions
-        if wanted and (len(wanted) != len(dims) or any(w not in (0, d) for w, d in zip(wanted, dims, strict=True))):
-            message = f"output {i}: the request says {list(wanted)}, computed {list(dims)}"
-            raise HalError(ErrorStatus.GENERAL_FAILURE, message)
-        host = self._host_outputs.get(i)
-        return OutputShape(dims, host is None or self._size_bytes(i, dims) <= host.nbytes)
-
-    def _size_bytes(self, i: int, dims: Dimensions) -> int:
-        operand = self._graph.subgraph.operands[self._graph.subgraph.output_indexes[i]]
-        return element_count(dims) * dtype_of(operand.type).itemsize
-
-
 def _profile_for(profile: DeviceProfile, preference: ExecutionPreference) -> DeviceProfile:
     """Return what to lower for: with LOW_POWER one core of a CPU, so that none spins until another is done."""
     if profile.is_cpu and preference == ExecutionPreference.LOW_POWER:
@@ -311,70 +243,7 @@ def _profile_for(profile: DeviceProfile, preference: ExecutionPreference) -> Dev
     return profile
 
 
-def _check_deadline(deadline_ns: int | None) -> None:
+def check_deadline(deadline_ns: int | None) -> None:
+    """Raise HalError(MISSED_DEADLINE_PERSISTENT) for a deadline that has passed."""
     if deadline_ns is not None and time.monotonic_ns() >= deadline_ns:
         raise HalError(ErrorStatus.MISSED_DEADLINE_PERSISTENT, "the deadline passed before the execution")
-
-
-def _profile(events: Sequence[Recorded], took_ns: int) -> ExecutionProfile:
-    """Return rows on the host's clock: what waits for the last command returns as that ends."""
-    if not events:
-        return ExecutionProfile(())
-    origin = min(events[-1][1].profile.end - took_ns, events[0][1].profile.start)
-    rows = [_rows(command, event, origin) for command, event in events]
-    launches = [id(command.launch) if isinstance(command, Clocked) else None for command, _ in events]
-    merged: list[ProfileRow] = []
-    for _, group in itertools.groupby(range(len(events)), lambda at: at if launches[at] is None else launches[at]):
-        merged += _sums([rows[at] for at in group])
-    return ExecutionProfile(tuple(merged))
-
-
-def _sums(images: Sequence[Sequence[ProfileRow]]) -> Sequence[ProfileRow]:
-    """Return the rows of a launch that was enqueued for each image: from the first start, as long as all together."""
-    if len(images) == 1:
-        return images[0]
-    return [
-        ProfileRow(
-            same[0].operations,
-            same[0].kernel,
-            same[0].start_ns,
-            same[0].start_ns + sum(row.end_ns - row.start_ns for row in same),
-            sum(row.bytes_moved for row in same),
-            sum(row.flops for row in same),
-        )
-        for same in zip(*images, strict=True)
-    ]
-
-
-def _rows(command: object, event: cl.Event, origin: int) -> list[ProfileRow]:
-    """Return the rows of a command: one, or one for every stage of a launch that told its times."""
-    if not isinstance(command, Clocked):
-        return [_row(command, event, origin)]
-    launch, row = command.launch, _row(command.launch, event, origin)
-    clock = launch.clock
-    if clock is None or len(launch.stages) < 2:
-        return [row]
-    lines = command.data.reshape(-1, clock.line_words)[clock.first_line :][: len(clock.stages)]
-    began, ended = np.ascontiguousarray(lines[:, 2:6]).view(np.uint64).astype(np.float64).T
-    count, of_stage = len(launch.stages), np.array(clock.stages)
-    ns_per_cycle = (row.end_ns - row.start_ns) / max(1.0, ended.max() - began.min())
-    starts = np.full(count, np.inf)
-    np.minimum.at(starts, of_stage, began)
-    starts = row.start_ns + (starts - began.min()) * ns_per_cycle
-    # Stages overlap, so that a stage's time is that of its tasks, shared out among the groups.
-    busy = np.bincount(of_stage, ended - began, count) * (ns_per_cycle / launch.global_size[0])
-    spans = zip(launch.stages, starts.astype(int).tolist(), (starts + busy).astype(int).tolist(), strict=True)
-    return [
-        ProfileRow(stage.operations, row.kernel, start, end, stage.bytes_moved, stage.flops)
-        for stage, start, end in spans
-    ]
-
-
-def _row(command: object, event: cl.Event, origin: int) -> ProfileRow:
-    start, end = event.profile.start - origin, event.profile.end - origin
-    if isinstance(command, Launch):
-        name = f"{command.kernel.source.removesuffix('.cl')}:{command.kernel.name}"
-        return ProfileRow(command.operations, name, start, end, command.bytes_moved, command.flops)
-    if isinstance(command, Transfer):
-        return ProfileRow((), command.name, start, end, command.size_bytes)
-    return ProfileRow(getattr(command, "operations", ()), "copy", start, end)

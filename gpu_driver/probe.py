@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+import kernels_cl
 from gpu_driver import cache_files, icd, pocl_repair
 from gpu_driver.host_cpu import HostCpu, host_cpu
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     import pyopencl as cl
 
 _LOG = logging.getLogger(__name__)
-_FORMAT = 1
+_FORMAT = 2
 BAD_VERDICT_SECONDS = 600
 CHILD_TIMEOUT_SECONDS = 120
 _MARK = "@nnrt-probe "
@@ -44,7 +45,7 @@ _MAX_CHILDREN_PER_LIBRARY = 8
 _KEY_VARIABLES = (
     "OCL_ICD_VENDORS", "OCL_ICD_FILENAMES", "LD_LIBRARY_PATH", "PYOPENCL_BUILD_OPTIONS", "POCL_DEVICES",
     "POCL_WORK_GROUP_METHOD", "RUSTICL_ENABLE", "CUDA_VISIBLE_DEVICES",
-    "CL_CONFIG_USE_VECTORIZER",
+    "CL_CONFIG_USE_VECTORIZER", "CL_CONFIG_CPU_TARGET_ARCH",
 )  # fmt: skip
 ENVIRONMENT_VARIABLES = (*_KEY_VARIABLES, "PYOPENCL_CTX", "PYOPENCL_NO_CACHE", "POCL_CACHE_DIR", "POCL_DEBUG")
 
@@ -63,15 +64,14 @@ kernel void nnrt_probe(global const float *a, global float *b, global half *h, g
 _ITEMS = 64
 _COUNT = 50
 
-_VNNI_SOURCE = """
+_VNNI_KERNEL = """
 kernel void nnrt_probe_vnni(global const int16 *a, global const int16 *b, global int16 *sum) {
-  int16 x = a[0], y = b[0], s = sum[0];
-  __asm__ volatile("vpdpbusd %2, %1, %0" : "+v"(s) : "v"(x), "v"(y));
-  sum[0] = s;
+  sum[0] = dot4(sum[0], a[0], b[0]);
 }
 """
 X86_VNNI = "x86_vnni"
 _VNNI_FLAGS = frozenset({"avx512f", "avx512_vnni"})
+_VNNI_PLATFORMS = ("Portable Computing Language", "Intel(R) OpenCL")
 
 
 @dataclass(frozen=True)
@@ -345,7 +345,7 @@ def _wrong_answers(device: cl.Device) -> str:
 
 
 def _has_vnni(device: cl.Device, cpu: HostCpu) -> bool:
-    return "Portable Computing Language" in device.platform.name and cpu.flags >= _VNNI_FLAGS
+    return device.platform.name in _VNNI_PLATFORMS and cpu.flags >= _VNNI_FLAGS
 
 
 def _vnni_works(device: cl.Device) -> bool:
@@ -354,9 +354,10 @@ def _vnni_works(device: cl.Device) -> bool:
 
     unsigned, signed = (np.arange(64) * 3).astype(np.uint8), (np.arange(64) - 40).astype(np.int8)
     total = np.arange(16, dtype=np.int32)
+    source = kernels_cl.source("common/dot4.h") + _VNNI_KERNEL
     expected = total + (unsigned.astype(np.int32) * signed).reshape(16, 4).sum(1)
     try:
-        _run(device, _VNNI_SOURCE, "nnrt_probe_vnni", (1,), (1,), [unsigned, signed], [total], [])
+        _run(device, source, "nnrt_probe_vnni", (1,), (1,), [unsigned, signed], [total], [])
     except cl.Error as error:
         _LOG.info("%s: no vpdpbusd: %s", device.name, _one_line(str(error)))
         return False

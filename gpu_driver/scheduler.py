@@ -109,7 +109,12 @@ class _Slot:
         self._deadline_ns = deadline_ns
 
     def __enter__(self) -> None:
-        self._scheduler._enter(self._priority, self._deadline_ns)
+        scheduler = self._scheduler
+        with scheduler._lock:
+            if scheduler._free and not scheduler._closed:
+                scheduler._free -= 1
+                return
+        scheduler._enter(self._priority, self._deadline_ns)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

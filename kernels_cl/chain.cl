@@ -10,7 +10,7 @@
 // Units    first_step, last_step: the part of the steps to do; those before are done
 // Defines  T: float | half | uchar | char (required)
 //          QUANTIZED: 0 | 1 (required); 1 with uchar and char
-//          VNNI: 0 | 1 (required); 1: products of bytes by the instruction vpdpbusd: quantised, PoCL on an x86 CPU with AVX512_VNNI
+//          VNNI: 0 | 1 (required); 1: products of bytes by the instruction vpdpbusd: quantised, where common/dot4.h works
 //          (else the build fails or the process dies of an illegal instruction)
 //          DEPTH_CHUNK: longest run of products of a pixel staged at once, a multiple of 16, with VNNI of 64 (required)
 // Launch   global (groups), local (1); any number of groups, at most one per core makes sense
@@ -50,6 +50,9 @@
 #include "common/convolve.h"
 #endif
 #include "common/depthwise.h"
+#if READS_DIRECTLY
+#include "common/expanded.h"
+#endif
 #if VNNI
 #include "common/depthwise_vnni.h"
 #endif
@@ -72,6 +75,7 @@
 #define FLIP_SIGNS 2
 #define AVERAGE 3
 #define DEPTHWISE_VNNI 4
+#define EXPANDED 5
 // Words between what different cores write: two lines of most caches, which some fetch together.
 #define LINE 32
 // Turns of waiting for its own next task after which a group looks at the queues of others, and turns between two such looks.
@@ -121,7 +125,8 @@ static void flip_signs(const Step *s, Part part, global const T *src, global T *
 #endif
 
 // PoCL 3.0 makes three variants of the kernel: a function of its own is compiled once.
-static __attribute__((noinline)) void run_step(const Step *s, Part part, global uchar *const *buffers, global const uchar *constants)
+static __attribute__((noinline)) void run_step(const Step *s, global const Step *steps, Part part, global uchar *const *buffers,
+                                                global const uchar *constants)
 {
     global const T *src = (global const T *)(buffers[s->src] + (size_t)s->src_offset * 64);
     global const T *residual = (global const T *)(buffers[s->residual] + (size_t)s->residual_offset * 64);
@@ -133,6 +138,12 @@ static __attribute__((noinline)) void run_step(const Step *s, Part part, global 
 #if QUANTIZED
     else if (s->kind == FLIP_SIGNS)
         flip_signs(s, part, src, dst);
+#endif
+#if READS_DIRECTLY
+    else if (s->kind == EXPANDED) {
+        const Step before = steps[s->before];
+        expanded(&before, s, part, src, dst, constants);
+    }
 #endif
 #if VNNI
     else if (s->kind == DEPTHWISE_VNNI)
@@ -213,7 +224,7 @@ TILE_KERNEL void chain(int first_step, int last_step, int step_count, int queues
         const Step step = steps[tasks[at].part.step];
         volatile global int *line = progress + LINE * (1 + queues + at);
         STAMP(line, BEGAN);
-        run_step(&step, tasks[at].part, buffers, constants);
+        run_step(&step, steps, tasks[at].part, buffers, constants);
         STAMP(line, ENDED);
         PUBLISH(line, launched.number);
     }

@@ -4,11 +4,15 @@
 //          dot_product: the same with four products of bytes in each of the 16 sums (VNNI), else nothing
 //          copy: `rounds` times dst[i] = src[i] over the same `count` vectors of 16 floats
 // Tensors  result: float or int [items, 16]; src, dst: float [parts, count, 16]
-// Defines  VNNI: 0 | 1 (required); 1: vpdpbusd by inline assembly: PoCL on an x86 CPU with AVX512_VNNI
+// Defines  VNNI: 0 | 1 (required); 1: vpdpbusd by inline assembly (common/dot4.h)
 // Launch   global (items), local (1 or a multiple of 32 for GPUs); copy: one work-item moves one part
 // Exact    nobody reads the results; factor 0.5 and term 1 keep sums finite
 #ifndef VNNI
 #error "peaks.cl: define VNNI"
+#endif
+
+#if VNNI
+#include "common/dot4.h"
 #endif
 
 #define CHAINS 12
@@ -36,7 +40,7 @@ kernel void dot_product(global int *restrict result, int rounds)
     for (int round = 0; round < rounds; ++round)
 #pragma unroll
         for (int i = 0; i < CHAINS; ++i)
-            __asm__ volatile("vpdpbusd %2, %1, %0" : "+v"(sums[i]) : "v"(left), "v"(right));
+            sums[i] = dot4(sums[i], left, right);
     for (int i = 1; i < CHAINS; ++i)
         sums[0] += sums[i];
     vstore16(sums[0], get_global_id(0), result);

@@ -21,7 +21,14 @@ from typing import TYPE_CHECKING
 
 from nn_runtime import extensions
 from nn_runtime.codes import DeviceTypeCode, FeatureLevel
-from nn_runtime.errors import BadData, NNError, OperationFailed, UnavailableDevice, UnexpectedNull
+from nn_runtime.errors import (
+    BadData,
+    MalformedSelector,
+    NNError,
+    OperationFailed,
+    UnexpectedNull,
+    UnmatchedSelector,
+)
 from nn_runtime.hal.interfaces import DescribesDevice, DeviceDescription, DiagnosingModule, UnusableDevice
 from nn_runtime.hal.types import MAXIMUM_CACHE_FILES, DeviceStatus, HalError
 from nn_runtime.observe import vlog
@@ -35,6 +42,8 @@ if TYPE_CHECKING:
 REFERENCE_NAME = "nnapi-reference"
 ENTRY_POINT_GROUP = "nn_runtime.drivers"
 DEFAULT_SELECTOR = "opencl,cpu"
+SELECTOR_ARGUMENT = "device="
+"""What the errors of a selector call the argument that it came by."""
 DRIVER_HOST_VARIABLE = "NNRT_DRIVER_HOST"
 RUNTIME_FEATURE_LEVEL = FeatureLevel.LEVEL_8
 
@@ -245,39 +254,51 @@ def _entry_points() -> dict[str, importlib.metadata.EntryPoint]:
 
 def selector_in_force(selector: str | None = None) -> str:
     """Return the selector to use: the argument, else NNRT_DEVICE, else PYOPENCL_CTX, else `opencl,cpu`."""
-    text = selector or os.environ.get("NNRT_DEVICE", "")
+    return _in_force(selector)[1]
+
+
+def _in_force(selector: str | None) -> tuple[str, str]:
+    """Return where the selector to use comes from, and itself."""
+    if selector:
+        return SELECTOR_ARGUMENT, selector
+    text = os.environ.get("NNRT_DEVICE", "")
     if text:
-        return text
+        return "NNRT_DEVICE", text
     context = os.environ.get("PYOPENCL_CTX", "")
     if context:
         platform, _, device = context.partition(":")
-        return f"opencl:{platform}::{device.partition(',')[0]},cpu"
-    return DEFAULT_SELECTOR
+        return f"PYOPENCL_CTX={context}", f"opencl:{platform}::{device.partition(',')[0]},cpu"
+    return "the default", DEFAULT_SELECTOR
 
 
 def select(selector: str | None = None) -> Selection:
     """Return the devices a selector names (see `selector_in_force`); loads only the drivers it names.
 
     An item that matches nothing is passed over (with a warning if it asks for something particular), unless nothing
-    matches at all: then UnavailableDevice says what there is and why the rest cannot be used. Raises BadData for bad
-    syntax. Without `cpu` in the list the selection is strict.
+    matches at all: then UnmatchedSelector says what there is and why the rest cannot be used. Raises MalformedSelector
+    for bad syntax. Without `cpu` in the list the selection is strict.
     """
-    text = selector_in_force(selector)
+    source, text = _in_force(selector)
     items = [item.strip() for item in text.split(",")]
     if not all(items):
-        raise BadData(f"device selector {text!r}: an item is empty; wanted e.g. 'opencl,cpu' or 'opencl:pocl'")
+        raise MalformedSelector(
+            source, f"device selector {text!r}: an item is empty; wanted e.g. 'opencl,cpu' or 'opencl:pocl'"
+        )
     chosen: list[Device] = []
     missing: list[str] = []
     for item in items:
-        found = _match(item)
+        try:
+            found = _match(item)
+        except BadData as error:
+            raise MalformedSelector(source, str(error)) from error
         chosen += [device for device in found if device not in chosen]
         if not found:
             missing.append(item)
     if not chosen:
-        raise UnavailableDevice(_nothing_matches(text, missing) + _advice(missing))
+        raise UnmatchedSelector(source, _nothing_matches(text, missing) + _advice(missing))
     for item in missing:
         level = logging.WARNING if ":" in item else logging.INFO
-        _log.log(level, "%s", _nothing_matches(item, [item]))
+        _log.log(level, "%s: %s", source, _nothing_matches(item, [item]))
     return Selection(tuple(chosen), not any(device.is_reference for device in chosen))
 
 

@@ -10,6 +10,7 @@ Every failure is an `NNError` that carries its `ResultCode`; each leaf also deri
       OutputInsufficientSize (ValueError) UnavailableDevice (RuntimeError)
       MissedDeadline (TimeoutError)       ResourceExhausted (MemoryError)
       DeadObject (ConnectionError)
+      SelectorError: UnmatchedSelector (also UnavailableDevice), MalformedSelector (also BadData)
 """
 
 from __future__ import annotations
@@ -101,6 +102,28 @@ class DeadObject(NNError, ConnectionError):
     """The driver process died."""
 
     default_code = ResultCode.DEAD_OBJECT
+
+
+class SelectorError(NNError):
+    """A device selector of which nothing can be made: `problem` says why, `source` where it came from."""
+
+    def __init__(self, source: str, problem: str) -> None:
+        """Keep both, and the message made of them."""
+        super().__init__(f"{source}: {problem}")
+        self.source = source
+        self.problem = problem
+
+
+class UnmatchedSelector(SelectorError, UnavailableDevice):
+    """A selector that matches no usable device."""
+
+    default_code = ResultCode.UNAVAILABLE_DEVICE
+
+
+class MalformedSelector(SelectorError, BadData):
+    """A selector of wrong syntax."""
+
+    default_code = ResultCode.BAD_DATA
 
 
 _LEAVES: dict[ResultCode, type[NNError]] = {

@@ -91,6 +91,8 @@ class Execution:
         self._state = _State.PREPARATION
         self._lock = threading.Lock()
         self._run: Run | None = None
+        self._options: RunOptions | None = None
+        """Those of a run with nothing special."""
         self._reusable = False
         self._padding_enabled = False
         self._measure = False
@@ -175,7 +177,7 @@ class Execution:
 
     def compute(self) -> None:
         """Run and return when done; raises BadState, BadData if an argument is not bound, or the run's error."""
-        self._finish_run(self._start(), self._deadline())
+        self._finish_run(self._start(), deadline_after(self._timeout_ns) if self._timeout_ns else None)
 
     def compute_profiled(self) -> list[StepProfile]:
         """Run as `compute` with the drivers' profiling on; return what each step reports, in order."""
@@ -313,26 +315,31 @@ class Execution:
             if self._state == _State.COMPLETED and not self._reusable:
                 raise BadState("compute: the execution has completed and is not reusable")
             self._state = _State.COMPUTING
-        with self._completed_by_failure():
+        try:
             self._compilation.finished_plan("compute")
-            self._check_memories_open()
+            if self._input_memories or self._output_memories:
+                self._check_memories_open()
             if self._run is None:
                 self._run = self._bound_run()
-            if check_device_inputs:
+            if check_device_inputs and self._input_memories:
                 self._check_device_inputs()
             return self._run
+        except BaseException as error:
+            self._complete_failed(error)
+            raise
 
     @contextlib.contextmanager
     def _completed_by_failure(self) -> Iterator[None]:
         """Complete with the error of what is done inside, if it fails."""
         try:
             yield
-        except NNError as error:
-            self._complete(error)
-            raise
         except BaseException as error:
-            self._complete(OperationFailed(f"execution: {type(error).__name__}: {error}"))
+            self._complete_failed(error)
             raise
+
+    def _complete_failed(self, error: BaseException) -> None:
+        foreign = OperationFailed(f"execution: {type(error).__name__}: {error}")
+        self._complete(error if isinstance(error, NNError) else foreign)
 
     def _bound_run(self) -> Run:
         for what, arguments in (("input", self._inputs), ("output", self._outputs)):
@@ -341,7 +348,7 @@ class Execution:
                     raise BadData(f"compute: {what} {index} is not bound")
         inputs = [argument for argument in self._inputs if argument is not None]
         outputs = [argument for argument in self._outputs if argument is not None]
-        return bind(self._plan, inputs, outputs)
+        return bind(self._plan, inputs, outputs, is_reusable=self._reusable)
 
     def _check_memories_open(self) -> None:
         for what, memories in (("input", self._input_memories), ("output", self._output_memories)):
@@ -369,14 +376,21 @@ class Execution:
         """Run and complete; raises the run's error."""
         tracer = trace.current
         started_ns = 0 if tracer is None else time.perf_counter_ns()
-        options = RunOptions(self._measure, deadline_ns, self._loop_timeout_ns, profile, bursts, self._attributes)
+        options = self._options
+        if options is None or deadline_ns is not None or profile is not None or bursts:
+            options = RunOptions(self._measure, deadline_ns, self._loop_timeout_ns, profile, bursts, self._attributes)
+            if deadline_ns is None and profile is None and not bursts:
+                self._options = options
         try:
-            with self._completed_by_failure():
-                outcome = run.execute(options)
-                self._dimensions = outcome.dimensions
-                self._timing = outcome.timing
-                self._callback = None
+            outcome = run.execute(options)
+            self._dimensions = outcome.dimensions
+            self._timing = outcome.timing
+            self._callback = None
+            if self._output_memories:
                 self._mark_device_outputs()
+        except BaseException as error:
+            self._complete_failed(error)
+            raise
         finally:
             if tracer is not None:
                 tracer.add(trace.RUNTIME, "PE", "compute", started_ns, time.perf_counter_ns())

@@ -26,7 +26,7 @@ from nn_runtime.temporaries import buffer_of, host_bytes, new_pool, own_pool, sl
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from nn_runtime.hal.interfaces import IFencedExecutionCallback
+    from nn_runtime.hal.interfaces import IExecution, IFencedExecutionCallback
     from nn_runtime.hal.types import ExecutionResult, OutputShape, Request
     from nn_runtime.operand import Dimensions
     from nn_runtime.plan import Plan
@@ -54,9 +54,11 @@ class Run(Protocol):
         """Start a run after some fences, of at most `duration_ns` after them; raises NNError."""
 
 
-def bind(plan: Plan, inputs: Sequence[Argument], outputs: Sequence[Argument]) -> Run:
-    """Return a run of the plan with these arguments."""
-    return SimpleRun(plan, inputs, outputs) if plan.is_simple else CompoundRun(plan, inputs, outputs)
+def bind(plan: Plan, inputs: Sequence[Argument], outputs: Sequence[Argument], *, is_reusable: bool = False) -> Run:
+    """Return a run of the plan with these arguments; `is_reusable`: with the same options again and again."""
+    if plan.is_simple:
+        return SimpleRun(plan, inputs, outputs, is_reusable=is_reusable)
+    return CompoundRun(plan, inputs, outputs)
 
 
 class SimpleRun:
@@ -64,25 +66,36 @@ class SimpleRun:
 
     can_be_fenced = True
 
-    def __init__(self, plan: Plan, inputs: Sequence[Argument], outputs: Sequence[Argument]) -> None:
-        """Make the request."""
+    def __init__(
+        self, plan: Plan, inputs: Sequence[Argument], outputs: Sequence[Argument], *, is_reusable: bool
+    ) -> None:
+        """Make the request; a reusable one is bound by the driver at the first run."""
         self._plan = plan
         self._step = plan.steps[0]
         self._inputs = inputs
         self._outputs = outputs
         self._known = tuple(argument.dimensions for argument in outputs)
         self._request = request_of(plan.model, inputs, outputs)
+        self._is_to_bind = is_reusable
+        self._execution: IExecution | None = None
+        self._latest: tuple[ExecutionResult, Outcome] | None = None
 
     def execute(self, options: RunOptions) -> Outcome:
         """Run the driver, or the CPU device after a failure where that is allowed."""
+        if self._is_to_bind:
+            self._is_to_bind = False
+            self._execution = self._step.bind(self._request, options)
         try:
-            result = self._step.execute(self._request, options)
+            result = self._step.execute(self._request, options, self._execution)
         except HalError as error:
             where = f"execution on {self._step.device.name}"
             if error.status == ErrorStatus.OUTPUT_INSUFFICIENT_SIZE or self._step.device.is_reference:
                 raise error_of_hal(error, where) from error
             return fall_back(self._plan, self._inputs, self._outputs, options, error, where)
-        return Outcome(dimensions_of(result, self._known), result.timing)
+        latest = self._latest
+        if latest is None or latest[0] is not result:
+            latest = self._latest = result, Outcome(dimensions_of(result, self._known), result.timing)
+        return latest[1]
 
     def execute_fenced(self, options: RunOptions, wait_for: Sequence[int], duration_ns: int | None) -> FencedOutcome:
         """Start the driver; after a failure wait for the fences and run the CPU device where that is allowed."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from nn_runtime.codes import DurationCode, operation_name
 from nn_runtime.errors import BadData, BadState, OutputInsufficientSize
 from nn_runtime.execution import Execution
 from nn_runtime.operand import OperandType, dtype_of, is_tensor
+from nn_runtime.temporaries import PAGE_BYTES
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -197,7 +199,11 @@ class Session:
         `profile` collects `self.profile`, and costs time. `measure` collects `self.timing`: by the rules of the NDK
         only for a compilation for exactly one explicit device.
         """
-        given, names = self._ordered(inputs)
+        if isinstance(inputs, np.ndarray) and len(self._interface.inputs) == 1:
+            given: Sequence[npt.ArrayLike] = (inputs,)
+            names = None
+        else:
+            given, names = self._ordered(inputs)
         with self._lock:
             if self._closed:
                 raise BadState("session: it is closed")
@@ -306,7 +312,7 @@ class Session:
 
     def _run_bound(self, binding: _Binding, arrays: Sequence[Array], profile: bool, measure: bool) -> list[Array]:
         for target, array in zip(binding.inputs, arrays, strict=False):
-            np.copyto(target, array, casting="unsafe")
+            target[...] = array
         for position, state in self._states.items():
             np.copyto(binding.inputs[position], state)
         if profile:
@@ -363,7 +369,7 @@ class _Binding:
         for position, operand_index in enumerate(main.input_indexes):
             operand = main.operands[operand_index]
             dims = shapes[position] if position < len(shapes) else operand.dimensions
-            array: Array = np.zeros(dims, dtype_of(operand.type))
+            array = _on_pages(dims, dtype_of(operand.type))
             self.inputs.append(array)
             dynamic = _is_open(operand.type, operand.dimensions)
             self.is_dynamic |= dynamic
@@ -375,7 +381,7 @@ class _Binding:
             if _is_open(operand.type, operand.dimensions):
                 self._open.add(position)
                 dims = (sizes[position] if sizes else _FIRST_GUESS_BYTES // dtype_of(operand.type).itemsize,)
-            array = np.empty(dims, dtype_of(operand.type))
+            array = _on_pages(dims, dtype_of(operand.type))
             self.outputs.append(array)
             self.execution.set_output(position, array)
 
@@ -397,6 +403,15 @@ class _Binding:
         return sizes
 
 
+def _on_pages(dims: Sequence[int], dtype: np.dtype[np.generic]) -> Array:
+    """Return a new array that begins on a page, which some devices can use in place; it holds zeros."""
+    size_bytes = math.prod(dims) * dtype.itemsize
+    room = np.zeros(size_bytes + PAGE_BYTES, np.uint8)
+    start = -room.ctypes.data % PAGE_BYTES
+    array: Array = room[start : start + size_bytes].view(dtype).reshape(dims)
+    return array
+
+
 def _is_open(code: int, dims: Dimensions) -> bool:
     return is_tensor(code) and (not dims or 0 in dims)
 
@@ -411,6 +426,12 @@ def _names(infos: Sequence[TensorInfo]) -> str:
 
 def _checked(position: int, info: TensorInfo, given: npt.ArrayLike, operand: Operand) -> Array:
     """Return an input as an array that can be copied to the one bound for its operand; raises BadData."""
+    if (
+        isinstance(given, np.ndarray)
+        and given.shape == info.shape
+        and given.dtype == info.dtype == dtype_of(operand.type)
+    ):
+        return given
     any_rank = is_tensor(operand.type) and not operand.dimensions
     shape = "[...]" if any_rank else f"[{', '.join(str(size or 'any') for size in info.shape)}]"
     wanted = f"input {position} {info.name!r}: wanted {info.dtype} {shape}"

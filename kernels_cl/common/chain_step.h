@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // chain_step.h: a step of chain.cl as the table holds it (chain.py: STEP_FIELDS, in the same order), and the arithmetic of its end.
-// Units    kind: CONVOLVE, DEPTHWISE, FLIP_SIGNS, AVERAGE, DEPTHWISE_VNNI; src, dst, residual: numbers of buffers
+// Units    kind: CONVOLVE, DEPTHWISE, FLIP_SIGNS, AVERAGE, DEPTHWISE_VNNI, EXPANDED; src, dst, residual: numbers of buffers
+//          before: EXPANDED: the step that it does itself
 //          *_offset, and places of weights, bias, multipliers, shifts, roundings in the constants: in units of 64 bytes
 //          zero_*, low*, high*: quantised (but low, high float for float and half); low, high of the convolution itself if quantised,
 //          of the sum if float; rounding_mode: ROUND_TWICE; ROUND_TWICE_AT_ONCE where quant.h: multiply_and_round16 applies to all
@@ -19,7 +20,7 @@
 
 typedef struct {
     int kind;
-    int src, src_offset, dst, dst_offset, residual, residual_offset;
+    int src, src_offset, dst, dst_offset, residual, residual_offset, before;
     int weights, bias, multipliers, shifts, roundings;
     int batches, height, width, depth_in, out_height, out_width, depth_out;
     int filter_height, filter_width, stride_height, stride_width, dilation_height, dilation_width, padding_top, padding_left;

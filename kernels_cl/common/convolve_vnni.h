@@ -10,12 +10,7 @@
 // Units    weight_offset: 128 - zero_w for unsigned weights, -zero_w for signed ones
 // Exact    yes, while taps * depth_in <= 65536
 
-// Each lane: sum + four unsigned bytes of x times four signed bytes of w.
-static inline int16 dot4(int16 sum, int16 x, int16 w)
-{
-    __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(x), "v"(w));
-    return sum;
-}
+#include "common/dot4.h"
 
 static void convolve(const Step *s, Part part, global const T *src, global T *dst, global const T *residual,
                      global const uchar *constants)

@@ -64,15 +64,13 @@ static inline __attribute__((always_inline)) void finish_direct(const Step *s, g
     }
 }
 
-// A tile of `count` > 16 channels, from element `offset` of dst on. w0: weights of a block, w0 + depth: of the next; ahead: weights to
-// fetch, as many as for 16 channels.
-static inline void convolve_direct32(const Step *s, const Direct *view, global const float16 *w0, int depth, global const float16 *bias,
-                                     global const float16 *ahead, global T *dst, global const T *residual, int offset, int count)
+// The sums of a tile of 32 channels. w0, w1: weights of its blocks; ahead: weights to fetch, as many as for 16 channels.
+static inline __attribute__((always_inline)) void sum_direct32(const Direct *view, global const float16 *w0, global const float16 *w1,
+                                                               global const float16 *bias, global const float16 *ahead, float16 *sum0,
+                                                               float16 *sum1)
 {
-    global const float16 *w1 = w0 + depth;
     const int length = view->length;
     const long step = view->step;
-    float16 sum0[TILE_PIXELS], sum1[TILE_PIXELS];
     PIXELS sum0[p] = bias[0];
     PIXELS sum1[p] = bias[1];
     for (int fy = 0; fy < view->rows; ++fy) {
@@ -89,17 +87,15 @@ static inline void convolve_direct32(const Step *s, const Direct *view, global c
             }
         }
     }
-    finish_direct(s, dst, residual, sum0, offset, 16);
-    finish_direct(s, dst, residual, sum1, offset + 16, count - 16);
 }
 
-// A tile of `count` <= 16 channels; two sums of each, as one addition takes longer than to begin those of all pixels.
-static inline void convolve_direct16(const Step *s, const Direct *view, global const float16 *w, global const float16 *bias,
-                                     global T *dst, global const T *residual, int offset, int count)
+// The sums of a tile of 16 channels; two of each, as one addition takes longer than to begin those of all pixels.
+static inline __attribute__((always_inline)) void sum_direct16(const Direct *view, global const float16 *w, global const float16 *bias,
+                                                               float16 *sum)
 {
     const int length = view->length;
     const long step = view->step;
-    float16 sum[TILE_PIXELS], odd[TILE_PIXELS];
+    float16 odd[TILE_PIXELS];
     PIXELS sum[p] = bias[0];
     PIXELS odd[p] = (float16)0.0f;
     for (int fy = 0; fy < view->rows; ++fy) {
@@ -117,6 +113,24 @@ static inline void convolve_direct16(const Step *s, const Direct *view, global c
         }
     }
     PIXELS sum[p] += odd[p];
+}
+
+// A tile of `count` > 16 channels, from element `offset` of dst on.
+static inline void convolve_direct32(const Step *s, const Direct *view, global const float16 *w0, int depth, global const float16 *bias,
+                                     global const float16 *ahead, global T *dst, global const T *residual, int offset, int count)
+{
+    float16 sum0[TILE_PIXELS], sum1[TILE_PIXELS];
+    sum_direct32(view, w0, w0 + depth, bias, ahead, sum0, sum1);
+    finish_direct(s, dst, residual, sum0, offset, 16);
+    finish_direct(s, dst, residual, sum1, offset + 16, count - 16);
+}
+
+// A tile of `count` <= 16 channels.
+static inline void convolve_direct16(const Step *s, const Direct *view, global const float16 *w, global const float16 *bias,
+                                     global T *dst, global const T *residual, int offset, int count)
+{
+    float16 sum[TILE_PIXELS];
+    sum_direct16(view, w, bias, sum);
     finish_direct(s, dst, residual, sum, offset, count);
 }
 

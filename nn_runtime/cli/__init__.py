@@ -76,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if not _is_ours(error):
             raise
-        return _failed(args.command, _message(error))
+        return _failed(args.command, _message(error), status=_status(error))
 
 
 def _parser(chosen: str) -> argparse.ArgumentParser:
@@ -107,8 +107,20 @@ def _is_ours(error: Exception) -> bool:
     return isinstance(error, (NNError, HalError, OSError))
 
 
+def _status(error: Exception) -> int:
+    """Return the exit status: a device that is not there was asked for wrongly."""
+    from nn_runtime.errors import SelectorError
+
+    return 2 if isinstance(error, SelectorError) else 1
+
+
 def _message(error: Exception) -> str:
     """Return the error's text; a file that cannot be opened comes first, as in other commands."""
+    from nn_runtime.devices import SELECTOR_ARGUMENT
+    from nn_runtime.errors import SelectorError
+
+    if isinstance(error, SelectorError) and error.source == SELECTOR_ARGUMENT:
+        return f"--device: {error.problem}"
     if isinstance(error, OSError) and error.filename and error.strerror:
         return f"{error.filename}: {error.strerror}"
     return str(error)

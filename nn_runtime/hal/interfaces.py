@@ -230,6 +230,26 @@ class ExplainsOperations(Protocol):
         """Return one OperationSupport per operation of the main subgraph."""
 
 
+class IExecution(Protocol):
+    """A request bound to a prepared model, to be executed again and again, by one thread at a time."""
+
+    def execute_synchronously(self, deadline_ns: int | None) -> ExecutionResult:
+        """Execute as `IPreparedModel.execute_synchronously` does; the arguments' memory is read and written anew."""
+
+    def execute_profiled(self, deadline_ns: int | None) -> tuple[ExecutionResult, ExecutionProfile]:
+        """Execute as `ReportsProfile.execute_profiled` does."""
+
+
+@runtime_checkable
+class CreatesReusableExecutions(Protocol):
+    """Optional: a prepared model that does what is the same in every execution of a request only once."""
+
+    def create_reusable_execution(
+        self, request: Request, measure: bool, loop_timeout_ns: int | None
+    ) -> IExecution | None:
+        """Return the request bound, None where that gains nothing; errors of the request may show at execution."""
+
+
 @runtime_checkable
 class ReportsProfile(Protocol):
     """Optional: a prepared model that reports times per operation when asked."""

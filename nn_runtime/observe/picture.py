@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nn_runtime.codes import OEM_OPERATION, is_extension_code, operand_type_name, operation_name
+from nn_runtime.codes import OEM_OPERATION, FuseCode, is_extension_code, operand_type_name, operation_name
 from nn_runtime.hal.types import CONSTANT_LIFETIMES, OperandLifeTime
 from nn_runtime.hal.views import constant_array, operation_view
 from nn_runtime.observe.graph_dump import quoted
@@ -27,6 +27,11 @@ _STYLE = (
 _END = "shape=oval style=filled fillcolor=black fontcolor=white"
 _MAX_VALUES = 6
 """Constants of at most so many values are written out."""
+_WORDS: Mapping[str, Mapping[int, str]] = {
+    "activation": {**{code.value: code.name for code in FuseCode}, 4: "TANH", 6: "SIGMOID"},
+    "padding_scheme": {1: "SAME", 2: "VALID"},
+}
+"""What the numbers of a scalar mean, by the name of the input; 4 and 6 belong to recurrent operations alone."""
 
 
 def picture(model: Model, name: str = "model") -> str:
@@ -71,7 +76,7 @@ def _operation(model: Model, graph: Subgraph, number: int, operation: Operation)
         if operand.lifetime == OperandLifeTime.SUBGRAPH:
             scalars.append(f"{name} = referenced model {operand.location.offset}")
         elif operand.lifetime in CONSTANT_LIFETIMES:
-            (tensors if is_tensor(operand.type) else scalars).append(f"{name} {_value(model, operand)}")
+            (tensors if is_tensor(operand.type) else scalars).append(f"{name} {_value(model, operand, name)}")
     lines = [f"{number}: {operation_name(operation.type)}", *tensors]
     lines += [", ".join(scalars[at : at + 3]) for at in range(0, len(scalars), 3)]
     return "\n".join(lines)
@@ -85,11 +90,13 @@ def _argument_names(model: Model, graph: Subgraph, operation: Operation) -> Mapp
     return {place: argument.name for place, argument in enumerate(view.arguments)}
 
 
-def _value(model: Model, operand: Operand) -> str:
-    """Return a constant: its values where they are few, else its type and dimensions."""
+def _value(model: Model, operand: Operand, name: str) -> str:
+    """Return a constant: its values where they are few (a word for a code), else its type and dimensions."""
     value = None if is_extension_code(operand.type) else constant_array(model, operand)
     if value is None or value.size > _MAX_VALUES:
         return _type(operand)
+    if not is_tensor(operand.type) and (word := _WORDS.get(name, {}).get(value.item())):
+        return f"= {word}"
     values = [f"{number:g}" if isinstance(number, float) else str(number) for number in value.reshape(-1).tolist()]
     return f"= {values[0]}" if not is_tensor(operand.type) else f"= [{', '.join(values)}]"
 

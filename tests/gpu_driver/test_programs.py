@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -163,6 +164,19 @@ def test_full_folder_loses_the_files_longest_unused(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 8
     programs._prune(tmp_path, limit_bytes=400)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["5.bin", "6.bin", "7.bin"]
+
+
+def test_what_killed_writers_left_is_removed(tmp_path: Path) -> None:
+    """Files of the last hour may belong to a process that is still writing; other names are somebody else's."""
+    a_day_ago = time.time() - 86400
+    killed, foreign = tmp_path / ".nnrt-new-killed", tmp_path / ".new-foreign"
+    for path in (killed, foreign):
+        path.write_bytes(b"half")
+        os.utime(path, (a_day_ago, a_day_ago))
+    living = tmp_path / ".nnrt-new-living"
+    living.write_bytes(b"half")
+    assert cache_files.write_atomic(tmp_path / "whole", b"whole")
+    assert {path.name for path in tmp_path.iterdir()} == {"whole", living.name, foreign.name}
 
 
 def test_options_are_the_same_for_equal_defines() -> None:

@@ -15,7 +15,7 @@ import pytest
 import nn_runtime
 from nn_runtime.codes import DeviceTypeCode, FeatureLevel
 from nn_runtime.devices import REFERENCE_NAME, Device, select, selector_in_force
-from nn_runtime.errors import BadData, OperationFailed, UnavailableDevice
+from nn_runtime.errors import BadData, OperationFailed, SelectorError, UnavailableDevice
 from nn_runtime.hal.interfaces import DeviceDescription, UnusableDevice
 from nn_runtime.hal.types import DeviceStatus, ErrorStatus, HalError
 from nn_runtime.testing.sample_drivers import SampleDevice
@@ -147,6 +147,38 @@ def test_a_missing_item_is_passed_over_with_a_warning(
 def test_bad_syntax(drivers: dict[str, FakeEntryPoint], selector: str) -> None:
     with pytest.raises(BadData, match="selector"):
         select(selector)
+
+
+@pytest.mark.parametrize(
+    ("argument", "variables", "source"),
+    [
+        ("opencl:amd", {"NNRT_DEVICE": "cpu"}, "device="),
+        (None, {"NNRT_DEVICE": "opencl:amd", "PYOPENCL_CTX": "0"}, "NNRT_DEVICE"),
+        ("opencl:a:toaster", {}, "device="),
+        (None, {"NNRT_DEVICE": "opencl,,cpu"}, "NNRT_DEVICE"),
+    ],
+)
+def test_errors_say_where_the_selector_came_from(
+    drivers: dict[str, FakeEntryPoint],
+    monkeypatch: pytest.MonkeyPatch,
+    argument: str | None,
+    variables: dict[str, str],
+    source: str,
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SelectorError) as caught:
+        select(argument)
+    assert caught.value.source == source
+    assert str(caught.value).startswith(f"{source}: device selector ")
+
+
+def test_a_warning_says_where_the_selector_came_from(
+    drivers: dict[str, FakeEntryPoint], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("PYOPENCL_CTX", "7:1")
+    assert [device.name for device in select().devices] == [REFERENCE_NAME]
+    assert "PYOPENCL_CTX=7:1: device selector 'opencl:7::1' matches no usable device" in caplog.text
 
 
 def test_a_driver_that_cannot_be_loaded_is_reported_and_not_fatal(

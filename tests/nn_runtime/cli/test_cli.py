@@ -65,6 +65,17 @@ def test_failures_are_one_line_and_exit_1(tmp_path: Path, capsys: pytest.Capture
     assert captured.err.count("\n") == 1
 
 
+def test_a_device_that_is_not_there_is_a_usage_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["conformance", str(_corpus(tmp_path, 1.0))]
+    assert cli.main([*command, "--device", "nowhere"]) == 2
+    assert capsys.readouterr().err.startswith("nnrt conformance: --device: device selector 'nowhere' matches no usable")
+    monkeypatch.setenv("NNRT_DEVICE", "cpu,")
+    assert cli.main(command) == 2
+    assert capsys.readouterr().err.startswith("nnrt conformance: NNRT_DEVICE: device selector 'cpu,': an item is empty")
+
+
 def _corpus(folder: Path, wanted: float) -> Path:
     operand = {"type": "TENSOR_FLOAT32", "dims": [2], "scale": 0.0, "zero_point": 0}
     example = {
@@ -95,7 +106,7 @@ def _corpus(folder: Path, wanted: float) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("through", ["hal", "ndk"])
+@pytest.mark.parametrize("through", ["hal", "ndk", "domains"])
 def test_conformance_passes(tmp_path: Path, through: str, capsys: pytest.CaptureFixture[str]) -> None:
     folder = _corpus(tmp_path, 2.0)
     assert cli.main(["conformance", str(folder), "--device", "cpu", "--through", through]) == 0

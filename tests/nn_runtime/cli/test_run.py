@@ -105,9 +105,9 @@ def test_inputs_that_do_not_fit(
 @pytest.mark.parametrize(
     ("arguments", "status", "wanted"),
     [
-        (["--device", "nonsense"], 1, "there is: nnapi-reference"),
-        (["--device", "cpu,"], 1, "an item is empty"),
-        (["--device", "opencl"], 1, "nnapi-reference"),
+        (["--device", "nonsense"], 2, "there is: nnapi-reference"),
+        (["--device", "cpu,"], 2, "an item is empty"),
+        (["--device", "opencl"], 2, "nnapi-reference"),
         (["--device", "cpu", "--labels", "nowhere.txt"], 1, "nowhere.txt: No such file"),
         (["--device", "cpu", "--input", "nowhere.npy"], 1, "nowhere.npy: No such file"),
         (["--device", "cpu", "--output", "nowhere/x.npz"], 1, "x.npz: No such file"),

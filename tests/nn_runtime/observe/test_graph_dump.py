@@ -10,12 +10,13 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from nn_runtime import cli
-from nn_runtime.codes import OEM_OPERATION, OperandCode
+from nn_runtime.codes import OEM_OPERATION, OperandCode, OperationCode
+from nn_runtime.hal.types import DataLocation, Operand, OperandLifeTime, Operation, Subgraph
 from nn_runtime.hal.types import Model as HalModel
-from nn_runtime.hal.types import Operand, OperandLifeTime, Operation, Subgraph
 from nn_runtime.observe.graph_dump import dot
 from nn_runtime.observe.picture import picture
 from tests.nn_runtime.graphs import add_model, if_model, unary_model
@@ -117,10 +118,28 @@ def test_a_picture_shows_what_flows() -> None:
     """Constants stand in their operation's box under the specification's names; tensors are arrows."""
     lines = picture(add_model((2, 0)).hal, 'two "x"').splitlines()
     assert lines[0] == 'digraph "two \\"x\\"" {'
-    assert '  mn0 [label="0: ADD\\nactivation = 0"]' in lines
+    assert '  mn0 [label="0: ADD\\nactivation = NONE"]' in lines
     assert '  mi0 -> mn0 [label="2x?"]' in lines
     assert "  mn0 -> mo0" in lines
     assert sum("->" in line for line in lines) == 3
+
+
+@pytest.mark.parametrize(
+    ("padding", "activation", "words"),
+    [(1, 1, "SAME RELU"), (2, 3, "VALID RELU6"), (3, 9, "3 9")],
+)
+def test_a_picture_says_codes_in_words(padding: int, activation: int, words: str) -> None:
+    """The words are those of the NDK's PaddingCode and FuseCode; other numbers stay."""
+    scalars = [Operand(OperandCode.INT32, lifetime=OperandLifeTime.CONSTANT_COPY, location=DataLocation(0, 4 * at, 4))
+               for at in range(6)]  # fmt: skip
+    ends = [Operand(OperandCode.TENSOR_FLOAT32, (1, 4, 4, 1), lifetime=end)
+            for end in (OperandLifeTime.SUBGRAPH_INPUT, OperandLifeTime.SUBGRAPH_OUTPUT)]  # fmt: skip
+    pool = Operation(OperationCode.MAX_POOL_2D, (0, *range(2, 8)), (1,))
+    values = np.array([padding, 1, 1, 2, 2, activation], np.int32).tobytes()
+    text = picture(HalModel(Subgraph((*ends, *scalars), (pool,), (0,), (1,)), operand_values=values))
+    first, second = words.split()
+    assert f"padding_scheme = {first}," in text
+    assert f"activation = {second}" in text
 
 
 def test_a_picture_draws_referenced_models_in_frames() -> None:

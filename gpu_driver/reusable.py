@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A request bound once to a model of fixed shapes, so that an execution enqueues and waits, and little else."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyopencl as cl
+
+from gpu_driver.context import hal_error
+from gpu_driver.graph_run import Commands
+from gpu_driver.profiling import RecordedProfile
+from gpu_driver.request_ends import RequestEnds
+from nn_runtime.errors import NNError
+from nn_runtime.hal.buffers import BoundBuffers
+from nn_runtime.hal.types import BufferToken, ErrorStatus, ExecutionResult, HalError, OutputShape, Timing
+from nn_runtime.hal.validation import validate_request
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from gpu_driver.compiled_graph import CompiledGraph
+    from gpu_driver.context import DeviceContext
+    from gpu_driver.device_memory import DeviceBuffer
+    from gpu_driver.execution import CompiledSegment, ExecutionContext, Recorded
+    from gpu_driver.prepared_model import PreparedModel
+    from nn_runtime.hal.interfaces import ExecutionProfile
+    from nn_runtime.hal.types import Model, Request
+    from nn_runtime.operand import Array
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A segment that is all of a model, and a request's host memory by operand, as many bytes as the operand has."""
+
+    segment: CompiledSegment
+    inputs: Mapping[int, Array]
+    outputs: Mapping[int, Array]
+    shapes: tuple[OutputShape, ...]
+
+
+def bind(graph: CompiledGraph, model: Model, request: Request) -> Bound | None:
+    """Return a request with all that is known before it is executed; None where that is not all.
+
+    So it is for shapes that are not fixed, arguments that are left out, wrong or no host memory, and outputs that the
+    segment does not write.
+    """
+    segment, main = graph.static, graph.subgraph
+    if segment is None or any(isinstance(pool, BufferToken) for pool in request.pools):
+        return None
+    sizes = segment.boundary
+    written = [i for i in main.output_indexes if sizes.get(i) and i not in graph.input_places]
+    if len(set(written)) != len(main.output_indexes):
+        return None
+    if any(one.has_no_value for one in (*request.inputs, *request.outputs)):
+        return None
+    try:
+        validate_request(model, request)
+        ends = RequestEnds(graph, request, BoundBuffers())
+        ends.outputs_known([segment.segment.dimensions[i] for i in main.output_indexes])
+        inputs = {i: ends.input_data(place, sizes[i]) for i, place in graph.input_places.items() if sizes.get(i)}
+    except (HalError, NNError):
+        return None  # it shows again when the request is executed
+    outputs = {i: ends.host_outputs[place][: sizes[i]] for place, i in enumerate(main.output_indexes)}
+    return Bound(segment, {i: data for i, data in inputs.items() if data is not None}, outputs, ends.shapes)
+
+
+class ReusableExecution:
+    """A bound request (IExecution).
+
+    Arguments that begin on a page are used in place where the device can; others are copied by way of the memory of
+    the execution's context.
+    """
+
+    def __init__(self, prepared: PreparedModel, bound: Bound, measure: bool) -> None:
+        """Use `bind`; raises HalError where the device has no room."""
+        self._prepared = prepared
+        self._device = prepared.device
+        self._segment = bound.segment
+        self._measure = measure
+        self._result = ExecutionResult(bound.shapes)
+        self._in_place = _in_place(prepared.device, bound)
+        self._own = [(i, size) for i, size in bound.segment.boundary.items() if i not in self._in_place]
+        self._inputs = [(i, data) for i, data in bound.inputs.items() if i not in self._in_place]
+        self._outputs = [(i, data) for i, data in bound.outputs.items() if i not in self._in_place]
+
+    def execute_synchronously(self, deadline_ns: int | None) -> ExecutionResult:
+        """Execute; if it is measured, the times on the device (first command to last) and in the driver are told."""
+        if not self._measure:
+            self._run(deadline_ns, Commands(self._device.queue, None))
+            return self._result
+        start_ns = time.perf_counter_ns()
+        events: list[Recorded] = []
+        self._run(deadline_ns, Commands(self._device.profiling_queue, events))
+        on_device = events[-1][1].profile.end - events[0][1].profile.start if events else 0
+        in_driver = time.perf_counter_ns() - start_ns
+        return ExecutionResult(self._result.output_shapes, Timing(min(on_device, in_driver), in_driver))
+
+    def execute_profiled(self, deadline_ns: int | None) -> tuple[ExecutionResult, ExecutionProfile]:
+        """Execute and return a row per launch and transfer, and per stage of a launch."""
+        start_ns = time.perf_counter_ns()
+        events: list[Recorded] = []
+        self._run(deadline_ns, Commands(self._device.profiling_queue, events, in_stages=True))
+        return self._result, RecordedProfile(events, time.perf_counter_ns() - start_ns)
+
+    def _run(self, deadline_ns: int | None, commands: Commands) -> None:
+        """Execute; raises HalError."""
+        prepared, device = self._prepared, self._device
+        device.check_process()
+        if deadline_ns is not None and time.monotonic_ns() >= deadline_ns:
+            raise HalError(ErrorStatus.MISSED_DEADLINE_PERSISTENT, "the deadline passed before the execution")
+        try:
+            with device.executions.slot(prepared.priority, deadline_ns):
+                context = prepared.begin()
+                try:
+                    self._enqueue(context, commands)
+                    commands.wait()
+                except BaseException:
+                    commands.abandon()  # nothing may write to the caller's memory any more
+                    raise
+                finally:
+                    prepared.end(context)
+        except cl.Error as error:
+            raise hal_error(error, "execution") from error
+
+    def _enqueue(self, context: ExecutionContext, commands: Commands) -> None:
+        segment = context.segment(self._segment)
+        if not self._own:
+            commands.run(segment, self._in_place)
+            return
+        boundary = {i: context.boundary(i, size) for i, size in self._own}
+        for i, data in self._inputs:
+            commands.write(boundary[i], data)
+        commands.run(segment, {**self._in_place, **boundary})
+        for i, data in self._outputs:
+            commands.read(boundary[i], data)
+
+
+def _in_place(device: DeviceContext, bound: Bound) -> dict[int, DeviceBuffer]:
+    """Return the arguments that the device can use in place: outputs that share no byte with another argument."""
+    apart = _apart([*bound.inputs.values(), *bound.outputs.values()], bound.outputs.values())
+    if not apart:
+        return {}
+    found = {i: device.in_place(data, is_written=False) for i, data in bound.inputs.items()}
+    found.update((i, device.in_place(data, is_written=True)) for i, data in bound.outputs.items())
+    return {i: buffer for i, buffer in found.items() if buffer is not None}
+
+
+def _apart(arguments: Iterable[Array], written: Iterable[Array]) -> bool:
+    """Whether no argument that is written overlaps another."""
+    ends = [(data.ctypes.data, data.ctypes.data + data.nbytes) for data in arguments]
+    return all(
+        sum(first < data.ctypes.data + data.nbytes and data.ctypes.data < last for first, last in ends) == 1
+        for data in written
+    )
