@@ -39,6 +39,12 @@ TITLES = {
 OPERATORS = {value: name for name, value in vars(schema.BuiltinOperator).items() if isinstance(value, int)}
 
 
+def missing() -> list[str]:
+    """Return the files of the networks, and of their right answers, that are not there."""
+    wanted = [path for name in TITLES for path in (f"{name}.tflite", f"golden/{name}.npz")]
+    return [path for path in wanted if not (MODELS / path).is_file()]
+
+
 def model_bytes(name: str) -> bytes:
     """Return a network's file."""
     return (MODELS / f"{name}.tflite").read_bytes()

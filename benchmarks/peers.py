@@ -41,9 +41,10 @@ ON_OPENCL = ("PoCL", *engines.OPENCL_PEERS)
 SCALED = ("PoCL", "Intel", engines.LITERT)
 STARTS = 5
 _START = """
-import sys, numpy as np, nn_runtime as nn
+import sys, time, numpy as np, nn_runtime as nn
 session = nn.load(sys.argv[1]).compile(device=sys.argv[3])
 session.run([np.load(sys.argv[2])["in0_0"]])
+print(time.time())
 """
 
 
@@ -62,10 +63,25 @@ def main() -> None:
     if arguments.list:
         print("\n".join(pieces))
         return
-    for name in () if arguments.report else arguments.pieces or pieces:
-        print(f"{name} ...", file=sys.stderr, flush=True)
-        _keep(name, pieces[name](arguments.seconds))
+    if not arguments.report:
+        _measure({name: pieces[name] for name in arguments.pieces or pieces}, arguments.seconds)
     write_report(json.loads(RESULTS.read_text()))
+
+
+def _measure(pieces: Mapping[str, Callable[[float], Figures]], seconds: float) -> None:
+    """Measure pieces and keep each; leaves with one line where networks are missing or a process fails."""
+    missing = networks.missing()
+    if missing:
+        more = f" and {len(missing) - 1} more files" if missing[1:] else ""
+        where = f"{networks.MODELS} (NNRT_MODEL_DIR)"
+        sys.exit(f"peers.py: {where} lacks {missing[0]}{more}; docs/DATA.md says where they come from")
+    for name, piece in pieces.items():
+        print(f"{name} ...", file=sys.stderr, flush=True)
+        try:
+            _keep(name, piece(seconds))
+        except subprocess.CalledProcessError as error:
+            words = (error.stderr or "no message").strip().splitlines()[-1]
+            sys.exit(f"peers.py: {name}: a process failed with status {error.returncode}: {words}")
 
 
 def _pieces() -> Mapping[str, Callable[[float], Figures]]:
@@ -120,17 +136,27 @@ def _processor() -> str:
 
 
 def start_up(selector: str) -> Figures:
-    """Return seconds from process start to the first answer: every cache empty (once), ours filled (median)."""
+    """Return seconds from process start to the first answer: every cache empty (once), ours filled (median).
+
+    Python's bytecode is there from the start, as pip leaves it, also where this process is told not to write any.
+    """
     command = [sys.executable, "-c", _START, str(networks.MODELS / f"{networks.FLOAT}.tflite"),
                str(networks.MODELS / "golden" / f"{networks.FLOAT}.npz"), selector]  # fmt: skip
     times = []
     with tempfile.TemporaryDirectory() as folder:
-        caches = {"NNRT_CACHE_DIR": f"{folder}/ours", "POCL_CACHE_DIR": f"{folder}/pocl", "XDG_CACHE_HOME": folder}
-        for _ in range(1 + STARTS):
-            start = time.perf_counter()
-            subprocess.run(command, check=True, env={**os.environ, **caches})
-            times.append(time.perf_counter() - start)
-    return {"empty_seconds": times[0], "filled_seconds": sorted(times[1:])[STARTS // 2]}
+        bytecode = {"PYTHONPYCACHEPREFIX": f"{folder}/bytecode", "PYTHONDONTWRITEBYTECODE": ""}
+        for caches in ("first", *["measured"] * (1 + STARTS)):
+            environment = {
+                **os.environ,
+                **bytecode,
+                "NNRT_CACHE_DIR": f"{folder}/{caches}/ours",
+                "POCL_CACHE_DIR": f"{folder}/{caches}/pocl",
+                "XDG_CACHE_HOME": f"{folder}/{caches}",
+            }
+            start = time.time()
+            run = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+            times.append(float(run.stdout) - start)
+    return {"empty_seconds": times[1], "filled_seconds": sorted(times[2:])[STARTS // 2]}
 
 
 def inside(_: float) -> Figures:

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cost-aware plans beside every single device, on real networks and random graphs: is a plan ever slower than the best?
 
-    python benchmarks/placement.py [--rounds N] [--graphs N] [--seed N] [--devices LIST ...] [--json FILE]
+    python benchmarks/placement.py FILE [--seconds N] [--graphs N] [--seed N] [--devices LIST ...]
 
-Networks are found in NNRT_MODEL_DIR (default: ../shared/models beside the checkout). Plan and devices run in turn in
-short slices; a ratio is the median over the rounds of the plan's time to that of the best single device. Ratios above
-the limit are measured again, longer. The exit status is 1 if one stays above.
+FILE takes all times as JSON. With --seconds the run stops after so long, and the same command goes on where it stopped
+(exit status 3: not finished). Networks are found in NNRT_MODEL_DIR (default: ../shared/models beside the checkout).
+
+Plans and devices run in turn in short slices; a ratio is the median over the rounds of the plan's time to that of the
+device with the least median. Ratios above the limit get more rounds of the same sessions. The exit status is 1 if one
+stays above.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import statistics
 import sys
 import time
@@ -29,7 +33,7 @@ from nn_runtime.testing.conformance import ndk_model
 from nn_runtime.testing.random_graph import Size, example_of, generate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Sequence
 
     from nn_runtime.operand import Array
     from nn_runtime.session import Session
@@ -37,10 +41,14 @@ if TYPE_CHECKING:
 MODELS = Path(os.environ.get("NNRT_MODEL_DIR", Path(__file__).parents[2] / "shared" / "models"))
 LISTS = ("opencl:pocl,cpu", "opencl:intel,cpu", "opencl:intel,opencl:pocl,cpu")
 LIMIT = 1.05
-SLICE_SECONDS = 0.002
-LONGER = 6
-"""Times as many rounds for what is measured again."""
+ROUNDS = 9
+MORE_ROUNDS = 45
+"""Where a ratio is above the limit."""
+SLICE_SECONDS = 0.004
+HOPELESS = 3.0
+"""Times the fastest session's time, above which a single device gets no more rounds after the first three."""
 SIZES = (Size.SINGLE, Size.SMALL, Size.SMALL, Size.LARGE, Size.LARGE)
+UNFINISHED = 3
 
 
 @dataclass(frozen=True)
@@ -54,118 +62,192 @@ class Subject:
 
 @dataclass(frozen=True)
 class Row:
-    """A plan over a list of devices: the devices it uses, the best single one, medians in us, and the ratio."""
+    """A plan over a list of devices: what the estimates and the first run chose, the best single device.
+
+    `ratio`: of the plan's time to the best device's. Times in us: medians, and of every round in `times_us`.
+    """
 
     name: str
     devices: str
+    estimated: str
     uses: str
     best: str
-    plan_us: float
-    singles_us: Mapping[str, float]
     ratio: float
+    plan_us: float
+    singles_us: dict[str, float]
+    first_run_ms: float
+    times_us: dict[str, list[float]]
 
 
 def main() -> int:
     """Measure, print, and return 1 if a plan is slower than the best single device."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--seconds", type=float, default=float("inf"))
     parser.add_argument("--graphs", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--devices", nargs="+", default=LISTS, metavar="LIST")
-    parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
-    rows: list[Row] = []
-    for subject in subjects(arguments.graphs, arguments.seed):
-        found = measure(subject, arguments.devices, arguments.rounds)
-        if any(row.ratio > LIMIT for row in found):
-            found = measure(subject, arguments.devices, arguments.rounds * LONGER)
+    end = time.monotonic() + arguments.seconds
+    rows = _read(arguments.file)
+    done = {row.name for row in rows}
+    for name in subject_names(arguments.graphs, arguments.seed):
+        if name in done:
+            continue
+        if time.monotonic() > end:
+            print(f"not finished, {len(done)} networks so far: give the same command again")
+            return UNFINISHED
+        subject = subject_of(name)
+        found = measure(subject, arguments.devices) if subject is not None else []
         for row in found:
             show(row)
         rows += found
-        subject.network.close()
-    return report(rows, arguments.devices, arguments.json)
+        done.add(name)
+        _write(arguments.file, rows)
+    return report(rows, arguments.devices)
 
 
-def subjects(graphs: int, seed: int) -> Iterator[Subject]:
+def subject_names(graphs: int, seed: int) -> list[str]:
     """Return the networks in the folder, then random graphs of all sizes."""
-    rng = np.random.default_rng(seed)
-    for path in sorted(MODELS.glob("*.tflite")):
-        network = nn.load(path)
+    found = [path.stem for path in sorted(MODELS.glob("*.tflite"))]
+    return found + [f"{SIZES[at % len(SIZES)].value} graph {seed + at}" for at in range(graphs)]
+
+
+def subject_of(name: str) -> Subject | None:
+    """Return a network by its name; None for a graph whose seed found too few operations."""
+    size, _, number = name.rpartition(" graph ")
+    if not size:
+        network = nn.load(MODELS / f"{name}.tflite")
+        rng = np.random.default_rng(0)
         inputs = [(rng.random([size or 1 for size in i.shape]) * 100).astype(i.dtype) for i in network.inputs]
-        yield Subject(path.stem, network, inputs)
-    for at in range(graphs):
-        size = SIZES[at % len(SIZES)]
-        try:
-            graph = generate(seed + at, size, reference_device().hal)
-        except RuntimeError:
-            continue  # the seed found too few operations
-        network = Network.from_model(ndk_model(example_of(graph)))
-        kind = f"{size.value}{' dynamic' if graph.dynamic else ''} graph {seed + at}"
-        yield Subject(kind, network, [value.array for value in graph.inputs if value.array is not None])
+        return Subject(name, network, inputs)
+    try:
+        graph = generate(int(number), Size(size), reference_device().hal)
+    except RuntimeError:
+        return None
+    network = Network.from_model(ndk_model(example_of(graph)))
+    return Subject(name, network, [value.array for value in graph.inputs if value.array is not None])
 
 
-def measure(subject: Subject, lists: Sequence[str], rounds: int) -> list[Row]:
+def measure(subject: Subject, lists: Sequence[str]) -> list[Row]:
     """Time the plans of one network over lists of devices, and every single device of theirs, in turn."""
-    selections = {selector: select(selector) for selector in lists}
-    devices = {device.name: device for selection in selections.values() for device in selection.devices}
-    singles = {name: subject.network.compile([device]) for name, device in devices.items()}
-    plans = {selector: subject.network.compile(selector, partition="cost") for selector in lists}
-    times = timed({**singles, **plans}, subject.inputs, rounds)
+    selections = {selector: [device.name for device in select(selector).devices] for selector in lists}
+    devices = {device.name: device for selector in lists for device in select(selector).devices}
+    sessions = {name: subject.network.compile([device]) for name, device in devices.items()}
+    sessions |= {selector: subject.network.compile(selector) for selector in lists}
+    estimated = {selector: "+".join(sessions[selector].devices_used) for selector in lists}
+    first_ms = {name: _timed(session, subject.inputs) / 1e3 for name, session in sessions.items()}
+    rounds = Rounds(sessions, subject.inputs, set(devices))
+    rounds.run(ROUNDS)
+    if any(rounds.ratio(selector, names) > LIMIT for selector, names in selections.items()):
+        rounds.run(MORE_ROUNDS)
     rows = []
-    for selector, selection in selections.items():
-        middle = {device.name: statistics.median(times[device.name]) for device in selection.devices}
-        best = min(middle, key=middle.__getitem__)
-        ratio = statistics.median(a / b for a, b in zip(times[selector], times[best], strict=True))
-        uses = "+".join(plans[selector].devices_used)
-        rows.append(Row(subject.name, selector, uses, best, statistics.median(times[selector]), middle, ratio))
-    for session in (*singles.values(), *plans.values()):
+    for selector, names in selections.items():
+        row = Row(
+            subject.name,
+            selector,
+            estimated[selector],
+            "+".join(sessions[selector].devices_used),
+            rounds.best(names),
+            rounds.ratio(selector, names),
+            rounds.median(selector),
+            {name: rounds.median(name) for name in names},
+            first_ms[selector],
+            {name: [round(us, 1) for us in rounds.times[name]] for name in (selector, *names)},
+        )
+        rows.append(row)
+    for session in sessions.values():
         session.close()
+    subject.network.close()
     return rows
 
 
-def timed(sessions: Mapping[str, Session], inputs: list[Array], rounds: int) -> dict[str, list[float]]:
-    """Return the median time in us of each session in each round; each round in another order."""
-    for session in sessions.values():
-        session.run(inputs)
-    times: dict[str, list[float]] = {name: [] for name in sessions}
-    names = list(sessions)
-    for number in range(rounds):
-        for name in names[number % len(names) :] + names[: number % len(names)]:
-            times[name].append(_slice(sessions[name], inputs))
-    return times
+class Rounds:
+    """Times in us of sessions that run in turn, each round in a random order: each feels what ran before it."""
+
+    def __init__(self, sessions: dict[str, Session], inputs: list[Array], singles: set[str]) -> None:
+        """`sessions` have run once; `singles` are those that may be left out once they are far from the fastest."""
+        self._sessions = sessions
+        self._inputs = inputs
+        self._singles = singles
+        self._random = random.Random(0)
+        self.times: dict[str, list[float]] = {name: [] for name in sessions}
+
+    def run(self, count: int) -> None:
+        """Add rounds."""
+        for _ in range(count):
+            names = [name for name in self._sessions if not self._is_hopeless(name)]
+            for name in self._random.sample(names, len(names)):
+                self.times[name].append(_slice(self._sessions[name], self._inputs))
+
+    def median(self, name: str) -> float:
+        """Return the median time of a session."""
+        return statistics.median(self.times[name])
+
+    def best(self, names: Sequence[str]) -> str:
+        """Return the session with the least median."""
+        return min(names, key=self.median)
+
+    def ratio(self, name: str, others: Sequence[str]) -> float:
+        """Return the median ratio of a session's times to those of the best of others in the same rounds."""
+        best = self.times[self.best(others)]
+        return statistics.median(a / b for a, b in zip(self.times[name], best, strict=False))
+
+    def _is_hopeless(self, name: str) -> bool:
+        times = self.times[name]
+        if name not in self._singles or len(times) < 3:
+            return False
+        return min(times) > HOPELESS * min(map(self.median, self.times))
 
 
 def _slice(session: Session, inputs: list[Array]) -> float:
-    session.run(inputs)  # wakes the device's threads, and does not count
+    """Return the median time of the later half of runs in a slice; the earlier ones find threads and caches cold."""
+    session.run(inputs)
     found: list[float] = []
     end = time.perf_counter() + SLICE_SECONDS
     while not found or time.perf_counter() < end:
-        start = time.perf_counter()
-        session.run(inputs)
-        found.append((time.perf_counter() - start) * 1e6)
-    return statistics.median(found)
+        found.append(_timed(session, inputs))
+    return statistics.median(found[len(found) // 2 :])
+
+
+def _timed(session: Session, inputs: list[Array]) -> float:
+    start = time.perf_counter()
+    session.run(inputs)
+    return (time.perf_counter() - start) * 1e6
 
 
 def show(row: Row) -> None:
     """Print one row."""
     singles = "  ".join(f"{name} {duration:.0f}" for name, duration in row.singles_us.items())
+    uses = row.uses if row.estimated == row.uses else f"{row.uses}, not {row.estimated}"
     mark = " <-- slower" if row.ratio > LIMIT else ""
-    print(f"{row.ratio:5.2f}  {row.name:28} {row.devices:30} {row.plan_us:8.0f} us on {row.uses}  ({singles}){mark}")
+    print(f"{row.ratio:5.2f}  {row.name:28} {row.devices:30} {row.plan_us:8.0f} us on {uses}  ({singles}){mark}")
     sys.stdout.flush()
 
 
-def report(rows: Sequence[Row], lists: Sequence[str], file: Path | None) -> int:
-    """Print how many plans are within the limit, write JSON, and return the exit status."""
+def report(rows: Sequence[Row], lists: Sequence[str]) -> int:
+    """Print how many plans are within the limit, and return the exit status."""
     for selector in lists:
-        ratios = [row.ratio for row in rows if row.devices == selector]
-        above = sum(ratio > LIMIT for ratio in ratios)
+        found = [row for row in rows if row.devices == selector]
+        ratios = [row.ratio for row in found]
+        above = [row for row in found if row.ratio > LIMIT]
         print(
             f"{selector}: {len(ratios)} plans, median {statistics.median(ratios):.3f}, greatest {max(ratios):.2f}, "
-            f"{above} above {LIMIT}"
+            f"{len(above)} above {LIMIT}; the first run moved {sum(row.estimated != row.uses for row in found)}"
         )
-    if file is not None:
-        file.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+        for row in above:
+            show(row)
     return int(any(row.ratio > LIMIT for row in rows))
+
+
+def _read(file: Path) -> list[Row]:
+    return [Row(**row) for row in json.loads(file.read_text())] if file.exists() else []
+
+
+def _write(file: Path, rows: Sequence[Row]) -> None:
+    temporary = file.with_suffix(".part")
+    temporary.write_text(json.dumps([asdict(row) for row in rows]) + "\n")
+    temporary.replace(file)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from gpu_driver.buffers import Lifetime, plan_arenas
 from gpu_driver.expanded import joined
 from gpu_driver.images import one_image, steps_by_image
 from gpu_driver.launch import Clock, Images, Launch, Packed, Scratch, Stage, Zeroed, int32
+from gpu_driver.packing import DEPTHWISE_LANES
 from gpu_driver.tuning import Tuning
 
 if TYPE_CHECKING:
@@ -35,14 +36,15 @@ Memory: TypeAlias = "BoundOperand | Scratch | Images"
 Span: TypeAlias = tuple[int, int]
 """First and behind the last."""
 
-CONVOLVE, DEPTHWISE, FLIP_SIGNS, AVERAGE, DEPTHWISE_VNNI, EXPANDED = 0, 1, 2, 3, 4, 5
+CONVOLVE, DEPTHWISE, FLIP_SIGNS, AVERAGE, DEPTHWISE_VNNI, EXPANDED, SOFTMAX = 0, 1, 2, 3, 4, 5, 6
+BY_INTEGERS, BY_FLOATS, CENTRED = 0, 1, 2
 ROUND_TWICE, ROUND_TWICE_AT_ONCE, ROUND_ONCE, ROUND_POSITIVE = 0, 1, 2, 3
 BUFFERS = 8
 """Buffers of a chain; the first is its own memory for what stays inside."""
 ALIGNMENT = 64
 """Bytes, of constants and of tensors in a chain's own memory."""
 TILE_PIXELS = 7
-CONVOLUTION_BLOCK, DEPTHWISE_BLOCK = 32, 16
+CONVOLUTION_BLOCK, DEPTHWISE_BLOCK, LANES = 32, 16, 16
 FLOPS_PER_BYTE = 2
 """Moving a byte takes the time of so many operations."""
 FEW_ROWS = 4
@@ -56,7 +58,7 @@ LEAST_PATIENCE, MOST_PATIENCE = 5_000, 1 << 30
 SLOW_FLOPS_PER_NS, SLOW_BYTES_PER_NS = 25.0, 2.5
 
 PLACES = ("kind", "src", "src_offset", "dst", "dst_offset", "residual", "residual_offset", "before")
-CONSTANTS = ("weights", "bias", "multipliers", "shifts", "roundings")
+CONSTANTS = ("weights", "bias", "multipliers", "shifts", "roundings", "scales", "offsets", "modes")
 GEOMETRY = (
     *("batches", "input_height", "input_width", "input_depth", "output_height", "output_width", "output_depth"),
     *("filter_height", "filter_width", "stride_height", "stride_width", "dilation_height", "dilation_width"),
@@ -66,7 +68,8 @@ VALUES = (
     *("chunk", "weight_offset", "zero_in", "zero_out", "rounding_mode", "low", "high"),
     *("has_residual", "zero_residual", "left_shift"),
     *("multiplier_product", "exponent_product", "multiplier_residual", "exponent_residual"),
-    *("multiplier_sum", "exponent_sum", "rounding_sum", "low_sum", "high_sum"),
+    *("multiplier_sum", "exponent_sum", "rounding_sum"),
+    *("adds_by_floats", "factor_product", "factor_residual", "offset_sum", "low_sum", "high_sum"),
 )
 STEP_FIELDS = (*PLACES, *CONSTANTS, *GEOMETRY, *VALUES)
 """Fields of `Step` in common/chain_step.h, four bytes each."""
@@ -189,7 +192,7 @@ def tasks_of(step: Step, cores: int, tuning: Tuning = UNTUNED) -> list[Task]:
     """Cut a step into tasks, core by core: the same part of the picture in every step."""
     pixels, depth = step.output_shape
     if step.by_channel:
-        row, block = step.geometry.output_width, DEPTHWISE_BLOCK
+        row, block = step.geometry.output_width, _channels_of_block(step)
     elif step.before is not None:
         row, block = step.geometry.output_width, CONVOLUTION_BLOCK
     else:
@@ -221,7 +224,7 @@ def reads_of(step: Step, task: Task) -> tuple[Span, Span]:
     g = step.geometry
     channels = (0, g.input_depth)
     if step.by_channel:  # its last block overlaps the one before
-        channels = (max(0, task.channels[0] - DEPTHWISE_BLOCK), task.channels[1])
+        channels = (max(0, task.channels[0] - _channels_of_block(step)), task.channels[1])
     pointwise = (g.filter_height, g.filter_width, g.stride_height, g.stride_width) == (1, 1, 1, 1)
     if pointwise and step.input_shape[0] == step.output_shape[0]:
         return task.pixels, channels
@@ -233,6 +236,10 @@ def reads_of(step: Step, task: Task) -> tuple[Span, Span]:
 
     first, last = row(task.pixels[0], 0), row(task.pixels[1] - 1, g.filter_height - 1)
     return (first * g.input_width, (last + 1) * g.input_width), channels
+
+
+def _channels_of_block(step: Step) -> int:
+    return DEPTHWISE_LANES if step.kind == DEPTHWISE_VNNI else DEPTHWISE_BLOCK
 
 
 class _Merger:
@@ -247,6 +254,12 @@ class _Merger:
         self._storage = storage
         self._boundary = boundary
         self._device = device
+        self._steps_of = [
+            tuple(replace(step, operations=command.operations) for step in command.steps)
+            if isinstance(command, Launch)
+            else ()
+            for command in commands
+        ]
         self._users: dict[int, set[int]] = {}
         for at, command in enumerate(commands):
             arguments = command.arguments if isinstance(command, Launch) else (command.source, command.destination)
@@ -291,8 +304,7 @@ class _Merger:
         return _launch(joined(steps, keys, inner, self._device.compute_units), keys, inner, self._device)
 
     def _steps(self, run: Sequence[int]) -> tuple[Step, ...]:
-        launches = [command for at in run if isinstance(command := self._commands[at], Launch)]
-        return tuple(replace(step, operations=launch.operations) for launch in launches for step in launch.steps)
+        return tuple(step for at in run for step in self._steps_of[at])
 
     def _inner(self, run: Sequence[int]) -> frozenset[int]:
         """Return the memories that only the run uses."""
@@ -315,7 +327,7 @@ def _launch(
     tasks = [tasks_of(step, device.compute_units, device.tuning) for step in steps]
     queues = 1 + max(task.queue for part in tasks for task in part)
     table, constants = _tables(steps, placed)
-    schedule = _schedule(steps, tasks, queues, placed)
+    schedule = _schedule(steps, tasks, queues, placed, table[:, STEP_FIELDS.index("weights")])
     stages = [Stage(step.operations, at, at + 1, step.flops, step.bytes_moved) for at, step in enumerate(steps)]
     arguments: tuple[Argument, ...] = (
         *(int32(0), int32(len(steps)), int32(len(steps)), int32(queues)),
@@ -422,7 +434,8 @@ def _word(value: int | float) -> int:
 class Schedule:
     """Tasks as chain.cl takes them, queue by queue.
 
-    rows: step, x, y, first and last place in `waits`, patience. starts [queues, steps + 1]: the first task of each
+    rows: step, x, y, weights to fetch ahead and how many lines of ALIGNMENT bytes, first and last place in `waits`,
+    patience. starts [queues, steps + 1]: the first task of each
     step. waits: tasks.
     """
 
@@ -431,8 +444,13 @@ class Schedule:
     waits: Array
 
 
-def _schedule(steps: Sequence[Step], tasks: Sequence[Sequence[Task]], queues: int, placed: _Placement) -> Schedule:
-    """Put tasks into queues, with what each waits for; in the order of the steps each comes after that."""
+def _schedule(
+    steps: Sequence[Step], tasks: Sequence[Sequence[Task]], queues: int, placed: _Placement, weights: Array
+) -> Schedule:
+    """Put tasks into queues, with what each waits for; in the order of the steps each comes after that.
+
+    weights: where those of each step begin in the constants, in units of ALIGNMENT.
+    """
     flat = [(at, task) for at, part in enumerate(tasks) for task in part]
     order = sorted(range(len(flat)), key=lambda i: (flat[i][1].queue, i))
     places = np.argsort(order)
@@ -443,15 +461,32 @@ def _schedule(steps: Sequence[Step], tasks: Sequence[Sequence[Task]], queues: in
     starts = np.cumsum(counts, axis=1, dtype=np.int32) + (np.cumsum(totals) - totals)[:, np.newaxis]
     waits = _waits(steps, tasks, placed)
     patience = [_patience(step, len(part)) for step, part in zip(steps, tasks, strict=True)]
+    ahead = _ahead(steps, [flat[i] for i in order], weights)
     rows: list[tuple[int, ...]] = []
     listed: list[int] = []
-    for i in order:
+    for i, next_weights in zip(order, ahead, strict=True):
         at, task = flat[i]
         first = len(listed)
         listed += sorted(places[waits[i]].tolist())
         longest = max(patience[max(0, at - 2) : at + 1])  # what is waited for runs together with this step
-        rows.append((at, *task.x, *task.y, first, len(listed), longest))
+        rows.append((at, *task.x, *task.y, *next_weights, first, len(listed), longest))
     return Schedule(np.array(rows, np.int32), starts.astype(np.int32), np.array(listed or [0], np.int32))
+
+
+def _ahead(steps: Sequence[Step], tasks: Sequence[tuple[int, Task]], weights: Array) -> list[tuple[int, int]]:
+    """Return for each task the first weights of the next product in its queue: where they begin, and how many lines."""
+    result: list[tuple[int, int]] = []
+    queue, following = -1, (0, 0)
+    for at, task in reversed(tasks):
+        if task.queue != queue:
+            queue, following = task.queue, (0, 0)
+        result.append(following)
+        step = steps[at]
+        if step.is_float_product:
+            g = step.geometry
+            lines = CONVOLUTION_BLOCK // LANES * g.filter_height * g.filter_width * g.input_depth
+            following = int(weights[at]) + task.y[0] * lines, lines
+    return result[::-1]
 
 
 def _waits(steps: Sequence[Step], tasks: Sequence[Sequence[Task]], placed: _Placement) -> list[list[int]]:

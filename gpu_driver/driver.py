@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from gpu_driver import compilation_cache, tuning
 from gpu_driver.buffers import readable_bytes
 from gpu_driver.device_profile import capabilities_of, profile_of
-from gpu_driver.diagnosis import diagnose
 from gpu_driver.estimate import cost_table_of
 from gpu_driver.lowering import CONTROL_FLOW
 from gpu_driver.operations import launcher_of, refusal_of
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from gpu_driver.storage import DeviceStorage
     from nn_runtime.codes import DeviceTypeCode
     from nn_runtime.hal.costs import CostTable
-    from nn_runtime.hal.interfaces import CacheRequest, IBuffer, IDevice, IPreparedModel
+    from nn_runtime.hal.interfaces import CacheRequest, Diagnosis, IBuffer, IDevice, IPreparedModel
     from nn_runtime.hal.peaks import Peaks
     from nn_runtime.hal.tuning import TuningParameter
     from nn_runtime.hal.types import (
@@ -322,6 +321,13 @@ class Device:
         from gpu_driver.prepared_model import PreparedModel
 
         return prepared.model if isinstance(prepared, PreparedModel) else None
+
+
+def diagnose() -> Diagnosis:
+    """Return what was found, what is wrong and the command that mends it, with every verdict asked anew."""
+    from gpu_driver import diagnosis  # of no use to a plain run
+
+    return diagnosis.diagnose()
 
 
 def devices() -> list[IDevice | UnusableDevice]:

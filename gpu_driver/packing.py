@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +15,11 @@ VNNI_MAX_DEPTH = 65536
 ALWAYS_EXACT_CHUNK = 256
 EXACT_FLOAT_LIMIT = 1 << 24
 EXACT_TAPS = 256
+DEPTHWISE_LANES = 64
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int32]
+Value = TypeVar("Value", bound=np.generic)
 
 
 class Rounding(NamedTuple):
@@ -67,10 +69,30 @@ def pack_channels(
     return packed
 
 
+def channels_vnni(depth_out: int) -> IntArray:
+    """Return the channel of every lane of `convolve_vnni.h`, depth_out and more for none.
+
+    Two vectors of 16 lanes hold 32 channels: a group of four lanes of the first channels 8 i .. 8 i + 3, of the second
+    the four behind them. 16 channels or fewer that remain are a vector in their own order.
+    """
+    blocks = _ceil_divide(depth_out, CHANNEL_BLOCK)
+    pairs = np.arange(blocks // 2 * 32).reshape(-1, 4, 2, 4).transpose(0, 2, 1, 3).reshape(-1)
+    lanes: IntArray = np.concatenate([pairs, np.arange(pairs.size, blocks * CHANNEL_BLOCK)]).astype(np.int32)
+    return lanes
+
+
+def pack_channels_vnni(values: npt.NDArray[Value], lanes: IntArray) -> npt.NDArray[Value]:
+    """[depth_out] -> [lanes] in their order, zeros where there is no channel."""
+    padded = np.zeros(max(values.size, int(lanes.max()) + 1), values.dtype)
+    padded[: values.size] = values
+    return padded[lanes]
+
+
 def pack_conv_weights_vnni(weights: npt.NDArray[np.uint8] | npt.NDArray[np.int8]) -> npt.NDArray[np.int8]:
     """[depth_out, filter_height, filter_width, depth_in] -> int8 [ceil(depth_out / 16), quads, 16, 4].
 
     quads = ceil(filter_height * filter_width * depth_in / 4). uint8 weights become w - 128; missing ones are 0.
+    Channels in the order of `channels_vnni`.
     """
     depth_out = weights.shape[0]
     flat = weights.reshape(depth_out, -1)
@@ -78,7 +100,25 @@ def pack_conv_weights_vnni(weights: npt.NDArray[np.uint8] | npt.NDArray[np.int8]
     blocks, quads = _ceil_divide(depth_out, CHANNEL_BLOCK), _ceil_divide(flat.shape[1], 4)
     padded = np.zeros((blocks * CHANNEL_BLOCK, quads * 4), np.int8)
     padded[:depth_out, : flat.shape[1]] = signed
-    return np.ascontiguousarray(padded.reshape(blocks, CHANNEL_BLOCK, quads, 4).transpose(0, 2, 1, 3))
+    ordered = padded[channels_vnni(depth_out)].reshape(blocks, CHANNEL_BLOCK, quads, 4)
+    return np.ascontiguousarray(ordered.transpose(0, 2, 1, 3))
+
+
+def depthwise_lanes(depth: int) -> IntArray:
+    """Return the channel of every lane of `depthwise_vnni.h`: [ceil(depth / 64) * 64]; depth 32 or at least 64.
+
+    A block is 64 channels, the last ones if fewer remain, or twice the last 32 if no more remain. Lanes are in four
+    vectors: a group of four lanes of vector j has channels 16 i + 4 j .. 16 i + 4 j + 3 of the block.
+    """
+    starts = range(0, depth, DEPTHWISE_LANES)
+    blocks = [
+        np.arange(DEPTHWISE_LANES) % 32 + depth - 32
+        if depth - start <= 32
+        else np.arange(DEPTHWISE_LANES) + min(start, depth - DEPTHWISE_LANES)
+        for start in starts
+    ]
+    lanes: IntArray = np.stack(blocks).reshape(-1, 4, 4, 4).transpose(0, 2, 1, 3).reshape(-1).astype(np.int32)
+    return lanes
 
 
 def fits_depthwise_vnni(weights: npt.NDArray[np.generic], zero_point: int) -> bool:
@@ -87,17 +127,20 @@ def fits_depthwise_vnni(weights: npt.NDArray[np.generic], zero_point: int) -> bo
     return weights.shape[1:3] == (3, 3) and bool(recentred.min() >= -128 and recentred.max() <= 127)
 
 
-def pack_depthwise_weights_vnni(weights: npt.NDArray[np.generic], zero_point: int) -> npt.NDArray[np.int8]:
-    """[1, 3, 3, depth] -> int8 [ceil(depth / 16), column 3, 16, row 4], zero_point subtracted, the fourth row 0.
+def pack_depthwise_weights_vnni(
+    weights: npt.NDArray[np.generic], zero_point: int, input_zero_point: int
+) -> npt.NDArray[np.int8]:
+    """[1, 3, 3, depth] -> int8 [ceil(depth / 64) * 12 + 1, 64]: by block [column 3][vector 4][16][row 4], then padding.
 
-    Channels as in `pack_depthwise_weights`.
+    zero_point is subtracted, the fourth row is 0; padding is the byte input_zero_point. Channels as `depthwise_lanes`.
     """
     depth = weights.shape[-1]
     rows = np.zeros((4, 3, depth), np.int8)
     rows[:3] = weights.reshape(3, 3, depth).astype(np.int32) - zero_point
-    blocks = _overlapping_blocks(rows.reshape(12, depth)).reshape(4, 3, -1, CHANNEL_BLOCK)
-    packed: npt.NDArray[np.int8] = np.ascontiguousarray(blocks.transpose(2, 1, 3, 0)).astype(np.int8)
-    return packed
+    blocks = rows[:, :, depthwise_lanes(depth)].reshape(4, 3, -1, 4, CHANNEL_BLOCK)
+    packed = blocks.transpose(2, 1, 3, 4, 0).reshape(-1, DEPTHWISE_LANES)
+    padding = np.full((1, DEPTHWISE_LANES), input_zero_point & 0xFF, np.uint8).view(np.int8)
+    return np.concatenate([packed, padding])
 
 
 def fold_input_zero_point(

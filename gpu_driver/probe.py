@@ -70,7 +70,7 @@ kernel void nnrt_probe_vnni(global const int16 *a, global const int16 *b, global
 }
 """
 X86_VNNI = "x86_vnni"
-_VNNI_FLAGS = frozenset({"avx512f", "avx512_vnni"})
+_VNNI_FLAGS = frozenset({"avx512f", "avx512bw", "avx512_vnni"})
 _VNNI_PLATFORMS = ("Portable Computing Language", "Intel(R) OpenCL")
 
 

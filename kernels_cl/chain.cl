@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// chain.cl: CONV_2D, DEPTHWISE_CONV_2D, FULLY_CONNECTED, ADD after them and AVERAGE_POOL_2D, any number one after the other,
+// chain.cl: CONV_2D, DEPTHWISE_CONV_2D, FULLY_CONNECTED, ADD after them, AVERAGE_POOL_2D and SOFTMAX, any number one after the other,
 // for CPU-type devices.
-// Maths    of a step: convolve.h (convolve_vnni.h with VNNI), depthwise.h, depthwise_vnni.h, with constant, packed weights; average.h
+// Maths    of a step: convolve.h (convolve_vnni.h with VNNI), depthwise.h, depthwise_vnni.h, with constant, packed weights; average.h, softmax_step.h
 // Tensors  b0..b7: dense tensors of T, at the places that the steps name (common/chain_step.h)
 //          steps, tasks, starts, waits: as chain.py makes them; constants: weights and vectors of all steps, each 64-byte aligned
 //          tasks lie queue by queue, in a queue step by step: starts [queues, steps + 1]; waits: the tasks that tasks wait for
@@ -45,6 +45,9 @@
 #include "common/tile.h"
 #include "common/window.h"
 #if VNNI
+#include "common/dot4.h"
+#include "common/bytes.h"
+#include "common/finish_vnni.h"
 #include "common/convolve_vnni.h"
 #else
 #include "common/convolve.h"
@@ -58,6 +61,8 @@
 #endif
 #include "common/mean.h"
 #include "common/average.h"
+#include "common/softmax.h"
+#include "common/softmax_step.h"
 
 #ifndef CLOCK
 #define CLOCK 0 // 1: the processor's cycle counter can be read: each task's line then tells when it began and ended
@@ -76,6 +81,7 @@
 #define AVERAGE 3
 #define DEPTHWISE_VNNI 4
 #define EXPANDED 5
+#define SOFTMAX 6
 // Words between what different cores write: two lines of most caches, which some fetch together.
 #define LINE 32
 // Turns of waiting for its own next task after which a group looks at the queues of others, and turns between two such looks.
@@ -224,7 +230,10 @@ TILE_KERNEL void chain(int first_step, int last_step, int step_count, int queues
         const Step step = steps[tasks[at].part.step];
         volatile global int *line = progress + LINE * (1 + queues + at);
         STAMP(line, BEGAN);
-        run_step(&step, steps, tasks[at].part, buffers, constants);
+        if (step.kind == SOFTMAX)
+            softmax_rows(&step, tasks[at].part, buffers, constants);
+        else
+            run_step(&step, steps, tasks[at].part, buffers, constants);
         STAMP(line, ENDED);
         PUBLISH(line, launched.number);
     }

@@ -13,6 +13,7 @@
 #endif
 
 #include "common/types.h"
+#include "common/softmax.h"
 
 kernel void softmax(global const T *src, global T *dst, float beta, int axis, int inner, int count)
 {
@@ -28,22 +29,6 @@ kernel void softmax(global const T *src, global T *dst, float beta, int axis, in
         sum += exp(beta * (LOAD(src, start + i * inner) - largest));
     for (int i = 0; i < axis; ++i)
         STORE(dst, start + i * inner, exp(beta * (LOAD(src, start + i * inner) - largest)) / sum);
-}
-
-static inline float largest_lane(float16 v)
-{
-    const float8 a = fmax(v.lo, v.hi);
-    const float4 b = fmax(a.lo, a.hi);
-    const float2 c = fmax(b.lo, b.hi);
-    return fmax(c.x, c.y);
-}
-
-static inline float sum_of_lanes(float16 v)
-{
-    const float8 a = v.lo + v.hi;
-    const float4 b = a.lo + a.hi;
-    const float2 c = b.lo + b.hi;
-    return c.x + c.y;
 }
 
 VECTOR_KERNEL void softmax_rows(global const T *src, global T *dst, float beta, int axis, int outer, int rows_per_item)

@@ -16,31 +16,7 @@
 
 #include "common/types.h"
 #include "common/quant.h"
-
-static inline int saturating_shift_left(int value, int bits)
-{
-    return (int)clamp((long)value << bits, -2147483648L, 2147483647L);
-}
-
-// 1 / m of m = sum / 2^(bit length - 1), 31 fraction bits: three Newton-Raphson steps; sum > 0 of at most 40 bits.
-static inline int reciprocal(long sum, int length)
-{
-    const long above_one = ((sum << max(32 - length, 0)) >> max(length - 32, 0)) - (1L << 31);
-    const int half_denominator = (int)((above_one + (1L << 31)) >> 1);
-    int estimate = 1515870810 + saturating_rounding_doubling_high_mul(half_denominator, -1010580540);
-    for (int step = 0; step < 3; ++step) {
-        const int error = (1 << 29) - saturating_rounding_doubling_high_mul(half_denominator, estimate);
-        estimate += saturating_shift_left(saturating_rounding_doubling_high_mul(estimate, error), 2);
-    }
-    return saturating_shift_left(estimate, 1);
-}
-
-// y of one element; a shift past 31 bits leaves nothing.
-static inline int result_of(int exponential, int inverse, int shift)
-{
-    const int product = saturating_rounding_doubling_high_mul(exponential, inverse);
-    return shift > 31 ? 0 : min(rounding_divide_by_pot(product, shift), 255);
-}
+#include "common/softmax.h"
 
 kernel void softmax(
     global const T *src, global T *dst, global const int *exponentials, global const int *terms, int offset, int axis, int inner,
@@ -62,14 +38,6 @@ kernel void softmax(
         const int at = start + i * inner;
         STORE(dst, at, result_of(exponentials[largest - LOAD(src, at)], inverse, length + 3) + offset);
     }
-}
-
-static inline int largest_lane(int16 v)
-{
-    const int8 a = max(v.lo, v.hi);
-    const int4 b = max(a.lo, a.hi);
-    const int2 c = max(b.lo, b.hi);
-    return max(c.x, c.y);
 }
 
 VECTOR_KERNEL void softmax_rows(global const T *src, global T *dst, global const int *exponentials, global const int *terms, int offset,

@@ -10,15 +10,24 @@ import numpy as np
 
 from nn_runtime.codes import operand_type_name
 from nn_runtime.errors import BadData, UnexpectedNull
+from nn_runtime.memory import Memory
 from nn_runtime.model import check_array
-from nn_runtime.operand import MAX_SIZE_BYTES, has_unknown_dimensions, is_tensor, merge_dimensions, size_bytes
+from nn_runtime.numeric import whole
+from nn_runtime.operand import (
+    MAX_SIZE_BYTES,
+    OperandType,
+    has_unknown_dimensions,
+    is_tensor,
+    merge_dimensions,
+    size_bytes,
+)
 from nn_runtime.step import Argument
 
 if TYPE_CHECKING:
     from nn_runtime.compilation import Compilation
     from nn_runtime.hal.types import Operand
-    from nn_runtime.memory import Domain, Memory
-    from nn_runtime.operand import Array, Dimensions, OperandType
+    from nn_runtime.memory import Domain
+    from nn_runtime.operand import Array, Dimensions
 
 
 @dataclass(frozen=True)
@@ -56,6 +65,8 @@ class Parameter:
         """Return the argument of bytes of a memory, or of the whole; raises UnexpectedNull, BadData."""
         if memory is None:
             raise UnexpectedNull(f"{self}: the memory is None")
+        if not isinstance(memory, Memory):
+            raise BadData(f"{self}: wanted a Memory, got {type(memory).__name__}")
         dims = self._known_dimensions(operand_type)
         if memory.domain is not None or memory.is_used_whole:
             if memory.domain is not None:
@@ -67,6 +78,7 @@ class Parameter:
             return Argument(dims, None, memory.pool)
         if length == 0:
             raise BadData(f"{self}: a length is needed, it cannot be implied for this memory")
+        offset, length = whole(f"{self}: offset", offset), whole(f"{self}: length", length)
         if offset < 0 or length < 0 or offset + length > memory.size_bytes:
             raise BadData(f"{self}: bytes {offset} to {offset + length} are outside the memory of {memory.size_bytes}")
         needed, padding = self._checked_length(dims, length, padded)
@@ -102,6 +114,8 @@ class Parameter:
         operand = self.operand
         if operand_type is None:
             return operand.dimensions
+        if not isinstance(operand_type, OperandType):
+            raise BadData(f"{self}: wanted an OperandType, got {operand_type!r}")
         if operand_type.type != operand.type:
             wanted, got = operand_type_name(operand.type), operand_type_name(operand_type.type)
             raise BadData(f"{self}: it is a {wanted}, the type given a {got}")

@@ -3,17 +3,18 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nn_runtime import extensions
+from nn_runtime import extensions, trial
 from nn_runtime.caching import CacheInfo
 from nn_runtime.codes import FeatureLevel, PreferenceCode, PriorityCode
 from nn_runtime.devices import Selection, check_device_list, select
-from nn_runtime.errors import BadData, BadState, UnexpectedNull
+from nn_runtime.errors import BadData, BadState, NNError, UnexpectedNull
 from nn_runtime.hal.types import CACHE_TOKEN_BYTES, ExecutionPreference, Priority
 from nn_runtime.numeric import whole
 from nn_runtime.observe import trace
@@ -34,6 +35,8 @@ _PRIORITIES = {
 }
 _ALIGNMENT = 64
 _NEVER_NS = 2**63 - 1
+_SPLIT = "split"
+"""In place of a device's name where a plan of several devices won a trial."""
 
 _log = logging.getLogger("nn_runtime.compilation")
 
@@ -59,6 +62,7 @@ class Compilation:
         self._finished = False
         self._closed = False
         self._plan: Plan | None = None
+        self._rivals: tuple[str, ...] = ()
 
     @classmethod
     def for_selection(cls, model: Model, selection: Selection) -> Compilation:
@@ -162,7 +166,8 @@ class Compilation:
         self._finished = True
         selection = self._selected()
         deadline_ns = deadline_after(self._timeout_ns)
-        options = replace(self._options, deadline_ns=deadline_ns, fallback=not selection.strict)
+        kept = self._kept_placement()
+        options = replace(self._options, deadline_ns=deadline_ns, fallback=not selection.strict, whole_on=kept)
         started = time.perf_counter_ns()
         self._plan = make_plan(self._model, self._run_order, selection.devices, options)
         ended = time.perf_counter_ns()
@@ -170,6 +175,32 @@ class Compilation:
             count = len(self._model.main.operations)
             trace.current.add(trace.RUNTIME, "PC", "compilation", started, ended, operations=count)
         _log.debug("compilation finished in %.1f ms", (ended - started) / 1e6)
+        self._rivals = self._plan.rivals if kept is None else ()
+
+    def rivals(self) -> list[Compilation]:
+        """Return finished compilations of the whole model for each device that by the estimates may alone be as fast.
+
+        None in mode "aosp", or where caching has kept which plan is the fastest. One that fails is left out.
+        """
+        found = []
+        for name in self._rivals:
+            rival = copy.copy(self)
+            rival._options = replace(self._options, whole_on=name)
+            rival._finished = False
+            try:
+                rival.finish()
+            except NNError as error:
+                _log.warning("%s is not tried: %s", name, error)
+                continue
+            found.append(rival)
+        return found
+
+    def keep_placement(self) -> None:
+        """Keep in the caching folder, if one is set, that this plan is the fastest: it then has no rivals."""
+        if self._options.cache is not None:
+            names = {step.device.name for step in self.finished_plan("keep_placement").steps}
+            placement = names.pop() if len(names) == 1 else _SPLIT
+            trial.keep_result(self._options.cache, self.devices, self._options.preference, placement)
 
     def preferred_memory_alignment_for_input(self, index: int) -> int:
         """Return the alignment in bytes at which an input costs least; raises BadState, BadData."""
@@ -199,6 +230,13 @@ class Compilation:
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
+
+    def _kept_placement(self) -> str | None:
+        """Return the device for the whole model, or _SPLIT, that is demanded or has been kept; else None."""
+        options = self._options
+        if options.whole_on is not None or options.partition != PartitionMode.COST or options.cache is None:
+            return options.whole_on
+        return trial.kept_result(options.cache, self.devices, options.preference)
 
     def _selected(self) -> Selection:
         if self._selection is None:

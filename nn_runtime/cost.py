@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Placement by estimated time: runs and operations of every device, and what crosses between devices.
 
-A split is taken only where it is estimated to be clearly faster than the best single device. Times are ns.
+A split is taken only where it is estimated to be clearly faster than the best single device. Estimates are not exact:
+a placement names the single devices that may be as fast, its rivals, for `trial.py` to time. Times are ns.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ STEP_NS = 60_000.0
 """A run of a device that does not tell its costs: the call, its waiting, and the bookkeeping of the plan."""
 SPLIT_GAIN = 0.15
 """Part of the best single device's time that a split must save by the estimates, which are not exact."""
+RIVAL_FACTOR = 2.0
+"""How many times as long as the plan a single device may be estimated to take and yet be the faster one."""
 
 _UNKNOWN_COSTS = CostTable(
     STEP_NS, 5_000, 2_000, 5_000, 0.1, {ANY_OPERATION: {OTHER_TYPES: OperationCost(10_000, 0.5, 0.05)}}
@@ -38,11 +41,15 @@ _COMPUTED = frozenset(
 
 @dataclass(frozen=True)
 class CostPlacement:
-    """A device index and an estimate per operation, and the estimate of the whole."""
+    """A device index and an estimate per operation, and the estimate of the whole.
+
+    `rivals`: devices that alone may be as fast, likeliest first.
+    """
 
     chosen: list[int]
     estimates_ns: list[float]
     total_ns: float
+    rivals: list[int]
 
 
 class CostModel:
@@ -78,8 +85,16 @@ class CostModel:
         best = min(range(len(candidates)), key=totals.__getitem__)
         if totals[best] > totals[single] * (1 - SPLIT_GAIN):
             best = single
-        chosen = candidates[best]
-        return CostPlacement(chosen, [self.operation_ns[d][at] for at, d in enumerate(chosen)], totals[best])
+        rivals = [d for d in range(len(self.devices)) if d != best and totals[d] <= RIVAL_FACTOR * totals[best]]
+        return self._placement(candidates[best], sorted(rivals, key=totals.__getitem__))
+
+    def takes_all(self, device: int) -> bool:
+        """Tell whether a device takes every operation."""
+        return not any(map(math.isinf, self.operation_ns[device]))
+
+    def whole_on(self, device: int) -> CostPlacement:
+        """Return the placement of every operation on one device, without rivals."""
+        return self._placement([device] * len(self.model.main.operations), [])
 
     def total(self, chosen: Sequence[int]) -> float:
         """Return the estimate of a whole placement; infinite if a device refuses or the split is not possible."""
@@ -94,6 +109,10 @@ class CostModel:
         except HalError:
             return math.inf
         return work + sum(self._tables[step.device].step_ns(main, step.inputs, step.outputs) for step in steps)
+
+    def _placement(self, chosen: list[int], rivals: list[int]) -> CostPlacement:
+        estimates = [self.operation_ns[device][at] for at, device in enumerate(chosen)]
+        return CostPlacement(chosen, estimates, self.total(chosen), rivals)
 
     def _best_path(self) -> list[int]:
         """Return the cheapest devices along the run order, where changing costs a run and what is read."""

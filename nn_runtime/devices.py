@@ -16,6 +16,7 @@ import logging
 import os
 import sys
 import types
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -150,6 +151,8 @@ def find_device(name: str) -> Device:
 
 def check_device_list(call: str, devices: Sequence[Device]) -> None:
     """Check that a list of devices is neither empty nor names one twice; raises UnexpectedNull, BadData."""
+    if isinstance(devices, (Device, str)) or not (devices is None or isinstance(devices, Iterable)):
+        raise BadData(f"{call}: wanted a list of devices, got {devices!r}")
     if devices is None or any(device is None for device in devices):
         raise UnexpectedNull(f"{call}: a device is None")
     for device in devices:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from nn_runtime.errors import BadData, MissedDeadline, OperationFailed
 from nn_runtime.hal import fences
+from nn_runtime.numeric import whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +27,7 @@ class Event:
     @classmethod
     def from_sync_fence_fd(cls, fd: int) -> FenceEvent:
         """Return an event that is signalled when a sync fence is; the descriptor is duplicated. Raises BadData."""
-        if fd <= 0:
+        if whole("event: sync fence descriptor", fd) <= 0:
             raise BadData(f"event: a sync fence descriptor must be > 0, got {fd}")
         return FenceEvent(fences.duplicate(fd), None)
 

@@ -14,8 +14,15 @@ import numpy as np
 from nn_runtime.errors import BadData, BadState, NNError, OperationFailed, UnexpectedNull, Unmappable
 from nn_runtime.hal.memory import HardwareBuffer, SharedMemory
 from nn_runtime.hal.types import BufferDesc, BufferRole, BufferToken, ErrorStatus, HalError
-from nn_runtime.numeric import whole_numbers
-from nn_runtime.operand import dtype_of, has_unknown_dimensions, is_tensor, merge_dimensions, size_bytes
+from nn_runtime.numeric import float32, whole, whole_numbers
+from nn_runtime.operand import (
+    MAX_SIZE_BYTES,
+    dtype_of,
+    has_unknown_dimensions,
+    is_tensor,
+    merge_dimensions,
+    size_bytes,
+)
 from nn_runtime.step import error_of_hal
 
 if TYPE_CHECKING:
@@ -178,6 +185,8 @@ class Memory:
         Raises BadState when closed, BadData for negative dimensions or more bytes than there are.
         """
         wanted = np.dtype(dtype)
+        if wanted.hasobject or not wanted.itemsize:
+            raise BadData(f"memory: bytes cannot be shown as {wanted}")
         shape = whole_numbers("memory: dimensions", dims)
         if any(size < 0 for size in shape):
             raise BadData(f"memory: dimensions must be >= 0, got {list(shape)}")
@@ -328,10 +337,12 @@ class MemoryDesc:
         self._dimensions = merge_dimensions(self._dimensions, given)
 
     def finish(self) -> None:
-        """End the description; raises BadData without any role."""
+        """End the description; raises BadData without any role, or for more than 2^32-1 bytes."""
         self._check_open()
-        if not self._roles:
+        if self._operand is None:
             raise BadData("memory desc: it needs at least one role")
+        if size_bytes(self._operand.type, self._dimensions) > MAX_SIZE_BYTES:
+            raise BadData(f"memory desc: {list(self._dimensions)} needs more than 2^32-1 bytes")
         self._finished = True
 
     def close(self) -> None:
@@ -352,7 +363,7 @@ class MemoryDesc:
         self._check_open()
         if compilation is None:
             raise UnexpectedNull("memory desc: the compilation is None")
-        role = Role(compilation, is_input, index)
+        role = Role(compilation, is_input, whole("memory desc: index of a role", index))
         plan = compilation.plan
         if plan is None:
             raise BadData(f"memory desc: the compilation of {role} is not finished, is closed, or its finish failed")
@@ -360,7 +371,7 @@ class MemoryDesc:
         indexes = graph.input_indexes if role.is_input else graph.output_indexes
         if not 0 <= role.index < len(indexes):
             raise BadData(f"memory desc: {role} is out of range, the model has {len(indexes)}")
-        if not 0 < frequency <= 1:
+        if not 0 < float32(f"memory desc: frequency of {role}", frequency) <= 1:
             raise BadData(f"memory desc: frequency of {role} must be > 0 and <= 1, got {frequency}")
         if role in self._roles:
             raise BadData(f"memory desc: {role} is there already")

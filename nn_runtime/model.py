@@ -17,7 +17,7 @@ from nn_runtime.graph import Graph, ModelOperand
 from nn_runtime.hal import types as hal
 from nn_runtime.hal.types import INLINE_CONSTANT_BYTES, OperandLifeTime
 from nn_runtime.hal.versions.defaults import without_default_arguments
-from nn_runtime.numeric import whole_numbers
+from nn_runtime.numeric import whole, whole_numbers
 from nn_runtime.observe import graph_dump, trace, vlog
 from nn_runtime.operand import (
     OperandType,
@@ -84,6 +84,8 @@ class Model:
         self._check_building("add_operand")
         if operand_type is None:
             raise UnexpectedNull("add_operand: the operand type is None")
+        if not isinstance(operand_type, OperandType):
+            raise BadData(f"add_operand: wanted an OperandType, got {operand_type!r}")
         at = len(self._graph.operands)
         try:
             check_operand_type(operand_type)
@@ -123,12 +125,14 @@ class Model:
             raise UnexpectedNull(f"{self._graph.label(index)}: the memory is None")
         label = self._graph.label(index)
         self._check_can_be_constant(operand, label)
+        if memory.is_closed:
+            raise BadState(f"{label}: the memory is closed")
         if memory.shared is None or memory.domain is not None:
             raise BadData(f"{label}: device memory cannot hold a constant")
         if memory.is_used_whole:
             raise BadData(f"{label}: only a hardware buffer of format BLOB can hold a constant")
-        _check_length(label, operand.operand_type, length)
-        if offset < 0 or offset + length > memory.shared.size_bytes:
+        _check_length(label, operand.operand_type, whole(f"{label}: length", length))
+        if whole(f"{label}: offset", offset) < 0 or offset + length > memory.shared.size_bytes:
             raise BadData(
                 f"{label}: bytes {offset} to {offset + length} are outside the memory of {memory.shared.size_bytes}"
             )
@@ -193,7 +197,7 @@ class Model:
         if inputs is None or outputs is None:
             raise UnexpectedNull("add_operation: the inputs or outputs are None")
         at, operands = len(self._graph.operations), self._graph.operands
-        label = f"operation {at} {operation_name(code)}"
+        label = f"operation {at} {operation_name(whole(f'operation {at}: code', code))}"
         inputs, outputs = whole_numbers(f"{label}: inputs", inputs), whole_numbers(f"{label}: outputs", outputs)
         for what, indexes in (("input", inputs), ("output", outputs)):
             for position, index in enumerate(indexes):
@@ -300,7 +304,7 @@ class Model:
             raise BadState(f"{call}: the model is {_STATE_NAMES[self._state]}")
 
     def _operand(self, index: int, call: str) -> ModelOperand:
-        if not 0 <= index < len(self._graph.operands):
+        if not 0 <= whole(f"{call}: operand", index) < len(self._graph.operands):
             raise BadData(
                 f"{call}: operand {index} is out of range, the model has {len(self._graph.operands)} operands"
             )

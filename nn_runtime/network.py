@@ -68,14 +68,21 @@ class Network:
         priority: PriorityCode = PriorityCode.MEDIUM,
         cache_dir: str | os.PathLike[str] | None = None,
         model_token: str | None = None,
+        trial: bool = True,
     ) -> Session:
         """Prepare the network for devices and return a session.
 
         `device`: a selector (default: NNRT_DEVICE, else `opencl,cpu`), or devices to use without fallback.
         `partition`: "cost" (least estimated time) or "aosp" (by capabilities, as Android does). `cache_dir`: a folder,
         made if missing, where drivers keep what they prepare, so that later processes need not; `model_token`: a name
-        there that belongs to this network alone (default: a hash of all that it is made of). Raises NNError:
-        UnavailableDevice for a selector that matches nothing, BadData for an operation that no device takes.
+        there that belongs to this network alone (default: a hash of all that it is made of).
+
+        `trial`: in mode "cost", let the first run time the single devices that may be as fast as the plan by the
+        estimates, and keep the fastest (in `cache_dir` for later processes too); False goes by the estimates alone,
+        which are the same in every process.
+
+        Raises NNError: UnavailableDevice for a selector that matches nothing, BadData for an operation that no device
+        takes.
         """
         compilation = Compilation.for_selection(self.model, _selection(device))
         compilation.set_partition(partition)
@@ -86,7 +93,7 @@ class Network:
         elif model_token is not None:
             raise BadData("compile: model_token without cache_dir")
         compilation.finish()
-        return Session(compilation, self.interface)
+        return Session(compilation, self.interface, compilation.rivals() if trial else ())
 
     def close(self) -> None:
         """Let the model's constants go; sessions keep what they need."""

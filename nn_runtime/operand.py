@@ -108,6 +108,8 @@ class OperandType:
         object.__setattr__(self, "dims", whole_numbers("operand type: dims", self.dims))
         object.__setattr__(self, "scale", float32("operand type: scale", self.scale))
         object.__setattr__(self, "zero_point", whole("operand type: zero_point", self.zero_point))
+        if not isinstance(self.channel_quant, ChannelQuant | None):
+            raise BadData(f"operand type: channel_quant must be a ChannelQuant, got {self.channel_quant!r}")
 
 
 class OperandView(Protocol):

@@ -38,11 +38,15 @@ class PartitionMode(str, Enum):
 
 @dataclass(frozen=True)
 class PlanOptions(PrepareOptions):
-    """What a compilation asks of its plan. `fallback`: the CPU reference device may take over (partitioning mode 1)."""
+    """What a compilation asks of its plan. `fallback`: the CPU reference device may take over (partitioning mode 1).
+
+    `whole_on`: the name of the device for the whole model in mode "cost" if it can, whatever the estimates.
+    """
 
     deadline_ns: int | None = None
     fallback: bool = True
     partition: PartitionMode = PartitionMode.AOSP
+    whole_on: str | None = None
 
 
 @dataclass(frozen=True)
@@ -68,10 +72,12 @@ class Plan:
         placements: Sequence[Placement],
         options: PlanOptions,
         reference: Device | None,
+        rivals: Sequence[str] = (),
     ) -> None:
         """`source`: what `program` was prepared from, None for a simple plan.
 
-        `reference`: the CPU device that may take over, None where nothing may.
+        `reference`: the CPU device that may take over, None where nothing may. `rivals`: names of devices that by the
+        estimates may alone be as fast.
         """
         self.model = model
         self.program = tuple(program)
@@ -80,6 +86,7 @@ class Plan:
         self.placements = tuple(placements)
         self.options = options
         self.reference = reference
+        self.rivals = tuple(rivals)
         self.operands = model.main.operands if source is None else tuple(source.operands)
         """Operands of the main model and of the models that interpreted control flow refers to, by slot."""
         self.temporaries = () if source is None else tuple(source.temporaries)
@@ -143,7 +150,7 @@ def make_plan(model: Model, run_order: Sequence[int], devices: Sequence[Device],
     `options.fallback` any other failure gives a simple plan on the CPU device among `devices`.
     """
     support = [support_for_plan(model, device) for device in devices]
-    chosen, estimates = _place(model, run_order, devices, support, options)
+    chosen, estimates, rivals = _place(model, run_order, devices, support, options)
     reference = next((device for device in devices if device.is_reference), None) if options.fallback else None
     if _has_operations_of_vendors(model):
         reference = None
@@ -179,7 +186,7 @@ def make_plan(model: Model, run_order: Sequence[int], devices: Sequence[Device],
             )
         )
     _log_plan(placements, len(program))
-    return Plan(model, program, source, placements, options, reference)
+    return Plan(model, program, source, placements, options, reference, rivals)
 
 
 def _interpreting(devices: Sequence[Device]) -> Device:
@@ -199,16 +206,18 @@ def _place(
     devices: Sequence[Device],
     support: Sequence[Sequence[OperationSupport]],
     options: PlanOptions,
-) -> tuple[list[int], Sequence[float | None]]:
-    """Return the device index of every operation (or INTERPRETER) and its estimated time, where known."""
+) -> tuple[list[int], Sequence[float | None], list[str]]:
+    """Return the device index of every operation (or INTERPRETER), its estimated time where known, and the rivals."""
     chosen = place_by_capabilities(model, devices, support, options.preference, run_order)
     if options.partition == PartitionMode.COST and options.preference != ExecutionPreference.LOW_POWER:
         # The cost of steps inside a loop is not modelled: IF and WHILE stay whole, on the CPU device where it won.
         whole = [devices.index(_interpreting(devices)) if device == INTERPRETER else device for device in chosen]
-        placed = CostModel(model, devices, support, options.preference).place([whole])
-        return placed.chosen, placed.estimates_ns
-    return chosen, [None if device == INTERPRETER else support[device][at].estimated_ns
-                    for at, device in enumerate(chosen)]  # fmt: skip
+        costs = CostModel(model, devices, support, options.preference)
+        fixed = next((at for at, device in enumerate(devices) if device.name == options.whole_on), None)
+        placed = costs.place([whole]) if fixed is None or not costs.takes_all(fixed) else costs.whole_on(fixed)
+        return placed.chosen, placed.estimates_ns, [devices[rival].name for rival in placed.rivals]
+    own = [None if device == INTERPRETER else support[device][at].estimated_ns for at, device in enumerate(chosen)]
+    return chosen, own, []
 
 
 def _place_inner(model: Model, devices: Sequence[Device], options: PlanOptions) -> list[int]:

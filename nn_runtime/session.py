@@ -3,19 +3,22 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias, overload
 
 import numpy as np
 
 from nn_runtime.codes import DurationCode, operation_name
-from nn_runtime.errors import BadData, BadState, OutputInsufficientSize
+from nn_runtime.errors import BadData, BadState, NNError, OutputInsufficientSize
 from nn_runtime.execution import Execution
 from nn_runtime.operand import OperandType, dtype_of, is_tensor
 from nn_runtime.temporaries import PAGE_BYTES
+from nn_runtime.trial import fastest
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
 
 Inputs: TypeAlias = "npt.ArrayLike | Sequence[npt.ArrayLike]"
 """One array for a network with one input, or a list or tuple with one array an input."""
+
+_log = logging.getLogger("nn_runtime.compilation")
 
 _FIRST_GUESS_BYTES = 4096
 _MAX_ATTEMPTS = 4
@@ -132,8 +137,8 @@ class Explanation:
 class Session:
     """A network prepared on its devices. Runs from several threads take turns."""
 
-    def __init__(self, compilation: Compilation, interface: Interface) -> None:
-        """Use `Network.compile`."""
+    def __init__(self, compilation: Compilation, interface: Interface, rivals: Sequence[Compilation] = ()) -> None:
+        """Use `Network.compile`. `rivals`: other compilations of the model, for the first run to time."""
         if compilation.plan is None:
             raise BadState("session: the compilation is not finished, or its finish failed")
         self._compilation = compilation
@@ -149,6 +154,7 @@ class Session:
         """What `_profile` is made of, once it is asked for."""
         self._timing: Timing | None = None
         self._closed = False
+        self._rivals = [Session(rival, interface) for rival in rivals]
         self.reset_variables()
 
     @property
@@ -163,8 +169,13 @@ class Session:
 
     @property
     def devices_used(self) -> tuple[str, ...]:
-        """Names of the devices that run steps, in order of first use."""
+        """Names of the devices that run steps, in order of first use; before the first run, see `rivals`."""
         return tuple(dict.fromkeys(step.device.name for step in self._plan.steps))
+
+    @property
+    def rivals(self) -> tuple[str, ...]:
+        """Devices to which the first run may move the whole network; none after it."""
+        return tuple(name for rival in self._rivals for name in rival.devices_used)
 
     @property
     def profile(self) -> Profile | None:
@@ -207,6 +218,8 @@ class Session:
         with self._lock:
             if self._closed:
                 raise BadState("session: it is closed")
+            if self._rivals:
+                self._settle(given)
             outputs = self._run(given, profile, measure)
         return outputs if names is None else dict(zip(names, outputs, strict=True))
 
@@ -230,17 +243,15 @@ class Session:
 
     def reset_variables(self) -> None:
         """Set what the network keeps between runs (the states of recurrent layers) to zero."""
-        main = self._plan.model.main
         with self._lock:
-            for state in self._interface.states:
-                operand = main.operands[main.input_indexes[state.input]]
-                self._states[state.input] = np.full(operand.dimensions, operand.zero_point, dtype_of(operand.type))
+            self._clear_states()
 
     def close(self) -> None:
         """Free the prepared models."""
         with self._lock:
             if not self._closed:
                 self._closed = True
+                self._close_rivals()
                 for binding in self._bindings.values():
                     binding.execution.close()
                 self._bindings.clear()
@@ -251,6 +262,43 @@ class Session:
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
+
+    def _clear_states(self) -> None:
+        main = self._plan.model.main
+        for state in self._interface.states:
+            operand = main.operands[main.input_indexes[state.input]]
+            self._states[state.input] = np.full(operand.dimensions, operand.zero_point, dtype_of(operand.type))
+
+    def _settle(self, given: Sequence[npt.ArrayLike]) -> None:
+        """Time the plan and its rivals on the first inputs, and keep the fastest.
+
+        Raises what the plan itself does; nothing is settled then.
+        """
+        self._run(given, False, False)
+        able: list[Session] = []
+        for rival in self._rivals:
+            try:
+                rival.run(given)
+                able.append(rival)
+            except NNError as error:
+                _log.warning("%s is not tried: %s", rival.devices_used[0], error)
+        winner = fastest([lambda: self._run(given, False, False), *(partial(rival.run, given) for rival in able)])
+        if winner:
+            self._exchange(able[winner - 1])
+        _log.debug("the first run gives the network to %s", "+".join(self.devices_used))
+        self._compilation.keep_placement()
+        self._close_rivals()
+        self._clear_states()
+
+    def _exchange(self, rival: Session) -> None:
+        self._compilation, rival._compilation = rival._compilation, self._compilation
+        self._plan, rival._plan = rival._plan, self._plan
+        self._bindings, rival._bindings = rival._bindings, self._bindings
+
+    def _close_rivals(self) -> None:
+        for rival in self._rivals:
+            rival.close()
+        self._rivals = []
 
     def _ordered(
         self, inputs: Inputs | Mapping[str, npt.ArrayLike]

@@ -10,6 +10,7 @@ import numpy as np
 
 from gpu_driver import chain, packing, tiled
 from gpu_driver.addition import addition_factors
+from gpu_driver.float_rounding import FloatScaling, FloatSearch, addition_by_floats
 from gpu_driver.launch import Kernel, Launch, Packed, float32, int32, int_vector
 from gpu_driver.operations import launches
 from gpu_driver.strided import dense_strides, image_strides
@@ -24,6 +25,7 @@ from nn_runtime.quantization import activation_range_float, activation_range_qua
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import numpy.typing as npt
     from numpy.typing import DTypeLike
 
     from gpu_driver.bound import BoundOperand, BoundOperation
@@ -118,6 +120,7 @@ class Product:
             "zero_residual": self.residual.zero_point,
             "left_shift": ADD_LEFT_SHIFT,
             **factors,
+            **addition_by_floats(self.before, self.residual, self.output),
             "low_sum": low,
             "high_sum": high,
         }
@@ -188,12 +191,13 @@ def packed_vnni(product: Product, device: DeviceProfile) -> Launch:
     folded = packing.fold_input_zero_point(
         _constant(product.bias), weights, zero_filter, source.zero_point + to_unsigned
     )
-    rounding = _rounding(product)
-    channels = (folded, *product.multipliers(), rounding.offsets)
-    vectors = [packing.pack_channels(values, np.int32) for values in channels]
+    lanes = packing.channels_vnni(product.geometry.output_depth)
     weight_offset = (128 if weights.dtype == np.uint8 else 0) - zero_filter
     values = {"weight_offset": weight_offset, "zero_in": source.zero_point, **_requantization(product)}
-    constants = packing.pack_conv_weights_vnni(weights), *vectors
+    constants = (
+        packing.pack_conv_weights_vnni(weights),
+        *_channels_vnni(product, folded, lanes, chain.CONVOLUTION_BLOCK),
+    )
     return _step(product, chain.CONVOLVE, _kernel(product.defines(), vnni=True), constants, values, device)
 
 
@@ -216,8 +220,7 @@ def fits_depthwise_vnni(product: Product, device: DeviceProfile) -> bool:
         and product.quantized
         and (g.dilation_height, g.dilation_width) == (1, 1)
         and g.stride_width <= 2
-        and g.output_width >= chain.TILE_PIXELS
-        and g.input_depth >= packing.CHANNEL_BLOCK
+        and (g.input_depth == packing.DEPTHWISE_LANES // 2 or g.input_depth >= packing.DEPTHWISE_LANES)
         and packing.fits_depthwise_vnni(_constant(product.weights), product.weights.zero_point)
     )
 
@@ -229,9 +232,9 @@ def depthwise_packed_vnni(product: Product, device: DeviceProfile) -> Launch:
     folded = packing.fold_input_zero_point(
         _constant(product.bias), np.moveaxis(weights, -1, 0), zero_filter, source.zero_point + to_unsigned
     )
-    channels = (folded, *product.multipliers(), _rounding(product).offsets)
-    vectors = [packing.pack_depthwise_channels(values, np.int32) for values in channels]
-    constants = packing.pack_depthwise_weights_vnni(weights, zero_filter), *vectors
+    lanes = packing.depthwise_lanes(product.geometry.input_depth)
+    packed_weights = packing.pack_depthwise_weights_vnni(weights, zero_filter, source.zero_point)
+    constants = packed_weights, *_channels_vnni(product, folded, lanes, packing.DEPTHWISE_LANES)
     values = {"zero_in": source.zero_point, **_requantization(product)}
     kernel = _kernel(product.defines(), vnni=True)
     return _step(product, chain.DEPTHWISE_VNNI, kernel, constants, values, device)
@@ -255,6 +258,30 @@ def _channels(product: Product, weights: Array, pack: Callable[[Array, DTypeLike
     return weights, *(pack(values, np.int32) for values in vectors)
 
 
+def _channels_vnni(product: Product, folded: Array, lanes: Array, block: int) -> tuple[Array, ...]:
+    """Return bias to modes as finish_vnni.h takes them, by lane, modes by `block` lanes."""
+    multipliers, rounding = product.multipliers(), _rounding(product)
+    found = _float_scaling(product)
+    vectors = (folded, *multipliers, rounding.offsets, found.factors, found.offsets)
+    inexact = packing.pack_channels_vnni(~found.exact, lanes)
+    blocks = np.logical_or.reduceat(inexact, np.arange(0, inexact.size, block))
+    modes = np.where(blocks, chain.BY_INTEGERS, chain.CENTRED if found.centred else chain.BY_FLOATS)
+    return *(packing.pack_channels_vnni(values, lanes) for values in vectors), modes.astype(np.int32)
+
+
+def _float_scaling(product: Product) -> FloatScaling:
+    """Return how sums are scaled by floats; what is rounded once, or wraps, is scaled by integers."""
+    depth, greatest = product.geometry.output_depth, _greatest_sums(product)
+    bias = _constant(product.bias).astype(np.int64)
+    if product.rounds_once or int(greatest.max()) >= 1 << 31:
+        zeros = np.zeros(depth, np.float32)
+        return FloatScaling(zeros, zeros, np.zeros(depth, np.bool_), centred=False)
+    spread = greatest - np.abs(bias)
+    low, high = (int(bound.item()) for bound in product.bounds())
+    sums = bias - spread, bias + spread
+    return FloatSearch(*product.multipliers(), sums, product.before.zero_point, (low, high)).result()
+
+
 def _requantization(product: Product) -> dict[str, int | float]:
     """Return the fields of a chain's step that say how sums become values."""
     if not product.quantized:
@@ -272,14 +299,14 @@ def _rounding_mode(product: Product) -> int:
 
 
 def _rounding(product: Product) -> packing.Rounding:
+    return packing.rounding(_greatest_sums(product), product.multipliers()[1], product.before.zero_point)
+
+
+def _greatest_sums(product: Product) -> npt.NDArray[np.int64]:
     weights = _constant(product.weights)
     by_channel = np.moveaxis(weights, -1, 0) if product.geometry.depthwise else weights
-    return packing.rounding(
-        packing.greatest_sums(
-            by_channel, product.weights.zero_point, _constant(product.bias), _greatest_input(product.source)
-        ),
-        product.multipliers()[1],
-        product.before.zero_point,
+    return packing.greatest_sums(
+        by_channel, product.weights.zero_point, _constant(product.bias), _greatest_input(product.source)
     )
 
 
@@ -308,21 +335,24 @@ def _step(
     return chain.single(step, device)
 
 
+def rows_of_depth(batches: int, rows: int, depth: int) -> SlidingWindow:
+    """Return the geometry of a step that makes each of so many rows of each image from the same row."""
+    ends, filters = (rows, depth, 1, rows, depth), (1, 1, 1, 1, 1, 1, 0, 0, 0, 0)
+    return SlidingWindow(batches, 1, *ends, *filters, nchw=False, activation=FuseCode.NONE)
+
+
 def flip_signs(source: BoundOperand, output: BoundOperand, device: DeviceProfile) -> Launch:
     """Step of chain.cl that makes signed bytes of unsigned ones or back, for CPU-type devices."""
     types = ("T", "char"), ("QUANTIZED", 1)
     depth = source.dimensions[-1]
     rows = source.count // depth
-    geometry = SlidingWindow(
-        *(1, 1, rows, depth, 1, rows, depth, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0), nchw=False, activation=FuseCode.NONE
-    )
     step = chain.Step(
         chain_kernel(types, device),
         chain.FLIP_SIGNS,
         source,
         output,
         None,
-        geometry,
+        rows_of_depth(1, rows, depth),
         (np.zeros(1, np.int32),),
         {},
         source.count,

@@ -4,10 +4,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from gpu_driver import chain
 from gpu_driver.launch import Kernel, Launch, Packed, float32, int32
 from gpu_driver.operations import launches
+from gpu_driver.operations.conv import chain_kernel, rows_of_depth
 from gpu_driver.vectors import c_type, defines, group_size, per_item
 from gpu_driver.worksize import linear
 from nn_runtime.codes import OperandCode, OperationCode
@@ -15,7 +20,7 @@ from nn_runtime.operand import QUANT8_TYPES
 from nn_runtime.operations.softmax import softmax_tables
 
 if TYPE_CHECKING:
-    from gpu_driver.bound import BoundOperation
+    from gpu_driver.bound import BoundOperand, BoundOperation
     from gpu_driver.device_profile import DeviceProfile
     from gpu_driver.launch import Argument
 
@@ -36,13 +41,37 @@ def softmax(op: BoundOperation, device: DeviceProfile) -> Launch:
         return Launch(kernel, (*common, *sizes), global_size, local_size, 3 * output.count, moved)
     group = group_size(device)
     item_rows = per_item(outer, device, axis)
-    return Launch(
+    launch = Launch(
         Kernel(file, "softmax_rows", types),
         (*common, int32(outer), int32(item_rows)),
         (group * -(-outer // item_rows),),
         (group,),
         3 * output.count,
         moved,
+    )
+    return replace(launch, steps=(_chain_step(launch, op, device),)) if device.builds_chains else launch
+
+
+def _chain_step(launch: Launch, op: BoundOperation, device: DeviceProfile) -> chain.Step:
+    """Return what takes the launch's place after convolutions."""
+    source, output = op.input("input"), op.outputs[0]
+    quantized = op.data_type in QUANT8_TYPES
+    *dims, depth = output.dimensions
+    batches = dims[0] if dims else 1
+    rows = output.count // (batches * depth)
+    beta = op.float_value("beta")
+    tables = softmax_tables(beta, source.scale) if quantized else None
+    return chain.Step(
+        chain_kernel((("T", c_type(output)), ("QUANTIZED", int(quantized))), device),
+        chain.SOFTMAX,
+        source,
+        output,
+        None,
+        rows_of_depth(batches, rows, depth),
+        (np.zeros(1, np.int32),) if tables is None else (tables.exponentials, tables.terms),
+        {"low": beta} if tables is None else {"zero_out": _offset(source)},
+        launch.flops,
+        launch.bytes_moved,
     )
 
 
@@ -51,5 +80,8 @@ def _parameters(op: BoundOperation) -> tuple[Argument, ...]:
     if op.data_type not in QUANT8_TYPES:
         return (float32(beta),)
     tables = softmax_tables(beta, source.scale)
-    offset = -128 if source.type == OperandCode.TENSOR_QUANT8_ASYMM_SIGNED else 0
-    return Packed(tables.exponentials), Packed(tables.terms), int32(offset)
+    return Packed(tables.exponentials), Packed(tables.terms), int32(_offset(source))
+
+
+def _offset(source: BoundOperand) -> int:
+    return -128 if source.type == OperandCode.TENSOR_QUANT8_ASYMM_SIGNED else 0

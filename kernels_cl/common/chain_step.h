@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // chain_step.h: a step of chain.cl as the table holds it (chain.py: STEP_FIELDS, in the same order), and the arithmetic of its end.
-// Units    kind: CONVOLVE, DEPTHWISE, FLIP_SIGNS, AVERAGE, DEPTHWISE_VNNI, EXPANDED; src, dst, residual: numbers of buffers
+// Units    kind: CONVOLVE, DEPTHWISE, FLIP_SIGNS, AVERAGE, DEPTHWISE_VNNI, EXPANDED, SOFTMAX; src, dst, residual: numbers of buffers
 //          before: EXPANDED: the step that it does itself
-//          *_offset, and places of weights, bias, multipliers, shifts, roundings in the constants: in units of 64 bytes
+//          *_offset, and places of weights to modes in the constants: in units of 64 bytes
 //          zero_*, low*, high*: quantised (but low, high float for float and half); low, high of the convolution itself if quantised,
 //          of the sum if float; rounding_mode: ROUND_TWICE; ROUND_TWICE_AT_ONCE where quant.h: multiply_and_round16 applies to all
 //          channels with these roundings, ROUND_POSITIVE if low >= zero_out, too; ROUND_ONCE for FULLY_CONNECTED with such roundings
 //          *_product, *_residual, *_sum: ADD_LEFT_SHIFT and the factors of ADD (addition.py)
+//          scales, offsets, modes; adds_by_floats and what belongs to it: finish_vnni.h
 #define ROUND_TWICE 0
 #define ROUND_TWICE_AT_ONCE 1
 #define ROUND_ONCE 2
@@ -21,20 +22,24 @@
 typedef struct {
     int kind;
     int src, src_offset, dst, dst_offset, residual, residual_offset, before;
-    int weights, bias, multipliers, shifts, roundings;
+    int weights, bias, multipliers, shifts, roundings, scales, offsets, modes;
     int batches, height, width, depth_in, out_height, out_width, depth_out;
     int filter_height, filter_width, stride_height, stride_width, dilation_height, dilation_width, padding_top, padding_left;
     int chunk, weight_offset, zero_in, zero_out, rounding_mode;
     COMPUTE_T low, high; // of the convolution, or of the sum if float
     int has_residual, zero_residual, left_shift;
     int multiplier_product, exponent_product, multiplier_residual, exponent_residual, multiplier_sum, exponent_sum, rounding_sum;
+    int adds_by_floats;
+    float factor_product, factor_residual, offset_sum;
     COMPUTE_T low_sum, high_sum;
 } Step;
 
 // What a task computes. x0..x1 - 1: tiles of TILE_PIXELS pixels, counted over all images, or output rows (depthwise);
 // y0..y1 - 1: blocks of 32 channels, or of 16 (depthwise).
+// ahead, ahead_lines: weights that the same queue needs next, for who can fetch them meanwhile: place in units of 64 bytes, how many
 typedef struct {
     int step, x0, x1, y0, y1;
+    int ahead, ahead_lines;
 } Part;
 
 #define CONSTANT_AT(type, offset) ((global const type *)(constants + (size_t)(offset) * 64))

@@ -36,12 +36,20 @@ static void convolve(const Step *s, Part part, global const T *src, global T *ds
         convolve_pixel(s, part, src, dst, residual, weights, bias);
         return;
     }
+    if ((depth_out == 16 || depth_out == 24) && view.pointwise) {
+        part.x0 = convolve_pairs(s, part, src, dst, residual, weights, bias);
+        if (part.x0 == part.x1)
+            return;
+    }
     const int group = max(1, GROUP_WEIGHTS / (32 * depth));
 #else
     const int group = part.y1 - part.y0; // a tile is staged once
 #endif
     const int tiles = part.x1 - part.x0, groups = ceil_divide(part.y1 - part.y0, group);
 
+#if READS_DIRECTLY
+    const int group_step = min(64, ceil_divide(128, tiles)), last_step = min(64, ceil_divide(part.ahead_lines * 64, tiles * depth));
+#endif
     for (int i = 0; i < groups * tiles; ++i) {
         const int y0 = part.y0 + i / tiles * group, y1 = min(y0 + group, part.y1), tile = part.x0 + i % tiles;
         const int first_pixel = tile * TILE_PIXELS;
@@ -60,11 +68,20 @@ static void convolve(const Step *s, Part part, global const T *src, global T *ds
             const int offset = first_pixel * depth_out + channel;
 #if READS_DIRECTLY
             if (direct.rows != 0) {
-                // The first two tiles fetch the weights of the next group.
-                const int next = 2 * (block + group) + tile - part.x0;
-                global const float16 *ahead = tile - part.x0 < 2 && next < 2 * part.y1 ? weights + (size_t)next * depth : w0;
+                // Every tile fetches its part of the weights that come next: the next group's, then another task's.
+                global const uchar *ahead = (global const uchar *)w0;
+                int ahead_step = 0;
+                if (block + group < part.y1) {
+                    ahead = (global const uchar *)(w0 + (size_t)(2 * group) * depth);
+                    ahead_step = group_step;
+                } else if (block == part.y1 - 1) {
+                    ahead = CONSTANT_AT(uchar, part.ahead);
+                    ahead_step = last_step;
+                }
+                ahead += (size_t)(tile - part.x0) * depth * ahead_step;
                 if (halves == 2)
-                    convolve_direct32(s, &direct, w0, depth, start, ahead, dst, residual, offset, depth_out - channel);
+                    convolve_direct32(s, &direct, w0, depth, start, ahead, ahead_step, dst, residual, offset,
+                                      depth_out - channel);
                 else
                     convolve_direct16(s, &direct, w0, start, dst, residual, offset, depth_out - channel);
                 continue;

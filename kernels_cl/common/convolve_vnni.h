@@ -4,59 +4,68 @@
 //          and w' = w - 128 for unsigned weights, w for signed ones:
 //          sum (x - zero_in) * (w - zero_w) = sum x' * w' + weight_offset * sum x' - zero_in' * sum (w - zero_w)
 // Tensors  as convolve.h, but
-//          weights char, w' packed: [ceil(depth_out / 16)][ceil(taps * depth_in / 4)][16][4], missing ones 0
-//          (packing.py: pack_conv_weights_vnni)
+//          weights char, w' packed: [vectors of 16 channels][ceil(taps * depth_in / 4)][16][4], missing ones 0
+//          (packing.py: pack_conv_weights_vnni). Two vectors are a block of 32 channels in the order of bytes.h (packing.py:
+//          channels_vnni), the last 16 or fewer are a vector in their own order
 //          bias: less zero_in' * sum (w - zero_w) (packing.py: fold_input_zero_point)
 // Units    weight_offset: 128 - zero_w for unsigned weights, -zero_w for signed ones
 // Exact    yes, while taps * depth_in <= 65536
 
-#include "common/dot4.h"
+// Weights of so many quads of 16 channels stay in a core's first cache with what else it needs.
+#define GROUP_QUADS 384
 
 static void convolve(const Step *s, Part part, global const T *src, global T *dst, global const T *residual,
                      global const uchar *constants)
 {
     global const int16 *weights = CONSTANT_AT(int16, s->weights), *bias = CONSTANT_AT(int16, s->bias);
-    global const int16 *multipliers = CONSTANT_AT(int16, s->multipliers), *shifts = CONSTANT_AT(int16, s->shifts);
-    global const int16 *roundings = CONSTANT_AT(int16, s->roundings);
+    global const int *modes = CONSTANT_AT(int, s->modes);
     const InputView view = input_view(s);
     const int zero_in = s->zero_in, depth_out = s->depth_out, weight_offset = s->weight_offset;
     const int pixels = s->batches * s->out_height * s->out_width;
     const int depth = s->filter_height * s->filter_width * s->depth_in;
-    const int quads = ceil_divide(depth, 4);
+    const int quads = ceil_divide(depth, 4), in_place = view.pointwise && depth % 4 == 0;
     int16 stage_vectors[TILE_PIXELS * STAGE_WIDTH / 64]; // for its alignment
     uchar *const stage = (uchar *)stage_vectors;
     int16 corrections[TILE_PIXELS]; // weight_offset times the sum of a pixel's inputs, in every lane
     PIXELS corrections[p] = (int16)0;
+    const int group = in_place ? max(1, GROUP_QUADS / (2 * quads)) : part.y1 - part.y0;
+    const int tiles = part.x1 - part.x0, groups = ceil_divide(part.y1 - part.y0, group);
 
-    for (int tile = part.x0; tile < part.x1; ++tile) {
+    for (int i = 0; i < groups * tiles; ++i) {
+        const int y0 = part.y0 + i / tiles * group, y1 = min(y0 + group, part.y1), tile = part.x0 + i % tiles;
         const int first_pixel = tile * TILE_PIXELS;
         const int rows = min(TILE_PIXELS, pixels - first_pixel);
-        for (int block = part.y0; block < part.y1; ++block) {
+        const int staged = !in_place || rows < TILE_PIXELS;
+        // CPUs have one address space.
+        global const uchar *const x = staged ? (global const uchar *)(size_t)stage : (global const uchar *)src + (long)first_pixel * depth;
+        const long step = staged ? STAGE_WIDTH : depth;
+        const int chunk = staged ? DEPTH_CHUNK : 4 * quads;
+        for (int block = y0; block < y1; ++block) {
             const int channel = block * 32;
             const int halves = depth_out - channel > 16 ? 2 : 1;
             global const int16 *w0 = weights + (size_t)(2 * block) * quads;
             global const int16 *w1 = halves == 2 ? w0 + quads : w0;
             int16 sum0[TILE_PIXELS], sum1[TILE_PIXELS];
-            PIXELS sum0[p] = sum1[p] = (int16)0;
-            for (int k0 = 0; k0 < depth; k0 += DEPTH_CHUNK) {
-                const int count = min(DEPTH_CHUNK, depth - k0);
+            PIXELS sum0[p] = bias[2 * block];
+            PIXELS sum1[p] = bias[2 * block + halves - 1];
+            for (int k0 = 0; k0 < depth; k0 += chunk) {
+                const int count = min(chunk, depth - k0);
                 const int chunk_quads = ceil_divide(count, 4);
-                if (block == part.y0 || depth > DEPTH_CHUNK) {
+                if (staged && (block == y0 || depth > DEPTH_CHUNK)) {
                     for (int p = rows; p < TILE_PIXELS; ++p)
                         stage_padding(stage + p * STAGE_WIDTH, count, zero_in);
                     stage_tile(stage, src, &view, first_pixel, rows, k0, k0 + count);
                     for (int p = 0; p < TILE_PIXELS && count % 4 != 0; ++p)
-                        STAGE16(stage + p * STAGE_WIDTH + count, (uchar16)0);
+                        STAGE16(stage + p * STAGE_WIDTH + count, (uchar16)TO_UNSIGNED);
                 }
-                const int *x = (const int *)stage;
                 global const int16 *chunk_w0 = w0 + k0 / 4, *chunk_w1 = w1 + k0 / 4;
-                if (block == part.y0 && weight_offset != 0) {
+                if (block == y0 && weight_offset != 0) {
                     int16 sum[TILE_PIXELS];
                     PIXELS sum[p] = (int16)0;
                     for (int q = 0; q < chunk_quads; ++q) {
                         const int16 x0 = chunk_w0[q], x1 = chunk_w1[q];
                         PIXELS {
-                            const int16 value = (int16)(x[p * (STAGE_WIDTH / 4) + q]);
+                            const int16 value = spread4(x + p * step + 4 * q);
                             sum0[p] = dot4(sum0[p], value, x0);
                             sum1[p] = dot4(sum1[p], value, x1);
                             sum[p] = dot4(sum[p], value, (int16)0x01010101);
@@ -67,7 +76,7 @@ static void convolve(const Step *s, Part part, global const T *src, global T *ds
                     for (int q = 0; q < chunk_quads; ++q) {
                         const int16 x0 = chunk_w0[q], x1 = chunk_w1[q];
                         PIXELS {
-                            const int16 value = (int16)(x[p * (STAGE_WIDTH / 4) + q]);
+                            const int16 value = spread4(x + p * step + 4 * q);
                             sum0[p] = dot4(sum0[p], value, x0);
                             sum1[p] = dot4(sum1[p], value, x1);
                         }
@@ -75,19 +84,20 @@ static void convolve(const Step *s, Part part, global const T *src, global T *ds
                 } else {
                     for (int q = 0; q < chunk_quads; ++q) {
                         const int16 x0 = chunk_w0[q];
-                        PIXELS sum0[p] = dot4(sum0[p], (int16)(x[p * (STAGE_WIDTH / 4) + q]), x0);
+                        PIXELS sum0[p] = dot4(sum0[p], spread4(x + p * step + 4 * q), x0);
                     }
                 }
             }
-            const int offset = first_pixel * depth_out + channel;
-            PIXELS sum0[p] += bias[2 * block] + corrections[p];
-            finish_block(s, dst, residual, sum0, rows, offset, min(16, depth_out - channel), multipliers[2 * block], shifts[2 * block],
-                         roundings[2 * block]);
-            if (halves == 2) {
-                PIXELS sum1[p] += bias[2 * block + 1] + corrections[p];
-                finish_block(s, dst, residual, sum1, rows, offset + 16, min(16, depth_out - channel - 16), multipliers[2 * block + 1],
-                             shifts[2 * block + 1], roundings[2 * block + 1]);
+            if (weight_offset != 0) {
+                PIXELS sum0[p] += corrections[p];
+                PIXELS sum1[p] += corrections[p];
             }
+            const int offset = first_pixel * depth_out + channel;
+            if (halves == 2)
+                finish32(s, dst, residual, sum0, sum1, modes[block], scaling_at(s, constants, 2 * block),
+                         scaling_at(s, constants, 2 * block + 1), rows, offset, min(32, depth_out - channel));
+            else
+                finish16(s, dst, residual, sum0, modes[block], scaling_at(s, constants, 2 * block), rows, offset, depth_out - channel);
         }
     }
 }

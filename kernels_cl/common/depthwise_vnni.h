@@ -2,80 +2,164 @@
 // depthwise_vnni.h: depthwise.h for bytes and filters of 3 x 3 by the instruction vpdpbusd: the three rows of a column are one operand.
 // Maths    as depthwise.h, quantised. With x' = x for unsigned inputs, x + 128 for signed ones, zero_in' alike:
 //          sum (x - zero_in) * (w - zero_w) = sum x' * (w - zero_w) - zero_in' * sum (w - zero_w); x' = zero_in' outside the image
-// Tensors  as depthwise.h, but
-//          weights char, packed: [ceil(depth / 16)][column 3][16][row 4], zero_w subtracted, the fourth row 0
+// Tensors  as depthwise.h, but in blocks of 64 lanes, which are 64 channels of a pixel, or 32 channels of two neighbours: the rest of
+//          up to 32. The last block may overlap the one before. The order of lanes is that of bytes.h (packing.py: depthwise_lanes)
+//          weights char, packed: [blocks][column 3][4][16][row 4], zero_w subtracted, the fourth row 0; then 64 times zero_in
 //          (packing.py: pack_depthwise_weights_vnni)
 //          bias: less zero_in' * sum (w - zero_w) (packing.py: fold_input_zero_point)
-// Needs    what is_depthwise3 of depthwise.h says, filter_height 3, every w - zero_w in -128..127
+// Needs    filter 3 x 3, not dilated, stride_width 1 or 2, depth 32 or at least 64, every w - zero_w in -128..127
 // Exact    yes
+#define DEPTHWISE_LANES 64
+#define ROWS _Pragma("unroll") for (int i = 0; i < 3; ++i)
+#define QUARTERS _Pragma("unroll") for (int j = 0; j < 4; ++j)
 
-// Three rows of one column, a byte each, on top of each other. keep, outside: bytes of rows in the image, x' of the others.
-static inline int16 stack_rows(global const T *top, global const T *middle, global const T *bottom, long offset, int keep, int outside)
+// The rows that a row of results reads. step: elements from a column to the next, 0 for a row of zero_in.
+typedef struct {
+    global const T *first[3];
+    long step[3];
+    int width, outside; // columns; x' outside the image four times
+} Rows;
+
+// Rows of a column on top of each other, four bytes a lane, of one pixel or two `stride` apart, which begin at column x.
+static INLINED void stack_column(int16 *column, const Rows *rows, int x, const int pixels, const int stride)
 {
-    const int16 a = WIDEN(STAGED16(top, offset, 0), int16), b = WIDEN(STAGED16(middle, offset, 0), int16);
-    const int16 c = WIDEN(STAGED16(bottom, offset, 0), int16);
-    return ((a | (b << 8) | (c << 16)) & keep) | outside;
+    int16 row[3];
+#if T_IS_SIGNED
+    const int8 flip = (int8)0x80808080;
+#else
+    const int8 flip = (int8)0;
+#endif
+    if (x >= 0 && x + (pixels - 1) * stride < rows->width) {
+        ROWS {
+            global const T *at = rows->first[i] + x * rows->step[i];
+            row[i] = (pixels == 1 ? LOAD64(at) : (int16)(LOAD32(at), LOAD32(at + stride * rows->step[i]))) ^ (int16)(flip, flip);
+        }
+    } else {
+        const int8 outside = (int8)rows->outside;
+        ROWS {
+            row[i] = (int16)rows->outside;
+            if (pixels == 2) {
+                global const T *at = rows->first[i] + x * rows->step[i];
+                const int8 left = inside(x, rows->width) ? LOAD32(at) ^ flip : outside;
+                const int8 right = inside(x + stride, rows->width) ? LOAD32(at + stride * rows->step[i]) ^ flip : outside;
+                row[i] = (int16)(left, right);
+            }
+        }
+    }
+    const int16 low = low_bytes(row[0], row[1]), low_third = low_bytes(row[2], row[2]);
+    const int16 high = high_bytes(row[0], row[1]), high_third = high_bytes(row[2], row[2]);
+    column[0] = low_words(low, low_third);
+    column[1] = high_words(low, low_third);
+    column[2] = low_words(high, high_third);
+    column[3] = high_words(high, high_third);
 }
 
-// Adds the products of DEPTHWISE_PIXELS neighbours whose first window begins at column x.
-#define DEFINE_ADD_WINDOWS3(STRIDE)                                                                                                \
-    static inline void add_windows3_stride##STRIDE(int16 *sum, global const T *top, global const T *middle, global const T *bottom, \
-                                                   long depth, global const int16 *w, int keep, int outside, int all_outside,      \
-                                                   int x, int width)                                                               \
-    {                                                                                                                              \
-        int16 column[(DEPTHWISE_PIXELS - 1) * STRIDE + 3];                                                                         \
-        if (x >= 0 && x + (DEPTHWISE_PIXELS - 1) * STRIDE + 3 <= width) {                                                          \
-            _Pragma("unroll") for (int k = 0; k < (DEPTHWISE_PIXELS - 1) * STRIDE + 3; ++k)                                        \
-                column[k] = stack_rows(top, middle, bottom, k * depth, keep, outside);                                             \
-        } else {                                                                                                                   \
-            _Pragma("unroll") for (int k = 0; k < (DEPTHWISE_PIXELS - 1) * STRIDE + 3; ++k)                                        \
-            {                                                                                                                      \
-                column[k] = (int16)all_outside;                                                                                    \
-                if (inside(x + k, width))                                                                                          \
-                    column[k] = stack_rows(top, middle, bottom, k * depth, keep, outside);                                         \
-            }                                                                                                                      \
-        }                                                                                                                          \
-        NEIGHBOURS sum[p] = dot4(sum[p], column[p * STRIDE], w[0]);                                                                \
-        NEIGHBOURS sum[p] = dot4(sum[p], column[p * STRIDE + 1], w[1]);                                                            \
-        NEIGHBOURS sum[p] = dot4(sum[p], column[p * STRIDE + 2], w[2]);                                                            \
+// Of 64 lanes.
+typedef struct {
+    global const int16 *weights, *bias;
+    Scaling scaling;
+    int mode, zero, least, greatest; // the last three as words_of, bytes_of make them
+} Lanes;
+
+static INLINED int16 finish64(const Step *s, const Lanes *l, const int16 *sum)
+{
+    int16 value[4];
+    if (l->mode == BY_FLOATS) {
+        QUARTERS value[j] = cut(scale_sum(sum[j], l->scaling.scale[j], l->scaling.offset[j]));
+    } else if (l->mode == CENTRED) {
+        QUARTERS value[j] = cut(scale_centred(sum[j], l->scaling.scale[j], l->scaling.offset[j]));
+    } else {
+        int16 some[4]; // a copy: arrays passed on by address do not stay in registers
+        QUARTERS some[j] = sum[j];
+        requantize_by_integers(s, some, 4, 1, &l->scaling);
+        QUARTERS value[j] = some[j];
     }
-DEFINE_ADD_WINDOWS3(1)
-DEFINE_ADD_WINDOWS3(2)
+    const int16 low = add_words(words_of_ints(value[0], value[1]), (int16)l->zero);
+    const int16 high = add_words(words_of_ints(value[2], value[3]), (int16)l->zero);
+    return greatest_bytes(least_bytes(bytes_of_words(low, high), (int16)l->greatest), (int16)l->least);
+}
+
+static INLINED void store_pixels(global T *dst, int16 bytes, const int pixels, int depth, int left)
+{
+    if (pixels == 1) {
+        STORE64(dst, bytes);
+    } else {
+        STORE32(dst, bytes.lo);
+        if (left > 1)
+            STORE32(dst + depth, bytes.hi);
+    }
+}
+
+#define ADD_COLUMN(to, from, k) QUARTERS to[j] = dot4(from[j], column[j], l->weights[(k) * 4 + j])
+
+// One row of results of 64 channels, or of 32 for two pixels at once.
+static INLINED void depthwise_row(const Step *s, const Rows *rows, const Lanes *l, global T *dst, const int pixels, const int stride)
+{
+    const int out_width = s->out_width, depth = s->depth_in, left = -s->padding_left;
+    int16 column[4], sum[4], next[4], later[4];
+    if (pixels * stride <= 2) {
+        stack_column(column, rows, left, pixels, stride);
+        ADD_COLUMN(next, l->bias, 0);
+    }
+    if (pixels * stride == 1) {
+        stack_column(column, rows, left + 1, pixels, stride);
+        ADD_COLUMN(later, l->bias, 0);
+        ADD_COLUMN(next, next, 1);
+    }
+    for (int ox = 0; ox < out_width; ox += pixels) {
+        const int x = left + ox * stride;
+        if (pixels * stride == 1) {
+            stack_column(column, rows, x + 2, pixels, stride);
+            ADD_COLUMN(sum, next, 2);
+            ADD_COLUMN(next, later, 1);
+            ADD_COLUMN(later, l->bias, 0);
+        } else {
+            if (pixels * stride > 2) {
+                stack_column(column, rows, x, pixels, stride);
+                ADD_COLUMN(next, l->bias, 0);
+            }
+            stack_column(column, rows, x + 1, pixels, stride);
+            ADD_COLUMN(sum, next, 1);
+            stack_column(column, rows, x + 2, pixels, stride);
+            ADD_COLUMN(sum, sum, 2);
+            if (pixels * stride == 2)
+                ADD_COLUMN(next, l->bias, 0);
+        }
+        store_pixels(dst + (long)ox * depth, finish64(s, l, sum), pixels, depth, out_width - ox);
+    }
+}
 
 static void depthwise3_vnni(const Step *s, Part part, global const T *src, global T *dst, global const uchar *constants)
 {
-    const int height = s->height, width = s->width, depth = s->depth_in, out_height = s->out_height, out_width = s->out_width;
-    const int stride_width = s->stride_width, all_outside = 0x010101 * ((s->zero_in ^ TO_UNSIGNED) & 0xff);
-    for (int tile = 0; tile < out_width; tile += DEPTHWISE_PIXELS) {
-        const int ox = max(0, min(tile, out_width - DEPTHWISE_PIXELS)), left = ox * stride_width - s->padding_left;
+    const int height = s->height, width = s->width, depth = s->depth_in, out_height = s->out_height;
+    global const int16 *weights = CONSTANT_AT(int16, s->weights), *bias = CONSTANT_AT(int16, s->bias);
+    global const T *padding = (global const T *)(weights + ceil_divide(depth, DEPTHWISE_LANES) * 12);
+    for (int row = part.x0; row < part.x1; ++row) {
+        const int b = row / out_height, y = (row - b * out_height) * s->stride_height - s->padding_top;
         for (int block = part.y0; block < part.y1; ++block) {
-            const int channel = max(0, min(block * 16, depth - 16));
-            global const int16 *filter = CONSTANT_AT(int16, s->weights) + (size_t)block * 3;
-            const int16 start = CONSTANT_AT(int16, s->bias)[block];
-            const int16 multiplier = CONSTANT_AT(int16, s->multipliers)[block], shift = CONSTANT_AT(int16, s->shifts)[block];
-            const int16 rounding = CONSTANT_AT(int16, s->roundings)[block];
-            for (int row = part.x0; row < part.x1; ++row) {
-                const int b = row / out_height, y = (row - b * out_height) * s->stride_height - s->padding_top;
-                global const T *rows[3];
-                int keep = 0;
-                for (int fy = 0; fy < 3; ++fy) {
-                    rows[fy] = src + (long)nhwc_offset(b, clamp(y + fy, 0, height - 1), left, height, width, depth) + channel;
-                    keep |= inside(y + fy, height) ? 0xff << 8 * fy : 0;
-                }
-                int16 sum[DEPTHWISE_PIXELS];
-                NEIGHBOURS sum[p] = start;
-                if (stride_width == 1)
-                    add_windows3_stride1(sum, rows[0], rows[1], rows[2], depth, filter, keep, all_outside & ~keep, all_outside, left,
-                                         width);
-                else
-                    add_windows3_stride2(sum, rows[0], rows[1], rows[2], depth, filter, keep, all_outside & ~keep, all_outside, left,
-                                         width);
-                global T *to = dst + (long)(row * out_width + ox) * depth + channel;
-                NEIGHBOURS {
-                    STORE16(to, 0, requantize16(s, sum[p], multiplier, shift, rounding));
-                    to += depth;
-                }
+            const int rest = depth - block * DEPTHWISE_LANES;
+            const int pixels = rest <= 32 ? 2 : 1;
+            const int channel = rest >= DEPTHWISE_LANES ? block * DEPTHWISE_LANES : depth - DEPTHWISE_LANES / pixels;
+            const int mode = CONSTANT_AT(int, s->modes)[block];
+            const Lanes lanes = {weights + block * 12, bias + block * 4, scaling_at(s, constants, block * 4), mode,
+                                 mode == BY_INTEGERS ? 0 : words_of(s->zero_out), bytes_of(s->low), bytes_of(s->high)};
+            Rows rows;
+            for (int fy = 0; fy < 3; ++fy) {
+                const int in_image = inside(y + fy, height);
+                rows.first[fy] = in_image ? src + (long)nhwc_offset(b, y + fy, 0, height, width, depth) + channel : padding;
+                rows.step[fy] = in_image ? depth : 0;
             }
+            rows.width = width;
+            rows.outside = bytes_of(s->zero_in ^ TO_UNSIGNED);
+            global T *to = dst + (long)row * s->out_width * depth + channel;
+            if (pixels == 1 && s->stride_width == 1)
+                depthwise_row(s, &rows, &lanes, to, 1, 1);
+            else if (pixels == 1)
+                depthwise_row(s, &rows, &lanes, to, 1, 2);
+            else if (s->stride_width == 1)
+                depthwise_row(s, &rows, &lanes, to, 2, 1);
+            else
+                depthwise_row(s, &rows, &lanes, to, 2, 2);
         }
     }
 }

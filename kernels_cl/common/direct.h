@@ -64,10 +64,10 @@ static inline __attribute__((always_inline)) void finish_direct(const Step *s, g
     }
 }
 
-// The sums of a tile of 32 channels. w0, w1: weights of its blocks; ahead: weights to fetch, as many as for 16 channels.
+// The sums of a tile of 32 channels. w0, w1: weights of its blocks; ahead: weights to fetch, so many bytes with each input channel.
 static inline __attribute__((always_inline)) void sum_direct32(const Direct *view, global const float16 *w0, global const float16 *w1,
-                                                               global const float16 *bias, global const float16 *ahead, float16 *sum0,
-                                                               float16 *sum1)
+                                                               global const float16 *bias, global const uchar *ahead,
+                                                               int ahead_step, float16 *sum0, float16 *sum1)
 {
     const int length = view->length;
     const long step = view->step;
@@ -75,10 +75,10 @@ static inline __attribute__((always_inline)) void sum_direct32(const Direct *vie
     PIXELS sum1[p] = bias[1];
     for (int fy = 0; fy < view->rows; ++fy) {
         global const T *x = view->first + fy * view->row_step;
-        for (int fx = 0; fx < view->taps; ++fx, x += view->tap_step, w0 += length, w1 += length, ahead += length) {
-            for (int k = 0; k < length; ++k) {
+        for (int fx = 0; fx < view->taps; ++fx, x += view->tap_step, w0 += length, w1 += length) {
+            for (int k = 0; k < length; ++k, ahead += ahead_step) {
                 const float16 x0 = w0[k], x1 = w1[k];
-                PREFETCH(ahead + k);
+                PREFETCH(ahead);
                 PIXELS {
                     const float16 value = (float16)(x[p * step + k]);
                     sum0[p] = fma(value, x0, sum0[p]);
@@ -117,10 +117,11 @@ static inline __attribute__((always_inline)) void sum_direct16(const Direct *vie
 
 // A tile of `count` > 16 channels, from element `offset` of dst on.
 static inline void convolve_direct32(const Step *s, const Direct *view, global const float16 *w0, int depth, global const float16 *bias,
-                                     global const float16 *ahead, global T *dst, global const T *residual, int offset, int count)
+                                     global const uchar *ahead, int ahead_step, global T *dst, global const T *residual, int offset,
+                                     int count)
 {
     float16 sum0[TILE_PIXELS], sum1[TILE_PIXELS];
-    sum_direct32(view, w0, w0 + depth, bias, ahead, sum0, sum1);
+    sum_direct32(view, w0, w0 + depth, bias, ahead, ahead_step, sum0, sum1);
     finish_direct(s, dst, residual, sum0, offset, 16);
     finish_direct(s, dst, residual, sum1, offset + 16, count - 16);
 }
@@ -132,6 +133,80 @@ static inline void convolve_direct16(const Step *s, const Direct *view, global c
     float16 sum[TILE_PIXELS];
     sum_direct16(view, w, bias, sum);
     finish_direct(s, dst, residual, sum, offset, count);
+}
+
+// Two tiles of 16 channels with windows of one, from pixel 0 of x and dst on.
+static inline void convolve_pair16(const Step *s, global const T *x, global T *dst, global const T *residual, global const float16 *w,
+                                   global const float16 *bias)
+{
+    const int depth = s->depth_in;
+    const float low = s->low, high = s->high;
+    global const T *x1 = x + TILE_PIXELS * depth;
+    float16 first[TILE_PIXELS], second[TILE_PIXELS];
+    PIXELS first[p] = bias[0];
+    PIXELS second[p] = bias[0];
+    for (int k = 0; k < depth; ++k) {
+        const float16 w0 = w[k];
+        PIXELS first[p] = fma((float16)(x[p * depth + k]), w0, first[p]);
+        PIXELS second[p] = fma((float16)(x1[p * depth + k]), w0, second[p]);
+    }
+    if (s->has_residual) {
+        PIXELS first[p] += LOAD16(residual, p * 16);
+        PIXELS second[p] += LOAD16(residual, (TILE_PIXELS + p) * 16);
+    }
+    PIXELS STORE16(dst, p * 16, activate16(first[p], low, high));
+    PIXELS STORE16(dst, (TILE_PIXELS + p) * 16, activate16(second[p], low, high));
+}
+
+// The same with 24 channels: one sum holds the last 8 of two neighbours.
+static inline void convolve_pair24(const Step *s, global const T *x, global T *dst, global const T *residual, global const float16 *w,
+                                   global const float16 *bias)
+{
+    const int depth = s->depth_in;
+    const float low = s->low, high = s->high;
+    const int16 lower = (int16)((int8)(-1), (int8)(0)); // (a.lo, b.lo) would become two more loads
+    global const float16 *ends = w + depth;
+    float16 even[TILE_PIXELS], odd[TILE_PIXELS], both[TILE_PIXELS];
+    PIXELS even[p] = bias[0];
+    PIXELS odd[p] = bias[0];
+    PIXELS both[p] = (float16)(bias[1].lo, bias[1].lo);
+    for (int k = 0; k < depth; ++k) {
+        const float16 w0 = w[k], w1 = (float16)(ends[k].lo, ends[k].lo);
+        PIXELS {
+            const float16 a = (float16)(x[2 * p * depth + k]), b = (float16)(x[(2 * p + 1) * depth + k]);
+            even[p] = fma(a, w0, even[p]);
+            odd[p] = fma(b, w0, odd[p]);
+            both[p] = fma(as_float16((as_int16(a) & lower) | (as_int16(b) & ~lower)), w1, both[p]);
+        }
+    }
+    if (s->has_residual) {
+        PIXELS even[p] += LOAD16(residual, p * 48);
+        PIXELS odd[p] += LOAD16(residual, p * 48 + 24);
+        PIXELS both[p] += (float16)(LOAD8(residual, p * 48 + 16), LOAD8(residual, p * 48 + 40));
+    }
+    PIXELS {
+        const float16 last = activate16(both[p], low, high);
+        STORE16(dst, p * 48, activate16(even[p], low, high));
+        STORE8(dst, p * 48 + 16, last.lo);
+        STORE16(dst, p * 48 + 24, activate16(odd[p], low, high));
+        STORE8(dst, p * 48 + 40, last.hi);
+    }
+}
+
+// Whole pairs of tiles of 16 or 24 channels with windows of one; returns the first tile that is left of the part.
+static int convolve_pairs(const Step *s, Part part, global const T *src, global T *dst, global const T *residual,
+                          global const float16 *weights, global const float16 *bias)
+{
+    const int last = min(part.x1, s->batches * s->out_height * s->out_width / TILE_PIXELS);
+    int tile = part.x0;
+    for (; tile + 2 <= last; tile += 2) {
+        const long pixel = (long)tile * TILE_PIXELS, offset = pixel * s->depth_out;
+        if (s->depth_out == 16)
+            convolve_pair16(s, src + pixel * s->depth_in, dst + offset, residual + offset, weights, bias);
+        else
+            convolve_pair24(s, src + pixel * s->depth_in, dst + offset, residual + offset, weights, bias);
+    }
+    return tile;
 }
 
 // One pixel with a window of one: weights are used once, so several sums keep many loads on their way.

@@ -71,7 +71,7 @@ static void convolve_row(const Step *s, const InputView *v, global const T *src,
         view.first = line + (long)x * view.step;
         float16 sum0[TILE_PIXELS], sum1[TILE_PIXELS];
         if (both) {
-            sum_direct32(&view, w0 + skipped, w1 + skipped, bias, w0, sum0, sum1);
+            sum_direct32(&view, w0 + skipped, w1 + skipped, bias, (global const uchar *)w0, 0, sum0, sum1);
             PIXELS to[2 * p] = activate16(sum0[p], low, high);
             PIXELS to[2 * p + 1] = activate16(sum1[p], low, high);
         } else {
@@ -81,27 +81,41 @@ static void convolve_row(const Step *s, const InputView *v, global const T *src,
     }
 }
 
-// Adds one row of taps to the sums of neighbours, from 16 channels of places.
-#define DEFINE_ADD_KEPT_ROW(STRIDE)                                                                                          \
-    static inline void add_kept_row_stride##STRIDE(float16 *sum, const float16 *places, global const float16 *w)            \
+// A row of the depthwise convolution, 16 channels of `count` places, from three rows of places.
+#define DEFINE_DEPTHWISE_ROW(STRIDE)                                                                                         \
+    static void depthwise_row_stride##STRIDE(const Step *s, const float16 *row0, const float16 *row1, const float16 *row2,   \
+                                             global const float16 *filter, float16 bias, global T *dst, int count)           \
     {                                                                                                                        \
-        float16 column[(DEPTHWISE_PIXELS - 1) * STRIDE + 3];                                                                 \
-        _Pragma("unroll") for (int k = 0; k < (DEPTHWISE_PIXELS - 1) * STRIDE + 3; ++k) column[k] = places[2 * k];           \
-        NEIGHBOURS sum[p] = fma(column[p * STRIDE], w[0], sum[p]);                                                           \
-        NEIGHBOURS sum[p] = fma(column[p * STRIDE + 1], w[1], sum[p]);                                                       \
-        NEIGHBOURS sum[p] = fma(column[p * STRIDE + 2], w[2], sum[p]);                                                       \
+        const float low = s->low, high = s->high;                                                                            \
+        const int depth = s->depth_in;                                                                                       \
+        const float16 w0 = filter[0], w1 = filter[1], w2 = filter[2], w3 = filter[3], w4 = filter[4], w5 = filter[5],        \
+                      w6 = filter[6], w7 = filter[7], w8 = filter[8];                                                        \
+        for (int tile = 0; tile < count; tile += DEPTHWISE_PIXELS) {                                                         \
+            const int x = min(tile, count - DEPTHWISE_PIXELS), at = 2 * x * STRIDE;                                          \
+            float16 sum[DEPTHWISE_PIXELS];                                                                                   \
+            NEIGHBOURS sum[p] = bias;                                                                                        \
+            ADD_PLACES(row0 + at, w0, w1, w2, STRIDE)                                                                        \
+            ADD_PLACES(row1 + at, w3, w4, w5, STRIDE)                                                                        \
+            ADD_PLACES(row2 + at, w6, w7, w8, STRIDE)                                                                        \
+            NEIGHBOURS STORE16(dst, (x + p) * depth, activate16(sum[p], low, high));                                         \
+        }                                                                                                                    \
     }
-DEFINE_ADD_KEPT_ROW(1)
-DEFINE_ADD_KEPT_ROW(2)
+#define ADD_PLACES(places, left, middle, right, STRIDE)                                                                      \
+    NEIGHBOURS sum[p] = fma((places)[2 * p * STRIDE], left, sum[p]);                                                         \
+    NEIGHBOURS sum[p] = fma((places)[2 * (p * STRIDE + 1)], middle, sum[p]);                                                 \
+    NEIGHBOURS sum[p] = fma((places)[2 * (p * STRIDE + 2)], right, sum[p]);
+DEFINE_DEPTHWISE_ROW(1)
+DEFINE_DEPTHWISE_ROW(2)
 
 // part: rows of the output, blocks of 32 channels.
 static void expanded(const Step *before, const Step *s, Part part, global const T *src, global T *dst, global const uchar *constants)
 {
-    float16 ring[RING_ROWS * RING_COLUMNS * 2];
+    float16 ring[(RING_ROWS + 1) * RING_COLUMNS * 2]; // the last row is nothing but zeros
     const InputView view = input_view(before);
-    const float low = s->low, high = s->high;
     const int height = s->height, width = s->width, depth = s->depth_in, out_height = s->out_height, out_width = s->out_width;
     const int stride = s->stride_width, strips = ceil_divide(out_width, (RING_COLUMNS - 3) / stride + 1);
+    for (int i = 0; i < RING_COLUMNS * 2; ++i)
+        ring[RING_ROWS * RING_COLUMNS * 2 + i] = (float16)0.0f;
     for (int block = part.y0; block < part.y1; ++block)
         for (int strip = 0; strip < strips; ++strip) {
             const int ox1 = out_width * (strip + 1) / strips, ox0 = max(0, min(out_width * strip / strips, ox1 - DEPTHWISE_PIXELS));
@@ -121,26 +135,18 @@ static void expanded(const Step *before, const Step *s, Part part, global const 
                 for (done = max(done, max(top, 0)); done < min(top + 3, height); ++done)
                     convolve_row(before, &view, src, b, done, x0, x1, block, ring + (done % RING_ROWS * RING_COLUMNS + x0 - left) * 2,
                                  constants);
+                const float16 *rows[3];
+                for (int fy = 0; fy < 3; ++fy)
+                    rows[fy] = ring + (inside(top + fy, height) ? (top + fy) % RING_ROWS : RING_ROWS) * RING_COLUMNS * 2;
                 for (int half_block = 2 * block; half_block < min(2 * block + 2, depth / 16); ++half_block) {
                     global const float16 *filter = CONSTANT_AT(float16, s->weights) + (size_t)half_block * 9;
-                    const float16 start = CONSTANT_AT(float16, s->bias)[half_block];
-                    for (int tile = ox0; tile < ox1; tile += DEPTHWISE_PIXELS) {
-                        const int ox = min(tile, ox1 - DEPTHWISE_PIXELS);
-                        float16 sum[DEPTHWISE_PIXELS];
-                        NEIGHBOURS sum[p] = (float16)0.0f;
-                        for (int fy = 0; fy < 3; ++fy) {
-                            const int y = top + fy;
-                            if (!inside(y, height))
-                                continue;
-                            const float16 *places = ring + (y % RING_ROWS * RING_COLUMNS + (ox - ox0) * stride) * 2 + half_block % 2;
-                            if (stride == 1)
-                                add_kept_row_stride1(sum, places, filter + 3 * fy);
-                            else
-                                add_kept_row_stride2(sum, places, filter + 3 * fy);
-                        }
-                        global T *y = dst + (long)(row * out_width + ox) * depth + half_block * 16;
-                        NEIGHBOURS STORE16(y, p * depth, activate16(sum[p] + start, low, high));
-                    }
+                    const float16 bias = CONSTANT_AT(float16, s->bias)[half_block];
+                    global T *y = dst + (long)(row * out_width + ox0) * depth + half_block * 16;
+                    const int at = half_block % 2;
+                    if (stride == 1)
+                        depthwise_row_stride1(s, rows[0] + at, rows[1] + at, rows[2] + at, filter, bias, y, ox1 - ox0);
+                    else
+                        depthwise_row_stride2(s, rows[0] + at, rows[1] + at, rows[2] + at, filter, bias, y, ox1 - ox0);
                 }
             }
         }

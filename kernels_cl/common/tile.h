@@ -7,7 +7,7 @@
 #define PIXELS _Pragma("unroll") for (int p = 0; p < TILE_PIXELS; ++p)
 
 #if VNNI
-// Bytes, signed ones with their sign flipped. Copies overrun by up to 15 elements, zeros behind the last product by up to 15 more.
+// Bytes. Copies overrun by up to 15 elements, zeros behind the last product by up to 15 more.
 #define STAGE_WIDTH (DEPTH_CHUNK + 64)
 #if T_IS_SIGNED
 #define TO_UNSIGNED 0x80
@@ -19,9 +19,9 @@ typedef struct __attribute__((packed)) {
 } UnalignedUchar16;
 #define STAGE_T uchar
 #define STAGE16(stage, value16) (((UnalignedUchar16 *)(stage))->value = (value16))
-#define STAGED(src, i, zero) ((uchar)(src)[i] ^ TO_UNSIGNED)
-#define STAGED16(src, i, zero) (((global const UnalignedUchar16 *)((src) + (i)))->value ^ (uchar16)(TO_UNSIGNED))
-#define STAGED_PADDING16(zero) (uchar16)((zero) ^ TO_UNSIGNED)
+#define STAGED(src, i, zero) ((uchar)(src)[i])
+#define STAGED16(src, i, zero) (((global const UnalignedUchar16 *)((src) + (i)))->value)
+#define STAGED_PADDING16(zero) (uchar16)(uchar)(zero)
 #else
 // Floats. Copies overrun by up to 15 elements; the width also keeps rows off the same cache sets.
 #define STAGE_WIDTH (DEPTH_CHUNK + 16)

@@ -53,6 +53,7 @@ def run(args: argparse.Namespace) -> int:
     print_lines(f"{failure}; nnrt doctor says more" for failure in failures)
     if not any(row.usable for row in rows if row.driver != "cpu") and not failures:
         print("no OpenCL device; nnrt doctor says why")
+    print_lines(_selection_problems())
     return 0
 
 
@@ -76,6 +77,15 @@ def _selected_names() -> set[str]:
         return {device.name for device in select().devices}
     except NNError:
         return set()
+
+
+def _selection_problems() -> list[str]:
+    """Return why the selector in force takes nothing; empty where it takes something."""
+    try:
+        select()
+    except NNError as error:
+        return [str(error)]
+    return []
 
 
 def _usable_row(driver: str, device: Device, selected: set[str]) -> Row:

@@ -88,6 +88,9 @@ def compile_for_timing(
     if len(selection.devices) == 1:
         return network.compile(selection.devices[0], partition=partition, cache_dir=cache_dir), True
     session = network.compile(selector, partition=partition, cache_dir=cache_dir)
+    if session.rivals:
+        rng = np.random.default_rng(0)
+        session.run([random_input(info, rng) for info in session.inputs])
     if len(session.devices_used) > 1:
         return session, False
     used = find_device(session.devices_used[0])

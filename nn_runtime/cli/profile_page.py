@@ -7,12 +7,14 @@ import math
 from html import escape
 from typing import TYPE_CHECKING
 
+from nn_runtime.cli.labels import HEIGHT, Box, Dot, placed, text_box
 from nn_runtime.cli.output import duration_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from nn_runtime.cli.benchmark import Launch, Report
+    from nn_runtime.cli.labels import Label
+    from nn_runtime.cli.timings import Launch, Report
     from nn_runtime.hal.peaks import Peaks
 
 _COLOURS = ("#2f7ed8", "#d9822b", "#1c9c63", "#b5489a", "#7a6ff0", "#c23b3b", "#3aa6b9", "#8c7a3f")
@@ -28,6 +30,7 @@ h1{font-size:1.4em;margin:0 0 .2em}h2{font-size:1.1em;margin:2em 0 .4em}p{margin
 svg{width:100%;height:auto;background:var(--panel);border-radius:8px}
 svg text{font:12px system-ui,sans-serif;fill:var(--ink)}svg .soft{fill:var(--soft)}
 .grid{stroke:var(--line)}.roof{stroke:var(--ink);stroke-width:1.6;fill:none}.thin{stroke-dasharray:5 4;stroke-width:1.2}
+.lead{stroke:var(--soft);stroke-width:.8}.behind{fill:var(--panel);fill-opacity:.8}
 .dot{stroke:var(--page);stroke-width:1;fill-opacity:.85}
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums;font-size:13px}
 th,td{padding:3px 8px;text-align:right;border-bottom:1px solid var(--line)}th{color:var(--soft);font-weight:500}
@@ -121,6 +124,11 @@ class _Axes:
         part = (math.log10(value) - self.y0) / max(0.1, self.y1 - self.y0)
         return _HEIGHT - _BOTTOM - part * (_HEIGHT - _BOTTOM - 24)
 
+    @property
+    def area(self) -> Box:
+        """The rectangle between the axes."""
+        return Box(_LEFT, 20, _WIDTH - 24, _HEIGHT - _BOTTOM)
+
     def grid(self) -> str:
         """Return the lines and numbers of whole powers of ten."""
         lines = []
@@ -149,23 +157,20 @@ def _roofline(device: str, peaks: Peaks, launches: Sequence[Launch], colours: Ma
     top = max(arithmetic.values())
     axes = _Axes([*xs, 2 * top / peaks.cache], [*(one.rates.operations_per_ns for one in points), top])
     left, right = 10.0**axes.x0, 10.0**axes.x1
-    roofs = [
-        _roof(axes, left, right, rate, peaks.cache, f"{name} {rate:.0f} G op/s") for name, rate in arithmetic.items()
-    ]
+    roofs = [_roof(axes, left, right, rate, peaks.cache, _roof_name(name, rate)) for name, rate in arithmetic.items()]
     memory = [(left, left * peaks.memory), (min(right, top / peaks.memory), min(right * peaks.memory, top))]
-    dots = "".join(_dot(axes, one, x, colours[one.node_type]) for one, x in sorted(
-        zip(points, xs, strict=True), key=lambda pair: -pair[0].mean))  # fmt: skip
-    slowest = sorted(zip(points, xs, strict=True), key=lambda pair: -pair[0].mean)[:_LABELLED]
-    labels = "".join(
-        f'<text x="{axes.x(x) + 9:.1f}" y="{axes.y(one.rates.operations_per_ns) + 4:.1f}">{launches.index(one)}</text>'
-        for one, x in slowest
-    )
-    slope = (
-        f'<text class="soft" transform="translate({axes.x(left) + 6:.0f},{axes.y(left * peaks.cache) - 26:.0f})">'
-        f"cache {peaks.cache:.0f} GB/s</text>"
-        f'<text class="soft" transform="translate({axes.x(left) + 8:.0f},{axes.y(left * peaks.memory) + 18:.0f})">'
-        f"memory {peaks.memory:.0f} GB/s</text>"
-    )
+    slowest = sorted(zip(points, xs, strict=True), key=lambda pair: -pair[0].mean)
+    dots = "".join(_dot(axes, one, x, colours[one.node_type]) for one, x in slowest)
+    marks = [
+        Dot(axes.x(x), axes.y(one.rates.operations_per_ns), _radius(one), str(launches.index(one)) * (at < _LABELLED))
+        for at, (one, x) in enumerate(slowest)
+    ]
+    names = [
+        text_box(axes.x(right) - 4 - 7.2 * len(name), axes.y(rate) - 7, name)
+        for name, rate in ((_roof_name(name, rate), rate) for name, rate in arithmetic.items())
+    ]
+    labels = "".join(_label(label) for label in placed(marks, axes.area, names))
+    slopes = _slope(axes, left, peaks.cache, "cache", -6) + _slope(axes, left, peaks.memory, "memory", 15)
     axis_names = (
         f'<text class="soft" x="{_WIDTH / 2:.0f}" y="{_HEIGHT - 8}" text-anchor="middle">operations per byte</text>'
         f'<text class="soft" transform="translate(16,{_HEIGHT / 2:.0f}) rotate(-90)" text-anchor="middle">G op/s</text>'
@@ -174,8 +179,34 @@ def _roofline(device: str, peaks: Peaks, launches: Sequence[Launch], colours: Ma
         f"<h2>Roofline of {escape(device)}</h2><p>A dot is a launch, larger where it takes longer; the numbers are "
         "those of the table below. Lines are the peaks measured on this device.</p>"
         f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img">{axes.grid()}{"".join(roofs)}'
-        f'<path class="roof thin" d="{_path(axes, memory)}"/>{slope}{dots}{labels}{axis_names}</svg>'
+        f'<path class="roof thin" d="{_path(axes, memory)}"/>{slopes}{dots}{labels}{axis_names}</svg>'
     )
+
+
+def _roof_name(name: str, rate: float) -> str:
+    return f"{name} {rate:.0f} G op/s"
+
+
+def _label(label: Label) -> str:
+    """Return a text, and the line to its dot where that is not beside it."""
+    x, y = (label.box.left + label.box.right) / 2, (label.box.top + label.box.bottom) / 2
+    line = (
+        f'<line class="lead" x1="{label.dot.x:.1f}" y1="{label.dot.y:.1f}" x2="{x:.1f}" y2="{y:.1f}"/>'
+        f'<rect class="behind" x="{label.box.left:.1f}" y="{label.box.top:.1f}" '
+        f'width="{label.box.right - label.box.left:.1f}" height="{HEIGHT:.0f}"/>'
+    )
+    text = f'<text x="{x:.1f}" y="{y + HEIGHT * 0.35:.1f}" text-anchor="middle">{label.dot.text}</text>'
+    return line + text if label.is_far else text
+
+
+def _slope(axes: _Axes, left: float, bandwidth: float, what: str, below: int) -> str:
+    """Return the name of a bandwidth, written along its line, so many pixels below it."""
+    start, end = (left, left * bandwidth), (10 * left, 10 * left * bandwidth)
+    across, up = axes.x(end[0]) - axes.x(start[0]), axes.y(start[1]) - axes.y(end[1])
+    x = axes.x(start[0]) + 14
+    y = axes.y(start[1]) - 14 * up / across
+    turned = f"translate({x:.1f},{y:.1f}) rotate({-math.degrees(math.atan2(up, across)):.1f})"
+    return f'<text class="soft" transform="{turned}" dy="{below}">{what} {bandwidth:.0f} GB/s</text>'
 
 
 def _roof(axes: _Axes, left: float, right: float, rate: float, bandwidth: float, name: str) -> str:
@@ -192,12 +223,13 @@ def _path(axes: _Axes, points: Sequence[tuple[float, float]]) -> str:
     return "M" + "L".join(f"{axes.x(x):.1f},{axes.y(max(y, bottom)):.1f}" for x, y in points)
 
 
+def _radius(launch: Launch) -> float:
+    return 3 + 16 * math.sqrt(launch.share)
+
+
 def _dot(axes: _Axes, launch: Launch, x: float, colour: str) -> str:
-    radius = 3 + 16 * math.sqrt(launch.share)
     roof = "" if launch.rates.of_roof is None else f", {launch.rates.of_roof:.0%} of the roof"
     speed = f"{duration_text(launch.mean)}, {launch.rates.operations_per_ns:.0f} G op/s{roof}"
     text = f"{launch.node_type} {','.join(map(str, launch.operations))}: {speed}"
-    return (
-        f'<circle class="dot" cx="{axes.x(x):.1f}" cy="{axes.y(launch.rates.operations_per_ns):.1f}" r="{radius:.1f}" '
-        f'fill="{colour}"><title>{escape(text)}</title></circle>'
-    )
+    place = f'cx="{axes.x(x):.1f}" cy="{axes.y(launch.rates.operations_per_ns):.1f}" r="{_radius(launch):.1f}"'
+    return f'<circle class="dot" {place} fill="{colour}"><title>{escape(text)}</title></circle>'

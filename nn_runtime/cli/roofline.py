@@ -45,7 +45,7 @@ def rates(flops: int, size_bytes: int, duration_ns: float, peaks: Peaks | None, 
 
 
 def peaks_of(devices: Iterable[str]) -> dict[str, Peaks]:
-    """Return the peaks of devices that know them, by name; they are measured the first time."""
+    """Return the peaks of devices that know them, by name; they are measured anew, the best ever seen counts."""
     found = {}
     for name in devices:
         hal = find_device(name).hal

@@ -368,11 +368,11 @@ def table_path(device: str) -> Path:
 
 
 def _identity(device: str, version: str) -> dict[str, str]:
-    return {"device": device, "version": version, "cpu": _processor()}
+    return {"device": device, "version": version, "cpu": processor()}
 
 
 @functools.cache
-def _processor() -> str:
+def processor() -> str:
     """Return the model name of this machine's processor and how many there are."""
     name = platform.processor() or platform.machine()
     try:

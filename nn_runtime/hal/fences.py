@@ -86,8 +86,8 @@ def duplicate(fd: int) -> int:
             return original.dup().detach()
         finally:
             original.detach()
-    except OSError as error:
-        raise BadData(f"sync fence: {fd} is no open descriptor: {error.strerror}") from error
+    except (OSError, OverflowError) as error:
+        raise BadData(f"sync fence: {fd} is no open descriptor: {error}") from error
 
 
 def close(fd: int) -> None:

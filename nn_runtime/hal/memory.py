@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nn_runtime.errors import BadData, Unmappable
+from nn_runtime.errors import BadData, OutOfMemory, Unmappable
+from nn_runtime.numeric import whole
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -45,8 +46,8 @@ class SharedMemory:
 
     @classmethod
     def create(cls, size_bytes: int) -> SharedMemory:
-        """Return new zeroed shared memory; raises BadData for a size that is not positive."""
-        if size_bytes <= 0:
+        """Return new zeroed shared memory; raises BadData for a size that is not positive, OutOfMemory."""
+        if whole("shared memory: size", size_bytes) <= 0:
             raise BadData(f"shared memory: size must be > 0 bytes, got {size_bytes}")
         return cls(size_bytes, PROT_READ | PROT_WRITE, *_anonymous(size_bytes))
 
@@ -56,14 +57,14 @@ class SharedMemory:
 
         `prot` is PROT_READ (1), PROT_WRITE (2) or both. Raises Unmappable if the descriptor cannot be duplicated.
         """
-        if size_bytes < 0 or offset < 0:
+        if whole("memory from fd: size", size_bytes) < 0 or whole("memory from fd: offset", offset) < 0:
             raise BadData(f"memory from fd: size and offset must be >= 0, got {size_bytes} and {offset}")
-        if prot & ~(PROT_READ | PROT_WRITE) or prot == 0:
+        if whole("memory from fd: prot", prot) & ~(PROT_READ | PROT_WRITE) or prot == 0:
             raise BadData(f"memory from fd: prot must be PROT_READ (1), PROT_WRITE (2) or both, got {prot}")
         try:
-            duplicate = os.dup(fd)
-        except OSError as error:
-            raise Unmappable(f"memory from fd: descriptor {fd} cannot be duplicated: {error.strerror}") from error
+            duplicate = os.dup(whole("memory from fd: descriptor", fd))
+        except (OSError, OverflowError) as error:
+            raise Unmappable(f"memory from fd: descriptor {fd} cannot be duplicated: {error}") from error
         return cls(size_bytes, prot, duplicate, offset, None)
 
     def adopt(self, size_bytes: int, prot: int, fd: int, offset: int, block_name: str) -> None:
@@ -120,7 +121,7 @@ class SharedMemory:
         access = mmap.ACCESS_WRITE if self.prot & PROT_WRITE else mmap.ACCESS_READ
         try:
             mapping = mmap.mmap(self._fd, self.size_bytes + start, access=access, offset=self.offset - start)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, OverflowError) as error:
             raise Unmappable(
                 f"memory: {self.size_bytes} bytes at offset {self.offset} cannot be mapped: {error}"
             ) from error
@@ -196,8 +197,12 @@ class HardwareBuffer(SharedMemory):
         format: HardwareBufferFormat = HardwareBufferFormat.BLOB,
         usage: HardwareBufferUsage = HardwareBufferUsage.CPU_READ | HardwareBufferUsage.CPU_WRITE,
     ) -> None:
-        """Take zeroed memory; raises BadData for a size that is not positive, or a BLOB of several rows or layers."""
-        if min(width, height, layers) <= 0:
+        """Take zeroed memory; raises BadData for a size that is not positive, a BLOB of several rows or layers, or a
+        format that is not listed; OutOfMemory.
+        """
+        if format not in HardwareBufferFormat.__members__.values():
+            raise BadData(f"hardware buffer: {format!r} is no known format")
+        if min(whole("hardware buffer: size", size) for size in (width, height, layers)) <= 0:
             raise BadData(f"hardware buffer: sizes must be > 0, got {width} x {height} x {layers}")
         if format == HardwareBufferFormat.BLOB and (height, layers) != (1, 1):
             raise BadData(f"hardware buffer: a BLOB has one row and one layer, got {height} and {layers}")
@@ -237,14 +242,22 @@ def _attached_block(name: str) -> shared_memory.SharedMemory:
 
 
 def _anonymous(size_bytes: int) -> tuple[int, int, shared_memory.SharedMemory | None]:
-    """Return (descriptor or -1, offset, block or None) of new zeroed memory."""
-    if not hasattr(os, "memfd_create"):
-        _close_lingering()
-        return -1, 0, _Block(create=True, size=size_bytes)
+    """Return (descriptor or -1, offset, block or None) of new zeroed memory; raises OutOfMemory."""
+    try:
+        if not hasattr(os, "memfd_create"):
+            _close_lingering()
+            return -1, 0, _Block(create=True, size=size_bytes)
+        return _memory_file(size_bytes), 0, None
+    except (OSError, OverflowError) as error:
+        raise OutOfMemory(f"shared memory: {size_bytes} bytes cannot be had: {error}") from error
+
+
+def _memory_file(size_bytes: int) -> int:
+    """Return the descriptor of a new file in memory."""
     fd = os.memfd_create("nn_runtime")
     try:
         os.ftruncate(fd, size_bytes)
-    except OSError:
+    except BaseException:
         os.close(fd)
         raise
-    return fd, 0, None
+    return fd

@@ -26,4 +26,4 @@ class HasPeaks(Protocol):
     """Optional: a device that knows its peaks, for `nnrt benchmark --profile`."""
 
     def peaks(self) -> Peaks:
-        """Return the device's peaks: measured the first time, which takes about a second, then kept with its caches."""
+        """Return the device's peaks: the most that was ever measured, now included, which may take a second."""

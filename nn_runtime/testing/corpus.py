@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Operation examples: reading a corpus folder, the kinds of run, and the rules by which results are judged.
 
-A corpus folder holds `<version>/<spec>.json.gz` files (the FORMAT.md beside them describes the fields). The rules are
-those of AOSP's result checker.
+A corpus folder holds `<version>/<spec>.json.gz` files (docs/DATA.md describes the fields). The rules are those of
+AOSP's result checker.
 """
 
 from __future__ import annotations

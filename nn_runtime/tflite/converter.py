@@ -15,6 +15,7 @@ import numpy as np
 from nn_runtime.errors import BadData, NNError
 from nn_runtime.interface import Interface, State, TensorInfo
 from nn_runtime.network import Network
+from nn_runtime.numeric import whole_numbers
 from nn_runtime.tflite.folding import fold
 from nn_runtime.tflite.graph_builder import (
     GraphBuilder,
@@ -171,11 +172,12 @@ def _inputs(subgraph: TfliteSubgraph, names: Mapping[int, str], shapes: Shapes) 
     for position, index in enumerate(subgraph.inputs):
         tensor = subgraph.tensors[index]
         keys = [key for key in (tensor.name, names.get(index, tensor.name), position) if key in left]
-        wanted = tuple(int(size) for size in left[keys[0]]) if keys else tensor.shape
+        what = f"input {position} {quoted(tensor.name)}"
+        wanted = whole_numbers(f"{what}: shape", left[keys[0]]) if keys else tensor.shape
         for key in keys:
             left.pop(key, None)
         if any(size <= 0 for size in wanted):
-            raise BadData(f"input {position} {quoted(tensor.name)}: every size must be > 0, got {list(wanted)}")
+            raise BadData(f"{what}: every size must be > 0, got {list(wanted)}")
         values[index] = tensor_value(tensor, wanted)
     if left:
         known = ", ".join(quoted(subgraph.tensors[index].name) for index in subgraph.inputs)

@@ -49,6 +49,17 @@ def results() -> dict[str, Any]:
     }
 
 
+def test_networks_that_are_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import networks
+
+    monkeypatch.setattr(networks, "MODELS", tmp_path)
+    monkeypatch.setattr(networks, "TITLES", {"one": "", "two": ""})
+    (tmp_path / "golden").mkdir()
+    for name in ("one.tflite", "golden/one.npz", "golden/two.npz"):
+        (tmp_path / name).touch()
+    assert networks.missing() == ["two.tflite"]
+
+
 def test_tables_replace_only_what_lies_between_the_marks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import report
 

@@ -254,7 +254,7 @@ def test_tasks_wait_for_everything_that_they_read_and_overwrite(code: OperandCod
         step = launch.steps[row[0]]
         fields = dict(zip(chain.STEP_FIELDS, table[row[0]].tolist(), strict=True))
         assert (*task.x, *task.y) == tuple(row[1:5])
-        waited = {int(numbers[other]) for other in waits[row[5] : row[6]]}
+        waited = {int(numbers[other]) for other in waits[row[7] : row[8]]}
         assert all(other < at for other in waited)
         source = (fields["src"], fields["src_offset"] * 64)
         output = (fields["dst"], fields["dst_offset"] * 64)
@@ -310,6 +310,21 @@ def elements_read(step: chain.Step, task: chain.Task) -> Array:
             inside = (y >= 0) & (y < g.input_height) & (x >= 0) & (x < g.input_width)
             found.append(image[b[inside], y[inside], x[inside], first:last].ravel())
     return np.unique(np.concatenate(found))
+
+
+def test_a_task_knows_the_weights_of_the_next_product_in_its_queue() -> None:
+    launch = launch_of(inverted_residuals(FLOAT), 3)
+    table, rows, starts, _ = tables_of(launch)
+    for first, last in zip(starts[:, 0].tolist(), starts[:, -1].tolist(), strict=True):
+        for at in range(first, last):
+            products = [row for row in rows[at + 1 : last] if launch.steps[row[0]].kind == chain.CONVOLVE]
+            if not products:
+                assert rows[at, 5:7].tolist() == [0, 0]
+                continue
+            step, block = int(products[0][0]), int(products[0][3])
+            depth = launch.steps[step].constants[0].shape[1]  # lines of 64 bytes for every 16 channels
+            begin = int(table[step, chain.STEP_FIELDS.index("weights")])
+            assert rows[at, 5:7].tolist() == [begin + 2 * block * depth, 2 * depth]
 
 
 def test_rounding_at_once_is_rounding_twice() -> None:
@@ -374,6 +389,7 @@ def test_depthwise_steps_give_what_the_cpu_driver_gives(
     [
         *[((1, 7, 7, 320), 200, 1, 1), ((1, 1, 1, 83), 45, 1, 1), ((1, 1, 1, 640), 1001, 1, 1)],
         *[((1, 14, 14, 33), 24, 1, 1), ((2, 15, 23, 5), 16, 3, 2), ((1, 9, 30, 48), 40, 3, 1)],
+        *[((2, 9, 11, 20), 16, 1, 1), ((2, 5, 9, 31), 24, 1, 1), ((1, 1, 14, 7), 16, 1, 1)],
     ],
 )
 def test_float_steps_give_what_the_cpu_driver_gives(

@@ -76,6 +76,7 @@ def _plus_one(code: OperandCode, device: Device) -> Compilation:
     return compilation
 
 
+@pytest.mark.filterwarnings("ignore::pyopencl.CompilerWarning")  # Intel's compiler always has something to say
 @pytest.mark.parametrize("code", list(OPTIONS), ids=lambda code: code.name)
 def test_a_program_of_the_application_and_the_runtime_in_turns(code: OperandCode, opencl_device: OpenclDevice) -> None:
     size_bytes = int(np.prod(DIMS)) * dtype_of(code).itemsize

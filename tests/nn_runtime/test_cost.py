@@ -13,7 +13,7 @@ import pytest
 import cpu_driver.estimate
 from gpu_driver.estimate import shipped_table
 from nn_runtime.codes import DeviceTypeCode, OperandCode, OperationCode
-from nn_runtime.cost import SPLIT_GAIN, CostModel
+from nn_runtime.cost import RIVAL_FACTOR, SPLIT_GAIN, CostModel
 from nn_runtime.devices import Device
 from nn_runtime.hal import costs
 from nn_runtime.hal.costs import (
@@ -90,7 +90,7 @@ def test_a_measured_table_counts_for_the_same_device_version_and_processor(
     assert measured_table("one", "1") == TABLE
     assert measured_table("one", "2") is None
     assert measured_table("two", "1") is None
-    monkeypatch.setattr(costs, "_processor", lambda: "another")
+    monkeypatch.setattr(costs, "processor", lambda: "another")
     assert measured_table("one", "1") is None
 
 
@@ -223,6 +223,14 @@ def test_a_split_must_save_more_than_its_uncertainty() -> None:
     single = 1 + 100 + 10
     barely = 220 / (1 - SPLIT_GAIN / 2) - single + 1
     assert len(set(model_of(chain, table(100, 10, barely), table(100, 1000, 10)).place().chosen)) == 1
+
+
+def test_rivals_are_single_devices_that_may_be_as_fast() -> None:
+    tables = [table(100, ns, ns) for ns in (300, 100, 100 * RIVAL_FACTOR, 1 + 200 * RIVAL_FACTOR)]
+    placed = model_of([RELU], *tables).place()
+    assert (placed.chosen, placed.rivals) == ([1], [2, 0])
+    split = model_of([RELU, TANH], table(100, 10, 1000), table(100, 1000, 10), table(100, 10, 200)).place()
+    assert (split.chosen, split.rivals) == ([0, 1], [2])
 
 
 @pytest.mark.parametrize("seed", range(20))

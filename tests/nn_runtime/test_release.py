@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import gc
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -127,4 +128,7 @@ def test_nothing_is_left_open(device: Device) -> None:
     before = len(list(OPEN_FILES.iterdir()))
     for _ in range(20):
         cycle()
-    assert len(list(OPEN_FILES.iterdir())) == before
+    deadline = time.monotonic() + 10
+    while (now := len(list(OPEN_FILES.iterdir()))) > before and time.monotonic() < deadline:
+        time.sleep(0.01)  # the thread that signals a fence lets go of it a moment after the wait for it has ended
+    assert now <= before

@@ -24,6 +24,16 @@ def test_the_cpu_is_always_there(no_drivers: dict[str, EntryPoint], capsys: pyte
     assert lines[2] == "no OpenCL device; nnrt doctor says why"
 
 
+def test_a_selector_that_takes_nothing(
+    no_drivers: dict[str, EntryPoint], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("NNRT_DEVICE", "opencl:nvidia")
+    assert main(["devices"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].startswith("   nnapi-reference")
+    assert lines[-1].startswith("NNRT_DEVICE: device selector 'opencl:nvidia' matches no usable device")
+
+
 def test_a_device_that_cannot_be_used(
     install_driver: Callable[[types.ModuleType], None], capsys: pytest.CaptureFixture[str]
 ) -> None:

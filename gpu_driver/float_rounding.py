@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requantisation by float32 arithmetic, where it gives the specified integers for every sum that can occur.
+
+The specified result is a step function of the sum: between the clamps it has at most 255 steps. A fused multiply-add
+rounded towards zero and then cut to an integer makes another one, whose only errors are those of its factor and offset:
+whole numbers are float32 numbers, so rounding towards zero passes none. Both functions are monotone, so they are equal
+if each step begins at the same sum. Factors and offsets are tried near their real values until that is so.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from nn_runtime.operand import dtype_of
+from nn_runtime.operations.elementwise import ADD_LEFT_SHIFT, add_parameters
+from nn_runtime.quantization import multiply_by_quantized_multiplier
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpu_driver.bound import BoundOperand
+    from nn_runtime.operand import Array
+    from nn_runtime.quantization import FixedPointMultiplier
+
+FloatArray = npt.NDArray[np.float32]
+IntArray = npt.NDArray[np.int64]
+
+_GREATEST_SHIFT = 22
+"""So that thresholds times mantissas are integers of 64 bits."""
+_NEAR, _FAR = 4e-5, 2e-4
+"""How near to a whole number, in steps of the result, the first try and later ones can go wrong."""
+_PIECE = 64
+"""Channels looked at together, so that the temporaries stay in the cache."""
+_DOUBT = 1e-13
+"""More than rounding to float64 changes a value below 512."""
+_DOUBTS = -_DOUBT, _DOUBT
+_NEAR_TIES = 5e-4
+"""The same for ADD, times the greater factor: both its arithmetics are nearer than that to the real sum."""
+_UNIT = 2.0**-23
+_FACTOR_UNITS, _OFFSETS = (0, 1, -1, 2, -2), (0.0, 1e-6, -1e-6)
+
+
+@dataclass(frozen=True)
+class FloatScaling:
+    """Factors and offsets by channel, and for which channels they give the specified results.
+
+    The result of x is x * factor + offset, or where `centred` x * factor + offset with the sign of x, cut to an
+    integer; then the zero point is to be added.
+    """
+
+    factors: FloatArray
+    offsets: FloatArray
+    exact: npt.NDArray[np.bool_]
+    centred: bool
+
+
+@dataclass
+class _Steps:
+    """First sums of steps that may go wrong: channel, first value (before the zero point is added), sum."""
+
+    channels: IntArray
+    levels: IntArray
+    sums: IntArray
+
+    def of(self, keep: npt.NDArray[np.bool_]) -> _Steps:
+        """Return the steps of some channels."""
+        kept = keep[self.channels]
+        return _Steps(self.channels[kept], self.levels[kept], self.sums[kept])
+
+
+class FloatSearch:
+    """Looks for the FloatScaling of one operation whose results are rounded twice.
+
+    mantissas, exponents: by channel, as `nn_runtime.quantization` has them; sums: least and greatest sums; bounds: the
+    results' clamps.
+    """
+
+    def __init__(
+        self,
+        mantissas: npt.NDArray[np.generic],
+        exponents: npt.NDArray[np.generic],
+        sums: tuple[IntArray, IntArray],
+        zero_point: int,
+        bounds: tuple[int, int],
+    ) -> None:
+        self._mantissas, self._shifts = mantissas.astype(np.int64), -exponents.astype(np.int64)
+        self._sums = sums
+        self._centred = bounds[0] < zero_point
+        self._levels = np.arange(bounds[0] + 1, bounds[1] + 1, dtype=np.int64) - zero_point
+        self._dead = self._mantissas == 0
+        self._possible = (self._shifts >= 1) & (self._shifts <= _GREATEST_SHIFT) & ~self._dead
+        shifts = np.where(self._possible, self._shifts, 1)
+        self._factors = np.ldexp(self._mantissas.astype(np.float64), -shifts - 31)
+        self._offsets = 0.5 + np.ldexp(0.5, -shifts)  # a half of each rounding
+
+    def result(self) -> FloatScaling:
+        """Return what was found."""
+        factors, offsets = self._factors.astype(np.float32), self._offsets.astype(np.float32)
+        wrong = self._wrong(self._steps(self._possible, _NEAR), factors, offsets)
+        if wrong.any():
+            steps = self._steps(wrong, _FAR)
+            for tried_factors, tried_offsets in self._candidates(steps, factors.copy()):
+                good = wrong & ~self._wrong(steps, tried_factors, tried_offsets)
+                factors[good], offsets[good] = tried_factors[good], tried_offsets[good]
+                wrong &= ~good
+                if not wrong.any():
+                    break
+                steps = steps.of(wrong)
+        return FloatScaling(factors, offsets, (self._possible & ~wrong) | self._dead, self._centred)
+
+    def _steps(self, channels: npt.NDArray[np.bool_], near: float) -> _Steps:
+        """Return the steps of some channels that begin where their value is less than `near` from a whole number."""
+        at = np.flatnonzero(channels)
+        found = [self._steps_of(at[first : first + _PIECE], near) for first in range(0, at.size, _PIECE)]
+        if not found:
+            return _Steps(*(np.zeros(0, np.int64) for _ in range(3)))
+        rows, levels = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        return _Steps(rows, levels, self._first_sums(rows, levels))
+
+    def _steps_of(self, channels: IntArray, near: float) -> tuple[IntArray, IntArray]:
+        """Return (channel, level) of the steps of a few channels, as `_steps` says."""
+        factors, offsets = self._factors[channels, np.newaxis], self._offsets[channels, np.newaxis]
+        # Where x * factor + offset, with their signs, is the level; a level of 0 or less begins behind the one below.
+        begins = self._levels - offsets
+        if self._centred:
+            behind = self._levels <= 0
+            begins[:, behind] = self._levels[behind] - 1 + offsets
+        begins /= factors
+        distance = np.rint(begins)
+        distance -= begins
+        reached = np.abs(distance, out=distance) < near / factors
+        least, greatest = (one[channels, np.newaxis] for one in self._sums)
+        reached &= begins >= least - 2
+        reached &= begins <= greatest + 2
+        rows, columns = np.nonzero(reached)
+        return channels[rows], self._levels[columns]
+
+    def _first_sums(self, channels: IntArray, levels: IntArray) -> IntArray:
+        """Return the least sums whose specified result is at least a level.
+
+        First the least product that the second rounding takes to the level, ties away from zero.
+        """
+        mantissas, shifts = self._mantissas[channels], self._shifts[channels]
+        products = (levels << shifts) - (1 << (shifts - 1)) + (levels <= 0)
+        sums: IntArray = -(-((products << 31) - (1 << 30)) // mantissas)
+        return sums
+
+    def _candidates(self, steps: _Steps, factors: FloatArray) -> Iterator[tuple[FloatArray, FloatArray]]:
+        """Yield factors a few units from their real values, with offsets as far from all whole numbers as possible."""
+        for units in _FACTOR_UNITS:
+            tried = (factors + units * np.spacing(factors)).astype(np.float32)
+            late, early = (np.full(factors.size, _FAR), np.full(factors.size, _FAR))
+            first, before = self._distances(steps, tried, self._offsets)
+            positive = steps.levels > 0  # there a greater offset makes steps begin earlier, elsewhere later
+            np.minimum.at(late, steps.channels, np.where(positive, first, before))
+            np.minimum.at(early, steps.channels, np.where(positive, before, first))
+            for offset in _OFFSETS:
+                yield tried, (self._offsets + (early - late) / 2 + offset).astype(np.float32)
+
+    def _distances(
+        self, steps: _Steps, factors: FloatArray, offsets: FloatArray | npt.NDArray[np.float64]
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Return how far the first sum of each step lies behind its beginning, and the sum before that before it."""
+        offset = offsets[steps.channels].astype(np.float64)
+        factor = factors[steps.channels].astype(np.float64)
+        least = steps.levels.astype(np.float64)
+        if self._centred:  # cutting makes 0 of what is greater than -1, and so on
+            least = np.where(steps.levels > 0, least, least - 1)
+            offset = np.where(steps.levels > 0, offset, -offset)
+        first, before = (
+            sums.astype(np.float32).astype(np.float64) * factor + offset for sums in (steps.sums, steps.sums - 1)
+        )
+        return first - least, least - before
+
+    def _wrong(self, steps: _Steps, factors: FloatArray, offsets: FloatArray) -> npt.NDArray[np.bool_]:
+        """Return for every channel whether float32 arithmetic begins one of the steps elsewhere."""
+        first, before = self._distances(steps, factors, offsets)
+        wrong = np.zeros(factors.size, np.bool_)
+        wrong[steps.channels[(first < _DOUBT) | (before < _DOUBT)]] = True
+        return wrong
+
+
+def addition_by_floats(product: BoundOperand, residual: BoundOperand, output: BoundOperand) -> dict[str, int | float]:
+    """Return the fields of a chain's step for ADD by float32 arithmetic; none if it is wrong for any pair of bytes."""
+    if len({dtype_of(one.type) for one in (product, residual, output)}) > 1:
+        return {}
+    pairs = tuple((one.scale, one.zero_point) for one in (product, residual, output))
+    info = np.iinfo(dtype_of(product.type))
+    return dict(_addition(*pairs, int(info.min), int(info.max)))
+
+
+@functools.lru_cache(maxsize=256)
+def _addition(
+    product: tuple[float, int], residual: tuple[float, int], output: tuple[float, int], low: int, high: int
+) -> tuple[tuple[str, int | float], ...]:
+    """Return the fields for (scale, zero point) of all three; low, high: the least and greatest byte."""
+    parameters = add_parameters(product[0], residual[0], output[0])
+    real = [scale / output[0] for scale in (product[0], residual[0])]
+    values = np.arange(low, high + 1)
+    sums = (values - product[1])[:, np.newaxis] * real[0] + (values - residual[1]) * real[1]
+    rows, columns = np.nonzero(np.abs(sums - np.floor(sums) - 0.5) < _NEAR_TIES * max(1.0, *real))
+    first, second = values[rows] - product[1], values[columns]
+    right = multiply_by_quantized_multiplier(
+        _addend(first, parameters.input0) + _addend(second - residual[1], parameters.input1),
+        parameters.output.mantissa,
+        parameters.output.exponent,
+    )
+    right = np.clip(right + output[1], low, high)
+    units = (0, 1, -1)
+    for tried in itertools.product(units, units, (*units, 2, -2, 3, -3)):
+        one, two = (np.float32(factor) * (1 + unit * _UNIT) for factor, unit in zip(real, tried, strict=False))
+        offset = np.float32(output[1] - residual[1] * real[1] + tried[2] * 64 * _UNIT)
+        factors = np.float32(one), np.float32(two), offset
+        if all(np.array_equal(np.clip(_added(first, second, factors, doubt), low, high), right) for doubt in _DOUBTS):
+            names = "factor_product", "factor_residual", "offset_sum"
+            return ("adds_by_floats", 1), *zip(names, (float(factor) for factor in factors), strict=True)
+    return ()
+
+
+def _added(first: Array, second: Array, factors: tuple[np.float32, np.float32, np.float32], doubt: float) -> Array:
+    """Return what two fused multiply-adds and a rounding make of pairs; `doubt` is added before each rounding."""
+    one, two, offset = (np.float64(factor) for factor in factors)
+    inner = (second * two + offset + doubt).astype(np.float32).astype(np.float64)
+    added: Array = np.rint((first * one + inner + doubt).astype(np.float32))
+    return added
+
+
+def _addend(values: Array, factor: FixedPointMultiplier) -> Array:
+    return multiply_by_quantized_multiplier(values << ADD_LEFT_SHIFT, factor.mantissa, factor.exponent)

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// finish_vnni.h: how sums of bytes' products become bytes, 32 or 64 channels at once (bytes.h says in which order).
+// Maths    the requantisation of quant.h and ADD, by floats where float_rounding.py found that the result is the same for every sum:
+//          BY_FLOATS: sum * scale + offset, rounded towards zero and cut to an integer; CENTRED: the same with the offset of the sum's
+//          sign; then zero_out is added. BY_INTEGERS elsewhere.
+// Defines  common/chain_step.h, common/bytes.h (required, before inclusion)
+#define BY_INTEGERS 0
+#define BY_FLOATS 1
+#define CENTRED 2
+
+// Of one vector of sums.
+typedef struct {
+    global const int16 *multiplier, *shift, *rounding;
+    global const float16 *scale, *offset;
+} Scaling;
+
+static inline Scaling scaling_at(const Step *s, global const uchar *constants, int vector)
+{
+    const Scaling scaling = {CONSTANT_AT(int16, s->multipliers) + vector, CONSTANT_AT(int16, s->shifts) + vector,
+                             CONSTANT_AT(int16, s->roundings) + vector, CONSTANT_AT(float16, s->scales) + vector,
+                             CONSTANT_AT(float16, s->offsets) + vector};
+    return scaling;
+}
+
+// A value as two words, or four bytes.
+static inline int words_of(int value)
+{
+    return (value & 0xffff) * 0x10001;
+}
+
+static inline int bytes_of(int value)
+{
+    return (value & 0xff) * 0x1010101;
+}
+
+static inline float16 scale_sum(int16 sum, float16 scale, float16 offset)
+{
+    return multiply_add_down(WIDEN(sum, float16), scale, offset);
+}
+
+static inline float16 scale_centred(int16 sum, float16 scale, float16 offset)
+{
+    const float16 x = WIDEN(sum, float16);
+    return multiply_add_down(x, scale, as_float16(as_int16(offset) | (as_int16(x) & (int16)INT_MIN)));
+}
+
+// A call: rare, so that what calls it keeps its registers for what is not. step: 1 if the sums are neighbours, 0 if they share a scaling.
+static __attribute__((noinline)) void requantize_by_integers(const Step *s, int16 *sums, int count, int step, const Scaling *scaling)
+{
+    for (int i = 0; i < count; ++i)
+        sums[i] = requantize16(s, sums[i], scaling->multiplier[i * step], scaling->shift[i * step], scaling->rounding[i * step]);
+}
+
+static __attribute__((noinline)) int16 add_residual_by_integers(const Step *s, int16 product, int16 residual)
+{
+    return words_of_ints(add_residual16(s, low_words(product, product) >> 16, low_words(residual, residual) >> 16),
+                         add_residual16(s, high_words(product, product) >> 16, high_words(residual, residual) >> 16));
+}
+
+static inline float16 add_by_floats(const Step *s, float16 product, int16 residual)
+{
+    return fma(product, (float16)s->factor_product, fma(WIDEN(residual, float16), (float16)s->factor_residual, (float16)s->offset_sum));
+}
+
+// Channels of a pixel as words, those from `count` on anything.
+static inline int16 load_words(global const T *src, int count)
+{
+    if (count == 32)
+        return widen_to_words(LOAD32(src));
+    T lanes[32];
+    for (int i = 0; i < 32; ++i)
+        lanes[i] = i < count ? src[i] : 0;
+    return widen_to_words(*(const int8 *)lanes);
+}
+
+static inline void store_words(global T *dst, int16 words, int count)
+{
+    const int8 bytes = narrow_words(words);
+    if (count == 32) {
+        STORE32(dst, bytes);
+    } else if (count == 24) {
+        ((global Unaligned16 *)dst)->value = bytes.lo;
+        ((global Unaligned8 *)dst)[2].value = bytes.s45;
+    } else {
+        int8 lanes = bytes;
+        for (int i = 0; i < count; ++i)
+            dst[i] = ((const T *)&lanes)[i];
+    }
+}
+
+// Scales, activates and stores `count` channels, 17 to 32, of `rows` pixels, from element `offset` of dst on.
+static INLINED void finish32(const Step *s, global T *dst, global const T *residual, const int16 *sum0, const int16 *sum1, int mode,
+                             Scaling first, Scaling second, int rows, int offset, int count)
+{
+    const int depth_out = s->depth_out;
+    int16 words[TILE_PIXELS];
+    const int16 zero = (int16)words_of(s->zero_out);
+    int adds = s->has_residual, low = s->low, high = s->high;
+    if (mode == BY_FLOATS) {
+        const float16 scale0 = *first.scale, offset0 = *first.offset, scale1 = *second.scale, offset1 = *second.offset;
+        PIXELS words[p] = add_words(words_of_ints(cut(scale_sum(sum0[p], scale0, offset0)), cut(scale_sum(sum1[p], scale1, offset1))),
+                                    zero);
+    } else if (mode == CENTRED) {
+        const float16 scale0 = *first.scale, offset0 = *first.offset, scale1 = *second.scale, offset1 = *second.offset;
+        if (adds && s->adds_by_floats && rows == TILE_PIXELS && count == 32) {
+            const float least = (float)(low - s->zero_out), greatest = (float)(high - s->zero_out);
+            global const T *x = residual + offset;
+            PIXELS {
+                const int16 other = widen_to_words(LOAD32(x));
+                const float16 product0 = activate16(cut_float(scale_centred(sum0[p], scale0, offset0)), least, greatest);
+                const float16 product1 = activate16(cut_float(scale_centred(sum1[p], scale1, offset1)), least, greatest);
+                words[p] = words_of_ints(nearest(add_by_floats(s, product0, low_words(other, other) >> 16)),
+                                         nearest(add_by_floats(s, product1, high_words(other, other) >> 16)));
+                x += depth_out;
+            }
+            adds = 0;
+            low = s->low_sum;
+            high = s->high_sum;
+        } else {
+            PIXELS words[p] = add_words(words_of_ints(cut(scale_centred(sum0[p], scale0, offset0)),
+                                                      cut(scale_centred(sum1[p], scale1, offset1))), zero);
+        }
+    } else {
+        int16 some0[TILE_PIXELS], some1[TILE_PIXELS]; // copies: arrays passed on by address do not stay in registers
+        PIXELS some0[p] = sum0[p];
+        PIXELS some1[p] = sum1[p];
+        requantize_by_integers(s, some0, rows, 0, &first);
+        requantize_by_integers(s, some1, rows, 0, &second);
+        PIXELS words[p] = words_of_ints(some0[p], some1[p]);
+    }
+    const int16 least = (int16)words_of(low), greatest = (int16)words_of(high);
+    PIXELS words[p] = greatest_words(least_words(words[p], greatest), least);
+    if (rows == TILE_PIXELS && count == 32 && !adds) {
+        global T *y = dst + offset;
+        PIXELS {
+            STORE32(y, narrow_words(words[p]));
+            y += depth_out;
+        }
+    } else {
+        int16 some[TILE_PIXELS]; // a copy, for its index is no constant
+        PIXELS some[p] = words[p];
+        for (int p = 0; p < rows; ++p, offset += depth_out) {
+            int16 value = some[p];
+            if (adds)
+                value = add_residual_by_integers(s, value, load_words(residual + offset, count));
+            store_words(dst + offset, value, count);
+        }
+    }
+}
+
+// The same for up to 16 channels, in their own order.
+static INLINED void finish16(const Step *s, global T *dst, global const T *residual, const int16 *sum, int mode, Scaling scaling, int rows,
+                             int offset, int count)
+{
+    const int depth_out = s->depth_out, low = s->low, high = s->high;
+    int16 values[TILE_PIXELS];
+    if (mode == BY_FLOATS) {
+        const float16 scale = *scaling.scale, start = *scaling.offset;
+        PIXELS values[p] = cut(scale_sum(sum[p], scale, start)) + s->zero_out;
+    } else if (mode == CENTRED) {
+        const float16 scale = *scaling.scale, start = *scaling.offset;
+        PIXELS values[p] = cut(scale_centred(sum[p], scale, start)) + s->zero_out;
+    } else {
+        int16 some[TILE_PIXELS];
+        PIXELS some[p] = sum[p];
+        requantize_by_integers(s, some, rows, 0, &scaling);
+        PIXELS values[p] = some[p];
+    }
+    PIXELS values[p] = activate_int16(values[p], low, high);
+    if (rows == TILE_PIXELS && count == 16 && !s->has_residual) {
+        global T *y = dst + offset;
+        PIXELS {
+            STORE16(y, 0, values[p]);
+            y += depth_out;
+        }
+    } else {
+        int16 some[TILE_PIXELS];
+        PIXELS some[p] = values[p];
+        for (int p = 0; p < rows; ++p, offset += depth_out) {
+            int16 value = some[p];
+            if (s->has_residual)
+                value = add_residual16(s, value, load_lanes(residual, offset, count));
+            store_lanes(dst, offset, value, count);
+        }
+    }
+}

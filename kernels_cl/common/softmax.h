@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// softmax.h: what kernels of SOFTMAX share.
+// Defines  T, common/types.h; for 8-bit T common/quant.h (required, before inclusion)
+// Gives    largest_lane, sum_of_lanes of float16 (real T); largest_lane of int16, reciprocal, result_of (8-bit T)
+
+#if T_IS_FLOAT
+static inline float largest_lane(float16 v)
+{
+    const float8 a = fmax(v.lo, v.hi);
+    const float4 b = fmax(a.lo, a.hi);
+    const float2 c = fmax(b.lo, b.hi);
+    return fmax(c.x, c.y);
+}
+
+static inline float sum_of_lanes(float16 v)
+{
+    const float8 a = v.lo + v.hi;
+    const float4 b = a.lo + a.hi;
+    const float2 c = b.lo + b.hi;
+    return c.x + c.y;
+}
+#else
+static inline int largest_lane(int16 v)
+{
+    const int8 a = max(v.lo, v.hi);
+    const int4 b = max(a.lo, a.hi);
+    const int2 c = max(b.lo, b.hi);
+    return max(c.x, c.y);
+}
+
+static inline int saturating_shift_left(int value, int bits)
+{
+    return (int)clamp((long)value << bits, -2147483648L, 2147483647L);
+}
+
+// 1 / m of m = sum / 2^(bit length - 1), 31 fraction bits: three Newton-Raphson steps; sum > 0 of at most 40 bits.
+static inline int reciprocal(long sum, int length)
+{
+    const long above_one = ((sum << max(32 - length, 0)) >> max(length - 32, 0)) - (1L << 31);
+    const int half_denominator = (int)((above_one + (1L << 31)) >> 1);
+    int estimate = 1515870810 + saturating_rounding_doubling_high_mul(half_denominator, -1010580540);
+    for (int step = 0; step < 3; ++step) {
+        const int error = (1 << 29) - saturating_rounding_doubling_high_mul(half_denominator, estimate);
+        estimate += saturating_shift_left(saturating_rounding_doubling_high_mul(estimate, error), 2);
+    }
+    return saturating_shift_left(estimate, 1);
+}
+
+// y of one element; a shift past 31 bits leaves nothing.
+static inline int result_of(int exponential, int inverse, int shift)
+{
+    const int product = saturating_rounding_doubling_high_mul(exponential, inverse);
+    return shift > 31 ? 0 : min(rounding_divide_by_pot(product, shift), 255);
+}
+#endif

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// softmax_step.h: SOFTMAX along the last axis as a step of chain.cl.
+// Maths    as softmax.cl and softmax_quant8.cl
+// Tensors  src, dst [batches * out_height * out_width, depth_out] of T, dense
+// Units    low: beta (real); zero_out: offset, weights: exponentials, bias: terms, int [256] each (8-bit)
+// Exact    8-bit: yes; real: sums in a fixed order
+
+#if T_IS_FLOAT
+static inline void softmax_row(const Step *s, global const T *src, global T *dst, global const uchar *constants)
+{
+    const int axis = s->depth_out, whole = axis & ~15;
+    const float beta = s->low;
+    float16 largest16 = (float16)-INFINITY;
+    for (int i = 0; i < whole; i += 16)
+        largest16 = fmax(largest16, LOAD16(src, i));
+    float largest = largest_lane(largest16);
+    for (int i = whole; i < axis; ++i)
+        largest = fmax(largest, LOAD(src, i));
+    float16 sum16 = (float16)0.0f;
+    for (int i = 0; i < whole; i += 16)
+        sum16 += exp(beta * (LOAD16(src, i) - largest));
+    float sum = sum_of_lanes(sum16);
+    for (int i = whole; i < axis; ++i)
+        sum += exp(beta * (LOAD(src, i) - largest));
+    for (int i = 0; i < whole; i += 16)
+        STORE16(dst, i, exp(beta * (LOAD16(src, i) - largest)) / sum);
+    for (int i = whole; i < axis; ++i)
+        STORE(dst, i, exp(beta * (LOAD(src, i) - largest)) / sum);
+}
+#else
+static inline void softmax_row(const Step *s, global const T *src, global T *dst, global const uchar *constants)
+{
+    global const int *exponentials = CONSTANT_AT(int, s->weights), *terms = CONSTANT_AT(int, s->bias);
+    const int axis = s->depth_out, whole = axis & ~15, offset = s->zero_out;
+    int16 largest16 = (int16)-128;
+    for (int i = 0; i < whole; i += 16)
+        largest16 = max(largest16, LOAD16(src, i));
+    int largest = largest_lane(largest16);
+    for (int i = whole; i < axis; ++i)
+        largest = max(largest, LOAD(src, i));
+    long sum = 0;
+    for (int i = 0; i < axis; ++i)
+        sum += terms[largest - LOAD(src, i)];
+    const int length = 64 - (int)clz(sum), inverse = reciprocal(sum, length);
+    if (axis < 512) {
+        for (int i = 0; i < axis; ++i)
+            STORE(dst, i, result_of(exponentials[largest - LOAD(src, i)], inverse, length + 3) + offset);
+        return;
+    }
+    T results[256]; // of every difference
+    for (int i = 0; i < 256; ++i)
+        results[i] = (T)(result_of(exponentials[i], inverse, length + 3) + offset);
+    for (int i = 0; i < axis; ++i)
+        dst[i] = results[largest - LOAD(src, i)];
+}
+#endif
+
+static __attribute__((noinline)) void softmax_rows(
+    const Step *s, Part part, global uchar *const *buffers, global const uchar *constants)
+{
+    global const T *src = (global const T *)(buffers[s->src] + (size_t)s->src_offset * 64);
+    global T *dst = (global T *)(buffers[s->dst] + (size_t)s->dst_offset * 64);
+    const int last = min(part.x1 * TILE_PIXELS, s->batches * s->out_height * s->out_width);
+    for (int row = part.x0 * TILE_PIXELS; row < last; ++row)
+        softmax_row(s, src + (size_t)row * s->depth_out, dst + (size_t)row * s->depth_out, constants);
+}

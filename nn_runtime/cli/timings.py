@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `nnrt benchmark` finds out: the values that its table, its JSON and its page show."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from nn_runtime.cli.roofline import Rates
+    from nn_runtime.hal.peaks import Peaks
+
+_PERCENTILES = (50, 90, 99)
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Statistics of some runs, in ns."""
+
+    count: int
+    first: int
+    minimum: int
+    maximum: int
+    mean: float
+    deviation: float
+    p50: float
+    p90: float
+    p99: float
+
+    @classmethod
+    def of(cls, times_ns: Sequence[int]) -> Clock:
+        """Return the statistics of at least one run."""
+        p50, p90, p99 = (float(value) for value in np.percentile(times_ns, _PERCENTILES))
+        return cls(
+            len(times_ns), times_ns[0], min(times_ns), max(times_ns), statistics.fmean(times_ns),
+            statistics.pstdev(times_ns), p50, p90, p99,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Timed:
+    """The runs with the driver's clock. A part is None where the driver does not know it."""
+
+    on_device: Clock | None
+    in_driver: Clock | None
+    wall: Clock
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One row of the profile over all profiled runs. Times in ns, `start` from the start of its step.
+
+    node_type: the operations it computes, `CONV_2D+ADD` where they are fused.
+    """
+
+    node_type: str
+    kernel: str
+    device: str
+    operations: tuple[int, ...]
+    start: float
+    first: int
+    mean: float
+    share: float
+    cumulated_share: float
+    bytes_moved: int
+    times_called: int
+    flops: int
+    is_quant8: bool
+    rates: Rates
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything that is printed. Times in ns. `statistics`: what the devices count, over the whole process."""
+
+    devices: dict[str, int]
+    init: int
+    first_inference: int
+    warmup: Clock
+    inference: Clock
+    timed: Timed | None
+    launches: tuple[Launch, ...]
+    profiled: Clock | None
+    statistics: dict[str, Mapping[str, int | float]]
+    peaks: dict[str, Peaks]
+    profile_note: str

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arguments of a wrong kind or beyond all bounds: an error of ours that names them, not one of Python's depths.
+
+Expected codes: what the NDK answers where it can be given such a thing at all (BAD_DATA; UNMAPPABLE and OUT_OF_MEMORY
+for memory that cannot be had), BAD_DATA for what only Python can hand over.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import nn_runtime as nn
+from nn_runtime.codes import OperandCode, OperationCode, ResultCode
+from nn_runtime.devices import reference_device
+from nn_runtime.errors import NNError
+from nn_runtime.hal.memory import HardwareBuffer, SharedMemory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+KIND = nn.OperandType(OperandCode.TENSOR_FLOAT32, (1, 4))
+VALUES = np.zeros((1, 4), np.float32)
+HUGE = 2**70
+NOT_A_NUMBER: Any = "1"
+NOT_WHOLE: Any = 1.5
+
+
+def _unfinished() -> nn.Model:
+    model = nn.Model()
+    for kind in (KIND, nn.OperandType(OperandCode.FLOAT32), KIND):
+        model.add_operand(kind)
+    return model
+
+
+def _model() -> nn.Model:
+    model = _unfinished()
+    model.set_operand_value(1, 1.0)
+    model.add_operation(OperationCode.SOFTMAX, [0, 1], [2])
+    model.identify_inputs_and_outputs([0], [2])
+    model.finish()
+    return model
+
+
+def _compilation() -> nn.Compilation:
+    compilation = nn.Compilation(_model(), [reference_device()])
+    compilation.finish()
+    return compilation
+
+
+def _execution() -> nn.Execution:
+    return nn.Execution(_compilation())
+
+
+def _input_from_memory(memory: Any, offset: Any, length: Any) -> None:
+    _execution().set_input_from_memory(0, memory, offset, length)
+
+
+def _described(dims: Any, index: Any = 0, frequency: Any = 1.0) -> nn.Memory:
+    model = nn.Model()
+    for _ in range(2):
+        model.add_operand(nn.OperandType(OperandCode.TENSOR_FLOAT32, (0, 0)))
+    model.add_operation(OperationCode.RELU, [0], [1])
+    model.identify_inputs_and_outputs([0], [1])
+    model.finish()
+    compilation = nn.Compilation(model, [reference_device()])
+    compilation.finish()
+    desc = nn.MemoryDesc()
+    desc.add_input_role(compilation, index, frequency)
+    desc.set_dimensions(dims)
+    desc.finish()
+    return nn.Memory.from_desc(desc)
+
+
+def _any(value: object) -> Any:
+    return value
+
+
+BAD: dict[str, tuple[Callable[[], object], ResultCode, str]] = {
+    "operand of no type": (lambda: nn.Model().add_operand(_any(3)), ResultCode.BAD_DATA, "OperandType, got 3"),
+    "scales of no type": (
+        lambda: nn.OperandType(OperandCode.TENSOR_QUANT8_SYMM_PER_CHANNEL, (2,), 0.0, 0, _any("x")),
+        ResultCode.BAD_DATA,
+        "ChannelQuant, got 'x'",
+    ),
+    "operand index": (lambda: _unfinished().set_operand_value(NOT_A_NUMBER, 1.0), ResultCode.BAD_DATA, "got '1'"),
+    "operand index, not whole": (
+        lambda: _unfinished().set_operand_value(NOT_WHOLE, 1.0),
+        ResultCode.BAD_DATA,
+        "got 1.5",
+    ),
+    "operation code": (
+        lambda: _unfinished().add_operation(_any("SOFTMAX"), [0, 1], [2]),
+        ResultCode.BAD_DATA,
+        "got 'SOFTMAX'",
+    ),
+    "constant's offset": (
+        lambda: _unfinished().set_operand_value_from_memory(0, nn.Memory.from_array(VALUES), _any("0"), 16),
+        ResultCode.BAD_DATA,
+        "offset: wanted a whole number",
+    ),
+    "a device for a list": (
+        lambda: nn.Compilation(_model(), _any(reference_device())),
+        ResultCode.BAD_DATA,
+        "wanted a list of devices",
+    ),
+    "a name for a list": (lambda: nn.Compilation(_model(), _any("cpu")), ResultCode.BAD_DATA, "wanted a list"),
+    "a number for a list": (lambda: _model().supported_operations(_any(5)), ResultCode.BAD_DATA, "wanted a list"),
+    "an array for a memory": (lambda: _input_from_memory(VALUES, 0, 16), ResultCode.BAD_DATA, "a Memory, got ndarray"),
+    "input's offset": (
+        lambda: _input_from_memory(nn.Memory.from_array(VALUES), 0.0, 16),
+        ResultCode.BAD_DATA,
+        "offset: wanted a whole number, got 0.0",
+    ),
+    "input's length": (
+        lambda: _input_from_memory(nn.Memory.from_array(VALUES), 0, 16.0),
+        ResultCode.BAD_DATA,
+        "length: wanted a whole number, got 16.0",
+    ),
+    "input of no type": (
+        lambda: _execution().set_input(0, VALUES, _any(5)),
+        ResultCode.BAD_DATA,
+        "wanted an OperandType, got 5",
+    ),
+    "mapping too large": (
+        lambda: SharedMemory.from_fd(HUGE, 1, 0, 0).array(),
+        ResultCode.UNMAPPABLE,
+        "cannot be mapped",
+    ),
+    "descriptor too large": (lambda: nn.Memory.from_fd(4, 3, HUGE, 0), ResultCode.UNMAPPABLE, "cannot be duplicated"),
+    "descriptor": (lambda: nn.Memory.from_fd(4, 3, NOT_A_NUMBER, 0), ResultCode.BAD_DATA, "descriptor: wanted"),
+    "size": (lambda: nn.Memory.from_fd(NOT_A_NUMBER, 3, 0, 0), ResultCode.BAD_DATA, "size: wanted"),
+    "pool too large": (lambda: SharedMemory.create(HUGE), ResultCode.OUT_OF_MEMORY, f"{HUGE} bytes cannot be had"),
+    "hardware buffer too large": (lambda: HardwareBuffer(HUGE), ResultCode.OUT_OF_MEMORY, "cannot be had"),
+    "hardware buffer's format": (
+        lambda: HardwareBuffer(16, format=_any(99)),
+        ResultCode.BAD_DATA,
+        "99 is no known format",
+    ),
+    "hardware buffer's width": (lambda: HardwareBuffer(NOT_WHOLE), ResultCode.BAD_DATA, "size: wanted a whole number"),
+    "bytes as objects": (
+        lambda: nn.Memory.from_array(VALUES).to_array(np.object_, (1,)),
+        ResultCode.BAD_DATA,
+        "cannot be shown as object",
+    ),
+    "bytes as nothing": (
+        lambda: nn.Memory.from_array(VALUES).to_array("S0", (1,)),
+        ResultCode.BAD_DATA,
+        "cannot be shown as",
+    ),
+    "role's index": (lambda: _described((1, 2), NOT_A_NUMBER), ResultCode.BAD_DATA, "index of a role: wanted"),
+    "role's frequency": (lambda: _described((1, 2), 0, NOT_A_NUMBER), ResultCode.BAD_DATA, "frequency of input 0"),
+    "described memory too large": (
+        lambda: _described((2**16, 2**14)),
+        ResultCode.BAD_DATA,
+        r"\[65536, 16384\] needs more than 2\^32-1 bytes",
+    ),
+    "fence too large": (lambda: nn.Event.from_sync_fence_fd(HUGE), ResultCode.BAD_DATA, "no open descriptor"),
+    "fence": (lambda: nn.Event.from_sync_fence_fd(NOT_A_NUMBER), ResultCode.BAD_DATA, "descriptor: wanted a whole"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_arguments_are_errors_of_ours(name: str) -> None:
+    call, code, words = BAD[name]
+    with pytest.raises(NNError, match=words) as caught:
+        call()
+    assert caught.value.code == code
+
+
+def test_a_closed_memory_holds_no_constant() -> None:
+    memory = nn.Memory.from_array(VALUES)
+    memory.close()
+    with pytest.raises(NNError, match="the memory is closed") as caught:
+        _unfinished().set_operand_value_from_memory(0, memory, 0, 16)
+    assert caught.value.code == ResultCode.BAD_STATE
+
+
+def test_a_network_is_no_descriptor_and_no_pipe(tmp_path: Path) -> None:
+    descriptor = os.open(tmp_path, os.O_RDONLY)
+    with pytest.raises(TypeError, match="PathLike"):
+        nn.load(_any(descriptor))
+    os.close(descriptor)  # still open
+    if hasattr(os, "mkfifo"):
+        os.mkfifo(tmp_path / "pipe")
+        with pytest.raises(NNError, match="must be a regular file"):
+            nn.load(tmp_path / "pipe")
