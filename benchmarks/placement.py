@@ -14,6 +14,7 @@ stays above.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import random
@@ -47,6 +48,7 @@ MORE_ROUNDS = 45
 SLICE_SECONDS = 0.004
 HOPELESS = 3.0
 """Times the fastest session's time, above which a single device gets no more rounds after the first three."""
+PLAN = "plan"
 SIZES = (Size.SINGLE, Size.SMALL, Size.SMALL, Size.LARGE, Size.LARGE)
 UNFINISHED = 3
 
@@ -90,20 +92,19 @@ def main() -> int:
     arguments = parser.parse_args()
     end = time.monotonic() + arguments.seconds
     rows = _read(arguments.file)
-    done = {row.name for row in rows}
-    for name in subject_names(arguments.graphs, arguments.seed):
-        if name in done:
+    done = {(row.devices, row.name) for row in rows}
+    every = list(itertools.product(arguments.devices, subject_names(arguments.graphs, arguments.seed)))
+    for selector, name in every:
+        if (selector, name) in done:
             continue
         if time.monotonic() > end:
-            print(f"not finished, {len(done)} networks so far: give the same command again")
+            print(f"not finished, {len(rows)} of {len(every)} so far: give the same command again")
             return UNFINISHED
         subject = subject_of(name)
-        found = measure(subject, arguments.devices) if subject is not None else []
-        for row in found:
-            show(row)
-        rows += found
-        done.add(name)
-        _write(arguments.file, rows)
+        if subject is not None:
+            rows.append(measure(subject, selector))
+            show(rows[-1])
+            _write(arguments.file, rows)
     return report(rows, arguments.devices)
 
 
@@ -129,47 +130,45 @@ def subject_of(name: str) -> Subject | None:
     return Subject(name, network, [value.array for value in graph.inputs if value.array is not None])
 
 
-def measure(subject: Subject, lists: Sequence[str]) -> list[Row]:
-    """Time the plans of one network over lists of devices, and every single device of theirs, in turn."""
-    selections = {selector: [device.name for device in select(selector).devices] for selector in lists}
-    devices = {device.name: device for selector in lists for device in select(selector).devices}
+def measure(subject: Subject, selector: str) -> Row:
+    """Time the plan of a network over a list of devices and every single one of these, in turn.
+
+    Other devices are left alone: the threads of one runtime keep a core awake for another's.
+    """
+    devices = {device.name: device for device in select(selector).devices}
     sessions = {name: subject.network.compile([device]) for name, device in devices.items()}
-    sessions |= {selector: subject.network.compile(selector) for selector in lists}
-    estimated = {selector: "+".join(sessions[selector].devices_used) for selector in lists}
-    first_ms = {name: _timed(session, subject.inputs) / 1e3 for name, session in sessions.items()}
-    rounds = Rounds(sessions, subject.inputs, set(devices))
+    sessions[PLAN] = subject.network.compile(selector)
+    estimated = "+".join(sessions[PLAN].devices_used)
+    first_us = {name: _timed(session, subject.inputs) for name, session in sessions.items()}
+    rounds = Rounds(sessions, subject.inputs)
     rounds.run(ROUNDS)
-    if any(rounds.ratio(selector, names) > LIMIT for selector, names in selections.items()):
+    if rounds.ratio() > LIMIT:
         rounds.run(MORE_ROUNDS)
-    rows = []
-    for selector, names in selections.items():
-        row = Row(
-            subject.name,
-            selector,
-            estimated[selector],
-            "+".join(sessions[selector].devices_used),
-            rounds.best(names),
-            rounds.ratio(selector, names),
-            rounds.median(selector),
-            {name: rounds.median(name) for name in names},
-            first_ms[selector],
-            {name: [round(us, 1) for us in rounds.times[name]] for name in (selector, *names)},
-        )
-        rows.append(row)
+    row = Row(
+        subject.name,
+        selector,
+        estimated,
+        "+".join(sessions[PLAN].devices_used),
+        rounds.best(),
+        rounds.ratio(),
+        rounds.median(PLAN),
+        {name: rounds.median(name) for name in devices},
+        first_us[PLAN] / 1e3,
+        {name: [round(us, 1) for us in times] for name, times in rounds.times.items()},
+    )
     for session in sessions.values():
         session.close()
     subject.network.close()
-    return rows
+    return row
 
 
 class Rounds:
     """Times in us of sessions that run in turn, each round in a random order: each feels what ran before it."""
 
-    def __init__(self, sessions: dict[str, Session], inputs: list[Array], singles: set[str]) -> None:
-        """`sessions` have run once; `singles` are those that may be left out once they are far from the fastest."""
+    def __init__(self, sessions: dict[str, Session], inputs: list[Array]) -> None:
+        """`sessions`: PLAN and single devices, which have run once."""
         self._sessions = sessions
         self._inputs = inputs
-        self._singles = singles
         self._random = random.Random(0)
         self.times: dict[str, list[float]] = {name: [] for name in sessions}
 
@@ -184,18 +183,17 @@ class Rounds:
         """Return the median time of a session."""
         return statistics.median(self.times[name])
 
-    def best(self, names: Sequence[str]) -> str:
-        """Return the session with the least median."""
-        return min(names, key=self.median)
+    def best(self) -> str:
+        """Return the single device with the least median."""
+        return min((name for name in self._sessions if name != PLAN), key=self.median)
 
-    def ratio(self, name: str, others: Sequence[str]) -> float:
-        """Return the median ratio of a session's times to those of the best of others in the same rounds."""
-        best = self.times[self.best(others)]
-        return statistics.median(a / b for a, b in zip(self.times[name], best, strict=False))
+    def ratio(self) -> float:
+        """Return the median ratio of the plan's times to those of the best device in the same rounds."""
+        return statistics.median(a / b for a, b in zip(self.times[PLAN], self.times[self.best()], strict=False))
 
     def _is_hopeless(self, name: str) -> bool:
         times = self.times[name]
-        if name not in self._singles or len(times) < 3:
+        if name == PLAN or len(times) < 3:
             return False
         return min(times) > HOPELESS * min(map(self.median, self.times))
 

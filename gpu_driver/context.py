@@ -115,6 +115,17 @@ class DeviceContext:
         except cl.Error as error:
             raise hal_error(error, f"host memory of {readable_bytes(data.nbytes)}") from error
 
+    def zeros(self, size_bytes: int) -> tuple[DeviceBuffer, Array | None]:
+        """Return a new buffer of zeros, and the same memory as the host sees it where that is used in place."""
+        data = pages_of_zeros(size_bytes)
+        flags = cl.mem_flags.READ_WRITE
+        if self.profile.uses_host_memory:
+            handle = cl.Buffer(self.context, flags | cl.mem_flags.USE_HOST_PTR, hostbuf=data)
+            return DeviceBuffer(self.accounts, handle, size_bytes), data
+        buffer = self.allocate(size_bytes)
+        buffer.write(self.queue, data).wait()
+        return buffer, None
+
     def check_room(self, size_bytes: int, what: str) -> None:
         """Raise HalError(RESOURCE_EXHAUSTED_PERSISTENT) for what the device could not hold if it were empty."""
         if size_bytes > self.profile.global_mem_bytes:
@@ -239,6 +250,13 @@ class Watchdog:
             if holder.release_idle(before):
                 with self._lock:
                     watched.add(holder)
+
+
+def pages_of_zeros(size_bytes: int) -> Array:
+    """Return new bytes [size_bytes] that begin on a page."""
+    room = np.zeros(size_bytes + PAGE_BYTES, np.uint8)
+    start = -room.ctypes.data % PAGE_BYTES
+    return room[start : start + size_bytes]
 
 
 def hal_error(error: cl.Error, doing: str) -> HalError:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from gpu_driver.chain import Memory, Step
+    from gpu_driver.chain.step import Memory, Step
 
 LEAST_COLUMNS = 7
 LEAST_ROWS = 14
@@ -19,7 +19,7 @@ LEAST_ROWS = 14
 def joined(steps: Sequence[Step], keys: Mapping[Memory, int], inner: frozenset[int], cores: int) -> tuple[Step, ...]:
     """Put convolutions and the depthwise ones after them together where nobody else reads what lies between.
 
-    keys, inner: as _launch of chain.py takes them.
+    keys, inner: as chain/launches.py has them.
     """
     used = Counter(keys[memory] for step in steps for memory in step.memories)
     result: list[Step] = []

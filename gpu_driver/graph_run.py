@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import pyopencl as cl
 
-from gpu_driver.execution import Transfer
+from gpu_driver.execution import Clocked, Transfer
 from gpu_driver.lowering import Known
 from nn_runtime.codes import OperationCode, operation_name
 from nn_runtime.errors import BadData
@@ -46,6 +46,8 @@ class Commands:
         self._in_stages = in_stages
         self._transfers: list[cl.Event] = []
         self._last: cl.Event | None = None
+        self._taken = 0
+        """Of the recorded ones, how many were looked through for times that the host can copy."""
         self._suspects: dict[SegmentContext, DeviceBuffer] = {}
         """Segments that may have complained since somebody looked, and where."""
 
@@ -82,14 +84,12 @@ class Commands:
         Raises HalError(GENERAL_FAILURE) where a launch complained.
         """
         if not self._suspects:
-            if self._last is not None:
-                self._last.wait()
+            self._wait_for_last()
             return
         found = [(segment, fault, np.zeros(1, np.int32)) for segment, fault in self._suspects.items()]
         for _, fault, number in found:
             self.read(fault, number)
-        if self._last is not None:
-            self._last.wait()
+        self._wait_for_last()
         for segment, _, number in found:
             if number[0]:
                 raise HalError(ErrorStatus.GENERAL_FAILURE, segment.problem(int(number[0])))
@@ -100,6 +100,15 @@ class Commands:
         for fault in self._suspects.values():
             self.write(fault, np.zeros(1, np.int32))
         self.queue.finish()
+
+    def _wait_for_last(self) -> None:
+        if self._last is not None:
+            self._last.wait()
+        if self._in_stages and self._recorded is not None:
+            for command, _ in self._recorded[self._taken :]:
+                if isinstance(command, Clocked):
+                    command.take()
+            self._taken = len(self._recorded)
 
     def _keep(self, transfer: Transfer, event: cl.Event) -> None:
         self._transfers.append(event)

@@ -15,7 +15,7 @@ from gpu_driver.launch import Images
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from gpu_driver.chain import Memory, Step
+    from gpu_driver.chain.step import Memory, Step
     from gpu_driver.device_profile import DeviceProfile
 
 LEAST_FLOPS = 20_000_000
@@ -27,7 +27,7 @@ def steps_by_image(
 ) -> int:
     """Return how many steps, from the first, are best done image by image; 0 for none.
 
-    keys, inner: as _launch of chain.py takes them. Last steps of one pixel an image are left together: all share their
+    keys, inner: as chain/launches.py has them. Last steps of one pixel an image are left together: all share their
     weights.
     """
     count = steps[0].geometry.batches

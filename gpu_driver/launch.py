@@ -10,7 +10,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from gpu_driver.bound import BoundOperand
-    from gpu_driver.chain import Step
+    from gpu_driver.chain.step import Step
     from nn_runtime.operand import Array
 
 WorkSize: TypeAlias = tuple[int, ...]

@@ -20,7 +20,7 @@ from nn_runtime.codes import OperationCode
 from nn_runtime.errors import BadData
 from nn_runtime.hal.types import ErrorStatus, HalError, OperandLifeTime
 from nn_runtime.hal.views import constant_array
-from nn_runtime.operand import is_tensor, merge_dimensions
+from nn_runtime.operand import element_count, is_tensor, merge_dimensions
 from nn_runtime.operations import output_dimensions
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 _BOUNDARY = (OperandLifeTime.SUBGRAPH_INPUT, OperandLifeTime.SUBGRAPH_OUTPUT)
 CONTROL_FLOW = (OperationCode.IF, OperationCode.WHILE)
+MAX_ELEMENTS = 2**31 - 1
+"""Of a tensor: kernels count in int."""
 
 
 @dataclass(frozen=True)
@@ -74,9 +76,10 @@ class Segment:
 
 @dataclass(frozen=True)
 class Known:
-    """What is known before a segment: dimensions and parameter values by operand, omitted inputs, operations done
+    """What is known before a segment: dimensions and parameter values by operand, omitted inputs.
 
-    ahead of their place (folded into an earlier segment). `found`: dimensions that the model's inputs do not tell.
+    `done`: operations done ahead of their place (folded into an earlier segment). `found`: dimensions that the model's
+    inputs do not tell.
     """
 
     dimensions: Mapping[int, Dimensions]
@@ -259,6 +262,7 @@ class _SegmentBuilder:
             for operand, shape in zip(op.outputs, shapes, strict=False):
                 if 0 in shape or not op.definition.data_dependent:
                     self._lowering.check_declared(operand.index, shape)
+                _check_size(shape)
                 self._dimensions[operand.index] = shape
                 self._operands[operand.index] = replace(operand, dimensions=shape)
         except BadData as error:
@@ -381,6 +385,11 @@ class _SegmentBuilder:
             frozenset(at for at in self._folded if at >= stop),
             self._measured,
         )
+
+
+def _check_size(dims: Dimensions) -> None:
+    if element_count(dims) > MAX_ELEMENTS:
+        raise BadData(f"computed dimensions {list(dims)} have more than 2^31 - 1 elements, which kernels cannot index")
 
 
 def _touched(commands: Iterable[Command | Alias]) -> set[int]:

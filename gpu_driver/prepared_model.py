@@ -17,8 +17,8 @@ from gpu_driver.execution import CompiledSegment, ExecutionContext, Recorded
 from gpu_driver.graph_run import Commands, GraphRun, Limits
 from gpu_driver.profiling import RecordedProfile
 from gpu_driver.request_ends import RequestEnds
-from gpu_driver.reusable import ReusableExecution, bind
-from nn_runtime.hal.plain import PlainBurst, RunningFencedExecution, execute_after_fences, timing_since_launch
+from gpu_driver.reusable import BindingBurst, ReusableExecution, bind
+from nn_runtime.hal.plain import RunningFencedExecution, execute_after_fences, timing_since_launch
 from nn_runtime.hal.types import (
     DEFAULT_LOOP_TIMEOUT_NS,
     MAXIMUM_LOOP_TIMEOUT_NS,
@@ -116,9 +116,9 @@ class PreparedModel:
         name = self.device.profile.name
         return execute_after_fences(name, wait_for, deadline_ns, duration_after_fence_ns, execute)
 
-    def configure_execution_burst(self) -> PlainBurst:
-        """Return a burst that executes as usual: execution contexts keep all there is to keep."""
-        return PlainBurst(self)
+    def configure_execution_burst(self) -> BindingBurst:
+        """Return a burst that keeps the latest request bound."""
+        return BindingBurst(self)
 
     def close(self) -> None:
         """Give kernels, segments and device memory back; executions that run end as usual, later ones are refused."""
@@ -215,7 +215,8 @@ class PreparedModel:
     def begin(self) -> ExecutionContext:
         """Return a context for an execution alone; raises HalError once it is closed."""
         with self._lock:
-            self._check_open()
+            if self._closed:
+                self._check_open()
             return self._idle.pop() if self._idle else ExecutionContext(self.device)
 
     def _check_open(self) -> None:
@@ -227,8 +228,10 @@ class PreparedModel:
         context.last_used = time.monotonic()
         if self._graph.static is None:
             context.retain(set[CompiledSegment]().union(*(graph.segments for graph in self._graphs)))
+        if self._preference == ExecutionPreference.LOW_POWER:
+            context.release_memory()
         with self._lock:
-            if self._closed or self._preference == ExecutionPreference.LOW_POWER:
+            if self._closed:
                 return
             self._idle.append(context)
             watched, self._watched = self._watched, True

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import time
+import weakref
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pyopencl as cl
 
@@ -15,6 +16,7 @@ from gpu_driver.profiling import RecordedProfile
 from gpu_driver.request_ends import RequestEnds
 from nn_runtime.errors import NNError
 from nn_runtime.hal.buffers import BoundBuffers
+from nn_runtime.hal.plain import PlainBurst
 from nn_runtime.hal.types import BufferToken, ErrorStatus, ExecutionResult, HalError, OutputShape, Timing
 from nn_runtime.hal.validation import validate_request
 
@@ -24,9 +26,10 @@ if TYPE_CHECKING:
     from gpu_driver.compiled_graph import CompiledGraph
     from gpu_driver.context import DeviceContext
     from gpu_driver.device_memory import DeviceBuffer
-    from gpu_driver.execution import CompiledSegment, ExecutionContext, Recorded
+    from gpu_driver.execution import CompiledSegment, ExecutionContext, Recorded, SegmentContext
     from gpu_driver.prepared_model import PreparedModel
     from nn_runtime.hal.interfaces import ExecutionProfile
+    from nn_runtime.hal.memory import SharedMemory
     from nn_runtime.hal.types import Model, Request
     from nn_runtime.operand import Array
 
@@ -81,6 +84,7 @@ class ReusableExecution:
         self._segment = bound.segment
         self._measure = measure
         self._result = ExecutionResult(bound.shapes)
+        self._slot = prepared.device.executions.slot(prepared.priority)
         self._in_place = _in_place(prepared.device, bound)
         self._own = [(i, size) for i, size in bound.segment.boundary.items() if i not in self._in_place]
         self._inputs = [(i, data) for i, data in bound.inputs.items() if i not in self._in_place]
@@ -89,12 +93,15 @@ class ReusableExecution:
     def execute_synchronously(self, deadline_ns: int | None) -> ExecutionResult:
         """Execute; if it is measured, the times on the device (first command to last) and in the driver are told."""
         if not self._measure:
-            self._run(deadline_ns, Commands(self._device.queue, None))
+            self._run(deadline_ns, None)
             return self._result
         start_ns = time.perf_counter_ns()
         events: list[Recorded] = []
         self._run(deadline_ns, Commands(self._device.profiling_queue, events))
-        on_device = events[-1][1].profile.end - events[0][1].profile.start if events else 0
+        on_device = 0
+        if events:
+            started = cast("int", events[0][1].get_profiling_info(cl.profiling_info.START))
+            on_device = cast("int", events[-1][1].get_profiling_info(cl.profiling_info.END)) - started
         in_driver = time.perf_counter_ns() - start_ns
         return ExecutionResult(self._result.output_shapes, Timing(min(on_device, in_driver), in_driver))
 
@@ -105,37 +112,79 @@ class ReusableExecution:
         self._run(deadline_ns, Commands(self._device.profiling_queue, events, in_stages=True))
         return self._result, RecordedProfile(events, time.perf_counter_ns() - start_ns)
 
-    def _run(self, deadline_ns: int | None, commands: Commands) -> None:
-        """Execute; raises HalError."""
+    def _run(self, deadline_ns: int | None, commands: Commands | None) -> None:
+        """Execute, without commands where nothing is to be told of them; raises HalError."""
         prepared, device = self._prepared, self._device
         device.check_process()
-        if deadline_ns is not None and time.monotonic_ns() >= deadline_ns:
-            raise HalError(ErrorStatus.MISSED_DEADLINE_PERSISTENT, "the deadline passed before the execution")
+        slot = self._slot
+        if deadline_ns is not None:
+            if time.monotonic_ns() >= deadline_ns:
+                raise HalError(ErrorStatus.MISSED_DEADLINE_PERSISTENT, "the deadline passed before the execution")
+            slot = device.executions.slot(prepared.priority, deadline_ns)
         try:
-            with device.executions.slot(prepared.priority, deadline_ns):
+            with slot:
                 context = prepared.begin()
                 try:
-                    self._enqueue(context, commands)
-                    commands.wait()
+                    segment = context.segment(self._segment)
+                    if commands is None and not self._own and segment.fault is None:
+                        last = segment.enqueue(device.queue, self._in_place, None)
+                        if last is not None:
+                            last.wait()
+                    else:
+                        self._enqueue(context, segment, commands or Commands(device.queue, None))
                 except BaseException:
-                    commands.abandon()  # nothing may write to the caller's memory any more
+                    device.queue.finish()  # nothing may write to the caller's memory any more
                     raise
                 finally:
                     prepared.end(context)
         except cl.Error as error:
             raise hal_error(error, "execution") from error
 
-    def _enqueue(self, context: ExecutionContext, commands: Commands) -> None:
-        segment = context.segment(self._segment)
-        if not self._own:
-            commands.run(segment, self._in_place)
-            return
+    def _enqueue(self, context: ExecutionContext, segment: SegmentContext, commands: Commands) -> None:
         boundary = {i: context.boundary(i, size) for i, size in self._own}
-        for i, data in self._inputs:
-            commands.write(boundary[i], data)
-        commands.run(segment, {**self._in_place, **boundary})
-        for i, data in self._outputs:
-            commands.read(boundary[i], data)
+        try:
+            for i, data in self._inputs:
+                commands.write(boundary[i], data)
+            commands.run(segment, {**self._in_place, **boundary} if boundary else self._in_place)
+            for i, data in self._outputs:
+                commands.read(boundary[i], data)
+            commands.wait()
+        except BaseException:
+            commands.abandon()
+            raise
+
+
+class BindingBurst(PlainBurst):
+    """A burst that binds a request when it comes for the second time in a row."""
+
+    def __init__(self, prepared: PreparedModel) -> None:
+        """Bind nothing yet."""
+        super().__init__(prepared)
+        self._model = prepared
+        self._latest: tuple[weakref.ref[Request], bool] | None = None
+        self._execution: ReusableExecution | None = None
+        """Of the latest request, once it has come again."""
+
+    def execute(
+        self, request: Request, measure: bool, deadline_ns: int | None, loop_timeout_ns: int | None
+    ) -> ExecutionResult:
+        """Execute one request."""
+        latest = self._latest
+        if latest is None or latest[0]() is not request or latest[1] != measure:
+            self._latest, self._execution = (weakref.ref(request), measure), None
+        elif self._execution is None:
+            self._execution = self._model.create_reusable_execution(request, measure, loop_timeout_ns)
+        if self._execution is None:
+            return super().execute(request, measure, deadline_ns, loop_timeout_ns)
+        return self._execution.execute_synchronously(deadline_ns)
+
+    def free_memory(self, memory: SharedMemory) -> None:
+        """Forget what is bound."""
+        self.close()
+
+    def close(self) -> None:
+        """Forget what is bound."""
+        self._latest = self._execution = None
 
 
 def _in_place(device: DeviceContext, bound: Bound) -> dict[int, DeviceBuffer]:

@@ -99,7 +99,7 @@ class Scheduler:
 
 
 class _Slot:
-    """Holds a slot while it is entered."""
+    """Holds a slot while it is entered; may be entered again and again."""
 
     __slots__ = ("_deadline_ns", "_priority", "_scheduler")
 
@@ -119,7 +119,12 @@ class _Slot:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._scheduler._release()
+        scheduler = self._scheduler
+        with scheduler._lock:
+            if scheduler._waiting:
+                scheduler._hand_on()
+            else:
+                scheduler._free += 1
 
 
 class _Turn:

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // chain.cl: CONV_2D, DEPTHWISE_CONV_2D, FULLY_CONNECTED, ADD after them, AVERAGE_POOL_2D and SOFTMAX, any number one after the other,
 // for CPU-type devices.
-// Maths    of a step: convolve.h (convolve_vnni.h with VNNI), depthwise.h, depthwise_vnni.h, with constant, packed weights; average.h, softmax_step.h
+// Maths    of a step: convolve.h (convolve_vnni.h with VNNI), depthwise.h, depthwise_vnni.h, expanded.h, with constant, packed weights;
+//          average.h, softmax_step.h
 // Tensors  b0..b7: dense tensors of T, at the places that the steps name (common/chain_step.h)
-//          steps, tasks, starts, waits: as chain.py makes them; constants: weights and vectors of all steps, each 64-byte aligned
+//          steps, tasks, starts, waits: as gpu_driver/chain makes them; constants: weights and vectors of all steps, each 64-byte aligned
 //          tasks lie queue by queue, in a queue step by step: starts [queues, steps + 1]; waits: the tasks that tasks wait for
 //          progress: int [1 + queues + tasks][LINE], zero at first: the number of launches that have ended and how many groups have in
 //          this one; how many tasks of each queue are taken, 0 between launches; the number of the last launch that did each task
@@ -17,7 +18,7 @@
 // Order    Every queue is a part of the picture in all steps and belongs to a group, so that what a task reads was mostly written by the
 //          same core. Tasks of a queue are taken in order, by its group, and by others while their own queues have nothing ready.
 //          A task is taken only when all that it waits for is done. There is an order of all tasks in which each comes after those
-//          that it waits for and those before it in its queue (chain.py sees to it). So the first in that order that nobody has taken
+//          that it waits for and those before it in its queue (gpu_driver/chain sees to it). So the first in that order that nobody has taken
 //          is next in its queue and waits for taken tasks only; as soon as no group works, it is ready. Hence a group that looks at
 //          all queues after its last task either finds one to do, or nothing is left, or another group works, and that one will look
 //          later: whoever loses patience may leave, and one group alone comes to an end too.

@@ -26,7 +26,7 @@ kernel void l2_normalization(global const T *src, global T *dst, int axis, int i
         const float x = LOAD(src, start + i * inner);
         sum += x * x;
     }
-    const float norm = fmax(sqrt(sum), 1e-6f);
+    const float length = sqrt(sum), norm = length < 1e-6f ? 1e-6f : length; // fmax would lose a NaN
     for (int i = 0; i < axis; ++i)
         STORE(dst, start + i * inner, LOAD(src, start + i * inner) / norm);
 }

@@ -13,7 +13,8 @@
 //          neighbouring work-items may write the same value to the same element; extra items return
 //          *_groups: global (GROUP * count), local (GROUP); one group per output element, for few outputs of many terms
 // Needs    *_vectors: inner >= 16; quantised means: terms <= 2^23
-// Exact    all but sums and products of float; sums are compensated (Kahan), so that many terms lose nothing
+// Exact    all but sums and products of float; sums are compensated (Kahan), so that many terms lose nothing, as long as they are
+//          finite: an infinity stays one
 #ifndef T
 #error "reduce.cl: define T"
 #endif
@@ -37,7 +38,7 @@ static inline int offset_of(int position, int4 sizes, int4 strides)
     {                                     \
         const V term = (x) - lost;        \
         const V total = sum + term;       \
-        lost = (total - sum) - term;      \
+        lost = select((V)0, (total - sum) - term, isfinite(total)); \
         sum = total;                      \
     }
 #define MEAN_OF(V, SUFFIX, sum) ((sum) / (V)terms)

@@ -107,17 +107,23 @@ def prepare_cached(
 def _opened(device: Device, info: CacheInfo, token: bytes, create: bool) -> Iterator[CacheRequest | None]:
     """Open all files for reading and writing; None if one cannot be opened."""
     flags = os.O_RDWR | _BINARY | (os.O_CREAT if create else 0)
-    opened: list[list[int]] = []
+    models, data = device.cache_files
     with contextlib.ExitStack() as stack:
         try:
-            for kind, count in zip((_MODEL_FILE, _DATA_FILE), device.cache_files, strict=True):
-                opened.append([])
-                for path in file_paths(info, token, kind, count):
-                    opened[-1].append(os.open(path, flags, 0o600))
-                    stack.callback(os.close, opened[-1][-1])
+            model_files = _open_all(stack, file_paths(info, token, _MODEL_FILE, models), flags)
+            data_files = _open_all(stack, file_paths(info, token, _DATA_FILE, data), flags)
         except OSError as error:
             if create:
                 _log.warning("no compilation cache for %s: %s", device.name, error)
             yield None
             return
-        yield CacheRequest(tuple(opened[0]), tuple(opened[1]), token)
+        yield CacheRequest(model_files, data_files, token)
+
+
+def _open_all(stack: contextlib.ExitStack, paths: Sequence[Path], flags: int) -> tuple[int, ...]:
+    """Return descriptors of all files, which the stack will close; raises OSError."""
+    opened = []
+    for path in paths:
+        opened.append(os.open(path, flags, 0o600))
+        stack.callback(os.close, opened[-1])
+    return tuple(opened)

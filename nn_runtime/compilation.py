@@ -122,9 +122,13 @@ class Compilation:
         if directory is None or token is None:
             raise UnexpectedNull("set_caching: the directory or the token is None")
         self._check_open("set_caching")
-        if len(token) != CACHE_TOKEN_BYTES:
-            raise BadData(f"set_caching: the token must have {CACHE_TOKEN_BYTES} bytes, got {len(token)}")
-        self._options = replace(self._options, cache=CacheInfo(Path(directory), bytes(token)))
+        try:
+            folder, own = Path(directory), bytes(memoryview(token))
+        except TypeError as error:
+            raise BadData(f"set_caching: wanted a path and {CACHE_TOKEN_BYTES} bytes: {error}") from None
+        if len(own) != CACHE_TOKEN_BYTES:
+            raise BadData(f"set_caching: the token must have {CACHE_TOKEN_BYTES} bytes, got {len(own)}")
+        self._options = replace(self._options, cache=CacheInfo(folder, own))
 
     def add_extension_attribute(self, name: str, code: int, data: bytes) -> None:
         """Say something to a vendor's driver about how to prepare; drivers that do not know it ignore it.
@@ -252,7 +256,7 @@ class Compilation:
         plan = self.finished_plan("preferred memory")
         main = plan.model.main
         count = len(main.input_indexes if is_input else main.output_indexes)
-        if not 0 <= index < count:
+        if not 0 <= whole("input" if is_input else "output", index) < count:
             raise BadData(f"{'input' if is_input else 'output'} {index} is out of range, the model has {count}")
         devices = [role.step.device for role in plan.roles_of(is_input, index)]
         padded = any(d.is_reference or d.feature_level >= FeatureLevel.LEVEL_5 for d in devices)

@@ -26,7 +26,7 @@ STEP_NS = 60_000.0
 """A run of a device that does not tell its costs: the call, its waiting, and the bookkeeping of the plan."""
 SPLIT_GAIN = 0.15
 """Part of the best single device's time that a split must save by the estimates, which are not exact."""
-RIVAL_FACTOR = 2.0
+RIVAL_FACTOR = 4.0
 """How many times as long as the plan a single device may be estimated to take and yet be the faster one."""
 
 _UNKNOWN_COSTS = CostTable(

@@ -33,6 +33,7 @@ from nn_runtime.hal.types import (
     HalError,
     Timing,
 )
+from nn_runtime.numeric import whole
 from nn_runtime.observe import trace
 from nn_runtime.operand import has_unknown_dimensions, is_tensor
 from nn_runtime.run import bind
@@ -297,7 +298,7 @@ class Execution:
         """Return an input or output that may be bound now; raises BadState, BadData."""
         what, bound = ("input", self._inputs) if is_input else ("output", self._outputs)
         self._check_preparation(f"{what} {index}")
-        if not 0 <= index < len(bound):
+        if not 0 <= whole(what, index) < len(bound):
             raise BadData(f"{what} {index} is out of range, the model has {len(bound)} {what}s")
         if bound[index] is not None:
             raise BadState(f"{what} {index} is bound already")
@@ -473,7 +474,7 @@ class Execution:
 
     def _result_dimensions(self, call: str, index: int) -> Dimensions:
         self._check_completed(call)
-        if not 0 <= index < len(self._output_operands):
+        if not 0 <= whole(call, index) < len(self._output_operands):
             raise BadData(f"{call}: output {index} is out of range, the model has {len(self._output_operands)}")
         if self._error is not None and not isinstance(self._error, OutputInsufficientSize):
             raise BadState(f"{call}: the execution failed: {self._error}")

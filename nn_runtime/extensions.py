@@ -43,7 +43,8 @@ _devices: weakref.WeakSet[HasExtensions] = weakref.WeakSet()
 
 def add_device(device: HasExtensions) -> None:
     """Let a device's extensions be known for as long as the device is in use."""
-    _devices.add(device)
+    with _lock:
+        _devices.add(device)
 
 
 def checked(extensions: Iterable[Extension]) -> tuple[Extension, ...]:
@@ -81,7 +82,7 @@ def operation_type(device: HasExtensions, name: str, code: int) -> int:
 
 def with_attribute(attributes: Attributes, name: str, code: int, data: bytes) -> Attributes:
     """Return sorted attributes with one more; raises BadData for an unknown extension, or if it is there already."""
-    if not any(extension.name == name for device in list(_devices) for extension in device.extensions):
+    if not any(extension.name == name for device in _in_use() for extension in device.extensions):
         raise BadData(f"extension attribute: no device has an extension {name!r}")
     if not 0 <= code <= _MAX_CODE:
         raise BadData(f"extension attribute {name}: a code is 0 to {_MAX_CODE}, got {code}")
@@ -101,12 +102,17 @@ def name_to_prefix(codes: Iterable[int]) -> dict[str, int]:
     return {_names[prefix]: prefix for prefix in prefixes}
 
 
+def _in_use() -> list[HasExtensions]:
+    with _lock:
+        return list(_devices)
+
+
 def _extension(device: HasExtensions, name: str) -> Extension:
     """Return a device's extension; one of which devices give different records is disabled for all."""
     own = next((extension for extension in device.extensions if extension.name == name), None)
     if own is None:
         raise BadData(f"device {device.name} has no extension {name!r}")
-    for other in list(_devices):
+    for other in _in_use():
         if any(extension.name == name and extension != own for extension in other.extensions):
             raise BadData(f"extension {name} is disabled: {device.name} and {other.name} define it differently")
     return own

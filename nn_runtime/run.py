@@ -183,19 +183,20 @@ class CompoundRun:
         callback: IFencedExecutionCallback | None = None
         program = self._plan.program
         at, end = 0, len(program)
+        left = wait_for
         try:
             self._begin()
             while at < end:
                 step = program[at]
-                waits = wait_for if fence is None else (fence,)
+                waits = left if fence is None else (fence,)
                 if not isinstance(step, Step):
                     wait_for_fences(waits, options.deadline_ns)
-                    at, wait_for = self._control(at, step, options), ()
+                    at, left = self._control(at, step, options), ()
                     continue
                 started, callback = step.execute_fenced(self._request(at, step), waits, options, duration_ns)
                 if fence is not None:
                     fences.close(fence)
-                fence, wait_for = started, ()
+                fence, left = started, ()
                 at += 1
         except HalError as error:
             if fence is not None:

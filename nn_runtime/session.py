@@ -146,6 +146,11 @@ class Session:
         self._plan: Plan = compilation.plan
         main = self._plan.model.main
         self._operands = [main.operands[i] for i in main.input_indexes]
+        self._plain = [
+            (info.dtype, info.shape) if info.dtype == dtype_of(operand.type) else None
+            for info, operand in zip(interface.inputs, self._operands, strict=False)
+        ]
+        """What arrays of each input need no check, by type and shape."""
         self._lock = threading.Lock()
         self._bindings: dict[bool, _Binding] = {}
         self._states: dict[int, Array] = {}
@@ -210,11 +215,7 @@ class Session:
         `profile` collects `self.profile`, and costs time. `measure` collects `self.timing`: by the rules of the NDK
         only for a compilation for exactly one explicit device.
         """
-        if isinstance(inputs, np.ndarray) and len(self._interface.inputs) == 1:
-            given: Sequence[npt.ArrayLike] = (inputs,)
-            names = None
-        else:
-            given, names = self._ordered(inputs)
+        given, names = self._ordered(inputs)
         with self._lock:
             if self._closed:
                 raise BadState("session: it is closed")
@@ -305,9 +306,13 @@ class Session:
     ) -> tuple[Sequence[npt.ArrayLike], list[str] | None]:
         """Return one array-like an input, and the outputs' names for a dict."""
         infos = self._interface.inputs
-        if isinstance(inputs, Mapping):
+        given: Sequence[npt.ArrayLike]
+        if isinstance(inputs, (list, tuple)):
+            given = inputs
+        elif isinstance(inputs, Mapping):
             return self._by_name(inputs)
-        given: Sequence[npt.ArrayLike] = inputs if isinstance(inputs, list | tuple) else [inputs]  # type: ignore[list-item]
+        else:
+            given = [inputs]  # type: ignore[list-item]
         if len(given) != len(infos):
             what = "one input" if isinstance(inputs, np.ndarray) else f"a {type(given).__name__} of {len(given)}"
             raise BadData(f"run: wanted {len(infos)} input{'s' * (len(infos) != 1)} ({_names(infos)}), got {what}")
@@ -332,8 +337,8 @@ class Session:
 
     def _run(self, given: Sequence[npt.ArrayLike], profile: bool, measure: bool) -> list[Array]:
         arrays = [
-            _checked(position, info, value, self._operands[position])
-            for position, (info, value) in enumerate(zip(self._interface.inputs, given, strict=True))
+            value if type(value) is np.ndarray and (value.dtype, value.shape) == plain else self._checked(at, value)
+            for at, (plain, value) in enumerate(zip(self._plain, given, strict=True))
         ]
         for attempt in range(_MAX_ATTEMPTS):
             binding = self._binding(arrays, measure)
@@ -347,6 +352,9 @@ class Session:
                     self._compilation, self._interface, _shapes(arrays), measure, binding.enlarged(error.shapes)
                 )
         raise BadState("session: the outputs' sizes change from run to run")
+
+    def _checked(self, position: int, value: npt.ArrayLike) -> Array:
+        return _checked(position, self._interface.inputs[position], value, self._operands[position])
 
     def _binding(self, arrays: Sequence[Array], measure: bool) -> _Binding:
         """Return the execution for inputs of these shapes: the last one where it fits."""
@@ -474,12 +482,6 @@ def _names(infos: Sequence[TensorInfo]) -> str:
 
 def _checked(position: int, info: TensorInfo, given: npt.ArrayLike, operand: Operand) -> Array:
     """Return an input as an array that can be copied to the one bound for its operand; raises BadData."""
-    if (
-        isinstance(given, np.ndarray)
-        and given.shape == info.shape
-        and given.dtype == info.dtype == dtype_of(operand.type)
-    ):
-        return given
     any_rank = is_tensor(operand.type) and not operand.dimensions
     shape = "[...]" if any_rank else f"[{', '.join(str(size or 'any') for size in info.shape)}]"
     wanted = f"input {position} {info.name!r}: wanted {info.dtype} {shape}"

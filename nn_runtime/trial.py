@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plans timed in turn where estimates cannot tell which is the fastest, and the result kept beside the drivers' files.
 
-A host is noisy, so plans run in turn in short slices. The trial ends as soon as one was faster in every slice than the
-others in any, else when its time is over.
+A host is noisy, so plans run in turn in short slices. A plan is left out as soon as it was slower in every slice than
+another in any; the trial ends when one is left, or when its time is over.
 """
 
 from __future__ import annotations
@@ -27,11 +27,15 @@ if TYPE_CHECKING:
     from nn_runtime.devices import Device
     from nn_runtime.hal.types import ExecutionPreference
 
-SLICE_SECONDS = 0.002
+SLICE_SECONDS = 0.005
 """Time of one plan at a time; at least a run."""
-BUDGET_SECONDS = 0.04
+BUDGET_SECONDS = 0.05
 """Time of each plan in all, unless FEWEST_ROUNDS take longer."""
-FEWEST_ROUNDS = 5
+FEWEST_ROUNDS = 3
+SURE_ROUNDS = 5
+"""After which a plan that was always slower than another is left out."""
+FAR = 3.0
+"""Before, but after more than one round, one that took so many times as long."""
 _KIND = "p"
 """Of the file that keeps the result, as "1" and "2" are the drivers'."""
 
@@ -44,18 +48,18 @@ def fastest(runs: Sequence[Callable[[], object]]) -> int:
     They have run before.
     """
     times: list[list[float]] = [[] for _ in runs]
+    racing = list(range(len(runs)))
     order = random.Random(0)  # each plan feels what ran before it
     end = time.perf_counter() + BUDGET_SECONDS * len(runs)
-    while len(times[0]) < FEWEST_ROUNDS or (time.perf_counter() < end and not _is_decided(times)):
-        for at in order.sample(range(len(runs)), len(runs)):
+    rounds = 0
+    while len(racing) > 1 and (rounds < FEWEST_ROUNDS or time.perf_counter() < end):
+        for at in order.sample(racing, len(racing)):
             times[at].append(_slice(runs[at]))
-    return min(range(len(runs)), key=lambda at: statistics.median(times[at]))
-
-
-def _is_decided(times: Sequence[Sequence[float]]) -> bool:
-    """Tell whether every slice of one plan was faster than every slice of all others."""
-    least, *others = sorted(times, key=max)
-    return all(max(least) < min(other) for other in others)
+        rounds += 1
+        if rounds > 1:
+            least = min(max(times[at]) for at in racing) * (1 if rounds >= SURE_ROUNDS else FAR)
+            racing = [at for at in racing if min(times[at]) <= least]
+    return min(racing, key=lambda at: statistics.median(times[at]) if times[at] else 0.0)
 
 
 def _slice(run: Callable[[], object]) -> float:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from nn_runtime.operand import Array, OperandType
     from nn_runtime.operations import OperationView
 
-_TABLE_SIZE = 256 * 256
-"""From so many elements on a table of all pairs is cheaper than their arithmetic."""
+_TABLE_SIZE = 1 << 13
+"""From so many elements on a table of all pairs, made once, is soon cheaper than their arithmetic."""
 
 
 @computes(OperationCode.ADD, OperationCode.SUB, OperationCode.MUL, OperationCode.DIV)

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nn_runtime.operand import QUANT8_TYPES, dtype_of
-from nn_runtime.quantization import activation_range_float, convolution_multipliers, requantize
+from nn_runtime.quantization import Requantization, activation_range_float, convolution_multipliers
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from nn_runtime.codes import FuseCode
     from nn_runtime.operand import Array, OperandView
     from nn_runtime.operations import OperationView
@@ -83,14 +85,14 @@ def exact_depth(left_bound: int, right: Array, right_bound: int) -> int:
     return (_EXACT_FLOAT32 - 1) // (left_bound * right_bound)
 
 
-def product(left: Array, right: Array, depth_limit: int) -> Array:
+def product(left: Array, right: Array, depth_limit: int, out: Array | None = None) -> Array:
     """Return left [rows, depth] @ right [columns, depth] transposed, summing at most `depth_limit` terms in float32.
 
-    Longer sums continue in float64, so that integers stay exact.
+    Longer sums continue in float64, so that integers stay exact; others go to `out` if it is given.
     """
     depth = right.shape[1]
     if depth <= depth_limit:
-        result: Array = left @ right.T
+        result: Array = np.matmul(left, right.T, out=out)
         return result
     sums = np.zeros((left.shape[0], right.shape[0]))
     for start in range(0, depth, depth_limit):
@@ -99,12 +101,25 @@ def product(left: Array, right: Array, depth_limit: int) -> Array:
     return sums
 
 
-def finish_convolution(op: OperationView, sums: Array, activation: FuseCode, nchw: bool) -> Array:
-    """Return sums [batches, height, width, depth] with bias and activation in the output's type and layout."""
+def convolution_end(op: OperationView, activation: FuseCode) -> Callable[[Array], Array]:
+    """Return the function from sums [..., depth] to results with bias and activation in the output's type.
+
+    Real sums are changed in place, and returned where the output is float32.
+    """
     output, bias = op.outputs[0], op.array("bias")
     if output.type in QUANT8_TYPES:
         multipliers = convolution_multipliers(op.input("input"), op.input("filter"), output)
-        return from_nhwc(requantize(sums, bias, multipliers, output, activation), nchw)
-    sums += bias.astype(np.float32, copy=False)
-    clamp_activation(sums, activation)
-    return from_nhwc(sums.astype(dtype_of(output.type), copy=False), nchw)
+        return Requantization(bias, multipliers, output, activation)
+    real, dtype = bias.astype(np.float32, copy=False), dtype_of(output.type)
+
+    def end(sums: Array) -> Array:
+        sums += real
+        clamp_activation(sums, activation)
+        return sums.astype(dtype, copy=False)
+
+    return end
+
+
+def finish_convolution(op: OperationView, sums: Array, activation: FuseCode, nchw: bool) -> Array:
+    """Return sums [batches, height, width, depth] with bias and activation in the output's type and layout."""
+    return from_nhwc(convolution_end(op, activation)(sums), nchw)

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cpu_driver.kept import kept
 from cpu_driver.operations import computes
 from nn_runtime.codes import OperationCode
 from nn_runtime.operations.fixed_point16 import high_product, logistic_table, tanh_table
@@ -26,33 +28,77 @@ from nn_runtime.quantization import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from nn_runtime.operand import Array
     from nn_runtime.operations import OperationView
 
 _ONE = 2**15 - 1
 """1.0 with 15 fraction bits."""
 _GATE_INTEGER_BITS = 3
+_VARYING = ("input", "prev_output", "prev_cell_state")
+
+
+@dataclass(frozen=True)
+class _Cell:
+    """A cell made ready: weights and multipliers of all gates side by side, in the order of `gates`."""
+
+    lstm: QuantizedLstm
+    gates: dict[str, slice]
+    """Of each gate: its columns."""
+    input_weights: Array
+    recurrent_weights: Array
+    biases: Array
+    input_scales: tuple[Array, Array]
+    recurrent_scales: tuple[Array, Array]
 
 
 @computes(OperationCode.QUANTIZED_LSTM)
 def quantized_lstm_step(op: OperationView) -> tuple[Array, ...]:
     """Return output state, cell state and output (the output state again) of one step."""
-    lstm = quantized_lstm(op)
-    cell_state = _integers(op, "prev_cell_state")
-    forget = _take(logistic_table(), _gate(op, lstm, "forget", cell_state))
-    fresh = _take(tanh_table(_GATE_INTEGER_BITS), _gate(op, lstm, "cell", cell_state))
+    cell = kept(op, _cell, _VARYING)
+    lstm, cell_state = cell.lstm, _integers(op, "prev_cell_state")
+    sums = _gate_sums(op, cell)
+    forget = _take(logistic_table(), _gate(op, cell, "forget", sums, cell_state))
+    fresh = _take(tanh_table(_GATE_INTEGER_BITS), _gate(op, cell, "cell", sums, cell_state))
     opened = _ONE - forget
     if lstm.cell.input_gate:
-        opened = _take(logistic_table(), _gate(op, lstm, "input", cell_state))
-    kept = rounding_divide_by_pot(forget * cell_state, 15)
-    cell_state = _saturated(kept + rounding_divide_by_pot(opened * fresh, 30 + lstm.cell_shift))
+        opened = _take(logistic_table(), _gate(op, cell, "input", sums, cell_state))
+    kept_state = rounding_divide_by_pot(forget * cell_state, 15)
+    cell_state = _saturated(kept_state + rounding_divide_by_pot(opened * fresh, 30 + lstm.cell_shift))
     if lstm.cell_clip:
         cell_state = cell_state.clip(-lstm.cell_clip, lstm.cell_clip)
-    output = _take(logistic_table(), _gate(op, lstm, "output", cell_state))
+    output = _take(logistic_table(), _gate(op, cell, "output", sums, cell_state))
     activated = _take(tanh_table(15 + lstm.cell_shift), cell_state)
     hidden = _scaled(output * activated, lstm.hidden) + lstm.hidden_zero_point
     state = _projected(op, lstm, hidden.clip(-128, 127)).astype(np.int8)
     return state, cell_state.astype(np.int16), state
+
+
+def _cell(op: OperationView) -> _Cell:
+    lstm = quantized_lstm(op)
+    names = [gate for gate in GATES if gate in lstm.gates]
+    units = op.dimensions("prev_cell_state")[-1]
+    without_bias = np.zeros(units, np.int64)
+
+    def scales(multipliers: Sequence[FixedPointMultiplier]) -> tuple[Array, Array]:
+        mantissas, exponents = [one.mantissa for one in multipliers], [one.exponent for one in multipliers]
+        return np.repeat(np.array(mantissas, np.int64), units), np.repeat(np.array(exponents, np.int64), units)
+
+    return _Cell(
+        lstm,
+        {gate: slice(at * units, (at + 1) * units) for at, gate in enumerate(names)},
+        np.concatenate([_centred(op, lstm.cell.input_weights(gate)) for gate in names]),
+        np.concatenate([_centred(op, lstm.cell.recurrent_weights(gate)) for gate in names]),
+        np.concatenate(
+            [
+                _integers(op, lstm.cell.bias(gate)) if lstm.gates[gate].layer_norm is None else without_bias
+                for gate in names
+            ]
+        ),
+        scales([lstm.gates[gate].input for gate in names]),
+        scales([lstm.gates[gate].recurrent for gate in names]),
+    )
 
 
 @computes(OperationCode.QUANTIZED_16BIT_LSTM)
@@ -74,21 +120,23 @@ def quantized_16bit_lstm_step(op: OperationView) -> tuple[Array, ...]:
     return cell_state.astype(np.int16), codes.astype(np.uint8)
 
 
-def _gate(op: OperationView, lstm: QuantizedLstm, gate: str, cell_state: Array) -> Array:
-    """Return a gate's 16-bit sum before its activation; saturated after each term, as the reference does."""
-    cell, multipliers = lstm.cell, lstm.gates[gate]
-    products = _product(_centred(op, "input"), _centred(op, cell.input_weights(gate)))
-    if multipliers.layer_norm is None:
-        products = products + _integers(op, cell.bias(gate))
-    sums = _saturated(_scaled(products, multipliers.input))
-    products = _product(_centred(op, "prev_output"), _centred(op, cell.recurrent_weights(gate)))
-    sums = _saturated(_scaled(products, multipliers.recurrent) + sums)
+def _gate_sums(op: OperationView, cell: _Cell) -> Array:
+    """Return what input and last output give every gate; saturated after each term, as the reference does."""
+    products = _product(_centred(op, "input"), cell.input_weights) + cell.biases
+    sums = _saturated(multiply_by_quantized_multiplier(products, *cell.input_scales))
+    products = _product(_centred(op, "prev_output"), cell.recurrent_weights)
+    return _saturated(multiply_by_quantized_multiplier(products, *cell.recurrent_scales) + sums)
+
+
+def _gate(op: OperationView, cell: _Cell, gate: str, gate_sums: Array, cell_state: Array) -> Array:
+    """Return a gate's 16-bit sum before its activation."""
+    names, multipliers, sums = cell.lstm.cell, cell.lstm.gates[gate], gate_sums[:, cell.gates[gate]]
     if multipliers.peephole is not None:
-        seen = _integers(op, cell.peephole_weights(gate)) * cell_state
+        seen = _integers(op, names.peephole_weights(gate)) * cell_state
         sums = _saturated(_scaled(seen, multipliers.peephole) + sums)
     if multipliers.layer_norm is None:
         return sums
-    weights, bias = _integers(op, cell.layer_norm_weights(gate)), _integers(op, cell.bias(gate))
+    weights, bias = _integers(op, names.layer_norm_weights(gate)), _integers(op, names.bias(gate))
     return _layer_norm(sums, weights, bias, multipliers)
 
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// chain_step.h: a step of chain.cl as the table holds it (chain.py: STEP_FIELDS, in the same order), and the arithmetic of its end.
+// chain_step.h: a step of chain.cl as the table holds it (gpu_driver/chain/step.py: STEP_FIELDS, in the same order), and the arithmetic of its end.
 // Units    kind: CONVOLVE, DEPTHWISE, FLIP_SIGNS, AVERAGE, DEPTHWISE_VNNI, EXPANDED, SOFTMAX; src, dst, residual: numbers of buffers
 //          before: EXPANDED: the step that it does itself
 //          *_offset, and places of weights to modes in the constants: in units of 64 bytes
@@ -34,7 +34,7 @@ typedef struct {
     COMPUTE_T low_sum, high_sum;
 } Step;
 
-// What a task computes. x0..x1 - 1: tiles of TILE_PIXELS pixels, counted over all images, or output rows (depthwise);
+// What a task computes. x0..x1 - 1: tiles of TILE_PIXELS pixels, counted over all images, or output rows (depthwise, expanded);
 // y0..y1 - 1: blocks of 32 channels, or of 16 (depthwise).
 // ahead, ahead_lines: weights that the same queue needs next, for who can fetch them meanwhile: place in units of 64 bytes, how many
 typedef struct {

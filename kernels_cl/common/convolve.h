@@ -11,11 +11,18 @@
 //          FULLY_CONNECTED: batches 1, height 1, width = rows, filter, strides and dilations 1, padding 0
 // Exact    quantised: if chunk (a multiple of 16, 16..DEPTH_CHUNK) keeps every partial sum of a chunk's products within 2^24;
 //          256 always does, packing.py: exact_chunk finds a longer one from the weights
-//          float: staged tiles (at borders, or of half) by ascending k, in chunks added in order; the others as direct.h says
+//          float: the bias first, by ascending k, but one pixel as direct.h says
 #define READS_DIRECTLY (T_IS_FLOAT && !T_IS_HALF)
 
 #if READS_DIRECTLY
 #include "common/direct.h"
+#endif
+
+// The total after a chunk of products; a float sum begins with the total before.
+#if QUANTIZED
+#define ADD_CHUNK(k0, start, total, sum) (((k0) == 0 ? (start) : (total)) + WIDEN(sum, int16))
+#else
+#define ADD_CHUNK(k0, start, total, sum) (sum)
 #endif
 
 static void convolve(const Step *s, Part part, global const T *src, global T *dst, global const T *residual,
@@ -52,7 +59,13 @@ static void convolve(const Step *s, Part part, global const T *src, global T *ds
 #endif
     for (int i = 0; i < groups * tiles; ++i) {
         const int y0 = part.y0 + i / tiles * group, y1 = min(y0 + group, part.y1), tile = part.x0 + i % tiles;
+#if READS_DIRECTLY
+        // The last tile does pixels of the one before again, if that is of the same task.
+        const int again = view.pointwise && tile > part.x0 && residual != dst;
+        const int first_pixel = again ? min(tile * TILE_PIXELS, pixels - TILE_PIXELS) : tile * TILE_PIXELS;
+#else
         const int first_pixel = tile * TILE_PIXELS;
+#endif
         const int rows = min(TILE_PIXELS, pixels - first_pixel);
 #if READS_DIRECTLY
         Direct direct = direct_view(&view, src, first_pixel);
@@ -97,7 +110,13 @@ static void convolve(const Step *s, Part part, global const T *src, global T *ds
                 }
                 // Sums of one chunk have their own variables: so compilers keep them in registers.
                 float16 sum0[TILE_PIXELS], sum1[TILE_PIXELS];
+#if QUANTIZED
                 PIXELS sum0[p] = sum1[p] = (float16)0.0f;
+#else
+                PIXELS sum0[p] = k0 == 0 ? start[0] : totals0[p];
+                if (halves == 2)
+                    PIXELS sum1[p] = k0 == 0 ? start[1] : totals1[p];
+#endif
                 if (halves == 2) {
                     for (int k = 0; k < count; ++k) {
                         const float16 x0 = w0[k0 + k], x1 = w1[k0 + k];
@@ -107,14 +126,14 @@ static void convolve(const Step *s, Part part, global const T *src, global T *ds
                             sum1[p] = fma(value, x1, sum1[p]);
                         }
                     }
-                    PIXELS totals1[p] = (k0 == 0 ? start[1] : totals1[p]) + WIDEN(sum1[p], COMPUTE_T16);
+                    PIXELS totals1[p] = ADD_CHUNK(k0, start[1], totals1[p], sum1[p]);
                 } else {
                     for (int k = 0; k < count; ++k) {
                         const float16 x0 = w0[k0 + k];
                         PIXELS sum0[p] = fma((float16)(stage[p * STAGE_WIDTH + k]), x0, sum0[p]);
                     }
                 }
-                PIXELS totals0[p] = (k0 == 0 ? start[0] : totals0[p]) + WIDEN(sum0[p], COMPUTE_T16);
+                PIXELS totals0[p] = ADD_CHUNK(k0, start[0], totals0[p], sum0[p]);
             }
             finish_block(s, dst, residual, totals0, rows, offset, min(16, depth_out - channel), multipliers[2 * block],
                          shifts[2 * block], roundings[2 * block]);

@@ -7,14 +7,18 @@
 //          bias, multipliers, shifts, roundings: [ceil(depth / 16) * 16] in the same channel order (packing.py: pack_depthwise_channels)
 //          where depth is no multiple of 16 and > 16, or out_width none of DEPTHWISE_PIXELS, an element may be written twice, the same
 // Exact    quantised: yes, if filter_height * filter_width <= 256 (packing.py: fits_depthwise)
-//          float: one fused multiply-add per tap, row by row
+//          float: the bias first, then one fused multiply-add per tap, row by row
 #define DEPTHWISE_PIXELS 7
 #define NEIGHBOURS _Pragma("unroll") for (int p = 0; p < DEPTHWISE_PIXELS; ++p)
 
 #if QUANTIZED
 #define TAP16(src, zero) WIDEN(LOAD16(src, 0) - (zero), float16)
+#define FIRST_SUM(bias) (float16)0.0f
+#define TOTAL(sum, bias) (WIDEN(sum, int16) + (bias))
 #else
 #define TAP16(src, zero) LOAD16(src, 0)
+#define FIRST_SUM(bias) (bias)
+#define TOTAL(sum, bias) (sum)
 #endif
 
 // One tap of DEPTHWISE_PIXELS neighbours whose first is at src, `step` elements apart; those outside the image add nothing.
@@ -79,7 +83,7 @@ static void depthwise3(const Step *s, Part part, global const T *src, global T *
             for (int row = part.x0; row < part.x1; ++row) {
                 const int b = row / out_height, top = (row - b * out_height) * s->stride_height - s->padding_top;
                 float16 sum[DEPTHWISE_PIXELS];
-                NEIGHBOURS sum[p] = (float16)0.0f;
+                NEIGHBOURS sum[p] = FIRST_SUM(start);
                 for (int fy = 0; fy < filter_height; ++fy) {
                     const int y = top + fy;
                     if (!inside(y, height))
@@ -92,7 +96,7 @@ static void depthwise3(const Step *s, Part part, global const T *src, global T *
                 }
                 global T *y = dst + (long)(row * out_width + ox) * depth + channel;
                 NEIGHBOURS {
-                    const COMPUTE_T16 total = WIDEN(sum[p], COMPUTE_T16) + start;
+                    const COMPUTE_T16 total = TOTAL(sum[p], start);
 #if QUANTIZED
                     const int16 value = requantize16(s, total, multiplier, shift, rounding);
 #else
@@ -136,7 +140,7 @@ static void depthwise(const Step *s, Part part, global const T *src, global T *d
             for (int row = part.x0; row < part.x1; ++row) {
                 const int b = row / out_height, top = (row - b * out_height) * s->stride_height - s->padding_top;
                 float16 sum[DEPTHWISE_PIXELS];
-                NEIGHBOURS sum[p] = (float16)0.0f;
+                NEIGHBOURS sum[p] = FIRST_SUM(start);
                 for (int fy = 0; fy < filter_height; ++fy) {
                     const int y = top + fy * dilation_height;
                     if (!inside(y, height))
@@ -147,7 +151,7 @@ static void depthwise(const Step *s, Part part, global const T *src, global T *d
                         add_tap(sum, x, step, w[fx], zero_in, left + fx * dilation_width, stride_width, width);
                 }
                 COMPUTE_T16 results[DEPTHWISE_PIXELS];
-                NEIGHBOURS results[p] = WIDEN(sum[p], COMPUTE_T16) + start;
+                NEIGHBOURS results[p] = TOTAL(sum[p], start);
                 global T *y = dst + (long)(row * out_width + ox) * depth + channel;
                 for (int p = 0; p < count; ++p, y += depth) {
 #if QUANTIZED

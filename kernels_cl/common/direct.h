@@ -2,8 +2,7 @@
 // direct.h: convolve.h for float tensors, where the inputs of a tile can be read where they lie.
 // Maths, tensors  as convolve.h
 // Defines  T float, common/tile.h, common/window.h, READS_DIRECTLY (all required, before inclusion)
-// Exact    fused multiply-adds, the bias first, by ascending k; up to 16 channels: even k and odd k of a row of taps apart;
-//          one pixel: by k modulo 8
+// Exact    fused multiply-adds, the bias first, by ascending k; one pixel: by k modulo 8
 // Weights of GROUP_WEIGHTS elements stay in a core's first cache. Where those of all blocks are more, all tiles of a task take one group
 // of blocks, then the next, and weights of the next are fetched meanwhile: from the third cache that takes longer than to use them.
 #define GROUP_WEIGHTS 6144
@@ -89,30 +88,22 @@ static inline __attribute__((always_inline)) void sum_direct32(const Direct *vie
     }
 }
 
-// The sums of a tile of 16 channels; two of each, as one addition takes longer than to begin those of all pixels.
+// The sums of a tile of 16 channels.
 static inline __attribute__((always_inline)) void sum_direct16(const Direct *view, global const float16 *w, global const float16 *bias,
                                                                float16 *sum)
 {
     const int length = view->length;
     const long step = view->step;
-    float16 odd[TILE_PIXELS];
     PIXELS sum[p] = bias[0];
-    PIXELS odd[p] = (float16)0.0f;
     for (int fy = 0; fy < view->rows; ++fy) {
         global const T *x = view->first + fy * view->row_step;
         for (int fx = 0; fx < view->taps; ++fx, x += view->tap_step, w += length) {
-            for (int k = 0; k + 2 <= length; k += 2) {
-                const float16 x0 = w[k], x1 = w[k + 1];
+            for (int k = 0; k < length; ++k) {
+                const float16 x0 = w[k];
                 PIXELS sum[p] = fma((float16)(x[p * step + k]), x0, sum[p]);
-                PIXELS odd[p] = fma((float16)(x[p * step + k + 1]), x1, odd[p]);
-            }
-            if (length % 2 != 0) {
-                const float16 last = w[length - 1];
-                PIXELS sum[p] = fma((float16)(x[p * step + length - 1]), last, sum[p]);
             }
         }
     }
-    PIXELS sum[p] += odd[p];
 }
 
 // A tile of `count` > 16 channels, from element `offset` of dst on.
@@ -194,8 +185,8 @@ static inline void convolve_pair24(const Step *s, global const T *x, global T *d
 }
 
 // Whole pairs of tiles of 16 or 24 channels with windows of one; returns the first tile that is left of the part.
-static int convolve_pairs(const Step *s, Part part, global const T *src, global T *dst, global const T *residual,
-                          global const float16 *weights, global const float16 *bias)
+static __attribute__((noinline)) int convolve_pairs(const Step *s, Part part, global const T *src, global T *dst,
+                                                     global const T *residual, global const float16 *weights, global const float16 *bias)
 {
     const int last = min(part.x1, s->batches * s->out_height * s->out_width / TILE_PIXELS);
     int tile = part.x0;
@@ -210,8 +201,8 @@ static int convolve_pairs(const Step *s, Part part, global const T *src, global 
 }
 
 // One pixel with a window of one: weights are used once, so several sums keep many loads on their way.
-static void convolve_pixel(const Step *s, Part part, global const T *src, global T *dst, global const T *residual,
-                           global const float16 *weights, global const float16 *bias)
+static __attribute__((noinline)) void convolve_pixel(const Step *s, Part part, global const T *src, global T *dst,
+                                                      global const T *residual, global const float16 *weights, global const float16 *bias)
 {
     const int depth = s->depth_in, depth_out = s->depth_out, last = min(2 * part.y1, ceil_divide(depth_out, 16));
     for (int block = 2 * part.y0; block < last; ++block) {

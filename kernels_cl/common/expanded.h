@@ -4,7 +4,7 @@
 // Defines  T float, common/direct.h, common/depthwise.h (all required, before inclusion)
 // Needs    channels in between a multiple of 16, at least DEPTHWISE_PIXELS columns of the output, no dilation, strides of at most 2
 // Order    32 channels at a time, rows of the convolution as the depthwise one needs them, three of which are kept
-// Exact    fused multiply-adds; the convolution's as direct.h says, at borders by ascending k
+// Exact    the bits of the two steps apart
 #define RING_ROWS 3
 #define RING_COLUMNS 116 // of what is kept; wider pictures are cut into strips
 
@@ -30,8 +30,8 @@ static inline void convolve_at_border(const InputView *v, global const T *src, i
 }
 
 // Columns x0..x1 - 1 of row y of a convolution, channels of one block: to places[0..1], places[2..3] and so on.
-static void convolve_row(const Step *s, const InputView *v, global const T *src, int b, int y, int x0, int x1, int block, float16 *places,
-                         global const uchar *constants)
+static __attribute__((noinline)) void convolve_row(const Step *s, const InputView *v, global const T *src, int b, int y, int x0, int x1,
+                                                    int block, float16 *places, global const uchar *constants)
 {
     const float low = s->low, high = s->high;
     const int taps = v->filter_height * v->filter_width, depth = taps * v->depth;
@@ -108,7 +108,9 @@ DEFINE_DEPTHWISE_ROW(1)
 DEFINE_DEPTHWISE_ROW(2)
 
 // part: rows of the output, blocks of 32 channels.
-static void expanded(const Step *before, const Step *s, Part part, global const T *src, global T *dst, global const uchar *constants)
+// Compilers take less time for functions of their own.
+static __attribute__((noinline)) void expanded(const Step *before, const Step *s, Part part, global const T *src, global T *dst,
+                                                global const uchar *constants)
 {
     float16 ring[(RING_ROWS + 1) * RING_COLUMNS * 2]; // the last row is nothing but zeros
     const InputView view = input_view(before);

@@ -95,6 +95,7 @@ static INLINED void finish32(const Step *s, global T *dst, global const T *resid
     const int depth_out = s->depth_out;
     int16 words[TILE_PIXELS];
     const int16 zero = (int16)words_of(s->zero_out);
+    const int is_common = rows == TILE_PIXELS && (count == 32 || count == 24), last = offset + (TILE_PIXELS - 1) * depth_out;
     int adds = s->has_residual, low = s->low, high = s->high;
     if (mode == BY_FLOATS) {
         const float16 scale0 = *first.scale, offset0 = *first.offset, scale1 = *second.scale, offset1 = *second.offset;
@@ -102,7 +103,7 @@ static INLINED void finish32(const Step *s, global T *dst, global const T *resid
                                     zero);
     } else if (mode == CENTRED) {
         const float16 scale0 = *first.scale, offset0 = *first.offset, scale1 = *second.scale, offset1 = *second.offset;
-        if (adds && s->adds_by_floats && rows == TILE_PIXELS && count == 32) {
+        if (adds && s->adds_by_floats && is_common && last + 32 <= s->batches * s->out_height * s->out_width * depth_out) {
             const float least = (float)(low - s->zero_out), greatest = (float)(high - s->zero_out);
             global const T *x = residual + offset;
             PIXELS {
@@ -130,11 +131,12 @@ static INLINED void finish32(const Step *s, global T *dst, global const T *resid
     }
     const int16 least = (int16)words_of(low), greatest = (int16)words_of(high);
     PIXELS words[p] = greatest_words(least_words(words[p], greatest), least);
-    if (rows == TILE_PIXELS && count == 32 && !adds) {
+    if (is_common && !adds) {
         global T *y = dst + offset;
-        PIXELS {
-            STORE32(y, narrow_words(words[p]));
-            y += depth_out;
+        if (count == 32) {
+            PIXELS STORE32(y + p * depth_out, narrow_words(words[p]));
+        } else {
+            PIXELS store_words(y + p * depth_out, words[p], 24);
         }
     } else {
         int16 some[TILE_PIXELS]; // a copy, for its index is no constant

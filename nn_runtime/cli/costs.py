@@ -47,17 +47,17 @@ def table_of(device: Device) -> CostTable | None:
 
 
 def measure(devices: Sequence[Device]) -> dict[str, CostTable | None]:
-    """Measure every device that tells its costs, store the tables and return them; raises NNError, OSError.
+    """Fit the tables of every device that tells its costs, store and return them; raises NNError, OSError.
 
     They count from the next start on: within a process answers do not change.
     """
-    from nn_runtime.testing.cost_probes import measure_costs  # slow to import, of use here alone
+    from nn_runtime.testing.cost_calibration import calibrated  # slow to import, of use here alone
 
     tables: dict[str, CostTable | None] = {}
     for device in devices:
         base = table_of(device)
         if base is not None:
-            found = measure_costs(device, base, functools.partial(progress, f"measuring {device.name}"))
+            found = calibrated(device, base, functools.partial(progress, f"measuring {device.name}"))
             found = replace(found, source=f"measured {datetime.now(timezone.utc):%Y-%m-%d}")
             store_table(device.name, device.version, found)
             tables[device.name] = found

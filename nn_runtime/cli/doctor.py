@@ -5,8 +5,8 @@ Shows the packages, the environment variables, what every driver found (librarie
 devices the selector in force takes. Every OpenCL device that can be used runs a small network, and tells what it counts
 of itself. The exit status is 1 if no OpenCL device can be used.
 
-The costs are what placement goes by: shipped figures for the class of a device, or those that --measure found on this
-machine (a minute or two for each device; longer where programs must be built), stored in the cache folder.
+The costs are what placement goes by: shipped figures for the class of a device, or what --measure made of them on this
+machine (half a minute for each device; longer where programs must be built), stored in the cache folder.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 """Show where each operation of a network runs, and why.
 
 One line per operation: its index, device, step of the plan, estimated time where there is an estimate, and the reason
-of every device that refused it. `nnrt benchmark --profile` shows measured times.
+of every device that refused it. Devices that may be faster by the estimates are named: a session's first run decides.
+`nnrt benchmark --profile` shows measured times.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from nn_runtime.cli.output import duration_text, print_json, print_lines, table
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
     from nn_runtime.session import ExplainedOperation, Explanation
 
@@ -30,18 +32,23 @@ def run(args: argparse.Namespace) -> int:
     """Compile the network and print the placement."""
     with open_session(args) as session:
         explanation = session.explain()
+        rivals = session.rivals
     if args.json:
-        print_json(_as_json(explanation))
+        print_json({**_as_json(explanation), "rivals": rivals})
         return 0
     header = ("index", "operation", "device", "step", "estimate", "refused by")
     print_lines(table(header, map(_cells, explanation.operations), right=("index", "step", "estimate")))
-    print_lines(["", places_text(explanation), *_refusal_lines(explanation)])
+    print_lines(["", places_text(explanation), *_rival_lines(rivals), *_refusal_lines(explanation)])
     return 0
 
 
 def _cells(row: ExplainedOperation) -> tuple[str, ...]:
     refusals = "; ".join(f"{device}: {reason}" for device, reason in row.refusals.items())
     return str(row.index), row.name, row.device, str(row.step), duration_text(row.estimated_ns), refusals
+
+
+def _rival_lines(rivals: Sequence[str]) -> list[str]:
+    return [f"perhaps faster on {' or '.join(rivals)}: the first run decides"] if rivals else []
 
 
 def _refusal_lines(explanation: Explanation) -> list[str]:

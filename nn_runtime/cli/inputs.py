@@ -84,6 +84,8 @@ def _one_run(
 
 def _split_name(file: str, names: Mapping[str, TensorInfo]) -> tuple[str | None, str]:
     name, equals, rest = file.partition("=")
+    if not file or (name in names and equals and not rest):
+        raise UsageError(f"--input {file!r}: the name of the file is empty")
     if equals and name in names:
         return name, rest
     if equals and not Path(file).exists() and Path(rest).exists():

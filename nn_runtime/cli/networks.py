@@ -82,7 +82,7 @@ def compile_for_timing(
     """Compile, and tell whether `run(..., measure=True)` works.
 
     Times are measured on exactly one explicit device, so a network that runs whole on one of several devices is
-    compiled for that one.
+    compiled for that one: the one where its first run leaves it.
     """
     selection = select(selector)
     if len(selection.devices) == 1:

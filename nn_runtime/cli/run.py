@@ -63,8 +63,7 @@ def run(args: argparse.Namespace) -> int:
         else:
             for name, case, time_ns in zip(names, results, times_ns, strict=True):
                 print(f"{name}  ({duration_text(time_ns)})")
-                for result in case:
-                    print_lines(f"  {line}" for line in summary_lines(result, summarize(result, labels, args.top)))
+                print_lines(f"  {line}" for result in case for line in _lines(result, labels, args.top))
             print(f"{places_text(session.explain())}; ready after {duration_text(ready_ns)}")
     if args.output:
         _save(args.output, outputs)
@@ -97,6 +96,10 @@ def _run_cases(session: Session, cases: Sequence[dict[str, Array]]) -> tuple[lis
 def _result(session: Session, name: str, array: Array) -> Result:
     info = next(info for info in session.outputs if name in (info.name, info.signature_name))
     return Result(name, array, info.scale, info.zero_point)
+
+
+def _lines(result: Result, labels: Sequence[str], top: int) -> list[str]:
+    return list(summary_lines(result, summarize(result, labels, top)))
 
 
 def _case_names(files: Sequence[str], cases: int) -> list[str]:

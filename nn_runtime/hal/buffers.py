@@ -206,10 +206,11 @@ class BufferRegistry(Generic[S]):
     ) -> ManagedBuffer[S]:
         is_output, index = role
         label = f"{'output' if is_output else 'input'} {index}"
-        buffer = self._buffers.get(token)
-        if buffer is None:
+        with self._lock:  # another thread may close it just now
+            buffer, roles = self._buffers.get(token), self._roles.get(token)
+        if buffer is None or roles is None:
             _invalid(f"{label}: no buffer has the token {token}")
-        if role not in self._roles[token].get(prepared, ()):
+        if role not in roles.get(prepared, ()):
             _invalid(f"{label}: buffer {token} was not allocated for this use")
         if not is_output and not buffer.initialized:
             _fail(ErrorStatus.GENERAL_FAILURE, f"{label}: buffer {token} holds nothing yet")

@@ -102,7 +102,7 @@ class OperationCost:
             round(self.fixed_ns * factors.fixed),
             round(self.dynamic_ns * factors.dynamic),
             rounded(self.element_ns * factors.work),
-            rounded(self.multiply_add_ns * factors.work),
+            rounded(self.multiply_add_ns * factors.product),
         )
 
 
@@ -110,7 +110,7 @@ class OperationCost:
 class CostFactors:
     """How many times as much things cost on another device: a run, its arguments, their bytes, an operation (of sizes
 
-    known beforehand, or at run time), its work.
+    known beforehand, or at run time), the elements it works on, its multiply-adds.
     """
 
     run: float = 1.0
@@ -119,6 +119,7 @@ class CostFactors:
     fixed: float = 1.0
     dynamic: float = 1.0
     work: float = 1.0
+    product: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -278,7 +279,7 @@ class _Estimator:
             guessed[i] = _dimensions(operands[i], largest)
         work = operation_work(operation.type, dims or [()], [guessed[i] for i in operation.outputs])
         data_type = data_type_of(operation, operands)
-        return self._table.cost_of(operation.type, data_type).of(work, dynamic)
+        return self._table.cost_of(_kind_of(operation.type, dims), data_type).of(work, dynamic)
 
     def _control_flow(self, graph: Subgraph, operation: Operation) -> float:
         """Return the mean of an IF's branches, or LOOP_GUESS times a WHILE's models, each with a decision."""
@@ -291,6 +292,13 @@ class _Estimator:
         if operation.type == OperationCode.IF:
             return decision + sum(inner) / max(1, len(inner))
         return LOOP_GUESS * (decision + sum(inner))
+
+
+def _kind_of(code: int, dims: Sequence[Dimensions]) -> int:
+    """Return the operation whose row counts: a depthwise convolution with a multiplier is computed as a grouped one."""
+    if code == OperationCode.DEPTHWISE_CONV_2D and len(dims[0]) == 4 and dims[1][-1] not in (dims[0][1], dims[0][3]):
+        return OperationCode.GROUPED_CONV_2D
+    return code
 
 
 def data_type_of(operation: Operation, operands: Sequence[Operand]) -> int:

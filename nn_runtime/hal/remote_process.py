@@ -163,10 +163,7 @@ class HostProcess:
             channel = self._free.pop()
         except IndexError:
             channel = self._new_channel()
-        forgotten: list[int] = []
-        while self._forgotten:
-            with contextlib.suppress(IndexError):  # another thread takes from it, too
-                forgotten.append(self._forgotten.popleft())
+        forgotten = self._taken_forgotten()
         given: list[int] = []
         try:
             channel.send((method, target, arguments, forgotten), descriptors)
@@ -193,6 +190,13 @@ class HostProcess:
             status, message, shapes = rest
             raise HalError(ErrorStatus(status), message, shapes)
         return rest[0], given
+
+    def _taken_forgotten(self) -> list[int]:
+        taken: list[int] = []
+        while self._forgotten:
+            with contextlib.suppress(IndexError):  # another thread takes from it, too
+                taken.append(self._forgotten.popleft())
+        return taken
 
     def _new_channel(self) -> Channel:
         """Open one more channel, where all are in use."""

@@ -54,6 +54,7 @@ class Tracer:
     def __init__(self, path: Path) -> None:
         """Nothing is written before `write`."""
         self.path = path
+        self._process = os.getpid()
         self.events: list[TraceEvent] = []
         self._threads: dict[int, int] = {}
         self._lock = threading.Lock()
@@ -92,14 +93,15 @@ class Tracer:
             )
 
     def write(self) -> None:
-        """Write the file."""
+        """Write the file; a process forked while it was traced writes one of its own."""
         layers = {event["tid"]: event["cat"] for event in list(self.events)}
         rows: list[TraceEvent] = [_metadata("process_name", 0, name=f"nn_runtime {os.getpid()}")]
         for row, layer in sorted(layers.items()):
             thread = row // ROWS_PER_THREAD
             rows.append(_metadata("thread_name", row, name=layer if thread == 1 else f"{layer}, thread {thread}"))
             rows.append(_metadata("thread_sort_index", row, sort_index=row))
-        self.path.write_text(json.dumps({"traceEvents": [*rows, *self.events], "displayTimeUnit": "ns"}))
+        path = self.path if os.getpid() == self._process else Path(f"{self.path}.{os.getpid()}")
+        path.write_text(json.dumps({"traceEvents": [*rows, *self.events], "displayTimeUnit": "ns"}))
 
     def _row(self, layer: str) -> int:
         identity = threading.get_ident()

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from nn_runtime.codes import FeatureLevel, OperandCode, OperationCode
-from nn_runtime.operand import FLOAT_TYPES
+from nn_runtime.operand import FLOAT_TYPES, dtype_of
 from nn_runtime.operations.rules import FLOAT_AND_QUANT8, HAL_1_2_TYPES, check_same_quantization
 from nn_runtime.operations.signature import (
     ANY_RANK,
@@ -41,10 +43,18 @@ def pad_amounts(op: OperationView) -> tuple[tuple[int, int], ...]:
 
 
 def pad_value(op: OperationView) -> float:
-    """Return the constant as it is stored in the output: for quantised types an integer in its quantised domain."""
-    if op.optional("pad_value") is not None:
-        return op.float_value("pad_value") if op.data_type in FLOAT_TYPES else op.int_value("pad_value")
-    return 0.0 if op.data_type in FLOAT_TYPES else op.input("input").zero_point
+    """Return the constant as it is stored in the output: for quantised types an integer in its quantised domain.
+
+    Raises BadData for one that is outside this domain.
+    """
+    if op.data_type in FLOAT_TYPES:
+        return 0.0 if op.optional("pad_value") is None else op.float_value("pad_value")
+    if op.optional("pad_value") is None:
+        return op.input("input").zero_point
+    value, limits = op.int_value("pad_value"), np.iinfo(dtype_of(op.data_type))
+    if not limits.min <= value <= limits.max:
+        op.fail("pad_value", f"must be in {limits.min}..{limits.max}", value)
+    return value
 
 
 def mirror_pad_mode(op: OperationView) -> int:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From measured times to a table of costs: rows of operations, what is missing, factors that suit whole graphs."""
+"""From measured times to a table of costs: rows of operations, and factors that suit whole graphs."""
 
 from __future__ import annotations
 
@@ -16,25 +16,23 @@ from nn_runtime.hal.costs import (
     CostTable,
     OperationCost,
     Work,
-    data_type_of,
     operation_estimates,
     rounded,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from nn_runtime.hal.types import Model
     from nn_runtime.operand import Array
 
-_ITERATIONS = 10
+_ITERATIONS = 20
 _SMALL_ERROR = 0.03
+_LEAST_RATIO = 0.05
+_LEAST_FACTOR = 0.2
+"""Of what a table says, which was measured somewhere: nothing is free on another device."""
 _FEWEST_SAMPLES = 12
 _SAMPLES_PER_FACTOR = 3
-_RIDGE = 0.3
-_RIDGE_OF_FACTORS = 0.002
-_ORDINARY_ERROR = 0.1
-_GREATEST_CHANGE = 0.6
 
 
 @dataclass(frozen=True)
@@ -59,11 +57,11 @@ class GraphSample:
 
 
 def fit(samples: Sequence[Sample]) -> OperationCost:
-    """Return the costs, none negative, with the least relative errors; `dynamic_ns` from the dynamic samples."""
+    """Return the costs, none negative, with the least errors as ratios; `dynamic_ns` from the dynamic samples."""
     static = [sample for sample in samples if not sample.dynamic] or list(samples)
     times = np.array([max(sample.duration_ns, 100.0) for sample in static])
     features = np.array([[s.work.steps, s.work.elements, s.work.multiply_adds] for s in static], float)
-    best = least_relative_error(features, times)
+    best = least_ratio_error(features, times)
     fixed, element, multiply_add = (float(value) for value in best)
     rests = [
         (s.duration_ns - element * s.work.elements - multiply_add * s.work.multiply_adds) / s.work.steps
@@ -74,14 +72,15 @@ def fit(samples: Sequence[Sample]) -> OperationCost:
     return OperationCost(round(fixed), round(dynamic), rounded(element), rounded(multiply_add))
 
 
-def least_relative_error(features: Array, times: Array) -> Array:
-    """Return the factors of the columns, none negative, that explain times with the least sum of relative errors.
+def least_ratio_error(features: Array, times: Array, least: float = 0.0) -> Array:
+    """Return the factors of the columns, none below `least`, that explain times with the least sum of |log(ratio)|.
 
     The first column always counts. Few outliers hardly matter: errors are not squared (weights found by iteration).
     """
     weighted = features / times[:, None]
     count = features.shape[1]
-    best: Array = np.zeros(count)
+    always = least * weighted.sum(axis=1)
+    best: Array = np.full(count, least)
     best_error = float("inf")
     most = min(count, max(1, len(times) // _SAMPLES_PER_FACTOR))
     for more in itertools.chain.from_iterable(itertools.combinations(range(1, count), n) for n in range(most)):
@@ -92,12 +91,14 @@ def least_relative_error(features: Array, times: Array) -> Array:
         weights = np.ones(len(times))
         for _ in range(_ITERATIONS):
             rows = weighted[:, columns] * weights[:, None]
-            solved = np.linalg.lstsq(rows, weights, rcond=None)[0]
-            weights = 1 / np.sqrt(np.maximum(np.abs(weighted[:, columns] @ solved - 1), _SMALL_ERROR))
-        error = float(np.abs(weighted[:, columns] @ solved - 1).sum())
+            solved = np.linalg.lstsq(rows, weights * (1 - always), rcond=None)[0]
+            ratios = np.maximum(always + weighted[:, columns] @ solved, _LEAST_RATIO)
+            errors = np.abs(np.log(ratios))
+            weights = np.sqrt(np.maximum(errors, _SMALL_ERROR)) / np.maximum(np.abs(ratios - 1), _SMALL_ERROR)
+        error = float(errors.sum())
         if (solved >= 0).all() and error < best_error:
-            best, best_error = np.zeros(count), error
-            best[columns] = solved
+            best, best_error = np.full(count, least), error
+            best[columns] += solved
     return best
 
 
@@ -106,79 +107,26 @@ def adjusted(table: CostTable, samples: Sequence[GraphSample]) -> CostTable:
     only_run = replace(table, input_ns=0.0, scalar_ns=0.0, output_ns=0.0, byte_ns=0.0)
     only_arguments = replace(table, run_ns=0.0, byte_ns=0.0)
     only_bytes = replace(table, run_ns=0.0, input_ns=0.0, scalar_ns=0.0, output_ns=0.0)
-    none = CostFactors(fixed=0.0, dynamic=0.0, work=0.0)
-    parts = [replace(none, fixed=1.0), replace(none, dynamic=1.0), replace(none, work=1.0)]
-    partial = [table.scaled("", part) for part in parts]
+    none = CostFactors(fixed=0.0, dynamic=0.0, work=0.0, product=0.0)
+    parts = [table.scaled("", replace(none, **{part: 1.0})) for part in ("fixed", "dynamic", "work", "product")]
     features = [
         [one.run_ns_of(sample.model) for one in (only_run, only_arguments, only_bytes)]
-        + [sum(operation_estimates(sample.model, one)) for one in partial]
+        + [sum(operation_estimates(sample.model, one)) for one in parts]
         for sample in samples
     ]
     if len(samples) < _FEWEST_SAMPLES:
         return table
-    times = np.array([sample.duration_ns for sample in samples])
-    shares = np.array(features) / times[:, None]
-    factors = 1 + _corrections(shares, 1 - shares.sum(axis=1), _RIDGE_OF_FACTORS * len(times))
-    changed = table.scaled(table.source, CostFactors(*(float(factor) for factor in factors)))
-    return refined(changed, samples)
+    factors = least_ratio_error(np.array(features), np.array([sample.duration_ns for sample in samples]), _LEAST_FACTOR)
+    return table.scaled(table.source, CostFactors(*(float(factor) for factor in factors)))
 
 
-def _corrections(shares: Array, missing: Array, ridge: float) -> Array:
-    """Return what to add to the factors 1 of columns so that `missing` is explained: little, by ridge regression.
-
-    Great errors count by their size, not its square.
-    """
-    solved: Array = np.zeros(shares.shape[1])
-    weights = np.ones(len(missing))
-    for _ in range(_ITERATIONS):
-        weighted = shares * weights[:, None]
-        solved = np.linalg.solve(weighted.T @ shares + ridge * np.eye(shares.shape[1]), weighted.T @ missing)
-        weights = _ORDINARY_ERROR / np.maximum(np.abs(shares @ solved - missing), _ORDINARY_ERROR)
-    return np.clip(solved, -_GREATEST_CHANGE, _GREATEST_CHANGE)
-
-
-def refined(table: CostTable, samples: Sequence[GraphSample]) -> CostTable:
-    """Return the table with a factor for every row, close to 1 where few graphs tell (ridge regression)."""
-    times = np.array([sample.duration_ns for sample in samples])
-    found: dict[tuple[str, str], int] = {}
-    shares = np.zeros((len(samples), sum(len(kinds) for kinds in table.operations.values())))
-    totals = np.array([sample.model_estimate(table) for sample in samples])
-    for at, sample in enumerate(samples):
-        main = sample.model.main
-        for operation, estimate in zip(main.operations, operation_estimates(sample.model, table), strict=True):
-            key = table.row_of(operation.type, data_type_of(operation, main.operands))
-            shares[at, found.setdefault(key, len(found))] += estimate / times[at]
-    missing = 1 - totals / times
-    solved = _corrections(shares[:, : len(found)], missing, _RIDGE)
-    operations = {name: dict(kinds) for name, kinds in table.operations.items()}
-    for (name, kind), column in found.items():
-        factor = 1 + float(solved[column])
-        operations[name][kind] = operations[name][kind].scaled(CostFactors(fixed=factor, dynamic=factor, work=factor))
-    return replace(table, operations=operations)
-
-
-def completed(
-    measured: dict[str, dict[str, OperationCost]], base: CostTable | None
-) -> dict[str, dict[str, OperationCost]]:
-    """Add a row for any other operation, and the rows that only the shipped table has, scaled as the others are."""
+def with_any(rows: Mapping[str, Mapping[str, OperationCost]]) -> dict[str, Mapping[str, OperationCost]]:
+    """Return rows and one for any other operation: what operations cost in the middle."""
     by_class: dict[str, list[OperationCost]] = {}
-    for kinds in measured.values():
+    for kinds in rows.values():
         for name, row in kinds.items():
             by_class.setdefault(name, []).append(row)
-    completed = dict(measured)
-    completed[ANY_OPERATION] = {name: _middle(rows) for name, rows in by_class.items()}
-    shipped = base.operations if base is not None else {}
-    pairs = [
-        (row, shipped[name][kind])
-        for name, kinds in measured.items()
-        for kind, row in kinds.items()
-        if kind in shipped.get(name, {})
-    ]
-    scale = statistics.median(a.fixed_ns / b.fixed_ns for a, b in pairs if b.fixed_ns) if pairs else 1.0
-    factors = CostFactors(fixed=scale, dynamic=scale, work=scale)
-    for name in shipped.keys() - completed.keys():
-        completed[name] = {kind: row.scaled(factors) for kind, row in shipped[name].items()}
-    return completed
+    return {**rows, ANY_OPERATION: {name: _middle(found) for name, found in by_class.items()}}
 
 
 def _middle(rows: Sequence[OperationCost]) -> OperationCost:

@@ -13,8 +13,11 @@ import pytest
 
 import kernels_cl
 from gpu_driver import chain, packing
+from gpu_driver.chain import launches
+from gpu_driver.float_rounding import FloatSearch
 from gpu_driver.launch import Launch, Packed, Scratch
 from gpu_driver.lowering import Lowering
+from gpu_driver.operations import conv
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode, PaddingCode
 from nn_runtime.devices import find_device
 from nn_runtime.quantization import multiply_by_quantized_multiplier
@@ -369,8 +372,27 @@ def test_a_chain_gives_what_the_cpu_driver_gives(opencl_device: Device, code: Op
 
 
 @pytest.mark.parametrize("code", [QUANT8, SIGNED], ids=["quant8", "signed"])
+def test_what_floats_cannot_round_is_rounded_by_integers(
+    opencl_device: Device, code: OperandCode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = FloatSearch.result
+    monkeypatch.setattr(FloatSearch, "result", lambda self: replace(one := found(self), exact=np.zeros_like(one.exact)))
+    monkeypatch.setattr(conv, "addition_by_floats", lambda *_: {})
+    network = inverted_residuals(code)
+    model, source = network.graph.model(), network.data()
+    results = []
+    for device in (find_device("nnapi-reference").hal, opencl_device):
+        results.append(np.empty(network.dims, source.dtype))
+        run(prepare(device, model), request([source], results[-1:]))  # type: ignore[arg-type]
+    assert np.array_equal(results[0], results[1])
+
+
+@pytest.mark.parametrize("code", [QUANT8, SIGNED], ids=["quant8", "signed"])
 @pytest.mark.parametrize(("taps", "stride"), [(3, 1), (3, 2), (5, 1), (5, 2)])
-@pytest.mark.parametrize("dims", [(1, 15, 23, 40), (2, 8, 16, 16), (1, 3, 14, 35), (1, 1, 7, 17)])
+@pytest.mark.parametrize(
+    "dims",
+    [(1, 15, 23, 40), (2, 8, 16, 16), (1, 3, 14, 35), (1, 1, 7, 17), (2, 5, 9, 32), (1, 9, 4, 96), (1, 6, 1, 144)],
+)
 def test_depthwise_steps_give_what_the_cpu_driver_gives(
     opencl_device: Device, code: OperandCode, taps: int, stride: int, dims: Dimensions
 ) -> None:
@@ -405,6 +427,29 @@ def test_float_steps_give_what_the_cpu_driver_gives(
     np.testing.assert_allclose(results[1], results[0], atol=2e-5, rtol=2e-5)
 
 
+@pytest.mark.parametrize("code", [FLOAT, QUANT8, SIGNED], ids=["float32", "quant8", "signed"])
+@pytest.mark.parametrize("dims", [(1, 1001), (3, 5), (2, 3, 4, 37), (1, 2, 1, 512), (1, 9, 5, 21)])
+def test_softmax_of_a_convolution_is_one_launch_and_what_the_cpu_driver_gives(
+    opencl_device: Device, code: OperandCode, dims: Dimensions
+) -> None:
+    network = Network(code, (dims[0], *([1, 1] if len(dims) == 2 else dims[1:3]), 19), 7)
+    network.convolve(dims[-1])
+    network.reshape(dims)
+    scale, zero_point = (0.0, 0) if code == FLOAT else (1 / 256, 0 if code == QUANT8 else -128)
+    output = network.graph.output(dims, code, scale, zero_point)
+    network.graph.operation(OperationCode.SOFTMAX, [network.last, network.graph.real(0.7)], output)
+    assert [step.kind for step in launch_of(network).steps] == [chain.CONVOLVE, chain.SOFTMAX]
+    model, source = network.graph.model(), network.data()
+    results = []
+    for device in (find_device("nnapi-reference").hal, opencl_device):
+        results.append(np.empty(dims, source.dtype))
+        run(prepare(device, model), request([source], [results[-1]]))  # type: ignore[arg-type]
+    if code == FLOAT:
+        np.testing.assert_allclose(results[1], results[0], atol=1e-6, rtol=1e-5)
+    else:
+        assert np.array_equal(*results)
+
+
 def test_a_profile_names_every_step(opencl_device: Device) -> None:
     network = inverted_residuals(FLOAT)
     prepared = prepare(opencl_device, network.graph.model())
@@ -428,13 +473,13 @@ def test_any_number_of_groups_and_queues_gives_the_same_bits(
     model, source = network.graph.model(), network.data()
     expected, result = np.empty(network.dims, source.dtype), np.empty(network.dims, source.dtype)
     run(prepare(find_device("nnapi-reference").hal, model), request([source], [expected]))  # type: ignore[arg-type]
-    launch_of_steps = chain._launch
+    launch_of_steps = launches._launch
 
     def simulated(steps: Any, keys: Any, inner: Any, device: DeviceProfile) -> Launch:
         launch = launch_of_steps(steps, keys, inner, replace(device, compute_units=queues))
         return replace(launch, global_size=(groups,))
 
-    monkeypatch.setattr(chain, "_launch", simulated)
+    monkeypatch.setattr(launches, "_launch", simulated)
     prepared = prepare(opencl_device, model)
     for _ in range(50):
         result[...] = 0

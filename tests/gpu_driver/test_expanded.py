@@ -111,7 +111,7 @@ def test_a_task_reads_the_rows_that_its_own_need(taps: int, stride: int, depthwi
         *[((28, 13, 600), 32, 1, 1, 1), ((33, 17, 4), 48, 5, 1, 2), ((28, 8, 16), 32, 1, 1, 1)],
     ],
 )
-def test_joined_steps_give_what_the_cpu_driver_gives(
+def test_joined_steps_give_what_steps_apart_and_the_cpu_driver_give(
     opencl_device: Device,
     monkeypatch: pytest.MonkeyPatch,
     dims: tuple[int, int, int],
@@ -121,13 +121,14 @@ def test_joined_steps_give_what_the_cpu_driver_gives(
     depthwise_stride: int,
     batches: int,
 ) -> None:
-    monkeypatch.setattr("gpu_driver.expanded.LEAST_ROWS", 1)
     monkeypatch.setattr(images, "LEAST_FLOPS", 1 << 60)
     network = block((batches, *dims), depth, taps, stride, depthwise_stride)
-    assert chain.EXPANDED in kinds(network)
     model, source = network.graph.model(), network.data()
     results = []
-    for device in (find_device("nnapi-reference").hal, opencl_device):
+    for device, least_rows in ((find_device("nnapi-reference").hal, 1), (opencl_device, 1), (opencl_device, 1 << 30)):
+        monkeypatch.setattr("gpu_driver.expanded.LEAST_ROWS", least_rows)
+        assert (chain.EXPANDED in kinds(network)) == (least_rows == 1)
         results.append(np.empty(network.dims, source.dtype))
         run(prepare(device, model), request([source], [results[-1]]))  # type: ignore[arg-type]
     np.testing.assert_allclose(results[1], results[0], atol=2e-5, rtol=2e-5)
+    np.testing.assert_array_equal(results[1], results[2])

@@ -121,6 +121,22 @@ BAD: dict[str, tuple[Callable[[], object], ResultCode, str]] = {
         ResultCode.BAD_DATA,
         "length: wanted a whole number, got 16.0",
     ),
+    "input's index": (lambda: _execution().set_input(NOT_A_NUMBER, VALUES), ResultCode.BAD_DATA, "got '1'"),
+    "output's index": (
+        lambda: _compilation().preferred_memory_alignment_for_output(NOT_WHOLE),
+        ResultCode.BAD_DATA,
+        "output: wanted a whole number, got 1.5",
+    ),
+    "caching token": (
+        lambda: nn.Compilation(_model()).set_caching(".", _any("x" * 32)),
+        ResultCode.BAD_DATA,
+        "wanted a path and 32 bytes",
+    ),
+    "caching folder": (
+        lambda: nn.Compilation(_model()).set_caching(_any(5), bytes(32)),
+        ResultCode.BAD_DATA,
+        "wanted a path and 32 bytes",
+    ),
     "input of no type": (
         lambda: _execution().set_input(0, VALUES, _any(5)),
         ResultCode.BAD_DATA,

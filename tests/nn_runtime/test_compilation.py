@@ -105,7 +105,10 @@ def test_nothing_can_be_made_of_an_unfinished_or_failed_compilation() -> None:
 def test_preferred_alignment_and_padding() -> None:
     compilation = finished(add_model(), [SampleDevice("sample")])
     assert compilation.preferred_memory_alignment_for_input(0) == 64
+    assert compilation.preferred_memory_alignment_for_output(0) == 64
     assert compilation.preferred_memory_padding_for_output(0) == 1
+    with pytest.raises(BadData, match="output 1 is out of range, the model has 1"):
+        compilation.preferred_memory_alignment_for_output(1)
     newer = finished(add_model(), [SampleDevice("sample", feature_level=FeatureLevel.LEVEL_5)])
     assert newer.preferred_memory_padding_for_input(1) == 64
     with pytest.raises(BadData, match="input 2 is out of range, the model has 2"):

@@ -14,7 +14,7 @@ import cpu_driver.estimate
 from gpu_driver.estimate import shipped_table
 from nn_runtime.codes import DeviceTypeCode, OperandCode, OperationCode
 from nn_runtime.cost import RIVAL_FACTOR, SPLIT_GAIN, CostModel
-from nn_runtime.devices import Device
+from nn_runtime.devices import Device, reference_device
 from nn_runtime.hal import costs
 from nn_runtime.hal.costs import (
     ANY_OPERATION,
@@ -30,7 +30,11 @@ from nn_runtime.hal.costs import (
 from nn_runtime.hal.types import ExecutionPreference
 from nn_runtime.operations import definitions
 from nn_runtime.partition import query_support
-from nn_runtime.testing.cost_fit import Sample, fit
+from nn_runtime.testing import cost_calibration, cost_probes
+from nn_runtime.testing.conformance import hal_model
+from nn_runtime.testing.cost_fit import GraphSample, Sample, adjusted, fit
+from nn_runtime.testing.product_probes import product_nodes
+from nn_runtime.testing.random_graph import RandomGraph, Size, example_of
 from nn_runtime.testing.sample_drivers import SampleDevice
 from tests.gpu_driver.profiles import CPU_PROFILE
 from tests.nn_runtime.graphs import chain_model
@@ -119,6 +123,16 @@ def test_estimates_are_of_elements_and_of_the_class_of_type() -> None:
     assert operation_estimates(dynamic, TABLE) == [9 + 2 * 5 * costs.UNKNOWN_SIZE]
 
 
+def test_a_depthwise_convolution_with_a_multiplier_costs_as_a_grouped_one() -> None:
+    rows = {"DEPTHWISE_CONV_2D": 3.0, "GROUPED_CONV_2D": 70.0, ANY_OPERATION: 0.0}
+    table = CostTable(0, 0, 0, 0, 0, {name: {"float32": OperationCost(ns, ns)} for name, ns in rows.items()})
+    for channels, cost in ((8, 3.0), (4, 70.0)):
+        node = next(node for node in product_nodes(OperationCode.DEPTHWISE_CONV_2D, OperandCode.TENSOR_FLOAT32))
+        image = replace(node.inputs[0], dimensions=(1, 16, 16, channels), array=np.zeros((1, 16, 16, channels)))
+        graph = RandomGraph(0, Size.SINGLE, (replace(node, inputs=(image, *node.inputs[1:])),), node.outputs)
+        assert operation_estimates(hal_model(example_of(graph)), table) == [cost]
+
+
 def test_a_run_costs_its_arguments_and_their_bytes() -> None:
     assert TABLE.run_ns_of(chain_model([RELU], (4, 5)).hal) == 100 + 10 + 20 + 1.0 * 2 * 4 * 20
 
@@ -159,8 +173,45 @@ def test_fit_finds_the_costs_that_times_were_made_of_in_spite_of_outliers() -> N
     assert got == pytest.approx(wanted, rel=0.02)
 
 
+def test_adjusting_finds_the_factors_of_another_device() -> None:
+    rng = np.random.default_rng(3)
+    true = TABLE.scaled("true", CostFactors(run=3, argument=0.5, byte=2, fixed=4, dynamic=2, work=0.3))
+    models = []
+    for _ in range(60):
+        codes = [(RELU, TANH)[int(pick)] for pick in rng.integers(2, size=int(rng.integers(1, 20)))]
+        rows = int(rng.integers(1, 60))
+        models.append(chain_model(codes, (rows, 8), (0, 8) if rng.random() < 0.3 else None).hal)
+    samples = [GraphSample(model, GraphSample(model, 0).model_estimate(true)) for model in models]
+    samples[7] = replace(samples[7], duration_ns=20 * samples[7].duration_ns)
+    found = adjusted(TABLE, samples)
+    for model in models:
+        wanted = GraphSample(model, 0).model_estimate(true)
+        assert GraphSample(model, 0).model_estimate(found) == pytest.approx(wanted, rel=0.05)
+    assert adjusted(TABLE, samples[:5]) == TABLE
+
+
+def test_a_table_is_fitted_to_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cost_calibration, "GRAPHS", 15)
+    monkeypatch.setattr(cost_calibration, "_PRODUCTS", ())
+    base = cpu_driver.estimate.shipped_table()
+    found = cost_calibration.calibrated(reference_device(), base, lambda count: iter(range(count)))
+    assert found.operations.keys() == base.operations.keys()
+    assert found.run_ns > 0
+    model = chain_model([RELU] * 9, (40, 40)).hal
+    assert 0 < GraphSample(model, 0).model_estimate(found) < 1e9
+
+
+def test_rows_are_measured_for_every_kind_of_an_operation(monkeypatch: pytest.MonkeyPatch) -> None:
+    kinds = [kind for kind in cost_probes._kinds() if kind[0] in (RELU, OperationCode.FULLY_CONNECTED)]
+    monkeypatch.setattr(cost_probes, "_kinds", lambda: kinds)
+    found = cost_probes.probed(reference_device(), lambda count: iter(range(count)))
+    assert found.operations["RELU"].keys() == {"float32", "float16", "quant8"}
+    assert found.operations.keys() == {"RELU", "FULLY_CONNECTED", ANY_OPERATION}
+    assert found.operations["FULLY_CONNECTED"]["float32"].fixed_ns > 0
+
+
 def test_scaled_tables_scale_what_they_say() -> None:
-    other = TABLE.scaled("other", CostFactors(run=2, argument=3, byte=4, fixed=5, dynamic=6, work=7))
+    other = TABLE.scaled("other", CostFactors(run=2, argument=3, byte=4, fixed=5, dynamic=6, work=7, product=8))
     assert (other.run_ns, other.input_ns, other.scalar_ns, other.output_ns, other.byte_ns) == (200, 30, 15, 60, 4)
     assert other.operations["RELU"]["float32"] == OperationCost(35, 54, 14)
 
@@ -226,10 +277,10 @@ def test_a_split_must_save_more_than_its_uncertainty() -> None:
 
 
 def test_rivals_are_single_devices_that_may_be_as_fast() -> None:
-    tables = [table(100, ns, ns) for ns in (300, 100, 100 * RIVAL_FACTOR, 1 + 200 * RIVAL_FACTOR)]
+    tables = [table(100, 200 * times - 100, 1) for times in (RIVAL_FACTOR, 1, 1.5, RIVAL_FACTOR + 0.1)]
     placed = model_of([RELU], *tables).place()
     assert (placed.chosen, placed.rivals) == ([1], [2, 0])
-    split = model_of([RELU, TANH], table(100, 10, 1000), table(100, 1000, 10), table(100, 10, 200)).place()
+    split = model_of([RELU, TANH], table(100, 10, 9999), table(100, 9999, 10), table(100, 10, 200)).place()
     assert (split.chosen, split.rivals) == ([0, 1], [2])
 
 

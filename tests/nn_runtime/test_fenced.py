@@ -258,6 +258,19 @@ def test_a_failing_launch_goes_to_the_cpu_where_allowed(codes: list[OperationCod
         np.testing.assert_allclose(output, wanted if len(codes) == 1 else np.tanh(wanted), rtol=1e-6)
 
 
+def test_a_fence_that_fails_is_no_reason_for_the_cpu() -> None:
+    """The first step is under way when the second cannot be launched: the CPU device still waits for the fence."""
+    devices = [fenced_device("relu", {RELU}), SampleDevice("tanh", {TANH})]
+    devices[1].script.execute = ErrorStatus.GENERAL_FAILURE
+    gate = Fence()
+    execution, output = bound(finished(chain_model([RELU, TANH]), devices, fallback=True))
+    threading.Timer(0.01, gate.signal, [False]).start()
+    with pytest.raises(OperationFailed):
+        execution.start_compute_with_dependencies([Event.from_sync_fence_fd(gate.fd)]).wait()
+    assert np.isnan(output).all()
+    gate.close()
+
+
 def test_a_failure_after_the_launch_is_the_events() -> None:
     device = fenced_device()
     execution, _ = bound(relu([device]))

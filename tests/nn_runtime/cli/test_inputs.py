@@ -176,3 +176,9 @@ def test_a_file_for_an_input_that_is_not_there(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.zeros(3, np.float32))
     with pytest.raises(UsageError, match="no input is called 'odd'"):
         read_inputs([f"odd={tmp_path / 'a.npy'}"], [_wanted("float32", (3,))], None)
+
+
+@pytest.mark.parametrize("given", ["", "x="])
+def test_a_file_without_a_name(given: str) -> None:
+    with pytest.raises(UsageError, match="the name of the file is empty"):
+        read_inputs([given], [_wanted("float32", (3,), name="x")], None)

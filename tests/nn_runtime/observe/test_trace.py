@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import threading
 from typing import TYPE_CHECKING
 
@@ -162,6 +163,15 @@ def test_several_steps_and_fenced_executions(tmp_path: Path) -> None:
     trace.stop()
     assert "[NN_LD_PE]a" in names
     assert "[NN_LD_PE]b" in names
+
+
+def test_a_forked_process_leaves_its_parents_file_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "trace.json"
+    tracer = trace.Tracer(path)
+    tracer.add(trace.RUNTIME, "PE", "compute", 0, 1000)
+    monkeypatch.setattr(os, "getpid", lambda: 123456)
+    tracer.write()
+    assert [file.name for file in tmp_path.iterdir()] == ["trace.json.123456"]
 
 
 def test_nothing_is_traced_without_the_variable() -> None:

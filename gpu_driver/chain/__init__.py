@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Chains: packed convolutions and what joins them in one launch of chain.cl, for CPU-type devices.
+
+Every step is cut into tasks, and every core owns the same part of the picture in all of them: its queue. Work-groups,
+one per core, take the tasks of their queues in order, help others when they have none, and wait, spinning, until the
+tasks that made what they read are done. So the host has one kernel to enqueue, no core sleeps between steps, a step
+begins while the one before still runs, and most of what a core reads it has written itself. One group alone would end
+too: tasks wait for earlier ones only.
+"""
+
+from __future__ import annotations
+
+from gpu_driver.chain.launches import merge, redirected, single
+from gpu_driver.chain.step import (
+    AVERAGE,
+    BY_FLOATS,
+    BY_INTEGERS,
+    CENTRED,
+    CONVOLVE,
+    DEPTHWISE,
+    DEPTHWISE_VNNI,
+    EXPANDED,
+    FLIP_SIGNS,
+    ROUND_ONCE,
+    ROUND_POSITIVE,
+    ROUND_TWICE,
+    ROUND_TWICE_AT_ONCE,
+    SOFTMAX,
+    STEP_FIELDS,
+    Memory,
+    Step,
+)
+from gpu_driver.chain.tasks import CONVOLUTION_BLOCK, Task, reads_of, tasks_of
+
+__all__ = [
+    "AVERAGE",
+    "BY_FLOATS",
+    "BY_INTEGERS",
+    "CENTRED",
+    "CONVOLUTION_BLOCK",
+    "CONVOLVE",
+    "DEPTHWISE",
+    "DEPTHWISE_VNNI",
+    "EXPANDED",
+    "FLIP_SIGNS",
+    "ROUND_ONCE",
+    "ROUND_POSITIVE",
+    "ROUND_TWICE",
+    "ROUND_TWICE_AT_ONCE",
+    "SOFTMAX",
+    "STEP_FIELDS",
+    "Memory",
+    "Step",
+    "Task",
+    "merge",
+    "reads_of",
+    "redirected",
+    "single",
+    "tasks_of",
+]

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Launches of chain.cl: of one step, and of several put together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpu_driver.bound import BoundOperand
+from gpu_driver.chain.memory import ALIGNMENT, BUFFERS, Placement
+from gpu_driver.chain.schedule import schedule
+from gpu_driver.chain.step import CONSTANTS, GEOMETRY, STEP_FIELDS, VALUES
+from gpu_driver.chain.tasks import tasks_of
+from gpu_driver.expanded import joined
+from gpu_driver.images import one_image, steps_by_image
+from gpu_driver.launch import Clock, Images, Launch, Packed, Scratch, Stage, Zeroed, int32
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from gpu_driver.chain.step import Memory, Step
+    from gpu_driver.device_profile import DeviceProfile
+    from gpu_driver.launch import Argument, Command, Kernel
+    from nn_runtime.operand import Array
+
+LINE_WORDS = 32
+
+
+def single(step: Step, device: DeviceProfile) -> Launch:
+    """Return the launch of one step."""
+    return _launch((step,), {one: id(one) for one in step.memories}, frozenset(), device)
+
+
+def redirected(launch: Launch, memory: Mapping[BoundOperand, Scratch], device: DeviceProfile) -> Launch:
+    """Return the launch of one step on scratch memory in the place of operands."""
+    (step,) = launch.steps
+    source, output, *residual = (
+        memory.get(one, one) if isinstance(one, BoundOperand) else one for one in step.memories
+    )
+    return single(replace(step, source=source, output=output, residual=residual[0] if residual else None), device)
+
+
+def merge(
+    commands: Sequence[Command], storage: Mapping[int, int], boundary: Collection[int], device: DeviceProfile
+) -> list[Command]:
+    """Put neighbouring launches of steps together.
+
+    storage: the operand whose memory an operand uses, where it is another; boundary: operands used elsewhere too.
+    """
+    merger = _Merger(commands, storage, boundary, device)
+    merged: list[Command] = []
+    run: list[int] = []
+    for at in range(len(commands)):
+        if run and not merger.fits([*run, at]):
+            merged += merger.joined(run)
+            run = []
+        run.append(at)
+    return [*merged, *merger.joined(run)] if run else merged
+
+
+class _Merger:
+    def __init__(
+        self,
+        commands: Sequence[Command],
+        storage: Mapping[int, int],
+        boundary: Collection[int],
+        device: DeviceProfile,
+    ) -> None:
+        self._commands = commands
+        self._storage = storage
+        self._boundary = boundary
+        self._device = device
+        self._steps_of = [
+            tuple(replace(step, operations=command.operations) for step in command.steps)
+            if isinstance(command, Launch)
+            else ()
+            for command in commands
+        ]
+        self._users: dict[int, set[int]] = {}
+        for at, command in enumerate(commands):
+            arguments = command.arguments if isinstance(command, Launch) else (command.source, command.destination)
+            for memory in arguments:
+                if isinstance(memory, BoundOperand | Scratch):
+                    self._users.setdefault(self._key(memory), set()).add(at)
+
+    def fits(self, run: Sequence[int]) -> bool:
+        """Whether the commands of a run can be one launch, if all but the last can."""
+        first, last = self._steps(run[:1]), self._steps(run[-1:])
+        if len(run) > self._device.tuning.chain_steps:
+            return False
+        return bool(first and last) and first[0].kernel == last[0].kernel and len(self._outer(run)) < BUFFERS
+
+    def joined(self, run: Sequence[int]) -> list[Command]:
+        """Return one command that does what those of a run do, or those where it would need too large a buffer."""
+        steps = self._steps(run)
+        if len(run) > 1:
+            keys = {memory: self._key(memory) for step in steps for memory in step.memories}
+            launches = self._launches(steps, keys, self._inner(run))
+            sizes = (one.size_bytes for launch in launches for one in launch.arguments if isinstance(one, Scratch))
+            if max(sizes, default=0) <= self._device.max_alloc_bytes:
+                return [*launches]
+        return [self._commands[at] for at in run]
+
+    def _launches(self, steps: tuple[Step, ...], keys: Mapping[Memory, int], inner: frozenset[int]) -> list[Launch]:
+        """Return one launch, or one for the steps that are done image by image and one for the others."""
+        n = steps_by_image(steps, keys, inner, self._device)
+        if n:
+            before = {keys[one] for step in steps[:n] for one in step.memories}
+            after = {keys[one] for step in steps[n:] for one in step.memories}
+            if max(len(before - (inner - after)), len(after - (inner - before))) < BUFFERS:
+                of_image = one_image(steps[:n])
+                wholes: dict[Memory, int] = {
+                    one: keys[one.whole] for step in of_image for one in step.memories if isinstance(one, Images)
+                }
+                first = [self._launch(of_image, wholes, inner - after)]
+                return [*first, self._launch(steps[n:], keys, inner - before)] if n < len(steps) else first
+        return [self._launch(steps, keys, inner)]
+
+    def _launch(self, steps: tuple[Step, ...], keys: Mapping[Memory, int], inner: frozenset[int]) -> Launch:
+        return _launch(joined(steps, keys, inner, self._device.compute_units), keys, inner, self._device)
+
+    def _steps(self, run: Sequence[int]) -> tuple[Step, ...]:
+        return tuple(step for at in run for step in self._steps_of[at])
+
+    def _inner(self, run: Sequence[int]) -> frozenset[int]:
+        """Return the memories that only the run uses."""
+        written = {self._key(step.output) for step in self._steps(run)}
+        return frozenset(key for key in written if key not in self._boundary and self._users[key] <= set(run))
+
+    def _outer(self, run: Sequence[int]) -> set[int]:
+        return {self._key(memory) for step in self._steps(run) for memory in step.memories} - self._inner(run)
+
+    def _key(self, memory: Memory) -> int:
+        """Return what stands for the memory: an operand, or a number that none has."""
+        return self._storage.get(memory.index, memory.index) if isinstance(memory, BoundOperand) else -id(memory)
+
+
+def _launch(
+    steps: tuple[Step, ...], keys: Mapping[Memory, int], inner: frozenset[int], device: DeviceProfile
+) -> Launch:
+    """Return the launch of several steps; keys: equal for equal memory; inner: what lies in the chain's own memory."""
+    placed = Placement(steps, keys, inner)
+    tasks = [tasks_of(step, device.compute_units, device.tuning) for step in steps]
+    queues = 1 + max(task.queue for part in tasks for task in part)
+    table, constants = _tables(steps, placed)
+    scheduled = schedule(steps, tasks, queues, placed, table[:, STEP_FIELDS.index("weights")])
+    stages = [Stage(step.operations, at, at + 1, step.flops, step.bytes_moved) for at, step in enumerate(steps)]
+    arguments: tuple[Argument, ...] = (
+        *(int32(0), int32(len(steps)), int32(len(steps)), int32(queues)),
+        *(Packed(table), Packed(scheduled.rows), Packed(scheduled.starts), Packed(scheduled.waits), Packed(constants)),
+        Zeroed(4 * LINE_WORDS * (1 + queues + len(scheduled.rows))),
+        *placed.buffers,
+    )
+    return Launch(
+        _clocked(steps[0].kernel, device),
+        arguments,
+        (queues,),
+        (1,),
+        sum(step.flops for step in steps),
+        sum(step.bytes_moved for step in steps),
+        tuple(operation for step in steps for operation in step.operations),
+        steps,
+        tuple(stages) if len(stages) > 1 else (),
+        Clock(LINE_WORDS, 1 + queues, tuple(scheduled.rows[:, 0].tolist())) if device.cycle_counter else None,
+    )
+
+
+def _clocked(kernel: Kernel, device: DeviceProfile) -> Kernel:
+    """Return the kernel that leaves the times of its tasks, on devices that can."""
+    return replace(kernel, defines=(*kernel.defines, ("CLOCK", 1))) if device.cycle_counter else kernel
+
+
+def _tables(steps: Sequence[Step], placed: Placement) -> tuple[Array, Array]:
+    """Return the steps as chain.cl takes them [steps, fields], and all constants one after the other, in bytes."""
+    every = [*steps, *(step.before for step in steps if step.before is not None)]
+    table = np.zeros((len(every), len(STEP_FIELDS)), np.int32)
+    parts: list[Array] = []
+    end = 0
+    before = len(steps)
+    for row, step in zip(table, every, strict=True):
+        positions = []
+        for data in step.constants:
+            positions.append(end // ALIGNMENT)
+            flat = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
+            parts += [flat, np.zeros(-flat.size % ALIGNMENT, np.uint8)]
+            end += -(-flat.size // ALIGNMENT) * ALIGNMENT
+        positions += positions[-1:] * (len(CONSTANTS) - len(positions))  # never used, but read
+        residual = step.source if step.residual is None else step.residual
+        places = *placed.place(step.source), *placed.place(step.output), *placed.place(residual), before
+        before += step.before is not None
+        sizes = (getattr(step.geometry, name) for name in GEOMETRY)
+        values = (step.values.get(name, 0) for name in VALUES)
+        row[:] = [_word(value) for value in (step.kind, *places, *positions, *sizes, *values)]
+    return table, np.concatenate(parts)
+
+
+def _word(value: int | float) -> int:
+    return int(np.float32(value).view(np.int32)) if isinstance(value, float) else value

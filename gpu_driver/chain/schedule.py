@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tasks in the queues of their cores, and what each waits for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpu_driver.chain.tasks import CONVOLUTION_BLOCK, reads_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpu_driver.chain.memory import Placement
+    from gpu_driver.chain.step import Memory, Step
+    from gpu_driver.chain.tasks import Span, Task
+    from nn_runtime.operand import Array
+
+LANES = 16
+TURNS_PER_NS = 0.1
+"""Of a waiting loop."""
+LEAST_PATIENCE, MOST_PATIENCE = 50_000, 1 << 30
+"""Turns that a group waits for a task before it leaves the rest to the others: between them what a slow core needs."""
+SLOW_FLOPS_PER_NS, SLOW_BYTES_PER_NS = 25.0, 2.5
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Tasks as chain.cl takes them, queue by queue.
+
+    rows: step, x, y, weights to fetch ahead and how many lines of ALIGNMENT bytes, first and last place in `waits`,
+    patience. starts [queues, steps + 1]: the first task of each
+    step. waits: tasks.
+    """
+
+    rows: Array
+    starts: Array
+    waits: Array
+
+
+def schedule(
+    steps: Sequence[Step], tasks: Sequence[Sequence[Task]], queues: int, placed: Placement, weights: Array
+) -> Schedule:
+    """Put tasks into queues, with what each waits for; in the order of the steps each comes after that.
+
+    weights: where those of each step begin in the constants, in units of ALIGNMENT.
+    """
+    flat = [(at, task) for at, part in enumerate(tasks) for task in part]
+    order = sorted(range(len(flat)), key=lambda i: (flat[i][1].queue, i))
+    places = np.argsort(order)
+    counts = np.zeros((queues, len(steps) + 1), np.int32)
+    for at, task in flat:
+        counts[task.queue, at + 1] += 1
+    totals = counts.sum(axis=1)
+    starts = np.cumsum(counts, axis=1, dtype=np.int32) + (np.cumsum(totals) - totals)[:, np.newaxis]
+    waits = _waits(steps, tasks, placed)
+    patience = [_patience(step, len(part)) for step, part in zip(steps, tasks, strict=True)]
+    ahead = _ahead(steps, [flat[i] for i in order], weights)
+    rows: list[tuple[int, ...]] = []
+    listed: list[int] = []
+    for i, next_weights in zip(order, ahead, strict=True):
+        at, task = flat[i]
+        first = len(listed)
+        listed += sorted(places[waits[i]].tolist())
+        longest = max(patience[max(0, at - 2) : at + 1])  # what is waited for runs together with this step
+        rows.append((at, *task.x, *task.y, *next_weights, first, len(listed), longest))
+    return Schedule(np.array(rows, np.int32), starts.astype(np.int32), np.array(listed or [0], np.int32))
+
+
+def _ahead(steps: Sequence[Step], tasks: Sequence[tuple[int, Task]], weights: Array) -> list[tuple[int, int]]:
+    """Return for each task the first weights of the next product in its queue: where they begin, and how many lines."""
+    result: list[tuple[int, int]] = []
+    queue, following = -1, (0, 0)
+    for at, task in reversed(tasks):
+        if task.queue != queue:
+            queue, following = task.queue, (0, 0)
+        result.append(following)
+        step = steps[at]
+        if step.is_float_product:
+            g = step.geometry
+            lines = CONVOLUTION_BLOCK // LANES * g.filter_height * g.filter_width * g.input_depth
+            following = int(weights[at]) + task.y[0] * lines, lines
+    return result[::-1]
+
+
+def _waits(steps: Sequence[Step], tasks: Sequence[Sequence[Task]], placed: Placement) -> list[list[int]]:
+    """Return for every task, in the order of the steps, those it waits for: none that another of them waits for."""
+    numbers = np.cumsum([0, *(len(part) for part in tasks)]).tolist()
+    reached: list[int] = []  # as bits: what is done when a task is
+    waits: list[list[int]] = []
+    for at, step in enumerate(steps):
+        before = placed.users_before(step.output, at)
+        free = _bits(numbers[before[0]], numbers[before[1]]) if before else 0
+        source = _maker(steps, at, step.source, placed)
+        residual = None if step.residual is None else _maker(steps, at, step.residual, placed)
+        for task in tasks[at]:
+            needed = free
+            for maker, shape, span in (
+                (source, step.input_shape, reads_of(step, task)),
+                (residual, step.output_shape, (task.pixels, task.channels)),
+            ):
+                if maker is None:
+                    continue
+                if steps[maker].output_shape != shape:  # reshaped in between
+                    needed |= _bits(numbers[maker], numbers[maker + 1])
+                else:
+                    for other in _overlapping(tasks[maker], *span):
+                        needed |= 1 << (numbers[maker] + other)
+            own = 1 << len(waits)
+            waits.append([])
+            while needed:
+                last = needed.bit_length() - 1
+                waits[-1].append(last)
+                needed &= ~reached[last]
+                own |= reached[last]
+            reached.append(own)
+    return waits
+
+
+def _bits(first: int, last: int) -> int:
+    return (1 << last) - (1 << first)
+
+
+def _maker(steps: Sequence[Step], at: int, memory: Memory, placed: Placement) -> int | None:
+    """Return the last step before `at` that writes a memory."""
+    return next((j for j in reversed(range(at)) if placed.same(steps[j].output, memory)), None)
+
+
+def _overlapping(tasks: Sequence[Task], pixels: Span, channels: Span) -> list[int]:
+    """Return the tasks that write any of the pixels and channels."""
+    return [
+        at
+        for at, task in enumerate(tasks)
+        if task.pixels[0] < pixels[1]
+        and pixels[0] < task.pixels[1]
+        and task.channels[0] < channels[1]
+        and channels[0] < task.channels[1]
+    ]
+
+
+def _patience(step: Step, tasks: int) -> int:
+    """Return how many turns a group waits for a task of a step before it takes its core to be otherwise busy."""
+    nanoseconds = max(step.flops / SLOW_FLOPS_PER_NS, step.bytes_moved / SLOW_BYTES_PER_NS) / tasks
+    return int(min(max(nanoseconds * TURNS_PER_NS, LEAST_PATIENCE), MOST_PATIENCE))

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Steps cut into tasks, core by core."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias
+
+from gpu_driver.chain.step import CONVOLVE, DEPTHWISE_VNNI
+from gpu_driver.packing import DEPTHWISE_LANES
+from gpu_driver.tuning import Tuning
+
+if TYPE_CHECKING:
+    from gpu_driver.chain.step import Step
+
+Span: TypeAlias = tuple[int, int]
+"""First and behind the last."""
+
+TILE_PIXELS = 7
+CONVOLUTION_BLOCK, DEPTHWISE_BLOCK = 32, 16
+FLOPS_PER_BYTE = 2
+"""Moving a byte takes the time of so many operations."""
+FEW_ROWS = 4
+"""Per core: with fewer, weights are most of what is read, so every core gets channels of its own."""
+UNTUNED = Tuning()
+
+
+@dataclass(frozen=True)
+class Task:
+    """A part of a step: tiles or rows `x` and blocks of channels `y` as chain.cl counts them, and what it writes.
+
+    queue: whose it is.
+    """
+
+    queue: int
+    x: Span
+    y: Span
+    pixels: Span
+    channels: Span
+
+
+def tasks_of(step: Step, cores: int, tuning: Tuning = UNTUNED) -> list[Task]:
+    """Cut a step into tasks, core by core: the same part of the picture in every step."""
+    pixels, depth = step.output_shape
+    if step.by_channel:
+        row, block = step.geometry.output_width, _channels_of_block(step)
+    elif step.before is not None:
+        row, block = step.geometry.output_width, CONVOLUTION_BLOCK
+    else:
+        row, block = TILE_PIXELS, CONVOLUTION_BLOCK if step.kind == CONVOLVE else depth
+    rows, blocks = -(-pixels // row), -(-depth // block)
+    cost = step.flops + FLOPS_PER_BYTE * step.bytes_moved
+    parts = min(cores, -(-cost // tuning.least_task_flops))
+    bands = tuning.bands_of_large_steps if step.flops > tuning.large_step_flops * cores else tuning.bands
+    bands = min(bands, -(-cost // (tuning.least_task_flops * parts)))
+    if step.before is not None:
+        rectangles = _columns(rows, blocks, parts, bands)
+    elif rows < FEW_ROWS * parts and step.is_float_product:  # others gather a row for all blocks
+        spans = enumerate(_cuts(rows * blocks, min(parts, rows * blocks)))
+        rectangles = [(part, x, y) for part, span in spans for y, x in _rectangles(span, rows, bands)]
+    else:
+        spans = enumerate(_parts(rows, blocks, parts, tuning.even_rows))
+        rectangles = [(part, x, y) for part, span in spans for x, y in _rectangles(span, blocks, bands)]
+    return [
+        Task(part * cores // parts, x, y, (x[0] * row, min(x[1] * row, pixels)), (y[0] * block, y[1] * block))
+        for part, x, y in rectangles
+    ]
+
+
+def reads_of(step: Step, task: Task) -> tuple[Span, Span]:
+    """Return the input pixels (over all images, row-major) and channels that a task reads."""
+    if step.before is not None:
+        between, _ = reads_of(replace(step, before=None), task)
+        return reads_of(step.before, replace(task, pixels=between))
+    g = step.geometry
+    channels = (0, g.input_depth)
+    if step.by_channel:  # its last block overlaps the one before
+        channels = (max(0, task.channels[0] - _channels_of_block(step)), task.channels[1])
+    pointwise = (g.filter_height, g.filter_width, g.stride_height, g.stride_width) == (1, 1, 1, 1)
+    if pointwise and step.input_shape[0] == step.output_shape[0]:
+        return task.pixels, channels
+
+    def row(pixel: int, tap: int) -> int:
+        b, oy = divmod(pixel // g.output_width, g.output_height)
+        y = oy * g.stride_height - g.padding_top + tap * g.dilation_height
+        return b * g.input_height + min(max(y, 0), g.input_height - 1)
+
+    first, last = row(task.pixels[0], 0), row(task.pixels[1] - 1, g.filter_height - 1)
+    return (first * g.input_width, (last + 1) * g.input_width), channels
+
+
+def _channels_of_block(step: Step) -> int:
+    return DEPTHWISE_LANES if step.kind == DEPTHWISE_VNNI else DEPTHWISE_BLOCK
+
+
+def _parts(rows: int, blocks: int, parts: int, even_rows: int) -> list[Span]:
+    """Cut rows x blocks, counted row by row, into equal spans: whole rows where those are even enough."""
+    if rows >= even_rows * parts:
+        return [(first * blocks, last * blocks) for first, last in _cuts(rows, parts)]
+    return _cuts(rows * blocks, min(parts, rows * blocks))
+
+
+def _rectangles(span: Span, blocks: int, bands: int) -> list[tuple[Span, Span]]:
+    """Cut a span of rows x blocks into rectangles (rows, blocks): parts of rows at its ends, bands of whole rows."""
+    (top, first), (bottom, last) = divmod(span[0], blocks), divmod(span[1], blocks)
+    if top == bottom:
+        return [((top, top + 1), (first, last))]
+    head = [((top, top + 1), (first, blocks))] if first else []
+    tail = [((bottom, bottom + 1), (0, last))] if last else []
+    whole = top + len(head), bottom
+    middle = [((whole[0] + a, whole[0] + b), (0, blocks)) for a, b in _cuts(bottom - whole[0], bands) if a < b]
+    return [*head, *middle, *tail]
+
+
+def _columns(rows: int, blocks: int, parts: int, bands: int) -> list[tuple[int, Span, Span]]:
+    """Cut rows x blocks into parts of rows, and those by blocks if they can be: neighbouring rows share work."""
+    across = min(bands, blocks)
+    return [
+        (part, (top + first, top + last), column)
+        for part, (top, bottom) in enumerate(_cuts(rows, min(parts, rows)))
+        for first, last in _cuts(bottom - top, min(-(-bands // across), bottom - top))
+        for column in _cuts(blocks, across)
+    ]
+
+
+def _cuts(count: int, parts: int) -> list[Span]:
+    edges = [count * i // parts for i in range(parts + 1)]
+    return list(itertools.pairwise(edges))

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Values at the edge: infinities and NaN go through as IEEE 754 has it; parameters beyond bounds are clear errors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import nn_runtime as nn
+from nn_runtime.codes import OperandCode, OperationCode
+from nn_runtime.errors import NNError
+
+if TYPE_CHECKING:
+    from nn_runtime.devices import Device
+    from nn_runtime.operand import Array
+
+INF, NAN = np.inf, np.nan
+FLOATS = (OperandCode.TENSOR_FLOAT32, OperandCode.TENSOR_FLOAT16)
+_DTYPES: dict[OperandCode, type[np.generic]] = {
+    OperandCode.TENSOR_FLOAT32: np.float32,
+    OperandCode.TENSOR_FLOAT16: np.float16,
+    OperandCode.TENSOR_QUANT8_ASYMM: np.uint8,
+    OperandCode.TENSOR_INT32: np.int32,
+    OperandCode.INT32: np.int32,
+    OperandCode.BOOL: np.bool_,
+}
+
+
+def _run(
+    device: Device,
+    operation: OperationCode,
+    code: OperandCode,
+    data: Any,
+    parameters: list[tuple[OperandCode, Any]],
+    room: tuple[int, ...],
+    dynamic: bool = False,
+) -> Array:
+    """Run one operation of `data` and parameters, which are inputs where `dynamic`; the output has room for `room`."""
+    values = [np.asarray(data, _DTYPES[code]), *(np.asarray(value, _DTYPES[kind]) for kind, value in parameters)]
+    scale = 0.5 if code == OperandCode.TENSOR_QUANT8_ASYMM else 0.0
+    model = nn.Model()
+    operands = [model.add_operand(nn.OperandType(code, values[0].shape, scale))]
+    for (kind, _), value in zip(parameters, values[1:], strict=True):
+        operands.append(model.add_operand(nn.OperandType(kind, value.shape)))
+        if not dynamic:
+            model.set_operand_value(operands[-1], value)
+    result = model.add_operand(nn.OperandType(code, (0,) * len(room) if dynamic else room, scale))
+    model.add_operation(operation, operands, [result])
+    inputs = operands if dynamic else operands[:1]
+    model.identify_inputs_and_outputs(inputs, [result])
+    model.finish()
+    with nn.Compilation(model, [device]) as compilation:
+        compilation.finish()
+        with nn.Execution(compilation) as execution:
+            for at in range(len(inputs)):
+                execution.set_input(at, values[at])
+            output = np.empty(room, _DTYPES[code])
+            execution.set_output(0, output)
+            execution.compute()
+            return output
+
+
+@pytest.mark.parametrize("operation", [OperationCode.MEAN, OperationCode.REDUCE_SUM])
+@pytest.mark.parametrize("code", FLOATS, ids=lambda code: code.name)
+@pytest.mark.parametrize("size", [5, 300])
+def test_sums_of_infinities(operation: OperationCode, code: OperandCode, size: int, device: Device) -> None:
+    data = np.ones((4, size), np.float32)
+    data[0, 1], data[1, 2], data[2, 0], data[2, size - 1], data[3, 1] = INF, -INF, INF, -INF, NAN
+    keep = (OperandCode.INT32, 0) if operation == OperationCode.MEAN else (OperandCode.BOOL, False)
+    got = _run(device, operation, code, data, [(OperandCode.TENSOR_INT32, [1]), keep], (4,))
+    np.testing.assert_array_equal(got, [INF, -INF, NAN, NAN])
+
+
+@pytest.mark.parametrize("code", FLOATS, ids=lambda code: code.name)
+def test_a_length_that_is_no_number(code: OperandCode, device: Device) -> None:
+    got = _run(device, OperationCode.L2_NORMALIZATION, code, [[3, NAN], [0, 0], [3, -4]], [], (3, 2))
+    np.testing.assert_allclose(got, [[NAN, NAN], [0, 0], [0.6, -0.8]], rtol=1e-3)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("value", [-1, 256, 2**31 - 1])
+def test_padding_outside_the_type(value: int, dynamic: bool, device: Device) -> None:
+    parameters = [(OperandCode.TENSOR_INT32, [[1, 0]]), (OperandCode.INT32, value)]
+    with pytest.raises(NNError, match=rf"pad_value \(input 2\) must be in 0\.\.255, got {value}"):
+        _run(device, OperationCode.PAD_V2, OperandCode.TENSOR_QUANT8_ASYMM, [3, 4], parameters, (3,), dynamic)
+
+
+def test_results_that_nothing_can_index(opencl_device_under_test: Device) -> None:
+    parameters = [(OperandCode.TENSOR_INT32, [1, 2**31 - 1])]
+    with pytest.raises(NNError, match=r"\[2, 4294967294\] have more than 2\^31 - 1 elements"):
+        _run(
+            opencl_device_under_test,
+            OperationCode.TILE,
+            OperandCode.TENSOR_FLOAT32,
+            [[1, 2], [3, 4]],
+            parameters,
+            (2, 2),
+            dynamic=True,
+        )
+
+
+@pytest.fixture
+def opencl_device_under_test(device: Device) -> Device:
+    """Every device under test but the CPU driver's, which has no such limit."""
+    if device.is_reference:
+        pytest.skip("the CPU driver counts without limits")
+    return device
