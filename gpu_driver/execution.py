@@ -400,8 +400,8 @@ def _parts(argument: Argument, buffer: cl.Buffer, offset: int) -> list[cl.Buffer
     """Return the parts of a memory that lies in a buffer, in the order of the images."""
     if not isinstance(argument, Images):
         raise TypeError(f"{argument} is not Images")
-    size, flags = argument.size_bytes, cl.mem_flags.READ_WRITE
-    return [buffer.get_sub_region(offset + at * size, size, flags) for at in range(argument.count)]
+    size = argument.size_bytes  # flags 0: those of the buffer, which may be for reading only
+    return [buffer.get_sub_region(offset + at * size, size, 0) for at in range(argument.count)]
 
 
 class ExecutionContext:

@@ -64,8 +64,6 @@ _TYPE_CLASSES = {
     OperandCode.TENSOR_QUANT8_SYMM_PER_CHANNEL: "quant8",
 }
 OTHER_TYPES = "other"
-TYPE_CLASSES = ("float32", "float16", "quant8", OTHER_TYPES)
-"""Classes of data types that a table tells apart."""
 ANY_OPERATION = "*"
 """Row for operations that a table does not list."""
 

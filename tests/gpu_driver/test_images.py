@@ -13,7 +13,8 @@ from gpu_driver import images
 from gpu_driver.launch import Launch, Scratch
 from gpu_driver.lowering import Lowering
 from nn_runtime.devices import find_device
-from nn_runtime.hal.types import ExecutionPreference, Priority
+from nn_runtime.hal.memory import SharedMemory
+from nn_runtime.hal.types import DataLocation, ExecutionPreference, Priority, Request, RequestArgument
 from tests.gpu_driver.graphs import request
 from tests.gpu_driver.profiles import CPU_PROFILE
 from tests.gpu_driver.running import prepare, run
@@ -92,6 +93,25 @@ def test_answers_are_the_cpu_drivers(code: OperandCode, batches: int, opencl_dev
         np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
     else:
         np.testing.assert_array_equal(found, wanted)
+
+
+def test_images_of_memory_that_is_read_in_place(opencl_device: Device) -> None:
+    network = blocks(FLOAT, 3)
+    source = network.data()
+    expected = np.empty(network.dims, np.float32)
+    model = network.graph.model()
+    run(prepare(find_device("nnapi-reference").hal, model), request([source], [expected]))  # type: ignore[arg-type]
+    pools = SharedMemory.create(source.nbytes), SharedMemory.create(expected.nbytes)
+    pools[0].array()[:] = source.reshape(-1).view(np.uint8)
+    inputs, outputs = (RequestArgument(location=DataLocation(i, 0, pool.size_bytes)) for i, pool in enumerate(pools))
+    prepared = opencl_device.prepare_model(model, ExecutionPreference.SUSTAINED_SPEED, Priority.MEDIUM, None, None)
+    execution = prepared.create_reusable_execution(Request((inputs,), (outputs,), pools), False, None)
+    assert execution is not None
+    for _ in range(2):
+        pools[1].array()[:] = 0
+        execution.execute_synchronously(None)
+        result = pools[1].array().view(np.float32).reshape(network.dims)
+        np.testing.assert_allclose(result, expected, atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize("batches", [1, 3])
