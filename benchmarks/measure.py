@@ -11,6 +11,7 @@ import statistics
 import tempfile
 import time
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -55,35 +56,45 @@ def compare(name: str, names: Sequence[str], seconds: float, peer: str = engines
     }
 
 
+@dataclass(frozen=True)
+class _Size:
+    """A network for one size of its input, with an engine's process each."""
+
+    batches: int
+    size: int
+    multiply_adds: int
+    workers: Mapping[str, Worker]
+    ms: Mapping[str, list[float]]
+    """Medians of the slices so far, by engine."""
+
+    def row(self, engine: str) -> Figures:
+        """Return the median over the slices, and that per multiply-add."""
+        ms = statistics.median(self.ms[engine]) if self.ms[engine] else None
+        picoseconds = ms * 1e9 / self.multiply_adds if ms else None
+        return {"batches": self.batches, "size": self.size, "ms": ms, "picoseconds": picoseconds,
+                "problem": self.workers[engine].problem}  # fmt: skip
+
+
 def scaling(name: str, names: Sequence[str], shapes: Sequence[tuple[int, int]], seconds: float) -> Figures:
     """Return milliseconds and picoseconds per multiply-add for (batches, size) of the input, by engine."""
-    data, _ = networks.golden(name)
-    random = np.random.default_rng(0)
-    rows: dict[str, list[Figures]] = {one: [] for one in names}
     with ExitStack() as stack:
-        groups: list[tuple[int, int, int, dict[str, Worker]]] = []
-        for batches, size in shapes:
-            model = networks.rescaled(networks.model_bytes(name), batches, size)
-            picture = random.uniform(0 if data.dtype == np.uint8 else -1, 255 if data.dtype == np.uint8 else 1,
-                                     (batches, size, size, 3)).astype(data.dtype)  # fmt: skip
-            workers = {one: stack.enter_context(_worker(stack, one, model, picture)) for one in names}
-            groups.append((batches, size, networks.multiply_adds(model), workers))
-        times: dict[tuple[int, int, str], list[float]] = {}
+        sizes = [_of_size(stack, name, names, batches, size) for batches, size in shapes]
         end = time.perf_counter() + seconds
         while time.perf_counter() < end:
-            for batches, size, _, workers in groups:
-                for one, worker in workers.items():
+            for one in sizes:
+                for engine, worker in one.workers.items():
                     if not worker.problem:
-                        median = statistics.median(worker.slice(SLICE_SECONDS))
-                        times.setdefault((batches, size, one), []).append(median)
-        for batches, size, count, workers in groups:
-            for one, worker in workers.items():
-                found = times.get((batches, size, one))
-                ms = statistics.median(found) if found else None
-                picoseconds = ms * 1e9 / count if ms else None
-                rows[one].append({"batches": batches, "size": size, "ms": ms, "picoseconds": picoseconds,
-                                  "problem": worker.problem})  # fmt: skip
-    return {"rows": rows}
+                        one.ms[engine].append(statistics.median(worker.slice(SLICE_SECONDS)))
+    return {"rows": {engine: [one.row(engine) for one in sizes] for engine in names}}
+
+
+def _of_size(stack: ExitStack, name: str, names: Sequence[str], batches: int, size: int) -> _Size:
+    model = networks.rescaled(networks.model_bytes(name), batches, size)
+    dtype = networks.golden(name)[0].dtype
+    low, high = (0, 255) if dtype == np.uint8 else (-1, 1)
+    picture = np.random.default_rng(0).uniform(low, high, (batches, size, size, 3)).astype(dtype)
+    workers = {one: stack.enter_context(_worker(stack, one, model, picture)) for one in names}
+    return _Size(batches, size, networks.multiply_adds(model), workers, {one: [] for one in names})
 
 
 def _worker(stack: ExitStack, engine: str, model: bytes, data: Array) -> Worker:

@@ -19,7 +19,7 @@ import numpy as np
 
 from nn_runtime.codes import OperandCode, OperationCode
 from nn_runtime.compilation import Compilation
-from nn_runtime.devices import Device
+from nn_runtime.device import Device
 from nn_runtime.execution import Execution
 from nn_runtime.hal.interfaces import OperationSupport
 from nn_runtime.hal.validation import validate_model

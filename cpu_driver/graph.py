@@ -190,7 +190,6 @@ class BoundStep:
 
     def execute(self, run: Run) -> None:
         """Compute the outputs; raises HalError naming the operation."""
-        label = self.op.label
         try:
             self._compute(run)
         except HalError:
@@ -198,9 +197,9 @@ class BoundStep:
         except BadData as error:
             raise HalError(ErrorStatus.GENERAL_FAILURE, str(error)) from error
         except MemoryError as error:
-            raise HalError(ErrorStatus.RESOURCE_EXHAUSTED_TRANSIENT, f"{label}: out of memory") from error
+            raise HalError(ErrorStatus.RESOURCE_EXHAUSTED_TRANSIENT, f"{self.op.label}: out of memory") from error
         except Exception as error:
-            message = f"{label}: {type(error).__name__}: {error}"
+            message = f"{self.op.label}: {type(error).__name__}: {error}"
             raise HalError(ErrorStatus.GENERAL_FAILURE, message) from error
 
     def profile_row(self, start_ns: int, end_ns: int) -> ProfileRow:
@@ -222,7 +221,7 @@ class BoundStep:
             if self.op.definition.data_dependent:
                 shapes = [array.shape for array in arrays]
         for at, (output, array, dims) in enumerate(zip(self.outputs, arrays, shapes, strict=True)):
-            output.set(_checked(f"{self.op.label}: output {at}", output, array, dims))
+            output.set(_checked(self.op, at, output, array, dims))
 
     def _call(self, function: Function, shapes: Sequence[Dimensions]) -> Sequence[Array]:
         if not any(element_count(dims) for dims in shapes):
@@ -296,14 +295,16 @@ class Frame:
                 operand.reset()
 
 
-def _checked(label: str, output: RuntimeOperand, array: Array, dims: Dimensions) -> Array:
+def _checked(op: OperationView, at: int, output: RuntimeOperand, array: Array, dims: Dimensions) -> Array:
     """Return a result in its dimensions; raises BadData where it contradicts the model or the operation's rules."""
     declared = output.declared if is_tensor(output.type) else ()
     if declared and not agrees(declared, dims):
-        raise BadData(f"{label}: the model says {list(declared)}, computed {list(dims)}")
+        raise BadData(f"{op.label}: output {at}: the model says {list(declared)}, computed {list(dims)}")
     if array.dtype != dtype_of(output.type) or array.size != element_count(dims):
         wanted = f"{dtype_of(output.type)} {list(dims)}"
-        raise BadData(f"{label}: the function must give {wanted}, got {array.dtype} {list(array.shape)}")
+        raise BadData(
+            f"{op.label}: output {at}: the function must give {wanted}, got {array.dtype} {list(array.shape)}"
+        )
     return array.reshape(dims)
 
 

@@ -3,22 +3,25 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from gpu_driver.launch import Kernel, Launch, Packed, int32
 from gpu_driver.strided import MAX_DIMENSIONS, dense_strides, int8_vector
-from gpu_driver.vectors import LANES, c_type
+from gpu_driver.vectors import LANES, c_type, defines, per_item, work_sizes
 from gpu_driver.worksize import linear
 from nn_runtime.errors import BadData
 
 if TYPE_CHECKING:
     from gpu_driver.bound import BoundOperand
     from gpu_driver.device_profile import DeviceProfile
-    from gpu_driver.launch import Argument
+    from gpu_driver.launch import Argument, WorkSize
     from nn_runtime.operand import Array, Dimensions
+
+_Walk: TypeAlias = "tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]"
 
 
 @dataclass(frozen=True)
@@ -29,10 +32,23 @@ class Broadcast:
     strides0: tuple[int, ...]
     strides1: tuple[int, ...]
 
-    @property
-    def has_long_rows(self) -> bool:
-        """Whether `elementwise` fits: the innermost dimension holds a vector; its strides are 0 or 1 anyway."""
-        return bool(self.sizes) and self.sizes[-1] >= LANES
+    def fits_rows(self, device: DeviceProfile) -> bool:
+        """Whether kernels that loop over rows fit: a work-item is a loop on a CPU, or a row holds a vector."""
+        return device.is_cpu or (bool(self.sizes) and self.sizes[-1] >= LANES)
+
+    def by_rows(self, device: DeviceProfile) -> tuple[_Walk, tuple[Argument, ...], tuple[WorkSize, WorkSize]]:
+        """Return sizes and strides without the innermost dimension; what such kernels take of it; global and local.
+
+        The innermost strides are 0 or 1 anyway. Arguments: rows, inner, step0, step1, per_item, rows_per_item.
+        """
+        outer = self.sizes[:-1], self.strides0[:-1], self.strides1[:-1]
+        inner, step0, step1 = (self.sizes[-1], self.strides0[-1], self.strides1[-1]) if self.sizes else (1, 0, 0)
+        rows = math.prod(outer[0])
+        vectors = -(-inner // LANES)
+        item_vectors = per_item(vectors, device, LANES)
+        item_rows = per_item(rows, device, inner)
+        sizes = work_sizes(-(-vectors // item_vectors), device, -(-rows // item_rows))
+        return outer, tuple(int32(value) for value in (rows, inner, step0, step1, item_vectors, item_rows)), sizes
 
 
 def broadcast(first: Dimensions, second: Dimensions, output: Dimensions) -> Broadcast:
@@ -86,14 +102,24 @@ def pairwise(
     reason = broadcast_refusal(first.dimensions, second.dimensions)
     if reason:
         raise BadData(reason)
-    global_size, local_size = linear(output.count, device)
+    types = (("T", c_type(first)),) if tables is None else (("T", "uchar"), ("TABLES", 1))
     values = () if tables is None else tuple(Packed(table.astype(np.int32)) for table in tables)
-    walk = int8_vector(shape.sizes, 1), int8_vector(shape.strides0, 0), int8_vector(shape.strides1, 0)
+    moved = first.size_bytes + second.size_bytes + output.size_bytes
+    if not shape.fits_rows(device):
+        walk = int8_vector(shape.sizes, 1), int8_vector(shape.strides0, 0), int8_vector(shape.strides1, 0)
+        return Launch(
+            Kernel("broadcast.cl", kernel, types),
+            (*operands, *values, *walk, int32(output.count), *extra),
+            *linear(output.count, device),
+            output.count,
+            moved,
+        )
+    rows, arguments, sizes = shape.by_rows(device)
+    walk = int8_vector(rows[0], 1), int8_vector(rows[1], 0), int8_vector(rows[2], 0)
     return Launch(
-        Kernel("broadcast.cl", kernel, (("T", c_type(first) if tables is None else "uchar"),)),
-        (*operands, *values, *walk, int32(output.count), *extra),
-        global_size,
-        local_size,
+        Kernel("broadcast.cl", f"{kernel}_rows", (*types, *defines(device))),
+        (*operands, *values, *walk, *arguments, *extra),
+        *sizes,
         output.count,
-        first.size_bytes + second.size_bytes + output.size_bytes,
+        moved,
     )

@@ -16,20 +16,30 @@ from gpu_driver.lowering import Known, Lowering
 if TYPE_CHECKING:
     from gpu_driver.context import DeviceContext
     from gpu_driver.device_profile import DeviceProfile
-    from nn_runtime.hal.types import Model, Subgraph
+    from gpu_driver.passes import Rewritten
+    from nn_runtime.hal.types import Model
 
 MAX_SEGMENTS = 32
 """Lowered segments kept for shapes known only at run time."""
 
 
 class CompiledGraph:
-    """One subgraph on a device. `static` is the segment that is all of it, whatever the inputs, if there is one."""
+    """One subgraph on a device. `static` is the segment that is all of it, whatever the inputs, if there is one.
 
-    def __init__(self, device: DeviceContext, model: Model, subgraph: Subgraph, profile: DeviceProfile) -> None:
-        """Lower for a profile of the device, pack, build and warm what the model alone fixes; raises HalError."""
+    `subgraph`: what is left of it; operands have the indices that they have in the model.
+    """
+
+    def __init__(
+        self, device: DeviceContext, model: Model, graph: Rewritten, profile: DeviceProfile, *, warmed: bool = True
+    ) -> None:
+        """Lower for a profile of the device, pack, build and warm what the model alone fixes; raises HalError.
+
+        What runs only once need not be warmed.
+        """
         self.device = device
-        self.subgraph = subgraph
-        self.lowering = Lowering(model, profile, subgraph)
+        self.lowering = Lowering(model, profile, graph)
+        self.subgraph = subgraph = self.lowering.subgraph
+        self._is_warmed = warmed
         self.parameters = self.lowering.shape_inputs()
         self.input_places = {operand: i for i, operand in enumerate(subgraph.input_indexes)}
         self.output_places = {operand: i for i, operand in enumerate(subgraph.output_indexes)}
@@ -86,7 +96,8 @@ class CompiledGraph:
     def _compile(self, key: object, start: int, known: Known) -> CompiledSegment:
         try:
             compiled = CompiledSegment(self.device, self.lowering.lower(start, known))
-            warm_up(ExecutionContext(self.device), compiled, self.device.queue)
+            if self._is_warmed:
+                warm_up(ExecutionContext(self.device), compiled, self.device.queue)
         except cl.Error as error:
             raise hal_error(error, "preparation") from error
         with self._lock:

@@ -6,7 +6,7 @@ One per device, owned by the driver's Device and shared by its prepared models a
 Order of release. Objects hold what they need: prepared models and buffers this context, this context its queues and
 programs; OpenCL counts references itself, so they may go in any order. At the end of the interpreter the executions,
 preparations and transfers that run are waited for and no more are let in; a thread inside OpenCL when the interpreter
-ends would abort the process.
+ends would abort the process. Then programs are stored that were not in the cache (programs.py: `store_kept`).
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ PAGE_BYTES = 4096
 """Host memory that begins at a multiple of it is used in place on devices that can."""
 EXIT_SECONDS = 30.0
 """How long the end of the interpreter waits for what still runs."""
+STORE_SECONDS = 10.0
+"""How long it may take to store programs; the one that is begun then is ended."""
 
 _EXHAUSTED = (
     cl.status_code.MEM_OBJECT_ALLOCATION_FAILURE,
@@ -140,10 +142,11 @@ class DeviceContext:
         self._watchdog.watch(holder, in_need_only=in_need_only)
 
     def shut_down(self) -> None:
-        """Let nobody in any more, and wait for those inside; for the end of the interpreter."""
+        """Let nobody in any more, wait for those inside, store programs; for the end of the interpreter."""
         if self.executions.close(EXIT_SECONDS) and self.preparations.close(EXIT_SECONDS):
             self.queue.finish()
             self.profiling_queue.finish()
+            self.programs.store_kept(STORE_SECONDS)
 
     def _allocate(self, content: int | Array) -> DeviceBuffer:
         """Return a buffer of a size, or one that holds constant data."""

@@ -13,8 +13,9 @@ from gpu_driver import compilation_cache, tuning
 from gpu_driver.buffers import readable_bytes
 from gpu_driver.device_profile import capabilities_of, profile_of
 from gpu_driver.estimate import cost_table_of
-from gpu_driver.lowering import CONTROL_FLOW, MAX_ELEMENTS
+from gpu_driver.lowering import MAX_ELEMENTS
 from gpu_driver.operations import launcher_of, refusal_of
+from gpu_driver.passes.graph import CONTROL_FLOW
 from gpu_driver.platforms import find_devices
 from nn_runtime.codes import FeatureLevel, is_extension_code, operation_name
 from nn_runtime.hal.buffers import BufferRegistry

@@ -494,7 +494,7 @@ def describe(command: Command, segment: Segment) -> str:
 
 
 def warm_up(context: ExecutionContext, compiled: CompiledSegment, queue: cl.CommandQueue) -> None:
-    """Enqueue each (kernel, local size) of freshly built programs once, on its smallest launch, then store them.
+    """Enqueue each (kernel, local size) of freshly built programs once, on its smallest launch, then keep them.
 
     PoCL compiles a kernel at its first enqueue, and its binaries hold what was compiled before they were read. The
     kernels run on zeros: what memory happens to hold could be indices out of bounds.
@@ -508,7 +508,7 @@ def warm_up(context: ExecutionContext, compiled: CompiledSegment, queue: cl.Comm
     bound.enqueue(queue, boundary, None, _smallest_launches(compiled, fresh))
     queue.finish()
     for program in fresh:
-        compiled.device.programs.store(program)
+        compiled.device.programs.keep(program)
 
 
 def _smallest_launches(compiled: CompiledSegment, programs: Collection[Program]) -> list[int]:

@@ -11,6 +11,10 @@ if TYPE_CHECKING:
 
     from gpu_driver.chain.step import Memory, Step
 
+WINDOW_ELEMENTS = 16384
+"""As in expanded.h: how much of its input a tile of the convolution may read."""
+MOST_PIXELS = 16
+"""Of a tile (chain/tiles.py has fewer)."""
 LEAST_COLUMNS = 7
 LEAST_ROWS = 14
 """Per core, of what lies between: neighbouring cores both compute one or two rows."""
@@ -51,4 +55,12 @@ def _fits(first: Step, second: Step, cores: int) -> bool:
         and g.input_depth % 16 == 0
         and g.output_width >= LEAST_COLUMNS
         and g.batches * g.input_height >= LEAST_ROWS * cores
+        and _window_elements(first) <= WINDOW_ELEMENTS
     )
+
+
+def _window_elements(step: Step) -> int:
+    """Return what a tile of neighbours reads, row by row as whole vectors."""
+    g = step.geometry
+    columns = (MOST_PIXELS - 1) * g.stride_width + (g.filter_width - 1) * g.dilation_width + 1
+    return g.filter_height * -(-columns * g.input_depth // 16) * 16

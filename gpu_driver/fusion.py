@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which operations are folded into others: a PAD before a convolution, an activation or a residual ADD after it."""
+"""Which operations are folded by their sizes or for the device: a PAD before a convolution, a residual ADD after it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,6 @@ if TYPE_CHECKING:
     from gpu_driver.device_profile import DeviceProfile
 
 CONVOLUTIONS = frozenset({OperationCode.CONV_2D, OperationCode.DEPTHWISE_CONV_2D})
-_WITH_ACTIVATION = CONVOLUTIONS | {OperationCode.FULLY_CONNECTED}
-_ACTIVATIONS = {
-    OperationCode.RELU: FuseCode.RELU,
-    OperationCode.RELU1: FuseCode.RELU1,
-    OperationCode.RELU6: FuseCode.RELU6,
-}
 
 
 def foldable_padding(pad: BoundOperation, convolution: BoundOperation) -> tuple[int, int, int, int] | None:
@@ -35,22 +29,12 @@ def foldable_padding(pad: BoundOperation, convolution: BoundOperation) -> tuple[
     return left, right, top, bottom
 
 
-def foldable_activation(first: BoundOperation, activation: BoundOperation) -> FuseCode | None:
-    """Return the fuse code that replaces an activation after an operation without one, or None."""
-    code = _ACTIVATIONS.get(OperationCode(activation.code)) if activation.code in _ACTIVATIONS else None
-    if code is None or first.code not in _WITH_ACTIVATION or first.fuse_code() != FuseCode.NONE:
-        return None
-    before, after = first.outputs[0], activation.outputs[0]
-    same = (before.type, before.scale, before.zero_point) == (after.type, after.scale, after.zero_point)
-    return code if same and activation.inputs[0] is before else None
-
-
 def foldable_residual(first: BoundOperation, add: BoundOperation, device: DeviceProfile) -> BoundOperand | None:
     """Return the tensor that an ADD of equal shapes adds to a convolution, or None.
 
     A float one has no activation of its own; an 8-bit one runs by a packed kernel, the only one with that ADD.
     """
-    if add.code != OperationCode.ADD or first.code != OperationCode.CONV_2D or first.fusion.activation is not None:
+    if add.code != OperationCode.ADD or first.code != OperationCode.CONV_2D:
         return None
     before = first.outputs[0]
     others = [operand for operand in add.inputs[:2] if operand is not before]

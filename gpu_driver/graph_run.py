@@ -16,7 +16,7 @@ import pyopencl as cl
 
 from gpu_driver.execution import Clocked, Transfer
 from gpu_driver.lowering import Known
-from nn_runtime.codes import OperationCode, operation_name
+from nn_runtime.codes import OperationCode
 from nn_runtime.errors import BadData
 from nn_runtime.hal.types import ErrorStatus, HalError
 from nn_runtime.hal.views import typed_array
@@ -196,14 +196,16 @@ class GraphRun:
         known = self._known()
         at, told = 0, False
         while at < self._graph.lowering.operation_count:
-            self._limits.check(f"operation {at}")
+            self._limits.check(self._graph.lowering.label(at))
             if self._graph.lowering.is_control_flow(at):
                 known, at = self._decide(at, known), at + 1
                 continue
             compiled = self._graph.compiled(at, known)
             segment = compiled.segment
             if segment.stop == at and not segment.parameters:
-                raise HalError(ErrorStatus.GENERAL_FAILURE, f"operation {at}: its parameters are not known")
+                raise HalError(
+                    ErrorStatus.GENERAL_FAILURE, f"{self._graph.lowering.label(at)}: its parameters are not known"
+                )
             if segment.stop == self._graph.lowering.operation_count and segment.measured is None:
                 self._ends.outputs_known([segment.dimensions[i] for i in self._graph.subgraph.output_indexes])
                 told = True
@@ -297,7 +299,7 @@ class GraphRun:
             try:
                 self._graph.lowering.check_declared(operand, dims)
             except BadData as error:
-                label = f"operation {at} {operation_name(self._graph.subgraph.operations[at].type)}"
+                label = self._graph.lowering.label(at)
                 raise HalError(ErrorStatus.GENERAL_FAILURE, f"{label}: {error}") from error
 
     def _size_bytes(self, operand: int, dims: Dimensions) -> int:
@@ -333,7 +335,7 @@ class GraphRun:
         start_ns = time.monotonic_ns()
         turn = 0
         while self._truth(self._refer(condition, values, (at, condition), None)[0]):
-            label = f"operation {at} WHILE"
+            label = self._graph.lowering.label(at)
             self._limits.check(label)
             if time.monotonic_ns() - start_ns > self._limits.loop_timeout_ns:
                 raise HalError(ErrorStatus.MISSED_DEADLINE_TRANSIENT, f"{label}: the loop timed out")
@@ -345,7 +347,7 @@ class GraphRun:
         dimensions = []
         for operand, value in zip(operation.outputs, values, strict=False):
             if value is None:
-                raise HalError(ErrorStatus.GENERAL_FAILURE, f"operation {at} WHILE: an output has no value")
+                raise HalError(ErrorStatus.GENERAL_FAILURE, f"{self._graph.lowering.label(at)}: an output has no value")
             size_bytes = self._size_bytes(operand, value.dimensions)
             self._commands.copy(value.memory, self._bind(operand, size_bytes), size_bytes)
             dimensions.append(value.dimensions)

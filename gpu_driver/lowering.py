@@ -16,7 +16,10 @@ from gpu_driver import chain, fusion
 from gpu_driver.bound import BoundOperand, BoundOperation, Fusion
 from gpu_driver.launch import Alias, CopyBuffer, Images, Launch, Measured
 from gpu_driver.operations import launcher_of
-from nn_runtime.codes import OperationCode
+from gpu_driver.passes import Rewritten, simplified
+from gpu_driver.passes.graph import CONTROL_FLOW
+from gpu_driver.passes.identities import unchanged_input
+from nn_runtime.codes import OperationCode, operation_name
 from nn_runtime.errors import BadData
 from nn_runtime.hal.types import ErrorStatus, HalError, OperandLifeTime
 from nn_runtime.hal.views import constant_array
@@ -29,11 +32,10 @@ if TYPE_CHECKING:
 
     from gpu_driver.device_profile import DeviceProfile
     from gpu_driver.launch import Command, Lowered, Scratch
-    from nn_runtime.hal.types import Model, Subgraph
+    from nn_runtime.hal.types import Model
     from nn_runtime.operand import Array, Dimensions
 
 _BOUNDARY = (OperandLifeTime.SUBGRAPH_INPUT, OperandLifeTime.SUBGRAPH_OUTPUT)
-CONTROL_FLOW = (OperationCode.IF, OperationCode.WHILE)
 MAX_ELEMENTS = 2**31 - 1
 """Of a tensor: kernels count in int."""
 
@@ -95,13 +97,14 @@ class Known:
 
 
 class Lowering:
-    """Lowers one subgraph of a model for one device."""
+    """Lowers one subgraph of a model for one device, simplified before; `at` counts the operations of `subgraph`."""
 
-    def __init__(self, model: Model, device: DeviceProfile, subgraph: Subgraph | None = None) -> None:
-        """Read constants and consumers once; without `subgraph` it is the main one."""
-        self._model = model
+    def __init__(self, model: Model, device: DeviceProfile, graph: Rewritten | None = None) -> None:
+        """Simplify, read constants and consumers once; without `graph` it is the main subgraph."""
         self._device = device
-        self._graph = model.main if subgraph is None else subgraph
+        rewritten = simplified(model, graph or Rewritten.of(model.main))
+        self.subgraph = self._graph = rewritten.subgraph
+        self._origins = rewritten.origins
         self.operation_count = len(self._graph.operations)
         self._constants = {
             i: array
@@ -139,6 +142,14 @@ class Lowering:
             view = self._bind(at, Known({}, {}), {})
             found.update(operation.inputs[i] for i in view.shape_inputs())
         return frozenset(found & set(self._graph.input_indexes))
+
+    def label(self, at: int) -> str:
+        """Return `operation 7 SOFTMAX`, by the number in the model."""
+        return f"operation {self._origins[at][0]} {operation_name(self._graph.operations[at].type)}"
+
+    def origins(self, at: int) -> tuple[int, ...]:
+        """Return the numbers in the model of all that an operation computes, first its own."""
+        return self._origins[at]
 
     def lower(self, start: int, known: Known) -> Segment:
         """Lower as many operations from `start` as can be; `stop == start` where not even the first can be.
@@ -195,7 +206,7 @@ class Lowering:
         operation = self._graph.operations[at]
         inputs = [self._operand(i, known, operands) for i in operation.inputs]
         outputs = [self._operand(i, known, operands) for i in operation.outputs]
-        return BoundOperation(operation.type, inputs, outputs, at)
+        return BoundOperation(operation.type, inputs, outputs, self._origins[at][0])
 
     def _operand(self, index: int, known: Known, operands: dict[int, BoundOperand]) -> BoundOperand:
         if index not in operands:
@@ -242,7 +253,7 @@ class _SegmentBuilder:
         op = self._bind_and_shape(at)
         if op is None:
             return False
-        members = [at]
+        members = list(self._lowering.origins(at))
         try:
             op = self._fold_following(op, members)
             if any(operand.count for operand in op.outputs):
@@ -269,7 +280,7 @@ class _SegmentBuilder:
             message = str(error)
             label = "" if message.startswith(op.label) else f"{op.label}: "
             raise HalError(ErrorStatus.GENERAL_FAILURE, f"{label}{message}") from error
-        return BoundOperation(op.code, op.inputs, [self._operands[o.index] for o in op.outputs], at)
+        return BoundOperation(op.code, op.inputs, [self._operands[o.index] for o in op.outputs], op.index)
 
     @staticmethod
     def _refuse_empty_inputs(op: BoundOperation) -> None:
@@ -288,10 +299,10 @@ class _SegmentBuilder:
             return self._fold_padding(op, members)
         if op.code == OperationCode.DEQUANTIZE:
             return self._fold_requantisation(op, members)
-        return self._fold_residual_and_activation(op, members)
+        return self._fold_residual(op, members)
 
-    def _next(self, op: BoundOperation) -> BoundOperation | None:
-        """Return the only reader of `op`'s output, if it can be lowered now."""
+    def _next(self, op: BoundOperation) -> tuple[int, BoundOperation] | None:
+        """Return the only reader of `op`'s output and its place, if it can be lowered now."""
         at = self._lowering.sole_consumer(op.outputs[0].index)
         if at is None or at in self._folded:
             return None
@@ -299,61 +310,57 @@ class _SegmentBuilder:
         written = (o for o in following.inputs if not o.is_constant) if following else ()
         if following is None or any(operand.index not in self._dimensions for operand in written):
             return None
-        return following
+        return at, following
 
     def _fold_padding(self, pad: BoundOperation, members: list[int]) -> BoundOperation:
-        following = self._next(pad)
+        at, following = self._next(pad) or (0, None)
         padding = fusion.foldable_padding(pad, following) if following else None
-        if padding is None or following is None or following.index is None:
+        shaped = self._bind_and_shape(at) if padding is not None else None
+        if padding is None or shaped is None:
             return pad
-        shaped = self._bind_and_shape(following.index)
-        if shaped is None:
-            return pad
-        self._take(following.index, members)
+        self._take(at, members)
         folded = Fusion(padded_source=pad.inputs[0], padding=padding)
-        return self._fold_residual_and_activation(
+        return self._fold_residual(
             BoundOperation(shaped.code, shaped.inputs, shaped.outputs, shaped.index, folded), members
         )
 
     def _fold_requantisation(self, op: BoundOperation, members: list[int]) -> BoundOperation:
-        following = self._next(op)
-        if following is None or following.index is None or not fusion.is_requantisation(op, following):
+        at, following = self._next(op) or (0, None)
+        if following is None or not fusion.is_requantisation(op, following):
             return op
-        shaped = self._bind_and_shape(following.index)
+        shaped = self._bind_and_shape(at)
         if shaped is None:
             return op
-        self._take(following.index, members)
+        self._take(at, members)
         return BoundOperation(op.code, op.inputs, shaped.outputs, op.index, Fusion(product=op.outputs[0]))
 
-    def _fold_residual_and_activation(self, op: BoundOperation, members: list[int]) -> BoundOperation:
-        following = self._next(op)
-        if following is None or following.index is None:
+    def _fold_residual(self, op: BoundOperation, members: list[int]) -> BoundOperation:
+        at, following = self._next(op) or (0, None)
+        residual = fusion.foldable_residual(op, following, self._lowering.device) if following else None
+        if following is None or residual is None or not self._is_made(residual):
             return op
-        residual = fusion.foldable_residual(op, following, self._lowering.device)
-        activation = following.fuse_code() if residual is not None else fusion.foldable_activation(op, following)
-        if activation is None or not self._may_fold(op, residual):
-            return op
-        shaped = self._bind_and_shape(following.index)
+        shaped = self._bind_and_shape(at)
         if shaped is None:
             return op
-        self._take(following.index, members)
-        product = op.outputs[0] if residual is not None else None
-        folded = replace(op.fusion, activation=activation, residual=residual, product=product)
+        self._take(at, members)
+        folded = replace(op.fusion, activation=following.fuse_code(), residual=residual, product=op.outputs[0])
         return BoundOperation(op.code, op.inputs, shaped.outputs, op.index, folded)
 
-    def _may_fold(self, op: BoundOperation, residual: BoundOperand | None) -> bool:
-        if residual is None:
-            return True
-        return residual.is_constant or residual.index in self._dimensions
+    def _is_made(self, operand: BoundOperand) -> bool:
+        return operand.is_constant or operand.index in self._dimensions
 
     def _take(self, at: int, members: list[int]) -> None:
         self._folded.add(at)
-        members.append(at)
+        members += self._lowering.origins(at)
 
     def _emit(self, op: BoundOperation, members: tuple[int, ...]) -> None:
         launcher = launcher_of(op.code)
         if launcher is None:
             raise HalError(ErrorStatus.GENERAL_FAILURE, f"{op.label}: no launcher")
+        unchanged = unchanged_input(op)
+        if unchanged is not None:
+            self._commands.append(Alias(op.inputs[unchanged], op.outputs[0]))
+            return
         lowered: Lowered = launcher(op, self._lowering.device)
         if isinstance(lowered, Measured):
             greatest = {operand.index: operand.dimensions for operand in op.outputs}

@@ -122,25 +122,28 @@ def depthwise_lanes(depth: int) -> IntArray:
 
 
 def fits_depthwise_vnni(weights: npt.NDArray[np.generic], zero_point: int) -> bool:
-    """Whether every weight [1, 3, 3, depth] less its zero point is a signed byte (`depthwise_vnni.h`)."""
+    """Whether every weight [1, 3, 3, depth] less its zero point is a sum of two signed bytes (`depthwise_vnni.h`)."""
     recentred = weights.astype(np.int32) - zero_point
-    return weights.shape[1:3] == (3, 3) and bool(recentred.min() >= -128 and recentred.max() <= 127)
+    return weights.shape[1:3] == (3, 3) and bool(recentred.min() >= -256 and recentred.max() <= 254)
 
 
 def pack_depthwise_weights_vnni(
     weights: npt.NDArray[np.generic], zero_point: int, input_zero_point: int
-) -> npt.NDArray[np.int8]:
-    """[1, 3, 3, depth] -> int8 [ceil(depth / 64) * 12 + 1, 64]: by block [column 3][vector 4][16][row 4], then padding.
+) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.bool_]]:
+    """[1, 3, 3, depth] -> int8 [n, 64]: by block [column 3][vector 4][16][row 4], padding, what is left of weights.
 
-    zero_point is subtracted, the fourth row is 0; padding is the byte input_zero_point. Channels as `depthwise_lanes`.
+    zero_point is subtracted, the fourth row is 0; padding is the byte input_zero_point; weights that are no signed
+    bytes are left over in part, and their blocks are told, too: [ceil(depth / 64)]. Channels as `depthwise_lanes`.
     """
     depth = weights.shape[-1]
-    rows = np.zeros((4, 3, depth), np.int8)
+    rows = np.zeros((4, 3, depth), np.int32)
     rows[:3] = weights.reshape(3, 3, depth).astype(np.int32) - zero_point
-    blocks = rows[:, :, depthwise_lanes(depth)].reshape(4, 3, -1, 4, CHANNEL_BLOCK)
-    packed = blocks.transpose(2, 1, 3, 4, 0).reshape(-1, DEPTHWISE_LANES)
+    blocks = rows[:, :, depthwise_lanes(depth)].reshape(4, 3, -1, 4, CHANNEL_BLOCK).transpose(2, 1, 3, 4, 0)
+    bytes_ = np.clip(blocks, -128, 127)
+    has_rest = (bytes_ != blocks).any(axis=(1, 2, 3, 4))
     padding = np.full((1, DEPTHWISE_LANES), input_zero_point & 0xFF, np.uint8).view(np.int8)
-    return np.concatenate([packed, padding])
+    packed, rest = (part.astype(np.int8).reshape(-1, DEPTHWISE_LANES) for part in (bytes_, (blocks - bytes_)[has_rest]))
+    return np.concatenate([packed, padding, rest]), has_rest
 
 
 def fold_input_zero_point(

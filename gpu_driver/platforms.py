@@ -121,7 +121,7 @@ def _survey(refresh: bool) -> Survey:
     entries = icd.offered_entries()
     present = [entry for entry in entries if not entry.is_file_name or Path(entry.library).exists()]
     asked: list[str | None] = [entry.path for entry in present] if sys.platform == "linux" else [None]
-    verdicts = probe.library_verdicts(asked, refresh)
+    verdicts = probe.library_verdicts(asked, refresh, meanwhile=_import_what_models_need)
     if None in verdicts and not verdicts[None].loads:
         return Survey((), tuple(entries), verdicts, False, was_loaded)
     sound = [entry for entry in present if verdicts[entry.path].loads]
@@ -135,6 +135,15 @@ def _survey(refresh: bool) -> Survey:
         listed = probe.list_devices()
     devices = [_describe(device, place, verdicts) for device, place in listed]
     return Survey(tuple(_number(devices)), tuple(entries), verdicts, make_folder, was_loaded)
+
+
+def _import_what_models_need() -> None:
+    """Do what the first model would otherwise wait for; no function of OpenCL is called."""
+    with contextlib.suppress(ImportError):
+        import gpu_driver.prepared_model  # noqa: F401
+        from gpu_driver.operations import load_families
+
+        load_families()
 
 
 def _describe(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pyopencl as cl
 
 from gpu_driver.compiled_graph import CompiledGraph
+from gpu_driver.constant_folding import fold_constants
 from gpu_driver.context import hal_error
 from gpu_driver.execution import CompiledSegment, ExecutionContext, Recorded
 from gpu_driver.graph_run import Commands, GraphRun, Limits
@@ -68,8 +69,12 @@ class PreparedModel:
         self._closed = False
         self._checked: weakref.ref[Request] | None = None
         profile = _profile_for(device.profile, preference)
-        self._graph = CompiledGraph(device, model, model.main, profile)
-        self._referenced = [CompiledGraph(device, model, subgraph, profile) for subgraph in model.referenced]
+        folded = [fold_constants(device, model, one, profile) for one in (model.main, *model.referenced)]
+        self._folding = {program for one in folded for program in one.programs}
+        """Programs that ran at preparation, and will when it is repeated."""
+        self._graph, *self._referenced = (CompiledGraph(device, model, one.graph, profile) for one in folded)
+        for program in self._folding:
+            device.programs.store(program)
 
     def execute_synchronously(
         self, request: Request, measure: bool, deadline_ns: int | None, loop_timeout_ns: int | None
@@ -147,9 +152,10 @@ class PreparedModel:
 
     @property
     def programs(self) -> set[Program]:
-        """Programs of all that is compiled by now."""
+        """Programs of all that is compiled by now, and of what was computed at preparation."""
         segments = set[CompiledSegment]().union(*(graph.segments for graph in self._graphs))
-        return {program for segment in segments for program in segment.programs if program is not None}
+        built = {program for segment in segments for program in segment.programs if program is not None}
+        return built | self._folding
 
     @property
     def _graphs(self) -> tuple[CompiledGraph, ...]:

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 import warnings
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,7 +28,7 @@ from gpu_driver import cache_files, icd, pocl_repair
 from gpu_driver.host_cpu import HostCpu, host_cpu
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import numpy.typing as npt
     import pyopencl as cl
@@ -109,10 +109,12 @@ def device_key(device: cl.Device, index: int) -> str:
 # --- verdicts, kept on disk -----------------------------------------------------------------------------------------
 
 
-def library_verdicts(libraries: Sequence[str | None], refresh: bool = False) -> dict[str | None, LibraryVerdict]:
+def library_verdicts(
+    libraries: Sequence[str | None], refresh: bool = False, meanwhile: Callable[[], object] = bool
+) -> dict[str | None, LibraryVerdict]:
     """The verdict on each library (None: whatever the loader shows). Children for the unknown ones run side by side.
 
-    refresh: ask again even where a verdict is cached.
+    refresh: ask again even where a verdict is cached. meanwhile: called while children run, if there are any.
     """
     verdicts: dict[str | None, LibraryVerdict] = {}
     for library in libraries:
@@ -121,6 +123,8 @@ def library_verdicts(libraries: Sequence[str | None], refresh: bool = False) -> 
             verdicts[library] = cached
     asked = [library for library in libraries if library not in verdicts]
     started = [(library, _start_child(library, ())) for library in asked]
+    if started:
+        meanwhile()
     for library, child in started:
         verdicts[library] = _follow_children(library, child)
         cache_files.write_atomic(_verdict_path(library), _encode(verdicts[library]))
@@ -266,10 +270,9 @@ def child() -> None:
         if key in skip:
             continue
         _say(_BEGIN, key)
-        verdict = probe_device(device)
-        _say(_VERDICT, [key, asdict(verdict)])
-        if verdict.usable and _has_vnni(device, host_cpu()) and _vnni_works(device):
-            _say(_VERDICT, [key, asdict(replace(verdict, features=(X86_VNNI,)))])
+        for verdict in _verdicts_on(device):
+            _say(_VERDICT, [key, asdict(verdict)])
+    os._exit(0)  # all is said, and drivers take 0.2 s to unload
 
 
 def _open_library(library: str) -> None:
@@ -308,21 +311,34 @@ def list_devices() -> list[tuple[cl.Device, int]]:
 
 def probe_device(device: cl.Device) -> DeviceVerdict:
     """Build and run the test kernel, with PoCL 3.0 repaired first where it needs that."""
+    return next(_verdicts_on(device))
+
+
+def _verdicts_on(device: cl.Device) -> Iterator[DeviceVerdict]:
+    """Yield the verdict of the test kernel, then the one with features; both in one context, where PoCL reads its
+    library of built-in functions (0.4 s) once.
+    """
     import pyopencl as cl
 
     repaired_as = None
     if pocl_repair.needs_repair(device.platform.version, device.version):
         repair = pocl_repair.repair(device, host_cpu())
         if repair.name is None:
-            return DeviceVerdict(False, repair.reason)
+            yield DeviceVerdict(False, repair.reason)
+            return
         repaired_as = repair.name
     try:
-        wrong = _wrong_answers(device)
+        context = cl.Context([device])
+        wrong = _wrong_answers(context)
     except cl.Error as error:
-        return DeviceVerdict(False, f"the test kernel failed: {_one_line(str(error))}", repaired_as=repaired_as)
+        yield DeviceVerdict(False, f"the test kernel failed: {_one_line(str(error))}", repaired_as=repaired_as)
+        return
     if wrong:
-        return DeviceVerdict(False, f"the test kernel gave wrong answers: {wrong}", repaired_as=repaired_as)
-    return DeviceVerdict(True, repaired_as=repaired_as)
+        yield DeviceVerdict(False, f"the test kernel gave wrong answers: {wrong}", repaired_as=repaired_as)
+        return
+    yield DeviceVerdict(True, repaired_as=repaired_as)
+    if _has_vnni(device, host_cpu()) and _vnni_works(context):
+        yield DeviceVerdict(True, features=(X86_VNNI,), repaired_as=repaired_as)
 
 
 def _one_line(text: str, limit: int = 300) -> str:
@@ -331,12 +347,12 @@ def _one_line(text: str, limit: int = 300) -> str:
     return " ".join(text[max(start, 0) :].split())[:limit]
 
 
-def _wrong_answers(device: cl.Device) -> str:
+def _wrong_answers(context: cl.Context) -> str:
     """Which outputs of the test kernel are not what numpy says; "" when all are right."""
     index = np.arange(_ITEMS)
     a = ((index * 37) % 64).astype(np.float32) / 4
     outputs = [np.zeros(_ITEMS, dtype) for dtype in (np.float32, np.float16, np.int32)]
-    _run(device, _SOURCE, "nnrt_probe", (_ITEMS,), (32,), [a], outputs, [np.int32(_COUNT)])
+    _run(context, _SOURCE, "nnrt_probe", (_ITEMS,), (32,), [a], outputs, [np.int32(_COUNT)])
     b = a.reshape(2, 32)[:, ::-1].reshape(-1) * 3 + np.sqrt(a[1] + a[2]) * a[0]
     n = np.where(index < _COUNT, ((index * 65537) * (1 << 20) >> 32) + np.clip(index - 40, -16, 16), -1)
     right = [np.allclose(outputs[0], b, rtol=1e-6), np.array_equal(outputs[1], a.astype(np.float16)),
@@ -348,7 +364,7 @@ def _has_vnni(device: cl.Device, cpu: HostCpu) -> bool:
     return device.platform.name in _VNNI_PLATFORMS and cpu.flags >= _VNNI_FLAGS
 
 
-def _vnni_works(device: cl.Device) -> bool:
+def _vnni_works(context: cl.Context) -> bool:
     """Whether GNU inline assembly with vpdpbusd builds and multiplies unsigned by signed bytes right."""
     import pyopencl as cl
 
@@ -357,15 +373,15 @@ def _vnni_works(device: cl.Device) -> bool:
     source = kernels_cl.source("common/dot4.h") + _VNNI_KERNEL
     expected = total + (unsigned.astype(np.int32) * signed).reshape(16, 4).sum(1)
     try:
-        _run(device, source, "nnrt_probe_vnni", (1,), (1,), [unsigned, signed], [total], [])
+        _run(context, source, "nnrt_probe_vnni", (1,), (1,), [unsigned, signed], [total], [])
     except cl.Error as error:
-        _LOG.info("%s: no vpdpbusd: %s", device.name, _one_line(str(error)))
+        _LOG.info("%s: no vpdpbusd: %s", context.devices[0].name, _one_line(str(error)))
         return False
     return bool(np.array_equal(total, expected))
 
 
 def _run(
-    device: cl.Device,
+    context: cl.Context,
     source: str,
     kernel_name: str,
     global_size: tuple[int, ...],
@@ -377,8 +393,7 @@ def _run(
     """Build one kernel and run it once; `outputs` go in and come back changed."""
     import pyopencl as cl
 
-    context = cl.Context([device])
-    queue = cl.CommandQueue(context, device)
+    queue = cl.CommandQueue(context)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         program = cl.Program(context, source)

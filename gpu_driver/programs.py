@@ -4,7 +4,9 @@
 PoCL compiles a kernel's machine code at the first enqueue of each (kernel, local size), and a program's binary holds
 what existed when it was first read, for ever. So a program is stored in two steps: `get` builds it, the caller
 enqueues each of the announced launches once, `store` reads the binary. A program that came from disk is never stored
-again; other launches on it work, compiled at their first enqueue.
+again; other launches on it work, compiled at their first enqueue. When PoCL's binary is first read it compiles once
+more, for any local size, which takes as long as the first enqueue: `keep` leaves that to `store_kept`, when the process
+ends.
 
 NNAPI compilation caching brings binaries of its own (`offered`): they are looked at before the folder, which may be
 missing. A binary is used under its key alone: source text with all that it includes, options, device, driver and
@@ -16,6 +18,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import math
 import os
 import re
 import threading
@@ -116,6 +119,7 @@ class ProgramCache:
         self._lock = threading.Lock()
         self._programs: dict[tuple[str, tuple[str, ...]], Program] = {}
         self._stored: set[Path] = set()
+        self._kept: dict[Path, Program] = {}
         self._offered: dict[str, bytes] = {}
         self._stats = CacheStats()
 
@@ -135,7 +139,7 @@ class ProgramCache:
 
         launches: every (kernel, local size) the caller will have enqueued before `store`. Raises ProgramBuildError.
         """
-        words = build_options(defines, options)
+        words = build_options(defines, (*options, *self._assembly(defines)))
         with self._lock:
             program = self._programs.get((source_name, words))
             if program is not None:
@@ -173,8 +177,24 @@ class ProgramCache:
             return found
 
     def is_new(self, program: Program) -> bool:
-        """Whether a program was built in this process and not stored yet: its launches are still to be warmed."""
-        return not program.from_disk and program.path not in self._stored
+        """Whether a program was built in this process and neither stored nor kept: its launches are to be warmed."""
+        return not program.from_disk and program.path not in self._stored and program.path not in self._kept
+
+    def keep(self, program: Program) -> None:
+        """Store a program whose launches were enqueued: at once, or with `store_kept` where reading it compiles."""
+        if self._profile.slug != "pocl":
+            self.store(program)
+        elif not program.from_disk:
+            with self._lock:
+                self._kept.setdefault(program.path, program)
+
+    def store_kept(self, limit_seconds: float = math.inf) -> None:
+        """Store what `keep` left, while there is time: PoCL's own cache holds the compiled kernels of the others."""
+        end = time.monotonic() + limit_seconds
+        while self._kept and time.monotonic() < end:
+            with self._lock:
+                _, program = self._kept.popitem()
+            self.store(program)
 
     def store(self, program: Program) -> bool:
         """Write a program's binary to disk, once, after its launches were enqueued. Whether a file was written."""
@@ -187,6 +207,11 @@ class ProgramCache:
                 return False
             self._stats = replace(self._stats, stores=self._stats.stores + 1)
             return True
+
+    def _assembly(self, defines: Mapping[str, str | int]) -> tuple[str, ...]:
+        """Return the options that let common/types.h convert halves by assembly, where that is known to work."""
+        by_assembly = self._profile.slug == "pocl" and self._profile.x86_vnni and defines.get("T") == "half"
+        return ("-DHALF_BY_ASSEMBLY=1",) if by_assembly else ()
 
     def _key(self, text: str, words: tuple[str, ...]) -> str:
         added = os.environ.get("PYOPENCL_BUILD_OPTIONS")  # PyOpenCL adds these itself

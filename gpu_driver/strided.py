@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpu_driver.launch import Kernel, Launch, Scratch, int32, int_vector
-from gpu_driver.vectors import per_item
-from gpu_driver.worksize import linear
+from gpu_driver.vectors import LANES, per_item
+from gpu_driver.worksize import linear, round_up
 from nn_runtime.operand import dtype_of
 
 if TYPE_CHECKING:
@@ -19,12 +19,11 @@ if TYPE_CHECKING:
 
     from gpu_driver.bound import BoundOperand
     from gpu_driver.device_profile import DeviceProfile
-    from gpu_driver.launch import Packed, Scalar
+    from gpu_driver.launch import Argument, Packed, Scalar
     from nn_runtime.operand import Dimensions
 
 MAX_DIMENSIONS = 8
 _SHORTEST_ROW = 8
-_ITEMS_PER_CORE = 4
 _UNSIGNED: dict[int, tuple[str, type[np.unsignedinteger]]] = {
     1: ("uchar", np.uint8),
     2: ("ushort", np.uint16),
@@ -70,21 +69,16 @@ def strided_copy(
     sizes, source, destination = _merge(sizes, source, destination)
     if len(sizes) > MAX_DIMENSIONS:
         raise ValueError(f"a strided copy has at most {MAX_DIMENSIONS} dimensions, got {len(sizes)}")
-    if table is None and _has_rows(sizes, source, destination, device):
-        return _copy_rows(sizes, source, destination, device)
+    if device.is_cpu:
+        return (
+            _copy_rows(sizes, source, destination, device, table)
+            if table is not None
+            else _copy_moved(sizes, source, destination, device)
+        )
     count = math.prod(sizes)
     item_bytes = _item_bytes(source, destination)
     global_size, local_size = linear(count, device)
-    arguments = (
-        source.operand,
-        destination.operand,
-        int32(source.offset),
-        int32(destination.offset),
-        int8_vector(sizes, 1),
-        int8_vector(source.strides, 0),
-        int8_vector(destination.strides, 0),
-        int32(count),
-    )
+    arguments = (*_block(sizes, source, destination), int32(count))
     return Launch(
         _kernel("strided_copy" if table is None else "strided_lookup", item_bytes),
         arguments if table is None else (*arguments, table),
@@ -94,33 +88,85 @@ def strided_copy(
     )
 
 
-def _has_rows(sizes: Sequence[int], source: Side, destination: Side, device: DeviceProfile) -> bool:
-    """Whether strided_copy_rows fits: a work-item is a loop on a CPU, and there are runs enough to loop over."""
-    runs = len(sizes) > 1 and source.strides[-1] == destination.strides[-1] == 1
-    items = _ITEMS_PER_CORE * device.compute_units
-    return device.is_cpu and runs and sizes[-1] >= _SHORTEST_ROW and math.prod(sizes[:-1]) >= items
+def _block(sizes: Sequence[int], source: Side, destination: Side) -> tuple[Argument, ...]:
+    """Return the arguments from `src` to `dst_strides`."""
+    return (
+        source.operand,
+        destination.operand,
+        int32(source.offset),
+        int32(destination.offset),
+        int8_vector(sizes, 1),
+        int8_vector(source.strides, 0),
+        int8_vector(destination.strides, 0),
+    )
 
 
-def _copy_rows(sizes: Sequence[int], source: Side, destination: Side, device: DeviceProfile) -> Launch:
-    item_bytes = _item_bytes(source, destination)
-    rows, inner = math.prod(sizes[:-1]), sizes[-1]
-    item_rows = per_item(rows, device, inner)
+def _copy_moved(sizes: Sequence[int], source: Side, destination: Side, device: DeviceProfile) -> Launch:
+    """Return the launch for a CPU: by tiles where either side has a long dimension of stride 1 of its own."""
+    columns = [at for at, size in enumerate(sizes) if size >= LANES and source.strides[at] == 1]
+    lines = [at for at, size in enumerate(sizes) if size >= LANES and destination.strides[at] == 1]
+    if columns and lines and columns[0] != lines[0]:
+        return _copy_tiles(sizes, source, destination, (columns[0], lines[0]), device)
+    return _copy_rows(sizes, source, destination, device)
+
+
+def _copy_tiles(
+    sizes: Sequence[int], source: Side, destination: Side, at: tuple[int, int], device: DeviceProfile
+) -> Launch:
+    """Return the launch of strided_copy_tiles; `at`: the dimensions of stride 1 in the source and the destination."""
+    (columns, lines), item_bytes = (sizes[i] for i in at), _item_bytes(source, destination)
+    tile = int_vector(columns, lines, destination.strides[at[0]], source.strides[at[1]])
+    item_lines = round_up(per_item(lines, device, LANES), LANES)
+    rest, *sides = _left_over((sizes, source, destination), at)
+    count = math.prod(sizes)
     return Launch(
-        _kernel("strided_copy_rows", item_bytes),
+        _kernel("strided_copy_tiles", item_bytes),
+        (*_block(rest, *sides), tile, int32(item_lines)),
+        (-(-columns // LANES), -(-lines // item_lines), math.prod(rest)),
+        (1, 1, 1),
+        bytes_moved=2 * count * item_bytes,
+    )
+
+
+def _copy_rows(
+    sizes: Sequence[int], source: Side, destination: Side, device: DeviceProfile, table: Packed | None = None
+) -> Launch:
+    """Return the launch of strided_copy_rows or strided_lookup_rows."""
+    item_bytes, at = _item_bytes(source, destination), _row_dimension(sizes, source, destination)
+    inner, steps = (sizes[at], (source.strides[at], destination.strides[at])) if sizes else (1, (1, 1))
+    rest, *sides = _left_over((sizes, source, destination), (at,))
+    rows = math.prod(rest)
+    item_rows = per_item(rows, device, inner)
+    item_inner = inner if -(-rows // item_rows) > 1 else per_item(inner, device, rows)
+    kernel = "strided_copy_rows" if table is None else "strided_lookup_rows"
+    return Launch(
+        _kernel(kernel, item_bytes),
         (
-            source.operand,
-            destination.operand,
-            int32(source.offset),
-            int32(destination.offset),
-            int8_vector(sizes[:-1], 1),
-            int8_vector(source.strides[:-1], 0),
-            int8_vector(destination.strides[:-1], 0),
-            *(int32(value) for value in (rows, inner, item_rows)),
+            *_block(rest, *sides),
+            int_vector(*steps),
+            *(int32(value) for value in (rows, inner, item_rows, item_inner)),
+            *(() if table is None else (table,)),
         ),
-        (-(-rows // item_rows),),
-        (1,),
+        (-(-rows // item_rows), -(-inner // item_inner)),
+        (1, 1),
         bytes_moved=2 * rows * inner * item_bytes,
     )
+
+
+def _row_dimension(sizes: Sequence[int], source: Side, destination: Side) -> int:
+    """Return the dimension to loop over: the last where it is a run of some length on both sides, else the longest."""
+    last = len(sizes) - 1
+    if sizes and source.strides[last] == destination.strides[last] == 1 and sizes[last] >= _SHORTEST_ROW:
+        return last
+    return max(range(len(sizes)), key=lambda at: sizes[at], default=0)
+
+
+def _left_over(block: tuple[Sequence[int], Side, Side], taken: Sequence[int]) -> tuple[Sequence[int], Side, Side]:
+    """Return a block without some dimensions."""
+    sizes, source, destination = block
+    kept = [at for at in range(len(sizes)) if at not in taken]
+    sides = (replace(side, strides=tuple(side.strides[at] for at in kept)) for side in (source, destination))
+    return [sizes[at] for at in kept], *sides  # type: ignore[return-value]
 
 
 def strided_copies(sizes: Sequence[int], source: Side, destination: Side, device: DeviceProfile) -> tuple[Launch, ...]:

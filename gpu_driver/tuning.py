@@ -8,6 +8,7 @@ or is `off`. None of the values changes what is computed, except the order of su
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import os
@@ -99,7 +100,7 @@ def tuning_for(profile: DeviceProfile) -> Tuning:
         try:
             return _parsed(Path(named).read_bytes(), profile)
         except (OSError, ValueError) as error:
-            _LOG.warning("%s=%s is not used, defaults are: %s", VARIABLE, named, error)
+            _warn_once(f"{VARIABLE}={named} is not used, defaults are: {error}")
             return Tuning()
     for data in (cache_files.read_file(user_file(profile)), _shipped(file_name(profile))):
         if data is not None:
@@ -130,6 +131,12 @@ def file_name(profile: DeviceProfile) -> str:
     words = (profile.slug, profile.driver_version, profile.device_name, f"{profile.compute_units}cu")
     plain = "-".join(re.sub(r"[^a-z0-9._]+", "-", word.lower()).strip("-.") for word in words)
     return f"tuning-{plain}.json"
+
+
+@functools.cache
+def _warn_once(message: str) -> None:
+    """Say what is so for every device but once."""
+    _LOG.warning("%s", message)
 
 
 def _shipped(name: str) -> bytes | None:

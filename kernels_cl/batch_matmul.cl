@@ -62,8 +62,23 @@ TILE_KERNEL void batch_matmul_tiles(
         sums[k] = (COMPUTE_T16)0;
         starts[k] = b * left.x + min(first_row + k, rows - 1) * left.y;
     }
-    int from = b * right.x + c;
-    for (int d = 0; d < sizes.w; ++d, from += right.y) {
+    int from = b * right.x + c, d = 0;
+#if T_IS_HALF
+    // Sixteen of a row are converted at once, where they lie side by side.
+    for (; left.z == 1 && d + 16 <= sizes.w; d += 16) {
+        float values[TILE_ROWS][16];
+#pragma unroll
+        for (int k = 0; k < TILE_ROWS; ++k)
+            vstore16(LOAD16(lhs, starts[k] + d), 0, values[k]);
+        for (int i = 0; i < 16; ++i, from += right.y) {
+            const float16 line = LOAD16(rhs, from);
+#pragma unroll
+            for (int k = 0; k < TILE_ROWS; ++k)
+                sums[k] = fma((float16)values[k][i], line, sums[k]);
+        }
+    }
+#endif
+    for (; d < sizes.w; ++d, from += right.y) {
         const COMPUTE_T16 line = CENTRED(LOAD16(rhs, from), zeros.y);
 #pragma unroll
         for (int k = 0; k < TILE_ROWS; ++k)

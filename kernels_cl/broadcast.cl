@@ -1,83 +1,136 @@
 // SPDX-License-Identifier: Apache-2.0
 // broadcast.cl: MAXIMUM, MINIMUM, POW, PRELU, comparisons, LOGICAL_AND, LOGICAL_OR of two broadcast tensors of any rank.
-// Maths    a, b: the elements; T uchar: table0[a], table1[b], whatever numbers the host wants compared or kept
+// Maths    a, b: the elements; TABLES: table0[a], table1[b], whatever numbers the host wants compared or kept
 //          compare: y = a op b; op by number: 0 ==, 1 !=, 2 >, 3 >=, 4 <, 5 <=
 //          extreme: y = greatest ? max(a, b) : min(a, b); NaN wins
-//          prelu:   y = a >= 0 ? a : a * b; T uchar: M(x, f) = multiply_by_quantized_multiplier(x, f.x, f.y),
-//                   y = clamp(M(a, factors.xy), low, high) if a >= 0, else clamp(M(a * b, factors.zw), low, high), plus zero_out;
-//                   bounds are the type's less zero_out
+//          prelu:   y = a >= 0 ? a : a * b; quantised: qa = a - zeros.x, qb = b - zeros.y,
+//                   M(x, f) = multiply_by_quantized_multiplier(x, f.x, f.y), y = clamp(M(qa, factors.xy), low, high) if qa >= 0,
+//                   else clamp(M(qa * qb, factors.zw), low, high), plus zeros.z; bounds are the type's less zeros.z
 //          power:   y = a^b
 // Tensors  src0, src1 of T, dst of T (compare: uchar), dense. The output's dimensions with neighbours merged are sizes (outermost
-//          first, unused 1), strides0 and strides1 those of the inputs in elements, 0 where broadcast; tables int [256] (T uchar)
-// Defines  T: float | half | int | uchar (required); uchar stands for 8-bit and bool types, signed or not
-// Launch   global (>= count), local (64); one work-item per element; extra items return
+//          first, unused 1), strides0 and strides1 those of the inputs in elements, 0 where broadcast; tables int [256] (TABLES)
+//          *_rows: the innermost dimension is apart: `inner` elements, strides step0, step1 of 0 or 1
+// Units    per_item: vectors, rows_per_item: rows that a work-item computes
+// Defines  T: float | half | int | uchar | char (required); 8-bit types stand for bool types too; their prelu is quantised
+//          TABLES: 0 | 1 (T uchar, which then stands for either sign; no prelu)
+//          GROUP: work-items of a group of VECTOR_KERNEL
+// Launch   global (>= count), local (64); one work-item per element
+//          *_rows: global (>= ceil(ceil(inner / 16) / per_item), ceil(rows / rows_per_item)), local (GROUP, 1)
+//          neighbouring work-items may write the same value to the same element
+//          extra items return
 // Exact    all but power (16 ulp) and prelu of half (computed in float)
 #ifndef T
 #error "broadcast.cl: define T"
+#endif
+#ifndef TABLES
+#define TABLES 0 // elements are what they are
 #endif
 
 #include "common/types.h"
 #include "common/quant.h"
 #include "common/index.h"
 
-#if TYPE_NUMBER == TYPE_NUMBER_uchar
-#define TABLES global const int *table0, global const int *table1,
+#if TABLES
+static inline int16 look_up16(global const uchar *codes, global const int *table)
+{
+    const uchar16 i = ((global const UnalignedT16 *)codes)->value;
+    return (int16)(table[i.s0], table[i.s1], table[i.s2], table[i.s3], table[i.s4], table[i.s5], table[i.s6], table[i.s7],
+        table[i.s8], table[i.s9], table[i.sa], table[i.sb], table[i.sc], table[i.sd], table[i.se], table[i.sf]);
+}
+
+#define PARAMETERS global const int *table0, global const int *table1,
 #define FIRST(at) table0[src0[at]]
 #define SECOND(at) table1[src1[at]]
+#define FIRST16(at) look_up16(src0 + (at), table0)
+#define SECOND16(at) look_up16(src1 + (at), table1)
 #else
-#define TABLES
+#define PARAMETERS
 #define FIRST(at) LOAD(src0, at)
 #define SECOND(at) LOAD(src1, at)
+#define FIRST16(at) LOAD16(src0, at)
+#define SECOND16(at) LOAD16(src1, at)
 #endif
 
-#define PLACE                                                                    \
-    const int i = (int)get_global_id(0);                                         \
-    if (i >= count)                                                              \
-        return;                                                                  \
-    const int2 at = offsets_in_two(i, sizes, strides0, strides1);                \
-    const COMPUTE_T a = FIRST(at.x), b = SECOND(at.y);
+typedef struct __attribute__((packed)) {
+    uchar16 value;
+} UnalignedTruths;
 
-kernel void compare(global const T *src0, global const T *src1, global uchar *dst, TABLES int8 sizes, int8 strides0, int8 strides1,
-    int count, int operation)
-{
-    PLACE
-    const int less = a < b, equal = a == b, greater = a > b;
-    const int result = operation == 0 ? equal
-                       : operation == 1 ? !equal
-                       : operation == 2 ? greater
-                       : operation == 3 ? greater || equal
-                       : operation == 4 ? less
-                                        : less || equal;
-    dst[i] = (uchar)result;
-}
+#define STORE_TRUTH(p, i, v) ((p)[i] = (uchar)((v) & 1))
+#define STORE_TRUTH16(p, i, v) (((global UnalignedTruths *)((p) + (i)))->value = WIDEN((v) & 1, uchar16))
 
-kernel void extreme(global const T *src0, global const T *src1, global T *dst, TABLES int8 sizes, int8 strides0, int8 strides1, int count,
-    int greatest)
-{
-    PLACE
-    const int keep = (greatest ? a > b : a < b) || a != a;
-    STORE(dst, i, keep ? a : b);
-}
+// kernel NAME(src0, src1, dst, PARAMETERS sizes, strides0, strides1, count, __VA_ARGS__) and NAME_rows: y = OF##SUFFIX(type, a, b).
+#define PAIRWISE(NAME, D, OF, PUT, ...)                                                                                         \
+    kernel void NAME(global const T *src0, global const T *src1, global D *dst, PARAMETERS int8 sizes, int8 strides0,           \
+        int8 strides1, int count __VA_ARGS__)                                                                                   \
+    {                                                                                                                           \
+        const int i = (int)get_global_id(0);                                                                                    \
+        if (i >= count)                                                                                                         \
+            return;                                                                                                             \
+        const int2 at = offsets_in_two(i, sizes, strides0, strides1);                                                           \
+        const COMPUTE_T a = FIRST(at.x), b = SECOND(at.y);                                                                      \
+        PUT(dst, i, OF(COMPUTE_T, , a, b));                                                                                     \
+    }                                                                                                                           \
+                                                                                                                                \
+    VECTOR_KERNEL void NAME##_rows(global const T *src0, global const T *src1, global D *dst, PARAMETERS int8 sizes,            \
+        int8 strides0, int8 strides1, int rows, int inner, int step0, int step1, int per_item, int rows_per_item __VA_ARGS__)   \
+    {                                                                                                                           \
+        const int first = (int)get_global_id(0) * per_item * 16, last = min(first + per_item * 16, inner);                      \
+        if (first >= inner)                                                                                                     \
+            return;                                                                                                             \
+        int row = (int)get_global_id(1) * rows_per_item;                                                                        \
+        const int last_row = min(row + rows_per_item, rows);                                                                    \
+        while (row < last_row) {                                                                                                \
+            int2 at = offsets_in_two(row, sizes, strides0, strides1);                                                           \
+            const int end = min(row + sizes.s7 - row % sizes.s7, last_row);                                                     \
+            for (; row < end; ++row, at += (int2)(strides0.s7, strides1.s7)) {                                                  \
+                if (inner < 16) {                                                                                               \
+                    for (int i = 0; i < inner; ++i) {                                                                           \
+                        const COMPUTE_T a = FIRST(at.x + i * step0), b = SECOND(at.y + i * step1);                              \
+                        PUT(dst, row * inner + i, OF(COMPUTE_T, , a, b));                                                       \
+                    }                                                                                                           \
+                    continue;                                                                                                   \
+                }                                                                                                               \
+                const COMPUTE_T16 same0 = (COMPUTE_T16)FIRST(at.x), same1 = (COMPUTE_T16)SECOND(at.y);                          \
+                for (int x = first; x < last; x += 16) {                                                                        \
+                    const int i = min(x, inner - 16);                                                                           \
+                    const COMPUTE_T16 a = step0 ? FIRST16(at.x + i) : same0;                                                    \
+                    const COMPUTE_T16 b = step1 ? SECOND16(at.y + i) : same1;                                                   \
+                    PUT##16(dst, row * inner + i, OF(COMPUTE_T16, 16, a, b));                                                   \
+                }                                                                                                               \
+            }                                                                                                                   \
+        }                                                                                                                       \
+    }
 
-#if TYPE_NUMBER == TYPE_NUMBER_uchar
-kernel void prelu(global const T *src0, global const T *src1, global T *dst, TABLES int8 sizes, int8 strides0, int8 strides1, int count,
-    int4 factors, int low, int high, int zero_out)
-{
-    PLACE
-    const int real = a >= 0 ? multiply_by_quantized_multiplier(a, factors.x, factors.y)
-                            : multiply_by_quantized_multiplier(a * b, factors.z, factors.w);
-    STORE(dst, i, clamp(real, low, high) + zero_out);
-}
-#elif T_IS_FLOAT
-kernel void prelu(global const T *src0, global const T *src1, global T *dst, int8 sizes, int8 strides0, int8 strides1, int count)
-{
-    PLACE
-    STORE(dst, i, a >= 0.0f ? a : a * b);
-}
+// Comparisons of scalars give 0 and 1, of vectors 0 and -1: the lowest bit tells.
+#define COMPARED(V, SUFFIX, a, b)                                                                                               \
+    (operation == 0 ? ((a) == (b))                                                                                              \
+     : operation == 1 ? ((a) != (b))                                                                                            \
+     : operation == 2 ? ((a) > (b))                                                                                             \
+     : operation == 3 ? ((a) >= (b))                                                                                            \
+     : operation == 4 ? ((a) < (b))                                                                                             \
+                      : ((a) <= (b)))
+PAIRWISE(compare, uchar, COMPARED, STORE_TRUTH, , int operation)
 
-kernel void power(global const T *src0, global const T *src1, global T *dst, int8 sizes, int8 strides0, int8 strides1, int count)
-{
-    PLACE
-    STORE(dst, i, pow(a, b));
-}
+#define EXTREME(V, SUFFIX, a, b) (greatest ? ((a) > (b) || (a) != (a) ? (a) : (b)) : ((a) < (b) || (a) != (a) ? (a) : (b)))
+PAIRWISE(extreme, T, EXTREME, STORE, , int greatest)
+
+#if T_IS_FLOAT
+#define RECTIFIED(V, SUFFIX, a, b) ((a) >= (V)0 ? (a) : (a) * (b))
+PAIRWISE(prelu, T, RECTIFIED, STORE)
+
+#define POWER(V, SUFFIX, a, b) pow(a, b)
+PAIRWISE(power, T, POWER, STORE)
+#elif TYPE_NUMBER != TYPE_NUMBER_int && !TABLES
+#define RECTIFIED(V, SUFFIX, a, b) rectified##SUFFIX(a, b, zeros, factors, low, high)
+#define RECTIFY(V, SUFFIX)                                                                                                      \
+    static inline V rectified##SUFFIX(V a, V b, int4 zeros, int4 factors, int low, int high)                                    \
+    {                                                                                                                           \
+        const V x = a - zeros.x;                                                                                                \
+        const V kept = multiply_by_quantized_multiplier##SUFFIX(x, (V)factors.x, (V)factors.y);                                 \
+        const V scaled = multiply_by_quantized_multiplier##SUFFIX(x * (b - zeros.y), (V)factors.z, (V)factors.w);               \
+        return clamp(x >= (V)0 ? kept : scaled, (V)low, (V)high) + zeros.z;                                                     \
+    }
+RECTIFY(int, )
+RECTIFY(int16, 16)
+PAIRWISE(prelu, T, RECTIFIED, STORE, , int4 factors, int4 zeros, int low, int high)
 #endif

@@ -1,20 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // chain.cl: CONV_2D, DEPTHWISE_CONV_2D, FULLY_CONNECTED, ADD after them, AVERAGE_POOL_2D and SOFTMAX, any number one after the other,
 // for CPU-type devices.
-// Maths    of a step: convolve.h (convolve_vnni.h with VNNI), depthwise.h, depthwise_vnni.h, expanded.h, with constant, packed weights;
+// Maths    of a step: convolve.h (convolve_vnni.h with VNNI), depthwise.h, depthwise_vnni.h, expanded.h, winograd.h, with constant, packed weights;
 //          average.h, softmax_step.h
 // Tensors  b0..b7: dense tensors of T, at the places that the steps name (common/chain_step.h)
 //          steps, tasks, starts, waits: as gpu_driver/chain makes them; constants: weights and vectors of all steps, each 64-byte aligned
 //          tasks lie queue by queue, in a queue step by step: starts [queues, steps + 1]; waits: the tasks that tasks wait for
 //          progress: int [1 + queues + tasks][LINE], zero at first: the number of launches that have ended and how many groups have in
 //          this one; how many tasks of each queue are taken, 0 between launches; the number of the last launch that did each task
+//          work: memory that work-groups use for themselves, work_lines * 64 bytes for each of `queues`, if any
 // Units    first_step, last_step: the part of the steps to do; those before are done
 // Defines  T: float | half | uchar | char (required)
 //          QUANTIZED: 0 | 1 (required); 1 with uchar and char
 //          VNNI: 0 | 1 (required); 1: products of bytes by the instruction vpdpbusd: quantised, where common/dot4.h works
 //          (else the build fails or the process dies of an illegal instruction)
+//          WINOGRAD: 0 | 1 (required); 1: there may be steps by winograd.h, for float and half
 //          DEPTH_CHUNK: longest run of products of a pixel staged at once, a multiple of 16, with VNNI of 64 (required)
-// Launch   global (groups), local (1); any number of groups, at most one per core makes sense
+//          TILE_PIXELS, DEPTHWISE_PIXELS: see common/tile.h, common/depthwise.h
+// Launch   global (groups), local (1); any number of groups, with WINOGRAD at most `queues`; at most one per core makes sense
 // Order    Every queue is a part of the picture in all steps and belongs to a group, so that what a task reads was mostly written by the
 //          same core. Tasks of a queue are taken in order, by its group, and by others while their own queues have nothing ready.
 //          A task is taken only when all that it waits for is done. There is an order of all tasks in which each comes after those
@@ -34,6 +37,9 @@
 #ifndef VNNI
 #error "chain.cl: define VNNI"
 #endif
+#ifndef WINOGRAD
+#error "chain.cl: define WINOGRAD"
+#endif
 #ifndef DEPTH_CHUNK
 #error "chain.cl: define DEPTH_CHUNK"
 #endif
@@ -43,6 +49,7 @@
 #include "common/activation.h"
 #include "common/index.h"
 #include "common/chain_step.h"
+#include "common/prefetch.h"
 #include "common/tile.h"
 #include "common/window.h"
 #if VNNI
@@ -59,6 +66,9 @@
 #endif
 #if VNNI
 #include "common/depthwise_vnni.h"
+#endif
+#if WINOGRAD
+#include "common/winograd.h"
 #endif
 #include "common/mean.h"
 #include "common/average.h"
@@ -83,6 +93,7 @@
 #define DEPTHWISE_VNNI 4
 #define EXPANDED 5
 #define SOFTMAX 6
+#define BY_WINOGRAD 7
 // Words between what different cores write: two lines of most caches, which some fetch together.
 #define LINE 32
 // Turns of waiting for its own next task after which a group looks at the queues of others, and turns between two such looks.
@@ -133,7 +144,7 @@ static void flip_signs(const Step *s, Part part, global const T *src, global T *
 
 // PoCL 3.0 makes three variants of the kernel: a function of its own is compiled once.
 static __attribute__((noinline)) void run_step(const Step *s, global const Step *steps, Part part, global uchar *const *buffers,
-                                                global const uchar *constants)
+                                                global const uchar *constants, global uchar *work)
 {
     global const T *src = (global const T *)(buffers[s->src] + (size_t)s->src_offset * 64);
     global const T *residual = (global const T *)(buffers[s->residual] + (size_t)s->residual_offset * 64);
@@ -145,6 +156,10 @@ static __attribute__((noinline)) void run_step(const Step *s, global const Step 
 #if QUANTIZED
     else if (s->kind == FLIP_SIGNS)
         flip_signs(s, part, src, dst);
+#endif
+#if WINOGRAD
+    else if (s->kind == BY_WINOGRAD)
+        winograd(s, part, src, dst, residual, constants, (global float *)work);
 #endif
 #if READS_DIRECTLY
     else if (s->kind == EXPANDED) {
@@ -218,7 +233,7 @@ static inline int find_task(const Launched *l, int own)
 TILE_KERNEL void chain(int first_step, int last_step, int step_count, int queues, global const Step *restrict steps,
                        global const Task *restrict tasks, global const int *restrict starts, global const int *restrict waits,
                        global const uchar *restrict constants, volatile global int *progress, global T *b0, global T *b1, global T *b2,
-                       global T *b3, global T *b4, global T *b5, global T *b6, global T *b7)
+                       global T *b3, global T *b4, global T *b5, global T *b6, global T *b7, global uchar *work, int work_lines)
 {
     global uchar *const buffers[] = {(global uchar *)b0, (global uchar *)b1, (global uchar *)b2, (global uchar *)b3,
                                      (global uchar *)b4, (global uchar *)b5, (global uchar *)b6, (global uchar *)b7};
@@ -234,7 +249,7 @@ TILE_KERNEL void chain(int first_step, int last_step, int step_count, int queues
         if (step.kind == SOFTMAX)
             softmax_rows(&step, tasks[at].part, buffers, constants);
         else
-            run_step(&step, steps, tasks[at].part, buffers, constants);
+            run_step(&step, steps, tasks[at].part, buffers, constants, work + (size_t)get_group_id(0) * work_lines * 64);
         STAMP(line, ENDED);
         PUBLISH(line, launched.number);
     }

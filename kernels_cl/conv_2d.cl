@@ -95,7 +95,7 @@ kernel void conv_2d(
     STORE(dst, to, activate_int(value + zero_out, low, high));
 #else
     if (has_residual) {
-        sum += LOAD(residual, to);
+        sum = ROUND(sum) + LOAD(residual, to);
     }
     STORE(dst, to, activate(sum, low, high));
 #endif

@@ -16,7 +16,6 @@
 //          neighbouring work-items may write the same value to the same element
 //          elementwise_broadcast: global (>= count), local (64); one work-item per element
 //          extra items return
-// Needs    elementwise: inner >= 16
 // Exact    quantised and int: yes, quantised as TFLite's reference; float: one operation
 #ifndef T
 #error "elementwise.cl: define T"
@@ -115,16 +114,46 @@ VECTOR_KERNEL void elementwise(global const T *src0, global const T *src1, globa
     if (first >= inner)
         return;
     const int last = min(first + per_item * 16, inner);
-    const int first_row = (int)get_global_id(1) * rows_per_item;
-    for (int row = first_row; row < min(first_row + rows_per_item, rows); ++row) {
-        const int2 at = offsets_of(row, sizes, strides0, strides1);
-        const COMPUTE_T16 same0 = (COMPUTE_T16)LOAD(src0, at.x), same1 = (COMPUTE_T16)LOAD(src1, at.y);
-        for (int i = first; i < last; i += 16) {
-            const int x = min(i, inner - 16);
-            const COMPUTE_T16 a = step0 ? LOAD16(src0, at.x + x) : same0;
-            const COMPUTE_T16 b = step1 ? LOAD16(src1, at.y + x) : same1;
-            const COMPUTE_T16 y = combine16(a, b, operation, (COMPUTE_T16)low, (COMPUTE_T16)high, left_shift, zeros, factor0, factor1, factor_out);
-            STORE16(dst, row * inner + x, y);
+    int row = (int)get_global_id(1) * rows_per_item;
+    const int last_row = min(row + rows_per_item, rows);
+    while (row < last_row) {
+        int2 at = offsets_of(row, sizes, strides0, strides1);
+        const int end = min(row + sizes.s3 - row % sizes.s3, last_row);
+        if (inner < 16) {
+            // Operands that go on without a gap, or begin anew with each row: rows are put together to vectors.
+            const int flat0 = step0 && strides0.s3 == inner, flat1 = step1 && strides1.s3 == inner;
+            int i = row * inner, phase = 0;
+            if ((flat0 || strides0.s3 == 0) && (flat1 || strides1.s3 == 0) && (end - row) * inner >= 64) {
+                COMPUTE_T pattern0[32], pattern1[32];
+                for (int k = 0; k < 32; ++k) {
+                    pattern0[k] = LOAD(src0, at.x + k % inner * step0);
+                    pattern1[k] = LOAD(src1, at.y + k % inner * step1);
+                }
+                for (; i + 16 <= end * inner; i += 16, at += 16) {
+                    const COMPUTE_T16 a = flat0 ? LOAD16(src0, at.x) : vload16(0, pattern0 + phase);
+                    const COMPUTE_T16 b = flat1 ? LOAD16(src1, at.y) : vload16(0, pattern1 + phase);
+                    STORE16(dst, i, combine16(a, b, operation, (COMPUTE_T16)low, (COMPUTE_T16)high, left_shift, zeros, factor0, factor1, factor_out));
+                    phase = (phase + 16) % inner;
+                }
+                at -= i - row * inner;
+            }
+            for (; i < end * inner; ++i) {
+                const int x = i - row * inner;
+                const int2 from = at + x / inner * (int2)(strides0.s3, strides1.s3) + x % inner * (int2)(step0, step1);
+                STORE(dst, i, combine(LOAD(src0, from.x), LOAD(src1, from.y), operation, low, high, left_shift, zeros, factor0, factor1, factor_out));
+            }
+            row = end;
+            continue;
+        }
+        for (; row < end; ++row, at += (int2)(strides0.s3, strides1.s3)) {
+            const COMPUTE_T16 same0 = (COMPUTE_T16)LOAD(src0, at.x), same1 = (COMPUTE_T16)LOAD(src1, at.y);
+            for (int i = first; i < last; i += 16) {
+                const int x = min(i, inner - 16);
+                const COMPUTE_T16 a = step0 ? LOAD16(src0, at.x + x) : same0;
+                const COMPUTE_T16 b = step1 ? LOAD16(src1, at.y + x) : same1;
+                const COMPUTE_T16 y = combine16(a, b, operation, (COMPUTE_T16)low, (COMPUTE_T16)high, left_shift, zeros, factor0, factor1, factor_out);
+                STORE16(dst, row * inner + x, y);
+            }
         }
     }
 }

@@ -5,12 +5,14 @@
 // Tensors  src of T; the kept dimensions are kept_sizes with kept_strides, the reduced ones sizes with strides (outermost first,
 //          unused 1), strides in elements of src; dst [count] of T, dense
 //          *_vectors: the innermost dimension is kept and apart: `inner` elements, src and dst
-// Units    terms: product of sizes; factor (mantissa, exponent): fixed-point 1 / terms, not used by float
+//          *_rows: the innermost dimension is reduced, strides.s3 = 1
+// Units    terms: product of sizes; factor (mantissa, exponent): fixed-point 1 / terms, not used by float; per_item: outputs of a work-item
 // Defines  T: float | half | uchar | char (required); 8-bit types are quantised
 //          GROUP: work-items of a group of VECTOR_KERNEL
 // Launch   mean, reduce: global (>= count), local (64); one work-item per output element
 //          *_vectors: global (>= ceil(inner / 16), outer), local (GROUP, 1); one work-item per sixteen of them
 //          neighbouring work-items may write the same value to the same element; extra items return
+//          *_rows: global (ceil(count / per_item)), local (1); sixteen terms at a time, for CPUs
 //          *_groups: global (GROUP * count), local (GROUP); one group per output element, for few outputs of many terms
 // Needs    *_vectors: inner >= 16; quantised means: terms <= 2^23
 // Exact    all but sums and products of float; sums are compensated (Kahan), so that many terms lose nothing, as long as they are
@@ -59,6 +61,53 @@ static inline int offset_of(int position, int4 sizes, int4 strides)
             }                                                                       \
     }
 
+// The same in the innermost dimension of stride 1: sixteen terms at a time, then those left over.
+#define EVERY_SIXTEEN(V, STATEMENT)                                                 \
+    for (int line = 0; line < lines; ++line) {                                      \
+        const int start = from + offset_of(line * sizes.s3, sizes, strides);        \
+        for (int column = 0; column < (sizes.s3 & ~15); column += 16) {             \
+            const V x = LOAD16(src, start + column);                                \
+            STATEMENT;                                                              \
+        }                                                                           \
+    }
+#define EVERY_REST(V, STATEMENT)                                                    \
+    for (int i = 0; i < 16; ++i) {                                                  \
+        const V x = lanes[i];                                                       \
+        STATEMENT;                                                                  \
+    }                                                                               \
+    for (int line = 0; line < lines; ++line) {                                      \
+        const int start = from + offset_of(line * sizes.s3, sizes, strides);        \
+        for (int column = sizes.s3 & ~15; column < sizes.s3; ++column) {            \
+            const V x = LOAD(src, start + column);                                  \
+            STATEMENT;                                                              \
+        }                                                                           \
+    }
+
+// Does its argument for each output `i` of this item, whose terms begin at `from`; `lanes` is for what sixteen at a time come to.
+#define EVERY_OUTPUT(...)                                                     \
+    const int lines = sizes.s0 * sizes.s1 * sizes.s2, first = (int)get_global_id(0) * per_item; \
+    COMPUTE_T lanes[16];                                                            \
+    for (int i = first; i < min(first + per_item, count); ++i) {                    \
+        const int from = offset_of(i, kept_sizes, kept_strides);                    \
+        __VA_ARGS__                                                                 \
+    }
+
+// Four sums side by side, since a compensated one waits for itself.
+#define SUM_OF_FOUR(V, LOADER, from)                                                                    \
+    V sum = (V)0, lost = (V)0, sums[4] = {sum, sum, sum, sum}, losts[4] = {sum, sum, sum, sum};         \
+    for (int line = 0; line < sizes.s0 * sizes.s1 * sizes.s2; ++line) {                                 \
+        const int start = (from) + offset_of(line * sizes.s3, sizes, strides);                          \
+        int column = 0;                                                                                 \
+        for (; column + 4 <= sizes.s3; column += 4) {                                                   \
+            _Pragma("unroll") for (int k = 0; k < 4; ++k)                                               \
+                ADD_TERM(V, sums[k], losts[k], LOADER(src, start + (column + k) * strides.s3));         \
+        }                                                                                               \
+        for (; column < sizes.s3; ++column)                                                             \
+            ADD_TERM(V, sum, lost, LOADER(src, start + column * strides.s3));                           \
+    }                                                                                                   \
+    _Pragma("unroll") for (int k = 0; k < 4; ++k)                                                       \
+        ADD_TERM(V, sum, lost, sums[k]);
+
 #define SUM(V, LOADER, from)      \
     V sum = (V)0, lost = (V)0;    \
     EVERY_TERM(V, LOADER, from, ADD_TERM(V, sum, lost, x))
@@ -82,8 +131,21 @@ VECTOR_KERNEL void mean_vectors(global const T *src, global T *dst, int4 kept_si
         return;
     const int x = min(first, inner - 16), row = (int)get_global_id(1);
     const int from = offset_of(row, kept_sizes, kept_strides) + x;
-    SUM(COMPUTE_T16, LOAD16, from)
+    SUM_OF_FOUR(COMPUTE_T16, LOAD16, from)
     STORE16(dst, row * inner + x, MEAN_OF(COMPUTE_T16, 16, sum));
+}
+
+TILE_KERNEL void mean_rows(global const T *src, global T *dst, int4 kept_sizes, int4 kept_strides, int4 sizes, int4 strides, int terms,
+    int2 factor, int zero_point, int count, int per_item)
+{
+    EVERY_OUTPUT({
+        COMPUTE_T16 sums = 0, losts = 0;
+        EVERY_SIXTEEN(COMPUTE_T16, ADD_TERM(COMPUTE_T16, sums, losts, x))
+        vstore16(sums, 0, lanes);
+        COMPUTE_T sum = 0, lost = 0;
+        EVERY_REST(COMPUTE_T, ADD_TERM(COMPUTE_T, sum, lost, x))
+        STORE(dst, i, MEAN_OF(COMPUTE_T, , sum));
+    })
 }
 
 VECTOR_KERNEL void mean_groups(global const T *src, global T *dst, int4 kept_sizes, int4 kept_strides, int4 sizes, int4 strides, int terms,
@@ -176,6 +238,19 @@ VECTOR_KERNEL void reduce_vectors(global const T *src, global T *dst, int4 kept_
     const int from = offset_of(line, kept_sizes, kept_strides) + at;
     REDUCE(COMPUTE_T16, EVERY_VECTOR)
     STORE16(dst, line * inner + at, result);
+}
+
+TILE_KERNEL void reduce_rows(global const T *src, global T *dst, int4 kept_sizes, int4 kept_strides, int4 sizes, int4 strides,
+    int terms, int operation, int count, int per_item)
+{
+    EVERY_OUTPUT({
+        {
+            REDUCE(COMPUTE_T16, EVERY_SIXTEEN)
+            vstore16(result, 0, lanes);
+        }
+        REDUCE(COMPUTE_T, EVERY_REST)
+        STORE(dst, i, result);
+    })
 }
 
 VECTOR_KERNEL void reduce_groups(global const T *src, global T *dst, int4 kept_sizes, int4 kept_strides, int4 sizes, int4 strides,

@@ -11,7 +11,6 @@
 //          one work-item per output element
 //          *_rows: global (1, out_height * batches), local (1, 1); one work-item per output row, for CPUs
 //          extra items return
-// Needs    *_rows: depth >= 16
 // Exact    8-bit and nearest neighbour: yes; float: as float32 without contraction
 #ifndef T
 #error "resize.cl: define T"
@@ -66,7 +65,16 @@ TILE_KERNEL void resize_bilinear_rows(global const T *src, global T *dst, global
         const float u = column_weights[x];
         const int left = column_lower[x], right = column_upper[x];
         const int to = (row * out_width + x) * depth;
-        for (int first = 0; first < depth; first += 16) {
+        for (int c = 0; depth < 16 && c < depth; ++c) {
+            const float tl = TO_REAL(LOAD(src, (top + left) * depth + c)), tr = TO_REAL(LOAD(src, (top + right) * depth + c));
+            const float bl = TO_REAL(LOAD(src, (bottom + left) * depth + c)), br = TO_REAL(LOAD(src, (bottom + right) * depth + c));
+            float result = tl * (1.0f - v) * (1.0f - u);
+            result += bl * v * (1.0f - u);
+            result += tr * (1.0f - v) * u;
+            result += br * v * u;
+            STORE(dst, to + c, FROM_REAL(result));
+        }
+        for (int first = 0; depth >= 16 && first < depth; first += 16) {
             const int c = min(first, depth - 16);
             const float16 tl = TO_REAL16(LOAD16(src, (top + left) * depth + c));
             const float16 tr = TO_REAL16(LOAD16(src, (top + right) * depth + c));
@@ -99,7 +107,9 @@ TILE_KERNEL void resize_nearest_neighbor_rows(global const T *src, global T *dst
     const int from_row = (row / out_height * height + rows[row % out_height]) * width;
     for (int x = 0; x < out_width; ++x) {
         const int from = (from_row + columns[x]) * depth, to = (row * out_width + x) * depth;
-        for (int first = 0; first < depth; first += 16) {
+        for (int c = 0; depth < 16 && c < depth; ++c)
+            STORE(dst, to + c, LOAD(src, from + c));
+        for (int first = 0; depth >= 16 && first < depth; first += 16) {
             const int c = min(first, depth - 16);
             STORE16(dst, to + c, LOAD16(src, from + c));
         }

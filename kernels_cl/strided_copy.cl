@@ -1,19 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
 // strided_copy.cl: copies a block of elements from one strided tensor into another; fills a tensor.
 // Maths    strided_copy:   dst[dst_offset + sum i_k * dst_strides_k] = src[src_offset + sum i_k * src_strides_k], 0 <= i_k < sizes_k
-//          strided_copy_rows: the same, the innermost dimension apart: `inner` elements, stride 1 on both sides
-//          strided_lookup: the same with table[src[...]], T uchar: 8-bit values requantised on the way
+//          strided_copy_rows: the same, the innermost dimension apart: `inner` elements, steps.x of them in src, steps.y in dst
+//          strided_copy_tiles: the same, two dimensions apart: tile.x elements of stride 1 in src and tile.z in dst, tile.y of stride 1
+//                          in dst and tile.w in src
+//          strided_lookup, strided_lookup_rows: the same with table[src[...]], T uchar: 8-bit values requantised on the way
 //          fill:           dst[i] = value, 0 <= i < count
 // Tensors  src, dst: elements of T; up to 8 dimensions, unused ones have size 1; a source stride may be 0 or negative
 //          table [256] of T
-// Units    offsets and strides in elements; rows: product of sizes; rows_per_item: rows that a work-item copies
+// Units    offsets and strides in elements; rows: product of sizes; rows_per_item, inner_per_item, lines_per_item: of rows, `inner`
+//          and tile.y what a work-item copies
 // Defines  T: uchar | ushort | uint: an unsigned type of the element's size (required); bits are moved as they are
-// Launch   global (>= product of sizes, or count), local (64); one work-item per element; extra items return
-//          strided_copy_rows: global (ceil(rows / rows_per_item)), local (1); for CPUs
+// Launch   strided_copy, strided_lookup, fill: global (>= product of sizes, or count), local (64); one work-item per element;
+//          extra items return
+//          *_rows: global (ceil(rows / rows_per_item), ceil(inner / inner_per_item)), local (1, 1); for CPUs
+//          strided_copy_tiles: global (ceil(tile.x / 16), ceil(tile.y / lines_per_item), product of sizes), local (1, 1, 1); for CPUs;
+//          neighbours may write the same value to the same element
+// Needs    strided_copy_tiles: tile.x, tile.y >= 16; lines_per_item a multiple of 16
 // Exact    yes
 #ifndef T
 #error "strided_copy.cl: define T"
 #endif
+
+#define JOIN_(a, b) a##b
+#define JOIN(a, b) JOIN_(a, b)
+#define CPU_KERNEL __attribute__((reqd_work_group_size(1, 1, 1))) kernel
+
+// PoCL 3.0 makes eight loads of vload16 on uchar; a packed structure stays one unaligned load or store.
+typedef JOIN(T, 16) T16;
+typedef struct __attribute__((packed)) {
+    T16 value;
+} UnalignedT16;
+
+#define LOAD16(p) (((global const UnalignedT16 *)(p))->value)
+#define STORE16(p, v) (((global UnalignedT16 *)(p))->value = (v))
 
 // Element offsets of one item in both tensors.
 static inline int2 offsets_of(int item, int8 sizes, int8 src_strides, int8 dst_strides)
@@ -49,17 +69,93 @@ kernel void strided_copy(
     dst[dst_offset + at.y] = src[src_offset + at.x];
 }
 
-__attribute__((reqd_work_group_size(1, 1, 1))) kernel void strided_copy_rows(
-    global const T *src, global T *dst, int src_offset, int dst_offset, int8 sizes, int8 src_strides, int8 dst_strides, int rows,
-    int inner, int rows_per_item)
+static inline void move_row(global const T *from, global T *to, int2 steps, int count)
 {
-    const int first = (int)get_global_id(0) * rows_per_item;
-    for (int row = first; row < min(first + rows_per_item, rows); ++row) {
-        const int2 at = offsets_of(row, sizes, src_strides, dst_strides);
-        global const T *from = src + (src_offset + at.x);
-        global T *to = dst + (dst_offset + at.y);
-        for (int i = 0; i < inner; ++i)
+    int i = 0;
+    if (steps.x == 1 && steps.y == 1) {
+        for (; i + 16 <= count; i += 16)
+            STORE16(to + i, LOAD16(from + i));
+        if (i < count && count >= 16) {
+            STORE16(to + count - 16, LOAD16(from + count - 16));
+            return;
+        }
+        for (; i < count; ++i)
             to[i] = from[i];
+        return;
+    }
+    for (; i < count; ++i)
+        to[i * steps.y] = from[i * steps.x];
+}
+
+static inline void look_up_row(global const T *from, global T *to, int2 steps, int count, global const T *table)
+{
+    for (int i = 0; i < count; ++i)
+        to[i * steps.y] = table[from[i * steps.x] & 0xff];
+}
+
+// Does STATEMENT with `from`, `to` and `count` for this item's part of each of its rows; rows of one outer index follow each other.
+#define EVERY_ROW(STATEMENT)                                                                             \
+    const int begin = (int)get_global_id(1) * inner_per_item, count = min(inner_per_item, inner - begin); \
+    int row = (int)get_global_id(0) * rows_per_item;                                                      \
+    const int last = min(row + rows_per_item, rows);                                                      \
+    while (row < last) {                                                                                  \
+        const int2 at = offsets_of(row, sizes, src_strides, dst_strides);                                 \
+        global const T *from = src + (src_offset + at.x + begin * steps.x);                               \
+        global T *to = dst + (dst_offset + at.y + begin * steps.y);                                       \
+        const int end = min(row + sizes.s7 - row % sizes.s7, last);                                       \
+        for (; row < end; ++row, from += src_strides.s7, to += dst_strides.s7)                            \
+            STATEMENT;                                                                                    \
+    }
+
+CPU_KERNEL void strided_copy_rows(global const T *src, global T *dst, int src_offset, int dst_offset, int8 sizes, int8 src_strides,
+    int8 dst_strides, int2 steps, int rows, int inner, int rows_per_item, int inner_per_item)
+{
+    EVERY_ROW(move_row(from, to, steps, count))
+}
+
+CPU_KERNEL void strided_lookup_rows(global const T *src, global T *dst, int src_offset, int dst_offset, int8 sizes, int8 src_strides,
+    int8 dst_strides, int2 steps, int rows, int inner, int rows_per_item, int inner_per_item, global const T *table)
+{
+    EVERY_ROW(look_up_row(from, to, steps, count, table))
+}
+
+#define LOW(a, b) (T16)(a.s0, b.s0, a.s1, b.s1, a.s2, b.s2, a.s3, b.s3, a.s4, b.s4, a.s5, b.s5, a.s6, b.s6, a.s7, b.s7)
+#define HIGH(a, b) (T16)(a.s8, b.s8, a.s9, b.s9, a.sa, b.sa, a.sb, b.sb, a.sc, b.sc, a.sd, b.sd, a.se, b.se, a.sf, b.sf)
+
+// Copies 16 x 16 elements: rows of src, src_stride apart, become columns of dst, whose rows are dst_stride apart.
+// Rows i and i + 8 interleaved are rows 2 i and 2 i + 1; after four times, columns.
+static inline void transpose_tile(global const T *from, global T *to, int src_stride, int dst_stride)
+{
+    T16 tile[16], next[16];
+#pragma unroll
+    for (int i = 0; i < 16; ++i)
+        tile[i] = LOAD16(from + i * src_stride);
+#pragma unroll
+    for (int round = 0; round < 4; ++round) {
+#pragma unroll
+        for (int i = 0; i < 8; ++i) {
+            next[2 * i] = LOW(tile[i], tile[i + 8]);
+            next[2 * i + 1] = HIGH(tile[i], tile[i + 8]);
+        }
+#pragma unroll
+        for (int i = 0; i < 16; ++i)
+            tile[i] = next[i];
+    }
+#pragma unroll
+    for (int i = 0; i < 16; ++i)
+        STORE16(to + i * dst_stride, tile[i]);
+}
+
+CPU_KERNEL void strided_copy_tiles(global const T *src, global T *dst, int src_offset, int dst_offset, int8 sizes, int8 src_strides,
+    int8 dst_strides, int4 tile, int lines_per_item)
+{
+    const int2 at = offsets_of((int)get_global_id(2), sizes, src_strides, dst_strides);
+    const int x = min((int)get_global_id(0) * 16, tile.x - 16), first = (int)get_global_id(1) * lines_per_item;
+    global const T *from = src + (src_offset + at.x + x);
+    global T *to = dst + (dst_offset + at.y + x * tile.z);
+    for (int line = first; line < min(first + lines_per_item, tile.y); line += 16) {
+        const int y = min(line, tile.y - 16);
+        transpose_tile(from + y * tile.w, to + y, tile.w, tile.z);
     }
 }
 

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
         ResultCode,
     )
     from nn_runtime.compilation import Compilation
-    from nn_runtime.devices import Device, devices, runtime_feature_level
+    from nn_runtime.device import Device
+    from nn_runtime.devices import devices, runtime_feature_level
     from nn_runtime.errors import (
         BadData,
         BadState,
@@ -43,7 +44,8 @@ if TYPE_CHECKING:
     from nn_runtime.execution import Execution, default_loop_timeout, maximum_loop_timeout
     from nn_runtime.hal.memory import HardwareBuffer, HardwareBufferFormat, HardwareBufferUsage
     from nn_runtime.loading import load
-    from nn_runtime.memory import Memory, MemoryDesc
+    from nn_runtime.memory import Memory
+    from nn_runtime.memory_desc import MemoryDesc
     from nn_runtime.model import Model
     from nn_runtime.network import Network
     from nn_runtime.operand import ChannelQuant, OperandType
@@ -58,7 +60,8 @@ _HOMES = {
         "PreferenceCode", "PriorityCode", "ResultCode",
     ),
     "compilation": ("Compilation",),
-    "devices": ("Device", "devices", "runtime_feature_level"),
+    "device": ("Device",),
+    "devices": ("devices", "runtime_feature_level"),
     "errors": (
         "BadData", "BadState", "DeadObject", "MissedDeadline", "NNError", "OperationFailed", "OutOfMemory",
         "OutputInsufficientSize", "ResourceExhausted", "UnavailableDevice", "UnexpectedNull", "Unmappable",
@@ -67,7 +70,8 @@ _HOMES = {
     "execution": ("Execution", "default_loop_timeout", "maximum_loop_timeout"),
     "hal.memory": ("HardwareBuffer", "HardwareBufferFormat", "HardwareBufferUsage"),
     "loading": ("load",),
-    "memory": ("Memory", "MemoryDesc"),
+    "memory": ("Memory",),
+    "memory_desc": ("MemoryDesc",),
     "model": ("Model",),
     "network": ("Network",),
     "operand": ("ChannelQuant", "OperandType"),

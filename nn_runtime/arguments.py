@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nn_runtime.checks import check_kind
 from nn_runtime.codes import operand_type_name
-from nn_runtime.errors import BadData, UnexpectedNull
+from nn_runtime.errors import BadData, BadState
 from nn_runtime.memory import Memory
+from nn_runtime.memory_domain import Role
 from nn_runtime.model import check_array
 from nn_runtime.numeric import whole
 from nn_runtime.operand import (
@@ -21,20 +23,22 @@ from nn_runtime.operand import (
     merge_dimensions,
     size_bytes,
 )
-from nn_runtime.step import Argument
+from nn_runtime.requests import Argument
 
 if TYPE_CHECKING:
-    from nn_runtime.compilation import Compilation
+    from collections.abc import Iterator
+
     from nn_runtime.hal.types import Operand
-    from nn_runtime.memory import Domain
+    from nn_runtime.memory_domain import Domain
     from nn_runtime.operand import Array, Dimensions
+    from nn_runtime.plan import Plan
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """Input or output `index` of a compilation, to which an argument can be bound."""
+    """Input or output `index` of a compilation, told by its plan, to which an argument can be bound."""
 
-    compilation: Compilation
+    plan: Plan
     is_input: bool
     index: int
     operand: Operand
@@ -63,14 +67,12 @@ class Parameter:
         self, memory: Memory, offset: int, length: int, operand_type: OperandType | None, padded: bool
     ) -> Argument:
         """Return the argument of bytes of a memory, or of the whole; raises UnexpectedNull, BadData."""
-        if memory is None:
-            raise UnexpectedNull(f"{self}: the memory is None")
-        if not isinstance(memory, Memory):
-            raise BadData(f"{self}: wanted a Memory, got {type(memory).__name__}")
+        check_kind(f"{self}: the memory", memory, Memory)
+        offset, length = whole(f"{self}: offset", offset), whole(f"{self}: length", length)
         dims = self._known_dimensions(operand_type)
         if memory.domain is not None or memory.is_used_whole:
             if memory.domain is not None:
-                memory.domain.check_role(self.compilation, self.is_input, self.index)
+                memory.domain.check_role(Role(self.plan, self.is_input, self.index))
             if (offset, length) != (0, 0):
                 raise BadData(f"{self}: this memory is used whole: offset and length must be 0, got {offset}, {length}")
             if memory.domain is not None:
@@ -78,7 +80,6 @@ class Parameter:
             return Argument(dims, None, memory.pool)
         if length == 0:
             raise BadData(f"{self}: a length is needed, it cannot be implied for this memory")
-        offset, length = whole(f"{self}: offset", offset), whole(f"{self}: length", length)
         if offset < 0 or length < 0 or offset + length > memory.size_bytes:
             raise BadData(f"{self}: bytes {offset} to {offset + length} are outside the memory of {memory.size_bytes}")
         needed, padding = self._checked_length(dims, length, padded)
@@ -114,8 +115,7 @@ class Parameter:
         operand = self.operand
         if operand_type is None:
             return operand.dimensions
-        if not isinstance(operand_type, OperandType):
-            raise BadData(f"{self}: wanted an OperandType, got {operand_type!r}")
+        check_kind(f"{self}: its type", operand_type, OperandType)
         if operand_type.type != operand.type:
             wanted, got = operand_type_name(operand.type), operand_type_name(operand_type.type)
             raise BadData(f"{self}: it is a {wanted}, the type given a {got}")
@@ -128,3 +128,80 @@ class Parameter:
         if size_bytes(operand.type, dims) > MAX_SIZE_BYTES:
             raise BadData(f"{self}: {list(dims)} needs more than 2^32-1 bytes")
         return dims
+
+
+class Arguments:
+    """What an execution has bound to the inputs of its compilation, or to the outputs."""
+
+    def __init__(self, plan: Plan, *, is_input: bool) -> None:
+        """Start with none bound."""
+        main = plan.model.main
+        self.operands = tuple(main.operands[i] for i in (main.input_indexes if is_input else main.output_indexes))
+        self.memories: dict[int, Memory] = {}
+        """Those of the arguments that lie in a memory, by index."""
+        self._plan = plan
+        self._is_input = is_input
+        self._what = "input" if is_input else "output"
+        self._bound: list[Argument | None] = [None] * len(self.operands)
+
+    @property
+    def any_bound(self) -> bool:
+        """Whether one is bound, or omitted."""
+        return any(argument is not None for argument in self._bound)
+
+    def bind_array(self, index: int, array: Array | None, operand_type: OperandType | None, padded: bool) -> None:
+        """Bind an array, None for an omitted argument; raises BadState where one is bound, BadData."""
+        self._bound[index] = self._open_parameter(index).bind_array(array, operand_type, padded)
+
+    def bind_memory(
+        self, index: int, memory: Memory, offset: int, length: int, operand_type: OperandType | None, padded: bool
+    ) -> None:
+        """Bind bytes of a memory, or the whole; raises BadState where one is bound, UnexpectedNull, BadData."""
+        parameter = self._open_parameter(index)
+        self._bound[index] = parameter.bind_memory(memory, offset, length, operand_type, padded)
+        self.memories[index] = memory
+
+    def all_bound(self) -> list[Argument]:
+        """Return the arguments in order; raises BadData for one that is not bound."""
+        found = [argument for argument in self._bound if argument is not None]
+        if len(found) < len(self._bound):
+            raise BadData(f"compute: {self._what} {self._bound.index(None)} is not bound")
+        return found
+
+    def domains(self) -> Iterator[tuple[int, Domain]]:
+        """Return what is device memory, by the index of the argument."""
+        return ((index, memory.domain) for index, memory in self.memories.items() if memory.domain is not None)
+
+    def check_open(self) -> None:
+        """Raise BadState for device memory that has been closed."""
+        for index, memory in self.memories.items():
+            if memory.domain is not None and memory.is_closed:
+                raise BadState(f"compute: the device memory of {self._what} {index} is closed")
+
+    def check_data(self) -> None:
+        """Raise OperationFailed for device memory without data of the dimensions that are to be read."""
+        for index, domain in self.domains():
+            argument = self._bound[index]
+            if argument is not None:
+                domain.check_input(index, argument.dimensions)
+
+    def check_specified(self) -> None:
+        """Raise BadData for dimensions that are not known, as a fenced execution needs them of its outputs."""
+        for index, (operand, argument) in enumerate(zip(self.operands, self._bound, strict=True)):
+            if argument is None or argument.omitted:
+                continue
+            if has_unknown_dimensions(operand.type, argument.dimensions):
+                raise BadData(f"{self._what} {index}: a fenced execution needs its dimensions, by operand_type")
+
+    def clear(self) -> None:
+        """Let all go."""
+        self._bound = [None] * len(self.operands)
+        self.memories.clear()
+
+    def _open_parameter(self, index: int) -> Parameter:
+        count = len(self.operands)
+        if not 0 <= whole(self._what, index) < count:
+            raise BadData(f"{self._what} {index} is out of range, the model has {count} {self._what}s")
+        if self._bound[index] is not None:
+            raise BadState(f"{self._what} {index} is bound already")
+        return Parameter(self._plan, self._is_input, index, self.operands[index])

@@ -7,12 +7,13 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING
 
-from nn_runtime.errors import BadState, UnexpectedNull
+from nn_runtime.checks import check_kind
+from nn_runtime.compilation import Compilation
+from nn_runtime.errors import BadState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from nn_runtime.compilation import Compilation
     from nn_runtime.hal.interfaces import IBurstContext
     from nn_runtime.hal.memory import SharedMemory
     from nn_runtime.step import Step
@@ -22,9 +23,8 @@ class Burst:
     """Serves one compilation, one execution at a time, by a channel to the driver of each step that offers one."""
 
     def __init__(self, compilation: Compilation) -> None:
-        """Raises UnexpectedNull, or BadState unless the compilation is finished."""
-        if compilation is None:
-            raise UnexpectedNull("burst: the compilation is None")
+        """Raises UnexpectedNull, BadData, or BadState unless the compilation is finished."""
+        check_kind("burst: the compilation", compilation, Compilation)
         self.compilation = compilation
         opened = [(step, step.open_burst()) for step in compilation.finished_plan("burst").steps]
         self.channels: Mapping[Step, IBurstContext] = {step: channel for step, channel in opened if channel is not None}

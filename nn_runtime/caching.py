@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nn_runtime.checks import check_kind, shown
+from nn_runtime.errors import BadData
 from nn_runtime.hal.interfaces import CacheRequest
 from nn_runtime.hal.model_format import model_digest
 from nn_runtime.hal.types import HalError
@@ -18,7 +20,7 @@ from nn_runtime.hal.types import HalError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from nn_runtime.devices import Device
+    from nn_runtime.device import Device
     from nn_runtime.hal.interfaces import Attributes, IPreparedModel
     from nn_runtime.hal.types import ExecutionPreference, Model, Priority
 
@@ -37,13 +39,27 @@ class CacheInfo:
 
 
 def token_of(model: Model, name: str | None) -> bytes:
-    """Return the token of an application that has none of its own: of a name, or else of all that a model says."""
-    return model_digest(model) if name is None else hashlib.sha256(name.encode()).digest()
+    """Return the token of an application that has none of its own: of a name, or else of all that a model says.
+
+    Raises BadData for a name that is no string.
+    """
+    if name is None:
+        return model_digest(model)
+    check_kind("model_token", name, str)
+    return hashlib.sha256(name.encode()).digest()
+
+
+def path_of(what: str, directory: str | os.PathLike[str]) -> Path:
+    """Return a folder's path; raises BadData for what is no path."""
+    try:
+        return Path(directory)
+    except TypeError:
+        raise BadData(f"{what}: wanted a path, got {shown(directory)}") from None
 
 
 def made_directory(directory: str | os.PathLike[str]) -> Path:
-    """Return a directory, made if it was missing; where that is not possible there will be no caching."""
-    path = Path(directory)
+    """Return a directory, made if it was missing, no caching where that is not possible; raises BadData for no path."""
+    path = path_of("cache_dir", directory)
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -7,15 +7,17 @@ import copy
 import logging
 import time
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nn_runtime import extensions, trial
-from nn_runtime.caching import CacheInfo
+from nn_runtime.caching import CacheInfo, path_of
+from nn_runtime.checks import check_kind, copied_bytes
 from nn_runtime.codes import FeatureLevel, PreferenceCode, PriorityCode
-from nn_runtime.devices import Selection, check_device_list, select
+from nn_runtime.device import check_device_list
+from nn_runtime.devices import Selection, select
 from nn_runtime.errors import BadData, BadState, NNError, UnexpectedNull
 from nn_runtime.hal.types import CACHE_TOKEN_BYTES, ExecutionPreference, Priority
+from nn_runtime.model import Model
 from nn_runtime.numeric import whole
 from nn_runtime.observe import trace
 from nn_runtime.plan import PartitionMode, PlanOptions, make_plan
@@ -24,8 +26,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Sequence
 
-    from nn_runtime.devices import Device
-    from nn_runtime.model import Model
+    from nn_runtime.device import Device
     from nn_runtime.plan import Plan
 
 _PRIORITIES = {
@@ -50,8 +51,7 @@ class Compilation:
 
     def __init__(self, model: Model, devices: Sequence[Device] | None = None) -> None:
         """Raises UnexpectedNull, BadState for an unfinished or invalid model, BadData for a bad list of devices."""
-        if model is None:
-            raise UnexpectedNull("compilation: the model is None")
+        check_kind("compilation: the model", model, Model)
         if devices is not None:
             check_device_list("compilation", devices)
         self._model = model.hal
@@ -102,14 +102,14 @@ class Compilation:
     def set_preference(self, preference: int) -> None:
         """Set what to optimise for (PreferenceCode); raises BadState after finish, BadData."""
         self._check_open("set_preference")
-        if preference not in PreferenceCode.__members__.values():
+        if whole("set_preference", preference) not in PreferenceCode.__members__.values():
             raise BadData(f"set_preference: preference must be 0 to 2, got {preference}")
         self._options = replace(self._options, preference=ExecutionPreference(preference))
 
     def set_priority(self, priority: int) -> None:
         """Set the priority among one's compilations (PriorityCode); raises BadState after finish, BadData."""
         self._check_open("set_priority")
-        if priority not in _PRIORITIES:
+        if whole("set_priority", priority) not in _PRIORITIES:
             raise BadData(f"set_priority: priority must be 90, 100 or 110, got {priority}")
         self._options = replace(self._options, priority=_PRIORITIES[PriorityCode(priority)])
 
@@ -122,10 +122,7 @@ class Compilation:
         if directory is None or token is None:
             raise UnexpectedNull("set_caching: the directory or the token is None")
         self._check_open("set_caching")
-        try:
-            folder, own = Path(directory), bytes(memoryview(token))
-        except TypeError as error:
-            raise BadData(f"set_caching: wanted a path and {CACHE_TOKEN_BYTES} bytes: {error}") from None
+        folder, own = path_of("set_caching", directory), copied_bytes("set_caching: the token", token)
         if len(own) != CACHE_TOKEN_BYTES:
             raise BadData(f"set_caching: the token must have {CACHE_TOKEN_BYTES} bytes, got {len(own)}")
         self._options = replace(self._options, cache=CacheInfo(folder, own))
@@ -136,12 +133,12 @@ class Compilation:
         Raises UnexpectedNull; BadData unless compiled for exactly one explicit device, for an extension that no device
         has, or for the same attribute twice; BadState after finish.
         """
-        if name is None or data is None:
-            raise UnexpectedNull("add_extension_attribute: the name or the data is None")
+        check_kind("add_extension_attribute: the name", name, str)
+        own = copied_bytes("add_extension_attribute: the data", data)
         if not self.has_one_explicit_device:
             raise BadData("add_extension_attribute: the compilation must be for exactly one device, named explicitly")
         self._check_open("add_extension_attribute")
-        attributes = extensions.with_attribute(self._options.attributes, name, code, data)
+        attributes = extensions.with_attribute(self._options.attributes, name, code, own)
         self._options = replace(self._options, attributes=attributes)
 
     def set_timeout(self, duration_ns: int) -> None:

@@ -18,7 +18,7 @@ from nn_runtime.partition import cut, operation_score
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nn_runtime.devices import Device
+    from nn_runtime.device import Device
     from nn_runtime.hal.interfaces import OperationSupport
     from nn_runtime.hal.types import ExecutionPreference, Model
 

@@ -10,43 +10,38 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from nn_runtime import extensions
-from nn_runtime.arguments import Parameter
+from nn_runtime.arguments import Arguments
+from nn_runtime.burst import Burst
+from nn_runtime.checks import check_kind, copied_bytes, listed
 from nn_runtime.codes import DurationCode
-from nn_runtime.compilation import check_duration, deadline_after
+from nn_runtime.compilation import Compilation, check_duration, deadline_after
 from nn_runtime.errors import (
     BadData,
     BadState,
     NNError,
     OperationFailed,
     OutputInsufficientSize,
-    UnexpectedNull,
-    error_of,
 )
 from nn_runtime.event import Event, FenceEvent
+from nn_runtime.failures import error_of_hal, passed_hal
 from nn_runtime.hal.plain import wait_for_fences
 from nn_runtime.hal.types import (
     DEFAULT_LOOP_TIMEOUT_NS,
     MAXIMUM_LOOP_TIMEOUT_NS,
-    RESULT_OF_STATUS,
-    STATUS_OF_RESULT,
-    UNKNOWN_DURATION,
     HalError,
-    Timing,
 )
 from nn_runtime.numeric import whole
 from nn_runtime.observe import trace
-from nn_runtime.operand import has_unknown_dimensions, is_tensor
+from nn_runtime.operand import is_tensor
+from nn_runtime.outcome import FencedOutcome, Outcome, duration_ns
 from nn_runtime.run import bind
-from nn_runtime.step import Argument, RunOptions, error_of_hal
+from nn_runtime.step import RunOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from nn_runtime.burst import Burst
-    from nn_runtime.compilation import Compilation
-    from nn_runtime.fallback import FencedOutcome
-    from nn_runtime.hal.interfaces import Attributes, IBurstContext, IFencedExecutionCallback
-    from nn_runtime.memory import Domain, Memory
+    from nn_runtime.hal.interfaces import Attributes, IBurstContext
+    from nn_runtime.memory import Memory
     from nn_runtime.operand import Array, Dimensions, OperandType
     from nn_runtime.plan import Plan
     from nn_runtime.run import Run
@@ -78,17 +73,12 @@ class Execution:
     """
 
     def __init__(self, compilation: Compilation) -> None:
-        """Raises UnexpectedNull, or BadState unless the compilation is finished."""
-        if compilation is None:
-            raise UnexpectedNull("execution: the compilation is None")
+        """Raises UnexpectedNull, BadData, or BadState unless the compilation is finished."""
+        check_kind("execution: the compilation", compilation, Compilation)
         self._compilation = compilation
         self._plan: Plan = compilation.finished_plan("execution")
-        main = self._plan.model.main
-        self._output_operands = tuple(main.operands[i] for i in main.output_indexes)
-        self._inputs: list[Argument | None] = [None] * len(main.input_indexes)
-        self._outputs: list[Argument | None] = [None] * len(main.output_indexes)
-        self._input_memories: dict[int, Memory] = {}
-        self._output_memories: dict[int, Memory] = {}
+        self._inputs = Arguments(self._plan, is_input=True)
+        self._outputs = Arguments(self._plan, is_input=False)
         self._state = _State.PREPARATION
         self._lock = threading.Lock()
         self._run: Run | None = None
@@ -100,42 +90,39 @@ class Execution:
         self._timeout_ns = 0
         self._loop_timeout_ns = DEFAULT_LOOP_TIMEOUT_NS
         self._attributes: Attributes = ()
+        self._outcome: Outcome | FencedOutcome | None = None
+        """Of the last run, unless it failed: then `_error` is there."""
         self._error: NNError | None = None
-        self._dimensions: tuple[Dimensions, ...] = ()
-        self._timing = Timing()
-        self._callback: IFencedExecutionCallback | None = None
 
     def set_input(self, index: int, array: Array | None, operand_type: OperandType | None = None) -> None:
         """Bind an array as input `index`, None to omit it; `operand_type` completes unknown dimensions.
 
         Raises BadState once started or if bound already; BadData for a wrong index, dtype, layout or length.
         """
-        parameter = self._open_parameter(True, index)
-        self._inputs[index] = parameter.bind_array(array, operand_type, self._padding_enabled)
+        self._check_preparation(f"input {index}")
+        self._inputs.bind_array(index, array, operand_type, self._padding_enabled)
 
     def set_output(self, index: int, array: Array | None, operand_type: OperandType | None = None) -> None:
         """Bind an array that takes output `index`; it may be larger only where the dimensions are not known.
 
         Raises as `set_input`.
         """
-        parameter = self._open_parameter(False, index)
-        self._outputs[index] = parameter.bind_array(array, operand_type, self._padding_enabled)
+        self._check_preparation(f"output {index}")
+        self._outputs.bind_array(index, array, operand_type, self._padding_enabled)
 
     def set_input_from_memory(
         self, index: int, memory: Memory, offset: int = 0, length: int = 0, operand_type: OperandType | None = None
     ) -> None:
         """Bind bytes of a memory as input `index`; device memory is used whole (offset and length 0)."""
-        parameter = self._open_parameter(True, index)
-        self._inputs[index] = parameter.bind_memory(memory, offset, length, operand_type, self._padding_enabled)
-        self._input_memories[index] = memory
+        self._check_preparation(f"input {index}")
+        self._inputs.bind_memory(index, memory, offset, length, operand_type, self._padding_enabled)
 
     def set_output_from_memory(
         self, index: int, memory: Memory, offset: int = 0, length: int = 0, operand_type: OperandType | None = None
     ) -> None:
         """Bind bytes of a memory to take output `index`; device memory is used whole (offset and length 0)."""
-        parameter = self._open_parameter(False, index)
-        self._outputs[index] = parameter.bind_memory(memory, offset, length, operand_type, self._padding_enabled)
-        self._output_memories[index] = memory
+        self._check_preparation(f"output {index}")
+        self._outputs.bind_memory(index, memory, offset, length, operand_type, self._padding_enabled)
 
     def set_measure_timing(self, measure: bool) -> None:
         """Ask for times; raises BadData unless compiled for exactly one explicit device, BadState once started."""
@@ -152,11 +139,11 @@ class Execution:
 
     def add_extension_attribute(self, name: str, code: int, data: bytes) -> None:
         """Say something to a vendor's driver about how to execute; raises as `Compilation.add_extension_attribute`."""
-        if name is None or data is None:
-            raise UnexpectedNull("add_extension_attribute: the name or the data is None")
+        check_kind("add_extension_attribute: the name", name, str)
+        own = copied_bytes("add_extension_attribute: the data", data)
         self._check_one_device("add_extension_attribute")
         self._check_preparation("add_extension_attribute")
-        self._attributes = extensions.with_attribute(self._attributes, name, code, data)
+        self._attributes = extensions.with_attribute(self._attributes, name, code, own)
 
     def set_loop_timeout(self, duration_ns: int) -> None:
         """Limit the time of each WHILE, at most `maximum_loop_timeout()`; raises BadState once started."""
@@ -172,7 +159,7 @@ class Execution:
     def enable_input_and_output_padding(self, enable: bool) -> None:
         """Allow arguments longer than their data; raises BadState once an argument is bound or started."""
         self._check_preparation("enable_input_and_output_padding")
-        if any(argument is not None for argument in (*self._inputs, *self._outputs)):
+        if self._inputs.any_bound or self._outputs.any_bound:
             raise BadState("enable_input_and_output_padding: an input or output is bound already")
         self._padding_enabled = bool(enable)
 
@@ -194,60 +181,54 @@ class Execution:
         """Start a run after some events, of at most `duration` ns after them (0 for no limit).
 
         Events with a sync fence are handed to the driver, others waited for on the spot. The execution counts as
-        computing until the event returned has been waited for. Raises UnexpectedNull; BadData for a duration without
-        exactly one explicit device, or an output whose dimensions are not known; BadState; the run's error.
+        computing until the event returned has been waited for. Raises UnexpectedNull; BadState; BadData for a duration
+        without exactly one explicit device, or an output whose dimensions are not known; the run's error.
+
+        A plan with temporaries of unknown size waits for all events and then starts as `start_compute` does, whatever
+        the duration.
         """
-        if events is None or any(event is None for event in events):
-            raise UnexpectedNull("start_compute_with_dependencies: an event is None")
-        check_duration("start_compute_with_dependencies", duration)
+        call = "start_compute_with_dependencies"
+        events = listed(f"{call}: event", events, Event)
+        check_duration(call, duration)
         for event in events:
             if event.fence is None:
                 with contextlib.suppress(NNError):
                     event.wait()
-        if duration:
-            self._check_one_device("start_compute_with_dependencies: a duration")
+        waited_for = [event.fence for event in events if event.fence is not None]
+        if self._plan.has_dynamic_temporaries:
+            _wait_for(waited_for)
+            return self.start_compute()
         run = self._start(check_device_inputs=False)
         deadline_ns = self._deadline()
-        with self._completed_by_failure():
-            try:
-                self._check_outputs_specified()
-                waited_for = [event.fence for event in events if event.fence is not None]
-                outcome = self._start_fenced(run, waited_for, deadline_ns, duration or None)
-            except NNError as error:
-                passed = _passed_hal(error)
-                if passed is error:
-                    raise
-                raise passed from error
-        if outcome is None:
-            return self._in_thread(run, deadline_ns)
+        with self._completed_by_failure(), _errors_through_hal():
+            if duration:
+                self._check_one_device(f"{call}: a duration")
+            self._outputs.check_specified()
+            options = RunOptions(self._measure, deadline_ns, self._loop_timeout_ns)
+            outcome = run.execute_fenced(options, waited_for, duration or None)
         return FenceEvent(outcome.fence, lambda succeeded: self._finish_fenced(outcome, succeeded))
 
     def burst_compute(self, burst: Burst) -> None:
-        """Run as `compute`; raises BadData for a burst of another compilation, BadState if the burst is in use."""
-        if burst is None:
-            raise UnexpectedNull("burst_compute: the burst is None")
+        """Run as `compute` by a burst of the same compilation; raises UnexpectedNull, BadData, BadState if in use."""
+        check_kind("burst_compute: the burst", burst, Burst)
         if burst.compilation is not self._compilation:
             raise BadData("burst_compute: the burst belongs to another compilation")
         with burst.in_use():
             run = self._start()
-            for memory in (*self._input_memories.values(), *self._output_memories.values()):
+            for memory in (*self._inputs.memories.values(), *self._outputs.memories.values()):
                 memory.used_by(burst)
             self._finish_run(run, self._deadline(), bursts=burst.channels)
 
     def get_duration(self, code: int) -> int | None:
         """Return a time of the last run in ns, None if unknown; raises BadState unless measured and successful."""
-        if code not in DurationCode.__members__.values():
+        if whole("get_duration", code) not in DurationCode.__members__.values():
             raise BadData(f"get_duration: code must be 0 to 3, got {code}")
         self._check_completed("get_duration")
-        if self._error is not None:
+        if self._outcome is None:
             raise BadState(f"get_duration: the execution failed: {self._error}")
         if not self._measure:
             raise BadState("get_duration: times were not measured")
-        launched, fenced = self._times()
-        timing = fenced if code in (DurationCode.FENCED_ON_HARDWARE, DurationCode.FENCED_IN_DRIVER) else launched
-        on_hardware = code in (DurationCode.ON_HARDWARE, DurationCode.FENCED_ON_HARDWARE)
-        duration = timing.time_on_device_ns if on_hardware else timing.time_in_driver_ns
-        return None if duration == UNKNOWN_DURATION else duration
+        return duration_ns(self._outcome.times(), code)
 
     def get_output_operand_rank(self, index: int) -> int:
         """Return the rank of an output of the last run; raises as `get_output_operand_dimensions`."""
@@ -259,7 +240,7 @@ class Execution:
         Raises BadState before the end or after another failure, BadData for a wrong index or a scalar.
         """
         dims = self._result_dimensions("get_output_operand_dimensions", index)
-        if not is_tensor(self._output_operands[index].type):
+        if not is_tensor(self._outputs.operands[index].type):
             raise BadData(f"output {index}: a scalar has no dimensions")
         return dims
 
@@ -268,10 +249,8 @@ class Execution:
         with self._lock:
             if self._state != _State.COMPUTING:
                 self._run = None
-                self._inputs = [None] * len(self._inputs)
-                self._outputs = [None] * len(self._outputs)
-                self._input_memories.clear()
-                self._output_memories.clear()
+                self._inputs.clear()
+                self._outputs.clear()
                 self._state = _State.CLOSED
 
     def __enter__(self) -> Execution:
@@ -294,18 +273,6 @@ class Execution:
             how = "is closed" if self._state == _State.CLOSED else "has not completed"
             raise BadState(f"{call}: the execution {how}")
 
-    def _open_parameter(self, is_input: bool, index: int) -> Parameter:
-        """Return an input or output that may be bound now; raises BadState, BadData."""
-        what, bound = ("input", self._inputs) if is_input else ("output", self._outputs)
-        self._check_preparation(f"{what} {index}")
-        if not 0 <= whole(what, index) < len(bound):
-            raise BadData(f"{what} {index} is out of range, the model has {len(bound)} {what}s")
-        if bound[index] is not None:
-            raise BadState(f"{what} {index} is bound already")
-        main = self._plan.model.main
-        operand = main.operands[(main.input_indexes if is_input else main.output_indexes)[index]]
-        return Parameter(self._compilation, is_input, index, operand)
-
     def _start(self, check_device_inputs: bool = True) -> Run:
         """Go from preparation (or completed and reusable) to computing; bind at the first time."""
         with self._lock:
@@ -318,12 +285,14 @@ class Execution:
             self._state = _State.COMPUTING
         try:
             self._compilation.finished_plan("compute")
-            if self._input_memories or self._output_memories:
-                self._check_memories_open()
+            if self._inputs.memories or self._outputs.memories:
+                self._inputs.check_open()
+                self._outputs.check_open()
             if self._run is None:
-                self._run = self._bound_run()
-            if check_device_inputs and self._input_memories:
-                self._check_device_inputs()
+                inputs, outputs = self._inputs.all_bound(), self._outputs.all_bound()
+                self._run = bind(self._plan, inputs, outputs, is_reusable=self._reusable)
+            if check_device_inputs and self._inputs.memories:
+                self._inputs.check_data()
             return self._run
         except BaseException as error:
             self._complete_failed(error)
@@ -337,31 +306,6 @@ class Execution:
         except BaseException as error:
             self._complete_failed(error)
             raise
-
-    def _complete_failed(self, error: BaseException) -> None:
-        foreign = OperationFailed(f"execution: {type(error).__name__}: {error}")
-        self._complete(error if isinstance(error, NNError) else foreign)
-
-    def _bound_run(self) -> Run:
-        for what, arguments in (("input", self._inputs), ("output", self._outputs)):
-            for index, argument in enumerate(arguments):
-                if argument is None:
-                    raise BadData(f"compute: {what} {index} is not bound")
-        inputs = [argument for argument in self._inputs if argument is not None]
-        outputs = [argument for argument in self._outputs if argument is not None]
-        return bind(self._plan, inputs, outputs, is_reusable=self._reusable)
-
-    def _check_memories_open(self) -> None:
-        for what, memories in (("input", self._input_memories), ("output", self._output_memories)):
-            for index, memory in memories.items():
-                if memory.domain is not None and memory.is_closed:
-                    raise BadState(f"compute: the device memory of {what} {index} is closed")
-
-    def _check_device_inputs(self) -> None:
-        for index, domain in _domains(self._input_memories):
-            argument = self._inputs[index]
-            if argument is not None:
-                domain.check_input(index, argument.dimensions)
 
     def _deadline(self) -> int | None:
         """Return the deadline of a run that starts now."""
@@ -384,18 +328,15 @@ class Execution:
                 self._options = options
         try:
             outcome = run.execute(options)
-            self._dimensions = outcome.dimensions
-            self._timing = outcome.timing
-            self._callback = None
-            if self._output_memories:
-                self._mark_device_outputs()
+            if self._outputs.memories:
+                self._mark_device_outputs(outcome)
         except BaseException as error:
             self._complete_failed(error)
             raise
         finally:
             if tracer is not None:
                 tracer.add(trace.RUNTIME, "PE", "compute", started_ns, time.perf_counter_ns())
-        self._complete(None)
+        self._complete(outcome)
 
     def _in_thread(self, run: Run, deadline_ns: int | None) -> Event:
         event = Event()
@@ -410,94 +351,66 @@ class Execution:
         try:
             self._finish_run(run, deadline_ns)
         except NNError as error:
-            event.signal(_passed_hal(error))
+            event.signal(passed_hal(error))
         except BaseException as error:
             event.signal(OperationFailed(f"execution: {type(error).__name__}: {error}"))
             raise
         else:
             event.signal(None)
 
-    def _start_fenced(
-        self, run: Run, waited_for: Sequence[int], deadline_ns: int | None, duration_ns: int | None
-    ) -> FencedOutcome | None:
-        """Start the plan's steps; with temporaries of unknown size only wait for the fences and return None."""
-        if not run.can_be_fenced:
-            try:
-                wait_for_fences(waited_for, deadline_ns)
-            except HalError as error:
-                raise error_of_hal(error, "execution") from error
-            return None
-        options = RunOptions(self._measure, deadline_ns, self._loop_timeout_ns)
-        return run.execute_fenced(options, waited_for, duration_ns)
-
     def _finish_fenced(self, outcome: FencedOutcome, succeeded: bool) -> NNError | None:
         """Complete a fenced run whose fence has signalled, and return its error."""
-        error: NNError | None = None
-        self._dimensions = outcome.dimensions
-        self._timing, self._callback = Timing(), outcome.callback
         try:
             if not succeeded:
-                raise _fenced_error(outcome.callback)
-            self._mark_device_outputs()
-        except NNError as failure:
-            error = failure
-        self._complete(error)
-        return error
+                raise outcome.failure()
+            self._mark_device_outputs(outcome)
+        except NNError as error:
+            self._complete_failed(error)
+            return error
+        self._complete(outcome)
+        return None
 
-    def _check_outputs_specified(self) -> None:
-        for index, (operand, argument) in enumerate(zip(self._output_operands, self._outputs, strict=True)):
-            specified = argument is None or argument.omitted
-            if not specified and argument is not None and has_unknown_dimensions(operand.type, argument.dimensions):
-                raise BadData(f"output {index}: a fenced execution needs its dimensions, by operand_type")
+    def _mark_device_outputs(self, outcome: Outcome | FencedOutcome) -> None:
+        for index, domain in self._outputs.domains():
+            domain.written(outcome.dimensions[index])
 
-    def _times(self) -> tuple[Timing, Timing]:
-        """Return the times since the launch and since the fences; raises BadState if the driver does not tell."""
-        if self._callback is None:
-            return self._timing, self._timing
-        try:
-            return self._callback.get_execution_info()
-        except HalError as error:
-            raise BadState(f"get_duration: {error}") from error
+    def _complete(self, outcome: Outcome | FencedOutcome) -> None:
+        self._outcome, self._error = outcome, None
+        self._state = _State.COMPLETED
 
-    def _mark_device_outputs(self) -> None:
-        for index, domain in _domains(self._output_memories):
-            domain.written(self._dimensions[index])
-
-    def _complete(self, error: NNError | None) -> None:
-        self._error = error
-        if error is not None:
-            self._timing, self._callback = Timing(), None
-            self._dimensions = error.shapes if isinstance(error, OutputInsufficientSize) else ()
-            for _, domain in _domains(self._output_memories):
-                domain.spoiled()
+    def _complete_failed(self, error: BaseException) -> None:
+        foreign = OperationFailed(f"execution: {type(error).__name__}: {error}")
+        self._outcome, self._error = None, error if isinstance(error, NNError) else foreign
+        for _, domain in self._outputs.domains():
+            domain.spoiled()
         self._state = _State.COMPLETED
 
     def _result_dimensions(self, call: str, index: int) -> Dimensions:
         self._check_completed(call)
-        if not 0 <= whole(call, index) < len(self._output_operands):
-            raise BadData(f"{call}: output {index} is out of range, the model has {len(self._output_operands)}")
-        if self._error is not None and not isinstance(self._error, OutputInsufficientSize):
+        count = len(self._outputs.operands)
+        if not 0 <= whole(call, index) < count:
+            raise BadData(f"{call}: output {index} is out of range, the model has {count}")
+        if self._outcome is not None:
+            return self._outcome.dimensions[index]
+        if not isinstance(self._error, OutputInsufficientSize):
             raise BadState(f"{call}: the execution failed: {self._error}")
-        return self._dimensions[index] if index < len(self._dimensions) else ()
+        return self._error.shapes[index] if index < len(self._error.shapes) else ()
 
 
-def _domains(memories: Mapping[int, Memory]) -> Iterator[tuple[int, Domain]]:
-    """Return what is device memory among the memories of some arguments, by the index of the argument."""
-    return ((index, memory.domain) for index, memory in memories.items() if memory.domain is not None)
+def _wait_for(fences: Sequence[int]) -> None:
+    try:
+        wait_for_fences(fences, None)
+    except HalError as error:
+        raise error_of_hal(error, "execution") from error
 
 
-def _passed_hal(error: NNError) -> NNError:
-    """Return an error as it is after a way through the HAL's status and back."""
-    code = RESULT_OF_STATUS[STATUS_OF_RESULT[error.code]]
-    shapes = error.shapes if isinstance(error, OutputInsufficientSize) else ()
-    return error if code == error.code else error_of(code, str(error), shapes)
-
-
-def _fenced_error(callback: IFencedExecutionCallback | None) -> NNError:
-    """Return the error behind a fence that signalled one, which the callback knows."""
-    if callback is not None:
-        try:
-            callback.get_execution_info()
-        except HalError as error:
-            return _passed_hal(error_of_hal(error, "fenced execution"))
-    return OperationFailed("fenced execution: its sync fence signalled an error")
+@contextlib.contextmanager
+def _errors_through_hal() -> Iterator[None]:
+    """Change the errors of what is done inside as a way through the HAL's status does."""
+    try:
+        yield
+    except NNError as error:
+        passed = passed_hal(error)
+        if passed is error:
+            raise
+        raise passed from error

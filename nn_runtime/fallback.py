@@ -4,50 +4,25 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from nn_runtime.failures import error_of_hal
 from nn_runtime.hal.memory import SharedMemory
 from nn_runtime.hal.plain import wait_for_fences
 from nn_runtime.hal.types import ErrorStatus, HalError, Timing
 from nn_runtime.operand import has_unknown_dimensions, size_bytes
-from nn_runtime.step import Argument, RunOptions, Step, error_of_hal, request_of
+from nn_runtime.outcome import FencedOutcome, Outcome, dimensions_of
+from nn_runtime.requests import Argument, request_of
 from nn_runtime.temporaries import new_pool
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nn_runtime.hal.interfaces import IFencedExecutionCallback
     from nn_runtime.hal.types import ExecutionResult
-    from nn_runtime.operand import Dimensions
     from nn_runtime.plan import Plan
+    from nn_runtime.step import RunOptions, Step
 
 _log = logging.getLogger("nn_runtime.execution")
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """A successful run: dimensions of every output, and times (unknown for several steps)."""
-
-    dimensions: tuple[Dimensions, ...]
-    timing: Timing
-
-
-@dataclass(frozen=True)
-class FencedOutcome:
-    """A fenced run that has been started: its fence, owned by the receiver; None if all is done.
-
-    `callback` tells the times, and whether it failed; None where there is none, and the times are not known.
-    """
-
-    dimensions: tuple[Dimensions, ...]
-    fence: int | None
-    callback: IFencedExecutionCallback | None
-
-
-def dimensions_of(result: ExecutionResult, known: tuple[Dimensions, ...]) -> tuple[Dimensions, ...]:
-    """Return the dimensions of every output: those reported, else those known before."""
-    return tuple(shape.dimensions for shape in result.output_shapes) if result.output_shapes else known
 
 
 def fall_back(

@@ -26,6 +26,7 @@ class ModelOperand:
     """An operand of a model under construction; an OperandView."""
 
     def __init__(self, operand_type: OperandType) -> None:
+        """Start as a temporary without a value."""
         self.operand_type = operand_type
         self.lifetime = OperandLifeTime.TEMPORARY_VARIABLE
         self.data: Array | None = None

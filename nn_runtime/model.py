@@ -11,12 +11,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nn_runtime import extensions
+from nn_runtime.checks import check_kind, copied_bytes
 from nn_runtime.codes import OEM_OPERATION, OperandCode, is_extension_code, operation_name
+from nn_runtime.device import RUNTIME_FEATURE_LEVEL, Device, check_device_list
 from nn_runtime.errors import BadData, BadState, NNError, UnexpectedNull
 from nn_runtime.graph import Graph, ModelOperand
 from nn_runtime.hal import types as hal
 from nn_runtime.hal.types import INLINE_CONSTANT_BYTES, OperandLifeTime
+from nn_runtime.hal.validation import validate_model
 from nn_runtime.hal.versions.defaults import without_default_arguments
+from nn_runtime.memory import Memory
 from nn_runtime.numeric import whole, whole_numbers
 from nn_runtime.observe import graph_dump, trace, vlog
 from nn_runtime.operand import (
@@ -29,12 +33,11 @@ from nn_runtime.operand import (
     size_bytes,
 )
 from nn_runtime.operations import OperationView, validate
+from nn_runtime.partition import query_support
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nn_runtime.devices import Device
-    from nn_runtime.memory import Memory
     from nn_runtime.operand import Array, ChannelQuant
 
 _log = logging.getLogger("nn_runtime.model")
@@ -82,10 +85,7 @@ class Model:
     def add_operand(self, operand_type: OperandType) -> int:
         """Append an operand and return its index; raises BadState, BadData."""
         self._check_building("add_operand")
-        if operand_type is None:
-            raise UnexpectedNull("add_operand: the operand type is None")
-        if not isinstance(operand_type, OperandType):
-            raise BadData(f"add_operand: wanted an OperandType, got {operand_type!r}")
+        check_kind("add_operand: the operand type", operand_type, OperandType)
         at = len(self._graph.operands)
         try:
             check_operand_type(operand_type)
@@ -121,16 +121,15 @@ class Model:
         """Make an operand a constant that lies in shared memory; raises BadState, BadData."""
         self._check_building("set_operand_value_from_memory")
         operand = self._operand(index, "set_operand_value_from_memory")
-        if memory is None:
-            raise UnexpectedNull(f"{self._graph.label(index)}: the memory is None")
         label = self._graph.label(index)
+        check_kind(f"{label}: the memory", memory, Memory)
         self._check_can_be_constant(operand, label)
         if memory.is_closed:
             raise BadState(f"{label}: the memory is closed")
         if memory.shared is None or memory.domain is not None:
             raise BadData(f"{label}: device memory cannot hold a constant")
         if memory.is_used_whole:
-            raise BadData(f"{label}: only a hardware buffer of format BLOB can hold a constant")
+            raise BadData(f"{label}: a constant: wanted plain bytes, format BLOB, got a {memory.shared}")
         _check_length(label, operand.operand_type, whole(f"{label}: length", length))
         if whole(f"{label}: offset", offset) < 0 or offset + length > memory.shared.size_bytes:
             raise BadData(
@@ -145,8 +144,7 @@ class Model:
         """Let a MODEL operand refer to a finished model; raises BadState, BadData."""
         self._check_building("set_operand_value_from_model")
         operand = self._operand(index, "set_operand_value_from_model")
-        if model is None:
-            raise UnexpectedNull(f"{self._graph.label(index)}: the model is None")
+        check_kind(f"{self._graph.label(index)}: the model", model, Model)
         if model._state != _State.FINISHED:
             raise BadState(f"{self._graph.label(index)}: the referenced model must be finished and valid")
         if operand.type != OperandCode.MODEL:
@@ -170,14 +168,14 @@ class Model:
 
     def extension_operand_type(self, device: Device, name: str, code: int) -> int:
         """Return the code for operands of type `code` of a vendor extension; raises UnexpectedNull, BadData."""
-        if device is None or name is None:
-            raise UnexpectedNull("extension_operand_type: the device or the name is None")
+        check_kind("extension_operand_type: the device", device, Device)
+        check_kind("extension_operand_type: the name", name, str)
         return extensions.operand_type(device, name, code)
 
     def extension_operation_type(self, device: Device, name: str, code: int) -> int:
         """Return the code for operation `code` of a vendor extension; raises UnexpectedNull, BadData."""
-        if device is None or name is None:
-            raise UnexpectedNull("extension_operation_type: the device or the name is None")
+        check_kind("extension_operation_type: the device", device, Device)
+        check_kind("extension_operation_type: the name", name, str)
         return extensions.operation_type(device, name, code)
 
     def set_operand_extension_data(self, index: int, data: bytes | None) -> None:
@@ -189,7 +187,8 @@ class Model:
         operand = self._operand(index, "set_operand_extension_data")
         if not is_extension_code(operand.type):
             raise BadData(f"{self._graph.label(index)}: only an operand of an extension's type has extension data")
-        operand.extension_data = bytes(data) if data else None
+        own = b"" if data is None else copied_bytes("set_operand_extension_data", data)
+        operand.extension_data = own or None
 
     def add_operation(self, code: int, inputs: Sequence[int], outputs: Sequence[int]) -> None:
         """Append an operation; counts, types, ranks and quantisation are checked at once. Raises BadState, BadData."""
@@ -276,9 +275,6 @@ class Model:
 
         Raises UnexpectedNull, BadState, BadData.
         """
-        from nn_runtime.devices import check_device_list
-        from nn_runtime.partition import query_support
-
         model = self.hal
         check_device_list("supported_operations", devices)
         answers = [query_support(model, device) for device in devices]
@@ -320,9 +316,6 @@ class Model:
 
 
 def _validate(model: hal.Model) -> None:
-    from nn_runtime.devices import RUNTIME_FEATURE_LEVEL
-    from nn_runtime.hal.validation import validate_model
-
     try:
         level = validate_model(model)
     except (hal.HalError, NNError) as error:

@@ -7,11 +7,14 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from nn_runtime.caching import made_directory, token_of
+from nn_runtime.checks import check_kind, listed
 from nn_runtime.codes import PreferenceCode, PriorityCode
 from nn_runtime.compilation import Compilation
-from nn_runtime.devices import Device, Selection, select
+from nn_runtime.device import Device
+from nn_runtime.devices import Selection, select
 from nn_runtime.errors import BadData
 from nn_runtime.interface import Interface, TensorInfo
+from nn_runtime.model import Model
 from nn_runtime.operand import dtype_of
 from nn_runtime.session import Session
 
@@ -20,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nn_runtime.hal.types import Operand
-    from nn_runtime.model import Model
     from nn_runtime.plan import PartitionMode
 
 
@@ -28,7 +30,9 @@ class Network:
     """A finished model and its interface; `compile` makes it ready to run."""
 
     def __init__(self, model: Model, interface: Interface) -> None:
-        """`interface` must fit the finished model; `from_model` derives one."""
+        """`interface` must fit the finished model; `from_model` derives one. Raises UnexpectedNull, BadData."""
+        check_kind("network: the model", model, Model)
+        check_kind("network: the interface", interface, Interface)
         self.model = model
         self.interface = interface
 
@@ -40,6 +44,7 @@ class Network:
 
         Raises BadState for an unfinished model, BadData for a wrong number of names.
         """
+        check_kind("network: the model", model, Model)
         main = model.hal.main
         output_infos = _infos("output", [main.operands[i] for i in main.output_indexes], outputs)
         interface = Interface(
@@ -121,6 +126,7 @@ def _selection(device: str | Device | Sequence[Device] | None) -> Selection:
 def _infos(what: str, operands: Sequence[Operand], names: Sequence[str] | None) -> tuple[TensorInfo, ...]:
     if names is None:
         names = [f"{what}{position}" for position in range(len(operands))]
+    names = listed(f"{what} names", names, str)
     if len(names) != len(operands) or len(set(names)) != len(names):
         raise BadData(f"{what} names: wanted {len(operands)} different ones, got {list(names)}")
     return tuple(

@@ -33,7 +33,7 @@ from nn_runtime.order import ReadyOperations
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from nn_runtime.devices import Device
+    from nn_runtime.device import Device
 
 _log = logging.getLogger("nn_runtime.compilation")
 

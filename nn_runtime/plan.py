@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import threading
 from dataclasses import dataclass
@@ -12,16 +13,20 @@ from typing import TYPE_CHECKING
 from nn_runtime.codes import OEM_OPERATION, is_extension_code, operation_name
 from nn_runtime.cost import CostModel
 from nn_runtime.errors import BadData
+from nn_runtime.failures import error_of_hal
 from nn_runtime.hal.types import ErrorStatus, ExecutionPreference, HalError, OperandLifeTime
 from nn_runtime.hal.views import constant_array
+from nn_runtime.operand import has_unknown_dimensions
 from nn_runtime.partition import INTERPRETER, Placement, place_by_capabilities, support_for_plan
+from nn_runtime.preparation import PrepareOptions, prepare
 from nn_runtime.program import Program, SourceStep
-from nn_runtime.step import Argument, PrepareOptions, Step, error_of_hal, prepare
+from nn_runtime.requests import Argument
+from nn_runtime.step import Step
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nn_runtime.devices import Device
+    from nn_runtime.device import Device
     from nn_runtime.hal.interfaces import OperationSupport
     from nn_runtime.hal.types import Model, Operand
     from nn_runtime.program import ControlStep
@@ -103,6 +108,12 @@ class Plan:
         """Whether the whole model is one step."""
         return len(self.program) == 1
 
+    @functools.cached_property
+    def has_dynamic_temporaries(self) -> bool:
+        """Whether the size of a temporary between steps shows at a run only."""
+        operands = (self.operands[slot] for slot in self.temporaries)
+        return any(has_unknown_dimensions(operand.type, operand.dimensions) for operand in operands)
+
     def roles_of(self, is_input: bool, index: int) -> list[StepRole]:
         """Return every use of the model's input or output `index` by the steps, also through control flow."""
         main = self.model.main
@@ -154,39 +165,51 @@ def make_plan(model: Model, run_order: Sequence[int], devices: Sequence[Device],
     reference = next((device for device in devices if device.is_reference), None) if options.fallback else None
     if _has_operations_of_vendors(model):
         reference = None
-    source: Program | None = None
+    source, program = _prepared_program(model, run_order, devices, chosen, options, reference)
+
+    def placement(at: int) -> Placement:
+        number = source.operation_at[at] if source is not None else 0
+        step = program[number]
+        return Placement(
+            operation=run_order[at],
+            code=model.main.operations[at].type,
+            device=step.device if isinstance(step, Step) else _interpreting(devices),
+            step=number,
+            support={device.name: support[index][at] for index, device in enumerate(devices)},
+            estimated_ns=estimates[at],
+        )
+
+    placements = [placement(at) for at in range(len(model.main.operations))]
+    _log_plan(placements, len(program))
+    return Plan(model, program, source, placements, options, reference, rivals)
+
+
+def _prepared_program(
+    model: Model,
+    run_order: Sequence[int],
+    devices: Sequence[Device],
+    chosen: Sequence[int],
+    options: PlanOptions,
+    reference: Device | None,
+) -> tuple[Program | None, list[Step | ControlStep]]:
+    """Return what a model is cut into, None for one step, and that prepared; after a failure the whole on `reference`.
+
+    Raises NNError.
+    """
     try:
         if len(set(chosen)) == 1 and chosen[0] != INTERPRETER:
-            program: list[Step | ControlStep] = [_whole_model(model, run_order, devices[chosen[0]], options)]
-        else:
-            source = Program(model, devices, chosen, lambda inner: _place_inner(inner, devices, options))
-            program = _prepared(source, run_order, devices, options)
+            return None, [_whole_model(model, run_order, devices[chosen[0]], options)]
+        source = Program(model, devices, chosen, lambda inner: _place_inner(inner, devices, options))
+        return source, _prepared_steps(source, run_order, devices, options)
     except HalError as error:
         failure = error_of_hal(error, "compilation")
         if reference is None or isinstance(failure, BadData):
             raise failure from error
         _log.warning("%s; the whole model goes to %s", failure, reference.name)
-        source = None
-        try:
-            program = [_whole_model(model, run_order, reference, options)]
-        except HalError as second:
-            raise error_of_hal(second, f"compilation on {reference.name}") from second
-    placements = []
-    for at, operation in enumerate(model.main.operations):
-        number = source.operation_at[at] if source is not None else 0
-        step = program[number]
-        placements.append(
-            Placement(
-                operation=run_order[at],
-                code=operation.type,
-                device=step.device if isinstance(step, Step) else _interpreting(devices),
-                step=number,
-                support={device.name: support[index][at] for index, device in enumerate(devices)},
-                estimated_ns=estimates[at],
-            )
-        )
-    _log_plan(placements, len(program))
-    return Plan(model, program, source, placements, options, reference, rivals)
+    try:
+        return None, [_whole_model(model, run_order, reference, options)]
+    except HalError as error:
+        raise error_of_hal(error, f"compilation on {reference.name}") from error
 
 
 def _interpreting(devices: Sequence[Device]) -> Device:
@@ -227,7 +250,7 @@ def _place_inner(model: Model, devices: Sequence[Device], options: PlanOptions) 
     return place_by_capabilities(model, devices, support, options.preference, numbers)
 
 
-def _prepared(
+def _prepared_steps(
     source: Program, run_order: Sequence[int], devices: Sequence[Device], options: PlanOptions
 ) -> list[Step | ControlStep]:
     """Prepare every step model of a program; raises HalError."""

@@ -19,7 +19,7 @@ from nn_runtime.hal.types import CONSTANT_LIFETIMES, Model, Operand, OperandLife
 from nn_runtime.partition import INTERPRETER, StepModel, cut
 
 if TYPE_CHECKING:
-    from nn_runtime.devices import Device
+    from nn_runtime.device import Device
 
 Place: TypeAlias = Callable[[Model], Sequence[int]]
 """Returns the device index, or INTERPRETER, of every operation of a model; raises BadData."""

@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from nn_runtime.operand import Array, ChannelQuant
 
 _INT32_MIN, _INT32_MAX = -(2**31), 2**31 - 1
-_GREATEST_FLOAT64_SHIFT = 12
-_PIECE = 1 << 14
-"""Elements requantised at a time, so that the temporaries stay in the cache."""
 
 
 class Quantized(Protocol):
@@ -157,111 +154,6 @@ def convolution_multipliers(
         product = float(np.float32(source.scale) * np.float32(weights.scale))
         return fixed_point_multipliers([product / output.scale])
     return fixed_point_multipliers(source.scale * np.array(weights.channel_quant.scales) / output.scale)
-
-
-def requantize(
-    values: Array,
-    bias: Array,
-    multipliers: tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]],
-    output: Quantized,
-    activation: FuseCode,
-    *,
-    once: bool = False,
-) -> Array:
-    """Return 8-bit clamp((values + bias) * multiplier + zero_point), the multiplication as the reference's.
-
-    `values` [..., channels] holds integers in any numeric type, `bias` is [channels], the multipliers' mantissas and
-    exponents have one element or one per channel. Same bits as `multiply_by_quantized_multiplier`, or with `once` as
-    `multiply_rounding_once`.
-    """
-    return Requantization(bias, multipliers, output, activation, once=once)(values)
-
-
-class Requantization:
-    """`requantize` made ready for many values; several threads may use one."""
-
-    def __init__(
-        self,
-        bias: Array,
-        multipliers: tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]],
-        output: Quantized,
-        activation: FuseCode,
-        *,
-        once: bool = False,
-    ) -> None:
-        """Take the arguments of `requantize`."""
-        mantissas, exponents = (np.broadcast_to(one, bias.shape) for one in multipliers)
-        bounds = activation_range_quantized(activation, output)
-        self._multiply = multiply_rounding_once if once else multiply_by_quantized_multiplier
-        self._bias, self._output, self._bounds = bias, output, bounds
-        fast = _InFloat64(bias, mantissas, exponents, output, bounds, once=once)
-        self._unusual = np.flatnonzero(fast.unusual)
-        self._exact = mantissas[self._unusual], exponents[self._unusual]
-        self._fast = None if self._unusual.size == bias.size else fast
-
-    def __call__(self, values: Array) -> Array:
-        """Return the results of values [..., channels]."""
-        unusual = self._unusual
-        if self._fast is None:
-            return self._in_int64(values)
-        result = self._fast(values)
-        if unusual.size:
-            result[..., unusual] = self._in_int64(values[..., unusual])
-        return result
-
-    def _in_int64(self, values: Array) -> Array:
-        products = self._multiply(values.astype(np.int64) + self._bias[self._unusual], *self._exact)
-        products += self._output.zero_point
-        result: Array = np.clip(products, *self._bounds).astype(dtype_of(self._output.type))
-        return result
-
-
-class _InFloat64:
-    """Requantises by one multiplication and one floor in float64, a cache-sized piece at a time.
-
-    With s = -exponent > 0, floor((a * mantissa + 2^30) / 2^31) followed by the rounding shift is
-    floor(a * mantissa * 2^-(31+s) + 1/2 + d), d = 2^-(s+1) for a >= 0 and -2^-(s+1) below; d = 0 for s = 0, and where
-    it is rounded once. a is a value and its bias, whose product is added with the other constants of a channel. All
-    terms are multiples of 2^-(31+s), so for s <= 12 they are exact below 2^10: wherever the constants and the sum are
-    below 2^9. Any greater sum is clamped; channels with other shifts or greater constants are `unusual`.
-    """
-
-    def __init__(
-        self, bias: Array, mantissas: Array, exponents: Array, output: Quantized, bounds: tuple[int, int], *, once: bool
-    ) -> None:
-        self._type = dtype_of(output.type)
-        self._flip = 128 if self._type == np.int8 else 0  # the cast truncates: keep everything >= 0
-        zero_point = output.zero_point + self._flip
-        self._low, self._high = (float(bound + self._flip) for bound in bounds)
-        real = np.ldexp(mantissas.astype(np.float64), exponents - 31)
-        constants = bias * real
-        nudge = np.where((exponents < 0) & (not once), np.ldexp(0.5, exponents), 0.0)
-        # Negative products need their own nudge only where they are not clamped.
-        self._signed = self._low < zero_point and bool(np.any(nudge))
-        self._rounding = zero_point + 0.5
-        if not self._signed:
-            constants += nudge + self._rounding
-        self.unusual = (exponents > 0) | (exponents < -_GREATEST_FLOAT64_SHIFT) | (np.abs(constants) >= 2**9)
-        rows = max(1, _PIECE // max(1, bias.size))
-        self._piece = rows * bias.size
-        self._real, self._constants, self._nudge = (np.tile(one, rows) for one in (real, constants, nudge))
-
-    def __call__(self, values: Array) -> Array:
-        flat = values.reshape(-1)
-        result = np.empty(flat.size, np.uint8)
-        buffer, nudges = np.empty(self._piece), np.empty(self._piece if self._signed else 0)
-        for start in range(0, flat.size, self._piece):
-            piece = flat[start : start + self._piece]
-            count = piece.size
-            total = np.multiply(piece, self._real[:count], out=buffer[:count])
-            total += self._constants[:count]
-            if self._signed:
-                total += np.copysign(self._nudge[:count], total, out=nudges[:count])
-                total += self._rounding
-            result[start : start + count] = np.clip(total, self._low, self._high, out=total)
-        if self._flip:
-            result ^= 128
-        return result.view(self._type).reshape(values.shape)
 
 
 def round_half_away(values: Array) -> Array:

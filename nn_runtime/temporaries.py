@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from nn_runtime.hal.memory import SharedMemory
 from nn_runtime.hal.types import ErrorStatus, HalError
 from nn_runtime.operand import MAX_SIZE_BYTES, size_bytes
-from nn_runtime.step import Argument
+from nn_runtime.requests import Argument
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

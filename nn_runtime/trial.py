@@ -20,20 +20,26 @@ from nn_runtime.caching import file_paths
 from nn_runtime.hal.costs import processor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from nn_runtime.caching import CacheInfo
-    from nn_runtime.devices import Device
+    from nn_runtime.device import Device
     from nn_runtime.hal.types import ExecutionPreference
 
 SLICE_SECONDS = 0.005
 """Time of one plan at a time; at least a run."""
-BUDGET_SECONDS = 0.05
-"""Time of each plan in all, unless FEWEST_ROUNDS take longer."""
+LEAST_SECONDS = 0.02
+"""Time of each plan in all before the fastest may be clear."""
+MOST_SECONDS = 0.2
+"""Time of each plan in all where it does not become clear, unless FEWEST_ROUNDS take longer."""
 FEWEST_ROUNDS = 3
+CLOSE = 1.05
+"""Plans are as fast as each other up to here."""
+DOUBT = 0.15
+"""Part of the rounds in which the fastest plan may not be close to the best of the round."""
 SURE_ROUNDS = 5
-"""After which a plan that was always slower than another is left out."""
+"""After which a plan that was slower than another one each time is left out."""
 FAR = 3.0
 """Before, but after more than one round, one that took so many times as long."""
 _KIND = "p"
@@ -45,21 +51,55 @@ _log = logging.getLogger("nn_runtime.compilation")
 def fastest(runs: Sequence[Callable[[], object]]) -> int:
     """Return which of some plans takes the least time, in their own order on a tie; raises as they do.
 
-    They have run before.
+    They have run before. Other work on the machine slows all plans of a round, so that a plan's time counts by its
+    ratio to the least of the same round; where no plan is the best in most rounds, there are more of them.
     """
     times: list[list[float]] = [[] for _ in runs]
     racing = list(range(len(runs)))
     order = random.Random(0)  # each plan feels what ran before it
-    end = time.perf_counter() + BUDGET_SECONDS * len(runs)
+    start = time.perf_counter()
     rounds = 0
-    while len(racing) > 1 and (rounds < FEWEST_ROUNDS or time.perf_counter() < end):
+    while len(racing) > 1:
+        seconds = (time.perf_counter() - start) / len(runs)
+        if rounds >= FEWEST_ROUNDS and (
+            seconds >= MOST_SECONDS or (seconds >= LEAST_SECONDS and _is_clear(times, racing))
+        ):
+            break
         for at in order.sample(racing, len(racing)):
             times[at].append(_slice(runs[at]))
         rounds += 1
-        if rounds > 1:
-            least = min(max(times[at]) for at in racing) * (1 if rounds >= SURE_ROUNDS else FAR)
-            racing = [at for at in racing if min(times[at]) <= least]
-    return min(racing, key=lambda at: statistics.median(times[at]) if times[at] else 0.0)
+        racing = _left(times, racing)
+    return _winner(_ratios(times, racing))
+
+
+def _ratios(times: Sequence[Sequence[float]], racing: Sequence[int]) -> dict[int, list[float]]:
+    """Return the time of each plan in each round as a multiple of the least."""
+    least = [min(together) for together in zip(*(times[at] for at in racing), strict=True)]
+    return {at: [one / best for one, best in zip(times[at], least, strict=True)] for at in racing}
+
+
+def _winner(ratios: Mapping[int, Sequence[float]]) -> int:
+    return min(ratios, key=lambda at: statistics.median(ratios[at] or [1.0]))
+
+
+def _is_clear(times: Sequence[Sequence[float]], racing: Sequence[int]) -> bool:
+    """Tell whether the plan that is ahead was the best, or close to it, in nearly all rounds."""
+    ratios = _ratios(times, racing)
+    of_winner = ratios[_winner(ratios)]
+    return sum(ratio > CLOSE for ratio in of_winner) <= DOUBT * len(of_winner)
+
+
+def _left(times: Sequence[Sequence[float]], racing: Sequence[int]) -> list[int]:
+    """Return the plans that go on: not far behind, and no other one was faster each time."""
+    rounds = len(times[racing[0]])
+    if rounds < 2:
+        return list(racing)
+    limit = FAR * min(max(times[at]) for at in racing)
+
+    def always_loses(at: int) -> bool:
+        return any(all(a > b for a, b in zip(times[at], times[other], strict=True)) for other in racing)
+
+    return [at for at in racing if min(times[at]) <= limit and not (rounds >= SURE_ROUNDS and always_loses(at))]
 
 
 def _slice(run: Callable[[], object]) -> float:

@@ -5,10 +5,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from nn_runtime.devices import Device, select
+from nn_runtime.devices import select
+
+if TYPE_CHECKING:
+    from nn_runtime.device import Device
 
 REPOSITORY = Path(__file__).parent.parent
 

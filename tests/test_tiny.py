@@ -13,7 +13,7 @@ import numpy as np
 import nn_runtime as nn
 
 if TYPE_CHECKING:
-    from nn_runtime.devices import Device
+    from nn_runtime.device import Device
 
 PROGRAM = """
 import os, sys

@@ -12,7 +12,8 @@ from cpu_driver.operations.products import centred, centred_bound, float_type
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.operand import QUANT8_TYPES, dtype_of
 from nn_runtime.operations.batch_matmul import batch_matmul_sizes
-from nn_runtime.quantization import convolution_multipliers, requantize
+from nn_runtime.quantization import convolution_multipliers
+from nn_runtime.requantization import requantize
 
 if TYPE_CHECKING:
     from nn_runtime.operand import Array

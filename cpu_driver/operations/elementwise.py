@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import functools
+import itertools
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,13 +22,14 @@ from nn_runtime.quantization import (
     quantized_type,
     requantization_table,
 )
+from nn_runtime.requantization import Codes
 
 if TYPE_CHECKING:
     from nn_runtime.operand import Array, OperandType
     from nn_runtime.operations import OperationView
 
 _TABLE_SIZE = 1 << 13
-"""From so many elements on a table of all pairs, made once, is soon cheaper than their arithmetic."""
+"""From so many elements on it is soon cheaper to compute the results of all pairs once."""
 
 
 @computes(OperationCode.ADD, OperationCode.SUB, OperationCode.MUL, OperationCode.DIV)
@@ -67,6 +70,9 @@ def _quantized(op: OperationView) -> Array:
     first, second = op.array("input0"), op.array("input1")
     if max(first.size, second.size) < _TABLE_SIZE:
         return _combine(op.code, first, second, source0, source1, output, bounds)
+    sums = _sums(op.code, source0, source1, output, bounds) if op.code != OperationCode.MUL else None
+    if sums is not None:
+        return sums(first, second)
     pairs = np.multiply(first.view(np.uint8), np.uint16(256), dtype=np.uint16)
     table = _table(op.code, source0, source1, output, bounds)
     result: Array = table.take(np.bitwise_or(pairs, second.view(np.uint8)))
@@ -80,6 +86,49 @@ def _table(
     """Return the results of all pairs of codes, indexed by 256 * first + second, both as bytes (64 KiB)."""
     codes = np.arange(256, dtype=np.uint8).view(dtype_of(output.type))
     return _combine(code, codes[:, None], codes[None, :], source0, source1, output, bounds).reshape(-1)
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """ADD or SUB in float32: floor(first * factor0 + second * factor1 + offset), clamped."""
+
+    factor0: np.float32
+    factor1: np.float32
+    offset: np.float32
+    codes: Codes
+
+    def __call__(self, first: Array, second: Array) -> Array:
+        """Return the results of two broadcast arrays of codes."""
+        totals, addends = first.astype(np.float32), second.astype(np.float32)
+        totals *= self.factor0
+        addends *= self.factor1
+        totals = totals + addends
+        totals += self.offset
+        results = np.empty(totals.shape, first.dtype)
+        self.codes.write(totals, results)
+        return results
+
+
+@functools.lru_cache(maxsize=128)
+def _sums(
+    code: int, source0: OperandType, source1: OperandType, output: OperandType, bounds: tuple[int, int]
+) -> _Sums | None:
+    """Return float32 arithmetic that gives the specified results for all pairs of codes, if it is found."""
+    table = _table(code, source0, source1, output, bounds).reshape(256, 256)
+    every = np.arange(256, dtype=np.uint8).view(table.dtype)
+    codes = Codes(bounds, table.dtype)
+    real0, real1 = source0.scale / output.scale, source1.scale / output.scale
+    if code == OperationCode.SUB:
+        real1 = -real1
+    offset = output.zero_point + codes.flip + 0.5 - source0.zero_point * real0 - source1.zero_point * real1
+    for units0, units1, nudge in itertools.product((0, 1, -1), (0, 1, -1), (0, 1, -1, 2, -2)):
+        factor0, factor1 = (
+            np.float32(real * (1 + units * 2.0**-23)) for real, units in ((real0, units0), (real1, units1))
+        )
+        found = _Sums(factor0, factor1, np.float32(offset + nudge * 2.0**-17), codes)
+        if np.array_equal(found(every[:, np.newaxis], every), table):
+            return found
+    return None
 
 
 def _combine(

@@ -14,7 +14,8 @@ from cpu_driver.operations.products import centred, centred_bound, clamp_activat
 from nn_runtime.codes import OperationCode
 from nn_runtime.operand import QUANT8_TYPES, dtype_of
 from nn_runtime.operations.fully_connected import fully_connected_sizes
-from nn_runtime.quantization import Requantization, convolution_multipliers
+from nn_runtime.quantization import convolution_multipliers
+from nn_runtime.requantization import Requantization
 
 if TYPE_CHECKING:
     from nn_runtime.operand import Array

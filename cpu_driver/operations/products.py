@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nn_runtime.operand import QUANT8_TYPES, dtype_of
-from nn_runtime.quantization import Requantization, activation_range_float, convolution_multipliers
+from nn_runtime.quantization import activation_range_float, convolution_multipliers
+from nn_runtime.requantization import Requantization
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,6 +51,12 @@ def centred_bound(operand: OperandView) -> int:
     """Return the greatest magnitude of a value of an 8-bit operand minus its zero point."""
     info = np.iinfo(dtype_of(operand.type))
     return max(int(info.max) - operand.zero_point, operand.zero_point - int(info.min))
+
+
+def code_bound(operand: OperandView) -> int:
+    """Return the greatest magnitude of a value of an 8-bit operand as it is stored."""
+    info = np.iinfo(dtype_of(operand.type))
+    return max(int(info.max), -int(info.min))
 
 
 def float_type(bound: int) -> type[np.float32 | np.float64]:
@@ -101,25 +108,33 @@ def product(left: Array, right: Array, depth_limit: int, out: Array | None = Non
     return sums
 
 
-def convolution_end(op: OperationView, activation: FuseCode) -> Callable[[Array], Array]:
-    """Return the function from sums [..., depth] to results with bias and activation in the output's type.
+def convolution_end(
+    op: OperationView, activation: FuseCode, filter_sums: Array | None = None
+) -> Callable[[Array, Array], object]:
+    """Return the function that writes the results of sums [..., depth], with bias and activation, in the output's type.
 
-    Real sums are changed in place, and returned where the output is float32.
+    filter_sums [depth]: the sums of the centred filters, where the 8-bit sums are of an input that is not centred.
+    Real sums are changed in place.
     """
     output, bias = op.outputs[0], op.array("bias")
     if output.type in QUANT8_TYPES:
+        if filter_sums is not None:
+            bias = bias - op.input("input").zero_point * filter_sums.astype(np.int64)
         multipliers = convolution_multipliers(op.input("input"), op.input("filter"), output)
         return Requantization(bias, multipliers, output, activation)
-    real, dtype = bias.astype(np.float32, copy=False), dtype_of(output.type)
+    real = bias.astype(np.float32, copy=False)
 
-    def end(sums: Array) -> Array:
+    def end(sums: Array, results: Array) -> None:
         sums += real
         clamp_activation(sums, activation)
-        return sums.astype(dtype, copy=False)
+        if results is not sums:
+            results[...] = sums
 
     return end
 
 
 def finish_convolution(op: OperationView, sums: Array, activation: FuseCode, nchw: bool) -> Array:
     """Return sums [batches, height, width, depth] with bias and activation in the output's type and layout."""
-    return from_nhwc(convolution_end(op, activation)(sums), nchw)
+    results = np.empty(sums.shape, dtype_of(op.outputs[0].type))
+    convolution_end(op, activation)(sums, results)
+    return from_nhwc(results, nchw)

@@ -27,6 +27,7 @@ from gpu_driver.chain.step import (
     ROUND_TWICE_AT_ONCE,
     SOFTMAX,
     STEP_FIELDS,
+    WINOGRAD,
     Memory,
     Step,
 )
@@ -49,6 +50,7 @@ __all__ = [
     "ROUND_TWICE_AT_ONCE",
     "SOFTMAX",
     "STEP_FIELDS",
+    "WINOGRAD",
     "Memory",
     "Step",
     "Task",

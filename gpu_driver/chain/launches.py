@@ -13,6 +13,7 @@ from gpu_driver.chain.memory import ALIGNMENT, BUFFERS, Placement
 from gpu_driver.chain.schedule import schedule
 from gpu_driver.chain.step import CONSTANTS, GEOMETRY, STEP_FIELDS, VALUES
 from gpu_driver.chain.tasks import tasks_of
+from gpu_driver.chain.tiles import Tiles, tiles_for
 from gpu_driver.expanded import joined
 from gpu_driver.images import one_image, steps_by_image
 from gpu_driver.launch import Clock, Images, Launch, Packed, Scratch, Stage, Zeroed, int32
@@ -30,7 +31,7 @@ LINE_WORDS = 32
 
 def single(step: Step, device: DeviceProfile) -> Launch:
     """Return the launch of one step."""
-    return _launch((step,), {one: id(one) for one in step.memories}, frozenset(), device)
+    return _launch((step,), {one: id(one) for one in step.memories}, frozenset(), device, Tiles())
 
 
 def redirected(launch: Launch, memory: Mapping[BoundOperand, Scratch], device: DeviceProfile) -> Launch:
@@ -78,6 +79,7 @@ class _Merger:
             else ()
             for command in commands
         ]
+        self._tiles = tiles_for([step for steps in self._steps_of for step in steps])
         self._users: dict[int, set[int]] = {}
         for at, command in enumerate(commands):
             arguments = command.arguments if isinstance(command, Launch) else (command.source, command.destination)
@@ -95,7 +97,7 @@ class _Merger:
     def joined(self, run: Sequence[int]) -> list[Command]:
         """Return one command that does what those of a run do, or those where it would need too large a buffer."""
         steps = self._steps(run)
-        if len(run) > 1:
+        if len(run) > 1 or (steps and self._tiles != Tiles()):
             keys = {memory: self._key(memory) for step in steps for memory in step.memories}
             launches = self._launches(steps, keys, self._inner(run))
             sizes = (one.size_bytes for launch in launches for one in launch.arguments if isinstance(one, Scratch))
@@ -119,7 +121,8 @@ class _Merger:
         return [self._launch(steps, keys, inner)]
 
     def _launch(self, steps: tuple[Step, ...], keys: Mapping[Memory, int], inner: frozenset[int]) -> Launch:
-        return _launch(joined(steps, keys, inner, self._device.compute_units), keys, inner, self._device)
+        steps = joined(steps, keys, inner, self._device.compute_units)
+        return _launch(steps, keys, inner, self._device, self._tiles)
 
     def _steps(self, run: Sequence[int]) -> tuple[Step, ...]:
         return tuple(step for at in run for step in self._steps_of[at])
@@ -138,23 +141,27 @@ class _Merger:
 
 
 def _launch(
-    steps: tuple[Step, ...], keys: Mapping[Memory, int], inner: frozenset[int], device: DeviceProfile
+    steps: tuple[Step, ...], keys: Mapping[Memory, int], inner: frozenset[int], device: DeviceProfile, tiles: Tiles
 ) -> Launch:
     """Return the launch of several steps; keys: equal for equal memory; inner: what lies in the chain's own memory."""
+    steps = tuple(replace(step, tile_pixels=tiles.pixels) for step in steps)
     placed = Placement(steps, keys, inner)
     tasks = [tasks_of(step, device.compute_units, device.tuning) for step in steps]
     queues = 1 + max(task.queue for part in tasks for task in part)
     table, constants = _tables(steps, placed)
     scheduled = schedule(steps, tasks, queues, placed, table[:, STEP_FIELDS.index("weights")])
     stages = [Stage(step.operations, at, at + 1, step.flops, step.bytes_moved) for at, step in enumerate(steps)]
+    lines = -(-max(step.work_bytes for step in steps) // ALIGNMENT)
     arguments: tuple[Argument, ...] = (
         *(int32(0), int32(len(steps)), int32(len(steps)), int32(queues)),
         *(Packed(table), Packed(scheduled.rows), Packed(scheduled.starts), Packed(scheduled.waits), Packed(constants)),
         Zeroed(4 * LINE_WORDS * (1 + queues + len(scheduled.rows))),
         *placed.buffers,
+        Scratch(lines * queues * ALIGNMENT) if lines else placed.buffers[0],
+        int32(lines),
     )
     return Launch(
-        _clocked(steps[0].kernel, device),
+        _clocked(_kernel_of(steps, tiles), device),
         arguments,
         (queues,),
         (1,),
@@ -165,6 +172,13 @@ def _launch(
         tuple(stages) if len(stages) > 1 else (),
         Clock(LINE_WORDS, 1 + queues, tuple(scheduled.rows[:, 0].tolist())) if device.cycle_counter else None,
     )
+
+
+def _kernel_of(steps: Sequence[Step], tiles: Tiles) -> Kernel:
+    """Return the kernel that knows how to do all steps: compiling winograd.h takes time, and few networks use it."""
+    kernel = steps[0].kernel
+    winograd = ("WINOGRAD", int(any(step.is_winograd for step in steps)))
+    return replace(kernel, defines=(*kernel.defines, winograd, *tiles.defines()))
 
 
 def _clocked(kernel: Kernel, device: DeviceProfile) -> Kernel:

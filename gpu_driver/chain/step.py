@@ -6,6 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
+from gpu_driver.winograd import work_bytes
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
 Memory: TypeAlias = "BoundOperand | Scratch | Images"
 
-CONVOLVE, DEPTHWISE, FLIP_SIGNS, AVERAGE, DEPTHWISE_VNNI, EXPANDED, SOFTMAX = 0, 1, 2, 3, 4, 5, 6
+CONVOLVE, DEPTHWISE, FLIP_SIGNS, AVERAGE, DEPTHWISE_VNNI, EXPANDED, SOFTMAX, WINOGRAD = 0, 1, 2, 3, 4, 5, 6, 7
 BY_INTEGERS, BY_FLOATS, CENTRED = 0, 1, 2
 ROUND_TWICE, ROUND_TWICE_AT_ONCE, ROUND_ONCE, ROUND_POSITIVE = 0, 1, 2, 3
 
@@ -33,18 +35,22 @@ VALUES = (
     *("multiplier_product", "exponent_product", "multiplier_residual", "exponent_residual"),
     *("multiplier_sum", "exponent_sum", "rounding_sum"),
     *("adds_by_floats", "factor_product", "factor_residual", "offset_sum", "low_sum", "high_sum"),
+    "tiles_at_once",
 )
 STEP_FIELDS = (*PLACES, *CONSTANTS, *GEOMETRY, *VALUES)
 """Fields of `Step` in common/chain_step.h, four bytes each."""
+TILE_PIXELS = 7
+"""Pixels that a convolution computes at once, where nothing else is said."""
 
 
 @dataclass(frozen=True, eq=False)
 class Step:
     """One operation of a chain.
 
-    constants: weights, bias, and for quantised ones multipliers, shifts, roundings. values: by name of VALUES those
-    that are not 0; float ones for float and half. before: the convolution that an EXPANDED step does, too: its source
-    is the step's, the rest of the step is the depthwise one's.
+    constants: weights, bias, and for quantised ones multipliers, shifts, roundings; for WINOGRAD the filters. values:
+    by name of VALUES those that are not 0; float ones for float and half. before: the convolution that an EXPANDED
+    step does, too: its source is the step's, the rest of the step is the depthwise one's. tile_pixels: of the kernel
+    that does it in the end.
     """
 
     kernel: Kernel
@@ -59,6 +65,7 @@ class Step:
     bytes_moved: int
     operations: tuple[int, ...] = ()
     before: Step | None = None
+    tile_pixels: int = TILE_PIXELS
 
     @property
     def by_channel(self) -> bool:
@@ -72,8 +79,22 @@ class Step:
 
     @property
     def is_float_product(self) -> bool:
-        """Whether convolve.h does it, on float32."""
-        return self.kind == CONVOLVE and ("T", "float") in self.kernel.defines
+        """Whether convolve.h does it, on real numbers."""
+        return self.kind == CONVOLVE and ("QUANTIZED", 0) in self.kernel.defines
+
+    @property
+    def is_winograd(self) -> bool:
+        """Whether winograd.h does it."""
+        return self.kind == WINOGRAD
+
+    @property
+    def reads_in_place(self) -> bool:
+        """Whether inputs are read where they lie, so that a task of few channels does nothing that others do, too."""
+        if self.is_depthwise or self.kind == DEPTHWISE_VNNI or self.is_float_product:
+            return True
+        g = self.geometry
+        pointwise = (g.filter_height, g.filter_width, g.stride_height, g.stride_width) == (1, 1, 1, 1)
+        return self.kind == CONVOLVE and ("VNNI", 1) in self.kernel.defines and pointwise and g.input_depth % 4 == 0
 
     @property
     def memories(self) -> tuple[Memory, ...]:
@@ -91,6 +112,11 @@ class Step:
         """Pixels and channels of the output."""
         g = self.geometry
         return g.batches * g.output_height * g.output_width, g.output_depth
+
+    @property
+    def work_bytes(self) -> int:
+        """Size of the memory that every work-group needs for itself while it does a task of this."""
+        return work_bytes(self.geometry.input_depth, int(self.values["tiles_at_once"])) if self.is_winograd else 0
 
     def after(self, first: Step) -> Step:
         """Return one step that does this and what makes its input, which is nowhere else then."""

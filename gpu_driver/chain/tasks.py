@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from gpu_driver.chain.step import CONVOLVE, DEPTHWISE_VNNI
 from gpu_driver.packing import DEPTHWISE_LANES
 from gpu_driver.tuning import Tuning
+from gpu_driver.winograd import pixels_of, tile_count
 
 if TYPE_CHECKING:
     from gpu_driver.chain.step import Step
@@ -17,11 +18,10 @@ if TYPE_CHECKING:
 Span: TypeAlias = tuple[int, int]
 """First and behind the last."""
 
-TILE_PIXELS = 7
 CONVOLUTION_BLOCK, DEPTHWISE_BLOCK = 32, 16
 FLOPS_PER_BYTE = 2
 """Moving a byte takes the time of so many operations."""
-FEW_ROWS = 4
+FEW_PIXELS = 28
 """Per core: with fewer, weights are most of what is read, so every core gets channels of its own."""
 UNTUNED = Tuning()
 
@@ -48,22 +48,26 @@ def tasks_of(step: Step, cores: int, tuning: Tuning = UNTUNED) -> list[Task]:
     elif step.before is not None:
         row, block = step.geometry.output_width, CONVOLUTION_BLOCK
     else:
-        row, block = TILE_PIXELS, CONVOLUTION_BLOCK if step.kind == CONVOLVE else depth
-    rows, blocks = -(-pixels // row), -(-depth // block)
+        row, block = step.tile_pixels, CONVOLUTION_BLOCK if step.kind == CONVOLVE or step.is_winograd else depth
+    count = tile_count(step.geometry) if step.is_winograd else pixels
+    rows, blocks = -(-count // row), -(-depth // block)
     cost = step.flops + FLOPS_PER_BYTE * step.bytes_moved
     parts = min(cores, -(-cost // tuning.least_task_flops))
     bands = tuning.bands_of_large_steps if step.flops > tuning.large_step_flops * cores else tuning.bands
     bands = min(bands, -(-cost // (tuning.least_task_flops * parts)))
     if step.before is not None:
         rectangles = _columns(rows, blocks, parts, bands)
-    elif rows < FEW_ROWS * parts and step.is_float_product:  # others gather a row for all blocks
+    elif count < FEW_PIXELS * parts and (step.reads_in_place or step.is_winograd):
+        bands = 1 if step.is_winograd else bands  # every task transforms all of its tiles
         spans = enumerate(_cuts(rows * blocks, min(parts, rows * blocks)))
         rectangles = [(part, x, y) for part, span in spans for y, x in _rectangles(span, rows, bands)]
     else:
         spans = enumerate(_parts(rows, blocks, parts, tuning.even_rows))
         rectangles = [(part, x, y) for part, span in spans for x, y in _rectangles(span, blocks, bands)]
     return [
-        Task(part * cores // parts, x, y, (x[0] * row, min(x[1] * row, pixels)), (y[0] * block, y[1] * block))
+        Task(
+            part * cores // parts, x, y, _pixels(step, x[0] * row, min(x[1] * row, count)), (y[0] * block, y[1] * block)
+        )
         for part, x, y in rectangles
     ]
 
@@ -88,6 +92,10 @@ def reads_of(step: Step, task: Task) -> tuple[Span, Span]:
 
     first, last = row(task.pixels[0], 0), row(task.pixels[1] - 1, g.filter_height - 1)
     return (first * g.input_width, (last + 1) * g.input_width), channels
+
+
+def _pixels(step: Step, first: int, last: int) -> Span:
+    return pixels_of(step.geometry, first, last) if step.is_winograd else (first, last)
 
 
 def _channels_of_block(step: Step) -> int:

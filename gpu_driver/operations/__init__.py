@@ -54,7 +54,7 @@ def supports(*codes: OperationCode) -> Callable[[Refusal], Refusal]:
 
 def launcher_of(code: int) -> Launcher | None:
     """Return the launcher of an operation, or None."""
-    _load_families()
+    load_families()
     return _launchers.get(code)
 
 
@@ -65,7 +65,8 @@ def refusal_of(op: OperationView, device: DeviceProfile) -> str:
 
 
 @functools.cache
-def _load_families() -> None:
+def load_families() -> None:
+    """Import every family of this folder."""
     package = importlib.import_module(__name__)
     for module in pkgutil.iter_modules(package.__path__):
         importlib.import_module(f"{__name__}.{module.name}")

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from gpu_driver.launch import Kernel, Launch, Packed, float32, int32
 from gpu_driver.operations import launches
 from gpu_driver.vectors import LANES, c_type, defines, per_item, work_sizes
-from gpu_driver.worksize import linear
 from nn_runtime.codes import OperationCode
 from nn_runtime.operand import QUANT8_TYPES
 from nn_runtime.operations.activation import RELU_BOUNDS, activation_table
@@ -17,6 +16,7 @@ from nn_runtime.quantization import activation_range_float, activation_range_qua
 if TYPE_CHECKING:
     from gpu_driver.bound import BoundOperand, BoundOperation
     from gpu_driver.device_profile import DeviceProfile
+    from gpu_driver.launch import Argument
     from nn_runtime.operand import Array
 
 _SMOOTH = {
@@ -54,28 +54,24 @@ def smooth(op: BoundOperation, device: DeviceProfile) -> Launch:
     if op.data_type in QUANT8_TYPES:
         table = activation_table(op.code, op.input("input"), op.outputs[0])
         return lookup(op.input("input"), op.outputs[0], table, device)
-    source, output = op.input("input"), op.outputs[0]
-    global_size, local_size = linear(output.count, device)
-    return Launch(
-        Kernel("activation_smooth.cl", _SMOOTH[OperationCode(op.code)], (("T", c_type(output)),)),
-        (source, output, int32(output.count)),
-        global_size,
-        local_size,
-        output.count,
-        2 * output.size_bytes,
-    )
+    return mapped("activation_smooth.cl", _SMOOTH[OperationCode(op.code)], op, device)
 
 
 @launches(OperationCode.ELU)
 def elu(op: BoundOperation, device: DeviceProfile) -> Launch:
     """ELU. FLOAT32, FLOAT16; kernel activation_smooth.cl:elu."""
+    return mapped("activation_smooth.cl", "elu", op, device, float32(op.float_value("alpha")))
+
+
+def mapped(file: str, kernel: str, op: BoundOperation, device: DeviceProfile, *parameters: Argument) -> Launch:
+    """Return the launch of a kernel of common/map.h, defined by T, from the operation's input to its output."""
     source, output = op.input("input"), op.outputs[0]
-    global_size, local_size = linear(output.count, device)
+    vectors = -(-output.count // LANES)
+    item_vectors = per_item(vectors, device, LANES)
     return Launch(
-        Kernel("activation_smooth.cl", "elu", (("T", c_type(output)),)),
-        (source, output, float32(op.float_value("alpha")), int32(output.count)),
-        global_size,
-        local_size,
+        Kernel(file, kernel, defines(device, T=c_type(output))),
+        (source, output, int32(output.count), int32(item_vectors), *parameters),
+        *work_sizes(-(-vectors // item_vectors), device),
         output.count,
         2 * output.size_bytes,
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpu_driver import chain, packing, tiled
+from gpu_driver import chain, packing, tiled, winograd
 from gpu_driver.addition import addition_factors
 from gpu_driver.float_rounding import FloatScaling, FloatSearch, addition_by_floats
 from gpu_driver.launch import Kernel, Launch, Packed, float32, int32, int_vector
@@ -146,13 +146,20 @@ def convolution(op: BoundOperation, device: DeviceProfile) -> Launch:
 
 def packed_product(product: Product, device: DeviceProfile) -> Launch:
     """Return the launch of the fastest packed kernel for a product that `fits_packed`."""
-    return packed_vnni(product, device) if fits_vnni(product, device) else packed(product, device)
+    if fits_vnni(product, device):
+        return packed_vnni(product, device)
+    return packed_winograd(product, device) if fits_winograd(product) else packed(product, device)
 
 
 def fits_vnni(product: Product, device: DeviceProfile) -> bool:
     """Tell whether convolve_vnni.h applies: 8-bit, vpdpbusd seen to work on the device, exact at this depth."""
     depth = product.weights.count // product.geometry.output_depth
     return device.x86_vnni and product.quantized and depth <= packing.VNNI_MAX_DEPTH
+
+
+def fits_winograd(product: Product) -> bool:
+    """Tell whether winograd.h applies to a product that `fits_packed`, and is faster."""
+    return not product.quantized and winograd.fits(product.geometry)
 
 
 def fits_packed(product: Product, device: DeviceProfile) -> bool:
@@ -182,6 +189,15 @@ def packed(product: Product, device: DeviceProfile) -> Launch:
     values = {"chunk": chunk, "zero_in": product.source.zero_point, **_requantization(product)}
     kernel = _kernel(product.defines(), vnni=False)
     return _step(product, chain.CONVOLVE, kernel, constants, values, device)
+
+
+def packed_winograd(product: Product, device: DeviceProfile) -> Launch:
+    """Step of chain.cl with transformed weights, and the filters for what these cannot do; packed once per device."""
+    filters = _constant(product.weights)
+    constants = _channels(product, winograd.pack_weights(filters), packing.pack_channels)
+    values: dict[str, int | float] = {"tiles_at_once": winograd.tiles_at_once(product.geometry)}
+    kernel = _kernel(product.defines(), vnni=False)
+    return _step(product, chain.WINOGRAD, kernel, (*constants, packing.pack_conv_weights(filters)), values, device)
 
 
 def packed_vnni(product: Product, device: DeviceProfile) -> Launch:
@@ -233,8 +249,9 @@ def depthwise_packed_vnni(product: Product, device: DeviceProfile) -> Launch:
         _constant(product.bias), np.moveaxis(weights, -1, 0), zero_filter, source.zero_point + to_unsigned
     )
     lanes = packing.depthwise_lanes(product.geometry.input_depth)
-    packed_weights = packing.pack_depthwise_weights_vnni(weights, zero_filter, source.zero_point)
-    constants = packed_weights, *_channels_vnni(product, folded, lanes, packing.DEPTHWISE_LANES)
+    packed_weights, has_rest = packing.pack_depthwise_weights_vnni(weights, zero_filter, source.zero_point)
+    *vectors, modes = _channels_vnni(product, folded, lanes, packing.DEPTHWISE_LANES)
+    constants = packed_weights, *vectors, modes + 4 * np.cumsum(has_rest, dtype=np.int32) * has_rest
     values = {"zero_in": source.zero_point, **_requantization(product)}
     kernel = _kernel(product.defines(), vnni=True)
     return _step(product, chain.DEPTHWISE_VNNI, kernel, constants, values, device)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +10,7 @@ import numpy as np
 from gpu_driver.broadcast import broadcast, broadcast_refusal, pairwise
 from gpu_driver.launch import Kernel, Launch, float32, int32, int_vector
 from gpu_driver.operations import launches, supports
-from gpu_driver.vectors import LANES, c_type, defines, per_item, work_sizes
+from gpu_driver.vectors import c_type, defines
 from gpu_driver.worksize import linear
 from nn_runtime.codes import OperationCode
 from nn_runtime.operand import FLOAT_TYPES, QUANT8_TYPES, dtype_of
@@ -44,30 +43,19 @@ def elementwise(op: BoundOperation, device: DeviceProfile) -> Launch:
     common = (first, second, output, int32(_NUMBERS[OperationCode(op.code)]), *_arithmetic(op))
     moved = first.size_bytes + second.size_bytes + output.size_bytes
     types = defines(device, T=c_type(output))
-    if not shape.has_long_rows:
-        global_size, local_size = linear(output.count, device)
+    if not shape.fits_rows(device):
         return Launch(
             Kernel("elementwise.cl", "elementwise_broadcast", types),
             (*common, *_dimensions(shape.sizes, shape.strides0, shape.strides1), int32(output.count)),
-            global_size,
-            local_size,
+            *linear(output.count, device),
             output.count,
             moved,
         )
-    inner, rows = shape.sizes[-1], math.prod(shape.sizes[:-1])
-    vectors = -(-inner // LANES)
-    item_vectors = per_item(vectors, device, LANES)
-    item_rows = per_item(rows, device, inner)
-    global_size, local_size = work_sizes(-(-vectors // item_vectors), device, -(-rows // item_rows))
+    rows, arguments, sizes = shape.by_rows(device)
     return Launch(
         Kernel("elementwise.cl", "elementwise", types),
-        (
-            *common,
-            *_dimensions(shape.sizes[:-1], shape.strides0[:-1], shape.strides1[:-1]),
-            *(int32(value) for value in (rows, inner, shape.strides0[-1], shape.strides1[-1], item_vectors, item_rows)),
-        ),
-        global_size,
-        local_size,
+        (*common, *_dimensions(*rows), *arguments),
+        *sizes,
         output.count,
         moved,
     )
@@ -119,7 +107,7 @@ def extreme(op: BoundOperation, device: DeviceProfile) -> Launch:
     first, second, output = op.input("input0"), op.input("input1"), op.outputs[0]
     tables = None
     if op.data_type in QUANT8_TYPES:
-        tables = requantization_table(first, output), requantization_table(second, output)
+        tables = _requantizations(first, second, output)
     greatest = int32(op.code == OperationCode.MAXIMUM)
     return pairwise("extreme", (first, second, output), (greatest,), device, tables)
 
@@ -137,18 +125,15 @@ def prelu(op: BoundOperation, device: DeviceProfile) -> Launch:
     if op.data_type not in QUANT8_TYPES:
         return pairwise("prelu", operands, (), device)
     factors = prelu_multipliers(source.scale, alpha.scale, output.scale)
+    pairs = factors.positive.mantissa, factors.positive.exponent, factors.negative.mantissa, factors.negative.exponent
     info = np.iinfo(dtype_of(output.type))
-    extra = (
-        int_vector(
-            factors.positive.mantissa, factors.positive.exponent, factors.negative.mantissa, factors.negative.exponent
-        ),
-        *(int32(int(bound) - output.zero_point) for bound in (info.min, info.max)),
-        int32(output.zero_point),
-    )
-    return pairwise("prelu", operands, extra, device, (_centred_codes(source), _centred_codes(alpha)))
+    zeros = int_vector(source.zero_point, alpha.zero_point, output.zero_point, 0)
+    bounds = (int32(int(bound) - output.zero_point) for bound in (info.min, info.max))
+    return pairwise("prelu", operands, (int_vector(*pairs), zeros, *bounds), device)
 
 
-def _centred_codes(operand: BoundOperand) -> Array:
-    """Return code - zero point by the code's byte."""
-    codes = np.arange(256, dtype=np.uint8).view(dtype_of(operand.type)).astype(np.int32)
-    return codes - operand.zero_point
+def _requantizations(first: BoundOperand, second: BoundOperand, output: BoundOperand) -> tuple[Array, Array] | None:
+    """Return the tables that bring both inputs to the output's quantisation, None where they have it."""
+    tables = requantization_table(first, output), requantization_table(second, output)
+    codes = np.arange(256, dtype=np.uint8)
+    return None if all(np.array_equal(table.view(np.uint8), codes) for table in tables) else tables

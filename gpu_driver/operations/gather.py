@@ -10,6 +10,7 @@ from gpu_driver.faults import complaints, no_complaints
 from gpu_driver.launch import Kernel, Launch, Scratch, int32
 from gpu_driver.operations import launches
 from gpu_driver.strided import raw_type
+from gpu_driver.vectors import per_item
 from gpu_driver.worksize import linear, rows
 from nn_runtime.codes import OperationCode
 from nn_runtime.operations.gather import check_indices
@@ -77,11 +78,17 @@ def _gather(
 ) -> Launch:
     dims = source.dimensions
     outer, inner = math.prod(dims[:axis]), math.prod(dims[axis + 1 :])
-    global_size, local_size = rows(chosen * inner, outer, device)
-    return Launch(
-        Kernel("gather.cl", "gather", (("T", raw_type(source)),)),
-        (source, indices, output, *(int32(value) for value in (dims[axis], inner, chosen, missing_is_zero)), *faults),
-        global_size,
-        local_size,
-        bytes_moved=2 * output.size_bytes,
+    types, sizes = (
+        (("T", raw_type(source)),),
+        tuple(int32(value) for value in (dims[axis], inner, chosen, missing_is_zero)),
     )
+    common, moved = (source, indices, output, *sizes, *faults), 2 * output.size_bytes
+    if not device.is_cpu:
+        return Launch(
+            Kernel("gather.cl", "gather", types), common, *rows(chosen * inner, outer, device), bytes_moved=moved
+        )
+    count = outer * chosen
+    item_rows = per_item(count, device, inner)
+    split = int32(count), int32(item_rows)
+    kernel = Kernel("gather.cl", "gather_rows", types)
+    return Launch(kernel, (*common, *split), (-(-count // item_rows),), (1,), bytes_moved=moved)

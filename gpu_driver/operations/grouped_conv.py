@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GROUPED_CONV_2D: packed kernels group by group on CPU-type devices, else the general convolution with groups."""
+"""GROUPED_CONV_2D: small groups by lanes of vectors, others by packed kernels on CPU-type devices, else conv_2d.cl."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpu_driver.chain import redirected
-from gpu_driver.launch import Scratch
+from gpu_driver.launch import Kernel, Launch, Packed, Scratch, int_vector
 from gpu_driver.operations import launches
 from gpu_driver.operations.conv import (
     Product,
@@ -19,7 +19,9 @@ from gpu_driver.operations.conv import (
     general,
     packed_product,
 )
+from gpu_driver.packing import EXACT_FLOAT_LIMIT
 from gpu_driver.strided import Side, dense_strides, strided_copy
+from gpu_driver.vectors import LANES
 from nn_runtime.codes import OperationCode
 from nn_runtime.operand import ChannelQuant
 from nn_runtime.operations.conv import Convolution
@@ -29,15 +31,17 @@ from nn_runtime.operations.sliding_window import SlidingWindow
 if TYPE_CHECKING:
     from gpu_driver.bound import BoundOperand, BoundOperation
     from gpu_driver.device_profile import DeviceProfile
-    from gpu_driver.launch import Launch
+    from nn_runtime.operand import Array
 
+_DEPTHS_OF_LANES = (2, 4, 8, 16)
+_GREATEST_PRODUCT = 255 * 255
 _MOST_GROUPS = 64
 """More groups than these would take more launches than they are worth."""
 
 
 @launches(OperationCode.GROUPED_CONV_2D)
 def grouped_conv_2d(op: BoundOperation, device: DeviceProfile) -> Launch | tuple[Launch, ...]:
-    """GROUPED_CONV_2D. FLOAT32, FLOAT16, QUANT8; NHWC and NCHW; kernels of CONV_2D and DEPTHWISE_CONV_2D."""
+    """GROUPED_CONV_2D. FLOAT32, FLOAT16, QUANT8; NHWC and NCHW; grouped_conv_2d.cl, or kernels of convolutions."""
     window = grouped_convolution(op)
     geometry = Convolution(**{field.name: getattr(window, field.name) for field in fields(SlidingWindow)})
     tensors = op.input("input"), op.input("filter"), op.input("bias"), op.outputs[0]
@@ -45,9 +49,75 @@ def grouped_conv_2d(op: BoundOperation, device: DeviceProfile) -> Launch | tuple
     depthwise = _as_depthwise(product)
     if depthwise is not None and fits_depthwise_packed(depthwise, device):
         return depthwise_packed(depthwise, device)
+    if _fits_lanes(product, device):
+        return _by_lanes(product)
     if window.groups <= _MOST_GROUPS and fits_packed(product, device):
         return tuple(launch for group in range(window.groups) for launch in _one_group(product, group, device))
     return general(product, device)
+
+
+def _fits_lanes(product: Product, device: DeviceProfile) -> bool:
+    """Whether grouped_conv_2d.cl applies: groups of equally few channels that fill vectors, exact in float."""
+    g = product.geometry
+    depth = g.input_depth // product.groups
+    of_filter = g.filter_height * g.filter_width * depth
+    return (
+        device.is_cpu
+        and product.packable
+        and g.input_depth == g.output_depth
+        and depth in _DEPTHS_OF_LANES
+        and g.input_depth % LANES == 0
+        and not (product.quantized and of_filter * _GREATEST_PRODUCT >= EXACT_FLOAT_LIMIT)
+    )
+
+
+def _by_lanes(product: Product) -> Launch:
+    """Return the launch of grouped_conv_2d.cl."""
+    g, weights, source, output = product.geometry, product.weights, product.source, product.output
+    depth = g.input_depth // product.groups
+    multipliers = product.multipliers() if product.quantized else ()
+    scalings = tuple(Packed(np.ascontiguousarray(values)) for values in multipliers)
+    zeros = int_vector(source.zero_point, output.zero_point)
+    bias = Packed(_constant(product.bias).astype(np.int32 if product.quantized else np.float32))
+    return Launch(
+        Kernel("grouped_conv_2d.cl", "grouped_conv_2d", (*product.defines(), ("GROUP_DEPTH", depth))),
+        (
+            source,
+            Packed(_pack_lanes(weights, depth)),
+            bias,
+            *scalings,
+            output,
+            int_vector(g.input_height, g.input_width, g.input_depth, 0),
+            int_vector(g.batches, g.output_height, g.output_width, 0),
+            int_vector(g.filter_height, g.filter_width),
+            int_vector(g.stride_height, g.stride_width, g.dilation_height, g.dilation_width),
+            int_vector(g.padding_top, g.padding_left),
+            zeros,
+            *product.bounds(),
+        ),
+        (g.input_depth // LANES, g.batches * g.output_height),
+        (1, 1),
+        product.flops,
+        product.bytes_moved,
+    )
+
+
+def _pack_lanes(weights: BoundOperand, depth: int) -> Array:
+    """[depth_out, filter_height, filter_width, depth] -> float32 [depth_out / 16, taps, depth (s), 16].
+
+    The zero point is subtracted; channel c has at s its weight for channel (c + s) % depth of its group.
+    """
+    data = _constant(weights).astype(np.float32) - np.float32(weights.zero_point)
+    channels = data.shape[0]
+    turned = (np.arange(channels)[:, np.newaxis] + np.arange(depth)) % depth
+    flat = np.take_along_axis(data.reshape(channels, -1, depth), turned[:, np.newaxis], axis=2)
+    return np.ascontiguousarray(flat.reshape(channels // LANES, LANES, -1, depth).transpose(0, 2, 3, 1))
+
+
+def _constant(operand: BoundOperand) -> Array:
+    if operand.constant is None:
+        raise ValueError(f"operand {operand.index} is not constant")
+    return operand.constant
 
 
 def _as_depthwise(product: Product) -> Product | None:

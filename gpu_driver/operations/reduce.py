@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gpu_driver.launch import Kernel, Launch, int32, int_vector
 from gpu_driver.operations import launches
 from gpu_driver.strided import dense_strides
-from gpu_driver.vectors import LANES, c_type, defines, group_size, work_sizes
+from gpu_driver.vectors import LANES, c_type, defines, group_size, per_item, work_sizes
 from gpu_driver.worksize import linear
 from nn_runtime.codes import OperandCode, OperationCode
 from nn_runtime.operand import QUANT8_TYPES
@@ -58,25 +58,44 @@ def reduce(op: BoundOperation, device: DeviceProfile) -> Launch:
 def _reduce(kernel: str, op: BoundOperation, parameters: tuple[Argument, ...], device: DeviceProfile) -> Launch:
     """Return the launch of a kernel of reduce.cl in the form that fits."""
     source, output = op.input("input"), op.outputs[0]
-    dims, axes, terms = source.dimensions, reduction(op).axes, _terms(op)
-    kept = [axis for axis in range(len(dims)) if axis not in axes]
-    inner = dims[-1] if kept and kept[-1] == len(dims) - 1 else 1
+    axes, terms = reduction(op).axes, _terms(op)
+    dims, reduced = _merged(source.dimensions, axes)
+    kept = [at for at in range(len(dims)) if at not in reduced]
+    ends_kept = bool(dims) and len(dims) - 1 in kept
     last: tuple[Argument, ...] = ()
     if _wants_groups(device, output.count, terms):
         kernel, sizes = f"{kernel}_groups", work_sizes(output.count * group_size(device), device)
-    elif inner >= LANES:
+    elif ends_kept and dims[-1] >= LANES:
+        inner = dims[-1]
         kernel, sizes = f"{kernel}_vectors", work_sizes(-(-inner // LANES), device, output.count // inner)
         kept, last = kept[:-1], (int32(inner),)
+    elif device.is_cpu and not ends_kept:
+        item_outputs = per_item(output.count, device, terms)
+        kernel, sizes = f"{kernel}_rows", ((-(-output.count // item_outputs),), (1,))
+        last = int32(output.count), int32(item_outputs)
     else:
         sizes, last = linear(output.count, device), (int32(output.count),)
     element = "uchar" if source.type == OperandCode.TENSOR_BOOL8 else c_type(source)
     return Launch(
         Kernel("reduce.cl", kernel, defines(device, T=element)),
-        (source, output, *_walk(dims, kept, axes), int32(terms), *parameters, *last),
+        (source, output, *_walk(dims, kept, reduced), int32(terms), *parameters, *last),
         *sizes,
         flops=source.count,
         bytes_moved=source.size_bytes + output.size_bytes,
     )
+
+
+def _merged(dims: Dimensions, axes: Sequence[int]) -> tuple[Dimensions, list[int]]:
+    """Return dimensions with neighbours put together that are all reduced or all kept, and which are reduced."""
+    merged: list[int] = []
+    reduced: list[bool] = []
+    for axis, size in enumerate(dims):
+        if reduced and reduced[-1] == (axis in axes):
+            merged[-1] *= size
+        else:
+            merged.append(size)
+            reduced.append(axis in axes)
+    return tuple(merged), [at for at, is_reduced in enumerate(reduced) if is_reduced]
 
 
 def _terms(op: BoundOperation) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpu_driver.launch import Kernel, Launch, Packed, int32
 from gpu_driver.operations import launches
-from gpu_driver.vectors import LANES, c_type
+from gpu_driver.vectors import c_type
 from gpu_driver.worksize import rows
 from nn_runtime.codes import OperationCode
 from nn_runtime.operations.resize import Resize, resize_geometry
@@ -44,16 +44,11 @@ def _as_nhwc(geometry: Resize) -> Resize:
     return replace(geometry, batches=geometry.batches * geometry.depth, depth=1, nchw=False)
 
 
-def _has_rows(device: DeviceProfile, geometry: Resize) -> bool:
-    """Whether the `*_rows` kernels fit: a work-item is a loop on a CPU, and a pixel holds a vector."""
-    return device.is_cpu and geometry.depth >= LANES
-
-
 def _launch(op: BoundOperation, device: DeviceProfile, geometry: Resize, kernel: str, tables: list[Argument]) -> Launch:
     source, output = op.input("input"), op.outputs[0]
     lines = geometry.output_height * geometry.batches
     global_size, local_size = rows(geometry.output_width * geometry.depth, lines, device)
-    if _has_rows(device, geometry):
+    if device.is_cpu:  # a work-item is a loop there
         kernel, global_size, local_size = f"{kernel}_rows", (1, lines), (1, 1)
     sizes = geometry.input_height, geometry.input_width, geometry.depth, geometry.output_height, geometry.output_width
     return Launch(

@@ -5,11 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpu_driver.launch import Kernel, Launch, int32
 from gpu_driver.operations import launches
-from gpu_driver.operations.activation import lookup
-from gpu_driver.vectors import c_type
-from gpu_driver.worksize import linear
+from gpu_driver.operations.activation import lookup, mapped
 from nn_runtime.codes import OperationCode
 from nn_runtime.operand import QUANT8_TYPES
 from nn_runtime.operations.unary import rsqrt_table
@@ -17,6 +14,7 @@ from nn_runtime.operations.unary import rsqrt_table
 if TYPE_CHECKING:
     from gpu_driver.bound import BoundOperation
     from gpu_driver.device_profile import DeviceProfile
+    from gpu_driver.launch import Launch
 
 
 @launches(
@@ -34,12 +32,4 @@ def unary(op: BoundOperation, device: DeviceProfile) -> Launch:
     source, output = op.input("input"), op.outputs[0]
     if op.data_type in QUANT8_TYPES:
         return lookup(source, output, rsqrt_table(source, output), device)
-    global_size, local_size = linear(output.count, device)
-    return Launch(
-        Kernel("unary.cl", f"unary_{OperationCode(op.code).name.lower()}", (("T", c_type(output)),)),
-        (source, output, int32(output.count)),
-        global_size,
-        local_size,
-        output.count,
-        2 * output.size_bytes,
-    )
+    return mapped("unary.cl", f"unary_{OperationCode(op.code).name.lower()}", op, device)

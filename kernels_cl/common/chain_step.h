@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // chain_step.h: a step of chain.cl as the table holds it (gpu_driver/chain/step.py: STEP_FIELDS, in the same order), and the arithmetic of its end.
-// Units    kind: CONVOLVE, DEPTHWISE, FLIP_SIGNS, AVERAGE, DEPTHWISE_VNNI, EXPANDED, SOFTMAX; src, dst, residual: numbers of buffers
+// Units    kind: CONVOLVE, DEPTHWISE, FLIP_SIGNS, AVERAGE, DEPTHWISE_VNNI, EXPANDED, SOFTMAX, WINOGRAD; src, dst, residual: numbers of buffers
 //          before: EXPANDED: the step that it does itself
+//          tiles_at_once, multipliers: of WINOGRAD, see winograd.h; multipliers are the filters
 //          *_offset, and places of weights to modes in the constants: in units of 64 bytes
 //          zero_*, low*, high*: quantised (but low, high float for float and half); low, high of the convolution itself if quantised,
 //          of the sum if float; rounding_mode: ROUND_TWICE; ROUND_TWICE_AT_ONCE where quant.h: multiply_and_round16 applies to all
@@ -32,10 +33,11 @@ typedef struct {
     int adds_by_floats;
     float factor_product, factor_residual, offset_sum;
     COMPUTE_T low_sum, high_sum;
+    int tiles_at_once;
 } Step;
 
 // What a task computes. x0..x1 - 1: tiles of TILE_PIXELS pixels, counted over all images, or output rows (depthwise, expanded);
-// y0..y1 - 1: blocks of 32 channels, or of 16 (depthwise).
+// y0..y1 - 1: blocks of 32 channels, or of 16 (depthwise). WINOGRAD: x0..x1 - 1: rows of TILE_PIXELS of its tiles.
 // ahead, ahead_lines: weights that the same queue needs next, for who can fetch them meanwhile: place in units of 64 bytes, how many
 typedef struct {
     int step, x0, x1, y0, y1;
@@ -79,8 +81,22 @@ static inline __attribute__((always_inline)) int16 add_residual16(const Step *s,
 #endif
 
 #if T_IS_HALF
-#define LOAD8(p, i) vload_half8(0, (p) + (i))
-#define STORE8(p, i, v) vstore_half8_rte(v, 0, (p) + (i))
+typedef struct __attribute__((packed)) {
+    ushort8 value;
+} UnalignedBits8;
+#define LOAD8(p, i) load_half8((p) + (i))
+#define STORE8(p, i, v) store_half8((p) + (i), v)
+
+static inline float8 load_half8(global const half *p)
+{
+    const ushort8 bits = ((global const UnalignedBits8 *)p)->value;
+    return float16_of((ushort16)(bits, bits)).lo;
+}
+
+static inline void store_half8(global half *p, float8 v)
+{
+    ((global UnalignedBits8 *)p)->value = half16_of((float16)(v, v)).lo;
+}
 #else
 typedef struct __attribute__((packed)) {
     JOIN(T, 8) value;

@@ -12,7 +12,7 @@
 // Exact    quantised: if chunk (a multiple of 16, 16..DEPTH_CHUNK) keeps every partial sum of a chunk's products within 2^24;
 //          256 always does, packing.py: exact_chunk finds a longer one from the weights
 //          float: the bias first, by ascending k, but one pixel as direct.h says
-#define READS_DIRECTLY (T_IS_FLOAT && !T_IS_HALF)
+#define READS_DIRECTLY T_IS_FLOAT
 
 #if READS_DIRECTLY
 #include "common/direct.h"
@@ -25,52 +25,52 @@
 #define ADD_CHUNK(k0, start, total, sum) (sum)
 #endif
 
-static void convolve(const Step *s, Part part, global const T *src, global T *dst, global const T *residual,
-                     global const uchar *constants)
+// copy: room for inputs that direct.h copies
+static inline __attribute__((always_inline)) void convolve_tiles(const Step *s, const InputView *view, Part part, global const T *src, global T *dst,
+                                   global const T *residual, global const uchar *constants, float *copy)
 {
     global const float16 *weights = CONSTANT_AT(float16, s->weights);
     global const COMPUTE_T16 *bias = CONSTANT_AT(COMPUTE_T16, s->bias);
     global const COMPUTE_T16 *multipliers = CONSTANT_AT(COMPUTE_T16, s->multipliers), *shifts = CONSTANT_AT(COMPUTE_T16, s->shifts);
     global const COMPUTE_T16 *roundings = CONSTANT_AT(COMPUTE_T16, s->roundings);
-    const InputView view = input_view(s);
     const int zero_in = s->zero_in, depth_out = s->depth_out, chunk = s->chunk;
     const int pixels = s->batches * s->out_height * s->out_width;
     const int depth = s->filter_height * s->filter_width * s->depth_in;
+    const int tiles = part.x1 - part.x0, begin = part.x0 * TILE_PIXELS;
     float16 stage_vectors[TILE_PIXELS * STAGE_WIDTH / 16]; // for its alignment
     float *const stage = (float *)stage_vectors;
 #if READS_DIRECTLY
-    if (pixels == 1 && view.pointwise) {
-        convolve_pixel(s, part, src, dst, residual, weights, bias);
-        return;
-    }
-    if ((depth_out == 16 || depth_out == 24) && view.pointwise) {
-        part.x0 = convolve_pairs(s, part, src, dst, residual, weights, bias);
-        if (part.x0 == part.x1)
-            return;
-    }
     const int group = max(1, GROUP_WEIGHTS / (32 * depth));
+    const int group_step = min(64, ceil_divide(128, tiles)), last_step = min(64, ceil_divide(part.ahead_lines * 64, tiles * depth));
+    const int has_room = HAS_ROOM(TILE_PIXELS * depth);
 #else
     const int group = part.y1 - part.y0; // a tile is staged once
 #endif
-    const int tiles = part.x1 - part.x0, groups = ceil_divide(part.y1 - part.y0, group);
-
-#if READS_DIRECTLY
-    const int group_step = min(64, ceil_divide(128, tiles)), last_step = min(64, ceil_divide(part.ahead_lines * 64, tiles * depth));
+    const int groups = ceil_divide(part.y1 - part.y0, group);
+#if T_IS_HALF
+    const int at_once = view->pointwise && has_room && groups > 1; // tiles are copied all at once, as every group needs them
+    if (at_once)
+        stage_run(copy, src, begin * depth, min(tiles * TILE_PIXELS, pixels - begin) * depth, view->elements, 0);
 #endif
     for (int i = 0; i < groups * tiles; ++i) {
         const int y0 = part.y0 + i / tiles * group, y1 = min(y0 + group, part.y1), tile = part.x0 + i % tiles;
 #if READS_DIRECTLY
         // The last tile does pixels of the one before again, if that is of the same task.
-        const int again = view.pointwise && tile > part.x0 && residual != dst;
+        const int again = view->pointwise && tile > part.x0 && residual != dst;
         const int first_pixel = again ? min(tile * TILE_PIXELS, pixels - TILE_PIXELS) : tile * TILE_PIXELS;
 #else
         const int first_pixel = tile * TILE_PIXELS;
 #endif
         const int rows = min(TILE_PIXELS, pixels - first_pixel);
 #if READS_DIRECTLY
-        Direct direct = direct_view(&view, src, first_pixel);
-        if (rows < TILE_PIXELS)
-            direct.rows = 0;
+#if T_IS_HALF
+        const float *x = copy + (at_once ? (first_pixel - begin) * depth : 0);
+        if (view->pointwise && has_room && !at_once)
+            stage_run(copy, src, first_pixel * depth, rows * depth, view->elements, 0);
+#else
+        global const T *x = src + first_pixel * depth;
+#endif
+        const Direct direct = direct_view(view, src, x, first_pixel, has_room ? rows : 0, copy);
 #endif
         for (int block = y0; block < y1; ++block) {
             const int channel = block * 32;
@@ -106,7 +106,7 @@ static void convolve(const Step *s, Part part, global const T *src, global T *ds
                 if (block == y0 || depth > chunk) {
                     for (int p = rows; p < TILE_PIXELS; ++p)
                         stage_padding(stage + p * STAGE_WIDTH, count, zero_in);
-                    stage_tile(stage, src, &view, first_pixel, rows, k0, k0 + count);
+                    stage_tile(stage, src, view, first_pixel, rows, k0, k0 + count);
                 }
                 // Sums of one chunk have their own variables: so compilers keep them in registers.
                 float16 sum0[TILE_PIXELS], sum1[TILE_PIXELS];
@@ -142,4 +142,43 @@ static void convolve(const Step *s, Part part, global const T *src, global T *ds
                              multipliers[2 * block + 1], shifts[2 * block + 1], roundings[2 * block + 1]);
         }
     }
+}
+
+static void convolve(const Step *s, Part part, global const T *src, global T *dst, global const T *residual,
+                     global const uchar *constants)
+{
+    const InputView view = input_view(s);
+#if READS_DIRECTLY
+    global const float16 *weights = CONSTANT_AT(float16, s->weights), *bias = CONSTANT_AT(float16, s->bias);
+    const int depth_out = s->depth_out;
+#if T_IS_HALF
+    float16 copy_vectors[COPIED_ELEMENTS / 16 + 1]; // for its alignment
+    float *const copy = (float *)copy_vectors;
+#else
+    float *const copy = 0;
+#endif
+    if (view.pointwise && s->batches * s->out_height * s->out_width == 1 && HAS_ROOM(s->depth_in)) {
+        convolve_pixel(s, part, src, dst, residual, weights, bias, copy);
+        return;
+    }
+    if (view.pointwise && (depth_out == 16 || depth_out == 24) && HAS_ROOM(2 * TILE_PIXELS * s->depth_in)) {
+        part.x0 = convolve_pairs(s, part, src, dst, residual, weights, bias, copy);
+        if (part.x0 == part.x1)
+            return;
+    }
+#else
+    float *const copy = 0;
+#endif
+#if T_IS_HALF
+    // As many tiles at a time as can be copied; the last ones fetch what another task needs.
+    const int end = part.x1, ahead_lines = part.ahead_lines;
+    const int tiles = view.pointwise ? max(1, COPIED_ELEMENTS / (TILE_PIXELS * s->depth_in)) : end - part.x0;
+    for (; part.x0 < end; part.x0 += tiles) {
+        part.x1 = min(part.x0 + tiles, end);
+        part.ahead_lines = part.x1 == end ? ahead_lines : 0;
+        convolve_tiles(s, &view, part, src, dst, residual, constants, copy);
+    }
+#else
+    convolve_tiles(s, &view, part, src, dst, residual, constants, copy);
+#endif
 }

@@ -13,6 +13,8 @@
 
 // Weights of so many quads of 16 channels stay in a core's first cache with what else it needs.
 #define GROUP_QUADS 384
+// Tiles of a task whose corrections are kept from the first block on; where there are more, every group computes them again.
+#define KEPT_TILES 32
 
 static void convolve(const Step *s, Part part, global const T *src, global T *dst, global const T *residual,
                      global const uchar *constants)
@@ -28,6 +30,7 @@ static void convolve(const Step *s, Part part, global const T *src, global T *ds
     uchar *const stage = (uchar *)stage_vectors;
     int16 corrections[TILE_PIXELS]; // weight_offset times the sum of a pixel's inputs, in every lane
     PIXELS corrections[p] = (int16)0;
+    int kept[KEPT_TILES * TILE_PIXELS];
     const int group = in_place ? max(1, GROUP_QUADS / (2 * quads)) : part.y1 - part.y0;
     const int tiles = part.x1 - part.x0, groups = ceil_divide(part.y1 - part.y0, group);
 
@@ -35,11 +38,15 @@ static void convolve(const Step *s, Part part, global const T *src, global T *ds
         const int y0 = part.y0 + i / tiles * group, y1 = min(y0 + group, part.y1), tile = part.x0 + i % tiles;
         const int first_pixel = tile * TILE_PIXELS;
         const int rows = min(TILE_PIXELS, pixels - first_pixel);
-        const int staged = !in_place || rows < TILE_PIXELS;
+        const int alone = in_place && pixels == 1; // then every pixel of the tile is that one
+        const int staged = !alone && (!in_place || rows < TILE_PIXELS);
         // CPUs have one address space.
         global const uchar *const x = staged ? (global const uchar *)(size_t)stage : (global const uchar *)src + (long)first_pixel * depth;
-        const long step = staged ? STAGE_WIDTH : depth;
+        const long step = staged ? STAGE_WIDTH : alone ? 0 : depth;
         const int chunk = staged ? DEPTH_CHUNK : 4 * quads;
+        const int adds_inputs = weight_offset != 0 && (y0 == part.y0 || tiles > KEPT_TILES);
+        if (!adds_inputs && weight_offset != 0)
+            PIXELS corrections[p] = (int16)(kept[(tile - part.x0) * TILE_PIXELS + p]);
         for (int block = y0; block < y1; ++block) {
             const int channel = block * 32;
             const int halves = depth_out - channel > 16 ? 2 : 1;
@@ -59,7 +66,7 @@ static void convolve(const Step *s, Part part, global const T *src, global T *ds
                         STAGE16(stage + p * STAGE_WIDTH + count, (uchar16)TO_UNSIGNED);
                 }
                 global const int16 *chunk_w0 = w0 + k0 / 4, *chunk_w1 = w1 + k0 / 4;
-                if (block == y0 && weight_offset != 0) {
+                if (block == y0 && adds_inputs) {
                     int16 sum[TILE_PIXELS];
                     PIXELS sum[p] = (int16)0;
                     for (int q = 0; q < chunk_quads; ++q) {
@@ -88,6 +95,8 @@ static void convolve(const Step *s, Part part, global const T *src, global T *ds
                     }
                 }
             }
+            if (block == y0 && adds_inputs && tiles <= KEPT_TILES)
+                PIXELS kept[(tile - part.x0) * TILE_PIXELS + p] = corrections[p].s0;
             if (weight_offset != 0) {
                 PIXELS sum0[p] += corrections[p];
                 PIXELS sum1[p] += corrections[p];

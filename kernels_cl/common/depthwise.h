@@ -8,7 +8,9 @@
 //          where depth is no multiple of 16 and > 16, or out_width none of DEPTHWISE_PIXELS, an element may be written twice, the same
 // Exact    quantised: yes, if filter_height * filter_width <= 256 (packing.py: fits_depthwise)
 //          float: the bias first, then one fused multiply-add per tap, row by row
-#define DEPTHWISE_PIXELS 7
+#ifndef DEPTHWISE_PIXELS
+#define DEPTHWISE_PIXELS 7 // neighbours in a row that are computed at once; expanded.h needs at most 7
+#endif
 #define NEIGHBOURS _Pragma("unroll") for (int p = 0; p < DEPTHWISE_PIXELS; ++p)
 
 #if QUANTIZED

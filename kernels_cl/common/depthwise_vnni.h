@@ -4,10 +4,11 @@
 //          sum (x - zero_in) * (w - zero_w) = sum x' * (w - zero_w) - zero_in' * sum (w - zero_w); x' = zero_in' outside the image
 // Tensors  as depthwise.h, but in blocks of 64 lanes, which are 64 channels of a pixel, or 32 channels of two neighbours: the rest of
 //          up to 32. The last block may overlap the one before. The order of lanes is that of bytes.h (packing.py: depthwise_lanes)
-//          weights char, packed: [blocks][column 3][4][16][row 4], zero_w subtracted, the fourth row 0; then 64 times zero_in
-//          (packing.py: pack_depthwise_weights_vnni)
+//          weights char, packed: [blocks][column 3][4][16][row 4], zero_w subtracted, the fourth row 0; then 64 times zero_in;
+//          then, for blocks of which a weight is no signed byte, what is left of it (packing.py: pack_depthwise_weights_vnni)
+//          modes: that of finish_vnni.h, and 4 times the number of the block among those with such weights, from 1 on
 //          bias: less zero_in' * sum (w - zero_w) (packing.py: fold_input_zero_point)
-// Needs    filter 3 x 3, not dilated, stride_width 1 or 2, depth 32 or at least 64, every w - zero_w in -128..127
+// Needs    filter 3 x 3, not dilated, stride_width 1 or 2, depth 32 or at least 64, every w - zero_w in -255..254
 // Exact    yes
 #define DEPTHWISE_LANES 64
 #define ROWS _Pragma("unroll") for (int i = 0; i < 3; ++i)
@@ -56,7 +57,7 @@ static INLINED void stack_column(int16 *column, const Rows *rows, int x, const i
 
 // Of 64 lanes.
 typedef struct {
-    global const int16 *weights, *bias;
+    global const int16 *weights, *rest, *bias; // rest: of the weights, 0 if there is none
     Scaling scaling;
     int mode, zero, least, greatest; // the last three as words_of, bytes_of make them
 } Lanes;
@@ -90,7 +91,12 @@ static INLINED void store_pixels(global T *dst, int16 bytes, const int pixels, i
     }
 }
 
-#define ADD_COLUMN(to, from, k) QUARTERS to[j] = dot4(from[j], column[j], l->weights[(k) * 4 + j])
+#define ADD_COLUMN(to, from, k)                                                 \
+    do {                                                                        \
+        QUARTERS to[j] = dot4(from[j], column[j], l->weights[(k) * 4 + j]);     \
+        if (l->rest)                                                            \
+            QUARTERS to[j] = dot4(to[j], column[j], l->rest[(k) * 4 + j]);      \
+    } while (0)
 
 // One row of results of 64 channels, or of 32 for two pixels at once.
 static INLINED void depthwise_row(const Step *s, const Rows *rows, const Lanes *l, global T *dst, const int pixels, const int stride)
@@ -133,16 +139,18 @@ static void depthwise3_vnni(const Step *s, Part part, global const T *src, globa
 {
     const int height = s->height, width = s->width, depth = s->depth_in, out_height = s->out_height;
     global const int16 *weights = CONSTANT_AT(int16, s->weights), *bias = CONSTANT_AT(int16, s->bias);
-    global const T *padding = (global const T *)(weights + ceil_divide(depth, DEPTHWISE_LANES) * 12);
+    global const int16 *end = weights + ceil_divide(depth, DEPTHWISE_LANES) * 12;
+    global const T *padding = (global const T *)end;
     for (int row = part.x0; row < part.x1; ++row) {
         const int b = row / out_height, y = (row - b * out_height) * s->stride_height - s->padding_top;
         for (int block = part.y0; block < part.y1; ++block) {
             const int rest = depth - block * DEPTHWISE_LANES;
             const int pixels = rest <= 32 ? 2 : 1;
             const int channel = rest >= DEPTHWISE_LANES ? block * DEPTHWISE_LANES : depth - DEPTHWISE_LANES / pixels;
-            const int mode = CONSTANT_AT(int, s->modes)[block];
-            const Lanes lanes = {weights + block * 12, bias + block * 4, scaling_at(s, constants, block * 4), mode,
-                                 mode == BY_INTEGERS ? 0 : words_of(s->zero_out), bytes_of(s->low), bytes_of(s->high)};
+            const int mode = CONSTANT_AT(int, s->modes)[block] % 4, left = CONSTANT_AT(int, s->modes)[block] / 4;
+            const Lanes lanes = {weights + block * 12, left ? end + 1 + (left - 1) * 12 : 0, bias + block * 4,
+                                 scaling_at(s, constants, block * 4), mode, mode == BY_INTEGERS ? 0 : words_of(s->zero_out),
+                                 bytes_of(s->low), bytes_of(s->high)};
             Rows rows;
             for (int fy = 0; fy < 3; ++fy) {
                 const int in_image = inside(y + fy, height);

@@ -1,32 +1,62 @@
 // SPDX-License-Identifier: Apache-2.0
-// direct.h: convolve.h for float tensors, where the inputs of a tile can be read where they lie.
+// direct.h: convolve.h for float and half tensors, where the inputs of a tile can be read where they lie, or as floats in the same order.
 // Maths, tensors  as convolve.h
-// Defines  T float, common/tile.h, common/window.h, READS_DIRECTLY (all required, before inclusion)
+// Defines  T float | half, common/tile.h, common/window.h, common/prefetch.h, READS_DIRECTLY (all required, before inclusion)
 // Exact    fused multiply-adds, the bias first, by ascending k; one pixel: by k modulo 8
 // Weights of GROUP_WEIGHTS elements stay in a core's first cache. Where those of all blocks are more, all tiles of a task take one group
 // of blocks, then the next, and weights of the next are fetched meanwhile: from the third cache that takes longer than to use them.
 #define GROUP_WEIGHTS 6144
 
-#ifdef __has_builtin
-#if __has_builtin(__builtin_prefetch) && (!defined(__SPIR__) || defined(__INTEL_LLVM_COMPILER))
-#define PREFETCH(p) __builtin_prefetch((const void *)(size_t)(p), 0, 3)
-#endif
-#endif
-#ifndef PREFETCH
-#define PREFETCH(p) (void)(p)
+// INPUT_T: what products are made of: T where it lies, or a copy of it in private memory as floats.
+// READABLE(src, offset, count, elements, copy): elements offset .. offset + count - 1 of src as such, of `elements` that there are
+// COPIED_ELEMENTS: room for copies; HAS_ROOM: whether so many elements can be copied
+#if T_IS_HALF
+#define COPIED_ELEMENTS 49152
+#define INPUT_T const float
+#define HAS_ROOM(elements) ((elements) <= COPIED_ELEMENTS)
+#define READABLE(src, offset, count, elements, copy) (stage_run(copy, src, offset, count, elements, 0), (copy))
+#else
+#define INPUT_T global const T
+#define HAS_ROOM(elements) ((elements) > 0)
+#define READABLE(src, offset, count, elements, copy) ((src) + (offset))
 #endif
 
 // Where a tile's inputs lie in memory if they need no staging: `runs` of `length` elements, the same for every pixel but `step`
 // elements further on; runs that are taps of a row are `tap_step` apart, rows of taps `row_step`.
 typedef struct {
-    global const T *first;
+    INPUT_T *first;
     long step, tap_step, row_step;
     int rows, taps, length; // rows 0: the tile must be staged
+#if T_IS_HALF
+    int pitch; // row_step of the copy
+#endif
 } Direct;
+#if T_IS_HALF
+#define ROW_STEP(view) ((view)->pitch)
+#else
+#define ROW_STEP(view) ((view)->row_step)
+#endif
 
-static inline Direct direct_view(const InputView *v, global const T *src, int first_pixel)
+// Lets a view begin at src, where the tensor has so many `elements` left.
+static inline void look_at(Direct *view, global const T *src, int elements, float *copy)
 {
-    Direct view = {src + (long)first_pixel * v->depth, v->depth, 0, 0, 1, 1, v->depth};
+#if T_IS_HALF
+    const int width = (TILE_PIXELS - 1) * view->step + (view->taps - 1) * view->tap_step + view->length;
+    view->pitch = (width + 15) & ~15;
+    if (!HAS_ROOM(view->rows * view->pitch))
+        view->rows = 0;
+    for (int row = 0; row < view->rows; ++row)
+        stage_run(copy + row * view->pitch, src, row * (int)view->row_step, width, elements, 0);
+    view->first = copy;
+#else
+    view->first = src;
+#endif
+}
+
+// pixels: the first, if windows are of one; copy: room for others
+static inline Direct direct_view(const InputView *v, global const T *src, INPUT_T *pixels, int first_pixel, int rows, float *copy)
+{
+    Direct view = {pixels, v->depth, 0, 0, rows == TILE_PIXELS, 1, v->depth};
     if (v->pointwise)
         return view;
     const int row = first_pixel / v->out_width, ox = first_pixel - row * v->out_width, b = row / v->out_height;
@@ -35,13 +65,14 @@ static inline Direct direct_view(const InputView *v, global const T *src, int fi
     const int right = x + (TILE_PIXELS - 1) * v->stride_width + (v->filter_width - 1) * v->dilation_width;
     const int fits = ox + TILE_PIXELS <= v->out_width && y >= 0 && bottom < v->height && x >= 0 && right < v->width;
     const int joined = v->dilation_width == 1;
-    view.first = src + (long)nhwc_offset(b, y, x, v->height, v->width, v->depth);
     view.step = v->stride_width * v->depth;
     view.tap_step = v->dilation_width * v->depth;
     view.row_step = (long)v->dilation_height * v->width * v->depth;
-    view.rows = fits ? v->filter_height : 0;
+    view.rows = fits && rows == TILE_PIXELS ? v->filter_height : 0;
     view.taps = joined ? 1 : v->filter_width;
     view.length = joined ? v->filter_width * v->depth : v->depth;
+    const int first = nhwc_offset(b, y, x, v->height, v->width, v->depth);
+    look_at(&view, src + first, v->elements - first, copy);
     return view;
 }
 
@@ -54,7 +85,7 @@ static inline __attribute__((always_inline)) void finish_direct(const Step *s, g
     const int depth_out = s->depth_out;
     if (count >= 16) {
         if (s->has_residual)
-            PIXELS sum[p] += LOAD16(residual, offset + p * depth_out);
+            PIXELS sum[p] = ADD_RESIDUAL(s, sum[p], LOAD16(residual, offset + p * depth_out));
         PIXELS STORE16(dst, offset + p * depth_out, activate16(sum[p], low, high));
     } else {
         float16 totals[TILE_PIXELS];
@@ -73,7 +104,7 @@ static inline __attribute__((always_inline)) void sum_direct32(const Direct *vie
     PIXELS sum0[p] = bias[0];
     PIXELS sum1[p] = bias[1];
     for (int fy = 0; fy < view->rows; ++fy) {
-        global const T *x = view->first + fy * view->row_step;
+        INPUT_T *x = view->first + fy * ROW_STEP(view);
         for (int fx = 0; fx < view->taps; ++fx, x += view->tap_step, w0 += length, w1 += length) {
             for (int k = 0; k < length; ++k, ahead += ahead_step) {
                 const float16 x0 = w0[k], x1 = w1[k];
@@ -96,7 +127,7 @@ static inline __attribute__((always_inline)) void sum_direct16(const Direct *vie
     const long step = view->step;
     PIXELS sum[p] = bias[0];
     for (int fy = 0; fy < view->rows; ++fy) {
-        global const T *x = view->first + fy * view->row_step;
+        INPUT_T *x = view->first + fy * ROW_STEP(view);
         for (int fx = 0; fx < view->taps; ++fx, x += view->tap_step, w += length) {
             for (int k = 0; k < length; ++k) {
                 const float16 x0 = w[k];
@@ -127,12 +158,12 @@ static inline void convolve_direct16(const Step *s, const Direct *view, global c
 }
 
 // Two tiles of 16 channels with windows of one, from pixel 0 of x and dst on.
-static inline void convolve_pair16(const Step *s, global const T *x, global T *dst, global const T *residual, global const float16 *w,
+static inline void convolve_pair16(const Step *s, INPUT_T *x, global T *dst, global const T *residual, global const float16 *w,
                                    global const float16 *bias)
 {
     const int depth = s->depth_in;
     const float low = s->low, high = s->high;
-    global const T *x1 = x + TILE_PIXELS * depth;
+    INPUT_T *x1 = x + TILE_PIXELS * depth;
     float16 first[TILE_PIXELS], second[TILE_PIXELS];
     PIXELS first[p] = bias[0];
     PIXELS second[p] = bias[0];
@@ -142,15 +173,15 @@ static inline void convolve_pair16(const Step *s, global const T *x, global T *d
         PIXELS second[p] = fma((float16)(x1[p * depth + k]), w0, second[p]);
     }
     if (s->has_residual) {
-        PIXELS first[p] += LOAD16(residual, p * 16);
-        PIXELS second[p] += LOAD16(residual, (TILE_PIXELS + p) * 16);
+        PIXELS first[p] = ADD_RESIDUAL(s, first[p], LOAD16(residual, p * 16));
+        PIXELS second[p] = ADD_RESIDUAL(s, second[p], LOAD16(residual, (TILE_PIXELS + p) * 16));
     }
     PIXELS STORE16(dst, p * 16, activate16(first[p], low, high));
     PIXELS STORE16(dst, (TILE_PIXELS + p) * 16, activate16(second[p], low, high));
 }
 
 // The same with 24 channels: one sum holds the last 8 of two neighbours.
-static inline void convolve_pair24(const Step *s, global const T *x, global T *dst, global const T *residual, global const float16 *w,
+static inline void convolve_pair24(const Step *s, INPUT_T *x, global T *dst, global const T *residual, global const float16 *w,
                                    global const float16 *bias)
 {
     const int depth = s->depth_in;
@@ -171,9 +202,9 @@ static inline void convolve_pair24(const Step *s, global const T *x, global T *d
         }
     }
     if (s->has_residual) {
-        PIXELS even[p] += LOAD16(residual, p * 48);
-        PIXELS odd[p] += LOAD16(residual, p * 48 + 24);
-        PIXELS both[p] += (float16)(LOAD8(residual, p * 48 + 16), LOAD8(residual, p * 48 + 40));
+        PIXELS even[p] = ADD_RESIDUAL(s, even[p], LOAD16(residual, p * 48));
+        PIXELS odd[p] = ADD_RESIDUAL(s, odd[p], LOAD16(residual, p * 48 + 24));
+        PIXELS both[p] = ADD_RESIDUAL(s, both[p], (float16)(LOAD8(residual, p * 48 + 16), LOAD8(residual, p * 48 + 40)));
     }
     PIXELS {
         const float16 last = activate16(both[p], low, high);
@@ -186,25 +217,29 @@ static inline void convolve_pair24(const Step *s, global const T *x, global T *d
 
 // Whole pairs of tiles of 16 or 24 channels with windows of one; returns the first tile that is left of the part.
 static __attribute__((noinline)) int convolve_pairs(const Step *s, Part part, global const T *src, global T *dst,
-                                                     global const T *residual, global const float16 *weights, global const float16 *bias)
+                                                     global const T *residual, global const float16 *weights, global const float16 *bias,
+                                                     float *copy)
 {
-    const int last = min(part.x1, s->batches * s->out_height * s->out_width / TILE_PIXELS);
+    const int pixels = s->batches * s->out_height * s->out_width, last = min(part.x1, pixels / TILE_PIXELS);
     int tile = part.x0;
     for (; tile + 2 <= last; tile += 2) {
         const long pixel = (long)tile * TILE_PIXELS, offset = pixel * s->depth_out;
+        INPUT_T *x = READABLE(src, pixel * s->depth_in, 2 * TILE_PIXELS * s->depth_in, pixels * s->depth_in, copy);
         if (s->depth_out == 16)
-            convolve_pair16(s, src + pixel * s->depth_in, dst + offset, residual + offset, weights, bias);
+            convolve_pair16(s, x, dst + offset, residual + offset, weights, bias);
         else
-            convolve_pair24(s, src + pixel * s->depth_in, dst + offset, residual + offset, weights, bias);
+            convolve_pair24(s, x, dst + offset, residual + offset, weights, bias);
     }
     return tile;
 }
 
 // One pixel with a window of one: weights are used once, so several sums keep many loads on their way.
 static __attribute__((noinline)) void convolve_pixel(const Step *s, Part part, global const T *src, global T *dst,
-                                                      global const T *residual, global const float16 *weights, global const float16 *bias)
+                                                      global const T *residual, global const float16 *weights, global const float16 *bias,
+                                                      float *copy)
 {
     const int depth = s->depth_in, depth_out = s->depth_out, last = min(2 * part.y1, ceil_divide(depth_out, 16));
+    INPUT_T *x = READABLE(src, 0, depth, depth, copy);
     for (int block = 2 * part.y0; block < last; ++block) {
         global const float16 *w = weights + (size_t)block * depth;
         const int offset = block * 16, count = min(16, depth_out - offset);
@@ -212,12 +247,12 @@ static __attribute__((noinline)) void convolve_pixel(const Step *s, Part part, g
         _Pragma("unroll") for (int i = 0; i < 8; ++i) sum[i] = (float16)0.0f;
         int k = 0;
         for (; k + 8 <= depth; k += 8)
-            _Pragma("unroll") for (int i = 0; i < 8; ++i) sum[i] = fma((float16)(src[k + i]), w[k + i], sum[i]);
+            _Pragma("unroll") for (int i = 0; i < 8; ++i) sum[i] = fma((float16)(x[k + i]), w[k + i], sum[i]);
         for (; k < depth; ++k)
-            sum[0] = fma((float16)(src[k]), w[k], sum[0]);
+            sum[0] = fma((float16)(x[k]), w[k], sum[0]);
         float16 value = bias[block] + (((sum[0] + sum[4]) + (sum[1] + sum[5])) + ((sum[2] + sum[6]) + (sum[3] + sum[7])));
         if (s->has_residual)
-            value += load_lanes(residual, offset, count);
+            value = ADD_RESIDUAL(s, value, load_lanes(residual, offset, count));
         store_lanes(dst, offset, activate16(value, s->low, s->high), count);
     }
 }

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // expanded.h: a convolution and the depthwise one of 3 x 3 taps after it, without a tensor in between.
 // Maths, tensors  as convolve.h and depthwise.h; the step of the convolution is number `before`; src is its input
-// Defines  T float, common/direct.h, common/depthwise.h (all required, before inclusion)
-// Needs    channels in between a multiple of 16, at least DEPTHWISE_PIXELS columns of the output, no dilation, strides of at most 2
+// Defines  T float | half, common/direct.h, common/depthwise.h (all required, before inclusion)
+// Needs    rows of taps times what TILE_PIXELS neighbours read of a row at most WINDOW_ELEMENTS (gpu_driver/expanded.py),
+//          channels in between a multiple of 16, at least DEPTHWISE_PIXELS columns of the output, no dilation, strides of at most 2
 // Order    32 channels at a time, rows of the convolution as the depthwise one needs them, three of which are kept
 // Exact    the bits of the two steps apart
 #define RING_ROWS 3
 #define RING_COLUMNS 116 // of what is kept; wider pictures are cut into strips
+#define WINDOW_ELEMENTS 16384 // room for what TILE_PIXELS neighbours of the convolution read (half)
 
 // A place of the convolution whose window reaches beyond the image, for 32 channels, or 16 where w1 is w0.
 static inline void convolve_at_border(const InputView *v, global const T *src, int b, int y, int x, global const float16 *w0,
@@ -21,8 +23,9 @@ static inline void convolve_at_border(const InputView *v, global const T *src, i
                 continue;
             global const T *pixel = src + nhwc_offset(b, iy, ix, v->height, v->width, v->depth);
             for (int k = 0; k < v->depth; ++k) {
-                sum0 = fma((float16)(pixel[k]), w0[tap + k], sum0);
-                sum1 = fma((float16)(pixel[k]), w1[tap + k], sum1);
+                const float16 value = (float16)(LOAD(pixel, k));
+                sum0 = fma(value, w0[tap + k], sum0);
+                sum1 = fma(value, w1[tap + k], sum1);
             }
         }
     sums[0] = sum0;
@@ -48,8 +51,8 @@ static __attribute__((noinline)) void convolve_row(const Step *s, const InputVie
         const int x = x0 + i < inner ? x0 + i : x0 + i + end - inner;
         float16 sums[2];
         convolve_at_border(v, src, b, y, x, w0, w1, bias, sums);
-        places[2 * (x - x0)] = activate16(sums[0], low, high);
-        places[2 * (x - x0) + 1] = activate16(sums[1], low, high);
+        places[2 * (x - x0)] = ROUND16(activate16(sums[0], low, high));
+        places[2 * (x - x0) + 1] = ROUND16(activate16(sums[1], low, high));
     }
     // Rows of taps above and below the image are left out.
     const int top = y * v->stride_height - v->padding_top;
@@ -64,19 +67,27 @@ static __attribute__((noinline)) void convolve_row(const Step *s, const InputVie
     view.rows = last_tap - first_tap;
     view.taps = joined ? 1 : v->filter_width;
     view.length = joined ? v->filter_width * v->depth : v->depth;
-    global const T *line = src + (long)nhwc_offset(b, top + first_tap * v->dilation_height, -v->padding_left, v->height, v->width, v->depth);
+    const int first = nhwc_offset(b, top + first_tap * v->dilation_height, -v->padding_left, v->height, v->width, v->depth);
+    const int elements = v->elements - first;
+    global const T *line = src + first;
+#if T_IS_HALF
+    float16 copy_vectors[WINDOW_ELEMENTS / 16 + 1];
+    float *const copy = (float *)copy_vectors;
+#else
+    float *const copy = 0;
+#endif
     for (int tile = inner; tile < end; tile += TILE_PIXELS) {
         const int x = min(tile, end - TILE_PIXELS);
         float16 *to = places + 2 * (x - x0);
-        view.first = line + (long)x * view.step;
+        look_at(&view, line + (long)x * view.step, elements - x * (int)view.step, copy);
         float16 sum0[TILE_PIXELS], sum1[TILE_PIXELS];
         if (both) {
             sum_direct32(&view, w0 + skipped, w1 + skipped, bias, (global const uchar *)w0, 0, sum0, sum1);
-            PIXELS to[2 * p] = activate16(sum0[p], low, high);
-            PIXELS to[2 * p + 1] = activate16(sum1[p], low, high);
+            PIXELS to[2 * p] = ROUND16(activate16(sum0[p], low, high));
+            PIXELS to[2 * p + 1] = ROUND16(activate16(sum1[p], low, high));
         } else {
             sum_direct16(&view, w0 + skipped, bias, sum0);
-            PIXELS to[2 * p] = activate16(sum0[p], low, high);
+            PIXELS to[2 * p] = ROUND16(activate16(sum0[p], low, high));
         }
     }
 }

@@ -115,7 +115,7 @@ static inline int result(int sum, global const int *multipliers, global const in
 static inline COMPUTE_T result(COMPUTE_T sum, global const T *residual, int has_residual, int to, COMPUTE_T low, COMPUTE_T high)
 {
     if (has_residual)
-        sum += LOAD(residual, to);
+        sum = ROUND(sum) + LOAD(residual, to);
     return ACTIVATE(sum, low, high);
 }
 #define RESULT(sum, channel, to) result((sum) + LOAD_BIAS(bias, channel), residual, has_residual, to, low, high)

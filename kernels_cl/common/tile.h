@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // tile.h: what the register tiles of convolutions share: how their inputs are staged, and the end of a tile.
 // Defines  T, QUANTIZED, VNNI, DEPTH_CHUNK, common/chain_step.h (all required, before inclusion)
-// Gives    what common/window.h requires, TILE_PIXELS, PIXELS, finish_block
+//          TILE_PIXELS: pixels of a tile; sums of 32 channels of each must fit into registers
+// Gives    what common/window.h requires, PIXELS, finish_block
 
-#define TILE_PIXELS 7
+#ifndef TILE_PIXELS
+#define TILE_PIXELS 7 // as chain/tiles.py counts them
+#endif
 #define PIXELS _Pragma("unroll") for (int p = 0; p < TILE_PIXELS; ++p)
 
 #if VNNI
@@ -47,7 +50,7 @@ typedef struct __attribute__((packed)) {
 #define FINISH(value) (value)
 #else
 #define INLINED inline
-#define ADD_RESIDUAL(s, value, residual) ((value) + (residual))
+#define ADD_RESIDUAL(s, value, residual) (ROUND16(value) + (residual))
 #define FINISH(value) activate16(value, low, high)
 #endif
 

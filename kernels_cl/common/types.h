@@ -5,10 +5,13 @@
 //          LOAD(p, i), LOAD16(p, i): element i, elements i..i+15 of `global const T *p`, widened; any alignment
 //          STORE(p, i, v), STORE16(p, i, v): the inverse, into `global T *p`; v of COMPUTE_T, in the range of T, half rounds to nearest even
 //          STORE_SAT(p, i, v): the same for any integer v, saturating; equal to STORE for float and half
+//          ROUND(v), ROUND16(v): v of COMPUTE_T, COMPUTE_T16 as it is after STORE and LOAD; v itself but for half
 //          T_IS_FLOAT, T_IS_HALF, T_IS_SIGNED: 0 or 1, for #if
 //          WIDEN(v, type), e.g. WIDEN(v, float16): element-wise conversion of a vector, one instruction where the CPU has it
 //          TILE_KERNEL: `kernel` for one work-item per register tile, with explicit vectors and local size (1, 1, 1)
 //          VECTOR_KERNEL: `kernel` for work-items that loop over explicit vectors, local size (GROUP, 1, 1); GROUP: 1 unless defined
+//          HALF_BY_ASSEMBLY: 0 (default) | 1: halves are converted sixteen at a time by instructions of AVX-512, where the compiler makes
+//          two of eight, slow ones to memory; 1 only where inline assembly with such registers works (programs.py)
 // half is a storage type only, so no device needs cl_khr_fp16.
 #ifndef T
 #error "types.h: define T"
@@ -56,30 +59,58 @@ typedef struct __attribute__((packed)) {
 } UnalignedT16;
 #endif
 
+#ifndef HALF_BY_ASSEMBLY
+#define HALF_BY_ASSEMBLY 0
+#endif
+
 #if T_IS_HALF
 // PoCL 3.0 makes aligned loads and stores of vload_half16 and vstore_half16_rte, so that they go through a private vector.
 typedef struct __attribute__((packed)) {
     ushort16 value;
 } UnalignedBits16;
 
-static inline float16 load_half16(global const half *p)
+static inline float round_half(float v)
 {
-    const ushort16 bits = ((global const UnalignedBits16 *)p)->value;
+    ushort bits;
+    vstore_half_rte(v, 0, (half *)&bits);
+    return vload_half(0, (const half *)&bits);
+}
+
+#if HALF_BY_ASSEMBLY
+static inline float16 float16_of(ushort16 bits)
+{
+    float16 v;
+    __asm__("vcvtph2ps %1, %0" : "=vr"(v) : "v"(bits));
+    return v;
+}
+
+static inline ushort16 half16_of(float16 v)
+{
+    ushort16 bits;
+    __asm__("vcvtps2ph $0, %1, %0" : "=vr"(bits) : "v"(v));
+    return bits;
+}
+#else
+static inline float16 float16_of(ushort16 bits)
+{
     return vload_half16(0, (const half *)&bits);
 }
 
-static inline void store_half16(global half *p, float16 v)
+static inline ushort16 half16_of(float16 v)
 {
     ushort16 bits;
     vstore_half16_rte(v, 0, (half *)&bits);
-    ((global UnalignedBits16 *)p)->value = bits;
+    return bits;
 }
+#endif
 
 #define LOAD(p, i) vload_half(i, p)
-#define LOAD16(p, i) load_half16((p) + (i))
+#define LOAD16(p, i) float16_of(((global const UnalignedBits16 *)((p) + (i)))->value)
 #define STORE(p, i, v) vstore_half_rte(v, i, p)
-#define STORE16(p, i, v) store_half16((p) + (i), v)
+#define STORE16(p, i, v) (((global UnalignedBits16 *)((p) + (i)))->value = half16_of(v))
 #define STORE_SAT(p, i, v) STORE(p, i, v)
+#define ROUND(v) round_half(v)
+#define ROUND16(v) float16_of(half16_of(v))
 #elif T_IS_FLOAT
 #define LOAD(p, i) ((p)[i])
 #define LOAD16(p, i) (((global const UnalignedT16 *)((p) + (i)))->value)
@@ -92,6 +123,11 @@ static inline void store_half16(global half *p, float16 v)
 #define STORE(p, i, v) ((p)[i] = (T)(v))
 #define STORE16(p, i, v) (((global UnalignedT16 *)((p) + (i)))->value = WIDEN(v, T16))
 #define STORE_SAT(p, i, v) ((p)[i] = JOIN(JOIN(convert_, T), _sat)(v))
+#endif
+
+#if !T_IS_HALF
+#define ROUND(v) (v)
+#define ROUND16(v) (v)
 #endif
 
 // Without the hint Intel's compiler also makes a version of 16 work-items at once, never run at this local size:

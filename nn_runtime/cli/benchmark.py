@@ -45,7 +45,8 @@ if TYPE_CHECKING:
     from nn_runtime.cli.inputs import Array
     from nn_runtime.hal.peaks import Peaks
     from nn_runtime.hal.types import Model
-    from nn_runtime.session import Explanation, OperationTimes, Session
+    from nn_runtime.reports import Explanation, OperationTimes
+    from nn_runtime.session import Session
 
 PROFILE_NOTE = (
     "Operations joined in one launch overlap: the time of one is that of its tasks, shared out among the cores, by the "

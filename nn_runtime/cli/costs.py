@@ -15,7 +15,7 @@ from nn_runtime.hal.costs import HasCosts, store_table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nn_runtime.devices import Device
+    from nn_runtime.device import Device
     from nn_runtime.hal.costs import CostTable
 
 

@@ -18,7 +18,8 @@ import numpy.typing as npt
 
 from nn_runtime.cli.networks import add_device_argument, compile_for_timing, places_text
 from nn_runtime.cli.output import busy, duration_text, print_json, print_lines, progress, table, wrapped
-from nn_runtime.devices import REFERENCE_NAME, selector_in_force
+from nn_runtime.device import REFERENCE_NAME
+from nn_runtime.devices import selector_in_force
 from nn_runtime.loading import load
 
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nn_runtime.cli.inputs import Array
-    from nn_runtime.session import Explanation, Session
+    from nn_runtime.reports import Explanation
+    from nn_runtime.session import Session
 
 _FOLDER = "demo"
 _NETWORKS = {"float": "digits_float.tflite", "8-bit": "digits_int8.tflite"}

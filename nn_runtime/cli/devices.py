@@ -17,7 +17,7 @@ from nn_runtime.errors import NNError
 if TYPE_CHECKING:
     import argparse
 
-    from nn_runtime.devices import Device
+    from nn_runtime.device import Device
     from nn_runtime.hal.interfaces import DeviceDescription, UnusableDevice
 
 

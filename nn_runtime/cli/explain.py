@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from nn_runtime.session import ExplainedOperation, Explanation
+    from nn_runtime.reports import ExplainedOperation, Explanation
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

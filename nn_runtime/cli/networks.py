@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from nn_runtime.cli.inputs import Array
     from nn_runtime.interface import TensorInfo
     from nn_runtime.network import Network
-    from nn_runtime.session import Explanation, Session
+    from nn_runtime.reports import Explanation
+    from nn_runtime.session import Session
 
 _MOST_RANDOM_INTEGER = 100
 """Random integers other than 8-bit ones stay below this: they are often indices."""

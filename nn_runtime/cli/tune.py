@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from nn_runtime.cli.inputs import Array
-    from nn_runtime.devices import Device
+    from nn_runtime.device import Device
     from nn_runtime.network import Network
     from nn_runtime.session import Session
 

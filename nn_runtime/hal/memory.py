@@ -200,7 +200,7 @@ class HardwareBuffer(SharedMemory):
         """Take zeroed memory; raises BadData for a size that is not positive, a BLOB of several rows or layers, or a
         format that is not listed; OutOfMemory.
         """
-        if format not in HardwareBufferFormat.__members__.values():
+        if whole("hardware buffer: format", format) not in HardwareBufferFormat.__members__.values():
             raise BadData(f"hardware buffer: {format!r} is no known format")
         if min(whole("hardware buffer: size", size) for size in (width, height, layers)) <= 0:
             raise BadData(f"hardware buffer: sizes must be > 0, got {width} x {height} x {layers}")
@@ -208,9 +208,12 @@ class HardwareBuffer(SharedMemory):
             raise BadData(f"hardware buffer: a BLOB has one row and one layer, got {height} and {layers}")
         self.width, self.height, self.layers = width, height, layers
         self.format = HardwareBufferFormat(format)
-        self.usage = usage
+        self.usage = HardwareBufferUsage(whole("hardware buffer: usage", usage))
         size_bytes = width * height * layers * _PIXEL_BYTES[self.format]
         super().__init__(size_bytes, PROT_READ | PROT_WRITE, *_anonymous(size_bytes))
+
+    def __str__(self) -> str:
+        return f"hardware buffer of format {self.format.name}, {self.width} x {self.height} x {self.layers}"
 
     @property
     def is_blob(self) -> bool:
@@ -220,7 +223,7 @@ class HardwareBuffer(SharedMemory):
     def array(self) -> npt.NDArray[np.uint8]:
         """Return the bytes of a BLOB; raises Unmappable for other formats, and without CPU usage."""
         if not self.is_blob:
-            raise Unmappable(f"a hardware buffer of format {self.format.name} is no plain memory: use lock()")
+            raise Unmappable(f"wanted plain memory, format BLOB, got a {self}: only who knows the format may lock() it")
         return self.lock()
 
     def lock(self) -> npt.NDArray[np.uint8]:

@@ -127,8 +127,13 @@ def _checked_model(model: Model) -> FeatureLevel:
 
 
 @_invalid_argument
-def validate_request(model: Model, request: Request, allow_unspecified_output: bool = True) -> None:
-    """Check a request against its model. `allow_unspecified_output` is False for fenced executions."""
+def validate_request(
+    model: Model, request: Request, allow_unspecified_output: bool = True, *, takes_formats: bool = False
+) -> None:
+    """Check a request against its model. `allow_unspecified_output` is False for fenced executions.
+
+    Hardware buffers of other formats than BLOB are a GENERAL_FAILURE, unless the driver `takes_formats`.
+    """
     _check_pools([pool for pool in request.pools if not isinstance(pool, BufferToken)])
     if any(isinstance(pool, BufferToken) and pool.value <= 0 for pool in request.pools):
         raise BadData("request: a buffer token must be > 0")
@@ -142,6 +147,8 @@ def validate_request(model: Model, request: Request, allow_unspecified_output: b
         unspecified = kind == "output" and allow_unspecified_output
         for i, (argument, index) in enumerate(zip(arguments, indexes, strict=True)):
             _check_argument(f"request: {kind} {i}", main.operands[index], argument, request, unspecified)
+    if not takes_formats:
+        _check_plain(request)
 
 
 def level_of_type(operand: Operand) -> FeatureLevel:
@@ -342,6 +349,17 @@ def _checked_extension(model: Model, operation: Operation, label: str) -> Featur
     if operation.type >> EXTENSION_PREFIX_SHIFT not in model.extension_name_to_prefix.values():
         raise BadData(f"{label} {operation_name(operation.type)}: the model lists no extension with that prefix")
     return FeatureLevel.HAL_1_2
+
+
+def _check_plain(request: Request) -> None:
+    special = {i for i, pool in enumerate(request.pools) if isinstance(pool, HardwareBuffer) and not pool.is_blob}
+    for kind, arguments in (("input", request.inputs), ("output", request.outputs)) if special else ():
+        for i, argument in enumerate(arguments):
+            location = argument.location
+            if not argument.has_no_value and location.pointer is None and location.pool_index in special:
+                got = request.pools[location.pool_index]
+                message = f"{kind} {i}: wanted plain memory, or a hardware buffer of format BLOB, got a {got}"
+                raise HalError(ErrorStatus.GENERAL_FAILURE, message)
 
 
 def _check_argument(

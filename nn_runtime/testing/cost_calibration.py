@@ -20,7 +20,7 @@ from nn_runtime.testing.random_graph import RandomGraph, Size, example_of, gener
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from nn_runtime.devices import Device
+    from nn_runtime.device import Device
     from nn_runtime.hal.costs import CostTable
 
 GRAPHS = 300

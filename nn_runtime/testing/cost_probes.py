@@ -30,7 +30,7 @@ from nn_runtime.testing.random_graph import Node, RandomGraph, Size, draw_node, 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from nn_runtime.devices import Device
+    from nn_runtime.device import Device
     from nn_runtime.operand import Array
     from nn_runtime.session import Session
 

@@ -272,23 +272,22 @@ def _removed_writers(model: Model) -> Iterator[Mutation]:
 
 def _argument_types(model: Model) -> Iterator[Mutation]:
     """Give an operand of an operation every other type, valid in itself, with data of the right size."""
-    main = model.main
-    for at, operation in enumerate(main.operations):
-        for is_output, indexes in ((False, operation.inputs), (True, operation.outputs)):
+    for at, operation in enumerate(model.main.operations):
+        for what, indexes in (("input", operation.inputs), ("output", operation.outputs)):
             for k, index in enumerate(indexes):
-                operand = main.operands[index]
-                if operand.lifetime == OperandLifeTime.NO_VALUE:
-                    continue
-                for code in (*ELEMENT_TYPES, OperandCode.MODEL):
-                    if code == operand.type or is_legal_type(model, index, code):
-                        continue
-                    what = f"{'output' if is_output else 'input'} {k} is a {operand_type_name(code)}"
-                    changed = _retyped(operand, code)
-                    yield Mutation(
-                        "argument type",
-                        f"{_label(model, at)}: {what}",
-                        partial(_with_operand, model, index, changed),
-                    )
+                for code in _illegal_types(model, index):
+                    text = f"{_label(model, at)}: {what} {k} is a {operand_type_name(code)}"
+                    changed = _retyped(model.main.operands[index], code)
+                    yield Mutation("argument type", text, partial(_with_operand, model, index, changed))
+
+
+def _illegal_types(model: Model, index: int) -> list[int]:
+    """Return the types that an operand must not have where it stands; none for an omitted one."""
+    operand = model.main.operands[index]
+    if operand.lifetime == OperandLifeTime.NO_VALUE:
+        return []
+    types = (*ELEMENT_TYPES, OperandCode.MODEL)
+    return [code for code in types if code != operand.type and not is_legal_type(model, index, code)]
 
 
 def _retyped(operand: Operand, code: int) -> Operand:

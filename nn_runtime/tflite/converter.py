@@ -17,18 +17,11 @@ from nn_runtime.interface import Interface, State, TensorInfo
 from nn_runtime.network import Network
 from nn_runtime.numeric import whole_numbers
 from nn_runtime.tflite.folding import fold
-from nn_runtime.tflite.graph_builder import (
-    GraphBuilder,
-    Operator,
-    ReferencedModel,
-    Value,
-    Variable,
-    constant,
-    identity,
-    tensor_value,
-)
+from nn_runtime.tflite.graph_builder import GraphBuilder, identity
+from nn_runtime.tflite.operator import Operator, Variable
 from nn_runtime.tflite.operators import conversion_of, converted_operators
-from nn_runtime.tflite.reader import quoted
+from nn_runtime.tflite.tensor_reader import quoted
+from nn_runtime.tflite.values import ReferencedModel, Value, constant, tensor_value
 
 if TYPE_CHECKING:
     from nn_runtime.tflite.types import TfliteModel, TfliteSubgraph

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from nn_runtime.operand import Array, Dimensions
-    from nn_runtime.tflite.graph_builder import Operator
+    from nn_runtime.tflite.operator import Operator
 
 Fold: TypeAlias = "Callable[[Operator], Array]"
 

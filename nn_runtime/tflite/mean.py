@@ -20,7 +20,7 @@ from nn_runtime.quantization import (
     fixed_point_multiplier,
     multiply_by_quantized_multiplier,
 )
-from nn_runtime.tflite.graph_builder import Value
+from nn_runtime.tflite.values import Value
 
 if TYPE_CHECKING:
     from nn_runtime.operand import Array

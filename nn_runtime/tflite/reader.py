@@ -11,36 +11,41 @@ from __future__ import annotations
 
 import functools
 import importlib
-import math
 import os
 import stat
 import struct
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 from flatbuffers.number_types import Int32Flags
 from tflite.Model import Model
 
 from nn_runtime.tflite import graph, schema
+from nn_runtime.tflite.tensor_reader import (
+    MAX_SHOWN,
+    Buffers,
+    Bytes,
+    integers,
+    quoted,
+    read_tensor,
+    text,
+    with_empty_data,
+)
 from nn_runtime.tflite.types import (
     OptionValue,
-    TensorType,
     TfliteModel,
     TfliteOperator,
-    TfliteQuantization,
     TfliteSignature,
     TfliteSubgraph,
-    TfliteTensor,
 )
 from nn_runtime.tflite.verifier import TfliteError, verify
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
     from tflite.Operator import Operator
     from tflite.OperatorCode import OperatorCode
-    from tflite.QuantizationParameters import QuantizationParameters
     from tflite.SignatureDef import SignatureDef
     from tflite.SubGraph import SubGraph
     from tflite.Tensor import Tensor
@@ -49,21 +54,12 @@ if TYPE_CHECKING:
 __all__ = ["TfliteError", "TfliteModel", "read"]
 
 SCHEMA_VERSION = 3
-MAX_RANK = 8
-# An NNAPI operand's length is an unsigned 32-bit number.
-MAX_TENSOR_BYTES = (1 << 32) - 1
-_MAX_SHOWN = 60
 # A table without fields: vtable (length 4, table length 4), then the table's offset back to it.
 _EMPTY_TABLE = struct.pack("<HHi", 4, 4, 4)
 _EMPTY_TABLE_START = 4
 _BUILTIN_CODE_SLOT = next(field.slot for field in schema.OPERATOR_CODE.fields if field.name == "builtin_code")
 # A zip archive ends with a record of 22 bytes and a comment of at most 65,535.
 _ZIP_START, _ZIP_END, _ZIP_END_BYTES = b"PK\x03\x04", b"PK\x05\x06", 22 + 65535
-_SMALLEST_NORMAL = float(np.finfo(np.float32).smallest_normal)
-
-_Bytes: TypeAlias = npt.NDArray[np.uint8]
-# What an accessor ...AsNumpy returns: an array, or the number 0 where the field is absent.
-_Numbers: TypeAlias = Callable[[], "npt.NDArray[np.generic] | int"]
 
 
 def read(source: str | os.PathLike[str] | bytes | bytearray | memoryview) -> TfliteModel:
@@ -72,11 +68,6 @@ def read(source: str | os.PathLike[str] | bytes | bytearray | memoryview) -> Tfl
     end = verify(data, schema.MODEL)
     _check_attachment(data, end)
     return _model(Model.GetRootAs(data, 0), data, end)
-
-
-def quoted(name: str) -> str:
-    """Return a name for a message: quoted, unprintable characters escaped, at most about 60 characters."""
-    return repr(name if len(name) <= _MAX_SHOWN else name[:_MAX_SHOWN] + "...")
 
 
 def _load(path: str | os.PathLike[str]) -> bytes:
@@ -106,7 +97,7 @@ def _model(model: Model, data: bytes, tables_end: int) -> TfliteModel:
         raise TfliteError(f"schema version must be {SCHEMA_VERSION}, got {model.Version()}")
     if model.SubgraphsLength() == 0:
         raise TfliteError("the file must hold at least one subgraph, got none")
-    buffers = _Buffers(model, data, tables_end)
+    buffers = Buffers(model, data, tables_end)
     codes = tuple(_operator_code(model.OperatorCodes(i), i) for i in range(model.OperatorCodesLength()))
     subgraphs = tuple(
         _subgraph(model.Subgraphs(i), f"subgraph {i}", codes, buffers) for i in range(model.SubgraphsLength())
@@ -114,69 +105,13 @@ def _model(model: Model, data: bytes, tables_end: int) -> TfliteModel:
     graph.check_calls(subgraphs)
     return TfliteModel(
         version=SCHEMA_VERSION,
-        description=_text(model.Description()),
+        description=text(model.Description()),
         subgraphs=subgraphs,
         signatures=tuple(
             _signature(model.SignatureDefs(i), f"signature {i}", subgraphs) for i in range(model.SignatureDefsLength())
         ),
         metadata=_metadata(model, buffers),
     )
-
-
-def _text(value: bytes | None) -> str:
-    """Decode a string of the file; bytes that are not UTF-8 become U+FFFD."""
-    return "" if value is None else value.decode("utf-8", "replace")
-
-
-def _integers(numbers: _Numbers) -> tuple[int, ...]:
-    """Return an integer vector, empty where the field is absent."""
-    values = numbers()
-    return () if isinstance(values, int) else tuple(values.tolist())
-
-
-class _Buffers:
-    """The constants of a file, by buffer index."""
-
-    def __init__(self, model: Model, data: bytes, tables_end: int) -> None:
-        self._model = model
-        self._data = data
-        self._tables_end = tables_end
-        self._length: int = model.BuffersLength()
-        self._views: dict[int, _Bytes | None] = {}
-        self._booleans: set[int] = set()
-
-    def view(self, index: int, where: str) -> _Bytes | None:
-        """Return the bytes of a buffer; None where it holds none. Buffer 0 is the one that stands for "no data"."""
-        if index == 0:
-            return None
-        if index >= self._length:
-            raise TfliteError(f"{where}: buffer index must be below {self._length}, got {index}")
-        if index not in self._views:
-            self._views[index] = self._decode(index)
-        return self._views[index]
-
-    def check_boolean(self, index: int, content: _Bytes, where: str) -> None:
-        """Require bytes 0 and 1 only: numpy's boolean arithmetic is undefined for others."""
-        if index not in self._booleans and content.size and content.max() > 1:
-            raise TfliteError(f"{where}: BOOL constant must hold bytes 0 and 1, got {content.max()}")
-        self._booleans.add(index)
-
-    def _decode(self, index: int) -> _Bytes | None:
-        """Return the bytes inside the buffer's table, or those behind the tables (files over 2 GiB)."""
-        buffer = self._model.Buffers(index)
-        if buffer.DataLength():
-            content: _Bytes = buffer.DataAsNumpy()
-            return content
-        offset, size = buffer.Offset(), buffer.Size()
-        # 0 and 1 both mean "inside the table".
-        if offset <= 1:
-            return None
-        if offset < self._tables_end or offset + size > len(self._data):
-            raise TfliteError(
-                f"buffer {index}: data must lie in bytes {self._tables_end} to {len(self._data)} of the file, "
-                f"got {size} bytes at {offset}"
-            )
-        return np.frombuffer(self._data, np.uint8, size, offset) if size else None
 
 
 @dataclass(frozen=True)
@@ -200,7 +135,7 @@ def _operator_code(table: OperatorCode, index: int) -> _Code:
         )
     if code != schema.CUSTOM:
         return _Code(code, schema.OPERATOR_NAMES.get(code, f"BUILTIN_{code}"), None, table.Version())
-    custom_code = _text(table.CustomCode())
+    custom_code = text(table.CustomCode())
     if not custom_code:
         raise TfliteError(f"operator code {index}: CUSTOM must have a custom_code, got none")
     return _Code(code, f"CUSTOM {quoted(custom_code)}", custom_code, table.Version())
@@ -212,33 +147,22 @@ def _builtin_code(table: OperatorCode) -> int:
     return int(table._tab.Get(Int32Flags, table._tab.Pos + offset)) if offset else 0
 
 
-def _subgraph(table: SubGraph, where: str, codes: Sequence[_Code], buffers: _Buffers) -> TfliteSubgraph:
+def _subgraph(table: SubGraph, where: str, codes: Sequence[_Code], buffers: Buffers) -> TfliteSubgraph:
     """Decode a subgraph and check that its operators can run in file order."""
-    tensors = tuple(_tensor(table.Tensors(i), f"{where}: tensor {i}", buffers) for i in range(table.TensorsLength()))
+    tensors = tuple(
+        read_tensor(table.Tensors(i), f"{where}: tensor {i}", buffers) for i in range(table.TensorsLength())
+    )
     operators = tuple(_operators(table, where, codes, len(tensors)))
-    inputs, outputs = _integers(table.InputsAsNumpy), _integers(table.OutputsAsNumpy)
+    inputs, outputs = integers(table.InputsAsNumpy), integers(table.OutputsAsNumpy)
     _check_indices(inputs, 0, len(tensors), f"{where}: input")
     _check_indices(outputs, 0, len(tensors), f"{where}: output")
     if len(set(inputs)) != len(inputs):
-        raise TfliteError(f"{where}: inputs must be different tensors, got {list(inputs)[:_MAX_SHOWN]}")
+        raise TfliteError(f"{where}: inputs must be different tensors, got {list(inputs)[:MAX_SHOWN]}")
     written = {index for operator in operators for index in operator.outputs}.union(inputs)
-    tensors = tuple(tensor if index in written else _with_empty_data(tensor) for index, tensor in enumerate(tensors))
-    subgraph = TfliteSubgraph(_text(table.Name()), tensors, operators, inputs, outputs)
+    tensors = tuple(tensor if index in written else with_empty_data(tensor) for index, tensor in enumerate(tensors))
+    subgraph = TfliteSubgraph(text(table.Name()), tensors, operators, inputs, outputs)
     graph.check_dataflow(subgraph, where)
     return subgraph
-
-
-def _with_empty_data(tensor: TfliteTensor) -> TfliteTensor:
-    """Give a tensor that nothing writes and that has no elements its (empty) constant: buffers cannot tell."""
-    if tensor.data is not None or tensor.is_variable or 0 not in tensor.shape:
-        return tensor
-    return replace(tensor, data=_readonly(np.empty(tensor.shape, tensor.type.dtype or np.uint8)))
-
-
-def _readonly(array: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
-    """Mark an array as not writeable and return it."""
-    array.flags.writeable = False
-    return array
 
 
 def _check_indices(indices: Sequence[int], lowest: int, count: int, where: str) -> None:
@@ -246,119 +170,6 @@ def _check_indices(indices: Sequence[int], lowest: int, count: int, where: str) 
     for position, index in enumerate(indices):
         if not lowest <= index < count:
             raise TfliteError(f"{where} {position}: tensor index must be {lowest} to {count - 1}, got {index}")
-
-
-def _tensor(table: Tensor, where: str, buffers: _Buffers) -> TfliteTensor:
-    """Decode a tensor with its constant, if it has one."""
-    name = _text(table.Name())
-    where = f"{where} {quoted(name)}"
-    number = table.Type()
-    if number not in TensorType._value2member_map_:
-        raise TfliteError(f"{where}: type must be 0 to {max(TensorType)}, got {number}")
-    tensor_type = TensorType(number)
-    if table.Sparsity() is not None:
-        raise TfliteError(f"{where}: sparse constants are not supported")
-    shape = _integers(table.ShapeAsNumpy)
-    _check_shape(shape, tensor_type, where)
-    is_variable = bool(table.IsVariable())
-    content = buffers.view(table.Buffer(), where)
-    if is_variable and content is not None:
-        raise TfliteError(f"{where}: a variable tensor must have no data, got {content.size} bytes")
-    if content is not None and tensor_type is TensorType.BOOL:
-        buffers.check_boolean(table.Buffer(), content, where)
-    return TfliteTensor(
-        name=name,
-        type=tensor_type,
-        shape=shape,
-        shape_signature=_shape_signature(_integers(table.ShapeSignatureAsNumpy), shape, where),
-        quantization=_quantization(table.Quantization(), tensor_type, shape, where),
-        data=None if content is None else _constant(content, tensor_type, shape, where),
-        is_variable=is_variable,
-    )
-
-
-def _check_shape(shape: tuple[int, ...], tensor_type: TensorType, where: str) -> None:
-    """Require at most MAX_RANK dimensions, none negative, and a size that an operand can have."""
-    if len(shape) > MAX_RANK:
-        raise TfliteError(f"{where}: rank must be at most {MAX_RANK}, got {len(shape)}")
-    if shape and min(shape) < 0:
-        raise TfliteError(f"{where}: dimensions must be >= 0, got {shape}")
-    size_bytes = _size_bytes(shape, tensor_type)
-    if size_bytes > MAX_TENSOR_BYTES:
-        raise TfliteError(f"{where}: shape {shape} must need at most {MAX_TENSOR_BYTES} bytes, needs {size_bytes}")
-
-
-def _size_bytes(shape: tuple[int, ...], tensor_type: TensorType) -> int:
-    """Return the bytes of a dense tensor; elements without a fixed size count one byte."""
-    bits = 8 if tensor_type.bits is None else tensor_type.bits
-    return (math.prod(shape) * bits + 7) // 8
-
-
-def _shape_signature(signature: tuple[int, ...], shape: tuple[int, ...], where: str) -> tuple[int, ...] | None:
-    """Return the shape with -1 for dimensions known only at run time; None where the file has none."""
-    if not signature:
-        return None
-    if len(signature) != len(shape) or min(signature) < -1:
-        raise TfliteError(
-            f"{where}: shape_signature must have {len(shape)} dimensions >= -1, got {signature[:MAX_RANK]}"
-        )
-    return signature
-
-
-def _constant(content: _Bytes, tensor_type: TensorType, shape: tuple[int, ...], where: str) -> npt.NDArray[np.generic]:
-    """Return a constant as a view of the file, shaped where numpy has its type, else flat bytes."""
-    if tensor_type.bits is None:
-        return content
-    wanted = _size_bytes(shape, tensor_type)
-    if content.size != wanted:
-        raise TfliteError(f"{where}: {tensor_type.name} {shape} needs {wanted} bytes of data, got {content.size}")
-    dtype = tensor_type.dtype
-    return content if dtype is None else content.view(dtype).reshape(shape)
-
-
-_ZERO_POINT_RANGE = {
-    TensorType.UINT8: (0, 255),
-    TensorType.INT8: (-128, 127),
-    TensorType.INT4: (-8, 7),
-    TensorType.INT16: (-(1 << 15), (1 << 15) - 1),
-    TensorType.UINT16: (0, (1 << 16) - 1),
-    TensorType.INT32: (-(1 << 31), (1 << 31) - 1),
-    TensorType.INT64: (-(1 << 63), (1 << 63) - 1),
-}
-
-
-def _quantization(
-    table: QuantizationParameters | None, tensor_type: TensorType, shape: tuple[int, ...], where: str
-) -> TfliteQuantization | None:
-    """Decode and check the quantisation of an integer tensor; None for other types and where there is no scale."""
-    if table is None:
-        return None
-    if table.DetailsType():
-        raise TfliteError(f"{where}: quantisation details of type {table.DetailsType()} are not supported")
-    scales, zero_points = table.ScaleAsNumpy(), table.ZeroPointAsNumpy()
-    if isinstance(scales, int) or not scales.size or tensor_type not in _ZERO_POINT_RANGE:
-        return None
-    if not (np.isfinite(scales).all() and scales.min() >= _SMALLEST_NORMAL):
-        bad = scales[~(np.isfinite(scales) & (scales >= _SMALLEST_NORMAL))][0]
-        raise TfliteError(f"{where}: scales must be positive normal numbers, got {bad}")
-    count = 0 if isinstance(zero_points, int) else zero_points.size
-    if count != scales.size:
-        raise TfliteError(f"{where}: needs one zero point for each of {scales.size} scales, got {count}")
-    lowest, highest = _ZERO_POINT_RANGE[tensor_type]
-    if zero_points.min() < lowest or zero_points.max() > highest:
-        found = f"{zero_points.min()} to {zero_points.max()}"
-        raise TfliteError(f"{where}: {tensor_type.name} zero points must be {lowest} to {highest}, got {found}")
-    dimension = table.QuantizedDimension()
-    _check_quantized_dimension(dimension, scales.size, shape, where)
-    return TfliteQuantization(scales, zero_points, dimension)
-
-
-def _check_quantized_dimension(dimension: int, count: int, shape: tuple[int, ...], where: str) -> None:
-    """Require a dimension of the shape, with one scale for each of its indices or one for all."""
-    if not (0 <= dimension < len(shape) or (dimension == 0 and count == 1)):
-        raise TfliteError(f"{where}: quantized_dimension must be 0 to {len(shape) - 1}, got {dimension}")
-    if count != 1 and count != shape[dimension]:
-        raise TfliteError(f"{where}: needs 1 or {shape[dimension]} scales for dimension {dimension}, got {count}")
 
 
 def _operators(table: SubGraph, where: str, codes: Sequence[_Code], tensor_count: int) -> Iterator[TfliteOperator]:
@@ -374,8 +185,8 @@ def _operators(table: SubGraph, where: str, codes: Sequence[_Code], tensor_count
 def _operator(table: Operator, index: int, where: str, code: _Code, tensor_count: int) -> TfliteOperator:
     """Decode one operator and its options."""
     where = f"{where} {code.name}"
-    inputs, outputs = _integers(table.InputsAsNumpy), _integers(table.OutputsAsNumpy)
-    intermediates = _integers(table.IntermediatesAsNumpy)
+    inputs, outputs = integers(table.InputsAsNumpy), integers(table.OutputsAsNumpy)
+    intermediates = integers(table.IntermediatesAsNumpy)
     _check_indices(inputs, -1, tensor_count, f"{where}: input")
     _check_indices(outputs, 0, tensor_count, f"{where}: output")
     _check_indices(intermediates, -1, tensor_count, f"{where}: intermediate")
@@ -414,9 +225,9 @@ def _options(operator: Operator, code: int, where: str) -> dict[str, OptionValue
 def _option(table: object, field: schema.Field) -> OptionValue:
     """Decode one field of an options table."""
     if isinstance(field.kind, schema.Vector):
-        return _integers(getattr(table, f"{field.accessor}AsNumpy"))
+        return integers(getattr(table, f"{field.accessor}AsNumpy"))
     value: bytes | OptionValue | None = getattr(table, field.accessor)()
-    return _text(value) if value is None or isinstance(value, bytes) else value
+    return text(value) if value is None or isinstance(value, bytes) else value
 
 
 @functools.cache
@@ -428,7 +239,7 @@ def _accessor_class(name: str) -> Callable[[], Tensor]:
 
 def _signature(table: SignatureDef, where: str, subgraphs: Sequence[TfliteSubgraph]) -> TfliteSignature:
     """Decode a signature; its names must stand for inputs and outputs of its subgraph."""
-    key = _text(table.SignatureKey())
+    key = text(table.SignatureKey())
     where = f"{where} {quoted(key)}"
     index = table.SubgraphIndex()
     if index >= len(subgraphs):
@@ -448,7 +259,7 @@ def _tensor_map(entries: Iterator[TensorMap], allowed: set[int], where: str) -> 
     """Decode names of a signature's inputs or outputs."""
     names: dict[str, int] = {}
     for entry in entries:
-        name, index = _text(entry.Name()), entry.TensorIndex()
+        name, index = text(entry.Name()), entry.TensorIndex()
         if index not in allowed:
             raise TfliteError(f"{where} {quoted(name)}: tensor must be one of the subgraph's, got index {index}")
         if name in names:
@@ -457,11 +268,11 @@ def _tensor_map(entries: Iterator[TensorMap], allowed: set[int], where: str) -> 
     return names
 
 
-def _metadata(model: Model, buffers: _Buffers) -> dict[str, _Bytes]:
+def _metadata(model: Model, buffers: Buffers) -> dict[str, Bytes]:
     """Return the metadata blobs by name."""
-    found: dict[str, _Bytes] = {}
+    found: dict[str, Bytes] = {}
     for entry in (model.Metadata(i) for i in range(model.MetadataLength())):
-        name = _text(entry.Name())
+        name = text(entry.Name())
         content = buffers.view(entry.Buffer(), f"metadata {quoted(name)}")
         found[name] = np.empty(0, np.uint8) if content is None else content
     return found

@@ -14,7 +14,8 @@ import pytest
 
 from nn_runtime.codes import OperandCode, OperationCode
 from nn_runtime.compilation import Compilation
-from nn_runtime.devices import REFERENCE_NAME, Device, Selection, reference_device
+from nn_runtime.device import REFERENCE_NAME, Device
+from nn_runtime.devices import Selection, reference_device
 from nn_runtime.errors import BadData, OutputInsufficientSize
 from nn_runtime.execution import Execution
 from nn_runtime.hal.interfaces import OperationSupport

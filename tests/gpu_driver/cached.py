@@ -12,7 +12,7 @@ import numpy as np
 from gpu_driver import cache_files
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.compilation import Compilation
-from nn_runtime.devices import Device as RuntimeDevice
+from nn_runtime.device import Device as RuntimeDevice
 from nn_runtime.errors import NNError
 from nn_runtime.execution import Execution
 from nn_runtime.model import Model

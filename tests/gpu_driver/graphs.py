@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nn_runtime.codes import OperationCode
-    from nn_runtime.operand import Array, Dimensions
+    from nn_runtime.operand import Array, ChannelQuant, Dimensions
 
 FLOAT = OperandCode.TENSOR_FLOAT32
 
@@ -50,12 +50,20 @@ class Graph:
     def temporary(self, dims: Dimensions, code: int = FLOAT, scale: float = 0.0, zero_point: int = 0) -> int:
         return self._add(Operand(code, dims, scale, zero_point))
 
-    def constant(self, data: Array, code: int | None = None, scale: float = 0.0, zero_point: int = 0) -> int:
+    def constant(
+        self,
+        data: Array,
+        code: int | None = None,
+        scale: float = 0.0,
+        zero_point: int = 0,
+        channel_quant: ChannelQuant | None = None,
+    ) -> int:
         data = np.ascontiguousarray(data)
         if code is None:
             code = {"float32": FLOAT, "int32": OperandCode.TENSOR_INT32}[data.dtype.name]
         location = DataLocation(length=data.nbytes, pointer=data)
-        return self._add(Operand(code, data.shape, scale, zero_point, OperandLifeTime.POINTER, location))
+        operand = Operand(code, data.shape, scale, zero_point, OperandLifeTime.POINTER, location, channel_quant)
+        return self._add(operand)
 
     def integer(self, value: int) -> int:
         data = np.array(value, np.int32)

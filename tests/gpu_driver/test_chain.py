@@ -26,6 +26,7 @@ from tests.gpu_driver.profiles import CPU_PROFILE
 from tests.gpu_driver.running import prepare, run
 
 if TYPE_CHECKING:
+    from gpu_driver.chain.tiles import Tiles
     from gpu_driver.device_profile import DeviceProfile
     from gpu_driver.driver import Device
     from nn_runtime.operand import Array, Dimensions
@@ -50,8 +51,9 @@ ZEROS = {FLOAT: 0, QUANT8: 120, SIGNED: -7}
 class Network:
     """Draws convolutions one after the other."""
 
-    def __init__(self, code: OperandCode, dims: Dimensions, seed: int) -> None:
+    def __init__(self, code: OperandCode, dims: Dimensions, seed: int, wide_channels: int = 0) -> None:
         self.graph = Graph()
+        self.wide_channels = wide_channels
         self.code = code
         self.dims = dims
         self._scale = SCALES[code]
@@ -107,7 +109,7 @@ class Network:
         return output
 
     def _constants(self, dims: Dimensions, depth: int) -> tuple[int, int]:
-        """Draw weights and bias; weights of 3 x 3 filters are signed bytes without their zero point, too."""
+        """Draw weights and bias; those of 3 x 3 filters are signed bytes less their zero point, but wide channels."""
         fan_in = np.prod(dims) / depth
         if self.code == FLOAT:
             weights = self._rng.standard_normal(dims).astype(np.float32) / np.float32(np.sqrt(fan_in))
@@ -117,9 +119,8 @@ class Network:
         whole = self._rng.integers(-500, 500, depth).astype(np.int32)
         weights = self._values(dims)
         if dims[1:3] == (3, 3):
-            weights = np.minimum(weights, min(ZEROS[self.code] + 127, np.iinfo(weights.dtype).max)).astype(
-                weights.dtype
-            )
+            narrow = weights[..., self.wide_channels :]
+            narrow[...] = np.minimum(narrow, min(ZEROS[self.code] + 127, np.iinfo(weights.dtype).max))
         return (
             self.graph.constant(weights, self.code, scale, ZEROS[self.code]),
             self.graph.constant(whole, BIAS, float(np.float32(scale) * np.float32(self._scale))),
@@ -217,7 +218,7 @@ def test_a_core_has_the_same_part_of_the_picture_in_every_step() -> None:
     network = Network(FLOAT, (1, 28, 28, 32), 0)
     network.convolve(192)
     network.depthwise()
-    network.convolve(64)
+    network.convolve(64, is_output=True)
     launch = launch_of(network, 2)
     for step in launch.steps:
         mine = [task for task in chain.tasks_of(step, 2) if task.queue == 0]
@@ -330,6 +331,21 @@ def test_a_task_knows_the_weights_of_the_next_product_in_its_queue() -> None:
             assert rows[at, 5:7].tolist() == [begin + 2 * block * depth, 2 * depth]
 
 
+@pytest.mark.parametrize(("zero_point", "weight", "fits"), [(0, 254, True), (0, 255, False), (255, 0, True)])
+def test_weights_of_nine_bits_are_two_signed_bytes_in_a_depthwise_step(
+    zero_point: int, weight: int, fits: bool
+) -> None:
+    weights = np.full((1, 3, 3, 144), zero_point, np.uint8)
+    weights[0, 1, 2, 70] = weight
+    assert packing.fits_depthwise_vnni(weights, zero_point) == fits
+    if fits:
+        packed, has_rest = packing.pack_depthwise_weights_vnni(weights, zero_point, 3)
+        assert has_rest.tolist() == [False, True, False]
+        assert len(packed) == 3 * 12 + 1 + 12
+        first, rest = packed[12:24].astype(int), packed[37:].astype(int)
+        assert (first + rest).sum() == weight - zero_point
+
+
 def test_rounding_at_once_is_rounding_twice() -> None:
     rng = np.random.default_rng(0)
     exponents = -rng.integers(1, 12, 4000).astype(np.int32)
@@ -388,15 +404,16 @@ def test_what_floats_cannot_round_is_rounded_by_integers(
 
 
 @pytest.mark.parametrize("code", [QUANT8, SIGNED], ids=["quant8", "signed"])
+@pytest.mark.parametrize("wide_channels", [0, 5])
 @pytest.mark.parametrize(("taps", "stride"), [(3, 1), (3, 2), (5, 1), (5, 2)])
 @pytest.mark.parametrize(
     "dims",
     [(1, 15, 23, 40), (2, 8, 16, 16), (1, 3, 14, 35), (1, 1, 7, 17), (2, 5, 9, 32), (1, 9, 4, 96), (1, 6, 1, 144)],
 )
 def test_depthwise_steps_give_what_the_cpu_driver_gives(
-    opencl_device: Device, code: OperandCode, taps: int, stride: int, dims: Dimensions
+    opencl_device: Device, code: OperandCode, taps: int, stride: int, dims: Dimensions, wide_channels: int
 ) -> None:
-    network = Network(code, dims, 3)
+    network = Network(code, dims, 3, wide_channels)
     network.depthwise(taps, stride, is_output=True)
     model, source = network.graph.model(), network.data()
     results = []
@@ -475,8 +492,8 @@ def test_any_number_of_groups_and_queues_gives_the_same_bits(
     run(prepare(find_device("nnapi-reference").hal, model), request([source], [expected]))  # type: ignore[arg-type]
     launch_of_steps = launches._launch
 
-    def simulated(steps: Any, keys: Any, inner: Any, device: DeviceProfile) -> Launch:
-        launch = launch_of_steps(steps, keys, inner, replace(device, compute_units=queues))
+    def simulated(steps: Any, keys: Any, inner: Any, device: DeviceProfile, tiles: Tiles) -> Launch:
+        launch = launch_of_steps(steps, keys, inner, replace(device, compute_units=queues), tiles)
         return replace(launch, global_size=(groups,))
 
     monkeypatch.setattr(launches, "_launch", simulated)

@@ -82,6 +82,11 @@ print(*(statistics[f"programs_{name}"] for name in ("built", "loaded", "stored")
 """
 
 
+def _stored_at_once(device: Device, count: int) -> int:
+    """Return how many of so many programs are stored before the process ends: reading a binary makes PoCL compile."""
+    return 0 if device.profile.slug == "pocl" else count
+
+
 def test_processes_fill_one_cache_at_once(opencl_device: Device, tmp_path: Path) -> None:
     started = [start_python(_RUN + _TELL, opencl_device, tmp_path) for _ in range(4)]
     for process in started:
@@ -89,7 +94,7 @@ def test_processes_fill_one_cache_at_once(opencl_device: Device, tmp_path: Path)
         assert (status, err) == (0, "")
         built, loaded, stored = map(int, out.split())
         assert built + loaded == 2
-        assert stored == built
+        assert stored == _stored_at_once(opencl_device, built)
     files = {path.suffix for path in (tmp_path / "programs").iterdir() if path.name != ".lock"}
     assert files == {".bin"}
     assert ended(start_python(_RUN + _TELL, opencl_device, tmp_path)) == (0, "0 2 0\n", "")
@@ -112,6 +117,7 @@ for at in range(8):
     path.write_bytes(data)
     device = Device(device._found, 0)
     {run}
+    device.context().programs.store_kept()
     assert device.statistics()["programs_built"] == device.statistics()["programs_stored"] == 1
     assert device.statistics()["programs_loaded"] == 1
 """
@@ -144,7 +150,8 @@ def test_sealed_rubbish_is_refused_by_the_driver_or_built_again(opencl_device: D
     for path in (tmp_path / "programs").glob("*.bin"):
         path.write_bytes(cache_files.seal(b"rubbish"))
     status, out, _ = ended(start_python(_RUN + _TELL, opencl_device, tmp_path))
-    assert (status, out) == (0, "2 0 2\n")
+    assert (status, out) == (0, f"2 0 {_stored_at_once(opencl_device, 2)}\n")
+    assert ended(start_python(_RUN + _TELL, opencl_device, tmp_path)) == (0, "0 2 0\n", "")
 
 
 @pytest.mark.parametrize("folder", ["/dev/null/cache", "/proc/nowhere"])

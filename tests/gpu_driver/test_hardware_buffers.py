@@ -16,7 +16,7 @@ import pytest
 
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.compilation import Compilation
-from nn_runtime.devices import Device
+from nn_runtime.device import Device
 from nn_runtime.event import Event
 from nn_runtime.execution import Execution
 from nn_runtime.hal.fences import Fence

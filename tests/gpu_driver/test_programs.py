@@ -73,6 +73,25 @@ def _fill(device: Device, folder: Path) -> Path:
     return program.path
 
 
+def test_what_is_kept_is_stored_at_once_or_in_the_end(device: Device, tmp_path: Path) -> None:
+    """PoCL compiles again when a binary is read: its programs wait until nobody waits for an answer."""
+    cache = _cache(device, tmp_path)
+    program = cache.get("double.cl", _DEFINES, launches=_LAUNCHES)
+    assert cache.is_new(program)
+    assert _launch(device, program) == _DOUBLED
+    cache.keep(program)
+    assert not cache.is_new(program)
+    assert program.path.exists() == (device[1].slug != "pocl")
+    cache.store_kept(0)
+    assert program.path.exists() == (device[1].slug != "pocl")
+    cache.store_kept()
+    assert program.path.exists()
+    assert (cache.stats.builds, cache.stats.stores) == (1, 1)
+    loaded = _cache(device, tmp_path).get("double.cl", _DEFINES, launches=_LAUNCHES)
+    assert loaded.from_disk
+    assert _launch(device, loaded) == _DOUBLED
+
+
 def test_second_cache_loads_what_the_first_stored(device: Device, tmp_path: Path) -> None:
     _fill(device, tmp_path)
     cache = _cache(device, tmp_path)

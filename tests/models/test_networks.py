@@ -15,7 +15,7 @@ import nn_runtime as nn
 from nn_runtime.tflite import Interpreter
 
 if TYPE_CHECKING:
-    from nn_runtime.devices import Device
+    from nn_runtime.device import Device
 
 MODELS = Path(os.environ.get("NNRT_MODEL_DIR", Path(__file__).parents[3] / "shared" / "models"))
 FLOAT_NETWORKS = ["hello_world_float", "mobilenet_v2_1.0_224_float"]

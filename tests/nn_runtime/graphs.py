@@ -9,7 +9,8 @@ import numpy as np
 
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.compilation import Compilation
-from nn_runtime.devices import Device, Selection, reference_device
+from nn_runtime.device import Device
+from nn_runtime.devices import Selection, reference_device
 from nn_runtime.execution import Execution
 from nn_runtime.model import Model
 from nn_runtime.operand import OperandType

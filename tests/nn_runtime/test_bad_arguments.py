@@ -130,12 +130,12 @@ BAD: dict[str, tuple[Callable[[], object], ResultCode, str]] = {
     "caching token": (
         lambda: nn.Compilation(_model()).set_caching(".", _any("x" * 32)),
         ResultCode.BAD_DATA,
-        "wanted a path and 32 bytes",
+        "the token: wanted bytes, got 'x",
     ),
     "caching folder": (
         lambda: nn.Compilation(_model()).set_caching(_any(5), bytes(32)),
         ResultCode.BAD_DATA,
-        "wanted a path and 32 bytes",
+        "wanted a path, got 5",
     ),
     "input of no type": (
         lambda: _execution().set_input(0, VALUES, _any(5)),
@@ -178,6 +178,43 @@ BAD: dict[str, tuple[Callable[[], object], ResultCode, str]] = {
     "fence too large": (lambda: nn.Event.from_sync_fence_fd(HUGE), ResultCode.BAD_DATA, "no open descriptor"),
     "fence": (lambda: nn.Event.from_sync_fence_fd(NOT_A_NUMBER), ResultCode.BAD_DATA, "descriptor: wanted a whole"),
 }
+
+
+WRONG = "x"
+OF_A_KIND: dict[str, tuple[Callable[[Any], object], str]] = {
+    "a compilation's model": (nn.Compilation, "a Model"),
+    "an execution's compilation": (nn.Execution, "a Compilation"),
+    "a burst's compilation": (nn.Burst, "a Compilation"),
+    "a role's compilation": (lambda wrong: nn.MemoryDesc().add_input_role(wrong, 0, 1.0), "a Compilation"),
+    "a descriptor": (nn.Memory.from_desc, "a MemoryDesc"),
+    "a hardware buffer": (nn.Memory.from_hardware_buffer, "a HardwareBuffer"),
+    "an array's memory": (nn.Memory.from_array, "a numpy array of numbers"),
+    "a copy's source": (lambda wrong: nn.Memory.copy(wrong, nn.Memory.from_array(VALUES)), "a Memory"),
+    "a copy's destination": (lambda wrong: nn.Memory.copy(nn.Memory.from_array(VALUES), wrong), "a Memory"),
+    "a constant's memory": (lambda wrong: _unfinished().set_operand_value_from_memory(0, wrong, 0, 16), "a Memory"),
+    "a referenced model": (lambda wrong: _unfinished().set_operand_value_from_model(0, wrong), "a Model"),
+    "an extension's device": (lambda wrong: nn.Model().extension_operand_type(wrong, "name", 0), "a Device"),
+    "an event": (lambda wrong: _execution().start_compute_with_dependencies([wrong]), "an Event"),
+    "events": (lambda wrong: _execution().start_compute_with_dependencies(wrong), "a list"),
+    "an execution's burst": (lambda wrong: _execution().burst_compute(wrong), "a Burst"),
+    "an attribute's data": (
+        lambda wrong: nn.Compilation(_model(), [reference_device()]).add_extension_attribute("name", 0, wrong),
+        "bytes",
+    ),
+    "a preference": (lambda wrong: nn.Compilation(_model()).set_preference(wrong), "a whole number"),
+    "a priority": (lambda wrong: nn.Compilation(_model()).set_priority(wrong), "a whole number"),
+    "a network's model": (nn.Network.from_model, "a Model"),
+    "a session's compilation": (lambda wrong: nn.Session(wrong, wrong), "a Compilation"),
+    "names": (lambda wrong: nn.Network.from_model(_model(), wrong), "a list"),
+    "a hardware buffer's usage": (lambda wrong: HardwareBuffer(4, usage=wrong), "a whole number"),
+}
+
+
+@pytest.mark.parametrize("name", OF_A_KIND)
+def test_objects_of_another_kind_are_errors_of_ours(name: str) -> None:
+    call, wanted = OF_A_KIND[name]
+    with pytest.raises(nn.BadData, match=f"wanted {wanted}, got ('x'|str)"):
+        call(WRONG)
 
 
 @pytest.mark.parametrize("name", BAD)

@@ -11,7 +11,7 @@ import pytest
 from nn_runtime.burst import Burst
 from nn_runtime.codes import OperationCode
 from nn_runtime.compilation import Compilation
-from nn_runtime.devices import REFERENCE_NAME
+from nn_runtime.device import REFERENCE_NAME
 from nn_runtime.errors import BadData, BadState, OperationFailed, UnexpectedNull
 from nn_runtime.execution import Execution
 from nn_runtime.hal.types import ErrorStatus, HalError

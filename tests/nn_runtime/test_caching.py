@@ -13,7 +13,8 @@ import pytest
 from nn_runtime.caching import CacheInfo, file_paths
 from nn_runtime.codes import OperationCode, PreferenceCode, PriorityCode
 from nn_runtime.compilation import Compilation
-from nn_runtime.devices import Device, Selection, reference_device
+from nn_runtime.device import Device
+from nn_runtime.devices import Selection, reference_device
 from nn_runtime.errors import BadData, BadState, OperationFailed, UnexpectedNull
 from nn_runtime.hal.types import ErrorStatus
 from nn_runtime.network import Network

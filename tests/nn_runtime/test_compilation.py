@@ -8,11 +8,12 @@ import pytest
 from nn_runtime.burst import Burst
 from nn_runtime.codes import FeatureLevel, OperationCode, PreferenceCode, PriorityCode
 from nn_runtime.compilation import Compilation
-from nn_runtime.devices import Device, Selection, reference_device
+from nn_runtime.device import Device
+from nn_runtime.devices import Selection, reference_device
 from nn_runtime.errors import BadData, BadState, MissedDeadline, UnexpectedNull
 from nn_runtime.execution import Execution
 from nn_runtime.hal.types import ErrorStatus, ExecutionPreference, Priority
-from nn_runtime.memory import MemoryDesc
+from nn_runtime.memory_desc import MemoryDesc
 from nn_runtime.model import Model
 from nn_runtime.testing.sample_drivers import SampleDevice
 from tests.nn_runtime.graphs import add_model, finished

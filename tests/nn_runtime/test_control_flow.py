@@ -14,11 +14,13 @@ import pytest
 
 from nn_runtime.codes import OperationCode
 from nn_runtime.compilation import Compilation
-from nn_runtime.devices import REFERENCE_NAME, Device, reference_device
+from nn_runtime.device import REFERENCE_NAME, Device
+from nn_runtime.devices import reference_device
 from nn_runtime.errors import BadData, MissedDeadline, OperationFailed
 from nn_runtime.execution import Execution, default_loop_timeout, maximum_loop_timeout
 from nn_runtime.hal.types import ErrorStatus
-from nn_runtime.memory import Memory, MemoryDesc
+from nn_runtime.memory import Memory
+from nn_runtime.memory_desc import MemoryDesc
 from nn_runtime.model import Model
 from nn_runtime.program import GotoStep, IfStep, WhileStep
 from nn_runtime.step import Step

@@ -14,7 +14,8 @@ import cpu_driver.estimate
 from gpu_driver.estimate import shipped_table
 from nn_runtime.codes import DeviceTypeCode, OperandCode, OperationCode
 from nn_runtime.cost import RIVAL_FACTOR, SPLIT_GAIN, CostModel
-from nn_runtime.devices import Device, reference_device
+from nn_runtime.device import Device
+from nn_runtime.devices import reference_device
 from nn_runtime.hal import costs
 from nn_runtime.hal.costs import (
     ANY_OPERATION,

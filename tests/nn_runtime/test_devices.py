@@ -14,7 +14,8 @@ import pytest
 
 import nn_runtime
 from nn_runtime.codes import DeviceTypeCode, FeatureLevel
-from nn_runtime.devices import REFERENCE_NAME, Device, select, selector_in_force
+from nn_runtime.device import REFERENCE_NAME, Device
+from nn_runtime.devices import select, selector_in_force
 from nn_runtime.errors import BadData, OperationFailed, SelectorError, UnavailableDevice
 from nn_runtime.hal.interfaces import DeviceDescription, UnusableDevice
 from nn_runtime.hal.types import DeviceStatus, ErrorStatus, HalError
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 
 devices_module = importlib.import_module("nn_runtime.devices")
+device_module = importlib.import_module("nn_runtime.device")
 
 
 def described(slug: str, platform: int, name: str, kind: DeviceTypeCode) -> DeviceDescription:
@@ -242,7 +244,7 @@ def test_a_devices_level_is_at_most_the_runtimes() -> None:
 )
 def test_the_level_shown_is_the_lower_one(monkeypatch: pytest.MonkeyPatch, runtime: int, driver: int) -> None:
     """AOSP WhiteboxFeatureLevelTest."""
-    monkeypatch.setattr(devices_module, "RUNTIME_FEATURE_LEVEL", runtime)
+    monkeypatch.setattr(device_module, "RUNTIME_FEATURE_LEVEL", runtime)
     assert Device(SampleDevice("sample", feature_level=driver)).feature_level == min(runtime, driver)
 
 

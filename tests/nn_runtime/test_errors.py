@@ -7,8 +7,8 @@ import pytest
 
 from nn_runtime.codes import ResultCode
 from nn_runtime.errors import NNError, OutputInsufficientSize, Unmappable, error_of
+from nn_runtime.failures import error_of_hal
 from nn_runtime.hal.types import RESULT_OF_STATUS, STATUS_OF_RESULT, ErrorStatus, HalError, OutputShape
-from nn_runtime.step import error_of_hal
 
 
 @pytest.mark.parametrize("code", [code for code in ResultCode if code != ResultCode.NO_ERROR])

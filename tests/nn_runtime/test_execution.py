@@ -12,7 +12,8 @@ import pytest
 from nn_runtime.burst import Burst
 from nn_runtime.codes import DurationCode, FeatureLevel, OperandCode, OperationCode
 from nn_runtime.compilation import Compilation
-from nn_runtime.devices import Device, reference_device
+from nn_runtime.device import Device
+from nn_runtime.devices import reference_device
 from nn_runtime.errors import (
     BadData,
     BadState,

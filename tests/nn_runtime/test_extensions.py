@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from nn_runtime.codes import OperandCode
-from nn_runtime.devices import Device
+from nn_runtime.device import Device
 from nn_runtime.errors import BadData, BadState, UnexpectedNull
 from nn_runtime.hal.types import Extension
 from nn_runtime.model import Model

@@ -19,7 +19,8 @@ from nn_runtime.event import Event
 from nn_runtime.execution import Execution
 from nn_runtime.hal.fences import Fence
 from nn_runtime.hal.types import ErrorStatus, Timing
-from nn_runtime.memory import Memory, MemoryDesc
+from nn_runtime.memory import Memory
+from nn_runtime.memory_desc import MemoryDesc
 from nn_runtime.testing.sample_drivers import SampleDevice
 from tests.nn_runtime.graphs import add_model, chain_model, finished, if_model, numbers, tensor, unary_model
 from tests.nn_runtime.test_memory import open_descriptors
@@ -91,11 +92,11 @@ def test_null_arguments_come_first() -> None:
 
 def test_a_duration_needs_one_explicit_device() -> None:
     for compilation in (relu(fallback=True), relu([fenced_device("a"), fenced_device("b")])):
-        execution, output = bound(compilation)
+        execution, _ = bound(compilation)
         with pytest.raises(BadData, match="exactly one device"):
             execution.start_compute_with_dependencies([], 10**9)
-        execution.start_compute_with_dependencies([]).wait()
-        np.testing.assert_array_equal(output, np.maximum(numbers(2, 3), 0))
+        with pytest.raises(BadState, match="not reusable"):  # as Android has it: the state comes first, and is used up
+            execution.start_compute_with_dependencies([], 10**9)
     device = fenced_device()
     execution, _ = bound(relu([device]))
     execution.start_compute_with_dependencies([], 10**10).wait()
@@ -219,15 +220,46 @@ def test_interpreted_control_flow_waits_for_its_condition() -> None:
     gate.close()
 
 
+def of_unknown_temporary(devices: list[SampleDevice]) -> tuple[Execution, Array]:
+    return bound(finished(chain_model([RELU, TANH], inner_dims=(0, 3)), devices))
+
+
 def test_temporaries_of_unknown_size_run_as_a_plain_execution() -> None:
+    """AOSP's fallback to startCompute: after the fences, and whatever the duration."""
     devices = [fenced_device("relu", {RELU}), fenced_device("tanh", {TANH})]
-    execution, output = bound(finished(chain_model([RELU, TANH], inner_dims=(0, 3)), devices))
-    event = execution.start_compute_with_dependencies([])
+    execution, output = of_unknown_temporary(devices)
+    gate = Fence()
+    threading.Timer(0.02, gate.signal).start()
+    event = execution.start_compute_with_dependencies([Event.from_sync_fence_fd(gate.fd)], 10**9)
     event.wait()
     with pytest.raises(BadData, match="no sync fence"):
         event.sync_fence_fd()
     assert not devices[0].record.fenced
     np.testing.assert_allclose(output, np.tanh(np.maximum(numbers(2, 3), 0)), rtol=1e-6)
+    gate.close()
+
+
+def test_temporaries_and_outputs_of_unknown_size_run_as_a_plain_execution() -> None:
+    devices = [fenced_device("relu", {RELU}), fenced_device("tanh", {TANH})]
+    model = chain_model([RELU, TANH], (0, 3), inner_dims=(0, 3))
+    execution, output = Execution(finished(model, devices)), np.zeros(6, np.float32)
+    execution.set_input(0, numbers(2, 3), tensor(2, 3))
+    execution.set_output(0, output)
+    execution.start_compute_with_dependencies([]).wait()
+    assert execution.get_output_operand_dimensions(0) == (2, 3)
+    np.testing.assert_allclose(output.reshape(2, 3), np.tanh(np.maximum(numbers(2, 3), 0)), rtol=1e-6)
+
+
+def test_a_failed_fence_before_a_plain_execution_starts_nothing() -> None:
+    devices = [fenced_device("relu", {RELU}), fenced_device("tanh", {TANH})]
+    execution, output = of_unknown_temporary(devices)
+    gate = Fence()
+    gate.signal(False)
+    with pytest.raises(OperationFailed, match="was waited for signalled an error"):
+        execution.start_compute_with_dependencies([Event.from_sync_fence_fd(gate.fd)])
+    assert np.isnan(output).all()
+    execution.compute()  # not started before
+    gate.close()
 
 
 @pytest.mark.parametrize("codes", [[RELU], [RELU, TANH]])

@@ -15,7 +15,8 @@ from nn_runtime.errors import BadData, BadState, OperationFailed, UnexpectedNull
 from nn_runtime.execution import Execution
 from nn_runtime.hal.memory import HardwareBuffer, HardwareBufferFormat, HardwareBufferUsage
 from nn_runtime.hal.types import ErrorStatus, HalError
-from nn_runtime.memory import Memory, MemoryDesc
+from nn_runtime.memory import Memory
+from nn_runtime.memory_desc import MemoryDesc
 from nn_runtime.model import Model
 from nn_runtime.operand import ChannelQuant, OperandType
 from nn_runtime.testing.sample_drivers import NullDevice, SampleDevice
@@ -282,13 +283,17 @@ def test_another_format_is_used_whole_by_a_driver_that_takes_it() -> None:
     buffer = HardwareBuffer(2, 3, format=HardwareBufferFormat.R8G8B8A8_UNORM)
     assert buffer.lock().nbytes == buffer.size_bytes == 24
     buffer.lock()[:] = numbers(2, 3).reshape(-1).view(np.uint8)
-    memory = Memory.from_hardware_buffer(buffer)
+    memory, plain = Memory.from_hardware_buffer(buffer), Memory.from_array(numbers(2, 3))
     model = Model()
     index = model.add_operand(tensor(2, 3))
-    with pytest.raises(BadData, match="only a hardware buffer of format BLOB"):
+    with pytest.raises(
+        BadData,
+        match=r"operand 0 .*: a constant: wanted plain bytes, .*, got a hardware buffer",
+    ):
         model.set_operand_value_from_memory(index, memory, 0, 24)
-    with pytest.raises(Unmappable, match="cannot be copied"):
-        Memory.copy(memory, Memory.from_array(numbers(2, 3)))
+    for source, target, what in ((memory, plain, "source"), (plain, memory, "destination")):
+        with pytest.raises(Unmappable, match=f"the {what}: wanted plain bytes, format BLOB, got a hardware buffer"):
+            Memory.copy(source, target)
 
     def bound(device: SampleDevice, **where: int) -> Execution:
         execution = Execution(finished(chain_model([OperationCode.RELU]), [device]))
@@ -298,7 +303,10 @@ def test_another_format_is_used_whole_by_a_driver_that_takes_it() -> None:
 
     with pytest.raises(BadData, match="used whole"):
         bound(SampleDevice("plain"), length=24)
-    with pytest.raises(OperationFailed, match="R8G8B8A8_UNORM is no plain memory"):
+    with pytest.raises(
+        OperationFailed,
+        match=r"input 0: wanted plain memory, .* of format R8G8B8A8_UNORM, 2 x 3 x 1",
+    ):
         bound(SampleDevice("plain")).compute()
     device = NullDevice("taking")
     bound(device).compute()

@@ -11,7 +11,8 @@ import pytest
 from nn_runtime.codes import FeatureLevel, OperationCode
 from nn_runtime.errors import OperationFailed
 from nn_runtime.hal.types import ErrorStatus, HalError
-from nn_runtime.memory import Memory, MemoryDesc
+from nn_runtime.memory import Memory
+from nn_runtime.memory_desc import MemoryDesc
 from nn_runtime.model import Model
 from nn_runtime.testing.sample_drivers import SampleDevice
 from tests.nn_runtime.graphs import finished, scalar, tensor

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from nn_runtime.codes import OperandCode, OperationCode
-from nn_runtime.devices import Device, reference_device
+from nn_runtime.device import Device
+from nn_runtime.devices import reference_device
 from nn_runtime.errors import BadData, BadState, UnexpectedNull
 from nn_runtime.hal.memory import SharedMemory
 from nn_runtime.hal.types import OperandLifeTime

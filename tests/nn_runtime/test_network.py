@@ -16,7 +16,7 @@ from tests.nn_runtime.tflite.operator_file import Step, real, write
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nn_runtime.devices import Device
+    from nn_runtime.device import Device
 
 FLOATS = OperandCode.TENSOR_FLOAT32
 

@@ -12,7 +12,8 @@ import pytest
 from nn_runtime.codes import OEM_OPERATION, OperandCode, OperationCode, PreferenceCode
 from nn_runtime.compilation import Compilation
 from nn_runtime.cost import STEP_NS
-from nn_runtime.devices import REFERENCE_NAME, Device, Selection, reference_device
+from nn_runtime.device import REFERENCE_NAME, Device
+from nn_runtime.devices import Selection, reference_device
 from nn_runtime.errors import BadData, OperationFailed
 from nn_runtime.hal.interfaces import OperationSupport
 from nn_runtime.hal.types import (

@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 from nn_runtime.codes import FeatureLevel, OperandCode, OperationCode
-from nn_runtime.devices import REFERENCE_NAME
+from nn_runtime.device import REFERENCE_NAME
 from nn_runtime.errors import BadData, OperationFailed, OutputInsufficientSize
 from nn_runtime.execution import Execution
 from nn_runtime.hal.types import ErrorStatus, Request
-from nn_runtime.memory import Memory, MemoryDesc
+from nn_runtime.memory import Memory
+from nn_runtime.memory_desc import MemoryDesc
 from nn_runtime.model import Model
 from nn_runtime.operand import OperandType
 from nn_runtime.testing.sample_drivers import SampleDevice

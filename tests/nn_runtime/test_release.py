@@ -17,7 +17,7 @@ from nn_runtime.testing.sample_drivers import SampleDevice
 from tests.nn_runtime.graphs import chain_model, finished, numbers
 
 if TYPE_CHECKING:
-    from nn_runtime.devices import Device
+    from nn_runtime.device import Device
 
 RELU, TANH = nn.OperationCode.RELU, nn.OperationCode.TANH
 OPEN_FILES = Path("/proc/self/fd")

@@ -13,8 +13,8 @@ from nn_runtime.quantization import (
     convolution_multipliers,
     fixed_point_multiplier,
     fixed_point_multipliers,
-    requantize,
 )
+from nn_runtime.requantization import requantize
 
 SIGNED, UNSIGNED = OperandCode.TENSOR_QUANT8_ASYMM_SIGNED, OperandCode.TENSOR_QUANT8_ASYMM
 
@@ -62,6 +62,37 @@ def test_requantize_has_the_bits_of_the_integer_steps(
     multipliers = np.array([mantissa], np.int32), np.array([exponent], np.int32)
     got = requantize(values, bias, multipliers, output, FuseCode(activation), once=once)
     assert got.reshape(-1).tolist() == wanted
+
+
+@pytest.mark.parametrize(
+    ("code", "zero_point", "activation"),
+    [(UNSIGNED, 0, 3), (UNSIGNED, 128, 0), (UNSIGNED, 255, 0), (SIGNED, -128, 3), (SIGNED, 5, 0), (SIGNED, 5, 1)],
+)
+@pytest.mark.parametrize("once", [False, True])
+@pytest.mark.parametrize("exponent", [0, -1, -4, -7, -9, -16])
+def test_float32_sums_give_the_bits_of_the_integer_steps(
+    code: OperandCode, zero_point: int, activation: int, once: bool, exponent: int
+) -> None:
+    """With random factors, of which float32 serves some and float64 the others, next to every rounding boundary."""
+    channels, bias = 24, 12_345
+    generator = np.random.default_rng(7)
+    mantissas = generator.integers(2**30, 2**31, channels).astype(np.int32)
+    exponents = np.full(channels, exponent, np.int32)
+    output = OperandType(code, (), 0.0235, zero_point)
+    low, high = activation_range_quantized(FuseCode(activation), output)
+    sums = np.array([near_ties(int(mantissa), exponent) for mantissa in mantissas]).T
+    sums = np.clip(sums, bias - 2**24, bias + 2**24)
+    multiply = at_once if once else by_steps
+    wanted = [
+        [
+            min(max(multiply(int(one), int(m), exponent) + zero_point, low), high)
+            for one, m in zip(row, mantissas, strict=True)
+        ]
+        for row in sums
+    ]
+    values, biases = (sums - bias).astype(np.float32), np.full(channels, bias, np.int32)
+    got = requantize(values, biases, (mantissas, exponents), output, FuseCode(activation), once=once)
+    np.testing.assert_array_equal(got, wanted)
 
 
 def test_requantize_keeps_channels_apart() -> None:

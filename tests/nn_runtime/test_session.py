@@ -19,7 +19,7 @@ from tests.nn_runtime.tflite.test_converter import CASES
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from nn_runtime.devices import Device
+    from nn_runtime.device import Device
     from nn_runtime.session import Session
 
 FLOATS = OperandCode.TENSOR_FLOAT32

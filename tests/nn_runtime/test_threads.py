@@ -25,7 +25,8 @@ from nn_runtime.event import Event
 from nn_runtime.execution import Execution
 from nn_runtime.hal.fences import Fence
 from nn_runtime.hal.interfaces import ReportsStatistics
-from nn_runtime.memory import Memory, MemoryDesc
+from nn_runtime.memory import Memory
+from nn_runtime.memory_desc import MemoryDesc
 from nn_runtime.model import Model
 from nn_runtime.operand import OperandType
 from nn_runtime.testing.sample_drivers import SampleDevice
@@ -35,7 +36,7 @@ from tests.nn_runtime.test_memory import open_descriptors
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from nn_runtime.devices import Device
+    from nn_runtime.device import Device
     from nn_runtime.operand import Array
 
 THREADS = 16

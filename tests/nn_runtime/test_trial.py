@@ -13,7 +13,7 @@ import nn_runtime as nn
 from nn_runtime import session, trial
 from nn_runtime.codes import OperationCode, PreferenceCode
 from nn_runtime.cost import RIVAL_FACTOR
-from nn_runtime.devices import Device
+from nn_runtime.device import Device
 from nn_runtime.errors import OperationFailed
 from nn_runtime.hal.types import ErrorStatus
 from nn_runtime.network import Network
@@ -77,9 +77,20 @@ def test_a_trial_ends_when_it_is_decided_and_when_its_time_is_over(clock: Clock)
     trial.fastest([clock.plan(1e-3), clock.plan(2e-3)])
     decided = clock.now - 100
     assert decided < 1.2 * 2 * trial.SURE_ROUNDS * trial.SLICE_SECONDS
-    trial.fastest([clock.plan(1e-3, 1.2e-3), clock.plan(1.2e-3, 1e-3)])
-    undecided = clock.now - 100 - decided
-    assert 2 * trial.BUDGET_SECONDS <= undecided < 2 * trial.BUDGET_SECONDS + 2 * (trial.SLICE_SECONDS + 2e-3)
+    trial.fastest([clock.plan(*[1e-3] * 60, *[1.3e-3] * 60) for _ in range(2)])
+    equal = clock.now - 100 - decided
+    assert 2 * trial.LEAST_SECONDS <= equal < 2 * trial.LEAST_SECONDS + 2 * (trial.SLICE_SECONDS + 2e-3)
+    in_turn = [1e-3] * 6 + [1.3e-3] * 5
+    trial.fastest([clock.plan(*in_turn), clock.plan(*in_turn[::-1])])
+    undecided = clock.now - 100 - decided - equal
+    assert 2 * trial.MOST_SECONDS <= undecided < 2 * trial.MOST_SECONDS + 2 * (trial.SLICE_SECONDS + 2e-3)
+
+
+def test_other_work_on_the_machine_does_not_decide(clock: Clock) -> None:
+    """The faster plan is slow for three slices: while no plan is the best in most rounds, there are more of them."""
+    slower, faster = clock.plan(1.1e-3), clock.plan(*[2e-3] * 9, *[1e-3] * 1000)
+    assert trial.fastest([slower, faster]) == 1
+    assert clock.now - 100 > 2 * trial.LEAST_SECONDS + 2 * trial.SLICE_SECONDS
 
 
 def test_slow_plans_run_a_few_times_alone(clock: Clock) -> None:

@@ -223,6 +223,9 @@ CONVOLUTIONS = (
     ),
     Convolution("dilations_relu", (1, 7, 8, 2), (3, 3, 2), SAME, (1, 1), (2, 3), FuseCode.RELU, depthwise=True),
     Convolution("nchw", (2, 4, 5, 3), (2, 3, 3), SAME, (2, 1), nchw=True, depthwise=True),
+    Convolution("nchw_depth_1", (1, 7, 6, 1), (1, 2, 1), strides=(2, 1), nchw=True, depthwise=True),
+    Convolution("strided_dilations", (1, 8, 16, 5), (1, 2, 5), SAME, (3, 2), (3, 2), depthwise=True),
+    Convolution("strided_odd_dilations", (2, 6, 19, 3), (2, 2, 4), VALID, (3, 2), (2, 3), depthwise=True),
     Convolution("one_pixel", (1, 1, 1, 17), (1, 3, 3), SAME, depthwise=True),
 )
 

@@ -13,7 +13,7 @@ from nn_runtime.codes import OperandCode, OperationCode
 from nn_runtime.errors import NNError
 
 if TYPE_CHECKING:
-    from nn_runtime.devices import Device
+    from nn_runtime.device import Device
     from nn_runtime.operand import Array
 
 INF, NAN = np.inf, np.nan

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from nn_runtime.devices import Device
+    from nn_runtime.device import Device
     from nn_runtime.testing.corpus import Example
 
 SAMPLE_STEP = 8

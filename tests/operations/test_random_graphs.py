@@ -24,7 +24,7 @@ from nn_runtime.testing.tolerances import CONVOLUTION, MEDIUM, STRICT, disagreem
 from tests.operations.wide import execute_wide, float64_functions
 
 if TYPE_CHECKING:
-    from nn_runtime.devices import Device
+    from nn_runtime.device import Device
     from nn_runtime.hal.interfaces import IDevice, IPreparedModel
     from nn_runtime.hal.types import Model
 

@@ -23,7 +23,7 @@ from tests.operations.oracles.layer import Layer
 from tests.operations.test_random_graphs import NOT_DRAWN_TYPES
 
 if TYPE_CHECKING:
-    from nn_runtime.devices import Device
+    from nn_runtime.device import Device
     from nn_runtime.testing.drawing import Value
     from nn_runtime.testing.random_graph import Node
     from tests.operations.oracles.layer import Array, Oracle

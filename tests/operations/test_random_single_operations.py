@@ -22,7 +22,7 @@ from tests.operations.wide import execute_wide, float64_functions
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from nn_runtime.devices import Device
+    from nn_runtime.device import Device
     from nn_runtime.testing.random_graph import Node, RandomGraph
 
 OPERATIONS = {

@@ -15,7 +15,7 @@ from nn_runtime.model import Model
 from nn_runtime.operand import OperandType
 
 if TYPE_CHECKING:
-    from nn_runtime.devices import Device
+    from nn_runtime.device import Device
     from nn_runtime.operand import Array
 
 BATCHES, INPUTS, UNITS, MEMORY, STEPS = 2, 3, 4, 10, 12

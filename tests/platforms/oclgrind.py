@@ -40,7 +40,7 @@ from gpu_driver.driver import Device, devices
 from gpu_driver.launch import Launch
 from gpu_driver.lowering import Lowering
 from nn_runtime.codes import DeviceTypeCode
-from nn_runtime.devices import Device as RuntimeDevice
+from nn_runtime.device import Device as RuntimeDevice
 from nn_runtime.hal.types import HalError
 from nn_runtime.testing.conformance import HalRunner, Verdict, hal_model, run_example
 from nn_runtime.testing.corpus import Kind

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gpu_driver.device_memory import DeviceBuffer
-    from nn_runtime.devices import Device
+    from nn_runtime.device import Device
     from nn_runtime.testing.corpus import Example
 
 POISON = np.uint8(0xFF)

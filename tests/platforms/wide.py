@@ -28,7 +28,7 @@ from tests.gpu_driver.operations.compare import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from nn_runtime.devices import Device
+    from nn_runtime.device import Device
 
 INDICES = Value(INT32, np.empty(0, np.int32))
 

@@ -69,7 +69,7 @@ def request_level(model: Model, request: Request) -> FeatureLevel:
 
     Outputs of unknown size and hardware buffers need HAL 1.2, buffer tokens HAL 1.3.
     """
-    validate_request(model, request)
+    validate_request(model, request, takes_formats=True)
     levels = [level_of_pools(request.pools)]
     main = model.main
     for argument, index in zip(request.outputs, main.output_indexes, strict=True):

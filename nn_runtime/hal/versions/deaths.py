@@ -40,6 +40,7 @@ class Deaths:
     """Wakes the callbacks that are awaited when the service behind a driver dies."""
 
     def __init__(self, driver: object) -> None:
+        """`driver`: linked to if it tells of its death."""
         self._lock = threading.Lock()
         self._waiting: list[HearsOfDeath] = []
         self._died = False

@@ -21,7 +21,7 @@ from nn_runtime.testing.corpus import as_kind, judge, read_spec, spec_files
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from nn_runtime.devices import Device
+    from nn_runtime.device import Device
     from nn_runtime.testing.conformance.report import Outcome, Runner
     from nn_runtime.testing.corpus import Example, Kind
 

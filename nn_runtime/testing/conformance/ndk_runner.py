@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from nn_runtime.compilation import Compilation
-    from nn_runtime.devices import Device
+    from nn_runtime.device import Device
     from nn_runtime.execution import Execution
     from nn_runtime.memory import Memory
     from nn_runtime.model import Model
@@ -64,7 +64,8 @@ class NdkRunner:
 
     def _compilation(self, model: Model) -> Compilation:
         from nn_runtime.compilation import Compilation
-        from nn_runtime.devices import Device, Selection, reference_device
+        from nn_runtime.device import Device
+        from nn_runtime.devices import Selection, reference_device
         from nn_runtime.testing.sample_drivers import SampleDevice
 
         if self._through != Through.SPLIT:
@@ -188,7 +189,8 @@ def _copied_out(memory: Memory, dimensions: Dimensions, dtype: np.dtype[np.gener
 
 
 def _device_memory(compilation: Compilation, index: int, is_output: bool) -> Memory:
-    from nn_runtime.memory import Memory, MemoryDesc
+    from nn_runtime.memory import Memory
+    from nn_runtime.memory_desc import MemoryDesc
 
     with MemoryDesc() as desc:
         (desc.add_output_role if is_output else desc.add_input_role)(compilation, index, 1.0)

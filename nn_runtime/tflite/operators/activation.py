@@ -10,11 +10,11 @@ from tflite.BuiltinOperator import BuiltinOperator
 
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.operand import dtype_of
-from nn_runtime.tflite.graph_builder import Value, constant, int32, scalar
 from nn_runtime.tflite.operators import converts
+from nn_runtime.tflite.values import Value, constant, int32, real_scalar
 
 if TYPE_CHECKING:
-    from nn_runtime.tflite.graph_builder import Operator
+    from nn_runtime.tflite.operator import Operator
 
 
 def _relu(op: Operator, code: OperationCode, activation: FuseCode) -> None:
@@ -63,7 +63,8 @@ def _tanh(op: Operator) -> None:
 
 @converts(BuiltinOperator.SOFTMAX)
 def _softmax(op: Operator) -> None:
-    _fixed_scale(op, OperationCode.SOFTMAX, 1 / 256, 0, scalar(OperandCode.FLOAT32, op.real_option("beta")))
+    beta = real_scalar(op.input(0, "input"), op.real_option("beta"))
+    _fixed_scale(op, OperationCode.SOFTMAX, 1 / 256, 0, beta)
 
 
 @converts(BuiltinOperator.HARD_SWISH)
@@ -81,7 +82,8 @@ def _relu_0_to_1(op: Operator) -> None:
 @converts(BuiltinOperator.ELU)
 def _elu(op: Operator) -> None:
     """(input): alpha is 1; a quantised one is computed in float32."""
-    source, alpha = op.input(0, "input"), scalar(OperandCode.FLOAT32, 1.0)
+    source = op.input(0, "input")
+    alpha = real_scalar(source, 1.0)
     if source.is_quantized:
         op.result(op.through_float(OperationCode.ELU, [source], [alpha]))
     else:
@@ -137,7 +139,8 @@ def _sum(op: Operator, first: Value, second: Value) -> Value:
 @converts(BuiltinOperator.LOG_SOFTMAX)
 def _log_softmax(op: Operator) -> None:
     """(input) along the last axis; a quantised one is computed in float32."""
-    source, rest = op.input(0, "input"), [scalar(OperandCode.FLOAT32, 1.0), int32(-1)]
+    source = op.input(0, "input")
+    rest = [real_scalar(source, 1.0), int32(-1)]
     if source.is_quantized:
         op.result(op.through_float(OperationCode.LOG_SOFTMAX, [source], rest))
     else:
@@ -155,6 +158,7 @@ def _l2_normalization(op: Operator) -> None:
 @converts(BuiltinOperator.LOCAL_RESPONSE_NORMALIZATION)
 def _local_response_normalization(op: Operator) -> None:
     """(input) along the last axis."""
-    parameters = [scalar(OperandCode.FLOAT32, op.real_option(name)) for name in ("bias", "alpha", "beta")]
-    inputs = [op.input(0, "input"), int32(op.option("radius")), *parameters]
+    source = op.input(0, "input")
+    parameters = [real_scalar(source, op.real_option(name)) for name in ("bias", "alpha", "beta")]
+    inputs = [source, int32(op.option("radius")), *parameters]
     op.result(op.emit(OperationCode.LOCAL_RESPONSE_NORMALIZATION, inputs))

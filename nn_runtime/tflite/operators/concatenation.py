@@ -9,13 +9,13 @@ import numpy as np
 from tflite.BuiltinOperator import BuiltinOperator
 
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
-from nn_runtime.tflite.graph_builder import Value, int32, int32_vector
 from nn_runtime.tflite.operators import converts
+from nn_runtime.tflite.values import Value, int32, int32_vector
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nn_runtime.tflite.graph_builder import Operator
+    from nn_runtime.tflite.operator import Operator
 
 
 @converts(BuiltinOperator.CONCATENATION)

@@ -12,7 +12,8 @@ from nn_runtime.codes import OperationCode
 from nn_runtime.tflite.operators import converts
 
 if TYPE_CHECKING:
-    from nn_runtime.tflite.graph_builder import Operator, Value
+    from nn_runtime.tflite.operator import Operator
+    from nn_runtime.tflite.values import Value
 
 
 @converts(BuiltinOperator.IF)

@@ -10,13 +10,13 @@ import numpy as np
 from flatbuffers import flexbuffers
 
 from nn_runtime.codes import OperandCode, OperationCode
-from nn_runtime.tflite.graph_builder import Value, constant, int32, scalar
 from nn_runtime.tflite.operators import converts
+from nn_runtime.tflite.values import Value, constant, int32, scalar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nn_runtime.tflite.graph_builder import Operator
+    from nn_runtime.tflite.operator import Operator
 
 _SCALES = ("y_scale", "x_scale", "h_scale", "w_scale")
 _LIMITS = ("max_detections", "max_classes_per_detection", "detections_per_class")

@@ -11,12 +11,13 @@ from tflite.BuiltinOperator import BuiltinOperator
 
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.operand import QUANT8_TYPES
-from nn_runtime.tflite.graph_builder import constant, int32
 from nn_runtime.tflite.operators import converts
 from nn_runtime.tflite.types import TensorType
+from nn_runtime.tflite.values import constant, int32
 
 if TYPE_CHECKING:
-    from nn_runtime.tflite.graph_builder import Operator, Value
+    from nn_runtime.tflite.operator import Operator
+    from nn_runtime.tflite.values import Value
 
 _ARITHMETIC = frozenset({TensorType.FLOAT32, TensorType.FLOAT16, TensorType.INT32, TensorType.UINT8, TensorType.INT8})
 _NO_ACTIVATION = int32(FuseCode.NONE)

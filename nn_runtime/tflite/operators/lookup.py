@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from tflite.BuiltinOperator import BuiltinOperator
 
 from nn_runtime.codes import OperandCode, OperationCode
-from nn_runtime.tflite.graph_builder import Value, int32, real
 from nn_runtime.tflite.operators import converts
+from nn_runtime.tflite.values import Value, int32, real
 
 if TYPE_CHECKING:
-    from nn_runtime.tflite.graph_builder import Operator
+    from nn_runtime.tflite.operator import Operator
 
 _PROJECTIONS = {1: 3, 2: 2}
 """NNAPI's kind of projection by TFLite's: SPARSE is its newer form, DENSE."""

@@ -10,14 +10,14 @@ import numpy as np
 from tflite.BuiltinOperator import BuiltinOperator
 
 from nn_runtime.codes import OperandCode, OperationCode
-from nn_runtime.tflite.graph_builder import Value, int32, scalar
 from nn_runtime.tflite.operators import converts
 from nn_runtime.tflite.operators.quantized_lstm import quantized_sequence_lstm
 from nn_runtime.tflite.operators.sequence import bidirectional, set_variables
+from nn_runtime.tflite.values import Value, int32, scalar
 
 if TYPE_CHECKING:
     from nn_runtime.operand import Array
-    from nn_runtime.tflite.graph_builder import Operator
+    from nn_runtime.tflite.operator import Operator
 
 _INPUTS = 20
 """Inputs of a cell: the data, 17 weights and biases, two states; four of layer normalisation may follow."""

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from tflite.BuiltinOperator import BuiltinOperator
 
 from nn_runtime.codes import OperationCode
-from nn_runtime.tflite.graph_builder import int32
 from nn_runtime.tflite.operators import converts
 from nn_runtime.tflite.operators.convolution import padding_scheme
+from nn_runtime.tflite.values import int32
 
 if TYPE_CHECKING:
-    from nn_runtime.tflite.graph_builder import Operator
+    from nn_runtime.tflite.operator import Operator
 
 
 def _pool(op: Operator, code: OperationCode) -> None:

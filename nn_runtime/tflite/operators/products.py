@@ -11,11 +11,11 @@ from tflite.BuiltinOperator import BuiltinOperator
 
 from nn_runtime.codes import OperandCode, OperationCode, PaddingCode
 from nn_runtime.operand import ChannelQuant
-from nn_runtime.tflite.graph_builder import Value, int32, scalar
 from nn_runtime.tflite.operators import converts
+from nn_runtime.tflite.values import Value, int32, scalar
 
 if TYPE_CHECKING:
-    from nn_runtime.tflite.graph_builder import Operator
+    from nn_runtime.tflite.operator import Operator
 
 
 @converts(BuiltinOperator.FULLY_CONNECTED)

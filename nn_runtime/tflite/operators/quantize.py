@@ -10,11 +10,12 @@ from tflite.BuiltinOperator import BuiltinOperator
 
 from nn_runtime.codes import OperandCode, OperationCode
 from nn_runtime.operand import QUANT8_TYPES
-from nn_runtime.tflite.graph_builder import real
 from nn_runtime.tflite.operators import converts
+from nn_runtime.tflite.values import real
 
 if TYPE_CHECKING:
-    from nn_runtime.tflite.graph_builder import Operator, Value
+    from nn_runtime.tflite.operator import Operator
+    from nn_runtime.tflite.values import Value
 
 
 @converts(BuiltinOperator.QUANTIZE)

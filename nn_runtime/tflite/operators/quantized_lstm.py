@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nn_runtime.codes import OperandCode, OperationCode
-from nn_runtime.tflite.graph_builder import Value, int32, scalar
 from nn_runtime.tflite.operators.sequence import sequence_of, set_variables, steps_of
+from nn_runtime.tflite.values import Value, int32, scalar
 
 if TYPE_CHECKING:
-    from nn_runtime.tflite.graph_builder import Operator
+    from nn_runtime.tflite.operator import Operator
 
 _GATES = ("input", "forget", "cell", "output")
 _PEEPHOLES, _BIASES, _PROJECTION_BIAS = range(9, 12), range(12, 16), 17

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING
 from tflite.BuiltinOperator import BuiltinOperator
 
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode, PaddingCode
-from nn_runtime.tflite.graph_builder import int32, int32_vector, scalar
 from nn_runtime.tflite.mean import fits_mean_filter, mean_filter
 from nn_runtime.tflite.operators import converts
 from nn_runtime.tflite.types import TensorType
+from nn_runtime.tflite.values import int32, int32_vector, scalar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nn_runtime.tflite.graph_builder import Operator, Value
+    from nn_runtime.tflite.operator import Operator
+    from nn_runtime.tflite.values import Value
 
 
 @converts(BuiltinOperator.MEAN)

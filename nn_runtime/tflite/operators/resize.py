@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from tflite.BuiltinOperator import BuiltinOperator
 
 from nn_runtime.codes import OperandCode, OperationCode
-from nn_runtime.tflite.graph_builder import int32, scalar
 from nn_runtime.tflite.operators import converts
+from nn_runtime.tflite.values import int32, scalar
 
 if TYPE_CHECKING:
-    from nn_runtime.tflite.graph_builder import Operator
+    from nn_runtime.tflite.operator import Operator
 
 
 def _resize(op: Operator, code: OperationCode) -> None:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from tflite.BuiltinOperator import BuiltinOperator
 
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
-from nn_runtime.tflite.graph_builder import Value, int32, scalar
 from nn_runtime.tflite.operators import converts
 from nn_runtime.tflite.operators.sequence import bidirectional, sequence_of, set_variables, steps_of
+from nn_runtime.tflite.values import Value, int32, scalar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nn_runtime.tflite.graph_builder import Operator
+    from nn_runtime.tflite.operator import Operator
 
 _TANH = 4
 

@@ -9,12 +9,12 @@ import numpy as np
 from tflite.BuiltinOperator import BuiltinOperator
 
 from nn_runtime.codes import OperandCode, OperationCode
-from nn_runtime.tflite.graph_builder import Value, constant
 from nn_runtime.tflite.operators import converts
+from nn_runtime.tflite.values import Value, constant
 
 if TYPE_CHECKING:
     from nn_runtime.operand import Dimensions
-    from nn_runtime.tflite.graph_builder import Operator
+    from nn_runtime.tflite.operator import Operator
 
 
 def _selected(op: Operator, condition: Value, given: Value, other: Value) -> None:

@@ -6,13 +6,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nn_runtime.codes import OperationCode
-from nn_runtime.tflite.graph_builder import int32, int32_vector
 from nn_runtime.tflite.operators.concatenation import split_evenly
+from nn_runtime.tflite.values import int32, int32_vector
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from nn_runtime.tflite.graph_builder import Operator, Value
+    from nn_runtime.tflite.operator import Operator
+    from nn_runtime.tflite.values import Value
 
 MAX_STEPS = 4096
 

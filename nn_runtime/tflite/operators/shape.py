@@ -9,13 +9,14 @@ import numpy as np
 from tflite.BuiltinOperator import BuiltinOperator
 
 from nn_runtime.codes import OperandCode, OperationCode
-from nn_runtime.tflite.graph_builder import constant, int32, int32_vector, scalar
 from nn_runtime.tflite.operators import converts
+from nn_runtime.tflite.values import constant, int32, int32_vector, scalar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nn_runtime.tflite.graph_builder import Operator, Value
+    from nn_runtime.tflite.operator import Operator
+    from nn_runtime.tflite.values import Value
 
 
 @converts(BuiltinOperator.RESHAPE)

@@ -10,13 +10,13 @@ from tflite.BuiltinOperator import BuiltinOperator
 
 from nn_runtime.codes import OperandCode, OperationCode
 from nn_runtime.tflite.folding import strided_slices
-from nn_runtime.tflite.graph_builder import Value, constant, int32, int32_vector, scalar
 from nn_runtime.tflite.operators import converts
+from nn_runtime.tflite.values import Value, constant, int32, int32_vector, real_scalar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nn_runtime.tflite.graph_builder import Operator
+    from nn_runtime.tflite.operator import Operator
 
 _MAX_PADDING = 1 << 20
 
@@ -74,7 +74,7 @@ def _pad_v2(op: Operator) -> None:
     if source.type == OperandCode.TENSOR_INT32:
         op.result(_padded_integers(op, source, int(value[0])))
         return
-    pad_value = int32(int(value[0])) if source.is_quantized else scalar(OperandCode.FLOAT32, float(value[0]))
+    pad_value = int32(int(value[0])) if source.is_quantized else real_scalar(source, float(value[0]))
     op.result_of_same_quantization(op.emit(OperationCode.PAD_V2, [source, _paddings(op), pad_value], source))
 
 

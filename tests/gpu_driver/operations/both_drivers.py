@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nn_runtime.codes import OperationCode
-    from nn_runtime.devices import Device
+    from nn_runtime.device import Device
     from nn_runtime.operand import Array
 
 ROOM_BYTES = 1 << 20

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nn_runtime.codes import OperationCode
-    from nn_runtime.devices import Device
+    from nn_runtime.device import Device
     from nn_runtime.operand import Array, ChannelQuant, Dimensions
 
 FLOAT32, FLOAT16 = OperandCode.TENSOR_FLOAT32, OperandCode.TENSOR_FLOAT16

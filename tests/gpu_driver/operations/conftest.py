@@ -3,10 +3,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
-from nn_runtime.devices import Device, select
+from nn_runtime.devices import select
 from tests.conftest import device_selectors
+
+if TYPE_CHECKING:
+    from nn_runtime.device import Device
 
 
 @pytest.fixture(scope="session", params=[selector for selector in device_selectors() if selector != "cpu"])

@@ -13,7 +13,7 @@ from nn_runtime.codes import OperandCode, OperationCode
 from tests.gpu_driver.operations.compare import FLOAT16, FLOAT32, INT32, SIGNED, Value, check, like, random_tensor
 
 if TYPE_CHECKING:
-    from nn_runtime.devices import Device
+    from nn_runtime.device import Device
     from nn_runtime.operand import Dimensions
 
 SIZES = [(1, 1, 1), (3, 5, 15), (3, 5, 16), (8, 1, 17), (9, 7, 33), (17, 64, 65), (1, 300, 40)]

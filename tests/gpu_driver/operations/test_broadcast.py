@@ -28,7 +28,7 @@ from tests.gpu_driver.operations.compare import (
 )
 
 if TYPE_CHECKING:
-    from nn_runtime.devices import Device
+    from nn_runtime.device import Device
     from nn_runtime.operand import Dimensions
 
 EXTREMES = (OperationCode.MAXIMUM, OperationCode.MINIMUM)
@@ -39,6 +39,7 @@ SHAPES: list[tuple[Dimensions, Dimensions]] = [
     ((1,), (2, 64)),
     ((1, 9, 33, 24), (24,)),
     ((17, 1, 3), (1, 9, 3)),
+    ((2, 5, 70), (5, 1)),
     ((2, 1, 5, 1), (3, 1, 40)),
     ((2, 1, 2, 1, 3, 1, 2, 1), (1, 3, 1, 2, 1, 2, 1, 3)),
     ((2, 1, 3, 1, 2), (7, 3, 2, 1)),

@@ -14,7 +14,7 @@ from tests.gpu_driver.operations.both_drivers import Result, check_both, run
 from tests.gpu_driver.operations.compare import ALL, FLOAT16, FLOAT32, INT32, QUANT8, SIGNED, Value
 
 if TYPE_CHECKING:
-    from nn_runtime.devices import Device
+    from nn_runtime.device import Device
     from nn_runtime.operand import Array
 
 Q16, Q16_SYMM = OperandCode.TENSOR_QUANT16_ASYMM, OperandCode.TENSOR_QUANT16_SYMM

@@ -14,7 +14,7 @@ from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from tests.gpu_driver.operations.compare import ALL, FLOAT32, INT32, QUANT8, SIGNED, Value, check, like, random_tensor
 
 if TYPE_CHECKING:
-    from nn_runtime.devices import Device
+    from nn_runtime.device import Device
     from nn_runtime.operand import Dimensions
 
 CODES = (OperationCode.ADD, OperationCode.SUB, OperationCode.MUL, OperationCode.DIV)
@@ -31,6 +31,9 @@ SHAPES: list[tuple[Dimensions, Dimensions]] = [
     ((2, 1, 5, 1), (1, 3, 1, 40)),
     ((2, 3, 1, 1), (2, 3, 17, 65)),
     ((4, 1, 63), (1, 5, 1)),
+    ((40, 50, 3), (3,)),
+    ((5,), (2, 7, 33, 5)),
+    ((4, 1, 40, 3), (1, 2, 40, 1)),
 ]
 
 

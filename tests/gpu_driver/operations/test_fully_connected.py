@@ -13,7 +13,7 @@ from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from tests.gpu_driver.operations.compare import FLOAT16, FLOAT32, INT32, QUANT8, SIGNED, Value, check, execute, nothing
 
 if TYPE_CHECKING:
-    from nn_runtime.devices import Device
+    from nn_runtime.device import Device
 
 SIZES = [(1, 1, 1), (3, 15, 17), (8, 33, 16), (5, 64, 47), (1, 2049, 3)]
 TYPES = (FLOAT32, FLOAT16, QUANT8, SIGNED)

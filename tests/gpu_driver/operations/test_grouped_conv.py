@@ -24,7 +24,7 @@ from tests.gpu_driver.operations.compare import (
 )
 
 if TYPE_CHECKING:
-    from nn_runtime.devices import Device
+    from nn_runtime.device import Device
 
 PER_CHANNEL = OperandCode.TENSOR_QUANT8_SYMM_PER_CHANNEL
 
@@ -48,6 +48,10 @@ GROUPED = [
     Sizes((1, 4, 4, 32), (1, 1), (1, 1), (0, 0, 0, 0), 64, 2),
     Sizes((1, 6, 7, 20), (3, 3), (2, 2), (0, 1, 1, 0), 20, 20),
     Sizes((1, 3, 3, 70), (2, 2), (1, 1), (0, 0, 0, 0), 140, 70),
+    Sizes((2, 5, 6, 32), (3, 3), (1, 1), (1, 1, 1, 1), 32, 16),
+    Sizes((1, 7, 9, 48), (3, 2), (2, 1), (0, 1, 1, 2), 48, 12),
+    Sizes((1, 4, 5, 16), (1, 3), (1, 2), (1, 0, 0, 0), 16, 2),
+    Sizes((1, 5, 5, 32), (3, 3), (2, 2), (1, 1, 1, 1), 32, 2),
 ]
 TRANSPOSED = [
     Sizes((1, 1, 1, 1), (1, 1), (1, 1), (0, 0, 0, 0), 1),

@@ -14,7 +14,7 @@ from nn_runtime.operand import dtype_of
 from tests.gpu_driver.operations.compare import ALL, QUANT8, SIGNED, Value, check, like, random_tensor
 
 if TYPE_CHECKING:
-    from nn_runtime.devices import Device
+    from nn_runtime.device import Device
 
 BOX16 = OperandCode.TENSOR_QUANT16_ASYMM
 

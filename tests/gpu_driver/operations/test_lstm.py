@@ -17,7 +17,7 @@ from tests.gpu_driver.operations.compare import FLOAT16, FLOAT32, Value
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from nn_runtime.devices import Device
+    from nn_runtime.device import Device
     from tests.gpu_driver.operations.compare import Scalar
 
 RELU, RELU6, TANH, SIGMOID = 1, 3, 4, 6

@@ -13,7 +13,7 @@ from nn_runtime.codes import OperandCode, OperationCode
 from tests.gpu_driver.operations.compare import ALL, FLOAT16, FLOAT32, QUANT8, SIGNED, Value, check, like, random_tensor
 
 if TYPE_CHECKING:
-    from nn_runtime.devices import Device
+    from nn_runtime.device import Device
     from nn_runtime.operand import Dimensions
 
 AXES: list[tuple[Dimensions, int]] = [

@@ -13,7 +13,7 @@ from nn_runtime.codes import FuseCode, OperandCode, OperationCode, PaddingCode
 from tests.gpu_driver.operations.compare import ALL, FLOAT16, FLOAT32, SIGNED, Value, check, random_tensor
 
 if TYPE_CHECKING:
-    from nn_runtime.devices import Device
+    from nn_runtime.device import Device
     from nn_runtime.operand import Dimensions
 
 CODES = (OperationCode.AVERAGE_POOL_2D, OperationCode.MAX_POOL_2D)

@@ -13,7 +13,7 @@ from nn_runtime.operand import ChannelQuant, dtype_of
 from tests.gpu_driver.operations.compare import FLOAT16, FLOAT32, INT32, QUANT8, SIGNED, Value, check, random_tensor
 
 if TYPE_CHECKING:
-    from nn_runtime.devices import Device
+    from nn_runtime.device import Device
     from nn_runtime.operand import Dimensions
 
 SHAPES: list[Dimensions] = [(1,), (15,), (16,), (65,), (1, 57, 3, 5, 7), (1, 224, 224, 3)]

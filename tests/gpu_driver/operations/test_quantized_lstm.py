@@ -13,7 +13,7 @@ from tests.gpu_driver.operations.both_drivers import LeftOut, Result, check_both
 from tests.gpu_driver.operations.compare import Value
 
 if TYPE_CHECKING:
-    from nn_runtime.devices import Device
+    from nn_runtime.device import Device
 
 _CODE = OperandCode
 _BATCHES, _INPUTS = 3, 21

@@ -30,7 +30,7 @@ from tests.gpu_driver.profiles import CPU_PROFILE, GPU_PROFILE
 
 if TYPE_CHECKING:
     from gpu_driver.device_profile import DeviceProfile
-    from nn_runtime.devices import Device
+    from nn_runtime.device import Device
     from nn_runtime.operand import Dimensions
 
 NUMBERS, REALS = {FLOAT32, FLOAT16, QUANT8, SIGNED}, {FLOAT32, FLOAT16}
@@ -54,6 +54,9 @@ CASES: list[tuple[Dimensions, list[int]]] = [
     ((3, 4, 5, 17), [0, 1, 2, 3]),
     ((1, 7, 7, 1280), [2, 1]),
     ((4, 9, 16), [0]),
+    ((5, 100), [1]),
+    ((3, 33, 2, 50), [1, 3]),
+    ((2, 5, 3, 7), [1, 2, 3]),
 ]
 
 

@@ -12,7 +12,7 @@ from nn_runtime.codes import OperandCode, OperationCode
 from tests.gpu_driver.operations.compare import ALL, Value, check, random_tensor
 
 if TYPE_CHECKING:
-    from nn_runtime.devices import Device
+    from nn_runtime.device import Device
     from nn_runtime.operand import Dimensions
 
 CODES = (OperationCode.RESIZE_BILINEAR, OperationCode.RESIZE_NEAREST_NEIGHBOR)

@@ -24,7 +24,7 @@ from tests.gpu_driver.operations.compare import (
 )
 
 if TYPE_CHECKING:
-    from nn_runtime.devices import Device
+    from nn_runtime.device import Device
     from nn_runtime.operand import Dimensions
 
 ANY = [*ALL, INT32]

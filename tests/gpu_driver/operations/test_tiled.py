@@ -14,7 +14,7 @@ import pytest
 from cpu_driver.driver import Device as CpuDevice
 from gpu_driver.driver import Device as OpenClDevice
 from nn_runtime.codes import DeviceTypeCode, FuseCode, OperandCode, OperationCode
-from nn_runtime.devices import Device
+from nn_runtime.device import Device
 from nn_runtime.hal.types import ExecutionPreference, Priority
 from nn_runtime.operand import ChannelQuant
 from nn_runtime.testing.conformance import HalRunner, Verdict, run_example

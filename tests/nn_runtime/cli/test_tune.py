@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nn_runtime.cli import main, tune
-from nn_runtime.devices import Device, Selection, find_device
+from nn_runtime.device import Device
+from nn_runtime.devices import Selection, find_device
 from nn_runtime.hal.tuning import TuningParameter
 
 if TYPE_CHECKING:

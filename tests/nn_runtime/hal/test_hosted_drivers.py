@@ -17,7 +17,8 @@ import pytest
 
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.compilation import Compilation
-from nn_runtime.devices import Device, Selection
+from nn_runtime.device import Device
+from nn_runtime.devices import Selection
 from nn_runtime.errors import DeadObject, OperationFailed
 from nn_runtime.execution import Execution
 from nn_runtime.hal import costs, interfaces

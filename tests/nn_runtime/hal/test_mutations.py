@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from nn_runtime.devices import Device
+    from nn_runtime.device import Device
     from nn_runtime.hal.types import Model
     from nn_runtime.testing.corpus import Example
     from nn_runtime.testing.mutations import Mutation

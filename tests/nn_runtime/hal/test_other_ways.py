@@ -15,7 +15,8 @@ import pytest
 
 from nn_runtime.codes import FeatureLevel, FuseCode, OperationCode
 from nn_runtime.compilation import Compilation
-from nn_runtime.devices import Device, select
+from nn_runtime.device import Device
+from nn_runtime.devices import select
 from nn_runtime.errors import DeadObject
 from nn_runtime.execution import Execution
 from nn_runtime.hal.remote import RemoteDevice, hosted

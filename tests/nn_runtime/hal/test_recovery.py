@@ -14,13 +14,14 @@ import numpy as np
 import pytest
 
 from nn_runtime.codes import OperationCode
-from nn_runtime.devices import Device
+from nn_runtime.device import Device
 from nn_runtime.errors import DeadObject, NNError, OperationFailed, ResourceExhausted
 from nn_runtime.execution import Execution
 from nn_runtime.hal.interfaces import CacheRequest
 from nn_runtime.hal.memory import SharedMemory
 from nn_runtime.hal.types import BufferDesc, BufferRole, ErrorStatus
-from nn_runtime.memory import Memory, MemoryDesc
+from nn_runtime.memory import Memory
+from nn_runtime.memory_desc import MemoryDesc
 from tests.nn_runtime import graphs
 from tests.nn_runtime.hal.hosted_drivers import BREAKING
 from tests.nn_runtime.hal.models import add_model

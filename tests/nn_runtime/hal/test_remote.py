@@ -19,7 +19,7 @@ import pytest
 
 from nn_runtime.codes import DeviceTypeCode, OperationCode
 from nn_runtime.compilation import Compilation
-from nn_runtime.devices import Device
+from nn_runtime.device import Device
 from nn_runtime.errors import BadData, DeadObject, ResourceExhausted
 from nn_runtime.execution import Execution
 from nn_runtime.hal import remote, remote_channel, remote_model, remote_process
@@ -711,7 +711,8 @@ def test_the_driver_ends_with_the_application(how: str) -> None:
 def test_the_setting_hosts_every_driver() -> None:
     code = """
         import numpy as np
-        from nn_runtime.devices import Device, reference_device
+        from nn_runtime.device import Device
+        from nn_runtime.devices import reference_device
         from nn_runtime.hal.remote import RemoteDevice
         from tests.nn_runtime.graphs import Compilation, OperationCode, chain_model, numbers, run
         device = reference_device()

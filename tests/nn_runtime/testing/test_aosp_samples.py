@@ -8,7 +8,8 @@ import pytest
 
 from nn_runtime.codes import DeviceTypeCode, FeatureLevel, FuseCode, OperandCode, OperationCode, PreferenceCode
 from nn_runtime.compilation import Compilation
-from nn_runtime.devices import REFERENCE_NAME, Device, Selection, reference_device
+from nn_runtime.device import REFERENCE_NAME, Device
+from nn_runtime.devices import Selection, reference_device
 from nn_runtime.errors import OperationFailed, ResourceExhausted
 from nn_runtime.hal.remote import hosted
 from nn_runtime.hal.types import ErrorStatus

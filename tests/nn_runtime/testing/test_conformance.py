@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from nn_runtime.codes import FeatureLevel
-from nn_runtime.devices import Device
+from nn_runtime.device import Device
 from nn_runtime.hal.types import BufferRole, BufferToken, ErrorStatus
 from nn_runtime.testing.conformance import Through, Verdict, make_runner, run_example
 from nn_runtime.testing.corpus import Kind

@@ -18,7 +18,8 @@ import pytest
 from nn_runtime.burst import Burst
 from nn_runtime.codes import FeatureLevel, FuseCode, OperandCode, OperationCode
 from nn_runtime.compilation import Compilation
-from nn_runtime.devices import Device, Selection, reference_device
+from nn_runtime.device import Device
+from nn_runtime.devices import Selection, reference_device
 from nn_runtime.execution import Execution
 from nn_runtime.memory import Memory
 from nn_runtime.model import Model

@@ -15,11 +15,12 @@ import pytest
 
 from nn_runtime.codes import OperationCode
 from nn_runtime.compilation import Compilation
-from nn_runtime.devices import Device
+from nn_runtime.device import Device
 from nn_runtime.errors import BadData, OutputInsufficientSize
 from nn_runtime.execution import Execution
 from nn_runtime.hal.types import ErrorStatus, ExecutionPreference, HalError, Priority
-from nn_runtime.memory import Memory, MemoryDesc
+from nn_runtime.memory import Memory
+from nn_runtime.memory_desc import MemoryDesc
 from tests.nn_runtime.graphs import add_model, chain_model, finished, numbers, run, tensor
 from tests.nn_runtime.hal.models import add_model as hal_add_model
 

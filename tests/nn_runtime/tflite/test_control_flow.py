@@ -24,7 +24,7 @@ from tests.nn_runtime.tflite.operator_file import (
 )
 
 if TYPE_CHECKING:
-    from nn_runtime.devices import Device
+    from nn_runtime.device import Device
 
 IF, WHILE = "IfOptions", "WhileOptions"
 

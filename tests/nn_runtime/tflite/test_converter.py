@@ -31,7 +31,7 @@ from tests.nn_runtime.tflite.operator_file import (
 )
 
 if TYPE_CHECKING:
-    from nn_runtime.devices import Device
+    from nn_runtime.device import Device
 
 CASES = [*operator_cases.CASES, *elementwise_cases.CASES, *movement_cases.CASES, *recurrent_cases.CASES]
 

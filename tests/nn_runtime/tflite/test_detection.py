@@ -14,7 +14,7 @@ from nn_runtime.errors import BadData
 from tests.nn_runtime.tflite.operator_file import Array, Graph, Step, constant, real, reference, uint8, write_graphs
 
 if TYPE_CHECKING:
-    from nn_runtime.devices import Device
+    from nn_runtime.device import Device
 
 ANCHORS, CLASSES = 20, 3
 OPTIONS: dict[str, Any] = {

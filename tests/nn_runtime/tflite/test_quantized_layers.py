@@ -13,7 +13,7 @@ from tests.nn_runtime.tflite.operator_file import random_inputs, reference
 from tests.nn_runtime.tflite.quantized_layers import FAMILIES, Draw
 
 if TYPE_CHECKING:
-    from nn_runtime.devices import Device
+    from nn_runtime.device import Device
     from tests.nn_runtime.tflite.operator_cases import Case
     from tests.nn_runtime.tflite.operator_file import Array
 

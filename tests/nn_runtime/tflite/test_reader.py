@@ -19,7 +19,7 @@ import tflite
 
 from nn_runtime.errors import BadData
 from nn_runtime.tflite import TfliteError, read, schema
-from nn_runtime.tflite.reader import quoted
+from nn_runtime.tflite.tensor_reader import quoted
 from nn_runtime.tflite.types import TensorType
 from nn_runtime.tflite.verifier import MAX_TABLES
 from tests.nn_runtime.tflite.tflite_file import (

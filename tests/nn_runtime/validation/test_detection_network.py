@@ -14,12 +14,13 @@ import pytest
 
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.compilation import Compilation
-from nn_runtime.devices import Device, Selection
+from nn_runtime.devices import Selection
 from nn_runtime.execution import Execution
 from nn_runtime.model import Model
 from nn_runtime.operand import OperandType
 
 if TYPE_CHECKING:
+    from nn_runtime.device import Device
     from nn_runtime.operand import Array, Dimensions
 
 QUANT8, FLOAT, INT32 = OperandCode.TENSOR_QUANT8_ASYMM, OperandCode.TENSOR_FLOAT32, OperandCode.TENSOR_INT32

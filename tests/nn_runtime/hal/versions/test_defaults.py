@@ -10,7 +10,7 @@ import pytest
 
 from nn_runtime.codes import FeatureLevel, OperandCode, OperationCode
 from nn_runtime.compilation import Compilation
-from nn_runtime.devices import Device
+from nn_runtime.device import Device
 from nn_runtime.hal.versions.defaults import DEFAULTS, without_default_arguments
 from nn_runtime.model import Model
 from nn_runtime.operand import OperandType

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nn_runtime.codes import FeatureLevel, OperandCode, OperationCode
-from nn_runtime.devices import REFERENCE_NAME, Device
+from nn_runtime.device import REFERENCE_NAME, Device
 from nn_runtime.errors import BadData
 from nn_runtime.hal.memory import HardwareBuffer
 from nn_runtime.hal.types import OperandLifeTime

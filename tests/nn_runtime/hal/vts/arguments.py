@@ -19,12 +19,15 @@ from nn_runtime.hal.types import (
     Request,
     RequestArgument,
 )
-from nn_runtime.hal.versions.server import Served13, ServedPreparedModel13
+from nn_runtime.hal.versions.served_model import ServedPreparedModel13
+from nn_runtime.hal.versions.server import Served13
 from nn_runtime.operand import dtype_of, element_count
 from nn_runtime.testing.corpus import judge
 
 if TYPE_CHECKING:
-    from nn_runtime.hal.versions.server import Served10, ServedBuffer, ServedPreparedModel10
+    from nn_runtime.hal.versions.served_buffer import ServedBuffer
+    from nn_runtime.hal.versions.served_model import ServedPreparedModel10
+    from nn_runtime.hal.versions.server import Served10
     from nn_runtime.operand import Array
     from nn_runtime.testing.corpus import Example
     from tests.nn_runtime.hal.vts.client import Outcome

@@ -21,15 +21,13 @@ from nn_runtime.hal.types import (
 from nn_runtime.hal.versions import serve, v1_0, v1_1, v1_2, v1_3
 from nn_runtime.hal.versions.channel import Channel
 from nn_runtime.hal.versions.packets import deserialize_result, serialize_request
-from nn_runtime.hal.versions.server import (
-    Served11,
-    Served12,
-    Served13,
+from nn_runtime.hal.versions.served_model import (
     ServedFencedCallback,
     ServedPreparedModel10,
     ServedPreparedModel12,
     ServedPreparedModel13,
 )
+from nn_runtime.hal.versions.server import Served11, Served12, Served13
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from nn_runtime.devices import Device
+    from nn_runtime.device import Device
     from nn_runtime.testing.corpus import Example
 
     ExamplesOf = Callable[[int, int], Iterator[Example]]

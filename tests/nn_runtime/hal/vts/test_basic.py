@@ -27,7 +27,7 @@ from tests.nn_runtime.hal.vts.models import circular_references, cycle_model
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from nn_runtime.devices import Device
+    from nn_runtime.device import Device
     from nn_runtime.hal.types import Model
     from tests.nn_runtime.hal.vts.client import Client
 

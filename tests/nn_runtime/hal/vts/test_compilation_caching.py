@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from nn_runtime.hal.interfaces import IDevice
     from nn_runtime.hal.types import Model
-    from nn_runtime.hal.versions.server import ServedPreparedModel10
+    from nn_runtime.hal.versions.served_model import ServedPreparedModel10
     from nn_runtime.operand import Array
     from tests.nn_runtime.hal.vts.client import Preparation
 

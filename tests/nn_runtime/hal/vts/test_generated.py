@@ -19,7 +19,7 @@ from tests.nn_runtime.hal.vts.client import VERSIONS, Way, execute, ways_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from nn_runtime.hal.versions.server import ServedPreparedModel10
+    from nn_runtime.hal.versions.served_model import ServedPreparedModel10
     from nn_runtime.testing.corpus import Example
     from tests.nn_runtime.hal.vts.client import Client
     from tests.nn_runtime.hal.vts.conftest import ExamplesOf

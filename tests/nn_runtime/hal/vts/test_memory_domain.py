@@ -11,7 +11,8 @@ import pytest
 from nn_runtime.codes import FeatureLevel, OperandCode
 from nn_runtime.hal.memory import SharedMemory
 from nn_runtime.hal.types import BufferDesc, BufferRole, BufferToken, ErrorStatus, Request, RequestArgument
-from nn_runtime.hal.versions.server import Served13, ServedPreparedModel13
+from nn_runtime.hal.versions.served_model import ServedPreparedModel13
+from nn_runtime.hal.versions.server import Served13
 from nn_runtime.operand import size_bytes
 from tests.nn_runtime.hal.vts.client import Client, Way, everywhere, execute
 from tests.nn_runtime.hal.vts.models import DIMS, TYPES, add_model, argument_operand, conv_model, is_float
@@ -19,7 +20,7 @@ from tests.nn_runtime.hal.vts.models import DIMS, TYPES, add_model, argument_ope
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nn_runtime.devices import Device
+    from nn_runtime.device import Device
     from nn_runtime.hal.types import Model
     from nn_runtime.hal.versions import v1_3
     from nn_runtime.operand import Dimensions

@@ -12,7 +12,7 @@ from nn_runtime.codes import FeatureLevel
 from nn_runtime.hal.types import DataLocation, ErrorStatus, Request, RequestArgument
 from nn_runtime.hal.versions import v1_3
 from nn_runtime.hal.versions.packets import serialize_request
-from nn_runtime.hal.versions.server import ServedPreparedModel13
+from nn_runtime.hal.versions.served_model import ServedPreparedModel13
 from nn_runtime.testing.conformance import hal_model
 from nn_runtime.testing.mutations import drawn_mutations
 from tests.nn_runtime.hal.vts.arguments import Arguments
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from nn_runtime.hal.versions.conversion import VersionedModel
-    from nn_runtime.hal.versions.server import ServedPreparedModel10
+    from nn_runtime.hal.versions.served_model import ServedPreparedModel10
     from nn_runtime.testing.corpus import Example
     from tests.nn_runtime.hal.vts.client import Client
     from tests.nn_runtime.hal.vts.conftest import ExamplesOf

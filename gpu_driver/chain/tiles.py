@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many pixels the kernels of a chain compute at once: what leaves few of them over in the pictures at hand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gpu_driver.chain.step import CONVOLVE, DEPTHWISE, EXPANDED, TILE_PIXELS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from gpu_driver.chain.step import Step
+
+COLUMNS = 7
+TIMES: Mapping[int, float] = {TILE_PIXELS: 1.0, 8: 1.0, 9: 1.02}
+"""Of a convolution with tiles of so many pixels that all are used, to that with usual ones."""
+TIMES_OF_COLUMNS: Mapping[int, float] = {COLUMNS: 1.0, 6: 1.02, 5: 1.04, 4: 1.06}
+"""The same of depthwise ones. expanded.py lets pass what is at least 7 wide."""
+NARROW_TIME = 2.0
+"""Of a picture that is narrower than what is computed at once."""
+LEAST_GAIN, LEAST_FLOPS = 0.02, 50_000_000
+"""Every combination is a program of its own, which has to be worth its compilation."""
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """Pixels of a tile of a convolution, neighbours in a row that a depthwise one computes at once."""
+
+    pixels: int = TILE_PIXELS
+    columns: int = COLUMNS
+
+    def defines(self) -> tuple[tuple[str, str | int], ...]:
+        """Return the defines of a kernel for what is not usual."""
+        pixels = (("TILE_PIXELS", self.pixels),) if self.pixels != TILE_PIXELS else ()
+        return (*pixels, ("DEPTHWISE_PIXELS", self.columns)) if self.columns != COLUMNS else pixels
+
+
+def tiles_for(steps: Sequence[Step]) -> Tiles:
+    """Return what makes the steps fastest together; another than the usual for a clear gain only.
+
+    winograd.h is made for the usual number.
+    """
+    if sum(step.flops for step in steps) < LEAST_FLOPS or any(step.is_winograd for step in steps):
+        return Tiles()
+    convolutions = [step for step in steps if step.kind == CONVOLVE]
+    depthwise = [step for step in steps if step.kind in (DEPTHWISE, EXPANDED)]
+    return Tiles(
+        _fastest(TIMES, convolutions, lambda step: step.geometry.output_height * step.geometry.output_width),
+        _fastest(TIMES_OF_COLUMNS, depthwise, lambda step: step.geometry.output_width),
+    )
+
+
+def _fastest(times: Mapping[int, float], steps: Sequence[Step], length: Callable[[Step], int]) -> int:
+    """Return the number with the least time for steps whose pictures have a length that is cut into so many."""
+    usual = next(iter(times))
+
+    def time(number: int) -> float:
+        return sum(step.flops * _time(number, length(step)) for step in steps) * times[number]
+
+    best = min(times, key=time)
+    return best if time(best) < (1 - LEAST_GAIN) * time(usual) else usual
+
+
+def _time(number: int, length: int) -> float:
+    return -(-length // number) * number / length * (NARROW_TIME if length < number else 1.0)

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a subgraph becomes before it is lowered: fewer operations with the same results. Nothing here calls OpenCL.
+
+Constants are folded first (`constant_folding.py`, on the device). Then operations that change nothing, layout round
+trips and results that nobody reads go, and activations and constant additions are taken over by the operation before
+them. What these passes cannot see, because it depends on sizes of a run or on the device, is up to `fusion.py`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpu_driver.passes.absorbing import absorb
+from gpu_driver.passes.graph import Graph, Rewritten
+from gpu_driver.passes.identities import remove_identities, remove_unread
+from gpu_driver.passes.transposes import remove_round_trips
+
+if TYPE_CHECKING:
+    from nn_runtime.hal.types import Model
+
+
+__all__ = ["Rewritten", "simplified"]
+
+
+def simplified(model: Model, before: Rewritten) -> Rewritten:
+    """Return a subgraph of a model with what can be left out left out."""
+    graph = Graph(model, before)
+    changed = True
+    while changed:
+        changed = remove_round_trips(graph)
+        changed |= remove_identities(graph)
+        changed |= remove_unread(graph)
+    absorb(graph)
+    return graph.rewritten()

@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A subgraph that passes change: operations are replaced and removed in place, operands only added."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nn_runtime.codes import OperandCode, OperationCode
+from nn_runtime.errors import BadData
+from nn_runtime.hal.types import DataLocation, Operand, OperandLifeTime, Operation, Subgraph
+from nn_runtime.hal.views import ModelOperand, constant_array
+from nn_runtime.operand import has_unknown_dimensions, merge_dimensions
+from nn_runtime.operations import OperationView, output_dimensions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from nn_runtime.hal.types import Model
+    from nn_runtime.operand import Array, Dimensions
+
+CONTROL_FLOW = (OperationCode.IF, OperationCode.WHILE)
+_CONSTANT = (OperandLifeTime.POINTER, OperandLifeTime.CONSTANT_COPY, OperandLifeTime.CONSTANT_REFERENCE)
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """A subgraph after the passes. `origins`: for each operation, those of the model that it computes, first its own.
+
+    Operands keep their indices; new ones come behind them.
+    """
+
+    subgraph: Subgraph
+    origins: tuple[tuple[int, ...], ...]
+
+    @staticmethod
+    def of(subgraph: Subgraph) -> Rewritten:
+        """Return a subgraph of a model as it is."""
+        return Rewritten(subgraph, tuple((at,) for at in range(len(subgraph.operations))))
+
+
+class Graph:
+    """Operations by the place that they have in the model, and operands by index."""
+
+    def __init__(self, model: Model, before: Rewritten) -> None:
+        """Take a subgraph of a model, which may have been rewritten before."""
+        self._model = model
+        subgraph = before.subgraph
+        self._inputs, self._outputs = subgraph.input_indexes, subgraph.output_indexes
+        self._wanted = frozenset(subgraph.output_indexes)
+        self._operands = list(subgraph.operands)
+        self.operations = dict(enumerate(subgraph.operations))
+        self._origins = dict(enumerate(before.origins))
+        self._constants: dict[int, Array | None] = {}
+        self._readers: dict[int, list[int]] = {}
+        self._producers: dict[int, int] = {}
+        for at, operation in self.operations.items():
+            self._connect(at, operation)
+        self._find_dimensions()
+
+    def rewritten(self) -> Rewritten:
+        """Return what is left."""
+        places = sorted(self.operations)
+        operations = tuple(self.operations[at] for at in places)
+        subgraph = Subgraph(tuple(self._operands), operations, self._inputs, self._outputs)
+        return Rewritten(subgraph, tuple(self._origins[at] for at in places))
+
+    # Questions
+
+    def operand(self, index: int) -> Operand:
+        """Return an operand; its dimensions are those that the model alone tells."""
+        return self._operands[index]
+
+    def is_output(self, operand: int) -> bool:
+        """Whether the model's caller gets it."""
+        return operand in self._wanted
+
+    def is_temporary(self, operand: int) -> bool:
+        """Whether an operation makes it and nobody outside sees it."""
+        return operand in self._producers and not self.is_output(operand)
+
+    def is_constant(self, operand: int) -> bool:
+        """Whether the model has its data."""
+        return self._operands[operand].lifetime in _CONSTANT
+
+    def constant(self, operand: int) -> Array | None:
+        """Return the data of a constant, or None."""
+        if operand not in self._constants:
+            self._constants[operand] = constant_array(self._model, self._operands[operand])
+        return self._constants[operand]
+
+    def is_known(self, operand: int) -> bool:
+        """Whether its dimensions are known, and it is not empty."""
+        return not has_unknown_dimensions(self._operands[operand].type, self._operands[operand].dimensions)
+
+    def producer(self, operand: int) -> int | None:
+        """Return the operation that makes an operand."""
+        return self._producers.get(operand)
+
+    def readers(self, operand: int) -> list[int]:
+        """Return the operations that read an operand, each once."""
+        return list(dict.fromkeys(self._readers.get(operand, ())))
+
+    def sole_reader(self, operand: int) -> int | None:
+        """Return the only operation that reads a temporary."""
+        readers = self.readers(operand)
+        return readers[0] if len(readers) == 1 and self.is_temporary(operand) else None
+
+    def view(self, at: int) -> OperationView:
+        """Return an operation with its operands."""
+        operation = self.operations[at]
+        inputs = [ModelOperand(self._model, self._operands[i]) for i in operation.inputs]
+        outputs = [ModelOperand(self._model, self._operands[i]) for i in operation.outputs]
+        return OperationView(operation.type, inputs, outputs, self._origins[at][0])
+
+    def fits(self, at: int) -> bool:
+        """Whether all sizes of an operation are known, and those of its outputs are what its inputs say."""
+        operation = self.operations[at]
+        if not all(self.is_known(i) for i in (*operation.inputs, *operation.outputs) if not self._is_omitted(i)):
+            return False
+        return self.computed_dimensions(at) == tuple(self._operands[i].dimensions for i in operation.outputs)
+
+    def computed_dimensions(self, at: int) -> tuple[Dimensions, ...] | None:
+        """Return the dimensions of an operation's outputs if the model alone tells them."""
+        operation = self.operations[at]
+        if operation.type in CONTROL_FLOW or not all(self._is_omitted(i) or self.is_known(i) for i in operation.inputs):
+            return None
+        try:
+            op = self.view(at)
+            if op.definition.data_dependent or any(op.inputs[i].value() is None for i in op.shape_inputs()):
+                return None
+            return output_dimensions(op)
+        except BadData:
+            return None  # lowering says what is wrong
+
+    # Changes
+
+    def replace(self, at: int, operation: Operation, absorbed: Iterable[int] = ()) -> None:
+        """Put another operation in a place; it computes what the `absorbed` ones did too, which are removed."""
+        for other in absorbed:
+            self._origins[at] += self._origins[other]
+            self.remove(other)
+        self._disconnect(at)
+        self.operations[at] = operation
+        self._connect(at, operation)
+
+    def remove(self, at: int) -> None:
+        """Take an operation out."""
+        self._disconnect(at)
+        del self.operations[at]
+
+    def read_instead(self, operand: int, other: int) -> None:
+        """Have every reader of an operand read another."""
+        for at in self.readers(operand):
+            operation = self.operations[at]
+            inputs = tuple(other if i == operand else i for i in operation.inputs)
+            self.replace(at, replace(operation, inputs=inputs))
+
+    def write_instead(self, operand: int, other: int) -> None:
+        """Have the maker of a temporary write another operand, and its readers read that."""
+        at = self._producers[operand]
+        operation = self.operations[at]
+        outputs = tuple(other if i == operand else i for i in operation.outputs)
+        self.replace(at, replace(operation, outputs=outputs))
+        self.read_instead(operand, other)
+
+    def add_temporary(self, like: int, dims: Dimensions) -> int:
+        """Add a temporary with an operand's type and quantisation, and return it."""
+        model = self._operands[like]
+        self._operands.append(Operand(model.type, dims, model.scale, model.zero_point))
+        return len(self._operands) - 1
+
+    def add_constant(self, data: Array, like: int) -> int:
+        """Add a constant with an operand's type and quantisation, and return it."""
+        self._operands.append(_constant(self._operands[like], data))
+        return len(self._operands) - 1
+
+    def add_numbers(self, values: Sequence[int]) -> int:
+        """Add a constant tensor of int32, and return it."""
+        data = np.array(values, np.int32)
+        self._operands.append(_constant(Operand(OperandCode.TENSOR_INT32), data))
+        return len(self._operands) - 1
+
+    def make_constant(self, operand: int, data: Array) -> None:
+        """Let an operand that nothing makes any more be a constant."""
+        self._operands[operand] = _constant(self._operands[operand], data)
+        self._constants.pop(operand, None)
+
+    def _is_omitted(self, operand: int) -> bool:
+        return self._operands[operand].lifetime == OperandLifeTime.NO_VALUE
+
+    def _connect(self, at: int, operation: Operation) -> None:
+        for operand in operation.inputs:
+            self._readers.setdefault(operand, []).append(at)
+        for operand in operation.outputs:
+            self._producers[operand] = at
+
+    def _disconnect(self, at: int) -> None:
+        operation = self.operations[at]
+        for operand in operation.inputs:
+            self._readers[operand].remove(at)
+        for operand in operation.outputs:
+            if self._producers.get(operand) == at:
+                del self._producers[operand]
+
+    def _find_dimensions(self) -> None:
+        """Give temporaries that the model declares without sizes those that its inputs tell."""
+        for at, operation in self.operations.items():
+            missing = [i for i in operation.outputs if self.is_temporary(i) and not self.is_known(i)]
+            computed = self.computed_dimensions(at) if missing else None
+            for operand, dims in zip(operation.outputs, computed or (), strict=False):
+                self._give_dimensions(operand, dims)
+
+    def _give_dimensions(self, operand: int, dims: Dimensions) -> None:
+        declared = self._operands[operand].dimensions
+        try:
+            found = merge_dimensions(declared, dims)
+        except BadData:
+            return  # lowering says what is wrong
+        if self.is_temporary(operand) and found == dims and 0 not in dims:
+            self._operands[operand] = replace(self._operands[operand], dimensions=dims)
+
+
+def _constant(operand: Operand, data: Array) -> Operand:
+    data = np.asarray(data, order="C")
+    location = DataLocation(length=data.nbytes, pointer=data)
+    return replace(operand, dimensions=data.shape, lifetime=OperandLifeTime.POINTER, location=location)

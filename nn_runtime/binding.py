@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A reusable execution with arrays of its own, which a session fills and reads at each run."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nn_runtime.errors import BadState
+from nn_runtime.execution import Execution
+from nn_runtime.operand import OperandType, dtype_of, is_tensor
+from nn_runtime.temporaries import PAGE_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nn_runtime.compilation import Compilation
+    from nn_runtime.interface import Interface, TensorInfo
+    from nn_runtime.operand import Array, Dimensions
+
+_FIRST_GUESS_BYTES = 4096
+
+
+class Binding:
+    """A reusable execution with the arrays bound to it, for one set of input shapes."""
+
+    def __init__(
+        self,
+        compilation: Compilation,
+        interface: Interface,
+        shapes: tuple[Dimensions, ...],
+        measure: bool,
+        sizes: Sequence[int] = (),
+    ) -> None:
+        """`sizes`: elements to offer for outputs whose dimensions are not known."""
+        if compilation.plan is None:
+            raise BadState("session: it is closed")
+        main = compilation.plan.model.main
+        self.shapes = shapes
+        self.execution = Execution(compilation)
+        self.execution.set_reusable(True)
+        if measure:
+            self.execution.set_measure_timing(True)
+        self.inputs: list[Array] = []
+        self.outputs: list[Array] = []
+        self._open: set[int] = set()
+        self.is_dynamic = False
+        for position, operand_index in enumerate(main.input_indexes):
+            operand = main.operands[operand_index]
+            dims = shapes[position] if position < len(shapes) else operand.dimensions
+            array = _on_pages(dims, dtype_of(operand.type))
+            self.inputs.append(array)
+            dynamic = _is_open(operand.type, operand.dimensions)
+            self.is_dynamic |= dynamic
+            self.execution.set_input(position, array, OperandType(operand.type, dims) if dynamic else None)
+        known = dict(zip(interface.output_positions, interface.outputs, strict=True))
+        for position, operand_index in enumerate(main.output_indexes):
+            operand = main.operands[operand_index]
+            dims = known[position].shape if position in known else operand.dimensions
+            if _is_open(operand.type, operand.dimensions):
+                self._open.add(position)
+                dims = (sizes[position] if sizes else _FIRST_GUESS_BYTES // dtype_of(operand.type).itemsize,)
+            array = _on_pages(dims, dtype_of(operand.type))
+            self.outputs.append(array)
+            self.execution.set_output(position, array)
+
+    def result(self, position: int, info: TensorInfo) -> Array:
+        """Return a copy of an output after a run, in the interface's dtype."""
+        array = self.outputs[position]
+        if position in self._open:
+            dims = self.execution.get_output_operand_dimensions(position)
+            array = array.reshape(-1)[: int(np.prod(dims, dtype=np.int64))].reshape(dims)
+        return array.astype(info.dtype)
+
+    def enlarged(self, shapes: Sequence[Dimensions]) -> list[int]:
+        """Return elements to offer for each output after it was too small: what is needed, else four times as many."""
+        sizes = [array.size for array in self.outputs]
+        for position in self._open:
+            dims = shapes[position] if position < len(shapes) else ()
+            needed = int(np.prod(dims, dtype=np.int64)) if dims else 0
+            sizes[position] = needed or 4 * sizes[position]
+        return sizes
+
+
+def _on_pages(dims: Sequence[int], dtype: np.dtype[np.generic]) -> Array:
+    """Return a new array that begins on a page, which some devices can use in place; it holds zeros."""
+    size_bytes = math.prod(dims) * dtype.itemsize
+    room = np.zeros(size_bytes + PAGE_BYTES, np.uint8)
+    start = -room.ctypes.data % PAGE_BYTES
+    array: Array = room[start : start + size_bytes].view(dtype).reshape(dims)
+    return array
+
+
+def _is_open(code: int, dims: Dimensions) -> bool:
+    return is_tensor(code) and (not dims or 0 in dims)

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of what Python lets a caller hand over in place of an object of ours: the NDK has types for that."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nn_runtime.errors import BadData, UnexpectedNull
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import TypeVar
+
+    T = TypeVar("T")
+
+_PLAIN = (str, bytes, int, float, tuple, list)
+
+
+def check_kind(what: str, value: object, kind: type) -> None:
+    """Check that an argument is an object of a class; raises UnexpectedNull for None, BadData for all else."""
+    if value is None:
+        raise UnexpectedNull(f"{what} is None")
+    if not isinstance(value, kind):
+        raise BadData(f"{what}: wanted {_with_article(kind.__name__)}, got {shown(value)}")
+
+
+def listed(what: str, values: Iterable[T], kind: type) -> list[T]:
+    """Return the objects of a class in any sequence; raises UnexpectedNull, BadData as `check_kind`."""
+    if values is None:
+        raise UnexpectedNull(f"{what} is None")
+    if isinstance(values, str | bytes):
+        raise BadData(f"{what}: wanted a list, got {values!r}")
+    try:
+        found = list(values)
+    except TypeError:
+        raise BadData(f"{what}: wanted a list, got {shown(values)}") from None
+    for at, value in enumerate(found):
+        check_kind(f"{what} {at}", value, kind)
+    return found
+
+
+def copied_bytes(what: str, data: bytes) -> bytes:
+    """Return a copy of any buffer's bytes; raises UnexpectedNull, and BadData for what has no bytes."""
+    if data is None:
+        raise UnexpectedNull(f"{what} is None")
+    try:
+        return bytes(memoryview(data))
+    except TypeError:
+        raise BadData(f"{what}: wanted bytes, got {shown(data)}") from None
+
+
+def shown(value: object) -> str:
+    """Return a short text for a value of any kind: itself where that says more than its class."""
+    return repr(value) if isinstance(value, _PLAIN) else type(value).__name__
+
+
+def _with_article(name: str) -> str:
+    return f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Models made ready by drivers: with what options, from a cache where there is one."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nn_runtime.caching import prepare_cached, step_token
+from nn_runtime.failures import guarded
+from nn_runtime.hal.interfaces import TakesCompilationAttributes
+from nn_runtime.hal.types import ErrorStatus, ExecutionPreference, HalError, Priority
+from nn_runtime.observe import trace
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nn_runtime.caching import CacheInfo
+    from nn_runtime.device import Device
+    from nn_runtime.hal.interfaces import Attributes, CacheRequest, IPreparedModel
+    from nn_runtime.hal.types import Model
+
+_log = logging.getLogger("nn_runtime.compilation")
+
+
+@dataclass(frozen=True)
+class PrepareOptions:
+    """What a compilation asks of every prepared model; `cache` says where to keep it.
+
+    `attributes`: of vendor extensions, by name and code.
+    """
+
+    preference: ExecutionPreference = ExecutionPreference.FAST_SINGLE_ANSWER
+    priority: Priority = Priority.MEDIUM
+    cache: CacheInfo | None = None
+    attributes: Attributes = ()
+
+
+def prepare(
+    device: Device,
+    model: Model,
+    options: PrepareOptions,
+    deadline_ns: int | None,
+    operations: Sequence[tuple[int, int]] = (),
+) -> tuple[IPreparedModel, bytes | None]:
+    """Prepare a model on a device, from its cache where that is possible; return it and its cache token, if any.
+
+    `operations` as in `step_token`. A foreign exception of the driver becomes GENERAL_FAILURE. Raises HalError.
+    """
+    token = None
+    if options.cache is not None and any(device.cache_files):
+        token = step_token(options.cache, device, options.preference, options.priority, operations, options.attributes)
+    count = len(model.main.operations)
+    started = time.perf_counter_ns()
+    try:
+        prepared = _prepared(device, model, options, deadline_ns, token)
+    except HalError:
+        raise
+    except Exception as error:
+        raise HalError(ErrorStatus.GENERAL_FAILURE, f"prepare_model: {type(error).__name__}: {error}") from error
+    ended = time.perf_counter_ns()
+    if trace.current is not None:
+        trace.current.add(trace.DRIVER, "PC", f"{device.name} prepare", started, ended, operations=count)
+    _log.debug("%s prepared %d operations in %.1f ms", device.name, count, (ended - started) / 1e6)
+    return prepared, token
+
+
+def _prepared(
+    device: Device, model: Model, options: PrepareOptions, deadline_ns: int | None, token: bytes | None
+) -> IPreparedModel:
+    """Return the model prepared by the driver: from the cache files of a token, if one is given and they serve."""
+    hal = device.hal
+
+    def from_model(cache: CacheRequest | None) -> IPreparedModel:
+        if options.attributes and isinstance(hal, TakesCompilationAttributes):
+            return hal.prepare_model_with_attributes(
+                model, options.preference, options.priority, deadline_ns, cache, options.attributes
+            )
+        return hal.prepare_model(model, options.preference, options.priority, deadline_ns, cache)
+
+    def from_cache(cache: CacheRequest) -> IPreparedModel:
+        return guarded(lambda: hal.prepare_model_from_cache(deadline_ns, cache))
+
+    if options.cache is None or token is None:
+        return from_model(None)
+    return prepare_cached(device, options.cache, token, from_cache, from_model)

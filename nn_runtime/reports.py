@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a session tells of its runs: times, a profile by step and launch, and where each operation runs and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from nn_runtime.step import StepProfile
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Times of a measured run in ns; None where the driver does not know."""
+
+    on_device_ns: int | None
+    in_driver_ns: int | None
+
+
+@dataclass(frozen=True)
+class StepTimes:
+    """One step of a profiled run; `start_ns` counts from the start of the first step."""
+
+    device: str
+    operations: tuple[int, ...]
+    start_ns: int
+    duration_ns: int
+
+
+@dataclass(frozen=True)
+class OperationTimes:
+    """One launch of a profiled run: the operations it computes (several when fused), by index in the model.
+
+    `start_ns` counts from the start of its step.
+    """
+
+    operations: tuple[int, ...]
+    device: str
+    kernel: str
+    start_ns: int
+    duration_ns: int
+    bytes_moved: int
+    flops: int
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Times per step, and per launch where the drivers report them. Printable."""
+
+    steps: tuple[StepTimes, ...]
+    rows: tuple[OperationTimes, ...]
+
+    def __str__(self) -> str:
+        lines = [
+            f"step {at}: {len(step.operations)} operations on {step.device}, {_milliseconds(step.duration_ns)} ms"
+            for at, step in enumerate(self.steps)
+        ]
+        table = [("operations", "kernel", "device", "ms")]
+        table += [
+            (",".join(map(str, row.operations)), row.kernel, row.device, _milliseconds(row.duration_ns))
+            for row in self.rows
+        ]
+        return "\n".join([*lines, *(_table(table) if self.rows else [])])
+
+    def times_by_operation(self) -> tuple[dict[int, int], dict[int, int]]:
+        """Return the time in ns of each operation that begins a launch, and for the fused ones which that is."""
+        times: dict[int, int] = {}
+        fused: dict[int, int] = {}
+        for row in self.rows:
+            first, *others = row.operations or (-1,)
+            times[first] = times.get(first, 0) + row.duration_ns
+            fused.update(dict.fromkeys(others, first))
+        return times, {operation: first for operation, first in fused.items() if operation not in times}
+
+
+@dataclass(frozen=True)
+class ExplainedOperation:
+    """Where one operation runs and why.
+
+    `refusals`: reasons of the devices that do not take it. `measured_ns` is of the last profiled run: the launch's time
+    with the first operation that it computes, 0 with the others (`fused_into` names the first), None without a profile.
+    """
+
+    index: int
+    name: str
+    device: str
+    step: int
+    refusals: Mapping[str, str]
+    estimated_ns: float | None
+    measured_ns: int | None
+    fused_into: int | None = None
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Every operation of a network. Printable."""
+
+    operations: tuple[ExplainedOperation, ...]
+
+    def __str__(self) -> str:
+        table = [("operation", "name", "step", "device", "estimated ms", "measured ms", "why")]
+        table += [
+            (
+                str(row.index),
+                row.name,
+                str(row.step),
+                row.device,
+                _milliseconds(row.estimated_ns),
+                f"with {row.fused_into}" if row.fused_into is not None else _milliseconds(row.measured_ns),
+                "; ".join(f"{device}: {reason}" for device, reason in row.refusals.items()),
+            )
+            for row in self.operations
+        ]
+        return "\n".join(_table(table))
+
+
+def profile_of(steps: Sequence[StepProfile]) -> Profile:
+    """Return the times of a run's steps, in order, and of the launches of those whose drivers report them."""
+    origin = steps[0].start_ns if steps else 0
+    rows = [
+        OperationTimes(
+            tuple(step.operations[at] for at in row.operations),
+            step.device,
+            row.kernel,
+            row.start_ns,
+            row.end_ns - row.start_ns,
+            row.bytes_moved,
+            row.flops,
+        )
+        for step in steps
+        if step.rows is not None
+        for row in step.rows.rows
+    ]
+    return Profile(
+        tuple(
+            StepTimes(step.device, step.operations, step.start_ns - origin, step.end_ns - step.start_ns)
+            for step in steps
+        ),
+        tuple(rows),
+    )
+
+
+def _milliseconds(duration_ns: float | None) -> str:
+    return "-" if duration_ns is None else f"{duration_ns / 1e6:.3f}"
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

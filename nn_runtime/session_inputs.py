@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `Session.run` takes: one array, a list or a dict, of any type and layout that loses nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from nn_runtime.errors import BadData
+from nn_runtime.operand import dtype_of, is_tensor
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from nn_runtime.hal.types import Operand
+    from nn_runtime.interface import Interface, TensorInfo
+    from nn_runtime.operand import Array, Dimensions
+
+Inputs: TypeAlias = "npt.ArrayLike | Sequence[npt.ArrayLike]"
+"""One array for a network with one input, or a list or tuple with one array an input."""
+
+
+class SessionInputs:
+    """The inputs of a network: their interface, and the operands that they become."""
+
+    def __init__(self, interface: Interface, operands: Sequence[Operand]) -> None:
+        """`operands`: of the model, in the interface's order."""
+        self._interface = interface
+        self._operands = operands
+        self._plain = [
+            (info.dtype, info.shape) if info.dtype == dtype_of(operand.type) else None
+            for info, operand in zip(interface.inputs, operands, strict=False)
+        ]
+        """What arrays of each input need no check, by type and shape."""
+
+    def ordered(self, inputs: Inputs | Mapping[str, npt.ArrayLike]) -> tuple[Sequence[npt.ArrayLike], list[str] | None]:
+        """Return one array-like an input, and the outputs' names for a dict; raises BadData."""
+        infos = self._interface.inputs
+        given: Sequence[npt.ArrayLike]
+        if isinstance(inputs, (list, tuple)):
+            given = inputs
+        elif isinstance(inputs, Mapping):
+            return self._by_name(inputs)
+        else:
+            given = [inputs]  # type: ignore[list-item]
+        if len(given) != len(infos):
+            what = "one input" if isinstance(inputs, np.ndarray) else f"a {type(given).__name__} of {len(given)}"
+            raise BadData(f"run: wanted {len(infos)} input{'s' * (len(infos) != 1)} ({_names(infos)}), got {what}")
+        return given, None
+
+    def _by_name(self, inputs: Mapping[str, npt.ArrayLike]) -> tuple[Sequence[npt.ArrayLike], list[str]]:
+        infos = self._interface.inputs
+        given: list[npt.ArrayLike] = []
+        by_signature = bool(infos)
+        for info in infos:
+            name = info.name if info.name in inputs else info.signature_name
+            if name not in inputs:
+                raise BadData(f"run: input {info.name!r} is missing, got {', '.join(map(repr, inputs)) or 'none'}")
+            by_signature = by_signature and info.name not in inputs
+            given.append(inputs[name])
+        if len(inputs) != len(infos):
+            known = {name for info in infos for name in (info.name, info.signature_name)}
+            extra = next((name for name in inputs if name not in known), "one twice")
+            raise BadData(f"run: no input is called {extra!r}, the inputs are {_names(infos)}")
+        outputs = self._interface.outputs
+        return given, [(by_signature and info.signature_name) or info.name for info in outputs]
+
+    def arrays(self, given: Sequence[npt.ArrayLike]) -> list[Array]:
+        """Return arrays that can be copied to those bound for the operands; raises BadData."""
+        return [
+            value if type(value) is np.ndarray and (value.dtype, value.shape) == plain else self._checked(at, value)
+            for at, (plain, value) in enumerate(zip(self._plain, given, strict=True))
+        ]
+
+    def _checked(self, position: int, given: npt.ArrayLike) -> Array:
+        info, operand = self._interface.inputs[position], self._operands[position]
+        any_rank = is_tensor(operand.type) and not operand.dimensions
+        shape = "[...]" if any_rank else f"[{', '.join(str(size or 'any') for size in info.shape)}]"
+        wanted = f"input {position} {info.name!r}: wanted {info.dtype} {shape}"
+        try:
+            array = np.asarray(given)
+        except ValueError as error:
+            raise BadData(f"{wanted}, got what is no array: {error}") from error
+        is_array = isinstance(given, np.ndarray)
+        got = f"got {array.dtype} {list(array.shape)}"
+        if array.dtype != info.dtype and not _converts(array, info.dtype, is_array):
+            raise BadData(f"{wanted}, {got}{_values_outside(array, info.dtype)}")
+        if array.shape != info.shape and not any_rank and not _fits(array.shape, info.shape):
+            raise BadData(f"{wanted}, {got}")
+        computed = dtype_of(operand.type)
+        if computed.itemsize < info.dtype.itemsize and not _converts(array, computed, is_array):
+            raise BadData(f"{wanted}, computed in {computed}, {got}{_values_outside(array, computed)}")
+        return array
+
+
+def _names(infos: Sequence[TensorInfo]) -> str:
+    return ", ".join(repr(info.name) for info in infos)
+
+
+def _values_outside(array: Array, wanted: np.dtype[np.generic]) -> str:
+    """Return which integers were given where they are why an array does not go for another type, else nothing."""
+    if array.dtype.kind not in "iu" or wanted.kind not in "iu":
+        return ""
+    info = np.iinfo(str(wanted))
+    return f" with values {array.min()} to {array.max()}, {wanted} holds {info.min} to {info.max}"
+
+
+def _fits(given: Dimensions, wanted: Dimensions) -> bool:
+    return len(given) == len(wanted) and all(b in (0, a) for a, b in zip(given, wanted, strict=True))
+
+
+def _converts(array: Array, wanted: np.dtype[np.generic], is_array: bool) -> bool:
+    """Tell whether values survive: floats as floats, integers that fit, Python's integers as floats."""
+    kinds = array.dtype.kind, wanted.kind
+    if kinds == ("f", "f") or kinds == ("b", "b"):
+        return True
+    if kinds[0] in "iu" and kinds[1] == "f":
+        return not is_array
+    if kinds[0] in "iu" and kinds[1] in "iu":
+        info = np.iinfo(str(wanted))
+        return not array.size or (int(array.min()) >= info.min and int(array.max()) <= info.max)
+    return False

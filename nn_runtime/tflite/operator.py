@@ -1,0 +1,356 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a conversion function sees of its operator: checked inputs and options, and the means to emit operations."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NoReturn
+
+import numpy as np
+
+from nn_runtime.codes import FuseCode, OperandCode, OperationCode
+from nn_runtime.errors import BadData
+from nn_runtime.operand import Dimensions, dtype_of
+from nn_runtime.quantization import fixed_point_multiplier
+from nn_runtime.tflite.values import ReferencedModel, Value, constant, int32, int32_vector, real, tensor_value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import numpy.typing as npt
+
+    from nn_runtime.operand import Array
+    from nn_runtime.tflite.graph_builder import GraphBuilder
+    from nn_runtime.tflite.types import TfliteOperator, TfliteSubgraph, TfliteTensor
+
+_MAX_FILLED = 1 << 24
+_MAX_INDICES = 1 << 20
+_GREATEST_MULTIPLE_EXPONENT = 6
+
+
+@dataclass
+class Variable:
+    """A tensor that lives between runs: the model's input, and the value that it has after the operators so far."""
+
+    source: Value
+    current: Value
+
+
+class Operator:
+    """One operator of the file and the values it may use. Every check that fails raises BadData."""
+
+    def __init__(
+        self,
+        operator: TfliteOperator,
+        subgraph: TfliteSubgraph,
+        builder: GraphBuilder,
+        values: dict[int, Value],
+        variables: dict[int, Variable],
+        refer: Callable[[int, Sequence[Value]], ReferencedModel],
+    ) -> None:
+        """`values` and `variables` go by tensor index; results are added to `values`.
+
+        `refer` converts another subgraph of the file for given arguments.
+        """
+        self.code = operator.code
+        self.custom_code = operator.custom_code
+        self.custom_options = operator.custom_options
+        self._refer = refer
+        self._operator = operator
+        self._tensors = subgraph.tensors
+        self._builder = builder
+        self._values = values
+        self._variables = variables
+
+    @property
+    def input_count(self) -> int:
+        """Number of inputs that the file lists."""
+        return len(self._operator.inputs)
+
+    @property
+    def output_count(self) -> int:
+        """Number of outputs that the file lists."""
+        return len(self._operator.outputs)
+
+    def fail(self, reason: str) -> NoReturn:
+        """Refuse the operator."""
+        raise BadData(reason)
+
+    def optional(self, position: int) -> Value | None:
+        """Return an input, or None where the file leaves it out."""
+        index = self._operator.inputs[position] if position < self.input_count else -1
+        if index < 0:
+            return None
+        if index not in self._values:
+            self._values[index] = tensor_value(self._tensors[index])
+        return self._values[index]
+
+    def input(self, position: int, name: str, rank: int | None = None) -> Value:
+        """Return an input, of that rank if given."""
+        value = self.optional(position)
+        if value is None:
+            self.fail(f"{name} (input {position}) is missing")
+        if rank is not None and value.rank != rank:
+            self.fail(f"{name} (input {position}) must have rank {rank}, got {list(value.shape or ())}")
+        return value
+
+    def or_omitted(self, position: int, like: Value) -> Value:
+        """Return an input converted to what goes with `like`, or a value that stands for an omitted one."""
+        value = self.optional(position)
+        return Value(like.type, (0,), omitted=True) if value is None else self.matched(value, like)
+
+    def is_constant(self, position: int) -> bool:
+        """Tell whether an input's value is known."""
+        value = self.optional(position)
+        return value is not None and value.data is not None
+
+    def array(self, position: int, name: str) -> Array:
+        """Return the value of an input that must be a constant."""
+        data = self.input(position, name).data
+        if data is None:
+            self.fail(f"{name} (input {position}) must be a constant")
+        return data
+
+    def integers(self, position: int, name: str) -> list[int]:
+        """Return the elements of a constant integer input."""
+        data = self.array(position, name)
+        if data.dtype.kind != "i":
+            self.fail(f"{name} (input {position}) must be of integers, got {data.dtype}")
+        return [int(element) for element in data.reshape(-1)]
+
+    def integer(self, position: int, name: str) -> int:
+        """Return a constant integer input of one element."""
+        values = self.integers(position, name)
+        if len(values) != 1:
+            self.fail(f"{name} (input {position}) must have one element, got {len(values)}")
+        return values[0]
+
+    def axis(self, axis: int, rank: int) -> int:
+        """Return an axis counted from the front."""
+        if not -rank <= axis < rank:
+            self.fail(f"axis must be in [{-rank}, {rank}), got {axis}")
+        return axis % rank
+
+    def option(self, name: str) -> int:
+        """Return an integer option (0 where the file has no options)."""
+        value = self._operator.options.get(name, 0)
+        return int(value) if isinstance(value, int | float) else 0
+
+    def real_option(self, name: str) -> float:
+        """Return a float option."""
+        value = self._operator.options.get(name, 0.0)
+        return float(value) if isinstance(value, int | float) else 0.0
+
+    def integer_options(self, name: str) -> list[int]:
+        """Return a vector option."""
+        value = self._operator.options.get(name, ())
+        return [int(element) for element in value] if isinstance(value, tuple) else []
+
+    def activation(self) -> FuseCode:
+        """Return the fused activation; TFLite's TANH and SIGN_BIT have no fused form here."""
+        number = self.option("fused_activation_function")
+        if number not in FuseCode.__members__.values():
+            self.fail(f"fused activation {number} is not supported (0 NONE, 1 RELU, 2 RELU_N1_TO_1, 3 RELU6)")
+        return FuseCode(number)
+
+    def output_tensor(self, position: int = 0) -> TfliteTensor:
+        """Return what the file says of an output."""
+        if position >= self.output_count:
+            self.fail(f"needs at least {position + 1} outputs, got {self.output_count}")
+        return self._tensors[self._operator.outputs[position]]
+
+    def prototype(self, position: int = 0) -> Value:
+        """Return type and quantisation that an output shall have, its shape open."""
+        return replace(tensor_value(self.output_tensor(position)), shape=None, data=None)
+
+    def emit(self, code: OperationCode, inputs: Sequence[Value], like: Value | None = None) -> Value:
+        """Append an operation with one output, typed as the file's first output or as `like`."""
+        result = self.prototype() if like is None else replace(like, shape=None, data=None)
+        return self._builder.emit(code, inputs, [result])[0]
+
+    def emit_many(self, code: OperationCode, inputs: Sequence[Value], like: Sequence[Value]) -> list[Value]:
+        """Append an operation with several outputs."""
+        return self._builder.emit(code, inputs, [replace(value, shape=None, data=None) for value in like])
+
+    def call(self, code: OperationCode, inputs: Sequence[Value], results: Sequence[Value]) -> list[Value]:
+        """Append an operation whose outputs have the shapes of `results`."""
+        return self._builder.emit(code, inputs, results)
+
+    def refer(self, option: str, arguments: Sequence[Value]) -> Value:
+        """Return the subgraph that an option names, converted for these arguments, as an operand."""
+        return Value(OperandCode.MODEL, (), referenced=self._refer(self.option(option), arguments))
+
+    def intermediate(self, position: int) -> TfliteTensor | None:
+        """Return what the file says of an intermediate tensor, None where it lists none."""
+        indices = self._operator.intermediates
+        return self._tensors[indices[position]] if position < len(indices) and indices[position] >= 0 else None
+
+    def result(self, value: Value, position: int = 0) -> None:
+        """Make a value the operator's output."""
+        tensor = self.output_tensor(position)
+        if tensor.shape == () and value.shape == (1,):
+            value = self._as_scalar(value)
+        self._values[self._operator.outputs[position]] = value
+
+    def _as_scalar(self, value: Value) -> Value:
+        """Return the same operand as a tensor of rank 0."""
+        renamed = replace(value, shape=(), data=None if value.data is None else value.data.reshape(()))
+        if value.data is None:
+            self._builder.alias(value, renamed)
+        return renamed
+
+    def result_of_same_quantization(self, value: Value, position: int = 0) -> None:
+        """Make a value the output; where the file gives the output another quantisation, its integers are kept."""
+        wanted = self.prototype(position)
+        if wanted.type != value.type:
+            given = self.output_tensor(position).type.name
+            self.fail(f"output {position} must have the type of the input, got {given}")
+        if value.is_quantized and not value.same_quantization(wanted):
+            value = self.emit(OperationCode.CAST, [value], wanted)
+        self.result(value, position)
+
+    def matched(self, value: Value, source: Value) -> Value:
+        """Return weights as they go with the data: constants of another type than float32 data are made real."""
+        real_data = source.type == OperandCode.TENSOR_FLOAT32
+        return real(value) if real_data and value.type != source.type and value.data is not None else value
+
+    def bias(self, position: int, source: Value, weights: Value, units: int) -> Value:
+        """Return a bias [units] as NNAPI wants it: zeros where there is none, scale input * weights."""
+        given = self.optional(position)
+        quantized = source.is_quantized
+        if given is None:
+            if units > _MAX_FILLED:
+                self.fail(f"without a bias at most {_MAX_FILLED} output channels are supported, got {units}")
+            given = constant(np.zeros(units, np.int32 if quantized else np.float32))
+        if not quantized:
+            return self.matched(given, source)
+        if given.type != OperandCode.TENSOR_INT32:
+            self.fail(f"bias (input {position}) must be INT32 for quantised data")
+        scale = float(np.float32(source.scale) * np.float32(weights.scale))
+        return given if weights.channel_quant is not None else self._rescaled(given, scale)
+
+    def _rescaled(self, bias: Value, scale: float) -> Value:
+        if bias.data is None:
+            self.fail("a quantised bias must be a constant")
+        return replace(bias, scale=scale)
+
+    def reshape(self, value: Value, shape: Sequence[int]) -> Value:
+        """Return a value under another shape, of the same type and quantisation."""
+        if value.data is not None and value.channel_quant is None:
+            reshaped = value.data.reshape(shape)
+            return replace(value, shape=reshaped.shape, data=reshaped)
+        if tuple(shape) == value.dimensions:
+            return value
+        return self.moved(OperationCode.RESHAPE, value, int32_vector(shape))
+
+    def moved(self, code: OperationCode, value: Value, *rest: Value) -> Value:
+        """Return the result of an operation that only moves elements; NNAPI has none for booleans."""
+        if value.type != OperandCode.TENSOR_BOOL8:
+            return self.emit(code, [value, *rest], value)
+        moved = self.as_integers(value)
+        return self.as_booleans(self.emit(code, [moved, *rest], moved))
+
+    def rearranged(self, value: Value, indices: Array) -> Value:
+        """Return elements of a value by their numbers in row-major order, for types that other operations refuse."""
+        if indices.size > _MAX_INDICES:
+            self.fail(f"more than {_MAX_INDICES} elements of {OperandCode(value.type).name} are not supported")
+        flat = self.reshape(value, (-1,))
+        return self.moved(OperationCode.GATHER, flat, int32(0), constant(indices.astype(np.int32)))
+
+    def numbers(self, value: Value) -> Array:
+        """Return the numbers of a value's elements in row-major order, in its shape, for `rearranged`."""
+        shape = value.shape or (1,)
+        if math.prod(shape) > _MAX_INDICES:
+            self.fail(f"more than {_MAX_INDICES} elements of {OperandCode(value.type).name} are not supported")
+        return np.arange(math.prod(shape), dtype=np.int32).reshape(shape)
+
+    def as_integers(self, value: Value) -> Value:
+        """Return a boolean value as bytes 0 and 1; any other as it is."""
+        if value.type != OperandCode.TENSOR_BOOL8:
+            return value
+        kind = Value(OperandCode.TENSOR_QUANT8_ASYMM, value.shape, 1.0)
+        if value.data is not None:
+            return replace(kind, data=value.data.astype(np.uint8))
+        ones, zeros = (replace(kind, data=self.filled(value, number, np.uint8)) for number in (1, 0))
+        return self.emit(OperationCode.SELECT, [value, ones, zeros], kind)
+
+    def as_booleans(self, value: Value) -> Value:
+        """Return where a value is not 0."""
+        if value.type == OperandCode.TENSOR_BOOL8:
+            return value
+        zero = replace(value, shape=(1,), data=np.full(1, value.zero_point, dtype_of(value.type)))
+        return self.emit(OperationCode.NOT_EQUAL, [value, zero], Value(OperandCode.TENSOR_BOOL8))
+
+    def zeros_like(self, value: Value) -> Value:
+        """Return zeros of a real value's shape."""
+        return constant(self.filled(value, 0, np.float32))
+
+    def filled(self, like: Value, number: float, dtype: npt.DTypeLike) -> Array:
+        """Return an array of one number in the shape of a value."""
+        shape = like.shape or ()
+        if math.prod(shape) > _MAX_FILLED:
+            self.fail(f"at most {_MAX_FILLED} elements are supported, got {list(shape)}")
+        return np.full(shape, number, dtype)
+
+    def broadcast(self, value: Value, shape: Dimensions) -> Value:
+        """Return a value repeated to a shape by the rules of broadcasting."""
+        aligned = (1,) * (len(shape) - value.rank) + (value.shape or ())
+        if len(aligned) != len(shape) or any(a not in (1, b) for a, b in zip(aligned, shape, strict=True)):
+            self.fail(f"{list(value.shape or ())} cannot be broadcast to {list(shape)}")
+        if value.shape == shape:
+            return value
+        value = self.reshape(value, aligned)
+        if value.data is not None and value.channel_quant is None and math.prod(shape) <= _MAX_FILLED:
+            return replace(value, shape=shape, data=np.ascontiguousarray(np.broadcast_to(value.data, shape)))
+        multiples = [size // own for own, size in zip(aligned, shape, strict=True)]
+        return value if aligned == shape else self.moved(OperationCode.TILE, value, int32_vector(multiples))
+
+    def requantize(self, value: Value, wanted: Value, activation: FuseCode = FuseCode.NONE) -> Value:
+        """Return an 8-bit value in another 8-bit type and scale, with the bits of TFLite's reference kernel.
+
+        The kernel multiplies by a fixed-point ratio, rounding twice; MUL by a constant 1 does the same. The type alone
+        is changed through float32, where equal scales are exact.
+        """
+        if value.type != wanted.type:
+            offset = 128 if wanted.type == OperandCode.TENSOR_QUANT8_ASYMM else -128
+            twin = replace(value, type=wanted.type, zero_point=value.zero_point + offset)
+            value = self.emit(OperationCode.QUANTIZE, [self.dequantize(value)], twin)
+        same = (value.scale, value.zero_point) == (wanted.scale, wanted.zero_point)
+        if same and activation == FuseCode.NONE:
+            return value
+        # One, as 2^shift * 2^-shift: the product's ratio must stay below 1.
+        shift = max(fixed_point_multiplier(value.scale / wanted.scale).exponent, 0)
+        if shift > _GREATEST_MULTIPLE_EXPONENT:
+            return self.emit(OperationCode.QUANTIZE, [self.dequantize(value)], wanted)
+        multiple = np.array([1 << shift], dtype_of(wanted.type))
+        one = Value(wanted.type, (1,), 2.0**-shift, data=multiple)
+        return self.emit(OperationCode.MUL, [value, one, int32(activation)], wanted)
+
+    def dequantize(self, value: Value) -> Value:
+        """Return a quantised value as float32; a float32 one as it is."""
+        if value.type == OperandCode.TENSOR_FLOAT32:
+            return value
+        if value.data is not None:
+            return real(value)
+        return self.emit(OperationCode.DEQUANTIZE, [value], Value(OperandCode.TENSOR_FLOAT32))
+
+    def through_float(self, code: OperationCode, tensors: Sequence[Value], rest: Sequence[Value] = ()) -> Value:
+        """Return a quantised operation computed in float32 and quantised as the file's first output."""
+        inputs = [*(self.dequantize(value) for value in tensors), *rest]
+        computed = self.emit(code, inputs, Value(OperandCode.TENSOR_FLOAT32))
+        return self.emit(OperationCode.QUANTIZE, [computed])
+
+    def variable(self, position: int, name: str, shape: Dimensions) -> Value:
+        """Return the current value of a variable tensor, which gets this shape at its first use."""
+        index = self._operator.inputs[position] if position < self.input_count else -1
+        if index < 0 or not self._tensors[index].is_variable:
+            self.fail(f"{name} (input {position}) must be a variable tensor")
+        if index not in self._variables:
+            source = tensor_value(self._tensors[index], shape)
+            self._variables[index] = Variable(source, source)
+        return self._variables[index].current
+
+    def set_variable(self, position: int, value: Value) -> None:
+        """Give a variable tensor its next value."""
+        self._variables[self._operator.inputs[position]].current = value

@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read the tensors of a .tflite file: shapes, quantisation, constants as views of the file's bytes (see `reader`)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from nn_runtime.tflite.types import TensorType, TfliteQuantization, TfliteTensor
+from nn_runtime.tflite.verifier import TfliteError
+
+if TYPE_CHECKING:
+    from tflite.Model import Model
+    from tflite.QuantizationParameters import QuantizationParameters
+    from tflite.Tensor import Tensor
+
+MAX_RANK = 8
+# An NNAPI operand's length is an unsigned 32-bit number.
+MAX_TENSOR_BYTES = (1 << 32) - 1
+MAX_SHOWN = 60
+_SMALLEST_NORMAL = float(np.finfo(np.float32).smallest_normal)
+
+Bytes: TypeAlias = npt.NDArray[np.uint8]
+# What an accessor ...AsNumpy returns: an array, or the number 0 where the field is absent.
+_Numbers: TypeAlias = Callable[[], "npt.NDArray[np.generic] | int"]
+
+
+def quoted(name: str) -> str:
+    """Return a name for a message: quoted, unprintable characters escaped, at most about 60 characters."""
+    return repr(name if len(name) <= MAX_SHOWN else name[:MAX_SHOWN] + "...")
+
+
+def text(value: bytes | None) -> str:
+    """Decode a string of the file; bytes that are not UTF-8 become U+FFFD."""
+    return "" if value is None else value.decode("utf-8", "replace")
+
+
+def integers(numbers: _Numbers) -> tuple[int, ...]:
+    """Return an integer vector, empty where the field is absent."""
+    values = numbers()
+    return () if isinstance(values, int) else tuple(values.tolist())
+
+
+class Buffers:
+    """The constants of a file, by buffer index."""
+
+    def __init__(self, model: Model, data: bytes, tables_end: int) -> None:
+        """`tables_end`: where the file's tables end; content may lie behind them."""
+        self._model = model
+        self._data = data
+        self._tables_end = tables_end
+        self._length: int = model.BuffersLength()
+        self._views: dict[int, Bytes | None] = {}
+        self._booleans: set[int] = set()
+
+    def view(self, index: int, where: str) -> Bytes | None:
+        """Return the bytes of a buffer; None where it holds none. Buffer 0 is the one that stands for "no data"."""
+        if index == 0:
+            return None
+        if index >= self._length:
+            raise TfliteError(f"{where}: buffer index must be below {self._length}, got {index}")
+        if index not in self._views:
+            self._views[index] = self._decode(index)
+        return self._views[index]
+
+    def check_boolean(self, index: int, content: Bytes, where: str) -> None:
+        """Require bytes 0 and 1 only: numpy's boolean arithmetic is undefined for others."""
+        if index not in self._booleans and content.size and content.max() > 1:
+            raise TfliteError(f"{where}: BOOL constant must hold bytes 0 and 1, got {content.max()}")
+        self._booleans.add(index)
+
+    def _decode(self, index: int) -> Bytes | None:
+        """Return the bytes inside the buffer's table, or those behind the tables (files over 2 GiB)."""
+        buffer = self._model.Buffers(index)
+        if buffer.DataLength():
+            content: Bytes = buffer.DataAsNumpy()
+            return content
+        offset, size = buffer.Offset(), buffer.Size()
+        # 0 and 1 both mean "inside the table".
+        if offset <= 1:
+            return None
+        if offset < self._tables_end or offset + size > len(self._data):
+            raise TfliteError(
+                f"buffer {index}: data must lie in bytes {self._tables_end} to {len(self._data)} of the file, "
+                f"got {size} bytes at {offset}"
+            )
+        return np.frombuffer(self._data, np.uint8, size, offset) if size else None
+
+
+def read_tensor(table: Tensor, where: str, buffers: Buffers) -> TfliteTensor:
+    """Decode a tensor with its constant, if it has one."""
+    name = text(table.Name())
+    where = f"{where} {quoted(name)}"
+    number = table.Type()
+    if number not in TensorType._value2member_map_:
+        raise TfliteError(f"{where}: type must be 0 to {max(TensorType)}, got {number}")
+    tensor_type = TensorType(number)
+    if table.Sparsity() is not None:
+        raise TfliteError(f"{where}: sparse constants are not supported")
+    shape = integers(table.ShapeAsNumpy)
+    _check_shape(shape, tensor_type, where)
+    is_variable = bool(table.IsVariable())
+    content = buffers.view(table.Buffer(), where)
+    if is_variable and content is not None:
+        raise TfliteError(f"{where}: a variable tensor must have no data, got {content.size} bytes")
+    if content is not None and tensor_type is TensorType.BOOL:
+        buffers.check_boolean(table.Buffer(), content, where)
+    return TfliteTensor(
+        name=name,
+        type=tensor_type,
+        shape=shape,
+        shape_signature=_shape_signature(integers(table.ShapeSignatureAsNumpy), shape, where),
+        quantization=_quantization(table.Quantization(), tensor_type, shape, where),
+        data=None if content is None else _constant(content, tensor_type, shape, where),
+        is_variable=is_variable,
+    )
+
+
+def _check_shape(shape: tuple[int, ...], tensor_type: TensorType, where: str) -> None:
+    """Require at most MAX_RANK dimensions, none negative, and a size that an operand can have."""
+    if len(shape) > MAX_RANK:
+        raise TfliteError(f"{where}: rank must be at most {MAX_RANK}, got {len(shape)}")
+    if shape and min(shape) < 0:
+        raise TfliteError(f"{where}: dimensions must be >= 0, got {shape}")
+    size_bytes = _size_bytes(shape, tensor_type)
+    if size_bytes > MAX_TENSOR_BYTES:
+        raise TfliteError(f"{where}: shape {shape} must need at most {MAX_TENSOR_BYTES} bytes, needs {size_bytes}")
+
+
+def _size_bytes(shape: tuple[int, ...], tensor_type: TensorType) -> int:
+    """Return the bytes of a dense tensor; elements without a fixed size count one byte."""
+    bits = 8 if tensor_type.bits is None else tensor_type.bits
+    return (math.prod(shape) * bits + 7) // 8
+
+
+def _shape_signature(signature: tuple[int, ...], shape: tuple[int, ...], where: str) -> tuple[int, ...] | None:
+    """Return the shape with -1 for dimensions known only at run time; None where the file has none."""
+    if not signature:
+        return None
+    if len(signature) != len(shape) or min(signature) < -1:
+        raise TfliteError(
+            f"{where}: shape_signature must have {len(shape)} dimensions >= -1, got {signature[:MAX_RANK]}"
+        )
+    return signature
+
+
+def _constant(content: Bytes, tensor_type: TensorType, shape: tuple[int, ...], where: str) -> npt.NDArray[np.generic]:
+    """Return a constant as a view of the file, shaped where numpy has its type, else flat bytes."""
+    if tensor_type.bits is None:
+        return content
+    wanted = _size_bytes(shape, tensor_type)
+    if content.size != wanted:
+        raise TfliteError(f"{where}: {tensor_type.name} {shape} needs {wanted} bytes of data, got {content.size}")
+    dtype = tensor_type.dtype
+    return content if dtype is None else content.view(dtype).reshape(shape)
+
+
+_ZERO_POINT_RANGE = {
+    TensorType.UINT8: (0, 255),
+    TensorType.INT8: (-128, 127),
+    TensorType.INT4: (-8, 7),
+    TensorType.INT16: (-(1 << 15), (1 << 15) - 1),
+    TensorType.UINT16: (0, (1 << 16) - 1),
+    TensorType.INT32: (-(1 << 31), (1 << 31) - 1),
+    TensorType.INT64: (-(1 << 63), (1 << 63) - 1),
+}
+
+
+def _quantization(
+    table: QuantizationParameters | None, tensor_type: TensorType, shape: tuple[int, ...], where: str
+) -> TfliteQuantization | None:
+    """Decode and check the quantisation of an integer tensor; None for other types and where there is no scale."""
+    if table is None:
+        return None
+    if table.DetailsType():
+        raise TfliteError(f"{where}: quantisation details of type {table.DetailsType()} are not supported")
+    scales, zero_points = table.ScaleAsNumpy(), table.ZeroPointAsNumpy()
+    if isinstance(scales, int) or not scales.size or tensor_type not in _ZERO_POINT_RANGE:
+        return None
+    if not (np.isfinite(scales).all() and scales.min() >= _SMALLEST_NORMAL):
+        bad = scales[~(np.isfinite(scales) & (scales >= _SMALLEST_NORMAL))][0]
+        raise TfliteError(f"{where}: scales must be positive normal numbers, got {bad}")
+    count = 0 if isinstance(zero_points, int) else zero_points.size
+    if count != scales.size:
+        raise TfliteError(f"{where}: needs one zero point for each of {scales.size} scales, got {count}")
+    lowest, highest = _ZERO_POINT_RANGE[tensor_type]
+    if zero_points.min() < lowest or zero_points.max() > highest:
+        found = f"{zero_points.min()} to {zero_points.max()}"
+        raise TfliteError(f"{where}: {tensor_type.name} zero points must be {lowest} to {highest}, got {found}")
+    dimension = table.QuantizedDimension()
+    _check_quantized_dimension(dimension, scales.size, shape, where)
+    return TfliteQuantization(scales, zero_points, dimension)
+
+
+def _check_quantized_dimension(dimension: int, count: int, shape: tuple[int, ...], where: str) -> None:
+    """Require a dimension of the shape, with one scale for each of its indices or one for all."""
+    if not (0 <= dimension < len(shape) or (dimension == 0 and count == 1)):
+        raise TfliteError(f"{where}: quantized_dimension must be 0 to {len(shape) - 1}, got {dimension}")
+    if count != 1 and count != shape[dimension]:
+        raise TfliteError(f"{where}: needs 1 or {shape[dimension]} scales for dimension {dimension}, got {count}")
+
+
+def with_empty_data(tensor: TfliteTensor) -> TfliteTensor:
+    """Give a tensor that nothing writes and that has no elements its (empty) constant: buffers cannot tell."""
+    if tensor.data is not None or tensor.is_variable or 0 not in tensor.shape:
+        return tensor
+    return replace(tensor, data=_readonly(np.empty(tensor.shape, tensor.type.dtype or np.uint8)))
+
+
+def _readonly(array: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+    """Mark an array as not writeable and return it."""
+    array.flags.writeable = False
+    return array
