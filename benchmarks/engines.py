@@ -25,6 +25,8 @@ Run: TypeAlias = "Callable[[Array], Array]"
 THREADS = 2
 OURS = {"PoCL": "opencl:pocl", "Intel": "opencl:intel", "CPU driver": "cpu"}
 """Our devices by the name in the tables, and their selectors."""
+IN_HALVES = ", float16"
+"""Behind the name of a device: the same network in float16."""
 LITERT, LITERT_OWN = "LiteRT XNNPACK", "LiteRT own kernels"
 NATIVE = (LITERT, LITERT_OWN, "ONNX Runtime", "OpenVINO")
 OPENCL_PEERS = ("tinygrad OpenCL", "OpenCV OpenCL")
@@ -40,6 +42,27 @@ def ours(selector: str) -> Callable[[bytes], Run]:
 
         session = nn.load(model).compile(device=selector)
         return lambda data: session.run([data])[0]
+
+    return load
+
+
+def ours_float16(selector: str) -> Callable[[bytes], Run]:
+    """Return the loader of one of our devices for float32 networks whose every number becomes float16, inputs too."""
+
+    def load(model: bytes) -> Run:
+        from networks import halved
+
+        import nn_runtime as nn
+
+        session = nn.load(halved(model)).compile(device=selector)
+        halves: dict[int, Array] = {}
+
+        def run(data: Array) -> Array:
+            if id(data) not in halves:
+                halves[id(data)] = data.astype(np.float16)
+            return session.run([halves[id(data)]])[0]
+
+        return run
 
     return load
 
@@ -176,6 +199,7 @@ def probe(_: bytes) -> Run:
 
 LOADERS: Mapping[str, Callable[[bytes], Run]] = {
     **{name: ours(selector) for name, selector in OURS.items()},
+    **{f"{name}{IN_HALVES}": ours_float16(selector) for name, selector in OURS.items()},
     LITERT: lambda model: litert(model, xnnpack=True),
     LITERT_OWN: lambda model: litert(model, xnnpack=False),
     "ONNX Runtime": onnx_runtime,

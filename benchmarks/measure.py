@@ -31,7 +31,7 @@ Figures: TypeAlias = dict[str, Any]
 SLICE_SECONDS = 0.1
 NEAR_NS = 100.0
 """Cores that share a cache see each other's writes in less than this, others later."""
-FLOAT_TOLERANCE, PIXELS_AGREE = 1e-4, 0.99
+FLOAT_TOLERANCE, HALF_TOLERANCE, PIXELS_AGREE = 1e-4, 1e-2, 0.99
 
 
 def compare(name: str, names: Sequence[str], seconds: float, peer: str = engines.LITERT) -> Figures:
@@ -159,7 +159,8 @@ def _agreement(output: Array, wanted: Array) -> Figures:
     mine, golden = output.reshape(-1).astype(np.float64), wanted.reshape(-1).astype(np.float64)
     farthest = float(np.abs(mine - golden).max())
     if wanted.dtype == np.float32:
-        return {"agrees": farthest <= FLOAT_TOLERANCE, "difference": f"{farthest:.1e}"}
+        tolerance = HALF_TOLERANCE if output.dtype == np.float16 else FLOAT_TOLERANCE
+        return {"agrees": farthest <= tolerance, "difference": f"{farthest:.1e}"}
     if wanted.ndim > 2:  # a class for each pixel
         same = float(np.mean(mine == golden))
         return {"agrees": same >= PIXELS_AGREE, "difference": f"{same:.2%} of pixels equal"}

@@ -107,6 +107,20 @@ def rescaled(data: bytes, batches: int, size: int) -> bytes:
     return serialized(model)
 
 
+def halved(data: bytes) -> bytes:
+    """Return a float32 network with all tensors, and what they hold, in float16."""
+    model = parse(data)
+    for tensor in model.subgraphs[0].tensors:
+        if tensor.type != schema.TensorType.FLOAT32:
+            continue
+        tensor.type = schema.TensorType.FLOAT16
+        constant = model.buffers[tensor.buffer]
+        if constant.data is not None:
+            numbers = np.asarray(constant.data, np.uint8).view(np.float32)
+            constant.data = numbers.astype(np.float16).view(np.uint8)
+    return serialized(model)
+
+
 def multiply_adds(data: bytes) -> int:
     """Return how many products a network of convolutions sums."""
     model = parse(data)

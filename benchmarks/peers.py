@@ -38,6 +38,7 @@ BATCHES = ((1, 224), (8, 224), (32, 224))
 SIZES = ((1, 128), (1, 160), (1, 192), (1, 224), (1, 320), (1, 448))
 ALL = (*engines.OURS, *engines.NATIVE)
 ON_OPENCL = ("PoCL", *engines.OPENCL_PEERS)
+FLOAT16 = *(f"{name}{ending}" for name in ("PoCL", "Intel") for ending in ("", engines.IN_HALVES)), engines.LITERT
 SCALED = ("PoCL", "Intel", engines.LITERT)
 STARTS = 5
 _START = """
@@ -89,6 +90,7 @@ def _pieces() -> Mapping[str, Callable[[float], Figures]]:
     found: dict[str, Callable[[float], Figures]] = {}
     for name in networks.TITLES:
         found[name] = lambda seconds, name=name: compare(name, ALL, seconds)  # type: ignore[misc]
+    found["float16"] = lambda seconds: compare(networks.FLOAT, FLOAT16, seconds)
     found["opencl"] = lambda seconds: compare(networks.FLOAT, ON_OPENCL, seconds, peer="PoCL")
     for name in (networks.FLOAT, networks.QUANT):
         for what, shapes in (("batches", BATCHES), ("sizes", SIZES)):

@@ -10,7 +10,7 @@ import networks
 from picture import ratios_picture
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from measure import Figures
 
@@ -42,7 +42,9 @@ def _parts(results: Figures) -> Iterable[str]:
     yield f"![Ratios of our devices and peers to LiteRT with XNNPACK]({PICTURE.name})"
     for name in networks.TITLES:
         if name in results:
-            yield _network(name, results[name])
+            yield _network(networks.TITLES[name], results[name], TARGETS.get(name, {}))
+    if "float16" in results:
+        yield _network("MobileNet V2 in float16 and in float32", results["float16"], {})
     if "opencl" in results:
         yield _opencl(results["opencl"])
     for name in (networks.FLOAT, networks.QUANT):
@@ -64,12 +66,12 @@ def _machine(machine: Figures) -> str:
     )
 
 
-def _network(name: str, piece: Figures) -> str:
+def _network(title: str, piece: Figures, targets: Mapping[str, float]) -> str:
     rows = []
     for engine, row in piece["rows"].items():
         if row["problem"]:
             continue
-        target = TARGETS.get(name, {}).get(engine)
+        target = targets.get(engine)
         low, high = row["ratio_quartiles"]
         rows.append((
             engine, f"{row['best_ms']:.3f}", f"{row['median_ms']:.3f}", f"{row['p99_ms'] / row['median_ms']:.2f}",
@@ -85,7 +87,7 @@ def _network(name: str, piece: Figures) -> str:
         f"{piece['measured']}, load {piece['load']}."
     )
     left_out = f" Left out: {'; '.join(absent)}." if absent else ""
-    return f"### {networks.TITLES[name]}\n\n{_table(header, rows)}\n\n{note}{left_out}"
+    return f"### {title}\n\n{_table(header, rows)}\n\n{note}{left_out}"
 
 
 def _opencl(piece: Figures) -> str:

@@ -282,6 +282,11 @@ class SegmentContext:
             raise hal_error(error, describe(self._commands[at], self._compiled.segment)) from error
         return event
 
+    @property
+    def is_one_launch(self) -> bool:
+        """Whether all there is to enqueue is one launch."""
+        return self._plain is not None and len(self._plain) == 1
+
     def _plain_launches(self) -> list[tuple[int, cl.Kernel, WorkSize, WorkSize]] | None:
         """Return place, kernel and sizes of every command, if nothing else is to be done to enqueue them."""
         plain = []

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -25,11 +26,20 @@ class Kernel:
     defines: tuple[tuple[str, str | int], ...] = ()
 
 
-@dataclass(frozen=True, eq=False)
 class Packed:
-    """Constant data prepared on the host (packed weights, multipliers, tables), uploaded once per device."""
+    """Constant data prepared on the host (packed weights, multipliers, tables), uploaded once per device.
 
-    data: Array
+    Several parts are one after the other, put together when somebody asks: many a launch is replaced by a longer one.
+    """
+
+    def __init__(self, *parts: Array) -> None:
+        """Take one array, or several of one dimension."""
+        self._parts = parts
+
+    @functools.cached_property
+    def data(self) -> Array:
+        """The data, contiguous or not."""
+        return self._parts[0] if len(self._parts) == 1 else np.concatenate(self._parts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +122,8 @@ class Launch:
     Operands in `arguments` stand for their buffers (constants are uploaded as they are). `flops` and `bytes_moved`
     are what the mathematics needs, for estimates and profiles. `operations` is filled in by lowering.
     `steps`: what a launch of chain.cl does, so that neighbours can be put together; `stages`: those of several steps;
-    `clock`: how they can be timed while they run as one launch.
+    `clock`: how they can be timed while they run as one launch. `in_place`: the second argument may have the memory of
+    the first: no work-item reads an element after it, or another, has written that.
     """
 
     kernel: Kernel
@@ -125,6 +136,7 @@ class Launch:
     steps: tuple[Step, ...] = field(default=())
     stages: tuple[Stage, ...] = field(default=())
     clock: Clock | None = None
+    in_place: bool = False
 
     @property
     def repeats(self) -> int:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from gpu_driver import chain, fusion
 from gpu_driver.bound import BoundOperand, BoundOperation, Fusion
-from gpu_driver.launch import Alias, CopyBuffer, Images, Launch, Measured
+from gpu_driver.in_place import operands_of, shared_in_place
+from gpu_driver.launch import Alias, CopyBuffer, Launch, Measured
 from gpu_driver.operations import launcher_of
 from gpu_driver.passes import Rewritten, simplified
 from gpu_driver.passes.graph import CONTROL_FLOW
@@ -375,7 +376,8 @@ class _SegmentBuilder:
         named = written | _touched(self._commands)
         variable = {i for i in named if not self._operands[i].is_constant}
         boundary = {i for i in variable if self._lowering.crosses(i, done)}
-        storage, resolved = _resolve_aliases(self._commands, boundary)
+        aliased, resolved = _resolve_aliases(self._commands, boundary)
+        storage = shared_in_place(resolved, aliased, boundary)
         commands = chain.merge(resolved, storage, boundary, self._lowering.device)
         touched = _touched(commands)
         used = {storage.get(i, i) for i in touched if i in variable}
@@ -400,12 +402,7 @@ def _check_size(dims: Dimensions) -> None:
 
 
 def _touched(commands: Iterable[Command | Alias]) -> set[int]:
-    found: set[int] = set()
-    for command in commands:
-        arguments = command.arguments if isinstance(command, Launch) else (command.source, command.destination)
-        wholes = (argument.whole if isinstance(argument, Images) else argument for argument in arguments)
-        found.update(whole.index for whole in wholes if isinstance(whole, BoundOperand))
-    return found
+    return {operand.index for command in commands for operand in operands_of(command)}
 
 
 def _resolve_aliases(commands: list[Command | Alias], boundary: set[int]) -> tuple[dict[int, int], list[Command]]:

@@ -36,11 +36,16 @@ def pack_conv_weights(weights: npt.NDArray[np.generic], zero_point: int = 0) -> 
     FULLY_CONNECTED weights [num_units, input_size] are packed the same way.
     """
     depth_out = weights.shape[0]
-    blocks = _ceil_divide(depth_out, CHANNEL_BLOCK)
-    recentred = weights.reshape(depth_out, -1).astype(np.float32) - np.float32(zero_point)
-    padded = np.zeros((blocks * CHANNEL_BLOCK, recentred.shape[1]), np.float32)
-    padded[:depth_out] = recentred
-    return np.ascontiguousarray(padded.reshape(blocks, CHANNEL_BLOCK, -1).transpose(0, 2, 1))
+    flat = weights.reshape(depth_out, -1)
+    if zero_point:
+        flat = flat.astype(np.float32) - np.float32(zero_point)
+    whole, rest = divmod(depth_out, CHANNEL_BLOCK)
+    depth = flat.shape[1]
+    packed = (np.zeros if rest else np.empty)((whole + bool(rest), depth, CHANNEL_BLOCK), np.float32)
+    packed[:whole] = flat[: depth_out - rest].reshape(whole, CHANNEL_BLOCK, depth).transpose(0, 2, 1)
+    if rest:
+        packed[whole, :, :rest] = flat[depth_out - rest :].T
+    return packed
 
 
 def pack_depthwise_weights(weights: npt.NDArray[np.generic], zero_point: int = 0) -> FloatArray:

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
     from gpu_driver.context import DeviceContext
     from gpu_driver.device_profile import DeviceProfile
+    from gpu_driver.lowering import Lowering
+    from gpu_driver.passes import Rewritten
     from gpu_driver.programs import Program
     from gpu_driver.storage import DeviceStorage
     from nn_runtime.hal.buffers import BoundBuffers, BufferRegistry
@@ -75,6 +77,8 @@ class PreparedModel:
         self._graph, *self._referenced = (CompiledGraph(device, model, one.graph, profile) for one in folded)
         for program in self._folding:
             device.programs.store(program)
+        self.left_out = _left_out(len(model.main.operations), folded[0].graph, self._graph.lowering)
+        """Operations of the main subgraph that no execution computes, and why: words for a profile."""
 
     def execute_synchronously(
         self, request: Request, measure: bool, deadline_ns: int | None, loop_timeout_ns: int | None
@@ -89,7 +93,7 @@ class PreparedModel:
         start_ns = time.perf_counter_ns()
         events: list[Recorded] = []
         result = self._timed(request, deadline_ns, loop_timeout_ns, events, in_stages=True)
-        return result, RecordedProfile(events, time.perf_counter_ns() - start_ns)
+        return result, RecordedProfile(events, time.perf_counter_ns() - start_ns, self.left_out)
 
     def create_reusable_execution(
         self, request: Request, measure: bool, loop_timeout_ns: int | None
@@ -243,6 +247,14 @@ class PreparedModel:
             watched, self._watched = self._watched, True
         if not watched:
             self.device.watch(self, in_need_only=self._preference == ExecutionPreference.SUSTAINED_SPEED)
+
+
+def _left_out(count: int, folded: Rewritten, lowering: Lowering) -> dict[int, str]:
+    """Return which of `count` operations were folded, and which the passes dropped after that."""
+    unfolded = {operation for origins in folded.origins for operation in origins}
+    computed = {operation for at in range(lowering.operation_count) for operation in lowering.origins(at)}
+    words = {operation: "left out" if operation in unfolded else "folded at preparation" for operation in range(count)}
+    return {operation: word for operation, word in words.items() if operation not in computed}
 
 
 def _profile_for(profile: DeviceProfile, preference: ExecutionPreference) -> DeviceProfile:

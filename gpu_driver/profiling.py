@@ -14,7 +14,7 @@ from gpu_driver.launch import Launch
 from nn_runtime.hal.interfaces import ExecutionProfile, ProfileRow
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import pyopencl as cl
 
@@ -26,19 +26,22 @@ class RecordedProfile(ExecutionProfile):
 
     _events: Sequence[Recorded]
     _took_ns: int
+    _left_out: Mapping[int, str]
 
-    def __init__(self, events: Sequence[Recorded], took_ns: int) -> None:
-        """`took_ns`: how long the execution took.
+    def __init__(self, events: Sequence[Recorded], took_ns: int, left_out: Mapping[int, str]) -> None:
+        """`took_ns`: how long the execution took; `left_out`: operations that it did without, and how.
 
         Rows are on the host's clock: what waits for the last command returns as that ends.
         """
         object.__setattr__(self, "_events", events)
         object.__setattr__(self, "_took_ns", took_ns)
+        object.__setattr__(self, "_left_out", left_out)
 
     @functools.cached_property
     def rows(self) -> tuple[ProfileRow, ...]:
-        """Rows in order of start."""
-        return _all_rows(self._events, self._took_ns)
+        """Rows in order of start; operations that are left out first, with no duration."""
+        without = [ProfileRow((operation,), how, 0, 0) for operation, how in self._left_out.items()]
+        return (*without, *_all_rows(self._events, self._took_ns))
 
     def __reduce__(self) -> tuple[type[ExecutionProfile], tuple[tuple[ProfileRow, ...]]]:
         return ExecutionProfile, (self.rows,)

@@ -97,11 +97,13 @@ class ReusableExecution:
             return self._result
         start_ns = time.perf_counter_ns()
         events: list[Recorded] = []
-        self._run(deadline_ns, Commands(self._device.profiling_queue, events))
+        last = self._run(deadline_ns, Commands(self._device.profiling_queue, events), records=False)
+        first = events[0][1] if events else last
+        last = events[-1][1] if events else last
         on_device = 0
-        if events:
-            started = cast("int", events[0][1].get_profiling_info(cl.profiling_info.START))
-            on_device = cast("int", events[-1][1].get_profiling_info(cl.profiling_info.END)) - started
+        if first is not None and last is not None:
+            started = cast("int", first.get_profiling_info(cl.profiling_info.START))
+            on_device = cast("int", last.get_profiling_info(cl.profiling_info.END)) - started
         in_driver = time.perf_counter_ns() - start_ns
         return ExecutionResult(self._result.output_shapes, Timing(min(on_device, in_driver), in_driver))
 
@@ -110,13 +112,17 @@ class ReusableExecution:
         start_ns = time.perf_counter_ns()
         events: list[Recorded] = []
         self._run(deadline_ns, Commands(self._device.profiling_queue, events, in_stages=True))
-        return self._result, RecordedProfile(events, time.perf_counter_ns() - start_ns)
+        return self._result, RecordedProfile(events, time.perf_counter_ns() - start_ns, self._prepared.left_out)
 
-    def _run(self, deadline_ns: int | None, commands: Commands | None) -> None:
-        """Execute, without commands where nothing is to be told of them; raises HalError."""
+    def _run(self, deadline_ns: int | None, commands: Commands | None, *, records: bool = True) -> cl.Event | None:
+        """Execute, without commands where nothing is to be told of them; raises HalError.
+
+        records: the commands are to have every event; else the only one, if there is one launch, may be returned.
+        """
         prepared, device = self._prepared, self._device
         device.check_process()
         slot = self._slot
+        queue = device.queue if commands is None else commands.queue
         if deadline_ns is not None:
             if time.monotonic_ns() >= deadline_ns:
                 raise HalError(ErrorStatus.MISSED_DEADLINE_PERSISTENT, "the deadline passed before the execution")
@@ -126,14 +132,16 @@ class ReusableExecution:
                 context = prepared.begin()
                 try:
                     segment = context.segment(self._segment)
-                    if commands is None and not self._own and segment.fault is None:
-                        last = segment.enqueue(device.queue, self._in_place, None)
+                    is_plain = commands is None or (not records and segment.is_one_launch)
+                    if is_plain and not self._own and segment.fault is None:
+                        last = segment.enqueue(queue, self._in_place, None)
                         if last is not None:
                             last.wait()
-                    else:
-                        self._enqueue(context, segment, commands or Commands(device.queue, None))
+                        return last
+                    self._enqueue(context, segment, commands or Commands(queue, None))
+                    return None
                 except BaseException:
-                    device.queue.finish()  # nothing may write to the caller's memory any more
+                    queue.finish()  # nothing may write to the caller's memory any more
                     raise
                 finally:
                     prepared.end(context)

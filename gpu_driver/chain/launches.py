@@ -154,7 +154,7 @@ def _launch(
     lines = -(-max(step.work_bytes for step in steps) // ALIGNMENT)
     arguments: tuple[Argument, ...] = (
         *(int32(0), int32(len(steps)), int32(len(steps)), int32(queues)),
-        *(Packed(table), Packed(scheduled.rows), Packed(scheduled.starts), Packed(scheduled.waits), Packed(constants)),
+        *(Packed(table), Packed(scheduled.rows), Packed(scheduled.starts), Packed(scheduled.waits), Packed(*constants)),
         Zeroed(4 * LINE_WORDS * (1 + queues + len(scheduled.rows))),
         *placed.buffers,
         Scratch(lines * queues * ALIGNMENT) if lines else placed.buffers[0],
@@ -186,8 +186,8 @@ def _clocked(kernel: Kernel, device: DeviceProfile) -> Kernel:
     return replace(kernel, defines=(*kernel.defines, ("CLOCK", 1))) if device.cycle_counter else kernel
 
 
-def _tables(steps: Sequence[Step], placed: Placement) -> tuple[Array, Array]:
-    """Return the steps as chain.cl takes them [steps, fields], and all constants one after the other, in bytes."""
+def _tables(steps: Sequence[Step], placed: Placement) -> tuple[Array, list[Array]]:
+    """Return the steps as chain.cl takes them [steps, fields], and the bytes of all constants, in order."""
     every = [*steps, *(step.before for step in steps if step.before is not None)]
     table = np.zeros((len(every), len(STEP_FIELDS)), np.int32)
     parts: list[Array] = []
@@ -207,7 +207,7 @@ def _tables(steps: Sequence[Step], placed: Placement) -> tuple[Array, Array]:
         sizes = (getattr(step.geometry, name) for name in GEOMETRY)
         values = (step.values.get(name, 0) for name in VALUES)
         row[:] = [_word(value) for value in (step.kind, *places, *positions, *sizes, *values)]
-    return table, np.concatenate(parts)
+    return table, parts
 
 
 def _word(value: int | float) -> int:

@@ -45,6 +45,7 @@ def relu(op: BoundOperation, device: DeviceProfile) -> Launch:
         local_size,
         output.count,
         2 * output.size_bytes,
+        in_place=True,
     )
 
 
@@ -74,6 +75,7 @@ def mapped(file: str, kernel: str, op: BoundOperation, device: DeviceProfile, *p
         *work_sizes(-(-vectors // item_vectors), device),
         output.count,
         2 * output.size_bytes,
+        in_place=True,
     )
 
 
@@ -88,4 +90,5 @@ def lookup(source: BoundOperand, output: BoundOperand, table: Array, device: Dev
         local_size,
         output.count,
         2 * output.size_bytes,
+        in_place=True,
     )

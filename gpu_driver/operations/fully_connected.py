@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @launches(OperationCode.FULLY_CONNECTED)
 def fully_connected(op: BoundOperation, device: DeviceProfile) -> Launch:
-    """FULLY_CONNECTED. FLOAT32, FLOAT16, QUANT8; honours a fused activation."""
+    """FULLY_CONNECTED. FLOAT32, FLOAT16, QUANT8."""
     sizes = fully_connected_sizes(op)
     weights = op.input("weights")
     product = Product(
@@ -30,7 +30,7 @@ def fully_connected(op: BoundOperation, device: DeviceProfile) -> Launch:
         op.input("bias"),
         op.outputs[0],
         None,
-        sizes.activation if op.fusion.activation is None else op.fusion.activation,
+        sizes.activation,
         _as_convolution(sizes),
         rounds_once=True,
     )

@@ -90,7 +90,7 @@ class Region:
         self._ends: set[int] = set()
         self._new: dict[int, int] = {}
         """What stands for an operand of the region from now on."""
-        self._is_closed = self._enter(at) and bool(self._inside or self._ends)
+        self._is_closed = self._enter(at) and bool(self._inside or self._ends) and not self._moves_its_sources()
 
     def rewrite(self) -> bool:
         """Change the operations, so that nobody reads what the TRANSPOSEs made; whether it was done."""
@@ -113,6 +113,10 @@ class Region:
             return True
         self._entries[output] = graph.operations[at].inputs[0]
         return not graph.is_output(output) and self._take_readers(output)
+
+    def _moves_its_sources(self) -> bool:
+        """Whether a TRANSPOSE that leads into the region is of a tensor in it."""
+        return any(self._graph.producer(source) in self._inside for source in self._entries.values())
 
     def _take_readers(self, operand: int) -> bool:
         return all(self._take(at) for at in self._graph.readers(operand))

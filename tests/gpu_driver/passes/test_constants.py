@@ -208,3 +208,20 @@ def test_labels_are_those_of_the_model() -> None:
     graph.remove(0)
     assert graph.rewritten().origins == ((1,),)
     assert isinstance(graph.rewritten().subgraph, Subgraph)
+
+
+def test_a_profile_names_what_is_folded_and_what_is_left_out(opencl_device: Device) -> None:
+    graph = Graph()
+    bent, same, output = graph.temporary((4,)), graph.temporary((4,)), graph.output((4,))
+    graph.operation(OperationCode.TANH, [graph.constant(np.ones(4, np.float32))], bent)
+    ones = graph.constant(np.ones(1, np.int32))
+    graph.operation(OperationCode.TILE, [graph.input((4,)), ones], same)
+    graph.operation(OperationCode.ADD, [same, bent, graph.integer(FuseCode.NONE)], output)
+    asked = request([np.ones(4, np.float32)], [np.zeros(4, np.float32)])
+    prepared = prepare(opencl_device, graph.model())
+    reusable = prepared.create_reusable_execution(asked, False, None)
+    assert reusable is not None
+    for _, profile in (prepared.execute_profiled(asked, None, None), reusable.execute_profiled(None)):
+        rows = [(row.operations, row.kernel, row.end_ns - row.start_ns) for row in profile.rows if row.operations]
+        assert rows[:2] == [((0,), "folded at preparation", 0), ((1,), "left out", 0)]
+        assert [operations for operations, _, _ in rows[2:]] == [(2,)]

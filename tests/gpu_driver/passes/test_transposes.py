@@ -176,6 +176,20 @@ def test_what_has_to_stay(opencl_device: Device, reason: str) -> None:
     np.testing.assert_allclose(results(opencl_device, graph.model(), inputs)[-1], wanted, rtol=1e-6, atol=1e-6)
 
 
+def test_a_tensor_and_its_own_transpose_meet(opencl_device: Device) -> None:
+    """Axes of size 1 and 4 alone: both layouts of one tensor are joined."""
+    graph = Graph()
+    data = random_floats(1, 1, 1, 4)
+    turned = moved(graph, graph.input(data.shape), (3, 0, 1, 2), (4, 1, 1, 1))
+    back = moved(graph, turned, (1, 2, 3, 0), (1, 1, 1, 4))
+    bent, joined = graph.temporary(data.shape), graph.temporary((2, 1, 1, 4))
+    graph.operation(TANH, [back], bent)
+    again = moved(graph, moved(graph, bent, (0, 1, 3, 2), (1, 1, 4, 1)), (0, 1, 3, 2), data.shape)
+    graph.operation(OperationCode.CONCATENATION, [again, bent, graph.integer(0)], joined)
+    transpose(graph, joined, (3, 1, 2, 0), graph.output((4, 1, 1, 2)))
+    check(opencl_device, graph, np.tanh(np.concatenate([data, data])).transpose(3, 1, 2, 0), data)
+
+
 def test_convolutions_of_an_exporter(opencl_device: Device) -> None:
     """NHWC convolutions with everything between them in NCHW: one launch for both, the bias and the activation."""
     graph = Graph()
