@@ -29,7 +29,7 @@ POINTS = (0.0, 0.625, -0.625, 1.5, -1.5)
 """Where polynomials are taken, besides infinity: of those tried the ones with the least error."""
 TILE_ROWS = 7
 """Tiles that are multiplied together, in registers."""
-LEAST_TILES, LEAST_DEPTH, LEAST_OUTPUTS = 16, 32, 8
+LEAST_TILES, LEAST_DEPTH, LEAST_OUTPUTS = 9, 32, 8
 LEAST_ROWS, MOST_ROWS, WORK_DEPTH = 4, 8, 1024
 """Rows of TILE_ROWS tiles that share a pass over the weights: with so many input channels together, within bounds."""
 

@@ -65,16 +65,19 @@ TILE_KERNEL void resize_bilinear_rows(global const T *src, global T *dst, global
         const float u = column_weights[x];
         const int left = column_lower[x], right = column_upper[x];
         const int to = (row * out_width + x) * depth;
-        for (int c = 0; depth < 16 && c < depth; ++c) {
-            const float tl = TO_REAL(LOAD(src, (top + left) * depth + c)), tr = TO_REAL(LOAD(src, (top + right) * depth + c));
-            const float bl = TO_REAL(LOAD(src, (bottom + left) * depth + c)), br = TO_REAL(LOAD(src, (bottom + right) * depth + c));
-            float result = tl * (1.0f - v) * (1.0f - u);
-            result += bl * v * (1.0f - u);
-            result += tr * (1.0f - v) * u;
-            result += br * v * u;
-            STORE(dst, to + c, FROM_REAL(result));
+        if (depth < 16) {
+            for (int c = 0; c < depth; ++c) {
+                const float tl = TO_REAL(LOAD(src, (top + left) * depth + c)), tr = TO_REAL(LOAD(src, (top + right) * depth + c));
+                const float bl = TO_REAL(LOAD(src, (bottom + left) * depth + c)), br = TO_REAL(LOAD(src, (bottom + right) * depth + c));
+                float result = tl * (1.0f - v) * (1.0f - u);
+                result += bl * v * (1.0f - u);
+                result += tr * (1.0f - v) * u;
+                result += br * v * u;
+                STORE(dst, to + c, FROM_REAL(result));
+            }
+            continue;
         }
-        for (int first = 0; depth >= 16 && first < depth; first += 16) {
+        for (int first = 0; first < depth; first += 16) {
             const int c = min(first, depth - 16);
             const float16 tl = TO_REAL16(LOAD16(src, (top + left) * depth + c));
             const float16 tr = TO_REAL16(LOAD16(src, (top + right) * depth + c));
@@ -107,9 +110,12 @@ TILE_KERNEL void resize_nearest_neighbor_rows(global const T *src, global T *dst
     const int from_row = (row / out_height * height + rows[row % out_height]) * width;
     for (int x = 0; x < out_width; ++x) {
         const int from = (from_row + columns[x]) * depth, to = (row * out_width + x) * depth;
-        for (int c = 0; depth < 16 && c < depth; ++c)
-            STORE(dst, to + c, LOAD(src, from + c));
-        for (int first = 0; depth >= 16 && first < depth; first += 16) {
+        if (depth < 16) {
+            for (int c = 0; c < depth; ++c)
+                STORE(dst, to + c, LOAD(src, from + c));
+            continue;
+        }
+        for (int first = 0; first < depth; first += 16) {
             const int c = min(first, depth - 16);
             STORE16(dst, to + c, LOAD16(src, from + c));
         }

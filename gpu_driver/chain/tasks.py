@@ -21,7 +21,7 @@ Span: TypeAlias = tuple[int, int]
 CONVOLUTION_BLOCK, DEPTHWISE_BLOCK = 32, 16
 FLOPS_PER_BYTE = 2
 """Moving a byte takes the time of so many operations."""
-FEW_PIXELS = 28
+FEW_PIXELS, FEW_PIXELS_OF_BYTES = 28, 14
 """Per core: with fewer, weights are most of what is read, so every core gets channels of its own."""
 UNTUNED = Tuning()
 
@@ -57,7 +57,7 @@ def tasks_of(step: Step, cores: int, tuning: Tuning = UNTUNED) -> list[Task]:
     bands = min(bands, -(-cost // (tuning.least_task_flops * parts)))
     if step.before is not None:
         rectangles = _columns(rows, blocks, parts, bands)
-    elif count < FEW_PIXELS * parts and (step.reads_in_place or step.is_winograd):
+    elif count < _few_pixels(step) * parts:
         bands = 1 if step.is_winograd else bands  # every task transforms all of its tiles
         spans = enumerate(_cuts(rows * blocks, min(parts, rows * blocks)))
         rectangles = [(part, x, y) for part, span in spans for y, x in _rectangles(span, rows, bands)]
@@ -96,6 +96,13 @@ def reads_of(step: Step, task: Task) -> tuple[Span, Span]:
 
 def _pixels(step: Step, first: int, last: int) -> Span:
     return pixels_of(step.geometry, first, last) if step.is_winograd else (first, last)
+
+
+def _few_pixels(step: Step) -> int:
+    """Return how many pixels a core are few: none where each task would gather them for itself."""
+    if not (step.reads_in_place or step.is_winograd):
+        return 0
+    return FEW_PIXELS_OF_BYTES if ("QUANTIZED", 1) in step.kernel.defines else FEW_PIXELS
 
 
 def _channels_of_block(step: Step) -> int:

@@ -88,6 +88,8 @@ def test_tables_replace_only_what_lies_between_the_marks(tmp_path: Path, monkeyp
     [
         (np.array([0.1, 0.90001], np.float32), np.array([0.1, 0.9], np.float32), True),
         (np.array([0.1, 0.91], np.float32), np.array([0.1, 0.9], np.float32), False),
+        (np.array([0.1, 0.905], np.float16), np.array([0.1, 0.9], np.float32), True),
+        (np.array([0.1, 0.92], np.float16), np.array([0.1, 0.9], np.float32), False),
         (np.array([3, 9], np.uint8), np.array([8, 9], np.uint8), True),
         (np.array([9, 8], np.uint8), np.array([8, 9], np.uint8), False),
         (np.zeros((1, 3), np.uint8), np.zeros((1, 2), np.uint8), False),

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -196,6 +197,19 @@ def test_what_killed_writers_left_is_removed(tmp_path: Path) -> None:
     living.write_bytes(b"half")
     assert cache_files.write_atomic(tmp_path / "whole", b"whole")
     assert {path.name for path in tmp_path.iterdir()} == {"whole", living.name, foreign.name}
+
+
+def test_halves_are_converted_by_assembly_where_that_is_known_to_work(device: Device, tmp_path: Path) -> None:
+    source = "kernel void doubled(global int *a) { a[get_global_id(0)] *= 2; }"
+    context, profile = device
+    for slug, features, name, wanted in (
+        ("pocl", frozenset({"x86_vnni"}), "half", True),
+        ("pocl", frozenset({"x86_vnni"}), "float", False),
+        ("pocl", frozenset[str](), "half", False),
+        ("intel", frozenset({"x86_vnni"}), "half", False),
+    ):
+        cache = _cache((context, replace(profile, slug=slug, features=features)), tmp_path, source)
+        assert ("-DHALF_BY_ASSEMBLY=1" in cache.get("x.cl", {"T": name}).options) is wanted
 
 
 def test_options_are_the_same_for_equal_defines() -> None:

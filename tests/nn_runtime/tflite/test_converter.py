@@ -31,6 +31,10 @@ from tests.nn_runtime.tflite.operator_file import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy.typing as npt
+
     from nn_runtime.device import Device
 
 CASES = [*operator_cases.CASES, *elementwise_cases.CASES, *movement_cases.CASES, *recurrent_cases.CASES]
@@ -140,6 +144,32 @@ def test_constants_of_other_types_become_real(reference_device: Device) -> None:
     steps = [Step("FULLY_CONNECTED", [0, 1, -1], [2], "FullyConnectedOptions")]
     with nn.load(write(tensors, steps, [0], [2])).compile(reference_device) as session:
         np.testing.assert_allclose(session.run(data)[0], data[0] @ (integers * 0.5).T, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("code", "options", "values", "expected"),
+    [
+        ("SOFTMAX", "SoftmaxOptions", {"Beta": 2.0}, lambda x: np.exp(2 * x) / np.exp(2 * x).sum(-1, keepdims=True)),
+        ("LOG_SOFTMAX", "LogSoftmaxOptions", {}, lambda x: x - np.log(np.exp(x).sum(-1, keepdims=True))),
+        ("ELU", "NONE", {}, lambda x: np.where(x < 0, np.expm1(x), x)),
+    ],
+)
+def test_tensors_of_float16_have_scalars_of_float16(
+    code: str,
+    options: str,
+    values: dict[str, float],
+    expected: Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]],
+    reference_device: Device,
+) -> None:
+    """A file whose tensors are float16 throughout, as no kernel of LiteRT's takes them."""
+    data = np.random.default_rng(5).standard_normal((3, 7)).astype(np.float16)
+    tensors = [Tensor(TensorType.FLOAT16, (3, 7)), Tensor(TensorType.FLOAT16, (3, 7))]
+    with nn.load(write(tensors, [Step(code, [0], [1], options, values)], [0], [1])).compile(
+        reference_device
+    ) as session:
+        (result,) = session.run([data])
+    assert result.dtype == np.float16
+    np.testing.assert_allclose(result, expected(data.astype(np.float64)), rtol=2e-3, atol=1e-3)
 
 
 def test_outputs_that_no_operation_writes_are_copied(reference_device: Device) -> None:
