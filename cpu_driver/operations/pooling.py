@@ -69,20 +69,33 @@ def _finish(op: OperationView, window: SlidingWindow, values: Array) -> Array:
 
 def _pool(combine: np.ufunc, image: Array, identity: float, window: SlidingWindow) -> Array:
     """Return the combination of the pixels of every window [batches, output_height, output_width, depth]."""
-    rows = ((0, 0), (window.padding_top, window.padding_bottom), (0, 0), (0, 0))
-    columns = ((0, 0), (0, 0), (window.padding_left, window.padding_right), (0, 0))
+    filter_height, top, bottom = _taps_inside(
+        window.filter_height, window.padding_top, window.input_height, window.stride_height, window.output_height
+    )
+    filter_width, left, right = _taps_inside(
+        window.filter_width, window.padding_left, window.input_width, window.stride_width, window.output_width
+    )
+    rows = ((0, 0), (top, bottom), (0, 0), (0, 0))
+    columns = ((0, 0), (0, 0), (left, right), (0, 0))
     strips = _combine_taps(
         combine,
         np.pad(image, rows, constant_values=identity) if np.any(rows) else image,
         _HEIGHT_AXIS,
-        (window.filter_height, window.stride_height, window.output_height),
+        (filter_height, window.stride_height, window.output_height),
     )
     return _combine_taps(
         combine,
         np.pad(strips, columns, constant_values=identity) if np.any(columns) else strips,
         _WIDTH_AXIS,
-        (window.filter_width, window.stride_width, window.output_width),
+        (filter_width, window.stride_width, window.output_width),
     )
+
+
+def _taps_inside(filter_size: int, padding: int, size: int, stride: int, outputs: int) -> tuple[int, int, int]:
+    """Return filter size, padding before and after along one axis without the taps that see padding everywhere."""
+    reach = (outputs - 1) * stride
+    first, last = max(0, padding - reach), min(filter_size, size + padding)
+    return last - first, padding - first, max(0, reach + last - padding - size)
 
 
 def _combine_taps(combine: np.ufunc, image: Array, axis: int, sizes: tuple[int, int, int]) -> Array:
