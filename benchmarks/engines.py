@@ -16,11 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
 Array: TypeAlias = npt.NDArray[Any]
-Run: TypeAlias = "Callable[[Array], Array]"
-"""The first input to the first output."""
+Run: TypeAlias = "Callable[[Sequence[Array]], Array]"
+"""The inputs to the first output."""
 
 THREADS = 2
 OURS = {"PoCL": "opencl:pocl", "Intel": "opencl:intel", "CPU driver": "cpu"}
@@ -41,7 +41,7 @@ def ours(selector: str) -> Callable[[bytes], Run]:
         import nn_runtime as nn
 
         session = nn.load(model).compile(device=selector)
-        return lambda data: session.run([data])[0]
+        return lambda data: session.run(data)[0]
 
     return load
 
@@ -55,12 +55,12 @@ def ours_float16(selector: str) -> Callable[[bytes], Run]:
         import nn_runtime as nn
 
         session = nn.load(halved(model)).compile(device=selector)
-        halves: dict[int, Array] = {}
+        halves: dict[int, list[Array]] = {}
 
-        def run(data: Array) -> Array:
+        def run(data: Sequence[Array]) -> Array:
             if id(data) not in halves:
-                halves[id(data)] = data.astype(np.float16)
-            return session.run([halves[id(data)]])[0]
+                halves[id(data)] = [one.astype(np.float16) for one in data]
+            return session.run(halves[id(data)])[0]
 
         return run
 
@@ -74,10 +74,12 @@ def litert(model: bytes, *, xnnpack: bool) -> Run:
     kind = OpResolverType.AUTO if xnnpack else OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
     interpreter = Interpreter(model_content=model, num_threads=THREADS, experimental_op_resolver_type=kind)
     interpreter.allocate_tensors()
-    source, result = interpreter.get_input_details()[0]["index"], interpreter.get_output_details()[0]["index"]
+    sources = [one["index"] for one in interpreter.get_input_details()]
+    result = interpreter.get_output_details()[0]["index"]
 
-    def run(data: Array) -> Array:
-        interpreter.set_tensor(source, data)
+    def run(data: Sequence[Array]) -> Array:
+        for source, values in zip(sources, data, strict=True):
+            interpreter.set_tensor(source, values)
         interpreter.invoke()
         output: Array = interpreter.get_tensor(result)
         return output
@@ -93,8 +95,8 @@ def onnx_runtime(model: bytes) -> Run:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = THREADS
     session = onnxruntime.InferenceSession(to_onnx(model), options, providers=["CPUExecutionProvider"])
-    name = session.get_inputs()[0].name
-    return lambda data: session.run(None, {name: data})[0]
+    names = [one.name for one in session.get_inputs()]
+    return lambda data: session.run(None, dict(zip(names, data, strict=True)))[0]
 
 
 def openvino(model: bytes) -> Run:
@@ -107,8 +109,8 @@ def openvino(model: bytes) -> Run:
     with as_file(model) as path:
         request = core.compile_model(core.read_model(path), "CPU", hints).create_infer_request()
 
-    def run(data: Array) -> Array:
-        request.infer([data], share_inputs=True)
+    def run(data: Sequence[Array]) -> Array:
+        request.infer(list(data), share_inputs=True)
         output: Array = request.get_output_tensor(0).data.copy()
         return output
 
@@ -127,7 +129,7 @@ def tinygrad(model: bytes) -> Run:
         network = OnnxRunner(path)
     name = next(iter(network.graph_inputs))
     jitted = TinyJit(lambda data: next(iter(network({name: data}).values())).realize())
-    return lambda data: jitted(Tensor(data).realize()).numpy()
+    return lambda data: jitted(Tensor(data[0]).realize()).numpy()
 
 
 def opencv(model: bytes) -> Run:
@@ -151,8 +153,8 @@ def opencv(model: bytes) -> Run:
     network.setPreferableBackend(cv2.dnn.DNN_BACKEND_OPENCV)
     network.setPreferableTarget(cv2.dnn.DNN_TARGET_OPENCL)
 
-    def run(data: Array) -> Array:
-        network.setInput(data)
+    def run(data: Sequence[Array]) -> Array:
+        network.setInput(data[0])
         output: Array = network.forward()
         return output
 
@@ -184,7 +186,7 @@ def probe(_: bytes) -> Run:
     ball = cl.Buffer(context, cl.mem_flags.READ_WRITE, 64)
     kernel.set_args(ball, np.int32(_TURNS))
 
-    def run(_: Array) -> Array:
+    def run(_: Sequence[Array]) -> Array:
         cl.enqueue_fill_buffer(queue, ball, np.int32(0), 0, 64)
         event = cl.enqueue_nd_range_kernel(queue, kernel, (2,), (1,))
         event.wait()

@@ -41,7 +41,7 @@ def compare(name: str, names: Sequence[str], seconds: float, peer: str = engines
         workers = {one: stack.enter_context(_worker(stack, one, networks.model_bytes(name), data)) for one in names}
         probe = stack.enter_context(_worker(stack, engines.PROBE, b"", data))
         running = {one: worker for one, worker in workers.items() if not worker.problem}
-        rounds = _rounds(running, probe, seconds)
+        rounds = _rounds(running, seconds, SLICE_SECONDS, probe)
         rows = {one: _first_figures(worker, wanted) for one, worker in workers.items()}
     near = [_is_near(one["distances"]) for one in rounds]
     for one in running:
@@ -56,6 +56,16 @@ def compare(name: str, names: Sequence[str], seconds: float, peer: str = engines
     }
 
 
+def in_turn(workers: Mapping[str, Worker], peer: str, seconds: float, slice_seconds: float) -> Figures:
+    """Return the figures of engines that have a network already; without the peer, ratios are to oneself."""
+    running = {one: worker for one, worker in workers.items() if not worker.problem}
+    rounds = _rounds(running, seconds, slice_seconds)
+    rows: Figures = {one: {"problem": worker.problem} for one, worker in workers.items()}
+    for one in running:
+        rows[one] |= _row(one, peer if peer in running else one, rounds, [None] * len(rounds))
+    return rows
+
+
 @dataclass(frozen=True)
 class _Size:
     """A network for one size of its input, with an engine's process each."""
@@ -65,27 +75,39 @@ class _Size:
     multiply_adds: int
     workers: Mapping[str, Worker]
     ms: Mapping[str, list[float]]
-    """Medians of the slices so far, by engine."""
+    """Medians of the slices so far, by engine; as long as there were rounds."""
 
-    def row(self, engine: str) -> Figures:
-        """Return the median over the slices, and that per multiply-add."""
-        ms = statistics.median(self.ms[engine]) if self.ms[engine] else None
-        picoseconds = ms * 1e9 / self.multiply_adds if ms else None
-        return {"batches": self.batches, "size": self.size, "ms": ms, "picoseconds": picoseconds,
-                "problem": self.workers[engine].problem}  # fmt: skip
+    def picoseconds(self, engine: str) -> list[float]:
+        """Return the time per multiply-add of every round."""
+        return [ms * 1e9 / self.multiply_adds for ms in self.ms[engine]]
+
+    def row(self, engine: str, best: Sequence[float]) -> Figures:
+        """Return medians over the rounds, also of the ratio to another size's times per multiply-add."""
+        row = {"batches": self.batches, "size": self.size, "problem": self.workers[engine].problem}
+        if not self.ms[engine]:
+            return {**row, "ms": None, "picoseconds": None, "over_best": None}
+        mine = self.picoseconds(engine)
+        over = statistics.median(one / least for one, least in zip(mine, best, strict=True))
+        return {**row, "ms": statistics.median(self.ms[engine]), "picoseconds": statistics.median(mine),
+                "over_best": over}  # fmt: skip
 
 
 def scaling(name: str, names: Sequence[str], shapes: Sequence[tuple[int, int]], seconds: float) -> Figures:
     """Return milliseconds and picoseconds per multiply-add for (batches, size) of the input, by engine."""
     with ExitStack() as stack:
         sizes = [_of_size(stack, name, names, batches, size) for batches, size in shapes]
-        end = time.perf_counter() + seconds
-        while time.perf_counter() < end:
+        end, rounds = time.perf_counter() + seconds, 0
+        while time.perf_counter() < end or not rounds:
+            rounds += 1
             for one in sizes:
                 for engine, worker in one.workers.items():
                     if not worker.problem:
                         one.ms[engine].append(statistics.median(worker.slice(SLICE_SECONDS)))
-    return {"rows": {engine: [one.row(engine) for one in sizes] for engine in names}}
+    rows = {}
+    for engine in names:
+        best = min((one.picoseconds(engine) for one in sizes if one.ms[engine]), key=statistics.median, default=[])
+        rows[engine] = [one.row(engine, best) for one in sizes]
+    return {"rounds": rounds, "rows": rows}
 
 
 def _of_size(stack: ExitStack, name: str, names: Sequence[str], batches: int, size: int) -> _Size:
@@ -100,25 +122,27 @@ def _of_size(stack: ExitStack, name: str, names: Sequence[str], batches: int, si
 def _worker(stack: ExitStack, engine: str, model: bytes, data: Array) -> Worker:
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
     (folder / "model.tflite").write_bytes(model)
-    np.save(folder / "data.npy", data)
-    return Worker(engine, folder / "model.tflite", folder / "data.npy")
+    np.savez(folder / "data.npz", data)
+    return Worker(engine, folder / "model.tflite", folder / "data.npz")
 
 
-def _rounds(workers: Mapping[str, Worker], probe: Worker, seconds: float) -> list[Figures]:
+def _rounds(
+    workers: Mapping[str, Worker], seconds: float, slice_seconds: float, probe: Worker | None = None
+) -> list[Figures]:
     rounds: list[Figures] = []
     order = list(workers)
     end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
+    while not rounds or time.perf_counter() < end:
         distances = _distance(probe)
-        times = {one: workers[one].slice(SLICE_SECONDS) for one in order}
+        times = {one: workers[one].slice(slice_seconds) for one in order}
         rounds.append({"times": times, "distances": [distances, _distance(probe)]})
         order = order[1:] + order[:1]
     return rounds
 
 
-def _distance(probe: Worker) -> float | None:
+def _distance(probe: Worker | None) -> float | None:
     """Return how far the cores are now in ns, None where the probe does not find out."""
-    return None if probe.problem else min(probe.slice(0), default=None)
+    return None if probe is None or probe.problem else min(probe.slice(0), default=None)
 
 
 def _is_near(distances: Sequence[float | None]) -> bool | None:

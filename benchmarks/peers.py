@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 RESULTS = Path(__file__).parents[1] / "docs" / "performance.json"
-BATCHES = ((1, 224), (8, 224), (32, 224))
-SIZES = ((1, 128), (1, 160), (1, 192), (1, 224), (1, 320), (1, 448))
+SIZES = ((1, 224), (8, 224), (32, 224), (1, 128), (1, 160), (1, 192), (1, 320), (1, 448))
+"""Pictures at once, and their height and width."""
 ALL = (*engines.OURS, *engines.NATIVE)
 ON_OPENCL = ("PoCL", *engines.OPENCL_PEERS)
 FLOAT16 = *(f"{name}{ending}" for name in ("PoCL", "Intel") for ending in ("", engines.IN_HALVES)), engines.LITERT
@@ -93,10 +93,7 @@ def _pieces() -> Mapping[str, Callable[[float], Figures]]:
     found["float16"] = lambda seconds: compare(networks.FLOAT, FLOAT16, seconds)
     found["opencl"] = lambda seconds: compare(networks.FLOAT, ON_OPENCL, seconds, peer="PoCL")
     for name in (networks.FLOAT, networks.QUANT):
-        for what, shapes in (("batches", BATCHES), ("sizes", SIZES)):
-            found[f"{what}-{name}"] = (  # type: ignore[misc]
-                lambda seconds, name=name, shapes=shapes: scaling(name, SCALED, shapes, seconds / 2)
-            )
+        found[f"sizes-{name}"] = lambda seconds, name=name: scaling(name, SCALED, SIZES, seconds)  # type: ignore[misc]
     found["start"] = lambda _: {name: start_up(engines.OURS[name]) for name in ("PoCL", "Intel")}
     found["inside"] = inside
     return found

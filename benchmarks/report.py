@@ -38,7 +38,7 @@ def write_report(results: Figures) -> None:
 
 
 def _parts(results: Figures) -> Iterable[str]:
-    yield _machine(results["machine"])
+    yield machine_line(results["machine"])
     yield f"![Ratios of our devices and peers to LiteRT with XNNPACK]({PICTURE.name})"
     for name in networks.TITLES:
         if name in results:
@@ -48,16 +48,16 @@ def _parts(results: Figures) -> Iterable[str]:
     if "opencl" in results:
         yield _opencl(results["opencl"])
     for name in (networks.FLOAT, networks.QUANT):
-        pieces = [results[piece] for piece in (f"batches-{name}", f"sizes-{name}") if piece in results]
-        if pieces:
-            yield _scaling(name, pieces)
+        if f"sizes-{name}" in results:
+            yield _scaling(name, results[f"sizes-{name}"])
     if "inside" in results:
         yield _inside(results["inside"])
     if "start" in results:
         yield _start(results["start"])
 
 
-def _machine(machine: Figures) -> str:
+def machine_line(machine: Figures) -> str:
+    """Return a paragraph on what was measured on."""
     devices = "; ".join(f"`{name}` {version}" for name, version in machine["devices"].items())
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
     return (
@@ -87,7 +87,7 @@ def _network(title: str, piece: Figures, targets: Mapping[str, float]) -> str:
         f"{piece['measured']}, load {piece['load']}."
     )
     left_out = f" Left out: {'; '.join(absent)}." if absent else ""
-    return f"### {title}\n\n{_table(header, rows)}\n\n{note}{left_out}"
+    return f"### {title}\n\n{table(header, rows)}\n\n{note}{left_out}"
 
 
 def _opencl(piece: Figures) -> str:
@@ -99,27 +99,25 @@ def _opencl(piece: Figures) -> str:
     absent = "".join(f" {engine}: {row['problem']}." for engine, row in piece["rows"].items() if row["problem"])
     header = ("engine", "median ms", "times ours", "seconds to load and run once", "from the reference")
     title = "### OpenCL peers on the same PoCL device, MobileNet V2 float32"
-    return f"{title}\n\n{_table(header, rows)}\n\n{piece['measured']}, load {piece['load']}.{absent}"
+    return f"{title}\n\n{table(header, rows)}\n\n{piece['measured']}, load {piece['load']}.{absent}"
 
 
-def _scaling(name: str, pieces: Sequence[Figures]) -> str:
-    by_engine = {engine: [row for piece in pieces for row in piece["rows"][engine]] for engine in pieces[0]["rows"]}
-    best = {engine: min(row["picoseconds"] for row in rows if row["ms"]) for engine, rows in by_engine.items()}
+def _scaling(name: str, piece: Figures) -> str:
+    by_engine = piece["rows"]
     rows = []
     for at, first in enumerate(next(iter(by_engine.values()))):
         cells = [
-            f"{row['ms']:.2f} ms, {row['picoseconds']:.2f} ps, {row['picoseconds'] / best[engine]:.2f}"
+            f"{row['ms']:.2f} ms, {row['picoseconds']:.2f} ps, {row['over_best']:.2f}"
             if (row := found[at])["ms"] else row["problem"]
-            for engine, found in by_engine.items()
+            for found in by_engine.values()
         ]  # fmt: skip
         rows.append((f"{first['batches']} x {first['size']} x {first['size']}", *cells))
     title = f"### {networks.TITLES[name]}: more pictures at once, and larger ones"
-    measured = "; ".join(f"{piece['measured']}, load {piece['load']}" for piece in pieces)
     note = (
-        "Time, time per multiply-add, and that over the engine's own best of the column (aim for ours: <= 1.3). "
-        f"{measured}."
+        "Time, time per multiply-add, and that over the engine's own best of the column in the same rounds "
+        f"(aim for ours: <= 1.3). {piece['rounds']} rounds; {piece['measured']}, load {piece['load']}."
     )
-    return f"{title}\n\n{_table(('input', *by_engine), rows)}\n\n{note}"
+    return f"{title}\n\n{table(('input', *by_engine), rows)}\n\n{note}"
 
 
 def _inside(piece: Figures) -> str:
@@ -138,7 +136,7 @@ def _inside(piece: Figures) -> str:
         "whole run. Profiling is `run(profile=True)`: a time for every operation. "
         f"{piece['measured']}, load {piece['load']}."
     )
-    return f"### What the driver adds\n\n{_table(header, rows)}\n\n{note}"
+    return f"### What the driver adds\n\n{table(header, rows)}\n\n{note}"
 
 
 def _start(piece: Figures) -> str:
@@ -148,12 +146,13 @@ def _start(piece: Figures) -> str:
     ]
     header = ("device", "every cache empty, s", "ours filled, s")
     return (
-        f"### From process start to the first answer, MobileNet V2 float32\n\n{_table(header, rows)}\n\n"
+        f"### From process start to the first answer, MobileNet V2 float32\n\n{table(header, rows)}\n\n"
         f"Aims on PoCL: 4 s and 0.6 s. {piece['measured']}, load {piece['load']}."
     )
 
 
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table in Markdown."""
     lines = [" | ".join(header), "|".join(["---"] * len(header)), *(" | ".join(row) for row in rows)]
     return "\n".join(f"| {line} |" if "---" not in line else f"|{line}|" for line in lines)
 

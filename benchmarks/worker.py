@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """One engine in a process of its own, so that engines share neither threads nor OpenCL; the parent's side too.
 
-The child (`python worker.py ENGINE FILE`) takes one JSON line per command on standard input and answers by one line.
+The child (`python worker.py ENGINE`) takes one JSON line per command on standard input and answers by one line: files
+with a network and with its inputs, to load that and to write its first answer into a third file; or how long to run it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -31,26 +33,30 @@ _SETTLE_SECONDS = 0.004
 
 
 class Worker:
-    """The parent's side. `problem` says why the engine does not work, "" if it does."""
+    """The parent's side. `problem` says why the engine does not work with this network, "" if it does."""
 
-    def __init__(self, engine: str, model: Path, data: Path, environment: dict[str, str] | None = None) -> None:
-        """Start the engine on a file with a network and one with its input, and wait for the first answer."""
+    def __init__(self, engine: str, model: Path, data: Path) -> None:
+        """Start the engine on a file with a network and one (.npz) with its inputs, and wait for the first answer."""
         self.engine = engine
-        command = [sys.executable, str(Path(__file__)), engine, str(model), str(data)]
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-            env={**os.environ, **(environment or {})},
-        )  # fmt: skip
-        first = self._answer() or {"problem": "the process ended"}
+        self._process = self._started()
+        self.load(model, data)
+
+    def load(self, model: Path, data: Path) -> None:
+        """Take another network in place of this one and wait for its first answer; start anew what has ended."""
+        if self._process.poll() is not None:
+            self._process = self._started()
+        output = data.with_name("output.npy")
+        first = self._ask({"model": str(model), "data": str(data), "output": str(output)})
+        first = first or {"problem": "the process ended"}
         self.problem: str = first.get("problem", "")
         self.first_seconds: float = first.get("first_seconds", 0.0)
-        self.output: Array = np.array([])
-        if not self.problem:
-            self.output = np.array(first["output"], first["dtype"]).reshape(first["shape"])
+        self.output: Array = np.array([]) if self.problem else np.load(output)
 
     def slice(self, seconds: float) -> list[float]:
         """Run for that long; return the milliseconds of every run."""
         answer = self._ask({"seconds": seconds})
+        if answer is None:
+            raise RuntimeError(f"{self.engine} ended in the middle")
         time.sleep(_SETTLE_SECONDS)
         times: list[float] = answer["times"]
         return times
@@ -58,7 +64,8 @@ class Worker:
     def close(self) -> None:
         """End the process."""
         if self._process.stdin is not None:
-            self._process.stdin.close()
+            with contextlib.suppress(BrokenPipeError):
+                self._process.stdin.close()
         try:
             self._process.wait(timeout=10)
         except subprocess.TimeoutExpired:
@@ -71,45 +78,64 @@ class Worker:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def _ask(self, command: dict[str, Any]) -> dict[str, Any]:
-        if self._process.stdin is None:
-            raise RuntimeError("no pipe")
-        self._process.stdin.write(json.dumps(command) + "\n")
-        self._process.stdin.flush()
-        answer = self._answer()
-        if answer is None:
-            raise RuntimeError(f"{self.engine} ended in the middle")
-        return answer
+    def _started(self) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, str(Path(__file__)), self.engine],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        )  # fmt: skip
 
-    def _answer(self) -> dict[str, Any] | None:
-        line = self._process.stdout.readline() if self._process.stdout is not None else ""
-        return json.loads(line) if line else None
+    def _ask(self, command: dict[str, Any]) -> dict[str, Any] | None:
+        """Return the answer, None where the process has ended."""
+        if self._process.stdin is None or self._process.stdout is None:
+            raise RuntimeError("no pipe")
+        try:
+            self._process.stdin.write(json.dumps(command) + "\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            return None
+        line = self._process.stdout.readline()
+        if not line:
+            self._process.wait()
+            return None
+        answer: dict[str, Any] = json.loads(line)
+        return answer
 
 
 def main() -> None:
     """Serve one engine."""
-    engine, model, data_path = sys.argv[1:]
+    engine = sys.argv[1]
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what engines print is no answer
-    data = np.load(data_path)
-    try:
-        from engines import LOADERS
-
-        start = time.perf_counter()
-        run = LOADERS[engine](Path(model).read_bytes())
-        output = np.asarray(run(data))
-        seconds = time.perf_counter() - start
-    except Exception as error:
-        message = next(iter(str(error).strip().splitlines()), "")
-        _send(answers, {"problem": f"{type(error).__name__}: {message}"[:200]})
-        return
-    shape = {"output": output.reshape(-1).tolist(), "dtype": output.dtype.name, "shape": output.shape}
-    _send(answers, {**shape, "first_seconds": seconds})
+    network: tuple[Run, list[Array]] | None = None
     for line in sys.stdin:
-        _send(answers, {"times": timed(run, data, json.loads(line)["seconds"], engine)})
+        command = json.loads(line)
+        if network is not None and "seconds" in command:
+            _send(answers, {"times": timed(*network, command["seconds"], engine)})
+            continue
+        network = None  # its memory goes before the next one comes
+        try:
+            network, seconds = _loaded(engine, command["model"], command["data"], command["output"])
+            _send(answers, {"first_seconds": seconds})
+        except Exception as error:
+            message = next(iter(str(error).strip().splitlines()), "")
+            _send(answers, {"problem": f"{type(error).__name__}: {message}"[:200]})
 
 
-def timed(run: Run, data: Array, seconds: float, engine: str) -> list[float]:
+def _loaded(engine: str, model: str, inputs: str, output: str) -> tuple[tuple[Run, list[Array]], float]:
+    """Load a network, write its first answer, and return it, its inputs and how many seconds that took."""
+    with np.load(inputs) as arrays:
+        data = list(arrays.values())
+    from engines import LOADERS
+
+    start = time.perf_counter()
+    run = LOADERS[engine](Path(model).read_bytes())
+    answer = np.asarray(run(data))
+    seconds = time.perf_counter() - start
+    np.save(output, answer)
+    return (run, data), seconds
+
+
+def timed(run: Run, data: list[Array], seconds: float, engine: str) -> list[float]:
     """Return the times of runs in ms; of the probe, its result."""
     if engine.startswith("distance"):
         return [found for _ in range(PROBES) if (found := float(run(data)[0]))]

@@ -3,20 +3,26 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 import pyopencl as cl
 
+from gpu_driver.compiled_segment import CompiledSegment
 from gpu_driver.context import hal_error
-from gpu_driver.execution import CompiledSegment, ExecutionContext, warm_up
+from gpu_driver.execution_context import ExecutionContext
+from gpu_driver.launch import Launch
 from gpu_driver.lowering import Known, Lowering
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from gpu_driver.context import DeviceContext
     from gpu_driver.device_profile import DeviceProfile
     from gpu_driver.passes import Rewritten
+    from gpu_driver.programs import Program
     from nn_runtime.hal.types import Model
 
 MAX_SEGMENTS = 32
@@ -106,3 +112,32 @@ class CompiledGraph:
             if len(self._segments) > MAX_SEGMENTS:
                 self._segments.popitem(last=False)
         return compiled
+
+
+def warm_up(context: ExecutionContext, compiled: CompiledSegment, queue: cl.CommandQueue) -> None:
+    """Enqueue each (kernel, local size) of freshly built programs once, on its smallest launch, then keep them.
+
+    PoCL compiles a kernel at its first enqueue, and its binaries hold what was compiled before they were read. The
+    kernels run on zeros: what memory happens to hold could be indices out of bounds.
+    """
+    fresh = compiled.fresh_programs()
+    if not fresh:
+        return
+    bound = context.segment(compiled)
+    boundary = {operand: context.boundary(operand, size) for operand, size in compiled.boundary.items()}
+    context.clear(queue)
+    bound.enqueue(queue, boundary, None, _smallest_launches(compiled, fresh))
+    queue.finish()
+    for program in fresh:
+        compiled.device.programs.keep(program)
+
+
+def _smallest_launches(compiled: CompiledSegment, programs: Collection[Program]) -> list[int]:
+    """Return where the smallest launch of each (kernel, local size) of some programs stands."""
+    smallest: dict[tuple[int, str, tuple[int, ...]], tuple[int, int]] = {}
+    for at, (command, program) in enumerate(zip(compiled.segment.commands, compiled.programs, strict=True)):
+        if program in programs and isinstance(command, Launch):
+            key = (id(program), command.kernel.name, command.local_size)
+            size = math.prod(command.global_size)
+            smallest[key] = min(smallest.get(key, (size, at)), (size, at))
+    return [at for _, at in smallest.values()]

@@ -10,7 +10,7 @@ import numpy as np
 import pyopencl as cl
 
 from gpu_driver.compiled_graph import CompiledGraph
-from gpu_driver.execution import ExecutionContext
+from gpu_driver.execution_context import ExecutionContext
 from gpu_driver.graph_run import Commands, GraphRun, Limits
 from gpu_driver.passes.constants import constant_part, foldable
 from gpu_driver.passes.graph import Graph, Rewritten

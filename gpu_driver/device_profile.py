@@ -5,18 +5,13 @@ from __future__ import annotations
 
 import functools
 import json
-import platform
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib import resources
-from typing import TYPE_CHECKING
 
 from gpu_driver.probe import X86_VNNI
-from gpu_driver.tuning import Tuning, tuning_for
+from gpu_driver.tuning_values import Tuning
 from nn_runtime.codes import DeviceTypeCode, OperandCode
 from nn_runtime.hal.types import Capabilities, PerformanceInfo
-
-if TYPE_CHECKING:
-    from gpu_driver.platforms import FoundDevice
 
 CYCLE_COUNTER = "cycle_counter"
 _SLOW_TO_BUILD = "rusticl"
@@ -84,46 +79,6 @@ class DeviceProfile:
     def x86_vnni(self) -> bool:
         """Whether inline assembly with vpdpbusd works (PoCL and Intel's runtime on x86 with AVX-512 VNNI)."""
         return X86_VNNI in self.features
-
-
-def profile_of(found: FoundDevice) -> DeviceProfile:
-    """Read the profile of a usable device; no context is opened."""
-    device = found.device
-    extensions = frozenset(device.extensions.split())
-    profile = DeviceProfile(
-        slug=found.slug,
-        name=found.name,
-        type=found.type,
-        vendor=found.vendor,
-        platform_version=found.platform_version,
-        device_version=found.device_version,
-        driver_version=found.driver_version,
-        identity=found.identity,
-        compute_units=device.max_compute_units,
-        max_work_group_size=device.max_work_group_size,
-        max_work_item_sizes=tuple(device.max_work_item_sizes),
-        max_alloc_bytes=device.max_mem_alloc_size,
-        global_mem_bytes=device.global_mem_size,
-        local_mem_bytes=device.local_mem_size,
-        mem_base_addr_align_bytes=device.mem_base_addr_align // 8,  # OpenCL counts bits
-        preferred_vector_width_float=device.preferred_vector_width_float,
-        host_unified_memory=bool(device.host_unified_memory),
-        fp16="cl_khr_fp16" in extensions,
-        fp64="cl_khr_fp64" in extensions,
-        subgroups="cl_khr_subgroups" in extensions,
-        int8_dot="cl_khr_integer_dot_product" in extensions,
-        command_buffer="cl_khr_command_buffer" in extensions,
-        features=frozenset(found.features) | _abilities(found),
-        device_name=found.device_name,
-    )
-    return replace(profile, tuning=tuning_for(profile))
-
-
-def _abilities(found: FoundDevice) -> frozenset[str]:
-    """Return what follows from the kind of device: LLVM's cycle counter is a plain instruction on x86."""
-    is_x86 = platform.machine().lower() in ("x86_64", "amd64")
-    has_counter = is_x86 and found.type == DeviceTypeCode.CPU and found.slug in ("pocl", "intel")
-    return frozenset({CYCLE_COUNTER} if has_counter else ())
 
 
 def capabilities_of(profile: DeviceProfile) -> Capabilities:

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 
 from gpu_driver import compilation_cache, tuning
 from gpu_driver.buffers import readable_bytes
-from gpu_driver.device_profile import capabilities_of, profile_of
+from gpu_driver.device_profile import capabilities_of
+from gpu_driver.device_query import profile_of
 from gpu_driver.estimate import cost_table_of
 from gpu_driver.lowering import MAX_ELEMENTS
 from gpu_driver.operations import launcher_of, refusal_of
 from gpu_driver.passes.graph import CONTROL_FLOW
 from gpu_driver.platforms import find_devices
+from gpu_driver.tuning_values import Tuning
 from nn_runtime.codes import FeatureLevel, is_extension_code, operation_name
 from nn_runtime.hal.buffers import BufferRegistry
 from nn_runtime.hal.costs import operation_estimates
@@ -268,7 +270,7 @@ class Device:
 
     def set_tuning(self, values: Mapping[str, int]) -> None:
         """Use these values for models prepared from now on; raises ValueError."""
-        profile = replace(self.profile, tuning=tuning.Tuning.of(values))
+        profile = replace(self.profile, tuning=Tuning.of(values))
         with self._lock:
             self.profile = profile
             if self._context is not None:

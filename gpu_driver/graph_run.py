@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import pyopencl as cl
 
-from gpu_driver.execution import Clocked, Transfer
 from gpu_driver.lowering import Known
+from gpu_driver.recorded import Clocked, Transfer
 from nn_runtime.codes import OperationCode
 from nn_runtime.errors import BadData
 from nn_runtime.hal.types import ErrorStatus, HalError
@@ -26,10 +26,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from gpu_driver.compiled_graph import CompiledGraph
+    from gpu_driver.compiled_segment import CompiledSegment
     from gpu_driver.device_memory import DeviceBuffer
-    from gpu_driver.execution import CompiledSegment, ExecutionContext, Recorded, SegmentContext
+    from gpu_driver.execution_context import ExecutionContext
     from gpu_driver.launch import Scratch
     from gpu_driver.lowering import MeasuredOutputs
+    from gpu_driver.recorded import Recorded
+    from gpu_driver.segment_context import SegmentContext
     from nn_runtime.operand import Array, Dimensions
 
 

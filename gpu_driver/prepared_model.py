@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 import pyopencl as cl
 
 from gpu_driver.compiled_graph import CompiledGraph
+from gpu_driver.compiled_segment import CompiledSegment
 from gpu_driver.constant_folding import fold_constants
 from gpu_driver.context import hal_error
-from gpu_driver.execution import CompiledSegment, ExecutionContext, Recorded
+from gpu_driver.execution_context import ExecutionContext
 from gpu_driver.graph_run import Commands, GraphRun, Limits
 from gpu_driver.profiling import RecordedProfile
 from gpu_driver.request_ends import RequestEnds
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from gpu_driver.lowering import Lowering
     from gpu_driver.passes import Rewritten
     from gpu_driver.programs import Program
+    from gpu_driver.recorded import Recorded
     from gpu_driver.storage import DeviceStorage
     from nn_runtime.hal.buffers import BoundBuffers, BufferRegistry
     from nn_runtime.hal.interfaces import ExecutionProfile

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpu_driver.execution import Clocked, Transfer
 from gpu_driver.launch import Launch
+from gpu_driver.recorded import Clocked, Transfer
 from nn_runtime.hal.interfaces import ExecutionProfile, ProfileRow
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import pyopencl as cl
 
-    from gpu_driver.execution import Recorded
+    from gpu_driver.recorded import Recorded
 
 
 class RecordedProfile(ExecutionProfile):

@@ -190,6 +190,8 @@ class ProgramCache:
 
     def store_kept(self, limit_seconds: float = math.inf) -> None:
         """Store what `keep` left, while there is time: PoCL's own cache holds the compiled kernels of the others."""
+        if self._kept and not cache_files.is_writable(self._directory):
+            return
         end = time.monotonic() + limit_seconds
         while self._kept and time.monotonic() < end:
             with self._lock:

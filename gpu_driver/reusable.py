@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 import weakref
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 import pyopencl as cl
 
@@ -16,6 +16,7 @@ from gpu_driver.profiling import RecordedProfile
 from gpu_driver.request_ends import RequestEnds
 from nn_runtime.errors import NNError
 from nn_runtime.hal.buffers import BoundBuffers
+from nn_runtime.hal.interfaces import IPreparedModel
 from nn_runtime.hal.plain import PlainBurst
 from nn_runtime.hal.types import BufferToken, ErrorStatus, ExecutionResult, HalError, OutputShape, Timing
 from nn_runtime.hal.validation import validate_request
@@ -24,13 +25,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from gpu_driver.compiled_graph import CompiledGraph
+    from gpu_driver.compiled_segment import CompiledSegment
     from gpu_driver.context import DeviceContext
     from gpu_driver.device_memory import DeviceBuffer
-    from gpu_driver.execution import CompiledSegment, ExecutionContext, Recorded, SegmentContext
-    from gpu_driver.prepared_model import PreparedModel
+    from gpu_driver.execution_context import ExecutionContext
+    from gpu_driver.recorded import Recorded
+    from gpu_driver.segment_context import SegmentContext
     from nn_runtime.hal.interfaces import ExecutionProfile
     from nn_runtime.hal.memory import SharedMemory
-    from nn_runtime.hal.types import Model, Request
+    from nn_runtime.hal.types import Model, Priority, Request
     from nn_runtime.operand import Array
 
 
@@ -70,6 +73,28 @@ def bind(graph: CompiledGraph, model: Model, request: Request) -> Bound | None:
     return Bound(segment, {i: data for i, data in inputs.items() if data is not None}, outputs, ends.shapes)
 
 
+class Prepared(IPreparedModel, Protocol):
+    """What is needed of a prepared model: PreparedModel is one."""
+
+    device: DeviceContext
+    left_out: dict[int, str]
+
+    @property
+    def priority(self) -> Priority:
+        """Its priority."""
+
+    def begin(self) -> ExecutionContext:
+        """Return a context for an execution alone; raises HalError once it is closed."""
+
+    def end(self, context: ExecutionContext) -> None:
+        """Take the context back."""
+
+    def create_reusable_execution(
+        self, request: Request, measure: bool, loop_timeout_ns: int | None
+    ) -> ReusableExecution | None:
+        """Return the request bound, None where that is not possible."""
+
+
 class ReusableExecution:
     """A bound request (IExecution).
 
@@ -77,7 +102,7 @@ class ReusableExecution:
     the execution's context.
     """
 
-    def __init__(self, prepared: PreparedModel, bound: Bound, measure: bool) -> None:
+    def __init__(self, prepared: Prepared, bound: Bound, measure: bool) -> None:
         """Use `bind`; raises HalError where the device has no room."""
         self._prepared = prepared
         self._device = prepared.device
@@ -165,7 +190,7 @@ class ReusableExecution:
 class BindingBurst(PlainBurst):
     """A burst that binds a request when it comes for the second time in a row."""
 
-    def __init__(self, prepared: PreparedModel) -> None:
+    def __init__(self, prepared: Prepared) -> None:
         """Bind nothing yet."""
         super().__init__(prepared)
         self._model = prepared

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gpu_driver.bound import BoundOperand
     from gpu_driver.device_profile import DeviceProfile
     from gpu_driver.launch import Argument, Scalar
-    from gpu_driver.operations.conv import Product
+    from gpu_driver.product import Product
     from nn_runtime.operations.batch_matmul import BatchMatmul
 
 _TILE_ITEMS, _NARROW_ITEMS = 256, 64

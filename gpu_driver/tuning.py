@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers that launchers may turn for speed, with defaults that are good on every device, and tuned ones as JSON files.
+"""Tuned numbers of a device as JSON files.
 
 A file holds the values for one device with one driver version. It is searched in the folder `tuning` of the driver's
 caches (where `nnrt tune` stores it), then among those shipped in `profiles`; NNRT_TUNING names a file to use instead,
-or is `off`. None of the values changes what is computed, except the order of sums where a parameter says so.
+or is `off`.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ import json
 import logging
 import os
 import re
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, fields
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpu_driver import cache_files
+from gpu_driver.tuning_values import Tuning
 from nn_runtime.hal.tuning import TuningParameter
 
 if TYPE_CHECKING:
@@ -30,51 +31,6 @@ VARIABLE = "NNRT_TUNING"
 OFF = "off"
 FORMAT = 1
 _LOG = logging.getLogger(__name__)
-_OF_CPUS, _OF_GPUS = ("cpu",), ("gpu",)
-
-
-def _number(default: int, candidates: tuple[int, ...], meaning: str, classes: tuple[str, ...]) -> int:
-    """Declare a field: its default, the values worth trying, what it means, the classes of devices that use it."""
-    chosen: int = field(default=default, metadata={"candidates": candidates, "meaning": meaning, "classes": classes})
-    return chosen
-
-
-@dataclass(frozen=True)
-class Tuning:
-    """All that can be tuned; every field is a whole number among its candidates."""
-
-    chain_steps: int = _number(
-        1024, (1, 8, 32, 1024), "operations that one launch joins at most; 1: every operation is a launch", _OF_CPUS
-    )
-    bands: int = _number(2, (1, 2, 3, 4), "tasks of a core's part of an operation", _OF_CPUS)
-    bands_of_large_steps: int = _number(4, (2, 4, 6, 8), "the same for large operations", _OF_CPUS)
-    large_step_flops: int = _number(
-        8_000_000, (2_000_000, 8_000_000, 32_000_000), "operations per core that make one large", _OF_CPUS
-    )
-    least_task_flops: int = _number(100_000, (30_000, 100_000, 300_000), "a task has at least so much work", _OF_CPUS)
-    even_rows: int = _number(
-        16, (4, 16, 64), "rows per core that are even enough; fewer are cut by channels too", _OF_CPUS
-    )
-    elementwise_local: int = _number(
-        64, (32, 64, 128, 256), "work-items of a group where each computes one element", (*_OF_CPUS, *_OF_GPUS)
-    )
-
-    def check(self) -> None:
-        """Raise ValueError for a value that is not among its candidates."""
-        for one in fields(self):
-            value = getattr(self, one.name)
-            if type(value) is not int or value not in one.metadata["candidates"]:
-                raise ValueError(f"tuning: {one.name} must be one of {one.metadata['candidates']}, got {value!r}")
-
-    @classmethod
-    def of(cls, values: Mapping[str, int]) -> Tuning:
-        """Return checked values, defaults for those not named; raises ValueError."""
-        unknown = set(values) - {one.name for one in fields(cls)}
-        if unknown:
-            raise ValueError(f"tuning: nothing is called {min(unknown)!r}")
-        found = cls(**values)
-        found.check()
-        return found
 
 
 def parameters(profile: DeviceProfile) -> tuple[TuningParameter, ...]:

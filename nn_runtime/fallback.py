@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How runs end, and how the CPU device takes over when one fails (SURFACE section k, execution failures)."""
+"""How the CPU device takes over when a run fails (SURFACE section k, execution failures)."""
 
 from __future__ import annotations
 

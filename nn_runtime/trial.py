@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plans timed in turn where estimates cannot tell which is the fastest, and the result kept beside the drivers' files.
 
-A host is noisy, so plans run in turn in short slices. A plan is left out as soon as it was slower in every slice than
-another in any; the trial ends when one is left, or when its time is over.
+A host is noisy, so plans run in turn in short slices. A plan is left out as soon as it was slower than one other in
+each of several rounds; the trial ends when one is left or clearly ahead, or when its time is over.
 """
 
 from __future__ import annotations

@@ -106,17 +106,24 @@ def _waits(steps: Sequence[Step], tasks: Sequence[Sequence[Task]], placed: Place
                 if steps[maker].output_shape != shape:  # reshaped in between
                     needed |= _bits(numbers[maker], numbers[maker + 1])
                 else:
-                    for other in _overlapping(tasks[maker], *span):
-                        needed |= 1 << (numbers[maker] + other)
+                    needed |= _overlapping(tasks[maker], *span) << numbers[maker]
+            fewest = _without_implied(needed, reached)
             own = 1 << len(waits)
-            waits.append([])
-            while needed:
-                last = needed.bit_length() - 1
-                waits[-1].append(last)
-                needed &= ~reached[last]
-                own |= reached[last]
+            for other in fewest:
+                own |= reached[other]
+            waits.append(fewest)
             reached.append(own)
     return waits
+
+
+def _without_implied(needed: int, reached: Sequence[int]) -> list[int]:
+    """Return those of the tasks in `needed` that no later one of them waits for, the last one first."""
+    fewest: list[int] = []
+    while needed:
+        last = needed.bit_length() - 1
+        fewest.append(last)
+        needed &= ~reached[last]
+    return fewest
 
 
 def _bits(first: int, last: int) -> int:
@@ -128,16 +135,16 @@ def _maker(steps: Sequence[Step], at: int, memory: Memory, placed: Placement) ->
     return next((j for j in reversed(range(at)) if placed.same(steps[j].output, memory)), None)
 
 
-def _overlapping(tasks: Sequence[Task], pixels: Span, channels: Span) -> list[int]:
-    """Return the tasks that write any of the pixels and channels."""
-    return [
-        at
+def _overlapping(tasks: Sequence[Task], pixels: Span, channels: Span) -> int:
+    """Return as bits the tasks that write any of the pixels and channels."""
+    return sum(
+        1 << at
         for at, task in enumerate(tasks)
         if task.pixels[0] < pixels[1]
         and pixels[0] < task.pixels[1]
         and task.channels[0] < channels[1]
         and channels[0] < task.channels[1]
-    ]
+    )
 
 
 def _patience(step: Step, tasks: int) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from gpu_driver.chain.step import CONVOLVE, DEPTHWISE_VNNI
 from gpu_driver.packing import DEPTHWISE_LANES
-from gpu_driver.tuning import Tuning
+from gpu_driver.tuning_values import Tuning
 from gpu_driver.winograd import pixels_of, tile_count
 
 if TYPE_CHECKING:

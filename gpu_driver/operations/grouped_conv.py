@@ -12,7 +12,6 @@ from gpu_driver.chain import redirected
 from gpu_driver.launch import Kernel, Launch, Packed, Scratch, int_vector
 from gpu_driver.operations import launches
 from gpu_driver.operations.conv import (
-    Product,
     depthwise_packed,
     fits_depthwise_packed,
     fits_packed,
@@ -20,6 +19,7 @@ from gpu_driver.operations.conv import (
     packed_product,
 )
 from gpu_driver.packing import EXACT_FLOAT_LIMIT
+from gpu_driver.product import Product
 from gpu_driver.strided import Side, dense_strides, strided_copy
 from gpu_driver.vectors import LANES
 from nn_runtime.codes import OperationCode

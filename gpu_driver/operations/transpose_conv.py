@@ -11,7 +11,8 @@ import numpy as np
 from gpu_driver.chain import redirected
 from gpu_driver.launch import Kernel, Launch, Packed, Scratch, int32, int_vector
 from gpu_driver.operations import launches
-from gpu_driver.operations.conv import ELEMENT_NAMES, Product, fits_packed, packed_product
+from gpu_driver.operations.conv import fits_packed, packed_product
+from gpu_driver.product import ELEMENT_NAMES, Product
 from gpu_driver.strided import Side, dense_strides, image_strides, strided_copy
 from gpu_driver.worksize import linear
 from nn_runtime.codes import OperandCode, OperationCode

@@ -84,13 +84,13 @@ def _take_bias(graph: Graph, at: int) -> bool:
     following = graph.sole_reader(operation.outputs[0])
     if following is None or graph.operations[following].type != OperationCode.ADD:
         return False
-    if _fuse_code(graph, at) != FuseCode.NONE or _is_nchw(graph, at):
+    if _fuse_code(graph, at) != FuseCode.NONE or not (graph.fits(at) and graph.fits(following)):
         return False
     op = graph.view(at)
     bias = graph.constant(operation.inputs[op.position("bias")])
     addition = graph.operations[following]
     addend = _addend(graph, following, operation.outputs[0])
-    if bias is None or addend is None or not (graph.fits(at) and graph.fits(following)):
+    if bias is None or addend is None or _is_nchw(graph, at):
         return False
     before, after = (graph.operand(one.outputs[0]).dimensions for one in (operation, addition))
     if before != after or addend.size not in (1, bias.size) or (addend.ndim and addend.shape[-1] != addend.size):

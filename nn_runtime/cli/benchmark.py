@@ -50,7 +50,9 @@ if TYPE_CHECKING:
 
 PROFILE_NOTE = (
     "Operations joined in one launch overlap: the time of one is that of its tasks, shared out among the cores, by the "
-    "processor's cycle counter. Where kernels cannot read a clock they are run one at a time, which costs more."
+    "processor's cycle counter. Where kernels cannot read a clock they are run one at a time, which costs more. "
+    "Above 100 % of the roof: Winograd takes fewer products than are counted, or the machine was slower when the peaks "
+    "were measured."
 )
 _TOP = 10
 _SEED = 0

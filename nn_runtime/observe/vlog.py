@@ -28,7 +28,7 @@ def read_tags() -> None:
     if wanted & {"1", "all"}:
         wanted = set(TAGS)
     for unknown in sorted(wanted - set(TAGS)):
-        _ROOT.error("%s: unknown tag %r; tags are %s", VARIABLE, unknown, ", ".join(TAGS))
+        _ROOT.error("%s: unknown tag %r; tags are %s, or all", VARIABLE, unknown, ", ".join(TAGS))
     for tag in TAGS:
         logging.getLogger(f"nn_runtime.{tag}").setLevel(logging.DEBUG if tag in wanted else logging.NOTSET)
     if wanted and not _ROOT.hasHandlers():

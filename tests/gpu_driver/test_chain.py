@@ -12,12 +12,11 @@ import numpy as np
 import pytest
 
 import kernels_cl
-from gpu_driver import chain, packing
+from gpu_driver import chain, packing, product
 from gpu_driver.chain import launches
 from gpu_driver.float_rounding import FloatSearch
 from gpu_driver.launch import Launch, Packed, Scratch
 from gpu_driver.lowering import Lowering
-from gpu_driver.operations import conv
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode, PaddingCode
 from nn_runtime.devices import find_device
 from nn_runtime.quantization import multiply_by_quantized_multiplier
@@ -393,7 +392,7 @@ def test_what_floats_cannot_round_is_rounded_by_integers(
 ) -> None:
     found = FloatSearch.result
     monkeypatch.setattr(FloatSearch, "result", lambda self: replace(one := found(self), exact=np.zeros_like(one.exact)))
-    monkeypatch.setattr(conv, "addition_by_floats", lambda *_: {})
+    monkeypatch.setattr(product, "addition_by_floats", lambda *_: {})
     network = inverted_residuals(code)
     model, source = network.graph.model(), network.data()
     results = []

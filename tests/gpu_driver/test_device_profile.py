@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import gpu_driver
-from gpu_driver.device_profile import DeviceProfile, capabilities_of, profile_of
+from gpu_driver.device_profile import DeviceProfile, capabilities_of
+from gpu_driver.device_query import profile_of
 from gpu_driver.platforms import FoundDevice, find_devices
 from nn_runtime.codes import DeviceTypeCode, OperandCode
 

@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 
 from gpu_driver import cache_files, programs
-from gpu_driver.device_profile import DeviceProfile, profile_of
+from gpu_driver.device_profile import DeviceProfile
+from gpu_driver.device_query import profile_of
 from gpu_driver.platforms import FoundDevice, find_devices
 from gpu_driver.programs import Program, ProgramBuildError, ProgramCache, build_options
 
@@ -138,6 +139,18 @@ def test_unwritable_folder(device: Device) -> None:
     program = cache.get("double.cl", _DEFINES, launches=_LAUNCHES)
     assert _launch(device, program) == _DOUBLED
     assert not cache.store(program)
+
+
+def test_nothing_is_read_for_an_unwritable_folder(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading makes PoCL compile, so the end of the process would wait for nothing."""
+    cache = _cache(device, Path("/dev/null/programs"))
+    program = cache.get("double.cl", _DEFINES, launches=_LAUNCHES)
+    assert _launch(device, program) == _DOUBLED
+    cache.keep(program)
+    read: list[Program] = []
+    monkeypatch.setattr(cache, "store", read.append)
+    cache.store_kept()
+    assert not read
 
 
 def test_build_failure_tells_source_line_and_options(device: Device, tmp_path: Path) -> None:

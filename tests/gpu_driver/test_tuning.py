@@ -13,7 +13,7 @@ import pytest
 
 import nn_runtime as nn
 from gpu_driver import tuning
-from gpu_driver.tuning import Tuning
+from gpu_driver.tuning_values import Tuning
 from nn_runtime.devices import find_device
 from tests.gpu_driver.profiles import CPU_PROFILE, GPU_PROFILE
 

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The profile of an OpenCL device, as OpenCL and the search for devices tell it."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from gpu_driver.device_profile import CYCLE_COUNTER, DeviceProfile
+from gpu_driver.tuning import tuning_for
+from nn_runtime.codes import DeviceTypeCode
+
+if TYPE_CHECKING:
+    from gpu_driver.platforms import FoundDevice
+
+
+def profile_of(found: FoundDevice) -> DeviceProfile:
+    """Read the profile of a usable device; no context is opened."""
+    device = found.device
+    extensions = frozenset(device.extensions.split())
+    profile = DeviceProfile(
+        slug=found.slug,
+        name=found.name,
+        type=found.type,
+        vendor=found.vendor,
+        platform_version=found.platform_version,
+        device_version=found.device_version,
+        driver_version=found.driver_version,
+        identity=found.identity,
+        compute_units=device.max_compute_units,
+        max_work_group_size=device.max_work_group_size,
+        max_work_item_sizes=tuple(device.max_work_item_sizes),
+        max_alloc_bytes=device.max_mem_alloc_size,
+        global_mem_bytes=device.global_mem_size,
+        local_mem_bytes=device.local_mem_size,
+        mem_base_addr_align_bytes=device.mem_base_addr_align // 8,  # OpenCL counts bits
+        preferred_vector_width_float=device.preferred_vector_width_float,
+        host_unified_memory=bool(device.host_unified_memory),
+        fp16="cl_khr_fp16" in extensions,
+        fp64="cl_khr_fp64" in extensions,
+        subgroups="cl_khr_subgroups" in extensions,
+        int8_dot="cl_khr_integer_dot_product" in extensions,
+        command_buffer="cl_khr_command_buffer" in extensions,
+        features=frozenset(found.features) | _abilities(found),
+        device_name=found.device_name,
+    )
+    return replace(profile, tuning=tuning_for(profile))
+
+
+def _abilities(found: FoundDevice) -> frozenset[str]:
+    """Return what follows from the kind of device: LLVM's cycle counter is a plain instruction on x86."""
+    is_x86 = platform.machine().lower() in ("x86_64", "amd64")
+    has_counter = is_x86 and found.type == DeviceTypeCode.CPU and found.slug in ("pocl", "intel")
+    return frozenset({CYCLE_COUNTER} if has_counter else ())

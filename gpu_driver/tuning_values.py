@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Numbers that launchers may turn for speed, with defaults that are good on every device.
+
+None of the values changes what is computed, except the order of sums where a parameter says so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_OF_CPUS, _OF_GPUS = ("cpu",), ("gpu",)
+
+
+def _number(default: int, candidates: tuple[int, ...], meaning: str, classes: tuple[str, ...]) -> int:
+    """Declare a field: its default, the values worth trying, what it means, the classes of devices that use it."""
+    chosen: int = field(default=default, metadata={"candidates": candidates, "meaning": meaning, "classes": classes})
+    return chosen
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """All that can be tuned; every field is a whole number among its candidates."""
+
+    chain_steps: int = _number(
+        1024, (1, 8, 32, 1024), "operations that one launch joins at most; 1: every operation is a launch", _OF_CPUS
+    )
+    bands: int = _number(2, (1, 2, 3, 4), "tasks of a core's part of an operation", _OF_CPUS)
+    bands_of_large_steps: int = _number(4, (2, 4, 6, 8), "the same for large operations", _OF_CPUS)
+    large_step_flops: int = _number(
+        8_000_000, (2_000_000, 8_000_000, 32_000_000), "operations per core that make one large", _OF_CPUS
+    )
+    least_task_flops: int = _number(100_000, (30_000, 100_000, 300_000), "a task has at least so much work", _OF_CPUS)
+    even_rows: int = _number(
+        16, (4, 16, 64), "rows per core that are even enough; fewer are cut by channels too", _OF_CPUS
+    )
+    elementwise_local: int = _number(
+        64, (32, 64, 128, 256), "work-items of a group where each computes one element", (*_OF_CPUS, *_OF_GPUS)
+    )
+
+    def check(self) -> None:
+        """Raise ValueError for a value that is not among its candidates."""
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if type(value) is not int or value not in one.metadata["candidates"]:
+                raise ValueError(f"tuning: {one.name} must be one of {one.metadata['candidates']}, got {value!r}")
+
+    @classmethod
+    def of(cls, values: Mapping[str, int]) -> Tuning:
+        """Return checked values, defaults for those not named; raises ValueError."""
+        unknown = set(values) - {one.name for one in fields(cls)}
+        if unknown:
+            raise ValueError(f"tuning: nothing is called {min(unknown)!r}")
+        found = cls(**values)
+        found.check()
+        return found
