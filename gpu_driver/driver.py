@@ -294,7 +294,7 @@ class Device:
         for i in (*operation.inputs, *operation.outputs):
             needed = _needed_bytes(subgraph.operands[i])
             if element_count(subgraph.operands[i].dimensions) > MAX_ELEMENTS:
-                return f"operand {i} has more than 2^31 - 1 elements, which kernels cannot index"
+                return f"operand {i} has more than 2^30 elements, which kernels cannot index"
             if needed > self.profile.max_alloc_bytes:
                 allowed = readable_bytes(self.profile.max_alloc_bytes)
                 return f"operand {i} needs {readable_bytes(needed)}, the device allows {allowed} for one buffer"

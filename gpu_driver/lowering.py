@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from nn_runtime.operand import Array, Dimensions
 
 _BOUNDARY = (OperandLifeTime.SUBGRAPH_INPUT, OperandLifeTime.SUBGRAPH_OUTPUT)
-MAX_ELEMENTS = 2**31 - 1
-"""Of a tensor: kernels count in int."""
+MAX_ELEMENTS = 2**30
+"""Of a tensor: kernels count in int, and the last work-item up to one's share beyond the end."""
 
 
 @dataclass(frozen=True)
@@ -398,7 +398,7 @@ class _SegmentBuilder:
 
 def _check_size(dims: Dimensions) -> None:
     if element_count(dims) > MAX_ELEMENTS:
-        raise BadData(f"computed dimensions {list(dims)} have more than 2^31 - 1 elements, which kernels cannot index")
+        raise BadData(f"computed dimensions {list(dims)} have more than 2^30 elements, which kernels cannot index")
 
 
 def _touched(commands: Iterable[Command | Alias]) -> set[int]:

@@ -55,7 +55,7 @@ def test_an_operand_that_kernels_cannot_index_is_named(opencl_device: Device) ->
     large = (2**16, 2**15), OperandCode.TENSOR_QUANT8_ASYMM, 1.0
     graph.operation(OperationCode.RELU, [graph.input(*large)], graph.output(*large))
     reason = opencl_device.explain_operations(graph.model())[0].reason
-    assert reason == "operand 0 has more than 2^31 - 1 elements, which kernels cannot index"
+    assert reason == "operand 0 has more than 2^30 elements, which kernels cannot index"
 
 
 def test_a_closed_device_opens_again(opencl_device: Device) -> None:
