@@ -12,12 +12,9 @@ import numpy as np
 import pytest
 
 import nn_runtime as nn
-from nn_runtime.errors import NNError
 
 ROOT = Path(__file__).parents[2]
 LITERT = "LiteRT XNNPACK"
-REFUSED = ("GELU 128x2048 int8",)
-"""Layers of which the document gives LiteRT's time alone."""
 
 
 @pytest.fixture(autouse=True)
@@ -64,10 +61,6 @@ def test_files_of_the_cases() -> None:
     assert {name.rpartition(" ")[2] for name in LAYERS} == {"float32", "int8"}
     for name, build in LAYERS.items():
         content, data = build()
-        if name in REFUSED:
-            with pytest.raises(NNError, match="quantised data is not supported"):
-                nn.load(content)
-            continue
         with nn.load(content) as network:
             ours = [[(one.shape, one.dtype) for one in ends] for ends in (network.inputs, network.outputs)]
         plain = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES

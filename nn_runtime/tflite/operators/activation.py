@@ -112,28 +112,53 @@ def _leaky_relu(op: Operator) -> None:
 
 @converts(BuiltinOperator.GELU)
 def _gelu(op: Operator) -> None:
-    """(input): only the approximation x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3)))."""
-    if not op.option("approximate"):
-        op.fail("only the approximate form is supported: NNAPI has no error function")
+    """(input): x times the normal distribution's function, or its approximation by TANH; quantised: in float32."""
     source = op.input(0, "input")
-    if source.is_quantized:
-        op.fail("quantised data is not supported")
-    square = _product(op, source, source)
-    inner = _sum(op, source, _product(op, _product(op, square, source), _number(0.044715)))
-    wave = op.emit(OperationCode.TANH, [_product(op, inner, _number(float(np.sqrt(2 / np.pi))))])
-    op.result(_product(op, _product(op, source, _number(0.5)), _sum(op, wave, _number(1.0))))
+    x = op.dequantize(source) if source.is_quantized else source
+    result = _gelu_by_tanh(op, x) if op.option("approximate") else _gelu_by_error_function(op, x)
+    op.result(op.emit(OperationCode.QUANTIZE, [result]) if source.is_quantized else result)
 
 
-def _number(number: float) -> Value:
-    return constant(np.array([number], np.float32))
+def _gelu_by_tanh(op: Operator, x: Value) -> Value:
+    """Return x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3)))."""
+    cube = _product(op, _product(op, x, x), x)
+    inner = _sum(op, x, _product(op, cube, _number(x, 0.044715)))
+    wave = op.emit(OperationCode.TANH, [_product(op, inner, _number(x, np.sqrt(2 / np.pi)))], x)
+    return _product(op, _product(op, x, _number(x, 0.5)), _sum(op, wave, _number(x, 1.0)))
+
+
+def _gelu_by_error_function(op: Operator, x: Value) -> Value:
+    """Return relu(x) - |x| * erfc(|x| / sqrt(2)) / 2.
+
+    NNAPI has no error function: erfc(z) = t * polynomial(t) * exp(-z^2) with t = 1 / (1 + p * z), which is off by at
+    most 1.5e-7 (Abramowitz and Stegun, Handbook of Mathematical Functions, 7.1.26).
+    """
+    size = op.emit(OperationCode.ABS, [x], x)
+    grown = _sum(op, _product(op, size, _number(x, _ERFC_P / np.sqrt(2))), _number(x, 1.0))
+    t = op.emit(OperationCode.DIV, [_number(x, 1.0), grown, int32(FuseCode.NONE)], x)
+    polynomial = _number(x, _ERFC_POLYNOMIAL[0])
+    for coefficient in _ERFC_POLYNOMIAL[1:]:
+        polynomial = _sum(op, _product(op, polynomial, t), _number(x, coefficient))
+    falling = op.emit(OperationCode.EXP, [_product(op, _product(op, x, x), _number(x, -0.5))], x)
+    tail = _product(op, _product(op, polynomial, t), _product(op, falling, _number(x, 0.5)))
+    positive = op.emit(OperationCode.RELU, [x], x)
+    return op.emit(OperationCode.SUB, [positive, _product(op, size, tail), int32(FuseCode.NONE)], x)
+
+
+_ERFC_P = 0.3275911
+_ERFC_POLYNOMIAL = (1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592)
+
+
+def _number(like: Value, number: float) -> Value:
+    return constant(np.array([number], dtype_of(like.type)))
 
 
 def _product(op: Operator, first: Value, second: Value) -> Value:
-    return op.emit(OperationCode.MUL, [first, second, int32(FuseCode.NONE)])
+    return op.emit(OperationCode.MUL, [first, second, int32(FuseCode.NONE)], first)
 
 
 def _sum(op: Operator, first: Value, second: Value) -> Value:
-    return op.emit(OperationCode.ADD, [first, second, int32(FuseCode.NONE)])
+    return op.emit(OperationCode.ADD, [first, second, int32(FuseCode.NONE)], first)
 
 
 @converts(BuiltinOperator.LOG_SOFTMAX)

@@ -87,6 +87,9 @@ CASES = [
         "LEAKY_RELU", [uint8(0.1, 30, 2, 90)], [uint8(0.2, 20, 2, 90)], "LeakyReluOptions", {"Alpha": -0.3}, name="<0"
     ),
     Case("GELU", [real(2, 9)], [real(2, 9)], "GeluOptions", {"Approximate": True}),
+    Case("GELU", [real(2, 90)], [real(2, 90)], "GeluOptions", name="exact"),
+    Case("GELU", [int8(0.05, 3, 2, 90)], [int8(0.03, -90, 2, 90)], "GeluOptions", {"Approximate": True}, steps=1),
+    Case("GELU", [uint8(0.05, 130, 2, 90)], [uint8(0.03, 30, 2, 90)], "GeluOptions", steps=1, name="exact"),
     Case("LOG_SOFTMAX", [real(2, 9)], [real(2, 9)], "LogSoftmaxOptions"),
     Case("LOG_SOFTMAX", [int8(0.1, 3, 2, 9)], [int8(16 / 256, 127, 2, 9)], "LogSoftmaxOptions", steps=1),
     Case("L2_NORMALIZATION", [real(2, 3, 9)], [real(2, 3, 9)], "L2NormOptions"),

@@ -279,10 +279,6 @@ REFUSALS = {
         Case("GATHER", [real(2, 3), constant([[1], [0]])], [real(2, 1)], "GatherOptions", {"Axis": 1, "BatchDims": 1}),
         "operator 0 GATHER: batch_dims must be 0, got 1",
     ),
-    "error function": (
-        Case("GELU", [real(3)], [real(3)], "GeluOptions"),
-        "operator 0 GELU: only the approximate form is supported",
-    ),
     "shapes that do not go together": (
         Case("SELECT_V2", [Tensor(TensorType.BOOL, (2,)), real(3), real(3)], [real(3)], "SelectV2Options"),
         r"operator 0 SELECT_V2: shapes must go together, got \[2\], \[3\], \[3\]",
