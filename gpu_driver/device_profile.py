@@ -8,7 +8,7 @@ import json
 from dataclasses import dataclass, field
 from importlib import resources
 
-from gpu_driver.probe import X86_VNNI
+from gpu_driver.discovery.probe import X86_VNNI
 from gpu_driver.tuning_values import Tuning
 from nn_runtime.codes import DeviceTypeCode, OperandCode
 from nn_runtime.hal.types import Capabilities, PerformanceInfo

@@ -12,7 +12,7 @@ from gpu_driver.tuning import tuning_for
 from nn_runtime.codes import DeviceTypeCode
 
 if TYPE_CHECKING:
-    from gpu_driver.platforms import FoundDevice
+    from gpu_driver.discovery.platforms import FoundDevice
 
 
 def profile_of(found: FoundDevice) -> DeviceProfile:

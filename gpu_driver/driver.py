@@ -10,14 +10,14 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from gpu_driver import compilation_cache, tuning
-from gpu_driver.buffers import readable_bytes
+from gpu_driver.device.buffers import readable_bytes
 from gpu_driver.device_profile import capabilities_of
 from gpu_driver.device_query import profile_of
+from gpu_driver.discovery.platforms import find_devices
 from gpu_driver.estimate import cost_table_of
 from gpu_driver.lowering import MAX_ELEMENTS
 from gpu_driver.operations import launcher_of, refusal_of
 from gpu_driver.passes.graph import CONTROL_FLOW
-from gpu_driver.platforms import find_devices
 from gpu_driver.tuning_values import Tuning
 from nn_runtime.codes import FeatureLevel, is_extension_code, operation_name
 from nn_runtime.hal.buffers import BufferRegistry
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from gpu_driver.context import DeviceContext
+    from gpu_driver.device.context import DeviceContext
+    from gpu_driver.device.storage import DeviceStorage
     from gpu_driver.device_profile import DeviceProfile
-    from gpu_driver.platforms import FoundDevice
+    from gpu_driver.discovery.platforms import FoundDevice
     from gpu_driver.prepared_model import PreparedModel
-    from gpu_driver.storage import DeviceStorage
     from nn_runtime.codes import DeviceTypeCode
     from nn_runtime.hal.costs import CostTable
     from nn_runtime.hal.interfaces import CacheRequest, Diagnosis, IBuffer, IDevice, IPreparedModel
@@ -191,7 +191,7 @@ class Device:
             with self._lock:
                 context = self._context
                 if context is None:
-                    from gpu_driver.context import DeviceContext
+                    from gpu_driver.device.context import DeviceContext
 
                     context = self._context = DeviceContext(self._found.device, self.profile)
         context.check_process()
@@ -315,7 +315,7 @@ class Device:
         return ""
 
     def _storage(self, operand: Operand) -> DeviceStorage:
-        from gpu_driver.storage import DeviceStorage
+        from gpu_driver.device.storage import DeviceStorage
 
         return DeviceStorage(self.context(), _needed_bytes(operand))
 
@@ -327,7 +327,7 @@ class Device:
 
 def diagnose() -> Diagnosis:
     """Return what was found, what is wrong and the command that mends it, with every verdict asked anew."""
-    from gpu_driver import diagnosis  # of no use to a plain run
+    from gpu_driver.discovery import diagnosis  # of no use to a plain run
 
     return diagnosis.diagnose()
 

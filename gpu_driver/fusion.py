@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpu_driver.addition import addition_factors
+from gpu_driver.convolution.addition import addition_factors
 from nn_runtime.codes import FuseCode, OperationCode
 from nn_runtime.operand import FLOAT_TYPES, QUANT8_TYPES
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from gpu_driver.context import DeviceContext
+    from gpu_driver.device.context import DeviceContext
     from gpu_driver.launch import Scalar
 
 SOURCE = "peaks.cl"

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 import pyopencl as cl
 
-from gpu_driver.compiled_graph import CompiledGraph
-from gpu_driver.compiled_segment import CompiledSegment
-from gpu_driver.constant_folding import fold_constants
-from gpu_driver.context import hal_error
-from gpu_driver.execution_context import ExecutionContext
-from gpu_driver.graph_run import Commands, GraphRun, Limits
-from gpu_driver.profiling import RecordedProfile
-from gpu_driver.request_ends import RequestEnds
-from gpu_driver.reusable import BindingBurst, ReusableExecution, bind
+from gpu_driver.device.context import hal_error
+from gpu_driver.execution.compiled_graph import CompiledGraph
+from gpu_driver.execution.compiled_segment import CompiledSegment
+from gpu_driver.execution.constant_folding import fold_constants
+from gpu_driver.execution.execution_context import ExecutionContext
+from gpu_driver.execution.graph_run import Commands, GraphRun, Limits
+from gpu_driver.execution.profiling import RecordedProfile
+from gpu_driver.execution.request_ends import RequestEnds
+from gpu_driver.execution.reusable import BindingBurst, ReusableExecution, bind
 from nn_runtime.hal.plain import RunningFencedExecution, execute_after_fences, timing_since_launch
 from nn_runtime.hal.types import (
     DEFAULT_LOOP_TIMEOUT_NS,
@@ -37,13 +37,13 @@ from nn_runtime.hal.validation import validate_request
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gpu_driver.context import DeviceContext
+    from gpu_driver.device.context import DeviceContext
+    from gpu_driver.device.programs import Program
+    from gpu_driver.device.storage import DeviceStorage
     from gpu_driver.device_profile import DeviceProfile
+    from gpu_driver.execution.recorded import Recorded
     from gpu_driver.lowering import Lowering
     from gpu_driver.passes import Rewritten
-    from gpu_driver.programs import Program
-    from gpu_driver.recorded import Recorded
-    from gpu_driver.storage import DeviceStorage
     from nn_runtime.hal.buffers import BoundBuffers, BufferRegistry
     from nn_runtime.hal.interfaces import ExecutionProfile
     from nn_runtime.hal.types import Model, Request

@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from nn_runtime.run import Run
     from nn_runtime.step import Step, StepProfile
 
+_DURATIONS = frozenset(DurationCode)
+
 
 def default_loop_timeout() -> int:
     """Return how long a WHILE may run unless set otherwise, in ns."""
@@ -221,7 +223,7 @@ class Execution:
 
     def get_duration(self, code: int) -> int | None:
         """Return a time of the last run in ns, None if unknown; raises BadState unless measured and successful."""
-        if whole("get_duration", code) not in DurationCode.__members__.values():
+        if whole("get_duration", code) not in _DURATIONS:
             raise BadData(f"get_duration: code must be 0 to 3, got {code}")
         self._check_completed("get_duration")
         if self._outcome is None:

@@ -16,27 +16,23 @@ if TYPE_CHECKING:
 
 
 def checked_result(
-    outputs: Sequence[Operand], result: ExecutionResult, request: Request, measure: bool
+    outputs: Sequence[Operand],
+    result: ExecutionResult,
+    request: Request,
+    measure: bool,
+    known: tuple[OutputShape, ...] | None = None,
 ) -> ExecutionResult:
     """Return a reply without times that were not asked for; raises HalError where it breaks the rules.
 
-    `outputs`: operands of the model's outputs.
+    `outputs`: operands of the model's outputs. `known`: shapes that passed for this request before.
     """
     shapes, timing = result.output_shapes, result.timing
-    if shapes:
-        _check_shapes(outputs, shapes, request)
-        if not all(shape.is_sufficient for shape in shapes):
-            raise HalError(ErrorStatus.GENERAL_FAILURE, "the driver reported success with an insufficient output")
-    elif any(
-        not argument.has_no_value
-        and has_unknown_dimensions(operand.type, merge_dimensions(operand.dimensions, argument.dimensions))
-        for operand, argument in zip(outputs, request.outputs, strict=True)
-    ):
-        raise HalError(ErrorStatus.GENERAL_FAILURE, "the driver left out the shape of an output that needs one")
+    if shapes is not known:
+        _check_success(outputs, shapes, request)
     if not measure:
         return ExecutionResult(shapes)
-    known = UNKNOWN_DURATION not in (timing.time_on_device_ns, timing.time_in_driver_ns)
-    if known and timing.time_on_device_ns > timing.time_in_driver_ns:
+    are_known = UNKNOWN_DURATION not in (timing.time_on_device_ns, timing.time_in_driver_ns)
+    if are_known and timing.time_on_device_ns > timing.time_in_driver_ns:
         raise HalError(ErrorStatus.GENERAL_FAILURE, f"the driver's time on the device exceeds its own: {timing}")
     return result
 
@@ -52,6 +48,19 @@ def checked_failure(outputs: Sequence[Operand], error: HalError, request: Reques
     if all(shape.is_sufficient for shape in error.output_shapes):
         return HalError(ErrorStatus.GENERAL_FAILURE, "the driver reported insufficient size but names no output")
     return error
+
+
+def _check_success(outputs: Sequence[Operand], shapes: tuple[OutputShape, ...], request: Request) -> None:
+    if shapes:
+        _check_shapes(outputs, shapes, request)
+        if not all(shape.is_sufficient for shape in shapes):
+            raise HalError(ErrorStatus.GENERAL_FAILURE, "the driver reported success with an insufficient output")
+    elif any(
+        not argument.has_no_value
+        and has_unknown_dimensions(operand.type, merge_dimensions(operand.dimensions, argument.dimensions))
+        for operand, argument in zip(outputs, request.outputs, strict=True)
+    ):
+        raise HalError(ErrorStatus.GENERAL_FAILURE, "the driver left out the shape of an output that needs one")
 
 
 def _check_shapes(outputs: Sequence[Operand], shapes: tuple[OutputShape, ...], request: Request) -> None:

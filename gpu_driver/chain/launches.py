@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpu_driver.bound import BoundOperand
+from gpu_driver.chain.images import one_image, steps_by_image
 from gpu_driver.chain.memory import ALIGNMENT, BUFFERS, Placement
 from gpu_driver.chain.schedule import schedule
 from gpu_driver.chain.step import CONSTANTS, GEOMETRY, STEP_FIELDS, VALUES
 from gpu_driver.chain.tasks import tasks_of
 from gpu_driver.chain.tiles import Tiles, tiles_for
-from gpu_driver.expanded import joined
-from gpu_driver.images import one_image, steps_by_image
+from gpu_driver.convolution.expanded import joined
 from gpu_driver.launch import Clock, Images, Launch, Packed, Scratch, Stage, Zeroed, int32
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpu_driver.buffers import Lifetime, plan_arenas
+from gpu_driver.device.buffers import Lifetime, plan_arenas
 from gpu_driver.launch import Scratch
 
 if TYPE_CHECKING:

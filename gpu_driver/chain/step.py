@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from gpu_driver.winograd import work_bytes
+from gpu_driver.convolution.winograd import work_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

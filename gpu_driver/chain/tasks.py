@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from gpu_driver.chain.step import CONVOLVE, DEPTHWISE_VNNI
-from gpu_driver.packing import DEPTHWISE_LANES
+from gpu_driver.convolution.packing import DEPTHWISE_LANES
+from gpu_driver.convolution.winograd import pixels_of, tile_count
 from gpu_driver.tuning_values import Tuning
-from gpu_driver.winograd import pixels_of, tile_count
 
 if TYPE_CHECKING:
     from gpu_driver.chain.step import Step

@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpu_driver.launch import Kernel, Launch, Packed, float32, int32
+from gpu_driver.launchers.vectors import LANES, c_type, defines, per_item, work_sizes
 from gpu_driver.operations import launches
-from gpu_driver.vectors import LANES, c_type, defines, per_item, work_sizes
 from nn_runtime.codes import OperationCode
 from nn_runtime.operand import QUANT8_TYPES
 from nn_runtime.operations.activation import RELU_BOUNDS, activation_table

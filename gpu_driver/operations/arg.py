@@ -7,9 +7,9 @@ import math
 from typing import TYPE_CHECKING
 
 from gpu_driver.launch import Kernel, Launch, int32
+from gpu_driver.launchers.vectors import LANES, c_type, defines, per_item, work_sizes
+from gpu_driver.launchers.worksize import linear
 from gpu_driver.operations import launches
-from gpu_driver.vectors import LANES, c_type, defines, per_item, work_sizes
-from gpu_driver.worksize import linear
 from nn_runtime.codes import OperationCode
 
 if TYPE_CHECKING:

@@ -6,12 +6,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from gpu_driver.convolution.tiled import batches_launch
 from gpu_driver.launch import Kernel, Launch, Scratch, int_vector
+from gpu_driver.launchers.strided import Side, strided_copy
+from gpu_driver.launchers.vectors import LANES, c_type
+from gpu_driver.launchers.worksize import linear
 from gpu_driver.operations import launches
-from gpu_driver.strided import Side, strided_copy
-from gpu_driver.tiled import batches_launch
-from gpu_driver.vectors import LANES, c_type
-from gpu_driver.worksize import linear
 from nn_runtime.codes import OperationCode
 from nn_runtime.operand import QUANT8_TYPES
 from nn_runtime.operations.batch_matmul import batch_matmul_sizes

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpu_driver.broadcast import pairwise
 from gpu_driver.launch import int32
+from gpu_driver.launchers.broadcast import pairwise
 from gpu_driver.operations import launches
 from nn_runtime.codes import OperandCode
 from nn_runtime.operand import QUANT8_TYPES, dtype_of

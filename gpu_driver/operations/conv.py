@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpu_driver import chain, packing, tiled, winograd
-from gpu_driver.float_rounding import FloatScaling, FloatSearch
+from gpu_driver import chain
+from gpu_driver.convolution import packing, tiled, winograd
+from gpu_driver.convolution.float_rounding import FloatScaling, FloatSearch
+from gpu_driver.convolution.product import ELEMENT_NAMES, Product
 from gpu_driver.launch import Kernel, Launch, Packed, int32, int_vector
+from gpu_driver.launchers.strided import dense_strides, image_strides
+from gpu_driver.launchers.worksize import linear
 from gpu_driver.operations import launches
-from gpu_driver.product import ELEMENT_NAMES, Product
-from gpu_driver.strided import dense_strides, image_strides
-from gpu_driver.worksize import linear
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.operand import dtype_of
 from nn_runtime.operations.conv import convolution_geometry

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpu_driver.broadcast import broadcast, broadcast_refusal, pairwise
 from gpu_driver.launch import Kernel, Launch, float32, int32, int_vector
+from gpu_driver.launchers.broadcast import broadcast, broadcast_refusal, pairwise
+from gpu_driver.launchers.vectors import c_type, defines
+from gpu_driver.launchers.worksize import linear
 from gpu_driver.operations import launches, supports
-from gpu_driver.vectors import c_type, defines
-from gpu_driver.worksize import linear
 from nn_runtime.codes import OperationCode
 from nn_runtime.operand import FLOAT_TYPES, QUANT8_TYPES, dtype_of
 from nn_runtime.operations.comparison import COMPARISONS

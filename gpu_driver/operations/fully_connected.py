@@ -6,9 +6,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from gpu_driver.convolution.product import Product
 from gpu_driver.operations import launches
 from gpu_driver.operations.conv import fits_packed, general, packed_product
-from gpu_driver.product import Product
 from nn_runtime.codes import OperationCode
 from nn_runtime.operations.conv import Convolution
 from nn_runtime.operations.fully_connected import fully_connected_sizes

@@ -6,19 +6,19 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from gpu_driver.faults import complaints, no_complaints
 from gpu_driver.launch import Kernel, Launch, Scratch, int32
+from gpu_driver.launchers.faults import complaints, no_complaints
+from gpu_driver.launchers.strided import raw_type
+from gpu_driver.launchers.vectors import per_item
+from gpu_driver.launchers.worksize import linear, rows
 from gpu_driver.operations import launches
-from gpu_driver.strided import raw_type
-from gpu_driver.vectors import per_item
-from gpu_driver.worksize import linear, rows
 from nn_runtime.codes import OperationCode
 from nn_runtime.operations.gather import check_indices
 
 if TYPE_CHECKING:
     from gpu_driver.bound import BoundOperand, BoundOperation
     from gpu_driver.device_profile import DeviceProfile
-    from gpu_driver.faults import Faults
+    from gpu_driver.launchers.faults import Faults
 
 _INT_BYTES = 4
 

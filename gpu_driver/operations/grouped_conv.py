@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpu_driver.chain import redirected
+from gpu_driver.convolution.packing import EXACT_FLOAT_LIMIT
+from gpu_driver.convolution.product import Product
 from gpu_driver.launch import Kernel, Launch, Packed, Scratch, int_vector
+from gpu_driver.launchers.strided import Side, dense_strides, strided_copy
+from gpu_driver.launchers.vectors import LANES
 from gpu_driver.operations import launches
 from gpu_driver.operations.conv import (
     depthwise_packed,
@@ -18,10 +22,6 @@ from gpu_driver.operations.conv import (
     general,
     packed_product,
 )
-from gpu_driver.packing import EXACT_FLOAT_LIMIT
-from gpu_driver.product import Product
-from gpu_driver.strided import Side, dense_strides, strided_copy
-from gpu_driver.vectors import LANES
 from nn_runtime.codes import OperationCode
 from nn_runtime.operand import ChannelQuant
 from nn_runtime.operations.conv import Convolution

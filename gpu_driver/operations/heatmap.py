@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpu_driver.faults import complaints
 from gpu_driver.launch import Kernel, Launch, float32, float_vector, int_vector
+from gpu_driver.launchers.faults import complaints
+from gpu_driver.launchers.strided import image_strides
+from gpu_driver.launchers.vectors import c_type
+from gpu_driver.launchers.worksize import linear
 from gpu_driver.operations import launches
-from gpu_driver.strided import image_strides
-from gpu_driver.vectors import c_type
-from gpu_driver.worksize import linear
 from nn_runtime.codes import OperationCode
 from nn_runtime.operand import QUANT8_TYPES
 from nn_runtime.operations.heatmap import MAXIMUM_STEP, heatmap_sizes, singular_tolerance

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpu_driver.broadcast import pairwise
 from gpu_driver.launch import int32
+from gpu_driver.launchers.broadcast import pairwise
 from gpu_driver.operations import launches
 from gpu_driver.operations.activation import lookup
 from gpu_driver.operations.comparison import TRUTH_TABLE

@@ -6,10 +6,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gpu_driver.groups import one_group_each, typed_group
 from gpu_driver.launch import Kernel, Launch, Scratch, float_vector, int_vector
-from gpu_driver.operations import launches
-from gpu_driver.recurrent import (
+from gpu_driver.launchers.groups import one_group_each, typed_group
+from gpu_driver.launchers.recurrent import (
     FLOAT_BYTES,
     Place,
     Rows,
@@ -21,7 +20,8 @@ from gpu_driver.recurrent import (
     stacked_matrices,
     stacked_vectors,
 )
-from gpu_driver.strided import fill
+from gpu_driver.launchers.strided import fill
+from gpu_driver.operations import launches
 from nn_runtime.codes import OperationCode
 from nn_runtime.operations.lstm import LstmCell, bidirectional_lstm, lstm_step, sequence_lstm
 from nn_runtime.operations.sequence import Steps

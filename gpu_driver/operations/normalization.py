@@ -7,9 +7,9 @@ import math
 from typing import TYPE_CHECKING
 
 from gpu_driver.launch import Kernel, Launch, float32, int32
+from gpu_driver.launchers.vectors import c_type
+from gpu_driver.launchers.worksize import linear
 from gpu_driver.operations import launches
-from gpu_driver.vectors import c_type
-from gpu_driver.worksize import linear
 from nn_runtime.codes import OperationCode
 from nn_runtime.operand import QUANT8_TYPES
 

@@ -10,10 +10,10 @@ import numpy as np
 
 from gpu_driver import chain
 from gpu_driver.launch import Kernel, Launch, float32, int32, int_vector
+from gpu_driver.launchers.vectors import LANES, c_type, per_item
+from gpu_driver.launchers.worksize import rows
 from gpu_driver.operations import launches
 from gpu_driver.operations.conv import chain_kernel
-from gpu_driver.vectors import LANES, c_type, per_item
-from gpu_driver.worksize import rows
 from nn_runtime.codes import OperationCode
 from nn_runtime.operand import QUANT8_TYPES
 from nn_runtime.operations.pooling import pooling_geometry

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpu_driver.launch import Alias, Kernel, Launch, Packed, float32, int32
+from gpu_driver.launchers.vectors import LANES, c_type, defines, per_item, work_sizes
+from gpu_driver.launchers.worksize import linear
 from gpu_driver.operations import launches
 from gpu_driver.operations.activation import lookup
 from gpu_driver.operations.conv import flip_signs
-from gpu_driver.vectors import LANES, c_type, defines, per_item, work_sizes
-from gpu_driver.worksize import linear
 from nn_runtime.codes import OperationCode
 from nn_runtime.operand import dtype_of
 from nn_runtime.quantization import dequantize as dequantized

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpu_driver.groups import one_group_each, typed_group
 from gpu_driver.launch import Kernel, Launch, Packed, Scratch, int32, int_vector
+from gpu_driver.launchers.groups import one_group_each, typed_group
+from gpu_driver.launchers.recurrent import padded, stacked_matrices, stacked_vectors
 from gpu_driver.operations import launches
-from gpu_driver.recurrent import padded, stacked_matrices, stacked_vectors
 from nn_runtime.codes import OperationCode
 from nn_runtime.operations.fixed_point16 import logistic_table, tanh_table
 from nn_runtime.operations.lstm import GATES, bias_name
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gpu_driver.bound import BoundOperation
     from gpu_driver.device_profile import DeviceProfile
     from gpu_driver.launch import Argument, Scalar
-    from gpu_driver.recurrent import Rows
+    from gpu_driver.launchers.recurrent import Rows
 
 _GATE_INTEGER_BITS = 3
 _INT_BYTES = 4

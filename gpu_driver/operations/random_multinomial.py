@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpu_driver.groups import one_group_each, typed_group
 from gpu_driver.launch import Kernel, Launch, RandomSeed, Scratch, int32
+from gpu_driver.launchers.groups import one_group_each, typed_group
+from gpu_driver.launchers.worksize import linear
 from gpu_driver.operations import launches
-from gpu_driver.worksize import linear
 from nn_runtime.codes import OperationCode
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpu_driver.launchers.strided import fill
 from gpu_driver.operations import launches
-from gpu_driver.strided import fill
 from nn_runtime.codes import OperationCode
 
 if TYPE_CHECKING:

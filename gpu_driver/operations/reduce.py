@@ -7,10 +7,10 @@ import math
 from typing import TYPE_CHECKING
 
 from gpu_driver.launch import Kernel, Launch, int32, int_vector
+from gpu_driver.launchers.strided import dense_strides
+from gpu_driver.launchers.vectors import LANES, c_type, defines, group_size, per_item, work_sizes
+from gpu_driver.launchers.worksize import linear
 from gpu_driver.operations import launches
-from gpu_driver.strided import dense_strides
-from gpu_driver.vectors import LANES, c_type, defines, group_size, per_item, work_sizes
-from gpu_driver.worksize import linear
 from nn_runtime.codes import OperandCode, OperationCode
 from nn_runtime.operand import QUANT8_TYPES
 from nn_runtime.operations.reduce import mean_multiplier, reduction

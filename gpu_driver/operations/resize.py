@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gpu_driver.launch import Kernel, Launch, Packed, int32
+from gpu_driver.launchers.vectors import c_type
+from gpu_driver.launchers.worksize import rows
 from gpu_driver.operations import launches
-from gpu_driver.vectors import c_type
-from gpu_driver.worksize import rows
 from nn_runtime.codes import OperationCode
 from nn_runtime.operations.resize import Resize, resize_geometry
 

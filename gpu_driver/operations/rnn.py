@@ -5,10 +5,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpu_driver.groups import one_group_each, typed_group
 from gpu_driver.launch import Kernel, Launch, Scratch, float32, int_vector
-from gpu_driver.operations import launches
-from gpu_driver.recurrent import (
+from gpu_driver.launchers.groups import one_group_each, typed_group
+from gpu_driver.launchers.recurrent import (
     FLOAT_BYTES,
     Place,
     both_directions,
@@ -19,6 +18,7 @@ from gpu_driver.recurrent import (
     stacked_matrices,
     stacked_vectors,
 )
+from gpu_driver.operations import launches
 from nn_runtime.codes import OperationCode
 from nn_runtime.operations.rnn import RnnCell, bidirectional_rnn, rnn_step, sequence_rnn
 from nn_runtime.operations.sequence import Steps

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpu_driver.faults import complaints
 from gpu_driver.launch import Kernel, Launch, float32, float_vector, int32, int_vector
+from gpu_driver.launchers.faults import complaints
+from gpu_driver.launchers.strided import image_strides
+from gpu_driver.launchers.vectors import c_type
+from gpu_driver.launchers.worksize import linear
 from gpu_driver.operations import launches
-from gpu_driver.strided import image_strides
-from gpu_driver.vectors import c_type
-from gpu_driver.worksize import linear
 from nn_runtime.codes import OperationCode
 from nn_runtime.operand import QUANT8_TYPES
 from nn_runtime.operations.roi import region_pooling

@@ -6,9 +6,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpu_driver.launch import Kernel, Launch, Packed, int32
+from gpu_driver.launchers.strided import raw_type
+from gpu_driver.launchers.worksize import linear
 from gpu_driver.operations import launches
-from gpu_driver.strided import raw_type
-from gpu_driver.worksize import linear
 from nn_runtime.codes import OperationCode
 from nn_runtime.operand import QUANT8_TYPES
 from nn_runtime.quantization import requantization_table

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpu_driver.launchers.strided import Side, dense_strides, strided_copies
 from gpu_driver.operations import launches
-from gpu_driver.strided import Side, dense_strides, strided_copies
 from nn_runtime.codes import OperationCode
 from nn_runtime.operations.slice import slice_parameters
 

@@ -11,10 +11,10 @@ import numpy as np
 
 from gpu_driver import chain
 from gpu_driver.launch import Kernel, Launch, Packed, float32, int32
+from gpu_driver.launchers.vectors import c_type, defines, group_size, per_item
+from gpu_driver.launchers.worksize import linear
 from gpu_driver.operations import launches
 from gpu_driver.operations.conv import chain_kernel, rows_of_depth
-from gpu_driver.vectors import c_type, defines, group_size, per_item
-from gpu_driver.worksize import linear
 from nn_runtime.codes import OperandCode, OperationCode
 from nn_runtime.operand import QUANT8_TYPES
 from nn_runtime.operations.softmax import softmax_tables

@@ -7,8 +7,8 @@ import math
 from typing import TYPE_CHECKING
 
 from gpu_driver.launch import Scratch
+from gpu_driver.launchers.strided import Side, dense_strides, fill_memory, image_strides, strided_copy
 from gpu_driver.operations import launches
-from gpu_driver.strided import Side, dense_strides, fill_memory, image_strides, strided_copy
 from nn_runtime.codes import OperationCode
 from nn_runtime.operand import FLOAT_TYPES, dtype_of
 from nn_runtime.operations.space import space_blocks

@@ -6,10 +6,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpu_driver.launch import Kernel, Launch, Scratch, float32, int32
+from gpu_driver.launchers.recurrent import FLOAT_BYTES
+from gpu_driver.launchers.vectors import c_type
+from gpu_driver.launchers.worksize import rows
 from gpu_driver.operations import launches
-from gpu_driver.recurrent import FLOAT_BYTES
-from gpu_driver.vectors import c_type
-from gpu_driver.worksize import rows
 from nn_runtime.codes import OperationCode
 from nn_runtime.operations.svdf import svdf_sizes
 from nn_runtime.quantization import activation_range_float

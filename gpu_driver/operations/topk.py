@@ -6,9 +6,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpu_driver.launch import Kernel, Launch, int32
+from gpu_driver.launchers.vectors import LANES, c_type
+from gpu_driver.launchers.worksize import linear, rows
 from gpu_driver.operations import launches
-from gpu_driver.vectors import LANES, c_type
-from gpu_driver.worksize import linear, rows
 from nn_runtime.codes import OperationCode
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpu_driver.chain import redirected
+from gpu_driver.convolution.product import ELEMENT_NAMES, Product
 from gpu_driver.launch import Kernel, Launch, Packed, Scratch, int32, int_vector
+from gpu_driver.launchers.strided import Side, dense_strides, image_strides, strided_copy
+from gpu_driver.launchers.worksize import linear
 from gpu_driver.operations import launches
 from gpu_driver.operations.conv import fits_packed, packed_product
-from gpu_driver.product import ELEMENT_NAMES, Product
-from gpu_driver.strided import Side, dense_strides, image_strides, strided_copy
-from gpu_driver.worksize import linear
 from nn_runtime.codes import OperandCode, OperationCode
 from nn_runtime.operations.conv import Convolution
 from nn_runtime.operations.transpose_conv import transpose_convolution

@@ -30,7 +30,7 @@ from tests.gpu_driver.graphs import Graph, request
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from gpu_driver.device_memory import MemoryStats
+    from gpu_driver.device.device_memory import MemoryStats
     from gpu_driver.prepared_model import PreparedModel
     from nn_runtime.hal.types import ExecutionResult, Model
     from nn_runtime.operand import Array

@@ -12,8 +12,8 @@ import numpy as np
 import pyopencl as cl
 import pytest
 
-from gpu_driver.context import MAX_EXECUTIONS
-from gpu_driver.device_memory import DeviceBuffer
+from gpu_driver.device.context import MAX_EXECUTIONS
+from gpu_driver.device.device_memory import DeviceBuffer
 from nn_runtime.hal.memory import SharedMemory
 from nn_runtime.hal.types import BufferDesc, BufferRole, ErrorStatus, HalError, Priority
 from tests.gpu_driver.graphs import request

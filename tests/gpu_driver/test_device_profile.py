@@ -13,7 +13,7 @@ import pytest
 import gpu_driver
 from gpu_driver.device_profile import DeviceProfile, capabilities_of
 from gpu_driver.device_query import profile_of
-from gpu_driver.platforms import FoundDevice, find_devices
+from gpu_driver.discovery.platforms import FoundDevice, find_devices
 from nn_runtime.codes import DeviceTypeCode, OperandCode
 
 _PROFILE = DeviceProfile(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from gpu_driver.context import MAX_EXECUTIONS
+from gpu_driver.device.context import MAX_EXECUTIONS
 from nn_runtime.hal.fences import Fence, FenceStatus, close, wait
 from nn_runtime.hal.memory import SharedMemory
 from nn_runtime.hal.types import (

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from gpu_driver.buffers import readable_bytes
-from gpu_driver.context import DeviceContext
+from gpu_driver.device.buffers import readable_bytes
+from gpu_driver.device.context import DeviceContext
 from gpu_driver.launch import Launch
 from gpu_driver.prepared_model import PreparedModel
 from nn_runtime.codes import OperandCode
 from nn_runtime.hal.buffers import BufferRegistry
 from nn_runtime.hal.interfaces import CacheRequest
 from nn_runtime.hal.types import CACHE_TOKEN_BYTES, ExecutionPreference, HalError, Priority
+from tests.gpu_driver.drawn import inverted_residuals
 from tests.gpu_driver.graphs import request
 from tests.gpu_driver.running import doubling, fresh, memory_of, run, run_doubling, until
-from tests.gpu_driver.test_chain import inverted_residuals
 
 if TYPE_CHECKING:
     from gpu_driver.driver import Device

@@ -14,8 +14,8 @@ import numpy as np
 
 from nn_runtime.devices import find_device
 from nn_runtime.hal.types import ExecutionPreference, Priority
+from tests.gpu_driver.drawn import FLOAT, QUANT8, SIGNED, inverted_residuals
 from tests.gpu_driver.graphs import request
-from tests.gpu_driver.test_chain import FLOAT, QUANT8, SIGNED, inverted_residuals
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from unittest import mock
 
-from gpu_driver.programs import ProgramCache, build_options
+from gpu_driver.device.programs import ProgramCache, build_options
 from nn_runtime.devices import select
 from nn_runtime.testing.conformance import Through, make_runner, run_example
 from nn_runtime.testing.corpus import read_spec, spec_files
@@ -25,7 +25,7 @@ from nn_runtime.testing.corpus import read_spec, spec_files
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from gpu_driver.programs import Program
+    from gpu_driver.device.programs import Program
 
 Options = tuple[str, ...]
 

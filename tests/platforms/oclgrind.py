@@ -72,7 +72,7 @@ _AT_ONCE = "3"
 
 _CHILD = "NNRT_TEST_OCLGRIND_CHILD"
 """Set for the process that runs the cases: "uninitialized" or "plain"."""
-_SPLIT_LIMIT = "gpu_driver.recurrent._MOST_WEIGHTS_OF_ONE_GROUP"
+_SPLIT_LIMIT = "gpu_driver.launchers.recurrent._MOST_WEIGHTS_OF_ONE_GROUP"
 
 FAULTS = {
     "read out of bounds": "kernel void fault(global int *a) { a[get_global_id(0)] = a[get_global_id(0) + 1]; }",

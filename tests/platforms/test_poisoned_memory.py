@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from gpu_driver.device_memory import DeviceBuffer
+    from gpu_driver.device.device_memory import DeviceBuffer
     from nn_runtime.device import Device
     from nn_runtime.testing.corpus import Example
 
@@ -33,7 +33,7 @@ def poisoned_device(device: Device) -> Iterator[Device]:
         pytest.skip("no OpenCL device")
     import pyopencl as cl
 
-    from gpu_driver.context import DeviceContext
+    from gpu_driver.device.context import DeviceContext
 
     original = DeviceContext.allocate
 
@@ -43,7 +43,10 @@ def poisoned_device(device: Device) -> Iterator[Device]:
         context.queue.finish()
         return buffer
 
-    with mock.patch.object(DeviceContext, "allocate", allocate), mock.patch("gpu_driver.compiled_graph.warm_up"):
+    with (
+        mock.patch.object(DeviceContext, "allocate", allocate),
+        mock.patch("gpu_driver.execution.compiled_graph.warm_up"),
+    ):
         yield device
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from gpu_driver.launch import Launch
 from gpu_driver.lowering import Lowering
+from tests.gpu_driver.drawn import FLOAT, QUANT8, SIGNED, inverted_residuals
 from tests.gpu_driver.profiles import CPU_PROFILE
-from tests.gpu_driver.test_chain import FLOAT, QUANT8, SIGNED, inverted_residuals
 
 if TYPE_CHECKING:
     from nn_runtime.codes import OperandCode

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 import kernels_cl
+from gpu_driver.device.programs import build_options
+from gpu_driver.discovery.probe import X86_VNNI
 from gpu_driver.launch import Launch
 from gpu_driver.lowering import Lowering
-from gpu_driver.probe import X86_VNNI
-from gpu_driver.programs import build_options
 from nn_runtime.hal.types import HalError
 from nn_runtime.testing.conformance import hal_model
 from tests.gpu_driver.profiles import CPU_PROFILE, GPU_PROFILE

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from gpu_driver.broadcast import broadcast_refusal
+from gpu_driver.launchers.broadcast import broadcast_refusal
 from nn_runtime.codes import OperandCode, OperationCode
 from nn_runtime.operations.comparison import COMPARISONS
 from tests.gpu_driver.operations.compare import (

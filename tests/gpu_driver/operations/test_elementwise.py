@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from gpu_driver.broadcast import broadcast
+from gpu_driver.launchers.broadcast import broadcast
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from tests.gpu_driver.operations.compare import ALL, FLOAT32, INT32, QUANT8, SIGNED, Value, check, like, random_tensor
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from gpu_driver import recurrent
+from gpu_driver.launchers import recurrent
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from tests.gpu_driver.operations.both_drivers import LeftOut, Result, check_both
 from tests.gpu_driver.operations.compare import FLOAT16, FLOAT32, Value

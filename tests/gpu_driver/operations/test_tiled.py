@@ -19,6 +19,7 @@ from nn_runtime.hal.types import ExecutionPreference, Priority
 from nn_runtime.operand import ChannelQuant
 from nn_runtime.testing.conformance import HalRunner, Verdict, run_example
 from nn_runtime.testing.corpus import Kind, read_spec, spec_files
+from tests.gpu_driver.drawn import inverted_residuals
 from tests.gpu_driver.graphs import request
 from tests.gpu_driver.operations.compare import (
     ALL,
@@ -33,7 +34,6 @@ from tests.gpu_driver.operations.compare import (
     like,
     random_tensor,
 )
-from tests.gpu_driver.test_chain import inverted_residuals
 from tests.operations.cases import examples
 from tests.platforms.launches import Launches, recorded
 
@@ -108,8 +108,8 @@ def as_gpu(opencl_device: Device) -> Device:
 def only_tile(tile: int) -> Iterator[None]:
     """Let no other tile be chosen."""
     with (
-        mock.patch.dict("gpu_driver.tiled._TILE_SPEEDS", {tile: 1.0}, clear=True),
-        mock.patch("gpu_driver.tiled.largest_tile", return_value=tile),
+        mock.patch.dict("gpu_driver.convolution.tiled._TILE_SPEEDS", {tile: 1.0}, clear=True),
+        mock.patch("gpu_driver.convolution.tiled.largest_tile", return_value=tile),
     ):
         yield
 

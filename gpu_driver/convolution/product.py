@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operands and geometry of a convolution or a FULLY_CONNECTED, as every kernel that computes one is given them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpu_driver.convolution.addition import addition_factors
+from gpu_driver.convolution.float_rounding import addition_by_floats
+from gpu_driver.launch import float32, int32
+from nn_runtime.codes import FuseCode, OperandCode
+from nn_runtime.operand import QUANT8_TYPES
+from nn_runtime.operations.elementwise import ADD_LEFT_SHIFT
+from nn_runtime.quantization import activation_range_float, activation_range_quantized, convolution_multipliers
+
+if TYPE_CHECKING:
+    from gpu_driver.bound import BoundOperand
+    from gpu_driver.launch import Argument, Scalar
+    from nn_runtime.operand import Array
+    from nn_runtime.operations.conv import Convolution
+
+ELEMENT_NAMES = {
+    OperandCode.TENSOR_FLOAT32: "float",
+    OperandCode.TENSOR_FLOAT16: "half",
+    OperandCode.TENSOR_QUANT8_ASYMM: "uchar",
+    OperandCode.TENSOR_QUANT8_ASYMM_SIGNED: "char",
+    OperandCode.TENSOR_QUANT8_SYMM_PER_CHANNEL: "char",
+}
+"""OpenCL type of an element in memory (T of common/types.h)."""
+
+
+@dataclass(frozen=True)
+class Product:
+    """Operands and geometry of a convolution or a FULLY_CONNECTED, after fusion."""
+
+    source: BoundOperand
+    weights: BoundOperand
+    bias: BoundOperand
+    output: BoundOperand
+    residual: BoundOperand | None
+    activation: FuseCode
+    geometry: Convolution
+    groups: int = 1
+    product: BoundOperand | None = None
+    own_activation: FuseCode = FuseCode.NONE
+    rounds_once: bool = False
+
+    @property
+    def quantized(self) -> bool:
+        """Whether the data is 8-bit."""
+        return self.source.type in QUANT8_TYPES
+
+    @property
+    def packable(self) -> bool:
+        """Whether weights and bias can be packed, because the model holds them."""
+        return self.weights.is_constant and self.bias.is_constant and not self.geometry.nchw
+
+    @property
+    def flops(self) -> int:
+        """Multiplications and additions, counted apart."""
+        return 2 * self.output.count * (self.weights.count // self.geometry.output_depth)
+
+    @property
+    def bytes_moved(self) -> int:
+        """Bytes of input, weights and output."""
+        residual = 0 if self.residual is None else self.residual.size_bytes
+        return self.source.size_bytes + self.weights.size_bytes + self.output.size_bytes + residual
+
+    def defines(self) -> tuple[tuple[str, str | int], ...]:
+        """Return the defines that every kernel of the family takes."""
+        return ("T", ELEMENT_NAMES[OperandCode(self.source.type)]), ("QUANTIZED", int(self.quantized))
+
+    def multipliers(self) -> tuple[Array, Array]:
+        """Return mantissas and exponents, one per output channel."""
+        mantissas, exponents = convolution_multipliers(self.source, self.weights, self.before)
+        depth = self.geometry.output_depth
+        return np.broadcast_to(mantissas, depth), np.broadcast_to(exponents, depth)
+
+    def bounds(self) -> tuple[Scalar, Scalar]:
+        """Return the bounds of the activation in the output's domain."""
+        if self.quantized:
+            activation = self.activation if self.residual is None else self.own_activation
+            low, high = activation_range_quantized(activation, self.before)
+            return int32(low), int32(high)
+        least, greatest = activation_range_float(self.activation)
+        return float32(least), float32(greatest)
+
+    @property
+    def before(self) -> BoundOperand:
+        """What a quantised product is before the residual is added."""
+        return self.output if self.product is None else self.product
+
+    def residual_values(self) -> dict[str, int | float]:
+        """Return the fields of a chain's step for the residual."""
+        if self.residual is None:
+            return {}
+        if not self.quantized:
+            return {"has_residual": 1}
+        low, high = activation_range_quantized(self.activation, self.output)
+        factors = addition_factors(self.before, self.residual, self.output)
+        if factors is None:
+            raise ValueError("an addition that fusion.py should have left alone")
+        return {
+            "has_residual": 1,
+            "zero_residual": self.residual.zero_point,
+            "left_shift": ADD_LEFT_SHIFT,
+            **factors,
+            **addition_by_floats(self.before, self.residual, self.output),
+            "low_sum": low,
+            "high_sum": high,
+        }
+
+    def residual_arguments(self) -> tuple[Argument, ...]:
+        """Return (residual, has_residual); any buffer of T stands in where there is none."""
+        return self.source if self.residual is None else self.residual, int32(self.residual is not None)

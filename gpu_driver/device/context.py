@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What one OpenCL device holds in this process: context, queues, programs, constants, the watchdog of arenas.
+
+One per device, owned by the driver's Device and shared by its prepared models and buffers.
+
+Order of release. Objects hold what they need: prepared models and buffers this context, this context its queues and
+programs; OpenCL counts references itself, so they may go in any order. At the end of the interpreter the executions,
+preparations and transfers that run are waited for and no more are let in; a thread inside OpenCL when the interpreter
+ends would abort the process. Then programs are stored that were not in the cache (programs.py: `store_kept`).
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import os
+import threading
+import time
+import weakref
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import pyopencl as cl
+
+from gpu_driver.device.buffers import readable_bytes
+from gpu_driver.device.device_memory import Accounts, DeviceBuffer
+from gpu_driver.device.programs import ProgramCache
+from gpu_driver.device.scheduler import Scheduler
+from nn_runtime.hal.types import ErrorStatus, HalError, Priority
+
+if TYPE_CHECKING:
+    from gpu_driver.device_profile import DeviceProfile
+    from nn_runtime.operand import Array
+
+IDLE_SECONDS = 10.0
+"""How long memory for temporaries is kept after the last execution."""
+MAX_EXECUTIONS = 4
+"""Executions at once on one device; more wait by priority. They share one queue, so more would gain nothing."""
+PAGE_BYTES = 4096
+"""Host memory that begins at a multiple of it is used in place on devices that can."""
+EXIT_SECONDS = 30.0
+"""How long the end of the interpreter waits for what still runs."""
+STORE_SECONDS = 10.0
+"""How long it may take to store programs; the one that is begun then is ended."""
+
+_EXHAUSTED = (
+    cl.status_code.MEM_OBJECT_ALLOCATION_FAILURE,
+    cl.status_code.OUT_OF_RESOURCES,
+    cl.status_code.OUT_OF_HOST_MEMORY,
+)
+
+
+class Releases(Protocol):
+    """Something whose device memory may be given back while it is idle."""
+
+    def release_idle(self, before: float) -> bool:
+        """Give memory back that was last used before `before` (time.monotonic seconds); return whether any is left."""
+
+
+class DeviceContext:
+    """OpenCL objects of one device in one process; raises HalError(DEVICE_UNAVAILABLE) in a forked child."""
+
+    def __init__(self, device: cl.Device, profile: DeviceProfile, idle_seconds: float = IDLE_SECONDS) -> None:
+        """Open the context and its two queues, one of them with profiling."""
+        self.profile = profile
+        self.executions = Scheduler(MAX_EXECUTIONS)
+        self.preparations = Scheduler(1)
+        self.accounts = Accounts()
+        self._host_accounts = Accounts()
+        """Of host memory that is used in place."""
+        self.process = os.getpid()
+        with _opening.slot(Priority.HIGH):
+            self.context = cl.Context([device])
+            self.queue = cl.CommandQueue(self.context)
+            profiling = cl.command_queue_properties.PROFILING_ENABLE
+            self.profiling_queue = cl.CommandQueue(self.context, properties=profiling)
+            _open_contexts.add(self)
+        self.programs = ProgramCache(self.context, profile)
+        self._constants: weakref.WeakValueDictionary[bytes, DeviceBuffer] = weakref.WeakValueDictionary()
+        self._lock = threading.Lock()
+        self._watchdog = Watchdog(idle_seconds)
+
+    def check_process(self) -> None:
+        """Refuse a child process that inherited the context by fork."""
+        if os.getpid() != self.process:
+            raise HalError(
+                ErrorStatus.DEVICE_UNAVAILABLE,
+                f"{self.profile.name}: opened before this process was forked; OpenCL does not survive a fork: "
+                "start workers with 'spawn', or open the device in the child only",
+            )
+
+    def constant(self, data: Array) -> DeviceBuffer:
+        """Return the device's copy of constant data, uploaded once for equal bytes; raises HalError as `allocate`."""
+        data = np.ascontiguousarray(data)
+        key = hashlib.sha256(data.reshape(-1).view(np.uint8).data).digest()
+        with self._lock:
+            found = self._constants.get(key)
+            if found is None:
+                found = self._constants[key] = self._allocate(data if data.nbytes else np.zeros(1, np.uint8))
+            return found
+
+    def allocate(self, size_bytes: int) -> DeviceBuffer:
+        """Return a new read-write buffer (of at least one byte); idle memory is given back where that is needed.
+
+        Raises HalError(RESOURCE_EXHAUSTED_PERSISTENT) where it can never fit, (RESOURCE_EXHAUSTED_TRANSIENT) else.
+        """
+        return self._allocate(max(1, size_bytes))
+
+    def in_place(self, data: Array, *, is_written: bool) -> DeviceBuffer | None:
+        """Return host memory as a buffer where the device uses it in place: whole pages, at least at its beginning."""
+        usable = self.profile.uses_host_memory and data.nbytes and data.ctypes.data % PAGE_BYTES == 0
+        if not usable or not (data.flags.writeable or not is_written):
+            return None
+        flags = cl.mem_flags.USE_HOST_PTR | (cl.mem_flags.READ_WRITE if is_written else cl.mem_flags.READ_ONLY)
+        try:
+            return DeviceBuffer(self._host_accounts, cl.Buffer(self.context, flags, hostbuf=data), data.nbytes)
+        except cl.Error as error:
+            raise hal_error(error, f"host memory of {readable_bytes(data.nbytes)}") from error
+
+    def zeros(self, size_bytes: int) -> tuple[DeviceBuffer, Array | None]:
+        """Return a new buffer of zeros, and the same memory as the host sees it where that is used in place."""
+        data = pages_of_zeros(size_bytes)
+        flags = cl.mem_flags.READ_WRITE
+        if self.profile.uses_host_memory:
+            handle = cl.Buffer(self.context, flags | cl.mem_flags.USE_HOST_PTR, hostbuf=data)
+            return DeviceBuffer(self.accounts, handle, size_bytes), data
+        buffer = self.allocate(size_bytes)
+        buffer.write(self.queue, data).wait()
+        return buffer, None
+
+    def check_room(self, size_bytes: int, what: str) -> None:
+        """Raise HalError(RESOURCE_EXHAUSTED_PERSISTENT) for what the device could not hold if it were empty."""
+        if size_bytes > self.profile.global_mem_bytes:
+            has = readable_bytes(self.profile.global_mem_bytes)
+            raise HalError(
+                ErrorStatus.RESOURCE_EXHAUSTED_PERSISTENT,
+                f"{what} needs {readable_bytes(size_bytes)}, the device has {has}",
+            )
+
+    def watch(self, holder: Releases, *, in_need_only: bool = False) -> None:
+        """Have a holder's memory given back once it has been idle for some time, or only where it is needed."""
+        self._watchdog.watch(holder, in_need_only=in_need_only)
+
+    def shut_down(self) -> None:
+        """Let nobody in any more, wait for those inside, store programs; for the end of the interpreter."""
+        if self.executions.close(EXIT_SECONDS) and self.preparations.close(EXIT_SECONDS):
+            self.queue.finish()
+            self.profiling_queue.finish()
+            self.programs.store_kept(STORE_SECONDS)
+
+    def _allocate(self, content: int | Array) -> DeviceBuffer:
+        """Return a buffer of a size, or one that holds constant data."""
+        size_bytes = content if isinstance(content, int) else content.nbytes
+        limit = self.profile.max_alloc_bytes
+        if size_bytes > limit:
+            raise HalError(
+                ErrorStatus.RESOURCE_EXHAUSTED_PERSISTENT,
+                f"needs {readable_bytes(size_bytes)}, the device allows {readable_bytes(limit)} for one buffer",
+            )
+        if not self._has_room(size_bytes):
+            self._watchdog.release_all()
+        if not self._has_room(size_bytes):
+            used, has = self.accounts.stats.allocated_bytes, self.profile.global_mem_bytes
+            raise HalError(
+                ErrorStatus.RESOURCE_EXHAUSTED_TRANSIENT,
+                f"needs {readable_bytes(size_bytes)}, {readable_bytes(used)} of {readable_bytes(has)} are in use",
+            )
+        try:
+            handle = self._new_handle(content)
+        except cl.Error as error:
+            if error.code not in _EXHAUSTED:
+                raise hal_error(error, "allocation") from error
+            self._watchdog.release_all()
+            try:
+                handle = self._new_handle(content)
+            except cl.Error as again:
+                raise hal_error(again, f"allocation of {readable_bytes(size_bytes)}") from again
+        if not isinstance(content, int):
+            self.accounts.written(size_bytes)
+        return DeviceBuffer(self.accounts, handle, size_bytes)
+
+    def _has_room(self, size_bytes: int) -> bool:
+        return self.accounts.stats.allocated_bytes + size_bytes <= self.profile.global_mem_bytes
+
+    def _new_handle(self, content: int | Array) -> cl.Buffer:
+        if isinstance(content, int):
+            return cl.Buffer(self.context, cl.mem_flags.READ_WRITE, content)
+        return cl.Buffer(self.context, cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR, hostbuf=content)
+
+
+_open_contexts: weakref.WeakSet[DeviceContext] = weakref.WeakSet()
+
+
+_opening = Scheduler(1)
+_process = os.getpid()
+
+
+@atexit.register
+def _shut_down() -> None:
+    if _contexts_here() or os.getpid() == _process:  # else the lock may have been copied while it was taken
+        _opening.close(EXIT_SECONDS)
+    for context in _contexts_here():
+        context.shut_down()
+
+
+def _contexts_here() -> list[DeviceContext]:
+    """Return the contexts that this process opened, without those inherited by fork."""
+    return [context for context in list(_open_contexts) if context.process == os.getpid()]
+
+
+class Watchdog:
+    """One daemon thread per device, alive only while somebody holds memory that may be given back."""
+
+    def __init__(self, idle_seconds: float) -> None:
+        """Start nothing yet."""
+        self._idle_seconds = idle_seconds
+        self._lock = threading.Lock()
+        self._holders: weakref.WeakSet[Releases] = weakref.WeakSet()
+        self._asked_in_need: weakref.WeakSet[Releases] = weakref.WeakSet()
+        self._running = False
+
+    def watch(self, holder: Releases, *, in_need_only: bool = False) -> None:
+        """Add a holder, and start the thread if it is not running; `in_need_only`: for `release_all` alone."""
+        with self._lock:
+            if in_need_only:
+                self._asked_in_need.add(holder)
+                return
+            self._holders.add(holder)
+            if not self._running:
+                self._running = True
+                threading.Thread(target=self._run, name="nn_runtime opencl watchdog", daemon=True).start()
+
+    def release_all(self) -> None:
+        """Have all idle memory given back now."""
+        now = time.monotonic()
+        self._release(now, self._holders)
+        self._release(now, self._asked_in_need)
+
+    def _run(self) -> None:
+        while True:
+            time.sleep(self._idle_seconds / 4)
+            self._release(time.monotonic() - self._idle_seconds, self._holders)
+            with self._lock:
+                if not self._holders:
+                    self._running = False
+                    return
+
+    def _release(self, before: float, watched: weakref.WeakSet[Releases]) -> None:
+        with self._lock:
+            holders = list(watched)
+            watched.clear()  # one that is added from now on stays, whatever it answers
+        for holder in holders:
+            if holder.release_idle(before):
+                with self._lock:
+                    watched.add(holder)
+
+
+def pages_of_zeros(size_bytes: int) -> Array:
+    """Return new bytes [size_bytes] that begin on a page."""
+    room = np.zeros(size_bytes + PAGE_BYTES, np.uint8)
+    start = -room.ctypes.data % PAGE_BYTES
+    return room[start : start + size_bytes]
+
+
+def hal_error(error: cl.Error, doing: str) -> HalError:
+    """Return the HalError for an OpenCL error: exhausted resources apart from general failures."""
+    exhausted = error.code in _EXHAUSTED
+    status = ErrorStatus.RESOURCE_EXHAUSTED_TRANSIENT if exhausted else ErrorStatus.GENERAL_FAILURE
+    return HalError(status, f"{doing}: {error}")

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Device memory behind a memory-domain buffer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyopencl as cl
+
+from gpu_driver.device.context import hal_error
+from nn_runtime.hal.types import ErrorStatus, HalError, Priority
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpu_driver.device.context import DeviceContext
+    from gpu_driver.device.device_memory import DeviceBuffer
+    from nn_runtime.operand import Array
+
+
+class DeviceStorage:
+    """An OpenCL buffer as the storage of a ManagedBuffer (Storage); data is dense and row-major."""
+
+    def __init__(self, device: DeviceContext, size_bytes: int) -> None:
+        """Allocate, unless the size is not known yet (0)."""
+        self._device = device
+        self._buffer: DeviceBuffer | None = device.allocate(size_bytes)
+
+    @property
+    def buffer(self) -> DeviceBuffer:
+        """The memory; raises HalError once it is closed."""
+        if self._buffer is None:
+            raise HalError(ErrorStatus.INVALID_ARGUMENT, "the buffer is closed")
+        return self._buffer
+
+    def reserve(self, size_bytes: int) -> None:
+        """Grow; what it held is lost."""
+        if size_bytes > self.buffer.size_bytes:
+            self._buffer = self._device.allocate(size_bytes)
+
+    def read(self, destination: Array) -> None:
+        """Copy the first bytes to the host, in turn with the executions."""
+        self._transfer(self.buffer.read, destination)
+
+    def write(self, source: Array) -> None:
+        """Copy the first bytes from the host, in turn with the executions."""
+        self._transfer(self.buffer.write, source)
+
+    def close(self) -> None:
+        """Let go of the memory; executions that use it still hold it."""
+        self._buffer = None
+
+    def _transfer(self, copy: Callable[[cl.CommandQueue, Array], cl.Event], data: Array) -> None:
+        self._device.check_process()
+        if not data.nbytes:
+            return
+        with self._device.executions.slot(Priority.MEDIUM):
+            try:
+                copy(self._device.queue, data).wait()
+            except cl.Error as error:
+                raise hal_error(error, f"transfer of {data.nbytes} bytes") from error

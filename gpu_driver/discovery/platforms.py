@@ -1,0 +1,301 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every OpenCL device of this machine, named, ordered, and known to work or not.
+
+Libraries are collected (icd.py), each tried once in a child process (probe.py), the sound ones loaded together in
+this process, PoCL 3.0 repaired where needed (pocl_repair.py). Importing this module imports no PyOpenCL.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import hashlib
+import logging
+import os
+import re
+import shutil
+import struct
+import sys
+import tempfile
+import threading
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpu_driver import cache_files
+from gpu_driver.discovery import icd, pocl_repair, probe
+from gpu_driver.discovery.host_cpu import host_cpu
+from nn_runtime.codes import DeviceTypeCode
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyopencl as cl
+
+_LOG = logging.getLogger(__name__)
+
+# (slug, part of the platform's name in lower case), most specific first.
+_SLUGS = (
+    ("oclgrind", "oclgrind"), ("pocl", "portable computing language"), ("rusticl", "rusticl"), ("clvk", "clvk"),
+    ("mesa", "clover"), ("nvidia", "nvidia"), ("amd", "amd accelerated"), ("apple", "apple"), ("intel", "intel"),
+    ("arm", "arm platform"), ("qualcomm", "qualcomm"),
+)  # fmt: skip
+_TYPE_RANK = (DeviceTypeCode.GPU, DeviceTypeCode.ACCELERATOR, DeviceTypeCode.CPU, DeviceTypeCode.OTHER)
+
+
+@dataclass(frozen=True)
+class FoundDevice:
+    """One OpenCL device. Strings are OpenCL's own; library: the file that implements it, where known.
+
+    identity: hash of all that compiled code depends on. features: assembly variants seen to work.
+    reason: why it is not usable. notes: what was done to make it work.
+    """
+
+    slug: str
+    index: int
+    platform_name: str
+    platform_version: str
+    library: str | None
+    device_name: str
+    vendor: str
+    driver_version: str
+    device_version: str
+    type: DeviceTypeCode
+    usable: bool
+    reason: str | None
+    features: tuple[str, ...]
+    notes: tuple[str, ...]
+    identity: str
+    device: cl.Device = field(repr=False, compare=False)
+
+    @property
+    def name(self) -> str:
+        """The HAL device's name, the same between runs: opencl-<slug>-<n>."""
+        return f"opencl-{self.slug}-{self.index}"
+
+
+@dataclass(frozen=True)
+class Survey:
+    """All that one search saw: devices in order of rank, the libraries offered and the verdicts on them."""
+
+    devices: tuple[FoundDevice, ...] = ()
+    entries: tuple[icd.IcdEntry, ...] = ()
+    verdicts: dict[str | None, probe.LibraryVerdict] = field(default_factory=dict)
+    folder_made: bool = False
+    pyopencl_was_loaded: bool = False
+    pyopencl_error: str | None = None
+
+
+_lock = threading.Lock()
+_first: list[Survey] = []
+
+
+def find_devices() -> list[FoundDevice]:
+    """Every OpenCL device, best rank first: GPU, accelerator, CPU; then slug and n. Unusable ones say why.
+
+    Searched once per process; empty where there is no PyOpenCL or no OpenCL.
+    """
+    with _lock:
+        if not _first:
+            _first.append(_survey(refresh=False))
+        return list(_first[0].devices)
+
+
+def survey_anew() -> Survey:
+    """Return what a search sees that asks for every verdict anew."""
+    with _lock:
+        survey = _survey(refresh=True)
+        if _first:  # what was true when the loader started in this process
+            survey = replace(
+                survey, folder_made=_first[0].folder_made, pyopencl_was_loaded=_first[0].pyopencl_was_loaded
+            )
+        else:
+            _first.append(survey)
+        return survey
+
+
+def _survey(refresh: bool) -> Survey:
+    was_loaded = "pyopencl" in sys.modules
+    if icd.pyopencl_folder() is None:
+        return Survey(pyopencl_error="PyOpenCL is not installed")
+    _do_without_the_users_cache()
+    _spread_threads_of_pocl()
+    entries = icd.offered_entries()
+    present = [entry for entry in entries if not entry.is_file_name or Path(entry.library).exists()]
+    asked: list[str | None] = [entry.path for entry in present] if sys.platform == "linux" else [None]
+    verdicts = probe.library_verdicts(asked, refresh, meanwhile=_import_what_models_need)
+    if None in verdicts and not verdicts[None].loads:
+        return Survey((), tuple(entries), verdicts, False, was_loaded)
+    sound = [entry for entry in present if verdicts[entry.path].loads]
+    # A folder of our own is needed to add a library to the loader's, or to keep one from it.
+    make_folder = len(sound) < len(present) or any(entry.origin == "environment" for entry in sound)
+    try:
+        import pyopencl  # noqa: F401  # the loader's own entries join by a variable this import sets
+    except ImportError as error:
+        return Survey((), tuple(entries), verdicts, False, was_loaded, f"PyOpenCL does not load: {error}")
+    with icd.vendors_offered(sound) if make_folder else contextlib.nullcontext():
+        listed = probe.list_devices()
+    devices = [_describe(device, place, verdicts) for device, place in listed]
+    return Survey(tuple(_number(devices)), tuple(entries), verdicts, make_folder, was_loaded)
+
+
+def _import_what_models_need() -> None:
+    """Do what the first model would otherwise wait for; no function of OpenCL is called."""
+    with contextlib.suppress(ImportError):
+        import gpu_driver.prepared_model  # noqa: F401
+        from gpu_driver.operations import load_families
+
+        load_families()
+
+
+def _describe(
+    device: cl.Device, place: int, verdicts: dict[str | None, probe.LibraryVerdict]
+) -> tuple[FoundDevice, int]:
+    platform = device.platform
+    library = _library_of(platform)
+    verdict = _ready(device, _verdict_on(device, place, library, verdicts))
+    notes = () if verdict.repaired_as is None else (f"compiler target 'generic' replaced by '{verdict.repaired_as}'",)
+    type_ = _type_of(device)
+    identity = [platform.name, platform.version, device.name, device.version, device.driver_version]
+    identity += [_size_text(library), verdict.repaired_as or ""]
+    if type_ == DeviceTypeCode.CPU:
+        identity.append(host_cpu().digest)
+    found = FoundDevice(
+        slug=slug_of(platform.name), index=0,
+        platform_name=platform.name.strip(), platform_version=platform.version.strip(), library=library,
+        device_name=device.name.strip(), vendor=device.vendor.strip(),
+        driver_version=device.driver_version.strip(), device_version=device.version.strip(), type=type_,
+        usable=verdict.usable, reason=verdict.reason, features=verdict.features, notes=notes,
+        identity=hashlib.sha256("\n".join(identity).encode()).hexdigest()[:32], device=device,
+    )  # fmt: skip
+    return found, place
+
+
+def _verdict_on(
+    device: cl.Device, place: int, library: str | None, verdicts: dict[str | None, probe.LibraryVerdict]
+) -> probe.DeviceVerdict:
+    """The verdict of the device's own library, else of any. Asked again where the cache knows an older driver."""
+    key = probe.device_key(device, place)
+    candidates = [library] if library in verdicts else list(verdicts)
+    for asked_again in (False, True):
+        if asked_again:
+            verdicts.update(probe.library_verdicts(candidates, refresh=True))
+        for candidate in candidates:
+            if key in verdicts[candidate].devices:
+                return verdicts[candidate].devices[key]
+    return probe.probe_device(device)  # no child could be started, or it did not see the device: try here
+
+
+def _ready(device: cl.Device, verdict: probe.DeviceVerdict) -> probe.DeviceVerdict:
+    """The verdict after the child's repair was repeated in this process."""
+    if not verdict.usable or verdict.repaired_as is None:
+        return verdict
+    repair = pocl_repair.repair(device, host_cpu())
+    return verdict if repair.name == verdict.repaired_as else replace(verdict, usable=False, reason=repair.reason)
+
+
+def slug_of(platform_name: str) -> str:
+    """Short name of a platform; the first word of its name where it is not a known one."""
+    lower = platform_name.lower()
+    for slug, part in _SLUGS:
+        if part in lower:
+            return slug
+    words = re.findall(r"[a-z0-9]+", lower)
+    return words[0] if words else "unknown"
+
+
+def version_numbers(text: str) -> tuple[int, ...]:
+    """The numbers in a version, for comparing: "3.0-rc2" -> (3, 0, 2)."""
+    return tuple(int(number) for number in re.findall(r"\d+", text))
+
+
+def _number(devices: Sequence[tuple[FoundDevice, int]]) -> list[FoundDevice]:
+    """Devices with their n (by version, library path, place in the platform), in order of rank."""
+    counts: dict[str, int] = {}
+    numbered = []
+    for found, _ in sorted(
+        devices, key=lambda item: (version_numbers(item[0].driver_version), str(item[0].library), item[1])
+    ):
+        numbered.append(replace(found, index=counts.get(found.slug, 0)))
+        counts[found.slug] = numbered[-1].index + 1
+    return sorted(numbered, key=lambda found: (_is_slow(found), _TYPE_RANK.index(found.type), found.slug, found.index))
+
+
+def _is_slow(found: FoundDevice) -> bool:
+    """The interpreter (which calls itself a GPU) and the software rasteriser: for checks, after every other device."""
+    return found.slug == "oclgrind" or (found.slug == "rusticl" and found.type == DeviceTypeCode.CPU)
+
+
+def _type_of(device: cl.Device) -> DeviceTypeCode:
+    import pyopencl as cl
+
+    flags = (
+        (cl.device_type.GPU, DeviceTypeCode.GPU),
+        (cl.device_type.ACCELERATOR, DeviceTypeCode.ACCELERATOR),
+        (cl.device_type.CPU, DeviceTypeCode.CPU),
+    )
+    return next((code for flag, code in flags if device.type & flag), DeviceTypeCode.OTHER)
+
+
+def _size_text(library: str | None) -> str:
+    try:
+        return str(Path(library).stat().st_size) if library else ""
+    except OSError:
+        return ""
+
+
+def _library_of(platform: cl.Platform) -> str | None:
+    """The file that implements a platform: where the first functions of its dispatch table lie. Linux only.
+
+    Every OpenCL object that comes through a loader starts with a pointer to that table. Reading goes through
+    /proc/self/mem, which refuses a wrong address instead of faulting.
+    """
+    if sys.platform != "linux":
+        return None
+    word = struct.calcsize("P")
+    try:
+        memory = os.open("/proc/self/mem", os.O_RDONLY)
+        try:
+            (table,) = struct.unpack("P", os.pread(memory, word, platform.int_ptr))
+            (function,) = struct.unpack("P", os.pread(memory, word, table + word))  # clGetPlatformInfo
+        finally:
+            os.close(memory)
+        maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")
+    except (OSError, OverflowError, struct.error):
+        return None
+    for line in maps.splitlines():
+        fields = line.split(None, 5)
+        first, last = (int(part, 16) for part in fields[0].split("-"))
+        if first <= function < last:
+            return os.path.realpath(fields[5]) if len(fields) == 6 and fields[5].startswith("/") else None
+    return None
+
+
+def _do_without_the_users_cache() -> None:
+    """Where the user's cache folder cannot be written: PoCL shows no device, and PyOpenCL fails to make a kernel.
+
+    Then, unless the user chose otherwise, PoCL gets a temporary folder and PyOpenCL's caches are switched off.
+    """
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "pocl" / "kcache"
+    if sys.platform != "linux" or cache_files.is_writable(folder):
+        return
+    os.environ.setdefault("PYOPENCL_NO_CACHE", "1")
+    if os.environ.get("POCL_CACHE_DIR"):
+        return
+    try:
+        temporary = tempfile.mkdtemp(prefix="nnrt-pocl-")
+    except OSError:
+        return
+    os.environ["POCL_CACHE_DIR"] = temporary
+    atexit.register(shutil.rmtree, temporary, ignore_errors=True)
+    _LOG.info("%s cannot be written: PoCL uses %s until this process ends", folder, temporary)
+
+
+def _spread_threads_of_pocl() -> None:
+    """Have PoCL keep each of its threads on a core of its own, unless the user chose otherwise.
+
+    Linux now and then puts two of them on one core, where they take turns for some milliseconds: a network that is
+    one launch then takes twice its time. PoCL counts cores from 0, so that a process on a part of them goes without.
+    """
+    if sys.platform == "linux" and os.sched_getaffinity(0) == set(range(os.cpu_count() or 1)):
+        os.environ.setdefault("POCL_AFFINITY", "1")

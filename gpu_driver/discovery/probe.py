@@ -1,0 +1,413 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Is an OpenCL device usable? Build and run a small kernel on it, once, in a child process.
+
+A broken driver can end the process it runs in, so the first try happens in a child. One child serves one OpenCL
+library (or, where libraries cannot be told apart, all of them). Verdicts are kept in the cache folder, by library
+file, processor and the variables that change what drivers do; a bad verdict for ten minutes only, because what it
+blames may have been mended outside.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import subprocess
+import sys
+import time
+import warnings
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+import kernels_cl
+from gpu_driver import cache_files
+from gpu_driver.discovery import icd, pocl_repair
+from gpu_driver.discovery.host_cpu import HostCpu, host_cpu
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    import numpy.typing as npt
+    import pyopencl as cl
+
+_LOG = logging.getLogger(__name__)
+_FORMAT = 2
+BAD_VERDICT_SECONDS = 600
+CHILD_TIMEOUT_SECONDS = 120
+_MARK = "@nnrt-probe "
+_BEGIN, _ENUMERATED, _VERDICT = "begin", "enumerated", "verdict"
+_MAX_CHILDREN_PER_LIBRARY = 8
+
+# Variables that change which devices a library shows or how it compiles; POCL_CACHE_DIR does so only when wrong.
+_KEY_VARIABLES = (
+    "OCL_ICD_VENDORS", "OCL_ICD_FILENAMES", "LD_LIBRARY_PATH", "PYOPENCL_BUILD_OPTIONS", "POCL_DEVICES",
+    "POCL_WORK_GROUP_METHOD", "RUSTICL_ENABLE", "CUDA_VISIBLE_DEVICES",
+    "CL_CONFIG_USE_VECTORIZER", "CL_CONFIG_CPU_TARGET_ARCH",
+)  # fmt: skip
+ENVIRONMENT_VARIABLES = (*_KEY_VARIABLES, "PYOPENCL_CTX", "PYOPENCL_NO_CACHE", "POCL_CACHE_DIR", "POCL_DEBUG")
+
+_SOURCE = """
+kernel void nnrt_probe(global const float *a, global float *b, global half *h, global int *n, int count) {
+  local float shared_values[32];
+  int i = get_global_id(0), l = get_local_id(0);
+  shared_values[l] = a[i];
+  barrier(CLK_LOCAL_MEM_FENCE);
+  float4 v = vload4(0, a);
+  b[i] = shared_values[31 - l] * 3.0f + sqrt(v.y + v.z) * v.x;
+  vstore_half_rte(a[i], i, h);
+  n[i] = i < count ? (int)mul_hi(i * 65537, 1 << 20) + clamp(i - 40, -16, 16) : -1;
+}
+"""
+_ITEMS = 64
+_COUNT = 50
+
+_VNNI_KERNEL = """
+kernel void nnrt_probe_vnni(global const int16 *a, global const int16 *b, global int16 *sum) {
+  sum[0] = dot4(sum[0], a[0], b[0]);
+}
+"""
+X86_VNNI = "x86_vnni"
+_VNNI_FLAGS = frozenset({"avx512f", "avx512bw", "avx512_vnni"})
+_VNNI_PLATFORMS = ("Portable Computing Language", "Intel(R) OpenCL")
+
+
+@dataclass(frozen=True)
+class DeviceVerdict:
+    """Of one device: usable, or the reason why not; features: assembly variants that gave the right answer;
+    repaired_as: the processor name written into PoCL 3.0.
+    """
+
+    usable: bool
+    reason: str | None = None
+    features: tuple[str, ...] = ()
+    repaired_as: str | None = None
+
+
+@dataclass(frozen=True)
+class LibraryVerdict:
+    """Of one OpenCL library: safe to load, or the reason why not; and its devices by `device_key`."""
+
+    loads: bool
+    reason: str | None = None
+    devices: dict[str, DeviceVerdict] = field(default_factory=dict)
+
+    @property
+    def is_good(self) -> bool:
+        """Whether nothing is wrong with it."""
+        return self.loads and all(device.usable for device in self.devices.values())
+
+
+def device_key(device: cl.Device, index: int) -> str:
+    """What a verdict belongs to: platform, device and driver as they name themselves, and the place in the platform."""
+    platform = device.platform
+    return "|".join([platform.name, platform.version, device.name, device.version, device.driver_version, str(index)])
+
+
+# --- verdicts, kept on disk -----------------------------------------------------------------------------------------
+
+
+def library_verdicts(
+    libraries: Sequence[str | None], refresh: bool = False, meanwhile: Callable[[], object] = bool
+) -> dict[str | None, LibraryVerdict]:
+    """The verdict on each library (None: whatever the loader shows). Children for the unknown ones run side by side.
+
+    refresh: ask again even where a verdict is cached. meanwhile: called while children run, if there are any.
+    """
+    verdicts: dict[str | None, LibraryVerdict] = {}
+    for library in libraries:
+        cached = None if refresh else _read_verdict(library)
+        if cached is not None:
+            verdicts[library] = cached
+    asked = [library for library in libraries if library not in verdicts]
+    started = [(library, _start_child(library, ())) for library in asked]
+    if started:
+        meanwhile()
+    for library, child in started:
+        verdicts[library] = _follow_children(library, child)
+        cache_files.write_atomic(_verdict_path(library), _encode(verdicts[library]))
+    return verdicts
+
+
+def _verdict_path(library: str | None) -> Path:
+    parts: list[object] = [_FORMAT, library, host_cpu().digest, str(icd.pyopencl_folder()), sys.version_info[:2]]
+    if library is not None and Path(library).is_absolute():
+        try:
+            state = Path(library).stat()
+            parts += [state.st_size, state.st_mtime_ns]
+        except OSError:
+            parts.append("missing")
+    parts += [os.environ.get(name) for name in _KEY_VARIABLES]
+    digest = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+    return cache_files.cache_directory() / "devices" / f"{digest}.json"
+
+
+def _encode(verdict: LibraryVerdict) -> bytes:
+    return json.dumps({"format": _FORMAT, "written": time.time(), **asdict(verdict)}).encode()
+
+
+def _read_verdict(library: str | None) -> LibraryVerdict | None:
+    data = cache_files.read_file(_verdict_path(library))
+    return None if data is None else decode_verdict(data, time.time())
+
+
+def decode_verdict(data: bytes, now: float) -> LibraryVerdict | None:
+    """The verdict in a cache file's bytes; None when damaged, of another format, or bad and no longer fresh."""
+    try:
+        fields = json.loads(data)
+        if fields["format"] != _FORMAT:
+            return None
+        devices = {str(key): _decode_device(value) for key, value in fields["devices"].items()}
+        verdict = LibraryVerdict(bool(fields["loads"]), fields["reason"], devices)
+        age = now - float(fields["written"])
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return verdict if verdict.is_good or 0 <= age < BAD_VERDICT_SECONDS else None
+
+
+def _decode_device(fields: dict[str, object]) -> DeviceVerdict:
+    features = fields["features"]
+    if not isinstance(features, list):
+        raise TypeError("features must be a list")
+    reason, repaired_as = fields["reason"], fields["repaired_as"]
+    return DeviceVerdict(
+        bool(fields["usable"]),
+        None if reason is None else str(reason),
+        tuple(str(feature) for feature in features),
+        None if repaired_as is None else str(repaired_as),
+    )
+
+
+# --- the parent's side of a child -----------------------------------------------------------------------------------
+
+
+def _start_child(library: str | None, skip: Sequence[str]) -> subprocess.Popen[str] | None:
+    if not sys.executable:
+        return None
+    environment = dict(os.environ)
+    if library is not None:
+        environment[icd.VENDORS_VARIABLE] = library
+    code = "import json,sys; sys.path[:]=json.loads(sys.argv[1]); from gpu_driver.discovery.probe import child; child()"
+    arguments = [json.dumps(sys.path), json.dumps(library), json.dumps(list(skip))]
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-c", code, *arguments],
+            env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True, errors="replace",
+        )  # fmt: skip
+    except OSError as error:
+        _LOG.warning("cannot start a child process for probing (%s): trying devices in this one", error)
+        return None
+
+
+def _follow_children(library: str | None, child: subprocess.Popen[str] | None) -> LibraryVerdict:
+    """Collect a child's verdicts; after one that died on a device, a next child goes on behind that device."""
+    devices: dict[str, DeviceVerdict] = {}
+    for _ in range(_MAX_CHILDREN_PER_LIBRARY):
+        if child is None:
+            break
+        output, ending = _finish(child)
+        enumerated, begun, said = _read_messages(output)
+        devices.update(said)
+        if ending is None:
+            return LibraryVerdict(True, None, devices)
+        if not enumerated:
+            return LibraryVerdict(False, ending)
+        if begun is None:
+            return LibraryVerdict(True, None, devices)
+        devices.setdefault(begun, DeviceVerdict(False, f"{ending} while running the test kernel"))
+        child = _start_child(library, tuple(devices))
+    return LibraryVerdict(True, None, devices)
+
+
+def _finish(child: subprocess.Popen[str]) -> tuple[str, str | None]:
+    """The child's output, and how it ended if not well."""
+    try:
+        output, errors = child.communicate(timeout=CHILD_TIMEOUT_SECONDS)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        output, _ = child.communicate()
+        return output, f"the driver did not come back within {CHILD_TIMEOUT_SECONDS} s"
+    if child.returncode == 0:
+        return output, None
+    last = next((line.strip() for line in reversed(errors.splitlines()) if line.strip()), "")
+    said = f" ({last})" if last else ""
+    if child.returncode < 0:
+        return output, f"the driver ended the process with signal {-child.returncode}{said}"
+    return output, f"the driver ended the process with status {child.returncode}{said}"
+
+
+def _read_messages(output: str) -> tuple[bool, str | None, dict[str, DeviceVerdict]]:
+    """(were the devices listed, the last device begun, the verdicts) from the child's lines; drivers print too."""
+    enumerated, begun, said = False, None, {}
+    for line in output.splitlines():
+        if _MARK not in line:
+            continue
+        kind, value = json.loads(line.split(_MARK, 1)[1])
+        if kind == _ENUMERATED:
+            enumerated = True
+        elif kind == _BEGIN:
+            begun = str(value)
+        elif kind == _VERDICT:
+            said[value[0]] = _decode_device(value[1])
+    return enumerated, begun, said
+
+
+# --- inside the child -----------------------------------------------------------------------------------------------
+
+
+def child() -> None:
+    """Main function of the child process: argv holds the module path, the library and the device keys to skip."""
+    library, skip = json.loads(sys.argv[2]), json.loads(sys.argv[3])
+    if library is not None:
+        _open_library(library)
+    devices = list_devices()
+    _say(_ENUMERATED, len(devices))
+    for device, index in devices:
+        key = device_key(device, index)
+        if key in skip:
+            continue
+        _say(_BEGIN, key)
+        for verdict in _verdicts_on(device):
+            _say(_VERDICT, [key, asdict(verdict)])
+    os._exit(0)  # all is said, and drivers take 0.2 s to unload
+
+
+def _open_library(library: str) -> None:
+    """Open it once ourselves: unlike the loader, this says what is missing."""
+    import ctypes
+
+    try:
+        ctypes.CDLL(library)
+    except OSError as error:
+        sys.exit(f"cannot open {error}")
+
+
+def _say(kind: str, value: object) -> None:
+    print("\n" + _MARK + json.dumps([kind, value]), flush=True)
+
+
+def list_devices() -> list[tuple[cl.Device, int]]:
+    """(device, place in its platform) of all platforms, custom devices left out; a platform that fails has none."""
+    import pyopencl as cl
+
+    found = []
+    try:
+        platforms = cl.get_platforms()
+    except cl.Error as error:  # PLATFORM_NOT_FOUND_KHR: no library, or none with a platform
+        _LOG.info("no OpenCL platform: %s", error)
+        return []
+    for platform in platforms:
+        try:
+            devices = platform.get_devices(cl.device_type.ALL)
+        except cl.Error as error:
+            _LOG.info("%s lists no device: %s", platform.name, error)
+            continue
+        found += [(device, index) for index, device in enumerate(devices) if device.type != cl.device_type.CUSTOM]
+    return found
+
+
+def probe_device(device: cl.Device) -> DeviceVerdict:
+    """Build and run the test kernel, with PoCL 3.0 repaired first where it needs that."""
+    return next(_verdicts_on(device))
+
+
+def _verdicts_on(device: cl.Device) -> Iterator[DeviceVerdict]:
+    """Yield the verdict of the test kernel, then the one with features; both in one context, where PoCL reads its
+    library of built-in functions (0.4 s) once.
+    """
+    import pyopencl as cl
+
+    repaired_as = None
+    if pocl_repair.needs_repair(device.platform.version, device.version):
+        repair = pocl_repair.repair(device, host_cpu())
+        if repair.name is None:
+            yield DeviceVerdict(False, repair.reason)
+            return
+        repaired_as = repair.name
+    try:
+        context = cl.Context([device])
+        wrong = _wrong_answers(context)
+    except cl.Error as error:
+        yield DeviceVerdict(False, f"the test kernel failed: {_one_line(str(error))}", repaired_as=repaired_as)
+        return
+    if wrong:
+        yield DeviceVerdict(False, f"the test kernel gave wrong answers: {wrong}", repaired_as=repaired_as)
+        return
+    yield DeviceVerdict(True, repaired_as=repaired_as)
+    if _has_vnni(device, host_cpu()) and _vnni_works(context):
+        yield DeviceVerdict(True, features=(X86_VNNI,), repaired_as=repaired_as)
+
+
+def _one_line(text: str, limit: int = 300) -> str:
+    """A build log in a line, from its first error on."""
+    start = text.find("error:")
+    return " ".join(text[max(start, 0) :].split())[:limit]
+
+
+def _wrong_answers(context: cl.Context) -> str:
+    """Which outputs of the test kernel are not what numpy says; "" when all are right."""
+    index = np.arange(_ITEMS)
+    a = ((index * 37) % 64).astype(np.float32) / 4
+    outputs = [np.zeros(_ITEMS, dtype) for dtype in (np.float32, np.float16, np.int32)]
+    _run(context, _SOURCE, "nnrt_probe", (_ITEMS,), (32,), [a], outputs, [np.int32(_COUNT)])
+    b = a.reshape(2, 32)[:, ::-1].reshape(-1) * 3 + np.sqrt(a[1] + a[2]) * a[0]
+    n = np.where(index < _COUNT, ((index * 65537) * (1 << 20) >> 32) + np.clip(index - 40, -16, 16), -1)
+    right = [np.allclose(outputs[0], b, rtol=1e-6), np.array_equal(outputs[1], a.astype(np.float16)),
+             np.array_equal(outputs[2], n)]  # fmt: skip
+    return ", ".join(name for name, is_right in zip(("float", "half", "int"), right, strict=True) if not is_right)
+
+
+def _has_vnni(device: cl.Device, cpu: HostCpu) -> bool:
+    return device.platform.name in _VNNI_PLATFORMS and cpu.flags >= _VNNI_FLAGS
+
+
+def _vnni_works(context: cl.Context) -> bool:
+    """Whether GNU inline assembly with vpdpbusd builds and multiplies unsigned by signed bytes right."""
+    import pyopencl as cl
+
+    unsigned, signed = (np.arange(64) * 3).astype(np.uint8), (np.arange(64) - 40).astype(np.int8)
+    total = np.arange(16, dtype=np.int32)
+    source = kernels_cl.source("common/dot4.h") + _VNNI_KERNEL
+    expected = total + (unsigned.astype(np.int32) * signed).reshape(16, 4).sum(1)
+    try:
+        _run(context, source, "nnrt_probe_vnni", (1,), (1,), [unsigned, signed], [total], [])
+    except cl.Error as error:
+        _LOG.info("%s: no vpdpbusd: %s", context.devices[0].name, _one_line(str(error)))
+        return False
+    return bool(np.array_equal(total, expected))
+
+
+def _run(
+    context: cl.Context,
+    source: str,
+    kernel_name: str,
+    global_size: tuple[int, ...],
+    local_size: tuple[int, ...],
+    inputs: Sequence[npt.NDArray[np.generic]],
+    outputs: Sequence[npt.NDArray[np.generic]],
+    scalars: Sequence[np.generic],
+) -> None:
+    """Build one kernel and run it once; `outputs` go in and come back changed."""
+    import pyopencl as cl
+
+    queue = cl.CommandQueue(context)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        program = cl.Program(context, source)
+        program.int_ptr  # noqa: B018  # makes the program object now, which takes PyOpenCL's cache out of the way
+        program.build()
+    flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
+    buffers = [cl.Buffer(context, flags, hostbuf=array) for array in (*inputs, *outputs)]
+    kernel = cl.Kernel(program, kernel_name)
+    for number, buffer in enumerate(buffers):
+        kernel.set_arg(number, buffer)
+    for number, scalar in enumerate(scalars, len(buffers)):
+        kernel.set_arg(number, scalar)
+    cl.enqueue_nd_range_kernel(queue, kernel, global_size, local_size)
+    for array, buffer in zip(outputs, buffers[len(inputs) :], strict=True):
+        cl.enqueue_copy(queue, array, buffer)
+    queue.finish()

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of a profile from the events of commands, made when they are asked for."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpu_driver.execution.recorded import Clocked, Transfer
+from gpu_driver.launch import Launch
+from nn_runtime.hal.interfaces import ExecutionProfile, ProfileRow
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pyopencl as cl
+
+    from gpu_driver.execution.recorded import Recorded
+
+
+class RecordedProfile(ExecutionProfile):
+    """The profile of an execution that is over. A copy by pickle is an ExecutionProfile."""
+
+    _events: Sequence[Recorded]
+    _took_ns: int
+    _left_out: Mapping[int, str]
+
+    def __init__(self, events: Sequence[Recorded], took_ns: int, left_out: Mapping[int, str]) -> None:
+        """`took_ns`: how long the execution took; `left_out`: operations that it did without, and how.
+
+        Rows are on the host's clock: what waits for the last command returns as that ends.
+        """
+        object.__setattr__(self, "_events", events)
+        object.__setattr__(self, "_took_ns", took_ns)
+        object.__setattr__(self, "_left_out", left_out)
+
+    @functools.cached_property
+    def rows(self) -> tuple[ProfileRow, ...]:
+        """Rows in order of start; operations that are left out first, with no duration."""
+        without = [ProfileRow((operation,), how, 0, 0) for operation, how in self._left_out.items()]
+        return (*without, *_all_rows(self._events, self._took_ns))
+
+    def __reduce__(self) -> tuple[type[ExecutionProfile], tuple[tuple[ProfileRow, ...]]]:
+        return ExecutionProfile, (self.rows,)
+
+
+def _all_rows(events: Sequence[Recorded], took_ns: int) -> tuple[ProfileRow, ...]:
+    if not events:
+        return ()
+    origin = min(events[-1][1].profile.end - took_ns, events[0][1].profile.start)
+    rows = [_rows(command, event, origin) for command, event in events]
+    launches = [id(command.launch) if isinstance(command, Clocked) else None for command, _ in events]
+    merged: list[ProfileRow] = []
+    for _, group in itertools.groupby(range(len(events)), lambda at: at if launches[at] is None else launches[at]):
+        merged += _sums([rows[at] for at in group])
+    return tuple(merged)
+
+
+def _sums(images: Sequence[Sequence[ProfileRow]]) -> Sequence[ProfileRow]:
+    """Return the rows of a launch that was enqueued for each image: from the first start, as long as all together."""
+    if len(images) == 1:
+        return images[0]
+    return [
+        ProfileRow(
+            same[0].operations,
+            same[0].kernel,
+            same[0].start_ns,
+            same[0].start_ns + sum(row.end_ns - row.start_ns for row in same),
+            sum(row.bytes_moved for row in same),
+            sum(row.flops for row in same),
+        )
+        for same in zip(*images, strict=True)
+    ]
+
+
+def _rows(command: object, event: cl.Event, origin: int) -> list[ProfileRow]:
+    """Return the rows of a command: one, or one for every stage of a launch that told its times."""
+    if not isinstance(command, Clocked):
+        return [_row(command, event, origin)]
+    launch, row = command.launch, _row(command.launch, event, origin)
+    clock = launch.clock
+    if clock is None or len(launch.stages) < 2:
+        return [row]
+    lines = command.data.reshape(-1, clock.line_words)[clock.first_line :][: len(clock.stages)]
+    began, ended = np.ascontiguousarray(lines[:, 2:6]).view(np.uint64).astype(np.float64).T
+    count, of_stage = len(launch.stages), np.array(clock.stages)
+    ns_per_cycle = (row.end_ns - row.start_ns) / max(1.0, ended.max() - began.min())
+    starts = np.full(count, np.inf)
+    np.minimum.at(starts, of_stage, began)
+    starts = row.start_ns + (starts - began.min()) * ns_per_cycle
+    # Stages overlap, so that a stage's time is that of its tasks, shared out among the groups.
+    busy = np.bincount(of_stage, ended - began, count) * (ns_per_cycle / launch.global_size[0])
+    spans = zip(launch.stages, starts.astype(int).tolist(), (starts + busy).astype(int).tolist(), strict=True)
+    return [
+        ProfileRow(stage.operations, row.kernel, start, end, stage.bytes_moved, stage.flops)
+        for stage, start, end in spans
+    ]
+
+
+def _row(command: object, event: cl.Event, origin: int) -> ProfileRow:
+    start, end = event.profile.start - origin, event.profile.end - origin
+    if isinstance(command, Launch):
+        name = f"{command.kernel.source.removesuffix('.cl')}:{command.kernel.name}"
+        return ProfileRow(command.operations, name, start, end, command.bytes_moved, command.flops)
+    if isinstance(command, Transfer):
+        return ProfileRow((), command.name, start, end, command.size_bytes)
+    return ProfileRow(getattr(command, "operations", ()), "copy", start, end)

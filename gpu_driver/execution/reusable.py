@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A request bound once to a model of fixed shapes, so that an execution enqueues and waits, and little else."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, cast
+
+import pyopencl as cl
+
+from gpu_driver.device.context import hal_error
+from gpu_driver.execution.graph_run import Commands
+from gpu_driver.execution.profiling import RecordedProfile
+from gpu_driver.execution.request_ends import RequestEnds
+from nn_runtime.errors import NNError
+from nn_runtime.hal.buffers import BoundBuffers
+from nn_runtime.hal.interfaces import IPreparedModel
+from nn_runtime.hal.plain import PlainBurst
+from nn_runtime.hal.types import BufferToken, ErrorStatus, ExecutionResult, HalError, OutputShape, Timing
+from nn_runtime.hal.validation import validate_request
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from gpu_driver.device.context import DeviceContext
+    from gpu_driver.device.device_memory import DeviceBuffer
+    from gpu_driver.execution.compiled_graph import CompiledGraph
+    from gpu_driver.execution.compiled_segment import CompiledSegment
+    from gpu_driver.execution.execution_context import ExecutionContext
+    from gpu_driver.execution.recorded import Recorded
+    from gpu_driver.execution.segment_context import SegmentContext
+    from nn_runtime.hal.interfaces import ExecutionProfile
+    from nn_runtime.hal.memory import SharedMemory
+    from nn_runtime.hal.types import Model, Priority, Request
+    from nn_runtime.operand import Array
+
+_START, _END = cl.profiling_info.START, cl.profiling_info.END
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A segment that is all of a model, and a request's host memory by operand, as many bytes as the operand has."""
+
+    segment: CompiledSegment
+    inputs: Mapping[int, Array]
+    outputs: Mapping[int, Array]
+    shapes: tuple[OutputShape, ...]
+
+
+def bind(graph: CompiledGraph, model: Model, request: Request) -> Bound | None:
+    """Return a request with all that is known before it is executed; None where that is not all.
+
+    So it is for shapes that are not fixed, arguments that are left out, wrong or no host memory, and outputs that the
+    segment does not write.
+    """
+    segment, main = graph.static, graph.subgraph
+    if segment is None or any(isinstance(pool, BufferToken) for pool in request.pools):
+        return None
+    sizes = segment.boundary
+    written = [i for i in main.output_indexes if sizes.get(i) and i not in graph.input_places]
+    if len(set(written)) != len(main.output_indexes):
+        return None
+    if any(one.has_no_value for one in (*request.inputs, *request.outputs)):
+        return None
+    try:
+        validate_request(model, request)
+        ends = RequestEnds(graph, request, BoundBuffers())
+        ends.outputs_known([segment.segment.dimensions[i] for i in main.output_indexes])
+        inputs = {i: ends.input_data(place, sizes[i]) for i, place in graph.input_places.items() if sizes.get(i)}
+    except (HalError, NNError):
+        return None  # it shows again when the request is executed
+    outputs = {i: ends.host_outputs[place][: sizes[i]] for place, i in enumerate(main.output_indexes)}
+    return Bound(segment, {i: data for i, data in inputs.items() if data is not None}, outputs, ends.shapes)
+
+
+class Prepared(IPreparedModel, Protocol):
+    """What is needed of a prepared model: PreparedModel is one."""
+
+    device: DeviceContext
+    left_out: dict[int, str]
+
+    @property
+    def priority(self) -> Priority:
+        """Its priority."""
+
+    def begin(self) -> ExecutionContext:
+        """Return a context for an execution alone; raises HalError once it is closed."""
+
+    def end(self, context: ExecutionContext) -> None:
+        """Take the context back."""
+
+    def create_reusable_execution(
+        self, request: Request, measure: bool, loop_timeout_ns: int | None
+    ) -> ReusableExecution | None:
+        """Return the request bound, None where that is not possible."""
+
+
+class ReusableExecution:
+    """A bound request (IExecution).
+
+    Arguments that begin on a page are used in place where the device can; others are copied by way of the memory of
+    the execution's context.
+    """
+
+    def __init__(self, prepared: Prepared, bound: Bound, measure: bool) -> None:
+        """Use `bind`; raises HalError where the device has no room."""
+        self._prepared = prepared
+        self._device = prepared.device
+        self._segment = bound.segment
+        self._measure = measure
+        self._result = ExecutionResult(bound.shapes)
+        self._slot = prepared.device.executions.slot(prepared.priority)
+        self._in_place = _in_place(prepared.device, bound)
+        self._own = [(i, size) for i, size in bound.segment.boundary.items() if i not in self._in_place]
+        self._inputs = [(i, data) for i, data in bound.inputs.items() if i not in self._in_place]
+        self._outputs = [(i, data) for i, data in bound.outputs.items() if i not in self._in_place]
+
+    def execute_synchronously(self, deadline_ns: int | None) -> ExecutionResult:
+        """Execute; if it is measured, the times on the device (first command to last) and in the driver are told."""
+        if not self._measure:
+            self._run(deadline_ns, self._device.queue, None)
+            return self._result
+        start_ns = time.perf_counter_ns()
+        events: list[Recorded] = []
+        last = self._run(deadline_ns, self._device.profiling_queue, events)
+        in_driver = time.perf_counter_ns() - start_ns
+        on_device = 0
+        if last is not None:
+            first = events[0][1] if events else last
+            started, ended = first.get_profiling_info(_START), last.get_profiling_info(_END)
+            on_device = cast("int", ended) - cast("int", started)
+        return ExecutionResult(self._result.output_shapes, Timing(min(on_device, in_driver), in_driver))
+
+    def execute_profiled(self, deadline_ns: int | None) -> tuple[ExecutionResult, ExecutionProfile]:
+        """Execute and return a row per launch and transfer, and per stage of a launch."""
+        start_ns = time.perf_counter_ns()
+        events: list[Recorded] = []
+        self._run(deadline_ns, self._device.profiling_queue, events, in_stages=True)
+        return self._result, RecordedProfile(events, time.perf_counter_ns() - start_ns, self._prepared.left_out)
+
+    def _run(
+        self, deadline_ns: int | None, queue: cl.CommandQueue, events: list[Recorded] | None, *, in_stages: bool = False
+    ) -> cl.Event | None:
+        """Execute and return the event of the last command, if there is any; raises HalError.
+
+        `events` gets all events, where it is given, but for the only one of a launch without stages.
+        """
+        prepared, device = self._prepared, self._device
+        device.check_process()
+        slot = self._slot
+        if deadline_ns is not None:
+            if time.monotonic_ns() >= deadline_ns:
+                raise HalError(ErrorStatus.MISSED_DEADLINE_PERSISTENT, "the deadline passed before the execution")
+            slot = device.executions.slot(prepared.priority, deadline_ns)
+        try:
+            with slot:
+                context = prepared.begin()
+                try:
+                    segment = context.segment(self._segment)
+                    one_event = events is None or (segment.is_one_launch and not in_stages)
+                    if one_event and not self._own and segment.fault is None:
+                        last = segment.enqueue(queue, self._in_place, None)
+                        if last is not None:
+                            last.wait()
+                        return last
+                    self._enqueue(context, segment, Commands(queue, events, in_stages=in_stages))
+                    return events[-1][1] if events else None
+                except BaseException:
+                    queue.finish()  # nothing may write to the caller's memory any more
+                    raise
+                finally:
+                    prepared.end(context)
+        except cl.Error as error:
+            raise hal_error(error, "execution") from error
+
+    def _enqueue(self, context: ExecutionContext, segment: SegmentContext, commands: Commands) -> None:
+        boundary = {i: context.boundary(i, size) for i, size in self._own}
+        try:
+            for i, data in self._inputs:
+                commands.write(boundary[i], data)
+            commands.run(segment, {**self._in_place, **boundary} if boundary else self._in_place)
+            for i, data in self._outputs:
+                commands.read(boundary[i], data)
+            commands.wait()
+        except BaseException:
+            commands.abandon()
+            raise
+
+
+class BindingBurst(PlainBurst):
+    """A burst that binds a request when it comes for the second time in a row."""
+
+    def __init__(self, prepared: Prepared) -> None:
+        """Bind nothing yet."""
+        super().__init__(prepared)
+        self._model = prepared
+        self._latest: tuple[weakref.ref[Request], bool] | None = None
+        self._execution: ReusableExecution | None = None
+        """Of the latest request, once it has come again."""
+
+    def execute(
+        self, request: Request, measure: bool, deadline_ns: int | None, loop_timeout_ns: int | None
+    ) -> ExecutionResult:
+        """Execute one request."""
+        latest = self._latest
+        if latest is None or latest[0]() is not request or latest[1] != measure:
+            self._latest, self._execution = (weakref.ref(request), measure), None
+        elif self._execution is None:
+            self._execution = self._model.create_reusable_execution(request, measure, loop_timeout_ns)
+        if self._execution is None:
+            return super().execute(request, measure, deadline_ns, loop_timeout_ns)
+        return self._execution.execute_synchronously(deadline_ns)
+
+    def free_memory(self, memory: SharedMemory) -> None:
+        """Forget what is bound."""
+        self.close()
+
+    def close(self) -> None:
+        """Forget what is bound."""
+        self._latest = self._execution = None
+
+
+def _in_place(device: DeviceContext, bound: Bound) -> dict[int, DeviceBuffer]:
+    """Return the arguments that the device can use in place: outputs that share no byte with another argument."""
+    apart = _apart([*bound.inputs.values(), *bound.outputs.values()], bound.outputs.values())
+    if not apart:
+        return {}
+    found = {i: device.in_place(data, is_written=False) for i, data in bound.inputs.items()}
+    found.update((i, device.in_place(data, is_written=True)) for i, data in bound.outputs.items())
+    return {i: buffer for i, buffer in found.items() if buffer is not None}
+
+
+def _apart(arguments: Iterable[Array], written: Iterable[Array]) -> bool:
+    """Whether no argument that is written overlaps another."""
+    ends = [(data.ctypes.data, data.ctypes.data + data.nbytes) for data in arguments]
+    return all(
+        sum(first < data.ctypes.data + data.nbytes and data.ctypes.data < last for first, last in ends) == 1
+        for data in written
+    )

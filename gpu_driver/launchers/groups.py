@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Work splits of kernels whose groups each do a whole task (a batch, a list): one work-item a group on CPUs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpu_driver.launchers.vectors import c_type
+
+if TYPE_CHECKING:
+    from gpu_driver.bound import BoundOperand
+    from gpu_driver.device_profile import DeviceProfile
+    from gpu_driver.launch import WorkSize
+
+_GROUP = 256
+
+Defines = tuple[tuple[str, "str | int"], ...]
+"""As in launch.Kernel."""
+
+
+def group_size(device: DeviceProfile) -> int:
+    """Return the work-items of a group."""
+    return 1 if device.is_cpu else min(_GROUP, device.max_work_group_size)
+
+
+def group_defines(device: DeviceProfile) -> Defines:
+    """Return the define GROUP of common/types.h, where a group is more than one work-item."""
+    group = group_size(device)
+    return (("GROUP", group),) if group > 1 else ()
+
+
+def typed_group(operand: BoundOperand, device: DeviceProfile) -> Defines:
+    """Return the defines T and GROUP."""
+    return ("T", c_type(operand)), *group_defines(device)
+
+
+def one_group_each(tasks: int, device: DeviceProfile) -> tuple[WorkSize, WorkSize]:
+    """Return (global, local) for one group per task."""
+    group = group_size(device)
+    return (group, tasks), (group, 1)

@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The program cache: shared in memory, kept on disk, and nothing but slower when the disk fails."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from gpu_driver import cache_files
+from gpu_driver.device import programs
+from gpu_driver.device.programs import Program, ProgramBuildError, ProgramCache, build_options
+from gpu_driver.device_profile import DeviceProfile
+from gpu_driver.device_query import profile_of
+from gpu_driver.discovery.platforms import FoundDevice, find_devices
+
+if TYPE_CHECKING:
+    import pyopencl as cl
+
+_ROOT = Path(__file__).parents[3]
+_SOURCE = """#line 1 "double.cl"
+kernel void doubled(global T *a) { size_t i = get_global_id(0); a[i] = a[i] * (T)FACTOR; }
+"""
+_LAUNCHES = [("doubled", (4,))]
+_DEFINES: dict[str, str | int] = {"T": "float", "FACTOR": 2}
+_USABLE = [device for device in find_devices() if device.usable]
+
+Device = tuple["cl.Context", DeviceProfile]
+
+
+@pytest.fixture(scope="module", params=_USABLE, ids=lambda found: found.name)
+def device(request: pytest.FixtureRequest) -> Device:
+    import pyopencl as cl
+
+    found: FoundDevice = request.param
+    return cl.Context([found.device]), profile_of(found)
+
+
+def _cache(device: Device, folder: Path, text: str = _SOURCE) -> ProgramCache:
+    return ProgramCache(*device, directory=folder, source=lambda name: text)
+
+
+def _launch(device: Device, program: Program, local: int = 4) -> list[float]:
+    import pyopencl as cl
+
+    context = device[0]
+    queue = cl.CommandQueue(context)
+    array = np.arange(8, dtype=np.float32)
+    buffer = cl.Buffer(context, cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR, hostbuf=array)
+    kernel = program.kernel("doubled")
+    kernel.set_arg(0, buffer)
+    cl.enqueue_nd_range_kernel(queue, kernel, (8,), (local,))
+    cl.enqueue_copy(queue, array, buffer)
+    return list(array)
+
+
+_DOUBLED = [0.0, 2.0, 4.0, 6.0, 8.0, 10.0, 12.0, 14.0]
+
+
+def _fill(device: Device, folder: Path) -> Path:
+    """A folder with one stored program; its file."""
+    cache = _cache(device, folder)
+    program = cache.get("double.cl", _DEFINES, launches=_LAUNCHES)
+    assert _launch(device, program) == _DOUBLED
+    assert cache.store(program)
+    assert not cache.store(program)
+    assert (cache.stats.builds, cache.stats.loads, cache.stats.stores) == (1, 0, 1)
+    return program.path
+
+
+def test_what_is_kept_is_stored_at_once_or_in_the_end(device: Device, tmp_path: Path) -> None:
+    """PoCL compiles again when a binary is read: its programs wait until nobody waits for an answer."""
+    cache = _cache(device, tmp_path)
+    program = cache.get("double.cl", _DEFINES, launches=_LAUNCHES)
+    assert cache.is_new(program)
+    assert _launch(device, program) == _DOUBLED
+    cache.keep(program)
+    assert not cache.is_new(program)
+    assert program.path.exists() == (device[1].slug != "pocl")
+    cache.store_kept(0)
+    assert program.path.exists() == (device[1].slug != "pocl")
+    cache.store_kept()
+    assert program.path.exists()
+    assert (cache.stats.builds, cache.stats.stores) == (1, 1)
+    loaded = _cache(device, tmp_path).get("double.cl", _DEFINES, launches=_LAUNCHES)
+    assert loaded.from_disk
+    assert _launch(device, loaded) == _DOUBLED
+
+
+def test_second_cache_loads_what_the_first_stored(device: Device, tmp_path: Path) -> None:
+    _fill(device, tmp_path)
+    cache = _cache(device, tmp_path)
+    program = cache.get("double.cl", _DEFINES, launches=_LAUNCHES)
+    assert program.from_disk
+    assert _launch(device, program) == _DOUBLED
+    assert _launch(device, program, local=2) == _DOUBLED  # a local size nobody announced
+    assert not cache.store(program)
+    assert cache.get("double.cl", dict(reversed(_DEFINES.items())), launches=_LAUNCHES) is program
+    stats = cache.stats
+    assert (stats.builds, stats.loads, stats.shared, stats.stores) == (0, 1, 1, 0)
+
+
+def test_other_source_defines_or_device_are_other_programs(device: Device, tmp_path: Path) -> None:
+    path = _fill(device, tmp_path)
+    for cache, defines in (
+        (_cache(device, tmp_path), {**_DEFINES, "FACTOR": 3}),
+        (_cache(device, tmp_path, _SOURCE + "\n"), _DEFINES),
+    ):
+        program = cache.get("double.cl", defines, launches=_LAUNCHES)
+        assert not program.from_disk
+        assert program.path != path
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip", "empty", "foreign", "sealed rubbish"])
+def test_damage_means_a_new_build(device: Device, tmp_path: Path, damage: str) -> None:
+    path = _fill(device, tmp_path)
+    data = bytearray(path.read_bytes())
+    if damage == "flip":
+        data[len(data) // 2] ^= 1
+    broken = {"cut": data[:-1], "flip": data, "empty": b"", "foreign": b"x" * 99, "sealed rubbish": b""}[damage]
+    path.write_bytes(cache_files.seal(b"rubbish") if damage == "sealed rubbish" else broken)
+    cache = _cache(device, tmp_path)
+    program = cache.get("double.cl", _DEFINES, launches=_LAUNCHES)
+    assert not program.from_disk
+    assert _launch(device, program) == _DOUBLED
+    assert cache.store(program)
+    assert _cache(device, tmp_path).get("double.cl", _DEFINES, launches=_LAUNCHES).from_disk
+
+
+def test_unwritable_folder(device: Device) -> None:
+    cache = _cache(device, Path("/dev/null/programs"))
+    program = cache.get("double.cl", _DEFINES, launches=_LAUNCHES)
+    assert _launch(device, program) == _DOUBLED
+    assert not cache.store(program)
+
+
+def test_nothing_is_read_for_an_unwritable_folder(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading makes PoCL compile, so the end of the process would wait for nothing."""
+    cache = _cache(device, Path("/dev/null/programs"))
+    program = cache.get("double.cl", _DEFINES, launches=_LAUNCHES)
+    assert _launch(device, program) == _DOUBLED
+    cache.keep(program)
+    read: list[Program] = []
+    monkeypatch.setattr(cache, "store", read.append)
+    cache.store_kept()
+    assert not read
+
+
+def test_build_failure_tells_source_line_and_options(device: Device, tmp_path: Path) -> None:
+    cache = _cache(device, tmp_path)
+    with pytest.raises(ProgramBuildError, match=r"double\.cl does not build for opencl-") as caught:
+        cache.get("double.cl", {"T": "no_such_type", "FACTOR": 1})
+    assert "-DT=no_such_type" in caught.value.options
+    assert "no_such_type" in caught.value.log
+    assert "double.cl:1" in caught.value.log
+
+
+def test_compiler_warnings_stay_in_the_log(device: Device, tmp_path: Path) -> None:
+    text = '#warning "look"\n' + _SOURCE
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        _launch(device, _cache(device, tmp_path, text).get("double.cl", _DEFINES))
+
+
+def test_processes_share_a_folder(device: Device, tmp_path: Path) -> None:
+    code = f"""
+import numpy as np, pyopencl as cl
+from pathlib import Path
+from gpu_driver.discovery.platforms import find_devices
+from tests.gpu_driver.device import test_programs as t
+found = next(found for found in find_devices() if found.name == {device[1].name!r})
+device = cl.Context([found.device]), t.profile_of(found)
+cache = t._cache(device, Path({str(tmp_path)!r}))
+program = cache.get("double.cl", t._DEFINES, launches=t._LAUNCHES)
+assert t._launch(device, program) == t._DOUBLED
+cache.store(program)
+"""
+    environment = {**os.environ, "PYTHONPATH": str(_ROOT)}
+    started = [subprocess.Popen([sys.executable, "-c", code], env=environment) for _ in range(4)]
+    assert [process.wait(timeout=300) for process in started] == [0] * 4
+    assert _cache(device, tmp_path).get("double.cl", _DEFINES, launches=_LAUNCHES).from_disk
+    assert sorted(path.suffix for path in tmp_path.iterdir() if path.name != ".lock") == [".bin"]
+
+
+def test_full_folder_loses_the_files_longest_unused(tmp_path: Path) -> None:
+    for number in range(8):
+        (tmp_path / f"{number}.bin").write_bytes(b"x" * 100)
+        os.utime(tmp_path / f"{number}.bin", (number, number))
+    programs._prune(tmp_path, limit_bytes=800)
+    assert len(list(tmp_path.iterdir())) == 8
+    programs._prune(tmp_path, limit_bytes=400)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["5.bin", "6.bin", "7.bin"]
+
+
+def test_what_killed_writers_left_is_removed(tmp_path: Path) -> None:
+    """Files of the last hour may belong to a process that is still writing; other names are somebody else's."""
+    a_day_ago = time.time() - 86400
+    killed, foreign = tmp_path / ".nnrt-new-killed", tmp_path / ".new-foreign"
+    for path in (killed, foreign):
+        path.write_bytes(b"half")
+        os.utime(path, (a_day_ago, a_day_ago))
+    living = tmp_path / ".nnrt-new-living"
+    living.write_bytes(b"half")
+    assert cache_files.write_atomic(tmp_path / "whole", b"whole")
+    assert {path.name for path in tmp_path.iterdir()} == {"whole", living.name, foreign.name}
+
+
+def test_halves_are_converted_by_assembly_where_that_is_known_to_work(device: Device, tmp_path: Path) -> None:
+    source = "kernel void doubled(global int *a) { a[get_global_id(0)] *= 2; }"
+    context, profile = device
+    for slug, features, name, wanted in (
+        ("pocl", frozenset({"x86_vnni"}), "half", True),
+        ("pocl", frozenset({"x86_vnni"}), "float", False),
+        ("pocl", frozenset[str](), "half", False),
+        ("intel", frozenset({"x86_vnni"}), "half", False),
+    ):
+        cache = _cache((context, replace(profile, slug=slug, features=features)), tmp_path, source)
+        assert ("-DHALF_BY_ASSEMBLY=1" in cache.get("x.cl", {"T": name}).options) is wanted
+
+
+def test_options_are_the_same_for_equal_defines() -> None:
+    assert build_options({"B": True, "A": "half"}, ["-w"]) == ("-cl-std=CL1.2", "-w", "-DA=half", "-DB=1")
+    assert build_options({}, ["-cl-std=CL3.0"]) == ("-cl-std=CL3.0",)
+
+
+@pytest.mark.parametrize("define", [("A B", "1"), ("A", "1 -DX"), ("A", '"'), ("A", "a\nb"), ("", "1"), ("A", "\\")])
+def test_defines_are_single_words(define: tuple[str, str]) -> None:
+    with pytest.raises(ValueError, match="not a define"):
+        build_options(dict([define]))

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The line for a device: order, deadlines, interruptions, and the end of the interpreter."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, NoReturn
+
+import pytest
+
+from gpu_driver.device import scheduler as module
+from gpu_driver.device.scheduler import Scheduler
+from nn_runtime.hal.types import ErrorStatus, HalError, Priority
+from tests.gpu_driver.running import at_once, until
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+LOW, MEDIUM, HIGH = Priority
+
+
+def order_of_service(scheduler: Scheduler, arrivals: Sequence[tuple[str, Priority]]) -> list[str]:
+    """Let threads arrive one after the other at a scheduler of one slot that is taken; return who was served when."""
+    served: list[str] = []
+
+    def body(name: str, priority: Priority) -> None:
+        with scheduler.slot(priority):
+            served.append(name)
+
+    threads = [threading.Thread(target=body, args=arrival, daemon=True) for arrival in arrivals]
+    with scheduler.slot(LOW):
+        for place, thread in enumerate(threads):
+            thread.start()
+            until(lambda place=place: scheduler.waiting == place + 1)  # type: ignore[misc]
+        assert served == []
+    for thread in threads:
+        thread.join(60)
+    return served
+
+
+def free_slots(scheduler: Scheduler) -> int:
+    taken = 0
+    try:
+        while True:
+            scheduler.slot(LOW, time.monotonic_ns()).__enter__()
+            taken += 1
+    except HalError:
+        for _ in range(taken):
+            scheduler._release()
+    return taken
+
+
+def test_priority_goes_before_arrival() -> None:
+    arrivals = [("a", LOW), ("b", MEDIUM), ("c", HIGH), ("d", LOW), ("e", HIGH), ("f", MEDIUM)]
+    assert "".join(order_of_service(Scheduler(1), arrivals)) == "cebfad"
+
+
+def test_a_deadline_ends_the_waiting_and_costs_no_slot() -> None:
+    scheduler = Scheduler(2)
+    with scheduler.slot(HIGH), scheduler.slot(HIGH):
+        with pytest.raises(HalError) as caught, scheduler.slot(HIGH, time.monotonic_ns() + 1_000_000):
+            pass
+        assert caught.value.status == ErrorStatus.MISSED_DEADLINE_TRANSIENT
+        assert scheduler.waiting == 0
+    assert free_slots(scheduler) == 2
+
+
+@pytest.mark.parametrize("in_time", [False, True])
+def test_an_interruption_while_waiting_costs_no_slot(monkeypatch: pytest.MonkeyPatch, in_time: bool) -> None:
+    """Interrupted before the turn came, and after."""
+    scheduler = Scheduler(1)
+    held = scheduler.slot(LOW)
+    held.__enter__()
+
+    def interrupted(turn: object, deadline_ns: int | None) -> NoReturn:
+        if in_time:
+            held.__exit__(None, None, None)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module._Turn, "wait", interrupted)
+    with pytest.raises(KeyboardInterrupt), scheduler.slot(LOW):
+        pass
+    monkeypatch.undo()
+    if not in_time:
+        held.__exit__(None, None, None)
+    assert scheduler.waiting == 0
+    assert free_slots(scheduler) == 1
+
+
+def test_leaving_the_line_keeps_its_order() -> None:
+    scheduler = Scheduler(1)
+    turns = [module._Turn(LOW, arrival) for arrival in (0, 2, 1, 3)]
+    scheduler._waiting = list(turns)
+    scheduler._withdraw(turns[0])
+    served = []
+    while scheduler.waiting:
+        served.append(scheduler._waiting[0]._order[1])
+        scheduler._release()
+    assert served == [1, 2, 3]
+
+
+def test_never_more_than_the_slots_and_none_is_lost() -> None:
+    scheduler = Scheduler(3)
+    lock = threading.Lock()
+    inside = 0
+    most = 0
+
+    def body(seed: int) -> None:
+        nonlocal inside, most
+        for at in range(100):
+            deadline_ns = time.monotonic_ns() + (seed * 7 + at) % 50 * 10_000 if seed % 2 else None
+            try:
+                with scheduler.slot(Priority((seed + at) % 3), deadline_ns):
+                    with lock:
+                        inside += 1
+                        most = max(most, inside)
+                    with lock:
+                        inside -= 1
+            except HalError as error:
+                assert deadline_ns is not None and error.status == ErrorStatus.MISSED_DEADLINE_TRANSIENT
+
+    assert at_once([lambda seed=seed: body(seed) for seed in range(12)]) == []  # type: ignore[misc]
+    assert inside == 0
+    assert 1 <= most <= 3
+    assert free_slots(scheduler) == 3
+
+
+def test_the_end_waits_for_those_inside_and_lets_nobody_in() -> None:
+    scheduler = Scheduler(2)
+    inside, leave = threading.Event(), threading.Event()
+    ended: list[str] = []
+
+    def working() -> None:
+        with scheduler.slot(LOW):
+            inside.set()
+            assert leave.wait(60)
+            ended.append("work")
+
+    def closing() -> None:
+        assert scheduler.close(60)
+        ended.append("close")
+
+    def late() -> None:
+        with scheduler.slot(HIGH):
+            ended.append("late")
+
+    worker, closer = threading.Thread(target=working), threading.Thread(target=closing)
+    latecomer = threading.Thread(target=late, daemon=True)
+    worker.start()
+    assert inside.wait(60)
+    closer.start()
+    until(lambda: scheduler.waiting == 1)
+    latecomer.start()
+    until(lambda: scheduler.waiting == 2)
+    with pytest.raises(HalError) as caught, scheduler.slot(HIGH):
+        pass
+    assert caught.value.status == ErrorStatus.DEVICE_UNAVAILABLE
+    leave.set()
+    worker.join(60)
+    closer.join(60)
+    assert ended == ["work", "close"]
+    assert scheduler.waiting == 1
+
+
+def test_the_end_does_not_wait_for_ever() -> None:
+    scheduler = Scheduler(1)
+    with scheduler.slot(LOW):
+        assert not scheduler.close(0.01)

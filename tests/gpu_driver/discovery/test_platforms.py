@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finding OpenCL devices: names, verdicts, the repair of PoCL 3.0, and machines where something is missing.
+
+The OpenCL loader starts once per process, so what depends on its start runs in processes of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from gpu_driver.discovery import icd, platforms, pocl_repair, probe
+from gpu_driver.discovery.diagnosis import diagnose
+from gpu_driver.discovery.host_cpu import HostCpu, host_cpu, parse_cpuinfo
+from gpu_driver.discovery.platforms import FoundDevice
+from nn_runtime.codes import DeviceTypeCode
+
+_ROOT = Path(__file__).parents[3]
+_LIST = """
+import json
+from gpu_driver.discovery import platforms
+print(json.dumps([[d.name, d.usable, d.reason, d.identity] for d in platforms.find_devices()]))
+"""
+_CORES = """
+import json, os
+import pyopencl as cl
+from gpu_driver.discovery import platforms
+(pocl,) = (d.device for d in platforms.find_devices() if d.name == 'opencl-pocl-0')
+cl.Context([pocl])
+print(json.dumps([sorted(os.sched_getaffinity(int(task))) for task in os.listdir('/proc/self/task')]))
+"""
+_DOCTOR = """
+import json
+from gpu_driver.discovery.diagnosis import diagnose
+print(json.dumps(diagnose().to_json()))
+"""
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One cache folder for the module, so that devices are tried out once."""
+    return tmp_path_factory.mktemp("cache")
+
+
+def _run(code: str, cache: Path | str, **variables: str) -> list[object] | dict[str, object]:
+    environment = {name: value for name, value in os.environ.items() if name != icd.VENDORS_VARIABLE}
+    environment |= {"NNRT_CACHE_DIR": str(cache), "PYTHONPATH": str(_ROOT), **variables}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def _found(slug: str, driver_version: str, library: str, type_: DeviceTypeCode = DeviceTypeCode.CPU) -> FoundDevice:
+    return FoundDevice(
+        slug, 0, "name", "version", library, "device", "vendor", driver_version, "OpenCL 3.0", type_,
+        True, None, (), (), "identity", cast("platforms.cl.Device", None),
+    )  # fmt: skip
+
+
+# --- names and order ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("platform_name", "slug"),
+    [
+        ("Portable Computing Language", "pocl"),
+        ("Intel(R) OpenCL", "intel"),
+        ("Intel(R) OpenCL Graphics", "intel"),
+        ("NVIDIA CUDA", "nvidia"),
+        ("AMD Accelerated Parallel Processing", "amd"),
+        ("rusticl", "rusticl"),
+        ("Clover", "mesa"),
+        ("Apple", "apple"),
+        ("Oclgrind", "oclgrind"),
+        ("Some New Platform", "some"),
+        ("", "unknown"),
+    ],
+)
+def test_slug(platform_name: str, slug: str) -> None:
+    assert platforms.slug_of(platform_name) == slug
+
+
+def test_numbers_go_by_version_then_library_and_rank_by_type() -> None:
+    found = [
+        (_found("pocl", "3.10", "/b"), 0),
+        (_found("pocl", "3.9", "/c"), 0),
+        (_found("oclgrind", "1.0", "/o", DeviceTypeCode.GPU), 0),
+        (_found("pocl", "3.10", "/a"), 1),
+        (_found("pocl", "3.10", "/a"), 0),
+        (_found("nvidia", "550.1", "/n", DeviceTypeCode.GPU), 0),
+    ]
+    numbered = platforms._number(found)
+    assert [(device.name, device.library) for device in numbered] == [
+        ("opencl-nvidia-0", "/n"),
+        ("opencl-pocl-0", "/c"),
+        ("opencl-pocl-1", "/a"),
+        ("opencl-pocl-2", "/a"),
+        ("opencl-pocl-3", "/b"),
+        ("opencl-oclgrind-0", "/o"),
+    ]
+    assert platforms._number(found[::-1]) == numbered
+
+
+# --- the processor and the repair -----------------------------------------------------------------------------------
+
+
+def test_cpuinfo_of_the_first_processor() -> None:
+    cpu = parse_cpuinfo("model name\t: A B\nflags\t\t: avx fma\n\nmodel name\t: C\nflags\t\t: sse\n", "x86_64")
+    assert cpu == HostCpu("x86_64", "A B", frozenset({"avx", "fma"}))
+    assert cpu.digest != replace(cpu, model="C").digest
+
+
+def test_replacement_name_needs_every_instruction() -> None:
+    haswell, skx = pocl_repair._HASWELL_FLAGS, pocl_repair._SKX_FLAGS
+    assert pocl_repair.replacement_name(HostCpu("x86_64", "", skx | {"more"})) == "skx"
+    assert pocl_repair.replacement_name(HostCpu("x86_64", "", skx - {"avx512vl"})) == "haswell"
+    assert pocl_repair.replacement_name(HostCpu("x86_64", "", haswell - {"fma"})) is None
+    assert pocl_repair.replacement_name(HostCpu("aarch64", "", skx)) is None
+
+
+def test_only_that_pocl_is_repaired() -> None:
+    version, device = "OpenCL 3.0 PoCL 3.0-rc2  Linux, LLVM 14.0.6", "OpenCL 3.0 PoCL HSTR: pthread-x86_64-generic"
+    assert pocl_repair.needs_repair(version, device)
+    assert not pocl_repair.needs_repair(version.replace("3.0-rc2", "3.1"), device)
+    assert not pocl_repair.needs_repair(version.replace("14.0.6", "15.0.1"), device)
+    assert not pocl_repair.needs_repair(version, device.replace("generic", "skylake"))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/self/mem")
+def test_repair_refuses_a_structure_it_does_not_know() -> None:
+    import ctypes
+
+    class Device:
+        name = "not in there"
+        structure = ctypes.create_string_buffer(4096)
+        int_ptr = ctypes.addressof(structure)
+
+    cpu = HostCpu("x86_64", "", pocl_repair._SKX_FLAGS)
+    repair = pocl_repair.repair(cast("platforms.cl.Device", Device()), cpu)
+    assert repair.name is None
+    assert "does not hold the device's name" in (repair.reason or "")
+
+
+# --- verdicts -------------------------------------------------------------------------------------------------------
+
+
+def test_verdicts_outlive_the_process_and_bad_ones_only_a_while() -> None:
+    good = probe.LibraryVerdict(True, None, {"key": probe.DeviceVerdict(True, None, ("x86_vnni",), "skx")})
+    assert probe.decode_verdict(probe._encode(good), time.time() + 1e9) == good
+    bad = probe.LibraryVerdict(True, None, {"key": probe.DeviceVerdict(False, "it crashed")})
+    assert probe.decode_verdict(probe._encode(bad), time.time()) == bad
+    assert probe.decode_verdict(probe._encode(bad), time.time() + probe.BAD_VERDICT_SECONDS + 1) is None
+    assert probe.decode_verdict(probe._encode(bad), time.time() - 60) is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"format": 99}, {"devices": None}, {"devices": {"key": 1}}, {"devices": {"key": {"usable": True}}},
+        {"written": "x"}, {"devices": {"key": {**asdict(probe.DeviceVerdict(True)), "features": "x"}}},
+    ],
+)  # fmt: skip
+def test_damaged_verdicts_are_asked_again(change: dict[str, object]) -> None:
+    data = {**json.loads(probe._encode(probe.LibraryVerdict(True))), **change}
+    assert probe.decode_verdict(json.dumps(data).encode(), time.time()) is None
+    assert probe.decode_verdict(b"", 0.0) is None
+    assert probe.decode_verdict(b"[]", 0.0) is None
+
+
+def test_vpdpbusd_works_wherever_the_processor_has_it() -> None:
+    has_it = {"avx512f", "avx512_vnni"} <= host_cpu().flags
+    for device in platforms.find_devices():
+        if device.usable and device.slug in ("pocl", "intel") and device.type == DeviceTypeCode.CPU:
+            assert (probe.X86_VNNI in device.features) == has_it, device.name
+
+
+# --- whole processes ------------------------------------------------------------------------------------------------
+
+
+def test_importing_opens_nothing() -> None:
+    code = "import sys, gpu_driver.discovery.platforms; print([name for name in sys.modules if 'pyopencl' in name])"
+    environment = {**os.environ, "PYTHONPATH": str(_ROOT)}
+    assert subprocess.check_output([sys.executable, "-c", code], env=environment, text=True).strip() == "[]"
+
+
+def test_devices_are_the_same_in_every_process(cache: Path) -> None:
+    first = _run(_LIST, cache)
+    assert first == _run(_LIST, cache)
+    names = [row[0] for row in cast("list[list[object]]", first)]
+    assert len(names) == len(set(names))
+    for _, usable, reason, _ in cast("list[list[object]]", first):
+        assert usable or reason
+
+
+def test_folder_and_variables_do_not_outlive_the_search(cache: Path, tmp_path: Path) -> None:
+    code = _LIST.replace("print", f"import os; print(json.dumps(os.environ.get('{icd.VENDORS_VARIABLE}'))) #")
+    code = code.replace("import os;", "platforms.find_devices(); import os;")
+    assert _run(code, cache, TMPDIR=str(tmp_path)) is None
+    assert list(tmp_path.glob("nnrt-icd-*")) == []
+
+
+def test_unwritable_cache_folder(cache: Path) -> None:
+    found = cast("list[list[object]]", _run(_LIST, cache))
+    assert _run(_LIST, "/dev/null/none") == found
+    report = cast("dict[str, object]", _run(_DOCTOR, "/dev/null/none"))
+    assert report["cache_writable"] is False
+    assert "NNRT_CACHE_DIR" in str(report["problems"])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="where PoCL keeps its cache")
+def test_unwritable_home(cache: Path, tmp_path: Path) -> None:
+    found = _run(_LIST, cache)
+    nowhere = {"HOME": "/dev/null", "XDG_CACHE_HOME": "/dev/null/cache", "TMPDIR": str(tmp_path)}
+    assert _run(_LIST, tmp_path / "own", **nowhere) == found
+    assert list(tmp_path.glob("nnrt-*")) == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads are kept on cores where Linux schedules them")
+def test_every_thread_of_pocl_has_a_core_of_its_own(cache: Path) -> None:
+    if "opencl-pocl-0" not in [row[0] for row in cast("list[list[object]]", _run(_LIST, cache))]:
+        pytest.skip("PoCL is not installed")
+    every = list(range(os.cpu_count() or 1))
+    alone = [[core] for core in every]
+    assert [cores for cores in alone if cores in _run(_CORES, cache)] == alone
+    kept_apart = [cores for cores in _run(_CORES, cache, POCL_AFFINITY="0") if cores != every]
+    assert kept_apart == [], "the user chose otherwise"
+    part = f"import os; os.sched_setaffinity(0, {every[-1:]})\n"
+    on_a_part = _run(part + _CORES, cache)
+    assert {tuple(cores) for cores in cast("list[list[int]]", on_a_part)} == {tuple(every[-1:])}
+
+
+def test_no_child_process_can_be_started(cache: Path, tmp_path: Path) -> None:
+    rows = cast("list[list[object]]", _run("import sys; sys.executable = ''\n" + _LIST, tmp_path))
+    assert [row[:3] for row in rows] == [row[:3] for row in cast("list[list[object]]", _run(_LIST, cache))]
+
+
+def test_a_system_without_icd_files(cache: Path) -> None:
+    """As on macOS and Windows: one child tries whatever the loader shows."""
+    code = (
+        "import sys, types\n"
+        "from gpu_driver.discovery import icd, platforms\n"
+        "icd.sys = platforms.sys = types.SimpleNamespace(platform='other', modules=sys.modules)\n"
+    )
+    rows = cast("list[list[object]]", _run(code + _LIST, cache))
+    assert all(usable or reason for _, usable, reason, _ in rows)
+    report = cast("dict[str, object]", _run(code + _DOCTOR, cache))
+    assert report["libraries"] == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="OCL_ICD_VENDORS is the Linux loader's")
+def test_no_opencl_library(cache: Path) -> None:
+    assert _run(_LIST, cache, OCL_ICD_VENDORS="/nonexistent.so") == []
+    report = cast("dict[str, object]", _run(_DOCTOR, cache, OCL_ICD_VENDORS="/nonexistent.so"))
+    assert report["devices"] == []
+    assert "unset OCL_ICD_VENDORS" in str(report["problems"])
+
+
+def test_no_pyopencl(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platforms, "_first", [])
+    monkeypatch.setattr(icd, "pyopencl_folder", lambda: None)
+    assert platforms.find_devices() == []
+    diagnosis = diagnose()
+    assert ("PyOpenCL is not installed", "pip install pyopencl") in [(p.what, p.remedy) for p in diagnosis.problems]
+    assert "problem    PyOpenCL is not installed" in diagnosis.lines()
+
+
+@pytest.mark.skipif(sys.platform != "linux" or shutil.which("cc") is None, reason="needs a C compiler")
+def test_a_library_that_aborts_is_left_out(cache: Path, tmp_path: Path) -> None:
+    (tmp_path / "bad.c").write_text(
+        "#include <stdlib.h>\n__attribute__((constructor)) static void f(void) {abort();}\n"
+    )
+    library = tmp_path / "libbad.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(tmp_path / "bad.c")], check=True)
+    vendors = tmp_path / "vendors"
+    vendors.mkdir()
+    alone = _run(_LIST, cache, OCL_ICD_VENDORS=str(vendors))
+    (vendors / "bad.icd").write_text(f"{library}\n")
+    (vendors / "missing.icd").write_text("/nonexistent/libmissing.so\n")
+    assert _run(_LIST, cache, OCL_ICD_VENDORS=str(vendors)) == alone
+    report = cast("dict[str, object]", _run(_DOCTOR, cache, OCL_ICD_VENDORS=str(vendors)))
+    assert "signal 6" in str(report["problems"])
+    assert "there is no such file" in str(report["problems"])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="OCL_ICD_VENDORS is the Linux loader's")
+def test_doctor_tells_what_an_early_pyopencl_hides(cache: Path) -> None:
+    if not icd.environment_entries():
+        pytest.skip("nothing here that the system's folder does not name")
+    early = "import pyopencl\ntry: pyopencl.get_platforms()\nexcept pyopencl.Error: pass\n"
+    report = cast("dict[str, object]", _run(early + _DOCTOR, cache))
+    assert "PyOpenCL had started its loader before" in str(report["problems"])

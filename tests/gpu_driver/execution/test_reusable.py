@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Executions that are bound once: what they read and write, in place and by copies, and what is not bound."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from nn_runtime.hal.interfaces import CreatesReusableExecutions, ExecutionProfile
+from nn_runtime.hal.types import (
+    DataLocation,
+    ErrorStatus,
+    ExecutionPreference,
+    HalError,
+    Priority,
+    Request,
+    RequestArgument,
+)
+from tests.gpu_driver.graphs import request
+from tests.gpu_driver.running import at_once, doubling, filled, fresh, memory_of, prepare, run_doubling, transposing
+
+if TYPE_CHECKING:
+    from gpu_driver.driver import Device
+    from gpu_driver.execution.reusable import ReusableExecution
+    from gpu_driver.prepared_model import PreparedModel
+    from nn_runtime.operand import Array
+
+ROWS = 10
+PAGE_BYTES = 4096
+
+
+def at(offset: int, rows: int = ROWS) -> Array:
+    """Return floats [rows, 16] so many bytes behind a page's beginning."""
+    room = np.zeros(rows * 64 + 2 * PAGE_BYTES, np.uint8)
+    start = -room.ctypes.data % PAGE_BYTES + offset
+    return room[start : start + rows * 64].view(np.float32).reshape(rows, 16)
+
+
+def bound(prepared: PreparedModel, asked: Request, *, measure: bool = False) -> ReusableExecution:
+    execution = prepared.create_reusable_execution(asked, measure, None)
+    assert execution is not None
+    return execution
+
+
+def draw(seed: int) -> Array:
+    return np.random.default_rng(seed).standard_normal((ROWS, 16)).astype(np.float32)
+
+
+@pytest.mark.parametrize(("source_at", "result_at"), [(0, 0), (0, 4), (4, 0), (4, 4), (64, 128)])
+def test_every_execution_reads_and_writes_anew(opencl_device: Device, source_at: int, result_at: int) -> None:
+    prepared = prepare(opencl_device, doubling(ROWS))
+    assert isinstance(prepared, CreatesReusableExecutions)
+    source, result = at(source_at), at(result_at)
+    execution = bound(prepared, request([source], [result]))
+    for seed in range(3):
+        source[:] = draw(seed)
+        result[:] = np.nan
+        execution.execute_synchronously(None)
+        assert np.array_equal(result, 2 * draw(seed))
+
+
+def test_shared_memory_is_read_and_written_anew(opencl_device: Device) -> None:
+    prepared = prepare(opencl_device, doubling(ROWS))
+    pools = filled(draw(0)), filled(np.zeros((ROWS, 16), np.float32))
+    arguments = [RequestArgument(location=DataLocation(i, 0, ROWS * 64)) for i in range(2)]
+    execution = bound(prepared, Request((arguments[0],), (arguments[1],), pools))
+    for seed in range(3):
+        pools[0].array()[:] = draw(seed).reshape(-1).view(np.uint8)
+        execution.execute_synchronously(None)
+        assert np.array_equal(pools[1].array().view(np.float32), 2 * draw(seed).reshape(-1))
+
+
+def test_memory_that_is_read_and_written(opencl_device: Device) -> None:
+    prepared = prepare(opencl_device, doubling(ROWS))
+    both = at(0)
+    execution = bound(prepared, request([both], [both]))
+    both[:] = draw(0)
+    for factor in (2, 4, 8):
+        execution.execute_synchronously(None)
+        assert np.array_equal(both, factor * draw(0))
+
+
+def test_input_that_may_not_be_written(opencl_device: Device) -> None:
+    prepared = prepare(opencl_device, doubling(ROWS))
+    source, result = at(0), at(0)
+    source[:] = draw(0)
+    source.flags.writeable = False
+    bound(prepared, request([source], [result])).execute_synchronously(None)
+    assert np.array_equal(result, 2 * draw(0))
+
+
+def test_a_burst_of_the_same_and_of_other_requests(opencl_device: Device) -> None:
+    prepared = prepare(opencl_device, doubling(ROWS))
+    burst = prepared.configure_execution_burst()
+    places = [(at(0), at(0)), (at(4), at(4))]
+    requests = [request([source], [result]) for source, result in places]
+    for turn, which in enumerate((0, 0, 0, 1, 0, 1, 1, 1, 1, 0)):
+        source, result = places[which]
+        source[:] = draw(turn)
+        timing = burst.execute(requests[which], turn % 4 == 3, None, None).timing
+        assert (timing.time_in_driver_ns < 10**18) is (turn % 4 == 3)
+        assert np.array_equal(result, 2 * draw(turn))
+        if turn == 6:
+            burst.free_memory(filled(source))
+    burst.close()
+
+
+def test_several_at_once(opencl_device: Device) -> None:
+    prepared = prepare(opencl_device, doubling(ROWS))
+
+    def work(seed: int) -> None:
+        source, result = at(seed % 2 * 4), at(seed // 2 * 4)
+        execution = bound(prepared, request([source], [result]))
+        for turn in range(50):
+            source[:] = draw(100 * seed + turn)
+            execution.execute_synchronously(None)
+            assert np.array_equal(result, 2 * source)
+
+    assert at_once([lambda seed=seed: work(seed) for seed in range(6)]) == []  # type: ignore[misc]
+
+
+def test_results_outlive_the_memory_of_the_device(opencl_device: Device) -> None:
+    """An idle context gives its memory back; bound executions take new."""
+    device = fresh(opencl_device)
+    prepared = prepare(device, doubling(ROWS))
+    source, result = at(4), at(4)
+    execution = bound(prepared, request([source], [result]))
+    for seed in range(3):
+        source[:] = draw(seed)
+        execution.execute_synchronously(None)
+        assert np.array_equal(result, 2 * draw(seed))
+        run_doubling(prepared, ROWS, seed)
+        prepared.release_idle(time.monotonic() + 1)
+
+
+@pytest.mark.parametrize("preference", ExecutionPreference)
+def test_every_preference(opencl_device: Device, preference: ExecutionPreference) -> None:
+    device = fresh(opencl_device)
+    prepared = device.prepare_model(doubling(ROWS), preference, Priority.MEDIUM, None, None)
+    constants = memory_of(device).allocated_bytes
+    source, result = at(0), at(0)
+    execution = bound(prepared, request([source], [result]))
+    for seed in range(3):
+        source[:] = draw(seed)
+        execution.execute_synchronously(None)
+        assert np.array_equal(result, 2 * draw(seed))
+    assert (memory_of(device).allocated_bytes == constants) is (preference == ExecutionPreference.LOW_POWER)
+
+
+def test_measured(opencl_device: Device) -> None:
+    source, result = at(0), at(0)
+    execution = bound(prepare(opencl_device, doubling(ROWS)), request([source], [result]), measure=True)
+    start_ns = time.perf_counter_ns()
+    timing = execution.execute_synchronously(None).timing
+    assert 0 < timing.time_on_device_ns <= timing.time_in_driver_ns <= time.perf_counter_ns() - start_ns
+
+
+def test_profile_has_a_row_for_every_operation(opencl_device: Device) -> None:
+    source, result = at(0), at(0)
+    source[:] = draw(0)
+    execution = bound(prepare(opencl_device, doubling(ROWS)), request([source], [result]))
+    _, profile = execution.execute_profiled(None)
+    execution.execute_profiled(None)
+    assert np.array_equal(result, 2 * draw(0))
+    assert {operation for row in profile.rows for operation in row.operations} == {0, 1}
+    assert all(0 <= row.start_ns <= row.end_ns for row in profile.rows)
+    assert pickle.loads(pickle.dumps(profile)) == ExecutionProfile(profile.rows)
+
+
+def test_deadline_and_closed_model(opencl_device: Device) -> None:
+    prepared = prepare(opencl_device, doubling(ROWS))
+    execution = bound(prepared, request([at(0)], [at(0)]))
+    with pytest.raises(HalError) as caught:
+        execution.execute_synchronously(time.monotonic_ns() - 1)
+    assert caught.value.status == ErrorStatus.MISSED_DEADLINE_PERSISTENT
+    prepared.close()
+    with pytest.raises(HalError, match="closed"):
+        execution.execute_synchronously(None)
+
+
+def test_what_is_not_bound(opencl_device: Device) -> None:
+    """Shapes that come with the request, and requests that are wrong: their errors come when they are executed."""
+    model = prepare(opencl_device, transposing())
+    sizes = RequestArgument(location=DataLocation(pointer=at(0), length=ROWS * 64), dimensions=(ROWS, 16))
+    assert model.create_reusable_execution(Request((sizes,), (sizes,), ()), False, None) is None
+    prepared = prepare(opencl_device, doubling(ROWS))
+    assert prepared.create_reusable_execution(request([at(0)], [at(0, ROWS - 1)]), False, None) is None
+    assert prepared.create_reusable_execution(Request((), (), ()), False, None) is None
