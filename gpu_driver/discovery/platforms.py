@@ -86,6 +86,8 @@ class Survey:
     pyopencl_error: str | None = None
 
 
+_AFFINITY, _SPREAD = "POCL_AFFINITY", "1 (nn_runtime)"
+"""PoCL's variable, and our value of it: PoCL looks at the first character, users give that alone."""
 _lock = threading.Lock()
 _first: list[Survey] = []
 
@@ -295,7 +297,11 @@ def _spread_threads_of_pocl() -> None:
     """Have PoCL keep each of its threads on a core of its own, unless the user chose otherwise.
 
     Linux now and then puts two of them on one core, where they take turns for some milliseconds: a network that is
-    one launch then takes twice its time. PoCL counts cores from 0, so that a process on a part of them goes without.
+    one launch then takes twice its time. PoCL counts cores from 0, so that a process on a part of them goes without,
+    also if it inherits the choice of a process on all.
     """
-    if sys.platform == "linux" and os.sched_getaffinity(0) == set(range(os.cpu_count() or 1)):
-        os.environ.setdefault("POCL_AFFINITY", "1")
+    if sys.platform == "linux" and os.environ.get(_AFFINITY, _SPREAD) == _SPREAD:
+        if os.sched_getaffinity(0) == set(range(os.cpu_count() or 1)):
+            os.environ[_AFFINITY] = _SPREAD
+        else:
+            os.environ.pop(_AFFINITY, None)

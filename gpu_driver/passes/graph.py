@@ -22,6 +22,17 @@ if TYPE_CHECKING:
     from nn_runtime.operand import Array, Dimensions
 
 CONTROL_FLOW = (OperationCode.IF, OperationCode.WHILE)
+REDUCTIONS = frozenset(
+    {
+        OperationCode.MEAN,
+        OperationCode.REDUCE_ALL,
+        OperationCode.REDUCE_ANY,
+        OperationCode.REDUCE_MAX,
+        OperationCode.REDUCE_MIN,
+        OperationCode.REDUCE_PROD,
+        OperationCode.REDUCE_SUM,
+    }
+)
 _CONSTANT = (OperandLifeTime.POINTER, OperandLifeTime.CONSTANT_COPY, OperandLifeTime.CONSTANT_REFERENCE)
 
 

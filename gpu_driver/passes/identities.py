@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpu_driver.passes.graph import CONTROL_FLOW
+from gpu_driver.passes.graph import CONTROL_FLOW, REDUCTIONS
 from nn_runtime.codes import OperationCode
 from nn_runtime.operand import QUANT8_TYPES, dtype_of, element_count
 from nn_runtime.operations.channel_shuffle import channel_shuffle
@@ -160,14 +160,8 @@ _RULES: Mapping[int, Callable[[OperationView], bool]] = {
             OperationCode.CAST,
             OperationCode.CONCATENATION,
             OperationCode.EXPAND_DIMS,
-            OperationCode.MEAN,
             OperationCode.PACK,
-            OperationCode.REDUCE_ALL,
-            OperationCode.REDUCE_ANY,
-            OperationCode.REDUCE_MAX,
-            OperationCode.REDUCE_MIN,
-            OperationCode.REDUCE_PROD,
-            OperationCode.REDUCE_SUM,
+            *REDUCTIONS,
             OperationCode.RESHAPE,
             OperationCode.SPLIT,
             OperationCode.SQUEEZE,

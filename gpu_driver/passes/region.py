@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpu_driver.passes.graph import REDUCTIONS
 from nn_runtime.codes import OperationCode
 from nn_runtime.operand import element_count, is_tensor
 from nn_runtime.operations.concatenation import concatenation_axis
@@ -60,17 +61,6 @@ _ELEMENTWISE = frozenset(
     }
 )
 _PADS = frozenset({OperationCode.PAD, OperationCode.PAD_V2, OperationCode.MIRROR_PAD})
-_REDUCTIONS = frozenset(
-    {
-        OperationCode.MEAN,
-        OperationCode.REDUCE_ALL,
-        OperationCode.REDUCE_ANY,
-        OperationCode.REDUCE_MAX,
-        OperationCode.REDUCE_MIN,
-        OperationCode.REDUCE_PROD,
-        OperationCode.REDUCE_SUM,
-    }
-)
 
 
 class Region:
@@ -160,7 +150,7 @@ class Region:
             return False
         if any(graph.operand(i).channel_quant is not None for i in operation.inputs):
             return False
-        if operation.type in _REDUCTIONS:
+        if operation.type in REDUCTIONS:
             return bool(graph.view(at).int_value("keep_dims"))
         return (
             operation.type in _ELEMENTWISE or operation.type in _PADS or operation.type == OperationCode.CONCATENATION
@@ -168,7 +158,7 @@ class Region:
 
     def _is_last_reduction(self, at: int) -> bool:
         """Whether a reduction drops its axes, and leaves the others in the order that they have before."""
-        if self._graph.operations[at].type not in _REDUCTIONS:
+        if self._graph.operations[at].type not in REDUCTIONS:
             return False
         op = self._graph.view(at)
         axes = reduction(op).axes
@@ -189,7 +179,7 @@ class Region:
         if operation.type == OperationCode.TRANSPOSE:
             joined = graph.add_numbers([self._perm[axis] for axis in permutation(op)])
             return replace(operation, inputs=(self._new[operation.inputs[0]], joined))
-        if operation.type in _REDUCTIONS:
+        if operation.type in REDUCTIONS:
             axes = [self._perm[axis] for axis in reduction(op).axes]
             parameters[op.position("axes")] = graph.add_numbers(axes)
         elif operation.type in _PADS:
