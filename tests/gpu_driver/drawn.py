@@ -132,3 +132,17 @@ def inverted_residuals(code: OperandCode, batches: int = 1) -> Network:
     network.reshape((b, h * w * depth))
     network.fully(33)
     return network
+
+
+def convolutions_with_work_memory(code: OperandCode, batches: int = 1) -> Network:
+    """In float, on up to three cores, a convolution joined with the depthwise one behind it, and two by Winograd."""
+    network = Network(code, (batches, 42, 11, 16), 6)
+    network.convolve(48)
+    network.depthwise()
+    network.convolve(32)
+    skipped = network.last
+    network.convolve(32, 3)
+    network.plus(skipped)
+    network.convolve(40, 3)
+    network.convolve(5, is_output=True)
+    return network

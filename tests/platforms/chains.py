@@ -14,16 +14,17 @@ import numpy as np
 
 from nn_runtime.devices import find_device
 from nn_runtime.hal.types import ExecutionPreference, Priority
-from tests.gpu_driver.drawn import FLOAT, QUANT8, SIGNED, inverted_residuals
+from tests.gpu_driver.drawn import FLOAT, QUANT8, SIGNED, convolutions_with_work_memory, inverted_residuals
 from tests.gpu_driver.graphs import request
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from gpu_driver.driver import Device
     from nn_runtime.codes import OperandCode
     from nn_runtime.hal.interfaces import IDevice
     from nn_runtime.operand import Array
+    from tests.gpu_driver.drawn import Network
 
 TOLERANCE = 2e-5
 FEW_LAUNCHES = 2
@@ -33,15 +34,15 @@ _COUNTER = re.compile(r"(?:load|store) volatile|@_Z\d+atomic_")
 
 
 class Chain(NamedTuple):
-    """Blocks of convolutions of one type, run twice: the second run finds the first one's progress."""
+    """Convolutions of one type, run twice: the second run finds the first one's progress."""
 
+    draw: Callable[[OperandCode], Network]
     code: OperandCode
-    batches: int
 
     @property
     def name(self) -> str:
-        """Type and batches."""
-        return f"chain of {self.code.name}, {self.batches} batches"
+        """What is drawn, and the type."""
+        return f"{self.draw.__name__} of {self.code.name}"
 
     def check(self, device: IDevice) -> None:
         """Compare with the CPU driver; raises AssertionError."""
@@ -51,7 +52,7 @@ class Chain(NamedTuple):
 
     def check_by_steps(self, device: Device) -> None:
         """Compare a run with a launch for every step with a whole one; raises AssertionError."""
-        network = inverted_residuals(self.code, self.batches)
+        network = self.draw(self.code)
         source, model = network.data(), network.graph.model()
         prepared = device.prepare_model(model, ExecutionPreference.FAST_SINGLE_ANSWER, Priority.MEDIUM, None, None)
         result = np.empty(network.dims, source.dtype)
@@ -64,7 +65,7 @@ class Chain(NamedTuple):
         np.testing.assert_allclose(result, expected, atol=tolerance, rtol=tolerance)
 
     def _run(self, device: IDevice, times: int) -> list[Array]:
-        network = inverted_residuals(self.code, self.batches)
+        network = self.draw(self.code)
         source, model = network.data(), network.graph.model()
         prepared = device.prepare_model(model, ExecutionPreference.FAST_SINGLE_ANSWER, Priority.MEDIUM, None, None)
         results = [np.empty(network.dims, source.dtype) for _ in range(times)]
@@ -74,9 +75,10 @@ class Chain(NamedTuple):
 
 
 def chains() -> Iterator[Chain]:
-    """Yield one of every type."""
+    """Yield one of every type, and one of the kinds of steps that only floats have."""
     for code in (FLOAT, QUANT8, SIGNED):
-        yield Chain(code, 1)
+        yield Chain(inverted_residuals, code)
+    yield Chain(convolutions_with_work_memory, FLOAT)
 
 
 def is_race(message: str) -> bool:
