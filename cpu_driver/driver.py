@@ -118,7 +118,7 @@ class Device:
         deadline_ns: int | None,
         cache: CacheRequest | None,
     ) -> PreparedModel:
-        """Prepare a model; preference, priority and cache make no difference here."""
+        """Prepare a model; preference, priority and cache make no difference: one thread computes."""
         validate_preference(preference)
         validate_priority(priority)
         validate_model(model)

@@ -61,7 +61,8 @@ def cache_directory() -> Path:
 def read_file(path: Path) -> bytes | None:
     """The bytes of a file, or None when it is absent or cannot be read."""
     try:
-        return path.read_bytes()
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | _OPEN)) as file:
+            return file.read()
     except OSError:
         return None
 

@@ -8,6 +8,7 @@ import json
 from dataclasses import dataclass, field
 from importlib import resources
 
+from gpu_driver.discovery.matrix_units import FEATURES as MATRIX_UNIT_FEATURES
 from gpu_driver.discovery.probe import X86_VNNI
 from gpu_driver.tuning_values import Tuning
 from nn_runtime.codes import DeviceTypeCode, OperandCode
@@ -79,6 +80,11 @@ class DeviceProfile:
     def x86_vnni(self) -> bool:
         """Whether inline assembly with vpdpbusd works (PoCL and Intel's runtime on x86 with AVX-512 VNNI)."""
         return X86_VNNI in self.features
+
+    @property
+    def matrix_units(self) -> int | None:
+        """MATRIX_UNITS of common/mma.h: the form of NVIDIA's matrix instruction that was seen to work, else None."""
+        return next((level for name, level in MATRIX_UNIT_FEATURES.items() if name in self.features), None)
 
 
 def capabilities_of(profile: DeviceProfile) -> Capabilities:

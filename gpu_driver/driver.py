@@ -276,9 +276,9 @@ class Device:
             if self._context is not None:
                 self._context.profile = profile
 
-    def store_tuning(self, values: Mapping[str, int], measured: Mapping[str, object]) -> Path:
+    def store_tuning(self, values: Mapping[str, int], measured: Mapping[str, object], path: Path | None = None) -> Path:
         """Store values for this device and driver version and return the file; raises ValueError, OSError."""
-        return tuning.store(self.profile, values, measured)
+        return tuning.store(self.profile, values, measured, path)
 
     def _support(self, model: Model, operation: Operation, index: int, estimated_ns: float) -> OperationSupport:
         reason = self._refusal(model, model.main, operation, index)

@@ -140,11 +140,20 @@ class PreparedModel:
             graph.close()
 
     def release_idle(self, before: float) -> bool:
-        """Drop the contexts that were last used before, with their memory; return whether any is left."""
+        """Drop the contexts that were last used before, with their memory; return whether any is left.
+
+        With LOW_POWER one of them keeps its kernel objects: memory goes at every short pause.
+        """
         with self._lock:
-            self._idle = [context for context in self._idle if context.last_used >= before]
-            self._watched = bool(self._idle)
-            return self._watched
+            idle, self._idle = self._idle, [context for context in self._idle if context.last_used >= before]
+            watched = self._watched = bool(self._idle)
+        if self._preference == ExecutionPreference.LOW_POWER:
+            unused = [context for context in idle if context.last_used < before][-1:]
+            for context in unused:
+                context.release_memory()
+            with self._lock:
+                self._idle[:0] = () if self._closed else unused
+        return watched
 
     @property
     def priority(self) -> Priority:
@@ -153,7 +162,7 @@ class PreparedModel:
 
     @property
     def preference(self) -> ExecutionPreference:
-        """What its executions shall spare: LOW_POWER gives memory back at once, SUSTAINED_SPEED only in need."""
+        """What its executions shall spare: LOW_POWER gives memory back soon, SUSTAINED_SPEED only in need."""
         return self._preference
 
     @property
@@ -240,15 +249,13 @@ class PreparedModel:
         context.last_used = time.monotonic()
         if self._graph.static is None:
             context.retain(set[CompiledSegment]().union(*(graph.segments for graph in self._graphs)))
-        if self._preference == ExecutionPreference.LOW_POWER:
-            context.release_memory()
         with self._lock:
             if self._closed:
                 return
             self._idle.append(context)
             watched, self._watched = self._watched, True
         if not watched:
-            self.device.watch(self, in_need_only=self._preference == ExecutionPreference.SUSTAINED_SPEED)
+            self.device.watch(self, self._preference)
 
 
 def _left_out(count: int, folded: Rewritten, lowering: Lowering) -> dict[int, str]:
@@ -260,9 +267,12 @@ def _left_out(count: int, folded: Rewritten, lowering: Lowering) -> dict[int, st
 
 
 def _profile_for(profile: DeviceProfile, preference: ExecutionPreference) -> DeviceProfile:
-    """Return what to lower for: with LOW_POWER one core of a CPU, so that none spins until another is done."""
+    """Return what to lower for: with LOW_POWER one core of a CPU, so that none spins until another is done.
+
+    On Intel's runtime two: the thread that waits computes as well, or else it is that which spins.
+    """
     if profile.is_cpu and preference == ExecutionPreference.LOW_POWER:
-        return replace(profile, compute_units=1)
+        return replace(profile, compute_units=min(profile.compute_units, 2 if profile.slug == "intel" else 1))
     return profile
 
 

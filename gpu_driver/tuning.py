@@ -67,12 +67,19 @@ def tuning_for(profile: DeviceProfile) -> Tuning:
     return Tuning()
 
 
-def store(profile: DeviceProfile, values: Mapping[str, int], measured: Mapping[str, object]) -> Path:
-    """Store tuned values for a device and return the file; raises ValueError, OSError."""
-    path = user_file(profile)
+def store(
+    profile: DeviceProfile, values: Mapping[str, int], measured: Mapping[str, object], path: Path | None = None
+) -> Path:
+    """Store tuned values for a device and return the file: the user's, or that path; raises ValueError, OSError."""
     changed = {name: value for name, value in asdict(Tuning.of(values)).items() if value != getattr(Tuning(), name)}
     document = {"format": FORMAT, **_identity(profile), "values": changed, "measured": measured}
-    if not cache_files.write_atomic(path, (json.dumps(document, indent=1) + "\n").encode()):
+    text = json.dumps(document, indent=1) + "\n"
+    if path is not None:
+        path = path / file_name(profile) if path.is_dir() else path
+        path.write_text(text, encoding="utf-8")
+        return path
+    path = user_file(profile)
+    if not cache_files.write_atomic(path, text.encode()):
         raise OSError(f"{path}: cannot be written")
     return path
 
@@ -108,7 +115,9 @@ def _parsed(data: bytes, profile: DeviceProfile) -> Tuning:
             if document[key] != value:
                 raise ValueError(f"tuning: for {key} {document[key]!r}, not {value!r}")
         return Tuning.of(document["values"])
-    except (TypeError, KeyError, AttributeError) as error:
+    except KeyError as error:
+        raise ValueError(f"tuning: not a file of nnrt tune: it has no {error}") from error
+    except (TypeError, AttributeError) as error:
         raise ValueError(f"tuning: not a file of nnrt tune: {error}") from error
 
 

@@ -26,19 +26,16 @@ class Tuning:
     """All that can be tuned; every field is a whole number among its candidates."""
 
     chain_steps: int = _number(
-        1024, (1, 8, 32, 1024), "operations that one launch joins at most; 1: every operation is a launch", _OF_CPUS
+        1024, (1, 32, 1024), "operations that one launch joins at most; 1: every operation is a launch", _OF_CPUS
     )
     bands: int = _number(2, (1, 2, 3, 4), "tasks of a core's part of an operation", _OF_CPUS)
     bands_of_large_steps: int = _number(4, (2, 4, 6, 8), "the same for large operations", _OF_CPUS)
-    large_step_flops: int = _number(
-        8_000_000, (2_000_000, 8_000_000, 32_000_000), "operations per core that make one large", _OF_CPUS
-    )
     least_task_flops: int = _number(100_000, (30_000, 100_000, 300_000), "a task has at least so much work", _OF_CPUS)
-    even_rows: int = _number(
-        16, (4, 16, 64), "rows per core that are even enough; fewer are cut by channels too", _OF_CPUS
+    few_pixels: int = _number(
+        28, (14, 28, 56), "fewer pixels per core: every core gets channels of its own; of 8-bit data half", _OF_CPUS
     )
     elementwise_local: int = _number(
-        64, (32, 64, 128, 256), "work-items of a group where each computes one element", (*_OF_CPUS, *_OF_GPUS)
+        64, (32, 64, 128, 256), "work-items of a group where each computes one element", _OF_GPUS
     )
 
     def check(self) -> None:

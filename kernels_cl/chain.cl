@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// chain.cl: CONV_2D, DEPTHWISE_CONV_2D, FULLY_CONNECTED, ADD after them, AVERAGE_POOL_2D and SOFTMAX, any number one after the other,
-// for CPU-type devices.
+// chain.cl: CONV_2D, DEPTHWISE_CONV_2D, FULLY_CONNECTED, ADD after them, pooling, SOFTMAX; with GENERAL element-wise operations, MEAN,
+// TRANSPOSE and BATCH_MATMUL, too: any number one after the other, for CPU-type devices.
 // Maths    of a step: convolve.h (convolve_vnni.h with VNNI), depthwise.h, depthwise_vnni.h, expanded.h, winograd.h, with constant, packed weights;
-//          average.h, softmax_step.h
+//          average.h, softmax_step.h; with GENERAL elementwise_step.h, mean_step.h, copy_step.h, greatest_step.h, product_step.h
 // Tensors  b0..b7: dense tensors of T, at the places that the steps name (common/chain_step.h)
 //          steps, tasks, starts, waits: as gpu_driver/chain makes them; constants: weights and vectors of all steps, each 64-byte aligned
 //          tasks lie queue by queue, in a queue step by step: starts [queues, steps + 1]; waits: the tasks that tasks wait for
@@ -15,6 +15,7 @@
 //          VNNI: 0 | 1 (required); 1: products of bytes by the instruction vpdpbusd: quantised, where common/dot4.h works
 //          (else the build fails or the process dies of an illegal instruction)
 //          WINOGRAD: 0 | 1 (required); 1: there may be steps by winograd.h, for float and half
+//          GENERAL: 0 | 1 (required); 1: there may be steps by elementwise_step.h, mean_step.h, copy_step.h, greatest_step.h, product_step.h
 //          DEPTH_CHUNK: longest run of products of a pixel staged at once, a multiple of 16, with VNNI of 64 (required)
 //          TILE_PIXELS, DEPTHWISE_PIXELS: see common/tile.h, common/depthwise.h
 // Launch   global (groups), local (1); any number of groups, with WINOGRAD at most `queues`; at most one per core makes sense
@@ -39,6 +40,9 @@
 #endif
 #ifndef WINOGRAD
 #error "chain.cl: define WINOGRAD"
+#endif
+#ifndef GENERAL
+#error "chain.cl: define GENERAL"
 #endif
 #ifndef DEPTH_CHUNK
 #error "chain.cl: define DEPTH_CHUNK"
@@ -74,6 +78,17 @@
 #include "common/average.h"
 #include "common/softmax.h"
 #include "common/softmax_step.h"
+#if GENERAL
+#include "common/exponential.h"
+#include "common/combine.h"
+#include "common/elementwise_step.h"
+#include "common/mean_step.h"
+#include "common/copy_step.h"
+#include "common/greatest_step.h"
+#if T_IS_FLOAT
+#include "common/product_step.h"
+#endif
+#endif
 
 #ifndef CLOCK
 #define CLOCK 0 // 1: the processor's cycle counter can be read: each task's line then tells when it began and ended
@@ -94,6 +109,12 @@
 #define EXPANDED 5
 #define SOFTMAX 6
 #define BY_WINOGRAD 7
+#define ELEMENTWISE 8
+#define MEAN 9
+#define COPY 10
+#define PACK 11
+#define MULTIPLY 12
+#define GREATEST 13
 // Words between what different cores write: two lines of most caches, which some fetch together.
 #define LINE 32
 // Turns of waiting for its own next task after which a group looks at the queues of others, and turns between two such looks.
@@ -177,6 +198,30 @@ static __attribute__((noinline)) void run_step(const Step *s, global const Step 
         depthwise(s, part, src, dst, constants);
 }
 
+#if GENERAL
+// The steps of networks that are more than convolutions.
+static __attribute__((noinline)) void run_general(const Step *s, Part part, global uchar *const *buffers, global const uchar *constants)
+{
+    global const T *src = (global const T *)(buffers[s->src] + (size_t)s->src_offset * 64);
+    global const T *residual = (global const T *)(buffers[s->residual] + (size_t)s->residual_offset * 64);
+    global T *dst = (global T *)(buffers[s->dst] + (size_t)s->dst_offset * 64);
+    if (s->kind == ELEMENTWISE)
+        elementwise(s, part, src, dst, residual, constants);
+    else if (s->kind == MEAN)
+        mean(s, part, src, dst, constants);
+    else if (s->kind == COPY)
+        copy_rows(s, part, src, dst, constants);
+    else if (s->kind == GREATEST)
+        greatest(s, part, src, dst);
+#if T_IS_FLOAT
+    else if (s->kind == PACK)
+        pack(s, part, src, (global float *)dst, constants);
+    else
+        multiply(s, part, src, dst, (global const float *)residual);
+#endif
+}
+#endif
+
 // Whether all that a task waits for is done, in this launch or by one of the steps before.
 static inline int is_ready(const Launched *l, int at)
 {
@@ -248,6 +293,10 @@ TILE_KERNEL void chain(int first_step, int last_step, int step_count, int queues
         STAMP(line, BEGAN);
         if (step.kind == SOFTMAX)
             softmax_rows(&step, tasks[at].part, buffers, constants);
+#if GENERAL
+        else if (step.kind >= ELEMENTWISE)
+            run_general(&step, tasks[at].part, buffers, constants);
+#endif
         else
             run_step(&step, steps, tasks[at].part, buffers, constants, work + (size_t)get_group_id(0) * work_lines * 64);
         STAMP(line, ENDED);

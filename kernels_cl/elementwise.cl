@@ -25,69 +25,7 @@
 #include "common/quant.h"
 #include "common/activation.h"
 
-#define ADD 0
-#define SUB 1
-#define MUL 2
-
-#if T_IS_FLOAT
-
-#define COMBINE(V, SUFFIX)                                                                                             \
-    static inline V combine##SUFFIX(V a, V b, int operation, V low, V high, int left_shift, int4 zeros, int2 factor0,  \
-        int2 factor1, int2 factor_out)                                                                                 \
-    {                                                                                                                  \
-        const V y = operation == ADD ? a + b : operation == SUB ? a - b : operation == MUL ? a * b : a / b;            \
-        return y < low ? low : y > high ? high : y;                                                                    \
-    }
-
-#elif TYPE_NUMBER == TYPE_NUMBER_int
-
-// Divisors 0 and -1 are replaced: the former has no quotient, the latter overflows at the smallest int.
-#define COMBINE(V, SUFFIX)                                                                                             \
-    static inline V combine##SUFFIX(V a, V b, int operation, V low, V high, int left_shift, int4 zeros, int2 factor0,  \
-        int2 factor1, int2 factor_out)                                                                                 \
-    {                                                                                                                  \
-        if (operation == ADD)                                                                                          \
-            return as_##V(as_u##V(a) + as_u##V(b));                                                                    \
-        if (operation == SUB)                                                                                          \
-            return as_##V(as_u##V(a) - as_u##V(b));                                                                    \
-        if (operation == MUL)                                                                                          \
-            return as_##V(as_u##V(a) * as_u##V(b));                                                                    \
-        const V divisor = b == 0 || b == -1 ? (V)1 : b;                                                                \
-        const V quotient = a / divisor;                                                                                \
-        const V rest = a - quotient * divisor;                                                                         \
-        const V floored = rest != 0 && (rest ^ divisor) < 0 ? quotient - 1 : quotient;                                 \
-        return b == 0 ? (V)0 : b == -1 ? as_##V((u##V)0 - as_u##V(a)) : floored;                                       \
-    }
-
-#else
-
-#define COMBINE(V, SUFFIX)                                                                                             \
-    static inline V combine##SUFFIX(V a, V b, int operation, V low, V high, int left_shift, int4 zeros, int2 factor0,  \
-        int2 factor1, int2 factor_out)                                                                                 \
-    {                                                                                                                  \
-        V real;                                                                                                        \
-        a -= zeros.x;                                                                                                  \
-        b -= zeros.y;                                                                                                  \
-        if (operation == MUL) {                                                                                        \
-            real = a * b;                                                                                              \
-        } else {                                                                                                       \
-            a = multiply_by_quantized_multiplier##SUFFIX(a << left_shift, (V)factor0.x, (V)factor0.y);                 \
-            b = multiply_by_quantized_multiplier##SUFFIX(b << left_shift, (V)factor1.x, (V)factor1.y);                 \
-            real = operation == ADD ? a + b : a - b;                                                                   \
-        }                                                                                                              \
-        real = multiply_by_quantized_multiplier##SUFFIX(real, (V)factor_out.x, (V)factor_out.y);                       \
-        return min(max(real, low), high) + zeros.z;                                                                    \
-    }
-
-#endif
-
-#if T_IS_FLOAT
-COMBINE(float, )
-COMBINE(float16, 16)
-#else
-COMBINE(int, )
-COMBINE(int16, 16)
-#endif
+#include "common/combine.h"
 
 // Element offsets in both inputs of a position counted over `sizes`.
 static inline int2 offsets_of(int position, int4 sizes, int4 strides0, int4 strides1)

@@ -75,40 +75,6 @@
 #define COMPUTE_T_NAME int
 #endif
 
-// A term: its tap in pixels of the image, OUTSIDE beyond the last, and its channel.
-typedef struct {
-    int y, x, channel;
-} Term;
-
-static inline Term term_of(int k, const Geometry *g)
-{
-    Term term = {0, 0, k};
-    if (k >= g->terms) {
-        term.y = OUTSIDE;
-        term.channel = 0;
-    } else if (g->terms != g->input.z) {
-        const int tap = k / g->input.z, y = tap / g->window.y;
-        term.channel = k - tap * g->input.z;
-        term.y = y * g->steps.z;
-        term.x = (tap - y * g->window.y) * g->steps.w;
-    }
-    return term;
-}
-
-static inline void to_next(Term *term, const Geometry *g)
-{
-    if (++term->channel < g->input.z)
-        return;
-    term->channel = 0;
-    term->x += g->steps.w;
-    if (term->x < g->window.y * g->steps.w)
-        return;
-    term->x = 0;
-    term->y += g->steps.z;
-    if (term->y >= g->window.x * g->steps.z)
-        term->y = OUTSIDE;
-}
-
 static inline TERM_T source_element(global const T *src, Pixel pixel, Term term, int zero, const Geometry *g)
 {
     const int from = position(pixel, term.y, term.x, g);

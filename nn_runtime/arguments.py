@@ -11,6 +11,7 @@ import numpy as np
 from nn_runtime.checks import check_kind
 from nn_runtime.codes import operand_type_name
 from nn_runtime.errors import BadData, BadState
+from nn_runtime.hal.memory import PROT_WRITE
 from nn_runtime.memory import Memory
 from nn_runtime.memory_domain import Role
 from nn_runtime.model import check_array
@@ -82,6 +83,8 @@ class Parameter:
             raise BadData(f"{self}: a length is needed, it cannot be implied for this memory")
         if offset < 0 or length < 0 or offset + length > memory.size_bytes:
             raise BadData(f"{self}: bytes {offset} to {offset + length} are outside the memory of {memory.size_bytes}")
+        if not self.is_input and memory.shared is not None and not memory.shared.prot & PROT_WRITE:
+            raise BadData(f"{self}: the memory is read-only: it was made without PROT_WRITE")
         needed, padding = self._checked_length(dims, length, padded)
         return Argument(dims, None, memory.pool, offset, needed, padding)
 
@@ -173,8 +176,10 @@ class Arguments:
         return ((index, memory.domain) for index, memory in self.memories.items() if memory.domain is not None)
 
     def check_open(self) -> None:
-        """Raise BadState for device memory that has been closed."""
+        """Raise BadState for device memory that has been closed, Unmappable for a file that has been cut short."""
         for index, memory in self.memories.items():
+            if memory.shared is not None:
+                memory.shared.check_length()
             if memory.domain is not None and memory.is_closed:
                 raise BadState(f"compute: the device memory of {self._what} {index} is closed")
 

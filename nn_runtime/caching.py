@@ -4,9 +4,12 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import logging
 import os
+import stat
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +28,8 @@ if TYPE_CHECKING:
     from nn_runtime.hal.types import ExecutionPreference, Model, Priority
 
 _MODEL_FILE, _DATA_FILE = "1", "2"
-_BINARY = getattr(os, "O_BINARY", 0)
+_SAFELY = getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+"""A link that somebody has planted is not written through, and a pipe not waited for."""
 
 _log = logging.getLogger("nn_runtime.compilation")
 
@@ -122,7 +126,7 @@ def prepare_cached(
 @contextlib.contextmanager
 def _opened(device: Device, info: CacheInfo, token: bytes, create: bool) -> Iterator[CacheRequest | None]:
     """Open all files for reading and writing; None if one cannot be opened."""
-    flags = os.O_RDWR | _BINARY | (os.O_CREAT if create else 0)
+    flags = os.O_RDWR | _SAFELY | (os.O_CREAT if create else 0)
     models, data = device.cache_files
     with contextlib.ExitStack() as stack:
         try:
@@ -136,10 +140,30 @@ def _opened(device: Device, info: CacheInfo, token: bytes, create: bool) -> Iter
         yield CacheRequest(model_files, data_files, token)
 
 
+def read_text(path: Path) -> str:
+    """Return a small file of a caching folder; raises OSError, UnicodeDecodeError."""
+    with open(path, encoding="utf-8", opener=lambda name, flags: os.open(name, flags | _SAFELY)) as file:
+        return file.read()
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a small file of a caching folder in one step; raises OSError."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f"{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink()
+        raise
+
+
 def _open_all(stack: contextlib.ExitStack, paths: Sequence[Path], flags: int) -> tuple[int, ...]:
     """Return descriptors of all files, which the stack will close; raises OSError."""
     opened = []
     for path in paths:
         opened.append(os.open(path, flags, 0o600))
         stack.callback(os.close, opened[-1])
+        if not stat.S_ISREG(os.fstat(opened[-1]).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
     return tuple(opened)

@@ -3,15 +3,18 @@
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING
 
 from nn_runtime.errors import BadData, UnexpectedNull
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from typing import TypeVar
+    from enum import IntEnum
+    from typing import SupportsIndex, TypeVar
 
     T = TypeVar("T")
+    E = TypeVar("E", bound=IntEnum)
 
 _PLAIN = (str, bytes, int, float, tuple, list)
 
@@ -37,6 +40,15 @@ def listed(what: str, values: Iterable[T], kind: type) -> list[T]:
     for at, value in enumerate(found):
         check_kind(f"{what} {at}", value, kind)
     return found
+
+
+def member(what: str, value: SupportsIndex, kind: type[E]) -> E:
+    """Return the member of an enumeration of codes that a number is; raises BadData that names those there are."""
+    try:
+        return kind(operator.index(value))
+    except (TypeError, ValueError):
+        known = ", ".join(f"{name} ({one:d})" for name, one in kind.__members__.items())
+        raise BadData(f"{what}: wanted one of {kind.__name__}: {known}, got {shown(value)}") from None
 
 
 def copied_bytes(what: str, data: bytes) -> bytes:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from nn_runtime import extensions, trial
 from nn_runtime.caching import CacheInfo, path_of
-from nn_runtime.checks import check_kind, copied_bytes
+from nn_runtime.checks import check_kind, copied_bytes, member
 from nn_runtime.codes import FeatureLevel, PreferenceCode, PriorityCode
 from nn_runtime.device import check_device_list
 from nn_runtime.devices import Selection, select
@@ -102,16 +102,14 @@ class Compilation:
     def set_preference(self, preference: int) -> None:
         """Set what to optimise for (PreferenceCode); raises BadState after finish, BadData."""
         self._check_open("set_preference")
-        if whole("set_preference", preference) not in PreferenceCode.__members__.values():
-            raise BadData(f"set_preference: preference must be 0 to 2, got {preference}")
-        self._options = replace(self._options, preference=ExecutionPreference(preference))
+        checked = member("set_preference", preference, PreferenceCode)
+        self._options = replace(self._options, preference=ExecutionPreference(checked))
 
     def set_priority(self, priority: int) -> None:
         """Set the priority among one's compilations (PriorityCode); raises BadState after finish, BadData."""
         self._check_open("set_priority")
-        if whole("set_priority", priority) not in _PRIORITIES:
-            raise BadData(f"set_priority: priority must be 90, 100 or 110, got {priority}")
-        self._options = replace(self._options, priority=_PRIORITIES[PriorityCode(priority)])
+        checked = member("set_priority", priority, PriorityCode)
+        self._options = replace(self._options, priority=_PRIORITIES[checked])
 
     def set_caching(self, directory: str | os.PathLike[str], token: bytes) -> None:
         """Keep what drivers prepare in files of a directory, under the application's own token of 32 bytes.
@@ -170,6 +168,8 @@ class Compilation:
         kept = self._kept_placement()
         options = replace(self._options, deadline_ns=deadline_ns, fallback=not selection.strict, whole_on=kept)
         started = time.perf_counter_ns()
+        for pool in self._model.pools:
+            pool.check_length()
         self._plan = make_plan(self._model, self._run_order, selection.devices, options)
         ended = time.perf_counter_ns()
         if trace.current is not None:

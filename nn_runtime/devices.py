@@ -40,6 +40,7 @@ DEFAULT_SELECTOR = "opencl,cpu"
 SELECTOR_ARGUMENT = "device="
 """What the errors of a selector call the argument that it came by."""
 DRIVER_HOST_VARIABLE = "NNRT_DRIVER_HOST"
+_MOST_DIGITS = 10
 
 _log = logging.getLogger("nn_runtime.manager")
 
@@ -118,7 +119,9 @@ def _in_another_process() -> bool:
     """Tell whether drivers are to run in processes of their own (NNRT_DRIVER_HOST=process)."""
     setting = os.environ.get(DRIVER_HOST_VARIABLE, "")
     if setting not in ("", "process"):
-        raise BadData(f"{DRIVER_HOST_VARIABLE}={setting!r}: wanted 'process', or nothing for drivers in this process")
+        raise MalformedSelector(
+            DRIVER_HOST_VARIABLE, f"wanted 'process', or nothing for drivers in this process, got {setting!r}"
+        )
     return bool(setting)
 
 
@@ -207,6 +210,8 @@ def select(selector: str | None = None) -> Selection:
     for item in items:
         try:
             found = _match(item)
+        except MalformedSelector:
+            raise
         except BadData as error:
             raise MalformedSelector(source, str(error)) from error
         chosen += [device for device in found if device not in chosen]
@@ -263,7 +268,7 @@ class _Pattern:
     def filter(self, offered: Sequence[tuple[Device, DeviceDescription | None]]) -> list[Device]:
         """Return what matches, in the order given; a device index counts what platform and type leave."""
         left = [pair for pair in offered if self._platform_fits(pair[0].name, pair[1]) and self._type_fits(pair[0])]
-        if self.device.isdecimal():
+        if _is_index(self.device):
             return [device for device, _ in left[int(self.device) : int(self.device) + 1]]
         return [device for device, description in left if self._device_fits(device.name, description)]
 
@@ -272,7 +277,7 @@ class _Pattern:
             return True
         if description is None:
             return self.platform in name
-        if self.platform.isdecimal():
+        if _is_index(self.platform):
             return int(self.platform) == description.platform_index
         texts = (
             description.slug,
@@ -297,8 +302,13 @@ class _Pattern:
     def fits_unusable(self, item: UnusableDevice) -> bool:
         """Tell whether a device that cannot be used is one that the selector may have meant."""
         kind = self.type in ("", "*", "all") or item.description.type.name.lower() == self.type
-        by_device = self.device.isdecimal() or self._device_fits(item.name, item.description)
+        by_device = _is_index(self.device) or self._device_fits(item.name, item.description)
         return kind and by_device and self._platform_fits(item.name, item.description)
+
+
+def _is_index(text: str) -> bool:
+    """Tell a number from a part of a name; one of very many digits is no index, and Python does not convert it."""
+    return text.isdecimal() and len(text) < _MOST_DIGITS
 
 
 def _nothing_matches(text: str, items: Sequence[str]) -> str:

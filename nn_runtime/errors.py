@@ -105,7 +105,7 @@ class DeadObject(NNError, ConnectionError):
 
 
 class SelectorError(NNError):
-    """A device selector of which nothing can be made: `problem` says why, `source` where it came from."""
+    """A choice of devices of which nothing can be made: `problem` says why, `source` where it came from."""
 
     def __init__(self, source: str, problem: str) -> None:
         """Keep both, and the message made of them."""

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, SupportsFloat
 
+from nn_runtime.checks import shown
 from nn_runtime.errors import BadData, MissedDeadline, OperationFailed
 from nn_runtime.hal import fences
 from nn_runtime.numeric import whole
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from nn_runtime.errors import NNError
+
+_LONGEST_WAIT_S = 1e6
 
 
 class Event:
@@ -42,8 +45,11 @@ class Event:
         self._done.set()
 
     def wait(self, timeout: float | None = None) -> None:
-        """Return when the execution has ended; raises its error, or MissedDeadline after `timeout` seconds."""
-        if not self._done.wait(timeout):
+        """Return when the execution has ended; raises its error, or MissedDeadline after `timeout` seconds.
+
+        Raises BadData for a timeout that is negative or no number.
+        """
+        if not self._done.wait(_checked(timeout)):
             raise MissedDeadline(f"event: the execution has not ended within {timeout} s")
         if self._error is not None:
             raise self._error
@@ -85,9 +91,10 @@ class FenceEvent(Event):
         return self._fence
 
     def wait(self, timeout: float | None = None) -> None:
-        """Return when the fence has signalled; raises the execution's error, or MissedDeadline after `timeout` s."""
+        """Return when the fence has signalled; raises as `Event.wait`."""
+        limit = _checked(timeout)
         if not self._done.is_set():
-            status = fences.FenceStatus.SIGNALLED if self._fence is None else fences.wait(self._fence, timeout)
+            status = fences.FenceStatus.SIGNALLED if self._fence is None else fences.wait(self._fence, limit)
             if status == fences.FenceStatus.PENDING:
                 raise MissedDeadline(f"event: the fence has not signalled within {timeout} s")
             with self._lock:
@@ -116,3 +123,12 @@ class FenceEvent(Event):
         if self._finish is not None:
             return self._finish(succeeded)
         return None if succeeded else OperationFailed("event: the sync fence signalled an error")
+
+
+def _checked(timeout: float | None) -> float | None:
+    """Return a timeout in seconds, None for one that is longer than systems count; raises BadData."""
+    if timeout is None:
+        return None
+    if not isinstance(timeout, SupportsFloat) or not float(timeout) >= 0:  # as NaN is not
+        raise BadData(f"event: wanted a timeout >= 0 s, or None, got {shown(timeout)}")
+    return float(timeout) if timeout < _LONGEST_WAIT_S else None

@@ -21,6 +21,7 @@ from nn_runtime.errors import (
     NNError,
     OperationFailed,
     OutputInsufficientSize,
+    ResourceExhausted,
 )
 from nn_runtime.event import Event, FenceEvent
 from nn_runtime.failures import error_of_hal, passed_hal
@@ -290,6 +291,8 @@ class Execution:
             if self._inputs.memories or self._outputs.memories:
                 self._inputs.check_open()
                 self._outputs.check_open()
+            for pool in self._plan.files:
+                pool.check_length()
             if self._run is None:
                 inputs, outputs = self._inputs.all_bound(), self._outputs.all_bound()
                 self._run = bind(self._plan, inputs, outputs, is_reusable=self._reusable)
@@ -345,7 +348,11 @@ class Execution:
         worker = threading.Thread(
             target=self._run_asynchronously, args=(event, run, deadline_ns), name="nn_runtime.execution"
         )
-        worker.start()
+        with self._completed_by_failure():
+            try:
+                worker.start()
+            except RuntimeError as error:
+                raise ResourceExhausted(f"start_compute: no thread can be started: {error}") from error
         return event
 
     def _run_asynchronously(self, event: Event, run: Run, deadline_ns: int | None) -> None:

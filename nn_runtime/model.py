@@ -347,6 +347,9 @@ def _scalar_array(label: str, code: int, value: float) -> Array:
         raise BadData(f"{label}: wanted a number, got {value!r}")
     try:
         with np.errstate(over="raise"):
-            return np.array(value, dtype)
+            array: Array = np.array(value, dtype)
     except (ArithmeticError, ValueError, TypeError) as error:
         raise BadData(f"{label}: {value!r} is no {dtype}: {error}") from error
+    if dtype.kind in "iu" and array != value:
+        raise BadData(f"{label}: wanted a whole number, got {value!r}")
+    return array

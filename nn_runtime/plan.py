@@ -85,6 +85,8 @@ class Plan:
         estimates may alone be as fast.
         """
         self.model = model
+        self.files = tuple(pool for pool in model.pools if pool.is_file)
+        """Constants in files that others may cut short."""
         self.program = tuple(program)
         self.steps = tuple(step for step in program if isinstance(step, Step))
         """The steps on devices."""

@@ -10,13 +10,12 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 import random
 import statistics
 import time
 from typing import TYPE_CHECKING
 
-from nn_runtime.caching import file_paths
+from nn_runtime.caching import file_paths, read_text, write_text
 from nn_runtime.hal.costs import processor
 
 if TYPE_CHECKING:
@@ -116,7 +115,7 @@ def _slice(run: Callable[[], object]) -> float:
 def kept_result(info: CacheInfo, devices: Sequence[Device], preference: ExecutionPreference) -> str | None:
     """Return what `keep_result` kept for the same devices, driver versions and processor, or None."""
     try:
-        document = json.loads(_path(info, devices, preference).read_text(encoding="utf-8"))
+        document = json.loads(read_text(_path(info, devices, preference)))
         return str(document["placement"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -124,11 +123,8 @@ def kept_result(info: CacheInfo, devices: Sequence[Device], preference: Executio
 
 def keep_result(info: CacheInfo, devices: Sequence[Device], preference: ExecutionPreference, placement: str) -> None:
     """Keep which placement won, a device's name or any other word; a folder that cannot be written is no error."""
-    path = _path(info, devices, preference)
-    temporary = path.with_suffix(f".{os.getpid()}")
     try:
-        temporary.write_text(json.dumps({"placement": placement}) + "\n", encoding="utf-8")
-        temporary.replace(path)
+        write_text(_path(info, devices, preference), json.dumps({"placement": placement}) + "\n")
     except OSError as error:
         _log.warning("the fastest placement is not kept in %s: %s", info.directory, error)
 

@@ -10,17 +10,22 @@ too: tasks wait for earlier ones only.
 
 from __future__ import annotations
 
-from gpu_driver.chain.launches import merge, redirected, single
+from gpu_driver.chain.launches import merge, redirected, several, single
 from gpu_driver.chain.step import (
     AVERAGE,
     BY_FLOATS,
     BY_INTEGERS,
     CENTRED,
     CONVOLVE,
+    COPY,
     DEPTHWISE,
     DEPTHWISE_VNNI,
     EXPANDED,
     FLIP_SIGNS,
+    GREATEST,
+    MEAN,
+    MULTIPLY,
+    PACK,
     ROUND_ONCE,
     ROUND_POSITIVE,
     ROUND_TWICE,
@@ -29,6 +34,7 @@ from gpu_driver.chain.step import (
     STEP_FIELDS,
     WINOGRAD,
     Memory,
+    Reading,
     Step,
 )
 from gpu_driver.chain.tasks import CONVOLUTION_BLOCK, Task, reads_of, tasks_of
@@ -40,10 +46,15 @@ __all__ = [
     "CENTRED",
     "CONVOLUTION_BLOCK",
     "CONVOLVE",
+    "COPY",
     "DEPTHWISE",
     "DEPTHWISE_VNNI",
     "EXPANDED",
     "FLIP_SIGNS",
+    "GREATEST",
+    "MEAN",
+    "MULTIPLY",
+    "PACK",
     "ROUND_ONCE",
     "ROUND_POSITIVE",
     "ROUND_TWICE",
@@ -52,11 +63,13 @@ __all__ = [
     "STEP_FIELDS",
     "WINOGRAD",
     "Memory",
+    "Reading",
     "Step",
     "Task",
     "merge",
     "reads_of",
     "redirected",
+    "several",
     "single",
     "tasks_of",
 ]

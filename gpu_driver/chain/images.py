@@ -31,7 +31,7 @@ def steps_by_image(
     weights.
     """
     count = steps[0].geometry.batches
-    end = next((at for at, step in enumerate(steps) if step.geometry.batches != count), len(steps))
+    end = next((at for at, step in enumerate(steps) if step.geometry.batches != count or step.is_general), len(steps))
     while end > 0 and _is_product(steps[end - 1]):
         end -= 1
     if count == 1 or sum(step.flops for step in steps[:end]) < LEAST_FLOPS * count:

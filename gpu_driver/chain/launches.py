@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpu_driver.bound import BoundOperand
+from gpu_driver.chain.elementwise import put_together, word
 from gpu_driver.chain.images import one_image, steps_by_image
 from gpu_driver.chain.memory import ALIGNMENT, BUFFERS, Placement
 from gpu_driver.chain.schedule import schedule
@@ -27,11 +28,20 @@ if TYPE_CHECKING:
     from nn_runtime.operand import Array
 
 LINE_WORDS = 32
+LEAST_GENERAL = 4
+"""So many operations that are no products are worth the program of a chain."""
 
 
 def single(step: Step, device: DeviceProfile) -> Launch:
     """Return the launch of one step."""
     return _launch((step,), {one: id(one) for one in step.memories}, frozenset(), device, Tiles())
+
+
+def several(steps: Sequence[Step], device: DeviceProfile) -> Launch:
+    """Return the launch of steps whose Scratch memory nobody else uses."""
+    keys = {one: id(one) for step in steps for one in step.memories}
+    inner = frozenset(key for one, key in keys.items() if isinstance(one, Scratch))
+    return _launch(tuple(steps), keys, inner, device, Tiles())
 
 
 def redirected(launch: Launch, memory: Mapping[BoundOperand, Scratch], device: DeviceProfile) -> Launch:
@@ -52,13 +62,13 @@ def merge(
     """
     merger = _Merger(commands, storage, boundary, device)
     merged: list[Command] = []
-    run: list[int] = []
+    run = _Run(merger, 0)
     for at in range(len(commands)):
-        if run and not merger.fits([*run, at]):
-            merged += merger.joined(run)
-            run = []
-        run.append(at)
-    return [*merged, *merger.joined(run)] if run else merged
+        if not run.takes(at):
+            merged += merger.joined(range(run.start, at))
+            run = _Run(merger, at)
+            run.takes(at)
+    return [*merged, *merger.joined(range(run.start, len(commands)))] if commands else merged
 
 
 class _Merger:
@@ -80,23 +90,20 @@ class _Merger:
             for command in commands
         ]
         self._tiles = tiles_for([step for steps in self._steps_of for step in steps])
-        self._users: dict[int, set[int]] = {}
+        self._used: dict[int, tuple[int, int]] = {}
         for at, command in enumerate(commands):
             arguments = command.arguments if isinstance(command, Launch) else (command.source, command.destination)
-            for memory in arguments:
+            memories = (memory for step in self._steps_of[at] for memory in step.memories)
+            for memory in (*arguments, *memories):
                 if isinstance(memory, BoundOperand | Scratch):
-                    self._users.setdefault(self._key(memory), set()).add(at)
-
-    def fits(self, run: Sequence[int]) -> bool:
-        """Whether the commands of a run can be one launch, if all but the last can."""
-        first, last = self._steps(run[:1]), self._steps(run[-1:])
-        if len(run) > self._device.tuning.chain_steps:
-            return False
-        return bool(first and last) and first[0].kernel == last[0].kernel and len(self._outer(run)) < BUFFERS
+                    first, _ = self._used.setdefault(self._key(memory), (at, at))
+                    self._used[self._key(memory)] = first, at
 
     def joined(self, run: Sequence[int]) -> list[Command]:
         """Return one command that does what those of a run do, or those where it would need too large a buffer."""
         steps = self._steps(run)
+        if all(step.is_general for step in steps) and len(run) < LEAST_GENERAL:
+            return [self._commands[at] for at in run]
         if len(run) > 1 or (steps and self._tiles != Tiles()):
             keys = {memory: self._key(memory) for step in steps for memory in step.memories}
             launches = self._launches(steps, keys, self._inner(run))
@@ -121,8 +128,28 @@ class _Merger:
         return [self._launch(steps, keys, inner)]
 
     def _launch(self, steps: tuple[Step, ...], keys: Mapping[Memory, int], inner: frozenset[int]) -> Launch:
-        steps = joined(steps, keys, inner, self._device.compute_units)
+        steps = joined(put_together(steps, keys, inner), keys, inner, self._device.compute_units)
         return _launch(steps, keys, inner, self._device, self._tiles)
+
+    def steps_of(self, at: int) -> tuple[Step, ...]:
+        """Return what a command does, if it can be joined with others."""
+        return self._steps_of[at]
+
+    def memories_of(self, at: int) -> tuple[set[int], set[int]]:
+        """Return what a command reads or writes, and what of this is written."""
+        steps = self._steps_of[at]
+        every = {self._key(memory) for step in steps for memory in step.memories}
+        return every, {self._key(step.output) for step in steps}
+
+    def is_inside(self, key: int, start: int, end: int) -> bool:
+        """Whether nobody but commands start .. end uses a memory."""
+        first, last = self._used[key]
+        return key not in self._boundary and start <= first and last <= end
+
+    @property
+    def most_commands(self) -> int:
+        """How many commands may be one launch."""
+        return self._device.tuning.chain_steps
 
     def _steps(self, run: Sequence[int]) -> tuple[Step, ...]:
         return tuple(step for at in run for step in self._steps_of[at])
@@ -130,14 +157,42 @@ class _Merger:
     def _inner(self, run: Sequence[int]) -> frozenset[int]:
         """Return the memories that only the run uses."""
         written = {self._key(step.output) for step in self._steps(run)}
-        return frozenset(key for key in written if key not in self._boundary and self._users[key] <= set(run))
-
-    def _outer(self, run: Sequence[int]) -> set[int]:
-        return {self._key(memory) for step in self._steps(run) for memory in step.memories} - self._inner(run)
+        return frozenset(key for key in written if self.is_inside(key, run[0], run[-1]))
 
     def _key(self, memory: Memory) -> int:
         """Return what stands for the memory: an operand, or a number that none has."""
         return self._storage.get(memory.index, memory.index) if isinstance(memory, BoundOperand) else -id(memory)
+
+
+class _Run:
+    """Commands that can be one launch, as they are found one after the other."""
+
+    def __init__(self, merger: _Merger, start: int) -> None:
+        self.start = start
+        self._merger = merger
+        self._written: set[int] = set()
+        self._outer: set[int] = set()
+        self._has_images = self._has_general = False
+
+    def takes(self, at: int) -> bool:
+        """Take the next command if it can be in one launch with those before; the first can."""
+        merger, steps = self._merger, self._merger.steps_of(at)
+        every, written = merger.memories_of(at)
+        written = self._written | written
+        outer = self._outer | every
+        outer -= {key for key in every & written if merger.is_inside(key, self.start, at)}
+        # Convolutions of several images are done image by image, other steps are not.
+        general = self._has_general or any(step.is_general for step in steps)
+        images = self._has_images or any(
+            step.geometry.batches > 1 for step in steps if step.by_channel or not step.is_general
+        )
+        if at > self.start:
+            before = merger.steps_of(self.start)
+            same = bool(before and steps) and before[0].kernel == steps[0].kernel
+            if not same or at - self.start >= merger.most_commands or (images and general) or len(outer) >= BUFFERS:
+                return False
+        self._written, self._outer, self._has_general, self._has_images = written, outer, general, images
+        return True
 
 
 def _launch(
@@ -175,10 +230,13 @@ def _launch(
 
 
 def _kernel_of(steps: Sequence[Step], tiles: Tiles) -> Kernel:
-    """Return the kernel that knows how to do all steps: compiling winograd.h takes time, and few networks use it."""
+    """Return the kernel that knows how to do all steps: compiling what few networks use takes time."""
     kernel = steps[0].kernel
-    winograd = ("WINOGRAD", int(any(step.is_winograd for step in steps)))
-    return replace(kernel, defines=(*kernel.defines, winograd, *tiles.defines()))
+    rare = (
+        ("WINOGRAD", int(any(step.is_winograd for step in steps))),
+        ("GENERAL", int(any(step.is_general for step in steps))),
+    )
+    return replace(kernel, defines=(*kernel.defines, *rare, *tiles.defines()))
 
 
 def _clocked(kernel: Kernel, device: DeviceProfile) -> Kernel:
@@ -206,9 +264,5 @@ def _tables(steps: Sequence[Step], placed: Placement) -> tuple[Array, list[Array
         before += step.before is not None
         sizes = (getattr(step.geometry, name) for name in GEOMETRY)
         values = (step.values.get(name, 0) for name in VALUES)
-        row[:] = [_word(value) for value in (step.kind, *places, *positions, *sizes, *values)]
+        row[:] = [word(value) for value in (step.kind, *places, *positions, *sizes, *values)]
     return table, parts
-
-
-def _word(value: int | float) -> int:
-    return int(np.float32(value).view(np.int32)) if isinstance(value, float) else value

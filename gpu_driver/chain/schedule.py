@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpu_driver.chain.tasks import CONVOLUTION_BLOCK, reads_of
+from gpu_driver.chain.tasks import CONVOLUTION_BLOCK, reads_of, reads_of_residual
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -99,7 +99,7 @@ def _waits(steps: Sequence[Step], tasks: Sequence[Sequence[Task]], placed: Place
             needed = free
             for maker, shape, span in (
                 (source, step.input_shape, reads_of(step, task)),
-                (residual, step.output_shape, (task.pixels, task.channels)),
+                (residual, step.residual_shape, reads_of_residual(step, task)),
             ):
                 if maker is None:
                     continue

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gpu_driver.bound import BoundOperand
+    from gpu_driver.chain.elementwise import Instruction
     from gpu_driver.launch import Images, Kernel, Scratch
     from nn_runtime.operand import Array
     from nn_runtime.operations.sliding_window import SlidingWindow
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 Memory: TypeAlias = "BoundOperand | Scratch | Images"
 
 CONVOLVE, DEPTHWISE, FLIP_SIGNS, AVERAGE, DEPTHWISE_VNNI, EXPANDED, SOFTMAX, WINOGRAD = 0, 1, 2, 3, 4, 5, 6, 7
+ELEMENTWISE, MEAN, COPY, PACK, MULTIPLY, GREATEST = 8, 9, 10, 11, 12, 13
+GENERAL = frozenset({ELEMENTWISE, MEAN, COPY, PACK, MULTIPLY, GREATEST})
+"""What convolutional networks can do without."""
 BY_INTEGERS, BY_FLOATS, CENTRED = 0, 1, 2
 ROUND_TWICE, ROUND_TWICE_AT_ONCE, ROUND_ONCE, ROUND_POSITIVE = 0, 1, 2, 3
 
@@ -35,12 +39,24 @@ VALUES = (
     *("multiplier_product", "exponent_product", "multiplier_residual", "exponent_residual"),
     *("multiplier_sum", "exponent_sum", "rounding_sum"),
     *("adds_by_floats", "factor_product", "factor_residual", "offset_sum", "low_sum", "high_sum"),
-    "tiles_at_once",
+    *("tiles_at_once", "instructions", "as_one_row"),
 )
 STEP_FIELDS = (*PLACES, *CONSTANTS, *GEOMETRY, *VALUES)
 """Fields of `Step` in common/chain_step.h, four bytes each."""
 TILE_PIXELS = 7
 """Pixels that a convolution computes at once, where nothing else is said."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a step reads of a memory [rows, depth], where its geometry does not say it.
+
+    Rows in `groups` equal parts: each belongs to the same part of the output's pixels.
+    """
+
+    rows: int
+    depth: int
+    groups: int = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +66,8 @@ class Step:
     constants: weights, bias, and for quantised ones multipliers, shifts, roundings; for WINOGRAD the filters. values:
     by name of VALUES those that are not 0; float ones for float and half. before: the convolution that an EXPANDED
     step does, too: its source is the step's, the rest of the step is the depthwise one's. tile_pixels: of the kernel
-    that does it in the end.
+    that does it in the end. reads, reads_residual: how a step that is no convolution reads its memories. program: the
+    instructions of ELEMENTWISE.
     """
 
     kernel: Kernel
@@ -66,11 +83,19 @@ class Step:
     operations: tuple[int, ...] = ()
     before: Step | None = None
     tile_pixels: int = TILE_PIXELS
+    reads: Reading | None = None
+    reads_residual: Reading | None = None
+    program: tuple[Instruction, ...] = ()
+
+    @property
+    def is_general(self) -> bool:
+        """Whether it takes the variant of the kernel that has more than convolutions."""
+        return self.kind in GENERAL
 
     @property
     def by_channel(self) -> bool:
         """Whether every output channel reads its input channel only."""
-        return self.kind in (DEPTHWISE, AVERAGE, DEPTHWISE_VNNI)
+        return self.kind in (DEPTHWISE, AVERAGE, GREATEST, DEPTHWISE_VNNI)
 
     @property
     def is_depthwise(self) -> bool:
@@ -104,8 +129,16 @@ class Step:
     @property
     def input_shape(self) -> tuple[int, int]:
         """Pixels and channels of the input."""
+        if self.reads is not None:
+            return self.reads.rows, self.reads.depth
         g = self.geometry if self.before is None else self.before.geometry
         return g.batches * g.input_height * g.input_width, g.input_depth
+
+    @property
+    def residual_shape(self) -> tuple[int, int]:
+        """Pixels and channels of the residual."""
+        reads = self.reads_residual
+        return self.output_shape if reads is None else (reads.rows, reads.depth)
 
     @property
     def output_shape(self) -> tuple[int, int]:

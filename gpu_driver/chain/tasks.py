@@ -7,13 +7,13 @@ import itertools
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from gpu_driver.chain.step import CONVOLVE, DEPTHWISE_VNNI
+from gpu_driver.chain.step import CONVOLVE, DEPTHWISE_VNNI, MEAN, MULTIPLY
 from gpu_driver.convolution.packing import DEPTHWISE_LANES
 from gpu_driver.convolution.winograd import pixels_of, tile_count
 from gpu_driver.tuning_values import Tuning
 
 if TYPE_CHECKING:
-    from gpu_driver.chain.step import Step
+    from gpu_driver.chain.step import Reading, Step
 
 Span: TypeAlias = tuple[int, int]
 """First and behind the last."""
@@ -21,8 +21,10 @@ Span: TypeAlias = tuple[int, int]
 CONVOLUTION_BLOCK, DEPTHWISE_BLOCK = 32, 16
 FLOPS_PER_BYTE = 2
 """Moving a byte takes the time of so many operations."""
-FEW_PIXELS, FEW_PIXELS_OF_BYTES = 28, 14
-"""Per core: with fewer, weights are most of what is read, so every core gets channels of its own."""
+LARGE_STEP_FLOPS = 8_000_000
+"""Of a core's part of a step."""
+EVEN_ROWS = 16
+"""Per core: so many are even enough, fewer are cut by channels too."""
 UNTUNED = Tuning()
 
 
@@ -42,27 +44,27 @@ class Task:
 
 def tasks_of(step: Step, cores: int, tuning: Tuning = UNTUNED) -> list[Task]:
     """Cut a step into tasks, core by core: the same part of the picture in every step."""
-    pixels, depth = step.output_shape
+    _, depth = step.output_shape
     if step.by_channel:
         row, block = step.geometry.output_width, _channels_of_block(step)
     elif step.before is not None:
         row, block = step.geometry.output_width, CONVOLUTION_BLOCK
     else:
-        row, block = step.tile_pixels, CONVOLUTION_BLOCK if step.kind == CONVOLVE or step.is_winograd else depth
-    count = tile_count(step.geometry) if step.is_winograd else pixels
+        row, block = step.tile_pixels, CONVOLUTION_BLOCK if _has_blocks(step) else depth
+    count = _count(step)
     rows, blocks = -(-count // row), -(-depth // block)
     cost = step.flops + FLOPS_PER_BYTE * step.bytes_moved
     parts = min(cores, -(-cost // tuning.least_task_flops))
-    bands = tuning.bands_of_large_steps if step.flops > tuning.large_step_flops * cores else tuning.bands
+    bands = tuning.bands_of_large_steps if step.flops > LARGE_STEP_FLOPS * cores else tuning.bands
     bands = min(bands, -(-cost // (tuning.least_task_flops * parts)))
     if step.before is not None:
         rectangles = _columns(rows, blocks, parts, bands)
-    elif count < _few_pixels(step) * parts:
+    elif count < _few_pixels(step, tuning) * parts:
         bands = 1 if step.is_winograd else bands  # every task transforms all of its tiles
         spans = enumerate(_cuts(rows * blocks, min(parts, rows * blocks)))
         rectangles = [(part, x, y) for part, span in spans for y, x in _rectangles(span, rows, bands)]
     else:
-        spans = enumerate(_parts(rows, blocks, parts, tuning.even_rows))
+        spans = enumerate(_parts(rows, blocks, parts))
         rectangles = [(part, x, y) for part, span in spans for x, y in _rectangles(span, blocks, bands)]
     return [
         Task(
@@ -72,8 +74,21 @@ def tasks_of(step: Step, cores: int, tuning: Tuning = UNTUNED) -> list[Task]:
     ]
 
 
+def _has_blocks(step: Step) -> bool:
+    return step.kind in (CONVOLVE, MEAN) or step.is_winograd
+
+
+def _count(step: Step) -> int:
+    """Return what is cut into rows of tile_pixels."""
+    if step.kind == MULTIPLY:
+        return step.geometry.batches * _tiles(step) * step.tile_pixels
+    return tile_count(step.geometry) if step.is_winograd else step.output_shape[0]
+
+
 def reads_of(step: Step, task: Task) -> tuple[Span, Span]:
     """Return the input pixels (over all images, row-major) and channels that a task reads."""
+    if step.reads is not None:
+        return _rows_read(step, step.reads, task)
     if step.before is not None:
         between, _ = reads_of(replace(step, before=None), task)
         return reads_of(step.before, replace(task, pixels=between))
@@ -94,24 +109,52 @@ def reads_of(step: Step, task: Task) -> tuple[Span, Span]:
     return (first * g.input_width, (last + 1) * g.input_width), channels
 
 
+def reads_of_residual(step: Step, task: Task) -> tuple[Span, Span]:
+    """Return the pixels and channels of its residual that a task reads."""
+    reads = step.reads_residual
+    return (task.pixels, task.channels) if reads is None else _rows_read(step, reads, task)
+
+
+def _rows_read(step: Step, reads: Reading, task: Task) -> tuple[Span, Span]:
+    """Return the rows of all groups that a task has pixels of."""
+    pixels, rows = step.output_shape[0] // reads.groups, reads.rows // reads.groups
+    first, last = task.pixels[0] // pixels, -(-task.pixels[1] // pixels)
+    return (first * rows, last * rows), (0, reads.depth)
+
+
 def _pixels(step: Step, first: int, last: int) -> Span:
+    if step.kind == MULTIPLY:
+        return tuple(_first_row(step, tile // step.tile_pixels) for tile in (first, last))  # type: ignore[return-value]
     return pixels_of(step.geometry, first, last) if step.is_winograd else (first, last)
 
 
-def _few_pixels(step: Step) -> int:
-    """Return how many pixels a core are few: none where each task would gather them for itself."""
+def _tiles(step: Step) -> int:
+    """Return how many tiles of rows a product of matrices has, each matrix cut apart."""
+    return -(-step.geometry.output_width // step.tile_pixels)
+
+
+def _first_row(step: Step, tile: int) -> int:
+    matrix, at = divmod(tile, _tiles(step))
+    return matrix * step.geometry.output_width + at * step.tile_pixels
+
+
+def _few_pixels(step: Step, tuning: Tuning) -> int:
+    """Return how many pixels a core are few: with fewer, weights are most of what is read.
+
+    None where each task would gather them for itself.
+    """
     if not (step.reads_in_place or step.is_winograd):
         return 0
-    return FEW_PIXELS_OF_BYTES if ("QUANTIZED", 1) in step.kernel.defines else FEW_PIXELS
+    return tuning.few_pixels // 2 if ("QUANTIZED", 1) in step.kernel.defines else tuning.few_pixels
 
 
 def _channels_of_block(step: Step) -> int:
     return DEPTHWISE_LANES if step.kind == DEPTHWISE_VNNI else DEPTHWISE_BLOCK
 
 
-def _parts(rows: int, blocks: int, parts: int, even_rows: int) -> list[Span]:
+def _parts(rows: int, blocks: int, parts: int) -> list[Span]:
     """Cut rows x blocks, counted row by row, into equal spans: whole rows where those are even enough."""
-    if rows >= even_rows * parts:
+    if rows >= EVEN_ROWS * parts:
         return [(first * blocks, last * blocks) for first, last in _cuts(rows, parts)]
     return _cuts(rows * blocks, min(parts, rows * blocks))
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import atexit
 import hashlib
+import math
 import os
 import threading
 import time
@@ -26,7 +27,7 @@ from gpu_driver.device.buffers import readable_bytes
 from gpu_driver.device.device_memory import Accounts, DeviceBuffer
 from gpu_driver.device.programs import ProgramCache
 from gpu_driver.device.scheduler import Scheduler
-from nn_runtime.hal.types import ErrorStatus, HalError, Priority
+from nn_runtime.hal.types import ErrorStatus, ExecutionPreference, HalError, Priority
 
 if TYPE_CHECKING:
     from gpu_driver.device_profile import DeviceProfile
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 IDLE_SECONDS = 10.0
 """How long memory for temporaries is kept after the last execution."""
+LOW_POWER_IDLE_SECONDS = 0.1
+"""The same where power is to be saved: taking memory again for every run costs more than the run (decision 0009)."""
 MAX_EXECUTIONS = 4
 """Executions at once on one device; more wait by priority. They share one queue, so more would gain nothing."""
 PAGE_BYTES = 4096
@@ -78,7 +81,11 @@ class DeviceContext:
         self.programs = ProgramCache(self.context, profile)
         self._constants: weakref.WeakValueDictionary[bytes, DeviceBuffer] = weakref.WeakValueDictionary()
         self._lock = threading.Lock()
-        self._watchdog = Watchdog(idle_seconds)
+        self._watchdogs = {
+            ExecutionPreference.LOW_POWER: Watchdog(min(LOW_POWER_IDLE_SECONDS, idle_seconds)),
+            ExecutionPreference.FAST_SINGLE_ANSWER: Watchdog(idle_seconds),
+            ExecutionPreference.SUSTAINED_SPEED: Watchdog(math.inf),
+        }
 
     def check_process(self) -> None:
         """Refuse a child process that inherited the context by fork."""
@@ -137,9 +144,9 @@ class DeviceContext:
                 f"{what} needs {readable_bytes(size_bytes)}, the device has {has}",
             )
 
-    def watch(self, holder: Releases, *, in_need_only: bool = False) -> None:
-        """Have a holder's memory given back once it has been idle for some time, or only where it is needed."""
-        self._watchdog.watch(holder, in_need_only=in_need_only)
+    def watch(self, holder: Releases, preference: ExecutionPreference) -> None:
+        """Have a holder's memory given back once it has been idle as long as the preference says, or it is needed."""
+        self._watchdogs[preference].watch(holder)
 
     def shut_down(self) -> None:
         """Let nobody in any more, wait for those inside, store programs; for the end of the interpreter."""
@@ -158,7 +165,7 @@ class DeviceContext:
                 f"needs {readable_bytes(size_bytes)}, the device allows {readable_bytes(limit)} for one buffer",
             )
         if not self._has_room(size_bytes):
-            self._watchdog.release_all()
+            self._release_idle()
         if not self._has_room(size_bytes):
             used, has = self.accounts.stats.allocated_bytes, self.profile.global_mem_bytes
             raise HalError(
@@ -170,7 +177,7 @@ class DeviceContext:
         except cl.Error as error:
             if error.code not in _EXHAUSTED:
                 raise hal_error(error, "allocation") from error
-            self._watchdog.release_all()
+            self._release_idle()
             try:
                 handle = self._new_handle(content)
             except cl.Error as again:
@@ -178,6 +185,10 @@ class DeviceContext:
         if not isinstance(content, int):
             self.accounts.written(size_bytes)
         return DeviceBuffer(self.accounts, handle, size_bytes)
+
+    def _release_idle(self) -> None:
+        for watchdog in self._watchdogs.values():
+            watchdog.release_all()
 
     def _has_room(self, size_bytes: int) -> bool:
         return self.accounts.stats.allocated_bytes + size_bytes <= self.profile.global_mem_bytes
@@ -209,50 +220,47 @@ def _contexts_here() -> list[DeviceContext]:
 
 
 class Watchdog:
-    """One daemon thread per device, alive only while somebody holds memory that may be given back."""
+    """One daemon thread, alive only while somebody holds memory that may be given back for being idle so long.
+
+    With infinite seconds there is no thread: memory is given back by `release_all` alone.
+    """
 
     def __init__(self, idle_seconds: float) -> None:
         """Start nothing yet."""
         self._idle_seconds = idle_seconds
         self._lock = threading.Lock()
         self._holders: weakref.WeakSet[Releases] = weakref.WeakSet()
-        self._asked_in_need: weakref.WeakSet[Releases] = weakref.WeakSet()
         self._running = False
 
-    def watch(self, holder: Releases, *, in_need_only: bool = False) -> None:
-        """Add a holder, and start the thread if it is not running; `in_need_only`: for `release_all` alone."""
+    def watch(self, holder: Releases) -> None:
+        """Add a holder, and start the thread if it is not running."""
         with self._lock:
-            if in_need_only:
-                self._asked_in_need.add(holder)
-                return
             self._holders.add(holder)
-            if not self._running:
+            if not self._running and math.isfinite(self._idle_seconds):
                 self._running = True
                 threading.Thread(target=self._run, name="nn_runtime opencl watchdog", daemon=True).start()
 
     def release_all(self) -> None:
         """Have all idle memory given back now."""
-        now = time.monotonic()
-        self._release(now, self._holders)
-        self._release(now, self._asked_in_need)
+        self._release(time.monotonic())
 
     def _run(self) -> None:
         while True:
             time.sleep(self._idle_seconds / 4)
-            self._release(time.monotonic() - self._idle_seconds, self._holders)
+            self._release(time.monotonic() - self._idle_seconds)
             with self._lock:
                 if not self._holders:
                     self._running = False
                     return
 
-    def _release(self, before: float, watched: weakref.WeakSet[Releases]) -> None:
+    def _release(self, before: float) -> None:
         with self._lock:
-            holders = list(watched)
-            watched.clear()  # one that is added from now on stays, whatever it answers
+            holders = list(self._holders)
+            self._holders.clear()  # one that is added from now on stays, whatever it answers
         for holder in holders:
             if holder.release_idle(before):
                 with self._lock:
-                    watched.add(holder)
+                    self._holders.add(holder)
 
 
 def pages_of_zeros(size_bytes: int) -> Array:

@@ -16,7 +16,6 @@ import os
 import subprocess
 import sys
 import time
-import warnings
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,17 +24,17 @@ import numpy as np
 
 import kernels_cl
 from gpu_driver import cache_files
-from gpu_driver.discovery import icd, pocl_repair
+from gpu_driver.discovery import icd, matrix_units, pocl_repair
 from gpu_driver.discovery.host_cpu import HostCpu, host_cpu
+from gpu_driver.discovery.trial import one_line, run_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    import numpy.typing as npt
     import pyopencl as cl
 
 _LOG = logging.getLogger(__name__)
-_FORMAT = 2
+_FORMAT = 3
 BAD_VERDICT_SECONDS = 600
 CHILD_TIMEOUT_SECONDS = 120
 _MARK = "@nnrt-probe "
@@ -332,7 +331,7 @@ def _verdicts_on(device: cl.Device) -> Iterator[DeviceVerdict]:
         context = cl.Context([device])
         wrong = _wrong_answers(context)
     except cl.Error as error:
-        yield DeviceVerdict(False, f"the test kernel failed: {_one_line(str(error))}", repaired_as=repaired_as)
+        yield DeviceVerdict(False, f"the test kernel failed: {one_line(str(error))}", repaired_as=repaired_as)
         return
     if wrong:
         yield DeviceVerdict(False, f"the test kernel gave wrong answers: {wrong}", repaired_as=repaired_as)
@@ -340,12 +339,9 @@ def _verdicts_on(device: cl.Device) -> Iterator[DeviceVerdict]:
     yield DeviceVerdict(True, repaired_as=repaired_as)
     if _has_vnni(device, host_cpu()) and _vnni_works(context):
         yield DeviceVerdict(True, features=(X86_VNNI,), repaired_as=repaired_as)
-
-
-def _one_line(text: str, limit: int = 300) -> str:
-    """A build log in a line, from its first error on."""
-    start = text.find("error:")
-    return " ".join(text[max(start, 0) :].split())[:limit]
+    units = matrix_units.feature_of(device, context)
+    if units is not None:
+        yield DeviceVerdict(True, features=(units,), repaired_as=repaired_as)
 
 
 def _wrong_answers(context: cl.Context) -> str:
@@ -353,7 +349,7 @@ def _wrong_answers(context: cl.Context) -> str:
     index = np.arange(_ITEMS)
     a = ((index * 37) % 64).astype(np.float32) / 4
     outputs = [np.zeros(_ITEMS, dtype) for dtype in (np.float32, np.float16, np.int32)]
-    _run(context, _SOURCE, "nnrt_probe", (_ITEMS,), (32,), [a], outputs, [np.int32(_COUNT)])
+    run_once(context, _SOURCE, "nnrt_probe", (_ITEMS,), (32,), [a], outputs, [np.int32(_COUNT)])
     b = a.reshape(2, 32)[:, ::-1].reshape(-1) * 3 + np.sqrt(a[1] + a[2]) * a[0]
     n = np.where(index < _COUNT, ((index * 65537) * (1 << 20) >> 32) + np.clip(index - 40, -16, 16), -1)
     right = [np.allclose(outputs[0], b, rtol=1e-6), np.array_equal(outputs[1], a.astype(np.float16)),
@@ -374,40 +370,8 @@ def _vnni_works(context: cl.Context) -> bool:
     source = kernels_cl.source("common/dot4.h") + _VNNI_KERNEL
     expected = total + (unsigned.astype(np.int32) * signed).reshape(16, 4).sum(1)
     try:
-        _run(context, source, "nnrt_probe_vnni", (1,), (1,), [unsigned, signed], [total], [])
+        run_once(context, source, "nnrt_probe_vnni", (1,), (1,), [unsigned, signed], [total])
     except cl.Error as error:
-        _LOG.info("%s: no vpdpbusd: %s", context.devices[0].name, _one_line(str(error)))
+        _LOG.info("%s: no vpdpbusd: %s", context.devices[0].name, one_line(str(error)))
         return False
     return bool(np.array_equal(total, expected))
-
-
-def _run(
-    context: cl.Context,
-    source: str,
-    kernel_name: str,
-    global_size: tuple[int, ...],
-    local_size: tuple[int, ...],
-    inputs: Sequence[npt.NDArray[np.generic]],
-    outputs: Sequence[npt.NDArray[np.generic]],
-    scalars: Sequence[np.generic],
-) -> None:
-    """Build one kernel and run it once; `outputs` go in and come back changed."""
-    import pyopencl as cl
-
-    queue = cl.CommandQueue(context)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        program = cl.Program(context, source)
-        program.int_ptr  # noqa: B018  # makes the program object now, which takes PyOpenCL's cache out of the way
-        program.build()
-    flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
-    buffers = [cl.Buffer(context, flags, hostbuf=array) for array in (*inputs, *outputs)]
-    kernel = cl.Kernel(program, kernel_name)
-    for number, buffer in enumerate(buffers):
-        kernel.set_arg(number, buffer)
-    for number, scalar in enumerate(scalars, len(buffers)):
-        kernel.set_arg(number, scalar)
-    cl.enqueue_nd_range_kernel(queue, kernel, global_size, local_size)
-    for array, buffer in zip(outputs, buffers[len(inputs) :], strict=True):
-        cl.enqueue_copy(queue, array, buffer)
-    queue.finish()

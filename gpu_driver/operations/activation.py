@@ -3,26 +3,33 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
+from gpu_driver.chain import elementwise as programs
 from gpu_driver.launch import Kernel, Launch, Packed, float32, int32
+from gpu_driver.launchers.byte_tables import parts
 from gpu_driver.launchers.vectors import LANES, c_type, defines, per_item, work_sizes
 from gpu_driver.operations import launches
+from gpu_driver.operations.conv import step_kernel
 from nn_runtime.codes import OperationCode
 from nn_runtime.operand import QUANT8_TYPES
 from nn_runtime.operations.activation import RELU_BOUNDS, activation_table
 from nn_runtime.quantization import activation_range_float, activation_range_quantized
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gpu_driver import chain
     from gpu_driver.bound import BoundOperand, BoundOperation
     from gpu_driver.device_profile import DeviceProfile
     from gpu_driver.launch import Argument
     from nn_runtime.operand import Array
 
 _SMOOTH = {
-    OperationCode.LOGISTIC: "logistic",
-    OperationCode.TANH: "hyperbolic_tangent",
-    OperationCode.HARD_SWISH: "hard_swish",
+    OperationCode.LOGISTIC: ("logistic", programs.LOGISTIC),
+    OperationCode.TANH: ("hyperbolic_tangent", programs.TANH),
+    OperationCode.HARD_SWISH: ("hard_swish", programs.HARD_SWISH),
 }
 
 
@@ -38,7 +45,7 @@ def relu(op: BoundOperation, device: DeviceProfile) -> Launch:
     vectors = -(-output.count // LANES)
     item_vectors = per_item(vectors, device, LANES)
     global_size, local_size = work_sizes(-(-vectors // item_vectors), device)
-    return Launch(
+    launch = Launch(
         Kernel("activation.cl", "relu", defines(device, T=c_type(output))),
         (source, output, low, high, int32(output.count), int32(item_vectors)),
         global_size,
@@ -47,6 +54,7 @@ def relu(op: BoundOperation, device: DeviceProfile) -> Launch:
         2 * output.size_bytes,
         in_place=True,
     )
+    return programs.joinable(launch, chain_step(op, device, programs.CLAMP, (low.item(), high.item())))
 
 
 @launches(OperationCode.LOGISTIC, OperationCode.TANH, OperationCode.HARD_SWISH)
@@ -54,22 +62,35 @@ def smooth(op: BoundOperation, device: DeviceProfile) -> Launch:
     """LOGISTIC, TANH, HARD_SWISH. FLOAT32, FLOAT16; kernels of activation_smooth.cl. QUANT8: activation_table.cl."""
     if op.data_type in QUANT8_TYPES:
         table = activation_table(op.code, op.input("input"), op.outputs[0])
-        return lookup(op.input("input"), op.outputs[0], table, device)
-    return mapped("activation_smooth.cl", _SMOOTH[OperationCode(op.code)], op, device)
+        return by_table(op, table, device)
+    kernel, function = _SMOOTH[OperationCode(op.code)]
+    return mapped("activation_smooth.cl", kernel, op, device, function)
 
 
 @launches(OperationCode.ELU)
 def elu(op: BoundOperation, device: DeviceProfile) -> Launch:
     """ELU. FLOAT32, FLOAT16; kernel activation_smooth.cl:elu."""
-    return mapped("activation_smooth.cl", "elu", op, device, float32(op.float_value("alpha")))
+    alpha = op.float_value("alpha")
+    launch = mapped("activation_smooth.cl", "elu", op, device, None, float32(alpha))
+    return programs.joinable(launch, chain_step(op, device, programs.ELU, numbers={"alpha": alpha}))
 
 
-def mapped(file: str, kernel: str, op: BoundOperation, device: DeviceProfile, *parameters: Argument) -> Launch:
-    """Return the launch of a kernel of common/map.h, defined by T, from the operation's input to its output."""
+def mapped(
+    file: str,
+    kernel: str,
+    op: BoundOperation,
+    device: DeviceProfile,
+    function: int | None = None,
+    *parameters: Argument,
+) -> Launch:
+    """Return the launch of a kernel of common/map.h, defined by T, from the operation's input to its output.
+
+    function: the same in a chain, where chains have it.
+    """
     source, output = op.input("input"), op.outputs[0]
     vectors = -(-output.count // LANES)
     item_vectors = per_item(vectors, device, LANES)
-    return Launch(
+    launch = Launch(
         Kernel(file, kernel, defines(device, T=c_type(output))),
         (source, output, int32(output.count), int32(item_vectors), *parameters),
         *work_sizes(-(-vectors // item_vectors), device),
@@ -77,6 +98,32 @@ def mapped(file: str, kernel: str, op: BoundOperation, device: DeviceProfile, *p
         2 * output.size_bytes,
         in_place=True,
     )
+    return launch if function is None else programs.joinable(launch, chain_step(op, device, function))
+
+
+def chain_step(
+    op: BoundOperation,
+    device: DeviceProfile,
+    function: int,
+    bounds: tuple[float, float] | None = None,
+    numbers: Mapping[str, float] | None = None,
+    table: Array | None = None,
+) -> chain.Step | None:
+    """Return what takes the place of an operation of one tensor in a chain, None where it does not fit in."""
+    output = op.outputs[0]
+    kernel = step_kernel(output, device)
+    if kernel is None:
+        return None
+    if table is not None and ("VNNI", 1) in kernel.defines:
+        table = parts(table)
+    low, high = bounds or ((0, 0) if op.data_type in QUANT8_TYPES else (-math.inf, math.inf))
+    return programs.step_of(kernel, output, [op.input("input")], function, low, high, numbers, table)
+
+
+def by_table(op: BoundOperation, table: Array, device: DeviceProfile) -> Launch:
+    """Return the launch of an operation from 8 bits to 8 bits of the same type."""
+    launch = lookup(op.input("input"), op.outputs[0], table, device)
+    return programs.joinable(launch, chain_step(op, device, programs.TABLE, table=table))
 
 
 def lookup(source: BoundOperand, output: BoundOperand, table: Array, device: DeviceProfile) -> Launch:

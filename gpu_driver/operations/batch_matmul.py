@@ -4,15 +4,21 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from gpu_driver import chain
+from gpu_driver.chain import elementwise as programs
 from gpu_driver.convolution.tiled import batches_launch
 from gpu_driver.launch import Kernel, Launch, Scratch, int_vector
 from gpu_driver.launchers.strided import Side, strided_copy
 from gpu_driver.launchers.vectors import LANES, c_type
 from gpu_driver.launchers.worksize import linear
 from gpu_driver.operations import launches
-from nn_runtime.codes import OperationCode
+from gpu_driver.operations.conv import rows_of_depth, step_kernel
+from nn_runtime.codes import OperandCode, OperationCode
 from nn_runtime.operand import QUANT8_TYPES
 from nn_runtime.operations.batch_matmul import batch_matmul_sizes
 from nn_runtime.quantization import convolution_multipliers
@@ -22,6 +28,7 @@ if TYPE_CHECKING:
     from gpu_driver.device_profile import DeviceProfile
     from gpu_driver.launch import WorkSize
     from nn_runtime.operations.batch_matmul import BatchMatmul
+    from nn_runtime.operations.sliding_window import SlidingWindow
 
 _TILE_ROWS = 8
 """As in batch_matmul.cl."""
@@ -35,6 +42,9 @@ def batch_matmul(op: BoundOperation, device: DeviceProfile) -> tuple[Launch, ...
     by_groups = batches_launch(lhs, rhs, output, sizes, device)
     if by_groups is not None:
         return (by_groups,)
+    kernel_of_steps = step_kernel(output, device)
+    if kernel_of_steps is not None and output.type == OperandCode.TENSOR_FLOAT32 and not sizes.adj_x:
+        return (_packed_launch(op, sizes, kernel_of_steps, device),)
     rows, columns, depth = sizes.rows, sizes.columns, sizes.depth
     left = (1, rows) if sizes.adj_x else (depth, 1)
     right = (1, depth) if sizes.adj_y else (columns, 1)
@@ -67,6 +77,46 @@ def batch_matmul(op: BoundOperation, device: DeviceProfile) -> tuple[Launch, ...
         bytes_moved=lhs.size_bytes + rhs.size_bytes + output.size_bytes,
     )
     return *before, product
+
+
+def _packed_launch(op: BoundOperation, sizes: BatchMatmul, kernel: Kernel, device: DeviceProfile) -> Launch:
+    """Return the launch of two steps of a chain: right sides packed, then products."""
+    lhs, rhs, output = op.input("lhs"), op.input("rhs"), op.outputs[0]
+    batches, rows, columns, depth = sizes.batches, sizes.rows, sizes.columns, sizes.depth
+    blocks = -(-columns // LANES)
+    packed = Scratch(4 * batches * blocks * LANES * depth)
+    packing = chain.Step(
+        kernel,
+        chain.PACK,
+        rhs,
+        packed,
+        None,
+        programs.rows_of(batches * blocks, depth * LANES),
+        (np.array([depth, columns, int(sizes.adj_y)], np.int32),),
+        {},
+        0,
+        rhs.size_bytes + packed.size_bytes,
+        reads=chain.Reading(rhs.count // rhs.dimensions[-1], rhs.dimensions[-1], batches),
+    )
+    product = chain.Step(
+        kernel,
+        chain.MULTIPLY,
+        lhs,
+        output,
+        packed,
+        _products_of(batches, rows, columns, depth),
+        (np.zeros(1, np.int32),),
+        {},
+        2 * output.count * depth,
+        lhs.size_bytes + packed.size_bytes + output.size_bytes,
+        reads=chain.Reading(batches * rows, depth, batches),
+        reads_residual=chain.Reading(batches * blocks, depth * LANES, batches),
+    )
+    return chain.several((packing, product), device)
+
+
+def _products_of(batches: int, rows: int, columns: int, depth: int) -> SlidingWindow:
+    return replace(rows_of_depth(batches, rows, columns), input_depth=depth)
 
 
 def _fits_tiles(sizes: BatchMatmul, device: DeviceProfile) -> bool:

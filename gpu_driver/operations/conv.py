@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpu_driver import chain
+from gpu_driver.chain.mean import Scaling, fits_mean, mean_step
 from gpu_driver.convolution import packing, tiled, winograd
 from gpu_driver.convolution.float_rounding import FloatScaling, FloatSearch
 from gpu_driver.convolution.product import ELEMENT_NAMES, Product
@@ -17,7 +18,7 @@ from gpu_driver.launchers.strided import dense_strides, image_strides
 from gpu_driver.launchers.worksize import linear
 from gpu_driver.operations import launches
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
-from nn_runtime.operand import dtype_of
+from nn_runtime.operand import FLOAT_TYPES, QUANT8_TYPES, dtype_of
 from nn_runtime.operations.conv import convolution_geometry
 from nn_runtime.operations.sliding_window import SlidingWindow
 
@@ -33,12 +34,17 @@ if TYPE_CHECKING:
     from nn_runtime.operand import Array
 
 _NOTHING: tuple[Scalar, ...] = ()
+CHAINED = FLOAT_TYPES | {OperandCode.TENSOR_QUANT8_ASYMM, OperandCode.TENSOR_QUANT8_ASYMM_SIGNED}
+"""Types of what chains compute."""
 
 
 @launches(OperationCode.CONV_2D, OperationCode.DEPTHWISE_CONV_2D)
 def convolution(op: BoundOperation, device: DeviceProfile) -> Launch:
     """CONV_2D, DEPTHWISE_CONV_2D. FLOAT32, FLOAT16, QUANT8; NHWC and NCHW; honours every field of Fusion."""
     product = _fused_product(op)
+    mean = _mean_of_pictures(product, device)
+    if mean is not None:
+        return chain.single(mean, device)
     if fits_depthwise_packed(product, device):
         return depthwise_packed(product, device)
     if fits_packed(product, device):
@@ -162,6 +168,14 @@ def depthwise_packed_vnni(product: Product, device: DeviceProfile) -> Launch:
 def chain_kernel(types: tuple[tuple[str, str | int], ...], device: DeviceProfile) -> Kernel:
     """Return the kernel of steps that make no difference between its variants: the one that convolutions take too."""
     return _kernel(types, vnni=device.x86_vnni and ("QUANTIZED", 1) in types)
+
+
+def step_kernel(output: BoundOperand, device: DeviceProfile) -> Kernel | None:
+    """Return the kernel of steps with such a result; None where nothing is joined, or nothing of such numbers."""
+    if not device.builds_chains or device.tuning.chain_steps == 1 or output.type not in CHAINED:
+        return None
+    types = ("T", ELEMENT_NAMES[OperandCode(output.type)]), ("QUANTIZED", int(output.type in QUANT8_TYPES))
+    return chain_kernel(types, device)
 
 
 def _kernel(types: tuple[tuple[str, str | int], ...], *, vnni: bool) -> Kernel:
@@ -322,6 +336,26 @@ def element_by_element(product: Product, device: DeviceProfile) -> Launch:
         product.flops,
         product.bytes_moved,
     )
+
+
+def _mean_of_pictures(product: Product, device: DeviceProfile) -> chain.Step | None:
+    """Return the step for an 8-bit depthwise convolution that weighs all pixels of a picture alike, as of a MEAN."""
+    g = product.geometry
+    kernel = step_kernel(product.output, device)
+    is_whole = (g.filter_height, g.filter_width) == (g.input_height, g.input_width) and not g.padded
+    if kernel is None or not product.quantized or not product.packable or not is_whole or g.depth_multiplier != 1:
+        return None
+    terms, weights, bias = g.filter_height * g.filter_width, _constant(product.weights), _constant(product.bias)
+    multipliers, exponents = product.multipliers()
+    equal = all((values == values.flat[0]).all() for values in (weights, bias, multipliers, exponents))
+    if not equal or not fits_mean(terms, g.output_depth):
+        return None
+    weight = int(weights.flat[0]) - product.weights.zero_point
+    offset = int(bias.flat[0]) - product.source.zero_point * terms * weight
+    factor = int(multipliers.flat[0]), int(exponents.flat[0])
+    low, high = (int(bound.item()) for bound in product.bounds())
+    scaling = Scaling(weight, offset, *factor, product.output.zero_point, low, high)
+    return mean_step(kernel, product.source, product.output, (g.batches, terms, g.output_depth), scaling)
 
 
 def _fused_product(op: BoundOperation) -> Product:

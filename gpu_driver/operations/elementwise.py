@@ -3,15 +3,19 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpu_driver.chain import elementwise as programs
 from gpu_driver.launch import Kernel, Launch, float32, int32, int_vector
 from gpu_driver.launchers.broadcast import broadcast, broadcast_refusal, pairwise
+from gpu_driver.launchers.byte_pairs import Bytes, by_floats
 from gpu_driver.launchers.vectors import c_type, defines
 from gpu_driver.launchers.worksize import linear
 from gpu_driver.operations import launches, supports
+from gpu_driver.operations.conv import step_kernel
 from nn_runtime.codes import OperationCode
 from nn_runtime.operand import FLOAT_TYPES, QUANT8_TYPES, dtype_of
 from nn_runtime.operations.comparison import COMPARISONS
@@ -24,6 +28,7 @@ from nn_runtime.quantization import (
 )
 
 if TYPE_CHECKING:
+    from gpu_driver import chain
     from gpu_driver.bound import BoundOperand, BoundOperation
     from gpu_driver.device_profile import DeviceProfile
     from gpu_driver.launch import Argument
@@ -52,13 +57,48 @@ def elementwise(op: BoundOperation, device: DeviceProfile) -> Launch:
             moved,
         )
     rows, arguments, sizes = shape.by_rows(device)
-    return Launch(
+    launch = Launch(
         Kernel("elementwise.cl", "elementwise", types),
         (*common, *_dimensions(*rows), *arguments),
         *sizes,
         output.count,
         moved,
     )
+    return programs.joinable(launch, _chain_step(op, device))
+
+
+def _chain_step(op: BoundOperation, device: DeviceProfile) -> chain.Step | None:
+    """Return what takes the launch's place in a chain, None where it does not fit in."""
+    output = op.outputs[0]
+    kernel = step_kernel(output, device)
+    if kernel is None:
+        return None
+    operands = op.input("input0"), op.input("input1")
+    function = _NUMBERS[OperationCode(op.code)]
+    if op.data_type in FLOAT_TYPES:
+        return programs.step_of(kernel, output, operands, function, *activation_range_float(op.fuse_code()))
+    low, high = activation_range_quantized(op.fuse_code(), output)
+    pairs = (_bytes(one) for one in (*operands, output))
+    found = by_floats(OperationCode(op.code), *pairs)
+    if found is not None:
+        names = "zero0", "zero1", "zero_out", "real0", "real1", "offset"
+        zeros = (one.zero_point for one in (*operands, output))
+        numbers = {"by_floats": 1, **dict(zip(names, (*zeros, *found), strict=True))}
+        return programs.step_of(kernel, output, operands, function, low, high, numbers)
+    low, high = low - output.zero_point, high - output.zero_point
+    factors = dict(zip(("0", "1", "_out"), _factors(op), strict=True))
+    numbers = {
+        "left_shift": ADD_LEFT_SHIFT,
+        **{f"zero{which}": one.zero_point for which, one in zip(factors, (*operands, output), strict=True)},
+        **{f"multiplier{which}": factor.mantissa for which, factor in factors.items()},
+        **{f"exponent{which}": factor.exponent for which, factor in factors.items()},
+    }
+    return programs.step_of(kernel, output, operands, function, low, high, numbers)
+
+
+def _bytes(operand: BoundOperand) -> Bytes:
+    info = np.iinfo(dtype_of(operand.type))
+    return Bytes(operand.scale, operand.zero_point, int(info.min), int(info.max))
 
 
 def _dimensions(*parts: tuple[int, ...]) -> tuple[Argument, ...]:
@@ -108,8 +148,14 @@ def extreme(op: BoundOperation, device: DeviceProfile) -> Launch:
     tables = None
     if op.data_type in QUANT8_TYPES:
         tables = _requantizations(first, second, output)
-    greatest = int32(op.code == OperationCode.MAXIMUM)
-    return pairwise("extreme", (first, second, output), (greatest,), device, tables)
+    greatest = op.code == OperationCode.MAXIMUM
+    launch = pairwise("extreme", (first, second, output), (int32(greatest),), device, tables)
+    kernel = step_kernel(output, device)
+    if kernel is None or tables is not None:
+        return launch
+    function = programs.MAXIMUM if greatest else programs.MINIMUM
+    unbounded = -math.inf, math.inf
+    return programs.joinable(launch, programs.step_of(kernel, output, (first, second), function, *unbounded))
 
 
 @launches(OperationCode.POW)

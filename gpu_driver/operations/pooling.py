@@ -13,7 +13,7 @@ from gpu_driver.launch import Kernel, Launch, float32, int32, int_vector
 from gpu_driver.launchers.vectors import LANES, c_type, per_item
 from gpu_driver.launchers.worksize import rows
 from gpu_driver.operations import launches
-from gpu_driver.operations.conv import chain_kernel
+from gpu_driver.operations.conv import step_kernel
 from nn_runtime.codes import OperationCode
 from nn_runtime.operand import QUANT8_TYPES
 from nn_runtime.operations.pooling import pooling_geometry
@@ -50,19 +50,19 @@ def pooling(op: BoundOperation, device: DeviceProfile) -> Launch:
             output.count * taps,
             moved,
         )
-        average = op.code == OperationCode.AVERAGE_POOL_2D
-        return replace(launch, steps=(_chain_step(launch, op, window, device),)) if average else launch
+        kernel = step_kernel(output, device)
+        return launch if kernel is None else replace(launch, steps=(_chain_step(launch, op, window, kernel),))
     global_size, local_size = rows(window.output_width * window.output_depth, lines, device)
     return Launch(Kernel("pooling.cl", name, types), arguments, global_size, local_size, output.count * taps, moved)
 
 
-def _chain_step(launch: Launch, op: BoundOperation, window: SlidingWindow, device: DeviceProfile) -> chain.Step:
+def _chain_step(launch: Launch, op: BoundOperation, window: SlidingWindow, kernel: Kernel) -> chain.Step:
     """Return what takes the launch's place between convolutions."""
     source, output = op.input("input"), op.outputs[0]
     low, high = (bound.item() for bound in _bounds(op, window))
     return chain.Step(
-        chain_kernel((("T", c_type(output)), ("QUANTIZED", int(op.data_type in QUANT8_TYPES))), device),
-        chain.AVERAGE,
+        kernel,
+        chain.AVERAGE if op.code == OperationCode.AVERAGE_POOL_2D else chain.GREATEST,
         source,
         output,
         None,

@@ -6,18 +6,24 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from gpu_driver.chain.elementwise import joinable
+from gpu_driver.chain.mean import Scaling, fits_mean, mean_step
 from gpu_driver.launch import Kernel, Launch, int32, int_vector
 from gpu_driver.launchers.strided import dense_strides
 from gpu_driver.launchers.vectors import LANES, c_type, defines, group_size, per_item, work_sizes
 from gpu_driver.launchers.worksize import linear
 from gpu_driver.operations import launches
+from gpu_driver.operations.conv import step_kernel
 from nn_runtime.codes import OperandCode, OperationCode
-from nn_runtime.operand import QUANT8_TYPES
+from nn_runtime.operand import QUANT8_TYPES, dtype_of
 from nn_runtime.operations.reduce import mean_multiplier, reduction
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from gpu_driver import chain
     from gpu_driver.bound import BoundOperation
     from gpu_driver.device_profile import DeviceProfile
     from gpu_driver.launch import Argument, Scalar
@@ -46,7 +52,28 @@ def mean(op: BoundOperation, device: DeviceProfile) -> Launch:
         op.fail("axes", f"must reduce at most {_MAX_QUANTIZED_TERMS} elements of 8 bits", terms)
     multiplier = mean_multiplier(terms)
     factor = int_vector(multiplier.mantissa, multiplier.exponent)
-    return _reduce("mean", op, (factor, int32(op.input("input").zero_point)), device)
+    launch = _reduce("mean", op, (factor, int32(op.input("input").zero_point)), device)
+    return joinable(launch, _chain_step(op, device))
+
+
+def _chain_step(op: BoundOperation, device: DeviceProfile) -> chain.Step | None:
+    """Return what takes the place of a MEAN over neighbouring dimensions in a chain."""
+    source, output = op.input("input"), op.outputs[0]
+    dims, reduced = _merged(source.dimensions, reduction(op).axes)
+    kernel, terms = step_kernel(output, device), _terms(op)
+    if kernel is None or len(reduced) != 1:
+        return None
+    outer, inner = math.prod(dims[: reduced[0]]), math.prod(dims[reduced[0] + 1 :])
+    if not fits_mean(terms, inner):
+        return None
+    scaling = Scaling()
+    if op.data_type in QUANT8_TYPES:
+        multiplier, info = mean_multiplier(terms), np.iinfo(dtype_of(output.type))
+        zero = source.zero_point
+        scaling = Scaling(
+            1, -zero * terms, multiplier.mantissa, multiplier.exponent, zero, int(info.min), int(info.max)
+        )
+    return mean_step(kernel, source, output, (outer, terms, inner), scaling)
 
 
 @launches(*_NUMBERS)

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpu_driver.chain import elementwise as programs
 from gpu_driver.operations import launches
-from gpu_driver.operations.activation import lookup, mapped
+from gpu_driver.operations.activation import by_table, mapped
 from nn_runtime.codes import OperationCode
 from nn_runtime.operand import QUANT8_TYPES
 from nn_runtime.operations.unary import rsqrt_table
@@ -15,6 +16,15 @@ if TYPE_CHECKING:
     from gpu_driver.bound import BoundOperation
     from gpu_driver.device_profile import DeviceProfile
     from gpu_driver.launch import Launch
+
+
+_IN_CHAINS = {
+    OperationCode.ABS: programs.ABS,
+    OperationCode.EXP: programs.EXP,
+    OperationCode.NEG: programs.NEG,
+    OperationCode.RSQRT: programs.RSQRT,
+    OperationCode.SQRT: programs.SQRT,
+}
 
 
 @launches(
@@ -31,5 +41,6 @@ def unary(op: BoundOperation, device: DeviceProfile) -> Launch:
     """ABS ... SQRT. FLOAT32, FLOAT16, ABS and NEG also INT32: unary.cl; RSQRT of QUANT8: activation_table.cl."""
     source, output = op.input("input"), op.outputs[0]
     if op.data_type in QUANT8_TYPES:
-        return lookup(source, output, rsqrt_table(source, output), device)
-    return mapped("unary.cl", f"unary_{OperationCode(op.code).name.lower()}", op, device)
+        return by_table(op, rsqrt_table(source, output), device)
+    code = OperationCode(op.code)
+    return mapped("unary.cl", f"unary_{code.name.lower()}", op, device, _IN_CHAINS.get(code))

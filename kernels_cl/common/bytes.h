@@ -18,6 +18,9 @@ DEFINE_PAIRWISE(least_words, "vpminsw")
 DEFINE_PAIRWISE(greatest_words, "vpmaxsw")
 DEFINE_PAIRWISE(low_bytes, "vpunpcklbw") // a0 b0 a1 b1 ... of the lower eight bytes of each group
 DEFINE_PAIRWISE(high_bytes, "vpunpckhbw")
+DEFINE_PAIRWISE(subtract_bytes, "vpsubb")
+DEFINE_PAIRWISE(subtract_saturating, "vpsubsb")
+DEFINE_PAIRWISE(pick_bytes, "vpshufb") // of each group of a those that b names by its lower four bits, 0 where b's highest is set
 DEFINE_PAIRWISE(low_words, "vpunpcklwd")
 DEFINE_PAIRWISE(high_words, "vpunpckhwd")
 #if T_IS_SIGNED
@@ -106,4 +109,21 @@ static inline int16 spread4(global const uchar *x)
 #else
     return (int16)(((global const struct __attribute__((packed)) { int value; } *)x)->value);
 #endif
+}
+
+// table[x] of 64 bytes x, by sixteen parts of sixteen bytes, each four times. A part that a byte, less 16 for each part before, names by
+// bits 0 to 3 counts while bit 7 is clear; the exclusive or of those is the result (launchers/byte_tables.py).
+static inline int16 look_up_bytes(global const int16 *parts, int16 x)
+{
+    const int16 length = (int16)0x10101010;
+    int16 found = 0;
+    for (int part = 0; part < 8; ++part) {
+        found ^= pick_bytes(parts[part], x);
+        x = subtract_bytes(x, length);
+    }
+    for (int part = 8; part < 16; ++part) {
+        found ^= pick_bytes(parts[part], x);
+        x = subtract_saturating(x, length); // what was below 128 counts no more
+    }
+    return found;
 }

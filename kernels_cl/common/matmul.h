@@ -14,6 +14,7 @@
 //              vectors: sum of SOURCE_VECTORS, FILTER_VECTORS, OUTPUT_VECTORS: what may be read and written by aligned vectors
 //              zeros (zero points of src, weights, dst, rounds_once) (quantised only); low, high: bounds of the activation
 //          Pixel, pixel_of, position: where a row's terms are in src, or nowhere, beyond the image or the rows
+//          Term, term_of, to_next: tap and channel of a term
 //          result: what a sum becomes; output_offset: where a row lies in dst
 // Units    strides and sizes in elements
 #ifndef T
@@ -95,6 +96,40 @@ static inline int position(Pixel pixel, int y, int x, const Geometry *g)
 {
     const int iy = pixel.top + y, ix = pixel.left + x;
     return inside(iy, g->input.x) && inside(ix, g->input.y) ? pixel.first + iy * g->strides.y + ix * g->strides.z : -1;
+}
+
+// A term: its tap in pixels of the image, OUTSIDE beyond the last, and its channel.
+typedef struct {
+    int y, x, channel;
+} Term;
+
+static inline Term term_of(int k, const Geometry *g)
+{
+    Term term = {0, 0, k};
+    if (k >= g->terms) {
+        term.y = OUTSIDE;
+        term.channel = 0;
+    } else if (g->terms != g->input.z) {
+        const int tap = k / g->input.z, y = tap / g->window.y;
+        term.channel = k - tap * g->input.z;
+        term.y = y * g->steps.z;
+        term.x = (tap - y * g->window.y) * g->steps.w;
+    }
+    return term;
+}
+
+static inline void to_next(Term *term, const Geometry *g)
+{
+    if (++term->channel < g->input.z)
+        return;
+    term->channel = 0;
+    term->x += g->steps.w;
+    if (term->x < g->window.y * g->steps.w)
+        return;
+    term->x = 0;
+    term->y += g->steps.z;
+    if (term->y >= g->window.x * g->steps.z)
+        term->y = OUTSIDE;
 }
 
 static inline int output_offset(int row, int4 output, int4 strides)

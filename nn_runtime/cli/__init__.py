@@ -59,8 +59,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status; usage errors and `--help` leave by SystemExit as argparse does."""
     arguments = sys.argv[1:] if argv is None else list(argv)
     name = next((argument for argument in arguments if not argument.startswith("-")), "")
-    parser = _parser(name)
-    args = parser.parse_args(arguments)
+    args, unknown = _parser(name).parse_known_args(arguments)
+    if unknown:
+        _Parser(prog=f"nnrt {args.command}").error(f"unrecognized arguments: {' '.join(unknown)}")
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a label that the terminal cannot show is no reason to stop
     try:
@@ -104,7 +105,7 @@ def _is_ours(error: Exception) -> bool:
     from nn_runtime.errors import NNError
     from nn_runtime.hal.types import HalError
 
-    return isinstance(error, (NNError, HalError, OSError))
+    return isinstance(error, (NNError, HalError, OSError, MemoryError))
 
 
 def _status(error: Exception) -> int:
@@ -121,8 +122,10 @@ def _message(error: Exception) -> str:
 
     if isinstance(error, SelectorError) and error.source == SELECTOR_ARGUMENT:
         return f"--device: {error.problem}"
-    if isinstance(error, OSError) and error.filename and error.strerror:
-        return f"{error.filename}: {error.strerror}"
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{error.filename or repr(error.filename)}: {error.strerror}"
+    if isinstance(error, MemoryError):
+        return f"out of memory: {error}"
     return str(error)
 
 

@@ -33,7 +33,7 @@ from nn_runtime.cli.networks import (
     statistics_of,
     statistics_text,
 )
-from nn_runtime.cli.output import UsageError, busy, duration_text, print_json, print_lines, progress, table
+from nn_runtime.cli.output import busy, check_folder, duration_text, print_json, print_lines, progress, table
 from nn_runtime.cli.roofline import peaks_of, quant8_operations, rates
 from nn_runtime.cli.timings import Clock, Launch, Report, Timed
 
@@ -72,8 +72,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run and print the report."""
-    if args.html and not Path(args.html).parent.is_dir():
-        raise UsageError(f"--html {args.html}: there is no folder {Path(args.html).parent}")
+    if args.html:
+        check_folder("--html", args.html)
     start = time.perf_counter_ns()
     with busy("preparing"), load_file(args.model) as network:
         session, has_clock = compile_for_timing(network, args.device, args.partition, args.cache_dir)

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import argparse
 import functools
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nn_runtime.cli.networks import positive
-from nn_runtime.cli.output import UsageError, print_json, show_progress
+from nn_runtime.cli.output import UsageError, on_terminal, print_json, show_progress
 from nn_runtime.codes import OperationCode
 from nn_runtime.testing.conformance import Filter, Through, Verdict, run_corpus
 from nn_runtime.testing.corpus import Kind
@@ -44,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the corpus, print the report; return 1 if any example failed."""
     chosen = Filter(args.kinds, args.only, args.exclude, args.operations)
-    progress = functools.partial(show_progress, "files") if sys.stderr.isatty() else None
+    progress = functools.partial(show_progress, "files") if on_terminal() else None
     report = run_corpus(args.folder, args.device, chosen, args.jobs, Through(args.through), progress)
     if not report.results:
         raise UsageError(f"no example in {args.folder} matches --kinds, --only, --exclude and --operations")

@@ -122,7 +122,7 @@ def read_input(file: str, wanted: TensorInfo, normalization: Normalization | Non
 def _load_npy(path: Path) -> Array:
     try:
         loaded: Array = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError) as error:
+    except (ValueError, EOFError, MemoryError) as error:
         raise BadData(f"{path}: not an array in .npy form: {_reason(error)}") from error
     if not isinstance(loaded, np.ndarray):
         raise BadData(f"{path}: wanted one array in .npy form, got an archive; name it .npz")
@@ -137,7 +137,7 @@ def _load_npz(path: Path) -> dict[str, Array]:
             if not hasattr(archive, "files"):
                 raise BadData(f"{path}: wanted arrays in .npz form, got one array; name it .npy")
             return {name: archive[name] for name in archive.files}
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+    except (ValueError, EOFError, MemoryError, zipfile.BadZipFile) as error:
         if isinstance(error, BadData):
             raise
         raise BadData(f"{path}: not arrays in .npz form: {_reason(error)}") from error

@@ -11,9 +11,11 @@ import textwrap
 import threading
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterable, Iterator, Sequence
 
 _WIDTH = 100
@@ -26,6 +28,14 @@ _CLEAR = "\r\x1b[K"
 
 class UsageError(Exception):
     """The command line asks for something that makes no sense: exit status 2."""
+
+
+def check_folder(option: str, path: str | os.PathLike[str]) -> None:
+    """Check before the work that a file can be made where its result is to go; raises UsageError."""
+    if Path(path).is_dir():
+        raise UsageError(f"{option} {path}: is a folder, wanted a file")
+    if not Path(path).parent.is_dir():
+        raise UsageError(f"{option} {path}: there is no folder {Path(path).parent}")
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[str] = ()) -> list[str]:
@@ -75,12 +85,17 @@ def duration_text(duration_ns: float | None) -> str:
     return f"{duration_ns / 1e9:.2f} s"
 
 
+def on_terminal() -> bool:
+    """Tell whether standard error is there, and is a terminal."""
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
 def progress(what: str, total: int) -> Iterator[int]:
     """Count from 0 to total - 1 with a bar on standard error, shown on a terminal after the first second.
 
     The bar disappears at the end, so that nothing of it is left between the lines of the result.
     """
-    if not sys.stderr.isatty():
+    if not on_terminal():
         yield from range(total)
         return
     start = time.monotonic()
@@ -106,7 +121,7 @@ def show_progress(what: str, done: int, total: int) -> None:
 @contextlib.contextmanager
 def busy(what: str) -> Iterator[None]:
     """Say on standard error what takes so long: on a terminal, from the first second to the end of the block."""
-    if not sys.stderr.isatty():
+    if not on_terminal():
         yield
         return
     shown = threading.Event()

@@ -24,7 +24,7 @@ import numpy as np
 
 from nn_runtime.cli.inputs import Normalization, read_inputs
 from nn_runtime.cli.networks import add_network_arguments, open_session, places, places_text, positive
-from nn_runtime.cli.output import duration_text, print_json, print_lines, progress, warn
+from nn_runtime.cli.output import check_folder, duration_text, print_json, print_lines, progress, warn
 from nn_runtime.cli.results import Result, read_labels, summarize, summary_json, summary_lines
 
 if TYPE_CHECKING:
@@ -49,6 +49,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run every case and print its answers."""
+    if args.output:
+        check_folder("--output", args.output)
     labels = read_labels(args.labels) if args.labels else []
     started = time.perf_counter_ns()
     with open_session(args) as session:
@@ -115,8 +117,11 @@ def _save(path: Path, outputs: Sequence[dict[str, Array]]) -> None:
         for case, arrays in enumerate(outputs)
         for name, array in arrays.items()
     }
-    with path.open("wb") as file:
-        np.savez(file, allow_pickle=False, **named)
+    try:
+        with path.open("wb") as file:
+            np.savez(file, allow_pickle=False, **named)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def _warn_of_labels(results: Sequence[Result], labels: Sequence[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import stat
 import sys
 from enum import IntEnum, IntFlag
 from multiprocessing import resource_tracker, shared_memory
@@ -32,6 +33,8 @@ class SharedMemory:
     _fd = -1
     _block: shared_memory.SharedMemory | None = None
     _is_owner = True
+    is_file = False
+    """Whether it shows a file that others may cut short."""
 
     def __init__(
         self, size_bytes: int, prot: int, fd: int, offset: int, block: shared_memory.SharedMemory | None
@@ -65,7 +68,9 @@ class SharedMemory:
             duplicate = os.dup(whole("memory from fd: descriptor", fd))
         except (OSError, OverflowError) as error:
             raise Unmappable(f"memory from fd: descriptor {fd} cannot be duplicated: {error}") from error
-        return cls(size_bytes, prot, duplicate, offset, None)
+        memory = cls(size_bytes, prot, duplicate, offset, None)
+        memory.is_file = stat.S_ISREG(os.fstat(duplicate).st_mode)
+        return memory
 
     def adopt(self, size_bytes: int, prot: int, fd: int, offset: int, block_name: str) -> None:
         """Become memory that another process has made: of a descriptor, which is taken over, or of a block's name."""
@@ -83,8 +88,18 @@ class SharedMemory:
         """File descriptor of the pool, or -1 where the system has none for it."""
         return self._fd
 
+    def check_length(self) -> None:
+        """Raise Unmappable if the file is too short by now: to touch what is gone would end the process (SIGBUS)."""
+        if self.is_file and self._fd >= 0:
+            length = os.fstat(self._fd).st_size
+            if length < self.offset + self.size_bytes:
+                wanted = f"{self.size_bytes} bytes at offset {self.offset}"
+                raise Unmappable(f"memory: {wanted} cannot be mapped: the file has {length} bytes now")
+
     def array(self) -> npt.NDArray[np.uint8]:
         """Return the mapped bytes [size_bytes], read-only unless PROT_WRITE; raises Unmappable."""
+        if self.is_file:
+            self.check_length()
         if self._array is None:
             self._array = self._map()
         return self._array

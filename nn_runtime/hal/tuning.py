@@ -37,8 +37,9 @@ class Tunable(Protocol):
     def set_tuning(self, values: Mapping[str, int]) -> None:
         """Use these values (defaults for the rest) for models prepared from now on; raises ValueError for others."""
 
-    def store_tuning(self, values: Mapping[str, int], measured: Mapping[str, object]) -> Path:
+    def store_tuning(self, values: Mapping[str, int], measured: Mapping[str, object], path: Path | None = None) -> Path:
         """Store values for this device and driver version, with what was measured, and return the file.
 
-        Raises OSError, ValueError for values that `set_tuning` refuses.
+        Without a path it is where they are looked for; a folder gets a file of the device's own name. Raises OSError,
+        ValueError for values that `set_tuning` refuses.
         """

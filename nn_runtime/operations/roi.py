@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 ROI_SCALE = 0.125
 """Scale of 16-bit box coordinates; their zero point is 0."""
+_MOST_SAMPLES = 1 << 15
+"""Of one output pixel: the sum of so many 8-bit samples, weighted by up to 255, fits 32 bits."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,10 @@ def region_pooling(op: OperationView) -> RegionPooling:
         op.fail("rois", "must have dimensions [n, 4]", list(rois))
     if op.dimensions("batch_index") != rois[:1]:
         op.fail("batch_index", f"must have dimensions [{rois[0]}]", list(op.dimensions("batch_index")))
+    height_samples, width_samples = _at_least(op, "height_samples", 0), _at_least(op, "width_samples", 0)
+    if max(1, height_samples) * max(1, width_samples) > _MOST_SAMPLES:
+        samples = [height_samples, width_samples]
+        op.fail("height_samples", f"times width_samples must be at most {_MOST_SAMPLES}", samples)
     return RegionPooling(
         rois[0],
         batches,
@@ -82,8 +88,8 @@ def region_pooling(op: OperationView) -> RegionPooling:
         _at_least(op, "out_width", 1),
         _ratio(op, "height_ratio"),
         _ratio(op, "width_ratio"),
-        _at_least(op, "height_samples", 0),
-        _at_least(op, "width_samples", 0),
+        height_samples,
+        width_samples,
         op.bool_value("layout"),
     )
 

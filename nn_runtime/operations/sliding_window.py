@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 EXPLICIT_PADDING = tuple(Input(f"padding_{side}", INT32) for side in ("left", "right", "top", "bottom"))
 IMPLICIT_PADDING = (Input("padding_scheme", INT32),)
 STRIDES = (Input("stride_width", INT32), Input("stride_height", INT32))
+_MOST_PADDING = 1 << 24
 LAYOUT = Input("layout", BOOL, optional=True, since=FeatureLevel.HAL_1_2)
 
 
@@ -100,10 +101,11 @@ def sliding_window(op: OperationView, filter_height: int, filter_width: int, out
         output_depth=output_depth,
         filter_height=filter_height,
         filter_width=filter_width,
-        stride_height=stride_height,
-        stride_width=stride_width,
-        dilation_height=dilation_height,
-        dilation_width=dilation_width,
+        # A step that is never taken may be of any size up to 2^31 - 1, and kernels multiply it with a tile's places.
+        stride_height=min(stride_height, height + top + bottom),
+        stride_width=min(stride_width, width + left + right),
+        dilation_height=step_taken(dilation_height, filter_height),
+        dilation_width=step_taken(dilation_width, filter_width),
         padding_top=top,
         padding_bottom=bottom,
         padding_left=left,
@@ -111,6 +113,18 @@ def sliding_window(op: OperationView, filter_height: int, filter_width: int, out
         nchw=op.bool_value("layout"),
         activation=op.fuse_code(),
     )
+
+
+def step_taken(step: int, places: int) -> int:
+    """Return the distance of neighbours along one axis: 1 where there is one place alone."""
+    return step if places > 1 else 1
+
+
+def check_padding(op: OperationView, **amounts: int) -> None:
+    """Check paddings by the names of their inputs: 0 to 2^24, so that no place in a padded picture leaves 32 bits."""
+    for name, amount in amounts.items():
+        if not 0 <= amount <= _MOST_PADDING:
+            op.fail(name, f"must be 0 to {_MOST_PADDING}", amount)
 
 
 def same_padding(size: int, filter_size: int, stride: int, dilation: int) -> tuple[int, int]:
@@ -126,14 +140,16 @@ def _axis(
     stride = _positive(op, f"stride_{axis}")
     dilation = _positive(op, f"dilation_{axis}", default=1)
     if op.optional("padding_scheme") is None:
-        head, tail = (op.int_value(f"padding_{side}") for side in sides)
-        for side, amount in zip(sides, (head, tail), strict=True):
-            if amount < 0:
-                op.fail(f"padding_{side}", "must be >= 0", amount)
+        amounts = {f"padding_{side}": op.int_value(f"padding_{side}") for side in sides}
+        check_padding(op, **amounts)
+        head, tail = amounts.values()
         return head, tail, stride, dilation
     scheme = op.int_value("padding_scheme")
     if scheme == PaddingCode.SAME:
-        return *same_padding(size, filter_size, stride, dilation), stride, dilation
+        head, tail = same_padding(size, filter_size, stride, dilation)
+        if tail > _MOST_PADDING:
+            op.fail(f"dilation_{axis}", f"must need a padding of at most {_MOST_PADDING}", dilation)
+        return head, tail, stride, dilation
     if scheme != PaddingCode.VALID:
         op.fail("padding_scheme", "must be 1 (SAME) or 2 (VALID)", scheme)
     return 0, 0, stride, dilation

@@ -20,7 +20,13 @@ from nn_runtime.operations.signature import (
     Variant,
     define,
 )
-from nn_runtime.operations.sliding_window import EXPLICIT_PADDING, STRIDES, image_dimensions
+from nn_runtime.operations.sliding_window import (
+    EXPLICIT_PADDING,
+    STRIDES,
+    check_padding,
+    image_dimensions,
+    step_taken,
+)
 
 if TYPE_CHECKING:
     from nn_runtime.operand import Dimensions
@@ -79,8 +85,8 @@ def transpose_convolution(op: OperationView) -> TransposeConvolution:
         output_depth=output_depth,
         filter_height=filter_height,
         filter_width=filter_width,
-        stride_height=stride_height,
-        stride_width=stride_width,
+        stride_height=step_taken(stride_height, height),
+        stride_width=step_taken(stride_width, width),
         padding_top=top,
         padding_left=left,
         nchw=nchw,
@@ -96,10 +102,9 @@ def _axis(
     if stride < 1:
         op.fail(f"stride_{axis}", "must be > 0", stride)
     if op.optional("padding_scheme") is None:
-        head, tail = (op.int_value(f"padding_{side}") for side in sides)
-        for side, amount in zip(sides, (head, tail), strict=True):
-            if amount < 0:
-                op.fail(f"padding_{side}", "must be >= 0", amount)
+        amounts = {f"padding_{side}": op.int_value(f"padding_{side}") for side in sides}
+        check_padding(op, **amounts)
+        head, tail = amounts.values()
         return stride, head, tail
     scheme, shape = op.int_value("padding_scheme"), op.int_values("output_shape")
     if len(shape) != 4 or min(shape[1:]) < 1:

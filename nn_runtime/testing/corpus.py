@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import zlib
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from nn_runtime.codes import OperandCode, OperationCode
+from nn_runtime.errors import BadData
 from nn_runtime.hal.types import OperandLifeTime
 from nn_runtime.operand import ChannelQuant, dtype_of, element_count
 
@@ -115,11 +117,14 @@ def spec_files(folder: Path) -> list[Path]:
 
 
 def read_spec(path: Path) -> Iterator[Example]:
-    """Yield the examples of one file."""
-    with gzip.open(path, "rt", encoding="utf-8") as file:
-        spec = json.load(file)
-    for example in spec["examples"]:
-        yield _example(example, f"{spec['version']}/{spec['spec']}")
+    """Yield the examples of one file; raises BadData naming a file that holds none, or one that makes no sense."""
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") as file:
+            spec = json.load(file)
+        for example in spec["examples"]:
+            yield _example(example, f"{spec['version']}/{spec['spec']}")
+    except (EOFError, LookupError, TypeError, ValueError, gzip.BadGzipFile, zlib.error) as error:
+        raise BadData(f"{path}: no operation examples: {type(error).__name__}: {error}") from error
 
 
 def as_kind(example: Example, kind: Kind) -> Example:

@@ -74,11 +74,11 @@ def _load(path: str | os.PathLike[str]) -> bytes:
     """Read a regular file whole. Not mapped: a mapped file that somebody cuts short kills the process."""
     name = os.fspath(path)  # a number would be taken for a descriptor, and closed
     if stat.S_ISFIFO(os.stat(name).st_mode):  # noqa: PTH116 (a path-like of any kind)
-        raise TfliteError(f"{name!r}: must be a regular file, opening a pipe would wait for its writer")
+        raise TfliteError("must be a regular file: opening a pipe would wait for its writer")
     with open(name, "rb") as file:  # noqa: PTH123 (a path-like of any kind)
         mode = os.fstat(file.fileno()).st_mode
         if not stat.S_ISREG(mode):
-            raise TfliteError(f"{name!r}: must be a regular file")
+            raise TfliteError("must be a regular file")
         return file.read()
 
 

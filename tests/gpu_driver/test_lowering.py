@@ -90,7 +90,9 @@ def test_activation_is_folded_only_where_there_is_none_yet(activation: FuseCode)
     source, between, output = graph.input(IMAGE), graph.temporary((1, 2, 2, 3)), graph.output((1, 2, 2, 3))
     convolution(graph, source, between, activation)
     graph.operation(OperationCode.RELU1, [between], output)
-    assert len(lower(graph).commands) == (1 if activation == FuseCode.NONE else 2)
+    (launch,) = lower(graph).commands
+    assert isinstance(launch, Launch)
+    assert len(launch.steps) == (1 if activation == FuseCode.NONE else 2)
 
 
 def test_residual_is_folded_when_the_other_side_exists() -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from gpu_driver.device import context as context_module
 from gpu_driver.device.buffers import readable_bytes
 from gpu_driver.device.context import DeviceContext
 from gpu_driver.launch import Launch
@@ -61,22 +62,42 @@ def test_every_preference_gives_the_same_bits(opencl_device: Device, code: Opera
     assert all(np.array_equal(result, results[0]) for result in results)
 
 
-def test_low_power_takes_one_core(opencl_device: Device) -> None:
+def test_low_power_takes_few_cores(opencl_device: Device) -> None:
     if not opencl_device.profile.is_cpu:
         pytest.skip("chains are for CPU-type devices")
     model = inverted_residuals(FLOAT).graph.model()
     groups = [groups_of(prepare(opencl_device, model, preference)) for preference in (LOW_POWER, FAST, SUSTAINED)]
     cores = opencl_device.profile.compute_units
-    assert groups == [{1}, {cores}, {cores}]
+    few = min(2, cores) if opencl_device.profile.slug == "intel" else 1
+    assert groups == [{few}, {cores}, {cores}]
 
 
-def test_low_power_gives_memory_back_after_every_execution(opencl_device: Device) -> None:
+def test_low_power_gives_memory_back_after_a_short_pause(opencl_device: Device) -> None:
     device = fresh(opencl_device)
+    kept = prepare(device, doubling(10), FAST)
+    run_doubling(kept, 10)
     prepared = prepare(device, doubling(10), LOW_POWER)
     for seed in range(3):
         run_doubling(prepared, 10, seed)
-        assert memory_of(device).allocated_bytes == CONSTANT_BYTES
-    assert memory_of(device).peak_bytes == CONSTANT_BYTES + 3 * 10 * ROW_BYTES
+        until(lambda: memory_of(device).allocated_bytes == CONSTANT_BYTES + 3 * 10 * ROW_BYTES)
+    assert memory_of(device).peak_bytes == CONSTANT_BYTES + 2 * 3 * 10 * ROW_BYTES
+    prepared.close()
+    kept.close()
+    assert memory_of(device).allocated_bytes == 0
+
+
+def test_low_power_takes_memory_once_for_runs_that_follow_each_other(
+    opencl_device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(context_module, "LOW_POWER_IDLE_SECONDS", 1000.0)
+    context = DeviceContext(opencl_device._found.device, opencl_device.profile, idle_seconds=1000.0)
+    prepared = PreparedModel(context, doubling(10), BufferRegistry(lambda prepared: None), Priority.MEDIUM, LOW_POWER)
+    for seed in range(3):
+        run_doubling(prepared, 10, seed)
+        assert context.accounts.stats.allocated_bytes == CONSTANT_BYTES + 3 * 10 * ROW_BYTES
+    assert not prepared.release_idle(time.monotonic())
+    assert context.accounts.stats.allocated_bytes == CONSTANT_BYTES
+    run_doubling(prepared, 10)
 
 
 def test_sustained_speed_keeps_memory_until_another_model_needs_it(opencl_device: Device) -> None:

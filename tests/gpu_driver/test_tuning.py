@@ -106,17 +106,21 @@ def test_what_is_no_json_object_does_not_count(text: str) -> None:
 
 
 def test_a_gpu_has_no_parameters_of_cpus() -> None:
-    of_cpu = {one.name for one in tuning.parameters(PROFILE)}
-    of_gpu = {one.name for one in tuning.parameters(GPU_PROFILE)}
-    assert of_gpu < of_cpu
-    for one in tuning.parameters(PROFILE):
+    of_cpu, of_gpu = tuning.parameters(PROFILE), tuning.parameters(GPU_PROFILE)
+    assert {one.name for one in of_cpu} == {
+        "chain_steps", "bands", "bands_of_large_steps", "least_task_flops", "few_pixels",
+    }  # fmt: skip
+    assert {one.name for one in of_gpu} == {"elementwise_local"}
+    for one in (*of_cpu, *of_gpu):
         assert one.default in one.candidates
         assert one.meaning
 
 
 def test_shipped_files_fit_their_names() -> None:
     folder = Path(tuning.__file__).parent / "profiles"
-    for path in folder.glob("tuning-*.json"):
+    paths = list(folder.glob("tuning-*.json"))
+    assert {path.name.split("-")[1] for path in paths} >= {"pocl", "intel"}
+    for path in paths:
         document: dict[str, Any] = json.loads(path.read_text())
         profile = replace(
             PROFILE,
@@ -127,6 +131,18 @@ def test_shipped_files_fit_their_names() -> None:
         )
         assert tuning.file_name(profile) == path.name
         assert asdict(tuning.tuning_for(profile)) == {**asdict(Tuning()), **document["values"]}
+
+
+def test_a_shipped_file_counts_unless_the_user_has_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    profiles = tmp_path / "gpu_driver" / "profiles"
+    profiles.mkdir(parents=True)
+    monkeypatch.setattr("importlib.resources.files", tmp_path.joinpath)
+    path = tuning.store(PROFILE, {"bands": 3}, {}, profiles)
+    assert path == profiles / tuning.file_name(PROFILE)
+    assert tuning.tuning_for(PROFILE) == replace(Tuning(), bands=3)
+    assert tuning.tuning_for(replace(PROFILE, driver_version="3.1")) == Tuning()
+    tuning.store(PROFILE, {}, {})
+    assert tuning.tuning_for(PROFILE) == Tuning()
 
 
 def test_no_value_changes_an_answer(opencl_device: Device) -> None:

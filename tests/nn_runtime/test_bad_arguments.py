@@ -8,6 +8,7 @@ for memory that cannot be had), BAD_DATA for what only Python can hand over.
 from __future__ import annotations
 
 import os
+import threading
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -76,6 +77,24 @@ def _described(dims: Any, index: Any = 0, frequency: Any = 1.0) -> nn.Memory:
     return nn.Memory.from_desc(desc)
 
 
+def _with_int_scalar(value: float) -> None:
+    model = nn.Model()
+    model.add_operand(nn.OperandType(OperandCode.INT32))
+    model.set_operand_value(0, value)
+
+
+def _wait_before_now_for_a_fence() -> None:
+    reader, writer = os.pipe()  # readable never: a wait without end
+    try:
+        with nn.Event.from_sync_fence_fd(reader) as event:
+            try:
+                event.wait(-1)
+            finally:
+                os.close(writer)
+    finally:
+        os.close(reader)
+
+
 def _any(value: object) -> Any:
     return value
 
@@ -127,6 +146,19 @@ BAD: dict[str, tuple[Callable[[], object], ResultCode, str]] = {
         ResultCode.BAD_DATA,
         "output: wanted a whole number, got 1.5",
     ),
+    "preference": (
+        lambda: nn.Compilation(_model()).set_preference(3),
+        ResultCode.BAD_DATA,
+        r"SUSTAINED_SPEED \(2\), got 3",
+    ),
+    "a fraction for a whole number": (
+        lambda: _with_int_scalar(1.5),
+        ResultCode.BAD_DATA,
+        "wanted a whole number, got 1.5",
+    ),
+    "timeout before now": (lambda: nn.Event().wait(-1), ResultCode.BAD_DATA, "got -1"),
+    "timeout of no number": (lambda: nn.Event().wait(float("nan")), ResultCode.BAD_DATA, "got nan"),
+    "timeout of a fence": (_wait_before_now_for_a_fence, ResultCode.BAD_DATA, "got -1"),
     "caching token": (
         lambda: nn.Compilation(_model()).set_caching(".", _any("x" * 32)),
         ResultCode.BAD_DATA,
@@ -201,8 +233,15 @@ OF_A_KIND: dict[str, tuple[Callable[[Any], object], str]] = {
         lambda wrong: nn.Compilation(_model(), [reference_device()]).add_extension_attribute("name", 0, wrong),
         "bytes",
     ),
-    "a preference": (lambda wrong: nn.Compilation(_model()).set_preference(wrong), "a whole number"),
-    "a priority": (lambda wrong: nn.Compilation(_model()).set_priority(wrong), "a whole number"),
+    "a preference": (
+        lambda wrong: nn.Compilation(_model()).set_preference(wrong),
+        r"one of PreferenceCode: LOW_POWER \(0\), FAST_SINGLE_ANSWER \(1\), SUSTAINED_SPEED \(2\)",
+    ),
+    "a priority": (
+        lambda wrong: nn.Compilation(_model()).set_priority(wrong),
+        r"one of PriorityCode: LOW \(90\), MEDIUM \(100\), HIGH \(110\)",
+    ),
+    "a timeout": (lambda wrong: nn.Event().wait(wrong), "a timeout >= 0 s, or None"),
     "a network's model": (nn.Network.from_model, "a Model"),
     "a session's compilation": (lambda wrong: nn.Session(wrong, wrong), "a Compilation"),
     "names": (lambda wrong: nn.Network.from_model(_model(), wrong), "a list"),
@@ -223,6 +262,29 @@ def test_bad_arguments_are_errors_of_ours(name: str) -> None:
     with pytest.raises(NNError, match=words) as caught:
         call()
     assert caught.value.code == code
+
+
+def test_a_long_timeout_is_no_overflow() -> None:
+    event = nn.Event()
+    event.signal(None)
+    for timeout in (1e300, float("inf"), 0):
+        event.wait(timeout)
+
+
+def test_an_execution_without_a_thread_can_be_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    execution = _execution()
+    execution.set_reusable(True)
+    execution.set_input(0, VALUES)
+    execution.set_output(0, np.zeros_like(VALUES))
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(NNError, match="no thread can be started: can't start") as caught:
+            execution.start_compute()
+    assert caught.value.code == ResultCode.RESOURCE_EXHAUSTED_TRANSIENT
+    execution.compute()
 
 
 def test_a_closed_memory_holds_no_constant() -> None:

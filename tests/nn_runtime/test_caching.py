@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,9 +17,10 @@ from nn_runtime.compilation import Compilation
 from nn_runtime.device import Device
 from nn_runtime.devices import Selection, reference_device
 from nn_runtime.errors import BadData, BadState, OperationFailed, UnexpectedNull
-from nn_runtime.hal.types import ErrorStatus
+from nn_runtime.hal.types import ErrorStatus, ExecutionPreference
 from nn_runtime.network import Network
 from nn_runtime.testing.sample_drivers import SampleDevice
+from nn_runtime.trial import keep_result, kept_result
 from tests.nn_runtime.graphs import chain_model, if_model, numbers, run, unary_model
 from tests.nn_runtime.test_partition import plan_of
 
@@ -172,6 +174,36 @@ def token_of(devices: Sequence[SampleDevice], tmp_path: Path, step: int = 0, **o
     tokens = {plan_of(compiled(devices, tmp_path, **options)).steps[step].cache_token for _ in range(3)}  # type: ignore[arg-type]
     assert len(tokens) == 1
     return tokens.pop()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes in folders")
+@pytest.mark.parametrize("place", ["a pipe", "a link"])
+def test_pipes_are_not_waited_for_and_links_not_followed(tmp_path: Path, place: str) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("mine")
+    (tmp_path / "cache").mkdir()
+    compiled([caching_device()], tmp_path / "cache")
+    planted = min((tmp_path / "cache").iterdir())
+    planted.unlink()
+    if place == "a pipe":
+        os.mkfifo(planted)
+    else:
+        planted.symlink_to(precious)
+    device = caching_device()
+    compiled([device], tmp_path / "cache")
+    assert ways(device) == ["model without files"]
+    assert precious.read_text() == "mine"
+
+
+def test_a_pipe_in_place_of_the_kept_placement(tmp_path: Path) -> None:
+    info, devices = CacheInfo(tmp_path, TOKEN), (reference_device(),)
+    keep_result(info, devices, ExecutionPreference.FAST_SINGLE_ANSWER, "split")
+    assert kept_result(info, devices, ExecutionPreference.FAST_SINGLE_ANSWER) == "split"
+    (path,) = tmp_path.iterdir()
+    if hasattr(os, "mkfifo"):
+        path.unlink()
+        os.mkfifo(path)
+        assert kept_result(info, devices, ExecutionPreference.FAST_SINGLE_ANSWER) is None
 
 
 def test_tokens_of_simple_plans_differ(tmp_path: Path) -> None:

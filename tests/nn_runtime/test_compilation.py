@@ -41,7 +41,7 @@ def test_setters_check_their_values_and_refuse_after_finish() -> None:
     for bad in (-1, 3):
         with pytest.raises(BadData, match=f"got {bad}"):
             compilation.set_preference(bad)
-    with pytest.raises(BadData, match="90, 100 or 110"):
+    with pytest.raises(BadData, match=r"LOW \(90\), MEDIUM \(100\), HIGH \(110\), got 0"):
         compilation.set_priority(0)
     with pytest.raises(BadData):
         compilation.set_partition("fastest")

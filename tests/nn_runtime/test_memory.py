@@ -40,6 +40,53 @@ def test_a_mapped_file_at_any_offset() -> None:
             memory.to_array(np.float32, (10,))
 
 
+@pytest.mark.parametrize("place", ["input", "output", "constant"])
+def test_a_file_that_was_cut_short_is_an_error_and_not_the_end_of_the_process(place: str) -> None:
+    page = 4096
+    with tempfile.TemporaryFile() as file:
+        file.truncate(page)
+        memory = Memory.from_fd(page, READ | WRITE, file.fileno(), 0)
+        model = Model()
+        operands = [model.add_operand(OperandType(FLOAT, (page // 4,))) for _ in range(3)]
+        fuse = model.add_operand(OperandType(OperandCode.INT32))
+        model.set_operand_value(fuse, 0)
+        model.set_operand_value_from_memory(operands[1], memory, 0, page)
+        model.add_operation(OperationCode.ADD, [operands[0], operands[1], fuse], [operands[2]])
+        model.identify_inputs_and_outputs([operands[0]], [operands[2]])
+        model.finish()
+        if place == "constant":
+            execution = Execution(finished(model, [SampleDevice("sample")]))
+        else:
+            execution = Execution(finished(chain_model([OperationCode.RELU], (page // 4,)), [SampleDevice("sample")]))
+        execution.set_reusable(True)
+        data = np.zeros(page // 4, np.float32)
+        if place == "input":
+            execution.set_input_from_memory(0, memory, 0, page)
+        else:
+            execution.set_input(0, data)
+        if place == "output":
+            execution.set_output_from_memory(0, memory, 0, page)
+        else:
+            execution.set_output(0, data.copy())
+        execution.compute()
+        file.truncate(0)
+        with pytest.raises(Unmappable, match="4096 bytes at offset 0 cannot be mapped: the file has 0 bytes now"):
+            execution.compute()
+        with pytest.raises(Unmappable, match="the file has 0 bytes now"):
+            Memory.copy(memory, Memory.from_array(np.zeros(page, np.uint8)))
+        with pytest.raises(Unmappable, match="the file has 0 bytes now"):
+            finished(model, [SampleDevice("sample")])
+
+
+def test_an_output_needs_memory_that_can_be_written() -> None:
+    execution = Execution(finished(chain_model([OperationCode.RELU], (4,)), [SampleDevice("sample")]))
+    with tempfile.TemporaryFile() as file:
+        file.truncate(16)
+        memory = Memory.from_fd(16, READ, file.fileno(), 0)
+    with pytest.raises(BadData, match="output 0: the memory is read-only: it was made without PROT_WRITE"):
+        execution.set_output_from_memory(0, memory, 0, 16)
+
+
 def test_a_bad_descriptor() -> None:
     with pytest.raises(Unmappable, match="cannot be duplicated"):
         Memory.from_fd(8, READ, 10**6, 0)

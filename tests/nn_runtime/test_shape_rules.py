@@ -64,11 +64,37 @@ def strided(begin: Known, end: Known, strides: Known, *masks: int) -> tuple[Know
     return (tensor(4, 6), begin, end, strides, *scalars(*masks))
 
 
+FALSE = Known(OperandCode.BOOL, (), (0,))
+
 REFUSED = [
     (CONV, conv(3, 1, 1, 0), "padding_scheme (input 3) must be 1 (SAME) or 2 (VALID), got 3"),
     (CONV, conv(1, 0, 1, 0), "stride_width (input 4) must be > 0, got 0"),
     (CONV, conv(1, 1, 1, 4), "activation (input 6) must be a fuse code 0 to 3, got 4"),
-    (CONV, conv(0, 0, -1, 0, 1, 1, 0), "padding_top (input 5) must be >= 0, got -1"),
+    (CONV, conv(0, 0, -1, 0, 1, 1, 0), "padding_top (input 5) must be 0 to 16777216, got -1"),
+    (CONV, conv(0, 2**31 - 1, 0, 0, 1, 1, 0), "padding_right (input 4) must be 0 to 16777216, got 2147483647"),
+    (
+        CONV,
+        (*conv(1, 1, 1, 0), FALSE, *scalars(2**30, 1)),
+        "dilation_width (input 8) must need a padding of at most 16777216, got",
+    ),
+    (
+        OperationCode.TRANSPOSE_CONV_2D,
+        (*conv()[:3], *scalars(0, 0, 0, 2**31 - 1, 1, 1, 0), FALSE),
+        "padding_bottom (input 6) must be 0 to 16777216, got 2147483647",
+    ),
+    (
+        OperationCode.ROI_ALIGN,
+        (
+            tensor(1, 4, 4, 1),
+            tensor(1, 4),
+            ints(0),
+            *scalars(2, 2),
+            *(Known(OperandCode.FLOAT32, (), (1.0,)) for _ in range(2)),
+            *scalars(2**30, 2**30),
+            FALSE,
+        ),
+        "height_samples (input 7) times width_samples must be at most 32768, got [1073741824, 1073741824]",
+    ),
     (CONV, (tensor(1, 2, 2, 3), *conv(2, 1, 1, 0)[1:]), "must hold a filter of 3 x 3, got 2 x 2 before padding"),
     (CONV, (tensor(1, 4, 4, 5), *conv(2, 1, 1, 0)[1:]), "filter (input 1) must have depth 5"),
     (CONV, (tensor(1, 4, 0, 3), *conv(2, 1, 1, 0)[1:]), "must have height, width and depth > 0"),

@@ -227,6 +227,8 @@ CONVOLUTIONS = (
     Convolution("strided_dilations", (1, 8, 16, 5), (1, 2, 5), SAME, (3, 2), (3, 2), depthwise=True),
     Convolution("strided_odd_dilations", (2, 6, 19, 3), (2, 2, 4), VALID, (3, 2), (2, 3), depthwise=True),
     Convolution("one_pixel", (1, 1, 1, 17), (1, 3, 3), SAME, depthwise=True),
+    Convolution("steps_never_taken", (1, 2, 3, 4), (3, 1, 1), strides=(2**31 - 1, 2**30), dilations=(2**31 - 1, 2**30)),
+    Convolution("steps_never_taken", (1, 4, 4, 1), (1, 1, 1), strides=(2**30, 2**31 - 1), depthwise=True),
 )
 
 CASES = (

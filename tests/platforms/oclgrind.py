@@ -39,7 +39,7 @@ from gpu_driver import peaks
 from gpu_driver.driver import Device, devices
 from gpu_driver.launch import Launch
 from gpu_driver.lowering import Lowering
-from nn_runtime.codes import DeviceTypeCode
+from nn_runtime.codes import DeviceTypeCode, OperationCode
 from nn_runtime.device import Device as RuntimeDevice
 from nn_runtime.hal.types import HalError
 from nn_runtime.testing.conformance import HalRunner, Verdict, hal_model, run_example
@@ -47,7 +47,7 @@ from nn_runtime.testing.corpus import Kind
 from tests.operations.cases import examples
 from tests.platforms.chains import chains, is_order, is_race
 from tests.platforms.launches import Launches, recorded
-from tests.platforms.wide import operations
+from tests.platforms.wide import Wide, operations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -72,6 +72,9 @@ _AT_ONCE = "3"
 
 _CHILD = "NNRT_TEST_OCLGRIND_CHILD"
 """Set for the process that runs the cases: "uninitialized" or "plain"."""
+UNITS = ("mma_emulated",)
+PRODUCTS = (OperationCode.FULLY_CONNECTED, OperationCode.BATCH_MATMUL)
+"""Features of a GPU with the stand-in for matrix units, and the operations that they make other launches of."""
 _SPLIT_LIMIT = "gpu_driver.launchers.recurrent._MOST_WEIGHTS_OF_ONE_GROUP"
 
 FAULTS = {
@@ -195,18 +198,17 @@ def _findings(per_launch: int, uninitialized: bool) -> Findings:
     if uninitialized:
         _demand_repairs(device)
     with recorded(launches):
-        for code in (DeviceTypeCode.GPU, DeviceTypeCode.CPU):
-            variant = _with_type(device, code)
+        for code, features in ((DeviceTypeCode.GPU, ()), (DeviceTypeCode.GPU, UNITS), (DeviceTypeCode.CPU, ())):
+            variant = _with_type(device, code, features)
+            kind = " ".join((code.name, *features))
             for limits in (contextlib.nullcontext(), mock.patch(_SPLIT_LIMIT, 0)):
                 with limits:
                     for example in _chosen(cases, variant, per_launch, seen, findings):
-                        name = f"{example.name} on a {code.name}"
+                        name = f"{example.name} on a {kind}"
                         _observe(name, findings, functools.partial(_run_case, example, variant))
             runtime_device = RuntimeDevice(variant)
-            for wide in operations():
-                _observe(
-                    f"{wide.name} on a {code.name}", findings, functools.partial(_checked, wide.check, runtime_device)
-                )
+            for wide in _wide(features):
+                _observe(f"{wide.name} on a {kind}", findings, functools.partial(_checked, wide.check, runtime_device))
             if code == DeviceTypeCode.CPU:
                 for chain in chains():
                     _observe(chain.name, findings, functools.partial(_checked, chain.check, variant), is_race)
@@ -224,9 +226,15 @@ def _findings(per_launch: int, uninitialized: bool) -> Findings:
     return findings
 
 
-def _with_type(device: Device, code: DeviceTypeCode) -> Device:
-    """Return the device with a context of its own and a profile that says it is a GPU or a CPU."""
-    return _with_own_log(Device(replace(device._found, type=code, index=int(code)), 0))
+def _wide(features: tuple[str, ...]) -> Iterator[Wide]:
+    """Yield the long operations, with features those that they make other launches of."""
+    return (wide for wide in operations() if not features or wide.code in PRODUCTS)
+
+
+def _with_type(device: Device, code: DeviceTypeCode, features: tuple[str, ...]) -> Device:
+    """Return the device with a context of its own and a profile that says it is a GPU or a CPU with these features."""
+    index = 10 * len(features) + int(code)
+    return _with_own_log(Device(replace(device._found, type=code, features=features, index=index), 0))
 
 
 def _chosen(

@@ -24,7 +24,10 @@ from tests.operations.cases import examples
 if TYPE_CHECKING:
     from gpu_driver.device_profile import DeviceProfile
 
-PROFILES = (CPU_PROFILE, GPU_PROFILE, replace(CPU_PROFILE, features=frozenset({X86_VNNI})))
+PROFILES = (
+    *(CPU_PROFILE, GPU_PROFILE),
+    *(replace(CPU_PROFILE, features=frozenset({X86_VNNI})), replace(GPU_PROFILE, features=frozenset({"mma_emulated"}))),
+)
 COMPILERS = ("clang", *(f"clang-{version}" for version in range(30, 13, -1)))
 WARNINGS = (
     *("-Wno-everything", "-Wuninitialized", "-Wsometimes-uninitialized", "-Wconditional-uninitialized"),

@@ -154,6 +154,13 @@ def test_nothing_is_read_for_an_unwritable_folder(device: Device, monkeypatch: p
     assert not read
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes in folders")
+def test_a_pipe_in_the_folder_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert cache_files.read_file(tmp_path / "pipe") == b""
+    assert cache_files.read_file(tmp_path) is None
+
+
 def test_build_failure_tells_source_line_and_options(device: Device, tmp_path: Path) -> None:
     cache = _cache(device, tmp_path)
     with pytest.raises(ProgramBuildError, match=r"double\.cl does not build for opencl-") as caught:

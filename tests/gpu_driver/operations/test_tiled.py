@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from unittest import mock
 
@@ -12,11 +12,9 @@ import numpy as np
 import pytest
 
 from cpu_driver.driver import Device as CpuDevice
-from gpu_driver.driver import Device as OpenClDevice
-from nn_runtime.codes import DeviceTypeCode, FuseCode, OperandCode, OperationCode
+from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.device import Device
 from nn_runtime.hal.types import ExecutionPreference, Priority
-from nn_runtime.operand import ChannelQuant
 from nn_runtime.testing.conformance import HalRunner, Verdict, run_example
 from nn_runtime.testing.corpus import Kind, read_spec, spec_files
 from tests.gpu_driver.drawn import inverted_residuals
@@ -28,26 +26,32 @@ from tests.gpu_driver.operations.compare import (
     INT32,
     QUANT8,
     SIGNED,
-    Scalar,
     Value,
-    check,
     like,
     random_tensor,
+)
+from tests.gpu_driver.operations.products import (
+    CONVOLUTIONS,
+    PRODUCTS,
+    Sizes,
+    check_by,
+    geometry,
+    image_of,
+    of_type_gpu,
+    operands,
 )
 from tests.operations.cases import examples
 from tests.platforms.launches import Launches, recorded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from pathlib import Path
 
-    from nn_runtime.operand import Dimensions
     from nn_runtime.testing.corpus import Example
 
 OPERATIONS = ("CONV_2D", "DEPTHWISE_CONV_2D", "GROUPED_CONV_2D", "FULLY_CONNECTED", "BATCH_MATMUL")
 CASE_STEP, FILE_STEP = 16, 8
 """The quick suite runs one case in so many, and one example in so many of one file of the corpus in so many."""
-PER_CHANNEL = OperandCode.TENSOR_QUANT8_SYMM_PER_CHANNEL
 TILED, NARROW = ("matmul_tiled.cl", "matmul_tiled"), ("matmul_narrow.cl", "matmul_narrow")
 QUADS = ("depthwise_conv_2d.cl", "depthwise_conv_2d_quads")
 GENERAL = ("conv_2d.cl", "conv_2d")
@@ -56,38 +60,6 @@ QUICK = {(32, FLOAT32), (32, QUANT8)}
 """What the quick suite runs: PoCL takes seconds to compile for each tile and type."""
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """Image [batches, height, width, depth]; (height, width) of the rest; padding left, right, top, bottom."""
-
-    image: tuple[int, int, int, int]
-    filter: tuple[int, int]
-    depth: int
-    stride: tuple[int, int] = (1, 1)
-    dilation: tuple[int, int] = (1, 1)
-    padding: tuple[int, int, int, int] = (0, 0, 0, 0)
-
-
-CONVOLUTIONS = [
-    Sizes((1, 1, 1, 1), (1, 1), 1),
-    Sizes((1, 1, 1, 100), (1, 1), 33),
-    Sizes((1, 8, 8, 16), (1, 1), 64),
-    Sizes((1, 5, 13, 24), (1, 1), 65, stride=(2, 1)),
-    Sizes((2, 9, 7, 3), (3, 3), 31, stride=(2, 2), padding=(1, 1, 1, 1)),
-    Sizes((1, 9, 8, 8), (3, 2), 17, dilation=(2, 3), padding=(2, 1, 0, 3)),
-    Sizes((2, 6, 6, 20), (5, 4), 36, stride=(1, 3), padding=(4, 4, 4, 4)),
-    Sizes((1, 12, 11, 32), (3, 3), 12, padding=(1, 1, 1, 1)),
-]
-PRODUCTS = [
-    (1, 1, 1),
-    (5, 16, 32),
-    (31, 15, 33),
-    (33, 17, 31),
-    (64, 64, 64),
-    (65, 257, 63),
-    (129, 40, 127),
-    (7, 2100, 9),
-]
 NARROW_PRODUCTS = [(1, 64, 1), (4, 65, 17), (1, 260, 7), (3, 1024, 5), (1, 5000, 2)]
 DEPTHWISE = [
     Sizes((1, 1, 1, 4), (1, 1), 4),
@@ -101,7 +73,7 @@ DEPTHWISE = [
 @pytest.fixture(scope="session")
 def as_gpu(opencl_device: Device) -> Device:
     """Return the device under test with a profile that says it is a GPU."""
-    return Device(_of_type_gpu(opencl_device))
+    return Device(of_type_gpu(opencl_device))
 
 
 @contextlib.contextmanager
@@ -112,17 +84,6 @@ def only_tile(tile: int) -> Iterator[None]:
         mock.patch("gpu_driver.convolution.tiled.largest_tile", return_value=tile),
     ):
         yield
-
-
-def check_by(
-    kernel: tuple[str, str], device: Device, code: OperationCode, inputs: Sequence[Value | Scalar], output: Value,
-    tolerance_of: float = 1.0,
-) -> None:  # fmt: skip
-    """Compare with the CPU driver's function, and look which kernel gave it."""
-    launches = Launches()
-    with recorded(launches):
-        check(device, code, inputs, output, tolerance_of=tolerance_of)
-    assert launches.kernels == {kernel}
 
 
 @pytest.mark.parametrize("held", [True, False], ids=["weights_of_the_model", "weights_of_the_run"])
@@ -220,7 +181,7 @@ def test_extreme_sums_are_exact(as_gpu: Device, data_type: OperandCode, is_long:
 
 @pytest.mark.parametrize("limits", [{"max_work_group_size": 128}, {"local_mem_bytes": 4096}], ids=str)
 def test_small_devices_take_the_general_kernel(as_gpu: Device, limits: dict[str, int]) -> None:
-    device = _of_type_gpu(as_gpu)
+    device = of_type_gpu(as_gpu)
     device.profile = replace(device.profile, **limits)  # type: ignore[arg-type]
     source = random_tensor(FLOAT32, (1, 4, 4, 8), 1)
     inputs, output = operands(source, (8, 1, 1, 8), 0, False, True, 8)
@@ -278,43 +239,6 @@ def test_corpus(as_gpu: Device, corpus_folder: Path, is_long: bool) -> None:
     assert passed
 
 
-def image_of(data_type: OperandCode, sizes: Sizes, nchw: bool) -> Value:
-    batches, height, width, depth = sizes.image
-    return random_tensor(data_type, (batches, depth, height, width) if nchw else sizes.image, 1, spread=1)
-
-
-def operands(
-    source: Value, dims: Dimensions, channel_dim: int, per_channel: bool, held: bool, depth: int
-) -> tuple[list[Value], Value]:
-    """Return input, filter and bias, the last two the model's where `held`, and an output for sums of `depth` terms."""
-    rng = np.random.default_rng(5)
-    count = dims[channel_dim]
-    weights = replace(random_tensor(OperandCode(source.type), dims, 2, scale=0.02, spread=0.5), constant=held)
-    if not source.scale:
-        return [source, weights, replace(random_tensor(OperandCode(source.type), (count,), 3), constant=held)], source
-    if per_channel:
-        scales = tuple(float(scale) for scale in rng.uniform(0.001, 0.05, count))
-        data = rng.integers(-127, 128, dims).astype(np.int8)
-        weights = Value(PER_CHANNEL, data, channel_quant=ChannelQuant(scales, channel_dim), constant=held)
-    bias_data = rng.integers(-3000, 3000, count).astype(np.int32)
-    bias = Value(INT32, bias_data, 0.0 if per_channel else source.scale * weights.scale, constant=held)
-    return [source, weights, bias], like(source, scale=0.1 * depth**0.5)
-
-
-def geometry(sizes: Sizes, nchw: bool, depth_multiplier: int | None = None) -> list[Scalar]:
-    """Return the scalars after the tensors of a convolution."""
-    multiplier: list[Scalar] = [] if depth_multiplier is None else [depth_multiplier]
-    activation = int(FuseCode.RELU6)
-    return [*sizes.padding, *sizes.stride[::-1], *multiplier, activation, nchw, *sizes.dilation[::-1]]
-
-
 def _skip_if_long(tile: int, data_type: OperandCode, is_long: bool) -> None:
     if not is_long and (tile, data_type) not in QUICK:
         pytest.skip("compiles for seconds: --long")
-
-
-def _of_type_gpu(device: Device) -> OpenClDevice:
-    hal = device.hal
-    if not isinstance(hal, OpenClDevice):
-        raise TypeError(f"{hal} is not of this driver")
-    return OpenClDevice(replace(hal._found, type=DeviceTypeCode.GPU), 0)

@@ -7,12 +7,15 @@ import gzip
 import importlib
 import json
 import pkgutil
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 import nn_runtime
 from nn_runtime import cli
+from nn_runtime.cli.output import busy, progress
+from nn_runtime.devices import reference_device
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,6 +45,14 @@ def test_usage_errors_are_one_line_and_exit_2(capsys: pytest.CaptureFixture[str]
         error = capsys.readouterr().err
         assert error.startswith("nnrt")
         assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", [["devices"], ["graph", "x.tflite"], ["conformance", "."]])
+def test_an_unknown_option_is_an_error_of_the_command(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        cli.main([*command, "--odd"])
+    assert caught.value.code == 2
+    assert capsys.readouterr().err.startswith(f"nnrt {command[0]}: unrecognized arguments: --odd (nnrt {command[0]} ")
 
 
 def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
@@ -74,6 +85,46 @@ def test_a_device_that_is_not_there_is_a_usage_error(
     monkeypatch.setenv("NNRT_DEVICE", "cpu,")
     assert cli.main(command) == 2
     assert capsys.readouterr().err.startswith("nnrt conformance: NNRT_DEVICE: device selector 'cpu,': an item is empty")
+    assert cli.main([*command, "--device", f"opencl:{'9' * 5000}"]) == 2
+    assert "matches no usable device" in capsys.readouterr().err
+
+
+def test_a_wrong_setting_of_the_driver_host_is_a_usage_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reference_device.cache_clear()
+    monkeypatch.setenv("NNRT_DRIVER_HOST", "thread")
+    try:
+        assert cli.main(["demo", "--device", "cpu"]) == 2
+    finally:
+        reference_device.cache_clear()
+    assert capsys.readouterr().err == (
+        "nnrt demo: NNRT_DRIVER_HOST: wanted 'process', or nothing for drivers in this process, got 'thread'\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"no gzip", gzip.compress(b"{}"), gzip.compress(b"[1]"), gzip.compress(b"{}")[:9]],
+    ids=["no gzip", "no fields", "a list", "cut"],
+)
+def test_a_damaged_file_of_examples_is_named(
+    tmp_path: Path, content: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = _corpus(tmp_path, 1.0)
+    (file,) = folder.glob("*/*.json.gz")
+    file.write_bytes(content)
+    assert cli.main(["conformance", str(folder), "--device", "cpu"]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith(f"nnrt conformance: {file}: no operation examples: ")
+    assert error.count("\n") == 1
+
+
+def test_without_standard_error_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    assert list(progress("waiting", 2)) == [0, 1]
+    with busy("waiting"):
+        pass
 
 
 def _corpus(folder: Path, wanted: float) -> Path:

@@ -110,7 +110,8 @@ def test_inputs_that_do_not_fit(
         (["--device", "opencl"], 2, "nnapi-reference"),
         (["--device", "cpu", "--labels", "nowhere.txt"], 1, "nowhere.txt: No such file"),
         (["--device", "cpu", "--input", "nowhere.npy"], 1, "nowhere.npy: No such file"),
-        (["--device", "cpu", "--output", "nowhere/x.npz"], 1, "x.npz: No such file"),
+        (["--device", "cpu", "--output", "nowhere/x.npz"], 2, "--output nowhere/x.npz: there is no folder nowhere"),
+        (["--device", "cpu", "--output", "."], 2, "--output .: is a folder"),
     ],
 )
 def test_one_line_for_every_error(
@@ -123,6 +124,22 @@ def test_one_line_for_every_error(
 ) -> None:
     assert main(["run", str(_DIGITS), "--input", str(scans / "0.npy"), *arguments]) == status
     _one_line(capsys, wanted)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no disk that is always full")
+def test_a_full_disk_is_named(scans: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["run", str(_DIGITS), "--device", "cpu", "--input", str(scans / "0.npy"), "--output", "/dev/full"]
+    assert main(arguments) == 1
+    assert capsys.readouterr().err == "nnrt run: /dev/full: No space left on device\n"
+
+
+def test_an_array_that_memory_cannot_hold(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    huge = tmp_path / "huge.npy"
+    with huge.open("wb") as file:
+        header = {"descr": "<f4", "fortran_order": False, "shape": (2**50,)}
+        np.lib.format.write_array_header_1_0(file, header)
+    assert main(["run", str(_DIGITS), "--device", "cpu", "--input", str(huge)]) == 1
+    assert capsys.readouterr().err.startswith(f"nnrt run: {huge}: not an array in .npy form: Unable to allocate")
 
 
 def test_too_few_files_is_a_usage_error(

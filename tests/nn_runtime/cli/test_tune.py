@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pytest
 
 from nn_runtime.cli import main, tune
 from nn_runtime.device import Device
@@ -16,8 +17,6 @@ from nn_runtime.hal.tuning import TuningParameter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    import pytest
 
     from nn_runtime.hal.interfaces import IPreparedModel
 
@@ -87,10 +86,11 @@ class _Tunable:
     def set_tuning(self, values: Mapping[str, int]) -> None:
         self._values = dict(values)
 
-    def store_tuning(self, values: Mapping[str, int], measured: Mapping[str, object]) -> Path:
+    def store_tuning(self, values: Mapping[str, int], measured: Mapping[str, object], path: Path | None = None) -> Path:
         assert measured["gains"]
+        assert measured["trials"]
         self.stored.append(dict(values))
-        return Path("tuned.json")
+        return path or Path("tuned.json")
 
     def prepare_model(self, *arguments: object) -> _Slow:
         speed = self._values["speed"]
@@ -116,7 +116,7 @@ def test_the_best_right_value_is_found_and_stored(
     assert [values["speed"] for values in stored] == [3]
     wrong = [trial for trial in report["trials"] if trial["value"] == 4]
     assert wrong[0]["refusal"].startswith("output 0 differs")
-    assert report["gains"][0]["ratio"] == 1 / 7
+    assert report["gains"][0]["ratio"] == 0.1429  # 1 ms to 7
     assert hal.tuning()["speed"] == 1, "what was in force before is in force again"
 
 
@@ -128,6 +128,52 @@ def test_a_dry_run_stores_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytes
     assert "nothing stored: a dry run" in out
     assert "speed" in out
     assert "less waiting" in out
+
+
+@pytest.mark.parametrize(
+    ("ratios", "uppers", "refusal", "wanted"),
+    [
+        ((0.9, 0.98), (0.95, 0.99), "", True),
+        ((0.9, 1.0), (0.95, 1.02), "", True),
+        ((0.9, 0.9), (0.99, 0.99), "", False),  # not by more than 1 %
+        ((0.5, 1.02), (0.6, 1.03), "", False),  # one network is slower
+        ((), (), "output 0 differs", False),
+    ],
+)
+def test_what_counts_as_faster(
+    ratios: tuple[float, ...], uppers: tuple[float, ...], refusal: str, wanted: bool
+) -> None:
+    assert tune._Comparison(ratios, uppers, refusal).is_faster == wanted
+
+
+def test_where_defaults_are_best_nothing_is_stored_but_where_it_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    stored: list[dict[str, int]] = []
+    hal = _Tunable(stored, best_by_default=True)
+    assert _tunes(monkeypatch, hal) == 0
+    assert stored == []
+    assert "as good; nothing stored: they are in force" in capsys.readouterr().out
+    assert _tunes(monkeypatch, hal, "-o", str(tmp_path)) == 0
+    assert stored == [{"speed": 3, "colour": 0}]
+    assert f"stored in {tmp_path}" in capsys.readouterr().out
+
+
+def test_values_in_force_that_are_worse_than_defaults_are_replaced(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stored: list[dict[str, int]] = []
+    hal = _Tunable(stored, best_by_default=True)
+    hal.set_tuning({"speed": 1, "colour": 0})
+    assert _tunes(monkeypatch, hal) == 0
+    assert stored == [{"speed": 3, "colour": 0}]
+    assert "in force from the next process on" in capsys.readouterr().out
+
+
+def test_an_output_that_cannot_be_made_is_said_before_the_search(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tune", _DIGITS, "-o", "/nowhere/tuned.json"]) == 2
+    assert "there is no folder /nowhere" in capsys.readouterr().err
+    assert main(["tune", _DIGITS, "-o", "tuned.json", "--dry-run"]) == 2
 
 
 def test_a_device_with_nothing_to_tune_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// product_step.h: BATCH_MATMUL of real numbers as two steps of chain.cl: one packs the right sides, one multiplies by them.
+// Maths    y[b,r,c] = sum over d of lhs[b,r,d] * rhs[b,d,c]
+// Tensors  lhs [batches, rows, depth], y [batches, rows, columns] of T, dense; pack: src [batches, depth, columns] of T,
+//          or [batches, columns, depth] if transposed; weights: RightOf
+//          packed: float [batches][ceil(columns / 16)][depth][16], missing columns 0
+// Units    a task of pack: blocks of 16 columns, counted over all batches, TILE_PIXELS at once; of the product: tiles of TILE_PIXELS rows,
+//          each matrix apart, the last overlaps the one before
+// Exact    fused multiply-adds in the order of d
+
+typedef struct {
+    int depth, columns, transposed;
+} RightOf;
+
+#define LOWER(a, b) (float16)(a.s0, b.s0, a.s1, b.s1, a.s2, b.s2, a.s3, b.s3, a.s4, b.s4, a.s5, b.s5, a.s6, b.s6, a.s7, b.s7)
+#define UPPER(a, b) (float16)(a.s8, b.s8, a.s9, b.s9, a.sa, b.sa, a.sb, b.sb, a.sc, b.sc, a.sd, b.sd, a.se, b.se, a.sf, b.sf)
+
+// Rows of sixteen vectors become columns: rows i and i + 8 interleaved are rows 2 i and 2 i + 1; after four times, columns.
+static inline void transpose16(float16 *tile)
+{
+    float16 next[16];
+    _Pragma("unroll") for (int round = 0; round < 4; ++round) {
+        _Pragma("unroll") for (int i = 0; i < 8; ++i) {
+            next[2 * i] = LOWER(tile[i], tile[i + 8]);
+            next[2 * i + 1] = UPPER(tile[i], tile[i + 8]);
+        }
+        _Pragma("unroll") for (int i = 0; i < 16; ++i) tile[i] = next[i];
+    }
+}
+
+// Sixteen columns of a right side that lie as rows of `depth` each; `count` of them are there.
+static inline void pack_rows(global const T *src, global float16 *packed, int depth, int count)
+{
+    for (int d = 0; d < depth; d += 16) {
+        const int lanes = min(16, depth - d);
+        float16 tile[16];
+        for (int i = 0; i < 16; ++i)
+            tile[i] = i < count ? load_lanes(src + (size_t)i * depth, d, lanes) : (float16)0.0f;
+        transpose16(tile);
+        for (int i = 0; i < lanes; ++i)
+            packed[d + i] = tile[i];
+    }
+}
+
+static void pack(const Step *s, Part part, global const T *src, global float *dst, global const uchar *constants)
+{
+    const RightOf right = *CONSTANT_AT(RightOf, s->weights);
+    const int depth = right.depth, columns = right.columns, blocks = ceil_divide(columns, 16);
+    const int last = min(part.x1 * TILE_PIXELS, s->batches * s->out_height * s->out_width);
+    for (int at = part.x0 * TILE_PIXELS; at < last; ++at) {
+        const int b = at / blocks, c = at % blocks * 16, count = min(16, columns - c);
+        global const T *matrix = src + (size_t)b * depth * columns;
+        global float16 *packed = (global float16 *)dst + (size_t)at * depth;
+        if (right.transposed)
+            pack_rows(matrix + (size_t)c * depth, packed, depth, count);
+        else
+            for (int d = 0; d < depth; ++d)
+                packed[d] = load_lanes(matrix + (size_t)d * columns, c, count);
+    }
+}
+
+// TILE_PIXELS rows, or that row alone if row_step is 0, by 32 columns, or 16 if w1 is w0; `count` columns are stored.
+static inline void multiply_tile(global const T *x, int row_step, int depth, global const float16 *w0, global const float16 *w1, global T *y,
+                                 int columns, int count)
+{
+    float16 sum0[TILE_PIXELS], sum1[TILE_PIXELS];
+    PIXELS sum0[p] = sum1[p] = (float16)0.0f;
+    for (int d = 0; d < depth; ++d) {
+        const float16 x0 = w0[d], x1 = w1[d];
+        PIXELS {
+            const float16 value = (float16)LOAD(x, p * row_step + d);
+            sum0[p] = fma(value, x0, sum0[p]);
+            sum1[p] = fma(value, x1, sum1[p]);
+        }
+    }
+    const int rows = row_step ? TILE_PIXELS : 1;
+    float16 some0[TILE_PIXELS], some1[TILE_PIXELS]; // copies, for their index is no constant
+    PIXELS some0[p] = sum0[p];
+    PIXELS some1[p] = sum1[p];
+    for (int p = 0; p < rows; ++p) {
+        store_lanes(y, p * columns, some0[p], min(count, 16));
+        if (count > 16)
+            store_lanes(y, p * columns + 16, some1[p], count - 16);
+    }
+}
+
+static void multiply(const Step *s, Part part, global const T *src, global T *dst, global const float *packed)
+{
+    const int rows = s->out_width, depth = s->depth_in, columns = s->depth_out, blocks = ceil_divide(columns, 16);
+    const int tiles = ceil_divide(rows, TILE_PIXELS);
+    for (int tile = part.x0; tile < part.x1;) {
+        const int b = tile / tiles, end = min((b + 1) * tiles, part.x1);
+        global const T *matrix = src + (size_t)b * rows * depth;
+        global T *product = dst + (size_t)b * rows * columns;
+        for (int block = 0; block < blocks; block += 2) {
+            global const float16 *w0 = (global const float16 *)packed + (size_t)(b * blocks + block) * depth;
+            global const float16 *w1 = block + 1 < blocks ? w0 + depth : w0;
+            const int c = block * 16, count = min(32, columns - c);
+            for (int t = tile - b * tiles; t < end - b * tiles; ++t) {
+                const int first = min(t * TILE_PIXELS, max(0, rows - TILE_PIXELS)), row_step = rows < TILE_PIXELS ? 0 : depth;
+                const int last = row_step ? first + 1 : rows;
+                for (int r = first; r < last; ++r)
+                    multiply_tile(matrix + (size_t)r * depth, row_step, depth, w0, w1, product + (size_t)r * columns + c, columns, count);
+            }
+        }
+        tile = end;
+    }
+}

@@ -1,0 +1,366 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Chains of element-wise operations, means, transposes and products: one launch, and what the CPU driver gives."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import kernels_cl
+from gpu_driver import chain
+from gpu_driver.chain import elementwise, launches
+from gpu_driver.chain import step as chain_step
+from gpu_driver.launch import Launch
+from gpu_driver.lowering import Lowering
+from nn_runtime.codes import FuseCode, OperandCode, OperationCode
+from nn_runtime.devices import find_device
+from nn_runtime.operand import dtype_of
+from tests.gpu_driver.graphs import Graph, request
+from tests.gpu_driver.profiles import CPU_PROFILE
+from tests.gpu_driver.running import prepare, run
+
+if TYPE_CHECKING:
+    from gpu_driver.chain.tiles import Tiles
+    from gpu_driver.device_profile import DeviceProfile
+    from gpu_driver.driver import Device
+    from nn_runtime.operand import Array, Dimensions
+
+FLOAT, HALF = OperandCode.TENSOR_FLOAT32, OperandCode.TENSOR_FLOAT16
+QUANT8, SIGNED = OperandCode.TENSOR_QUANT8_ASYMM, OperandCode.TENSOR_QUANT8_ASYMM_SIGNED
+ADD, SUB, MUL, MEAN = OperationCode.ADD, OperationCode.SUB, OperationCode.MUL, OperationCode.MEAN
+ABS, EXP, RSQRT, SQRT = OperationCode.ABS, OperationCode.EXP, OperationCode.RSQRT, OperationCode.SQRT
+LOGISTIC, TANH, RELU6, NEG = OperationCode.LOGISTIC, OperationCode.TANH, OperationCode.RELU6, OperationCode.NEG
+TYPES = [FLOAT, HALF, QUANT8, SIGNED]
+SHAPES = [(3, 40), (2, 5, 16), (1, 9, 33), (2, 3, 7, 20), (1, 4, 300), (1, 1, 1, 5), (30, 3)]
+FUNCTIONS = (
+    *("ADD", "SUB", "MUL", "DIV", "MAXIMUM", "MINIMUM", "LOAD", "TABLE", "CLAMP", "ABS", "NEG", "EXP", "SQRT", "RSQRT"),
+    *("LOGISTIC", "TANH", "HARD_SWISH", "ELU", "SOURCE", "RESIDUAL", "VALUE", "CONSTANT"),
+)
+KINDS = (
+    *("CONVOLVE", "DEPTHWISE", "FLIP_SIGNS", "AVERAGE", "DEPTHWISE_VNNI", "EXPANDED", "SOFTMAX", "WINOGRAD"),
+    *("ELEMENTWISE", "MEAN", "COPY", "PACK", "MULTIPLY", "GREATEST"),
+)
+RENAMED = {
+    **{"DIV": "DIVIDE", "MAXIMUM": "GREATER", "MINIMUM": "LESSER", "LOAD": "LOAD_OPERAND", "ABS": "MAGNITUDE"},
+    **{"NEG": "NEGATIVE", "EXP": "EXPONENTIAL", "SQRT": "SQUARE_ROOT", "RSQRT": "RECIPROCAL_ROOT"},
+    **{"LOGISTIC": "SIGMOID", "TANH": "HYPERBOLIC_TANGENT", "ELU": "EXPONENTIAL_LINEAR", "SOURCE": "FROM_SOURCE"},
+    **{"RESIDUAL": "FROM_RESIDUAL", "VALUE": "FROM_VALUE", "CONSTANT": "FROM_CONSTANT", "WINOGRAD": "BY_WINOGRAD"},
+}
+"""Names of the kernels, which must not be those of OpenCL's functions or of another number."""
+TOLERANCE = {FLOAT: 2e-5, HALF: 2e-2}
+
+
+class Network:
+    """Draws operations on tensors of one shape."""
+
+    def __init__(self, code: OperandCode, dims: Dimensions, seed: int) -> None:
+        self.graph = Graph()
+        self.code, self.dims = code, dims
+        self.rng = np.random.default_rng(seed)
+        self.scale = 0.0 if code in (FLOAT, HALF) else 0.03
+        self.zero = {QUANT8: 120, SIGNED: -7}.get(code, 0)
+        self.tensors = [self.graph.input(dims, code, self.scale, self.zero) for _ in range(2)]
+
+    def result(self, dims: Dimensions, scale: float | None = None, zero: int | None = None) -> int:
+        scale = self.scale * self.rng.uniform(0.7, 2.0) if scale is None else scale
+        return self.graph.temporary(dims, self.code, float(np.float32(scale)), self.zero if zero is None else zero)
+
+    def values(self, dims: Dimensions) -> Array:
+        if self.scale:
+            info = np.iinfo(dtype_of(self.code))
+            return self.rng.integers(info.min, info.max + 1, dims).astype(dtype_of(self.code))
+        return self.rng.uniform(-1, 1, dims).astype(dtype_of(self.code))
+
+    def constant(self, dims: Dimensions) -> int:
+        return self.graph.constant(self.values(dims), self.code, self.scale, self.zero)
+
+    def pair(self, code: OperationCode, first: int, second: int) -> int:
+        output = self.result(self.dims)
+        fuse = self.graph.integer(self.rng.choice([FuseCode.NONE, FuseCode.NONE, FuseCode.RELU, FuseCode.RELU1]))
+        self.graph.operation(code, [first, second, fuse], output)
+        return output
+
+    def single(self, code: OperationCode, source: int) -> int:
+        operand = self.graph.model().main.operands[source]
+        fixed = {LOGISTIC: (1 / 256, -128 if self.code == SIGNED else 0), TANH: (1 / 128, 128 * (self.code == QUANT8))}
+        kept = operand.scale, operand.zero_point
+        output = self.result(self.dims, *(fixed.get(code, kept) if self.scale else kept))
+        self.graph.operation(code, [source], output)
+        return output
+
+    def centred(self, source: int) -> int:
+        """A tensor less the means of its rows."""
+        operand = self.graph.model().main.operands[source]
+        means = self.graph.temporary((*self.dims[:-1], 1), self.code, operand.scale, operand.zero_point)
+        axis = self.graph.constant(np.array([-1], np.int32))
+        self.graph.operation(MEAN, [source, axis, self.graph.integer(1)], means)
+        return self.pair(SUB, source, means)
+
+    def draw(self) -> None:
+        """Add an operation on what there is."""
+        first, second = self.rng.choice(self.tensors, 2)
+        code = [ADD, SUB, MUL][self.rng.integers(3)]
+        kind = self.rng.integers(5)
+        if kind == 0:
+            made = self.pair(code, int(first), int(second))
+        elif kind == 1:
+            dims = [self.dims, self.dims[-1:], (1,), (*self.dims[:-1], 1)][self.rng.integers(4)]
+            operands = [int(first), self.constant(dims)]
+            made = self.pair(code, *operands[:: self.rng.choice([1, -1])])
+        elif kind == 2:
+            made = self.centred(int(first))
+        else:
+            made = self.single([LOGISTIC, TANH, RELU6][self.rng.integers(3)], int(first))
+        self.tensors.append(made)
+
+    def finish(self) -> None:
+        """Make outputs of the last tensors."""
+        for tensor in self.tensors[-2:]:
+            output = self.graph.output(self.dims, self.code, self.scale, self.zero)
+            zero = self.constant((1,))
+            self.graph.operation(ADD, [tensor, zero, self.graph.integer(FuseCode.NONE)], output)
+
+    def data(self) -> list[Array]:
+        return [self.values(self.dims) for _ in range(2)]
+
+
+def drawn(code: OperandCode, dims: Dimensions, seed: int) -> Network:
+    network = Network(code, dims, seed)
+    for _ in range(10):
+        network.draw()
+    network.finish()
+    return network
+
+
+def launch_of(graph: Graph, cores: int = 2) -> Launch:
+    lowering = Lowering(graph.model(), replace(CPU_PROFILE, compute_units=cores))
+    (launch,) = lowering.lower(0, lowering.static_inputs()).commands
+    assert isinstance(launch, Launch)
+    return launch
+
+
+def answers(device: Any, graph: Graph, data: list[Array], outputs: list[tuple[Dimensions, Any]]) -> list[Array]:
+    results = [np.empty(dims, dtype) for dims, dtype in outputs]
+    run(prepare(device, graph.model()), request(data, results))
+    return results
+
+
+def check(device: Device, network: Network) -> None:
+    data = network.data()
+    outputs = [(network.dims, dtype_of(network.code))] * 2
+    wanted = answers(find_device("nnapi-reference").hal, network.graph, data, outputs)
+    for one, expected in zip(answers(device, network.graph, data, outputs), wanted, strict=True):
+        if network.scale:
+            assert np.array_equal(one, expected)
+        else:
+            tolerance = TOLERANCE[network.code]
+            np.testing.assert_allclose(one.astype(np.float32), expected.astype(np.float32), tolerance, tolerance)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("dims", SHAPES, ids=str)
+@pytest.mark.parametrize("code", TYPES, ids=lambda code: code.name)
+def test_drawn_operations_give_what_the_cpu_driver_gives(
+    opencl_device: Device, code: OperandCode, dims: Dimensions, seed: int
+) -> None:
+    check(opencl_device, drawn(code, dims, seed))
+
+
+def test_drawn_operations_are_one_launch() -> None:
+    for seed in range(10):
+        assert launch_of(drawn(FLOAT, (2, 5, 16), seed).graph).steps
+
+
+@pytest.mark.parametrize(("groups", "queues"), [(1, 3), (2, 5), (4, 2)])
+def test_any_number_of_groups_and_queues(
+    opencl_device: Device, monkeypatch: pytest.MonkeyPatch, groups: int, queues: int
+) -> None:
+    """Tasks wait for all that they read: the same bits in every order."""
+    launch_of_steps = launches._launch
+
+    def simulated(steps: Any, keys: Any, inner: Any, device: DeviceProfile, tiles: Tiles) -> Launch:
+        small = replace(device, compute_units=queues, tuning=replace(device.tuning, least_task_flops=30_000))
+        return replace(launch_of_steps(steps, keys, inner, small, tiles), global_size=(groups,))
+
+    monkeypatch.setattr(launches, "_launch", simulated)
+    for seed in range(10):
+        check(opencl_device, drawn(SIGNED, (2, 64, 272), seed))
+
+
+def chained(*operations: tuple[OperationCode, str], dims: Dimensions = (4, 32)) -> Graph:
+    """Operations one after the other; `x` is the input, `c` a constant, the rest of one tensor."""
+    graph = Graph()
+    source = now = graph.input(dims)
+    numbers = np.linspace(0.5, 2, dims[-1], dtype=np.float32)
+    for at, (code, other) in enumerate(operations):
+        is_last = at == len(operations) - 1
+        following = graph.output(dims) if is_last else graph.temporary(dims)
+        operands = [now]
+        if other:
+            operands.append({"x": source, "c": graph.constant(numbers)}[other[-1]])
+            operands = operands[::-1] if other.startswith("-") else operands
+            operands.append(graph.integer(FuseCode.NONE))
+        graph.operation(code, operands, following)
+        now = following
+    return graph
+
+
+def test_operations_that_feed_each_other_are_one_step() -> None:
+    graph = chained((MUL, "x"), (MUL, "c"), (SUB, "-x"), (TANH, ""), (ADD, "c"), (MUL, "x"))
+    (step,) = launch_of(graph).steps
+    assert step.residual is None
+    assert [one.function for one in step.program] == [
+        *(elementwise.LOAD, elementwise.MUL, elementwise.MUL, elementwise.SUB),
+        *(elementwise.TANH, elementwise.ADD, elementwise.MUL),
+    ]
+    assert [one.reversed for one in step.program] == [False, False, False, True, False, False, False]
+    assert sorted(step.operations) == list(range(6))
+
+
+@pytest.mark.parametrize("code", [FLOAT, HALF], ids=lambda code: code.name)
+def test_every_function_of_real_numbers(opencl_device: Device, code: OperandCode) -> None:
+    """Functions one after the other, such that each has numbers it is made for; products keep their inputs apart."""
+    network = Network(code, (5, 70), 9)
+    graph, (x, y) = network.graph, network.tensors
+    size = network.single(ABS, network.pair(ADD, x, network.constant((70,))))
+    one = graph.constant(np.ones(1, dtype_of(code)), code)
+    some = network.pair(ADD, size, one)
+    singles = [network.single(which, some) for which in (EXP, RSQRT, SQRT, NEG, OperationCode.HARD_SWISH)]
+    elu = graph.temporary(network.dims, code)
+    graph.operation(OperationCode.ELU, [x, graph.real(0.7) if code == FLOAT else graph.half(0.7)], elu)
+    extremes = [graph.temporary(network.dims, code) for _ in range(2)]
+    for which, made in zip((OperationCode.MAXIMUM, OperationCode.MINIMUM), extremes, strict=True):
+        graph.operation(which, [x, y], made)
+    quotient = network.pair(OperationCode.DIV, y, some)
+    total = elu
+    for tensor in (*singles, *extremes, quotient):
+        total = network.pair(ADD, total, network.single(TANH, tensor))
+    network.tensors = [total, quotient]
+    network.finish()
+    check(opencl_device, network)
+
+
+def test_numbers_are_those_of_the_kernels() -> None:
+    source = kernels_cl.source("chain.cl")
+    numbers = {name: int(value) for name, value in re.findall(r"#define (\w+) (\d+)\b", source)}
+    for module, names in ((elementwise, FUNCTIONS), (chain_step, KINDS)):
+        for name in names:
+            assert numbers[RENAMED.get(name, name)] == getattr(module, name), name
+
+
+def test_fields_of_an_instruction_are_those_of_the_kernel() -> None:
+    text = re.search(r"typedef struct \{([^}]*)\} Instruction;", kernels_cl.source("chain.cl"))
+    assert text is not None
+    fields = re.findall(r"(\w+)(?:\[(\d)\])?(?=[,;])", re.sub(r"//.*", "", text[1]))
+    assert sum(int(count or 1) for _, count in fields) == elementwise.WORDS
+    parts = {"zeros": ["zero0", "zero1", "zero_out", "unused"]}
+    parts |= {f"factor{which}": [f"multiplier{which}", f"exponent{which}"] for which in ("0", "1", "_out")}
+    names = [part for name, _ in fields for part in parts.get(name, [name])]
+    assert tuple(names[:-1]) == elementwise._FIELDS
+
+
+def test_what_another_operation_reads_is_a_step_of_its_own() -> None:
+    graph = Graph()
+    first, second = graph.temporary((4, 32)), graph.temporary((4, 32))
+    graph.operation(TANH, [graph.input((4, 32))], first)
+    graph.operation(NEG, [first], second)
+    graph.operation(LOGISTIC, [second], graph.output((4, 32)))
+    graph.operation(RELU6, [first], graph.output((4, 32)))
+    assert [len(step.program) - 1 for step in launch_of(graph).steps] == [1, 2, 1]
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("code", [FLOAT, HALF], ids=lambda code: code.name)
+@pytest.mark.parametrize(("rows", "depth", "columns"), [(128, 32, 48), (9, 17, 33), (5, 40, 20), (21, 16, 8)])
+def test_attention(
+    opencl_device: Device, code: OperandCode, rows: int, depth: int, columns: int, transposed: bool
+) -> None:
+    """A product of transposed tensors, a factor and a softmax: one launch where numbers are float32."""
+    graph, heads, rng = Graph(), 3, np.random.default_rng(1)
+    shapes = (1, rows, heads, depth), (1, columns, heads, depth)
+    parts = []
+    for dims in shapes:
+        b, s, h, d = dims
+        part = graph.temporary((b, h, s, d), code)
+        order = graph.constant(np.array([0, 2, 1, 3], np.int32))
+        graph.operation(OperationCode.TRANSPOSE, [graph.input(dims, code), order], part)
+        parts.append(part)
+    if not transposed:
+        parts[1], before = graph.temporary((1, heads, depth, columns), code), parts[1]
+        order = graph.constant(np.array([0, 1, 3, 2], np.int32))
+        graph.operation(OperationCode.TRANSPOSE, [before, order], parts[1])
+    dims = (1, heads, rows, columns)
+    scores, scaled, output = graph.temporary(dims, code), graph.temporary(dims, code), graph.output(dims, code)
+    graph.operation(OperationCode.BATCH_MATMUL, [*parts, graph.flag(False), graph.flag(transposed)], scores)
+    factor = graph.constant(np.array([0.3], dtype_of(code)), code)
+    graph.operation(MUL, [scores, factor, graph.integer(FuseCode.NONE)], scaled)
+    beta = graph.real(1.0) if code == FLOAT else graph.half(1.0)
+    graph.operation(OperationCode.SOFTMAX, [scaled, beta], output)
+    if code == FLOAT and transposed:
+        kinds = [step.kind for step in launch_of(graph).steps]
+        assert sorted(kinds) == sorted(
+            [*[chain.COPY] * 2, chain.PACK, chain.MULTIPLY, elementwise.ELEMENTWISE, chain.SOFTMAX]
+        )
+    data = [rng.normal(size=one).astype(dtype_of(code)) for one in shapes]
+    pairs = [answers(device, graph, data, [(dims, dtype_of(code))]) for device in
+             (find_device("nnapi-reference").hal, opencl_device)]  # fmt: skip
+    np.testing.assert_allclose(*(one.astype(np.float32) for (one,) in pairs), atol=1e-5 if code == FLOAT else 5e-3)
+
+
+@pytest.mark.parametrize("axes", [(1, 2), (2,), (1,), (0, 1)], ids=str)
+@pytest.mark.parametrize("dims", [(2, 9, 11, 20), (1, 40, 3, 16), (3, 5, 64, 1)], ids=str)
+@pytest.mark.parametrize("code", TYPES, ids=lambda code: code.name)
+def test_means_in_a_chain(opencl_device: Device, code: OperandCode, dims: Dimensions, axes: tuple[int, ...]) -> None:
+    network = Network(code, dims, 3)
+    kept = tuple(1 if at in axes else size for at, size in enumerate(dims))
+    last = network.pair(MUL, *network.tensors)
+    operand = network.graph.model().main.operands[last]
+    means = network.graph.temporary(kept, code, operand.scale, operand.zero_point)
+    list_of_axes = network.graph.constant(np.array(axes, np.int32))
+    network.graph.operation(MEAN, [last, list_of_axes, network.graph.integer(1)], means)
+    network.tensors += [network.pair(SUB, last, means), network.pair(ADD, last, means)]
+    network.finish()
+    check(opencl_device, network)
+
+
+def test_walks_of_broadcast_operands() -> None:
+    """Every element of the output finds the one that numpy's broadcasting gives."""
+    output = (3, 2, 4)
+    for dims in itertools.product((1, 3), (1, 2), (1, 4)):
+        walk = elementwise.walk_of(dims, output)
+        numbers = np.arange(np.prod(dims)).reshape(dims)
+        rows, columns = np.arange(6)[:, np.newaxis], np.arange(4)
+        assert walk is not None
+        found = rows // walk.divide % walk.modulo * walk.depth + columns * walk.step
+        assert np.array_equal(numbers.ravel()[found], np.broadcast_to(numbers, output).reshape(6, 4))
+    assert elementwise.walk_of((2, 1, 3, 4), (2, 5, 3, 4)) is None
+
+
+@pytest.mark.parametrize("window", [(2, 2, 1), (3, 2, 1), (3, 1, 1), (5, 3, 2)], ids=str)
+@pytest.mark.parametrize("dims", [(1, 9, 11, 20), (1, 28, 15, 64), (1, 5, 64, 16)], ids=str)
+@pytest.mark.parametrize("code", TYPES, ids=lambda code: code.name)
+def test_greatest_of_windows_in_a_chain(
+    opencl_device: Device, code: OperandCode, dims: Dimensions, window: tuple[int, int, int]
+) -> None:
+    size, stride, padding = window
+    network = Network(code, dims, 5)
+    last = network.pair(SUB, *network.tensors)
+    operand = network.graph.model().main.operands[last]
+    _, height, width, depth = dims
+    rows, columns = ((extent + 2 * padding - size) // stride + 1 for extent in (height, width))
+    network.dims = (1, rows, columns, depth)
+    output = network.result(network.dims, operand.scale, operand.zero_point)
+    numbers = (*[padding] * 4, stride, stride, size, size, FuseCode.RELU1)
+    network.graph.operation(OperationCode.MAX_POOL_2D, [last, *(network.graph.integer(n) for n in numbers)], output)
+    network.tensors = [network.pair(MUL, output, output), output]
+    network.finish()
+    kinds = [step.kind for step in launch_of(network.graph).steps]
+    assert chain.GREATEST in kinds
+    data = [network.values(dims) for _ in range(2)]
+    network.data = lambda: data  # type: ignore[method-assign]
+    check(opencl_device, network)

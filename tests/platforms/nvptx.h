@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// nvptx.h: the built-in functions that matmul_units.cl calls, for clang's target nvptx64, which has no library of them.
+// The declarations are those of clang's own header (-finclude-default-header); only register counts come of what they compute.
+#pragma OPENCL EXTENSION cl_khr_fp16 : enable
+
+#define BUILT_IN __attribute__((overloadable, always_inline))
+#define VECTORS_OF(type, n, space) \
+    BUILT_IN type##n vload##n(size_t i, const space type *p) { return *(const space type##n *)(p + i * n); } \
+    BUILT_IN void vstore##n(type##n v, size_t i, space type *p) { *(space type##n *)(p + i * n) = v; }
+#define ROUNDED(n) \
+    BUILT_IN void vstorea_half##n##_rte(float##n v, size_t i, global half *p) \
+    { \
+        *(global half##n *)(p + i * n) = __builtin_convertvector(v, half##n); \
+    }
+#define BYTES_OF(type, n) \
+    BUILT_IN type##n convert_##type##n(int##n v) { return __builtin_convertvector(v, type##n); }
+
+BUILT_IN size_t get_local_id(uint dimension) { return __nvvm_read_ptx_sreg_tid_x(); }
+BUILT_IN size_t get_group_id(uint dimension) { return __nvvm_read_ptx_sreg_ctaid_x(); }
+BUILT_IN void barrier(cl_mem_fence_flags flags) { __syncthreads(); }
+BUILT_IN int min(int a, int b) { return a < b ? a : b; }
+BUILT_IN int max(int a, int b) { return a > b ? a : b; }
+BUILT_IN int16 min(int16 a, int16 b) { return a < b ? a : b; }
+BUILT_IN int16 max(int16 a, int16 b) { return a > b ? a : b; }
+
+VECTORS_OF(uint, 2, private)
+VECTORS_OF(uint, 4, private)
+VECTORS_OF(float, 2, private)
+VECTORS_OF(float, 4, private)
+VECTORS_OF(float, 8, private)
+VECTORS_OF(int, 2, private)
+VECTORS_OF(int, 4, private)
+VECTORS_OF(int, 8, private)
+
+BUILT_IN float vload_half(size_t i, const global half *p) { return p[i]; }
+BUILT_IN float vload_half(size_t i, const private half *p) { return p[i]; }
+BUILT_IN void vstore_half_rte(float v, size_t i, global half *p) { p[i] = v; }
+BUILT_IN void vstore_half_rte(float v, size_t i, private half *p) { p[i] = v; }
+ROUNDED(4)
+ROUNDED(8)
+BYTES_OF(uchar, 4)
+BYTES_OF(uchar, 8)
+BYTES_OF(char, 4)
+BYTES_OF(char, 8)

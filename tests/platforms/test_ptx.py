@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NVIDIA's assembler takes what clang makes of matmul_units.cl with inline PTX, and it fits in registers.
+
+ptxas comes with CUDA, or by `pip install nvidia-cuda-nvcc-cu12`. No GPU is needed; nothing is run. The built-in
+functions that clang lacks for this target are in nvptx.h.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import kernels_cl
+from gpu_driver.convolution.units import TILES, Tile
+from gpu_driver.device.programs import build_options
+from gpu_driver.discovery.matrix_units import ELEMENT_TYPES
+from tests.platforms.test_warnings import compiler
+
+BUILT_INS = Path(__file__).with_name("nvptx.h")
+PTX_VERSIONS = {75: "ptx63", 80: "ptx70"}
+"""The oldest PTX ISA with the instructions of a capability."""
+TARGETS = {75: ("sm_75", "sm_80", "sm_90"), 80: ("sm_80", "sm_86", "sm_90")}
+INSTRUCTIONS = {
+    (75, True): "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32",
+    (75, False): "mma.sync.aligned.m8n8k16.row.col.s32",
+    (80, True): "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32",
+    (80, False): "mma.sync.aligned.m16n8k32.row.col.s32",
+}
+TIMES = {(75, True): 2, (75, False): 4, (80, True): 1, (80, False): 1}
+"""How many of them one multiply_add takes."""
+TERMS_AT_ONCE = {True: 16, False: 32}
+"""Of one multiply_add."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What a launcher asks for, by MATRIX_UNITS, types, tile, and what is contiguous in memory."""
+
+    level: int
+    types: tuple[str, str]
+    tile: Tile
+    rows_contiguous: int = 0
+    columns_contiguous: int = 0
+
+    @property
+    def is_half(self) -> bool:
+        return self.types[0] == "half"
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        element, filter_element = self.types
+        defines: dict[str, str | int] = {
+            **{"T": element, "FILTER_T": filter_element, "QUANTIZED": int(not self.is_half)},
+            **{"MATRIX_UNITS": self.level, **dict(self.tile.defines())},
+            **{"ROWS_CONTIGUOUS": self.rows_contiguous, "COLUMNS_CONTIGUOUS": self.columns_contiguous},
+        }
+        return build_options(defines)
+
+    def __str__(self) -> str:
+        layout = f"{self.rows_contiguous}{self.columns_contiguous}"
+        return f"{self.level}-{'-'.join(self.types)}-{self.tile.rows}x{self.tile.columns}-{layout}"
+
+
+QUICK = [Variant(80, ("half", "half"), TILES[0]), Variant(75, ("uchar", "char"), TILES[-1])]
+ALL = [
+    *(Variant(level, types, tile) for level in PTX_VERSIONS for types in ELEMENT_TYPES for tile in TILES),
+    *(Variant(80, types, TILES[0], r, c) for types in ELEMENT_TYPES for r, c in ((0, 1), (1, 0), (1, 1))),
+]
+
+
+@pytest.fixture(scope="module")
+def clang() -> str:
+    found = compiler()
+    targets = subprocess.run([found, "--print-targets"], capture_output=True, text=True, check=True).stdout
+    if "nvptx64" not in targets:
+        pytest.skip(f"{found} does not compile for nvptx64")
+    return found
+
+
+@pytest.fixture(scope="module")
+def ptxas() -> str:
+    packages = Path(sysconfig.get_paths()["purelib"]) / "nvidia"
+    found = shutil.which("ptxas") or next(map(str, sorted(packages.glob("*/bin/ptxas"))), None)
+    if found is None:
+        pytest.skip("ptxas is not installed (CUDA, or pip install nvidia-cuda-nvcc-cu12)")
+    return found
+
+
+@pytest.mark.parametrize("variant", ALL, ids=str)
+def test_ptx_is_assembled(variant: Variant, clang: str, ptxas: str, tmp_path: Path, is_long: bool) -> None:
+    if not is_long and variant not in QUICK:
+        pytest.skip("takes a second or two each: --long")
+    ptx = _compiled(variant, clang)
+    kind = variant.level, variant.is_half
+    blocks = variant.tile.warp_rows // 16 * (variant.tile.warp_columns // 8)
+    terms = 64 if not variant.is_half else 32
+    assert ptx.count(INSTRUCTIONS[kind]) == blocks * terms // TERMS_AT_ONCE[variant.is_half] * TIMES[kind]
+    assert ptx.count("mma.sync") == ptx.count(INSTRUCTIONS[kind])
+    fragments = 2 * (variant.tile.warp_rows // 16) + variant.tile.warp_columns // 8
+    assert len(re.findall(r"ld\.shared\.v4\.[ub]32", ptx)) >= fragments
+    for target in TARGETS[variant.level]:
+        said = _assembled(ptx, ptxas, target, tmp_path)
+        assert "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads" in said
+        registers = re.search(r"Used (\d+) registers", said)
+        assert registers is not None
+        assert int(registers[1]) <= variant.tile.registers
+
+
+def test_a_wrong_instruction_is_refused(clang: str, ptxas: str, tmp_path: Path) -> None:
+    ptx = _compiled(QUICK[0], clang)
+    wrong = ptx.replace("m16n8k16", "m16n8k12")
+    assert wrong != ptx
+    with pytest.raises(RuntimeError, match="ptxas"):
+        _assembled(wrong, ptxas, "sm_80", tmp_path)
+    with pytest.raises(RuntimeError, match="sm_80"):
+        _assembled(ptx.replace(".target sm_80", ".target sm_75"), ptxas, "sm_75", tmp_path)
+
+
+def _compiled(variant: Variant, clang: str) -> str:
+    command = [
+        *(clang, "-x", "cl", *variant.options, "-O3", "-S", "-o", "-", "-"),
+        *("-target", "nvptx64-nvidia-cuda", "-nogpulib", "-Wno-everything"),
+        *("-Xclang", "-target-cpu", "-Xclang", f"sm_{variant.level}"),
+        *("-Xclang", "-target-feature", "-Xclang", f"+{PTX_VERSIONS[variant.level]}"),
+        *("-Xclang", "-finclude-default-header", "-Xclang", "-cl-ext=+all"),
+    ]
+    source = BUILT_INS.read_text(encoding="utf-8") + kernels_cl.source("matmul_units.cl")
+    done = subprocess.run(command, input=source, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"clang: {done.stderr}")
+    return done.stdout
+
+
+def _assembled(ptx: str, ptxas: str, target: str, folder: Path) -> str:
+    """Return what the assembler says of the kernel; raises RuntimeError where it refuses."""
+    source = folder / "kernel.ptx"
+    source.write_text(ptx, encoding="utf-8")
+    command = [ptxas, "-v", f"-arch={target}", str(source), "-o", str(folder / "kernel.cubin")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"{target}: {done.stderr}{done.stdout}")
+    return done.stderr + done.stdout
