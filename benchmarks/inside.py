@@ -21,7 +21,7 @@ from nn_runtime.cli.networks import statistics_of
 if TYPE_CHECKING:
     from gpu_driver.prepared_model import PreparedModel
 
-ROUNDS, RUNS = 40, 12
+ROUNDS, RUNS, WARM_UP = 60, 20, 2
 
 
 def main() -> None:
@@ -53,30 +53,34 @@ def figures(selector: str, name: str) -> dict[str, Any]:
 
 
 def _times(session: nn.Session, data: networks.Array) -> dict[str, float]:
-    """Return how long runs take as they are, measured, and profiled, in turn."""
+    """Return how long runs take as they are, measured, and profiled: medians of rounds, in which all had their turn."""
     wall: dict[str, list[float]] = {"plain": [], "measure": [], "profile": []}
     overhead: list[float] = []
     on_device: list[float] = []
     for _ in range(ROUNDS):
         for kind, times in wall.items():
             options = {} if kind == "plain" else {kind: True}
-            for at in range(RUNS):
+            of_round: list[float] = []
+            for _ in range(WARM_UP + RUNS):
                 start = time.perf_counter()
                 session.run([data], **options)
-                if at >= 2:
-                    times.append((time.perf_counter() - start) * 1e6)
+                of_round.append((time.perf_counter() - start) * 1e6)
                 timing = session.timing
                 if kind == "measure" and timing is not None and timing.on_device_ns and timing.in_driver_ns:
                     overhead.append((timing.in_driver_ns - timing.on_device_ns) / 1e3)
                     on_device.append(timing.on_device_ns / 1e3)
-    plain = statistics.median(wall["plain"])
+            times.append(statistics.median(of_round[WARM_UP:]))
     return {
-        "wall_us": plain,
+        "wall_us": statistics.median(wall["plain"]),
         "on_device_us": statistics.median(on_device),
         "in_driver_minus_on_device_us": statistics.median(overhead),
-        "measuring_costs": statistics.median(wall["measure"]) / plain - 1,
-        "profiling_costs": statistics.median(wall["profile"]) / plain - 1,
+        "measuring_costs": _cost(wall["measure"], wall["plain"]),
+        "profiling_costs": _cost(wall["profile"], wall["plain"]),
     }
+
+
+def _cost(times: list[float], plain: list[float]) -> float:
+    return statistics.median(one / other for one, other in zip(times, plain, strict=True)) - 1
 
 
 def _memory(prepared: PreparedModel, model: bytes) -> dict[str, float]:

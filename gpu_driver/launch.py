@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -138,7 +139,7 @@ class Launch:
     clock: Clock | None = None
     in_place: bool = False
 
-    @property
+    @cached_property
     def repeats(self) -> int:
         """How often it is enqueued: for each image."""
         return max((one.count for one in self.arguments if isinstance(one, Images)), default=1)
