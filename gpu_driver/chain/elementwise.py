@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpu_driver.chain.step import ELEMENTWISE, Reading, Step
+from gpu_driver.chain.step import CONSTANT, ELEMENTWISE, RESIDUAL, SOURCE, VALUE, Instruction, Reading, Step, Walk
 from nn_runtime.codes import FuseCode
 from nn_runtime.operations.sliding_window import SlidingWindow
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 ADD, SUB, MUL, DIV, MAXIMUM, MINIMUM, LOAD, TABLE, CLAMP = 0, 1, 2, 3, 4, 5, 6, 7, 8
 ABS, NEG, EXP, SQRT, RSQRT, LOGISTIC, TANH, HARD_SWISH, ELU = 9, 10, 11, 12, 13, 14, 15, 16, 17
-NOTHING, SOURCE, RESIDUAL, VALUE, CONSTANT = 0, 1, 2, 3, 4
 WORDS = 32
 """Of an instruction."""
 _FIELDS = (
@@ -44,50 +43,6 @@ _LEAST_ROW = 16
 _MOST_ELEMENTS_OF_A_ROW = 16384
 _MOST_CONSTANT_BYTES = 1 << 20
 _MOST_INSTRUCTIONS = 64
-
-
-@dataclass(frozen=True)
-class Walk:
-    """Where rows of the output find theirs in an operand: row // divide % modulo, row_stride apart; columns step apart.
-
-    rows, depth: of the operand; out_rows: of the output.
-    """
-
-    rows: int
-    depth: int
-    out_rows: int
-    divide: int = 1
-    modulo: int = 1
-    step: int = 0
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether the operand has the output's elements in the same order."""
-        return self.modulo == self.out_rows and self.step == 1
-
-    @property
-    def is_scalar(self) -> bool:
-        """Whether it is one number."""
-        return self.rows * self.depth == 1
-
-    @property
-    def reading(self) -> Reading:
-        """What a step reads of it."""
-        return Reading(self.rows, self.depth, self.out_rows if self.modulo == self.out_rows else 1)
-
-
-@dataclass(frozen=True, eq=False)
-class Instruction:
-    """One of common/elementwise_step.h. operand: SOURCE etc., or NOTHING; constant: what CONSTANT or TABLE reads."""
-
-    function: int
-    operand: int = NOTHING
-    walk: Walk | None = None
-    constant: Array | None = None
-    reversed: bool = False
-    low: float = 0
-    high: float = 0
-    numbers: Mapping[str, int | float] = field(default_factory=dict)
 
 
 def walk_of(operand: Dimensions, output: Dimensions) -> Walk | None:

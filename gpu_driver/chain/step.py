@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from gpu_driver.convolution.winograd import work_bytes
@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gpu_driver.bound import BoundOperand
-    from gpu_driver.chain.elementwise import Instruction
     from gpu_driver.launch import Images, Kernel, Scratch
     from nn_runtime.operand import Array
     from nn_runtime.operations.sliding_window import SlidingWindow
@@ -23,6 +22,8 @@ CONVOLVE, DEPTHWISE, FLIP_SIGNS, AVERAGE, DEPTHWISE_VNNI, EXPANDED, SOFTMAX, WIN
 ELEMENTWISE, MEAN, COPY, PACK, MULTIPLY, GREATEST = 8, 9, 10, 11, 12, 13
 GENERAL = frozenset({ELEMENTWISE, MEAN, COPY, PACK, MULTIPLY, GREATEST})
 """What convolutional networks can do without."""
+NOTHING, SOURCE, RESIDUAL, VALUE, CONSTANT = 0, 1, 2, 3, 4
+"""Operands of an Instruction."""
 BY_INTEGERS, BY_FLOATS, CENTRED = 0, 1, 2
 ROUND_TWICE, ROUND_TWICE_AT_ONCE, ROUND_ONCE, ROUND_POSITIVE = 0, 1, 2, 3
 
@@ -57,6 +58,50 @@ class Reading:
     rows: int
     depth: int
     groups: int = 1
+
+
+@dataclass(frozen=True)
+class Walk:
+    """Where rows of the output find theirs in an operand: row // divide % modulo, row_stride apart; columns step apart.
+
+    rows, depth: of the operand; out_rows: of the output.
+    """
+
+    rows: int
+    depth: int
+    out_rows: int
+    divide: int = 1
+    modulo: int = 1
+    step: int = 0
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the operand has the output's elements in the same order."""
+        return self.modulo == self.out_rows and self.step == 1
+
+    @property
+    def is_scalar(self) -> bool:
+        """Whether it is one number."""
+        return self.rows * self.depth == 1
+
+    @property
+    def reading(self) -> Reading:
+        """What a step reads of it."""
+        return Reading(self.rows, self.depth, self.out_rows if self.modulo == self.out_rows else 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Instruction:
+    """One of common/elementwise_step.h. operand: SOURCE etc., or NOTHING; constant: what CONSTANT or TABLE reads."""
+
+    function: int
+    operand: int = NOTHING
+    walk: Walk | None = None
+    constant: Array | None = None
+    reversed: bool = False
+    low: float = 0
+    high: float = 0
+    numbers: Mapping[str, int | float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
