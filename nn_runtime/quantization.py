@@ -156,11 +156,24 @@ def convolution_multipliers(
     return fixed_point_multipliers(source.scale * np.array(weights.channel_quant.scales) / output.scale)
 
 
+def with_signs_of(values: Array, magnitudes: Array) -> Array:
+    """Return np.copysign(magnitudes, values), several times as fast.
+
+    Both of float32 or of float64, the magnitudes with no sign.
+    """
+    bits = np.uint32 if values.dtype == np.float32 else np.uint64
+    signs = np.bitwise_and(values.view(bits), bits(1 << (8 * values.itemsize - 1)))
+    signs |= magnitudes.view(bits)
+    signed: Array = signs.view(values.dtype)
+    return signed
+
+
 def round_half_away(values: Array) -> Array:
-    """Return values rounded to integers, ties away from zero (std::round)."""
-    fraction, whole = np.modf(values)
-    whole += np.copysign(np.abs(fraction) >= 0.5, values, dtype=values.dtype)
-    rounded: Array = whole
+    """Return float32 or float64 values rounded to integers, ties away from zero (std::round)."""
+    below_half = np.nextafter(
+        values.dtype.type(0.5), values.dtype.type(0)
+    )  # 0.5 would take it to 1
+    rounded: Array = np.trunc(values + with_signs_of(values, below_half))
     return rounded
 
 

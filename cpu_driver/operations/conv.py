@@ -7,6 +7,7 @@ are multiplied as they are stored: their zero point is taken away with the bias.
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -31,19 +32,34 @@ from nn_runtime.operand import QUANT8_TYPES, dtype_of
 from nn_runtime.operations.conv import Convolution, convolution_geometry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from nn_runtime.operand import Array
     from nn_runtime.operations import OperationView
     from nn_runtime.operations.sliding_window import SlidingWindow
 
-    Tile = tuple[int, int, int]
-    """Batch, first output row and the row after the last."""
+    Place = tuple[slice, slice]
+    """Rows and columns of an image."""
 
 _COLUMNS_ELEMENTS = 1 << 18
 """Greatest number of elements of columns and results in a tile of a product."""
 _TILE_ELEMENTS = 1 << 17
 """Greatest number of results in a tile of a depthwise convolution."""
+
+
+@dataclass(frozen=True)
+class _Tile:
+    """Rows of the output of one of a batch, and what they read of its input.
+
+    The input rows lie at `inside` of an array of `shape`; what lies around them, at `borders`, is padding.
+    """
+
+    batch: int
+    output: slice
+    input: slice
+    shape: tuple[int, int, int]
+    inside: Place
+    borders: tuple[Place, ...]
 
 
 @dataclass(frozen=True)
@@ -61,24 +77,19 @@ class _Layer:
     """Terms whose sum is exact in float32."""
     end: Callable[[Array, Array], object]
     """Writes the results of sums."""
+    tiles: tuple[_Tile, ...]
 
 
 @computes(OperationCode.CONV_2D)
 def conv_2d(op: OperationView) -> tuple[Array, ...]:
     """Return the convolution with bias and activation; 8-bit sums are exact."""
-    layer = kept(op, _product_layer)
-    g = layer.geometry
-    tiles = _tiles(g, g.output_width * (layer.weights.shape[1] + g.output_depth), _COLUMNS_ELEMENTS)
-    return (_convolution(op, layer, tiles, _product_rows),)
+    return (_convolution(op, kept(op, _product_layer), _product_rows),)
 
 
 @computes(OperationCode.DEPTHWISE_CONV_2D)
 def depthwise_conv_2d(op: OperationView) -> tuple[Array, ...]:
     """Return the convolution of each channel with bias and activation; 8-bit sums are exact."""
-    layer = kept(op, _depthwise_layer)
-    g = layer.geometry
-    tiles = _tiles(g, g.output_width * g.output_depth, _TILE_ELEMENTS)
-    return (_convolution(op, layer, tiles, _depthwise_rows),)
+    return (_convolution(op, kept(op, _depthwise_layer), _depthwise_rows),)
 
 
 def _product_layer(op: OperationView) -> _Layer:
@@ -87,14 +98,15 @@ def _product_layer(op: OperationView) -> _Layer:
         pixels = g.batches * g.input_height * g.input_width
         g = replace(g, batches=1, input_height=pixels, input_width=1, output_height=pixels, output_width=1)
     filters = op.array("filter").reshape(g.output_depth, -1)
+    tiles = _tiles(g, g.output_width * (filters.shape[1] + g.output_depth), _COLUMNS_ELEMENTS)
     if op.data_type not in QUANT8_TYPES:
         filters = filters.astype(np.float32, copy=False)
-        return _Layer(g, filters, 0, filters.shape[1], convolution_end(op, g.activation))
+        return _Layer(g, filters, 0, filters.shape[1], convolution_end(op, g.activation), tiles)
     source, weights = op.input("input"), op.input("filter")
     filters = centred(filters, weights)
     depth_limit = exact_depth(code_bound(source), filters, centred_bound(weights))
     end = convolution_end(op, g.activation, filters.sum(axis=1, dtype=np.float64))
-    return _Layer(g, filters, source.zero_point, depth_limit, end)
+    return _Layer(g, filters, source.zero_point, depth_limit, end, tiles)
 
 
 def _depthwise_layer(op: OperationView) -> _Layer:
@@ -107,48 +119,58 @@ def _depthwise_layer(op: OperationView) -> _Layer:
     else:
         taps = taps.astype(np.float32, copy=False)
     rows = np.tile(taps, g.output_width)  # numpy is slow with short rows
-    return _Layer(g, rows, zero_point, 0, convolution_end(op, g.activation, taps.sum(axis=(0, 1), dtype=np.float64)))
+    end = convolution_end(op, g.activation, taps.sum(axis=(0, 1), dtype=np.float64))
+    return _Layer(g, rows, zero_point, 0, end, _tiles(g, g.output_width * g.output_depth, _TILE_ELEMENTS))
+
+
+def _tiles(geometry: Convolution, row_elements: int, greatest: int) -> tuple[_Tile, ...]:
+    """Return tiles of at most `greatest` elements, or of one row."""
+    height, step = geometry.output_height, max(1, greatest // row_elements)
+    starts = itertools.product(range(geometry.batches), range(0, height, step))
+    return tuple(_tile(geometry, batch, first, min(first + step, height)) for batch, first in starts)
+
+
+def _tile(geometry: Convolution, batch: int, first: int, last: int) -> _Tile:
+    g = geometry
+    top = first * g.stride_height - g.padding_top
+    bottom = (last - 1) * g.stride_height - g.padding_top + (g.filter_height - 1) * g.dilation_height + 1
+    rows = slice(min(max(top, 0), g.input_height), min(max(bottom, 0), g.input_height))
+    above, width = max(-top, 0), g.padding_left + g.input_width + g.padding_right
+    below, right = above + rows.stop - rows.start, g.padding_left + g.input_width
+    inside = slice(above, below), slice(g.padding_left, right)
+    around = (
+        (slice(0, above), slice(0, width)),
+        (slice(below, bottom - top), slice(0, width)),
+        (slice(above, below), slice(0, g.padding_left)),
+        (slice(above, below), slice(right, width)),
+    )
+    borders = tuple(place for place in around if all(part.stop > part.start for part in place))
+    return _Tile(batch, slice(first, last), rows, (bottom - top, width, g.input_depth), inside, borders)
 
 
 def _convolution(
-    op: OperationView,
-    layer: _Layer,
-    tiles: Sequence[Tile],
-    sums_of: Callable[[_Layer, Array, int, Array | None], Array],
+    op: OperationView, layer: _Layer, sums_of: Callable[[_Layer, Array, int, Array | None], Array]
 ) -> Array:
     """Return the results, made tile by tile from the sums of each."""
     g, output = layer.geometry, dtype_of(op.outputs[0].type)
     image = to_nhwc(op.array("input"), g.nchw).reshape(g.batches, g.input_height, g.input_width, g.input_depth)
     results = np.empty((g.batches, g.output_height, g.output_width, g.output_depth), output)
-    for batch, first, last in tiles:
-        place = results[batch, first:last]
-        rows = _input_rows(image[batch], layer, first, last)
-        sums = sums_of(layer, rows, last - first, place if output == np.float32 else None)
+    for tile in layer.tiles:
+        place = results[tile.batch, tile.output]
+        sums = sums_of(layer, _input_rows(image, layer, tile), len(place), place if output == np.float32 else None)
         layer.end(sums, place)
     return from_nhwc(results, g.nchw)
 
 
-def _tiles(geometry: Convolution, row_elements: int, greatest: int) -> Sequence[Tile]:
-    """Return tiles of at most `greatest` elements, or of one row."""
-    height, step = geometry.output_height, max(1, greatest // row_elements)
-    return [(b, row, min(row + step, height)) for b in range(geometry.batches) for row in range(0, height, step)]
-
-
-def _input_rows(image: Array, layer: _Layer, first: int, last: int) -> Array:
-    """Return what output rows read of an image [height, width, depth]: padded, in the type of the weights."""
-    g, dtype = layer.geometry, layer.weights.dtype
-    top = first * g.stride_height - g.padding_top
-    bottom = (last - 1) * g.stride_height - g.padding_top + (g.filter_height - 1) * g.dilation_height + 1
-    rows = image[max(top, 0) : max(bottom, 0)]
-    if not g.padded:
-        return rows.astype(dtype, copy=False)
-    shape = bottom - top, g.input_width + g.padding_left + g.padding_right, g.input_depth
-    padded = np.empty(shape, dtype)
-    above, right = max(-top, 0), g.padding_left + g.input_width
-    below = above + len(rows)
-    for border in (padded[:above], padded[below:], padded[above:below, : g.padding_left], padded[above:below, right:]):
-        border.fill(layer.zero_point)
-    padded[above:below, g.padding_left : right] = rows
+def _input_rows(image: Array, layer: _Layer, tile: _Tile) -> Array:
+    """Return what a tile reads [height, width, depth] of a batch of images, in the type of the weights."""
+    rows = image[tile.batch, tile.input]
+    if not layer.geometry.padded:
+        return rows.astype(layer.weights.dtype, copy=False)
+    padded = np.empty(tile.shape, layer.weights.dtype)
+    padded[tile.inside] = rows
+    for border in tile.borders:
+        padded[border] = layer.zero_point
     return padded
 
 
@@ -159,14 +181,6 @@ def _product_rows(layer: _Layer, rows: Array, count: int, out: Array | None) -> 
     target = None if out is None else out.reshape(-1, g.output_depth)
     sums = product(columns.reshape(-1, filters.shape[1]), filters, layer.depth_limit, target)
     return sums.reshape(count, g.output_width, g.output_depth) if out is None else out
-
-
-def _tap_rows(columns: Array, geometry: Convolution, count: int, step: int, taps: int) -> Array:
-    """Return a view [count, filter_height, taps, output_width * depth] of rows, taps being `step` columns apart."""
-    row, column = columns.strides[:2]
-    shape = (count, geometry.filter_height, taps, geometry.output_width * geometry.output_depth)
-    strides = (row * geometry.stride_height, row * geometry.dilation_height, column * step, columns.itemsize)
-    return np.lib.stride_tricks.as_strided(columns, shape, strides, writeable=False)
 
 
 def _windows(rows: Array, geometry: Convolution, count: int) -> Array:
@@ -194,14 +208,23 @@ def _depthwise_rows(layer: _Layer, rows: Array, count: int, out: Array | None) -
     apart = g.stride_width // math.gcd(g.stride_width, g.dilation_width)
     for tap in range(min(apart, g.filter_width)):
         left, phase = divmod(tap * g.dilation_width, g.stride_width)
-        columns = np.ascontiguousarray(rows[:, phase :: g.stride_width])[:, left:]
+        columns = np.ascontiguousarray(rows[:, phase :: g.stride_width])
         weights = layer.weights[:, tap::apart]
-        pixels = _tap_rows(columns, g, count, apart * g.dilation_width // g.stride_width, weights.shape[1])
+        pixels = _tap_rows(columns, g, count, left, apart * g.dilation_width // g.stride_width, weights.shape[1])
         if tap == 0:
             np.einsum("yhwx,hwx->yx", pixels, weights, out=flat)
         else:
             flat += np.einsum("yhwx,hwx->yx", pixels, weights)
     return sums
+
+
+def _tap_rows(columns: Array, geometry: Convolution, count: int, left: int, step: int, taps: int) -> Array:
+    """Return a view [count, filter_height, taps, output_width * depth] of columns `step` apart, from `left` on."""
+    row, column = columns.strides[:2]
+    shape = (count, geometry.filter_height, taps, geometry.output_width * geometry.output_depth)
+    strides = (row * geometry.stride_height, row * geometry.dilation_height, column * step, columns.itemsize)
+    pixels: Array = np.ndarray(shape, columns.dtype, columns, left * column, strides)
+    return pixels
 
 
 def pad_image(image: Array, geometry: SlidingWindow) -> Array:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nn_runtime.channel_rows import ChannelRows
 from nn_runtime.operand import QUANT8_TYPES, dtype_of
 from nn_runtime.quantization import activation_range_float, convolution_multipliers
 from nn_runtime.requantization import Requantization
@@ -36,7 +37,7 @@ def clamp_activation(values: Array, activation: FuseCode) -> None:
     """Apply a fused activation to real values in place."""
     low, high = activation_range_float(activation)
     if math.isfinite(high):
-        np.clip(values, low, high, out=values)
+        values.clip(low, high, out=values)
     elif math.isfinite(low):
         np.maximum(values, low, out=values)
 
@@ -122,13 +123,14 @@ def convolution_end(
             bias = bias - op.input("input").zero_point * filter_sums.astype(np.int64)
         multipliers = convolution_multipliers(op.input("input"), op.input("filter"), output)
         return Requantization(bias, multipliers, output, activation)
-    real = bias.astype(np.float32, copy=False)
+    rows = ChannelRows(bias.astype(np.float32, copy=False))
 
     def end(sums: Array, results: Array) -> None:
-        sums += real
-        clamp_activation(sums, activation)
-        if results is not sums:
-            results[...] = sums
+        for piece, out, (row,) in rows.pieces(sums, results):
+            piece += row
+            clamp_activation(piece, activation)
+            if results is not sums:
+                out[...] = piece
 
     return end
 

@@ -70,11 +70,15 @@ def test_requantize_has_the_bits_of_the_integer_steps(
 )
 @pytest.mark.parametrize("once", [False, True])
 @pytest.mark.parametrize("exponent", [0, -1, -4, -7, -9, -16])
+@pytest.mark.parametrize("bias", [12_345, 25_000_000, -155_000_000])
 def test_float32_sums_give_the_bits_of_the_integer_steps(
-    code: OperandCode, zero_point: int, activation: int, once: bool, exponent: int
+    code: OperandCode, zero_point: int, activation: int, once: bool, exponent: int, bias: int
 ) -> None:
-    """With random factors, of which float32 serves some and float64 the others, next to every rounding boundary."""
-    channels, bias = 24, 12_345
+    """With random factors, of which float32 serves some and float64 the others, next to every rounding boundary.
+
+    A large bias leaves some or all of the boundaries out of reach of the sums.
+    """
+    channels = 24
     generator = np.random.default_rng(7)
     mantissas = generator.integers(2**30, 2**31, channels).astype(np.int32)
     exponents = np.full(channels, exponent, np.int32)
@@ -91,6 +95,7 @@ def test_float32_sums_give_the_bits_of_the_integer_steps(
         for row in sums
     ]
     values, biases = (sums - bias).astype(np.float32), np.full(channels, bias, np.int32)
+    assert np.array_equal(values, sums - bias)
     got = requantize(values, biases, (mantissas, exponents), output, FuseCode(activation), once=once)
     np.testing.assert_array_equal(got, wanted)
 
