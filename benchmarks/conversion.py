@@ -19,7 +19,8 @@ RELU6, NO_ACTIVATION = 3, 0
 
 def to_onnx(model: bytes) -> bytes:
     """Return the network as an ONNX file; raises ValueError for what a float MobileNet does not have."""
-    return _Converter(parse(model)).convert().SerializeToString()
+    content: bytes = _Converter(parse(model)).convert().SerializeToString()
+    return content
 
 
 class _Converter:
@@ -85,7 +86,8 @@ class _Converter:
         data = self._model.buffers[tensor.buffer].data
         if data is None or tensor.type != 0:
             raise ValueError("only constant float32 weights are converted to ONNX here")
-        return np.asarray(data, np.uint8).view(np.float32).reshape(tensor.shape)
+        values: Array = np.asarray(data, np.uint8).view(np.float32).reshape(tensor.shape)
+        return values
 
     def _keep(self, name: str, data: Array) -> None:
         if all(one.name != name for one in self._constants):

@@ -73,7 +73,8 @@ def parse(data: bytes) -> schema.ModelT:
 def operator_name(model: schema.ModelT, operator: schema.OperatorT) -> str:
     """Return the name of an operator: CONV_2D."""
     code = model.operatorCodes[operator.opcodeIndex]
-    return OPERATORS[max(code.builtinCode, code.deprecatedBuiltinCode)]
+    name: str = OPERATORS[max(code.builtinCode, code.deprecatedBuiltinCode)]
+    return name
 
 
 def rescaled(data: bytes, batches: int, size: int) -> bytes:

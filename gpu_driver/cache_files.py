@@ -97,12 +97,17 @@ def _remove_abandoned(directory: Path) -> None:
 
 def is_writable(directory: Path) -> bool:
     """Whether a file can be made in the folder (which is made too where it is missing)."""
+    return why_unwritable(directory) is None
+
+
+def why_unwritable(directory: Path) -> str | None:
+    """Why no file can be made in the folder, in the system's words; None where one can (the folder is made too)."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=directory, prefix=_NEW):
-            return True
-    except OSError:
-        return False
+            return None
+    except OSError as error:
+        return error.strerror or str(error)
 
 
 def seal(payload: bytes) -> bytes:

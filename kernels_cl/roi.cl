@@ -11,7 +11,7 @@
 // Defines  T: float | half | uchar | char (required); ROI_T: T, or ushort for 8-bit types (required)
 // Launch   global (>= rois * out_height * out_width * depth), local (64); one work-item per element, channels fastest
 //          extra items return
-// Exact    quantised: as float32 operations rounded one by one
+// Exact    quantised: weights as float32 operations rounded one by one, sums exact
 // Errors   batches and regions outside the input and corners out of order are complained of (common/fault.h) and cut to the input
 #ifndef T
 #error "roi.cl: define T"
@@ -21,7 +21,6 @@
 #endif
 
 #include "common/types.h"
-#include "common/quant.h"
 #include "common/real.h"
 #include "common/fault.h"
 
@@ -77,20 +76,27 @@ static inline Samples samples_of(float2 extent, int bin, int bins, int wanted)
 }
 
 #if T_IS_FLOAT
+#define SUM_T float
 #define WEIGHT(y, x) ((y) * (x))
 #define MEAN(sum, count) divide(sum, (float)(count))
 #else
+#define SUM_T long
 #define WEIGHT(y, x) ((int)round(divide((y) * (x), divide(1.0f, 255.0f))))
-#define MEAN(sum, count) mean_of(sum, divide(scale, (float)(count)), zero_out)
+#define MEAN(sum, count) mean_of(sum, count, scale, zero_out)
 
-// sum * real in fixed point; real >= 0
-static inline int mean_of(int sum, float real, int zero)
+// sum * real / count in fixed point, rounded twice as multiply_by_quantized_multiplier does; real >= 0, |sum| < count * 2^16.
+static inline int mean_of(long sum, int count, float real, int zero)
 {
+    const int spare = max(0, 16 - (int)clz(count - 1)); // a sum of more than 2^16 samples is halved so often
     int exponent;
-    const float fraction = frexp(real, &exponent);
+    const float fraction = frexp(ldexp(divide(real, (float)count), spare), &exponent);
     const int mantissa = exponent < -31 ? 0 : (int)(fraction * 16777216.0f) << 7;
-    const int code = multiply_by_quantized_multiplier(sum, mantissa, exponent < -31 ? 0 : min(exponent, 30)) + zero;
-    return T_IS_SIGNED ? clamp(code, -128, 127) : clamp(code, 0, 255);
+    const int left = clamp(exponent, 0, 30), right = exponent < -31 ? 0 : max(-exponent, 0);
+    const long halved = spare ? (sum + (1L << (spare - 1))) >> spare : sum;
+    const long scaled = left ? (long)(int)((uint)halved << left) : halved; // wraps as the reference does
+    const long product = (scaled * mantissa + (1L << 30)) >> 31, mask = (1L << right) - 1;
+    const long code = (product >> right) + ((product & mask) > (mask >> 1) + (product < 0)) + zero;
+    return T_IS_SIGNED ? (int)clamp(code, -128L, 127L) : (int)clamp(code, 0L, 255L);
 }
 #endif
 
@@ -120,17 +126,18 @@ kernel void roi_align(ROI_PARAMETERS)
 {
     BEGIN
     const Samples down = samples_of(rows, oy, out_height, shape.s6), across = samples_of(columns, ox, out_width, shape.s7);
-    COMPUTE_T sum = 0;
+    SUM_T sum = 0;
     for (int j = 0; j < down.count; ++j) {
         const Sample y = sample_at(down.first + down.distance * (float)j, height);
         const int lower = image + y.lower * src_strides.y, upper = image + y.upper * src_strides.y;
         for (int i = 0; i < across.count; ++i) {
             const Sample x = sample_at(across.first + across.distance * (float)i, width);
             const int left = x.lower * src_strides.z, right = x.upper * src_strides.z;
-            sum += (LOAD(src, lower + left) - ZERO) * WEIGHT(1.0f - y.weight, 1.0f - x.weight);
-            sum += (LOAD(src, lower + right) - ZERO) * WEIGHT(1.0f - y.weight, x.weight);
-            sum += (LOAD(src, upper + left) - ZERO) * WEIGHT(y.weight, 1.0f - x.weight);
-            sum += (LOAD(src, upper + right) - ZERO) * WEIGHT(y.weight, x.weight);
+            COMPUTE_T sample = (LOAD(src, lower + left) - ZERO) * WEIGHT(1.0f - y.weight, 1.0f - x.weight);
+            sample += (LOAD(src, lower + right) - ZERO) * WEIGHT(1.0f - y.weight, x.weight);
+            sample += (LOAD(src, upper + left) - ZERO) * WEIGHT(y.weight, 1.0f - x.weight);
+            sample += (LOAD(src, upper + right) - ZERO) * WEIGHT(y.weight, x.weight);
+            sum += sample;
         }
     }
     STORE(dst, to, MEAN(sum, down.count * across.count));

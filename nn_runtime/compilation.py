@@ -220,11 +220,11 @@ class Compilation:
         return self._preferred(False, index)[1]
 
     def close(self) -> None:
-        """Free the prepared models; executions of the compilation must have ended."""
-        if self._plan is not None:
-            self._plan.close()
-            self._plan = None
+        """Free the prepared models, once the executions that compute now have ended; none can begin any more."""
+        plan, self._plan = self._plan, None
         self._closed = self._finished = True
+        if plan is not None:
+            plan.close()
 
     def __enter__(self) -> Compilation:
         return self

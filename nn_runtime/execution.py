@@ -96,6 +96,12 @@ class Execution:
         self._outcome: Outcome | FencedOutcome | None = None
         """Of the last run, unless it failed: then `_error` is there."""
         self._error: NNError | None = None
+        self._plan.used_by(self)
+
+    @property
+    def is_computing(self) -> bool:
+        """Whether a run has started and not completed."""
+        return self._state == _State.COMPUTING
 
     def set_input(self, index: int, array: Array | None, operand_type: OperandType | None = None) -> None:
         """Bind an array as input `index`, None to omit it; `operand_type` completes unknown dimensions.
@@ -386,6 +392,8 @@ class Execution:
     def _complete(self, outcome: Outcome | FencedOutcome) -> None:
         self._outcome, self._error = outcome, None
         self._state = _State.COMPLETED
+        if self._plan.is_closed:
+            self._plan.free_unused()
 
     def _complete_failed(self, error: BaseException) -> None:
         foreign = OperationFailed(f"execution: {type(error).__name__}: {error}")
@@ -393,6 +401,8 @@ class Execution:
         for _, domain in self._outputs.domains():
             domain.spoiled()
         self._state = _State.COMPLETED
+        if self._plan.is_closed:
+            self._plan.free_unused()
 
     def _result_dimensions(self, call: str, index: int) -> Dimensions:
         self._check_completed(call)

@@ -6,9 +6,10 @@ from __future__ import annotations
 import functools
 import logging
 import threading
+import weakref
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from nn_runtime.codes import OEM_OPERATION, is_extension_code, operation_name
 from nn_runtime.cost import CostModel
@@ -63,6 +64,14 @@ class StepRole:
     index: int
 
 
+class PlanUser(Protocol):
+    """What runs a plan: an execution."""
+
+    @property
+    def is_computing(self) -> bool:
+        """Whether it runs the plan now."""
+
+
 class Plan:
     """Steps in order, and between them the control flow that the plan interprets.
 
@@ -104,6 +113,11 @@ class Plan:
         self._aliases = {} if source is None else source.aliases
         self._lock = threading.Lock()
         self._whole_on_reference: Step | None = None
+        self.is_closed = False
+        """Whether the prepared models are freed as soon as nothing runs the plan; a user that ends then says so."""
+        self._users: weakref.WeakSet[PlanUser] = weakref.WeakSet()
+        self._users_lock = threading.Lock()
+        self._is_freed = False
 
     @property
     def is_simple(self) -> bool:
@@ -138,8 +152,22 @@ class Plan:
                 self._whole_on_reference = _whole_model(self.model, originals, self.reference, self.options)
             return self._whole_on_reference
 
+    def used_by(self, user: PlanUser) -> None:
+        """Note what may run the plan."""
+        with self._users_lock:
+            self._users.add(user)
+
     def close(self) -> None:
-        """Free every prepared model."""
+        """Free every prepared model, once no user computes; none may begin any more."""
+        self.is_closed = True
+        self.free_unused()
+
+    def free_unused(self) -> None:
+        """Free every prepared model of a closed plan, unless a user computes or that is done."""
+        with self._users_lock:
+            if self._is_freed or any(user.is_computing for user in self._users):
+                return
+            self._is_freed = True
         for step in self.steps:
             step.close()
         if self._whole_on_reference is not None:

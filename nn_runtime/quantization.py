@@ -170,9 +170,7 @@ def with_signs_of(values: Array, magnitudes: Array) -> Array:
 
 def round_half_away(values: Array) -> Array:
     """Return float32 or float64 values rounded to integers, ties away from zero (std::round)."""
-    below_half = np.nextafter(
-        values.dtype.type(0.5), values.dtype.type(0)
-    )  # 0.5 would take it to 1
+    below_half = np.nextafter(values.dtype.type(0.5), values.dtype.type(0))  # 0.5 would take it to 1
     rounded: Array = np.trunc(values + with_signs_of(values, below_half))
     return rounded
 

@@ -119,9 +119,12 @@ def _bilinear_sums(image: Array, rows: _Samples, columns: _Samples, quantized: b
 
 
 def _requantized_mean(op: OperationView, sums: Array, count: int) -> Array:
-    """Return sums / count in the output's quantisation."""
+    """Return sums / count in the output's quantisation; of more than 2^16 samples both lose their last places first."""
     output = op.outputs[0]
     scale = np.float32(op.input("input").scale) * _WEIGHT_SCALE / np.float32(output.scale) / np.float32(count)
+    spare = max(0, (count - 1).bit_length() - 16)
+    if spare:
+        sums, scale = (sums + (1 << (spare - 1))) >> spare, np.ldexp(scale, spare)
     multiplier = fixed_point_multiplier(float(scale))
     info = np.iinfo(dtype_of(output.type))
     codes = multiply_by_quantized_multiplier(sums, multiplier.mantissa, multiplier.exponent) + output.zero_point

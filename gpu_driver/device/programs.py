@@ -15,6 +15,7 @@ platform versions, CPU.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import logging
@@ -278,6 +279,7 @@ class ProgramCache:
             self._stats, builds=self._stats.builds + 1, build_seconds=self._stats.build_seconds + seconds
         )
         _LOG.debug("built %s %s in %.3f s", source_name, " ".join(words), seconds)
+        _warn_where_nothing_is_kept(self._directory)
         return Program(source_name, words, key, path, False, built)
 
     def _built(self, program: cl.Program, words: tuple[str, ...]) -> cl.Program:
@@ -305,6 +307,17 @@ def build_options(defines: Mapping[str, str | int], options: Iterable[str] = ())
             raise ValueError(f"not a define: {name!r}={value!r}")
         words.append(f"-D{name}={text}")
     return tuple(words)
+
+
+@functools.cache
+def _warn_where_nothing_is_kept(directory: Path) -> None:
+    """Say once in a process that what it builds cannot be kept, and why."""
+    reason = cache_files.why_unwritable(directory)
+    if reason is not None:
+        _LOG.warning(
+            "programs cannot be kept in %s (%s): every process will build them; NNRT_CACHE_DIR names another folder",
+            directory, reason,
+        )  # fmt: skip
 
 
 def _write_locked(path: Path, data: bytes) -> bool:

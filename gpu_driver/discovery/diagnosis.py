@@ -115,17 +115,18 @@ def diagnosis_of(survey: Survey) -> Diagnosis:
     directory = cache_files.cache_directory()
     libraries = tuple(_library_report(entry, survey) for entry in survey.entries)
     devices = tuple(_device_report(device) for device in survey.devices)
-    writable = cache_files.is_writable(directory)
+    unwritable = cache_files.why_unwritable(directory)
     problems = [
         *_loader_problems(survey), *_library_problems(libraries), *_device_problems(devices), *_hidden(survey),
         *_gpu_problems(survey),
     ]  # fmt: skip
-    if not writable:
-        problems.append(Problem(f"the cache folder {directory} cannot be written", "export NNRT_CACHE_DIR=<folder>"))
+    if unwritable is not None:
+        what = f"the cache folder {directory} cannot be written: {unwritable}"
+        problems.append(Problem(what, "export NNRT_CACHE_DIR=<folder>"))
     return Diagnosis(
         pyopencl=_pyopencl_version(), loader=_loader_in_use(), vendors=_vendors(survey),
         environment={name: os.environ.get(name) for name in (*probe.ENVIRONMENT_VARIABLES, *_VARIABLES)},
-        cache_directory=str(directory), cache_writable=writable,
+        cache_directory=str(directory), cache_writable=unwritable is None,
         libraries=libraries, devices=devices, problems=tuple(problems),
     )  # fmt: skip
 

@@ -16,10 +16,10 @@ from nn_runtime.errors import BadData, NNError
 from nn_runtime.interface import Interface, State, TensorInfo
 from nn_runtime.network import Network
 from nn_runtime.numeric import whole_numbers
-from nn_runtime.tflite.folding import fold
+from nn_runtime.tflite.folding import FOLDED_KINDS, fold
 from nn_runtime.tflite.graph_builder import GraphBuilder, identity
 from nn_runtime.tflite.operator import Operator, Variable
-from nn_runtime.tflite.operators import conversion_of, converted_operators
+from nn_runtime.tflite.operators import conversion_of, converted_operators, kind_of
 from nn_runtime.tflite.tensor_reader import quoted
 from nn_runtime.tflite.values import ReferencedModel, Value, constant, tensor_value
 
@@ -140,11 +140,16 @@ class _Graph:
 
 
 def _convert_operator(op: Operator) -> None:
+    code = op.custom_code if op.custom_code is not None else op.code
+    kind = kind_of(code) or FOLDED_KINDS.get(op.code)
+    if kind is not None:
+        op.check_version(kind.version)
+        op.check_input_count(kind.inputs)
     folded = fold(op)
     if folded is not None:
         op.result(constant(folded))
         return
-    conversion = conversion_of(op.custom_code if op.custom_code is not None else op.code)
+    conversion = conversion_of(code)
     if conversion is None:
         op.fail("no NNAPI operation, nor a composition of some, is known for it")
     conversion(op)

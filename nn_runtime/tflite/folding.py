@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from tflite.BuiltinOperator import BuiltinOperator
 
+from nn_runtime.tflite.operators import Kind
 from nn_runtime.tflite.types import TensorType
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ Fold: TypeAlias = "Callable[[Operator], Array]"
 
 _MAX_RANGE = 1 << 20
 _FOLDS: dict[int, Fold] = {}
+FOLDED_KINDS = {BuiltinOperator.SHAPE: Kind(1), BuiltinOperator.RANK: Kind(1), BuiltinOperator.RANGE: Kind(3, 2)}
+"""Operators that are folded or refused, never converted."""
 
 
 def fold(op: Operator) -> Array | None:

@@ -77,6 +77,18 @@ class Operator:
         """Refuse the operator."""
         raise BadData(reason)
 
+    def check_version(self, newest: int) -> None:
+        """Refuse a version after the newest known one, as TFLite does: it may mean anything."""
+        version = self._operator.version
+        if not 1 <= version <= newest:
+            self.fail(f"version must be 1 to {newest}, got {version}")
+
+    def check_input_count(self, most: int | None) -> None:
+        """Refuse more inputs than `most`, None for any number; trailing ones that the file leaves out do not count."""
+        count = max((position + 1 for position, index in enumerate(self._operator.inputs) if index >= 0), default=0)
+        if most is not None and count > most:
+            self.fail(f"must have at most {most} inputs, got {count}")
+
     def optional(self, position: int) -> Value | None:
         """Return an input, or None where the file leaves it out."""
         index = self._operator.inputs[position] if position < self.input_count else -1

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,7 @@ from nn_runtime.hal.costs import (
     operation_estimates,
     operation_work,
     store_table,
+    table_path,
 )
 from nn_runtime.hal.types import ExecutionPreference
 from nn_runtime.operations import definitions
@@ -103,6 +105,20 @@ def test_a_measured_table_counts_for_the_same_device_version_and_processor(
 def test_a_damaged_file_is_no_table(cache_folder: Path, content: str) -> None:
     store_table("one", "1", TABLE).write_text(content)
     assert measured_table("one", "1") is None
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes in folders")
+@pytest.mark.parametrize("has_writer", [False, True])
+def test_a_pipe_in_place_of_a_table_is_not_waited_for(cache_folder: Path, has_writer: bool) -> None:
+    path = table_path("one")
+    path.parent.mkdir()
+    os.mkfifo(path)
+    ends = [os.open(path, flags | os.O_NONBLOCK) for flags in (os.O_RDONLY, os.O_WRONLY)] if has_writer else []
+    try:
+        assert measured_table("one", "1") is None
+    finally:
+        for end in ends:
+            os.close(end)
 
 
 def test_the_drivers_take_the_measured_table(cache_folder: Path) -> None:

@@ -97,6 +97,8 @@ CASES = (
     generated("explicit_relu6", (1, 4, 5, 4), (4, 3, 3, 1), 4, (1, 2), (2, 0, 1, 2), FuseCode.RELU6),
     generated("nchw_relu1", (2, 4, 3, 4), (2, 2, 3, 2), 2, (1, 1), SAME, FuseCode.RELU1, nchw=True),
     generated("one_group", (1, 3, 3, 2), (3, 1, 1, 2), 1),
+    generated("many_small_groups", (1, 4, 6, 32), (32, 2, 3, 2), 16, (1, 1), SAME, FuseCode.RELU),
+    generated("groups_of_four_strides", (2, 5, 3, 16), (16, 2, 1, 4), 4, (2, 1)),
     per_channel(SIGNED, 0),
     per_channel(QUANT8, 128),
     Case(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
@@ -18,17 +19,31 @@ if TYPE_CHECKING:
 
     Conversion: TypeAlias = Callable[[Operator], None]
 
+
+@dataclass(frozen=True)
+class Kind:
+    """What is known of a kind of operator: the most inputs that it has (None: any number), the newest version.
+
+    A version stands for types, ranks and options that came with it, as the kernels of LiteRT 2.3 are registered. Types
+    and options are in the file and checked by themselves; what a version after the known ones means is not.
+    """
+
+    inputs: int | None
+    version: int = 1
+
+
+_kinds: dict[int | str, Kind] = {}
 _conversions: dict[int | str, Conversion] = {}
 
 
-def converts(*codes: int | str) -> Callable[[Conversion], Conversion]:
-    """Register a conversion for operators: builtin codes, or names of custom ones."""
+def converts(code: int | str, *, inputs: int | None, version: int = 1) -> Callable[[Conversion], Conversion]:
+    """Register a conversion for an operator, a builtin code or the name of a custom one, and its `Kind`."""
 
     def register(conversion: Conversion) -> Conversion:
-        for code in codes:
-            if code in _conversions:
-                raise ValueError(f"operator {code} has two conversions")
-            _conversions[code] = conversion
+        if code in _conversions:
+            raise ValueError(f"operator {code} has two conversions")
+        _conversions[code] = conversion
+        _kinds[code] = Kind(inputs, version)
         return conversion
 
     return register
@@ -38,6 +53,12 @@ def conversion_of(code: int | str) -> Conversion | None:
     """Return the conversion of a builtin code or custom name, or None."""
     _load_families()
     return _conversions.get(code)
+
+
+def kind_of(code: int | str) -> Kind | None:
+    """Return what is known of a builtin code or custom name, or None."""
+    _load_families()
+    return _kinds.get(code)
 
 
 def converted_operators() -> list[int]:

@@ -26,17 +26,17 @@ def _relu(op: Operator, code: OperationCode, activation: FuseCode) -> None:
         op.result(op.emit(code, [source], source))
 
 
-@converts(BuiltinOperator.RELU)
+@converts(BuiltinOperator.RELU, inputs=1, version=3)
 def _relu_0(op: Operator) -> None:
     _relu(op, OperationCode.RELU, FuseCode.RELU)
 
 
-@converts(BuiltinOperator.RELU_N1_TO_1)
+@converts(BuiltinOperator.RELU_N1_TO_1, inputs=1)
 def _relu_1(op: Operator) -> None:
     _relu(op, OperationCode.RELU1, FuseCode.RELU1)
 
 
-@converts(BuiltinOperator.RELU6)
+@converts(BuiltinOperator.RELU6, inputs=1, version=3)
 def _relu_6(op: Operator) -> None:
     _relu(op, OperationCode.RELU6, FuseCode.RELU6)
 
@@ -51,35 +51,35 @@ def _fixed_scale(op: Operator, code: OperationCode, scale: float, zero_point: in
         op.result(op.emit(code, [source, *rest]))
 
 
-@converts(BuiltinOperator.LOGISTIC)
+@converts(BuiltinOperator.LOGISTIC, inputs=1, version=3)
 def _logistic(op: Operator) -> None:
     _fixed_scale(op, OperationCode.LOGISTIC, 1 / 256, 0)
 
 
-@converts(BuiltinOperator.TANH)
+@converts(BuiltinOperator.TANH, inputs=1, version=3)
 def _tanh(op: Operator) -> None:
     _fixed_scale(op, OperationCode.TANH, 1 / 128, 128)
 
 
-@converts(BuiltinOperator.SOFTMAX)
+@converts(BuiltinOperator.SOFTMAX, inputs=1, version=4)
 def _softmax(op: Operator) -> None:
     beta = real_scalar(op.input(0, "input"), op.real_option("beta"))
     _fixed_scale(op, OperationCode.SOFTMAX, 1 / 256, 0, beta)
 
 
-@converts(BuiltinOperator.HARD_SWISH)
+@converts(BuiltinOperator.HARD_SWISH, inputs=1)
 def _hard_swish(op: Operator) -> None:
     op.result(op.emit(OperationCode.HARD_SWISH, [op.input(0, "input")]))
 
 
-@converts(BuiltinOperator.RELU_0_TO_1)
+@converts(BuiltinOperator.RELU_0_TO_1, inputs=1)
 def _relu_0_to_1(op: Operator) -> None:
     """(input) of real numbers."""
     one = constant(np.ones(1, np.float32))
     op.result(op.emit(OperationCode.MINIMUM, [op.emit(OperationCode.RELU, [op.input(0, "input")]), one]))
 
 
-@converts(BuiltinOperator.ELU)
+@converts(BuiltinOperator.ELU, inputs=1)
 def _elu(op: Operator) -> None:
     """(input): alpha is 1; a quantised one is computed in float32."""
     source = op.input(0, "input")
@@ -90,14 +90,14 @@ def _elu(op: Operator) -> None:
         op.result(op.emit(OperationCode.ELU, [source, alpha]))
 
 
-@converts(BuiltinOperator.PRELU)
+@converts(BuiltinOperator.PRELU, inputs=2)
 def _prelu(op: Operator) -> None:
     """(input, alpha)."""
     source = op.input(0, "input")
     op.result(op.emit(OperationCode.PRELU, [source, op.matched(op.input(1, "alpha"), source)]))
 
 
-@converts(BuiltinOperator.LEAKY_RELU)
+@converts(BuiltinOperator.LEAKY_RELU, inputs=1, version=2)
 def _leaky_relu(op: Operator) -> None:
     """(input): PRELU with one alpha; a quantised alpha is the integer 1, 0 or -1 with alpha as its scale."""
     source, alpha = op.input(0, "input"), op.real_option("alpha")
@@ -110,7 +110,7 @@ def _leaky_relu(op: Operator) -> None:
     op.result(op.emit(OperationCode.PRELU, [source, slope]))
 
 
-@converts(BuiltinOperator.GELU)
+@converts(BuiltinOperator.GELU, inputs=1, version=3)
 def _gelu(op: Operator) -> None:
     """(input): x times the normal distribution's function, or its approximation by TANH; quantised: in float32."""
     source = op.input(0, "input")
@@ -161,7 +161,7 @@ def _sum(op: Operator, first: Value, second: Value) -> Value:
     return op.emit(OperationCode.ADD, [first, second, int32(FuseCode.NONE)], first)
 
 
-@converts(BuiltinOperator.LOG_SOFTMAX)
+@converts(BuiltinOperator.LOG_SOFTMAX, inputs=1, version=2)
 def _log_softmax(op: Operator) -> None:
     """(input) along the last axis; a quantised one is computed in float32."""
     source = op.input(0, "input")
@@ -172,7 +172,7 @@ def _log_softmax(op: Operator) -> None:
         op.result(op.emit(OperationCode.LOG_SOFTMAX, [source, *rest]))
 
 
-@converts(BuiltinOperator.L2_NORMALIZATION)
+@converts(BuiltinOperator.L2_NORMALIZATION, inputs=1, version=2)
 def _l2_normalization(op: Operator) -> None:
     """(input) along the last axis."""
     if op.activation() != FuseCode.NONE:
@@ -180,7 +180,7 @@ def _l2_normalization(op: Operator) -> None:
     op.result(op.emit(OperationCode.L2_NORMALIZATION, [op.input(0, "input"), int32(-1)]))
 
 
-@converts(BuiltinOperator.LOCAL_RESPONSE_NORMALIZATION)
+@converts(BuiltinOperator.LOCAL_RESPONSE_NORMALIZATION, inputs=1)
 def _local_response_normalization(op: Operator) -> None:
     """(input) along the last axis."""
     source = op.input(0, "input")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from nn_runtime.tflite.operator import Operator
 
 
-@converts(BuiltinOperator.CONCATENATION)
+@converts(BuiltinOperator.CONCATENATION, inputs=None, version=7)
 def _concatenation(op: Operator) -> None:
     """(inputs ...)."""
     if op.activation() != FuseCode.NONE:
@@ -59,7 +59,7 @@ def _joined_integers(op: Operator, tensors: Sequence[Value], axis: int) -> Value
     return result
 
 
-@converts(BuiltinOperator.PACK)
+@converts(BuiltinOperator.PACK, inputs=None, version=5)
 def _pack(op: Operator) -> None:
     """(inputs ...) of one shape: each gets an axis of size 1, then they are concatenated."""
     shape = op.input(0, "values").shape or ()
@@ -80,7 +80,7 @@ def split_evenly(op: Operator, source: Value, axis: int, count: int) -> list[Val
     return op.emit_many(OperationCode.SPLIT, [source, int32(axis), int32(count)], [source] * count)
 
 
-@converts(BuiltinOperator.SPLIT)
+@converts(BuiltinOperator.SPLIT, inputs=2, version=5)
 def _split(op: Operator) -> None:
     """(axis, input)."""
     source = op.input(1, "value")
@@ -89,7 +89,7 @@ def _split(op: Operator) -> None:
         op.result_of_same_quantization(part, position)
 
 
-@converts(BuiltinOperator.UNPACK)
+@converts(BuiltinOperator.UNPACK, inputs=1, version=6)
 def _unpack(op: Operator) -> None:
     """(input): split along an axis, which is then dropped."""
     source = op.input(0, "value")
@@ -102,7 +102,7 @@ def _unpack(op: Operator) -> None:
         op.result_of_same_quantization(op.reshape(part, rest or (1,)), position)
 
 
-@converts(BuiltinOperator.SPLIT_V)
+@converts(BuiltinOperator.SPLIT_V, inputs=3, version=3)
 def _split_v(op: Operator) -> None:
     """(input, sizes, axis): one SLICE an output; one size may be -1."""
     source = op.input(0, "value")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from nn_runtime.tflite.values import Value
 
 
-@converts(BuiltinOperator.IF)
+@converts(BuiltinOperator.IF, inputs=None)
 def _if(op: Operator) -> None:
     """(condition, arguments ...): both branches must give the same shapes."""
     condition = op.reshape(op.input(0, "condition"), (1,))
@@ -25,7 +25,7 @@ def _if(op: Operator) -> None:
     _call(op, OperationCode.IF, [condition, *branches, *arguments], branches[0])
 
 
-@converts(BuiltinOperator.WHILE)
+@converts(BuiltinOperator.WHILE, inputs=None)
 def _while(op: Operator) -> None:
     """(arguments ...): they keep their shapes."""
     arguments = [op.input(position, "argument") for position in range(op.input_count)]

@@ -41,7 +41,7 @@ def _window(op: Operator, *extra: Value) -> list[Value]:
     return [*rest, scalar(OperandCode.BOOL, False), *(int32(dilation) for dilation in dilations)]
 
 
-@converts(BuiltinOperator.CONV_2D)
+@converts(BuiltinOperator.CONV_2D, inputs=3, version=8)
 def _conv_2d(op: Operator) -> None:
     """(input, filter [depth_out, height, width, depth_in / groups], bias or none)."""
     source = op.input(0, "input", rank=4)
@@ -54,7 +54,7 @@ def _conv_2d(op: Operator) -> None:
     op.result(op.emit(OperationCode.CONV_2D, [source, weights, bias, *_window(op)]))
 
 
-@converts(BuiltinOperator.DEPTHWISE_CONV_2D)
+@converts(BuiltinOperator.DEPTHWISE_CONV_2D, inputs=3, version=7)
 def _depthwise_conv_2d(op: Operator) -> None:
     """(input, filter [1, height, width, depth_out], bias or none); the multiplier follows from the shapes."""
     source = op.input(0, "input", rank=4)
@@ -73,7 +73,7 @@ def _grouped(op: Operator, tensors: Sequence[Value], groups: int) -> Value:
     return op.emit(OperationCode.GROUPED_CONV_2D, [*tensors, *window, *tail])
 
 
-@converts(BuiltinOperator.TRANSPOSE_CONV)
+@converts(BuiltinOperator.TRANSPOSE_CONV, inputs=4, version=5)
 def _transpose_conv(op: Operator) -> None:
     """(output shape, filter [depth_out, height, width, depth_in], input, bias or none)."""
     shape = op.integers(0, "output_shape")

@@ -26,7 +26,7 @@ _DEFAULTS = {"detections_per_class": 100.0, "use_regular_nms": 0.0}
 """What TFLite takes where the options do not say."""
 
 
-@converts("TFLite_Detection_PostProcess")
+@converts("TFLite_Detection_PostProcess", inputs=3)
 def _detection_postprocess(op: Operator) -> None:
     """(boxes [batches, anchors, 4], scores [batches, anchors, classes], anchors [anchors, 4]).
 

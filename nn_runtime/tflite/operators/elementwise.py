@@ -48,27 +48,27 @@ def _through_float(code: OperationCode, first: Value, second: Value, output: Val
     return code == OperationCode.DIV or (code == OperationCode.MUL and output.scale <= first.scale * second.scale)
 
 
-@converts(BuiltinOperator.ADD)
+@converts(BuiltinOperator.ADD, inputs=2, version=6)
 def _add(op: Operator) -> None:
     _arithmetic(op, OperationCode.ADD)
 
 
-@converts(BuiltinOperator.SUB)
+@converts(BuiltinOperator.SUB, inputs=2, version=5)
 def _sub(op: Operator) -> None:
     _arithmetic(op, OperationCode.SUB)
 
 
-@converts(BuiltinOperator.MUL)
+@converts(BuiltinOperator.MUL, inputs=2, version=8)
 def _mul(op: Operator) -> None:
     _arithmetic(op, OperationCode.MUL)
 
 
-@converts(BuiltinOperator.DIV)
+@converts(BuiltinOperator.DIV, inputs=2, version=2)
 def _div(op: Operator) -> None:
     _arithmetic(op, OperationCode.DIV)
 
 
-@converts(BuiltinOperator.ADD_N)
+@converts(BuiltinOperator.ADD_N, inputs=None)
 def _add_n(op: Operator) -> None:
     """(inputs ...) of one shape."""
     total = op.input(0, "input")
@@ -77,14 +77,14 @@ def _add_n(op: Operator) -> None:
     op.result(total)
 
 
-@converts(BuiltinOperator.FLOOR_DIV)
+@converts(BuiltinOperator.FLOOR_DIV, inputs=2, version=3)
 def _floor_div(op: Operator) -> None:
     """(input0, input1): NNAPI's integer quotient is rounded down as it is; a real one needs FLOOR."""
     quotient = op.emit(OperationCode.DIV, [*_pair(op), _NO_ACTIVATION])
     op.result(quotient if quotient.type == OperandCode.TENSOR_INT32 else op.emit(OperationCode.FLOOR, [quotient]))
 
 
-@converts(BuiltinOperator.FLOOR_MOD)
+@converts(BuiltinOperator.FLOOR_MOD, inputs=2, version=2)
 def _floor_mod(op: Operator) -> None:
     """(input0, input1) of integers: a - floor(a / b) * b."""
     first, second = _pair(op)
@@ -95,7 +95,7 @@ def _floor_mod(op: Operator) -> None:
     op.result(op.emit(OperationCode.SUB, [first, product, _NO_ACTIVATION]))
 
 
-@converts(BuiltinOperator.SQUARED_DIFFERENCE)
+@converts(BuiltinOperator.SQUARED_DIFFERENCE, inputs=2, version=2)
 def _squared_difference(op: Operator) -> None:
     """(input0, input1)."""
     first, second = (op.dequantize(value) for value in _pair(op)) if op.prototype().is_quantized else _pair(op)
@@ -109,17 +109,17 @@ def _extremum(op: Operator, code: OperationCode) -> None:
     op.result(op.emit(code, [*_pair(op)]))
 
 
-@converts(BuiltinOperator.MAXIMUM)
+@converts(BuiltinOperator.MAXIMUM, inputs=2, version=4)
 def _maximum(op: Operator) -> None:
     _extremum(op, OperationCode.MAXIMUM)
 
 
-@converts(BuiltinOperator.MINIMUM)
+@converts(BuiltinOperator.MINIMUM, inputs=2, version=4)
 def _minimum(op: Operator) -> None:
     _extremum(op, OperationCode.MINIMUM)
 
 
-@converts(BuiltinOperator.POW)
+@converts(BuiltinOperator.POW, inputs=2)
 def _pow(op: Operator) -> None:
     """(base, exponent) of real numbers."""
     op.result(op.emit(OperationCode.POW, [*_pair(op)]))
@@ -130,47 +130,47 @@ def _comparison(op: Operator, code: OperationCode) -> None:
     op.result(op.emit(code, [*_pair(op)]))
 
 
-@converts(BuiltinOperator.EQUAL)
+@converts(BuiltinOperator.EQUAL, inputs=2, version=5)
 def _equal(op: Operator) -> None:
     _comparison(op, OperationCode.EQUAL)
 
 
-@converts(BuiltinOperator.NOT_EQUAL)
+@converts(BuiltinOperator.NOT_EQUAL, inputs=2, version=4)
 def _not_equal(op: Operator) -> None:
     _comparison(op, OperationCode.NOT_EQUAL)
 
 
-@converts(BuiltinOperator.GREATER)
+@converts(BuiltinOperator.GREATER, inputs=2, version=2)
 def _greater(op: Operator) -> None:
     _comparison(op, OperationCode.GREATER)
 
 
-@converts(BuiltinOperator.GREATER_EQUAL)
+@converts(BuiltinOperator.GREATER_EQUAL, inputs=2, version=3)
 def _greater_equal(op: Operator) -> None:
     _comparison(op, OperationCode.GREATER_EQUAL)
 
 
-@converts(BuiltinOperator.LESS)
+@converts(BuiltinOperator.LESS, inputs=2, version=3)
 def _less(op: Operator) -> None:
     _comparison(op, OperationCode.LESS)
 
 
-@converts(BuiltinOperator.LESS_EQUAL)
+@converts(BuiltinOperator.LESS_EQUAL, inputs=2, version=2)
 def _less_equal(op: Operator) -> None:
     _comparison(op, OperationCode.LESS_EQUAL)
 
 
-@converts(BuiltinOperator.LOGICAL_AND)
+@converts(BuiltinOperator.LOGICAL_AND, inputs=2)
 def _logical_and(op: Operator) -> None:
     op.result(op.emit(OperationCode.LOGICAL_AND, [*_pair(op)]))
 
 
-@converts(BuiltinOperator.LOGICAL_OR)
+@converts(BuiltinOperator.LOGICAL_OR, inputs=2)
 def _logical_or(op: Operator) -> None:
     op.result(op.emit(OperationCode.LOGICAL_OR, [*_pair(op)]))
 
 
-@converts(BuiltinOperator.LOGICAL_NOT)
+@converts(BuiltinOperator.LOGICAL_NOT, inputs=1)
 def _logical_not(op: Operator) -> None:
     op.result(op.emit(OperationCode.LOGICAL_NOT, [op.input(0, "input")]))
 
@@ -181,61 +181,61 @@ def _function(op: Operator, code: OperationCode) -> None:
     op.result(op.through_float(code, [source]) if source.is_quantized else op.emit(code, [source]))
 
 
-@converts(BuiltinOperator.ABS)
+@converts(BuiltinOperator.ABS, inputs=1, version=5)
 def _abs(op: Operator) -> None:
     _function(op, OperationCode.ABS)
 
 
-@converts(BuiltinOperator.NEG)
+@converts(BuiltinOperator.NEG, inputs=1)
 def _neg(op: Operator) -> None:
     _function(op, OperationCode.NEG)
 
 
-@converts(BuiltinOperator.EXP)
+@converts(BuiltinOperator.EXP, inputs=1, version=2)
 def _exp(op: Operator) -> None:
     _function(op, OperationCode.EXP)
 
 
-@converts(BuiltinOperator.LOG)
+@converts(BuiltinOperator.LOG, inputs=1, version=2)
 def _log(op: Operator) -> None:
     _function(op, OperationCode.LOG)
 
 
-@converts(BuiltinOperator.SQRT)
+@converts(BuiltinOperator.SQRT, inputs=1, version=2)
 def _sqrt(op: Operator) -> None:
     _function(op, OperationCode.SQRT)
 
 
-@converts(BuiltinOperator.RSQRT)
+@converts(BuiltinOperator.RSQRT, inputs=1, version=3)
 def _rsqrt(op: Operator) -> None:
     _function(op, OperationCode.RSQRT)
 
 
-@converts(BuiltinOperator.SIN)
+@converts(BuiltinOperator.SIN, inputs=1, version=2)
 def _sin(op: Operator) -> None:
     _function(op, OperationCode.SIN)
 
 
-@converts(BuiltinOperator.COS)
+@converts(BuiltinOperator.COS, inputs=1, version=2)
 def _cos(op: Operator) -> None:
     """(input): sin(x + pi / 2)."""
     quarter = constant(np.array([math.pi / 2], np.float32))
     op.result(op.emit(OperationCode.SIN, [op.emit(OperationCode.ADD, [op.input(0, "x"), quarter, _NO_ACTIVATION])]))
 
 
-@converts(BuiltinOperator.FLOOR)
+@converts(BuiltinOperator.FLOOR, inputs=1)
 def _floor(op: Operator) -> None:
     _function(op, OperationCode.FLOOR)
 
 
-@converts(BuiltinOperator.CEIL)
+@converts(BuiltinOperator.CEIL, inputs=1)
 def _ceil(op: Operator) -> None:
     """(input): -floor(-x)."""
     floor = op.emit(OperationCode.FLOOR, [op.emit(OperationCode.NEG, [op.input(0, "x")])])
     op.result(op.emit(OperationCode.NEG, [floor]))
 
 
-@converts(BuiltinOperator.SQUARE)
+@converts(BuiltinOperator.SQUARE, inputs=1)
 def _square(op: Operator) -> None:
     """(input)."""
     source = op.input(0, "input")

@@ -19,7 +19,7 @@ _PROJECTIONS = {1: 3, 2: 2}
 """NNAPI's kind of projection by TFLite's: SPARSE is its newer form, DENSE."""
 
 
-@converts(BuiltinOperator.EMBEDDING_LOOKUP)
+@converts(BuiltinOperator.EMBEDDING_LOOKUP, inputs=2, version=5)
 def _embedding_lookup(op: Operator) -> None:
     """(lookups, values): quantised values of a real result are made real."""
     values, wanted = op.input(1, "value"), op.prototype()
@@ -28,7 +28,7 @@ def _embedding_lookup(op: Operator) -> None:
     op.result_of_same_quantization(op.emit(OperationCode.EMBEDDING_LOOKUP, [op.input(0, "lookup"), values], values))
 
 
-@converts(BuiltinOperator.HASHTABLE_LOOKUP)
+@converts(BuiltinOperator.HASHTABLE_LOOKUP, inputs=3)
 def _hashtable_lookup(op: Operator) -> None:
     """(lookups, keys, values): values of the keys, and where there was one."""
     inputs = [op.input(at, name) for at, name in enumerate(("lookup", "key", "value"))]
@@ -38,7 +38,7 @@ def _hashtable_lookup(op: Operator) -> None:
     op.result(found, 1)
 
 
-@converts(BuiltinOperator.LSH_PROJECTION)
+@converts(BuiltinOperator.LSH_PROJECTION, inputs=3)
 def _lsh_projection(op: Operator) -> None:
     """(hash functions, input, weights or none)."""
     kind = op.option("type")

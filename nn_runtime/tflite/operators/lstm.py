@@ -22,14 +22,16 @@ if TYPE_CHECKING:
 _INPUTS = 20
 """Inputs of a cell: the data, 17 weights and biases, two states; four of layer normalisation may follow."""
 _OUTPUT_STATE, _CELL_STATE = 18, 19
-_BASIC_KERNEL = 1
+_BASIC_KERNEL, _BASIC_INPUTS = 1, 5
 _TANH = 4
 
 
-@converts(BuiltinOperator.UNIDIRECTIONAL_SEQUENCE_LSTM)
+@converts(BuiltinOperator.UNIDIRECTIONAL_SEQUENCE_LSTM, inputs=24, version=4)
 def _unidirectional_sequence_lstm(op: Operator) -> None:
     """20 inputs as NNAPI's, or 24 with layer normalisation."""
     source = op.input(0, "input", rank=3)
+    if op.option("diagonal_recurrent_tensors"):
+        op.fail("diagonal recurrent weights are not supported")
     if source.type == OperandCode.TENSOR_QUANT8_ASYMM_SIGNED:
         quantized_sequence_lstm(op)
         return
@@ -45,7 +47,7 @@ def _unidirectional_sequence_lstm(op: Operator) -> None:
     set_variables(op, {_OUTPUT_STATE: next_states[0], _CELL_STATE: next_states[1]})
 
 
-@converts(BuiltinOperator.LSTM)
+@converts(BuiltinOperator.LSTM, inputs=24, version=4)
 def _lstm(op: Operator) -> None:
     """One step: inputs as those of the sequence, or the basic kernel's five."""
     source = op.input(0, "input", rank=2)
@@ -92,6 +94,7 @@ def _basic_lstm(op: Operator, source: Value) -> None:
     The columns of the weights go with the input, then with the output. Outputs: output, cell state, and two that are
     of no use.
     """
+    op.check_input_count(_BASIC_INPUTS)
     previous, cell_state = op.input(1, "prev_activation", rank=2), op.input(4, "prev_state", rank=2)
     weights = op.input(2, "weights", rank=2)
     units, size = (cell_state.shape or (0, 0))[1], (source.shape or (0, 0))[1]
@@ -132,7 +135,7 @@ def _columns(matrix: Value, columns: slice) -> Value:
     return replace(matrix, shape=part.shape, data=part)
 
 
-@converts(BuiltinOperator.BIDIRECTIONAL_SEQUENCE_LSTM)
+@converts(BuiltinOperator.BIDIRECTIONAL_SEQUENCE_LSTM, inputs=48, version=3)
 def _bidirectional_sequence_lstm(op: Operator) -> None:
     """48 inputs: the data, 17 weights a direction, four states, an auxiliary input and its 8 weights."""
     source = op.input(0, "input", rank=3)

@@ -24,16 +24,16 @@ def _pool(op: Operator, code: OperationCode) -> None:
     op.result_of_same_quantization(op.emit(code, inputs, source))
 
 
-@converts(BuiltinOperator.AVERAGE_POOL_2D)
+@converts(BuiltinOperator.AVERAGE_POOL_2D, inputs=1, version=3)
 def _average_pool_2d(op: Operator) -> None:
     _pool(op, OperationCode.AVERAGE_POOL_2D)
 
 
-@converts(BuiltinOperator.MAX_POOL_2D)
+@converts(BuiltinOperator.MAX_POOL_2D, inputs=1, version=3)
 def _max_pool_2d(op: Operator) -> None:
     _pool(op, OperationCode.MAX_POOL_2D)
 
 
-@converts(BuiltinOperator.L2_POOL_2D)
+@converts(BuiltinOperator.L2_POOL_2D, inputs=1)
 def _l2_pool_2d(op: Operator) -> None:
     _pool(op, OperationCode.L2_POOL_2D)

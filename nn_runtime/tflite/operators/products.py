@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from nn_runtime.tflite.operator import Operator
 
 
-@converts(BuiltinOperator.FULLY_CONNECTED)
+@converts(BuiltinOperator.FULLY_CONNECTED, inputs=3, version=14)
 def _fully_connected(op: Operator) -> None:
     """(input, weights [units, input_size], bias or none); the result is 2-D unless keep_num_dims."""
     if op.option("weights_format"):
@@ -54,7 +54,7 @@ def _per_channel_product(op: Operator, source: Value, weights: Value, bias: Valu
     return op.reshape(op.emit(OperationCode.CONV_2D, [rows, filters, bias, *window]), (-1, units))
 
 
-@converts(BuiltinOperator.BATCH_MATMUL)
+@converts(BuiltinOperator.BATCH_MATMUL, inputs=2, version=4)
 def _batch_matmul(op: Operator) -> None:
     """(lhs [..., rows, depth], rhs [..., depth, columns]); leading dimensions are broadcast."""
     lhs, rhs = op.input(0, "lhs"), op.input(1, "rhs")

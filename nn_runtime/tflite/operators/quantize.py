@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from nn_runtime.tflite.values import Value
 
 
-@converts(BuiltinOperator.QUANTIZE)
+@converts(BuiltinOperator.QUANTIZE, inputs=1, version=6)
 def _quantize(op: Operator) -> None:
     """(input): real numbers become quantised, or quantised ones get another scale or signedness."""
     source, wanted = op.input(0, "input"), op.prototype()
@@ -32,7 +32,7 @@ def _quantize(op: Operator) -> None:
         op.result(op.emit(OperationCode.QUANTIZE, [source]))
 
 
-@converts(BuiltinOperator.DEQUANTIZE)
+@converts(BuiltinOperator.DEQUANTIZE, inputs=1, version=9)
 def _dequantize(op: Operator) -> None:
     """(input): constants become real at once, float16 ones too."""
     source = op.input(0, "input")
@@ -44,7 +44,7 @@ def _dequantize(op: Operator) -> None:
         op.result(op.emit(OperationCode.DEQUANTIZE, [source]))
 
 
-@converts(BuiltinOperator.CAST)
+@converts(BuiltinOperator.CAST, inputs=1, version=9)
 def _cast(op: Operator) -> None:
     """(input): raw numbers, whatever their scale; INT32 and INT64 are one here."""
     source, wanted = op.input(0, "input"), op.prototype()

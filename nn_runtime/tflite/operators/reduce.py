@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from nn_runtime.tflite.values import Value
 
 
-@converts(BuiltinOperator.MEAN)
+@converts(BuiltinOperator.MEAN, inputs=2, version=3)
 def _mean(op: Operator) -> None:
     """(input, axes). TFLite's quantised mean rounds and may rescale, which NNAPI's does not."""
     source = op.input(0, "input")
@@ -58,12 +58,12 @@ def _arg_extremum(op: Operator, code: OperationCode) -> None:
     op.result(op.emit(code, [source, int32(axis)]))
 
 
-@converts(BuiltinOperator.ARG_MAX)
+@converts(BuiltinOperator.ARG_MAX, inputs=2, version=3)
 def _arg_max(op: Operator) -> None:
     _arg_extremum(op, OperationCode.ARGMAX)
 
 
-@converts(BuiltinOperator.ARG_MIN)
+@converts(BuiltinOperator.ARG_MIN, inputs=2, version=3)
 def _arg_min(op: Operator) -> None:
     _arg_extremum(op, OperationCode.ARGMIN)
 
@@ -82,31 +82,31 @@ def _reduced(op: Operator, code: OperationCode) -> None:
         op.result_of_same_quantization(op.emit(code, [source, *rest], source))
 
 
-@converts(BuiltinOperator.SUM)
+@converts(BuiltinOperator.SUM, inputs=2, version=2)
 def _sum(op: Operator) -> None:
     _reduced(op, OperationCode.REDUCE_SUM)
 
 
-@converts(BuiltinOperator.REDUCE_PROD)
+@converts(BuiltinOperator.REDUCE_PROD, inputs=2, version=2)
 def _reduce_prod(op: Operator) -> None:
     _reduced(op, OperationCode.REDUCE_PROD)
 
 
-@converts(BuiltinOperator.REDUCE_MAX)
+@converts(BuiltinOperator.REDUCE_MAX, inputs=2, version=3)
 def _reduce_max(op: Operator) -> None:
     _reduced(op, OperationCode.REDUCE_MAX)
 
 
-@converts(BuiltinOperator.REDUCE_MIN)
+@converts(BuiltinOperator.REDUCE_MIN, inputs=2, version=3)
 def _reduce_min(op: Operator) -> None:
     _reduced(op, OperationCode.REDUCE_MIN)
 
 
-@converts(BuiltinOperator.REDUCE_ANY)
+@converts(BuiltinOperator.REDUCE_ANY, inputs=2)
 def _reduce_any(op: Operator) -> None:
     _reduced(op, OperationCode.REDUCE_ANY)
 
 
-@converts(BuiltinOperator.REDUCE_ALL)
+@converts(BuiltinOperator.REDUCE_ALL, inputs=2)
 def _reduce_all(op: Operator) -> None:
     _reduced(op, OperationCode.REDUCE_ALL)

@@ -28,11 +28,11 @@ def _resize(op: Operator, code: OperationCode) -> None:
     op.result_of_same_quantization(op.emit(code, inputs, source))
 
 
-@converts(BuiltinOperator.RESIZE_BILINEAR)
+@converts(BuiltinOperator.RESIZE_BILINEAR, inputs=2, version=4)
 def _resize_bilinear(op: Operator) -> None:
     _resize(op, OperationCode.RESIZE_BILINEAR)
 
 
-@converts(BuiltinOperator.RESIZE_NEAREST_NEIGHBOR)
+@converts(BuiltinOperator.RESIZE_NEAREST_NEIGHBOR, inputs=2, version=4)
 def _resize_nearest_neighbor(op: Operator) -> None:
     _resize(op, OperationCode.RESIZE_NEAREST_NEIGHBOR)

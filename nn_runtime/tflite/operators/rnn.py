@@ -59,7 +59,7 @@ def _tanh_sequence(op: Operator, steps: Sequence[Value], cell: Sequence[Value]) 
     return states
 
 
-@converts(BuiltinOperator.RNN)
+@converts(BuiltinOperator.RNN, inputs=5, version=3)
 def _rnn(op: Operator) -> None:
     """(input, weights, recurrent weights, bias, state): one step."""
     source = _real_input(op, 2)
@@ -72,7 +72,7 @@ def _rnn(op: Operator) -> None:
     set_variables(op, {4: state})
 
 
-@converts(BuiltinOperator.UNIDIRECTIONAL_SEQUENCE_RNN)
+@converts(BuiltinOperator.UNIDIRECTIONAL_SEQUENCE_RNN, inputs=5, version=3)
 def _unidirectional_sequence_rnn(op: Operator) -> None:
     """(input, weights, recurrent weights, bias, state)."""
     source = _real_input(op, 3)
@@ -87,7 +87,7 @@ def _unidirectional_sequence_rnn(op: Operator) -> None:
     set_variables(op, {4: state})
 
 
-@converts(BuiltinOperator.BIDIRECTIONAL_SEQUENCE_RNN)
+@converts(BuiltinOperator.BIDIRECTIONAL_SEQUENCE_RNN, inputs=12, version=3)
 def _bidirectional_sequence_rnn(op: Operator) -> None:
     """(input, 4 of a forward cell, 4 of a backward one, auxiliary input, weights of it forward and backward)."""
     source = _real_input(op, 3)
@@ -117,7 +117,7 @@ def _tanh_directions(op: Operator, source: Value, cells: Sequence[Sequence[Value
     set_variables(op, {4: forward[-1], 8: backward[-1]})
 
 
-@converts(BuiltinOperator.SVDF)
+@converts(BuiltinOperator.SVDF, inputs=5, version=4)
 def _svdf(op: Operator) -> None:
     """(input, weights of features, weights of time, bias or none, state)."""
     source = _real_input(op, 2)

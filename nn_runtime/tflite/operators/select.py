@@ -36,7 +36,7 @@ def _common_shape(op: Operator, values: list[Value]) -> Dimensions:
         op.fail(f"shapes must go together, got {', '.join(str(list(shape)) for shape in shapes)}")
 
 
-@converts(BuiltinOperator.SELECT)
+@converts(BuiltinOperator.SELECT, inputs=3, version=4)
 def _select(op: Operator) -> None:
     """(condition, where true, where false): a condition of rank 1 chooses whole rows."""
     condition, given = op.input(0, "condition"), op.input(1, "x")
@@ -45,13 +45,13 @@ def _select(op: Operator) -> None:
     _selected(op, condition, given, op.input(2, "y"))
 
 
-@converts(BuiltinOperator.SELECT_V2)
+@converts(BuiltinOperator.SELECT_V2, inputs=3, version=2)
 def _select_v2(op: Operator) -> None:
     """(condition, where true, where false): all are broadcast."""
     _selected(op, op.input(0, "condition"), op.input(1, "x"), op.input(2, "y"))
 
 
-@converts(BuiltinOperator.ONE_HOT)
+@converts(BuiltinOperator.ONE_HOT, inputs=4)
 def _one_hot(op: Operator) -> None:
     """(indices, depth, on value, off value)."""
     indices, depth = op.input(0, "indices"), op.integer(1, "depth")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from nn_runtime.tflite.values import Value
 
 
-@converts(BuiltinOperator.RESHAPE)
+@converts(BuiltinOperator.RESHAPE, inputs=2)
 def _reshape(op: Operator) -> None:
     """(input, new shape or none): the shape is a constant, or an option."""
     source = op.input(0, "input")
@@ -33,7 +33,7 @@ def _reshaped(op: Operator, source: Value, shape: Sequence[int]) -> None:
     op.result_of_same_quantization(op.moved(OperationCode.RESHAPE, source, int32_vector(shape or [1])))
 
 
-@converts(BuiltinOperator.SQUEEZE)
+@converts(BuiltinOperator.SQUEEZE, inputs=1, version=2)
 def _squeeze(op: Operator) -> None:
     """(input); no dimensions means every one of size 1."""
     source = op.input(0, "input")
@@ -45,7 +45,7 @@ def _squeeze(op: Operator) -> None:
     _reshaped(op, source, [size for axis, size in enumerate(shape) if axis not in axes])
 
 
-@converts(BuiltinOperator.EXPAND_DIMS)
+@converts(BuiltinOperator.EXPAND_DIMS, inputs=2)
 def _expand_dims(op: Operator) -> None:
     """(input, axis)."""
     source = op.input(0, "input")
@@ -54,7 +54,7 @@ def _expand_dims(op: Operator) -> None:
     _reshaped(op, source, shape)
 
 
-@converts(BuiltinOperator.TRANSPOSE)
+@converts(BuiltinOperator.TRANSPOSE, inputs=2, version=9)
 def _transpose(op: Operator) -> None:
     """(input, permutation)."""
     source = op.input(0, "input")
@@ -71,7 +71,7 @@ def _permutation(op: Operator, order: Sequence[int], rank: int) -> list[int]:
     return [axis % rank for axis in order]
 
 
-@converts(BuiltinOperator.REVERSE_V2)
+@converts(BuiltinOperator.REVERSE_V2, inputs=2, version=4)
 def _reverse_v2(op: Operator) -> None:
     """(input, axes): one REVERSE an axis."""
     source = op.input(0, "input")
@@ -80,20 +80,20 @@ def _reverse_v2(op: Operator) -> None:
     op.result_of_same_quantization(source)
 
 
-@converts(BuiltinOperator.TILE)
+@converts(BuiltinOperator.TILE, inputs=2, version=3)
 def _tile(op: Operator) -> None:
     """(input, multiples)."""
     source, multiples = op.input(0, "input"), op.integers(1, "multiples")
     op.result_of_same_quantization(op.moved(OperationCode.TILE, source, int32_vector(multiples)))
 
 
-@converts(BuiltinOperator.BROADCAST_TO)
+@converts(BuiltinOperator.BROADCAST_TO, inputs=2, version=4)
 def _broadcast_to(op: Operator) -> None:
     """(input, shape)."""
     op.result_of_same_quantization(op.broadcast(op.input(0, "input"), tuple(op.integers(1, "shape"))))
 
 
-@converts(BuiltinOperator.FILL)
+@converts(BuiltinOperator.FILL, inputs=2, version=5)
 def _fill(op: Operator) -> None:
     """(dimensions, value): a FILL of a known number, else the value repeated."""
     shape, value = tuple(op.integers(0, "dims")), op.input(1, "value")
@@ -105,7 +105,7 @@ def _fill(op: Operator) -> None:
         op.result_of_same_quantization(op.broadcast(op.reshape(value, (1,) * len(shape)), shape))
 
 
-@converts(BuiltinOperator.ZEROS_LIKE)
+@converts(BuiltinOperator.ZEROS_LIKE, inputs=1)
 def _zeros_like(op: Operator) -> None:
     """(input): a constant, as its shape is known."""
     wanted = op.prototype()
@@ -121,12 +121,12 @@ def _blocks(op: Operator, code: OperationCode) -> None:
     op.result_of_same_quantization(op.moved(code, source, int32(op.option("block_size"))))
 
 
-@converts(BuiltinOperator.DEPTH_TO_SPACE)
+@converts(BuiltinOperator.DEPTH_TO_SPACE, inputs=1, version=2)
 def _depth_to_space(op: Operator) -> None:
     _blocks(op, OperationCode.DEPTH_TO_SPACE)
 
 
-@converts(BuiltinOperator.SPACE_TO_DEPTH)
+@converts(BuiltinOperator.SPACE_TO_DEPTH, inputs=1, version=2)
 def _space_to_depth(op: Operator) -> None:
     _blocks(op, OperationCode.SPACE_TO_DEPTH)
 
@@ -148,7 +148,7 @@ def _block_parameters(op: Operator, source: Value, name: str) -> tuple[list[int]
     return (block, pairs) if len(block) == 2 else ([*block, 1], [*pairs, [0, 0]])
 
 
-@converts(BuiltinOperator.SPACE_TO_BATCH_ND)
+@converts(BuiltinOperator.SPACE_TO_BATCH_ND, inputs=3, version=4)
 def _space_to_batch_nd(op: Operator) -> None:
     """(input, block shape, paddings)."""
     source = op.input(0, "input")
@@ -160,7 +160,7 @@ def _space_to_batch_nd(op: Operator) -> None:
     op.result_of_same_quantization(_without_width(op, result, source))
 
 
-@converts(BuiltinOperator.BATCH_TO_SPACE_ND)
+@converts(BuiltinOperator.BATCH_TO_SPACE_ND, inputs=3, version=4)
 def _batch_to_space_nd(op: Operator) -> None:
     """(input, block shape, crops): NNAPI does not crop, so that a SLICE does."""
     source = op.input(0, "input")

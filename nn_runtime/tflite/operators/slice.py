@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _MAX_PADDING = 1 << 20
 
 
-@converts(BuiltinOperator.SLICE)
+@converts(BuiltinOperator.SLICE, inputs=3, version=8)
 def _slice(op: Operator) -> None:
     """(input, begin, size); a size -1 goes to the end."""
     source = op.input(0, "input")
@@ -29,7 +29,7 @@ def _slice(op: Operator) -> None:
     op.result_of_same_quantization(op.moved(OperationCode.SLICE, source, *bounds))
 
 
-@converts(BuiltinOperator.STRIDED_SLICE)
+@converts(BuiltinOperator.STRIDED_SLICE, inputs=4, version=8)
 def _strided_slice(op: Operator) -> None:
     """(input, begin, end, strides)."""
     source = op.input(0, "input")
@@ -54,7 +54,7 @@ def _integers_taken(op: Operator, source: Value, slices: Sequence[tuple[int, int
     return op.rearranged(source, numbers.reshape(shape or [1]))
 
 
-@converts(BuiltinOperator.PAD)
+@converts(BuiltinOperator.PAD, inputs=2, version=6)
 def _pad(op: Operator) -> None:
     """(input, paddings [rank, 2])."""
     source = op.input(0, "input")
@@ -64,7 +64,7 @@ def _pad(op: Operator) -> None:
         op.result_of_same_quantization(op.moved(OperationCode.PAD, source, _paddings(op)))
 
 
-@converts(BuiltinOperator.PADV2)
+@converts(BuiltinOperator.PADV2, inputs=3, version=6)
 def _pad_v2(op: Operator) -> None:
     """(input, paddings [rank, 2], value): a quantised value is given in the input's integers."""
     source = op.input(0, "input")
@@ -95,7 +95,7 @@ def _padded_integers(op: Operator, source: Value, number: int) -> Value:
     return op.emit(OperationCode.SELECT, [inside, spread, constant(op.filled(spread, number, np.int32))], source)
 
 
-@converts(BuiltinOperator.MIRROR_PAD)
+@converts(BuiltinOperator.MIRROR_PAD, inputs=2, version=3)
 def _mirror_pad(op: Operator) -> None:
     """(input, paddings [rank, 2])."""
     source = op.input(0, "input")
@@ -103,7 +103,7 @@ def _mirror_pad(op: Operator) -> None:
     op.result_of_same_quantization(op.moved(OperationCode.MIRROR_PAD, source, _paddings(op), mode))
 
 
-@converts(BuiltinOperator.GATHER)
+@converts(BuiltinOperator.GATHER, inputs=2, version=8)
 def _gather(op: Operator) -> None:
     """(input, indices); a scalar index drops the axis."""
     source, indices = op.input(0, "params"), op.input(1, "indices")
@@ -119,7 +119,7 @@ def _gather(op: Operator) -> None:
     op.result_of_same_quantization(result)
 
 
-@converts(BuiltinOperator.TOPK_V2)
+@converts(BuiltinOperator.TOPK_V2, inputs=2, version=3)
 def _topk_v2(op: Operator) -> None:
     """(input, k) along the last axis."""
     source, k = op.input(0, "input"), int32(op.integer(1, "k"))

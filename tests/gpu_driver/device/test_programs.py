@@ -135,11 +135,44 @@ def test_damage_means_a_new_build(device: Device, tmp_path: Path, damage: str) -
     assert _cache(device, tmp_path).get("double.cl", _DEFINES, launches=_LAUNCHES).from_disk
 
 
-def test_unwritable_folder(device: Device) -> None:
-    cache = _cache(device, Path("/dev/null/programs"))
+def _unwritable(kind: str, folder: Path) -> Path:
+    """Return a folder for programs that cannot be made."""
+    if kind == "a file":
+        (folder / "file").write_text("")
+        return folder / "file" / "programs"
+    return {"a device": Path("/dev/null/programs"), "not there": Path("/proc/no/such/programs")}[kind]
+
+
+@pytest.mark.parametrize("kind", ["a file", "a device", "not there"])
+def test_unwritable_folder(device: Device, tmp_path: Path, kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Everything works, and one warning says that nothing is kept."""
+    folder = _unwritable(kind, tmp_path)
+    programs._warn_where_nothing_is_kept.cache_clear()
+    for _ in range(2):
+        cache = _cache(device, folder)
+        program = cache.get("double.cl", _DEFINES, launches=_LAUNCHES)
+        assert _launch(device, program) == _DOUBLED
+        assert not cache.store(program)
+    (warned,) = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert f"programs cannot be kept in {folder} (" in warned.getMessage()
+
+
+def test_a_folder_that_is_gone(device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A relative folder where the working directory was removed."""
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    cache = _cache(device, Path("cache/programs"))
     program = cache.get("double.cl", _DEFINES, launches=_LAUNCHES)
     assert _launch(device, program) == _DOUBLED
     assert not cache.store(program)
+
+
+def test_a_folder_that_can_be_written_is_no_matter(
+    device: Device, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    _fill(device, tmp_path)
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
 
 
 def test_nothing_is_read_for_an_unwritable_folder(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -214,6 +214,7 @@ def test_unwritable_cache_folder(cache: Path) -> None:
     assert _run(_LIST, "/dev/null/none") == found
     report = cast("dict[str, object]", _run(_DOCTOR, "/dev/null/none"))
     assert report["cache_writable"] is False
+    assert "/dev/null/none cannot be written: Not a directory" in str(report["problems"])
     assert "NNRT_CACHE_DIR" in str(report["problems"])
 
 

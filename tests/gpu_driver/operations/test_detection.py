@@ -192,6 +192,36 @@ def test_regions(
     check_both(opencl_device, code, inputs, [Result(data_type, 4, scale, image.zero_point)])
 
 
+def _whole(image: Array, scale: float) -> list[Value | int | float | bool]:
+    """Return the inputs of a ROI_ALIGN that brings a whole image to one pixel, as many samples as it has pixels."""
+    kind = SIGNED if image.dtype == np.int8 else QUANT8
+    _, height, width, _ = image.shape
+    zero_point = -128 if kind == SIGNED else 0
+    box = Value(Q16, np.array([[0, 0, width, 8 * height]], np.uint16), 0.125)
+    return [Value(kind, image, scale, zero_point), box, integers([0]), 1, 1, 1.0, 0.125, 0, 0, False]
+
+
+@pytest.mark.parametrize("size", [(182, 183), (256, 256), (8, 8000), (1, 40000)], ids=str)
+@pytest.mark.parametrize("data_type", QUANTIZED, ids=lambda code: code.name)
+def test_sums_of_many_samples(opencl_device: Device, data_type: OperandCode, size: tuple[int, int]) -> None:
+    """Weighted by up to 255, bright samples of a large region add up to more than 31 bits."""
+    zero_point = -128 if data_type == SIGNED else 0
+    shape = (1, *size, 3)
+    bright = np.random.default_rng(1).integers(200, 256, shape) + zero_point
+    for image in (bright, np.full(shape, 255 + zero_point)):
+        inputs = _whole(image.astype(np.int8 if data_type == SIGNED else np.uint8), 0.5)
+        got = check_both(opencl_device, OperationCode.ROI_ALIGN, inputs, [Result(data_type, 4, 0.5, zero_point)])[0]
+        assert np.abs(got - image.mean(axis=(1, 2))).max() <= 1
+
+
+@pytest.mark.parametrize("level", [1, 128, 255])
+def test_sums_of_more_samples_than_32_bits_hold(opencl_device: Device, level: int) -> None:
+    """The mean of what is the same everywhere is that."""
+    inputs = _whole(np.full((1, 700, 900, 1), level, np.uint8), 0.5)
+    got = check_both(opencl_device, OperationCode.ROI_ALIGN, inputs, [Result(QUANT8, 4, 0.5, 0)])[0]
+    assert got.reshape(-1).tolist() == [level]
+
+
 @pytest.mark.parametrize(("classes", "samples"), [(1, 1), (3, 65), (700, 33)])
 @pytest.mark.parametrize("data_type", [FLOAT32, FLOAT16], ids=lambda code: code.name)
 def test_the_same_classes_are_drawn(opencl_device: Device, data_type: OperandCode, classes: int, samples: int) -> None:

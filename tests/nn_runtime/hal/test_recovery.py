@@ -25,7 +25,7 @@ from nn_runtime.memory_desc import MemoryDesc
 from tests.nn_runtime import graphs
 from tests.nn_runtime.hal.hosted_drivers import BREAKING
 from tests.nn_runtime.hal.models import add_model
-from tests.nn_runtime.hal.test_remote import allocated, kill, prepare, start, status_of, token_request
+from tests.nn_runtime.hal.remote_driver import allocated, kill, prepare, start, status_of, token_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -95,7 +95,10 @@ def constant(
 
 @dataclass
 class Step:
-    """One operator: its code's name, inputs and outputs by tensor number, options by the table's CamelCase names."""
+    """One operator: its code's name, inputs and outputs by tensor number, options by the table's CamelCase names.
+
+    `version`: the code's, else one that LiteRT knows.
+    """
 
     code: str
     inputs: Sequence[int]
@@ -104,6 +107,7 @@ class Step:
     values: Mapping[str, int | float | bool | Sequence[int]] = field(default_factory=dict)
     intermediates: Sequence[int] = ()
     custom_options: bytes = b""
+    version: int | None = None
 
 
 @dataclass
@@ -124,17 +128,17 @@ def write(tensors: Sequence[Tensor], steps: Sequence[Step], inputs: Sequence[int
 def write_graphs(graphs: Sequence[Graph]) -> bytes:
     """Return a file; a code that is no builtin operator's is a custom one."""
     buffers: list[Any] = [b""]
-    names = list(dict.fromkeys(step.code for graph in graphs for step in graph.steps))
+    codes = list(dict.fromkeys((step.code, step.version) for graph in graphs for step in graph.steps))
     subgraphs = [
         SubgraphSpec(
             [_tensor_spec(number, tensor, buffers) for number, tensor in enumerate(graph.tensors)],
-            [_operator_spec(step, names) for step in graph.steps],
+            [_operator_spec(step, codes) for step in graph.steps],
             graph.inputs,
             graph.outputs,
         )
         for graph in graphs
     ]
-    return FileSpec([_code_spec(name) for name in names], subgraphs, buffers).write()
+    return FileSpec([_code_spec(name, version) for name, version in codes], subgraphs, buffers).write()
 
 
 def _tensor_spec(number: int, tensor: Tensor, buffers: list[Any]) -> TensorSpec:
@@ -155,9 +159,9 @@ def _tensor_spec(number: int, tensor: Tensor, buffers: list[Any]) -> TensorSpec:
     )
 
 
-def _operator_spec(step: Step, names: list[str]) -> OperatorSpec:
+def _operator_spec(step: Step, codes: list[tuple[str, int | None]]) -> OperatorSpec:
     return OperatorSpec(
-        names.index(step.code),
+        codes.index((step.code, step.version)),
         step.inputs,
         step.outputs,
         step.options,
@@ -167,11 +171,13 @@ def _operator_spec(step: Step, names: list[str]) -> OperatorSpec:
     )
 
 
-def _code_spec(name: str) -> CodeSpec:
+def _code_spec(name: str, version: int | None) -> CodeSpec:
     number = getattr(tflite.BuiltinOperator, name, None)
     if number is None:
-        return CodeSpec(tflite.BuiltinOperator.CUSTOM, tflite.BuiltinOperator.CUSTOM, name)
-    return CodeSpec(min(number, 127), number, version=1 if name in _ONLY_VERSION_1 else 2)
+        return CodeSpec(tflite.BuiltinOperator.CUSTOM, tflite.BuiltinOperator.CUSTOM, name, version or 1)
+    if version is None:
+        version = 1 if name in _ONLY_VERSION_1 else 2
+    return CodeSpec(min(number, 127), number, version=version)
 
 
 def random_inputs(tensors: Sequence[Tensor], seed: int = 0) -> list[Array]:

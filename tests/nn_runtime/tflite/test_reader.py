@@ -1,32 +1,46 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The .tflite reader on good files, on one-change mutations of them, and on damaged bytes."""
+"""The .tflite reader on good files, and on one-change mutations of them."""
 
 from __future__ import annotations
 
 import copy
 import os
-import random
-import re
-import struct
-import tracemalloc
-import zipfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-import tflite
 
 from nn_runtime.errors import BadData
-from nn_runtime.tflite import TfliteError, read, schema
+from nn_runtime.tflite import TfliteError, read
 from nn_runtime.tflite.tensor_reader import quoted
 from nn_runtime.tflite.types import TensorType
-from nn_runtime.tflite.verifier import MAX_TABLES
+from tests.nn_runtime.tflite.sample_file import (
+    BIAS,
+    BOOL,
+    CONV_2D,
+    CUSTOM,
+    FILTER,
+    IF,
+    INT4,
+    INT8,
+    INT32,
+    STRING,
+    WHILE,
+    changed,
+    refused,
+    sample,
+    set_buffer,
+    set_code,
+    set_file,
+    set_operator,
+    set_subgraph,
+    set_tensor,
+)
 from tests.nn_runtime.tflite.tflite_file import (
     CodeSpec,
     External,
     FileSpec,
-    OperatorSpec,
     SignatureSpec,
     SubgraphSpec,
     TensorSpec,
@@ -35,77 +49,7 @@ from tests.nn_runtime.tflite.tflite_file import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-FLOAT32, INT32, UINT8, STRING, BOOL, INT8, INT4 = 0, 2, 3, 5, 6, 9, 17
-ADD, CONV_2D, RESHAPE, CUSTOM, IF, WHILE = 0, 3, 22, 32, 118, 119
-FILTER = bytes(range(6))
-BIAS = struct.pack("<3i", 7, -8, 9)
 MODELS = Path(os.environ.get("NNRT_MODEL_DIR", Path(__file__).parents[4] / "shared" / "models"))
-
-
-def sample() -> FileSpec:
-    """Describe a 1x1 convolution with per-channel weights and a reshape."""
-    tensors = [
-        TensorSpec("input", INT8, (1, 4, 4, 2), scales=(0.5,), zero_points=(-1,), signature=(-1, 4, 4, 2)),
-        TensorSpec("filter", INT8, (3, 1, 1, 2), 1, (), (0.5, 0.25, 0.125), (0, 0, 0), 0),
-        TensorSpec("bias", INT32, (3,), 2, (), (0.25, 0.125, 0.0625), (0, 0, 0), 0),
-        TensorSpec("hidden", INT8, (1, 4, 4, 3), scales=(0.5,), zero_points=(3,)),
-        TensorSpec("shape", INT32, (2,), 3),
-        TensorSpec("output", INT8, (1, 48), scales=(0.5,), zero_points=(3,)),
-    ]
-    operators = [
-        OperatorSpec(0, (0, 1, 2), (3,), "Conv2DOptions", {"StrideW": 1, "StrideH": 1, "FusedActivationFunction": 3}),
-        OperatorSpec(1, (3, 4), (5,), "ReshapeOptions", {"NewShape": (1, 48)}),
-    ]
-    return FileSpec(
-        codes=[CodeSpec(CONV_2D, CONV_2D, version=3), CodeSpec(RESHAPE, RESHAPE)],
-        subgraphs=[SubgraphSpec(tensors, operators, (0,), (5,))],
-        buffers=[b"", FILTER, BIAS, struct.pack("<2i", 1, 48), b"1.5.0"],
-        signatures=[SignatureSpec("serving_default", [("x", 0)], [("y", 5)])],
-        metadata=[("min_runtime_version", 4)],
-    )
-
-
-def changed(change: Callable[[FileSpec], object]) -> bytes:
-    """Write the sample with one change."""
-    file = sample()
-    change(file)
-    return file.write()
-
-
-def refused(data: bytes, wanted: str) -> None:
-    """Require that the reader refuses the data with a message that matches, on one short line."""
-    with pytest.raises(TfliteError, match=wanted) as caught:
-        read(data)
-    message = str(caught.value)
-    assert "\n" not in message
-    assert len(message) < 400
-
-
-def set_tensor(index: int, **fields: object) -> Callable[[FileSpec], object]:
-    return lambda file: vars(file.subgraphs[0].tensors[index]).update(fields)
-
-
-def set_operator(index: int, **fields: object) -> Callable[[FileSpec], object]:
-    return lambda file: vars(file.subgraphs[0].operators[index]).update(fields)
-
-
-def set_subgraph(**fields: object) -> Callable[[FileSpec], object]:
-    return lambda file: vars(file.subgraphs[0]).update(fields)
-
-
-def set_code(index: int, **fields: object) -> Callable[[FileSpec], object]:
-    return lambda file: vars(file.codes[index]).update(fields)
-
-
-def set_file(**fields: object) -> Callable[[FileSpec], object]:
-    return lambda file: vars(file).update(fields)
-
-
-def set_buffer(index: int, content: bytes | External) -> Callable[[FileSpec], object]:
-    return lambda file: file.buffers.__setitem__(index, content)
-
-
-# Good files
 
 
 def test_sample_reads() -> None:
@@ -261,9 +205,6 @@ def test_real_networks() -> None:
         assert all(subgraph.tensors[i].data is None for i in (*subgraph.inputs, *subgraph.outputs))
 
 
-# One change each: what the file says
-
-
 REFUSED: dict[str, tuple[Callable[[FileSpec], object], str]] = {
     "schema version": (set_file(version=2), "schema version must be 3, got 2"),
     "no subgraph": (set_file(subgraphs=[], signatures=[]), "at least one subgraph"),
@@ -396,254 +337,6 @@ def test_hostile_names_stay_short_and_escaped() -> None:
     refused(changed(set_tensor(0, name=b"\xff\xfe", type=99)), "'\ufffd\ufffd'")
 
 
-# Bombs: small files that ask for much work
-
-
-def test_too_many_operators() -> None:
-    operator = OperatorSpec(0, (), ())
-    refused(changed(set_subgraph(operators=[operator] * (MAX_TABLES + 1))), f"operators: more than {MAX_TABLES} tables")
-
-
-def test_shared_tables_multiply() -> None:
-    def change(file: FileSpec) -> None:
-        file.subgraphs[0].operators = [OperatorSpec(0, (), ())] * 1000
-        file.subgraphs = file.subgraphs * 1000
-
-    refused(changed(change), f"more than {MAX_TABLES} tables")
-
-
-def test_shared_vectors_multiply() -> None:
-    inputs = (0,) * 100_000
-    operators = [OperatorSpec(0, inputs, ()) for _ in range(1000)]
-    refused(changed(set_subgraph(operators=operators)), "overlapping vectors add up")
-
-
-# Damaged bytes
-
-
-@pytest.mark.parametrize(
-    ("data", "wanted"),
-    [
-        (b"", "not a .tflite file: needs at least 8 bytes, got 0"),
-        (b"\x18\0\0\0TFL", "needs at least 8 bytes, got 7"),
-        (b"\x18\0\0\0TFL3", "Model: 4 bytes at offset 24 are not inside the file of 8 bytes"),
-        (b"\xff\xff\xff\xffTFL3", "Model: offset must be a multiple of 4"),
-        (b"\xfc\xff\xff\xffTFL3", "Model: 4 bytes at offset 4294967292 are not inside"),
-        (b"\0\0\0\0TFL3", "root: offset at 0 must not be 0"),
-        (b"\x08\0\0\0TFL3\0\0\0\0", "lengths must be at least 4"),
-        (b"PK\x03\x04" + bytes(100), "bytes 4 to 7 must be b'TFL3'"),
-        (b"\x08\0\0\0TFL3\x10\0\0\0", r"Model \(vtable\): 4 bytes at offset -8 are not inside"),
-        (b"\x08\0\0\0TFL3\x00\0\0\x80", r"Model \(vtable\): 4 bytes at offset 2147483656 are not inside"),
-    ],
-)
-def test_not_a_file(data: bytes, wanted: str) -> None:
-    refused(data, re.escape(wanted) if "\\" not in wanted else wanted)
-
-
-def field_position(table: Any, name: str, field: str) -> int:
-    """Where the file stores a field of a table."""
-    described = {item.name: item for item in vars(schema)[name].fields}[field]
-    offset: int = table._tab.Offset(described.slot)
-    assert offset
-    return int(table._tab.Pos + offset)
-
-
-def patched(place: Callable[[Any], int], form: str, value: int) -> bytes:
-    """Write the sample with one number overwritten at a place found from its root table."""
-    data = bytearray(sample().write())
-    struct.pack_into(form, data, place(tflite.Model.GetRootAs(bytes(data))), value)
-    return bytes(data)
-
-
-def vector_of_inputs(model: Any) -> int:
-    position = field_position(model.Subgraphs(0).Operators(0), "OPERATOR", "inputs")
-    return int(model._tab.Indirect(position))
-
-
-def vtable(model: Any) -> int:
-    tensor = model.Subgraphs(0).Tensors(1)
-    return int(tensor._tab.Pos - struct.unpack_from("<i", tensor._tab.Bytes, tensor._tab.Pos)[0])
-
-
-@pytest.mark.parametrize(
-    ("place", "form", "value", "wanted"),
-    [
-        (vector_of_inputs, "<I", 2**32 - 1, r"operators\[0\].inputs: 17179869180 bytes at offset \d+ are not inside"),
-        (vector_of_inputs, "<I", 2**30, r"operators\[0\].inputs: 4294967296 bytes at offset \d+ are not inside"),
-        (
-            lambda m: field_position(m.Subgraphs(0).Operators(0), "OPERATOR", "inputs"),
-            "<I",
-            6,
-            r"Model.subgraphs\[0\].operators\[0\].inputs: offset must be a multiple of 4",
-        ),
-        (
-            lambda m: field_position(m.Subgraphs(0).Tensors(0), "TENSOR", "name"),
-            "<I",
-            2**31,
-            r"tensors\[0\].name: 4 bytes at offset \d+ are not inside",
-        ),
-        (lambda m: field_position(m, "MODEL", "subgraphs"), "<I", 0, "Model.subgraphs: offset at .* must not be 0"),
-        (lambda m: field_position(m, "MODEL", "buffers"), "<I", 2**32 - 1, "Model.buffers: "),
-        (
-            lambda m: m.Subgraphs(0).Tensors(1)._tab.Pos,
-            "<i",
-            -(2**31),
-            r"tensors\[1\] \(vtable\): 4 bytes at offset \d+ are not inside",
-        ),
-        (vtable, "<H", 3, "lengths must be at least 4, the vtable's even, got 3 and"),
-        (vtable, "<H", 2, "lengths must be at least 4, the vtable's even, got 2 and"),
-        (vtable, "<H", 0xFFFE, r"\(vtable\): 65534 bytes at offset \d+ are not inside"),
-        (lambda m: vtable(m) + 2, "<H", 0xFFFF, r"tensors\[\d\]: 65535 bytes at offset \d+ are not inside"),
-        (lambda m: vtable(m) + 2, "<H", 0, "lengths must be at least 4"),
-        (lambda m: vtable(m) + 4, "<H", 0xFFFC, r"tensors\[\d\].shape: 4 aligned bytes must lie in bytes 4 to"),
-        (lambda m: vtable(m) + 4, "<H", 2, r"tensors\[\d\].shape: 4 aligned bytes must lie in bytes 4 to"),
-        (lambda m: vtable(m) + 8, "<H", 5, r"tensors\[\d\].buffer: 4 aligned bytes must lie in bytes 4 to"),
-    ],
-)
-def test_patched(place: Callable[[Any], int], form: str, value: int, wanted: str) -> None:
-    refused(patched(place, form, value), wanted)
-
-
-def test_tables_may_point_at_each_other() -> None:
-    """A subgraph offset that points back at the model: other tables, same bytes, no endless walk."""
-    data = bytearray(sample().write())
-    model = tflite.Model.GetRootAs(bytes(data))
-    vector = model._tab.Indirect(field_position(model, "MODEL", "subgraphs"))
-    struct.pack_into("<I", data, vector + 4, (model._tab.Pos - vector - 4) % 2**32)
-    with pytest.raises(TfliteError):
-        read(bytes(data))
-
-
-def test_truncated() -> None:
-    data = sample().write()
-    for cut in sorted({len(data) * part // 64 for part in range(64)}):
-        with pytest.raises(TfliteError):
-            read(data[:cut])
-
-
-def test_truncated_attachment(tmp_path: Path) -> None:
-    with zipfile.ZipFile(tmp_path / "labels.zip", "w") as archive:
-        archive.writestr("labels.txt", "cat\ndog\n")
-    data = sample().write() + (tmp_path / "labels.zip").read_bytes()
-    assert len(read(data).subgraphs) == 1
-    refused(data[:-30], f"zip archive at byte .* has no end: the file of {len(data) - 30} bytes is cut short")
-
-
-def survives(data: bytes) -> bool:
-    """Whether the data reads; anything but a TfliteError is a failure of the test."""
-    try:
-        model = read(data)
-    except TfliteError as error:
-        assert str(error)
-        return False
-    for subgraph in model.subgraphs:
-        for tensor in subgraph.tensors:
-            if tensor.data is not None:
-                tensor.data.tobytes()
-    return True
-
-
-def test_changed_bytes() -> None:
-    good = sample().write()
-    rng = random.Random(20261120)
-    values = [0, 1, 2, 3, 4, 0x7F, 0x80, 0xFE, 0xFF]
-    read_count = 0
-    tracemalloc.start()
-    for _ in range(2000):
-        data = bytearray(good)
-        for _ in range(rng.choice((1, 1, 1, 2, 4))):
-            data[rng.randrange(len(data))] = rng.choice((*values, rng.randrange(256)))
-        read_count += survives(bytes(data))
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert 0 < read_count < 2000
-    assert peak < 8 << 20
-
-
-def test_changed_words() -> None:
-    good = sample().write()
-    rng = random.Random(2)
-    values = [0, 1, 4, 2**16, 2**30, 2**31 - 1, 2**31, 2**32 - 4, 2**32 - 1]
-    for position in range(0, len(good) - 3, 4):
-        data = bytearray(good)
-        struct.pack_into("<I", data, position, rng.choice(values))
-        survives(bytes(data))
-
-
 def test_errors_are_the_projects_own() -> None:
     assert issubclass(TfliteError, BadData)
     assert issubclass(TfliteError, ValueError)
-
-
-# The schema against the accessors of the `tflite` package
-
-
-class Recorder:
-    """Stands for a table's bytes; notes what an accessor asks for."""
-
-    def __init__(self) -> None:
-        self.Pos = 0
-        self.Bytes = b""
-        self.slot = 0
-        self.kind = ""
-
-    def Offset(self, slot: int) -> int:  # noqa: N802
-        self.slot = self.slot or slot
-        return 4
-
-    def Get(self, flags: Any, _: int) -> int:  # noqa: N802
-        self.kind = self.kind or f"scalar {flags.bytewidth}"
-        return 0
-
-    def GetVectorAsNumpy(self, flags: Any, _: int) -> int:  # noqa: N802
-        self.kind = f"vector {flags.bytewidth}"
-        return 0
-
-    def Vector(self, _: int) -> int:  # noqa: N802
-        self.kind = "children"
-        return 0
-
-    def Indirect(self, _: int) -> int:  # noqa: N802
-        self.kind = self.kind or "child"
-        return 0
-
-    def String(self, _: int) -> bytes:  # noqa: N802
-        self.kind = "string"
-        return b""
-
-    def Union(self, *_: object) -> None:  # noqa: N802
-        self.kind = "union"
-
-
-def expected_kind(kind: schema.Kind) -> str:
-    match kind:
-        case schema.Scalar():
-            return f"scalar {kind.size}"
-        case schema.Vector():
-            return f"vector {kind.item_size}"
-        case _:
-            return type(kind).__name__.lower()
-
-
-def all_tables(table: schema.Table) -> list[schema.Table]:
-    found = [table]
-    for item in table.fields:
-        if isinstance(item.kind, schema.Child | schema.Children):
-            found += all_tables(item.kind.table)
-        elif isinstance(item.kind, schema.Union):
-            found += item.kind.variants.values()
-    return found
-
-
-@pytest.mark.parametrize("table", all_tables(schema.MODEL), ids=lambda table: table.name)
-def test_schema_is_that_of_the_accessors(table: schema.Table) -> None:
-    for item in table.fields:
-        reader = getattr(tflite, table.name)()
-        recorder = reader._tab = Recorder()
-        if isinstance(item.kind, schema.Vector):
-            getattr(reader, f"{item.accessor}AsNumpy")()
-        elif isinstance(item.kind, schema.Children):
-            getattr(reader, item.accessor)(0)
-        else:
-            getattr(reader, item.accessor)()
-        assert (recorder.slot, recorder.kind) == (item.slot, expected_kind(item.kind)), item.name

@@ -1,0 +1,297 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Models that a driver in another process has prepared: they behave as in this one."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from nn_runtime.codes import OperationCode
+from nn_runtime.hal.fences import Fence, FenceStatus, close, wait
+from nn_runtime.hal.interfaces import (
+    CacheRequest,
+    ReportsProfile,
+    TakesCompilationAttributes,
+    TakesExecutionAttributes,
+)
+from nn_runtime.hal.memory import HardwareBuffer, SharedMemory
+from nn_runtime.hal.types import (
+    ErrorStatus,
+    HalError,
+    OutputShape,
+    Request,
+    Timing,
+)
+from tests.nn_runtime.hal.models import add_model, request
+from tests.nn_runtime.hal.remote_driver import (
+    MINE,
+    allocated,
+    arrays,
+    prepare,
+    shared_request,
+    start,
+    status_of,
+    token_request,
+    unary,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from nn_runtime.hal.remote import RemoteDevice
+
+
+@pytest.fixture
+def device() -> Iterator[RemoteDevice]:
+    made = start()
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def shared_device() -> Iterator[RemoteDevice]:
+    made = start()
+    yield made
+    made.close()
+
+
+def test_executions_of_arrays(shared_device: RemoteDevice) -> None:
+    prepared = prepare(shared_device, add_model())
+    inputs, output = arrays()
+    once = request(inputs, [output])
+    for n in range(3):
+        inputs[0][:] = n
+        result = prepared.execute_synchronously(once, True, None, None)
+        np.testing.assert_array_equal(output, inputs[0] + inputs[1])
+        assert result.timing == Timing(5_000, 6_000)
+    again = request([inputs[0], inputs[0]], [output])
+    prepared.execute_synchronously(again, False, None, None)
+    np.testing.assert_array_equal(output, 2 * inputs[0])
+    prepared.close()
+    prepared.close()
+
+
+def test_executions_in_shared_memory(shared_device: RemoteDevice) -> None:
+    prepared = prepare(shared_device, add_model())
+    for pool, shared in (shared_request(), shared_request()):
+        pool.array()[:16].view(np.float32)[:] = 2
+        prepared.execute_synchronously(shared, False, None, None)
+        np.testing.assert_array_equal(pool.array()[128:144].view(np.float32), 2)
+    blob = HardwareBuffer(192)
+    shared = Request(shared.inputs, shared.outputs, (blob,))
+    blob.array()[:16].view(np.float32)[:] = 3
+    prepared.execute_synchronously(shared, False, None, None)
+    np.testing.assert_array_equal(blob.array()[128:144].view(np.float32), 3)
+
+
+def test_results_of_unknown_size(shared_device: RemoteDevice) -> None:
+    prepared = prepare(shared_device, add_model((2, 2), (0, 2)))
+    inputs, _ = arrays()
+    larger = np.full((3, 2), -1, np.float32)
+    result = prepared.execute_synchronously(request(inputs, [larger]), False, None, None)
+    assert result.output_shapes == (OutputShape((2, 2)),)
+    np.testing.assert_array_equal(larger.reshape(-1)[:4], (inputs[0] + inputs[1]).reshape(-1))
+    np.testing.assert_array_equal(larger.reshape(-1)[4:], -1)
+    with pytest.raises(HalError) as caught:
+        prepared.execute_synchronously(request(inputs, [np.zeros((1, 2), np.float32)]), False, None, None)
+    assert caught.value.status == ErrorStatus.OUTPUT_INSUFFICIENT_SIZE
+    assert caught.value.output_shapes == (OutputShape((2, 2), False),)
+
+
+def test_errors_of_the_driver_keep_status_and_message(shared_device: RemoteDevice) -> None:
+    values = np.zeros(4, np.float32)
+    prepared = prepare(shared_device, unary(OperationCode.ABS))
+    with pytest.raises(HalError, match="told so by the model") as caught:
+        prepared.execute_synchronously(request([values], [values.copy()]), False, None, None)
+    assert caught.value.status == ErrorStatus.RESOURCE_EXHAUSTED_TRANSIENT
+    foreign = prepare(shared_device, unary(OperationCode.FLOOR))
+    with pytest.raises(HalError, match="KeyError: 'foreign'") as caught:
+        foreign.execute_synchronously(request([values], [values.copy()]), False, None, None)
+    assert caught.value.status == ErrorStatus.GENERAL_FAILURE
+
+
+def test_profiles_and_attributes(shared_device: RemoteDevice) -> None:
+    prepared = prepare(shared_device, add_model())
+    inputs, output = arrays()
+    assert isinstance(prepared, ReportsProfile)
+    assert isinstance(prepared, TakesExecutionAttributes)
+    result, profile = prepared.execute_profiled(request(inputs, [output]), None, None)
+    assert [row.kernel for row in profile.rows] == ["kernel"]
+    np.testing.assert_array_equal(output, inputs[0] + inputs[1])
+    attributes = (("com.example", 1, b"data"),)
+    result = prepared.execute_with_attributes(request(inputs, [output]), False, None, None, attributes)
+    assert result.timing == Timing(1, 10)
+    assert isinstance(shared_device, TakesCompilationAttributes)
+    other = shared_device.prepare_model_with_attributes(add_model(), *MINE, None, None, attributes)
+    other.execute_synchronously(request(inputs, [output]), False, None, None)
+
+
+def test_bursts(shared_device: RemoteDevice) -> None:
+    prepared = prepare(shared_device, add_model())
+    burst = prepared.configure_execution_burst()
+    pool, shared = shared_request()
+    for n in range(3):
+        pool.array()[:16].view(np.float32)[:] = n
+        burst.execute(shared, False, None, None)
+        np.testing.assert_array_equal(pool.array()[128:144].view(np.float32), n)
+    burst.free_memory(pool)
+    burst.close()
+    burst.close()
+
+
+@pytest.mark.parametrize("in_arrays", [True, False])
+def test_fences(shared_device: RemoteDevice, in_arrays: bool) -> None:
+    prepared = prepare(shared_device, add_model())
+    pool, shared = shared_request()
+    inputs, output = arrays()
+    call = request(inputs, [output]) if in_arrays else shared
+    first = Fence()
+    fence, callback = prepared.execute_fenced(call, [first.fd], True, None, None, None)
+    assert fence is not None
+    assert wait(fence, 0) == FenceStatus.PENDING
+    assert status_of(callback.get_execution_info) == ErrorStatus.GENERAL_FAILURE
+    inputs[0][:] = 5
+    pool.array()[:16].view(np.float32)[:] = 5
+    first.signal()
+    assert wait(fence, 10) == FenceStatus.SIGNALLED
+    launched, fenced = callback.get_execution_info()
+    assert fenced == Timing(5_000, 6_000)
+    assert launched == fenced or (in_arrays and launched.time_in_driver_ns > 6_000)  # with the wait, if that was ours
+    np.testing.assert_array_equal(output if in_arrays else pool.array()[128:144].view(np.float32)[0],
+                                  inputs[0] + inputs[1] if in_arrays else 5)  # fmt: skip
+    failed = Fence()
+    failed.signal(False)
+    second, other = prepared.execute_fenced(call, [failed.fd], True, None, None, None)
+    assert second is not None
+    assert wait(second, 10) == FenceStatus.FAILED
+    assert status_of(other.get_execution_info) == ErrorStatus.GENERAL_FAILURE
+    for fd in (fence, second):
+        close(fd)
+    assert status_of(lambda: prepared.execute_fenced(call, [-1], True, None, None, None)) == (
+        ErrorStatus.INVALID_ARGUMENT
+    )
+    dynamic = prepare(shared_device, add_model((2, 2), (0, 2)))
+    assert status_of(lambda: dynamic.execute_fenced(call, [], True, None, None, None)) == ErrorStatus.INVALID_ARGUMENT
+
+
+def test_caches(shared_device: RemoteDevice, tmp_path: Path) -> None:
+    files = tuple(os.open(tmp_path / str(n), os.O_RDWR | os.O_CREAT) for n in range(2))
+    cache = CacheRequest(files[:1], files[1:], bytes(32))
+    assert status_of(lambda: shared_device.prepare_model_from_cache(None, cache)) == ErrorStatus.GENERAL_FAILURE
+    shared_device.prepare_model(add_model(), *MINE, None, cache)
+    assert all((tmp_path / str(n)).stat().st_size for n in range(2))
+    prepared = shared_device.prepare_model_from_cache(None, cache)
+    inputs, output = arrays()
+    prepared.execute_synchronously(request(inputs, [output]), False, None, None)
+    np.testing.assert_array_equal(output, inputs[0] + inputs[1])
+    for fd in files:
+        os.close(fd)
+
+
+def test_buffers_and_tokens(shared_device: RemoteDevice) -> None:
+    prepared = prepare(shared_device, add_model())
+    buffer, token = allocated(shared_device, prepared)
+    pool = SharedMemory.create(16)
+    assert status_of(lambda: buffer.copy_to(pool)) == ErrorStatus.GENERAL_FAILURE
+    pool.array().view(np.float32)[:] = 3
+    buffer.copy_from(pool, ())
+    output = np.zeros((2, 2), np.float32)
+    prepared.execute_synchronously(token_request(token, output), False, None, None)
+    np.testing.assert_array_equal(output, 4)
+    buffer.copy_to(pool)
+    buffer.close()
+    refused = status_of(lambda: prepared.execute_synchronously(token_request(token, output), False, None, None))
+    assert refused == ErrorStatus.INVALID_ARGUMENT
+
+
+def test_tokens_of_other_processes_mean_nothing(shared_device: RemoteDevice, device: RemoteDevice) -> None:
+    mine, other = prepare(shared_device, add_model()), prepare(device, add_model())
+    first, token = allocated(shared_device, mine)
+    second, foreign = allocated(device, other)
+    assert token != foreign
+    output = np.zeros((2, 2), np.float32)
+    for wrong in (foreign, 1, 2):
+        call = token_request(wrong, output)
+        refused = status_of(lambda call=call: mine.execute_synchronously(call, False, None, None))
+        assert refused == ErrorStatus.INVALID_ARGUMENT
+    assert status_of(lambda: allocated(shared_device, other)) == ErrorStatus.INVALID_ARGUMENT
+    first.close()
+    second.close()
+
+
+def test_executions_of_several_threads_run_at_once(shared_device: RemoteDevice) -> None:
+    prepared = prepare(shared_device, add_model())
+    failures: list[object] = []
+
+    def work(factor: int) -> None:
+        a = np.full((2, 2), factor, np.float32)
+        output = np.zeros((2, 2), np.float32)
+        call = request([a, a], [output])
+        for _ in range(50):
+            prepared.execute_synchronously(call, False, None, None)
+            if not (output == 2 * factor).all():
+                failures.append(output.copy())
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(1, 7)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    assert not failures
+
+
+def test_one_request_executed_by_several_threads_at_once(shared_device: RemoteDevice) -> None:
+    prepared = prepare(shared_device, add_model())
+    inputs, output = arrays()
+    call = request(inputs, [output])
+    threads = [
+        threading.Thread(target=lambda: [prepared.execute_synchronously(call, False, None, None) for _ in range(30)])
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    np.testing.assert_array_equal(output, inputs[0] + inputs[1])
+
+
+def count_descriptors(pid: int) -> int:
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts descriptors in /proc")
+def test_nothing_is_left_over_by_many_requests(shared_device: RemoteDevice) -> None:
+    def once() -> None:
+        prepared = prepare(shared_device, add_model())
+        inputs, output = arrays()
+        prepared.execute_synchronously(request(inputs, [output]), False, None, None)
+        burst = prepared.configure_execution_burst()
+        burst.execute(request(inputs, [output]), False, None, None)
+        buffer, _ = allocated(shared_device, prepared)
+        fence, _ = prepared.execute_fenced(request(inputs, [output]), [], False, None, None, None)
+        if fence is not None:
+            wait(fence, 10)
+            close(fence)
+        if len(inputs) % 2:
+            buffer.close()
+
+    processes = (os.getpid(), shared_device.service.host().pid)
+    counts = []
+    for _ in range(2):
+        for _ in range(15):
+            once()
+        gc.collect()
+        shared_device.get_status()
+        time.sleep(0.1)
+        counts.append([count_descriptors(pid) for pid in processes])
+    for before, after in zip(*counts, strict=True):
+        assert after <= before + 3

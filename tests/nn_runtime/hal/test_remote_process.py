@@ -1,0 +1,352 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The process of a driver dies alone, is started anew once, ends with the application (AOSP Resilient* tests)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from nn_runtime.codes import OperationCode
+from nn_runtime.compilation import Compilation
+from nn_runtime.device import Device
+from nn_runtime.errors import DeadObject, ResourceExhausted
+from nn_runtime.execution import Execution
+from nn_runtime.hal import remote_process
+from nn_runtime.hal.fences import FenceStatus, close, wait
+from nn_runtime.hal.interfaces import (
+    CacheRequest,
+    UnusableDevice,
+)
+from nn_runtime.hal.memory import SharedMemory
+from nn_runtime.hal.remote import RemoteDevice, hosted
+from nn_runtime.hal.types import (
+    DeviceStatus,
+    ErrorStatus,
+    HalError,
+    Timing,
+)
+from tests.nn_runtime import graphs
+from tests.nn_runtime.hal.hosted_drivers import BREAKING, CHANGING, DESCRIPTION
+from tests.nn_runtime.hal.models import add_model, request
+from tests.nn_runtime.hal.remote_driver import (
+    ANSWER_S,
+    ENTRY,
+    MINE,
+    allocated,
+    arrays,
+    is_running,
+    kill,
+    prepare,
+    run_script,
+    shared_request,
+    start,
+    status_of,
+    token_request,
+    unary,
+    unary_request,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def device() -> Iterator[RemoteDevice]:
+    made = start()
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def shared_device() -> Iterator[RemoteDevice]:
+    made = start()
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("in_arrays", [True, False])
+def test_a_driver_killed_in_the_middle_of_an_execution(device: RemoteDevice, in_arrays: bool) -> None:
+    prepared = prepare(device, unary(OperationCode.TANH))
+    shared = unary_request()
+    values = np.zeros(4, np.float32)
+    call = request([values], [values.copy()]) if in_arrays else shared
+    pid = device.service.host().pid
+    killed: list[float] = []
+
+    def kill_it() -> None:
+        killed.append(time.monotonic())
+        os.kill(pid, signal.SIGKILL)
+
+    timer = threading.Timer(0.3, kill_it)
+    timer.start()
+    assert status_of(lambda: prepared.execute_synchronously(call, False, None, None)) == ErrorStatus.DEAD_OBJECT
+    assert time.monotonic() - killed[0] < ANSWER_S
+    timer.join()
+    device.service.host()._watcher.join(ANSWER_S)
+    assert not is_running(pid)
+    again = prepare(device, add_model())
+    inputs, output = arrays()
+    again.execute_synchronously(request(inputs, [output]), False, None, None)
+    np.testing.assert_array_equal(output, inputs[0] + inputs[1])
+    assert device.service.starts == 2
+
+
+def test_every_waiting_thread_hears_of_the_death(device: RemoteDevice) -> None:
+    prepared = prepare(device, unary(OperationCode.TANH))
+    found: list[ErrorStatus] = []
+
+    def work() -> None:
+        values = np.zeros(4, np.float32)
+        found.append(status_of(lambda: prepared.execute_synchronously(request([values], [values]), False, None, None)))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.5)
+    os.kill(device.service.host().pid, signal.SIGKILL)
+    for thread in threads:
+        thread.join(ANSWER_S)
+        assert not thread.is_alive()
+    assert found == [ErrorStatus.DEAD_OBJECT] * 4
+
+
+def test_pending_fences_fail_when_the_driver_dies(device: RemoteDevice) -> None:
+    shared = unary_request()
+    values = np.zeros(4, np.float32)
+    prepared = prepare(device, unary(OperationCode.TANH))
+    pending = [
+        prepared.execute_fenced(call, [], False, None, None, None)
+        for call in (shared, request([values], [values.copy()]))
+    ]
+    time.sleep(0.2)
+    os.kill(device.service.host().pid, signal.SIGKILL)
+    for fence, callback in pending:
+        assert fence is not None
+        assert wait(fence, ANSWER_S) == FenceStatus.FAILED
+        assert status_of(callback.get_execution_info) == ErrorStatus.DEAD_OBJECT
+        close(fence)
+
+
+def test_a_dead_driver_is_started_anew_for_every_call(device: RemoteDevice) -> None:
+    calls: list[Callable[[], object]] = [
+        device.get_status,
+        lambda: device.get_supported_operations(add_model()),
+        lambda: prepare(device, add_model()),
+        device.statistics,  # type: ignore[attr-defined]
+    ]
+    for number, call in enumerate(calls):
+        kill(device)
+        call()
+        assert device.service.starts == number + 2
+
+
+def test_prepared_models_are_prepared_again_and_buffers_lose_what_they_held(device: RemoteDevice) -> None:
+    prepared = prepare(device, add_model())
+    buffer, token = allocated(device, prepared)
+    burst = prepared.configure_execution_burst()
+    inputs, output = arrays()
+    call = request(inputs, [output])
+    prepared.execute_synchronously(call, False, None, None)
+    kill(device)
+    output[:] = 0
+    prepared.execute_synchronously(call, False, None, None)
+    np.testing.assert_array_equal(output, inputs[0] + inputs[1])
+    burst.execute(call, False, None, None)
+    pool = SharedMemory.create(16)
+    refused = status_of(lambda: prepared.execute_synchronously(token_request(token, output), False, None, None))
+    assert refused == ErrorStatus.GENERAL_FAILURE  # it holds nothing
+    assert status_of(lambda: buffer.copy_to(pool)) == ErrorStatus.GENERAL_FAILURE
+    pool.array().view(np.float32)[:] = 3
+    buffer.copy_from(pool, ())
+    prepared.execute_synchronously(token_request(token, output), False, None, None)
+    np.testing.assert_array_equal(output, 4)
+    buffer.close()
+    burst.close()
+    prepared.close()
+
+
+def test_what_kills_the_driver_twice_is_not_tried_a_third_time(device: RemoteDevice) -> None:
+    assert status_of(lambda: prepare(device, unary(OperationCode.RELU6))) == ErrorStatus.DEAD_OBJECT
+    assert device.service.starts == 2
+    values = np.zeros(4, np.float32)
+    suicidal = prepare(device, unary(OperationCode.LOGISTIC))
+    for _ in range(2):
+        status = status_of(lambda: suicidal.execute_synchronously(request([values], [values]), False, None, None))
+        assert status == ErrorStatus.DEAD_OBJECT
+    assert device.get_status() == DeviceStatus.AVAILABLE
+
+
+@pytest.mark.parametrize("change", ["name", "version", "feature level", "type", "extensions", "capabilities"])
+def test_a_driver_that_comes_back_as_another_is_not_used(
+    device: RemoteDevice, change: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    prepared = prepare(device, add_model())
+    monkeypatch.setenv(CHANGING, change)
+    kill(device)
+    cache = CacheRequest((), (), bytes(32))
+    calls: list[Callable[[], object]] = [
+        device.get_status,
+        lambda: device.get_supported_operations(add_model()),
+        lambda: prepare(device, add_model()),
+        lambda: device.prepare_model_from_cache(None, cache),
+        lambda: allocated(device, prepared),
+    ]
+    for call in calls:
+        with pytest.raises(HalError, match="came back as another") as caught:
+            call()
+        assert caught.value.status == ErrorStatus.DEAD_OBJECT
+    assert device.get_version_string() == "1"
+    assert device.service.starts == 2
+
+
+def test_several_threads_find_it_dead_and_one_starts_it_anew(device: RemoteDevice) -> None:
+    kill(device)
+    threads = [threading.Thread(target=device.get_status) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive()
+    assert device.service.starts == 2
+
+
+def test_allocation_and_fences_on_a_dead_driver(device: RemoteDevice) -> None:
+    prepared = prepare(device, add_model())
+    kill(device)
+    buffer, token = allocated(device, prepared)
+    assert token > 0
+    buffer.close()
+    kill(device)
+    _, shared = shared_request()
+    fence, callback = prepared.execute_fenced(shared, [], False, None, None, None)
+    assert fence is not None
+    assert wait(fence, 10) == FenceStatus.SIGNALLED
+    assert callback.get_execution_info() == (Timing(), Timing())
+    close(fence)
+    assert device.service.starts == 3
+
+
+def test_a_driver_that_cannot_be_started_anew_stays_dead(device: RemoteDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(BREAKING, "1")
+    prepared = prepare(device, add_model())
+    kill(device)
+    inputs, output = arrays()
+    once = request(inputs, [output])
+    cache = CacheRequest((), (), bytes(32))
+    calls: list[Callable[[], object]] = [
+        device.get_status,
+        lambda: device.get_supported_operations(add_model()),
+        lambda: prepare(device, add_model()),
+        lambda: device.prepare_model_from_cache(None, cache),
+        lambda: allocated(device, prepared),
+        lambda: prepared.execute_synchronously(once, False, None, None),
+        lambda: prepared.execute_fenced(once, [], False, None, None, None),
+        prepared.configure_execution_burst,
+    ]
+    for call in calls:
+        assert status_of(call) == ErrorStatus.DEAD_OBJECT
+    monkeypatch.delenv(BREAKING)
+    assert device.get_status() == DeviceStatus.AVAILABLE
+
+
+def test_what_was_prepared_from_cache_stays_dead(device: RemoteDevice, tmp_path: Path) -> None:
+    files = tuple(os.open(tmp_path / str(n), os.O_RDWR | os.O_CREAT) for n in range(2))
+    cache = CacheRequest(files[:1], files[1:], bytes(32))
+    device.prepare_model(add_model(), *MINE, None, cache)
+    prepared = device.prepare_model_from_cache(None, cache)
+    kill(device)
+    inputs, output = arrays()
+    status = status_of(lambda: prepared.execute_synchronously(request(inputs, [output]), False, None, None))
+    assert status == ErrorStatus.DEAD_OBJECT
+    for fd in files:
+        os.close(fd)
+
+
+def test_the_application_sees_a_dead_object_or_falls_back(device: RemoteDevice) -> None:
+    model = graphs.chain_model([OperationCode.LOGISTIC], (4,))
+    values, output = np.zeros(4, np.float32), np.full(4, np.nan, np.float32)
+    strict = graphs.finished(model, [device])
+    with Execution(strict) as execution:
+        execution.set_input(0, values)
+        execution.set_output(0, output)
+        with pytest.raises(DeadObject):
+            execution.compute()
+    loose = graphs.finished(model, [device], fallback=True)
+    (result,) = graphs.run(loose, [values], [(4,)])
+    np.testing.assert_allclose(result, 0.5)
+    failing = Compilation(graphs.chain_model([OperationCode.ABS], (4,)), [Device(device)])
+    failing.finish()
+    with pytest.raises(ResourceExhausted):
+        graphs.run(failing, [values], [(4,)])
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_gets_a_process_of_its_own(shared_device: RemoteDevice) -> None:
+    code = f"""
+        import os, sys
+        import numpy as np
+        from nn_runtime.hal.remote import hosted
+        from nn_runtime.hal.types import ExecutionPreference, Priority
+        from tests.nn_runtime.hal.models import add_model, request
+        device = hosted({ENTRY!r})[0]
+        prepared = device.prepare_model(add_model(), ExecutionPreference(1), Priority(1), None, None)
+        child = os.fork()
+        a = np.ones((2, 2), np.float32)
+        out = np.zeros((2, 2), np.float32)
+        fresh = device.prepare_model(add_model(), ExecutionPreference(1), Priority(1), None, None)
+        fresh.execute_synchronously(request([a, a], [out]), False, None, None)
+        assert (out == 2).all()
+        print(device.statistics()["pid"], flush=True)
+        if child == 0:
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+    """
+    found = run_script(code)
+    assert len(set(found.split())) == 2
+
+
+@pytest.mark.parametrize("how", ["", "import os; os._exit(0)", "import os; os.kill(os.getpid(), 9)"])
+def test_the_driver_ends_with_the_application(how: str) -> None:
+    code = f"""
+        from nn_runtime.hal.remote import hosted
+        device = hosted({ENTRY!r})[0]
+        print(device.service.host().pid, flush=True)
+        {how}
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    pid = int(done.stdout)
+    until = time.monotonic() + 5
+    while time.monotonic() < until and is_running(pid):
+        time.sleep(0.05)
+    assert not is_running(pid)
+
+
+def test_a_driver_without_usable_devices_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[int] = []
+    close_host = remote_process.HostProcess.close
+    monkeypatch.setattr(remote_process.HostProcess, "close", lambda host: [started.append(host.pid), close_host(host)])
+    assert hosted("tests.nn_runtime.hal.hosted_drivers:nothing") == [UnusableDevice("broken", "told so", DESCRIPTION)]
+    assert [is_running(pid) for pid in started] == [False]
+
+
+def test_a_closed_device_starts_no_driver() -> None:
+    device = start()
+    prepared = prepare(device, add_model())
+    device.close()
+    for call in (device.get_status, lambda: prepared.execute_synchronously(shared_request()[1], False, None, None)):
+        assert status_of(call) == ErrorStatus.DEAD_OBJECT
+    assert device.service.starts == 1
