@@ -231,6 +231,7 @@ def _pocl_only() -> str:
     """Let this process see PoCL alone, able to compile on this processor, and return the loader that sees it."""
     folder = _libraries()
     os.environ["OCL_ICD_VENDORS"] = str(next(folder.glob("libpocl*")))
+    os.environ["POCL_DEVICES"] = "pthread"  # the usual one alone: others take the first
     from gpu_driver.discovery.platforms import find_devices
 
     if not any(device.usable for device in find_devices()):

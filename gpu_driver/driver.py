@@ -193,7 +193,8 @@ class Device:
                 if context is None:
                     from gpu_driver.device.context import DeviceContext
 
-                    context = self._context = DeviceContext(self._found.device, self.profile)
+                    found = self._found
+                    context = self._context = DeviceContext(found.device, self.profile, inline=found.inline)
         context.check_process()
         return context
 
@@ -202,7 +203,7 @@ class Device:
         context = self._context
         if context is None:
             return {}
-        programs, memory = context.programs.stats, context.accounts.stats
+        programs, memory = context.program_stats, context.accounts.stats
         return {
             "programs_built": programs.builds,
             "programs_loaded": programs.loads,
@@ -231,9 +232,17 @@ class Device:
                 raise HalError(ErrorStatus.GENERAL_FAILURE, f"operation {i} {name}: {support.reason}")
         if deadline_ns is not None and time.monotonic_ns() >= deadline_ns:
             raise HalError(ErrorStatus.MISSED_DEADLINE_PERSISTENT, "the deadline passed before the preparation")
-        context = self.context()
+        context = self._context_for(model)
         with context.preparations.slot(priority, deadline_ns), context.programs.offered(binaries):
             return PreparedModel(context, model, self._buffers, priority, preference)
+
+    def _context_for(self, model: Model) -> DeviceContext:
+        """Return the context of the device, or of its inline one for a small model."""
+        from gpu_driver.device.inline import is_small
+
+        context = self.context()
+        inline = context.inline if self._found.inline is not None and is_small(model) else None
+        return context if inline is None else inline
 
     def _save(self, prepared: PreparedModel, cache: CacheRequest) -> bool:
         """Write a prepared model to cache files; whether that was possible."""
@@ -274,7 +283,7 @@ class Device:
         with self._lock:
             self.profile = profile
             if self._context is not None:
-                self._context.profile = profile
+                self._context.set_profile(profile)
 
     def store_tuning(self, values: Mapping[str, int], measured: Mapping[str, object], path: Path | None = None) -> Path:
         """Store values for this device and driver version and return the file; raises ValueError, OSError."""

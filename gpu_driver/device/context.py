@@ -25,11 +25,15 @@ import pyopencl as cl
 
 from gpu_driver.device.buffers import readable_bytes
 from gpu_driver.device.device_memory import Accounts, DeviceBuffer
+from gpu_driver.device.inline import one_thread
 from gpu_driver.device.programs import ProgramCache
 from gpu_driver.device.scheduler import Scheduler
 from nn_runtime.hal.types import ErrorStatus, ExecutionPreference, HalError, Priority
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gpu_driver.device.programs import CacheStats
     from gpu_driver.device_profile import DeviceProfile
     from nn_runtime.operand import Array
 
@@ -63,29 +67,73 @@ class Releases(Protocol):
 class DeviceContext:
     """OpenCL objects of one device in one process; raises HalError(DEVICE_UNAVAILABLE) in a forked child."""
 
-    def __init__(self, device: cl.Device, profile: DeviceProfile, idle_seconds: float = IDLE_SECONDS) -> None:
-        """Open the context and its two queues, one of them with profiling."""
-        self.profile = profile
-        self.executions = Scheduler(MAX_EXECUTIONS)
-        self.preparations = Scheduler(1)
-        self.accounts = Accounts()
+    def __init__(
+        self,
+        device: cl.Device,
+        profile: DeviceProfile,
+        idle_seconds: float = IDLE_SECONDS,
+        *,
+        inline: cl.Device | None = None,
+        within: DeviceContext | None = None,
+    ) -> None:
+        """Open the context and its two queues, one of them with profiling.
+
+        `inline`: a device of the same memory that computes in the thread that asks. `within`: whose OpenCL context is
+        used, of which the device is the inline one.
+        """
+        self._profile = profile
+        self._inline_device = inline
+        self._inline: DeviceContext | None = None
+        # PoCL's device without threads gives wrong results or hangs where two threads use it at once.
+        self.executions = Scheduler(MAX_EXECUTIONS if within is None else 1)
+        self.preparations = Scheduler(1) if within is None else self.executions
+        self.accounts: Accounts = Accounts() if within is None else within.accounts
         self._host_accounts = Accounts()
         """Of host memory that is used in place."""
         self.process = os.getpid()
         with _opening.slot(Priority.HIGH):
-            self.context = cl.Context([device])
-            self.queue = cl.CommandQueue(self.context)
+            devices = [device] if inline is None else [device, inline]
+            self.context: cl.Context = cl.Context(devices) if within is None else within.context
+            self.queue = cl.CommandQueue(self.context, device)
             profiling = cl.command_queue_properties.PROFILING_ENABLE
-            self.profiling_queue = cl.CommandQueue(self.context, properties=profiling)
+            self.profiling_queue = cl.CommandQueue(self.context, device, properties=profiling)
             _open_contexts.add(self)
-        self.programs = ProgramCache(self.context, profile)
+        self.programs = ProgramCache(self.context, profile, device=device)
         self._constants: weakref.WeakValueDictionary[bytes, DeviceBuffer] = weakref.WeakValueDictionary()
         self._lock = threading.Lock()
-        self._watchdogs = {
-            ExecutionPreference.LOW_POWER: Watchdog(min(LOW_POWER_IDLE_SECONDS, idle_seconds)),
-            ExecutionPreference.FAST_SINGLE_ANSWER: Watchdog(idle_seconds),
-            ExecutionPreference.SUSTAINED_SPEED: Watchdog(math.inf),
-        }
+        self._watchdogs: Mapping[ExecutionPreference, Watchdog] = (
+            _watchdogs(idle_seconds) if within is None else within._watchdogs
+        )
+
+    @property
+    def profile(self) -> DeviceProfile:
+        """What launchers may know of the device."""
+        return self._profile
+
+    def set_profile(self, profile: DeviceProfile) -> None:
+        """Use a profile for models prepared from now on."""
+        with self._lock:
+            self._profile = profile
+            if self._inline is not None:
+                self._inline.set_profile(one_thread(profile))
+
+    @property
+    def inline(self) -> DeviceContext | None:
+        """The same memory with a device that computes in the thread that asks, if there is one; opened when needed."""
+        if self._inline_device is None:
+            return None
+        with self._lock:
+            if self._inline is None:
+                profile = one_thread(self._profile)
+                self._inline = DeviceContext(self._inline_device, profile, within=self)
+            return self._inline
+
+    @property
+    def program_stats(self) -> CacheStats:
+        """Counts of the programs of both devices."""
+        with self._lock:
+            inline = self._inline
+        return self.programs.stats if inline is None else self.programs.stats.plus(inline.programs.stats)
 
     def check_process(self) -> None:
         """Refuse a child process that inherited the context by fork."""
@@ -150,7 +198,7 @@ class DeviceContext:
 
     def shut_down(self) -> None:
         """Let nobody in any more, wait for those inside, store programs; for the end of the interpreter."""
-        if self.executions.close(EXIT_SECONDS) and self.preparations.close(EXIT_SECONDS):
+        if all(one.close(EXIT_SECONDS) for one in dict.fromkeys((self.executions, self.preparations))):
             self.queue.finish()
             self.profiling_queue.finish()
             self.programs.store_kept(STORE_SECONDS)
@@ -197,6 +245,14 @@ class DeviceContext:
         if isinstance(content, int):
             return cl.Buffer(self.context, cl.mem_flags.READ_WRITE, content)
         return cl.Buffer(self.context, cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR, hostbuf=content)
+
+
+def _watchdogs(idle_seconds: float) -> dict[ExecutionPreference, Watchdog]:
+    return {
+        ExecutionPreference.LOW_POWER: Watchdog(min(LOW_POWER_IDLE_SECONDS, idle_seconds)),
+        ExecutionPreference.FAST_SINGLE_ANSWER: Watchdog(idle_seconds),
+        ExecutionPreference.SUSTAINED_SPEED: Watchdog(math.inf),
+    }
 
 
 _open_contexts: weakref.WeakSet[DeviceContext] = weakref.WeakSet()

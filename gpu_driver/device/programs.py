@@ -26,7 +26,7 @@ import threading
 import time
 import warnings
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -97,12 +97,16 @@ class CacheStats:
     build_seconds: float = 0.0
     load_seconds: float = 0.0
 
+    def plus(self, other: CacheStats) -> CacheStats:
+        """Return the sums."""
+        return CacheStats(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+
 
 class ProgramCache:
-    """The programs of one context. Safe for threads; its folder is safe for processes.
+    """The programs of one device of a context. Safe for threads; its folder is safe for processes.
 
     directory: where binaries lie (default: `programs` in the driver's cache folder); a folder that cannot be read or
-    written, or a damaged file, costs a build and nothing else. source: name -> text.
+    written, or a damaged file, costs a build and nothing else. source: name -> text. device: default, the first.
     """
 
     def __init__(
@@ -111,9 +115,10 @@ class ProgramCache:
         profile: DeviceProfile,
         directory: Path | None = None,
         source: Callable[[str], str] = kernels_cl.source,
+        device: cl.Device | None = None,
     ) -> None:
         self._context = context
-        self._device = context.devices[0]
+        self._device = context.devices[0] if device is None else device
         self._profile = profile
         self._directory = cache_files.cache_directory() / "programs" if directory is None else directory
         self._source = source
@@ -174,8 +179,7 @@ class ProgramCache:
     def binary(self, program: Program) -> bytes:
         """The binary of a program, after its launches were enqueued; empty where the driver has none."""
         with self._lock:
-            found: bytes = program.cl_program.binaries[0]
-            return found
+            return self._binary(program)
 
     def is_new(self, program: Program) -> bool:
         """Whether a program was built in this process and neither stored nor kept: its launches are to be warmed."""
@@ -205,11 +209,17 @@ class ProgramCache:
             if program.from_disk or program.path in self._stored:
                 return False
             self._stored.add(program.path)
-            binary = program.cl_program.binaries[0]
+            binary = self._binary(program)
             if not binary or not _write_locked(program.path, cache_files.seal(binary)):
                 return False
             self._stats = replace(self._stats, stores=self._stats.stores + 1)
             return True
+
+    def _binary(self, program: Program) -> bytes:
+        binaries = program.cl_program.binaries
+        # PoCL leaves out the devices for which it was not built.
+        at = program.cl_program.devices.index(self._device) if len(binaries) > 1 else 0
+        return binaries[at]
 
     def _assembly(self, defines: Mapping[str, str | int]) -> tuple[str, ...]:
         """Return the options that let common/types.h convert halves by assembly, where that is known to work."""
@@ -289,7 +299,7 @@ class ProgramCache:
         with _build_lock, warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             program.int_ptr  # noqa: B018  # makes the program object now, which takes PyOpenCL's cache out of the way
-            program.build(list(words))
+            program.build(list(words), devices=[self._device])
         for warning in caught:
             if issubclass(warning.category, cl.CompilerWarning):
                 _LOG.debug("%s", warning.message)

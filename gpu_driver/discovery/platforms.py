@@ -28,7 +28,7 @@ from gpu_driver.discovery.host_cpu import host_cpu
 from nn_runtime.codes import DeviceTypeCode
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     import pyopencl as cl
 
@@ -67,6 +67,8 @@ class FoundDevice:
     notes: tuple[str, ...]
     identity: str
     device: cl.Device = field(repr=False, compare=False)
+    inline: cl.Device | None = field(default=None, repr=False, compare=False)
+    """A device of the same library and processor that computes in the thread that asks, if there is one."""
 
     @property
     def name(self) -> str:
@@ -88,6 +90,9 @@ class Survey:
 
 _AFFINITY, _SPREAD = "POCL_AFFINITY", "1 (nn_runtime)"
 """PoCL's variable, and our value of it: PoCL looks at the first character, users give that alone."""
+_DEVICES, _THREADS, _INLINE = "POCL_DEVICES", "pthread", "basic"
+"""PoCL's variable, and its names of a device with threads of its own and of one without."""
+_INLINE_NOTE = f"small models are computed in the thread that asks (PoCL's device '{_INLINE}')"
 _lock = threading.Lock()
 _first: list[Survey] = []
 
@@ -123,6 +128,11 @@ def _survey(refresh: bool) -> Survey:
     _do_without_the_users_cache()
     _spread_threads_of_pocl()
     entries = icd.offered_entries()
+    with _inline_device_shown(entries):
+        return _survey_of(entries, refresh=refresh, was_loaded=was_loaded)
+
+
+def _survey_of(entries: Sequence[icd.IcdEntry], *, refresh: bool, was_loaded: bool) -> Survey:
     present = [entry for entry in entries if not entry.is_file_name or Path(entry.library).exists()]
     asked: list[str | None] = [entry.path for entry in present] if sys.platform == "linux" else [None]
     verdicts = probe.library_verdicts(asked, refresh, meanwhile=_import_what_models_need)
@@ -138,7 +148,7 @@ def _survey(refresh: bool) -> Survey:
     with icd.vendors_offered(sound) if make_folder else contextlib.nullcontext():
         listed = probe.list_devices()
     devices = [_describe(device, place, verdicts) for device, place in listed]
-    return Survey(tuple(_number(devices)), tuple(entries), verdicts, make_folder, was_loaded)
+    return Survey(tuple(_number(_with_inline(devices))), tuple(entries), verdicts, make_folder, was_loaded)
 
 
 def _import_what_models_need() -> None:
@@ -223,6 +233,27 @@ def _number(devices: Sequence[tuple[FoundDevice, int]]) -> list[FoundDevice]:
     return sorted(numbered, key=lambda found: (_is_slow(found), _TYPE_RANK.index(found.type), found.slug, found.index))
 
 
+def _with_inline(devices: Sequence[tuple[FoundDevice, int]]) -> list[tuple[FoundDevice, int]]:
+    """Let PoCL's devices with threads have those without of the same processor, which are no longer listed."""
+
+    def of_kind(kind: str) -> dict[tuple[str | None, str], FoundDevice]:
+        return {
+            (found.library, found.device_name.removeprefix(kind)): found
+            for found, _ in devices
+            if found.slug == "pocl" and found.device_name.startswith(kind)
+        }
+
+    inline = of_kind(_INLINE)
+    pairs = [(found, inline[key]) for key, found in of_kind(_THREADS).items() if key in inline]
+    having = {
+        found: replace(found, inline=other.device, notes=(*found.notes, _INLINE_NOTE))
+        for found, other in pairs
+        if other.usable
+    }
+    unlisted = {other for _, other in pairs}
+    return [(having.get(found, found), place) for found, place in devices if found not in unlisted]
+
+
 def _is_slow(found: FoundDevice) -> bool:
     """The interpreter (which calls itself a GPU) and the software rasteriser: for checks, after every other device."""
     return found.slug == "oclgrind" or (found.slug == "rusticl" and found.type == DeviceTypeCode.CPU)
@@ -305,3 +336,22 @@ def _spread_threads_of_pocl() -> None:
             os.environ[_AFFINITY] = _SPREAD
         else:
             os.environ.pop(_AFFINITY, None)
+
+
+@contextlib.contextmanager
+def _inline_device_shown(entries: Sequence[icd.IcdEntry]) -> Iterator[None]:
+    """Have PoCL from PyPI show its device without threads besides the usual one, unless the user chose its devices.
+
+    PoCL reads the variable when it first lists devices. Any other PoCL might have more devices, which it would hide.
+    """
+    folder = icd.pyopencl_folder()
+    libraries = [Path(entry.library) for entry in entries if "pocl" in Path(entry.library).name]
+    ours = bool(libraries) and folder is not None and all(folder in library.parents for library in libraries)
+    if sys.platform != "linux" or not ours or _DEVICES in os.environ:
+        yield
+        return
+    os.environ[_DEVICES] = f"{_THREADS} {_INLINE}"
+    try:
+        yield
+    finally:
+        del os.environ[_DEVICES]

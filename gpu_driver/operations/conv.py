@@ -47,9 +47,19 @@ def convolution(op: BoundOperation, device: DeviceProfile) -> Launch:
         return chain.single(mean, device)
     if fits_depthwise_packed(product, device):
         return depthwise_packed(product, device)
-    if fits_packed(product, device):
-        return packed_product(product, device)
+    dense = _of_one_channel(product)
+    if fits_packed(dense, device):
+        return packed_product(dense, device)
     return general(product, device)
+
+
+def _of_one_channel(product: Product) -> Product:
+    """Return a depthwise convolution of one channel with constant weights as the CONV_2D that it is as well."""
+    if not (product.packable and product.geometry.depthwise and product.geometry.input_depth == 1):
+        return product
+    filters = np.ascontiguousarray(_constant(product.weights).transpose(3, 1, 2, 0))
+    weights = replace(product.weights, constant=filters, dimensions=filters.shape)
+    return replace(product, weights=weights, geometry=replace(product.geometry, depth_multiplier=0))
 
 
 def packed_product(product: Product, device: DeviceProfile) -> Launch:

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small models on the device that computes in the thread that asks: which they are, and that nothing else changes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from cpu_driver.driver import Device as CpuDevice
+from gpu_driver.device import inline
+from nn_runtime.codes import FuseCode, OperationCode
+from nn_runtime.hal.memory import SharedMemory
+from nn_runtime.hal.types import BufferDesc, BufferRole
+from nn_runtime.testing.random_graph import Size, compare, generate
+from tests.conftest import MOST_INLINE_NS
+from tests.gpu_driver.cached import check
+from tests.gpu_driver.drawn import FLOAT, inverted_residuals
+from tests.gpu_driver.graphs import Graph, request
+from tests.gpu_driver.profiles import CPU_PROFILE
+from tests.gpu_driver.running import (
+    at_once,
+    doubling,
+    filled,
+    fresh,
+    memory_of,
+    on_buffers,
+    prepare,
+    run,
+    run_doubling,
+    transposing,
+)
+
+if TYPE_CHECKING:
+    from gpu_driver.driver import Device
+    from nn_runtime.hal.types import Model
+
+_ROOT = Path(__file__).parents[3]
+_SHOWN = """
+import json, os
+from gpu_driver.discovery.platforms import find_devices
+print(json.dumps([[d.name, d.device_name, d.inline is not None] for d in find_devices() if d.slug == "pocl"]))
+print(json.dumps(os.environ.get("POCL_DEVICES")))
+"""
+
+
+@pytest.fixture
+def device(opencl_device: Device, monkeypatch: pytest.MonkeyPatch) -> Device:
+    """A device of its own context that takes small models inline, as it does outside of tests."""
+    if opencl_device._found.inline is None:
+        pytest.skip("the device has no inline one: only PoCL from PyPI has")
+    monkeypatch.setattr(inline, "MOST_NS", MOST_INLINE_NS)
+    return fresh(opencl_device)
+
+
+def convolution(pixels: int, depth: int) -> Model:
+    """1 x 1, pixels * depth * depth multiply-adds."""
+    graph = Graph()
+    source, output = graph.input((1, pixels, 1, depth)), graph.output((1, pixels, 1, depth))
+    filters = graph.constant(np.ones((depth, 1, 1, depth), np.float32))
+    numbers = [graph.integer(value) for value in (0, 0, 0, 0, 1, 1, FuseCode.NONE)]
+    zeros = graph.constant(np.zeros(depth, np.float32))
+    graph.operation(OperationCode.CONV_2D, [source, filters, zeros, *numbers], output)
+    return graph.model()
+
+
+@pytest.mark.parametrize(("pixels", "is_small"), [(100, True), (1000, False)])
+def test_a_model_is_small_up_to_three_million_multiply_adds(pixels: int, is_small: bool) -> None:
+    # 0.41 and 4.1 million of them, and 64 thousand elements in the second picture.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(inline, "MOST_NS", MOST_INLINE_NS)
+        assert inline.is_small(convolution(pixels, 64)) == is_small
+
+
+def test_a_model_of_unknown_sizes_is_not_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inline, "MOST_NS", MOST_INLINE_NS)
+    assert inline.is_small(doubling(10))
+    assert not inline.is_small(transposing())
+
+
+def test_the_profile_has_one_thread_and_programs_of_its_own() -> None:
+    profile = inline.one_thread(CPU_PROFILE)
+    assert profile.compute_units == 1
+    assert profile.identity != CPU_PROFILE.identity
+    assert (profile.name, profile.slug) == (CPU_PROFILE.name, CPU_PROFILE.slug)
+
+
+def test_small_models_are_computed_inline_and_others_are_not(device: Device) -> None:
+    small, large = prepare(device, doubling(10)), prepare(device, convolution(1000, 64))
+    context = device.context()
+    assert context.inline is not None
+    assert small.device is context.inline
+    assert large.device is context
+    run_doubling(small, 10)
+    small.close()
+    large.close()
+    assert memory_of(device).allocated_bytes == 0
+
+
+def test_random_graphs_have_the_results_of_the_cpu_driver(device: Device, is_long: bool) -> None:
+    cpu = CpuDevice()
+    for seed in range(400 if is_long else 40):
+        graph = generate(seed, Size.SMALL, reference=cpu, others=[device])
+        assert compare(graph, cpu, device) == ""
+
+
+def test_chains_have_the_bits_of_the_other_device(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    network = inverted_residuals(FLOAT)
+    source = np.random.default_rng(3).standard_normal((1, 19, 17, 3)).astype(np.float32)
+    results = []
+    contexts = set()
+    for most_ns in (1e9, -1):
+        monkeypatch.setattr(inline, "MOST_NS", most_ns)
+        prepared = prepare(device, network.graph.model())
+        contexts.add(prepared.device)
+        results.append(np.full((1, 33), np.nan, np.float32))
+        run(prepared, request([source], [results[-1]]))
+    assert len(contexts) == 2
+    assert np.array_equal(*results)
+
+
+def test_device_memory_is_shared_with_models_of_the_other_device(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = prepare(device, doubling(10))
+    monkeypatch.setattr(inline, "MOST_NS", -1)
+    second = prepare(device, doubling(10))
+    assert first.device is not second.device
+    both = [BufferRole(model, 0, 1.0) for model in (0, 1)]
+    buffers = [device.allocate(BufferDesc(), [first, second], both, both) for _ in range(4)]
+    data = np.random.default_rng(5).standard_normal((10, 16)).astype(np.float32)
+    buffers[0][0].copy_from(filled(data), ())
+    for prepared, (_, source), (_, output) in zip((first, second, first), buffers, buffers[1:], strict=False):
+        run(prepared, on_buffers(source, output))
+    copied = SharedMemory.create(data.nbytes)
+    buffers[3][0].copy_to(copied)
+    assert np.array_equal(copied.array().view(np.float32).reshape(10, 16), 8 * data)
+
+
+def test_cache_files_hold_the_programs(device: Device, tmp_path: Path) -> None:
+    check(device, tmp_path)
+    again = fresh(device)
+    check(again, tmp_path)
+    assert again.statistics()["models_from_cache"] == 1
+    assert again.statistics()["programs_built"] == 0
+
+
+def test_many_threads_compute_at_once(device: Device) -> None:
+    prepared = prepare(device, doubling(10))
+
+    def work(seed: int) -> None:
+        for at in range(50):
+            run_doubling(prepared, 10, 1000 * seed + at)
+
+    assert at_once([lambda seed=seed: work(seed) for seed in range(8)]) == []
+
+
+def test_pocl_shows_it_unless_the_user_chooses_its_devices(device: Device, tmp_path: Path) -> None:
+    def shown(**variables: str) -> tuple[list[tuple[str, str, bool]], str | None]:
+        environment = {name: value for name, value in os.environ.items() if name != "POCL_DEVICES"}
+        environment |= {"NNRT_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(_ROOT), **variables}
+        done = subprocess.run(
+            [sys.executable, "-c", _SHOWN], env=environment, capture_output=True, text=True, timeout=300, check=True
+        )
+        devices, variable = (json.loads(line) for line in done.stdout.splitlines())
+        return [(name, kind.split("-")[0], has_inline) for name, kind, has_inline in devices], variable
+
+    assert shown() == ([("opencl-pocl-0", "pthread", True)], None)
+    assert shown(POCL_DEVICES="pthread") == ([("opencl-pocl-0", "pthread", False)], "pthread")
+    assert shown(POCL_DEVICES="basic") == ([("opencl-pocl-0", "basic", False)], "basic")
