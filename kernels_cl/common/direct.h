@@ -94,10 +94,20 @@ static inline __attribute__((always_inline)) void finish_direct(const Step *s, g
     }
 }
 
+#define ADD_PRODUCTS(k)                                   \
+    const float16 x0 = w0[k], x1 = w1[k];                 \
+    PREFETCH(ahead);                                      \
+    PIXELS {                                              \
+        const float16 value = (float16)(x[p * step + k]); \
+        sum0[p] = fma(value, x0, sum0[p]);                \
+        sum1[p] = fma(value, x1, sum1[p]);                \
+    }
+
 // The sums of a tile of 32 channels. w0, w1: weights of its blocks; ahead: weights to fetch, so many bytes with each input channel.
+// is_long: a constant; 1: for long runs, unrolled, as otherwise a third of the instructions compute addresses; short ones lose by that
 static inline __attribute__((always_inline)) void sum_direct32(const Direct *view, global const float16 *w0, global const float16 *w1,
                                                                global const float16 *bias, global const uchar *ahead,
-                                                               int ahead_step, float16 *sum0, float16 *sum1)
+                                                               int ahead_step, int is_long, float16 *sum0, float16 *sum1)
 {
     const int length = view->length;
     const long step = view->step;
@@ -106,15 +116,14 @@ static inline __attribute__((always_inline)) void sum_direct32(const Direct *vie
     for (int fy = 0; fy < view->rows; ++fy) {
         INPUT_T *x = view->first + fy * ROW_STEP(view);
         for (int fx = 0; fx < view->taps; ++fx, x += view->tap_step, w0 += length, w1 += length) {
-            for (int k = 0; k < length; ++k, ahead += ahead_step) {
-                const float16 x0 = w0[k], x1 = w1[k];
-                PREFETCH(ahead);
-                PIXELS {
-                    const float16 value = (float16)(x[p * step + k]);
-                    sum0[p] = fma(value, x0, sum0[p]);
-                    sum1[p] = fma(value, x1, sum1[p]);
+            if (is_long)
+                _Pragma("unroll 4") for (int k = 0; k < length; ++k, ahead += ahead_step) {
+                    ADD_PRODUCTS(k)
                 }
-            }
+            else
+                for (int k = 0; k < length; ++k, ahead += ahead_step) {
+                    ADD_PRODUCTS(k)
+                }
         }
     }
 }
@@ -143,7 +152,7 @@ static inline void convolve_direct32(const Step *s, const Direct *view, global c
                                      int count)
 {
     float16 sum0[TILE_PIXELS], sum1[TILE_PIXELS];
-    sum_direct32(view, w0, w0 + depth, bias, ahead, ahead_step, sum0, sum1);
+    sum_direct32(view, w0, w0 + depth, bias, ahead, ahead_step, 1, sum0, sum1);
     finish_direct(s, dst, residual, sum0, offset, 16);
     finish_direct(s, dst, residual, sum1, offset + 16, count - 16);
 }

@@ -82,7 +82,7 @@ static __attribute__((noinline)) void convolve_row(const Step *s, const InputVie
         look_at(&view, line + (long)x * view.step, elements - x * (int)view.step, copy);
         float16 sum0[TILE_PIXELS], sum1[TILE_PIXELS];
         if (both) {
-            sum_direct32(&view, w0 + skipped, w1 + skipped, bias, (global const uchar *)w0, 0, sum0, sum1);
+            sum_direct32(&view, w0 + skipped, w1 + skipped, bias, (global const uchar *)w0, 0, 0, sum0, sum1);
             PIXELS to[2 * p] = ROUND16(activate16(sum0[p], low, high));
             PIXELS to[2 * p + 1] = ROUND16(activate16(sum1[p], low, high));
         } else {
