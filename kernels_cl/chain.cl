@@ -206,7 +206,7 @@ static __attribute__((noinline)) void run_general(const Step *s, Part part, glob
     global const T *residual = (global const T *)(buffers[s->residual] + (size_t)s->residual_offset * 64);
     global T *dst = (global T *)(buffers[s->dst] + (size_t)s->dst_offset * 64);
     if (s->kind == ELEMENTWISE)
-        elementwise(s, part, src, dst, residual, constants);
+        elementwise(s, part, src, dst, residual, (global const T *)(buffers[s->third] + (size_t)s->third_offset * 64), constants);
     else if (s->kind == MEAN)
         mean(s, part, src, dst, constants);
     else if (s->kind == COPY)

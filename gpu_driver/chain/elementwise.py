@@ -2,20 +2,31 @@
 """Operations element by element as steps of a chain: programs of instructions, put together where one feeds the next.
 
 An instruction makes of sixteen values, and what it reads beside them, the next sixteen (common/elementwise_step.h). A
-step begins with LOAD. Where one step's output is read by the next step alone, the two are one: values stay in registers
-and the first cache instead of going through memory.
+operation alone is LOAD and the operation. Neighbours that nobody else reads anything of but the last one's result are
+one step: values stay in registers and the first cache instead of going through memory.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpu_driver.chain.step import CONSTANT, ELEMENTWISE, RESIDUAL, SOURCE, VALUE, Instruction, Reading, Step, Walk
+from gpu_driver.chain.step import (
+    CONSTANT,
+    ELEMENTWISE,
+    RESIDUAL,
+    SOURCE,
+    THIRD,
+    VALUE,
+    Instruction,
+    Reading,
+    Step,
+    Walk,
+)
 from nn_runtime.codes import FuseCode
 from nn_runtime.operations.sliding_window import SlidingWindow
 
@@ -36,13 +47,16 @@ _FIELDS = (
     *("low", "high", "alpha", "left_shift"),
     *("zero0", "zero1", "zero_out", "unused", "multiplier0", "exponent0", "multiplier1", "exponent1"),
     *("multiplier_out", "exponent_out", "by_floats", "real0", "real1", "offset"),
-    "is_bounded",
+    *("is_bounded", "from", "to"),
 )
 _ALIGNMENT = 64
 _LEAST_ROW = 16
 _MOST_ELEMENTS_OF_A_ROW = 16384
 _MOST_CONSTANT_BYTES = 1 << 20
 _MOST_INSTRUCTIONS = 64
+_REGISTERS = 4
+"""Values that an instruction can begin with, as common/elementwise_step.h has them."""
+_MEMORIES = (SOURCE, RESIDUAL, THIRD)
 
 
 def walk_of(operand: Dimensions, output: Dimensions) -> Walk | None:
@@ -104,8 +118,8 @@ def step_of(
         if data is not None and data.nbytes > _MOST_CONSTANT_BYTES:
             return None
         program.append(Instruction(function, which, walks[at], data, at < first, low, high, numbers or {}))
-    step = _step(kernel, output, (operands[first], residual), tuple(program), math.prod(outer), depth)
-    return step if _fits(step) else None
+    memories = (operands[first],) if residual is None else (operands[first], residual)
+    return _step(kernel, output, memories, tuple(program), (math.prod(outer), depth))
 
 
 def joinable(launch: Launch, step: Step | None) -> Launch:
@@ -114,85 +128,164 @@ def joinable(launch: Launch, step: Step | None) -> Launch:
 
 
 def put_together(steps: Sequence[Step], keys: Mapping[Memory, int], inner: frozenset[int]) -> tuple[Step, ...]:
-    """Make one step of neighbours of which the second alone reads what the first makes.
+    """Make one step of neighbours of which nobody else reads anything but what the last one makes.
 
     keys, inner: as chain/launches.py has them.
     """
-    used = Counter(keys[memory] for step in steps for memory in step.memories)
+    users = _Users(steps, keys, inner)
     result: list[Step] = []
-    for step in steps:
-        last = result[-1] if result else None
-        both = None
-        if last is not None and last.kind == step.kind == ELEMENTWISE:
-            between = keys[last.output]
-            if between in inner and used[between] == 2 and between in (keys[one] for one in _read_by(step)):
-                both = _both(last, step, keys)
-        if both is None:
-            result.append(step)
-        else:
-            result[-1] = both
+    at = 0
+    while at < len(steps):
+        end = users.end_of_row(at)
+        joined = None
+        while end > at + 1:
+            joined = _joined(steps[at:end], keys) if users.are_alone(at, end) else None
+            if joined is not None:
+                break
+            end -= 1
+        result.append(joined or steps[at])
+        at = max(end, at + 1)
     return tuple(result)
+
+
+class _Users:
+    """Who uses the memories of a chain's steps."""
+
+    def __init__(self, steps: Sequence[Step], keys: Mapping[Memory, int], inner: frozenset[int]) -> None:
+        self._steps = steps
+        self._outputs = [keys[step.output] for step in steps]
+        self._inner = inner
+        self._written = Counter(self._outputs)
+        self._spans: dict[int, tuple[int, int]] = {}
+        for at, step in enumerate(steps):
+            for memory in step.memories:
+                first, _ = self._spans.setdefault(keys[memory], (at, at))
+                self._spans[keys[memory]] = first, at
+
+    def end_of_row(self, at: int) -> int:
+        """Return the end of neighbours from `at` on that make as many elements each."""
+        first, end = self._steps[at], at
+        while (
+            end < min(len(self._steps), at + _MOST_INSTRUCTIONS)
+            and self._steps[end].kind == first.kind == ELEMENTWISE
+            and self._steps[end].output_shape == first.output_shape
+        ):
+            end += 1
+        return end
+
+    def are_alone(self, at: int, end: int) -> bool:
+        """Whether nobody but steps at .. end - 1 uses what those before the last make, each something of its own."""
+        spans = [self._spans[key] for key in self._outputs[at : end - 1]]
+        return all(
+            key in self._inner and self._written[key] == 1 and at <= first and last < end
+            for key, (first, last) in zip(self._outputs[at : end - 1], spans, strict=True)
+        )
+
+
+def _joined(steps: Sequence[Step], keys: Mapping[Memory, int]) -> Step | None:
+    """Return one step for several; None where there is no room, or what lies between is not read in order."""
+    read = [keys[memory] for step in steps for memory in _read_by(step)]
+    if keys[steps[-1].output] in read:
+        return None
+    program = _Program(keys, Counter(read))
+    if not all(program.add(step) for step in steps):
+        return None
+    last = steps[-1]
+    joined = _step(last.kernel, last.output, tuple(program.memories), tuple(program.instructions), last.output_shape)
+    return joined and replace(joined, operations=tuple(one for step in steps for one in step.operations))
 
 
 def _read_by(step: Step) -> list[Memory]:
     return [step.source, *([] if step.residual is None else [step.residual])]
 
 
-def _both(first: Step, second: Step, keys: Mapping[Memory, int]) -> Step | None:
-    """Return one step for two, None if it would read more than two memories or what lies between not in order."""
-    between = keys[first.output]
-    load, *rest = second.program
-    if first.output_shape != second.output_shape or len(first.program) + len(rest) > _MOST_INSTRUCTIONS:
-        return None
-    if keys[second.source] == between:
-        if any(one.operand == SOURCE for one in rest) or not _is_plain(load):
-            return None
-        other = second.residual
-    else:
-        # The value so far is the second operand: the two change places.
-        if len(rest) != 1 or second.residual is None or rest[0].operand != RESIDUAL or not _is_plain(rest[0]):
-            return None
-        rest = [replace(rest[0], walk=load.walk, reversed=not rest[0].reversed)]
-        other = second.source
-    memories = _read_by(first)
-    which = RESIDUAL
-    if other is not None:
-        at = next((i for i, one in enumerate(memories) if keys[one] == keys[other]), len(memories))
-        if at == len(memories):
-            memories.append(other)
-        if len(memories) > 2:
-            return None
-        which = (SOURCE, RESIDUAL)[at]
-    moved = [replace(one, operand=which) if one.operand == RESIDUAL else one for one in rest]
-    rows, depth = second.output_shape
-    step = _step(
-        second.kernel,
-        second.output,
-        (memories[0], memories[1] if len(memories) > 1 else None),
-        (*first.program, *moved),
-        rows,
-        depth,
-    )
-    return replace(step, operations=(*first.operations, *second.operations)) if _fits(step) else None
+@dataclass
+class _Program:
+    """Instructions of several steps, as they are put together.
 
+    waiting: how many operands are yet to read a memory; registers: where what was made and is read again lies.
+    """
 
-def _is_plain(instruction: Instruction) -> bool:
-    return instruction.walk is not None and instruction.walk.is_plain
+    keys: Mapping[Memory, int]
+    waiting: Counter[int]
+    memories: list[Memory] = field(default_factory=list)
+    instructions: list[Instruction] = field(default_factory=list)
+    registers: dict[int, int] = field(default_factory=dict)
+
+    def add(self, step: Step) -> bool:
+        """Add a step of one operation, if there is room for it."""
+        load, operation = step.program
+        own, other = self._read(step.source, load), self._read_second(step, operation)
+        if own is None or other is None:
+            return False
+        if own.operand == VALUE:
+            start = own.other
+        elif other.operand == VALUE and operation.operand == RESIDUAL:  # the two change places
+            start = other.other
+            other = replace(operation, operand=own.operand, walk=own.walk, reversed=not operation.reversed)
+        else:
+            free = self._free_register()
+            if free is None:
+                return False
+            start = free
+            self.instructions.append(replace(own, target=start))
+        if operation.operand == VALUE:
+            other = replace(operation, other=start)
+        self._release(step)
+        target = self._free_register()
+        if target is None:
+            return False
+        self.registers[self.keys[step.output]] = target
+        self.instructions.append(replace(other, start=start, target=target))
+        return len(self.instructions) <= _MOST_INSTRUCTIONS
+
+    def _read_second(self, step: Step, operation: Instruction) -> Instruction | None:
+        if operation.operand != RESIDUAL or step.residual is None:
+            return operation
+        return self._read(step.residual, operation)
+
+    def _read(self, memory: Memory, instruction: Instruction) -> Instruction | None:
+        """Return an instruction that reads a memory, or the value that would be in it."""
+        key = self.keys[memory]
+        if key in self.registers:
+            walk = instruction.walk
+            return replace(instruction, operand=VALUE, other=self.registers[key]) if walk and walk.is_plain else None
+        at = next((i for i, one in enumerate(self.memories) if self.keys[one] == key), len(self.memories))
+        if at == len(_MEMORIES):
+            return None
+        self.memories[at:] = self.memories[at:] or [memory]
+        return replace(instruction, operand=_MEMORIES[at])
+
+    def _release(self, step: Step) -> None:
+        """Forget the values that nothing reads after a step."""
+        for memory in _read_by(step):
+            key = self.keys[memory]
+            self.waiting[key] -= 1
+            if not self.waiting[key]:
+                self.registers.pop(key, None)
+
+    def _free_register(self) -> int | None:
+        return next((at for at in range(_REGISTERS) if at not in self.registers.values()), None)
 
 
 def _step(
     kernel: Kernel,
     output: Memory,
-    memories: tuple[Memory, Memory | None],
+    memories: tuple[Memory, ...],
     program: tuple[Instruction, ...],
-    rows: int,
-    depth: int,
-) -> Step:
-    source, residual = memories
+    shape: tuple[int, int],
+) -> Step | None:
+    """Return a step; None where rows are too short for vectors and cannot be put together, or too long to be shared."""
+    rows, depth = shape
     walks = [one.walk for one in program if one.walk is not None]
     as_one_row = all(walk.is_plain or walk.is_scalar for walk in walks)
-    readings = [_reading(program, which) for which in (SOURCE, RESIDUAL)]
-    moved = sum(memory.size_bytes for memory in (source, residual, output) if memory is not None)
+    if depth > _MOST_ELEMENTS_OF_A_ROW or not (as_one_row or depth >= _LEAST_ROW):
+        return None
+    source, residual, third = (*memories, None, None)[: len(_MEMORIES)]
+    if source is None:
+        raise ValueError("a program of constants alone")
+    reads, reads_residual, reads_third = (_reading(program, which) for which in _MEMORIES)
+    operations = sum(one.function != LOAD for one in program)
     return Step(
         kernel,
         ELEMENTWISE,
@@ -202,18 +295,14 @@ def _step(
         rows_of(rows, depth),
         (_packed(program),),
         {"instructions": len(program), "as_one_row": int(as_one_row)},
-        rows * depth * (len(program) - 1),
-        moved,
-        reads=readings[0],
-        reads_residual=readings[1],
+        rows * depth * operations,
+        sum(memory.size_bytes for memory in (*memories, output)),
+        reads=reads,
+        reads_residual=reads_residual,
         program=program,
+        third=third,
+        reads_third=reads_third,
     )
-
-
-def _fits(step: Step) -> bool:
-    """Whether rows are long enough for vectors, or are put together, and short enough to be shared among cores."""
-    depth = step.geometry.output_depth
-    return (step.values["as_one_row"] == 1 or depth >= _LEAST_ROW) and depth <= _MOST_ELEMENTS_OF_A_ROW
 
 
 def _reading(program: Sequence[Instruction], which: int) -> Reading | None:
@@ -243,6 +332,9 @@ def _packed(program: Sequence[Instruction]) -> Array:
             "low": one.low,
             "high": one.high,
             "is_bounded": int(math.isfinite(one.low) or math.isfinite(one.high)),
+            "from": one.start,
+            "to": one.target,
+            "place": one.other,
             **one.numbers,
         }
         if one.constant is not None:

@@ -259,8 +259,8 @@ def _tables(steps: Sequence[Step], placed: Placement) -> tuple[Array, list[Array
             parts += [flat, np.zeros(-flat.size % ALIGNMENT, np.uint8)]
             end += -(-flat.size // ALIGNMENT) * ALIGNMENT
         positions += positions[-1:] * (len(CONSTANTS) - len(positions))  # never used, but read
-        residual = step.source if step.residual is None else step.residual
-        places = *placed.place(step.source), *placed.place(step.output), *placed.place(residual), before
+        memories = (step.source, step.output, step.residual or step.source, step.third or step.source)
+        places = *(number for memory in memories for number in placed.place(memory)), before
         before += step.before is not None
         sizes = (getattr(step.geometry, name) for name in GEOMETRY)
         values = (step.values.get(name, 0) for name in VALUES)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpu_driver.chain.tasks import CONVOLUTION_BLOCK, reads_of, reads_of_residual
+from gpu_driver.chain.tasks import CONVOLUTION_BLOCK, reads_of, reads_of_residual, reads_of_third
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,12 +94,15 @@ def _waits(steps: Sequence[Step], tasks: Sequence[Sequence[Task]], placed: Place
         before = placed.users_before(step.output, at)
         free = _bits(numbers[before[0]], numbers[before[1]]) if before else 0
         source = _maker(steps, at, step.source, placed)
-        residual = None if step.residual is None else _maker(steps, at, step.residual, placed)
+        residual, third = (
+            None if one is None else _maker(steps, at, one, placed) for one in (step.residual, step.third)
+        )
         for task in tasks[at]:
             needed = free
             for maker, shape, span in (
                 (source, step.input_shape, reads_of(step, task)),
                 (residual, step.residual_shape, reads_of_residual(step, task)),
+                (third, step.third_shape, reads_of_third(step, task)),
             ):
                 if maker is None:
                     continue

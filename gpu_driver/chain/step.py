@@ -22,12 +22,15 @@ CONVOLVE, DEPTHWISE, FLIP_SIGNS, AVERAGE, DEPTHWISE_VNNI, EXPANDED, SOFTMAX, WIN
 ELEMENTWISE, MEAN, COPY, PACK, MULTIPLY, GREATEST = 8, 9, 10, 11, 12, 13
 GENERAL = frozenset({ELEMENTWISE, MEAN, COPY, PACK, MULTIPLY, GREATEST})
 """What convolutional networks can do without."""
-NOTHING, SOURCE, RESIDUAL, VALUE, CONSTANT = 0, 1, 2, 3, 4
+NOTHING, SOURCE, RESIDUAL, VALUE, CONSTANT, THIRD = 0, 1, 2, 3, 4, 5
 """Operands of an Instruction."""
 BY_INTEGERS, BY_FLOATS, CENTRED = 0, 1, 2
 ROUND_TWICE, ROUND_TWICE_AT_ONCE, ROUND_ONCE, ROUND_POSITIVE = 0, 1, 2, 3
 
-PLACES = ("kind", "src", "src_offset", "dst", "dst_offset", "residual", "residual_offset", "before")
+PLACES = (
+    *("kind", "src", "src_offset", "dst", "dst_offset", "residual", "residual_offset", "third", "third_offset"),
+    "before",
+)
 CONSTANTS = ("weights", "bias", "multipliers", "shifts", "roundings", "scales", "offsets", "modes")
 GEOMETRY = (
     *("batches", "input_height", "input_width", "input_depth", "output_height", "output_width", "output_depth"),
@@ -92,7 +95,10 @@ class Walk:
 
 @dataclass(frozen=True, eq=False)
 class Instruction:
-    """One of common/elementwise_step.h. operand: SOURCE etc., or NOTHING; constant: what CONSTANT or TABLE reads."""
+    """One of common/elementwise_step.h. operand: SOURCE etc., or NOTHING; constant: what CONSTANT or TABLE reads.
+
+    start, target, other: numbers of the values that it begins with, that it makes, and that VALUE reads.
+    """
 
     function: int
     operand: int = NOTHING
@@ -102,6 +108,9 @@ class Instruction:
     low: float = 0
     high: float = 0
     numbers: Mapping[str, int | float] = field(default_factory=dict)
+    start: int = 0
+    target: int = 0
+    other: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,8 +120,8 @@ class Step:
     constants: weights, bias, and for quantised ones multipliers, shifts, roundings; for WINOGRAD the filters. values:
     by name of VALUES those that are not 0; float ones for float and half. before: the convolution that an EXPANDED
     step does, too: its source is the step's, the rest of the step is the depthwise one's. tile_pixels: of the kernel
-    that does it in the end. reads, reads_residual: how a step that is no convolution reads its memories. program: the
-    instructions of ELEMENTWISE.
+    that does it in the end. reads, reads_residual, reads_third: how a step that is no convolution reads its memories.
+    program: the instructions of ELEMENTWISE, which alone has a third memory to read.
     """
 
     kernel: Kernel
@@ -131,6 +140,8 @@ class Step:
     reads: Reading | None = None
     reads_residual: Reading | None = None
     program: tuple[Instruction, ...] = ()
+    third: Memory | None = None
+    reads_third: Reading | None = None
 
     @property
     def is_general(self) -> bool:
@@ -169,7 +180,7 @@ class Step:
     @property
     def memories(self) -> tuple[Memory, ...]:
         """What it reads and writes."""
-        return (self.source, self.output) if self.residual is None else (self.source, self.output, self.residual)
+        return self.source, self.output, *(one for one in (self.residual, self.third) if one is not None)
 
     @property
     def input_shape(self) -> tuple[int, int]:
@@ -183,6 +194,12 @@ class Step:
     def residual_shape(self) -> tuple[int, int]:
         """Pixels and channels of the residual."""
         reads = self.reads_residual
+        return self.output_shape if reads is None else (reads.rows, reads.depth)
+
+    @property
+    def third_shape(self) -> tuple[int, int]:
+        """Pixels and channels of the third memory."""
+        reads = self.reads_third
         return self.output_shape if reads is None else (reads.rows, reads.depth)
 
     @property

@@ -111,7 +111,15 @@ def reads_of(step: Step, task: Task) -> tuple[Span, Span]:
 
 def reads_of_residual(step: Step, task: Task) -> tuple[Span, Span]:
     """Return the pixels and channels of its residual that a task reads."""
-    reads = step.reads_residual
+    return _rows_or_own(step, step.reads_residual, task)
+
+
+def reads_of_third(step: Step, task: Task) -> tuple[Span, Span]:
+    """Return the pixels and channels of its third memory that a task reads."""
+    return _rows_or_own(step, step.reads_third, task)
+
+
+def _rows_or_own(step: Step, reads: Reading | None, task: Task) -> tuple[Span, Span]:
     return (task.pixels, task.channels) if reads is None else _rows_read(step, reads, task)
 
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // chain_step.h: a step of chain.cl as the table holds it (gpu_driver/chain/step.py: STEP_FIELDS, in the same order), and the arithmetic of its end.
 // Units    kind: CONVOLVE, DEPTHWISE, FLIP_SIGNS, AVERAGE, DEPTHWISE_VNNI, EXPANDED, SOFTMAX, WINOGRAD, ELEMENTWISE, MEAN, COPY,
-//          PACK, MULTIPLY, GREATEST; src, dst, residual: numbers of buffers
+//          PACK, MULTIPLY, GREATEST; src, dst, residual, third: numbers of buffers
 //          before: EXPANDED: the step that it does itself
 //          instructions, as_one_row: of ELEMENTWISE, see elementwise_step.h
 //          tiles_at_once, multipliers: of WINOGRAD, see winograd.h; multipliers are the filters
@@ -24,7 +24,7 @@
 
 typedef struct {
     int kind;
-    int src, src_offset, dst, dst_offset, residual, residual_offset, before;
+    int src, src_offset, dst, dst_offset, residual, residual_offset, third, third_offset, before;
     int weights, bias, multipliers, shifts, roundings, scales, offsets, modes;
     int batches, height, width, depth_in, out_height, out_width, depth_out;
     int filter_height, filter_width, stride_height, stride_width, dilation_height, dilation_width, padding_top, padding_left;

@@ -1,17 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 // elementwise_step.h: operations element by element as a step of chain.cl, several of them while the values are in the first cache.
-// Maths    value = operand (LOAD), then for each further instruction value = act(f(value, operand)), or f(operand, value) if reversed; dst = value
+// Maths    each instruction: values[to] = operand (LOAD), or act(f(values[from], operand)), or act(f(operand, values[from])) if reversed;
+//          dst = what the last one makes
 //          float: FUNCTIONS; quantised: combine.h, TABLE: value = table[byte of value] (with VNNI bytes.h's form)
 // Tensors  dst [batches * out_height * out_width, depth_out] of T, dense; as_one_row: all rows that a task has are one long row
-//          operands of T: element (row / divide % modulo) * row_stride + column * step of src, residual, or of a constant
-// Units    place: of a constant or table, in 64 bytes from the instructions on; low, high: bounds of the activation, as combine.h has them
+//          operands of T: element (row / divide % modulo) * row_stride + column * step of src, residual, third, or of a constant
+// Units    place: of a constant or table, in 64 bytes from the instructions on; of VALUE: which of the values
+//          low, high: bounds of the activation, as combine.h has them
 //          alpha: of ELU; zeros to offset: common/combine.h
 //          weights: the instructions (gpu_driver/chain/elementwise.py), so many as `instructions` says
-// Needs    the first instruction is LOAD
+// Needs    values are made before they are read
 // Exact    quantised: yes; float: each operation rounded to T; EXP, LOGISTIC, TANH, ELU as common/exponential.h
 
-#define WIDTH 256 // elements computed at once
+#define WIDTH 512 // elements computed at once
+#define LINES (WIDTH / 16)
+#define REGISTERS 4 // as gpu_driver/chain/elementwise.py has them
 #define EVERY_VALUE(...) for (int v = 0; v < vectors; ++v) { __VA_ARGS__; }
+// For what takes an instruction or two; vectors are a multiple of four.
+#define EVERY_FOUR(...)                                  \
+    for (int v4 = 0; v4 < vectors; v4 += 4)              \
+        _Pragma("unroll") for (int v = v4; v < v4 + 4; ++v) { __VA_ARGS__; }
 
 // As gpu_driver/chain/elementwise.py numbers them; those up to DIVIDE as common/combine.h.
 #define DIVIDE 3
@@ -34,6 +42,7 @@
 #define FROM_RESIDUAL 2
 #define FROM_VALUE 3
 #define FROM_CONSTANT 4
+#define FROM_THIRD 5
 
 typedef struct {
     int function, operand, place, reversed;
@@ -45,27 +54,40 @@ typedef struct {
     int by_floats;
     float real0, real1, offset;
     int is_bounded; // float: whether low and high are finite
-    int unused[5];
+    int from, to;
+    int unused[3];
 } Instruction;
 
 // The part of a row that is computed at once: `vectors` from column `first` on, the last of them at column `last`, over the one before it
-// if need be; one of fewer lanes if the row is that short.
+// if need be; one of fewer lanes if the row is that short. Values have copies of the last up to a multiple of four.
 typedef struct {
-    global const T *src, *residual;
+    global const T *src, *residual, *third;
     global const uchar *constants; // the instructions, and what follows
     int row, first, last, vectors, lanes;
 } Columns;
 
+static inline int padded(int vectors)
+{
+    return (vectors + 3) & ~3;
+}
+
 static inline void load_columns(const Columns *at, global const T *from, COMPUTE_T16 *values)
 {
     const int before = at->vectors - 1;
-    if (at->lanes < 16) {
-        values[0] = load_lanes(from, 0, at->lanes);
+    COMPUTE_T16 last;
+    if (before % 4 == 3 && at->last == at->first + 16 * before) {
+        const int vectors = at->vectors;
+        EVERY_FOUR(values[v] = LOAD16(from, at->first + 16 * v))
         return;
     }
+    if (at->lanes < 16)
+        last = load_lanes(from, 0, at->lanes);
+    else
+        last = LOAD16(from, at->last);
     for (int v = 0; v < before; ++v)
         values[v] = LOAD16(from, at->first + 16 * v);
-    values[before] = LOAD16(from, at->last);
+    for (int v = before; v < padded(before + 1); ++v)
+        values[v] = last;
 }
 
 static inline void store_columns(const Columns *at, global T *to, const COMPUTE_T16 *values)
@@ -75,117 +97,154 @@ static inline void store_columns(const Columns *at, global T *to, const COMPUTE_
         store_lanes(to, 0, values[0], at->lanes);
         return;
     }
+    if (before % 4 == 3 && at->last == at->first + 16 * before) {
+        const int vectors = at->vectors;
+        EVERY_FOUR(STORE16(to, at->first + 16 * v, values[v]))
+        return;
+    }
     for (int v = 0; v < before; ++v)
         STORE16(to, at->first + 16 * v, values[v]);
     STORE16(to, at->last, values[before]);
 }
 
-// What an instruction reads beside the values.
-static inline void load_operand(const Columns *at, global const Instruction *i, COMPUTE_T16 *values)
+// What an instruction reads beside the values: a vector for every one of theirs (returns 1), or one for all (0).
+static inline int load_operand(const Columns *at, global const Instruction *i, COMPUTE_T16 *values)
 {
-    const int vectors = at->vectors;
     global const T *from = i->operand == FROM_SOURCE ? at->src
         : i->operand == FROM_RESIDUAL                ? at->residual
+        : i->operand == FROM_THIRD                   ? at->third
                                                      : (global const T *)(at->constants + (size_t)i->place * 64);
-    from += (size_t)(at->row / i->divide % i->modulo) * i->row_stride;
-    if (i->step) {
+    // Divisions take longer than what else is done for an operand.
+    const int row = i->divide == 1 && at->row < i->modulo ? at->row : i->modulo == 1 ? 0 : at->row / i->divide % i->modulo;
+    from += (size_t)row * i->row_stride;
+    if (i->step)
         load_columns(at, from, values);
-    } else {
-        const COMPUTE_T16 same = (COMPUTE_T16)LOAD(from, 0);
-        EVERY_VALUE(values[v] = same)
-    }
+    else
+        values[0] = (COMPUTE_T16)LOAD(from, 0);
+    return i->step;
 }
 
+// a, b: the operands in the order of the operation
 #if T_IS_FLOAT
-#define FUNCTION(number, ...)                                      \
-    case number:                                                   \
-        EVERY_VALUE(const float16 x = values[v]; values[v] = __VA_ARGS__) \
+// a_is_one, b_is_one: whether one vector stands for all
+#define PAIR(number, ...)                                                           \
+    case number:                                                                    \
+        if (a_is_one) {                                                             \
+            const float16 x = a[0];                                                 \
+            EVERY_FOUR(const float16 y = b[v]; to[v] = __VA_ARGS__)                 \
+        } else if (b_is_one) {                                                      \
+            const float16 y = b[0];                                                 \
+            EVERY_FOUR(const float16 x = a[v]; to[v] = __VA_ARGS__)                 \
+        } else {                                                                    \
+            EVERY_FOUR(const float16 x = a[v]; const float16 y = b[v]; to[v] = __VA_ARGS__) \
+        }                                                                           \
         break;
-
-static inline void apply(const Columns *at, global const Instruction *i, int vectors, float16 *values, const float16 *others)
+#define SIMPLE(number, ...)                                     \
+    case number:                                                \
+        EVERY_FOUR(const float16 x = a[v]; to[v] = __VA_ARGS__) \
+        break;
+static inline void apply(const Columns *at, global const Instruction *i, int vectors, const float16 *a, const float16 *b, int a_is_one,
+                         int b_is_one, float16 *to)
 {
     switch (i->function) {
-        FUNCTION(ADD, x + others[v])
-        FUNCTION(SUB, i->reversed ? others[v] - x : x - others[v])
-        FUNCTION(MUL, x * others[v])
-        FUNCTION(DIVIDE, i->reversed ? others[v] / x : x / others[v])
-        FUNCTION(GREATER, x != x || x > others[v] ? x : others[v])
-        FUNCTION(LESSER, x != x || x < others[v] ? x : others[v])
-        FUNCTION(MAGNITUDE, fabs(x))
-        FUNCTION(NEGATIVE, -x)
-        FUNCTION(EXPONENTIAL, exp_16(x))
-        FUNCTION(SQUARE_ROOT, sqrt(x))
-        FUNCTION(RECIPROCAL_ROOT, 1.0f / sqrt(x))
-        FUNCTION(SIGMOID, logistic_16(x))
-        FUNCTION(HYPERBOLIC_TANGENT, tanh_16(x))
-        FUNCTION(HARD_SWISH, x * (clamp(x + 3.0f, 0.0f, 6.0f) / 6.0f))
-        FUNCTION(EXPONENTIAL_LINEAR, (x < 0.0f ? (float16)0.0f : x) + fmin(i->alpha * expm1_16(x), 0.0f))
+        PAIR(ADD, x + y)
+        PAIR(SUB, x - y)
+        PAIR(MUL, x * y)
+        PAIR(DIVIDE, x / y)
+        PAIR(GREATER, x != x || x > y ? x : y)
+        PAIR(LESSER, x != x || x < y ? x : y)
+        SIMPLE(CLAMP, x)
+        SIMPLE(MAGNITUDE, fabs(x))
+        SIMPLE(NEGATIVE, -x)
+        SIMPLE(EXPONENTIAL, exp_16(x))
+        SIMPLE(SQUARE_ROOT, sqrt(x))
+        SIMPLE(RECIPROCAL_ROOT, 1.0f / sqrt(x))
+        SIMPLE(SIGMOID, logistic_16(x))
+        SIMPLE(HYPERBOLIC_TANGENT, tanh_16(x))
+        SIMPLE(HARD_SWISH, x * (clamp(x + 3.0f, 0.0f, 6.0f) / 6.0f))
+        SIMPLE(EXPONENTIAL_LINEAR, (x < 0.0f ? (float16)0.0f : x) + fmin(i->alpha * expm1_16(x), 0.0f))
     default:
         break;
     }
     if (i->is_bounded) {
         const float low = i->low, high = i->high;
-        EVERY_VALUE(values[v] = activate16(values[v], low, high))
+        EVERY_FOUR(to[v] = activate16(to[v], low, high))
     }
 #if T_IS_HALF
-    EVERY_VALUE(values[v] = ROUND16(values[v]))
+    EVERY_FOUR(to[v] = ROUND16(to[v]))
 #endif
 }
 #else
-static inline void apply(const Columns *at, global const Instruction *i, int vectors, int16 *values, const int16 *others)
+static inline void apply(const Columns *at, global const Instruction *i, int vectors, const int16 *a, const int16 *b, int16 *to)
 {
-    const int low = i->low, high = i->high, is_reversed = i->reversed;
+    const int low = i->low, high = i->high;
     if (i->function == TABLE) {
         int16 bytes[WIDTH / 64];
-        EVERY_VALUE(((T16 *)bytes)[v] = WIDEN(values[v], T16))
+        EVERY_FOUR(((T16 *)bytes)[v] = WIDEN(a[v], T16))
 #if VNNI
         global const int16 *table = (global const int16 *)(at->constants + (size_t)i->place * 64);
-        for (int k = 0; k < ceil_divide(vectors, 4); ++k)
+        for (int k = 0; k < vectors / 4; ++k)
             bytes[k] = look_up_bytes(table, bytes[k]);
 #else
         global const uchar *table = at->constants + (size_t)i->place * 64;
         for (int k = 0; k < 16 * vectors; ++k)
             ((uchar *)bytes)[k] = table[((uchar *)bytes)[k]];
 #endif
-        EVERY_VALUE(values[v] = WIDEN(((T16 *)bytes)[v], int16))
+        EVERY_FOUR(to[v] = WIDEN(((T16 *)bytes)[v], int16))
     } else if (i->function == CLAMP) {
-        EVERY_VALUE(values[v] = activate_int16(values[v], low, high))
+        EVERY_FOUR(to[v] = activate_int16(a[v], low, high))
     } else if (i->by_floats) {
         const float factor0 = i->real0, factor1 = i->real1, offset = i->offset;
-        const int zero0 = i->zeros[0], zero_out = i->zeros[2];
-        const int own_zero = i->zeros[is_reversed], other_zero = i->zeros[!is_reversed];
+        const int zero0 = i->zeros[0], zero1 = i->zeros[1], zero_out = i->zeros[2];
         if (i->function == MUL)
-            EVERY_VALUE(values[v] = activate_int16(
-                            multiplied_by_floats16(values[v] - own_zero, others[v] - other_zero, factor0, offset, zero_out), low, high))
+            EVERY_FOUR(to[v] = activate_int16(
+                           multiplied_by_floats16(a[v] - zero0, b[v] - zero1, factor0, offset, zero_out), low, high))
         else
-            EVERY_VALUE(const int16 a = is_reversed ? others[v] : values[v]; const int16 b = is_reversed ? values[v] : others[v];
-                        values[v] = activate_int16(added_by_floats16(a - zero0, b, factor0, factor1, offset), low, high))
+            EVERY_FOUR(to[v] = activate_int16(added_by_floats16(a[v] - zero0, b[v], factor0, factor1, offset), low, high))
     } else {
         const int4 zeros = (int4)(i->zeros[0], i->zeros[1], i->zeros[2], 0);
         const int2 factor0 = (int2)(i->factor0[0], i->factor0[1]), factor1 = (int2)(i->factor1[0], i->factor1[1]);
         const int2 factor_out = (int2)(i->factor_out[0], i->factor_out[1]);
-        EVERY_VALUE(const int16 a = is_reversed ? others[v] : values[v]; const int16 b = is_reversed ? values[v] : others[v];
-                    values[v] = combine16(a, b, i->function, (int16)low, (int16)high, i->left_shift, zeros, factor0, factor1, factor_out))
+        EVERY_VALUE(to[v] = combine16(a[v], b[v], i->function, (int16)low, (int16)high, i->left_shift, zeros, factor0,
+                                      factor1, factor_out))
     }
 }
 #endif
 
 static inline void compute(const Columns *at, global const Instruction *program, int instructions, global T *dst)
 {
-    const int vectors = at->vectors;
-    COMPUTE_T16 values[WIDTH / 16], others[WIDTH / 16];
-    load_operand(at, program, values);
-    for (int i = 1; i < instructions; ++i) {
-        if (program[i].operand == FROM_VALUE)
-            EVERY_VALUE(others[v] = values[v])
-        else if (program[i].operand != 0)
-            load_operand(at, program + i, others);
-        apply(at, program + i, vectors, values, others);
+    const int vectors = padded(at->vectors);
+    COMPUTE_T16 values[REGISTERS][LINES], others[LINES];
+    for (int n = 0; n < instructions; ++n) {
+        global const Instruction *i = program + n;
+        COMPUTE_T16 *to = values[i->to];
+        if (i->function == LOAD_OPERAND) {
+            if (!load_operand(at, i, to))
+                EVERY_FOUR(to[v] = to[0])
+            continue;
+        }
+        const COMPUTE_T16 *own = values[i->from], *other = own;
+        int is_one = 0;
+        if (i->operand == FROM_VALUE) {
+            other = values[i->place];
+        } else if (i->operand != 0) {
+            is_one = !load_operand(at, i, others);
+            other = others;
+        }
+        const int is_reversed = i->reversed;
+#if T_IS_FLOAT
+        apply(at, i, vectors, is_reversed ? other : own, is_reversed ? own : other, is_one && is_reversed, is_one && !is_reversed, to);
+#else
+        if (is_one)
+            EVERY_FOUR(others[v] = others[0])
+        apply(at, i, vectors, is_reversed ? other : own, is_reversed ? own : other, to);
+#endif
     }
-    store_columns(at, dst, values);
+    store_columns(at, dst, values[program[instructions - 1].to]);
 }
 
-static void elementwise(const Step *s, Part part, global const T *src, global T *dst, global const T *residual, global const uchar *constants)
+static void elementwise(const Step *s, Part part, global const T *src, global T *dst, global const T *residual, global const T *third,
+                        global const uchar *constants)
 {
     global const uchar *own = CONSTANT_AT(uchar, s->weights);
     const int end = min(part.x1 * TILE_PIXELS, s->batches * s->out_height * s->out_width), begin = part.x0 * TILE_PIXELS;
@@ -193,7 +252,7 @@ static void elementwise(const Step *s, Part part, global const T *src, global T 
     for (int row = begin; row < end; row += rows)
         for (int x = 0; x < length; x += WIDTH) {
             const int vectors = ceil_divide(min(WIDTH, length - x), 16);
-            const Columns at = {src, residual, own, row, x, min(x + 16 * vectors, length) - 16, vectors, min(length, 16)};
+            const Columns at = {src, residual, third, own, row, x, min(x + 16 * vectors, length) - 16, vectors, min(length, 16)};
             compute(&at, (global const Instruction *)own, s->instructions, dst + (size_t)row * s->depth_out);
         }
 }

@@ -39,7 +39,7 @@ TYPES = [FLOAT, HALF, QUANT8, SIGNED]
 SHAPES = [(3, 40), (2, 5, 16), (1, 9, 33), (2, 3, 7, 20), (1, 4, 300), (1, 1, 1, 5), (30, 3)]
 FUNCTIONS = (
     *("ADD", "SUB", "MUL", "DIV", "MAXIMUM", "MINIMUM", "LOAD", "TABLE", "CLAMP", "ABS", "NEG", "EXP", "SQRT", "RSQRT"),
-    *("LOGISTIC", "TANH", "HARD_SWISH", "ELU", "SOURCE", "RESIDUAL", "VALUE", "CONSTANT"),
+    *("LOGISTIC", "TANH", "HARD_SWISH", "ELU", "SOURCE", "RESIDUAL", "VALUE", "CONSTANT", "THIRD"),
 )
 KINDS = (
     *("CONVOLVE", "DEPTHWISE", "FLIP_SIGNS", "AVERAGE", "DEPTHWISE_VNNI", "EXPANDED", "SOFTMAX", "WINOGRAD"),
@@ -50,6 +50,7 @@ RENAMED = {
     **{"NEG": "NEGATIVE", "EXP": "EXPONENTIAL", "SQRT": "SQUARE_ROOT", "RSQRT": "RECIPROCAL_ROOT"},
     **{"LOGISTIC": "SIGMOID", "TANH": "HYPERBOLIC_TANGENT", "ELU": "EXPONENTIAL_LINEAR", "SOURCE": "FROM_SOURCE"},
     **{"RESIDUAL": "FROM_RESIDUAL", "VALUE": "FROM_VALUE", "CONSTANT": "FROM_CONSTANT", "WINOGRAD": "BY_WINOGRAD"},
+    "THIRD": "FROM_THIRD",
 }
 """Names of the kernels, which must not be those of OpenCL's functions or of another number."""
 TOLERANCE = {FLOAT: 2e-5, HALF: 2e-2}
@@ -251,6 +252,7 @@ def test_numbers_are_those_of_the_kernels() -> None:
     for module, names in ((elementwise, FUNCTIONS), (chain_step, KINDS)):
         for name in names:
             assert numbers[RENAMED.get(name, name)] == getattr(module, name), name
+    assert numbers["REGISTERS"] == elementwise._REGISTERS
 
 
 def test_fields_of_an_instruction_are_those_of_the_kernel() -> None:
@@ -272,6 +274,86 @@ def test_what_another_operation_reads_is_a_step_of_its_own() -> None:
     graph.operation(LOGISTIC, [second], graph.output((4, 32)))
     graph.operation(RELU6, [first], graph.output((4, 32)))
     assert [len(step.program) - 1 for step in launch_of(graph).steps] == [1, 2, 1]
+
+
+def gelu(network: Network, x: int) -> int:
+    """GELU as exporters write it, x / 2 * (1 + tanh(x + x^3)): x is read four times."""
+    half, one = network.constant((1,)), network.constant((1,))
+    cube = network.pair(MUL, network.pair(MUL, x, x), x)
+    wave = network.single(TANH, network.pair(ADD, x, network.pair(MUL, cube, half)))
+    return network.pair(MUL, network.pair(MUL, x, half), network.pair(ADD, wave, one))
+
+
+def normalised(network: Network, x: int) -> int:
+    """The end of a layer's normalisation, of rows with factors and means of their own: three tensors are read."""
+    rows = (*network.dims[:-1], 1)
+    scale, mean = (network.graph.input(rows, network.code, network.scale, network.zero) for _ in range(2))
+    weighted = network.pair(MUL, scale, network.constant(network.dims[-1:]))
+    shift = network.pair(SUB, network.constant(network.dims[-1:]), network.pair(MUL, mean, weighted))
+    return network.pair(ADD, network.pair(MUL, x, weighted), shift)
+
+
+@pytest.mark.parametrize("dims", [(4, 40), (3, 530), (2, 3, 512), (300, 16), (1, 7)], ids=str)
+@pytest.mark.parametrize("code", TYPES, ids=lambda code: code.name)
+def test_values_that_are_read_more_than_once_stay_in_a_step(
+    opencl_device: Device, code: OperandCode, dims: Dimensions
+) -> None:
+    network = Network(code, dims, 3)
+    x, y = network.tensors
+    network.tensors = [gelu(network, network.pair(ADD, x, y)), x]
+    network.finish()
+    programs = [step.program for step in launch_of(network.graph).steps]
+    assert len(programs) == 2
+    assert max(sum(one.function != elementwise.LOAD for one in program) for program in programs) == 10
+    check(opencl_device, network)
+
+
+@pytest.mark.parametrize("dims", [(4, 40), (3, 530), (2, 3, 512), (1, 6, 6, 20)], ids=str)
+@pytest.mark.parametrize("code", TYPES, ids=lambda code: code.name)
+def test_three_tensors_are_read_by_a_step(opencl_device: Device, code: OperandCode, dims: Dimensions) -> None:
+    network = Network(code, dims, 4)
+    x, y = network.tensors
+    network.tensors = [normalised(network, x), y]
+    network.finish()
+    first, second = sorted(launch_of(network.graph).steps, key=lambda step: len(step.program))
+    assert first.third is None
+    assert second.third is not None
+    assert sum(one.function != elementwise.LOAD for one in second.program) == 6
+    rows = (*dims[:-1], 1)
+    data = [network.values(shape) for shape in (dims, dims, rows, rows)]
+    network.data = lambda: data  # type: ignore[method-assign]
+    check(opencl_device, network)
+
+
+def test_a_fourth_tensor_takes_another_step(opencl_device: Device) -> None:
+    network = Network(FLOAT, (5, 48), 6)
+    inputs = [*network.tensors, *(network.graph.input(network.dims) for _ in range(2))]
+    total = inputs[0]
+    for tensor in inputs[1:]:
+        total = network.pair(ADD, total, tensor)
+    network.tensors = [total, inputs[0]]
+    network.finish()
+    steps = launch_of(network.graph).steps
+    assert sorted(sum(one.function != elementwise.LOAD for one in step.program) for step in steps) == [1, 2, 2]
+    data = [network.values(network.dims) for _ in inputs]
+    network.data = lambda: data  # type: ignore[method-assign]
+    check(opencl_device, network)
+
+
+def test_a_fifth_value_takes_another_step(opencl_device: Device) -> None:
+    """Values that all wait for the last of them: there is room for four."""
+    network = Network(FLOAT, (5, 48), 6)
+    x, _ = network.tensors
+    total = network.single(ABS, x)
+    waiting = [network.single(NEG, network.pair(MUL, total, network.constant((48,)))) for _ in range(4)]
+    for tensor in waiting:
+        total = network.pair(SUB, total, tensor)
+    network.tensors = [total, x]
+    network.finish()
+    steps = launch_of(network.graph).steps
+    assert 3 <= len(steps) < 8
+    assert max(one.target for step in steps for one in step.program) == elementwise._REGISTERS - 1
+    check(opencl_device, network)
 
 
 @pytest.mark.parametrize("transposed", [False, True])
