@@ -76,10 +76,12 @@
 #endif
 #include "common/mean.h"
 #include "common/average.h"
+#if T_IS_FLOAT
+#include "common/exponential.h"
+#endif
 #include "common/softmax.h"
 #include "common/softmax_step.h"
 #if GENERAL
-#include "common/exponential.h"
 #include "common/combine.h"
 #include "common/elementwise_step.h"
 #include "common/mean_step.h"

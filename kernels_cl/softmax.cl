@@ -7,12 +7,13 @@
 //          GROUP: work-items of a group of VECTOR_KERNEL
 // Launch   softmax: global (>= count), count = outer * inner, local (64); one work-item writes axis values; extra items return
 //          softmax_rows: global (GROUP * ceil(outer / rows_per_item)), local (GROUP)
-// Exact    sums in a fixed order; exp within 3 ulp
+// Exact    sums in a fixed order; exp within 3 ulp; softmax_rows: times 1 / sum, both rounded
 #ifndef T
 #error "softmax.cl: define T"
 #endif
 
 #include "common/types.h"
+#include "common/exponential.h"
 #include "common/softmax.h"
 
 kernel void softmax(global const T *src, global T *dst, float beta, int axis, int inner, int count)
@@ -52,11 +53,17 @@ VECTOR_KERNEL void softmax_rows(global const T *src, global T *dst, float beta, 
         barrier(CLK_LOCAL_MEM_FENCE);
 
         float16 sum16 = (float16)0.0f;
-        for (int i = item * 16; i < whole; i += GROUP * 16)
-            sum16 += exp(beta * (LOAD16(src, start + i) - largest));
+        for (int i = item * 16; i < whole; i += GROUP * 16) {
+            const float16 part = exp_16(beta * (LOAD16(src, start + i) - largest));
+            sum16 += part;
+            KEEP16(dst, start + i, part);
+        }
         float sum = sum_of_lanes(sum16);
-        for (int i = whole + item; i < axis; i += GROUP)
-            sum += exp(beta * (LOAD(src, start + i) - largest));
+        for (int i = whole + item; i < axis; i += GROUP) {
+            const float part = exp(beta * (LOAD(src, start + i) - largest));
+            sum += part;
+            KEEP(dst, start + i, part);
+        }
         shared[item] = sum;
         barrier(CLK_LOCAL_MEM_FENCE);
         sum = 0.0f;
@@ -64,9 +71,10 @@ VECTOR_KERNEL void softmax_rows(global const T *src, global T *dst, float beta, 
             sum += shared[i];
         barrier(CLK_LOCAL_MEM_FENCE);
 
+        const float share = 1.0f / sum;
         for (int i = item * 16; i < whole; i += GROUP * 16)
-            STORE16(dst, start + i, exp(beta * (LOAD16(src, start + i) - largest)) / sum);
+            STORE16(dst, start + i, share * KEPT16(dst, start + i, exp_16(beta * (LOAD16(src, start + i) - largest))));
         for (int i = whole + item; i < axis; i += GROUP)
-            STORE(dst, start + i, exp(beta * (LOAD(src, start + i) - largest)) / sum);
+            STORE(dst, start + i, share * KEPT(dst, start + i, exp(beta * (LOAD(src, start + i) - largest))));
     }
 }

@@ -2,8 +2,22 @@
 // softmax.h: what kernels of SOFTMAX share.
 // Defines  T, common/types.h; for 8-bit T common/quant.h (required, before inclusion)
 // Gives    largest_lane, sum_of_lanes of float16 (real T); largest_lane of int16, reciprocal, result_of (8-bit T)
+//          KEEP(dst, i, v), KEPT(dst, i, again), KEEP16, KEPT16 (real T): floats wait in the output for their sum; where T would round
+//          them, they are computed again
 
 #if T_IS_FLOAT
+#if T_IS_HALF
+#define KEEP(dst, i, v) (void)(v)
+#define KEEP16(dst, i, v) (void)(v)
+#define KEPT(dst, i, again) (again)
+#define KEPT16(dst, i, again) (again)
+#else
+#define KEEP(dst, i, v) STORE(dst, i, v)
+#define KEEP16(dst, i, v) STORE16(dst, i, v)
+#define KEPT(dst, i, again) LOAD(dst, i)
+#define KEPT16(dst, i, again) LOAD16(dst, i)
+#endif
+
 static inline float largest_lane(float16 v)
 {
     const float8 a = fmax(v.lo, v.hi);

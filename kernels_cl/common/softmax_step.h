@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // softmax_step.h: SOFTMAX along the last axis as a step of chain.cl.
-// Maths    as softmax.cl and softmax_quant8.cl
+// Maths    as softmax_rows of softmax.cl and softmax_quant8.cl
 // Tensors  src, dst [batches * out_height * out_width, depth_out] of T, dense
 // Units    low: beta (real); zero_out: offset, weights: exponentials, bias: terms, int [256] each (8-bit)
 // Exact    8-bit: yes; real: sums in a fixed order
@@ -17,15 +17,22 @@ static inline void softmax_row(const Step *s, global const T *src, global T *dst
     for (int i = whole; i < axis; ++i)
         largest = fmax(largest, LOAD(src, i));
     float16 sum16 = (float16)0.0f;
-    for (int i = 0; i < whole; i += 16)
-        sum16 += exp(beta * (LOAD16(src, i) - largest));
+    for (int i = 0; i < whole; i += 16) {
+        const float16 part = exp_16(beta * (LOAD16(src, i) - largest));
+        sum16 += part;
+        KEEP16(dst, i, part);
+    }
     float sum = sum_of_lanes(sum16);
-    for (int i = whole; i < axis; ++i)
-        sum += exp(beta * (LOAD(src, i) - largest));
+    for (int i = whole; i < axis; ++i) {
+        const float part = exp(beta * (LOAD(src, i) - largest));
+        sum += part;
+        KEEP(dst, i, part);
+    }
+    const float share = 1.0f / sum;
     for (int i = 0; i < whole; i += 16)
-        STORE16(dst, i, exp(beta * (LOAD16(src, i) - largest)) / sum);
+        STORE16(dst, i, share * KEPT16(dst, i, exp_16(beta * (LOAD16(src, i) - largest))));
     for (int i = whole; i < axis; ++i)
-        STORE(dst, i, exp(beta * (LOAD(src, i) - largest)) / sum);
+        STORE(dst, i, share * KEPT(dst, i, exp(beta * (LOAD(src, i) - largest))));
 }
 #else
 static inline void softmax_row(const Step *s, global const T *src, global T *dst, global const uchar *constants)
