@@ -6,33 +6,53 @@
 // Exact    8-bit: yes; real: sums in a fixed order
 
 #if T_IS_FLOAT
+#define EXPONENTIAL_OF(x) exp_16(beta * ((x) - largest))
+
+// A row of fewer than sixteen.
+static inline void softmax_lanes(float beta, global const T *src, global T *dst, int axis)
+{
+    float largest = -INFINITY, sum = 0.0f;
+    for (int i = 0; i < axis; ++i)
+        largest = fmax(largest, LOAD(src, i));
+    const float16 parts = EXPONENTIAL_OF(load_lanes(src, 0, axis));
+    float lanes[16];
+    vstore16(parts, 0, lanes);
+    for (int i = 0; i < axis; ++i)
+        sum += lanes[i];
+    store_lanes(dst, 0, (1.0f / sum) * parts, axis);
+}
+
+// The last vector of a row may overlap the one before it: it is read first, as the output may lie where the input does.
 static inline void softmax_row(const Step *s, global const T *src, global T *dst, global const uchar *constants)
 {
-    const int axis = s->depth_out, whole = axis & ~15;
+    const int axis = s->depth_out, whole = axis & ~15, rest = axis - whole;
     const float beta = s->low;
-    float16 largest16 = (float16)-INFINITY;
+    if (axis < 16) {
+        softmax_lanes(beta, src, dst, axis);
+        return;
+    }
+    const float16 end = LOAD16(src, axis - 16);
+    const int16 lane = (int16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    float16 largest16 = end;
     for (int i = 0; i < whole; i += 16)
         largest16 = fmax(largest16, LOAD16(src, i));
-    float largest = largest_lane(largest16);
-    for (int i = whole; i < axis; ++i)
-        largest = fmax(largest, LOAD(src, i));
+    const float largest = largest_lane(largest16);
     float16 sum16 = (float16)0.0f;
     for (int i = 0; i < whole; i += 16) {
-        const float16 part = exp_16(beta * (LOAD16(src, i) - largest));
+        const float16 part = EXPONENTIAL_OF(LOAD16(src, i));
         sum16 += part;
         KEEP16(dst, i, part);
     }
-    float sum = sum_of_lanes(sum16);
-    for (int i = whole; i < axis; ++i) {
-        const float part = exp(beta * (LOAD(src, i) - largest));
-        sum += part;
-        KEEP(dst, i, part);
+    float16 last = end;
+    if (rest) {
+        last = EXPONENTIAL_OF(end);
+        sum16 += lane < 16 - rest ? (float16)0.0f : last;
     }
-    const float share = 1.0f / sum;
+    const float share = 1.0f / sum_of_lanes(sum16);
     for (int i = 0; i < whole; i += 16)
-        STORE16(dst, i, share * KEPT16(dst, i, exp_16(beta * (LOAD16(src, i) - largest))));
-    for (int i = whole; i < axis; ++i)
-        STORE(dst, i, share * KEPT(dst, i, exp(beta * (LOAD(src, i) - largest))));
+        STORE16(dst, i, share * KEPT16(dst, i, EXPONENTIAL_OF(LOAD16(src, i))));
+    if (rest)
+        STORE16(dst, axis - 16, share * last);
 }
 #else
 static inline void softmax_row(const Step *s, global const T *src, global T *dst, global const uchar *constants)
