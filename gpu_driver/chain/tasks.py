@@ -25,6 +25,8 @@ LARGE_STEP_FLOPS = 8_000_000
 """Of a core's part of a step."""
 EVEN_ROWS = 16
 """Per core: so many are even enough, fewer are cut by channels too."""
+HEAVY_WEIGHTS_BYTES = 500_000
+"""More is better read by one core only, and once: it does not stay in a core's own caches beside the rest."""
 UNTUNED = Tuning()
 
 
@@ -59,7 +61,7 @@ def tasks_of(step: Step, cores: int, tuning: Tuning = UNTUNED) -> list[Task]:
     bands = min(bands, -(-cost // (tuning.least_task_flops * parts)))
     if step.before is not None:
         rectangles = _columns(rows, blocks, parts, bands)
-    elif count < _few_pixels(step, tuning) * parts:
+    elif count < _few_pixels(step, tuning) * parts or _has_heavy_weights(step, count):
         bands = 1 if step.is_winograd else bands  # every task transforms all of its tiles
         spans = enumerate(_cuts(rows * blocks, min(parts, rows * blocks)))
         rectangles = [(part, x, y) for part, span in spans for y, x in _rectangles(span, rows, bands)]
@@ -154,6 +156,12 @@ def _few_pixels(step: Step, tuning: Tuning) -> int:
     if not (step.reads_in_place or step.is_winograd):
         return 0
     return tuning.few_pixels // 2 if ("QUANTIZED", 1) in step.kernel.defines else tuning.few_pixels
+
+
+def _has_heavy_weights(step: Step, pixels: int) -> bool:
+    """Whether a product has many weights, more of them than of inputs: every core gets channels of its own."""
+    is_product = step.kind == CONVOLVE and step.reads_in_place
+    return is_product and step.constants[0].nbytes > HEAVY_WEIGHTS_BYTES and step.output_shape[1] > pixels
 
 
 def _channels_of_block(step: Step) -> int:

@@ -106,6 +106,23 @@ def test_a_core_has_the_same_part_of_the_picture_in_every_step() -> None:
         assert max(task.pixels[1] for task in mine) == 28 * 28 // 2
 
 
+@pytest.mark.parametrize("cores", [2, 4])
+def test_a_core_has_channels_of_its_own_where_weights_are_many(cores: int) -> None:
+    """What a core reads of 2 MB of weights, nobody else reads; 128 KB everybody reads, for pixels of his own."""
+    network = Network(FLOAT, (1, 12, 16, 512), 0)
+    network.convolve(1024)
+    network.convolve(32, is_output=True)
+    many, few = (chain.tasks_of(step, cores) for step in launch_of(network, cores).steps)
+    for task in many:
+        assert task.pixels == (0, 12 * 16)
+        assert all(
+            other.queue == task.queue
+            for other in many
+            if other.channels[0] < task.channels[1] and task.channels[0] < other.channels[1]
+        )
+    assert {task.channels for task in few} == {(0, 32)}
+
+
 @pytest.mark.parametrize("cores", [1, 2, 12])
 def test_starts_say_where_the_tasks_of_a_queue_and_step_lie(cores: int) -> None:
     launch = launch_of(inverted_residuals(QUANT8), cores)
