@@ -2,14 +2,14 @@
 // exponential.h: exp and its relatives of sixteen numbers, in instructions that every CPU has as vectors.
 // Gives    exp_16(x): e^x; expm1_16(x): e^x - 1; tanh_16(x), logistic_16(x) = 1 / (1 + e^-x)
 // Exact    exp_16, expm1_16: 2 ulp, also where the result is small; tanh_16, logistic_16: 4 ulp; NaN stays NaN, results beyond the
-//          range become 0 or infinity
+//          range become 0 or infinity, of logistic_16 those below 2^-127 become 0
 // Source   Cody and Waite's reduction x = n ln 2 + r with |r| <= ln 2 / 2, Taylor's series of e^r - 1 with coefficients fitted.
 
-// n of the reduction as a number, in [-151, 129], and r in *rest.
-static inline float16 reduced16(float16 x, float16 *rest)
+// n of the reduction of numbers from `least` to 89, which others become, as a number of at most 128; and r in *rest.
+static inline float16 reduced16(float16 x, float least, float16 *rest)
 {
     x = x > 89.0f ? (float16)89.0f : x;
-    x = x < -104.0f ? (float16)-104.0f : x;
+    x = x < least ? (float16)least : x;
     const float16 n = (x * 1.44269504f + 12582912.0f) - 12582912.0f; // adding 1.5 * 2^23 rounds to an integer
     *rest = (x - n * 0.693359375f) + n * 2.12194440e-4f;
     return n;
@@ -26,7 +26,7 @@ static inline float16 near_zero16(float16 r)
     return p * (r * r) + r;
 }
 
-// 2^n for an integer n in [-126, 127].
+// 2^n for an integer n in [-126, 127], infinity for 128.
 static inline float16 power_of_two16(int16 n)
 {
     return as_float16((n + 127) << 23);
@@ -35,14 +35,14 @@ static inline float16 power_of_two16(int16 n)
 static inline float16 exp_16(float16 x)
 {
     float16 r;
-    const int16 n = WIDEN(reduced16(x, &r), int16), first = n >> 1;
+    const int16 n = WIDEN(reduced16(x, -104.0f, &r), int16), first = n >> 1;
     return (near_zero16(r) + 1.0f) * power_of_two16(first) * power_of_two16(n - first);
 }
 
 static inline float16 expm1_16(float16 x)
 {
     float16 r;
-    const int16 n = max(WIDEN(reduced16(x, &r), int16), (int16)-30);
+    const int16 n = max(WIDEN(reduced16(x, -104.0f, &r), int16), (int16)-30);
     const float16 scale = power_of_two16(n - 1);
     return 2.0f * (near_zero16(r) * scale + (scale - 0.5f));
 }
@@ -55,5 +55,7 @@ static inline float16 tanh_16(float16 x)
 
 static inline float16 logistic_16(float16 x)
 {
-    return 1.0f / (1.0f + exp_16(-x));
+    float16 r; // e^-x beside 1 need not be exact where it is small: no exponents below -126
+    const float16 n = reduced16(-x, -87.0f, &r);
+    return 1.0f / (1.0f + (near_zero16(r) + 1.0f) * power_of_two16(WIDEN(n, int16)));
 }
