@@ -116,14 +116,15 @@ static inline __attribute__((always_inline)) void sum_direct32(const Direct *vie
     for (int fy = 0; fy < view->rows; ++fy) {
         INPUT_T *x = view->first + fy * ROW_STEP(view);
         for (int fx = 0; fx < view->taps; ++fx, x += view->tap_step, w0 += length, w1 += length) {
+            int k = 0;
             if (is_long)
-                _Pragma("unroll 4") for (int k = 0; k < length; ++k, ahead += ahead_step) {
-                    ADD_PRODUCTS(k)
-                }
-            else
-                for (int k = 0; k < length; ++k, ahead += ahead_step) {
-                    ADD_PRODUCTS(k)
-                }
+                for (; k + 4 <= length; k += 4)
+                    _Pragma("unroll") for (int i = 0; i < 4; ++i, ahead += ahead_step) {
+                        ADD_PRODUCTS(k + i)
+                    }
+            for (; k < length; ++k, ahead += ahead_step) {
+                ADD_PRODUCTS(k)
+            }
         }
     }
 }
