@@ -94,6 +94,12 @@ static inline __attribute__((always_inline)) void finish_direct(const Step *s, g
     }
 }
 
+// 1: long runs are unrolled, as otherwise a third of the instructions compute addresses. Intel's compiler does worse with it.
+#ifdef __INTEL_LLVM_COMPILER
+#define UNROLLS 0
+#else
+#define UNROLLS 1
+#endif
 #define ADD_PRODUCTS(k)                                   \
     const float16 x0 = w0[k], x1 = w1[k];                 \
     PREFETCH(ahead);                                      \
@@ -104,7 +110,7 @@ static inline __attribute__((always_inline)) void finish_direct(const Step *s, g
     }
 
 // The sums of a tile of 32 channels. w0, w1: weights of its blocks; ahead: weights to fetch, so many bytes with each input channel.
-// is_long: a constant; 1: for long runs, unrolled, as otherwise a third of the instructions compute addresses; short ones lose by that
+// is_long: a constant; 1 where runs are mostly long: short ones lose by being unrolled
 static inline __attribute__((always_inline)) void sum_direct32(const Direct *view, global const float16 *w0, global const float16 *w1,
                                                                global const float16 *bias, global const uchar *ahead,
                                                                int ahead_step, int is_long, float16 *sum0, float16 *sum1)
@@ -117,7 +123,7 @@ static inline __attribute__((always_inline)) void sum_direct32(const Direct *vie
         INPUT_T *x = view->first + fy * ROW_STEP(view);
         for (int fx = 0; fx < view->taps; ++fx, x += view->tap_step, w0 += length, w1 += length) {
             int k = 0;
-            if (is_long)
+            if (is_long && UNROLLS)
                 for (; k + 4 <= length; k += 4)
                     _Pragma("unroll") for (int i = 0; i < 4; ++i, ahead += ahead_step) {
                         ADD_PRODUCTS(k + i)
