@@ -136,6 +136,7 @@ def start_python(code: str, device: Device, cache: Path | str | None = None) -> 
     prelude = f"""
 import sys
 import numpy as np
+import tests.conftest
 from nn_runtime.devices import find_device
 from tests.gpu_driver.graphs import request
 from tests.gpu_driver.running import *

@@ -156,7 +156,10 @@ def test_sealed_rubbish_is_refused_by_the_driver_or_built_again(opencl_device: D
 
 @pytest.mark.parametrize("folder", ["/dev/null/cache", "/proc/nowhere"])
 def test_a_cache_that_cannot_be_written(opencl_device: Device, folder: str) -> None:
-    assert ended(start_python(_RUN + _TELL, opencl_device, folder)) == (0, "2 0 0\n", "")
+    status, out, said = ended(start_python(_RUN + _TELL, opencl_device, folder))
+    assert (status, out) == (0, "2 0 0\n")
+    assert said.count("\n") == 1
+    assert said.startswith(f"programs cannot be kept in {folder}/programs (")
 
 
 _FORKED = """
