@@ -23,7 +23,7 @@ from gpu_driver.discovery.matrix_units import ELEMENT_TYPES
 from tests.platforms.test_warnings import compiler
 
 BUILT_INS = Path(__file__).with_name("nvptx.h")
-PTX_VERSIONS = {75: "ptx63", 80: "ptx70"}
+PTX_VERSIONS = {75: "ptx65", 80: "ptx70"}
 """The oldest PTX ISA with the instructions of a capability."""
 TARGETS = {75: ("sm_75", "sm_80", "sm_90"), 80: ("sm_80", "sm_86", "sm_90")}
 INSTRUCTIONS = {
