@@ -90,9 +90,8 @@ class Survey:
 
 _AFFINITY, _SPREAD = "POCL_AFFINITY", "1 (nn_runtime)"
 """PoCL's variable, and our value of it: PoCL looks at the first character, users give that alone."""
-_DEVICES, _THREADS, _INLINE = "POCL_DEVICES", "pthread", "basic"
-"""PoCL's variable, and its names of a device with threads of its own and of one without."""
-_INLINE_NOTE = f"small models are computed in the thread that asks (PoCL's device '{_INLINE}')"
+_DEVICES = "POCL_DEVICES"
+_INLINE_NOTE = f"small models are computed in the thread that asks (PoCL's device '{probe.POCL_INLINE}')"
 _lock = threading.Lock()
 _first: list[Survey] = []
 
@@ -147,8 +146,13 @@ def _survey_of(entries: Sequence[icd.IcdEntry], *, refresh: bool, was_loaded: bo
         return Survey((), tuple(entries), verdicts, False, was_loaded, f"PyOpenCL does not load: {error}")
     with icd.vendors_offered(sound) if make_folder else contextlib.nullcontext():
         listed = probe.list_devices()
-    devices = [_describe(device, place, verdicts) for device, place in listed]
-    return Survey(tuple(_number(_with_inline(devices))), tuple(entries), verdicts, make_folder, was_loaded)
+    twins = probe.inline_twins(listed)
+    devices = [
+        _with_inline(*_describe(device, place, verdicts), twins.get(device))
+        for device, place in listed
+        if device not in twins.values()
+    ]
+    return Survey(tuple(_number(devices)), tuple(entries), verdicts, make_folder, was_loaded)
 
 
 def _import_what_models_need() -> None:
@@ -233,25 +237,16 @@ def _number(devices: Sequence[tuple[FoundDevice, int]]) -> list[FoundDevice]:
     return sorted(numbered, key=lambda found: (_is_slow(found), _TYPE_RANK.index(found.type), found.slug, found.index))
 
 
-def _with_inline(devices: Sequence[tuple[FoundDevice, int]]) -> list[tuple[FoundDevice, int]]:
-    """Let PoCL's devices with threads have those without of the same processor, which are no longer listed."""
-
-    def of_kind(kind: str) -> dict[tuple[str | None, str], FoundDevice]:
-        return {
-            (found.library, found.device_name.removeprefix(kind)): found
-            for found, _ in devices
-            if found.slug == "pocl" and found.device_name.startswith(kind)
-        }
-
-    inline = of_kind(_INLINE)
-    pairs = [(found, inline[key]) for key, found in of_kind(_THREADS).items() if key in inline]
-    having = {
-        found: replace(found, inline=other.device, notes=(*found.notes, _INLINE_NOTE))
-        for found, other in pairs
-        if other.usable
-    }
-    unlisted = {other for _, other in pairs}
-    return [(having.get(found, found), place) for found, place in devices if found not in unlisted]
+def _with_inline(found: FoundDevice, place: int, inline: cl.Device | None) -> tuple[FoundDevice, int]:
+    """Give a device that works its inline one, repaired alike if it needs that."""
+    if inline is None or not found.usable:
+        return found, place
+    if pocl_repair.needs_repair(inline.platform.version, inline.version):
+        repair = pocl_repair.repair(inline, host_cpu())
+        if repair.name is None:
+            _LOG.info("%s is not used: %s", inline.name, repair.reason)
+            return found, place
+    return replace(found, inline=inline, notes=(*found.notes, _INLINE_NOTE)), place
 
 
 def _is_slow(found: FoundDevice) -> bool:
@@ -350,7 +345,7 @@ def _inline_device_shown(entries: Sequence[icd.IcdEntry]) -> Iterator[None]:
     if sys.platform != "linux" or not ours or _DEVICES in os.environ:
         yield
         return
-    os.environ[_DEVICES] = f"{_THREADS} {_INLINE}"
+    os.environ[_DEVICES] = f"{probe.POCL_THREADS} {probe.POCL_INLINE}"
     try:
         yield
     finally:

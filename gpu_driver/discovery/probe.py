@@ -29,7 +29,7 @@ from gpu_driver.discovery.host_cpu import HostCpu, host_cpu
 from gpu_driver.discovery.trial import one_line, run_once
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import pyopencl as cl
 
@@ -48,6 +48,9 @@ _KEY_VARIABLES = (
     "CL_CONFIG_USE_VECTORIZER", "CL_CONFIG_CPU_TARGET_ARCH",
 )  # fmt: skip
 ENVIRONMENT_VARIABLES = (*_KEY_VARIABLES, "PYOPENCL_CTX", "PYOPENCL_NO_CACHE", "POCL_CACHE_DIR", "POCL_DEBUG")
+
+POCL_THREADS, POCL_INLINE = "pthread", "basic"
+"""PoCL's names of a device with threads of its own, and of one that computes in the thread that asks."""
 
 _SOURCE = """
 kernel void nnrt_probe(global const float *a, global float *b, global half *h, global int *n, int count) {
@@ -265,9 +268,10 @@ def child() -> None:
         _open_library(library)
     devices = list_devices()
     _say(_ENUMERATED, len(devices))
+    inline = inline_twins(devices).values()
     for device, index in devices:
         key = device_key(device, index)
-        if key in skip:
+        if key in skip or device in inline:
             continue
         _say(_BEGIN, key)
         for verdict in _verdicts_on(device):
@@ -307,6 +311,18 @@ def list_devices() -> list[tuple[cl.Device, int]]:
             continue
         found += [(device, index) for index, device in enumerate(devices) if device.type != cl.device_type.CUSTOM]
     return found
+
+
+def inline_twins(devices: Iterable[tuple[cl.Device, int]]) -> dict[cl.Device, cl.Device]:
+    """PoCL's devices with threads, each with its device that has none, which compiles alike and needs no verdict."""
+    named = {(device.platform, device.name): device for device, _ in devices}
+    twins = {}
+    for (platform, name), device in named.items():
+        kind, _, processor = name.partition("-")
+        twin = named.get((platform, f"{POCL_INLINE}-{processor}"))
+        if kind == POCL_THREADS and twin is not None:
+            twins[device] = twin
+    return twins
 
 
 def probe_device(device: cl.Device) -> DeviceVerdict:
