@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from gpu_driver import compilation_cache, tuning
 from gpu_driver.device.buffers import readable_bytes
+from gpu_driver.device.inline import is_small
 from gpu_driver.device_profile import capabilities_of
 from gpu_driver.device_query import profile_of
 from gpu_driver.discovery.platforms import find_devices
@@ -238,11 +239,8 @@ class Device:
 
     def _context_for(self, model: Model) -> DeviceContext:
         """Return the context of the device, or of its inline one for a small model."""
-        from gpu_driver.device.inline import is_small
-
         context = self.context()
-        inline = context.inline if self._found.inline is not None and is_small(model) else None
-        return context if inline is None else inline
+        return (context.inline if is_small(model) else None) or context
 
     def _save(self, prepared: PreparedModel, cache: CacheRequest) -> bool:
         """Write a prepared model to cache files; whether that was possible."""

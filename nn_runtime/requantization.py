@@ -133,8 +133,8 @@ class _InSteps:
 
     def __init__(self, task: Task, dtype: np.dtype[np.generic]) -> None:
         self._codes = Codes((task.low, task.high), dtype)
-        # One search for all channels of a multiplier, but for biases far from each other.
-        keys = (task.mantissas * 64 + task.exponents) * 256 + (task.bias >> 24)
+        # One search for all channels of a multiplier, but for biases far from each other; folded ones exceed 32 bits.
+        keys = ((task.mantissas * 64 + task.exponents) << 24) + (task.bias >> 24)
         _, first, places = np.unique(keys, return_index=True, return_inverse=True)
         self._base = task.zero_point + self._codes.flip
         biases = Span.of_groups(task.bias, places, first.size)

@@ -115,6 +115,24 @@ def test_requantize_keeps_channels_apart() -> None:
         assert got[row, channel] == min(max(wanted, -128), 127)
 
 
+def test_biases_of_more_than_32_bits_keep_channels_apart() -> None:
+    """A folded zero point may take a bias there; these would share a search with half of the other's multiplier."""
+    mantissa, exponents = 1_500_000_000, (-9, -8)
+    biases = np.array([200 << 24, (200 - 256) << 24], np.int64)
+    output = OperandType(UNSIGNED, (), 1.0, 0)
+    sums = np.array([near_ties(mantissa, exponent)[1300:2500] for exponent in exponents]).T
+    sums = sums[np.all((sums >= 0) & (sums < 2**22), axis=1)]
+    assert len(sums) > 500
+    got = requantize(
+        sums - biases, biases, (np.full(2, mantissa, np.int32), np.array(exponents, np.int32)), output, FuseCode.NONE
+    )
+    wanted = [
+        [min(max(by_steps(int(one), mantissa, exponent), 0), 255) for one, exponent in zip(row, exponents, strict=True)]
+        for row in sums
+    ]
+    np.testing.assert_array_equal(got, wanted)
+
+
 def test_multipliers_of_many_are_those_of_each() -> None:
     reals = [0.0, 1.0, 0.5, 2.0**-31, 2.0**-33, 2.0**31, 1 - 2.0**-40, 2.0**-31 * (1 - 2.0**-50), 0.0037, 3e-7, 123.4]
     mantissas, exponents = fixed_point_multipliers(reals)

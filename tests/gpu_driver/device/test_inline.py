@@ -15,7 +15,7 @@ import pytest
 
 from cpu_driver.driver import Device as CpuDevice
 from gpu_driver.device import inline
-from nn_runtime.codes import FuseCode, OperationCode
+from nn_runtime.codes import FuseCode, OperandCode, OperationCode, PaddingCode
 from nn_runtime.hal.memory import SharedMemory
 from nn_runtime.hal.types import BufferDesc, BufferRole
 from nn_runtime.testing.random_graph import Size, compare, generate
@@ -82,6 +82,26 @@ def test_a_model_of_unknown_sizes_is_not_small(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(inline, "MOST_NS", MOST_INLINE_NS)
     assert inline.is_small(doubling(10))
     assert not inline.is_small(transposing())
+
+
+@pytest.mark.parametrize(("taps", "is_small"), [(2, True), (100, False)])
+def test_windows_of_pooling_count(monkeypatch: pytest.MonkeyPatch, taps: int, is_small: bool) -> None:
+    monkeypatch.setattr(inline, "MOST_NS", MOST_INLINE_NS)
+    graph = Graph()
+    source, output = graph.input((1, 100, 100, 1)), graph.output((1, 100, 100, 1))
+    numbers = [graph.integer(value) for value in (PaddingCode.SAME, 1, 1, taps, taps, FuseCode.NONE)]
+    graph.operation(OperationCode.MAX_POOL_2D, [source, *numbers], output)
+    assert inline.is_small(graph.model()) == is_small
+
+
+def test_pooling_with_windows_that_a_run_brings_is_not_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inline, "MOST_NS", MOST_INLINE_NS)
+    graph = Graph()
+    source, output = graph.input((1, 4, 4, 1)), graph.output((1, 4, 4, 1))
+    numbers = [graph.integer(value) for value in (PaddingCode.SAME, 1, 1, 2)]
+    height = graph.input((), OperandCode.INT32)
+    graph.operation(OperationCode.MAX_POOL_2D, [source, *numbers, height, graph.integer(FuseCode.NONE)], output)
+    assert not inline.is_small(graph.model())
 
 
 def test_the_profile_has_one_thread_and_programs_of_its_own() -> None:
