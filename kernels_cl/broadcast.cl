@@ -3,9 +3,7 @@
 // Maths    a, b: the elements; TABLES: table0[a], table1[b], whatever numbers the host wants compared or kept
 //          compare: y = a op b; op by number: 0 ==, 1 !=, 2 >, 3 >=, 4 <, 5 <=
 //          extreme: y = greatest ? max(a, b) : min(a, b); NaN wins
-//          prelu:   y = a >= 0 ? a : a * b; quantised: qa = a - zeros.x, qb = b - zeros.y,
-//                   M(x, f) = multiply_by_quantized_multiplier(x, f.x, f.y), y = clamp(M(qa, factors.xy), low, high) if qa >= 0,
-//                   else clamp(M(qa * qb, factors.zw), low, high), plus zeros.z; bounds are the type's less zeros.z
+//          prelu:   y = a >= 0 ? a : a * b; quantised: common/prelu.h
 //          power:   y = a^b
 // Tensors  src0, src1 of T, dst of T (compare: uchar), dense. The output's dimensions with neighbours merged are sizes (outermost
 //          first, unused 1), strides0 and strides1 those of the inputs in elements, 0 where broadcast; tables int [256] (TABLES)
@@ -28,6 +26,7 @@
 
 #include "common/types.h"
 #include "common/quant.h"
+#include "common/prelu.h"
 #include "common/index.h"
 
 #if TABLES
@@ -122,15 +121,5 @@ PAIRWISE(prelu, T, RECTIFIED, STORE)
 PAIRWISE(power, T, POWER, STORE)
 #elif TYPE_NUMBER != TYPE_NUMBER_int && !TABLES
 #define RECTIFIED(V, SUFFIX, a, b) rectified##SUFFIX(a, b, zeros, factors, low, high)
-#define RECTIFY(V, SUFFIX)                                                                                                      \
-    static inline V rectified##SUFFIX(V a, V b, int4 zeros, int4 factors, int low, int high)                                    \
-    {                                                                                                                           \
-        const V x = a - zeros.x;                                                                                                \
-        const V kept = multiply_by_quantized_multiplier##SUFFIX(x, (V)factors.x, (V)factors.y);                                 \
-        const V scaled = multiply_by_quantized_multiplier##SUFFIX(x * (b - zeros.y), (V)factors.z, (V)factors.w);               \
-        return clamp(x >= (V)0 ? kept : scaled, (V)low, (V)high) + zeros.z;                                                     \
-    }
-RECTIFY(int, )
-RECTIFY(int16, 16)
 PAIRWISE(prelu, T, RECTIFIED, STORE, , int4 factors, int4 zeros, int low, int high)
 #endif

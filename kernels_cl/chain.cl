@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // chain.cl: CONV_2D, DEPTHWISE_CONV_2D, FULLY_CONNECTED, ADD after them, pooling, SOFTMAX; with GENERAL element-wise operations, MEAN,
-// TRANSPOSE and BATCH_MATMUL, too: any number one after the other, for CPU-type devices.
+// what moves rows (TRANSPOSE, PAD, CONCATENATION, ...), resizing and BATCH_MATMUL, too: any number one after the other, for CPU-type devices.
 // Maths    of a step: convolve.h (convolve_vnni.h with VNNI), depthwise.h, depthwise_vnni.h, expanded.h, winograd.h, with constant, packed weights;
-//          average.h, softmax_step.h; with GENERAL elementwise_step.h, mean_step.h, copy_step.h, greatest_step.h, product_step.h
+//          average.h, softmax_step.h; with GENERAL elementwise_step.h, mean_step.h, copy_step.h, greatest_step.h, resize_step.h, product_step.h
 // Tensors  b0..b7: dense tensors of T, at the places that the steps name (common/chain_step.h)
 //          steps, tasks, starts, waits: as gpu_driver/chain makes them; constants: weights and vectors of all steps, each 64-byte aligned
 //          tasks lie queue by queue, in a queue step by step: starts [queues, steps + 1]; waits: the tasks that tasks wait for
@@ -15,7 +15,7 @@
 //          VNNI: 0 | 1 (required); 1: products of bytes by the instruction vpdpbusd: quantised, where common/dot4.h works
 //          (else the build fails or the process dies of an illegal instruction)
 //          WINOGRAD: 0 | 1 (required); 1: there may be steps by winograd.h, for float and half
-//          GENERAL: 0 | 1 (required); 1: there may be steps by elementwise_step.h, mean_step.h, copy_step.h, greatest_step.h, product_step.h
+//          GENERAL: 0 | 1 (required); 1: there may be steps by elementwise_step.h, mean_step.h, copy_step.h, greatest_step.h, resize_step.h, product_step.h
 //          DEPTH_CHUNK: longest run of products of a pixel staged at once, a multiple of 16, with VNNI of 64 (required)
 //          TILE_PIXELS, DEPTHWISE_PIXELS: see common/tile.h, common/depthwise.h
 // Launch   global (groups), local (1); any number of groups, with WINOGRAD at most `queues`; at most one per core makes sense
@@ -83,10 +83,13 @@
 #include "common/softmax_step.h"
 #if GENERAL
 #include "common/combine.h"
+#include "common/prelu.h"
 #include "common/elementwise_step.h"
 #include "common/mean_step.h"
 #include "common/copy_step.h"
 #include "common/greatest_step.h"
+#include "common/resize.h"
+#include "common/resize_step.h"
 #if T_IS_FLOAT
 #include "common/product_step.h"
 #endif
@@ -117,6 +120,9 @@
 #define PACK 11
 #define MULTIPLY 12
 #define GREATEST 13
+#define FILL 14
+#define BILINEAR 15
+#define NEAREST 16
 // Words between what different cores write: two lines of most caches, which some fetch together.
 #define LINE 32
 // Turns of waiting for its own next task after which a group looks at the queues of others, and turns between two such looks.
@@ -215,6 +221,12 @@ static __attribute__((noinline)) void run_general(const Step *s, Part part, glob
         copy_rows(s, part, src, dst, constants);
     else if (s->kind == GREATEST)
         greatest(s, part, src, dst);
+    else if (s->kind == FILL)
+        fill_rows(s, part, dst);
+    else if (s->kind == BILINEAR)
+        resize_bilinear(s, part, src, dst, constants);
+    else if (s->kind == NEAREST)
+        resize_nearest(s, part, src, dst, constants);
 #if T_IS_FLOAT
     else if (s->kind == PACK)
         pack(s, part, src, (global float *)dst, constants);

@@ -10,9 +10,12 @@ too: tasks wait for earlier ones only.
 
 from __future__ import annotations
 
+from gpu_driver.chain.copying import copy_step, fill_step
+from gpu_driver.chain.kernel import CHAINED, chain_kernel, common_kernel, step_kernel
 from gpu_driver.chain.launches import merge, redirected, several, single
 from gpu_driver.chain.step import (
     AVERAGE,
+    BILINEAR,
     BY_FLOATS,
     BY_INTEGERS,
     CENTRED,
@@ -21,10 +24,12 @@ from gpu_driver.chain.step import (
     DEPTHWISE,
     DEPTHWISE_VNNI,
     EXPANDED,
+    FILL,
     FLIP_SIGNS,
     GREATEST,
     MEAN,
     MULTIPLY,
+    NEAREST,
     PACK,
     ROUND_ONCE,
     ROUND_POSITIVE,
@@ -36,24 +41,29 @@ from gpu_driver.chain.step import (
     Memory,
     Reading,
     Step,
+    rows_of,
 )
 from gpu_driver.chain.tasks import CONVOLUTION_BLOCK, Task, reads_of, tasks_of
 
 __all__ = [
     "AVERAGE",
+    "BILINEAR",
     "BY_FLOATS",
     "BY_INTEGERS",
     "CENTRED",
+    "CHAINED",
     "CONVOLUTION_BLOCK",
     "CONVOLVE",
     "COPY",
     "DEPTHWISE",
     "DEPTHWISE_VNNI",
     "EXPANDED",
+    "FILL",
     "FLIP_SIGNS",
     "GREATEST",
     "MEAN",
     "MULTIPLY",
+    "NEAREST",
     "PACK",
     "ROUND_ONCE",
     "ROUND_POSITIVE",
@@ -66,10 +76,16 @@ __all__ = [
     "Reading",
     "Step",
     "Task",
+    "chain_kernel",
+    "common_kernel",
+    "copy_step",
+    "fill_step",
     "merge",
     "reads_of",
     "redirected",
+    "rows_of",
     "several",
     "single",
+    "step_kernel",
     "tasks_of",
 ]

@@ -26,9 +26,8 @@ from gpu_driver.chain.step import (
     Reading,
     Step,
     Walk,
+    rows_of,
 )
-from nn_runtime.codes import FuseCode
-from nn_runtime.operations.sliding_window import SlidingWindow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from nn_runtime.operand import Array, Dimensions
 
 ADD, SUB, MUL, DIV, MAXIMUM, MINIMUM, LOAD, TABLE, CLAMP = 0, 1, 2, 3, 4, 5, 6, 7, 8
-ABS, NEG, EXP, SQRT, RSQRT, LOGISTIC, TANH, HARD_SWISH, ELU = 9, 10, 11, 12, 13, 14, 15, 16, 17
+ABS, NEG, EXP, SQRT, RSQRT, LOGISTIC, TANH, HARD_SWISH, ELU, PRELU = 9, 10, 11, 12, 13, 14, 15, 16, 17, 18
 WORDS = 32
 """Of an instruction."""
 _FIELDS = (
@@ -47,10 +46,13 @@ _FIELDS = (
     *("low", "high", "alpha", "left_shift"),
     *("zero0", "zero1", "zero_out", "unused", "multiplier0", "exponent0", "multiplier1", "exponent1"),
     *("multiplier_out", "exponent_out", "by_floats", "real0", "real1", "offset"),
-    *("is_bounded", "from", "to"),
+    *("is_bounded", "from", "to", "repeated"),
 )
 _ALIGNMENT = 64
 _LEAST_ROW = 16
+_LANES = 16
+_WIDTH = 512
+"""Elements that are computed at once, as common/elementwise_step.h has them."""
 _MOST_ELEMENTS_OF_A_ROW = 16384
 _MOST_CONSTANT_BYTES = 1 << 20
 _MOST_INSTRUCTIONS = 64
@@ -73,12 +75,6 @@ def walk_of(operand: Dimensions, output: Dimensions) -> Walk | None:
     modulo, divide = math.prod(outer[first:last]), math.prod(outer[last:]) if own else 1
     is_vector = dims[-1] == depth and math.prod(dims) > 1
     return Walk(math.prod(dims[:-1]), dims[-1], rows, divide, modulo, int(is_vector))
-
-
-def rows_of(rows: int, depth: int) -> SlidingWindow:
-    """Return the geometry of a step that makes rows."""
-    ends, filters = (rows, depth, 1, rows, depth), (1, 1, 1, 1, 1, 1, 0, 0, 0, 0)
-    return SlidingWindow(1, 1, *ends, *filters, nchw=False, activation=FuseCode.NONE)
 
 
 def step_of(
@@ -277,9 +273,8 @@ def _step(
 ) -> Step | None:
     """Return a step; None where rows are too short for vectors and cannot be put together, or too long to be shared."""
     rows, depth = shape
-    walks = [one.walk for one in program if one.walk is not None]
-    as_one_row = all(walk.is_plain or walk.is_scalar for walk in walks)
-    if depth > _MOST_ELEMENTS_OF_A_ROW or not (as_one_row or depth >= _LEAST_ROW):
+    at_once = _at_once(program, depth)
+    if depth > _MOST_ELEMENTS_OF_A_ROW or not (at_once or depth >= _LEAST_ROW):
         return None
     source, residual, third = (*memories, None, None)[: len(_MEMORIES)]
     if source is None:
@@ -293,8 +288,8 @@ def _step(
         output,
         residual,
         rows_of(rows, depth),
-        (_packed(program),),
-        {"instructions": len(program), "as_one_row": int(as_one_row)},
+        (_packed(program, depth, at_once),),
+        {"instructions": len(program), "at_once": at_once},
         rows * depth * operations,
         sum(memory.size_bytes for memory in (*memories, output)),
         reads=reads,
@@ -314,7 +309,16 @@ def _reading(program: Sequence[Instruction], which: int) -> Reading | None:
     return Reading(one.rows, one.depth)
 
 
-def _packed(program: Sequence[Instruction]) -> Array:
+def _at_once(program: Sequence[Instruction], depth: int) -> int:
+    """Return how many elements of one long row of all rows are computed at once; 0 where rows must be apart."""
+    others = [one for one in program if one.walk is not None and not (one.walk.is_plain or one.walk.is_scalar)]
+    if not others:
+        return _WIDTH
+    repeated = all(one.operand == CONSTANT and one.walk is not None and one.walk.is_same_row for one in others)
+    return _WIDTH // depth * depth if repeated and 2 * depth <= _WIDTH else 0
+
+
+def _packed(program: Sequence[Instruction], depth: int, at_once: int) -> Array:
     """Return the bytes of a program and of what its instructions read, each part 64-byte aligned."""
     parts: list[Array] = []
     table = np.zeros((len(program), WORDS), np.int32)
@@ -339,7 +343,11 @@ def _packed(program: Sequence[Instruction]) -> Array:
         }
         if one.constant is not None:
             values["place"] = end // _ALIGNMENT
-            flat = np.ascontiguousarray(one.constant).reshape(-1).view(np.uint8)
+            constant = one.constant.reshape(-1)
+            if at_once and walk.is_same_row and not walk.is_plain:
+                values["repeated"] = before = -(-_LANES // depth) * depth  # a last vector may begin before the row
+                constant = np.tile(constant, (before + at_once) // depth)
+            flat = np.ascontiguousarray(constant).view(np.uint8)
             parts += [flat, np.zeros(-flat.size % _ALIGNMENT, np.uint8)]
             end += -(-flat.size // _ALIGNMENT) * _ALIGNMENT
         for at, name in enumerate(_FIELDS):

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpu_driver.chain.elementwise import rows_of
-from gpu_driver.chain.step import MEAN, Reading, Step
+from gpu_driver.chain.step import MEAN, Reading, Step, rows_of
 
 if TYPE_CHECKING:
     from gpu_driver.bound import BoundOperand

@@ -93,23 +93,25 @@ def _waits(steps: Sequence[Step], tasks: Sequence[Sequence[Task]], placed: Place
     for at, step in enumerate(steps):
         before = placed.users_before(step.output, at)
         free = _bits(numbers[before[0]], numbers[before[1]]) if before else 0
-        source = _maker(steps, at, step.source, placed)
-        residual, third = (
-            None if one is None else _maker(steps, at, one, placed) for one in (step.residual, step.third)
+        if step.writes_part:
+            for maker in _makers(steps, at, step.output, placed):
+                if not steps[maker].writes_part:
+                    free |= _bits(numbers[maker], numbers[maker + 1])
+        sources, residuals, thirds = (
+            [] if one is None else _makers(steps, at, one, placed) for one in (step.source, step.residual, step.third)
         )
         for task in tasks[at]:
             needed = free
-            for maker, shape, span in (
-                (source, step.input_shape, reads_of(step, task)),
-                (residual, step.residual_shape, reads_of_residual(step, task)),
-                (third, step.third_shape, reads_of_third(step, task)),
+            for makers, shape, span in (
+                (sources, step.input_shape, reads_of(step, task)),
+                (residuals, step.residual_shape, reads_of_residual(step, task)),
+                (thirds, step.third_shape, reads_of_third(step, task)),
             ):
-                if maker is None:
-                    continue
-                if steps[maker].output_shape != shape:  # reshaped in between
-                    needed |= _bits(numbers[maker], numbers[maker + 1])
-                else:
-                    needed |= _overlapping(tasks[maker], *span) << numbers[maker]
+                for maker in makers:
+                    if steps[maker].writes_part or steps[maker].output_shape != shape:  # reshaped in between
+                        needed |= _bits(numbers[maker], numbers[maker + 1])
+                    else:
+                        needed |= _overlapping(tasks[maker], *span) << numbers[maker]
             fewest = _without_implied(needed, reached)
             own = 1 << len(waits)
             for other in fewest:
@@ -133,9 +135,15 @@ def _bits(first: int, last: int) -> int:
     return (1 << last) - (1 << first)
 
 
-def _maker(steps: Sequence[Step], at: int, memory: Memory, placed: Placement) -> int | None:
-    """Return the last step before `at` that writes a memory."""
-    return next((j for j in reversed(range(at)) if placed.same(steps[j].output, memory)), None)
+def _makers(steps: Sequence[Step], at: int, memory: Memory, placed: Placement) -> list[int]:
+    """Return the last step before `at` that writes all of a memory, and those after it that write parts."""
+    makers: list[int] = []
+    for j in reversed(range(at)):
+        if placed.same(steps[j].output, memory):
+            makers.append(j)
+            if not steps[j].writes_part:
+                break
+    return makers
 
 
 def _overlapping(tasks: Sequence[Task], pixels: Span, channels: Span) -> int:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from gpu_driver.convolution.winograd import work_bytes
+from nn_runtime.codes import FuseCode
+from nn_runtime.operations.sliding_window import SlidingWindow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,13 +16,12 @@ if TYPE_CHECKING:
     from gpu_driver.bound import BoundOperand
     from gpu_driver.launch import Images, Kernel, Scratch
     from nn_runtime.operand import Array
-    from nn_runtime.operations.sliding_window import SlidingWindow
 
 Memory: TypeAlias = "BoundOperand | Scratch | Images"
 
 CONVOLVE, DEPTHWISE, FLIP_SIGNS, AVERAGE, DEPTHWISE_VNNI, EXPANDED, SOFTMAX, WINOGRAD = 0, 1, 2, 3, 4, 5, 6, 7
-ELEMENTWISE, MEAN, COPY, PACK, MULTIPLY, GREATEST = 8, 9, 10, 11, 12, 13
-GENERAL = frozenset({ELEMENTWISE, MEAN, COPY, PACK, MULTIPLY, GREATEST})
+ELEMENTWISE, MEAN, COPY, PACK, MULTIPLY, GREATEST, FILL, BILINEAR, NEAREST = 8, 9, 10, 11, 12, 13, 14, 15, 16
+GENERAL = frozenset({ELEMENTWISE, MEAN, COPY, PACK, MULTIPLY, GREATEST, FILL, BILINEAR, NEAREST})
 """What convolutional networks can do without."""
 NOTHING, SOURCE, RESIDUAL, VALUE, CONSTANT, THIRD = 0, 1, 2, 3, 4, 5
 """Operands of an Instruction."""
@@ -43,7 +44,7 @@ VALUES = (
     *("multiplier_product", "exponent_product", "multiplier_residual", "exponent_residual"),
     *("multiplier_sum", "exponent_sum", "rounding_sum"),
     *("adds_by_floats", "factor_product", "factor_residual", "offset_sum", "low_sum", "high_sum"),
-    *("tiles_at_once", "instructions", "as_one_row"),
+    *("tiles_at_once", "instructions", "at_once"),
 )
 STEP_FIELDS = (*PLACES, *CONSTANTS, *GEOMETRY, *VALUES)
 """Fields of `Step` in common/chain_step.h, four bytes each."""
@@ -88,6 +89,11 @@ class Walk:
         return self.rows * self.depth == 1
 
     @property
+    def is_same_row(self) -> bool:
+        """Whether all rows of the output have the same row of it."""
+        return self.modulo == 1 and self.step == 1
+
+    @property
     def reading(self) -> Reading:
         """What a step reads of it."""
         return Reading(self.rows, self.depth, self.out_rows if self.modulo == self.out_rows else 1)
@@ -121,7 +127,8 @@ class Step:
     by name of VALUES those that are not 0; float ones for float and half. before: the convolution that an EXPANDED
     step does, too: its source is the step's, the rest of the step is the depthwise one's. tile_pixels: of the kernel
     that does it in the end. reads, reads_residual, reads_third: how a step that is no convolution reads its memories.
-    program: the instructions of ELEMENTWISE, which alone has a third memory to read.
+    program: the instructions of ELEMENTWISE, which alone has a third memory to read. writes_part: whether other steps
+    write the rest of the output, or wrote all of it.
     """
 
     kernel: Kernel
@@ -142,6 +149,7 @@ class Step:
     program: tuple[Instruction, ...] = ()
     third: Memory | None = None
     reads_third: Reading | None = None
+    writes_part: bool = False
 
     @property
     def is_general(self) -> bool:
@@ -224,3 +232,9 @@ class Step:
             operations=(*first.operations, *self.operations),
             before=replace(first, output=first.source),
         )
+
+
+def rows_of(rows: int, depth: int, batches: int = 1) -> SlidingWindow:
+    """Return the geometry of a step that makes so many rows of each image."""
+    ends, filters = (rows, depth, 1, rows, depth), (1, 1, 1, 1, 1, 1, 0, 0, 0, 0)
+    return SlidingWindow(batches, 1, *ends, *filters, nchw=False, activation=FuseCode.NONE)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpu_driver import chain
+from gpu_driver.chain.elementwise import joinable
 from gpu_driver.launch import Kernel, Launch, Scratch, int32, int_vector
 from gpu_driver.launchers.vectors import LANES, per_item
 from gpu_driver.launchers.worksize import linear, round_up
@@ -66,15 +68,14 @@ def strided_copy(
 
     Neighbouring dimensions that are contiguous on both sides are merged first; more than 8 left raise ValueError.
     """
+    step = None if table is not None else _step(sizes, source, destination, device)
     sizes, source, destination = _merge(sizes, source, destination)
     if len(sizes) > MAX_DIMENSIONS:
         raise ValueError(f"a strided copy has at most {MAX_DIMENSIONS} dimensions, got {len(sizes)}")
     if device.is_cpu:
-        return (
-            _copy_rows(sizes, source, destination, device, table)
-            if table is not None
-            else _copy_moved(sizes, source, destination, device)
-        )
+        if table is not None:
+            return _copy_rows(sizes, source, destination, device, table)
+        return joinable(_copy_moved(sizes, source, destination, device), step)
     count = math.prod(sizes)
     item_bytes = _item_bytes(source, destination)
     global_size, local_size = linear(count, device)
@@ -86,6 +87,18 @@ def strided_copy(
         local_size,
         bytes_moved=2 * count * item_bytes,
     )
+
+
+def _step(sizes: Sequence[int], source: Side, destination: Side, device: DeviceProfile) -> chain.Step | None:
+    """Return what takes the place of a copy between operands in a chain, None where it does not fit in."""
+    taken, made = source.operand, destination.operand
+    if isinstance(taken, Scratch) or isinstance(made, Scratch):
+        return None
+    kernel = chain.step_kernel(made, device)
+    if kernel is None or taken.type != made.type:
+        return None
+    block = list(zip(sizes, source.strides, destination.strides, strict=True))
+    return chain.copy_step(kernel, taken, made, block, (source.offset, destination.offset))
 
 
 def _block(sizes: Sequence[int], source: Side, destination: Side) -> tuple[Argument, ...]:
@@ -188,7 +201,9 @@ def strided_copies(sizes: Sequence[int], source: Side, destination: Side, device
 
 def fill(output: BoundOperand, value: float, device: DeviceProfile) -> Launch:
     """Return the launch that sets every element to `value`, given in the output's own dtype."""
-    return fill_memory(output, output.count, value, dtype_of(output.type), device)
+    launch = fill_memory(output, output.count, value, dtype_of(output.type), device)
+    kernel = chain.step_kernel(output, device)
+    return launch if kernel is None else joinable(launch, chain.fill_step(kernel, output, value))
 
 
 def fill_memory(

@@ -6,12 +6,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from gpu_driver import chain
 from gpu_driver.chain import elementwise as programs
 from gpu_driver.launch import Kernel, Launch, Packed, float32, int32
 from gpu_driver.launchers.byte_tables import parts
 from gpu_driver.launchers.vectors import LANES, c_type, defines, per_item, work_sizes
 from gpu_driver.operations import launches
-from gpu_driver.operations.conv import step_kernel
 from nn_runtime.codes import OperationCode
 from nn_runtime.operand import QUANT8_TYPES
 from nn_runtime.operations.activation import RELU_BOUNDS, activation_table
@@ -20,7 +20,6 @@ from nn_runtime.quantization import activation_range_float, activation_range_qua
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gpu_driver import chain
     from gpu_driver.bound import BoundOperand, BoundOperation
     from gpu_driver.device_profile import DeviceProfile
     from gpu_driver.launch import Argument
@@ -111,7 +110,7 @@ def chain_step(
 ) -> chain.Step | None:
     """Return what takes the place of an operation of one tensor in a chain, None where it does not fit in."""
     output = op.outputs[0]
-    kernel = step_kernel(output, device)
+    kernel = chain.step_kernel(output, device)
     if kernel is None:
         return None
     if table is not None and ("VNNI", 1) in kernel.defines:

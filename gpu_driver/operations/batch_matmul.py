@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpu_driver import chain
-from gpu_driver.chain import elementwise as programs
 from gpu_driver.convolution.tiled import batches_launch
 from gpu_driver.launch import Kernel, Launch, Scratch, int_vector
 from gpu_driver.launchers.strided import Side, strided_copy
 from gpu_driver.launchers.vectors import LANES, c_type
 from gpu_driver.launchers.worksize import linear
 from gpu_driver.operations import launches
-from gpu_driver.operations.conv import rows_of_depth, step_kernel
 from nn_runtime.codes import OperandCode, OperationCode
 from nn_runtime.operand import QUANT8_TYPES
 from nn_runtime.operations.batch_matmul import batch_matmul_sizes
@@ -42,7 +40,7 @@ def batch_matmul(op: BoundOperation, device: DeviceProfile) -> tuple[Launch, ...
     by_groups = batches_launch(lhs, rhs, output, sizes, device)
     if by_groups is not None:
         return (by_groups,)
-    kernel_of_steps = step_kernel(output, device)
+    kernel_of_steps = chain.step_kernel(output, device)
     if kernel_of_steps is not None and output.type == OperandCode.TENSOR_FLOAT32 and not sizes.adj_x:
         return (_packed_launch(op, sizes, kernel_of_steps, device),)
     rows, columns, depth = sizes.rows, sizes.columns, sizes.depth
@@ -91,7 +89,7 @@ def _packed_launch(op: BoundOperation, sizes: BatchMatmul, kernel: Kernel, devic
         rhs,
         packed,
         None,
-        programs.rows_of(batches * blocks, depth * LANES),
+        chain.rows_of(batches * blocks, depth * LANES),
         (np.array([depth, columns, int(sizes.adj_y)], np.int32),),
         {},
         0,
@@ -116,7 +114,7 @@ def _packed_launch(op: BoundOperation, sizes: BatchMatmul, kernel: Kernel, devic
 
 
 def _products_of(batches: int, rows: int, columns: int, depth: int) -> SlidingWindow:
-    return replace(rows_of_depth(batches, rows, columns), input_depth=depth)
+    return replace(chain.rows_of(rows, columns, batches), input_depth=depth)
 
 
 def _fits_tiles(sizes: BatchMatmul, device: DeviceProfile) -> bool:

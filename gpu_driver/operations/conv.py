@@ -17,10 +17,9 @@ from gpu_driver.launch import Kernel, Launch, Packed, int32, int_vector
 from gpu_driver.launchers.strided import dense_strides, image_strides
 from gpu_driver.launchers.worksize import linear
 from gpu_driver.operations import launches
-from nn_runtime.codes import FuseCode, OperandCode, OperationCode
-from nn_runtime.operand import FLOAT_TYPES, QUANT8_TYPES, dtype_of
+from nn_runtime.codes import OperandCode, OperationCode
+from nn_runtime.operand import dtype_of
 from nn_runtime.operations.conv import convolution_geometry
-from nn_runtime.operations.sliding_window import SlidingWindow
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
     from nn_runtime.operand import Array
 
 _NOTHING: tuple[Scalar, ...] = ()
-CHAINED = FLOAT_TYPES | {OperandCode.TENSOR_QUANT8_ASYMM, OperandCode.TENSOR_QUANT8_ASYMM_SIGNED}
-"""Types of what chains compute."""
 
 
 @launches(OperationCode.CONV_2D, OperationCode.DEPTHWISE_CONV_2D)
@@ -105,7 +102,7 @@ def packed(product: Product, device: DeviceProfile) -> Launch:
         chunk = packing.exact_chunk(weights, _greatest_input(product.source))
     constants = _channels(product, weights, packing.pack_channels)
     values = {"chunk": chunk, "zero_in": product.source.zero_point, **_requantization(product)}
-    kernel = _kernel(product.defines(), vnni=False)
+    kernel = chain.chain_kernel(product.defines(), vnni=False)
     return _step(product, chain.CONVOLVE, kernel, constants, values, device)
 
 
@@ -114,7 +111,7 @@ def packed_winograd(product: Product, device: DeviceProfile) -> Launch:
     filters = _constant(product.weights)
     constants = _channels(product, winograd.pack_weights(filters), packing.pack_channels)
     values: dict[str, int | float] = {"tiles_at_once": winograd.tiles_at_once(product.geometry)}
-    kernel = _kernel(product.defines(), vnni=False)
+    kernel = chain.chain_kernel(product.defines(), vnni=False)
     return _step(product, chain.WINOGRAD, kernel, (*constants, packing.pack_conv_weights(filters)), values, device)
 
 
@@ -132,7 +129,7 @@ def packed_vnni(product: Product, device: DeviceProfile) -> Launch:
         packing.pack_conv_weights_vnni(weights),
         *_channels_vnni(product, folded, lanes, chain.CONVOLUTION_BLOCK),
     )
-    return _step(product, chain.CONVOLVE, _kernel(product.defines(), vnni=True), constants, values, device)
+    return _step(product, chain.CONVOLVE, chain.chain_kernel(product.defines(), vnni=True), constants, values, device)
 
 
 def depthwise_packed(product: Product, device: DeviceProfile) -> Launch:
@@ -142,7 +139,7 @@ def depthwise_packed(product: Product, device: DeviceProfile) -> Launch:
     weights = packing.pack_depthwise_weights(_constant(product.weights), product.weights.zero_point)
     constants = _channels(product, weights, packing.pack_depthwise_channels)
     values = {"zero_in": product.source.zero_point, **_requantization(product)}
-    kernel = chain_kernel(product.defines(), device)
+    kernel = chain.common_kernel(product.defines(), device)
     return _step(product, chain.DEPTHWISE, kernel, constants, values, device)
 
 
@@ -171,26 +168,8 @@ def depthwise_packed_vnni(product: Product, device: DeviceProfile) -> Launch:
     *vectors, modes = _channels_vnni(product, folded, lanes, packing.DEPTHWISE_LANES)
     constants = packed_weights, *vectors, modes + 4 * np.cumsum(has_rest, dtype=np.int32) * has_rest
     values = {"zero_in": source.zero_point, **_requantization(product)}
-    kernel = _kernel(product.defines(), vnni=True)
+    kernel = chain.chain_kernel(product.defines(), vnni=True)
     return _step(product, chain.DEPTHWISE_VNNI, kernel, constants, values, device)
-
-
-def chain_kernel(types: tuple[tuple[str, str | int], ...], device: DeviceProfile) -> Kernel:
-    """Return the kernel of steps that make no difference between its variants: the one that convolutions take too."""
-    return _kernel(types, vnni=device.x86_vnni and ("QUANTIZED", 1) in types)
-
-
-def step_kernel(output: BoundOperand, device: DeviceProfile) -> Kernel | None:
-    """Return the kernel of steps with such a result; None where nothing is joined, or nothing of such numbers."""
-    if not device.builds_chains or device.tuning.chain_steps == 1 or output.type not in CHAINED:
-        return None
-    types = ("T", ELEMENT_NAMES[OperandCode(output.type)]), ("QUANTIZED", int(output.type in QUANT8_TYPES))
-    return chain_kernel(types, device)
-
-
-def _kernel(types: tuple[tuple[str, str | int], ...], *, vnni: bool) -> Kernel:
-    chunk = packing.VNNI_DEPTH_CHUNK if vnni else packing.DEPTH_CHUNK
-    return Kernel("chain.cl", "chain", (*types, ("VNNI", int(vnni)), ("DEPTH_CHUNK", chunk)))
 
 
 def _channels(product: Product, weights: Array, pack: Callable[[Array, DTypeLike], Array]) -> tuple[Array, ...]:
@@ -278,24 +257,18 @@ def _step(
     return chain.single(step, device)
 
 
-def rows_of_depth(batches: int, rows: int, depth: int) -> SlidingWindow:
-    """Return the geometry of a step that makes each of so many rows of each image from the same row."""
-    ends, filters = (rows, depth, 1, rows, depth), (1, 1, 1, 1, 1, 1, 0, 0, 0, 0)
-    return SlidingWindow(batches, 1, *ends, *filters, nchw=False, activation=FuseCode.NONE)
-
-
 def flip_signs(source: BoundOperand, output: BoundOperand, device: DeviceProfile) -> Launch:
     """Step of chain.cl that makes signed bytes of unsigned ones or back, for CPU-type devices."""
     types = ("T", "char"), ("QUANTIZED", 1)
     depth = source.dimensions[-1]
     rows = source.count // depth
     step = chain.Step(
-        chain_kernel(types, device),
+        chain.common_kernel(types, device),
         chain.FLIP_SIGNS,
         source,
         output,
         None,
-        rows_of_depth(1, rows, depth),
+        chain.rows_of(rows, depth),
         (np.zeros(1, np.int32),),
         {},
         source.count,
@@ -351,7 +324,7 @@ def element_by_element(product: Product, device: DeviceProfile) -> Launch:
 def _mean_of_pictures(product: Product, device: DeviceProfile) -> chain.Step | None:
     """Return the step for an 8-bit depthwise convolution that weighs all pixels of a picture alike, as of a MEAN."""
     g = product.geometry
-    kernel = step_kernel(product.output, device)
+    kernel = chain.step_kernel(product.output, device)
     is_whole = (g.filter_height, g.filter_width) == (g.input_height, g.input_width) and not g.padded
     if kernel is None or not product.quantized or not product.packable or not is_whole or g.depth_multiplier != 1:
         return None

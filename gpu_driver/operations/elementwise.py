@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpu_driver import chain
 from gpu_driver.chain import elementwise as programs
 from gpu_driver.launch import Kernel, Launch, float32, int32, int_vector
 from gpu_driver.launchers.broadcast import broadcast, broadcast_refusal, pairwise
@@ -15,7 +16,6 @@ from gpu_driver.launchers.byte_pairs import Bytes, by_floats
 from gpu_driver.launchers.vectors import c_type, defines
 from gpu_driver.launchers.worksize import linear
 from gpu_driver.operations import launches, supports
-from gpu_driver.operations.conv import step_kernel
 from nn_runtime.codes import OperationCode
 from nn_runtime.operand import FLOAT_TYPES, QUANT8_TYPES, dtype_of
 from nn_runtime.operations.comparison import COMPARISONS
@@ -28,7 +28,8 @@ from nn_runtime.quantization import (
 )
 
 if TYPE_CHECKING:
-    from gpu_driver import chain
+    from collections.abc import Mapping
+
     from gpu_driver.bound import BoundOperand, BoundOperation
     from gpu_driver.device_profile import DeviceProfile
     from gpu_driver.launch import Argument
@@ -36,6 +37,10 @@ if TYPE_CHECKING:
     from nn_runtime.operations import OperationView
 
 _NUMBERS = {OperationCode.ADD: 0, OperationCode.SUB: 1, OperationCode.MUL: 2, OperationCode.DIV: 3}
+_PRELU_NUMBERS = (
+    *("zero0", "zero1", "zero_out"),
+    *("multiplier0", "exponent0", "multiplier1", "exponent1"),
+)
 _MAX_RANK = 4
 _UNUSED = FixedPointMultiplier(0, 0)
 
@@ -70,7 +75,7 @@ def elementwise(op: BoundOperation, device: DeviceProfile) -> Launch:
 def _chain_step(op: BoundOperation, device: DeviceProfile) -> chain.Step | None:
     """Return what takes the launch's place in a chain, None where it does not fit in."""
     output = op.outputs[0]
-    kernel = step_kernel(output, device)
+    kernel = chain.step_kernel(output, device)
     if kernel is None:
         return None
     operands = op.input("input0"), op.input("input1")
@@ -149,13 +154,10 @@ def extreme(op: BoundOperation, device: DeviceProfile) -> Launch:
     if op.data_type in QUANT8_TYPES:
         tables = _requantizations(first, second, output)
     greatest = op.code == OperationCode.MAXIMUM
-    launch = pairwise("extreme", (first, second, output), (int32(greatest),), device, tables)
-    kernel = step_kernel(output, device)
-    if kernel is None or tables is not None:
-        return launch
+    operands = first, second, output
+    launch = pairwise("extreme", operands, (int32(greatest),), device, tables)
     function = programs.MAXIMUM if greatest else programs.MINIMUM
-    unbounded = -math.inf, math.inf
-    return programs.joinable(launch, programs.step_of(kernel, output, (first, second), function, *unbounded))
+    return launch if tables is not None else _joinable(launch, operands, function, device)
 
 
 @launches(OperationCode.POW)
@@ -169,13 +171,32 @@ def prelu(op: BoundOperation, device: DeviceProfile) -> Launch:
     """PRELU. FLOAT32, FLOAT16, QUANT8, any rank; kernel broadcast.cl:prelu."""
     source, alpha, output = operands = op.input("input"), op.input("alpha"), op.outputs[0]
     if op.data_type not in QUANT8_TYPES:
-        return pairwise("prelu", operands, (), device)
+        return _joinable(pairwise("prelu", operands, (), device), operands, programs.PRELU, device)
     factors = prelu_multipliers(source.scale, alpha.scale, output.scale)
     pairs = factors.positive.mantissa, factors.positive.exponent, factors.negative.mantissa, factors.negative.exponent
+    zeros = source.zero_point, alpha.zero_point, output.zero_point
     info = np.iinfo(dtype_of(output.type))
-    zeros = int_vector(source.zero_point, alpha.zero_point, output.zero_point, 0)
-    bounds = (int32(int(bound) - output.zero_point) for bound in (info.min, info.max))
-    return pairwise("prelu", operands, (int_vector(*pairs), zeros, *bounds), device)
+    low, high = int(info.min) - output.zero_point, int(info.max) - output.zero_point
+    arguments = int_vector(*pairs), int_vector(*zeros, 0), int32(low), int32(high)
+    numbers = dict(zip(_PRELU_NUMBERS, (*zeros, *pairs), strict=True))
+    launch = pairwise("prelu", operands, arguments, device)
+    return _joinable(launch, operands, programs.PRELU, device, (low, high), numbers)
+
+
+def _joinable(
+    launch: Launch,
+    operands: tuple[BoundOperand, BoundOperand, BoundOperand],
+    function: int,
+    device: DeviceProfile,
+    bounds: tuple[float, float] = (-math.inf, math.inf),
+    numbers: Mapping[str, int | float] | None = None,
+) -> Launch:
+    """Return the launch of two inputs and an output with the step that may take its place in a chain, if any."""
+    *inputs, output = operands
+    kernel = chain.step_kernel(output, device)
+    if kernel is None:
+        return launch
+    return programs.joinable(launch, programs.step_of(kernel, output, inputs, function, *bounds, numbers))
 
 
 def _requantizations(first: BoundOperand, second: BoundOperand, output: BoundOperand) -> tuple[Array, Array] | None:

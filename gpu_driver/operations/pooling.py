@@ -13,7 +13,6 @@ from gpu_driver.launch import Kernel, Launch, float32, int32, int_vector
 from gpu_driver.launchers.vectors import LANES, c_type, per_item
 from gpu_driver.launchers.worksize import rows
 from gpu_driver.operations import launches
-from gpu_driver.operations.conv import step_kernel
 from nn_runtime.codes import OperationCode
 from nn_runtime.operand import QUANT8_TYPES
 from nn_runtime.operations.pooling import pooling_geometry
@@ -22,7 +21,7 @@ from nn_runtime.quantization import activation_range_float, activation_range_qua
 if TYPE_CHECKING:
     from gpu_driver.bound import BoundOperation
     from gpu_driver.device_profile import DeviceProfile
-    from gpu_driver.launch import Argument, Scalar
+    from gpu_driver.launch import Argument, Scalar, WorkSize
     from nn_runtime.operations.sliding_window import SlidingWindow
 
 _NAMES = {OperationCode.AVERAGE_POOL_2D: "average_pool_2d", OperationCode.MAX_POOL_2D: "max_pool_2d"}
@@ -42,18 +41,13 @@ def pooling(op: BoundOperation, device: DeviceProfile) -> Launch:
     if device.is_cpu and window.output_depth >= LANES:
         blocks = -(-window.output_depth // LANES)
         item_blocks = per_item(blocks, device, LANES * taps * window.output_width)
-        launch = Launch(
-            Kernel("pooling.cl", f"{name}_rows", types),
-            (*arguments, int32(item_blocks)),
-            (-(-blocks // item_blocks), lines),
-            (1, 1),
-            output.count * taps,
-            moved,
-        )
-        kernel = step_kernel(output, device)
-        return launch if kernel is None else replace(launch, steps=(_chain_step(launch, op, window, kernel),))
-    global_size, local_size = rows(window.output_width * window.output_depth, lines, device)
-    return Launch(Kernel("pooling.cl", name, types), arguments, global_size, local_size, output.count * taps, moved)
+        name, arguments = f"{name}_rows", (*arguments, int32(item_blocks))
+        sizes: tuple[WorkSize, WorkSize] = (-(-blocks // item_blocks), lines), (1, 1)
+    else:
+        sizes = rows(window.output_width * window.output_depth, lines, device)
+    launch = Launch(Kernel("pooling.cl", name, types), arguments, *sizes, output.count * taps, moved)
+    kernel = chain.step_kernel(output, device)
+    return launch if kernel is None else replace(launch, steps=(_chain_step(launch, op, window, kernel),))
 
 
 def _chain_step(launch: Launch, op: BoundOperation, window: SlidingWindow, kernel: Kernel) -> chain.Step:

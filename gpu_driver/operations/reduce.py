@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpu_driver import chain
 from gpu_driver.chain.elementwise import joinable
 from gpu_driver.chain.mean import Scaling, fits_mean, mean_step
 from gpu_driver.launch import Kernel, Launch, int32, int_vector
@@ -15,7 +16,6 @@ from gpu_driver.launchers.strided import dense_strides
 from gpu_driver.launchers.vectors import LANES, c_type, defines, group_size, per_item, work_sizes
 from gpu_driver.launchers.worksize import linear
 from gpu_driver.operations import launches
-from gpu_driver.operations.conv import step_kernel
 from nn_runtime.codes import OperandCode, OperationCode
 from nn_runtime.operand import QUANT8_TYPES, dtype_of
 from nn_runtime.operations.reduce import mean_multiplier, reduction
@@ -23,7 +23,6 @@ from nn_runtime.operations.reduce import mean_multiplier, reduction
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from gpu_driver import chain
     from gpu_driver.bound import BoundOperation
     from gpu_driver.device_profile import DeviceProfile
     from gpu_driver.launch import Argument, Scalar
@@ -60,7 +59,7 @@ def _chain_step(op: BoundOperation, device: DeviceProfile) -> chain.Step | None:
     """Return what takes the place of a MEAN over neighbouring dimensions in a chain."""
     source, output = op.input("input"), op.outputs[0]
     dims, reduced = _merged(source.dimensions, reduction(op).axes)
-    kernel, terms = step_kernel(output, device), _terms(op)
+    kernel, terms = chain.step_kernel(output, device), _terms(op)
     if kernel is None or len(reduced) != 1:
         return None
     outer, inner = math.prod(dims[: reduced[0]]), math.prod(dims[reduced[0] + 1 :])

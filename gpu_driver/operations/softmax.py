@@ -14,7 +14,6 @@ from gpu_driver.launch import Kernel, Launch, Packed, float32, int32
 from gpu_driver.launchers.vectors import c_type, defines, group_size, per_item
 from gpu_driver.launchers.worksize import linear
 from gpu_driver.operations import launches
-from gpu_driver.operations.conv import chain_kernel, rows_of_depth
 from nn_runtime.codes import OperandCode, OperationCode
 from nn_runtime.operand import QUANT8_TYPES
 from nn_runtime.operations.softmax import softmax_tables
@@ -62,12 +61,12 @@ def _chain_step(launch: Launch, op: BoundOperation, device: DeviceProfile) -> ch
     beta = op.float_value("beta")
     tables = softmax_tables(beta, source.scale) if quantized else None
     return chain.Step(
-        chain_kernel((("T", c_type(output)), ("QUANTIZED", int(quantized))), device),
+        chain.common_kernel((("T", c_type(output)), ("QUANTIZED", int(quantized))), device),
         chain.SOFTMAX,
         source,
         output,
         None,
-        rows_of_depth(batches, rows, depth),
+        chain.rows_of(rows, depth, batches),
         (np.zeros(1, np.int32),) if tables is None else (tables.exponentials, tables.terms),
         {"low": beta} if tables is None else {"zero_out": _offset(source)},
         launch.flops,

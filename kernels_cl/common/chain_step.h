@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // chain_step.h: a step of chain.cl as the table holds it (gpu_driver/chain/step.py: STEP_FIELDS, in the same order), and the arithmetic of its end.
 // Units    kind: CONVOLVE, DEPTHWISE, FLIP_SIGNS, AVERAGE, DEPTHWISE_VNNI, EXPANDED, SOFTMAX, WINOGRAD, ELEMENTWISE, MEAN, COPY,
-//          PACK, MULTIPLY, GREATEST; src, dst, residual, third: numbers of buffers
+//          PACK, MULTIPLY, GREATEST, FILL, BILINEAR, NEAREST; src, dst, residual, third: numbers of buffers
 //          before: EXPANDED: the step that it does itself
-//          instructions, as_one_row: of ELEMENTWISE, see elementwise_step.h
+//          instructions, at_once: of ELEMENTWISE, see elementwise_step.h
 //          tiles_at_once, multipliers: of WINOGRAD, see winograd.h; multipliers are the filters
 //          *_offset, and places of weights to modes in the constants: in units of 64 bytes
-//          zero_*, low*, high*: quantised (but low, high float for float and half); low, high of the convolution itself if quantised,
+//          zero_*, low*, high*: quantised (but low, high float for float and half); low, high of the convolution itself if quantised (low of FILL: the value),
 //          of the sum if float; rounding_mode: ROUND_TWICE; ROUND_TWICE_AT_ONCE where quant.h: multiply_and_round16 applies to all
 //          channels with these roundings, ROUND_POSITIVE if low >= zero_out, too; ROUND_ONCE for FULLY_CONNECTED with such roundings
 //          *_product, *_residual, *_sum: ADD_LEFT_SHIFT and the factors of ADD (addition.py)
@@ -36,7 +36,7 @@ typedef struct {
     float factor_product, factor_residual, offset_sum;
     COMPUTE_T low_sum, high_sum;
     int tiles_at_once;
-    int instructions, as_one_row;
+    int instructions, at_once;
 } Step;
 
 // What a task computes. x0..x1 - 1: tiles of TILE_PIXELS pixels, counted over all images, or output rows (depthwise, expanded);

@@ -2,10 +2,13 @@
 // elementwise_step.h: operations element by element as a step of chain.cl, several of them while the values are in the first cache.
 // Maths    each instruction: values[to] = operand (LOAD), or act(f(values[from], operand)), or act(f(operand, values[from])) if reversed;
 //          dst = what the last one makes
-//          float: FUNCTIONS; quantised: combine.h, TABLE: value = table[byte of value] (with VNNI bytes.h's form)
-// Tensors  dst [batches * out_height * out_width, depth_out] of T, dense; as_one_row: all rows that a task has are one long row
+//          float: FUNCTIONS; quantised: combine.h, prelu.h, TABLE: value = table[byte of value] (with VNNI bytes.h's form)
+// Tensors  dst [batches * out_height * out_width, depth_out] of T, dense; at_once: 0, or all rows that a task has are one long row of which
+//          so many elements are computed at once, WIDTH or whole rows
 //          operands of T: element (row / divide % modulo) * row_stride + column * step of src, residual, third, or of a constant
 // Units    place: of a constant or table, in 64 bytes from the instructions on; of VALUE: which of the values
+//          repeated: of a constant row that is the same for all rows of a long one: where its elements for at_once columns begin;
+//          what is before them goes on as they do. 0 for other operands
 //          low, high: bounds of the activation, as combine.h has them
 //          alpha: of ELU; zeros to offset: common/combine.h
 //          weights: the instructions (gpu_driver/chain/elementwise.py), so many as `instructions` says
@@ -37,6 +40,7 @@
 #define HYPERBOLIC_TANGENT 15
 #define HARD_SWISH 16
 #define EXPONENTIAL_LINEAR 17
+#define RECTIFIER 18
 
 #define FROM_SOURCE 1
 #define FROM_RESIDUAL 2
@@ -55,7 +59,8 @@ typedef struct {
     float real0, real1, offset;
     int is_bounded; // float: whether low and high are finite
     int from, to;
-    int unused[3];
+    int repeated;
+    int unused[2];
 } Instruction;
 
 // The part of a row that is computed at once: `vectors` from column `first` on, the last of them at column `last`, over the one before it
@@ -117,6 +122,8 @@ static inline int load_operand(const Columns *at, global const Instruction *i, C
     // Divisions take longer than what else is done for an operand.
     const int row = i->divide == 1 && at->row < i->modulo ? at->row : i->modulo == 1 ? 0 : at->row / i->divide % i->modulo;
     from += (size_t)row * i->row_stride;
+    if (i->repeated)
+        from += i->repeated - at->first;
     if (i->step)
         load_columns(at, from, values);
     else
@@ -153,6 +160,7 @@ static inline void apply(const Columns *at, global const Instruction *i, int vec
         PAIR(DIVIDE, x / y)
         PAIR(GREATER, x != x || x > y ? x : y)
         PAIR(LESSER, x != x || x < y ? x : y)
+        PAIR(RECTIFIER, x >= 0.0f ? x : x * y)
         SIMPLE(CLAMP, x)
         SIMPLE(MAGNITUDE, fabs(x))
         SIMPLE(NEGATIVE, -x)
@@ -205,8 +213,11 @@ static inline void apply(const Columns *at, global const Instruction *i, int vec
         const int4 zeros = (int4)(i->zeros[0], i->zeros[1], i->zeros[2], 0);
         const int2 factor0 = (int2)(i->factor0[0], i->factor0[1]), factor1 = (int2)(i->factor1[0], i->factor1[1]);
         const int2 factor_out = (int2)(i->factor_out[0], i->factor_out[1]);
-        EVERY_VALUE(to[v] = combine16(a[v], b[v], i->function, (int16)low, (int16)high, i->left_shift, zeros, factor0,
-                                      factor1, factor_out))
+        if (i->function == RECTIFIER)
+            EVERY_VALUE(to[v] = rectified16(a[v], b[v], zeros, (int4)(factor0, factor1), low, high))
+        else
+            EVERY_VALUE(to[v] = combine16(a[v], b[v], i->function, (int16)low, (int16)high, i->left_shift, zeros, factor0,
+                                          factor1, factor_out))
     }
 }
 #endif
@@ -248,11 +259,11 @@ static void elementwise(const Step *s, Part part, global const T *src, global T 
 {
     global const uchar *own = CONSTANT_AT(uchar, s->weights);
     const int end = min(part.x1 * TILE_PIXELS, s->batches * s->out_height * s->out_width), begin = part.x0 * TILE_PIXELS;
-    const int rows = s->as_one_row ? end - begin : 1, length = rows * s->depth_out;
+    const int rows = s->at_once ? end - begin : 1, length = rows * s->depth_out, width = s->at_once ? s->at_once : WIDTH;
     for (int row = begin; row < end; row += rows)
-        for (int x = 0; x < length; x += WIDTH) {
-            const int vectors = ceil_divide(min(WIDTH, length - x), 16);
-            const Columns at = {src, residual, third, own, row, x, min(x + 16 * vectors, length) - 16, vectors, min(length, 16)};
+        for (int x = 0; x < length; x += width) {
+            const int next = min(x + width, length);
+            const Columns at = {src, residual, third, own, row, x, next - 16, ceil_divide(next - x, 16), min(length, 16)};
             compute(&at, (global const Instruction *)own, s->instructions, dst + (size_t)row * s->depth_out);
         }
 }

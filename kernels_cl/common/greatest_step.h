@@ -2,24 +2,24 @@
 // greatest_step.h: MAX_POOL_2D as a step of chain.cl.
 // Maths    y[b,oy,ox,c] = act(max over fy, fx of x[b,iy,ix,c]), iy and ix as convolve.h; positions outside the image do not count, nor NaN
 // Tensors  src [batches, height, width, depth_in], dst [batches, out_height, out_width, depth_in] of T, dense
-// Needs    every window holds a pixel; depth_in >= 16
+// Needs    every window holds a pixel
 // Exact    yes
 
 #if T_IS_FLOAT
 #define KEPT_T16 float16
-#define LOAD_KEPT16(p, i) LOAD16(p, i)
-#define STORE_KEPT16(p, i, v) STORE16(p, i, v)
+#define LOAD_KEPT16(p, i, count) load_lanes(p, i, count)
+#define STORE_KEPT16(p, i, v, count) store_lanes(p, i, v, count)
 #define LOWEST (-INFINITY)
 #else
 #define KEPT_T16 T16 // bytes are compared as they are
-#define LOAD_KEPT16(p, i) (((global const UnalignedT16 *)((p) + (i)))->value)
-#define STORE_KEPT16(p, i, v) (((global UnalignedT16 *)((p) + (i)))->value = (v))
+#define LOAD_KEPT16(p, i, count) ((count) == 16 ? ((global const UnalignedT16 *)((p) + (i)))->value : WIDEN(load_lanes(p, i, count), T16))
+#define STORE_KEPT16(p, i, v, count) store_lanes(p, i, WIDEN(v, int16), count)
 #define LOWEST (T_IS_SIGNED ? -128 : 0)
 #endif
 
 static void greatest(const Step *s, Part part, global const T *src, global T *dst)
 {
-    const int height = s->height, width = s->width, depth = s->depth_in, out_height = s->out_height, out_width = s->out_width;
+    const int height = s->height, width = s->width, depth = s->depth_in, lanes = min(depth, 16), out_height = s->out_height, out_width = s->out_width;
     const KEPT_T16 low = (KEPT_T16)s->low, high = (KEPT_T16)s->high;
     for (int row = part.x0; row < part.x1; ++row) {
         const int b = row / out_height, top = (row - b * out_height) * s->stride_height - s->padding_top;
@@ -28,15 +28,15 @@ static void greatest(const Step *s, Part part, global const T *src, global T *ds
             const int left = ox * s->stride_width - s->padding_left;
             const int x0 = max(left, 0), x1 = min(left + s->filter_width, width);
             for (int block = part.y0; block < part.y1; ++block) {
-                const int channel = min(block * 16, depth - 16);
+                const int channel = min(block * 16, depth - lanes);
                 KEPT_T16 found = (KEPT_T16)LOWEST;
                 for (int y = y0; y < y1; ++y)
                     for (int x = x0; x < x1; ++x) {
-                        const KEPT_T16 value = LOAD_KEPT16(src, nhwc_offset(b, y, x, height, width, depth) + channel);
+                        const KEPT_T16 value = LOAD_KEPT16(src, nhwc_offset(b, y, x, height, width, depth) + channel, lanes);
                         found = value > found ? value : found;
                     }
                 found = found < low ? low : found;
-                STORE_KEPT16(dst, (row * out_width + ox) * depth + channel, found > high ? high : found);
+                STORE_KEPT16(dst, (row * out_width + ox) * depth + channel, found > high ? high : found, lanes);
             }
         }
     }

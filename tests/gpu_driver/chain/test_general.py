@@ -13,20 +13,19 @@ import pytest
 
 import kernels_cl
 from gpu_driver import chain
-from gpu_driver.chain import elementwise, launches
+from gpu_driver.chain import elementwise
 from gpu_driver.chain import step as chain_step
 from gpu_driver.launch import Launch
 from gpu_driver.lowering import Lowering
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.devices import find_device
 from nn_runtime.operand import dtype_of
+from tests.gpu_driver.chain.running import simulate_groups
 from tests.gpu_driver.graphs import Graph, request
 from tests.gpu_driver.profiles import CPU_PROFILE
 from tests.gpu_driver.running import prepare, run
 
 if TYPE_CHECKING:
-    from gpu_driver.chain.tiles import Tiles
-    from gpu_driver.device_profile import DeviceProfile
     from gpu_driver.driver import Device
     from nn_runtime.operand import Array, Dimensions
 
@@ -39,18 +38,24 @@ TYPES = [FLOAT, HALF, QUANT8, SIGNED]
 SHAPES = [(3, 40), (2, 5, 16), (1, 9, 33), (2, 3, 7, 20), (1, 4, 300), (1, 1, 1, 5), (30, 3)]
 FUNCTIONS = (
     *("ADD", "SUB", "MUL", "DIV", "MAXIMUM", "MINIMUM", "LOAD", "TABLE", "CLAMP", "ABS", "NEG", "EXP", "SQRT", "RSQRT"),
-    *("LOGISTIC", "TANH", "HARD_SWISH", "ELU", "SOURCE", "RESIDUAL", "VALUE", "CONSTANT", "THIRD"),
+    *("LOGISTIC", "TANH", "HARD_SWISH", "ELU", "PRELU", "SOURCE", "RESIDUAL", "VALUE", "CONSTANT", "THIRD"),
 )
 KINDS = (
     *("CONVOLVE", "DEPTHWISE", "FLIP_SIGNS", "AVERAGE", "DEPTHWISE_VNNI", "EXPANDED", "SOFTMAX", "WINOGRAD"),
-    *("ELEMENTWISE", "MEAN", "COPY", "PACK", "MULTIPLY", "GREATEST"),
+    *("ELEMENTWISE", "MEAN", "COPY", "PACK", "MULTIPLY", "GREATEST", "FILL", "BILINEAR", "NEAREST"),
 )
 RENAMED = {
     **{"DIV": "DIVIDE", "MAXIMUM": "GREATER", "MINIMUM": "LESSER", "LOAD": "LOAD_OPERAND", "ABS": "MAGNITUDE"},
     **{"NEG": "NEGATIVE", "EXP": "EXPONENTIAL", "SQRT": "SQUARE_ROOT", "RSQRT": "RECIPROCAL_ROOT"},
-    **{"LOGISTIC": "SIGMOID", "TANH": "HYPERBOLIC_TANGENT", "ELU": "EXPONENTIAL_LINEAR", "SOURCE": "FROM_SOURCE"},
+    **{
+        "LOGISTIC": "SIGMOID",
+        "TANH": "HYPERBOLIC_TANGENT",
+        "ELU": "EXPONENTIAL_LINEAR",
+        "PRELU": "RECTIFIER",
+        "SOURCE": "FROM_SOURCE",
+    },
     **{"RESIDUAL": "FROM_RESIDUAL", "VALUE": "FROM_VALUE", "CONSTANT": "FROM_CONSTANT", "WINOGRAD": "BY_WINOGRAD"},
-    "THIRD": "FROM_THIRD",
+    **{"THIRD": "FROM_THIRD", "PRELU": "RECTIFIER"},
 }
 """Names of the kernels, which must not be those of OpenCL's functions or of another number."""
 TOLERANCE = {FLOAT: 2e-5, HALF: 2e-2}
@@ -182,13 +187,7 @@ def test_any_number_of_groups_and_queues(
     opencl_device: Device, monkeypatch: pytest.MonkeyPatch, groups: int, queues: int
 ) -> None:
     """Tasks wait for all that they read: the same bits in every order."""
-    launch_of_steps = launches._launch
-
-    def simulated(steps: Any, keys: Any, inner: Any, device: DeviceProfile, tiles: Tiles) -> Launch:
-        small = replace(device, compute_units=queues, tuning=replace(device.tuning, least_task_flops=30_000))
-        return replace(launch_of_steps(steps, keys, inner, small, tiles), global_size=(groups,))
-
-    monkeypatch.setattr(launches, "_launch", simulated)
+    simulate_groups(monkeypatch, groups, queues)
     for seed in range(10):
         check(opencl_device, drawn(SIGNED, (2, 64, 272), seed))
 

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kernel of a chain's steps: one for each type of numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpu_driver.convolution import packing
+from gpu_driver.convolution.product import ELEMENT_NAMES
+from gpu_driver.launch import Kernel
+from nn_runtime.codes import OperandCode
+from nn_runtime.operand import FLOAT_TYPES, QUANT8_TYPES
+
+if TYPE_CHECKING:
+    from gpu_driver.bound import BoundOperand
+    from gpu_driver.device_profile import DeviceProfile
+
+CHAINED = FLOAT_TYPES | {OperandCode.TENSOR_QUANT8_ASYMM, OperandCode.TENSOR_QUANT8_ASYMM_SIGNED}
+"""Types of what chains compute."""
+
+
+def chain_kernel(types: tuple[tuple[str, str | int], ...], *, vnni: bool) -> Kernel:
+    """Return the kernel for defines T and QUANTIZED, with products of bytes by vpdpbusd or without."""
+    chunk = packing.VNNI_DEPTH_CHUNK if vnni else packing.DEPTH_CHUNK
+    return Kernel("chain.cl", "chain", (*types, ("VNNI", int(vnni)), ("DEPTH_CHUNK", chunk)))
+
+
+def common_kernel(types: tuple[tuple[str, str | int], ...], device: DeviceProfile) -> Kernel:
+    """Return the kernel of steps that make no difference between its variants: the one that convolutions take too."""
+    return chain_kernel(types, vnni=device.x86_vnni and ("QUANTIZED", 1) in types)
+
+
+def step_kernel(output: BoundOperand, device: DeviceProfile) -> Kernel | None:
+    """Return the kernel of steps with such a result; None where nothing is joined, or nothing of such numbers."""
+    if not device.builds_chains or device.tuning.chain_steps == 1 or output.type not in CHAINED:
+        return None
+    types = ("T", ELEMENT_NAMES[OperandCode(output.type)]), ("QUANTIZED", int(output.type in QUANT8_TYPES))
+    return common_kernel(types, device)

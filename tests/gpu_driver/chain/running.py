@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Chains as devices with other numbers of cores would run them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from gpu_driver.chain import launches
+
+if TYPE_CHECKING:
+    import pytest
+
+    from gpu_driver.chain.tiles import Tiles
+    from gpu_driver.device_profile import DeviceProfile
+    from gpu_driver.launch import Launch
+
+
+def simulate_groups(monkeypatch: pytest.MonkeyPatch, groups: int, queues: int) -> None:
+    """Cut steps for so many cores, into small tasks, and launch so many work-groups."""
+    launch_of_steps = launches._launch
+
+    def simulated(steps: Any, keys: Any, inner: Any, device: DeviceProfile, tiles: Tiles) -> Launch:
+        small = replace(device, compute_units=queues, tuning=replace(device.tuning, least_task_flops=30_000))
+        return replace(launch_of_steps(steps, keys, inner, small, tiles), global_size=(groups,))
+
+    monkeypatch.setattr(launches, "_launch", simulated)
