@@ -50,7 +50,6 @@ _FIELDS = (
 )
 _ALIGNMENT = 64
 _LEAST_ROW = 16
-_LANES = 16
 _WIDTH = 512
 """Elements that are computed at once, as common/elementwise_step.h has them."""
 _MOST_ELEMENTS_OF_A_ROW = 16384
@@ -345,8 +344,8 @@ def _packed(program: Sequence[Instruction], depth: int, at_once: int) -> Array:
             values["place"] = end // _ALIGNMENT
             constant = one.constant.reshape(-1)
             if at_once and walk.is_same_row and not walk.is_plain:
-                values["repeated"] = before = -(-_LANES // depth) * depth  # a last vector may begin before the row
-                constant = np.tile(constant, (before + at_once) // depth)
+                values["repeated"] = 1
+                constant = np.tile(constant, at_once // depth)
             flat = np.ascontiguousarray(constant).view(np.uint8)
             parts += [flat, np.zeros(-flat.size % _ALIGNMENT, np.uint8)]
             end += -(-flat.size // _ALIGNMENT) * _ALIGNMENT

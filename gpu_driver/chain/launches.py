@@ -10,11 +10,12 @@ import numpy as np
 
 from gpu_driver.bound import BoundOperand
 from gpu_driver.chain.elementwise import put_together, word
+from gpu_driver.chain.following import with_following
 from gpu_driver.chain.images import one_image, steps_by_image
 from gpu_driver.chain.memory import ALIGNMENT, BUFFERS, Placement
 from gpu_driver.chain.schedule import schedule
 from gpu_driver.chain.step import CONSTANTS, GEOMETRY, STEP_FIELDS, VALUES
-from gpu_driver.chain.tasks import tasks_of
+from gpu_driver.chain.tasks import tasks_of, unit_of
 from gpu_driver.chain.tiles import Tiles, tiles_for
 from gpu_driver.convolution.expanded import joined
 from gpu_driver.launch import Clock, Images, Launch, Packed, Scratch, Stage, Zeroed, int32
@@ -129,6 +130,7 @@ class _Merger:
 
     def _launch(self, steps: tuple[Step, ...], keys: Mapping[Memory, int], inner: frozenset[int]) -> Launch:
         steps = joined(put_together(steps, keys, inner), keys, inner, self._device.compute_units)
+        steps = with_following(steps, keys, inner)
         return _launch(steps, keys, inner, self._device, self._tiles)
 
     def steps_of(self, at: int) -> tuple[Step, ...]:
@@ -234,7 +236,7 @@ def _kernel_of(steps: Sequence[Step], tiles: Tiles) -> Kernel:
     kernel = steps[0].kernel
     rare = (
         ("WINOGRAD", int(any(step.is_winograd for step in steps))),
-        ("GENERAL", int(any(step.is_general for step in steps))),
+        ("GENERAL", int(any(step.is_general or step.then for step in steps))),
     )
     return replace(kernel, defines=(*kernel.defines, *rare, *tiles.defines()))
 
@@ -246,12 +248,15 @@ def _clocked(kernel: Kernel, device: DeviceProfile) -> Kernel:
 
 def _tables(steps: Sequence[Step], placed: Placement) -> tuple[Array, list[Array]]:
     """Return the steps as chain.cl takes them [steps, fields], and the bytes of all constants, in order."""
-    every = [*steps, *(step.before for step in steps if step.before is not None)]
+    befores = [step.before for step in steps if step.before is not None]
+    thens = [(step.then, unit_of(step)) for step in steps if step.then is not None]
+    every = [*((step, unit_of(step)) for step in steps), *((step, (0, 0)) for step in befores), *thens]
     table = np.zeros((len(every), len(STEP_FIELDS)), np.int32)
     parts: list[Array] = []
     end = 0
     before = len(steps)
-    for row, step in zip(table, every, strict=True):
+    then = before + len(befores)
+    for row, (step, unit) in zip(table, every, strict=True):
         positions = []
         for data in step.constants:
             positions.append(end // ALIGNMENT)
@@ -260,9 +265,11 @@ def _tables(steps: Sequence[Step], placed: Placement) -> tuple[Array, list[Array
             end += -(-flat.size // ALIGNMENT) * ALIGNMENT
         positions += positions[-1:] * (len(CONSTANTS) - len(positions))  # never used, but read
         memories = (step.source, step.output, step.residual or step.source, step.third or step.source)
-        places = *(number for memory in memories for number in placed.place(memory)), before
+        places = *(number for memory in memories for number in placed.place(memory)), before, then if step.then else 0
         before += step.before is not None
+        then += step.then is not None
         sizes = (getattr(step.geometry, name) for name in GEOMETRY)
-        values = (step.values.get(name, 0) for name in VALUES)
+        units = dict(zip(("unit_pixels", "unit_channels"), unit, strict=True))
+        values = ({**step.values, **units}.get(name, 0) for name in VALUES)
         row[:] = [word(value) for value in (step.kind, *places, *positions, *sizes, *values)]
     return table, parts

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpu_driver.chain.memory import ALIGNMENT
 from gpu_driver.chain.tasks import CONVOLUTION_BLOCK, reads_of, reads_of_residual, reads_of_third
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from gpu_driver.chain.tasks import Span, Task
     from nn_runtime.operand import Array
 
-LANES = 16
 TURNS_PER_NS = 0.1
 """Of a waiting loop."""
 LEAST_PATIENCE, MOST_PATIENCE = 50_000, 1 << 30
@@ -80,7 +80,8 @@ def _ahead(steps: Sequence[Step], tasks: Sequence[tuple[int, Task]], weights: Ar
         step = steps[at]
         if step.is_float_product:
             g = step.geometry
-            lines = CONVOLUTION_BLOCK // LANES * g.filter_height * g.filter_width * g.input_depth
+            depth = g.filter_height * g.filter_width * g.input_depth
+            lines = CONVOLUTION_BLOCK * depth * step.constants[0].itemsize // ALIGNMENT
             following = int(weights[at]) + task.y[0] * lines, lines
     return result[::-1]
 

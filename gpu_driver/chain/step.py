@@ -30,7 +30,7 @@ ROUND_TWICE, ROUND_TWICE_AT_ONCE, ROUND_ONCE, ROUND_POSITIVE = 0, 1, 2, 3
 
 PLACES = (
     *("kind", "src", "src_offset", "dst", "dst_offset", "residual", "residual_offset", "third", "third_offset"),
-    "before",
+    *("before", "then"),
 )
 CONSTANTS = ("weights", "bias", "multipliers", "shifts", "roundings", "scales", "offsets", "modes")
 GEOMETRY = (
@@ -44,7 +44,8 @@ VALUES = (
     *("multiplier_product", "exponent_product", "multiplier_residual", "exponent_residual"),
     *("multiplier_sum", "exponent_sum", "rounding_sum"),
     *("adds_by_floats", "factor_product", "factor_residual", "offset_sum", "low_sum", "high_sum"),
-    *("tiles_at_once", "instructions", "at_once"),
+    *("tiles_at_once", "instructions", "at_once", "unit_pixels", "unit_channels"),
+    "half_weights",
 )
 STEP_FIELDS = (*PLACES, *CONSTANTS, *GEOMETRY, *VALUES)
 """Fields of `Step` in common/chain_step.h, four bytes each."""
@@ -126,9 +127,9 @@ class Step:
     constants: weights, bias, and for quantised ones multipliers, shifts, roundings; for WINOGRAD the filters. values:
     by name of VALUES those that are not 0; float ones for float and half. before: the convolution that an EXPANDED
     step does, too: its source is the step's, the rest of the step is the depthwise one's. tile_pixels: of the kernel
-    that does it in the end. reads, reads_residual, reads_third: how a step that is no convolution reads its memories.
-    program: the instructions of ELEMENTWISE, which alone has a third memory to read. writes_part: whether other steps
-    write the rest of the output, or wrote all of it.
+    that does it in the end. reads, reads_residual, reads_third: how a step reads its memories, where its geometry does
+    not say it. program: the instructions of ELEMENTWISE. writes_part: whether other steps write the rest of the output,
+    or wrote all of it. then: an ELEMENTWISE that every task does with what it has written.
     """
 
     kernel: Kernel
@@ -150,6 +151,7 @@ class Step:
     third: Memory | None = None
     reads_third: Reading | None = None
     writes_part: bool = False
+    then: Step | None = None
 
     @property
     def is_general(self) -> bool:

@@ -47,12 +47,7 @@ class Task:
 def tasks_of(step: Step, cores: int, tuning: Tuning = UNTUNED) -> list[Task]:
     """Cut a step into tasks, core by core: the same part of the picture in every step."""
     _, depth = step.output_shape
-    if step.by_channel:
-        row, block = step.geometry.output_width, _channels_of_block(step)
-    elif step.before is not None:
-        row, block = step.geometry.output_width, CONVOLUTION_BLOCK
-    else:
-        row, block = step.tile_pixels, CONVOLUTION_BLOCK if _has_blocks(step) else depth
+    row, block = unit_of(step)
     count = _count(step)
     rows, blocks = -(-count // row), -(-depth // block)
     cost = step.flops + FLOPS_PER_BYTE * step.bytes_moved
@@ -74,6 +69,15 @@ def tasks_of(step: Step, cores: int, tuning: Tuning = UNTUNED) -> list[Task]:
         )
         for part, x, y in rectangles
     ]
+
+
+def unit_of(step: Step) -> tuple[int, int]:
+    """Return pixels and channels of what tasks count."""
+    if step.by_channel:
+        return step.geometry.output_width, _channels_of_block(step)
+    if step.before is not None:
+        return step.geometry.output_width, CONVOLUTION_BLOCK
+    return step.tile_pixels, CONVOLUTION_BLOCK if _has_blocks(step) else step.output_shape[1]
 
 
 def _has_blocks(step: Step) -> bool:

@@ -48,6 +48,16 @@ def pack_conv_weights(weights: npt.NDArray[np.generic], zero_point: int = 0) -> 
     return packed
 
 
+def as_halves(weights: FloatArray) -> npt.NDArray[np.float16] | None:
+    """Return weights that were halves before, as files of half the size have them; None if others are among them."""
+    for part in (weights[:1], weights):  # nearly all others are found out at once
+        with np.errstate(over="ignore"):
+            halves = part.astype(np.float16)
+        if not np.array_equal(halves.astype(np.float32), part):
+            return None
+    return halves
+
+
 def pack_depthwise_weights(weights: npt.NDArray[np.generic], zero_point: int = 0) -> FloatArray:
     """[1, filter_height, filter_width, depth] -> float32 [ceil(depth / 16), taps, 16], zero_point subtracted.
 

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from nn_runtime.operand import Array
 
 _NOTHING: tuple[Scalar, ...] = ()
+_MOST_COPIED = 49152
+"""Inputs of one pixel, as in common/direct.h."""
 
 
 @launches(OperationCode.CONV_2D, OperationCode.DEPTHWISE_CONV_2D)
@@ -102,8 +104,21 @@ def packed(product: Product, device: DeviceProfile) -> Launch:
         chunk = packing.exact_chunk(weights, _greatest_input(product.source))
     constants = _channels(product, weights, packing.pack_channels)
     values = {"chunk": chunk, "zero_in": product.source.zero_point, **_requantization(product)}
+    if _is_of_one_pixel(product):
+        halves = packing.as_halves(weights)
+        if halves is not None:
+            constants = halves, *constants[1:]
+            values["half_weights"] = 1
     kernel = chain.chain_kernel(product.defines(), vnni=False)
     return _step(product, chain.CONVOLVE, kernel, constants, values, device)
+
+
+def _is_of_one_pixel(product: Product) -> bool:
+    """Whether direct.h: convolve_pixel does it, which takes as long as reading the weights."""
+    g = product.geometry
+    window = g.filter_height, g.filter_width, g.stride_height, g.stride_width, g.padded
+    pixels = g.batches * g.output_height * g.output_width
+    return not product.quantized and pixels == 1 and window == (1, 1, 1, 1, False) and g.input_depth <= _MOST_COPIED
 
 
 def packed_winograd(product: Product, device: DeviceProfile) -> Launch:

@@ -3,7 +3,9 @@
 // Units    kind: CONVOLVE, DEPTHWISE, FLIP_SIGNS, AVERAGE, DEPTHWISE_VNNI, EXPANDED, SOFTMAX, WINOGRAD, ELEMENTWISE, MEAN, COPY,
 //          PACK, MULTIPLY, GREATEST, FILL, BILINEAR, NEAREST; src, dst, residual, third: numbers of buffers
 //          before: EXPANDED: the step that it does itself
-//          instructions, at_once: of ELEMENTWISE, see elementwise_step.h
+//          instructions, at_once: of ELEMENTWISE, see elementwise_step.h; unit_pixels, unit_channels: what a task counts
+//          then: 0, or the step, ELEMENTWISE, that each task does with what it has written, in place
+//          half_weights: 1: the weights of a product of one pixel are halves
 //          tiles_at_once, multipliers: of WINOGRAD, see winograd.h; multipliers are the filters
 //          *_offset, and places of weights to modes in the constants: in units of 64 bytes
 //          zero_*, low*, high*: quantised (but low, high float for float and half); low, high of the convolution itself if quantised (low of FILL: the value),
@@ -24,7 +26,7 @@
 
 typedef struct {
     int kind;
-    int src, src_offset, dst, dst_offset, residual, residual_offset, third, third_offset, before;
+    int src, src_offset, dst, dst_offset, residual, residual_offset, third, third_offset, before, then;
     int weights, bias, multipliers, shifts, roundings, scales, offsets, modes;
     int batches, height, width, depth_in, out_height, out_width, depth_out;
     int filter_height, filter_width, stride_height, stride_width, dilation_height, dilation_width, padding_top, padding_left;
@@ -36,7 +38,8 @@ typedef struct {
     float factor_product, factor_residual, offset_sum;
     COMPUTE_T low_sum, high_sum;
     int tiles_at_once;
-    int instructions, at_once;
+    int instructions, at_once, unit_pixels, unit_channels;
+    int half_weights;
 } Step;
 
 // What a task computes. x0..x1 - 1: tiles of TILE_PIXELS pixels, counted over all images, or output rows (depthwise, expanded);

@@ -249,6 +249,14 @@ static __attribute__((noinline)) int convolve_pairs(const Step *s, Part part, gl
     return tile;
 }
 
+#define SUM_EIGHT(WEIGHT)                                                                                                    \
+    for (; k + 8 <= depth; k += 8)                                                                                           \
+        _Pragma("unroll") for (int i = 0; i < 8; ++i) sum[i] = fma((float16)(x[k + i]), WEIGHT(k + i), sum[i]);              \
+    for (; k < depth; ++k)                                                                                                   \
+        sum[0] = fma((float16)(x[k]), WEIGHT(k), sum[0]);
+#define WEIGHT_OF_FLOATS(k) w[k]
+#define WEIGHT_OF_HALVES(k) float16_of(halves[k])
+
 // One pixel with a window of one: weights are used once, so several sums keep many loads on their way.
 static __attribute__((noinline)) void convolve_pixel(const Step *s, Part part, global const T *src, global T *dst,
                                                       global const T *residual, global const float16 *weights, global const float16 *bias,
@@ -258,14 +266,16 @@ static __attribute__((noinline)) void convolve_pixel(const Step *s, Part part, g
     INPUT_T *x = READABLE(src, 0, depth, depth, copy);
     for (int block = 2 * part.y0; block < last; ++block) {
         global const float16 *w = weights + (size_t)block * depth;
+        global const ushort16 *halves = (global const ushort16 *)weights + (size_t)block * depth;
         const int offset = block * 16, count = min(16, depth_out - offset);
         float16 sum[8];
         _Pragma("unroll") for (int i = 0; i < 8; ++i) sum[i] = (float16)0.0f;
         int k = 0;
-        for (; k + 8 <= depth; k += 8)
-            _Pragma("unroll") for (int i = 0; i < 8; ++i) sum[i] = fma((float16)(x[k + i]), w[k + i], sum[i]);
-        for (; k < depth; ++k)
-            sum[0] = fma((float16)(x[k]), w[k], sum[0]);
+        if (s->half_weights) {
+            SUM_EIGHT(WEIGHT_OF_HALVES)
+        } else {
+            SUM_EIGHT(WEIGHT_OF_FLOATS)
+        }
         float16 value = bias[block] + (((sum[0] + sum[4]) + (sum[1] + sum[5])) + ((sum[2] + sum[6]) + (sum[3] + sum[7])));
         if (s->has_residual)
             value = ADD_RESIDUAL(s, value, load_lanes(residual, offset, count));

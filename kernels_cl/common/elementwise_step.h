@@ -7,8 +7,7 @@
 //          so many elements are computed at once, WIDTH or whole rows
 //          operands of T: element (row / divide % modulo) * row_stride + column * step of src, residual, third, or of a constant
 // Units    place: of a constant or table, in 64 bytes from the instructions on; of VALUE: which of the values
-//          repeated: of a constant row that is the same for all rows of a long one: where its elements for at_once columns begin;
-//          what is before them goes on as they do. 0 for other operands
+//          repeated: 1 for a constant row that is the same for all rows: it has at_once elements, row after row
 //          low, high: bounds of the activation, as combine.h has them
 //          alpha: of ELU; zeros to offset: common/combine.h
 //          weights: the instructions (gpu_driver/chain/elementwise.py), so many as `instructions` says
@@ -64,11 +63,12 @@ typedef struct {
 } Instruction;
 
 // The part of a row that is computed at once: `vectors` from column `first` on, the last of them at column `last`, over the one before it
-// if need be; one of fewer lanes if the row is that short. Values have copies of the last up to a multiple of four.
+// if need be; one of fewer `lanes` if the part is that short. Values have copies of the last up to a multiple of four.
+// start: where a row that is repeated begins
 typedef struct {
     global const T *src, *residual, *third;
     global const uchar *constants; // the instructions, and what follows
-    int row, first, last, vectors, lanes;
+    int row, first, last, vectors, lanes, start;
 } Columns;
 
 static inline int padded(int vectors)
@@ -86,7 +86,7 @@ static inline void load_columns(const Columns *at, global const T *from, COMPUTE
         return;
     }
     if (at->lanes < 16)
-        last = load_lanes(from, 0, at->lanes);
+        last = load_lanes(from, at->first, at->lanes);
     else
         last = LOAD16(from, at->last);
     for (int v = 0; v < before; ++v)
@@ -99,7 +99,7 @@ static inline void store_columns(const Columns *at, global T *to, const COMPUTE_
 {
     const int before = at->vectors - 1;
     if (at->lanes < 16) {
-        store_lanes(to, 0, values[0], at->lanes);
+        store_lanes(to, at->first, values[0], at->lanes);
         return;
     }
     if (before % 4 == 3 && at->last == at->first + 16 * before) {
@@ -123,7 +123,7 @@ static inline int load_operand(const Columns *at, global const Instruction *i, C
     const int row = i->divide == 1 && at->row < i->modulo ? at->row : i->modulo == 1 ? 0 : at->row / i->divide % i->modulo;
     from += (size_t)row * i->row_stride;
     if (i->repeated)
-        from += i->repeated - at->first;
+        from -= at->start;
     if (i->step)
         load_columns(at, from, values);
     else
@@ -254,16 +254,19 @@ static inline void compute(const Columns *at, global const Instruction *program,
     store_columns(at, dst, values[program[instructions - 1].to]);
 }
 
+// dst may be what an instruction reads, element by element.
 static void elementwise(const Step *s, Part part, global const T *src, global T *dst, global const T *residual, global const T *third,
                         global const uchar *constants)
 {
     global const uchar *own = CONSTANT_AT(uchar, s->weights);
-    const int end = min(part.x1 * TILE_PIXELS, s->batches * s->out_height * s->out_width), begin = part.x0 * TILE_PIXELS;
-    const int rows = s->at_once ? end - begin : 1, length = rows * s->depth_out, width = s->at_once ? s->at_once : WIDTH;
+    const int depth = s->depth_out, end = min(part.x1 * s->unit_pixels, s->batches * s->out_height * s->out_width);
+    const int begin = part.x0 * s->unit_pixels, left = part.y0 * s->unit_channels, right = min(part.y1 * s->unit_channels, depth);
+    const int is_long = s->at_once && right - left == depth;
+    const int rows = is_long ? end - begin : 1, last = is_long ? rows * depth : right, width = is_long ? s->at_once : WIDTH;
     for (int row = begin; row < end; row += rows)
-        for (int x = 0; x < length; x += width) {
-            const int next = min(x + width, length);
-            const Columns at = {src, residual, third, own, row, x, next - 16, ceil_divide(next - x, 16), min(length, 16)};
-            compute(&at, (global const Instruction *)own, s->instructions, dst + (size_t)row * s->depth_out);
+        for (int x = left; x < last; x += width) {
+            const int next = min(x + width, last), count = next - x;
+            const Columns at = {src, residual, third, own, row, x, next - 16, ceil_divide(count, 16), min(count, 16), is_long ? x : 0};
+            compute(&at, (global const Instruction *)own, s->instructions, dst + (size_t)row * depth);
         }
 }

@@ -63,18 +63,11 @@ typedef struct __attribute__((packed)) {
 #define HALF_BY_ASSEMBLY 0
 #endif
 
-#if T_IS_HALF
+#if T_IS_FLOAT
 // PoCL 3.0 makes aligned loads and stores of vload_half16 and vstore_half16_rte, so that they go through a private vector.
 typedef struct __attribute__((packed)) {
     ushort16 value;
 } UnalignedBits16;
-
-static inline float round_half(float v)
-{
-    ushort bits;
-    vstore_half_rte(v, 0, (half *)&bits);
-    return vload_half(0, (const half *)&bits);
-}
 
 #if HALF_BY_ASSEMBLY
 static inline float16 float16_of(ushort16 bits)
@@ -103,6 +96,15 @@ static inline ushort16 half16_of(float16 v)
     return bits;
 }
 #endif
+#endif
+
+#if T_IS_HALF
+static inline float round_half(float v)
+{
+    ushort bits;
+    vstore_half_rte(v, 0, (half *)&bits);
+    return vload_half(0, (const half *)&bits);
+}
 
 #define LOAD(p, i) vload_half(i, p)
 #define LOAD16(p, i) float16_of(((global const UnalignedBits16 *)((p) + (i)))->value)

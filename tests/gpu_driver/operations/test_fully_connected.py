@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from gpu_driver.convolution import packing
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from tests.gpu_driver.operations.compare import FLOAT16, FLOAT32, INT32, QUANT8, SIGNED, Value, check, execute, nothing
 
@@ -68,3 +69,21 @@ def test_sums_are_rounded_once(opencl_device: Device, real: float, constant: boo
     ]
     got = execute(opencl_device, OperationCode.FULLY_CONNECTED, inputs, nothing(SIGNED, scale, 0), (1, sums.size))
     assert got.reshape(-1).tolist() == wanted
+
+
+@pytest.mark.parametrize("depth", [1, 7, 8, 1000])
+@pytest.mark.parametrize("kind", ["halves", "one is none", "large", "not a number"])
+def test_weights_that_were_halves(opencl_device: Device, kind: str, depth: int) -> None:
+    """Weights of one row are kept as halves where all are such numbers; answers are those of float64 either way."""
+    rng = np.random.default_rng(depth)
+    weights = rng.uniform(-2, 2, (45, depth)).astype(np.float16).astype(np.float32)
+    weights[-1, -1] = {"halves": 2**-24, "one is none": 1 / 3, "large": 1e5, "not a number": np.nan}[kind]
+    source, bias = rng.uniform(-1, 1, (1, depth)).astype(np.float32), rng.uniform(-1, 1, 45).astype(np.float32)
+    halves = packing.as_halves(packing.pack_conv_weights(weights))
+    assert (halves is not None) == (kind == "halves")
+    operands = [Value(FLOAT32, source), *(Value(FLOAT32, one, constant=True) for one in (weights, bias))]
+    got = execute(
+        opencl_device, OperationCode.FULLY_CONNECTED, [*operands, int(FuseCode.NONE)], nothing(FLOAT32), (1, 45)
+    )
+    wanted = source.astype(np.float64) @ weights.astype(np.float64).T + bias
+    np.testing.assert_allclose(got, wanted, 1e-5, 1e-5 * depth**0.5)

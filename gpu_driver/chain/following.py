@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Element-wise operations that every task of the step before them does with what it has just written.
+
+So they cost neither a step of their own, for which cores wait for each other, nor another way through memory.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from gpu_driver.chain.step import CONVOLVE, DEPTHWISE, DEPTHWISE_VNNI, ELEMENTWISE, EXPANDED
+from gpu_driver.chain.tasks import unit_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from gpu_driver.chain.step import Memory, Reading, Step
+
+_PRODUCTS = (CONVOLVE, DEPTHWISE, DEPTHWISE_VNNI, EXPANDED)
+
+
+def with_following(steps: Sequence[Step], keys: Mapping[Memory, int], inner: frozenset[int]) -> tuple[Step, ...]:
+    """Join products with the element-wise steps that alone read what they make.
+
+    keys, inner: as chain/launches.py has them.
+    """
+    used = Counter(keys[memory] for step in steps for memory in step.memories)
+    result: list[Step] = []
+    for step in steps:
+        at = _maker(result, step, keys) if step.kind == ELEMENTWISE else None
+        key = None if at is None else keys[result[at].output]
+        joined = _joined(result[at], step, keys) if at is not None and key in inner and used[key] == 2 else None
+        if at is None or joined is None:
+            result.append(step)
+        else:
+            result[at] = joined
+    return tuple(result)
+
+
+def _maker(steps: Sequence[Step], step: Step, keys: Mapping[Memory, int]) -> int | None:
+    """Return which of the steps before makes what a step reads last; None where something is made later still.
+
+    What the step makes is used by nobody before it.
+    """
+    read = {keys[memory] for memory in (step.source, step.residual, step.third) if memory is not None}
+    return next((at for at in reversed(range(len(steps))) if keys[steps[at].output] in read), None)
+
+
+def _joined(first: Step, step: Step, keys: Mapping[Memory, int]) -> Step | None:
+    """Return one step for a product and what follows; None where they do not fit, or read too many memories."""
+    made = keys[first.output]
+    if (
+        first.kind not in _PRODUCTS
+        or first.then is not None
+        or first.writes_part
+        or first.output_shape != step.output_shape
+        or not _writes_once(first)
+        or made == keys[step.output]
+    ):
+        return None
+    others: list[tuple[Memory, Reading | None]] = [] if first.residual is None else [(first.residual, None)]
+    for memory, reads in (
+        (step.source, step.reads),
+        (step.residual, step.reads_residual),
+        (step.third, step.reads_third),
+    ):
+        if memory is not None and keys[memory] != made:
+            others.append((memory, reads))
+    if len(others) > 2:
+        return None
+    (residual, reads_residual), (third, reads_third) = [*others, *[(None, None)] * 2][:2]
+
+    def in_place(memory: Memory | None) -> Memory | None:
+        return step.output if memory is not None and keys[memory] == made else memory
+
+    return replace(
+        first,
+        output=step.output,
+        residual=residual,
+        reads_residual=reads_residual,
+        third=third,
+        reads_third=reads_third,
+        flops=first.flops + step.flops,
+        bytes_moved=first.bytes_moved + step.bytes_moved - 2 * first.output.size_bytes,
+        operations=(*first.operations, *step.operations),
+        then=replace(
+            step,
+            source=in_place(step.source) or step.source,
+            residual=in_place(step.residual),
+            third=in_place(step.third),
+        ),
+    )
+
+
+def _writes_once(step: Step) -> bool:
+    """Whether no two tasks write the same element: the last block of depthwise ones begins where the others end."""
+    _, block = unit_of(step)
+    return not step.by_channel or step.output_shape[1] % block == 0 or step.output_shape[1] <= block
