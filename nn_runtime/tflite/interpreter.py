@@ -2,8 +2,9 @@
 """A drop-in for LiteRT's `Interpreter`: the same methods, dictionaries and kinds of errors, on NNAPI devices.
 
 Differences: `device=` selects where to run; delegates are refused; values between operators can be read only with
-`experimental_preserve_all_tensors`; `tensor()` views stay valid over `invoke`, until tensors are allocated anew; what
-has no meaning here (threads, resolvers, delegate settings) is accepted and ignored.
+`experimental_preserve_all_tensors`; `tensor()` views stay valid over `invoke`, until tensors are allocated anew; sparse
+constants are read as dense ones; what has no meaning here (threads, resolvers, delegate settings) is accepted and
+ignored.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from nn_runtime.network import Network
     from nn_runtime.operand import Array, Dimensions
     from nn_runtime.session import Session
-    from nn_runtime.tflite.types import TfliteModel, TfliteSignature, TfliteTensor
+    from nn_runtime.tflite.types import TfliteLevel, TfliteModel, TfliteSignature, TfliteSparsity, TfliteTensor
 
 Details: TypeAlias = "dict[str, object]"
 """What is known of a tensor, by LiteRT's keys."""
@@ -350,5 +351,20 @@ def _details(tensor: TfliteTensor, index: int, shape: Dimensions) -> Details:
             "quantized_dimension": 0 if quantization is None else quantization.quantized_dimension,
             "block_size": 0,
         },
-        "sparsity_parameters": {},
+        "sparsity_parameters": {} if tensor.sparsity is None else _sparsity_details(tensor.sparsity),
     }
+
+
+def _sparsity_details(sparsity: TfliteSparsity) -> Details:
+    """Return how the file stores a sparse constant, by LiteRT's keys."""
+    details: Details = {"traversal_order": np.array(sparsity.traversal_order, np.int32)}
+    if sparsity.block_map:
+        details["block_map"] = np.array(sparsity.block_map, np.int32)
+    return {**details, "dim_metadata": [_level_details(level) for level in sparsity.levels]}
+
+
+def _level_details(level: TfliteLevel) -> Details:
+    if level.segments is None or level.indices is None:
+        return {"format": 0, "dense_size": level.size}
+    segments, indices = level.segments.astype(np.int32), level.indices.astype(np.int32)
+    return {"format": 1, "array_segments": segments, "array_indices": indices}

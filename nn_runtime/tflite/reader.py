@@ -3,8 +3,8 @@
 
 `verifier` proves that every access stays inside the file; this module turns tables into `types` values and checks their
 meaning: indices, shapes, quantisation, sizes of constants, options that fit their operator. Constants are views of the
-file's bytes. A promise in this order: no crash, no access outside the file, no allocation beyond a small multiple of
-the file's length. Every message names where, what was wanted and what was found.
+file's bytes, sparse ones dense copies (`sparsity`). A promise in this order: no crash, no access outside the file, no
+allocation beyond a small multiple of the file's length. Every message names where, what was wanted and what was found.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from tflite.BuiltinOperator import BuiltinOperator
 from tflite.BuiltinOptions import BuiltinOptions
+from tflite.SparseIndexVector import SparseIndexVector
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -89,6 +90,8 @@ INT32 = UINT32 = FLOAT32 = Scalar(4)
 INT64 = UINT64 = Scalar(8)
 INT32S = FLOAT32S = Vector(4)
 INT64S = Vector(8)
+UINT16S = Vector(2)
+UINT8S = Vector(1)
 BLOB = Vector(1, in_place=True)
 STRING = String()
 
@@ -315,6 +318,23 @@ QUANTIZATION = _table(
     details=SKIP,
     quantized_dimension=INT32,
 )
+_INDICES = Union(
+    {
+        SparseIndexVector.Int32Vector: _table("Int32Vector", values=INT32S),
+        SparseIndexVector.Uint16Vector: _table("Uint16Vector", values=UINT16S),
+        SparseIndexVector.Uint8Vector: _table("Uint8Vector", values=UINT8S),
+    }
+)
+DIMENSION = _table(
+    "DimensionMetadata",
+    format=INT8,
+    dense_size=INT32,
+    array_segments_type=UINT8,
+    array_segments=_INDICES,
+    array_indices_type=UINT8,
+    array_indices=_INDICES,
+)
+SPARSITY = _table("SparsityParameters", traversal_order=INT32S, block_map=INT32S, dim_metadata=Children(DIMENSION))
 TENSOR = _table(
     "Tensor",
     shape=INT32S,
@@ -323,7 +343,7 @@ TENSOR = _table(
     name=STRING,
     quantization=Child(QUANTIZATION),
     is_variable=BOOL,
-    sparsity=Child(Table("SparsityParameters", ())),
+    sparsity=Child(SPARSITY),
     shape_signature=INT32S,
 )
 OPERATOR = _table(

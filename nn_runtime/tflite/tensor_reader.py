@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from nn_runtime.tflite.types import TensorType, TfliteQuantization, TfliteTensor
+from nn_runtime.tflite.sparsity import dense, read_sparsity
+from nn_runtime.tflite.types import TensorType, TfliteQuantization, TfliteSparsity, TfliteTensor
 from nn_runtime.tflite.verifier import TfliteError
 
 if TYPE_CHECKING:
@@ -23,6 +24,9 @@ MAX_RANK = 8
 # An NNAPI operand's length is an unsigned 32-bit number.
 MAX_TENSOR_BYTES = (1 << 32) - 1
 MAX_SHOWN = 60
+# Sparse networks keep a tenth of their weights or more, beside indices.
+MAX_DENSE_MULTIPLE = 64
+FREE_DENSE_BYTES = 1 << 20
 _SMALLEST_NORMAL = float(np.finfo(np.float32).smallest_normal)
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
@@ -57,6 +61,7 @@ class Buffers:
         self._length: int = model.BuffersLength()
         self._views: dict[int, Bytes | None] = {}
         self._booleans: set[int] = set()
+        self._dense_bytes_left = FREE_DENSE_BYTES + MAX_DENSE_MULTIPLE * len(data)
 
     def view(self, index: int, where: str) -> Bytes | None:
         """Return the bytes of a buffer; None where it holds none. Buffer 0 is the one that stands for "no data"."""
@@ -73,6 +78,15 @@ class Buffers:
         if index not in self._booleans and content.size and content.max() > 1:
             raise TfliteError(f"{where}: BOOL constant must hold bytes 0 and 1, got {content.max()}")
         self._booleans.add(index)
+
+    def count_dense_bytes(self, count: int, where: str) -> None:
+        """Spend `count` of the bytes that sparse constants may take when they are made dense."""
+        self._dense_bytes_left -= count
+        if self._dense_bytes_left < 0:
+            raise TfliteError(
+                f"{where}: sparse constants must not take more than {MAX_DENSE_MULTIPLE} times the file's length when "
+                f"they are made dense"
+            )
 
     def _decode(self, index: int) -> Bytes | None:
         """Return the bytes inside the buffer's table, or those behind the tables (files over 2 GiB)."""
@@ -100,8 +114,6 @@ def read_tensor(table: Tensor, where: str, buffers: Buffers) -> TfliteTensor:
     if number not in TensorType._value2member_map_:
         raise TfliteError(f"{where}: type must be 0 to {max(TensorType)}, got {number}")
     tensor_type = TensorType(number)
-    if table.Sparsity() is not None:
-        raise TfliteError(f"{where}: sparse constants are not supported")
     shape = integers(table.ShapeAsNumpy)
     _check_shape(shape, tensor_type, where)
     is_variable = bool(table.IsVariable())
@@ -110,14 +122,21 @@ def read_tensor(table: Tensor, where: str, buffers: Buffers) -> TfliteTensor:
         raise TfliteError(f"{where}: a variable tensor must have no data, got {content.size} bytes")
     if content is not None and tensor_type is TensorType.BOOL:
         buffers.check_boolean(table.Buffer(), content, where)
+    sparsity = None if table.Sparsity() is None else read_sparsity(table.Sparsity(), shape, where)
+    data: npt.NDArray[np.generic] | None = None
+    if sparsity is not None:
+        data = _densified(sparsity, content, tensor_type, shape, buffers, where)
+    elif content is not None:
+        data = _constant(content, tensor_type, shape, where)
     return TfliteTensor(
         name=name,
         type=tensor_type,
         shape=shape,
         shape_signature=_shape_signature(integers(table.ShapeSignatureAsNumpy), shape, where),
         quantization=_quantization(table.Quantization(), tensor_type, shape, where),
-        data=None if content is None else _constant(content, tensor_type, shape, where),
+        data=data,
         is_variable=is_variable,
+        sparsity=sparsity,
     )
 
 
@@ -158,6 +177,24 @@ def _constant(content: Bytes, tensor_type: TensorType, shape: tuple[int, ...], w
         raise TfliteError(f"{where}: {tensor_type.name} {shape} needs {wanted} bytes of data, got {content.size}")
     dtype = tensor_type.dtype
     return content if dtype is None else content.view(dtype).reshape(shape)
+
+
+def _densified(
+    sparsity: TfliteSparsity,
+    content: Bytes | None,
+    tensor_type: TensorType,
+    shape: tuple[int, ...],
+    buffers: Buffers,
+    where: str,
+) -> npt.NDArray[np.generic]:
+    """Return a sparse constant as a dense array."""
+    dtype = tensor_type.dtype
+    if content is None or dtype is None:
+        raise TfliteError(f"{where}: a sparse tensor must be a constant of numbers, got {tensor_type.name}")
+    if content.size % dtype.itemsize:
+        raise TfliteError(f"{where}: {tensor_type.name} needs {dtype.itemsize} bytes an element, got {content.size}")
+    buffers.count_dense_bytes(_size_bytes(shape, tensor_type), where)
+    return _readonly(dense(sparsity, content.view(dtype), shape, where))
 
 
 _ZERO_POINT_RANGE = {

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a .tflite file holds, as plain values. Arrays are read-only views of the file, aligned only as it has them."""
+"""What a .tflite file holds, as plain values.
+
+Arrays are read-only views of the file, aligned only as it has them; sparse constants are arrays of their own.
+"""
 
 from __future__ import annotations
 
@@ -79,10 +82,29 @@ class TfliteQuantization:
 
 
 @dataclass(frozen=True, eq=False)
+class TfliteLevel:
+    """A dimension of a sparse constant: DENSE of a size, or SPARSE_CSR with segments and indices."""
+
+    size: int
+    segments: npt.NDArray[np.int64] | None
+    indices: npt.NDArray[np.int64] | None
+
+
+@dataclass(frozen=True, eq=False)
+class TfliteSparsity:
+    """How the file stores a sparse constant: levels in traversal order; block i divides dimension `block_map[i]`."""
+
+    traversal_order: tuple[int, ...]
+    block_map: tuple[int, ...]
+    levels: tuple[TfliteLevel, ...]
+
+
+@dataclass(frozen=True, eq=False)
 class TfliteTensor:
     """One tensor; `data` is None unless constant, and flat uint8 where the type has no numpy dtype.
 
-    `shape_signature` has -1 for dimensions known only at run time, and is None where the file has none.
+    `shape_signature` has -1 for dimensions known only at run time, and is None where the file has none. `data` is
+    dense, whatever `sparsity` says of the file.
     """
 
     name: str
@@ -92,6 +114,7 @@ class TfliteTensor:
     quantization: TfliteQuantization | None
     data: npt.NDArray[np.generic] | None
     is_variable: bool
+    sparsity: TfliteSparsity | None = None
 
 
 @dataclass(frozen=True, eq=False)

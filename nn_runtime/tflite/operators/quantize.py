@@ -32,6 +32,13 @@ def _quantize(op: Operator) -> None:
         op.result(op.emit(OperationCode.QUANTIZE, [source]))
 
 
+@converts(BuiltinOperator.DENSIFY, inputs=1)
+def _densify(op: Operator) -> None:
+    """(input): the reader has made the sparse constant dense."""
+    op.array(0, "input")
+    op.result(op.input(0, "input"))
+
+
 @converts(BuiltinOperator.DEQUANTIZE, inputs=1, version=9)
 def _dequantize(op: Operator) -> None:
     """(input): constants become real at once, float16 ones too."""

@@ -8,6 +8,7 @@ import numpy as np
 from nn_runtime.tflite.types import TensorType
 from tests.nn_runtime.tflite.operator_cases import CONV, POOL, RELU, SAME, VALID, Case, bytes_of, channels, weights
 from tests.nn_runtime.tflite.operator_file import Tensor, boolean, constant, int8, int32, int64, real, uint8
+from tests.nn_runtime.tflite.sparse_tensors import sparse, sparse_values
 
 SPARSE, DENSE = 1, 2
 TO_SPACE = ("DepthToSpaceOptions", {"BlockSize": 2})
@@ -169,6 +170,9 @@ CASES = [
         steps=1,
     ),
     Case("L2_POOL_2D", [real(1, 7, 6, 3)], [real(1, 4, 3, 3)], "Pool2DOptions", POOL),
+    # Sparse constants
+    Case("DENSIFY", [sparse(sparse_values(np.float32, 4, 6), [1])], [real(4, 6)]),
+    Case("DENSIFY", [sparse(sparse_values(np.int8, 4, 6), [1], blocks={1: 2}, scale=0.1)], [int8(0.1, 0, 4, 6)]),
     # Lookups
     Case("EMBEDDING_LOOKUP", [constant([2, 0, 1]), real(3, 4, 2)], [real(3, 4, 2)]),
     Case("EMBEDDING_LOOKUP", [constant([2, 0]), constant(bytes_of(np.int8, 3, 8), 0.1)], [real(2, 8)], name="hybrid"),

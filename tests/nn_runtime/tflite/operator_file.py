@@ -12,7 +12,14 @@ import pytest
 import tflite
 
 from nn_runtime.tflite.types import TensorType
-from tests.nn_runtime.tflite.tflite_file import CodeSpec, FileSpec, OperatorSpec, SubgraphSpec, TensorSpec
+from tests.nn_runtime.tflite.tflite_file import (
+    CodeSpec,
+    FileSpec,
+    OperatorSpec,
+    SparsitySpec,
+    SubgraphSpec,
+    TensorSpec,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,7 +28,7 @@ Array = npt.NDArray[Any]
 
 _ONLY_VERSION_1 = {
     *("BATCH_TO_SPACE_ND", "BIDIRECTIONAL_SEQUENCE_LSTM", "BIDIRECTIONAL_SEQUENCE_RNN", "CEIL", "COS", "ELU"),
-    *("EMBEDDING_LOOKUP", "EXP", "EXPAND_DIMS", "FILL", "FLOOR", "FLOOR_MOD", "GATHER", "HARD_SWISH"),
+    *("DENSIFY", "EMBEDDING_LOOKUP", "EXP", "EXPAND_DIMS", "FILL", "FLOOR", "FLOOR_MOD", "GATHER", "HARD_SWISH"),
     *("HASHTABLE_LOOKUP", "IF", "L2_NORMALIZATION", "L2_POOL_2D", "LOCAL_RESPONSE_NORMALIZATION", "LOG"),
     *("LOGICAL_AND", "LOGICAL_NOT", "LOGICAL_OR", "LSH_PROJECTION", "MIRROR_PAD", "NEG", "ONE_HOT", "POW"),
     *(
@@ -55,6 +62,7 @@ class Tensor:
     data: Array | None = None
     quantized_dimension: int = 0
     is_variable: bool = False
+    sparsity: SparsitySpec | None = None
 
 
 def real(*shape: int) -> Tensor:
@@ -156,6 +164,7 @@ def _tensor_spec(number: int, tensor: Tensor, buffers: list[Any]) -> TensorSpec:
         zero_points=[tensor.zero_point] * len(scales),
         quantized_dimension=tensor.quantized_dimension,
         is_variable=tensor.is_variable,
+        sparsity=tensor.sparsity,
     )
 
 

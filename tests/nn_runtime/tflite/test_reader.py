@@ -224,7 +224,6 @@ REFUSED: dict[str, tuple[Callable[[FileSpec], object], str]] = {
     "tensor type": (set_tensor(0, type=19), "'input': type must be 0 to 18, got 19"),
     "negative type": (set_tensor(0, type=-1), "'input': type must be 0 to 18, got -1"),
     "bool bytes": (set_tensor(1, type=BOOL, scales=(), zero_points=()), "BOOL constant must hold bytes 0 and 1, got 5"),
-    "sparse": (set_tensor(1, is_sparse=True), "sparse constants are not supported"),
     "variable with data": (set_tensor(2, is_variable=True), "'bias': a variable tensor must have no data, got 12"),
     "negative dimension": (set_tensor(0, shape=(1, -4, 4, 2)), r"dimensions must be >= 0, got \(1, -4, 4, 2\)"),
     "rank 9": (set_tensor(0, shape=(1,) * 9), "rank must be at most 8, got 9"),

@@ -15,6 +15,24 @@ import tflite
 
 
 @dataclass
+class LevelSpec:
+    """DENSE of a size; with segments or indices, SPARSE_CSR, each with the bits of its numbers (None: left out)."""
+
+    size: int = 0
+    segments: Sequence[int] | None = None
+    indices: Sequence[int] | None = None
+    bits: tuple[int, int] = (32, 32)
+    format: int | None = None
+
+
+@dataclass
+class SparsitySpec:
+    order: Sequence[int]
+    block_map: Sequence[int]
+    levels: Sequence[LevelSpec]
+
+
+@dataclass
 class TensorSpec:
     name: str | bytes
     type: int
@@ -26,7 +44,7 @@ class TensorSpec:
     quantized_dimension: int = 0
     details_type: int = 0
     is_variable: bool = False
-    is_sparse: bool = False
+    sparsity: SparsitySpec | None = None
 
 
 @dataclass
@@ -179,12 +197,34 @@ class _Writer:
             Shape=self._array(tensor.shape, "<i4"),
             ShapeSignature=self._array(tensor.signature, "<i4"),
             Name=self._text(tensor.name),
-            Sparsity=self._table("SparsityParameters") if tensor.is_sparse else None,
+            Sparsity=None if tensor.sparsity is None else self._sparsity(tensor.sparsity),
             Quantization=quantization,
             Type=tensor.type,
             Buffer=tensor.buffer,
             IsVariable=tensor.is_variable,
         )
+
+    def _sparsity(self, sparsity: SparsitySpec) -> int:
+        return self._table(
+            "SparsityParameters",
+            TraversalOrder=self._array(sparsity.order, "<i4"),
+            BlockMap=self._array(sparsity.block_map, "<i4"),
+            DimMetadata=self._offsets([self._level(level) for level in sparsity.levels]),
+        )
+
+    def _level(self, level: LevelSpec) -> int:
+        is_sparse = level.segments is not None or level.indices is not None
+        types = {32: "Int32Vector", 16: "Uint16Vector", 8: "Uint8Vector"}
+        fields: dict[str, int] = {}
+        for name, values, bits in zip(
+            ("ArraySegments", "ArrayIndices"), (level.segments, level.indices), level.bits, strict=True
+        ):
+            if values is not None:
+                vector = self._array(values, {32: "<i4", 16: "<u2", 8: "u1"}[bits])
+                fields[name] = self._table(types[bits], Values=vector)
+                fields[f"{name}Type"] = getattr(tflite.SparseIndexVector, types[bits])
+        number = int(is_sparse) if level.format is None else level.format
+        return self._table("DimensionMetadata", Format=number, DenseSize=level.size, **fields)
 
     def _operator(self, operator: OperatorSpec) -> int:
         if id(operator) not in self._shared:
