@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import numpy as np
 
+    from nn_runtime.operand import Array
+
 
 @dataclass(frozen=True)
 class TensorInfo:
@@ -32,15 +34,16 @@ class TensorInfo:
         return f"{self.name}: {self.dtype} {list(self.shape)}{quantized}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class State:
-    """A value kept between runs, zero at first: an input of the model, and the output that gives its next value.
+    """A value kept between runs: an input of the model, and the output that gives its next value.
 
-    Without an output it stays zero.
+    Without an output it stays what it is at first: `initial` in the type and dimensions of the operand, else zero.
     """
 
     input: int
     output: int | None
+    initial: Array | None = None
 
 
 @dataclass(frozen=True)

@@ -144,7 +144,7 @@ class Session:
         return Explanation(tuple(sorted(rows, key=lambda row: row.index)))
 
     def reset_variables(self) -> None:
-        """Set what the network keeps between runs (the states of recurrent layers) to zero."""
+        """Set what the network keeps between runs (states of recurrent layers, variables) to what it is at first."""
         with self._lock:
             self._clear_states()
 
@@ -169,7 +169,8 @@ class Session:
         main = self._plan.model.main
         for state in self._interface.states:
             operand = main.operands[main.input_indexes[state.input]]
-            self._states[state.input] = np.full(operand.dimensions, operand.zero_point, dtype_of(operand.type))
+            first = operand.zero_point if state.initial is None else state.initial
+            self._states[state.input] = np.full(operand.dimensions, first, dtype_of(operand.type))
 
     def _settle(self, given: Sequence[npt.ArrayLike]) -> None:
         """Time the plan and its rivals on the first inputs, and keep the fastest.

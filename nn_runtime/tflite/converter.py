@@ -18,10 +18,12 @@ from nn_runtime.network import Network
 from nn_runtime.numeric import whole_numbers
 from nn_runtime.tflite.folding import FOLDED_KINDS, fold
 from nn_runtime.tflite.graph_builder import GraphBuilder, identity
-from nn_runtime.tflite.operator import Operator, Variable
+from nn_runtime.tflite.operator import Operator
 from nn_runtime.tflite.operators import conversion_of, converted_operators, kind_of
 from nn_runtime.tflite.tensor_reader import quoted
+from nn_runtime.tflite.types import TensorType
 from nn_runtime.tflite.values import ReferencedModel, Value, constant, tensor_value
+from nn_runtime.tflite.variables import Variables
 
 if TYPE_CHECKING:
     from nn_runtime.tflite.types import TfliteModel, TfliteSubgraph
@@ -49,7 +51,8 @@ def convert(
     outputs = list(subgraph.outputs)
     if preserve_all:
         computed = {index for operator in subgraph.operators for index in operator.outputs}
-        outputs += sorted(index for index in computed.difference(outputs) if graph.values[index].data is None)
+        known = computed.intersection(graph.values).difference(outputs)
+        outputs += sorted(index for index in known if graph.values[index].data is None)
     return _finished(graph, outputs, names)
 
 
@@ -72,9 +75,11 @@ class _Graph:
         self.subgraph = model.subgraphs[subgraph_index]
         self.builder = GraphBuilder()
         self.values = values
-        self.variables: dict[int, Variable] = {}
+        self.variables = Variables()
         self._model = model
         self._referenced: dict[_Call, ReferencedModel] = {} if referenced is None else referenced
+        self._is_main = referenced is None
+        self._initialised: set[int] = set()
         self._expansion = 1
         self._where = f"subgraph {subgraph_index}: " if subgraph_index else ""
 
@@ -82,9 +87,7 @@ class _Graph:
         """Convert the operators in order; raises BadData naming the one that cannot be."""
         for operator in self.subgraph.operators:
             try:
-                _convert_operator(
-                    Operator(operator, self.subgraph, self.builder, self.values, self.variables, self._refer)
-                )
+                _convert_operator(Operator(operator, self.subgraph, self.builder, self.values, self.variables, self))
             except NNError as error:
                 reason = str(error).removeprefix(f"{operator.name}: ")
                 raise BadData(f"{self._where}operator {operator.index} {operator.name}: {reason}") from error
@@ -111,7 +114,7 @@ class _Graph:
         self.builder.model.identify_inputs_and_outputs(inputs, [self.builder.index(value) for value in outputs])
         self.builder.model.finish()
 
-    def _refer(self, subgraph_index: int, arguments: Sequence[Value]) -> ReferencedModel:
+    def refer(self, subgraph_index: int, arguments: Sequence[Value]) -> ReferencedModel:
         """Convert a subgraph that IF or WHILE calls with these arguments."""
         call = (subgraph_index, *((value.type, value.shape, value.scale, value.zero_point) for value in arguments))
         if call not in self._referenced:
@@ -122,10 +125,25 @@ class _Graph:
             raise BadData(f"more than {_MAX_EXPANSION} subgraphs are called, counted by call")
         return found
 
+    def initialise(self, subgraph_index: int) -> None:
+        """Take the variables' first values from a subgraph that CALL_ONCE calls."""
+        if not self._is_main:
+            raise BadData("only the main subgraph can initialise variables")
+        subgraph = self._model.subgraphs[subgraph_index]
+        if subgraph.inputs or subgraph.outputs:
+            raise BadData(f"subgraph {subgraph_index} must have neither inputs nor outputs")
+        if subgraph_index not in self._initialised:
+            inner = _Graph(self._model, subgraph_index, {}, self._referenced)
+            inner.convert_operators()
+            self.variables.initialise(inner.variables)
+        self._initialised.add(subgraph_index)
+
     def _converted(self, subgraph_index: int, arguments: Sequence[Value]) -> ReferencedModel:
         subgraph = self._model.subgraphs[subgraph_index]
         if len(subgraph.inputs) != len(arguments):
             raise BadData(f"subgraph {subgraph_index} has {len(subgraph.inputs)} inputs, got {len(arguments)}")
+        if any(tensor.type is TensorType.RESOURCE for tensor in subgraph.tensors):
+            raise BadData(f"subgraph {subgraph_index} has variables, which only the main subgraph can have")
         sources = [replace(argument, data=None) for argument in arguments]
         inner = _Graph(self._model, subgraph_index, dict(zip(subgraph.inputs, sources, strict=True)), self._referenced)
         inner.convert_operators()
@@ -185,9 +203,9 @@ def _inputs(subgraph: TfliteSubgraph, names: Mapping[int, str], shapes: Shapes) 
 
 def _finished(graph: _Graph, output_indices: Sequence[int], names: Mapping[int, str]) -> Network:
     """Name the model's inputs and outputs, variables last, and finish it."""
-    subgraph, variables = graph.subgraph, graph.variables.values()
+    subgraph, variables = graph.subgraph, graph.variables.kept()
     inputs = [graph.values[index] for index in subgraph.inputs]
-    sources = inputs + [variable.source for variable in variables]
+    sources = inputs + [variable.source for variable in variables if variable.source is not None]
     by_index = graph.outputs(output_indices, sources)
     positions = {index: position for position, index in enumerate(by_index)}
     outputs = list(by_index.values())
@@ -195,7 +213,8 @@ def _finished(graph: _Graph, output_indices: Sequence[int], names: Mapping[int, 
     for variable in variables:
         source = len(inputs) + len(states)
         changed = variable.current is not variable.source
-        states.append(State(source, len(outputs) if changed else None))
+        initial = None if variable.initial is None else variable.initial.value()
+        states.append(State(source, len(outputs) if changed else None, initial))
         if changed:
             outputs.append(graph.own(variable.current, [*sources, *outputs]))
     graph.finish(sources, outputs)

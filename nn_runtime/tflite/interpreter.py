@@ -3,8 +3,8 @@
 
 Differences: `device=` selects where to run; delegates are refused; values between operators can be read only with
 `experimental_preserve_all_tensors`; `tensor()` views stay valid over `invoke`, until tensors are allocated anew; sparse
-constants are read as dense ones; what has no meaning here (threads, resolvers, delegate settings) is accepted and
-ignored.
+constants are read as dense ones; `reset_all_variables` resets resource variables too, and subgraphs cannot share them;
+what has no meaning here (threads, resolvers, delegate settings) is accepted and ignored.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ import numpy as np
 from nn_runtime.errors import BadData, BadState, NNError, OperationFailed
 from nn_runtime.tflite.converter import convert
 from nn_runtime.tflite.reader import read
+from nn_runtime.tflite.types import TensorType
+from nn_runtime.tflite.variables import resources
 
 if TYPE_CHECKING:
     import os
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 
 Details: TypeAlias = "dict[str, object]"
 """What is known of a tensor, by LiteRT's keys."""
+
+_WITHOUT_DTYPE = {TensorType.RESOURCE: np.object_, TensorType.VARIANT: np.object_}
 
 
 class OpResolverType(enum.Enum):
@@ -126,7 +130,7 @@ class Interpreter:
         self._runner(0).invoke()
 
     def reset_all_variables(self) -> None:
-        """Set the variable tensors (states of recurrent layers) to zero."""
+        """Set the variable tensors (states of recurrent layers) to zero, resource variables to their first values."""
         self._runner(0).reset_variables()
 
     def get_signature_list(self) -> dict[str, dict[str, list[str]]]:
@@ -162,8 +166,20 @@ class Interpreter:
         if not 0 <= subgraph_index < self.num_subgraphs():
             raise BadData(f"subgraph_index must be below {self.num_subgraphs()}, got {subgraph_index}")
         if subgraph_index not in self._runners:
+            self._check_own_variables(subgraph_index)
             self._runners[subgraph_index] = _Runner(self._model, subgraph_index, self._device, self._preserve_all)
         return self._runners[subgraph_index]
+
+    def _check_own_variables(self, subgraph_index: int) -> None:
+        """Refuse a subgraph that shares variables with another: each keeps its own between runs."""
+        subgraphs = self._model.subgraphs
+        for other in self._runners:
+            shared = resources(subgraphs[subgraph_index]) & resources(subgraphs[other])
+            if shared:
+                raise BadData(
+                    f"subgraph {subgraph_index}: shares variable {min(shared)} with subgraph {other}, "
+                    "which is not supported"
+                )
 
 
 class SignatureRunner:
@@ -291,7 +307,7 @@ class _Runner:
                 np.copyto(self._arrays[info.index], result)
 
     def reset_variables(self) -> None:
-        """Set variables to zero."""
+        """Set variables to what they are at first."""
         if self._session is not None:
             self._session.reset_variables()
 
@@ -343,7 +359,7 @@ def _details(tensor: TfliteTensor, index: int, shape: Dimensions) -> Details:
         "index": index,
         "shape": np.array(shape, np.int32),
         "shape_signature": np.array(signature, np.int32),
-        "dtype": np.bytes_ if tensor.type.dtype is None else tensor.type.dtype.type,
+        "dtype": _WITHOUT_DTYPE.get(tensor.type, np.bytes_) if tensor.type.dtype is None else tensor.type.dtype.type,
         "quantization": single,
         "quantization_parameters": {
             "scales": scales,

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NoReturn
+from dataclasses import replace
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 import numpy as np
 
@@ -14,27 +14,31 @@ from nn_runtime.errors import BadData
 from nn_runtime.operand import Dimensions, dtype_of
 from nn_runtime.quantization import fixed_point_multiplier
 from nn_runtime.tflite.values import ReferencedModel, Value, constant, int32, int32_vector, real, tensor_value
+from nn_runtime.tflite.variables import resource_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     import numpy.typing as npt
 
     from nn_runtime.operand import Array
     from nn_runtime.tflite.graph_builder import GraphBuilder
     from nn_runtime.tflite.types import TfliteOperator, TfliteSubgraph, TfliteTensor
+    from nn_runtime.tflite.variables import Resource, Variables
 
 _MAX_FILLED = 1 << 24
 _MAX_INDICES = 1 << 20
 _GREATEST_MULTIPLE_EXPONENT = 6
 
 
-@dataclass
-class Variable:
-    """A tensor that lives between runs: the model's input, and the value that it has after the operators so far."""
+class Subgraphs(Protocol):
+    """The other subgraphs of the file, for operators that call one."""
 
-    source: Value
-    current: Value
+    def refer(self, subgraph_index: int, arguments: Sequence[Value]) -> ReferencedModel:
+        """Convert a subgraph for given arguments; raises BadData."""
+
+    def initialise(self, subgraph_index: int) -> None:
+        """Take the variables' first values from a subgraph; raises BadData."""
 
 
 class Operator:
@@ -46,17 +50,14 @@ class Operator:
         subgraph: TfliteSubgraph,
         builder: GraphBuilder,
         values: dict[int, Value],
-        variables: dict[int, Variable],
-        refer: Callable[[int, Sequence[Value]], ReferencedModel],
+        variables: Variables,
+        subgraphs: Subgraphs,
     ) -> None:
-        """`values` and `variables` go by tensor index; results are added to `values`.
-
-        `refer` converts another subgraph of the file for given arguments.
-        """
+        """`values` go by tensor index; results are added to them."""
         self.code = operator.code
         self.custom_code = operator.custom_code
         self.custom_options = operator.custom_options
-        self._refer = refer
+        self._subgraphs = subgraphs
         self._operator = operator
         self._tensors = subgraph.tensors
         self._builder = builder
@@ -191,7 +192,7 @@ class Operator:
 
     def refer(self, option: str, arguments: Sequence[Value]) -> Value:
         """Return the subgraph that an option names, converted for these arguments, as an operand."""
-        return Value(OperandCode.MODEL, (), referenced=self._refer(self.option(option), arguments))
+        return Value(OperandCode.MODEL, (), referenced=self._subgraphs.refer(self.option(option), arguments))
 
     def intermediate(self, position: int) -> TfliteTensor | None:
         """Return what the file says of an intermediate tensor, None where it lists none."""
@@ -358,11 +359,39 @@ class Operator:
         index = self._operator.inputs[position] if position < self.input_count else -1
         if index < 0 or not self._tensors[index].is_variable:
             self.fail(f"{name} (input {position}) must be a variable tensor")
-        if index not in self._variables:
-            source = tensor_value(self._tensors[index], shape)
-            self._variables[index] = Variable(source, source)
-        return self._variables[index].current
+        return self._variables.tensor(index, tensor_value(self._tensors[index], shape))
 
     def set_variable(self, position: int, value: Value) -> None:
         """Give a variable tensor its next value."""
-        self._variables[self._operator.inputs[position]].current = value
+        self._variables.assign(self._operator.inputs[position], value)
+
+    def initialise(self, option: str) -> None:
+        """Take the variables' first values from the subgraph that an option names."""
+        self._subgraphs.initialise(self.option(option))
+
+    def make_handle(self) -> None:
+        """Make the output a handle of the variable that the options name."""
+        self.output_tensor()
+        self._variables.add_handle(self._operator.outputs[0], resource_of(self._operator))
+
+    def read_resource(self, position: int) -> Value:
+        """Return the present value of the variable that an input is the handle of."""
+        return self._variables.read(self._resource(position))
+
+    def assign_resource(self, position: int, value: Value) -> None:
+        """Give the variable that an input is the handle of a value of its type and shape; its integers are kept."""
+        resource = self._resource(position)
+        present = self._variables.present(resource)
+        if present is not None and (value.type, value.shape) != (present.type, present.shape):
+            wanted, given = (f"{OperandCode(one.type).name} {list(one.shape or ())}" for one in (present, value))
+            self.fail(f"variable {resource} must stay {wanted}, got {given}")
+        if present is not None and value.is_quantized and not value.same_quantization(present):
+            value = self.emit(OperationCode.CAST, [value], present)
+        self._variables.assign(resource, value)
+
+    def _resource(self, position: int) -> Resource:
+        index = self._operator.inputs[position] if position < self.input_count else -1
+        resource = self._variables.resource(index)
+        if resource is None:
+            self.fail(f"resource_id (input {position}) must be a variable's handle")
+        return resource

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 Array = npt.NDArray[Any]
 
 _ONLY_VERSION_1 = {
+    *("ASSIGN_VARIABLE", "CALL_ONCE", "READ_VARIABLE", "VAR_HANDLE"),
     *("BATCH_TO_SPACE_ND", "BIDIRECTIONAL_SEQUENCE_LSTM", "BIDIRECTIONAL_SEQUENCE_RNN", "CEIL", "COS", "ELU"),
     *("DENSIFY", "EMBEDDING_LOOKUP", "EXP", "EXPAND_DIMS", "FILL", "FLOOR", "FLOOR_MOD", "GATHER", "HARD_SWISH"),
     *("HASHTABLE_LOOKUP", "IF", "L2_NORMALIZATION", "L2_POOL_2D", "LOCAL_RESPONSE_NORMALIZATION", "LOG"),
@@ -112,7 +113,7 @@ class Step:
     inputs: Sequence[int]
     outputs: Sequence[int]
     options: str = "NONE"
-    values: Mapping[str, int | float | bool | Sequence[int]] = field(default_factory=dict)
+    values: Mapping[str, int | float | bool | str | Sequence[int]] = field(default_factory=dict)
     intermediates: Sequence[int] = ()
     custom_options: bytes = b""
     version: int | None = None

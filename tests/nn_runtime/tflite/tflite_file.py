@@ -53,7 +53,7 @@ class OperatorSpec:
     inputs: Sequence[int]
     outputs: Sequence[int]
     options: str = "NONE"
-    values: Mapping[str, int | float | bool | Sequence[int]] = field(default_factory=dict)
+    values: Mapping[str, int | float | bool | str | Sequence[int]] = field(default_factory=dict)
     tag: int | None = None
     intermediates: Sequence[int] = ()
     custom_options: bytes = b""
@@ -226,14 +226,16 @@ class _Writer:
         number = int(is_sparse) if level.format is None else level.format
         return self._table("DimensionMetadata", Format=number, DenseSize=level.size, **fields)
 
+    def _option(self, value: float | str | Sequence[int]) -> float | None:
+        if isinstance(value, str):
+            return self._text(value)
+        return self._array(value, "<i4") if isinstance(value, Sequence) else value
+
     def _operator(self, operator: OperatorSpec) -> int:
         if id(operator) not in self._shared:
             options = None
             if operator.options != "NONE":
-                values = {
-                    name: self._array(value, "<i4") if isinstance(value, Sequence) else value
-                    for name, value in operator.values.items()
-                }
+                values = {name: self._option(value) for name, value in operator.values.items()}
                 options = self._table(operator.options, **values)
             tag = getattr(tflite.BuiltinOptions, operator.options) if operator.tag is None else operator.tag
             self._shared[id(operator)] = self._table(
