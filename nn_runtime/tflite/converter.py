@@ -17,12 +17,12 @@ from nn_runtime.interface import Interface, State, TensorInfo
 from nn_runtime.network import Network
 from nn_runtime.numeric import whole_numbers
 from nn_runtime.tflite.folding import FOLDED_KINDS, fold
-from nn_runtime.tflite.graph_builder import GraphBuilder, identity
+from nn_runtime.tflite.graph_builder import Budget, GraphBuilder, identity
 from nn_runtime.tflite.operator import Operator
 from nn_runtime.tflite.operators import conversion_of, converted_operators, kind_of
 from nn_runtime.tflite.tensor_reader import quoted
 from nn_runtime.tflite.types import TensorType
-from nn_runtime.tflite.values import ReferencedModel, Value, constant, tensor_value
+from nn_runtime.tflite.values import ReferencedModel, Spectrum, Value, constant, tensor_value
 from nn_runtime.tflite.variables import Variables
 
 if TYPE_CHECKING:
@@ -69,16 +69,17 @@ class _Graph:
         model: TfliteModel,
         subgraph_index: int,
         values: dict[int, Value],
-        referenced: dict[_Call, ReferencedModel] | None = None,
+        caller: _Graph | None = None,
     ) -> None:
-        """`values` are those of the inputs; the operators' results are added. `referenced`: what is converted."""
+        """`values` are those of the inputs; the operators' results are added. The main subgraph has no caller."""
         self.subgraph = model.subgraphs[subgraph_index]
-        self.builder = GraphBuilder()
+        self.builder: GraphBuilder = GraphBuilder(Budget() if caller is None else caller.builder.budget)
         self.values = values
         self.variables = Variables()
+        self.spectra: dict[int, Spectrum] = {}
         self._model = model
-        self._referenced: dict[_Call, ReferencedModel] = {} if referenced is None else referenced
-        self._is_main = referenced is None
+        self._referenced: dict[_Call, ReferencedModel] = {} if caller is None else caller._referenced
+        self._is_main = caller is None
         self._initialised: set[int] = set()
         self._expansion = 1
         self._where = f"subgraph {subgraph_index}: " if subgraph_index else ""
@@ -87,7 +88,9 @@ class _Graph:
         """Convert the operators in order; raises BadData naming the one that cannot be."""
         for operator in self.subgraph.operators:
             try:
-                _convert_operator(Operator(operator, self.subgraph, self.builder, self.values, self.variables, self))
+                _convert_operator(
+                    Operator(operator, self.subgraph, self.builder, self.values, self.variables, self.spectra, self)
+                )
             except NNError as error:
                 reason = str(error).removeprefix(f"{operator.name}: ")
                 raise BadData(f"{self._where}operator {operator.index} {operator.name}: {reason}") from error
@@ -133,7 +136,7 @@ class _Graph:
         if subgraph.inputs or subgraph.outputs:
             raise BadData(f"subgraph {subgraph_index} must have neither inputs nor outputs")
         if subgraph_index not in self._initialised:
-            inner = _Graph(self._model, subgraph_index, {}, self._referenced)
+            inner = _Graph(self._model, subgraph_index, {}, self)
             inner.convert_operators()
             self.variables.initialise(inner.variables)
         self._initialised.add(subgraph_index)
@@ -145,7 +148,7 @@ class _Graph:
         if any(tensor.type is TensorType.RESOURCE for tensor in subgraph.tensors):
             raise BadData(f"subgraph {subgraph_index} has variables, which only the main subgraph can have")
         sources = [replace(argument, data=None) for argument in arguments]
-        inner = _Graph(self._model, subgraph_index, dict(zip(subgraph.inputs, sources, strict=True)), self._referenced)
+        inner = _Graph(self._model, subgraph_index, dict(zip(subgraph.inputs, sources, strict=True)), self)
         inner.convert_operators()
         if inner.variables:
             raise BadData(f"subgraph {subgraph_index} has variable tensors, which only the main subgraph can have")
@@ -165,7 +168,8 @@ def _convert_operator(op: Operator) -> None:
         op.check_input_count(kind.inputs)
     folded = fold(op)
     if folded is not None:
-        op.result(constant(folded))
+        for position, array in enumerate(folded):
+            op.result(constant(array), position)
         return
     conversion = conversion_of(code)
     if conversion is None:

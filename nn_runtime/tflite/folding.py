@@ -14,28 +14,81 @@ import numpy as np
 from tflite.BuiltinOperator import BuiltinOperator
 
 from nn_runtime.tflite.operators import Kind
+from nn_runtime.tflite.tensor_reader import MAX_RANK
 from nn_runtime.tflite.types import TensorType
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from nn_runtime.operand import Array, Dimensions
     from nn_runtime.tflite.operator import Operator
 
-Fold: TypeAlias = "Callable[[Operator], Array]"
+Fold: TypeAlias = "Callable[[Operator], Array | list[Array]]"
+"""A list where the operator has several outputs."""
 
-_MAX_RANGE = 1 << 20
+_MAX_FOLDED = 1 << 20
 _FOLDS: dict[int, Fold] = {}
 FOLDED_KINDS = {BuiltinOperator.SHAPE: Kind(1), BuiltinOperator.RANK: Kind(1), BuiltinOperator.RANGE: Kind(3, 2)}
 """Operators that are folded or refused, never converted."""
 
 
-def fold(op: Operator) -> Array | None:
-    """Return the value of an operator on known integers, as int32; None for any other. Raises BadData."""
-    found = _FOLDS.get(op.code)
-    if found is None or not _is_shape_arithmetic(op):
+def fold(op: Operator) -> list[Array] | None:
+    """Return the results of an operator on known integers, as int32; None for any other. Raises BadData."""
+    function = _FOLDS.get(op.code)
+    if function is None or not _is_shape_arithmetic(op):
         return None
-    return np.asarray(found(op)).astype(np.int32)
+    found = function(op)
+    results = found if isinstance(found, list) else [found]
+    if any(array.ndim > MAX_RANK for array in results):
+        op.fail(f"integer constants must have rank {MAX_RANK} at most, got {results[0].ndim}")
+    op.spend(sum(array.size for array in results))
+    return [np.asarray(array).astype(np.int32) for array in results]
+
+
+def new_shape(op: Operator) -> list[int]:
+    """Return the shape that a RESHAPE asks for, in which one size may be -1."""
+    if op.optional(1) is not None:
+        return op.by_dimension(1, "shape")
+    shape = op.integer_options("new_shape")
+    if len(shape) > MAX_RANK:
+        op.fail(f"new_shape must have {MAX_RANK} elements at most, got {len(shape)}")
+    return shape
+
+
+def known_shape(op: Operator, shape: Sequence[int], count: int) -> tuple[int, ...]:
+    """Return a shape of `count` elements with the size that is -1 filled in."""
+    rest = math.prod(size for size in shape if size != -1)
+    known = tuple(count // rest if size == -1 and rest else size for size in shape)
+    fits = min(known, default=0) >= 0 and math.prod(known) == count
+    if not fits or list(shape).count(-1) > 1:
+        op.fail(f"{count} elements cannot have shape {list(shape)}")
+    return known
+
+
+def squeezed_shape(op: Operator, shape: Dimensions) -> list[int]:
+    """Return a shape without the sizes 1 that a SQUEEZE drops."""
+    axes = {op.axis(axis, len(shape)) for axis in op.integer_options("squeeze_dims")}
+    if any(shape[axis] != 1 for axis in axes):
+        op.fail(f"squeeze_dims must name sizes 1 of {list(shape)}, got {sorted(axes)}")
+    axes = axes or {axis for axis, size in enumerate(shape) if size == 1}
+    return [size for axis, size in enumerate(shape) if axis not in axes]
+
+
+def expanded_shape(op: Operator, shape: Dimensions) -> list[int]:
+    """Return a shape with the size 1 that an EXPAND_DIMS puts in."""
+    axis = op.axis(op.integer(1, "axis"), len(shape) + 1)
+    return [*shape[:axis], 1, *shape[axis:]]
+
+
+def split_sizes(op: Operator, shape: Dimensions) -> tuple[int, list[int]]:
+    """Return the axis of a SPLIT_V and the size of each part along it."""
+    axis = op.axis(op.integer(2, "axis"), len(shape))
+    sizes = op.integers(1, "size_splits")
+    if sizes.count(-1) == 1:
+        sizes[sizes.index(-1)] = shape[axis] - sum(sizes) - 1
+    if not sizes or len(sizes) != op.output_count or min(sizes) < 0 or sum(sizes) != shape[axis]:
+        op.fail(f"size_splits must be {op.output_count} sizes of sum {shape[axis]}, got {sizes}")
+    return axis, sizes
 
 
 def strided_slices(op: Operator, shape: Dimensions) -> tuple[list[tuple[int, int, int]], set[int]]:
@@ -46,7 +99,7 @@ def strided_slices(op: Operator, shape: Dimensions) -> tuple[list[tuple[int, int
     if op.option("ellipsis_mask") or op.option("new_axis_mask"):
         op.fail("ellipsis and new axes are not supported")
     names = ("begin", "end", "strides")
-    begins, ends, strides = (op.integers(position, name) for position, name in enumerate(names, start=1))
+    begins, ends, strides = (op.by_dimension(position, name) for position, name in enumerate(names, start=1))
     if not len(begins) == len(ends) == len(strides) <= len(shape):
         lengths = f"{len(begins)}, {len(ends)}, {len(strides)}"
         op.fail(f"begin, end and strides must have one length of at most {len(shape)}, got {lengths}")
@@ -77,14 +130,16 @@ def _folds(*codes: int) -> Callable[[Fold], Fold]:
 
 
 def _is_shape_arithmetic(op: Operator) -> bool:
-    """Tell whether an operator works on known integers: SHAPE and RANK always do."""
+    """Tell whether an operator works on known integers, not too many: SHAPE and RANK always do."""
     if op.code in (BuiltinOperator.SHAPE, BuiltinOperator.RANK):
         return True
     if op.output_tensor().type not in (TensorType.INT32, TensorType.INT64) or not op.input_count:
         return False
-    return all(op.is_constant(position) for position in range(op.input_count)) and all(
-        array.dtype == np.int32 for array in _arrays(op)
-    )
+    if op.option("fused_activation_function"):
+        return False
+    if not all(op.is_constant(position) for position in range(op.input_count)):
+        return False
+    return all(array.dtype == np.int32 for array in _arrays(op)) and sum(map(np.size, _arrays(op))) <= _MAX_FOLDED
 
 
 def _arrays(op: Operator) -> Iterable[Array]:
@@ -164,13 +219,51 @@ def _fold_floor_div(op: Operator) -> Array:
     return _folded(op, np.floor_divide)
 
 
-@_folds(BuiltinOperator.RESHAPE, BuiltinOperator.SQUEEZE, BuiltinOperator.EXPAND_DIMS)
+@_folds(BuiltinOperator.RESHAPE)
 def _fold_reshape(op: Operator) -> Array:
-    """Give the file's shape: the element count alone tells integers that make a shape."""
-    data, shape = op.array(0, "input"), op.output_tensor().shape
-    if math.prod(shape) != data.size:
-        op.fail(f"{data.size} integer constants cannot have shape {list(shape)}")
-    return data.reshape(shape)
+    """Give the file's shape where nothing else says one."""
+    data = op.array(0, "input")
+    shape = new_shape(op)
+    if not shape and op.optional(1) is None:
+        shape = list(op.output_tensor().shape)
+    return data.reshape(known_shape(op, shape, data.size))
+
+
+@_folds(BuiltinOperator.SQUEEZE)
+def _fold_squeeze(op: Operator) -> Array:
+    data = op.array(0, "input")
+    return data.reshape(squeezed_shape(op, data.shape))
+
+
+@_folds(BuiltinOperator.EXPAND_DIMS)
+def _fold_expand_dims(op: Operator) -> Array:
+    data = op.array(0, "input")
+    return data.reshape(expanded_shape(op, data.shape))
+
+
+@_folds(BuiltinOperator.SPLIT_V)
+def _fold_split_v(op: Operator) -> list[Array]:
+    data = op.array(0, "value")
+    axis, sizes = split_sizes(op, data.shape)
+    return np.split(data, np.cumsum(sizes)[:-1], axis)
+
+
+@_folds(BuiltinOperator.SPLIT)
+def _fold_split(op: Operator) -> list[Array]:
+    data = op.array(1, "value")
+    axis = op.axis(op.integer(0, "axis"), data.ndim)
+    if not op.output_count or data.shape[axis] % op.output_count:
+        op.fail(f"{data.shape[axis]} integer constants cannot be split into {op.output_count} equal parts")
+    return np.split(data, op.output_count, axis)
+
+
+@_folds(BuiltinOperator.UNPACK)
+def _fold_unpack(op: Operator) -> list[Array]:
+    data = op.array(0, "value")
+    axis = op.axis(op.option("axis"), data.ndim)
+    if data.shape[axis] != op.output_count:
+        op.fail(f"needs {data.shape[axis]} outputs, one for each index of axis {axis}, got {op.output_count}")
+    return list(np.moveaxis(data, axis, 0))
 
 
 @_folds(BuiltinOperator.GATHER)
@@ -185,7 +278,7 @@ def _fold_gather(op: Operator) -> Array:
 
 @_folds(BuiltinOperator.SLICE)
 def _fold_slice(op: Operator) -> Array:
-    data, begins, sizes = op.array(0, "input"), op.integers(1, "begin"), op.integers(2, "size")
+    data, begins, sizes = op.array(0, "input"), op.by_dimension(1, "begin"), op.by_dimension(2, "size")
     if not len(begins) == len(sizes) == data.ndim or min(begins, default=0) < 0 or min(sizes, default=0) < -1:
         op.fail(f"begin and size must fit {list(data.shape)}, got {begins} and {sizes}")
     ends = [None if size < 0 else begin + size for begin, size in zip(begins, sizes, strict=True)]
@@ -195,15 +288,19 @@ def _fold_slice(op: Operator) -> Array:
 @_folds(BuiltinOperator.RANGE)
 def _fold_range(op: Operator) -> Array:
     start, limit, delta = (op.integer(at, name) for at, name in enumerate(("start", "limit", "delta")))
-    if delta == 0 or len(range(start, limit, delta)) > _MAX_RANGE:
-        op.fail(f"a range must have at most {_MAX_RANGE} elements, got {start} to {limit} by {delta}")
+    if delta == 0 or len(range(start, limit, delta)) > _MAX_FOLDED:
+        op.fail(f"a range must have at most {_MAX_FOLDED} elements, got {start} to {limit} by {delta}")
     return np.arange(start, limit, delta, dtype=np.int32)
 
 
 def _folded(op: Operator, function: np.ufunc) -> Array:
     first, second = op.array(0, "input0"), op.array(1, "input1")
-    if first.size > 1 and second.size > 1 and first.shape != second.shape:
-        op.fail(f"integer constants must have one shape, got {list(first.shape)} and {list(second.shape)}")
+    try:
+        shape = np.broadcast_shapes(first.shape, second.shape)
+    except ValueError:
+        op.fail(f"the shapes must go together, got {list(first.shape)} and {list(second.shape)}")
+    if math.prod(shape) > _MAX_FOLDED:
+        op.fail(f"at most {_MAX_FOLDED} integer constants are computed, got {list(shape)}")
     result: Array = function(first, second)
     return result
 

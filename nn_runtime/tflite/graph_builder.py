@@ -23,12 +23,30 @@ if TYPE_CHECKING:
     from nn_runtime.tflite.values import Value
 
 
+MAX_MADE = 1 << 26
+
+
+class Budget:
+    """How many elements of constants a conversion may still make: a small file can ask for many large ones."""
+
+    def __init__(self) -> None:
+        """Start with all of them."""
+        self._left = MAX_MADE
+
+    def spend(self, count: int) -> None:
+        """Take elements away, before there is memory for them; raises BadData."""
+        self._left -= count
+        if self._left < 0:
+            raise BadData(f"more than {MAX_MADE} elements of constants that are not in the file")
+
+
 class GraphBuilder:
     """Grows an NNAPI model; every value gets its operand at its first use, so that unused constants cost nothing."""
 
-    def __init__(self) -> None:
+    def __init__(self, budget: Budget) -> None:
         """Start with an empty model."""
         self.model = Model()
+        self.budget = budget
         self._indices: dict[Value, int] = {}
 
     def index(self, value: Value) -> int:
@@ -53,6 +71,9 @@ class GraphBuilder:
 
     def emit(self, code: OperationCode, inputs: Sequence[Value], results: Sequence[Value]) -> list[Value]:
         """Append an operation and return its outputs: typed as `results`, with the dimensions of its shape rule."""
+        for value in inputs:
+            if value.data is not None and not value.data.size:
+                raise BadData(f"{code.name}: an empty input of shape {list(value.shape or ())} is not supported")
         operation = OperationView(code, inputs, results)
         validate(operation)
         outputs = []

@@ -13,7 +13,8 @@ from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.errors import BadData
 from nn_runtime.operand import Dimensions, dtype_of
 from nn_runtime.quantization import fixed_point_multiplier
-from nn_runtime.tflite.values import ReferencedModel, Value, constant, int32, int32_vector, real, tensor_value
+from nn_runtime.tflite.tensor_reader import MAX_RANK
+from nn_runtime.tflite.values import ReferencedModel, Spectrum, Value, constant, int32, int32_vector, real, tensor_value
 from nn_runtime.tflite.variables import resource_of
 
 if TYPE_CHECKING:
@@ -51,9 +52,10 @@ class Operator:
         builder: GraphBuilder,
         values: dict[int, Value],
         variables: Variables,
+        spectra: dict[int, Spectrum],
         subgraphs: Subgraphs,
     ) -> None:
-        """`values` go by tensor index; results are added to them."""
+        """`values` and `spectra` (of complex tensors) go by tensor index; results are added to them."""
         self.code = operator.code
         self.custom_code = operator.custom_code
         self.custom_options = operator.custom_options
@@ -63,6 +65,7 @@ class Operator:
         self._builder = builder
         self._values = values
         self._variables = variables
+        self._spectra = spectra
 
     @property
     def input_count(self) -> int:
@@ -77,6 +80,10 @@ class Operator:
     def fail(self, reason: str) -> NoReturn:
         """Refuse the operator."""
         raise BadData(reason)
+
+    def spend(self, count: int) -> None:
+        """Count elements of a constant that the file does not have, before it is made; there is a limit for all."""
+        self._builder.budget.spend(count)
 
     def check_version(self, newest: int) -> None:
         """Refuse a version after the newest known one, as TFLite does: it may mean anything."""
@@ -131,6 +138,13 @@ class Operator:
         if data.dtype.kind != "i":
             self.fail(f"{name} (input {position}) must be of integers, got {data.dtype}")
         return [int(element) for element in data.reshape(-1)]
+
+    def by_dimension(self, position: int, name: str) -> list[int]:
+        """Return a constant integer input that has at most one element for each dimension of a tensor."""
+        data = self.array(position, name)
+        if data.size > MAX_RANK:
+            self.fail(f"{name} (input {position}) must have {MAX_RANK} elements at most, got {data.size}")
+        return self.integers(position, name)
 
     def integer(self, position: int, name: str) -> int:
         """Return a constant integer input of one element."""
@@ -206,6 +220,11 @@ class Operator:
             value = self._as_scalar(value)
         self._values[self._operator.outputs[position]] = value
 
+    def empty_result(self, shape: Dimensions, position: int = 0) -> None:
+        """Make the output one without elements: a constant, which few operators may read."""
+        wanted = self.prototype(position)
+        self.result(replace(wanted, shape=shape, data=np.empty(shape, dtype_of(wanted.type))), position)
+
     def _as_scalar(self, value: Value) -> Value:
         """Return the same operand as a tensor of rank 0."""
         renamed = replace(value, shape=(), data=None if value.data is None else value.data.reshape(()))
@@ -235,6 +254,7 @@ class Operator:
         if given is None:
             if units > _MAX_FILLED:
                 self.fail(f"without a bias at most {_MAX_FILLED} output channels are supported, got {units}")
+            self.spend(units)
             given = constant(np.zeros(units, np.int32 if quantized else np.float32))
         if not quantized:
             return self.matched(given, source)
@@ -268,6 +288,7 @@ class Operator:
         """Return elements of a value by their numbers in row-major order, for types that other operations refuse."""
         if indices.size > _MAX_INDICES:
             self.fail(f"more than {_MAX_INDICES} elements of {OperandCode(value.type).name} are not supported")
+        self.spend(indices.size)
         flat = self.reshape(value, (-1,))
         return self.moved(OperationCode.GATHER, flat, int32(0), constant(indices.astype(np.int32)))
 
@@ -304,6 +325,7 @@ class Operator:
         shape = like.shape or ()
         if math.prod(shape) > _MAX_FILLED:
             self.fail(f"at most {_MAX_FILLED} elements are supported, got {list(shape)}")
+        self.spend(math.prod(shape))
         return np.full(shape, number, dtype)
 
     def broadcast(self, value: Value, shape: Dimensions) -> Value:
@@ -315,6 +337,7 @@ class Operator:
             return value
         value = self.reshape(value, aligned)
         if value.data is not None and value.channel_quant is None and math.prod(shape) <= _MAX_FILLED:
+            self.spend(math.prod(shape))
             return replace(value, shape=shape, data=np.ascontiguousarray(np.broadcast_to(value.data, shape)))
         multiples = [size // own for own, size in zip(aligned, shape, strict=True)]
         return value if aligned == shape else self.moved(OperationCode.TILE, value, int32_vector(multiples))
@@ -353,6 +376,15 @@ class Operator:
         inputs = [*(self.dequantize(value) for value in tensors), *rest]
         computed = self.emit(code, inputs, Value(OperandCode.TENSOR_FLOAT32))
         return self.emit(OperationCode.QUANTIZE, [computed])
+
+    def spectrum(self, position: int) -> Spectrum | None:
+        """Return the transform that an input is, None where it is none."""
+        return self._spectra.get(self._operator.inputs[position] if position < self.input_count else -1)
+
+    def spectrum_result(self, spectrum: Spectrum) -> None:
+        """Make a transform the operator's output."""
+        self.output_tensor()
+        self._spectra[self._operator.outputs[0]] = spectrum
 
     def variable(self, position: int, name: str, shape: Dimensions) -> Value:
         """Return the current value of a variable tensor, which gets this shape at its first use."""

@@ -102,6 +102,15 @@ class Value:
         return close and self.zero_point == other.zero_point
 
 
+@dataclass(frozen=True, eq=False)
+class Spectrum:
+    """The transform of real rows [..., samples] to a length, not computed yet: complex numbers of a shape."""
+
+    rows: Value
+    length: int
+    shape: Dimensions
+
+
 def constant(array: Array, code: int | None = None) -> Value:
     """Return an int32 or float32 array as a constant (or one of the operand type `code`, without quantisation)."""
     if code is None:

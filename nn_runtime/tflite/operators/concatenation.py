@@ -9,6 +9,7 @@ import numpy as np
 from tflite.BuiltinOperator import BuiltinOperator
 
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
+from nn_runtime.tflite.folding import split_sizes
 from nn_runtime.tflite.operators import converts
 from nn_runtime.tflite.values import Value, int32, int32_vector
 
@@ -20,12 +21,12 @@ if TYPE_CHECKING:
 
 @converts(BuiltinOperator.CONCATENATION, inputs=None, version=7)
 def _concatenation(op: Operator) -> None:
-    """(inputs ...)."""
+    """(inputs ...); those without elements are left out."""
     if op.activation() != FuseCode.NONE:
         op.fail("a fused activation is not supported")
     tensors = [op.input(position, "values") for position in range(op.input_count)]
     axis = op.axis(op.option("axis"), op.input(0, "values").rank)
-    op.result(joined(op, tensors, axis))
+    op.result(joined(op, [tensor for tensor in tensors if 0 not in (tensor.shape or ())] or tensors, axis))
 
 
 def joined(op: Operator, tensors: Sequence[Value], axis: int) -> Value:
@@ -107,16 +108,14 @@ def _split_v(op: Operator) -> None:
     """(input, sizes, axis): one SLICE an output; one size may be -1."""
     source = op.input(0, "value")
     shape = source.shape or ()
-    axis = op.axis(op.integer(2, "axis"), len(shape))
-    sizes = op.integers(1, "size_splits")
-    if sizes.count(-1) == 1:
-        sizes[sizes.index(-1)] = shape[axis] - sum(sizes) - 1
-    if len(sizes) != op.output_count or min(sizes) < 0 or sum(sizes) != shape[axis]:
-        op.fail(f"size_splits must be {op.output_count} sizes of sum {shape[axis]}, got {sizes}")
+    axis, sizes = split_sizes(op, shape)
     begin = 0
     for position, size in enumerate(sizes):
         begins, taken = [0] * len(shape), list(shape)
         begins[axis], taken[axis] = begin, size
-        part = op.moved(OperationCode.SLICE, source, int32_vector(begins), int32_vector(taken))
-        op.result_of_same_quantization(part, position)
+        if size:
+            part = op.moved(OperationCode.SLICE, source, int32_vector(begins), int32_vector(taken))
+            op.result_of_same_quantization(part, position)
+        else:
+            op.empty_result(tuple(taken), position)
         begin += size

@@ -81,7 +81,7 @@ def _grouped(op: Operator, tensors: Sequence[Value], groups: int) -> Value:
 @converts(BuiltinOperator.TRANSPOSE_CONV, inputs=4, version=5)
 def _transpose_conv(op: Operator) -> None:
     """(output shape, filter [depth_out, height, width, depth_in], input, bias or none)."""
-    shape = op.integers(0, "output_shape")
+    shape = op.by_dimension(0, "output_shape")
     source = op.input(2, "input", rank=4)
     weights = op.matched(op.input(1, "filter", rank=4), source)
     bias = op.bias(3, source, weights, (weights.shape or (0,))[0])

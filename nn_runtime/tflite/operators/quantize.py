@@ -11,6 +11,7 @@ from tflite.BuiltinOperator import BuiltinOperator
 from nn_runtime.codes import OperandCode, OperationCode
 from nn_runtime.operand import QUANT8_TYPES
 from nn_runtime.tflite.operators import converts
+from nn_runtime.tflite.operators.spectrum import real_part
 from nn_runtime.tflite.values import real
 
 if TYPE_CHECKING:
@@ -53,7 +54,13 @@ def _dequantize(op: Operator) -> None:
 
 @converts(BuiltinOperator.CAST, inputs=1, version=9)
 def _cast(op: Operator) -> None:
-    """(input): raw numbers, whatever their scale; INT32 and INT64 are one here."""
+    """(input): raw numbers, whatever their scale; INT32 and INT64 are one here; of complex ones the real part."""
+    spectrum = op.spectrum(0)
+    if spectrum is not None:
+        if op.prototype().type != OperandCode.TENSOR_FLOAT32:
+            op.fail(f"a transform can become FLOAT32 alone, not {op.output_tensor().type.name}")
+        op.result(real_part(op, spectrum))
+        return
     source, wanted = op.input(0, "input"), op.prototype()
     if source.type == wanted.type and not source.is_quantized:
         op.result(source)

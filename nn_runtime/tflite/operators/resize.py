@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def _resize(op: Operator, code: OperationCode) -> None:
     """(input, size [height, width])."""
     source = op.input(0, "input", rank=4)
-    size = op.integers(1, "size")
+    size = op.by_dimension(1, "size")
     if len(size) != 2:
         op.fail(f"size (input 1) must be height and width, got {size}")
     flags = [op.option("align_corners"), op.option("half_pixel_centers")]

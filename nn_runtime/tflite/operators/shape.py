@@ -3,18 +3,22 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from tflite.BuiltinOperator import BuiltinOperator
 
 from nn_runtime.codes import OperandCode, OperationCode
+from nn_runtime.tflite.folding import expanded_shape, known_shape, new_shape, squeezed_shape
 from nn_runtime.tflite.operators import converts
 from nn_runtime.tflite.values import constant, int32, int32_vector, scalar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from nn_runtime.operand import Dimensions
     from nn_runtime.tflite.operator import Operator
     from nn_runtime.tflite.values import Value
 
@@ -22,12 +26,20 @@ if TYPE_CHECKING:
 @converts(BuiltinOperator.RESHAPE, inputs=2)
 def _reshape(op: Operator) -> None:
     """(input, new shape or none): the shape is a constant, or an option."""
+    _reshaped(op, new_shape(op))
+
+
+def _source_shape(op: Operator) -> Dimensions:
+    spectrum = op.spectrum(0)
+    return (op.input(0, "input").shape or ()) if spectrum is None else spectrum.shape
+
+
+def _reshaped(op: Operator, shape: Sequence[int]) -> None:
+    spectrum = op.spectrum(0)
+    if spectrum is not None:
+        op.spectrum_result(replace(spectrum, shape=known_shape(op, shape, math.prod(spectrum.shape))))
+        return
     source = op.input(0, "input")
-    shape = op.integers(1, "shape") if op.optional(1) is not None else op.integer_options("new_shape")
-    _reshaped(op, source, shape)
-
-
-def _reshaped(op: Operator, source: Value, shape: Sequence[int]) -> None:
     if source.channel_quant is not None:
         op.fail("a per-channel quantised input is not supported")
     op.result_of_same_quantization(op.moved(OperationCode.RESHAPE, source, int32_vector(shape or [1])))
@@ -36,29 +48,20 @@ def _reshaped(op: Operator, source: Value, shape: Sequence[int]) -> None:
 @converts(BuiltinOperator.SQUEEZE, inputs=1, version=2)
 def _squeeze(op: Operator) -> None:
     """(input); no dimensions means every one of size 1."""
-    source = op.input(0, "input")
-    shape = source.shape or ()
-    axes = {op.axis(axis, len(shape)) for axis in op.integer_options("squeeze_dims")}
-    if any(shape[axis] != 1 for axis in axes):
-        op.fail(f"squeeze_dims must name sizes 1 of {list(shape)}, got {sorted(axes)}")
-    axes = axes or {axis for axis, size in enumerate(shape) if size == 1}
-    _reshaped(op, source, [size for axis, size in enumerate(shape) if axis not in axes])
+    _reshaped(op, squeezed_shape(op, _source_shape(op)))
 
 
 @converts(BuiltinOperator.EXPAND_DIMS, inputs=2)
 def _expand_dims(op: Operator) -> None:
     """(input, axis)."""
-    source = op.input(0, "input")
-    shape = list(source.shape or ())
-    shape.insert(op.axis(op.integer(1, "axis"), len(shape) + 1), 1)
-    _reshaped(op, source, shape)
+    _reshaped(op, expanded_shape(op, _source_shape(op)))
 
 
 @converts(BuiltinOperator.TRANSPOSE, inputs=2, version=9)
 def _transpose(op: Operator) -> None:
     """(input, permutation)."""
     source = op.input(0, "input")
-    order = op.integers(1, "perm")
+    order = op.by_dimension(1, "perm")
     if source.type == OperandCode.TENSOR_INT32:
         op.result(op.rearranged(source, op.numbers(source).transpose(_permutation(op, order, source.rank))))
     else:
@@ -83,20 +86,20 @@ def _reverse_v2(op: Operator) -> None:
 @converts(BuiltinOperator.TILE, inputs=2, version=3)
 def _tile(op: Operator) -> None:
     """(input, multiples)."""
-    source, multiples = op.input(0, "input"), op.integers(1, "multiples")
+    source, multiples = op.input(0, "input"), op.by_dimension(1, "multiples")
     op.result_of_same_quantization(op.moved(OperationCode.TILE, source, int32_vector(multiples)))
 
 
 @converts(BuiltinOperator.BROADCAST_TO, inputs=2, version=4)
 def _broadcast_to(op: Operator) -> None:
     """(input, shape)."""
-    op.result_of_same_quantization(op.broadcast(op.input(0, "input"), tuple(op.integers(1, "shape"))))
+    op.result_of_same_quantization(op.broadcast(op.input(0, "input"), tuple(op.by_dimension(1, "shape"))))
 
 
 @converts(BuiltinOperator.FILL, inputs=2, version=5)
 def _fill(op: Operator) -> None:
     """(dimensions, value): a FILL of a known number, else the value repeated."""
-    shape, value = tuple(op.integers(0, "dims")), op.input(1, "value")
+    shape, value = tuple(op.by_dimension(0, "dims")), op.input(1, "value")
     scalars = {OperandCode.TENSOR_FLOAT32: OperandCode.FLOAT32, OperandCode.TENSOR_INT32: OperandCode.INT32}
     if value.data is not None and value.data.size == 1 and value.type in scalars and shape:
         number = scalar(scalars[OperandCode(value.type)], value.data.reshape(-1)[0].item())
@@ -141,7 +144,7 @@ def _image(op: Operator, source: Value) -> Value:
 
 def _block_parameters(op: Operator, source: Value, name: str) -> tuple[list[int], list[list[int]]]:
     """Return block shape and the pairs of the third input, for an image."""
-    block, array = op.integers(1, "block_shape"), op.array(2, name)
+    block, array = op.by_dimension(1, "block_shape"), op.array(2, name)
     if array.shape != (len(block), 2) or len(block) != source.rank - 2:
         op.fail(f"block_shape and {name} must have {source.rank - 2} rows, got {len(block)} and {list(array.shape)}")
     pairs = [[int(number) for number in pair] for pair in array]

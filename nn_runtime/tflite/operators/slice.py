@@ -25,7 +25,7 @@ _MAX_PADDING = 1 << 20
 def _slice(op: Operator) -> None:
     """(input, begin, size); a size -1 goes to the end."""
     source = op.input(0, "input")
-    bounds = [int32_vector(op.integers(1, "begin")), int32_vector(op.integers(2, "size"))]
+    bounds = [int32_vector(op.by_dimension(1, "begin")), int32_vector(op.by_dimension(2, "size"))]
     op.result_of_same_quantization(op.moved(OperationCode.SLICE, source, *bounds))
 
 

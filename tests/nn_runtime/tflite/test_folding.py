@@ -1,0 +1,305 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Integers that are known at conversion, against what LiteRT computes when it runs, and bounds of what is made."""
+
+from __future__ import annotations
+
+import tracemalloc
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import nn_runtime as nn
+from nn_runtime.errors import BadData
+from nn_runtime.tflite.types import TensorType
+from tests.nn_runtime.tflite.operator_file import (
+    Step,
+    Tensor,
+    constant,
+    int32,
+    random_inputs,
+    real,
+    reference,
+    write,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nn_runtime.device import Device
+
+GRID = constant(np.arange(6).reshape(2, 3))
+SPLIT_V, RESHAPE = "SplitVOptions", "ReshapeOptions"
+Folded = tuple["Sequence[Tensor]", Step, "Sequence[Tensor]"]
+FOLDED: dict[str, Folded] = {
+    "SPLIT_V": (
+        [GRID, constant([1, -1]), constant(np.int32(1))],
+        Step("SPLIT_V", [0, 1, 2], [3, 4], SPLIT_V, {"NumSplits": 2}),
+        [int32(2, 1), int32(2, 2)],
+    ),
+    "SPLIT": (
+        [constant(np.int32(0)), GRID],
+        Step("SPLIT", [0, 1], [2, 3], "SplitOptions", {"NumSplits": 2}),
+        [int32(1, 3), int32(1, 3)],
+    ),
+    "UNPACK": (
+        [GRID],
+        Step("UNPACK", [0], [1, 2, 3], "UnpackOptions", {"Num": 3, "Axis": -1}),
+        [int32(2), int32(2), int32(2)],
+    ),
+    "RESHAPE": ([GRID, constant([3, -1])], Step("RESHAPE", [0, 1], [2], RESHAPE), [int32(3, 2)]),
+    "RESHAPE by an option": ([GRID], Step("RESHAPE", [0], [1], RESHAPE, {"NewShape": (6,)}), [int32(6)]),
+    "SQUEEZE": (
+        [constant(np.arange(3).reshape(1, 3, 1))],
+        Step("SQUEEZE", [0], [1], "SqueezeOptions", {"SqueezeDims": (0,)}),
+        [int32(3, 1)],
+    ),
+    "EXPAND_DIMS": ([GRID, constant(np.int32(-2))], Step("EXPAND_DIMS", [0, 1], [2]), [int32(2, 1, 3)]),
+    "ADD": (
+        [constant(np.array([[1], [20]])), constant([[3, 4, 5]])],
+        Step("ADD", [0, 1], [2], "AddOptions"),
+        [int32(2, 3)],
+    ),
+    "MUL": ([GRID, constant(np.int32(-2))], Step("MUL", [0, 1], [2], "MulOptions"), [int32(2, 3)]),
+}
+
+
+@pytest.mark.parametrize("name", FOLDED)
+def test_integers_have_the_values_that_litert_computes(name: str, reference_device: Device) -> None:
+    inputs, step, outputs = FOLDED[name]
+    first = len(inputs)
+    results = range(first, first + len(outputs))
+    tensors = [*inputs, *outputs, real(2), real(2)]
+    source = len(tensors) - 2
+    steps = [step, Step("RELU", [source], [source + 1])]
+    file = write(tensors, steps, [source], [*results, source + 1])
+    data = random_inputs([real(2)])
+    network = nn.load(file)
+    with network.compile(reference_device) as session:
+        for result, expected in zip(session.run(data), reference(file, data), strict=True):
+            np.testing.assert_array_equal(result, expected)
+            assert result.dtype == expected.dtype
+
+
+def frames() -> bytes:
+    """Return a file that cuts rows [1, n] into overlapping frames of 4 every 2, as exporters write it for open n.
+
+    SHAPE, then SPLIT_V into leading sizes, the last one, and what follows it: nothing.
+    """
+    zero, one, two = (constant(np.int32(number)) for number in range(3))
+    tensors = [
+        *(real(1, 1), zero, one, two, constant([1, 1, 0]), constant([-1])),  # 0 to 5
+        *(int32(2), int32(1), int32(1), int32(0)),  # 6 shape, 7 leading sizes, 8 length, 9 the rest
+        *(int32(), int32(), int32(1), constant([0, 0]), int32(2), constant([1, 1])),  # 10 n, 11 pairs, 12 [-1] ..
+        *(int32(), int32(1), int32(1, 1), constant([[0, 1, 2, 3]]), int32(1, 4)),  # 16 count, 17 range, 18, 19, 20
+        *(int32(), constant([-1, 1]), real(1, 1, 4), constant(np.zeros(0, np.int32))),  # 21 to 24
+    ]
+    steps = [
+        Step("SHAPE", [0], [6], "ShapeOptions", {"OutType": 2}),
+        Step("SPLIT_V", [6, 4, 1], [7, 8, 9], SPLIT_V, {"NumSplits": 3}),
+        Step("RESHAPE", [8, 24], [10], RESHAPE),
+        Step("FLOOR_DIV", [10, 3], [11]),
+        Step("SUB", [11, 2], [16], "SubOptions"),
+        Step("RANGE", [1, 16, 2], [17]),
+        Step("RESHAPE", [17, 22], [18], RESHAPE),
+        Step("MUL", [18, 3], [12], "MulOptions"),
+        Step("ADD", [12, 19], [20], "AddOptions"),
+        Step("GATHER", [0, 20], [23], "GatherOptions", {"Axis": 1}),
+    ]
+    return write(tensors, steps, [0], [23])
+
+
+@pytest.mark.parametrize("length", [4, 11, 64])
+def test_frames_of_a_row_whose_length_is_open(length: int, reference_device: Device) -> None:
+    row = np.random.default_rng(2).uniform(-1, 1, (1, length)).astype(np.float32)
+    expected = np.lib.stride_tricks.sliding_window_view(row, 4, axis=1)[:, ::2]
+    network = nn.load(frames(), shapes={0: (1, length)})
+    assert len(network.model.hal.main.operations) == 1
+    with network.compile(reference_device) as session:
+        np.testing.assert_array_equal(session.run(row)[0], expected)
+    np.testing.assert_array_equal(reference(frames(), [row])[0], expected)
+
+
+def split(outputs: Sequence[int], *steps: Step) -> bytes:
+    """Return a file that splits its input [2, 4] into [2, 3], nothing and [2, 1]: tensors 3 to 5; 6 is [2, 4]."""
+    tensors = [real(2, 4), constant([3, 0, 1]), constant(np.int32(1)), real(2, 3), real(2, 0), real(2, 1), real(2, 4)]
+    parts = Step("SPLIT_V", [0, 1, 2], [3, 4, 5], SPLIT_V, {"NumSplits": 3})
+    return write(tensors, [parts, *steps], [0], outputs)
+
+
+@pytest.mark.parametrize(
+    "file",
+    [split([3, 5]), split([5, 6], Step("CONCATENATION", [4, 5, 4, 3], [6], "ConcatenationOptions", {"Axis": 1}))],
+)
+def test_parts_without_elements(file: bytes, reference_device: Device) -> None:
+    """That nobody reads, or that are put together with others."""
+    data = random_inputs([real(2, 4)])
+    with nn.load(file).compile(reference_device) as session:
+        for result, expected in zip(session.run(data), reference(file, data), strict=True):
+            np.testing.assert_array_equal(result, expected)
+
+
+@pytest.mark.parametrize(
+    ("file", "message"),
+    [
+        (split([6], Step("RELU", [4], [6])), r"operator 1 RELU: an empty input of shape \[2, 0\]"),
+        (split([4]), r"an empty input of shape \[2, 0\] is not supported"),
+        (
+            split([6], Step("CONCATENATION", [4, 4], [6], "ConcatenationOptions", {"Axis": 1})),
+            r"operator 1 CONCATENATION: an empty input of shape \[2, 0\] is not supported",
+        ),
+    ],
+)
+def test_nothing_is_computed_of_parts_without_elements(file: bytes, message: str) -> None:
+    with pytest.raises(BadData, match=message):
+        nn.load(file)
+
+
+def known(inputs: Sequence[Tensor], step: Step, result: Tensor) -> bytes:
+    """Return a file with one operator on constants."""
+    tensors = [*inputs, result, real(1), real(1)]
+    return write(tensors, [step, Step("RELU", [len(tensors) - 2], [len(tensors) - 1])], [len(tensors) - 2], [])
+
+
+@pytest.mark.parametrize(
+    ("file", "message"),
+    [
+        (
+            known([GRID, constant([4, -1])], Step("RESHAPE", [0, 1], [2], RESHAPE), int32(6)),
+            r"RESHAPE: 6 elements cannot have shape \[4, -1\]",
+        ),
+        (
+            known([GRID, constant([-1, -1])], Step("RESHAPE", [0, 1], [2], RESHAPE), int32(6)),
+            r"6 elements cannot have shape \[-1, -1\]",
+        ),
+        (
+            known([GRID, constant([-2, -3])], Step("RESHAPE", [0, 1], [2], RESHAPE), int32(6)),
+            r"6 elements cannot have shape \[-2, -3\]",
+        ),
+        (
+            known([GRID, constant([0, -1])], Step("RESHAPE", [0, 1], [2], RESHAPE), int32(6)),
+            r"6 elements cannot have shape \[0, -1\]",
+        ),
+        (
+            known([GRID, constant([1] * 70 + [6])], Step("RESHAPE", [0, 1], [2], RESHAPE), int32(6)),
+            r"RESHAPE: shape \(input 1\) must have 8 elements at most, got 71",
+        ),
+        (
+            known([GRID], Step("UNPACK", [0], [1], "UnpackOptions", {"Num": 1}), int32(3)),
+            "UNPACK: needs 2 outputs, one for each index of axis 0, got 1",
+        ),
+        (
+            known(
+                [GRID, constant([2, 2]), constant(np.int32(1))],
+                Step("SPLIT_V", [0, 1, 2], [3], SPLIT_V),
+                int32(2, 2),
+            ),
+            r"SPLIT_V: size_splits must be 1 sizes of sum 3, got \[2, 2\]",
+        ),
+        (
+            known(
+                [GRID, constant(np.zeros(0, np.int32)), constant(np.int32(1))],
+                Step("SPLIT_V", [0, 1, 2], [3], SPLIT_V),
+                int32(2, 3),
+            ),
+            r"SPLIT_V: size_splits must be 1 sizes of sum 3, got \[\]",
+        ),
+        (
+            known([GRID, constant([1, 2])], Step("ADD", [0, 1], [2], "AddOptions"), int32(2, 3)),
+            r"ADD: the shapes must go together, got \[2, 3\] and \[2\]",
+        ),
+        (
+            known(
+                [GRID, constant(np.int32(-2))],
+                Step("ADD", [0, 1], [2], "AddOptions", {"FusedActivationFunction": 1}),
+                int32(2, 3),
+            ),
+            r"ADD: activation \(input 2\) must be NONE for TENSOR_INT32, got RELU",
+        ),
+        (
+            known(
+                [constant(np.zeros((2000, 1), np.int32)), constant(np.zeros(2000, np.int32))],
+                Step("ADD", [0, 1], [2], "AddOptions"),
+                int32(2),
+            ),
+            r"ADD: at most 1048576 integer constants are computed, got \[2000, 2000\]",
+        ),
+    ],
+)
+def test_integers_that_make_no_sense_are_refused(file: bytes, message: str) -> None:
+    with pytest.raises(BadData, match=message):
+        nn.load(file)
+
+
+def growing(steps: int) -> bytes:
+    """Double a vector of four integers again and again."""
+    grown = [constant(np.arange(4, dtype=np.int32)), *[int32(4)] * steps, real(1), real(1)]
+    double = [Step("CONCATENATION", [at, at], [at + 1], "ConcatenationOptions") for at in range(steps)]
+    return write(grown, [*double, Step("RELU", [steps + 1], [steps + 2])], [steps + 1], [steps + 2])
+
+
+def large_ranges(count: int) -> bytes:
+    """Make many vectors of a million integers."""
+    tensors: list[Any] = [constant(np.int32(0)), constant(np.int32(1)), constant(np.int32(1 << 20)), real(1), real(1)]
+    steps = [Step("RANGE", [0, 2, 1], [5 + at]) for at in range(count)]
+    return write([*tensors, *[int32(1)] * count], [*steps, Step("RELU", [3], [4])], [3], [4])
+
+
+def large_zeros(count: int) -> bytes:
+    """Make many tensors of zeros of an input's shape."""
+    shape = (1, 1 << 20)
+    steps = [Step("ZEROS_LIKE", [0], [1 + at]) for at in range(count)]
+    return write([real(*shape)] * (count + 1), steps, [0], [count])
+
+
+def large_transforms(count: int) -> bytes:
+    """Ask for many matrices of waves."""
+    tensors = [real(1, 1024), constant([1, 2048])]
+    steps = []
+    for _ in range(count):
+        transform = len(tensors)
+        tensors += [Tensor(TensorType.COMPLEX64, (1, 1025)), real(1, 1025)]
+        steps += [Step("RFFT2D", [0, 1], [transform]), Step("REAL", [transform], [transform + 1])]
+    return write(tensors, steps, [0], [3])
+
+
+@pytest.mark.parametrize(
+    ("file", "message"),
+    [
+        (growing(60), "operator 18 CONCATENATION: more than 1048576 elements of TENSOR_INT32 are not supported"),
+        (large_ranges(100), "operator 64 RANGE: more than 67108864 elements of constants that are not in the file"),
+        (large_zeros(100), "operator 64 ZEROS_LIKE: more than 67108864 elements of constants"),
+        (large_transforms(100), "operator 127 REAL: more than 67108864 elements of constants"),
+    ],
+)
+def test_small_files_cannot_ask_for_much_memory(file: bytes, message: str) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(BadData, match=message):
+            nn.load(file)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 1 << 30
+
+
+LONG = constant(np.full(100_000, 2**31 - 1, np.int32))
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        write([real(6), LONG, real(6)], [Step("RESHAPE", [0, 1], [2], RESHAPE)], [0], [2]),
+        write([real(6), LONG, real(6)], [Step("TILE", [0, 1], [2])], [0], [2]),
+        write([real(6), LONG, real(6)], [Step("BROADCAST_TO", [0, 1], [2])], [0], [2]),
+        write([real(6), LONG, real(6)], [Step("TRANSPOSE", [0, 1], [2])], [0], [2]),
+        write([real(6), LONG, real(6)], [Step("SLICE", [0, 1, 1], [2])], [0], [2]),
+        write([real(6), LONG, real(6)], [Step("STRIDED_SLICE", [0, 1, 1, 1], [2], "StridedSliceOptions")], [0], [2]),
+        write([real(), LONG, real(6)], [Step("FILL", [1, 0], [2])], [0], [2]),
+        write([real(6), real(6)], [Step("RESHAPE", [0], [1], RESHAPE, {"NewShape": [2**31 - 1] * 100_000})], [0], [1]),
+    ],
+)
+def test_shapes_of_many_dimensions_are_refused_at_once(file: bytes) -> None:
+    """Their product alone would take minutes."""
+    with pytest.raises(BadData, match=r"must have 8 elements at most, got 100000"):
+        nn.load(file)
