@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import nn_runtime as nn
+from nn_runtime.errors import BadData
 from nn_runtime.tflite import Interpreter, TfliteError, read
 from nn_runtime.tflite.types import TensorType
 from tests.nn_runtime.tflite.operator_file import Step, Tensor, constant, real, reference, write
@@ -252,3 +253,18 @@ def test_entries_are_counted_before_there_is_memory_for_them() -> None:
     levels = [LevelSpec(size), LevelSpec(1), LevelSpec(0, [0, 0], [])]
     tensor = replace(tensor, shape=(size, 1, 1), sparsity=SparsitySpec([0, 1, 2], [], levels))
     refused(added(tensor), f"dim_metadata 2: needs {size + 1} array_segments, got 2")
+
+
+def test_damaged_files_are_refused_or_read() -> None:
+    rng = np.random.default_rng(8)
+    for form in FORMS.values():
+        whole = added(sparse(sparse_values(np.float32, 6, 8), **form))
+        for _ in range(100):
+            damaged = bytearray(whole)
+            at = int(rng.integers(len(damaged) // 4)) * 4
+            number = rng.choice([0, 1, 7, 255, 2**16, 2**24, 2**31 - 1, 2**31, 2**32 - 1])
+            damaged[at : at + 4] = int(number).to_bytes(4, "little")
+            try:
+                nn.load(damaged)
+            except BadData:
+                continue
