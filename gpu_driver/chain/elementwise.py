@@ -57,6 +57,8 @@ _MOST_CONSTANT_BYTES = 1 << 20
 _MOST_INSTRUCTIONS = 64
 _REGISTERS = 4
 """Values that an instruction can begin with, as common/elementwise_step.h has them."""
+_COPIES = 8
+"""Rows that are the same for all rows, and are copied, as that has them."""
 _MEMORIES = (SOURCE, RESIDUAL, THIRD)
 
 
@@ -287,7 +289,7 @@ def _step(
         output,
         residual,
         rows_of(rows, depth),
-        (_packed(program, depth, at_once),),
+        (_packed(program, at_once),),
         {"instructions": len(program), "at_once": at_once},
         rows * depth * operations,
         sum(memory.size_bytes for memory in (*memories, output)),
@@ -313,15 +315,16 @@ def _at_once(program: Sequence[Instruction], depth: int) -> int:
     others = [one for one in program if one.walk is not None and not (one.walk.is_plain or one.walk.is_scalar)]
     if not others:
         return _WIDTH
-    repeated = all(one.operand == CONSTANT and one.walk is not None and one.walk.is_same_row for one in others)
+    repeated = all(one.walk is not None and one.walk.is_same_row for one in others) and len(others) <= _COPIES
     return _WIDTH // depth * depth if repeated and 2 * depth <= _WIDTH else 0
 
 
-def _packed(program: Sequence[Instruction], depth: int, at_once: int) -> Array:
+def _packed(program: Sequence[Instruction], at_once: int) -> Array:
     """Return the bytes of a program and of what its instructions read, each part 64-byte aligned."""
     parts: list[Array] = []
     table = np.zeros((len(program), WORDS), np.int32)
     end = table.nbytes
+    copies = 0
     for row, one in zip(table, program, strict=True):
         walk = one.walk or Walk(1, 1, 1)
         values: dict[str, int | float] = {
@@ -342,13 +345,12 @@ def _packed(program: Sequence[Instruction], depth: int, at_once: int) -> Array:
         }
         if one.constant is not None:
             values["place"] = end // _ALIGNMENT
-            constant = one.constant.reshape(-1)
-            if at_once and walk.is_same_row and not walk.is_plain:
-                values["repeated"] = 1
-                constant = np.tile(constant, at_once // depth)
-            flat = np.ascontiguousarray(constant).view(np.uint8)
+            flat = np.ascontiguousarray(one.constant).reshape(-1).view(np.uint8)
             parts += [flat, np.zeros(-flat.size % _ALIGNMENT, np.uint8)]
             end += -(-flat.size // _ALIGNMENT) * _ALIGNMENT
+        if at_once and walk.is_same_row and not (walk.is_plain or walk.is_scalar):
+            copies += 1
+            values["repeated"] = copies
         for at, name in enumerate(_FIELDS):
             row[at] = word(values.get(name, 0))
     return np.concatenate([table.reshape(-1).view(np.uint8), *parts])

@@ -7,7 +7,8 @@
 //          so many elements are computed at once, WIDTH or whole rows
 //          operands of T: element (row / divide % modulo) * row_stride + column * step of src, residual, third, or of a constant
 // Units    place: of a constant or table, in 64 bytes from the instructions on; of VALUE: which of the values
-//          repeated: 1 for a constant row that is the same for all rows: it has at_once elements, row after row
+//          repeated: of a row that is the same for all rows: which of the task's own copies has at_once elements of it, row after row,
+//          counted from 1; 0 for other operands
 //          low, high: bounds of the activation, as combine.h has them
 //          alpha: of ELU; zeros to offset: common/combine.h
 //          weights: the instructions (gpu_driver/chain/elementwise.py), so many as `instructions` says
@@ -16,7 +17,9 @@
 
 #define WIDTH 512 // elements computed at once
 #define LINES (WIDTH / 16)
-#define REGISTERS 4 // as gpu_driver/chain/elementwise.py has them
+#define COPY_LENGTH (WIDTH + 16) // what is loaded of one that is short
+#define REGISTERS 4 // these two as gpu_driver/chain/elementwise.py has them
+#define COPIES 8
 #define EVERY_VALUE(...) for (int v = 0; v < vectors; ++v) { __VA_ARGS__; }
 // For what takes an instruction or two; vectors are a multiple of four.
 #define EVERY_FOUR(...)                                  \
@@ -64,11 +67,12 @@ typedef struct {
 
 // The part of a row that is computed at once: `vectors` from column `first` on, the last of them at column `last`, over the one before it
 // if need be; one of fewer `lanes` if the part is that short. Values have copies of the last up to a multiple of four.
-// start: where a row that is repeated begins
+// copies: of rows that are repeated; from `first` on if it is a long row, else there are none
 typedef struct {
     global const T *src, *residual, *third;
+    const COMPUTE_T *copies;
     global const uchar *constants; // the instructions, and what follows
-    int row, first, last, vectors, lanes, start;
+    int row, first, last, vectors, lanes;
 } Columns;
 
 static inline int padded(int vectors)
@@ -112,18 +116,30 @@ static inline void store_columns(const Columns *at, global T *to, const COMPUTE_
     STORE16(to, at->last, values[before]);
 }
 
+static inline global const T *operand_of(const Columns *at, global const Instruction *i)
+{
+    return i->operand == FROM_SOURCE ? at->src
+        : i->operand == FROM_RESIDUAL ? at->residual
+        : i->operand == FROM_THIRD    ? at->third
+                                      : (global const T *)(at->constants + (size_t)i->place * 64);
+}
+
 // What an instruction reads beside the values: a vector for every one of theirs (returns 1), or one for all (0).
 static inline int load_operand(const Columns *at, global const Instruction *i, COMPUTE_T16 *values)
 {
-    global const T *from = i->operand == FROM_SOURCE ? at->src
-        : i->operand == FROM_RESIDUAL                ? at->residual
-        : i->operand == FROM_THIRD                   ? at->third
-                                                     : (global const T *)(at->constants + (size_t)i->place * 64);
+    global const T *from = operand_of(at, i);
+    if (at->copies != 0 && i->repeated) {
+        const COMPUTE_T *copy = at->copies + (i->repeated - 1) * COPY_LENGTH;
+        const int before = at->vectors - 1, last = at->lanes < 16 ? 0 : at->last - at->first;
+        for (int v = 0; v < before; ++v)
+            values[v] = vload16(v, copy);
+        for (int v = before; v < padded(before + 1); ++v)
+            values[v] = vload16(0, copy + last);
+        return 1;
+    }
     // Divisions take longer than what else is done for an operand.
     const int row = i->divide == 1 && at->row < i->modulo ? at->row : i->modulo == 1 ? 0 : at->row / i->divide % i->modulo;
     from += (size_t)row * i->row_stride;
-    if (i->repeated)
-        from -= at->start;
     if (i->step)
         load_columns(at, from, values);
     else
@@ -254,19 +270,44 @@ static inline void compute(const Columns *at, global const Instruction *program,
     store_columns(at, dst, values[program[instructions - 1].to]);
 }
 
+// Copies the rows that are the same for all rows, as often as they are needed at once.
+static inline void copy_repeated(const Columns *at, global const Instruction *program, int instructions, int depth, int at_once,
+                                 COMPUTE_T *copies)
+{
+    for (int n = 0; n < instructions; ++n) {
+        if (!program[n].repeated)
+            continue;
+        global const T *from = operand_of(at, program + n);
+        COMPUTE_T *copy = copies + (program[n].repeated - 1) * COPY_LENGTH;
+        for (int e = 0; e < at_once; e += depth)
+            for (int c = 0; c < depth; ++c)
+                copy[e + c] = LOAD(from, c);
+    }
+}
+
 // dst may be what an instruction reads, element by element.
 static void elementwise(const Step *s, Part part, global const T *src, global T *dst, global const T *residual, global const T *third,
                         global const uchar *constants)
 {
     global const uchar *own = CONSTANT_AT(uchar, s->weights);
+    global const Instruction *program = (global const Instruction *)own;
     const int depth = s->depth_out, end = min(part.x1 * s->unit_pixels, s->batches * s->out_height * s->out_width);
     const int begin = part.x0 * s->unit_pixels, left = part.y0 * s->unit_channels, right = min(part.y1 * s->unit_channels, depth);
     const int is_long = s->at_once && right - left == depth;
     const int rows = is_long ? end - begin : 1, last = is_long ? rows * depth : right, width = is_long ? s->at_once : WIDTH;
-    for (int row = begin; row < end; row += rows)
+    Columns at = {src, residual, third, 0, own, begin, 0, 0, 0, 0};
+    COMPUTE_T copies[COPIES * COPY_LENGTH];
+    if (is_long) {
+        copy_repeated(&at, program, s->instructions, depth, width, copies);
+        at.copies = copies;
+    }
+    for (; at.row < end; at.row += rows)
         for (int x = left; x < last; x += width) {
             const int next = min(x + width, last), count = next - x;
-            const Columns at = {src, residual, third, own, row, x, next - 16, ceil_divide(count, 16), min(count, 16), is_long ? x : 0};
-            compute(&at, (global const Instruction *)own, s->instructions, dst + (size_t)row * depth);
+            at.first = x;
+            at.last = next - 16;
+            at.vectors = ceil_divide(count, 16);
+            at.lanes = min(count, 16);
+            compute(&at, program, s->instructions, dst + (size_t)at.row * depth);
         }
 }

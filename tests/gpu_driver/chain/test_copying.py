@@ -220,5 +220,30 @@ def test_rows_of_channels_are_repeated(opencl_device: Device, code: OperandCode,
     check(opencl_device, moves)
 
 
+@pytest.mark.parametrize("depth", [1, 3, 8, 15, 16, 24, 100, 256, 257])
+@pytest.mark.parametrize("vectors", [1, 8, 9])
+@pytest.mark.parametrize("code", [FLOAT, HALF], ids=lambda code: code.name)
+def test_rows_that_operations_make_are_repeated(
+    opencl_device: Device, code: OperandCode, vectors: int, depth: int
+) -> None:
+    """Products with a number for each channel that another operation makes, as squeeze-and-excite has them."""
+    moves = Moves(code, (2, 6, 7, depth), depth)
+    (tensor, data), none = moves.tensors[0], moves.graph.integer(FuseCode.NONE)
+    for at in range(vectors):
+        begins, sizes = (0, at % 6, at % 7, 0), (1, 1, 1, depth)
+        operands = [tensor, moves.integers(*begins), moves.integers(*sizes)]
+        row = data[:1, begins[1], begins[2]].reshape(sizes)
+        moves.add(OperationCode.SLICE, operands, row)
+    rows = moves.tensors[1:]
+    now = tensor, data
+    for at, (row, numbers) in enumerate(rows):
+        operands = [row, now[0]] if at % 2 else [now[0], row]
+        moves.add(OperationCode.ADD if at % 3 else OperationCode.MUL, [*operands, none],
+                  now[1] + numbers if at % 3 else now[1] * numbers)  # fmt: skip
+        now = moves.tensors[-1]
+    moves.finish(1)
+    check(opencl_device, moves)
+
+
 def _rectified(data: Array, alpha: Array) -> Array:
     return np.where(data >= 0, data, data * alpha)

@@ -252,6 +252,8 @@ def test_numbers_are_those_of_the_kernels() -> None:
         for name in names:
             assert numbers[RENAMED.get(name, name)] == getattr(module, name), name
     assert numbers["REGISTERS"] == elementwise._REGISTERS
+    assert numbers["COPIES"] == elementwise._COPIES
+    assert numbers["WIDTH"] == elementwise._WIDTH
 
 
 def test_fields_of_an_instruction_are_those_of_the_kernel() -> None:
