@@ -109,7 +109,7 @@ def _inputs(model: bytes) -> list[Array]:
         elif dtype.kind == "b":
             data.append(random.integers(0, 2, shape).astype(dtype))
         else:
-            limits = np.iinfo(dtype)
+            limits = np.iinfo(dtype.name)
             data.append(random.integers(max(limits.min, -128), min(limits.max, 255) + 1, shape).astype(dtype))
     return data
 
