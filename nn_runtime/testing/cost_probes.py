@@ -2,7 +2,8 @@
 """What each kind of operation costs on a device, drawn at random for every operation with a rule: the rows of a table.
 
 For the tables that ship: whoever has a device fits one of those to it (`cost_calibration.py`), quicker and less
-disturbed by what else a machine does. An operation's cost is that of each further copy of it in a model.
+disturbed by what else a machine does. An operation's cost is that of each further copy of it in a model, less that of
+its outputs: all are outputs of the model, as drivers leave out what nobody reads.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def probed(device: Device, counted: Callable[[int], Iterator[int]]) -> CostTable
     operations: dict[str, dict[str, OperationCost]] = {}
     for at in counted(len(kinds)):
         code, name, data_type = kinds[at]
-        samples = list(_samples(device, code, data_type))
+        samples = list(_samples(device, run, code, data_type))
         if samples:
             operations.setdefault(OperationCode(code).name, {})[name] = fit(samples)
     return replace(run, operations=with_any(operations))
@@ -71,17 +72,17 @@ def _kinds() -> list[tuple[int, str, int]]:
     return [(code, name, data_type) for (code, name), data_type in found.items()]
 
 
-def _samples(device: Device, code: int, data_type: int) -> Iterator[Sample]:
+def _samples(device: Device, run: CostTable, code: int, data_type: int) -> Iterator[Sample]:
     """Return what could be measured of an operation: what a device does not take is not placed on it."""
     rng = np.random.default_rng([code, data_type])
     for limit in _LIMITS:
         node = _drawn(rng, code, data_type, limit)
         if node is not None:
-            yield from _sample(device, node, False)
+            yield from _sample(device, run, node, False)
             if limit.elements < _DYNAMIC_ELEMENTS:
-                yield from _sample(device, node, True)
+                yield from _sample(device, run, node, True)
     for node in product_nodes(code, data_type):
-        yield from _sample(device, node, False)
+        yield from _sample(device, run, node, False)
 
 
 def _drawn(rng: np.random.Generator, code: int, data_type: int, limit: Limit) -> Node | None:
@@ -95,7 +96,7 @@ def _drawn(rng: np.random.Generator, code: int, data_type: int, limit: Limit) ->
     return None
 
 
-def _sample(device: Device, node: Node, dynamic: bool) -> Iterator[Sample]:
+def _sample(device: Device, run: CostTable, node: Node, dynamic: bool) -> Iterator[Sample]:
     """Measure what each further copy of an operation costs, by models of one and of COPIES that run in turn."""
     try:
         with (
@@ -110,13 +111,15 @@ def _sample(device: Device, node: Node, dynamic: bool) -> Iterator[Sample]:
         return
     differences = [(b - a) / (COPIES - 1) for a, b in zip(*times, strict=True)]
     shapes = ([value.dimensions for value in part] for part in (node.inputs, node.outputs))
-    yield Sample(operation_work(node.code, *shapes), dynamic, max(0.0, statistics.median(differences)))
+    sizes = [0 if value.array is None else value.array.nbytes for value in node.outputs]
+    outputs = run.output_ns * len(sizes) + run.byte_ns * sum(sizes)
+    yield Sample(operation_work(node.code, *shapes), dynamic, max(0.0, statistics.median(differences) - outputs))
 
 
 def _copies(node: Node, count: int, dynamic: bool) -> RandomGraph:
     inputs = node.inputs if any(_is_input(value) for value in node.inputs) else _with_input(node.inputs)
     nodes = [Node(node.code, inputs, tuple(replace(value) for value in node.outputs)) for _ in range(count)]
-    return RandomGraph(0, Size.SINGLE, tuple(nodes), nodes[-1].outputs, dynamic)
+    return RandomGraph(0, Size.SINGLE, tuple(nodes), tuple(value for node in nodes for value in node.outputs), dynamic)
 
 
 @contextlib.contextmanager
@@ -135,7 +138,7 @@ def _with_input(inputs: tuple[Value, ...]) -> tuple[Value, ...]:
 
 
 def _run_costs(device: Device) -> CostTable:
-    """Return what a run costs, and each argument and byte of it, by RELU models of different forms."""
+    """Return what a run costs, and each argument and byte of it, by TANH models of different forms."""
     forms = [
         _chains(1, 1, 1),
         _chains(1, 1 + COPIES, 1),
@@ -160,7 +163,7 @@ def _run_costs(device: Device) -> CostTable:
 
 
 def _chains(chains: int, length: int, sources: int, elements: int = 16) -> RandomGraph:
-    """Return `chains` rows of `length` RELUs on `sources` inputs."""
+    """Return `chains` rows of `length` TANHs on `sources` inputs."""
     data: Array = np.linspace(-1, 1, elements, dtype=np.float32)
     inputs = [Value(OperandCode.TENSOR_FLOAT32, (elements,), array=data) for _ in range(sources)]
     nodes, outputs = [], []
@@ -168,7 +171,7 @@ def _chains(chains: int, length: int, sources: int, elements: int = 16) -> Rando
         value = inputs[chain % sources]
         for _ in range(length):
             made = Value(OperandCode.TENSOR_FLOAT32, (elements,), array=data)
-            nodes.append(Node(OperationCode.RELU, (value,), (made,)))
+            nodes.append(Node(OperationCode.TANH, (value,), (made,)))
             value = made
         outputs.append(value)
     return RandomGraph(0, Size.SINGLE, tuple(nodes), tuple(outputs))

@@ -70,9 +70,9 @@ def convolution(pixels: int, depth: int) -> Model:
     return graph.model()
 
 
-@pytest.mark.parametrize(("pixels", "is_small"), [(100, True), (1000, False)])
-def test_a_model_is_small_up_to_three_million_multiply_adds(pixels: int, is_small: bool) -> None:
-    # 0.41 and 4.1 million of them, and 64 thousand elements in the second picture.
+@pytest.mark.parametrize(("pixels", "is_small"), [(1000, True), (4000, False)])
+def test_a_model_is_small_up_to_eight_million_multiply_adds(pixels: int, is_small: bool) -> None:
+    # 4.1 and 16 million of them.
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(inline, "MOST_NS", MOST_INLINE_NS)
         assert inline.is_small(convolution(pixels, 64)) == is_small
@@ -94,6 +94,19 @@ def test_windows_of_pooling_count(monkeypatch: pytest.MonkeyPatch, taps: int, is
     assert inline.is_small(graph.model()) == is_small
 
 
+@pytest.mark.parametrize(
+    ("code", "is_small"), [(OperationCode.ABS, True), (OperationCode.LOG, False), (OperationCode.LOG_SOFTMAX, False)]
+)
+def test_slow_operations_are_known(monkeypatch: pytest.MonkeyPatch, code: OperationCode, is_small: bool) -> None:
+    """Of 128 x 1,000 elements."""
+    monkeypatch.setattr(inline, "MOST_NS", MOST_INLINE_NS)
+    graph = Graph()
+    source, output = graph.input((128, 1000)), graph.output((128, 1000))
+    more = [graph.real(1.0), graph.integer(1)] if code == OperationCode.LOG_SOFTMAX else []
+    graph.operation(code, [source, *more], output)
+    assert inline.is_small(graph.model()) == is_small
+
+
 def test_pooling_with_windows_that_a_run_brings_is_not_small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inline, "MOST_NS", MOST_INLINE_NS)
     graph = Graph()
@@ -112,7 +125,7 @@ def test_the_profile_has_one_thread_and_programs_of_its_own() -> None:
 
 
 def test_small_models_are_computed_inline_and_others_are_not(device: Device) -> None:
-    small, large = prepare(device, doubling(10)), prepare(device, convolution(1000, 64))
+    small, large = prepare(device, doubling(10)), prepare(device, convolution(4000, 64))
     context = device.context()
     assert context.inline is not None
     assert small.device is context.inline
