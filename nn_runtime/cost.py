@@ -29,9 +29,8 @@ SPLIT_GAIN = 0.15
 RIVAL_FACTOR = 4.0
 """How many times as long as the plan a single device may be estimated to take and yet be the faster one."""
 
-_UNKNOWN_COSTS = CostTable(
-    STEP_NS, 5_000, 2_000, 5_000, 0.1, {ANY_OPERATION: {OTHER_TYPES: OperationCost(10_000, 0.5, 0.05)}}
-)
+_UNKNOWN_COST = OperationCost(10_000, dynamic_ns=10_000, element_ns=0.5, multiply_add_ns=0.05)
+_UNKNOWN_COSTS = CostTable(STEP_NS, 5_000, 2_000, 5_000, 0.1, {ANY_OPERATION: {OTHER_TYPES: _UNKNOWN_COST}})
 """Of a device that does not tell them; its operations by its figures of performance, relative to the CPU's."""
 
 _COMPUTED = frozenset(

@@ -14,9 +14,10 @@ import pytest
 import cpu_driver.estimate
 from gpu_driver.estimate import shipped_table
 from nn_runtime.codes import DeviceTypeCode, OperandCode, OperationCode
+from nn_runtime.compilation import Compilation
 from nn_runtime.cost import RIVAL_FACTOR, SPLIT_GAIN, CostModel
 from nn_runtime.device import Device
-from nn_runtime.devices import reference_device
+from nn_runtime.devices import Selection, reference_device
 from nn_runtime.hal import costs
 from nn_runtime.hal.costs import (
     ANY_OPERATION,
@@ -38,7 +39,7 @@ from nn_runtime.testing.conformance import hal_model
 from nn_runtime.testing.cost_fit import GraphSample, Sample, adjusted, fit
 from nn_runtime.testing.product_probes import product_nodes
 from nn_runtime.testing.random_graph import RandomGraph, Size, example_of
-from nn_runtime.testing.sample_drivers import SampleDevice
+from nn_runtime.testing.sample_drivers import SampleDevice, uniform_capabilities
 from tests.gpu_driver.profiles import CPU_PROFILE
 from tests.nn_runtime.graphs import chain_model
 
@@ -299,6 +300,20 @@ def test_rivals_are_single_devices_that_may_be_as_fast() -> None:
     assert (placed.chosen, placed.rivals) == ([1], [2, 0])
     split = model_of([RELU, TANH], table(100, 10, 9999), table(100, 9999, 10), table(100, 10, 200)).place()
     assert (split.chosen, split.rivals) == ([0, 1], [2])
+
+
+@pytest.mark.parametrize("dims", [(4, 5), (0, 5)], ids=["known sizes", "unknown sizes"])
+@pytest.mark.parametrize(("figure", "wins"), [(0.1, True), (10.0, False)])
+def test_a_device_that_tells_no_costs_is_compared_by_its_figures(
+    dims: tuple[int, ...], figure: float, wins: bool
+) -> None:
+    silent = SampleDevice("silent", capabilities=uniform_capabilities(figure, figure))
+    model = chain_model([RELU] * 30, dims)
+    compilation = Compilation.for_selection(model, Selection((Device(silent), reference_device()), False))
+    compilation.set_partition("cost")
+    compilation.finish()
+    (step,) = compilation.finished_plan("test").steps
+    assert step.device.name == ("silent" if wins else "nnapi-reference")
 
 
 @pytest.mark.parametrize("seed", range(20))
