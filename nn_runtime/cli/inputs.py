@@ -120,27 +120,27 @@ def read_input(file: str, wanted: TensorInfo, normalization: Normalization | Non
 
 
 def _load_npy(path: Path) -> Array:
-    try:
-        loaded: Array = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError, MemoryError) as error:
-        raise BadData(f"{path}: not an array in .npy form: {_reason(error)}") from error
-    if not isinstance(loaded, np.ndarray):
+    loaded = _loaded(path, "an array in .npy form")
+    if isinstance(loaded, dict):
         raise BadData(f"{path}: wanted one array in .npy form, got an archive; name it .npz")
     return loaded
 
 
 def _load_npz(path: Path) -> dict[str, Array]:
-    import zipfile
+    loaded = _loaded(path, "arrays in .npz form")
+    if not isinstance(loaded, dict):
+        raise BadData(f"{path}: wanted arrays in .npz form, got one array; name it .npy")
+    return loaded
 
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            if not hasattr(archive, "files"):
-                raise BadData(f"{path}: wanted arrays in .npz form, got one array; name it .npy")
-            return {name: archive[name] for name in archive.files}
-    except (ValueError, EOFError, MemoryError, zipfile.BadZipFile) as error:
-        if isinstance(error, BadData):
-            raise
-        raise BadData(f"{path}: not arrays in .npz form: {_reason(error)}") from error
+
+def _loaded(path: Path, form: str) -> Array | dict[str, Array]:
+    """Return the array of a file, or those of an archive by name; raises OSError, BadData."""
+    with path.open("rb") as file:
+        try:
+            loaded: Array | np.lib.npyio.NpzFile = np.load(file, allow_pickle=False)
+            return loaded if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded.files}
+        except Exception as error:  # numpy, zipfile, zlib and tokenize each have their own for what is damaged
+            raise BadData(f"{path}: not {form}: {_reason(error)}") from error
 
 
 def _reason(error: Exception) -> str:

@@ -135,6 +135,34 @@ def test_broken_arrays(tmp_path: Path, name: str) -> None:
     assert "allow_pickle" not in str(caught.value)
 
 
+def test_an_array_and_an_archive_with_each_others_endings(tmp_path: Path) -> None:
+    with (tmp_path / "array.npz").open("wb") as file:
+        np.save(file, np.zeros(3))
+    with (tmp_path / "archive.npy").open("wb") as file:
+        np.savez(file, x=np.zeros(3))
+    with pytest.raises(BadData, match=r"array\.npz: wanted arrays in \.npz form, got one array; name it \.npy"):
+        read_input(str(tmp_path / "array.npz"), _wanted(), None)
+    with pytest.raises(BadData, match=r"archive\.npy: wanted one array in \.npy form, got an archive; name it \.npz"):
+        read_input(str(tmp_path / "archive.npy"), _wanted(), None)
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".npz"])
+def test_damaged_arrays_are_read_or_refused(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"damaged{suffix}"
+    with path.open("wb") as file:
+        np.save(file, _RAMP) if suffix == ".npy" else np.savez_compressed(file, input=_RAMP)
+    whole = path.read_bytes()
+    refused = 0
+    for at in range(len(whole)):
+        for value in (0, 32, 255):
+            path.write_bytes(whole[:at] + bytes([value]) + whole[at + 1 :])
+            try:
+                read_input(str(path), _wanted(), None)
+            except (BadData, UsageError):
+                refused += 1
+    assert refused > 20
+
+
 def test_arrays_never_run_code(tmp_path: Path) -> None:
     np.save(tmp_path / "objects.npy", np.array([{}], dtype=object), allow_pickle=True)
     with pytest.raises(BadData, match="objects"):
