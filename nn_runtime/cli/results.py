@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 MOST_MAP_CLASSES = 1024
 """An integer output with more distinct values than this is no map of classes."""
 _FEW_VALUES = 8
-_PROBABILITY_TOLERANCE = 0.05
-"""How far the sum of 8-bit probabilities may be from 1."""
+_SUM_TOLERANCE = 0.05
+"""How far the sum of probabilities may be from 1."""
+_MOST_LOST = 0.25
+"""How far that of many quantised ones may be, each of which is rounded: most of a thousand classes become 0."""
 
 
 @dataclass(frozen=True)
@@ -114,9 +116,10 @@ def is_classifier(result: Result, labels: Sequence[str]) -> bool:
 
 
 def are_probabilities(result: Result) -> bool:
-    """Tell whether the values are at least 0 and sum to 1."""
+    """Tell whether the values are at least 0 and sum to 1, as far as their quantisation lets them."""
     real = result.real()
-    return bool(real.min() >= 0 and abs(real.sum() - 1) <= _PROBABILITY_TOLERANCE)
+    rounded_away = min(_MOST_LOST, real.size * result.scale / 2)
+    return bool(real.min() >= 0 and abs(real.sum() - 1) <= max(_SUM_TOLERANCE, rounded_away))
 
 
 def is_class_map(result: Result) -> bool:

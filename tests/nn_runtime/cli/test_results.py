@@ -31,6 +31,14 @@ def test_probabilities_of_a_quantised_classifier() -> None:
     ]
 
 
+@pytest.mark.parametrize(("classes", "is_classifier"), [(1001, True), (4, False)])
+def test_probabilities_that_are_rounded_to_0_are_missing_in_the_sum(classes: int, is_classifier: bool) -> None:
+    values = np.zeros((1, classes), np.uint8)
+    values[0, :3] = 100, 80, 36  # 0.84 of 1; MobileNet has such answers
+    summary = summarize(Result("p", values, 1 / 256, 0), [], 1)
+    assert isinstance(summary, Statistics) != is_classifier
+
+
 def test_scores_without_bounds_need_labels_to_be_ranked() -> None:
     result = Result("logits", np.array([[-3.0, 9.5, 2.0]], np.float32), 0.0, 0)
     assert isinstance(summarize(result, [], 3), Statistics)
