@@ -113,6 +113,10 @@ class SelectorError(NNError):
         self.source = source
         self.problem = problem
 
+    def __reduce__(self) -> tuple[type[SelectorError], tuple[str, str]]:
+        """Be copied by what it was made of: an exception of one process shows in another, as pools of them need."""
+        return type(self), (self.source, self.problem)
+
 
 class UnmatchedSelector(SelectorError, UnavailableDevice):
     """A selector that matches no usable device."""

@@ -3,10 +3,20 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import pytest
 
 from nn_runtime.codes import ResultCode
-from nn_runtime.errors import NNError, OutputInsufficientSize, Unmappable, error_of
+from nn_runtime.errors import (
+    MalformedSelector,
+    NNError,
+    OutputInsufficientSize,
+    Unmappable,
+    UnmatchedSelector,
+    error_of,
+)
 from nn_runtime.failures import error_of_hal
 from nn_runtime.hal.types import RESULT_OF_STATUS, STATUS_OF_RESULT, ErrorStatus, HalError, OutputShape
 
@@ -31,6 +41,21 @@ def test_leaves_are_also_built_in_exceptions() -> None:
     for code, built_in in pairs.items():
         assert isinstance(error_of(code, ""), built_in)
     assert str(Unmappable("no map")) == "no map"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        *(error_of(code, "what, where", ((1, 2),)) for code in ResultCode if code != ResultCode.NO_ERROR),
+        MalformedSelector("NNRT_DEVICE", "an item is empty"),
+        UnmatchedSelector("device=", "matches no usable device"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_errors_go_from_process_to_process(error: NNError) -> None:
+    for other in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+        assert type(other) is type(error)
+        assert (str(other), other.code, vars(other)) == (str(error), error.code, vars(error))
 
 
 def test_statuses_and_codes() -> None:
