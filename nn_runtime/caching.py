@@ -54,7 +54,9 @@ def token_of(model: Model, name: str | None) -> bytes:
 
 
 def path_of(what: str, directory: str | os.PathLike[str]) -> Path:
-    """Return a folder's path; raises BadData for what is no path."""
+    """Return a folder's path; raises BadData for what is no path, or an empty one: it would mean the present folder."""
+    if directory == "":
+        raise BadData(f"{what}: the path is empty")
     try:
         return Path(directory)
     except TypeError:

@@ -62,8 +62,9 @@ class SessionInputs:
             given.append(inputs[name])
         if len(inputs) != len(infos):
             known = {name for info in infos for name in (info.name, info.signature_name)}
-            extra = next((name for name in inputs if name not in known), "one twice")
-            raise BadData(f"run: no input is called {extra!r}, the inputs are {_names(infos)}")
+            extra = [name for name in inputs if name not in known]
+            wrong = f"no input is called {extra[0]!r}" if extra else "an input is given by two names"
+            raise BadData(f"run: {wrong}, the inputs are {_names(infos)}")
         outputs = self._interface.outputs
         return given, [(by_signature and info.signature_name) or info.name for info in outputs]
 

@@ -169,6 +169,11 @@ BAD: dict[str, tuple[Callable[[], object], ResultCode, str]] = {
         ResultCode.BAD_DATA,
         "wanted a path, got 5",
     ),
+    "caching folder without a name": (
+        lambda: nn.Compilation(_model()).set_caching("", bytes(32)),
+        ResultCode.BAD_DATA,
+        "the path is empty",
+    ),
     "input of no type": (
         lambda: _execution().set_input(0, VALUES, _any(5)),
         ResultCode.BAD_DATA,

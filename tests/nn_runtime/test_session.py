@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -110,6 +111,20 @@ def test_integers_are_accepted_where_they_fit(byte_session: Session) -> None:
 def test_wrong_inputs_say_what_is_wanted(doubling: Session, given: object, message: str) -> None:
     with pytest.raises(BadData, match=message):
         doubling.run(given)  # type: ignore[call-overload]
+
+
+def test_names_of_a_signature(reference_device: Device) -> None:
+    plain = Network.from_model(adding_model(), ["a", "b"], ["sum"])
+    first, second = plain.inputs
+    infos = (replace(first, signature_name="x"), replace(second, signature_name="y"))
+    output = replace(plain.outputs[0], signature_name="z")
+    array = np.ones((2, 3), np.float32)
+    network = Network(plain.model, replace(plain.interface, inputs=infos, outputs=(output,)))
+    with network.compile(reference_device) as session:
+        np.testing.assert_array_equal(session.run({"x": array, "y": array})["z"], 2 * array)
+        np.testing.assert_array_equal(session.run({"a": array, "y": array})["sum"], 2 * array)
+        with pytest.raises(BadData, match="run: an input is given by two names, the inputs are 'a', 'b'"):
+            session.run({"a": array, "b": array, "y": array})
 
 
 def test_wide_integers_are_cast_at_the_edge() -> None:
