@@ -26,6 +26,7 @@ from nn_runtime.cli.networks import (
     add_network_arguments,
     compile_for_timing,
     load_file,
+    missing_opencl_lines,
     places,
     places_text,
     positive,
@@ -91,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(asdict(report))
     else:
-        print_lines(_lines(report, explanation))
+        print_lines([*_lines(report, explanation), *missing_opencl_lines(args.device)])
     return 0
 
 

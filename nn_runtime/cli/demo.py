@@ -16,10 +16,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from nn_runtime.cli.networks import add_device_argument, compile_for_timing, places_text
+from nn_runtime.cli.networks import add_device_argument, compile_for_timing, missing_opencl_lines, places_text
 from nn_runtime.cli.output import busy, duration_text, print_json, print_lines, progress, table, wrapped
-from nn_runtime.device import REFERENCE_NAME
-from nn_runtime.devices import selector_in_force
 from nn_runtime.loading import load
 
 if TYPE_CHECKING:
@@ -39,7 +37,7 @@ _MOST_MISTAKES = 8
 _SHADES = " ░▒▓█"
 _ASCII_SHADES = " .:*#"
 _PARTITION = "aosp"
-"""By capabilities, so that the accelerator is shown: by time, networks as small as these are best left to the CPU."""
+"""By capabilities, so that the OpenCL device is shown, whatever estimates say of networks as small as these."""
 
 
 @dataclass(frozen=True)
@@ -83,8 +81,8 @@ def run(args: argparse.Namespace) -> int:
     print_lines(_outcome_table(scans, outcomes))
     for outcome in outcomes:
         print_lines(["", *_mistake_lines(scans, outcome), *_where_lines(outcome)])
-    if _misses_opencl(args.device, outcomes):
-        print_lines(["", "no OpenCL device could be used; nnrt doctor says why"])
+    missing = missing_opencl_lines(args.device)
+    print_lines(["", *missing] if missing else [])
     print_lines(["", *wrapped(f"scans: {scans.source}", 7), *wrapped(f"licence: {scans.licence}", 9)])
     return 0
 
@@ -196,12 +194,6 @@ def _where_lines(outcome: Outcome) -> list[str]:
     for device, names in by_device.items():
         lines += wrapped(f"  {device}: {', '.join(names)}", 4)
     return lines
-
-
-def _misses_opencl(selector: str | None, outcomes: Sequence[Outcome]) -> bool:
-    """Tell whether OpenCL was asked for and the CPU did everything."""
-    used = {row.device for outcome in outcomes for row in outcome.explanation.operations}
-    return used == {REFERENCE_NAME} and "opencl" in selector_in_force(selector)
 
 
 def _as_json(scans: Scans, outcomes: Sequence[Outcome]) -> dict[str, object]:

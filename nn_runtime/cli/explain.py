@@ -12,7 +12,13 @@ from collections import Counter
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from nn_runtime.cli.networks import add_network_arguments, open_session, places, places_text
+from nn_runtime.cli.networks import (
+    add_network_arguments,
+    missing_opencl_lines,
+    open_session,
+    places,
+    places_text,
+)
 from nn_runtime.cli.output import duration_text, print_json, print_lines, table
 
 if TYPE_CHECKING:
@@ -39,6 +45,7 @@ def run(args: argparse.Namespace) -> int:
     header = ("index", "operation", "device", "step", "estimate", "refused by")
     print_lines(table(header, map(_cells, explanation.operations), right=("index", "step", "estimate")))
     print_lines(["", places_text(explanation), *_rival_lines(rivals), *_refusal_lines(explanation)])
+    print_lines(missing_opencl_lines(args.device))
     return 0
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nn_runtime.cli.output import busy
-from nn_runtime.devices import find_device, select
+from nn_runtime.devices import find_device, select, selector_in_force
 from nn_runtime.errors import BadData
 from nn_runtime.hal.interfaces import ReportsStatistics
 from nn_runtime.loading import load
@@ -112,6 +112,15 @@ def places_text(explanation: Explanation) -> str:
     steps = sum(place.steps for place in found)
     text = ", ".join(f"{_counted(place.operations, 'operation')} on {place.device}" for place in found)
     return f"{text} ({_counted(steps, 'step')})" if steps > 1 else text
+
+
+def missing_opencl_lines(selector: str | None) -> list[str]:
+    """Return a line that says so where OpenCL is asked for and none of its devices is there, so that the CPU computes.
+
+    Raises SelectorError.
+    """
+    is_missing = "opencl" in selector_in_force(selector) and all(one.is_reference for one in select(selector).devices)
+    return ["no OpenCL device could be used; nnrt doctor says why"] if is_missing else []
 
 
 def statistics_of(device: str) -> Mapping[str, int | float]:

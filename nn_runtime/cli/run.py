@@ -23,7 +23,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nn_runtime.cli.inputs import Normalization, read_inputs
-from nn_runtime.cli.networks import add_network_arguments, open_session, places, places_text, positive
+from nn_runtime.cli.networks import (
+    add_network_arguments,
+    missing_opencl_lines,
+    open_session,
+    places,
+    places_text,
+    positive,
+)
 from nn_runtime.cli.output import check_folder, duration_text, print_json, print_lines, progress, warn
 from nn_runtime.cli.results import Result, read_labels, summarize, summary_json, summary_lines
 
@@ -67,6 +74,7 @@ def run(args: argparse.Namespace) -> int:
                 print(f"{name}  ({duration_text(time_ns)})")
                 print_lines(f"  {line}" for result in case for line in _lines(result, labels, args.top))
             print(f"{places_text(session.explain())}; ready after {duration_text(ready_ns)}")
+            print_lines(missing_opencl_lines(args.device))
     if args.output:
         _save(args.output, outputs)
     return 0

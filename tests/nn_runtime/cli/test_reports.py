@@ -20,6 +20,8 @@ from nn_runtime.interface import TensorInfo
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
+    from nn_runtime.device import Device
+
 _DIGITS = str(Path(__file__).parents[3] / "nn_runtime" / "demo" / "digits_float.tflite")
 
 
@@ -46,8 +48,8 @@ def test_benchmark_prints_the_known_line(capsys: pytest.CaptureFixture[str]) -> 
     assert "Timings (microseconds): count=4 first=" in out
 
 
-def test_figures_of_a_benchmark(device: object, capsys: pytest.CaptureFixture[str]) -> None:
-    name = getattr(device, "name", "")
+def test_figures_of_a_benchmark(device: Device, capsys: pytest.CaptureFixture[str]) -> None:
+    name = device.name
     assert main(["benchmark", _DIGITS, "--device", name, "--runs", "5", "--profile", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["devices"] == {name: 10}
@@ -80,8 +82,8 @@ def test_the_demo_is_right_and_fits_a_terminal(capsys: pytest.CaptureFixture[str
     assert "nnrt doctor" not in captured.out
 
 
-def test_figures_of_the_demo(device: object, capsys: pytest.CaptureFixture[str]) -> None:
-    name = getattr(device, "name", "")
+def test_figures_of_the_demo(device: Device, capsys: pytest.CaptureFixture[str]) -> None:
+    name = device.name
     assert main(["demo", "--device", name, "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert [network["name"] for network in report["networks"]] == ["float", "8-bit"]
@@ -90,11 +92,20 @@ def test_figures_of_the_demo(device: object, capsys: pytest.CaptureFixture[str])
         assert Counter(row["device"] for row in network["operations"]) == {name: 10}
 
 
-def test_the_demo_says_when_opencl_is_missing(
-    no_drivers: dict[str, EntryPoint], capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("command", [["demo"], ["explain", _DIGITS], ["benchmark", _DIGITS, "--runs", "1"]])
+def test_commands_say_when_opencl_is_missing(
+    command: list[str], no_drivers: dict[str, EntryPoint], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["demo"]) == 0
-    assert "no OpenCL device could be used; nnrt doctor says why" in capsys.readouterr().out
+    missing = "no OpenCL device could be used; nnrt doctor says why"
+    assert main(command) == 0
+    assert missing in capsys.readouterr().out
+    assert main([*command, "--device", "cpu"]) == 0
+    assert missing not in capsys.readouterr().out
+
+
+def test_opencl_is_not_missing_where_the_cpu_is_preferred(device: Device, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", _DIGITS, "--device", f"cpu,{device.name}"]) == 0
+    assert "no OpenCL device" not in capsys.readouterr().out
 
 
 def test_a_wrong_answer_shows_what_was_right() -> None:
