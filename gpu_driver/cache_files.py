@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The driver's folder on disk, and the one format of everything compiled that it keeps in files.
+"""The driver's files on disk, and the one format of everything compiled that it keeps in files.
 
-Files of the folder are written to a temporary name and renamed, so a reader sees a whole file or none. A folder that
-cannot be written is no error: writing returns False and everything works without it. Files that somebody else opened
-(NNAPI compilation caching) come as descriptors: they are locked while they are written, and read in one go.
+Files of the cache folder are written to a temporary name and renamed, so a reader sees a whole file or none. A folder
+that cannot be written is no error: writing returns False and everything works without it. Files that somebody else
+opened (NNAPI compilation caching) come as descriptors: they are locked while they are written, and read in one go.
 
 What is compiled is run, so it matters who wrote it. A file is taken only if nobody but this user and the system's
 administrator can write to it, and if the SHA-256 in front of its content fits what was read: the bytes that were
@@ -46,16 +46,6 @@ _OPEN = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0) 
 
 class Unusable(Exception):
     """A file that is not to be used, and why."""
-
-
-def cache_directory() -> Path:
-    """The folder of every cache: NNRT_CACHE_DIR, else the user's cache folder of this system."""
-    chosen = os.environ.get("NNRT_CACHE_DIR")
-    if chosen:
-        return Path(chosen)
-    import platformdirs  # 16 ms to import; not needed with the variable set
-
-    return Path(platformdirs.user_cache_dir("nnrt", appauthor=False))
 
 
 def read_file(path: Path) -> bytes | None:

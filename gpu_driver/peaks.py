@@ -11,6 +11,7 @@ import numpy as np
 import pyopencl as cl
 
 from gpu_driver import cache_files
+from nn_runtime.hal.cache_folder import cache_directory
 from nn_runtime.hal.peaks import Peaks
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def peaks_of(device: DeviceContext) -> Peaks:
     Something else may run at any one time, so that a single measurement can be far too low, but never too high.
     """
     name = device.profile.identity + ("-vnni" if device.profile.x86_vnni else "")
-    path = cache_files.cache_directory() / "peaks" / f"{name}.json"
+    path = cache_directory() / "peaks" / f"{name}.json"
     found = asdict(_Measurement(device).run())
     best = {what: max(rate, _stored(path).get(what, 0.0)) for what, rate in found.items()}
     profile = device.profile

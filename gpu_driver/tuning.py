@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from gpu_driver import cache_files
 from gpu_driver.tuning_values import Tuning
+from nn_runtime.hal.cache_folder import cache_directory
 from nn_runtime.hal.tuning import TuningParameter
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def store(
 
 def user_file(profile: DeviceProfile) -> Path:
     """Return where a device's tuned values are stored."""
-    return cache_files.cache_directory() / "tuning" / file_name(profile)
+    return cache_directory() / "tuning" / file_name(profile)
 
 
 def file_name(profile: DeviceProfile) -> str:

@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING
 
 import kernels_cl
 from gpu_driver import cache_files
+from nn_runtime.hal.cache_folder import cache_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -120,7 +121,7 @@ class ProgramCache:
         self._context = context
         self._device = context.devices[0] if device is None else device
         self._profile = profile
-        self._directory = cache_files.cache_directory() / "programs" if directory is None else directory
+        self._directory = cache_directory() / "programs" if directory is None else directory
         self._source = source
         self._lock = threading.Lock()
         self._programs: dict[tuple[str, tuple[str, ...]], Program] = {}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from gpu_driver import cache_files
 from gpu_driver.discovery import icd, platforms, probe
+from nn_runtime.hal.cache_folder import cache_directory
 
 if TYPE_CHECKING:
     from gpu_driver.discovery.platforms import FoundDevice, Survey
@@ -112,7 +113,7 @@ def diagnose() -> Diagnosis:
 
 def diagnosis_of(survey: Survey) -> Diagnosis:
     """The report on a search for devices."""
-    directory = cache_files.cache_directory()
+    directory = cache_directory()
     libraries = tuple(_library_report(entry, survey) for entry in survey.entries)
     devices = tuple(_device_report(device) for device in survey.devices)
     unwritable = cache_files.why_unwritable(directory)

@@ -27,6 +27,7 @@ from gpu_driver import cache_files
 from gpu_driver.discovery import icd, matrix_units, pocl_repair
 from gpu_driver.discovery.host_cpu import HostCpu, host_cpu
 from gpu_driver.discovery.trial import one_line, run_once
+from nn_runtime.hal.cache_folder import cache_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -144,7 +145,7 @@ def _verdict_path(library: str | None) -> Path:
             parts.append("missing")
     parts += [os.environ.get(name) for name in _KEY_VARIABLES]
     digest = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
-    return cache_files.cache_directory() / "devices" / f"{digest}.json"
+    return cache_directory() / "devices" / f"{digest}.json"
 
 
 def _encode(verdict: LibraryVerdict) -> bytes:

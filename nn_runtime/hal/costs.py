@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from nn_runtime.codes import OperandCode, OperationCode
+from nn_runtime.hal.cache_folder import cache_directory
 from nn_runtime.hal.types import CONSTANT_LIFETIMES, OperandLifeTime
 from nn_runtime.operand import dtype_of, element_count, is_tensor
 
@@ -375,13 +376,8 @@ def store_table(device: str, version: str, table: CostTable) -> Path:
 
 
 def table_path(device: str) -> Path:
-    """Return the file of a device's measured table: in NNRT_CACHE_DIR, else in the user's cache folder."""
-    chosen = os.environ.get("NNRT_CACHE_DIR")
-    if chosen:
-        return Path(chosen) / "costs" / f"{device}.json"
-    import platformdirs  # 16 ms to import; not needed with the variable set
-
-    return Path(platformdirs.user_cache_dir("nnrt", appauthor=False)) / "costs" / f"{device}.json"
+    """Return the file of a device's measured table."""
+    return cache_directory() / "costs" / f"{device}.json"
 
 
 def _identity(device: str, version: str) -> dict[str, str]:

@@ -103,9 +103,9 @@ def test_processes_fill_one_cache_at_once(opencl_device: Device, tmp_path: Path)
 _DAMAGED = """
 import random
 from pathlib import Path
-from gpu_driver import cache_files
+from nn_runtime.hal.cache_folder import cache_directory
 generator = random.Random({seed})
-path = sorted((cache_files.cache_directory() / "programs").glob("*.bin"))[{seed} % 2]
+path = sorted((cache_directory() / "programs").glob("*.bin"))[{seed} % 2]
 whole = path.read_bytes()
 for at in range(8):
     data = bytearray(whole)

@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The folder on disk in which runtime and drivers keep what can be made again."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def cache_directory() -> Path:
+    """Return the folder of every cache: NNRT_CACHE_DIR, else the user's cache folder of this system."""
+    chosen = os.environ.get("NNRT_CACHE_DIR")
+    if chosen:
+        return Path(chosen)
+    import platformdirs  # 16 ms to import; not needed with the variable set
+
+    return Path(platformdirs.user_cache_dir("nnrt", appauthor=False))
