@@ -14,7 +14,7 @@ from nn_runtime.binding import Binding
 from nn_runtime.checks import check_kind
 from nn_runtime.codes import DurationCode, operation_name
 from nn_runtime.compilation import Compilation
-from nn_runtime.errors import BadState, NNError, OutputInsufficientSize
+from nn_runtime.errors import BadData, BadState, NNError, OutputInsufficientSize
 from nn_runtime.interface import Interface
 from nn_runtime.operand import dtype_of
 from nn_runtime.reports import ExplainedOperation, Explanation, Profile, Timing, profile_of
@@ -113,12 +113,14 @@ class Session:
         for floats too. Raises BadData naming the input, wanted and given; else the run's error.
 
         `profile` collects `self.profile`, and costs time. `measure` collects `self.timing`: by the rules of the NDK
-        only for a compilation for exactly one explicit device.
+        only for a network compiled for one device without fallback, as by `device="opencl"` or a Device.
         """
         given, names = self._inputs.ordered(inputs)
         with self._lock:
             if self._closed:
                 raise BadState("session: it is closed")
+            if measure:
+                self._check_measurable()
             if self._rivals:
                 self._settle(given)
             outputs = self._run(given, profile, measure)
@@ -164,6 +166,16 @@ class Session:
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
+
+    def _check_measurable(self) -> None:
+        """Raise BadData where no time can be told: the NDK's own error names calls that the user did not make."""
+        if not self._compilation.has_one_explicit_device:
+            names = ", ".join(device.name for device in self._compilation.devices)
+            fallback = "" if self._compilation.is_explicit else " with fallback to the CPU"
+            raise BadData(
+                "run: measure=True wants a network compiled for one device without fallback, as by device='opencl' or "
+                f"a Device, got one for {names}{fallback}"
+            )
 
     def _clear_states(self) -> None:
         main = self._plan.model.main
