@@ -54,7 +54,7 @@ def _stored(path: Path) -> dict[str, float]:
         return {}
     try:
         return {name: float(value) for name, value in json.loads(data)["peaks"].items()}
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         return {}
 
 

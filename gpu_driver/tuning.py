@@ -118,7 +118,7 @@ def _parsed(data: bytes, profile: DeviceProfile) -> Tuning:
         return Tuning.of(document["values"])
     except KeyError as error:
         raise ValueError(f"tuning: not a file of nnrt tune: it has no {error}") from error
-    except (TypeError, AttributeError) as error:
+    except (TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"tuning: not a file of nnrt tune: {error}") from error
 
 

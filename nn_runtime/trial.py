@@ -117,7 +117,7 @@ def kept_result(info: CacheInfo, devices: Sequence[Device], preference: Executio
     try:
         document = json.loads(read_text(_path(info, devices, preference)))
         return str(document["placement"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
 

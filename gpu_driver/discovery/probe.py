@@ -166,7 +166,7 @@ def decode_verdict(data: bytes, now: float) -> LibraryVerdict | None:
         devices = {str(key): _decode_device(value) for key, value in fields["devices"].items()}
         verdict = LibraryVerdict(bool(fields["loads"]), fields["reason"], devices)
         age = now - float(fields["written"])
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
     return verdict if verdict.is_good or 0 <= age < BAD_VERDICT_SECONDS else None
 

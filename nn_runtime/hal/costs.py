@@ -203,7 +203,7 @@ class CostTable:
                 for name, kinds in document["operations"].items()  # type: ignore[attr-defined]
             }
             figures = [_figure(document[key]) for key in ("run_ns", "input_ns", "scalar_ns", "output_ns", "byte_ns")]
-        except (KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, AttributeError, OverflowError) as error:
             raise ValueError(f"no table of costs: {error}") from error
         if not rows.get(ANY_OPERATION) or not all(rows.values()):
             raise ValueError(f"no table of costs: an operation, or {ANY_OPERATION!r}, has no row")
@@ -352,7 +352,7 @@ def measured_table(device: str, version: str) -> CostTable | None:
         if {key: document[key] for key in ("device", "version", "cpu")} != _identity(device, version):
             return None
         return CostTable.from_json(document["costs"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
 

@@ -98,7 +98,7 @@ def test_a_named_file_that_is_missing(
     assert caplog.text.count("No such file") == 1
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "null", "\x00"])
+@pytest.mark.parametrize("text", ["", "{", "[]", pytest.param("[" * 100_000, id="deep"), "null", "\x00"])
 def test_what_is_no_json_object_does_not_count(text: str) -> None:
     path = tuning.store(PROFILE, {}, {})
     path.write_text(text)

@@ -60,6 +60,9 @@ TABLE = CostTable(
     "test",
 )  # fmt: skip
 
+DEEP = pytest.param("[" * 100_000, id="deep")
+"""More brackets than Python's reader of JSON can count."""
+
 
 @pytest.fixture
 def cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -76,6 +79,7 @@ def test_a_table_survives_json() -> None:
     [
         {"run_ns": -1},
         {"run_ns": "1"},
+        {"run_ns": 10**400},
         {"byte_ns": float("nan")},
         {"operations": {}},
         {"operations": {"RELU": {"float32": [1, 1, 1, 1]}}},
@@ -102,7 +106,9 @@ def test_a_measured_table_counts_for_the_same_device_version_and_processor(
     assert measured_table("one", "1") is None
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"device": "one"}', '{"device": 1, "version": [], "cpu": {}}'])
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", DEEP, '{"device": "one"}', '{"device": 1, "version": [], "cpu": {}}']
+)
 def test_a_damaged_file_is_no_table(cache_folder: Path, content: str) -> None:
     store_table("one", "1", TABLE).write_text(content)
     assert measured_table("one", "1") is None

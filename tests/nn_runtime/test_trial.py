@@ -225,7 +225,9 @@ def test_the_cache_folder_keeps_the_winner(monkeypatch: pytest.MonkeyPatch, tmp_
         assert compiled.rivals == ("sample1", "sample2")
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"placement": "nobody"}', b"\xff\xfe"])
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", pytest.param(b"[" * 100_000, id="deep"), b'{"placement": "nobody"}', b"\xff\xfe"]
+)
 def test_a_damaged_result_is_no_result(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: bytes) -> None:
     give(monkeypatch, 1)
     with Devices(1, 1.1).compile(cache_dir=tmp_path) as compiled:

@@ -167,7 +167,8 @@ def test_verdicts_outlive_the_process_and_bad_ones_only_a_while() -> None:
     "change",
     [
         {"format": 99}, {"devices": None}, {"devices": {"key": 1}}, {"devices": {"key": {"usable": True}}},
-        {"written": "x"}, {"devices": {"key": {**asdict(probe.DeviceVerdict(True)), "features": "x"}}},
+        {"written": "x"}, {"written": 10**400},
+        {"devices": {"key": {**asdict(probe.DeviceVerdict(True)), "features": "x"}}},
     ],
 )  # fmt: skip
 def test_damaged_verdicts_are_asked_again(change: dict[str, object]) -> None:
@@ -175,6 +176,7 @@ def test_damaged_verdicts_are_asked_again(change: dict[str, object]) -> None:
     assert probe.decode_verdict(json.dumps(data).encode(), time.time()) is None
     assert probe.decode_verdict(b"", 0.0) is None
     assert probe.decode_verdict(b"[]", 0.0) is None
+    assert probe.decode_verdict(b"[" * 100_000, 0.0) is None
 
 
 def test_vpdpbusd_works_wherever_the_processor_has_it() -> None:
