@@ -172,9 +172,10 @@ class Compilation:
             pool.check_length()
         self._plan = make_plan(self._model, self._run_order, selection.devices, options)
         ended = time.perf_counter_ns()
-        if trace.current is not None:
+        tracer = trace.current
+        if tracer is not None:
             count = len(self._model.main.operations)
-            trace.current.add(trace.RUNTIME, "PC", "compilation", started, ended, operations=count)
+            tracer.add(trace.RUNTIME, "PC", "compilation", started, ended, operations=count)
         _log.debug("compilation finished in %.1f ms", (ended - started) / 1e6)
         self._rivals = self._plan.rivals if kept is None else ()
 

@@ -258,8 +258,9 @@ class Model:
         built = without_default_arguments(built)
         self._hal = built
         self._state = _State.FINISHED
-        if trace.current is not None:
-            trace.current.add(trace.RUNTIME, "PP", "model finish", started_ns, time.perf_counter_ns())
+        tracer = trace.current
+        if tracer is not None:
+            tracer.add(trace.RUNTIME, "PP", "model finish", started_ns, time.perf_counter_ns())
         _log.debug(
             "model finished: %d operands, %d operations, %d inputs, %d outputs",
             len(self._graph.operands),

@@ -61,8 +61,9 @@ def prepare(
     except Exception as error:
         raise HalError(ErrorStatus.GENERAL_FAILURE, f"prepare_model: {type(error).__name__}: {error}") from error
     ended = time.perf_counter_ns()
-    if trace.current is not None:
-        trace.current.add(trace.DRIVER, "PC", f"{device.name} prepare", started, ended, operations=count)
+    tracer = trace.current
+    if tracer is not None:
+        tracer.add(trace.DRIVER, "PC", f"{device.name} prepare", started, ended, operations=count)
     _log.debug("%s prepared %d operations in %.1f ms", device.name, count, (ended - started) / 1e6)
     return prepared, token
 

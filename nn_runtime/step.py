@@ -151,9 +151,9 @@ class Step:
                 duration_after_fence_ns,
             )
         )
-        if trace.current is not None:
-            name = f"{self.device.name} fenced"
-            trace.current.add(trace.DRIVER, "PE", name, started, time.perf_counter_ns())
+        tracer = trace.current
+        if tracer is not None:
+            tracer.add(trace.DRIVER, "PE", f"{self.device.name} fenced", started, time.perf_counter_ns())
         return (None if fence is None or fence < 0 else fence), callback
 
     def open_burst(self) -> IBurstContext | None:
@@ -189,8 +189,9 @@ class Step:
         end = time.perf_counter_ns()
         if options.profile is not None:
             options.profile.append(StepProfile(self.device.name, self.original_operations, start, end, rows))
-        if trace.current is not None:
-            trace.current.add_execution(self.device.name, self.original_operations, start, end, rows)
+        tracer = trace.current
+        if tracer is not None:
+            tracer.add_execution(self.device.name, self.original_operations, start, end, rows)
         return result
 
     def on_reference(self, reference: Device, options: PrepareOptions) -> Step:
