@@ -26,6 +26,7 @@ from gpu_driver import cache_files
 from gpu_driver.discovery import icd, pocl_repair, probe
 from gpu_driver.discovery.host_cpu import host_cpu
 from nn_runtime.codes import DeviceTypeCode
+from nn_runtime.hal.cache_folder import NOWHERE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -304,7 +305,11 @@ def _do_without_the_users_cache() -> None:
 
     Then, unless the user chose otherwise, PoCL gets a temporary folder and PyOpenCL's caches are switched off.
     """
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "pocl" / "kcache"
+    try:
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+    except RuntimeError:  # the user has no home
+        cache = NOWHERE
+    folder = cache / "pocl" / "kcache"
     if sys.platform != "linux" or cache_files.is_writable(folder):
         return
     os.environ.setdefault("PYOPENCL_NO_CACHE", "1")

@@ -6,12 +6,19 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+NOWHERE = Path(os.devnull) / "nnrt"
+"""In place of the folder of a user who has no home: nothing is found there, and nothing can be written."""
+
 
 def cache_directory() -> Path:
-    """Return the folder of every cache: NNRT_CACHE_DIR, else the user's cache folder of this system."""
+    """Return the folder of every cache: NNRT_CACHE_DIR, else the user's cache folder of this system, else NOWHERE."""
     chosen = os.environ.get("NNRT_CACHE_DIR")
     if chosen:
         return Path(chosen)
     import platformdirs  # 16 ms to import; not needed with the variable set
 
-    return Path(platformdirs.user_cache_dir("nnrt", appauthor=False))
+    try:
+        folder = Path(platformdirs.user_cache_dir("nnrt", appauthor=False))
+    except RuntimeError:
+        return NOWHERE
+    return folder if folder.is_absolute() else NOWHERE  # older versions return "~/.cache/nnrt"

@@ -43,6 +43,14 @@ import json
 from gpu_driver.discovery.diagnosis import diagnose
 print(json.dumps(diagnose().to_json()))
 """
+_NO_HOME = """
+import os, pwd
+for name in ('HOME', 'XDG_CACHE_HOME', 'NNRT_CACHE_DIR'):
+    os.environ.pop(name, None)
+def unknown(user):
+    raise KeyError(user)
+pwd.getpwuid = unknown
+"""
 
 
 @pytest.fixture(scope="module")
@@ -225,6 +233,16 @@ def test_unwritable_home(cache: Path, tmp_path: Path) -> None:
     found = _run(_LIST, cache)
     nowhere = {"HOME": "/dev/null", "XDG_CACHE_HOME": "/dev/null/cache", "TMPDIR": str(tmp_path)}
     assert _run(_LIST, tmp_path / "own", **nowhere) == found
+    assert list(tmp_path.glob("nnrt-*")) == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="users without a home, as in containers")
+def test_no_home(cache: Path, tmp_path: Path) -> None:
+    found = _run(_LIST, cache)
+    here = tmp_path / "here"
+    here.mkdir()
+    assert _run(f"{_NO_HOME}os.chdir({str(here)!r})\n{_LIST}", "unset", TMPDIR=str(tmp_path)) == found
+    assert list(here.iterdir()) == []
     assert list(tmp_path.glob("nnrt-*")) == []
 
 
