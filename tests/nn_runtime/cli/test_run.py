@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -16,9 +16,12 @@ import pytest
 import nn_runtime
 from nn_runtime.cli import main
 from nn_runtime.cli.demo import load_scans, network_input
+from nn_runtime.session import Session
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
+
+    from nn_runtime.device import Device
 
 _ROOT = Path(__file__).parents[3]
 _DIGITS = _ROOT / "nn_runtime" / "demo" / "digits_float.tflite"
@@ -48,6 +51,26 @@ def test_the_best_class_comes_first(scans: Path, capsys: pytest.CaptureFixture[s
     assert lines[3].endswith(f"digit {labels[0]}")
     assert lines[8].endswith(f"digit {labels[1]}")
     assert lines[-1].startswith("10 operations on nnapi-reference; ready after ")
+
+
+def test_the_choice_of_a_device_is_in_no_runs_time(
+    device: Device, scans: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rivals: list[int] = []
+    plain = Session.run
+
+    def counted(session: Session, *args: Any, **kwargs: Any) -> Any:
+        rivals.append(len(session.rivals))
+        return plain(session, *args, **kwargs)
+
+    monkeypatch.setattr(Session, "run", counted)
+    monkeypatch.setattr("nn_runtime.cost.RIVAL_FACTOR", 1e9)
+    files = [str(scans / "0.npy"), str(scans / "1.npy")]
+    assert main(["run", str(_DIGITS), "--device", f"{device.name},cpu", "--input", *files, "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert [case["outputs"][0]["top"][0]["index"] for case in report["cases"]] == list(load_scans().labels[:2])
+    assert rivals[0] == (0 if device.is_reference else 1)
+    assert rivals[-2:] == [0, 0]
 
 
 def test_json_and_outputs_by_name(scans: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
