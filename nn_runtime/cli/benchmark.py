@@ -8,7 +8,8 @@ built and bytes moved. --profile adds a table per launch, as the drivers report 
 fused into one, rates, and the part of the device's measured peaks that each reaches. --html writes that as a page
 with a roofline.
 
-Init is reading the file, converting and compiling it; the first inference may still fill caches.
+Init is reading the file, converting and compiling it, and where several devices may be the fastest, choosing by a first
+run and compiling for the one chosen. The first inference may still fill caches.
 """
 
 from __future__ import annotations
