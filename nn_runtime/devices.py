@@ -195,6 +195,8 @@ def _in_force(selector: str | None) -> tuple[str, str]:
 def select(selector: str | None = None) -> Selection:
     """Return the devices a selector names (see `selector_in_force`); loads only the drivers it names.
 
+    A name that begins with no driver's is looked for among the devices of all drivers.
+
     An item that matches nothing is passed over (with a warning if it asks for something particular), unless nothing
     matches at all: then UnmatchedSelector says what there is and why the rest cannot be used. Raises MalformedSelector
     for bad syntax. Without `cpu` in the list the selection is strict.
@@ -230,7 +232,7 @@ def _match(item: str) -> list[Device]:
         return [reference_device()]
     driver = _driver_of(item)
     offered = listing(driver).devices
-    by_name = [device for device in offered if device.name == item.lower()]
+    by_name = [device for device in offered if device.name.lower() == item.lower()]
     if by_name or not _is_pattern(item, driver):
         return by_name
     matches = _Pattern.parse(item).filter([(device, device.description) for device in offered])
@@ -238,9 +240,17 @@ def _match(item: str) -> list[Device]:
 
 
 def _driver_of(item: str) -> str:
-    """Return the driver that an item means: `opencl:pocl` and `opencl-pocl-0` both mean `opencl`."""
+    """Return the driver that an item means: `opencl:pocl` and `opencl-pocl-0` both mean `opencl`.
+
+    Where the full name of a device does not begin with its driver's, every driver is asked for its devices.
+    """
     head = item.lower().partition(":")[0]
-    return head if head in _entry_points() else head.partition("-")[0]
+    known = _entry_points()
+    first = head.partition("-")[0]
+    for driver in (head, first):
+        if driver in known:
+            return driver
+    return next((driver for driver in known if any(one.name.lower() == head for one in listing(driver).devices)), first)
 
 
 def _is_pattern(item: str, driver: str) -> bool:

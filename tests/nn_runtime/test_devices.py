@@ -15,7 +15,7 @@ import pytest
 import nn_runtime
 from nn_runtime.codes import DeviceTypeCode, FeatureLevel
 from nn_runtime.device import REFERENCE_NAME, Device
-from nn_runtime.devices import select, selector_in_force
+from nn_runtime.devices import find_device, select, selector_in_force
 from nn_runtime.errors import BadData, OperationFailed, SelectorError, UnavailableDevice
 from nn_runtime.hal.interfaces import DeviceDescription, UnusableDevice
 from nn_runtime.hal.types import DeviceStatus, ErrorStatus, HalError
@@ -111,6 +111,17 @@ def test_selectors(drivers: dict[str, FakeEntryPoint], selector: str, names: lis
     selection = select(selector)
     assert [device.name for device in selection.devices] == names
     assert selection.strict == (REFERENCE_NAME not in names)
+
+
+@pytest.mark.parametrize("driver", ["acme", "my-npu"])
+@pytest.mark.parametrize("name", ["acme-npu", "my-npu-0", "NPU", "Other-0"])
+def test_a_device_is_found_by_its_full_name_whatever_its_driver_is_called(
+    drivers: dict[str, FakeEntryPoint], driver: str, name: str
+) -> None:
+    drivers[driver] = FakeEntryPoint(lambda: [SampleDevice(name)])
+    assert [device.name for device in select(name).devices] == [name]
+    assert find_device(name).name == name
+    assert [device.name for device in select(f"{driver},cpu").devices] == [name, REFERENCE_NAME]
 
 
 def test_a_selector_that_matches_nothing_lists_what_there_is(drivers: dict[str, FakeEntryPoint]) -> None:
