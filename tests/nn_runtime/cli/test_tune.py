@@ -159,6 +159,16 @@ def test_where_defaults_are_best_nothing_is_stored_but_where_it_is_asked_for(
     assert f"stored in {tmp_path}" in capsys.readouterr().out
 
 
+def test_where_nothing_was_found_noise_makes_it_no_faster(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(tune._Search, "gains", lambda *_: [tune.Gain("digits", 1000, 980, 0.98, 0.99)])
+    stored: list[dict[str, int]] = []
+    assert _tunes(monkeypatch, _Tunable(stored, best_by_default=True)) == 0
+    assert "the values without tuning are as good; nothing stored: they are in force" in capsys.readouterr().out
+    assert stored == []
+
+
 def test_values_in_force_that_are_worse_than_defaults_are_replaced(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
