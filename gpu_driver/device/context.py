@@ -78,7 +78,7 @@ class DeviceContext:
     ) -> None:
         """Open the context and its two queues, one of them with profiling.
 
-        `inline`: a device of the same memory that computes in the thread that asks. `within`: whose OpenCL context is
+        `inline`: a device of the same memory that computes in the calling thread. `within`: whose OpenCL context is
         used, of which the device is the inline one.
         """
         self._profile = profile
@@ -119,7 +119,7 @@ class DeviceContext:
 
     @property
     def inline(self) -> DeviceContext | None:
-        """The same memory with a device that computes in the thread that asks, if there is one; opened when needed."""
+        """The same memory with a device that computes in the calling thread, if there is one; opened when needed."""
         if self._inline_device is None:
             return None
         with self._lock:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models that are computed by the thread that asks, on devices that can: to wake others would take longer.
+"""Models that are computed by the calling thread, on devices that can: to wake others would take longer.
 
 PoCL hands every launch to threads of its own, and sleeps until they are done: 40 us for one launch, 4 for each more,
 as measured on two cores (docs/decisions/0010-inline-device.md). Its device `basic` does not.

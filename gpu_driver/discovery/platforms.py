@@ -69,7 +69,7 @@ class FoundDevice:
     identity: str
     device: cl.Device = field(repr=False, compare=False)
     inline: cl.Device | None = field(default=None, repr=False, compare=False)
-    """A device of the same library and processor that computes in the thread that asks, if there is one."""
+    """A device of the same library and processor that computes in the calling thread, if there is one."""
 
     @property
     def name(self) -> str:
@@ -92,7 +92,7 @@ class Survey:
 _AFFINITY, _SPREAD = "POCL_AFFINITY", "1 (nn_runtime)"
 """PoCL's variable, and our value of it: PoCL looks at the first character, users give that alone."""
 _DEVICES = "POCL_DEVICES"
-_INLINE_NOTE = f"small models are computed in the thread that asks (PoCL's device '{probe.POCL_INLINE}')"
+_INLINE_NOTE = f"small models are computed in the calling thread (PoCL's device '{probe.POCL_INLINE}')"
 _lock = threading.Lock()
 _first: list[Survey] = []
 

@@ -51,7 +51,7 @@ _KEY_VARIABLES = (
 ENVIRONMENT_VARIABLES = (*_KEY_VARIABLES, "PYOPENCL_CTX", "PYOPENCL_NO_CACHE", "POCL_CACHE_DIR", "POCL_DEBUG")
 
 POCL_THREADS, POCL_INLINE = "pthread", "basic"
-"""PoCL's names of a device with threads of its own, and of one that computes in the thread that asks."""
+"""PoCL's names of a device with threads of its own, and of one that computes in the calling thread."""
 
 _SOURCE = """
 kernel void nnrt_probe(global const float *a, global float *b, global half *h, global int *n, int count) {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small models on the device that computes in the thread that asks: which they are, and that nothing else changes."""
+"""Small models on the device that computes in the calling thread: which they are, and that nothing else changes."""
 
 from __future__ import annotations
 
