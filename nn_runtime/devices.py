@@ -15,6 +15,7 @@ import importlib
 import logging
 import os
 import sys
+import threading
 import types
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -41,6 +42,8 @@ SELECTOR_ARGUMENT = "device="
 """What the errors of a selector call the argument that it came by."""
 DRIVER_HOST_VARIABLE = "NNRT_DRIVER_HOST"
 _MOST_DIGITS = 10
+_loading = threading.RLock()
+"""Held while a driver is loaded: two threads that did so at once would have two objects for each of its devices."""
 
 _log = logging.getLogger("nn_runtime.manager")
 
@@ -85,9 +88,20 @@ def driver_names() -> list[str]:
     return sorted(_entry_points())
 
 
-@functools.cache
 def reference_device() -> Device:
     """Return the CPU device `nnapi-reference`."""
+    with _loading:
+        return _loaded_reference()
+
+
+def listing(driver: str) -> DriverListing:
+    """Load a driver by its entry point and return what it offers; a failure is logged and reported in the listing."""
+    with _loading:
+        return _loaded(driver)
+
+
+@functools.cache
+def _loaded_reference() -> Device:
     vlog.read_tags()
     if _in_another_process():
         return Device(_usable(_hosted("cpu_driver.driver:devices"))[0])
@@ -96,8 +110,7 @@ def reference_device() -> Device:
 
 
 @functools.cache
-def listing(driver: str) -> DriverListing:
-    """Load a driver by its entry point and return what it offers; a failure is logged and reported in the listing."""
+def _loaded(driver: str) -> DriverListing:
     vlog.read_tags()
     entry = _entry_points().get(driver)
     if entry is None:

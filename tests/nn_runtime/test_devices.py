@@ -7,6 +7,9 @@ import importlib
 import os
 import subprocess
 import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -81,9 +84,9 @@ def drivers(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, FakeEntryPoin
     monkeypatch.setattr(devices_module, "_entry_points", lambda: entries)
     monkeypatch.delenv("NNRT_DEVICE", raising=False)
     monkeypatch.delenv("PYOPENCL_CTX", raising=False)
-    devices_module.listing.cache_clear()
+    devices_module._loaded.cache_clear()
     yield entries
-    devices_module.listing.cache_clear()
+    devices_module._loaded.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -122,6 +125,27 @@ def test_a_device_is_found_by_its_full_name_whatever_its_driver_is_called(
     assert [device.name for device in select(name).devices] == [name]
     assert find_device(name).name == name
     assert [device.name for device in select(f"{driver},cpu").devices] == [name, REFERENCE_NAME]
+
+
+def test_a_driver_is_loaded_once_however_many_threads_ask(drivers: dict[str, FakeEntryPoint]) -> None:
+    threads = 8
+    loads: list[int] = []
+    all_ask = threading.Barrier(threads)
+
+    def slow_driver() -> list[IDevice | UnusableDevice]:
+        loads.append(threading.get_ident())
+        time.sleep(0.05)
+        return opencl_devices()
+
+    def ask(_: int) -> Device:
+        all_ask.wait()
+        return select("opencl").devices[0]
+
+    drivers["opencl"] = FakeEntryPoint(slow_driver)
+    with ThreadPoolExecutor(threads) as pool:
+        found = list(pool.map(ask, range(threads)))
+    assert len(loads) == 1
+    assert all(device is found[0] for device in found)
 
 
 def test_a_selector_that_matches_nothing_lists_what_there_is(drivers: dict[str, FakeEntryPoint]) -> None:

@@ -27,9 +27,9 @@ def no_drivers(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, EntryPoint
     monkeypatch.setattr(runtime_devices, "_entry_points", lambda: entries)
     for name in ("NNRT_DEVICE", "PYOPENCL_CTX"):
         monkeypatch.delenv(name, raising=False)
-    runtime_devices.listing.cache_clear()
+    runtime_devices._loaded.cache_clear()
     yield entries
-    runtime_devices.listing.cache_clear()
+    runtime_devices._loaded.cache_clear()
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import pytest
 import nn_runtime
 from nn_runtime import cli
 from nn_runtime.cli.output import busy, progress
-from nn_runtime.devices import reference_device
+from nn_runtime.devices import _loaded_reference
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -92,12 +92,12 @@ def test_a_device_that_is_not_there_is_a_usage_error(
 def test_a_wrong_setting_of_the_driver_host_is_a_usage_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    reference_device.cache_clear()
+    _loaded_reference.cache_clear()
     monkeypatch.setenv("NNRT_DRIVER_HOST", "thread")
     try:
         assert cli.main(["demo", "--device", "cpu"]) == 2
     finally:
-        reference_device.cache_clear()
+        _loaded_reference.cache_clear()
     assert capsys.readouterr().err == (
         "nnrt demo: NNRT_DRIVER_HOST: wanted 'process', or nothing for drivers in this process, got 'thread'\n"
     )

@@ -136,7 +136,7 @@ def test_an_unknown_setting_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setenv("NNRT_DRIVER_HOST", "thread")
     with pytest.raises(BadData, match="NNRT_DRIVER_HOST"):
-        devices.reference_device.__wrapped__()
+        devices._loaded_reference.__wrapped__()
 
 
 def test_without_descriptor_passing_and_memfd(monkeypatch: pytest.MonkeyPatch) -> None:
