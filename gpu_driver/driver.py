@@ -342,10 +342,14 @@ def diagnose() -> Diagnosis:
 def devices() -> list[IDevice | UnusableDevice]:
     """Return every OpenCL device, best first; those that do not work with their reason."""
     found = find_devices()
-    platforms = list(dict.fromkeys((one.platform_name, one.platform_version, one.library) for one in found))
+    if not found:
+        return []
+    import pyopencl as cl
+
+    platforms = cl.get_platforms()  # in the order by which PYOPENCL_CTX counts them
     result: list[IDevice | UnusableDevice] = []
     for one in found:
-        platform = platforms.index((one.platform_name, one.platform_version, one.library))
+        platform = platforms.index(one.device.platform)
         if one.usable:
             result.append(Device(one, platform))
         else:

@@ -8,9 +8,11 @@ import time
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyopencl as cl
 import pytest
 
 from gpu_driver import cache_files
+from gpu_driver.driver import Device, devices
 from nn_runtime.codes import OperandCode, OperationCode
 from nn_runtime.hal.interfaces import ReportsStatistics
 from nn_runtime.hal.types import ErrorStatus, ExecutionPreference, HalError, Priority
@@ -20,8 +22,6 @@ from tests.gpu_driver.running import MISSED, doubling, ended, fresh, prepare, ru
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gpu_driver.driver import Device
-
 
 def test_nothing_is_opened_before_the_first_model(opencl_device: Device) -> None:
     device = fresh(opencl_device)
@@ -30,6 +30,16 @@ def test_nothing_is_opened_before_the_first_model(opencl_device: Device) -> None
     assert [(one.supported, one.reason) for one in supported] == [(True, "")] * 2
     assert device.get_capabilities() == opencl_device.get_capabilities()
     assert device.statistics() == {}
+
+
+def test_platforms_are_counted_as_pyopencl_does() -> None:
+    listed = cl.get_platforms()
+    found = [one.description() if isinstance(one, Device) else one.description for one in devices()]
+    assert found
+    for one in found:
+        platform = listed[one.platform_index]
+        assert (platform.name.strip(), platform.version.strip()) == (one.platform_name, one.platform_version)
+        assert one.device_name in [device.name.strip() for device in platform.get_devices()]
 
 
 @pytest.mark.parametrize(("preference", "priority"), [(3, 1), (1, 3), (-1, 1), (1, -1)])
