@@ -58,3 +58,7 @@ class Interface:
     outputs: tuple[TensorInfo, ...]
     output_positions: tuple[int, ...]
     states: tuple[State, ...] = ()
+
+    def __str__(self) -> str:
+        inputs, outputs = (", ".join(map(str, infos)) for infos in (self.inputs, self.outputs))
+        return f"{inputs} -> {outputs}"

@@ -54,6 +54,9 @@ class Network:
         )
         return cls(model, interface)
 
+    def __repr__(self) -> str:
+        return f"<Network {self.interface}>"
+
     @property
     def inputs(self) -> tuple[TensorInfo, ...]:
         """What `Session.run` takes."""

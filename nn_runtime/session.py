@@ -62,6 +62,10 @@ class Session:
         self._rivals = [Session(rival, interface) for rival in rivals]
         self.reset_variables()
 
+    def __repr__(self) -> str:
+        where = "closed" if self._closed else f"on {', '.join(self.devices_used)}"
+        return f"<Session {where}: {self._interface}>"
+
     @property
     def inputs(self) -> tuple[TensorInfo, ...]:
         """What `run` takes."""

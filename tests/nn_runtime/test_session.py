@@ -127,6 +127,15 @@ def test_names_of_a_signature(reference_device: Device) -> None:
             session.run({"a": array, "b": array, "y": array})
 
 
+def test_network_and_session_show_what_they_take_and_give(reference_device: Device) -> None:
+    network = Network.from_model(adding_model(2, 3), ["a", "b"], ["sum"])
+    interface = "a: float32 [2, 3], b: float32 [2, 3] -> sum: float32 [2, 3]"
+    assert repr(network) == f"<Network {interface}>"
+    with network.compile(reference_device) as session:
+        assert repr(session) == f"<Session on nnapi-reference: {interface}>"
+    assert repr(session) == f"<Session closed: {interface}>"
+
+
 def test_wide_integers_are_cast_at_the_edge() -> None:
     """An INT64 input is computed in 32 bits."""
     with session_of([int64(2), constant([5, 6]), int64(2)], Step("CAST", [0], [2]), [0], [2]) as session:
