@@ -200,10 +200,12 @@ class PreparedModel:
         queue = self.device.queue if events is None else self.device.profiling_queue
         commands = Commands(queue, events, in_stages=in_stages)
         buffers = self._buffers.bind(self, request)
+        slot = self.device.executions.slot(self._priority, deadline_ns)
         try:
-            with self.device.executions.slot(self._priority, deadline_ns):
+            with slot:
                 shapes = self._execute(request, buffers, limits, commands)
         except BaseException as error:
+            slot.abandon()
             buffers.mark_failed()
             if isinstance(error, cl.Error):
                 raise hal_error(error, "execution") from error

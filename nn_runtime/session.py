@@ -232,6 +232,11 @@ class Session:
                 self._bindings[measure] = Binding(
                     self._compilation, self._interface, _shapes(arrays), measure, binding.enlarged(error.shapes)
                 )
+            except NNError:
+                raise
+            except BaseException:  # an interrupt, after which an execution may count as computing for ever
+                self._bindings.pop(measure, None)
+                raise
         raise BadState("session: the outputs' sizes change from run to run")
 
     def _binding(self, arrays: Sequence[Array], measure: bool) -> Binding:

@@ -7,6 +7,7 @@ import heapq
 import itertools
 import threading
 import time
+from threading import get_ident
 from typing import TYPE_CHECKING
 
 from nn_runtime.hal.types import ErrorStatus, HalError, Priority
@@ -99,32 +100,47 @@ class Scheduler:
 
 
 class _Slot:
-    """Holds a slot while it is entered; may be entered again and again."""
+    """Holds a slot while it is entered; may be entered again and again, by one thread at a time.
 
-    __slots__ = ("_deadline_ns", "_priority", "_scheduler")
+    An interrupt (KeyboardInterrupt) may come wherever Python runs, within these methods too: whoever catches one that
+    came out of the `with` block calls `abandon`.
+    """
+
+    __slots__ = ("_deadline_ns", "_holder", "_priority", "_scheduler")
 
     def __init__(self, scheduler: Scheduler, priority: Priority, deadline_ns: int | None) -> None:
         self._scheduler = scheduler
         self._priority = priority
         self._deadline_ns = deadline_ns
+        self._holder = 0
+        """The thread that holds the slot, else 0."""
 
     def __enter__(self) -> None:
         scheduler = self._scheduler
+        thread = get_ident()
         with scheduler._lock:
             if scheduler._free and not scheduler._closed:
                 scheduler._free -= 1
+                self._holder = thread
                 return
         scheduler._enter(self._priority, self._deadline_ns)
+        self._holder = thread
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         scheduler = self._scheduler
         with scheduler._lock:
+            self._holder = 0
             if scheduler._waiting:
                 scheduler._hand_on()
             else:
                 scheduler._free += 1
+
+    def abandon(self) -> None:
+        """Give the slot back if this thread still holds it: an interrupt came as it was taken, or as it was left."""
+        if self._holder == get_ident():
+            self.__exit__(None, None, None)
 
 
 class _Turn:

@@ -174,6 +174,9 @@ class ReusableExecution:
                     prepared.end(context)
         except cl.Error as error:
             raise hal_error(error, "execution") from error
+        except BaseException:
+            slot.abandon()
+            raise
 
     def _enqueue(self, context: ExecutionContext, segment: SegmentContext, commands: Commands) -> None:
         boundary = {i: context.boundary(i, size) for i, size in self._own}

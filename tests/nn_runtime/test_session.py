@@ -13,6 +13,7 @@ import pytest
 import nn_runtime as nn
 from nn_runtime import Model, Network, OperandCode, OperandType, OperationCode
 from nn_runtime.errors import BadData, BadState
+from nn_runtime.execution import Execution
 from tests.nn_runtime.test_network import adding_model
 from tests.nn_runtime.tflite.operator_file import Step, Tensor, constant, int64, real, uint8, write
 from tests.nn_runtime.tflite.test_converter import CASES
@@ -125,6 +126,19 @@ def test_names_of_a_signature(reference_device: Device) -> None:
         np.testing.assert_array_equal(session.run({"a": array, "y": array})["sum"], 2 * array)
         with pytest.raises(BadData, match="run: an input is given by two names, the inputs are 'a', 'b'"):
             session.run({"a": array, "b": array, "y": array})
+
+
+def test_a_session_works_after_an_interrupt(doubling: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    ones = np.ones((2, 3), np.float32)
+    doubling.run(ones)
+    with monkeypatch.context() as patched:
+        patched.setattr(Execution, "_finish_run", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            doubling.run(ones)
+    np.testing.assert_array_equal(doubling.run(ones)[0], 2)
 
 
 def test_network_and_session_show_what_they_take_and_give(reference_device: Device) -> None:

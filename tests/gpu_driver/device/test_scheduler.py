@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
@@ -16,6 +17,7 @@ from tests.gpu_driver.running import at_once, until
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from types import FrameType
 
 LOW, MEDIUM, HIGH = Priority
 
@@ -167,3 +169,27 @@ def test_the_end_does_not_wait_for_ever() -> None:
     scheduler = Scheduler(1)
     with scheduler.slot(LOW):
         assert not scheduler.close(0.01)
+
+
+@pytest.mark.parametrize(("event", "function"), [("return", "__enter__"), ("call", "__exit__")])
+def test_an_interrupt_on_the_way_in_or_out_loses_no_slot(event: str, function: str) -> None:
+    def interrupt(frame: FrameType, what: str, _: object) -> Any:
+        if frame.f_code.co_filename == module.__file__ and (what, frame.f_code.co_name) == (event, function):
+            sys.settrace(None)
+            raise KeyboardInterrupt
+        return interrupt
+
+    scheduler = Scheduler(1)
+    slot = scheduler.slot(Priority.MEDIUM)
+    before = sys.gettrace()
+    try:
+        sys.settrace(interrupt)
+        with slot:
+            pass
+        pytest.fail("there was no interrupt")
+    except KeyboardInterrupt:
+        slot.abandon()
+    finally:
+        sys.settrace(before)
+    slot.abandon()  # not held: nothing happens
+    assert scheduler.close(0.0), "every slot is free"
