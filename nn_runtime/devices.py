@@ -48,6 +48,16 @@ _loading = threading.RLock()
 _log = logging.getLogger("nn_runtime.manager")
 
 
+def _after_fork() -> None:
+    """Free the lock in a child: a thread of the parent may have held it, and does not exist here."""
+    global _loading
+    _loading = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
 @dataclass(frozen=True)
 class Selection:
     """Devices in order of preference; `strict`: nothing else may be used (no CPU fallback)."""

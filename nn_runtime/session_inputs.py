@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -66,7 +67,7 @@ class SessionInputs:
             wrong = f"no input is called {extra[0]!r}" if extra else "an input is given by two names"
             raise BadData(f"run: {wrong}, the inputs are {_names(infos)}")
         outputs = self._interface.outputs
-        return given, [(by_signature and info.signature_name) or info.name for info in outputs]
+        return given, _told_apart([(by_signature and info.signature_name) or info.name for info in outputs])
 
     def arrays(self, given: Sequence[npt.ArrayLike]) -> list[Array]:
         """Return arrays that can be copied to those bound for the operands; raises BadData."""
@@ -98,6 +99,15 @@ class SessionInputs:
 
 def _names(infos: Sequence[TensorInfo]) -> str:
     return ", ".join(repr(info.name) for info in infos)
+
+
+def _told_apart(names: Sequence[str]) -> list[str]:
+    """Return names of which those that come again have a number behind them: files may give two tensors one name."""
+    result: list[str] = []
+    for name in names:
+        free = (candidate for at in itertools.count() if (candidate := f"{name}:{at}" if at else name) not in result)
+        result.append(next(free))
+    return result
 
 
 def _values_outside(array: Array, wanted: np.dtype[np.generic]) -> str:

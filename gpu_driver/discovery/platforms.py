@@ -97,6 +97,16 @@ _lock = threading.Lock()
 _first: list[Survey] = []
 
 
+def _after_fork() -> None:
+    """Free the lock in a child: a thread of the parent may have held it, and does not exist here."""
+    global _lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
 def find_devices() -> list[FoundDevice]:
     """Every OpenCL device, best rank first: GPU, accelerator, CPU; then slug and n. Unusable ones say why.
 

@@ -65,7 +65,13 @@ def run(args: argparse.Namespace) -> int:
         cases = read_inputs(args.input, session.inputs, args.normalize)
         ready_ns += _settle(session, cases[0])
         outputs, times_ns = _run_cases(session, cases)
-        results = [[_result(session, name, array) for name, array in case.items()] for case in outputs]
+        results = [
+            [
+                Result(name, array, info.scale, info.zero_point)
+                for (name, array), info in zip(case.items(), session.outputs, strict=True)
+            ]
+            for case in outputs
+        ]
         _warn_of_labels(results[0], labels)
         names = _case_names(args.input, len(cases))
         if args.json:
@@ -115,11 +121,6 @@ def _run_cases(session: Session, cases: Sequence[dict[str, Array]]) -> tuple[lis
         outputs.append(session.run(cases[at]))
         times_ns.append(time.perf_counter_ns() - start)
     return outputs, times_ns
-
-
-def _result(session: Session, name: str, array: Array) -> Result:
-    info = next(info for info in session.outputs if name in (info.name, info.signature_name))
-    return Result(name, array, info.scale, info.zero_point)
 
 
 def _lines(result: Result, labels: Sequence[str], top: int) -> list[str]:

@@ -358,3 +358,29 @@ def test_importing_is_cheap_and_asking_for_the_cpu_loads_no_opencl() -> None:
 
 def test_a_system_without_opencl_and_memfd() -> None:
     _python(BARE_SYSTEM)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_child_forked_while_drivers_are_loaded_can_load_them() -> None:
+    """The thread that held the lock does not exist in the child."""
+    script = """
+import os, sys, threading, warnings
+warnings.simplefilter("ignore")
+import nn_runtime.devices as devices
+held, done = threading.Event(), threading.Event()
+def hold():
+    with devices._loading:
+        held.set()
+        done.wait()
+thread = threading.Thread(target=hold)
+thread.start()
+held.wait()
+child = os.fork()
+if not child:
+    os._exit(devices.reference_device().name != "nnapi-reference")
+done.set()
+thread.join()
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

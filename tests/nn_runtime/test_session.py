@@ -275,3 +275,13 @@ def test_closed_session(doubling: Session) -> None:
     doubling.close()
     with pytest.raises(BadState, match="session: it is closed"):
         doubling.run(np.zeros((2, 3), np.float32))
+
+
+def test_outputs_of_one_name_are_told_apart() -> None:
+    tensors = [real(4), real(2), real(2), constant(np.array(0, np.int32))]
+    step = Step("SPLIT", [3, 0], [1, 2], "SplitOptions", {"NumSplits": 2})
+    plain = nn.load(write(tensors, [step], [0], [1, 2]))
+    outputs = tuple(replace(info, name="part") for info in plain.outputs)
+    with Network(plain.model, replace(plain.interface, outputs=outputs)).compile("cpu") as session:
+        parts = session.run({session.inputs[0].name: np.arange(4, dtype=np.float32)})
+    assert {name: part.tolist() for name, part in parts.items()} == {"part": [0, 1], "part:1": [2, 3]}
