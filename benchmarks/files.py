@@ -125,13 +125,20 @@ def document(rows: dict[str, list[tuple[str, Figures]]], where: Figures) -> str:
     ]
     for origin, found in rows.items():
         measured = [cells(name, figures) for name, figures in found if not problems(figures)]
-        reasons = [f"- `{name}`: {'; '.join(problems(figures))}" for name, figures in found if problems(figures)]
+        reasons = [f"- `{name}`: {_reason(figures)}" for name, figures in found if problems(figures)]
         parts += [
             f"## {origin}",
             *([table(HEADER, measured)] if measured else []),
             *(["\n".join(reasons)] if reasons else []),
         ]
     return "\n\n".join(parts) + "\n"
+
+
+def _reason(figures: Figures) -> str:
+    """Return why engines have no figures; once where all have the same reason."""
+    rows = figures["rows"].values()
+    same = {row["problem"] for row in rows}
+    return same.pop() if len(same) == 1 else "; ".join(problems(figures))
 
 
 if __name__ == "__main__":
