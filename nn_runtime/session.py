@@ -221,23 +221,22 @@ class Session:
 
     def _run(self, given: Sequence[npt.ArrayLike], profile: bool, measure: bool) -> list[Array]:
         arrays = self._inputs.arrays(given)
-        for attempt in range(_MAX_ATTEMPTS):
-            binding = self._binding(arrays, measure)
-            try:
-                return self._run_bound(binding, arrays, profile, measure)
-            except OutputInsufficientSize as error:
-                if attempt == _MAX_ATTEMPTS - 1:
-                    raise
-                binding.execution.close()
-                self._bindings[measure] = Binding(
-                    self._compilation, self._interface, _shapes(arrays), measure, binding.enlarged(error.shapes)
-                )
-            except NNError:
-                raise
-            except BaseException:  # an interrupt, after which an execution may count as computing for ever
-                self._bindings.pop(measure, None)
-                raise
-        raise BadState("session: the outputs' sizes change from run to run")
+        try:
+            for _ in range(_MAX_ATTEMPTS - 1):
+                binding = self._binding(arrays, measure)
+                try:
+                    return self._run_bound(binding, arrays, profile, measure)
+                except OutputInsufficientSize as error:
+                    binding.execution.close()
+                    self._bindings[measure] = Binding(
+                        self._compilation, self._interface, _shapes(arrays), measure, binding.enlarged(error.shapes)
+                    )
+            return self._run_bound(self._binding(arrays, measure), arrays, profile, measure)
+        except NNError:
+            raise
+        except BaseException:  # an interrupt, after which an execution may count as computing for ever
+            self._bindings.pop(measure, None)
+            raise
 
     def _binding(self, arrays: Sequence[Array], measure: bool) -> Binding:
         """Return the execution for inputs of these shapes: the last one where it fits."""
