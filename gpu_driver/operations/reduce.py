@@ -95,7 +95,7 @@ def _reduce(kernel: str, op: BoundOperation, parameters: tuple[Argument, ...], d
         inner = dims[-1]
         kernel, sizes = f"{kernel}_vectors", work_sizes(-(-inner // LANES), device, output.count // inner)
         kept, last = kept[:-1], (int32(inner),)
-    elif device.is_cpu and not ends_kept:
+    elif device.is_cpu and not ends_kept and terms >= LANES:
         item_outputs = per_item(output.count, device, terms)
         kernel, sizes = f"{kernel}_rows", ((-(-output.count // item_outputs),), (1,))
         last = int32(output.count), int32(item_outputs)
