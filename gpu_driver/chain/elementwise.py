@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpu_driver.chain import byte_programs
 from gpu_driver.chain.step import (
     CONSTANT,
     ELEMENTWISE,
@@ -28,16 +29,18 @@ from gpu_driver.chain.step import (
     Walk,
     rows_of,
 )
+from gpu_driver.launchers.byte_tables import parts as parts_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from gpu_driver.bound import BoundOperand
     from gpu_driver.chain.step import Memory
     from gpu_driver.launch import Kernel, Launch
     from nn_runtime.operand import Array, Dimensions
 
-ADD, SUB, MUL, DIV, MAXIMUM, MINIMUM, LOAD, TABLE, CLAMP = 0, 1, 2, 3, 4, 5, 6, 7, 8
+LOAD, TABLE = byte_programs.LOAD, byte_programs.TABLE
+ADD, SUB, MUL, DIV, MAXIMUM, MINIMUM, CLAMP = 0, 1, 2, 3, 4, 5, 8
 ABS, NEG, EXP, SQRT, RSQRT, LOGISTIC, TANH, HARD_SWISH, ELU, PRELU = 9, 10, 11, 12, 13, 14, 15, 16, 17, 18
 WORDS = 32
 """Of an instruction."""
@@ -87,10 +90,11 @@ def step_of(
     high: float,
     numbers: Mapping[str, int | float] | None = None,
     table: Array | None = None,
+    exact: Callable[[Array, Array], Array] | None = None,
 ) -> Step | None:
     """Return the step of one operation on one or two operands; None where the kernel does not take it.
 
-    table: of 256 elements, for TABLE. low, high: bounds of the result.
+    table: of 256 elements, for TABLE. low, high: bounds of the result. exact: as of an Instruction.
     """
     *outer, depth = output.dimensions or (1,)
     walks = [walk_of(one.dimensions, output.dimensions) for one in operands]
@@ -102,7 +106,7 @@ def step_of(
     others = [at for at in range(len(operands)) if at != first]
     residual: BoundOperand | None = None
     if not others:
-        program.append(Instruction(function, constant=table, low=low, high=high, numbers=numbers or {}))
+        program.append(Instruction(function, constant=table, low=low, high=high, numbers=numbers or {}, exact=exact))
     for at in others:
         other, which = operands[at], RESIDUAL
         if other is operands[first]:
@@ -114,7 +118,7 @@ def step_of(
         data = other.constant if which == CONSTANT else None
         if data is not None and data.nbytes > _MOST_CONSTANT_BYTES:
             return None
-        program.append(Instruction(function, which, walks[at], data, at < first, low, high, numbers or {}))
+        program.append(Instruction(function, which, walks[at], data, at < first, low, high, numbers or {}, exact=exact))
     memories = (operands[first],) if residual is None else (operands[first], residual)
     return _step(kernel, output, memories, tuple(program), (math.prod(outer), depth))
 
@@ -274,6 +278,8 @@ def _step(
 ) -> Step | None:
     """Return a step; None where rows are too short for vectors and cannot be put together, or too long to be shared."""
     rows, depth = shape
+    operations = sum(one.function != LOAD for one in program)
+    program = _simplified(program, kernel)
     at_once = _at_once(program, depth)
     if depth > _MOST_ELEMENTS_OF_A_ROW or not (at_once or depth >= _LEAST_ROW):
         return None
@@ -281,7 +287,6 @@ def _step(
     if source is None:
         raise ValueError("a program of constants alone")
     reads, reads_residual, reads_third = (_reading(program, which) for which in _MEMORIES)
-    operations = sum(one.function != LOAD for one in program)
     return Step(
         kernel,
         ELEMENTWISE,
@@ -289,7 +294,7 @@ def _step(
         output,
         residual,
         rows_of(rows, depth),
-        (_packed(program, at_once),),
+        (_packed(program, at_once, vnni=("VNNI", 1) in kernel.defines),),
         {"instructions": len(program), "at_once": at_once},
         rows * depth * operations,
         sum(memory.size_bytes for memory in (*memories, output)),
@@ -310,6 +315,15 @@ def _reading(program: Sequence[Instruction], which: int) -> Reading | None:
     return Reading(one.rows, one.depth)
 
 
+def _simplified(program: tuple[Instruction, ...], kernel: Kernel) -> tuple[Instruction, ...]:
+    """Return a table in the place of what makes of a byte another."""
+    dtype = {"uchar": np.dtype(np.uint8), "char": np.dtype(np.int8)}.get(str(dict(kernel.defines)["T"]))
+    if dtype is None or [one.function for one in program] == [LOAD, TABLE]:
+        return program
+    table = byte_programs.table_of(program, dtype)
+    return program if table is None else (program[0], Instruction(TABLE, constant=table))
+
+
 def _at_once(program: Sequence[Instruction], depth: int) -> int:
     """Return how many elements of one long row of all rows are computed at once; 0 where rows must be apart."""
     others = [one for one in program if one.walk is not None and not (one.walk.is_plain or one.walk.is_scalar)]
@@ -319,7 +333,7 @@ def _at_once(program: Sequence[Instruction], depth: int) -> int:
     return _WIDTH // depth * depth if repeated and 2 * depth <= _WIDTH else 0
 
 
-def _packed(program: Sequence[Instruction], at_once: int) -> Array:
+def _packed(program: Sequence[Instruction], at_once: int, *, vnni: bool) -> Array:
     """Return the bytes of a program and of what its instructions read, each part 64-byte aligned."""
     parts: list[Array] = []
     table = np.zeros((len(program), WORDS), np.int32)
@@ -345,7 +359,8 @@ def _packed(program: Sequence[Instruction], at_once: int) -> Array:
         }
         if one.constant is not None:
             values["place"] = end // _ALIGNMENT
-            flat = np.ascontiguousarray(one.constant).reshape(-1).view(np.uint8)
+            constant = parts_of(one.constant) if vnni and one.function == TABLE else one.constant
+            flat = np.ascontiguousarray(constant).reshape(-1).view(np.uint8)
             parts += [flat, np.zeros(-flat.size % _ALIGNMENT, np.uint8)]
             end += -(-flat.size // _ALIGNMENT) * _ALIGNMENT
         if at_once and walk.is_same_row and not (walk.is_plain or walk.is_scalar):

@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gpu_driver.chain.step import CONVOLVE, DEPTHWISE, DEPTHWISE_VNNI, ELEMENTWISE, EXPANDED
-from gpu_driver.chain.tasks import unit_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -56,7 +55,6 @@ def _joined(first: Step, step: Step, keys: Mapping[Memory, int]) -> Step | None:
         or first.then is not None
         or first.writes_part
         or first.output_shape != step.output_shape
-        or not _writes_once(first)
         or made == keys[step.output]
     ):
         return None
@@ -92,9 +90,3 @@ def _joined(first: Step, step: Step, keys: Mapping[Memory, int]) -> Step | None:
             third=in_place(step.third),
         ),
     )
-
-
-def _writes_once(step: Step) -> bool:
-    """Whether no two tasks write the same element: the last block of depthwise ones begins where the others end."""
-    _, block = unit_of(step)
-    return not step.by_channel or step.output_shape[1] % block == 0 or step.output_shape[1] <= block

@@ -11,7 +11,7 @@ from nn_runtime.codes import FuseCode
 from nn_runtime.operations.sliding_window import SlidingWindow
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from gpu_driver.bound import BoundOperand
     from gpu_driver.launch import Images, Kernel, Scratch
@@ -104,7 +104,8 @@ class Walk:
 class Instruction:
     """One of common/elementwise_step.h. operand: SOURCE etc., or NOTHING; constant: what CONSTANT or TABLE reads.
 
-    start, target, other: numbers of the values that it begins with, that it makes, and that VALUE reads.
+    start, target, other: numbers of the values that it begins with, that it makes, and that VALUE reads. exact: what it
+    makes of codes (int64) of both operands, of 8-bit tensors.
     """
 
     function: int
@@ -118,6 +119,7 @@ class Instruction:
     start: int = 0
     target: int = 0
     other: int = 0
+    exact: Callable[[Array, Array], Array] | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -56,6 +56,8 @@ def tasks_of(step: Step, cores: int, tuning: Tuning = UNTUNED) -> list[Task]:
     bands = min(bands, -(-cost // (tuning.least_task_flops * parts)))
     if step.before is not None:
         rectangles = _columns(rows, blocks, parts, bands)
+    elif step.then is not None and _blocks_overlap(step):
+        rectangles = [(part, x, (0, blocks)) for part, x, _ in _columns(rows, 1, parts, bands)]
     elif count < _few_pixels(step, tuning) * parts or _has_heavy_weights(step, count):
         bands = 1 if step.is_winograd else bands  # every task transforms all of its tiles
         spans = enumerate(_cuts(rows * blocks, min(parts, rows * blocks)))
@@ -78,6 +80,12 @@ def unit_of(step: Step) -> tuple[int, int]:
     if step.before is not None:
         return step.geometry.output_width, CONVOLUTION_BLOCK
     return step.tile_pixels, CONVOLUTION_BLOCK if _has_blocks(step) else step.output_shape[1]
+
+
+def _blocks_overlap(step: Step) -> bool:
+    """Whether the last block of channels begins in the one before, so that tasks of each would write the same."""
+    depth, (_, block) = step.output_shape[1], unit_of(step)
+    return step.by_channel and depth > block and depth % block != 0
 
 
 def _has_blocks(step: Step) -> bool:

@@ -19,6 +19,8 @@ from nn_runtime.operations.elementwise import ADD_LEFT_SHIFT, add_parameters, mu
 from nn_runtime.quantization import multiply_by_quantized_multiplier
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from nn_runtime.operand import Array
     from nn_runtime.quantization import FixedPointMultiplier
 
@@ -62,6 +64,23 @@ def by_floats(code: OperationCode, first: Bytes, second: Bytes, output: Bytes) -
                for doubt in _DOUBTS):  # fmt: skip
             return one, two, offset
     return None
+
+
+def specified(
+    code: OperationCode, operands: tuple[Bytes, Bytes, Bytes], bounds: tuple[int, int]
+) -> Callable[[Array, Array], Array]:
+    """Return what the specification makes of codes of two operands, within bounds, in codes of the third.
+
+    code: ADD, SUB or MUL.
+    """
+    first, second, output = operands
+
+    def combined(a: Array, b: Array) -> Array:
+        centred = _specified(code, a - first.zero_point, b - second.zero_point, operands)
+        codes: Array = np.clip(centred + output.zero_point, *bounds)
+        return codes
+
+    return combined
 
 
 def _product(products: Array, real: float, right: Array, output: Bytes) -> tuple[float, float, float] | None:

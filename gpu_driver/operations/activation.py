@@ -6,10 +6,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from gpu_driver import chain
 from gpu_driver.chain import elementwise as programs
 from gpu_driver.launch import Kernel, Launch, Packed, float32, int32
-from gpu_driver.launchers.byte_tables import parts
 from gpu_driver.launchers.vectors import LANES, c_type, defines, per_item, work_sizes
 from gpu_driver.operations import launches
 from nn_runtime.codes import OperationCode
@@ -113,10 +114,18 @@ def chain_step(
     kernel = chain.step_kernel(output, device)
     if kernel is None:
         return None
-    if table is not None and ("VNNI", 1) in kernel.defines:
-        table = parts(table)
     low, high = bounds or ((0, 0) if op.data_type in QUANT8_TYPES else (-math.inf, math.inf))
-    return programs.step_of(kernel, output, [op.input("input")], function, low, high, numbers, table)
+    return programs.step_of(
+        kernel,
+        output,
+        [op.input("input")],
+        function,
+        low,
+        high,
+        numbers,
+        table,
+        (lambda codes, _: np.clip(codes, low, high)) if function == programs.CLAMP else None,
+    )
 
 
 def by_table(op: BoundOperation, table: Array, device: DeviceProfile) -> Launch:

@@ -12,7 +12,7 @@ from gpu_driver import chain
 from gpu_driver.chain import elementwise as programs
 from gpu_driver.launch import Kernel, Launch, float32, int32, int_vector
 from gpu_driver.launchers.broadcast import broadcast, broadcast_refusal, pairwise
-from gpu_driver.launchers.byte_pairs import Bytes, by_floats
+from gpu_driver.launchers.byte_pairs import Bytes, by_floats, specified
 from gpu_driver.launchers.vectors import c_type, defines
 from gpu_driver.launchers.worksize import linear
 from gpu_driver.operations import launches, supports
@@ -24,11 +24,12 @@ from nn_runtime.quantization import (
     FixedPointMultiplier,
     activation_range_float,
     activation_range_quantized,
+    multiply_by_quantized_multiplier,
     requantization_table,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from gpu_driver.bound import BoundOperand, BoundOperation
     from gpu_driver.device_profile import DeviceProfile
@@ -83,13 +84,14 @@ def _chain_step(op: BoundOperation, device: DeviceProfile) -> chain.Step | None:
     if op.data_type in FLOAT_TYPES:
         return programs.step_of(kernel, output, operands, function, *activation_range_float(op.fuse_code()))
     low, high = activation_range_quantized(op.fuse_code(), output)
-    pairs = (_bytes(one) for one in (*operands, output))
-    found = by_floats(OperationCode(op.code), *pairs)
+    first, second, result = (_bytes(one) for one in (*operands, output))
+    exact = specified(OperationCode(op.code), (first, second, result), (low, high))
+    found = by_floats(OperationCode(op.code), first, second, result)
     if found is not None:
         names = "zero0", "zero1", "zero_out", "real0", "real1", "offset"
         zeros = (one.zero_point for one in (*operands, output))
         numbers = {"by_floats": 1, **dict(zip(names, (*zeros, *found), strict=True))}
-        return programs.step_of(kernel, output, operands, function, low, high, numbers)
+        return programs.step_of(kernel, output, operands, function, low, high, numbers, exact=exact)
     low, high = low - output.zero_point, high - output.zero_point
     factors = dict(zip(("0", "1", "_out"), _factors(op), strict=True))
     numbers = {
@@ -98,7 +100,7 @@ def _chain_step(op: BoundOperation, device: DeviceProfile) -> chain.Step | None:
         **{f"multiplier{which}": factor.mantissa for which, factor in factors.items()},
         **{f"exponent{which}": factor.exponent for which, factor in factors.items()},
     }
-    return programs.step_of(kernel, output, operands, function, low, high, numbers)
+    return programs.step_of(kernel, output, operands, function, low, high, numbers, exact=exact)
 
 
 def _bytes(operand: BoundOperand) -> Bytes:
@@ -157,7 +159,8 @@ def extreme(op: BoundOperation, device: DeviceProfile) -> Launch:
     operands = first, second, output
     launch = pairwise("extreme", operands, (int32(greatest),), device, tables)
     function = programs.MAXIMUM if greatest else programs.MINIMUM
-    return launch if tables is not None else _joinable(launch, operands, function, device)
+    exact = np.maximum if greatest else np.minimum
+    return launch if tables is not None else _joinable(launch, operands, function, device, exact=exact)
 
 
 @launches(OperationCode.POW)
@@ -180,7 +183,17 @@ def prelu(op: BoundOperation, device: DeviceProfile) -> Launch:
     arguments = int_vector(*pairs), int_vector(*zeros, 0), int32(low), int32(high)
     numbers = dict(zip(_PRELU_NUMBERS, (*zeros, *pairs), strict=True))
     launch = pairwise("prelu", operands, arguments, device)
-    return _joinable(launch, operands, programs.PRELU, device, (low, high), numbers)
+
+    def exact(a: Array, b: Array) -> Array:
+        x = a - source.zero_point
+        kept, scaled = (
+            multiply_by_quantized_multiplier(values, factor.mantissa, factor.exponent)
+            for values, factor in ((x, factors.positive), (x * (b - alpha.zero_point), factors.negative))
+        )
+        codes: Array = np.clip(np.where(x >= 0, kept, scaled), low, high) + output.zero_point
+        return codes
+
+    return _joinable(launch, operands, programs.PRELU, device, (low, high), numbers, exact)
 
 
 def _joinable(
@@ -190,13 +203,15 @@ def _joinable(
     device: DeviceProfile,
     bounds: tuple[float, float] = (-math.inf, math.inf),
     numbers: Mapping[str, int | float] | None = None,
+    exact: Callable[[Array, Array], Array] | None = None,
 ) -> Launch:
     """Return the launch of two inputs and an output with the step that may take its place in a chain, if any."""
     *inputs, output = operands
     kernel = chain.step_kernel(output, device)
     if kernel is None:
         return launch
-    return programs.joinable(launch, programs.step_of(kernel, output, inputs, function, *bounds, numbers))
+    step = programs.step_of(kernel, output, inputs, function, *bounds, numbers, exact=exact)
+    return programs.joinable(launch, step)
 
 
 def _requantizations(first: BoundOperand, second: BoundOperand, output: BoundOperand) -> tuple[Array, Array] | None:

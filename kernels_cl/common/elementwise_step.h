@@ -65,6 +65,12 @@ typedef struct {
     int unused[2];
 } Instruction;
 
+#if !T_IS_FLOAT
+typedef struct __attribute__((packed)) {
+    int16 value;
+} UnalignedBytes64;
+#endif
+
 // The part of a row that is computed at once: `vectors` from column `first` on, the last of them at column `last`, over the one before it
 // if need be; one of fewer `lanes` if the part is that short. Values have copies of the last up to a multiple of four.
 // copies: of rows that are repeated; from `first` on if it is a long row, else there are none
@@ -217,6 +223,10 @@ static inline void apply(const Columns *at, global const Instruction *i, int vec
         EVERY_FOUR(to[v] = WIDEN(((T16 *)bytes)[v], int16))
     } else if (i->function == CLAMP) {
         EVERY_FOUR(to[v] = activate_int16(a[v], low, high))
+    } else if (i->function == GREATER) {
+        EVERY_FOUR(to[v] = max(a[v], b[v]))
+    } else if (i->function == LESSER) {
+        EVERY_FOUR(to[v] = min(a[v], b[v]))
     } else if (i->by_floats) {
         const float factor0 = i->real0, factor1 = i->real1, offset = i->offset;
         const int zero0 = i->zeros[0], zero1 = i->zeros[1], zero_out = i->zeros[2];
@@ -270,6 +280,33 @@ static inline void compute(const Columns *at, global const Instruction *program,
     store_columns(at, dst, values[program[instructions - 1].to]);
 }
 
+#if !T_IS_FLOAT
+// A program that is but a table: `count` neighbours of src go through it to dst, which may be the same.
+static inline void look_up_row(global const uchar *table, global const T *src, global T *dst, int count)
+{
+    int16 bytes; // 64 of them
+    for (int i = 0; i < count; i += 64) {
+        const int some = min(count - i, 64);
+        if (some == 64)
+            bytes = ((global const UnalignedBytes64 *)(src + i))->value;
+        else
+            for (int k = 0; k < some; ++k)
+                ((T *)&bytes)[k] = src[i + k];
+#if VNNI
+        bytes = look_up_bytes((global const int16 *)table, bytes);
+#else
+        for (int k = 0; k < 64; ++k)
+            ((uchar *)&bytes)[k] = table[((uchar *)&bytes)[k]];
+#endif
+        if (some == 64)
+            ((global UnalignedBytes64 *)(dst + i))->value = bytes;
+        else
+            for (int k = 0; k < some; ++k)
+                dst[i + k] = ((T *)&bytes)[k];
+    }
+}
+#endif
+
 // Copies the rows that are the same for all rows, as often as they are needed at once.
 static inline void copy_repeated(const Columns *at, global const Instruction *program, int instructions, int depth, int at_once,
                                  COMPUTE_T *copies)
@@ -295,6 +332,13 @@ static void elementwise(const Step *s, Part part, global const T *src, global T 
     const int begin = part.x0 * s->unit_pixels, left = part.y0 * s->unit_channels, right = min(part.y1 * s->unit_channels, depth);
     const int is_long = s->at_once && right - left == depth;
     const int rows = is_long ? end - begin : 1, last = is_long ? rows * depth : right, width = is_long ? s->at_once : WIDTH;
+#if !T_IS_FLOAT
+    if (s->instructions == 2 && program[1].function == TABLE) {
+        for (int row = begin; row < end; row += rows)
+            look_up_row(own + (size_t)program[1].place * 64, src + (size_t)row * depth + left, dst + (size_t)row * depth + left, last - left);
+        return;
+    }
+#endif
     Columns at = {src, residual, third, 0, own, begin, 0, 0, 0, 0};
     COMPUTE_T copies[COPIES * COPY_LENGTH];
     if (is_long) {

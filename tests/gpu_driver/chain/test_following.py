@@ -12,6 +12,7 @@ from gpu_driver import chain
 from gpu_driver.chain import elementwise
 from gpu_driver.launch import Launch
 from gpu_driver.lowering import Lowering
+from gpu_driver.tuning_values import Tuning
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.devices import find_device
 from nn_runtime.operand import dtype_of
@@ -186,13 +187,33 @@ def test_what_follows_is_no_step_of_its_own() -> None:
     assert [operation for step in steps for operation in step.operations] == list(range(9))
 
 
-def test_blocks_that_overlap_are_left_alone() -> None:
-    """The last 16 of 40 channels begin in the block before, which another task may have: none is done twice."""
+def test_blocks_that_overlap_belong_to_one_task() -> None:
+    """The last 16 of 40 channels begin in the block before: were that another task's, some would be done twice."""
     network = Network(FLOAT, (1, 9, 13, 40))
     network.product(DEPTHWISE, 40, filter_size=3)
     network.follow(OperationCode.PRELU)
     network.finish()
-    assert [step.kind for step in network.steps] == [chain.DEPTHWISE, elementwise.ELEMENTWISE]
+    (step,) = network.steps
+    assert step.then is not None
+    tasks = chain.tasks_of(step, 8, Tuning(least_task_flops=1000))
+    assert len(tasks) > 4
+    assert {task.channels for task in tasks} == {(0, 48)}
+
+
+@pytest.mark.parametrize("operation", [OperationCode.MAXIMUM, OperationCode.MINIMUM], ids=lambda code: code.name)
+@pytest.mark.parametrize("code", TYPES, ids=lambda code: code.name)
+def test_greatest_and_least_of_two_products(opencl_device: Device, code: OperandCode, operation: OperationCode) -> None:
+    network = Network(code, (1, 5, 6, 16))
+    source, dims = network.now, network.dims
+    made = []
+    for _ in range(2):
+        network.now, network.dims = source, dims
+        network.product(CONV, 32)
+        made.append(network.now)
+    network.graph.operation(operation, made, network.tensor(network.dims))
+    network.finish()
+    assert len(network.steps) == 2
+    network.check(opencl_device)
 
 
 def test_what_others_read_too_stays() -> None:

@@ -34,6 +34,7 @@ QUANT8, SIGNED = OperandCode.TENSOR_QUANT8_ASYMM, OperandCode.TENSOR_QUANT8_ASYM
 ADD, SUB, MUL, MEAN = OperationCode.ADD, OperationCode.SUB, OperationCode.MUL, OperationCode.MEAN
 ABS, EXP, RSQRT, SQRT = OperationCode.ABS, OperationCode.EXP, OperationCode.RSQRT, OperationCode.SQRT
 LOGISTIC, TANH, RELU6, NEG = OperationCode.LOGISTIC, OperationCode.TANH, OperationCode.RELU6, OperationCode.NEG
+MAXIMUM, MINIMUM, PRELU = OperationCode.MAXIMUM, OperationCode.MINIMUM, OperationCode.PRELU
 TYPES = [FLOAT, HALF, QUANT8, SIGNED]
 SHAPES = [(3, 40), (2, 5, 16), (1, 9, 33), (2, 3, 7, 20), (1, 4, 300), (1, 1, 1, 5), (30, 3)]
 FUNCTIONS = (
@@ -446,4 +447,39 @@ def test_greatest_of_windows_in_a_chain(
     assert chain.GREATEST in kinds
     data = [network.values(dims) for _ in range(2)]
     network.data = lambda: data  # type: ignore[method-assign]
+    check(opencl_device, network)
+
+
+@pytest.mark.parametrize("code", TYPES, ids=lambda code: code.name)
+@pytest.mark.parametrize("operand", ["tensor", "scalar", "row", "same"])
+@pytest.mark.parametrize("operation", [ADD, SUB, MUL, MAXIMUM, MINIMUM, PRELU])
+def test_every_pair_in_a_chain(
+    opencl_device: Device, operation: OperationCode, operand: str, code: OperandCode
+) -> None:
+    """Each operation of two tensors after a sum of what all are made of, before a product with the other input."""
+    network = Network(code, (3, 5, 48), 2)
+    first, second = network.tensors
+    total = network.pair(ADD, first, second)
+    quantisation = network.graph.model().main.operands[total].scale
+    others = {"tensor": second, "same": total}
+    other = others[operand] if operand in others else network.constant((1,) if operand == "scalar" else (48,))
+    fuse = [] if operation in (MAXIMUM, MINIMUM, PRELU) else [network.graph.integer(FuseCode.NONE)]
+    made = network.result(network.dims, quantisation)
+    network.graph.operation(operation, [total, other, *fuse], made)
+    network.tensors = [network.pair(MUL, made, second), network.pair(SUB, made, first)]
+    network.finish()
+    check(opencl_device, network)
+
+
+@pytest.mark.parametrize("code", [QUANT8, SIGNED], ids=lambda code: code.name)
+def test_what_makes_of_a_byte_another_is_a_table(opencl_device: Device, code: OperandCode) -> None:
+    """A product with its own sigmoid, a sum with a number and a bound are one look up."""
+    network = Network(code, (3, 5, 48), 4)
+    first, second = network.tensors
+    product = network.pair(MUL, first, network.single(LOGISTIC, first))
+    bounded = network.single(RELU6, network.pair(ADD, product, network.constant((1,))))
+    network.tensors = [network.pair(SUB, network.single(TANH, bounded), first), network.pair(ADD, bounded, second)]
+    network.finish()
+    programs = [[one.function for one in step.program] for step in launch_of(network.graph).steps]
+    assert programs[0] == [elementwise.LOAD, elementwise.TABLE]
     check(opencl_device, network)
