@@ -48,16 +48,15 @@ def softmax(op: BoundOperation, device: DeviceProfile) -> Launch:
         3 * output.count,
         moved,
     )
-    return replace(launch, steps=(_chain_step(launch, op, device),)) if device.builds_chains else launch
+    return replace(launch, steps=(_chain_step(launch, op, (outer, axis), device),)) if device.builds_chains else launch
 
 
-def _chain_step(launch: Launch, op: BoundOperation, device: DeviceProfile) -> chain.Step:
-    """Return what takes the launch's place after convolutions."""
+def _chain_step(launch: Launch, op: BoundOperation, sizes: tuple[int, int], device: DeviceProfile) -> chain.Step:
+    """Return what takes the launch's place after convolutions; sizes: how many rows of how many."""
     source, output = op.input("input"), op.outputs[0]
     quantized = op.data_type in QUANT8_TYPES
-    *dims, depth = output.dimensions
-    batches = dims[0] if dims else 1
-    rows = output.count // (batches * depth)
+    outer, depth = sizes
+    batches = math.gcd(outer, output.dimensions[0])
     beta = op.float_value("beta")
     tables = softmax_tables(beta, source.scale) if quantized else None
     return chain.Step(
@@ -66,7 +65,7 @@ def _chain_step(launch: Launch, op: BoundOperation, device: DeviceProfile) -> ch
         source,
         output,
         None,
-        chain.rows_of(rows, depth, batches),
+        chain.rows_of(outer // batches, depth, batches),
         (np.zeros(1, np.int32),) if tables is None else (tables.exponentials, tables.terms),
         {"low": beta} if tables is None else {"zero_out": _offset(source)},
         launch.flops,

@@ -226,3 +226,18 @@ def test_what_others_read_too_stays() -> None:
     network.finish()
     first, *_ = network.steps
     assert first.then is None
+
+
+@pytest.mark.parametrize("axis", [1, 2, 3], ids=str)
+@pytest.mark.parametrize("depth", [1, 20])
+@pytest.mark.parametrize("code", TYPES, ids=lambda code: code.name)
+def test_a_softmax_over_any_axis(opencl_device: Device, code: OperandCode, depth: int, axis: int) -> None:
+    """What comes after the axis may be of size one."""
+    network = Network(code, (2, 5, 7, 12))
+    network.product(CONV, depth)
+    graph, source, dims = network.graph, network.now, network.dims
+    scale, zero = (0.0, 0) if network.is_real else (1 / 256, -128 if code == SIGNED else 0)
+    output = graph.output(dims, code, scale, zero)
+    beta = graph.half(1.0) if code == HALF else graph.real(1.0)
+    graph.operation(OperationCode.SOFTMAX, [source, beta, graph.integer(axis)], output)
+    network.check(opencl_device)
