@@ -15,18 +15,26 @@
 
 #if QUANTIZED
 #define TAP16(src, zero) WIDEN(LOAD16(src, 0) - (zero), float16)
+#define TAP_LANES(src, zero, lanes) WIDEN(load_lanes(src, 0, lanes) - (zero), float16)
 #define FIRST_SUM(bias) (float16)0.0f
 #define TOTAL(sum, bias) (WIDEN(sum, int16) + (bias))
 #else
 #define TAP16(src, zero) LOAD16(src, 0)
+#define TAP_LANES(src, zero, lanes) load_lanes(src, 0, lanes)
 #define FIRST_SUM(bias) (bias)
 #define TOTAL(sum, bias) (sum)
 #endif
 
 // One tap of DEPTHWISE_PIXELS neighbours whose first is at src, `step` elements apart; those outside the image add nothing.
-static inline void add_tap(float16 *sum, global const T *src, long step, float16 tap, int zero, int x, int stride, int width)
+// last: from here on sixteen elements would reach beyond the tensor; then `lanes` are read
+static inline void add_tap(float16 *sum, global const T *src, long step, float16 tap, int zero, int x, int stride, int width,
+                           global const T *last, int lanes)
 {
-    if (x >= 0 && x + (DEPTHWISE_PIXELS - 1) * stride < width) {
+    if (lanes < 16 && src + (DEPTHWISE_PIXELS - 1) * step > last) {
+        for (int p = 0; p < DEPTHWISE_PIXELS; ++p, src += step, x += stride)
+            if (inside(x, width))
+                sum[p] = fma(TAP_LANES(src, zero, lanes), tap, sum[p]);
+    } else if (x >= 0 && x + (DEPTHWISE_PIXELS - 1) * stride < width) {
         NEIGHBOURS {
             sum[p] = fma(TAP16(src, zero), tap, sum[p]);
             src += step;
@@ -129,6 +137,7 @@ static void depthwise(const Step *s, Part part, global const T *src, global T *d
     const COMPUTE_T low = s->low, high = s->high;
     const int lanes = min(depth, 16), count = min(DEPTHWISE_PIXELS, out_width);
     const long step = stride_width * depth, tap_step = dilation_width * depth;
+    global const T *last = src + (long)s->batches * height * width * depth - 16;
     for (int tile = 0; tile < out_width; tile += DEPTHWISE_PIXELS) {
         const int ox = max(0, min(tile, out_width - DEPTHWISE_PIXELS)), left = ox * stride_width - s->padding_left;
         for (int block = part.y0; block < part.y1; ++block) {
@@ -150,7 +159,7 @@ static void depthwise(const Step *s, Part part, global const T *src, global T *d
                     global const T *x = src + (long)nhwc_offset(b, y, left, height, width, depth) + channel;
                     global const float16 *w = filter + fy * filter_width;
                     for (int fx = 0; fx < filter_width; ++fx, x += tap_step)
-                        add_tap(sum, x, step, w[fx], zero_in, left + fx * dilation_width, stride_width, width);
+                        add_tap(sum, x, step, w[fx], zero_in, left + fx * dilation_width, stride_width, width, last, lanes);
                 }
                 COMPUTE_T16 results[DEPTHWISE_PIXELS];
                 NEIGHBOURS results[p] = TOTAL(sum[p], start);

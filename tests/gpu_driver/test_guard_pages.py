@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Memory that is used in place, up to the end of a page behind which there is none: nothing is read beyond a tensor."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from nn_runtime.codes import FuseCode, OperandCode, OperationCode
+from nn_runtime.devices import find_device
+from nn_runtime.operand import dtype_of
+from tests.gpu_driver.graphs import Graph, request
+from tests.gpu_driver.running import prepare
+
+if TYPE_CHECKING:
+    from gpu_driver.driver import Device
+    from nn_runtime.operand import Array
+
+TYPES = OperandCode.TENSOR_FLOAT32, OperandCode.TENSOR_FLOAT16, OperandCode.TENSOR_QUANT8_ASYMM_SIGNED
+DEPTHS = 1, 4, 8, 16
+CASES = "depthwise 3", "depthwise 5", "convolution", "pool", "sum", "resize", "pad"
+ROWS = 16
+
+
+def guarded(data: Array) -> tuple[mmap.mmap, Array]:
+    """Copy data of whole pages to where a page that must not be touched comes next."""
+    pages = mmap.mmap(-1, data.nbytes + mmap.PAGESIZE)
+    view = np.frombuffer(pages, np.uint8)
+    end = ctypes.c_void_p(view.ctypes.data + data.nbytes)
+    if ctypes.CDLL(None, use_errno=True).mprotect(end, mmap.PAGESIZE, 0):
+        raise OSError(ctypes.get_errno(), "mprotect")
+    copy = view[: data.nbytes].view(data.dtype).reshape(data.shape)
+    copy[...] = data
+    return pages, copy
+
+
+def check(device: Device, code: OperandCode, depth: int, case: str) -> None:
+    """Execute an operation twice on guarded memory, as it is used in place, and compare with memory of its own."""
+    dtype = dtype_of(code)
+    dims = (1, ROWS, mmap.PAGESIZE // (ROWS * depth * dtype.itemsize), depth)
+    source = np.random.default_rng(depth).integers(-8, 8, dims).astype(dtype)
+    graph, wanted = model(code, dims, case)
+    results = [np.empty(wanted, dtype) for _ in range(2)]
+    _input_pages, placed = guarded(source)
+    output = results[0]
+    if output.nbytes % mmap.PAGESIZE == 0:
+        _output_pages, output = guarded(output)
+    prepared = prepare(device, graph.model())
+    bound = prepared.create_reusable_execution(request([placed], [output]), False, None)
+    assert bound is not None
+    for _ in range(2):
+        bound.execute_synchronously(None)
+    prepared.execute_synchronously(request([source], [results[1]]), False, None, None)
+    np.testing.assert_array_equal(output, results[1])
+
+
+def model(code: OperandCode, dims: tuple[int, int, int, int], case: str) -> tuple[Graph, tuple[int, ...]]:
+    """Return a model of one operation, and the dimensions of its output."""
+    graph, (n, height, width, depth) = Graph(), dims
+    is_real = code != OperandCode.TENSOR_QUANT8_ASYMM_SIGNED
+    quantisation = (0.0, 0) if is_real else (0.5, 0)
+    dtype, output = dtype_of(code), dims
+    source = graph.input(dims, code, *quantisation)
+    one, two = graph.integer(1), graph.integer(2)
+    operands = [source]
+    if case.startswith("depthwise") or case == "convolution":
+        size = 1 if case == "convolution" else int(case[-1])
+        shape = (depth, 1, 1, depth) if case == "convolution" else (1, size, size, depth)
+        operands.append(graph.constant(np.ones(shape, dtype), code, *quantisation))
+        bias = np.zeros(depth, dtype if is_real else np.int32)
+        operands.append(graph.constant(bias, code if is_real else OperandCode.TENSOR_INT32, quantisation[0] ** 2))
+        operands += [one, one, one, *([] if case == "convolution" else [one]), graph.integer(FuseCode.NONE)]
+        operation = OperationCode.CONV_2D if case == "convolution" else OperationCode.DEPTHWISE_CONV_2D
+    elif case == "pool":
+        operation = OperationCode.AVERAGE_POOL_2D
+        operands += [one, one, one, two, two, graph.integer(FuseCode.NONE)]
+    elif case == "sum":
+        operation = OperationCode.ADD
+        operands += [graph.constant(np.ones(depth, dtype), code, *quantisation), graph.integer(FuseCode.NONE)]
+    elif case == "resize":
+        operation, output = OperationCode.RESIZE_BILINEAR, (n, 2 * height, width, depth)
+        operands += [graph.integer(width), graph.integer(2 * height)]
+    else:
+        operation, output = OperationCode.PAD, (n, 2 * height, width, depth)
+        operands.append(graph.constant(np.array([[0, 0], [0, height], [0, 0], [0, 0]], np.int32)))
+    graph.operation(operation, operands, graph.output(output, code, *quantisation))
+    return graph, output
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="mprotect of Linux")
+@pytest.mark.parametrize("code", TYPES, ids=lambda code: code.name)
+def test_nothing_is_read_beyond_a_tensor(opencl_device: Device, code: OperandCode) -> None:
+    """In a process of its own, which would not survive it."""
+    script = f"from tests.gpu_driver import test_guard_pages as guard; guard.main({opencl_device.name!r}, {int(code)})"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, f"{done.stdout[-200:]} {done.stderr[-2000:]}"
+
+
+def main(name: str, number: int) -> None:
+    """Check all cases of a type; the last one printed is the one that crashed."""
+    device = find_device(name).hal
+    for depth in DEPTHS:
+        for case in CASES:
+            print(depth, case, flush=True)
+            check(device, OperandCode(number), depth, case)  # type: ignore[arg-type]
