@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpu_driver.chain import byte_programs
+from gpu_driver.chain.byte_tables import parts as parts_of
 from gpu_driver.chain.step import (
     CONSTANT,
     ELEMENTWISE,
@@ -29,7 +30,6 @@ from gpu_driver.chain.step import (
     Walk,
     rows_of,
 )
-from gpu_driver.launchers.byte_tables import parts as parts_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

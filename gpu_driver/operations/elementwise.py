@@ -10,9 +10,9 @@ import numpy as np
 
 from gpu_driver import chain
 from gpu_driver.chain import elementwise as programs
+from gpu_driver.chain.byte_pairs import Bytes, by_floats, specified
 from gpu_driver.launch import Kernel, Launch, float32, int32, int_vector
 from gpu_driver.launchers.broadcast import broadcast, broadcast_refusal, pairwise
-from gpu_driver.launchers.byte_pairs import Bytes, by_floats, specified
 from gpu_driver.launchers.vectors import c_type, defines
 from gpu_driver.launchers.worksize import linear
 from gpu_driver.operations import launches, supports

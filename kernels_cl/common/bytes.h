@@ -112,7 +112,7 @@ static inline int16 spread4(global const uchar *x)
 }
 
 // table[x] of 64 bytes x, by sixteen parts of sixteen bytes, each four times. A part that a byte, less 16 for each part before, names by
-// bits 0 to 3 counts while bit 7 is clear; the exclusive or of those is the result (launchers/byte_tables.py).
+// bits 0 to 3 counts while bit 7 is clear; the exclusive or of those is the result (chain/byte_tables.py).
 static inline int16 look_up_bytes(global const int16 *parts, int16 x)
 {
     const int16 length = (int16)0x10101010;

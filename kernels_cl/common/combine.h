@@ -4,7 +4,7 @@
 // Defines  T, common/types.h, common/quant.h (required, before inclusion)
 // Gives    ADD, SUB, MUL: numbers of operations, all others are DIV; combine, combine16
 //          8-bit T: added_by_floats16, multiplied_by_floats16: the same by float32 arithmetic, for factors that give the same integers for
-//          all pairs of bytes (launchers/byte_pairs.py); bounds are to be applied
+//          all pairs of bytes (chain/byte_pairs.py); bounds are to be applied
 
 #define ADD 0
 #define SUB 1
