@@ -86,6 +86,7 @@
 #include "common/prelu.h"
 #include "common/elementwise_step.h"
 #include "common/mean_step.h"
+#include "common/copy_row.h"
 #include "common/copy_step.h"
 #include "common/greatest_step.h"
 #include "common/resize.h"

@@ -16,6 +16,7 @@
 
 #include "common/types.h"
 
+#include "common/copy_row.h"
 #include "common/resize.h"
 
 kernel void resize_bilinear(global const T *src, global T *dst, global const int *row_lower, global const int *row_upper,
@@ -66,5 +67,5 @@ TILE_KERNEL void resize_nearest_neighbor_rows(global const T *src, global T *dst
     const int row = (int)get_global_id(1);
     const int from_row = (row / out_height * height + rows[row % out_height]) * width;
     for (int x = 0; x < out_width; ++x)
-        copy_pixel(src + (from_row + columns[x]) * depth, depth, dst + (row * out_width + x) * depth);
+        copy_row(src + (from_row + columns[x]) * depth, depth, dst + (row * out_width + x) * depth);
 }

@@ -24,14 +24,7 @@ static void copy_rows(const Step *s, Part part, global const T *src, global T *d
             from += (size_t)at * of.from_strides[d];
             to += (size_t)at * of.to_strides[d];
         }
-        global const T *x = src + from;
-        global T *y = dst + to;
-        if (depth < 16)
-            for (int c = 0; c < depth; ++c)
-                STORE(y, c, LOAD(x, c));
-        else
-            for (int c = 0; c < depth; c += 16)
-                STORE16(y, min(c, depth - 16), LOAD16(x, min(c, depth - 16)));
+        copy_row(src + from, depth, dst + to);
     }
 }
 

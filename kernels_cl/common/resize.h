@@ -47,13 +47,3 @@ static inline void blend_pixel(global const T *src, int top_left, int top_right,
                 TO_REAL16(LOAD16(src, bottom_left + c)), TO_REAL16(LOAD16(src, bottom_right + c)), v, u)));
         }
 }
-
-static inline void copy_pixel(global const T *src, int depth, global T *dst)
-{
-    if (depth < 16)
-        for (int c = 0; c < depth; ++c)
-            STORE(dst, c, LOAD(src, c));
-    else
-        for (int c = 0; c < depth; c += 16)
-            STORE16(dst, min(c, depth - 16), LOAD16(src, min(c, depth - 16)));
-}

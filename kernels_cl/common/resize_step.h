@@ -26,6 +26,6 @@ static void resize_nearest(const Step *s, Part part, global const T *src, global
     const int depth = s->depth_out, last = min(part.x1 * TILE_PIXELS, s->batches * s->out_height * s->out_width);
     for (int pixel = part.x0 * TILE_PIXELS; pixel < last; ++pixel) {
         const int row = pixel / s->out_width, x = pixel - row * s->out_width, b = row / s->out_height, y = row - b * s->out_height;
-        copy_pixel(src + (size_t)((b * s->height + rows[y]) * s->width + columns[x]) * depth, depth, dst + (size_t)pixel * depth);
+        copy_row(src + (size_t)((b * s->height + rows[y]) * s->width + columns[x]) * depth, depth, dst + (size_t)pixel * depth);
     }
 }
