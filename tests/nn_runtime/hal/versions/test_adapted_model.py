@@ -35,7 +35,6 @@ from tests.nn_runtime.hal.versions.adapted_driver import (
     V11,
     V12,
     V13,
-    VERSIONS,
     Driver,
     Mortal,
     arrays,
@@ -48,11 +47,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from nn_runtime.codes import FeatureLevel
-
-
-@pytest.fixture(params=VERSIONS, ids=lambda version: version.name)
-def driver(request: pytest.FixtureRequest) -> Driver:
-    return Driver(request.param)
 
 
 @pytest.mark.parametrize("version", [V10, V11])

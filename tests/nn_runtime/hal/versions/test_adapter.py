@@ -55,11 +55,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.fixture(params=VERSIONS, ids=lambda version: version.name)
-def driver(request: pytest.FixtureRequest) -> Driver:
-    return Driver(request.param)
-
-
 def test_the_version_is_found_by_the_methods(driver: Driver) -> None:
     assert driver.device.get_feature_level() == driver.version
     assert isinstance(driver.device, AdaptedDevice)

@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -45,23 +44,6 @@ from tests.nn_runtime.hal.remote_driver import (
     status_of,
     unary,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-
-@pytest.fixture
-def device() -> Iterator[RemoteDevice]:
-    made = start()
-    yield made
-    made.close()
-
-
-@pytest.fixture(scope="module")
-def shared_device() -> Iterator[RemoteDevice]:
-    made = start()
-    yield made
-    made.close()
 
 
 def test_queries(shared_device: RemoteDevice) -> None:

@@ -56,22 +56,8 @@ from tests.nn_runtime.hal.remote_driver import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
-
-
-@pytest.fixture
-def device() -> Iterator[RemoteDevice]:
-    made = start()
-    yield made
-    made.close()
-
-
-@pytest.fixture(scope="module")
-def shared_device() -> Iterator[RemoteDevice]:
-    made = start()
-    yield made
-    made.close()
 
 
 @pytest.mark.parametrize("in_arrays", [True, False])

@@ -36,30 +36,13 @@ from tests.nn_runtime.hal.remote_driver import (
     arrays,
     prepare,
     shared_request,
-    start,
     status_of,
     token_request,
     unary,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from nn_runtime.hal.remote import RemoteDevice
-
-
-@pytest.fixture
-def device() -> Iterator[RemoteDevice]:
-    made = start()
-    yield made
-    made.close()
-
-
-@pytest.fixture(scope="module")
-def shared_device() -> Iterator[RemoteDevice]:
-    made = start()
-    yield made
-    made.close()
 
 
 def test_executions_of_arrays(shared_device: RemoteDevice) -> None:
