@@ -31,9 +31,12 @@ static inline void add_tap(float16 *sum, global const T *src, long step, float16
                            global const T *last, int lanes)
 {
     if (lanes < 16 && src + (DEPTHWISE_PIXELS - 1) * step > last) {
-        for (int p = 0; p < DEPTHWISE_PIXELS; ++p, src += step, x += stride)
+        NEIGHBOURS { // unrolled, as sums stay in registers only then
             if (inside(x, width))
                 sum[p] = fma(TAP_LANES(src, zero, lanes), tap, sum[p]);
+            src += step;
+            x += stride;
+        }
     } else if (x >= 0 && x + (DEPTHWISE_PIXELS - 1) * stride < width) {
         NEIGHBOURS {
             sum[p] = fma(TAP16(src, zero), tap, sum[p]);
