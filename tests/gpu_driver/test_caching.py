@@ -28,7 +28,7 @@ from tests.gpu_driver.graphs import Graph, request
 from tests.gpu_driver.profiles import CPU_PROFILE
 from tests.gpu_driver.running import doubling, ended, fresh, prepare, run, run_doubling, start_python, transposing
 from tests.gpu_driver.test_control_flow import loop
-from tests.nn_runtime.test_memory import open_descriptors
+from tests.nn_runtime.descriptors import needs_descriptors, open_descriptors
 
 if TYPE_CHECKING:
     import subprocess
@@ -500,6 +500,7 @@ def test_control_flow_and_unknown_sizes_through_the_cache(device: Device, unknow
         np.testing.assert_array_equal(found, reference)
 
 
+@needs_descriptors
 def test_no_descriptor_is_kept(device: Device, tmp_path: Path) -> None:
     check(device, tmp_path)
     before = open_descriptors()

@@ -21,6 +21,7 @@ from nn_runtime.hal.types import ErrorStatus, ExecutionPreference
 from nn_runtime.network import Network
 from nn_runtime.testing.sample_drivers import SampleDevice
 from nn_runtime.trial import keep_result, kept_result
+from tests.nn_runtime.descriptors import needs_descriptors, open_descriptors
 from tests.nn_runtime.graphs import chain_model, if_model, numbers, run, unary_model
 from tests.nn_runtime.test_partition import plan_of
 
@@ -259,9 +260,8 @@ def test_the_cpu_never_caches(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@needs_descriptors
 def test_descriptors_are_closed_again(tmp_path: Path) -> None:
-    from tests.nn_runtime.test_memory import open_descriptors
-
     device = caching_device()
     compiled([device], tmp_path)
     before = open_descriptors()

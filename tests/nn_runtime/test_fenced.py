@@ -22,8 +22,8 @@ from nn_runtime.hal.types import ErrorStatus, Timing
 from nn_runtime.memory import Memory
 from nn_runtime.memory_desc import MemoryDesc
 from nn_runtime.testing.sample_drivers import SampleDevice
+from tests.nn_runtime.descriptors import needs_descriptors, open_descriptors
 from tests.nn_runtime.graphs import add_model, chain_model, finished, if_model, numbers, tensor, unary_model
-from tests.nn_runtime.test_memory import open_descriptors
 
 if TYPE_CHECKING:
     from nn_runtime.compilation import Compilation
@@ -374,6 +374,7 @@ def test_device_memory_between_fenced_executions() -> None:
     np.testing.assert_array_equal(output, np.maximum(numbers(2, 3), 0))
 
 
+@needs_descriptors
 def test_fences_leak_nothing() -> None:
     devices = [fenced_device("rest", {RELU}), fenced_device("tanh", {TANH})]
     compilation = finished(chain_model([RELU, TANH, RELU]), devices)

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +19,7 @@ from nn_runtime.memory_desc import MemoryDesc
 from nn_runtime.model import Model
 from nn_runtime.operand import ChannelQuant, OperandType
 from nn_runtime.testing.sample_drivers import NullDevice, SampleDevice
+from tests.nn_runtime.descriptors import needs_descriptors, open_descriptors
 from tests.nn_runtime.graphs import FLOAT, add, add_model, chain_model, finished, numbers, run, scalar, tensor
 
 if TYPE_CHECKING:
@@ -257,11 +257,7 @@ def _two_readers() -> Model:
     return model
 
 
-def open_descriptors() -> int:
-    folder = Path("/proc/self/fd")
-    return len(list(folder.iterdir())) if folder.is_dir() else 0
-
-
+@needs_descriptors
 def test_many_runs_over_mapped_memory_leak_nothing() -> None:
     compilation = finished(add_model((2, 3)), [], fallback=True)
     descriptors = open_descriptors()

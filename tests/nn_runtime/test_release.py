@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-import gc
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,13 +12,13 @@ import pytest
 import nn_runtime as nn
 from nn_runtime.errors import BadData, BadState
 from nn_runtime.testing.sample_drivers import SampleDevice
+from tests.nn_runtime.descriptors import needs_descriptors, open_descriptors
 from tests.nn_runtime.graphs import chain_model, finished, numbers
 
 if TYPE_CHECKING:
     from nn_runtime.device import Device
 
 RELU, TANH = nn.OperationCode.RELU, nn.OperationCode.TANH
-OPEN_FILES = Path("/proc/self/fd")
 
 
 def bound(compilation: nn.Compilation) -> nn.Execution:
@@ -108,7 +106,7 @@ def test_closed_device_memory(device: Device) -> None:
         execution.compute()
 
 
-@pytest.mark.skipif(not OPEN_FILES.is_dir(), reason="the system does not list open descriptors there")
+@needs_descriptors
 def test_nothing_is_left_open(device: Device) -> None:
     def cycle() -> None:
         shared = nn.Memory.from_array(numbers(2, 3))
@@ -124,11 +122,10 @@ def test_nothing_is_left_open(device: Device) -> None:
                 event.wait()
 
     cycle()
-    gc.collect()  # what other tests left must not go in between
-    before = len(list(OPEN_FILES.iterdir()))
+    before = open_descriptors()
     for _ in range(20):
         cycle()
     deadline = time.monotonic() + 10
-    while (now := len(list(OPEN_FILES.iterdir()))) > before and time.monotonic() < deadline:
+    while (now := open_descriptors()) > before and time.monotonic() < deadline:
         time.sleep(0.01)  # the thread that signals a fence lets go of it a moment after the wait for it has ended
     assert now <= before

@@ -30,8 +30,8 @@ from nn_runtime.memory_desc import MemoryDesc
 from nn_runtime.model import Model
 from nn_runtime.operand import OperandType
 from nn_runtime.testing.sample_drivers import SampleDevice
+from tests.nn_runtime.descriptors import open_descriptors
 from tests.nn_runtime.graphs import finished, scalar
-from tests.nn_runtime.test_memory import open_descriptors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
