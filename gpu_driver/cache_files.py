@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The driver's files on disk, and the one format of everything compiled that it keeps in files.
 
-Files of the cache folder are written to a temporary name and renamed, so a reader sees a whole file or none. A folder
-that cannot be written is no error: writing returns False and everything works without it. Files that somebody else
-opened (NNAPI compilation caching) come as descriptors: they are locked while they are written, and read in one go.
+A folder that cannot be written is no error: everything works without it. Files that somebody else opened (NNAPI
+compilation caching) come as descriptors: they are locked while they are written, and read in one go.
 
 What is compiled is run, so it matters who wrote it. A file is taken only if nobody but this user and the system's
 administrator can write to it, and if the SHA-256 in front of its content fits what was read: the bytes that were
@@ -19,10 +18,10 @@ import hashlib
 import logging
 import os
 import stat
-import tempfile
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
+
+from nn_runtime.hal.files import write_file
 
 try:
     import fcntl
@@ -31,6 +30,7 @@ except ImportError:  # not on Windows: writers may then mix, which the checksum 
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 _LOG = logging.getLogger(__name__)
 _MAGIC = b"NNRT\x01"
@@ -38,9 +38,6 @@ _DIGEST_BYTES = hashlib.sha256().digest_size
 _HEADER_BYTES = len(_MAGIC) + _DIGEST_BYTES
 _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _POLL_SECONDS = 0.005
-_NEW = ".nnrt-new-"
-"""How the names of files begin that are not whole yet."""
-_ABANDONED_SECONDS = 3600.0
 _OPEN = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)  # a pipe would make us wait
 
 
@@ -48,56 +45,14 @@ class Unusable(Exception):
     """A file that is not to be used, and why."""
 
 
-def read_file(path: Path) -> bytes | None:
-    """The bytes of a file, or None when it is absent or cannot be read."""
+def try_write(path: Path, data: bytes) -> bool:
+    """Write a whole file; False (and a log line) where that is not possible."""
     try:
-        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | _OPEN)) as file:
-            return file.read()
-    except OSError:
-        return None
-
-
-def write_atomic(path: Path, data: bytes) -> bool:
-    """Write a whole file under its final name in one step. False (and a log line) where that is not possible."""
-    temporary = ""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=_NEW)
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
-        Path(temporary).replace(path)
+        write_file(path, data)
     except OSError as error:
         _LOG.info("cannot write %s (%s): going on without it", path, error)
-        if temporary:
-            with contextlib.suppress(OSError):
-                Path(temporary).unlink()
         return False
-    _remove_abandoned(path.parent)
     return True
-
-
-def _remove_abandoned(directory: Path) -> None:
-    """Remove what killed processes left half written; what is younger may still be written by a live one."""
-    oldest = time.time() - _ABANDONED_SECONDS
-    for left in directory.glob(f"{_NEW}*"):
-        with contextlib.suppress(OSError):  # another process may have been faster
-            if left.lstat().st_mtime < oldest:
-                left.unlink()
-
-
-def is_writable(directory: Path) -> bool:
-    """Whether a file can be made in the folder (which is made too where it is missing)."""
-    return why_unwritable(directory) is None
-
-
-def why_unwritable(directory: Path) -> str | None:
-    """Why no file can be made in the folder, in the system's words; None where one can (the folder is made too)."""
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=directory, prefix=_NEW):
-            return None
-    except OSError as error:
-        return error.strerror or str(error)
 
 
 def seal(payload: bytes) -> bytes:

@@ -12,6 +12,7 @@ import pyopencl as cl
 
 from gpu_driver import cache_files
 from nn_runtime.hal.cache_folder import cache_directory
+from nn_runtime.hal.files import read_file
 from nn_runtime.hal.peaks import Peaks
 
 if TYPE_CHECKING:
@@ -43,18 +44,15 @@ def peaks_of(device: DeviceContext) -> Peaks:
     best = {what: max(rate, _stored(path).get(what, 0.0)) for what, rate in found.items()}
     profile = device.profile
     about = {"device": profile.name, "driver": profile.driver_version, "platform": profile.platform_version}
-    cache_files.write_atomic(path, json.dumps({**about, "peaks": best}, indent=1).encode())
+    cache_files.try_write(path, json.dumps({**about, "peaks": best}, indent=1).encode())
     return Peaks(**best)
 
 
 def _stored(path: Path) -> dict[str, float]:
     """Return the stored peaks by name; empty where there are none, or a damaged file."""
-    data = cache_files.read_file(path)
-    if data is None:
-        return {}
     try:
-        return {name: float(value) for name, value in json.loads(data)["peaks"].items()}
-    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
+        return {name: float(value) for name, value in json.loads(read_file(path))["peaks"].items()}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         return {}
 
 

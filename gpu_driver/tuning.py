@@ -18,9 +18,9 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpu_driver import cache_files
 from gpu_driver.tuning_values import Tuning
 from nn_runtime.hal.cache_folder import cache_directory
+from nn_runtime.hal.files import read_file, write_file
 from nn_runtime.hal.tuning import TuningParameter
 
 if TYPE_CHECKING:
@@ -55,11 +55,11 @@ def tuning_for(profile: DeviceProfile) -> Tuning:
         return Tuning()
     if named:
         try:
-            return _parsed(Path(named).read_bytes(), profile)
+            return _parsed(read_file(Path(named)), profile)
         except (OSError, ValueError) as error:
             _warn_once(f"{VARIABLE}={named} is not used, defaults are: {error}")
             return Tuning()
-    for data in (cache_files.read_file(user_file(profile)), _shipped(file_name(profile))):
+    for data in (_users(user_file(profile)), _shipped(file_name(profile))):
         if data is not None:
             try:
                 return _parsed(data, profile)
@@ -80,8 +80,7 @@ def store(
         path.write_text(text, encoding="utf-8")
         return path
     path = user_file(profile)
-    if not cache_files.write_atomic(path, text.encode()):
-        raise OSError(f"{path}: cannot be written")
+    write_file(path, text.encode())
     return path
 
 
@@ -101,6 +100,13 @@ def file_name(profile: DeviceProfile) -> str:
 def _warn_once(message: str) -> None:
     """Say what is so for every device but once."""
     _LOG.warning("%s", message)
+
+
+def _users(path: Path) -> bytes | None:
+    try:
+        return read_file(path)
+    except OSError:
+        return None
 
 
 def _shipped(name: str) -> bytes | None:

@@ -9,7 +9,6 @@ import hashlib
 import logging
 import os
 import stat
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -140,24 +139,6 @@ def _opened(device: Device, info: CacheInfo, token: bytes, create: bool) -> Iter
             yield None
             return
         yield CacheRequest(model_files, data_files, token)
-
-
-def read_text(path: Path) -> str:
-    """Return a small file of a caching folder; raises OSError, UnicodeDecodeError."""
-    with open(path, encoding="utf-8", opener=lambda name, flags: os.open(name, flags | _SAFELY)) as file:
-        return file.read()
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a small file of a caching folder in one step; raises OSError."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f"{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink()
-        raise
 
 
 def _open_all(stack: contextlib.ExitStack, paths: Sequence[Path], flags: int) -> tuple[int, ...]:

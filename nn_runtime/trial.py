@@ -15,8 +15,9 @@ import statistics
 import time
 from typing import TYPE_CHECKING
 
-from nn_runtime.caching import file_paths, read_text, write_text
+from nn_runtime.caching import file_paths
 from nn_runtime.hal.costs import processor
+from nn_runtime.hal.files import read_file, write_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -115,7 +116,7 @@ def _slice(run: Callable[[], object]) -> float:
 def kept_result(info: CacheInfo, devices: Sequence[Device], preference: ExecutionPreference) -> str | None:
     """Return what `keep_result` kept for the same devices, driver versions and processor, or None."""
     try:
-        document = json.loads(read_text(_path(info, devices, preference)))
+        document = json.loads(read_file(_path(info, devices, preference)))
         return str(document["placement"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
@@ -124,7 +125,7 @@ def kept_result(info: CacheInfo, devices: Sequence[Device], preference: Executio
 def keep_result(info: CacheInfo, devices: Sequence[Device], preference: ExecutionPreference, placement: str) -> None:
     """Keep which placement won, a device's name or any other word; a folder that cannot be written is no error."""
     try:
-        write_text(_path(info, devices, preference), json.dumps({"placement": placement}) + "\n")
+        write_file(_path(info, devices, preference), json.dumps({"placement": placement}).encode())
     except OSError as error:
         _log.warning("the fastest placement is not kept in %s: %s", info.directory, error)
 

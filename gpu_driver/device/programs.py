@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING
 import kernels_cl
 from gpu_driver import cache_files
 from nn_runtime.hal.cache_folder import cache_directory
+from nn_runtime.hal.files import why_unwritable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -196,7 +197,7 @@ class ProgramCache:
 
     def store_kept(self, limit_seconds: float = math.inf) -> None:
         """Store what `keep` left, while there is time: PoCL's own cache holds the compiled kernels of the others."""
-        if self._kept and not cache_files.is_writable(self._directory):
+        if self._kept and why_unwritable(self._directory) is not None:
             return
         end = time.monotonic() + limit_seconds
         while self._kept and time.monotonic() < end:
@@ -323,7 +324,7 @@ def build_options(defines: Mapping[str, str | int], options: Iterable[str] = ())
 @functools.cache
 def _warn_where_nothing_is_kept(directory: Path) -> None:
     """Say once in a process that what it builds cannot be kept, and why."""
-    reason = cache_files.why_unwritable(directory)
+    reason = why_unwritable(directory)
     if reason is not None:
         _LOG.warning(
             "programs cannot be kept in %s (%s): every process will build them; NNRT_CACHE_DIR names another folder",
@@ -338,7 +339,7 @@ def _write_locked(path: Path, data: bytes) -> bool:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with filelock.FileLock(path.parent / ".lock", timeout=_LOCK_SECONDS):
-            written = cache_files.write_atomic(path, data)
+            written = cache_files.try_write(path, data)
             _prune(path.parent)
             return written
     except (OSError, NotImplementedError, filelock.Timeout) as error:

@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpu_driver import cache_files
 from gpu_driver.discovery import icd, platforms, probe
 from nn_runtime.hal.cache_folder import cache_directory
+from nn_runtime.hal.files import why_unwritable
 
 if TYPE_CHECKING:
     from gpu_driver.discovery.platforms import FoundDevice, Survey
@@ -116,7 +116,7 @@ def diagnosis_of(survey: Survey) -> Diagnosis:
     directory = cache_directory()
     libraries = tuple(_library_report(entry, survey) for entry in survey.entries)
     devices = tuple(_device_report(device) for device in survey.devices)
-    unwritable = cache_files.why_unwritable(directory)
+    unwritable = why_unwritable(directory)
     problems = [
         *_loader_problems(survey), *_library_problems(libraries), *_device_problems(devices), *_hidden(survey),
         *_gpu_problems(survey),

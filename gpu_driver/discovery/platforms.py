@@ -22,11 +22,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpu_driver import cache_files
 from gpu_driver.discovery import icd, pocl_repair, probe
 from gpu_driver.discovery.host_cpu import host_cpu
 from nn_runtime.codes import DeviceTypeCode
 from nn_runtime.hal.cache_folder import NOWHERE
+from nn_runtime.hal.files import why_unwritable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -320,7 +320,7 @@ def _do_without_the_users_cache() -> None:
     except RuntimeError:  # the user has no home
         cache = NOWHERE
     folder = cache / "pocl" / "kcache"
-    if sys.platform != "linux" or cache_files.is_writable(folder):
+    if sys.platform != "linux" or why_unwritable(folder) is None:
         return
     os.environ.setdefault("PYOPENCL_NO_CACHE", "1")
     if os.environ.get("POCL_CACHE_DIR"):

@@ -28,6 +28,7 @@ from gpu_driver.discovery import icd, matrix_units, pocl_repair
 from gpu_driver.discovery.host_cpu import HostCpu, host_cpu
 from gpu_driver.discovery.trial import one_line, run_once
 from nn_runtime.hal.cache_folder import cache_directory
+from nn_runtime.hal.files import read_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -131,7 +132,7 @@ def library_verdicts(
         meanwhile()
     for library, child in started:
         verdicts[library] = _follow_children(library, child)
-        cache_files.write_atomic(_verdict_path(library), _encode(verdicts[library]))
+        cache_files.try_write(_verdict_path(library), _encode(verdicts[library]))
     return verdicts
 
 
@@ -153,8 +154,10 @@ def _encode(verdict: LibraryVerdict) -> bytes:
 
 
 def _read_verdict(library: str | None) -> LibraryVerdict | None:
-    data = cache_files.read_file(_verdict_path(library))
-    return None if data is None else decode_verdict(data, time.time())
+    try:
+        return decode_verdict(read_file(_verdict_path(library)), time.time())
+    except OSError:
+        return None
 
 
 def decode_verdict(data: bytes, now: float) -> LibraryVerdict | None:

@@ -7,19 +7,18 @@ the same device, driver version and processor. The same table always gives the s
 
 from __future__ import annotations
 
-import errno
 import functools
 import json
 import math
 import os
 import platform
-import stat
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from nn_runtime.codes import OperandCode, OperationCode
 from nn_runtime.hal.cache_folder import cache_directory
+from nn_runtime.hal.files import read_file, write_file
 from nn_runtime.hal.types import CONSTANT_LIFETIMES, OperandLifeTime
 from nn_runtime.operand import dtype_of, element_count, is_tensor
 
@@ -33,7 +32,6 @@ LOOP_GUESS = 8
 """Times that a WHILE is taken to go round."""
 UNKNOWN_SIZE = 16
 """Elements along a dimension that nothing tells."""
-_NO_WAITING = getattr(os, "O_NONBLOCK", 0)
 
 _FILTER = {
     OperationCode.CONV_2D: 1,
@@ -348,7 +346,7 @@ def _figure(value: object) -> float:
 def measured_table(device: str, version: str) -> CostTable | None:
     """Return the table that was measured for this device, driver version and processor, or None."""
     try:
-        document = json.loads(_read_regular(table_path(device)))
+        document = json.loads(read_file(table_path(device)))
         if {key: document[key] for key in ("device", "version", "cpu")} != _identity(device, version):
             return None
         return CostTable.from_json(document["costs"])
@@ -356,22 +354,11 @@ def measured_table(device: str, version: str) -> CostTable | None:
         return None
 
 
-def _read_regular(path: Path) -> str:
-    """Return the text of a regular file; raises OSError for any other, since opening a pipe waits for its writer."""
-    with open(path, encoding="utf-8", opener=lambda name, flags: os.open(name, flags | _NO_WAITING)) as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(errno.EINVAL, "not a regular file", str(path))
-        return file.read()
-
-
 def store_table(device: str, version: str, table: CostTable) -> Path:
     """Store a measured table and return its file; raises OSError."""
     path = table_path(device)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(f".{os.getpid()}")
     document = {**_identity(device, version), "costs": table.to_json()}
-    temporary.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    temporary.replace(path)
+    write_file(path, json.dumps(document, indent=1).encode())
     return path
 
 

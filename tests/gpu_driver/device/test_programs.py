@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -187,13 +186,6 @@ def test_nothing_is_read_for_an_unwritable_folder(device: Device, monkeypatch: p
     assert not read
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes in folders")
-def test_a_pipe_in_the_folder_is_not_waited_for(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    assert cache_files.read_file(tmp_path / "pipe") == b""
-    assert cache_files.read_file(tmp_path) is None
-
-
 def test_build_failure_tells_source_line_and_options(device: Device, tmp_path: Path) -> None:
     cache = _cache(device, tmp_path)
     with pytest.raises(ProgramBuildError, match=r"double\.cl does not build for opencl-") as caught:
@@ -238,19 +230,6 @@ def test_full_folder_loses_the_files_longest_unused(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 8
     programs._prune(tmp_path, limit_bytes=400)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["5.bin", "6.bin", "7.bin"]
-
-
-def test_what_killed_writers_left_is_removed(tmp_path: Path) -> None:
-    """Files of the last hour may belong to a process that is still writing; other names are somebody else's."""
-    a_day_ago = time.time() - 86400
-    killed, foreign = tmp_path / ".nnrt-new-killed", tmp_path / ".new-foreign"
-    for path in (killed, foreign):
-        path.write_bytes(b"half")
-        os.utime(path, (a_day_ago, a_day_ago))
-    living = tmp_path / ".nnrt-new-living"
-    living.write_bytes(b"half")
-    assert cache_files.write_atomic(tmp_path / "whole", b"whole")
-    assert {path.name for path in tmp_path.iterdir()} == {"whole", living.name, foreign.name}
 
 
 def test_halves_are_converted_by_assembly_where_that_is_known_to_work(device: Device, tmp_path: Path) -> None:
