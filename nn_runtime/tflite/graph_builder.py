@@ -11,15 +11,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nn_runtime.codes import OperationCode
+from nn_runtime.codes import OperandCode, OperationCode
 from nn_runtime.errors import BadData
 from nn_runtime.model import Model
 from nn_runtime.operand import OperandType, dtype_of
 from nn_runtime.operations import OperationView, output_dimensions, validate
+from nn_runtime.tflite.booleans import as_booleans, as_integers
+from nn_runtime.tflite.ranks import emit_beyond, is_beyond
+from nn_runtime.tflite.values import int32_vector, operand_dimensions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from nn_runtime.operand import Dimensions
     from nn_runtime.tflite.values import Value
 
 
@@ -71,6 +75,30 @@ class GraphBuilder:
 
     def emit(self, code: OperationCode, inputs: Sequence[Value], results: Sequence[Value]) -> list[Value]:
         """Append an operation and return its outputs: typed as `results`, with the dimensions of its shape rule."""
+        return (
+            emit_beyond(self, code, inputs, results) if is_beyond(code, inputs) else self._append(code, inputs, results)
+        )
+
+    def reshaped(self, value: Value, shape: Dimensions) -> Value:
+        """Return a value under another shape of as many elements, by RESHAPE where the operand's dimensions change."""
+        if value.data is not None:
+            return replace(value, shape=shape, data=value.data.reshape(shape))
+        if value.shape == shape:
+            return value
+        dims = operand_dimensions(shape)
+        if dims != value.dimensions:
+            plain = as_integers(self, self._renamed(value, value.dimensions or ()))
+            moved = self._append(OperationCode.RESHAPE, [plain, int32_vector(dims)], [plain])[0]
+            value = as_booleans(self, moved) if value.type == OperandCode.TENSOR_BOOL8 else moved
+        return self._renamed(value, shape)
+
+    def _renamed(self, value: Value, shape: Dimensions) -> Value:
+        """Return the same operand under another shape of the same dimensions."""
+        renamed = replace(value, shape=shape)
+        self.alias(value, renamed)
+        return renamed
+
+    def _append(self, code: OperationCode, inputs: Sequence[Value], results: Sequence[Value]) -> list[Value]:
         for value in inputs:
             if value.data is not None and not value.data.size:
                 raise BadData(f"{code.name}: an empty input of shape {list(value.shape or ())} is not supported")
@@ -80,7 +108,8 @@ class GraphBuilder:
         for prototype, dims in zip(results, output_dimensions(operation), strict=False):
             if 0 in dims:
                 raise BadData(f"{code.name}: an empty result of shape {list(dims)} is not supported")
-            outputs.append(replace(prototype, shape=dims))
+            keeps = prototype.shape is not None and prototype.dimensions == dims
+            outputs.append(replace(prototype, shape=prototype.shape if keeps else dims, data=None))
         indices = [self.index(value) for value in inputs]
         self.model.add_operation(code, indices, [self.index(value) for value in outputs])
         return outputs

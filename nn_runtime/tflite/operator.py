@@ -13,6 +13,7 @@ from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.errors import BadData
 from nn_runtime.operand import Dimensions, dtype_of
 from nn_runtime.quantization import fixed_point_multiplier
+from nn_runtime.tflite.booleans import as_booleans, as_integers
 from nn_runtime.tflite.tensor_reader import MAX_RANK
 from nn_runtime.tflite.values import ReferencedModel, Spectrum, Value, constant, int32, int32_vector, real, tensor_value
 from nn_runtime.tflite.variables import resource_of
@@ -273,7 +274,7 @@ class Operator:
         if value.data is not None and value.channel_quant is None:
             reshaped = value.data.reshape(shape)
             return replace(value, shape=reshaped.shape, data=reshaped)
-        if tuple(shape) == value.dimensions:
+        if tuple(shape) == (value.shape or value.dimensions):
             return value
         return self.moved(OperationCode.RESHAPE, value, int32_vector(shape))
 
@@ -301,20 +302,11 @@ class Operator:
 
     def as_integers(self, value: Value) -> Value:
         """Return a boolean value as bytes 0 and 1; any other as it is."""
-        if value.type != OperandCode.TENSOR_BOOL8:
-            return value
-        kind = Value(OperandCode.TENSOR_QUANT8_ASYMM, value.shape, 1.0)
-        if value.data is not None:
-            return replace(kind, data=value.data.astype(np.uint8))
-        ones, zeros = (replace(kind, data=self.filled(value, number, np.uint8)) for number in (1, 0))
-        return self.emit(OperationCode.SELECT, [value, ones, zeros], kind)
+        return as_integers(self._builder, value)
 
     def as_booleans(self, value: Value) -> Value:
         """Return where a value is not 0."""
-        if value.type == OperandCode.TENSOR_BOOL8:
-            return value
-        zero = replace(value, shape=(1,), data=np.full(1, value.zero_point, dtype_of(value.type)))
-        return self.emit(OperationCode.NOT_EQUAL, [value, zero], Value(OperandCode.TENSOR_BOOL8))
+        return as_booleans(self._builder, value)
 
     def zeros_like(self, value: Value) -> Value:
         """Return zeros of a real value's shape."""

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Values of a model under construction: tensors of the file, constants, NNAPI scalars.
 
-Shapes are known throughout. A tensor of rank 0 is an operand of dimensions [1].
+Shapes are known throughout. A tensor of rank 0 is an operand of dimensions [1]; of more than four dimensions the first
+ones are one in the operand.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -40,6 +42,15 @@ _OPERAND_TYPES = {
 
 _QUANTIZED = QUANT8_TYPES | {OperandCode.TENSOR_QUANT16_SYMM, OperandCode.TENSOR_QUANT16_ASYMM}
 _SAME_SCALE = 1e-6
+MAX_DIMENSIONS = 4
+"""Of an operand."""
+
+
+def operand_dimensions(shape: Dimensions) -> Dimensions:
+    """Return the dimensions of the operand that stands for a tensor."""
+    if len(shape) > MAX_DIMENSIONS:
+        shape = (math.prod(shape[: 1 - MAX_DIMENSIONS]), *shape[1 - MAX_DIMENSIONS :])
+    return shape or (1,)
 
 
 @dataclass(frozen=True)
@@ -74,9 +85,9 @@ class Value:
     @property
     def dimensions(self) -> Dimensions | None:
         """Dimensions of the operand."""
-        if self.shape is None:
-            return None
-        return self.shape or ((1,) if is_tensor(self.type) else ())
+        if self.shape is None or not is_tensor(self.type):
+            return self.shape
+        return operand_dimensions(self.shape)
 
     def value(self) -> Array | None:
         """Return the constant, or None."""

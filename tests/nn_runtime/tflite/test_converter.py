@@ -303,10 +303,6 @@ REFUSALS = {
         Case("UNIDIRECTIONAL_SEQUENCE_LSTM", [real(2, 5, 3), *LSTM_WEIGHTS], [real(2, 5, 4)]),
         r"operator 0 UNIDIRECTIONAL_SEQUENCE_LSTM: output_state \(input 18\) must be a variable tensor",
     ),
-    "rank above four": (
-        Case("RELU", [real(1, 1, 1, 1, 3)], [real(1, 1, 1, 1, 3)]),
-        r"operator 0 RELU: input \(input 0\) must have rank 1 to 4, got \[1, 1, 1, 1, 3\]",
-    ),
     "per-channel zero points": (
         Case(
             "CONV_2D",
