@@ -82,11 +82,17 @@
 #include "common/softmax.h"
 #include "common/softmax_step.h"
 #if GENERAL
+#define RAW_OF_float uint
+#define RAW_OF_half ushort
+#define RAW_OF_uchar uchar
+#define RAW_OF_char uchar
 #include "common/combine.h"
 #include "common/prelu.h"
 #include "common/elementwise_step.h"
 #include "common/mean_step.h"
 #include "common/copy_row.h"
+#define RAW JOIN(RAW_OF_, T)
+#include "common/turn_tile.h"
 #include "common/copy_step.h"
 #include "common/greatest_step.h"
 #include "common/resize.h"
@@ -124,6 +130,7 @@
 #define FILL 14
 #define BILINEAR 15
 #define NEAREST 16
+#define TURN 17
 // Words between what different cores write: two lines of most caches, which some fetch together.
 #define LINE 32
 // Turns of waiting for its own next task after which a group looks at the queues of others, and turns between two such looks.
@@ -220,6 +227,8 @@ static __attribute__((noinline)) void run_general(const Step *s, Part part, glob
         mean(s, part, src, dst, constants);
     else if (s->kind == COPY)
         copy_rows(s, part, src, dst, constants);
+    else if (s->kind == TURN)
+        turn(s, part, src, dst, constants);
     else if (s->kind == GREATEST)
         greatest(s, part, src, dst);
     else if (s->kind == FILL)

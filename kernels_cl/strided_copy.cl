@@ -22,18 +22,10 @@
 #error "strided_copy.cl: define T"
 #endif
 
-#define JOIN_(a, b) a##b
-#define JOIN(a, b) JOIN_(a, b)
+#define RAW T
+#include "common/turn_tile.h"
+
 #define CPU_KERNEL __attribute__((reqd_work_group_size(1, 1, 1))) kernel
-
-// PoCL 3.0 makes eight loads of vload16 on uchar; a packed structure stays one unaligned load or store.
-typedef JOIN(T, 16) T16;
-typedef struct __attribute__((packed)) {
-    T16 value;
-} UnalignedT16;
-
-#define LOAD16(p) (((global const UnalignedT16 *)(p))->value)
-#define STORE16(p, v) (((global UnalignedT16 *)(p))->value = (v))
 
 // Element offsets of one item in both tensors.
 static inline int2 offsets_of(int item, int8 sizes, int8 src_strides, int8 dst_strides)
@@ -74,9 +66,9 @@ static inline void move_row(global const T *from, global T *to, int2 steps, int 
     int i = 0;
     if (steps.x == 1 && steps.y == 1) {
         for (; i + 16 <= count; i += 16)
-            STORE16(to + i, LOAD16(from + i));
+            RAW16_AT(to + i) = RAW16_AT(from + i);
         if (i < count && count >= 16) {
-            STORE16(to + count - 16, LOAD16(from + count - 16));
+            RAW16_AT(to + count - 16) = RAW16_AT(from + count - 16);
             return;
         }
         for (; i < count; ++i)
@@ -119,33 +111,6 @@ CPU_KERNEL void strided_lookup_rows(global const T *src, global T *dst, int src_
     EVERY_ROW(look_up_row(from, to, steps, count, table))
 }
 
-#define LOW(a, b) (T16)(a.s0, b.s0, a.s1, b.s1, a.s2, b.s2, a.s3, b.s3, a.s4, b.s4, a.s5, b.s5, a.s6, b.s6, a.s7, b.s7)
-#define HIGH(a, b) (T16)(a.s8, b.s8, a.s9, b.s9, a.sa, b.sa, a.sb, b.sb, a.sc, b.sc, a.sd, b.sd, a.se, b.se, a.sf, b.sf)
-
-// Copies 16 x 16 elements: rows of src, src_stride apart, become columns of dst, whose rows are dst_stride apart.
-// Rows i and i + 8 interleaved are rows 2 i and 2 i + 1; after four times, columns.
-static inline void transpose_tile(global const T *from, global T *to, int src_stride, int dst_stride)
-{
-    T16 tile[16], next[16];
-#pragma unroll
-    for (int i = 0; i < 16; ++i)
-        tile[i] = LOAD16(from + i * src_stride);
-#pragma unroll
-    for (int round = 0; round < 4; ++round) {
-#pragma unroll
-        for (int i = 0; i < 8; ++i) {
-            next[2 * i] = LOW(tile[i], tile[i + 8]);
-            next[2 * i + 1] = HIGH(tile[i], tile[i + 8]);
-        }
-#pragma unroll
-        for (int i = 0; i < 16; ++i)
-            tile[i] = next[i];
-    }
-#pragma unroll
-    for (int i = 0; i < 16; ++i)
-        STORE16(to + i * dst_stride, tile[i]);
-}
-
 CPU_KERNEL void strided_copy_tiles(global const T *src, global T *dst, int src_offset, int dst_offset, int8 sizes, int8 src_strides,
     int8 dst_strides, int4 tile, int lines_per_item)
 {
@@ -155,7 +120,7 @@ CPU_KERNEL void strided_copy_tiles(global const T *src, global T *dst, int src_o
     global T *to = dst + (dst_offset + at.y + x * tile.z);
     for (int line = first; line < min(first + lines_per_item, tile.y); line += 16) {
         const int y = min(line, tile.y - 16);
-        transpose_tile(from + y * tile.w, to + y, tile.w, tile.z);
+        turn_tile(from + y * tile.w, to + y, tile.w, tile.z);
     }
 }
 

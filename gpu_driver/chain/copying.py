@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from gpu_driver.chain.step import COPY, FILL, Reading, Step, rows_of
+from gpu_driver.chain.step import COPY, FILL, TURN, Reading, Step, rows_of
 from nn_runtime.operand import FLOAT_TYPES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gpu_driver.bound import BoundOperand
+    from gpu_driver.chain.step import Memory
     from gpu_driver.launch import Kernel
 
 Dimension: TypeAlias = tuple[int, int, int]
@@ -26,28 +27,36 @@ _SHORT_ROW, _LONG_ROW = 8, 1024
 _MOST_SHORT_ROWS = 4096
 """Shorter rows, and more of them, are better moved by a launch that knows tiles."""
 _FILLED_ROW = 64
+_TURNED_COLUMNS, _TURNED_LINES = 16, 256
+"""Parts of matrices that are turned at once, as in common/copy_step.h."""
 
 
 def copy_step(
-    kernel: Kernel, source: BoundOperand, output: BoundOperand, block: Sequence[Dimension], offsets: tuple[int, int]
+    kernel: Kernel,
+    source: Memory,
+    output: Memory,
+    like: BoundOperand,
+    block: Sequence[Dimension],
+    offsets: tuple[int, int],
 ) -> Step | None:
-    """Return the step that copies a block; None for one that is not made of rows.
+    """Return the step that copies a block; None for one that a launch of its own moves better.
 
-    offsets: where the block begins in the source and in the destination, in elements.
+    like: an operand of the elements' type and the source's depth. offsets: where the block begins in the source and in
+    the destination, in elements.
     """
     if any(size == 0 for size, _, _ in block):
         return None
-    dims = _with_rows_apart([one for one in block if one[0] > 1])
-    *outer, (depth, *steps) = dims
-    rows = math.prod(size for size, _, _ in outer)
-    if len(outer) > _MOST_OUTER or steps != [1, 1] or (depth < _SHORT_ROW and rows > _MOST_SHORT_ROWS):
+    # Rows come in the order in which they are written: who reads them waits for those that it needs by their numbers.
+    block = sorted((one for one in block if one[0] > 1), key=lambda one: -one[2])
+    kind, rows, depth, places = _rows(block, offsets) or _turned(block, offsets) or (COPY, 0, 0, ())
+    if not places:
         return None
-    outer = [(1, 0, 0)] * (_MOST_OUTER - len(outer)) + outer
-    places = *offsets, *(value for part in zip(*outer, strict=True) for value in part)
-    width = source.dimensions[-1] if source.dimensions else 1
+    count = math.prod(size for size, _, _ in block)
+    item_bytes = like.size_bytes // like.count
+    width = like.dimensions[-1] if like.dimensions else 1
     return Step(
         kernel,
-        COPY,
+        kind,
         source,
         output,
         None,
@@ -55,10 +64,44 @@ def copy_step(
         (np.array(places, np.int32),),
         {},
         0,
-        2 * rows * depth * output.size_bytes // output.count,
-        reads=Reading(source.count // width, width),
-        writes_part=rows * depth < output.count,
+        2 * count * item_bytes,
+        reads=Reading(source.size_bytes // item_bytes // width, width),
+        writes_part=kind == TURN or count * item_bytes < output.size_bytes,
     )
+
+
+_Moved: TypeAlias = tuple[int, int, int, tuple[int, ...]]
+"""Kind of step, rows, their length, and their places as copy_step.h takes them."""
+
+
+def _rows(block: Sequence[Dimension], offsets: tuple[int, int]) -> _Moved | None:
+    """Return a block as rows that lie densely on both sides; None for another."""
+    *outer, (depth, *steps) = _with_rows_apart(block)
+    rows = math.prod(size for size, _, _ in outer)
+    if len(outer) > _MOST_OUTER or steps != [1, 1] or (depth < _SHORT_ROW and rows > _MOST_SHORT_ROWS):
+        return None
+    return COPY, rows, depth, _places(outer, offsets)
+
+
+def _turned(block: Sequence[Dimension], offsets: tuple[int, int]) -> _Moved | None:
+    """Return a block as matrices, best such whose columns become rows; None for one of too many dimensions."""
+    dims = _merged(block)
+    columns = next((one for one in dims if one[1] == 1), dims[-1])
+    others = [one for one in dims if one is not columns]
+    lines = max(others, key=lambda one: (one[2] == 1, one[0]), default=(1, 1, 1))
+    outer = [one for one in others if one is not lines]
+    if len(outer) > _MOST_OUTER:
+        return None
+    parts = -(-columns[0] // _TURNED_COLUMNS), -(-lines[0] // _TURNED_LINES)
+    rows = math.prod(size for size, _, _ in outer) * math.prod(parts)
+    length = min(columns[0], _TURNED_COLUMNS) * min(lines[0], _TURNED_LINES)
+    return TURN, rows, length, (*_places(outer, offsets), *columns, *lines, *parts)
+
+
+def _places(outer: Sequence[Dimension], offsets: tuple[int, int]) -> tuple[int, ...]:
+    """Return the fields of Block in copy_step.h."""
+    outer = [*[(1, 0, 0)] * (_MOST_OUTER - len(outer)), *outer]
+    return *offsets, *(value for part in zip(*outer, strict=True) for value in part)
 
 
 def fill_step(kernel: Kernel, output: BoundOperand, value: float) -> Step:
@@ -78,6 +121,17 @@ def fill_step(kernel: Kernel, output: BoundOperand, value: float) -> Step:
         output.size_bytes,
         reads=Reading(rows, depth),
     )
+
+
+def _merged(block: Sequence[Dimension]) -> list[Dimension]:
+    """Return a block with neighbours merged that lie one after the other on both sides."""
+    dims: list[Dimension] = []
+    for size, source, destination in reversed(block):
+        if dims and (dims[-1][1] * dims[-1][0], dims[-1][2] * dims[-1][0]) == (source, destination):
+            dims[-1] = size * dims[-1][0], dims[-1][1], dims[-1][2]
+        else:
+            dims.append((size, source, destination))
+    return dims[::-1] or [(1, 1, 1)]
 
 
 def _with_rows_apart(block: Sequence[Dimension]) -> list[Dimension]:

@@ -7,7 +7,7 @@ import itertools
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from gpu_driver.chain.step import CONVOLVE, DEPTHWISE_VNNI, MEAN, MULTIPLY
+from gpu_driver.chain.step import CONVOLVE, DEPTHWISE_VNNI, MEAN, MULTIPLY, TURN
 from gpu_driver.convolution.packing import DEPTHWISE_LANES
 from gpu_driver.convolution.winograd import pixels_of, tile_count
 from gpu_driver.tuning_values import Tuning
@@ -79,6 +79,8 @@ def unit_of(step: Step) -> tuple[int, int]:
         return step.geometry.output_width, _channels_of_block(step)
     if step.before is not None:
         return step.geometry.output_width, CONVOLUTION_BLOCK
+    if step.kind == TURN:
+        return 1, step.output_shape[1]
     return step.tile_pixels, CONVOLUTION_BLOCK if _has_blocks(step) else step.output_shape[1]
 
 

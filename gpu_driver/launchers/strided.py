@@ -92,13 +92,12 @@ def strided_copy(
 def _step(sizes: Sequence[int], source: Side, destination: Side, device: DeviceProfile) -> chain.Step | None:
     """Return what takes the place of a copy between operands in a chain, None where it does not fit in."""
     taken, made = source.operand, destination.operand
-    if isinstance(taken, Scratch) or isinstance(made, Scratch):
-        return None
-    kernel = chain.step_kernel(made, device)
-    if kernel is None or taken.type != made.type:
+    operands = [one for one in (made, taken) if not isinstance(one, Scratch)]
+    kernel = chain.step_kernel(operands[0], device) if operands else None
+    if kernel is None or len({one.type for one in operands}) > 1:
         return None
     block = list(zip(sizes, source.strides, destination.strides, strict=True))
-    return chain.copy_step(kernel, taken, made, block, (source.offset, destination.offset))
+    return chain.copy_step(kernel, taken, made, operands[-1], block, (source.offset, destination.offset))
 
 
 def _block(sizes: Sequence[int], source: Side, destination: Side) -> tuple[Argument, ...]:

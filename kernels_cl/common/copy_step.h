@@ -1,30 +1,72 @@
 // SPDX-License-Identifier: Apache-2.0
 // copy_step.h: rows of a tensor to other places, and filling a tensor, as steps of chain.cl.
 // Maths    COPY: row (i, j, k, l), counted over sizes, goes from src + from + i * from_strides[0] + ... to dst + to + i * to_strides[0] + ...
+//          TURN: of a matrix at such places, element (y, x) from y * from_line + x * from_column to y * to_line + x * to_column
 //          FILL: dst = low
-// Tensors  src, dst of T; rows batches * out_height * out_width, of depth_out elements, those of FILL dense; weights: Block, of COPY
+// Tensors  src, dst of T; rows batches * out_height * out_width, of depth_out elements, those of FILL dense; weights: Block, of COPY; Turned,
+//          of TURN, whose rows are parts of matrices: TURNED_LINES lines of 16 columns
 // Units    places and strides in elements
+// Needs    TURN: column_blocks, line_blocks: parts of a matrix across and down, the last of each moved back to be whole
 // Exact    yes
+
+#define TURNED_LINES 256
 
 typedef struct {
     int from, to;
     int sizes[4], from_strides[4], to_strides[4];
 } Block;
 
+typedef struct {
+    Block of;
+    int columns, from_column, to_column;
+    int lines, from_line, to_line;
+    int column_blocks, line_blocks;
+} Turned;
+
+// Where a row of a block begins, in src and in dst.
+static inline void find_row(const Block *of, int row, size_t *from, size_t *to)
+{
+    *from = of->from;
+    *to = of->to;
+    for (int d = 3; d >= 0; --d) {
+        const int at = row % of->sizes[d];
+        row /= of->sizes[d];
+        *from += (size_t)at * of->from_strides[d];
+        *to += (size_t)at * of->to_strides[d];
+    }
+}
+
 static void copy_rows(const Step *s, Part part, global const T *src, global T *dst, global const uchar *constants)
 {
     const Block of = *CONSTANT_AT(Block, s->weights);
     const int last = min(part.x1 * TILE_PIXELS, s->batches * s->out_height * s->out_width), depth = s->depth_out;
     for (int row = part.x0 * TILE_PIXELS; row < last; ++row) {
-        size_t from = of.from, to = of.to;
-        int rest = row;
-        for (int d = 3; d >= 0; --d) {
-            const int at = rest % of.sizes[d];
-            rest /= of.sizes[d];
-            from += (size_t)at * of.from_strides[d];
-            to += (size_t)at * of.to_strides[d];
-        }
+        size_t from, to;
+        find_row(&of, row, &from, &to);
         copy_row(src + from, depth, dst + to);
+    }
+}
+
+static void turn(const Step *s, Part part, global const T *src, global T *dst, global const uchar *constants)
+{
+    const Turned t = *CONSTANT_AT(Turned, s->weights);
+    const bool by_tiles = t.columns >= 16 && t.lines >= 16 && t.from_column == 1 && t.to_line == 1;
+    for (int row = part.x0; row < part.x1; ++row) {
+        size_t from, to;
+        find_row(&t.of, row / (t.line_blocks * t.column_blocks), &from, &to);
+        const int x = max(0, min(row / t.line_blocks % t.column_blocks * 16, t.columns - 16)), columns = min(16, t.columns);
+        const int first = row % t.line_blocks * TURNED_LINES, last = min(first + TURNED_LINES, t.lines);
+        global const RAW *taken = (global const RAW *)src + from + (long)x * t.from_column;
+        global RAW *made = (global RAW *)dst + to + (long)x * t.to_column;
+        if (by_tiles)
+            for (int line = first; line < last; line += 16) {
+                const int y = min(line, t.lines - 16);
+                turn_tile(taken + (long)y * t.from_line, made + y, t.from_line, t.to_column);
+            }
+        else
+            for (int y = first; y < last; ++y)
+                for (int i = 0; i < columns; ++i)
+                    made[(long)y * t.to_line + (long)i * t.to_column] = taken[(long)y * t.from_line + (long)i * t.from_column];
     }
 }
 

@@ -61,7 +61,7 @@ class Moves:
     def draw(self) -> None:
         """Add an operation on one or some of the tensors."""
         at = int(self.rng.integers(len(self.tensors)))
-        names = "transpose", "pad", "concatenate", "slice", "strided", "split", "mirror", "reverse", "space", "keep"
+        names = "transpose", "pad", "concatenate", "slice", "strided", "split", "mirror", "reverse", "blocks", "keep"
         getattr(self, f"draw_{self.rng.choice(names)}")(*self.tensors[at])
 
     def draw_transpose(self, tensor: int, data: Array) -> None:
@@ -121,6 +121,19 @@ class Moves:
             blocks = blocks.reshape(b, h // 2, w // 2, 4 * d)
             self.add(OperationCode.SPACE_TO_DEPTH, [tensor, self.graph.integer(2)], blocks)
 
+    def draw_blocks(self, tensor: int, data: Array) -> None:
+        (self.draw_space if self.rng.integers(2) else self.draw_batch)(tensor, data)
+
+    def draw_batch(self, tensor: int, data: Array) -> None:
+        b, h, w, d = data.shape
+        if h % 2 == w % 2 == 0:
+            blocks = data.reshape(b, h // 2, 2, w // 2, 2, d).transpose(2, 4, 0, 1, 3, 5)
+            operands = [tensor, self.integers(2, 2), self.integers([0, 0], [0, 0])]
+            self.add(OperationCode.SPACE_TO_BATCH_ND, operands, blocks.reshape(4 * b, h // 2, w // 2, d))
+        elif b % 4 == 0:
+            image = data.reshape(2, 2, b // 4, h, w, d).transpose(2, 3, 0, 4, 1, 5).reshape(b // 4, 2 * h, 2 * w, d)
+            self.add(OperationCode.BATCH_TO_SPACE_ND, [tensor, self.integers(2, 2)], image)
+
     def draw_keep(self, tensor: int, data: Array) -> None:
         self.add(OperationCode.RELU, [tensor], np.maximum(data, np.asarray(self.quantisation[1], data.dtype)))
 
@@ -176,9 +189,24 @@ def test_any_number_of_groups_and_queues(
         check(opencl_device, drawn(SIGNED, (2, 16, 40, 64), seed))
 
 
+@pytest.mark.parametrize("groups", [1, 3])
+def test_rows_that_are_read_in_another_order_are_waited_for(
+    opencl_device: Device, monkeypatch: pytest.MonkeyPatch, groups: int
+) -> None:
+    """The first rows of a block of the batch come from everywhere in the picture."""
+    simulate_groups(monkeypatch, groups, 4)
+    moves = Moves(FLOAT, (1, 32, 32, 32), 1)
+    for _ in range(4):
+        moves.draw_batch(*moves.tensors[-1])
+        moves.draw_keep(*moves.tensors[-1])
+    moves.finish(1)
+    for _ in range(20):
+        check(opencl_device, moves)
+
+
 def test_moves_of_rows_are_steps() -> None:
     steps = [step.kind for seed in range(20) for one in launches_of(drawn(FLOAT, DIMS, seed)) for step in one.steps]
-    assert {chain.COPY, chain.FILL} <= set(steps)
+    assert {chain.COPY, chain.FILL, chain.TURN} <= set(steps)
 
 
 def test_padded_and_joined_tensors_are_one_launch(opencl_device: Device) -> None:
