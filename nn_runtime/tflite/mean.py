@@ -25,7 +25,9 @@ from nn_runtime.tflite.values import Value
 if TYPE_CHECKING:
     from nn_runtime.operand import Array
 
-MAX_WINDOW, MAX_FILTER, MAX_RATIO = 1 << 10, 1 << 20, 1 << 16
+MAX_WINDOW, MAX_FILTER, MAX_RATIO = 1 << 14, 1 << 20, 1 << 16
+_MAX_SUMS = 1 << 18
+"""Sums that a weight is tried on; of more, so many at even distances."""
 _FINE = 64
 """A weight that makes the convolution's own first rounding fine."""
 
@@ -42,7 +44,8 @@ def mean_filter(source: Value, output: Value) -> tuple[Value, Value]:
     _, height, width, _ = source.shape or (1, 1, 1, 1)
     count = height * width
     info = np.iinfo(dtype_of(source.type))
-    sums = np.arange(count * (info.min - source.zero_point), count * (info.max - source.zero_point) + 1)
+    first, last = (count * (int(end) - source.zero_point) for end in (info.min, info.max))
+    sums = np.arange(first, last + 1, -(-(last + 1 - first) // _MAX_SUMS))
     wanted = _reference(sums, count, source.scale / output.scale)
     real = source.scale / output.scale / count
     _, exponent = _reference_multiplier(count, source.scale / output.scale)

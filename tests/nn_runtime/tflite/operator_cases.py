@@ -254,6 +254,7 @@ CASES = [
         "ReducerOptions",
         name="same scale",
     ),
+    Case("MEAN", [int8(0.1, 3, 1, 60, 50, 4), constant([1, 2])], [int8(0.07, 1, 1, 4)], "ReducerOptions", name="large"),
     Case("MEAN", [int8(0.1, 3, 4, 60), constant([0])], [int8(0.07, 1, 60)], "ReducerOptions", steps=1, name="rows"),
     Case("ARG_MAX", [real(3, 9), constant(np.int32(-1))], [int64(3)], "ArgMaxOptions", {"OutputType": 4}),
     Case(
