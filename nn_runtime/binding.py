@@ -72,7 +72,7 @@ class Binding:
         if position in self._open:
             dims = self.execution.get_output_operand_dimensions(position)
             array = array.reshape(-1)[: int(np.prod(dims, dtype=np.int64))].reshape(dims)
-        return array.astype(info.dtype)
+        return info.quantized(array) if info.is_real_inside(array.dtype) else array.astype(info.dtype)
 
     def enlarged(self, shapes: Sequence[Dimensions]) -> list[int]:
         """Return elements to offer for each output after it was too small: what is needed, else four times as many."""

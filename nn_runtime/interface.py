@@ -6,9 +6,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import numpy as np
+import numpy as np
 
+from nn_runtime.quantization import round_half_away
+
+if TYPE_CHECKING:
     from nn_runtime.operand import Array
 
 
@@ -16,8 +18,9 @@ if TYPE_CHECKING:
 class TensorInfo:
     """One input or output as the user sees it.
 
-    `dtype` is that of the interface: the runtime casts where the model computes in another. A size 0 is open, () is a
-    scalar or an open rank. Real value = scale * (q - zero_point); scale 0 means not quantised. `signature_name` is a
+    `dtype` is that of the interface: the runtime casts where the model computes in another, and dequantises integers of
+    a scale where it computes with real numbers. A size 0 is open, () is a scalar or an open rank. Real value =
+    scale * (q - zero_point); scale 0 means not quantised. `signature_name` is a
     second name, "" if there is none; `index` the tensor's in its file, -1 without a file.
     """
 
@@ -28,6 +31,22 @@ class TensorInfo:
     zero_point: int = 0
     signature_name: str = ""
     index: int = -1
+
+    def is_real_inside(self, computed: np.dtype[np.generic]) -> bool:
+        """Tell whether it is quantised for its user, but real numbers for the model."""
+        return self.scale > 0 and self.dtype.kind in "iu" and computed.kind == "f"
+
+    def dequantized(self, array: Array) -> Array:
+        """Return the real numbers (float32) of the user's integers."""
+        real: Array = ((array.astype(np.float64) - self.zero_point) * self.scale).astype(np.float32)
+        return real
+
+    def quantized(self, array: Array) -> Array:
+        """Return the user's integers for real numbers, rounded half away from zero, the nearest for those beyond."""
+        limits = np.iinfo(str(self.dtype))
+        scaled = round_half_away(array.astype(np.float64) / self.scale) + self.zero_point
+        integers: Array = np.clip(scaled, limits.min, limits.max).astype(self.dtype)
+        return integers
 
     def __str__(self) -> str:
         quantized = f" scale {self.scale:g} zero point {self.zero_point}" if self.scale else ""

@@ -94,7 +94,7 @@ class SessionInputs:
         computed = dtype_of(operand.type)
         if computed.itemsize < info.dtype.itemsize and not _converts(array, computed, is_array):
             raise BadData(f"{wanted}, computed in {computed}, {got}{_values_outside(array, computed)}")
-        return array
+        return info.dequantized(array) if info.is_real_inside(computed) else array
 
 
 def _names(infos: Sequence[TensorInfo]) -> str:

@@ -20,6 +20,7 @@ from nn_runtime.tflite.folding import FOLDED_KINDS, fold
 from nn_runtime.tflite.graph_builder import Budget, GraphBuilder, identity
 from nn_runtime.tflite.operator import Operator
 from nn_runtime.tflite.operators import conversion_of, converted_operators, kind_of
+from nn_runtime.tflite.sixteen_bit import with_real_numbers
 from nn_runtime.tflite.tensor_reader import quoted
 from nn_runtime.tflite.types import TensorType
 from nn_runtime.tflite.values import ReferencedModel, Spectrum, Value, constant, tensor_value
@@ -44,8 +45,10 @@ def convert(
     leaves open (-1) are otherwise those of the shape in the file, which is 1 from the usual exporters. `preserve_all`
     makes every tensor that an operator computes an output, after the file's own.
     """
-    subgraph = model.subgraphs[subgraph_index]
+    of_file = model.subgraphs[subgraph_index]
     names = _signature_names(model, subgraph_index)
+    model = with_real_numbers(model)
+    subgraph = model.subgraphs[subgraph_index]
     graph = _Graph(model, subgraph_index, _inputs(subgraph, names, shapes or {}))
     graph.convert_operators()
     outputs = list(subgraph.outputs)
@@ -53,7 +56,7 @@ def convert(
         computed = {index for operator in subgraph.operators for index in operator.outputs}
         known = computed.intersection(graph.values).difference(outputs)
         outputs += sorted(index for index in known if graph.values[index].data is None)
-    return _finished(graph, outputs, names)
+    return _finished(graph, of_file, outputs, names)
 
 
 def supported_operators() -> list[int]:
@@ -205,8 +208,10 @@ def _inputs(subgraph: TfliteSubgraph, names: Mapping[int, str], shapes: Shapes) 
     return values
 
 
-def _finished(graph: _Graph, output_indices: Sequence[int], names: Mapping[int, str]) -> Network:
-    """Name the model's inputs and outputs, variables last, and finish it."""
+def _finished(
+    graph: _Graph, of_file: TfliteSubgraph, output_indices: Sequence[int], names: Mapping[int, str]
+) -> Network:
+    """Name the model's inputs and outputs as the file has them, variables last, and finish it."""
     subgraph, variables = graph.subgraph, graph.variables.kept()
     inputs = [graph.values[index] for index in subgraph.inputs]
     sources = inputs + [variable.source for variable in variables if variable.source is not None]
@@ -222,7 +227,7 @@ def _finished(graph: _Graph, output_indices: Sequence[int], names: Mapping[int, 
         if changed:
             outputs.append(graph.own(variable.current, [*sources, *outputs]))
     graph.finish(sources, outputs)
-    infos = {index: _info(subgraph, names, graph.values, index) for index in (*subgraph.inputs, *output_indices)}
+    infos = {index: _info(of_file, names, graph.values, index) for index in (*subgraph.inputs, *output_indices)}
     interface = Interface(
         tuple(infos[index] for index in subgraph.inputs),
         tuple(infos[index] for index in output_indices),
@@ -236,4 +241,6 @@ def _info(subgraph: TfliteSubgraph, names: Mapping[int, str], values: Mapping[in
     tensor, value = subgraph.tensors[index], values[index]
     dtype = np.dtype(np.float32) if tensor.type.dtype is None else tensor.type.dtype.newbyteorder("=")
     scale, zero_point = (value.scale, value.zero_point) if tensor.quantization is not None else (0.0, 0)
+    if tensor.quantization is not None and tensor.type is TensorType.INT16 and not value.is_quantized:
+        scale, zero_point = float(tensor.quantization.scales[0]), int(tensor.quantization.zero_points[0])
     return TensorInfo(tensor.name, dtype, value.shape or (), scale, zero_point, names.get(index, ""), index)

@@ -21,8 +21,14 @@ if TYPE_CHECKING:
 
 @converts(BuiltinOperator.QUANTIZE, inputs=1, version=6)
 def _quantize(op: Operator) -> None:
-    """(input): real numbers become quantised, or quantised ones get another scale or signedness."""
+    """(input): real numbers become quantised, or quantised ones get another scale or signedness.
+
+    16-bit integers are real numbers (sixteen_bit.py), which stay what they are.
+    """
     source, wanted = op.input(0, "input"), op.prototype()
+    if wanted.type == OperandCode.TENSOR_FLOAT32:
+        op.result(op.dequantize(source))
+        return
     if wanted.type not in QUANT8_TYPES:
         op.fail(f"the output must be UINT8 or INT8, got {op.output_tensor().type.name}")
     if source.is_quantized:
@@ -46,6 +52,8 @@ def _dequantize(op: Operator) -> None:
     source = op.input(0, "input")
     if source.data is not None:
         op.result(real(source))
+    elif source.type == OperandCode.TENSOR_FLOAT32:
+        op.result(source)
     elif source.type == OperandCode.TENSOR_FLOAT16:
         op.result(op.emit(OperationCode.CAST, [source]))
     else:

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files with 16-bit activations: within steps of LiteRT's kernels, with 16-bit integers for the user."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+import nn_runtime as nn
+from nn_runtime.errors import BadData
+from nn_runtime.tflite import Interpreter
+from nn_runtime.tflite.types import TensorType
+from tests.nn_runtime.tflite.operator_cases import CONV, POOL, RELU, Case, bytes_of
+from tests.nn_runtime.tflite.operator_file import Step, Tensor, constant, int8, real, reference, write
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nn_runtime.device import Device
+    from nn_runtime.operand import Array
+
+SCALE = 1 / 4096
+"""Of most tensors: numbers from -8 to 8."""
+WEIGHTS = [0.01, 0.013, 0.016]
+
+
+def short(*shape: int, scale: float = SCALE) -> Tensor:
+    return Tensor(TensorType.INT16, shape, scale)
+
+
+def biases(kind: TensorType, scale: float | Sequence[float], *numbers: int) -> Tensor:
+    array = np.array(numbers, kind.dtype)
+    return Tensor(kind, array.shape, scale, data=array)
+
+
+def conv(kind: TensorType) -> Case:
+    """A convolution with a scale for each channel, and biases of 32 or 64 bits."""
+    weights = constant(bytes_of(np.int8, 3, 2, 2, 4), WEIGHTS)
+    bias = biases(kind, [SCALE * scale for scale in WEIGHTS], 40_000, -90_000, 7)
+    tensors = [short(1, 5, 6, 4), weights, bias]
+    options = {**CONV, "QuantizedBiasType": int(kind)}
+    return Case("CONV_2D", tensors, [short(1, 5, 6, 3, scale=0.005)], "Conv2DOptions", options, name=kind.name)
+
+
+CASES = [
+    conv(TensorType.INT64),
+    conv(TensorType.INT32),
+    Case(
+        "FULLY_CONNECTED",
+        [short(2, 6), constant(bytes_of(np.int8, 3, 6), 0.02), biases(TensorType.INT64, SCALE * 0.02, 1, -50_000, 9)],
+        [short(2, 3, scale=0.003)],
+        "FullyConnectedOptions",
+        {"FusedActivationFunction": RELU},
+    ),
+    Case("ADD", [short(2, 5), short(2, 5, scale=0.001)], [short(2, 5, scale=0.002)], "AddOptions"),
+    Case("MUL", [short(2, 5), constant(np.array([[9000], [-300]], np.int16), SCALE)], [short(2, 5)], "MulOptions"),
+    Case("LOGISTIC", [short(3, 7)], [short(3, 7, scale=1 / 32768)]),
+    Case("SOFTMAX", [short(3, 7)], [short(3, 7, scale=1 / 32768)], "SoftmaxOptions", {"Beta": 1.0}),
+    Case("MAX_POOL_2D", [short(1, 5, 6, 3)], [short(1, 3, 3, 3)], "Pool2DOptions", POOL),
+    Case("CONCATENATION", [short(2, 3), short(2, 4)], [short(2, 7)], "ConcatenationOptions", {"Axis": 1}),
+    Case("QUANTIZE", [int8(0.05, 3, 4, 5)], [short(4, 5)], "QuantizeOptions"),
+    Case("QUANTIZE", [short(4, 5)], [int8(0.05, 3, 4, 5)], "QuantizeOptions", name="to bytes"),
+    Case("QUANTIZE", [short(4, 5)], [short(4, 5, scale=0.01)], "QuantizeOptions", name="to another scale"),
+    Case("DEQUANTIZE", [short(4, 5)], [real(4, 5)], "DequantizeOptions"),
+    Case("QUANTIZE", [real(4, 5)], [short(4, 5)], "QuantizeOptions", name="of real numbers"),
+]
+
+
+def inputs_of(fed: Sequence[Tensor]) -> list[Array]:
+    """Return numbers from about -8 to 8 in the tensors' types."""
+    rng = np.random.default_rng(3)
+    arrays: list[Array] = []
+    for tensor in fed:
+        values = rng.uniform(-8, 8, tensor.shape)
+        if tensor.type is TensorType.FLOAT32:
+            arrays.append(values.astype(np.float32))
+        else:
+            info = np.iinfo(tensor.type.name.lower())
+            scale = tensor.scale if isinstance(tensor.scale, float) else 1.0
+            integers = np.round(values / scale) + tensor.zero_point
+            arrays.append(np.clip(integers, info.min, info.max).astype(info.dtype))
+    return arrays
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_results_are_within_steps_of_the_reference(case: Case, device: Device) -> None:
+    """TFLite rounds on the way, real numbers are not: one step, of SOFTMAX and LOGISTIC what their tables err."""
+    file, fed = case.file()
+    inputs = inputs_of(fed)
+    wanted = reference(file, inputs)
+    steps = 24 if case.code in ("SOFTMAX", "LOGISTIC") else 1
+    with nn.load(file).compile(device) as session:
+        for result, expected in zip(session.run(inputs), wanted, strict=True):
+            assert (result.dtype, result.shape) == (expected.dtype, expected.shape)
+            if result.dtype == np.float32:
+                np.testing.assert_allclose(result, expected, rtol=1e-6)
+            else:
+                assert np.abs(result.astype(int) - expected.astype(int)).max() <= steps
+
+
+def test_the_interface_is_that_of_the_file(reference_device: Device) -> None:
+    network = nn.load(Case("NEG", [short(3)], [short(3, scale=0.5)]).file()[0])
+    info = network.inputs[0]
+    assert (info.dtype, info.scale, info.zero_point) == (np.int16, pytest.approx(SCALE), 0)
+    with network.compile(reference_device) as session:
+        (result,) = session.run([[4096, -8192, 0]])
+        assert result.dtype == np.int16
+        assert result.tolist() == [-2, 4, 0]
+        with pytest.raises(BadData, match="wanted int16"):
+            session.run(np.array([1.0, 2.0, 3.0], np.float32))
+
+
+def test_what_is_beyond_16_bits_is_the_last_number(reference_device: Device) -> None:
+    case = Case("ADD", [short(3), short(3)], [short(3)], "AddOptions")
+    with nn.load(case.file()[0]).compile(reference_device) as session:
+        numbers = np.array([30_000, -30_000, 5], np.int16)
+        assert session.run([numbers, numbers])[0].tolist() == [32767, -32768, 10]
+
+
+def test_the_interpreter_tells_and_takes_16_bits() -> None:
+    tensors = [short(2, 2), short(2, 2), constant(np.array([[1, 2]], np.int16), 0.5), short(2, 2, scale=0.5)]
+    steps = [Step("NEG", [0], [1]), Step("ADD", [1, 2], [3], "AddOptions")]
+    interpreter = Interpreter(model_content=write(tensors, steps, [0], [3]), device="cpu")
+    interpreter.allocate_tensors()
+    details = interpreter.get_input_details()[0]
+    assert details["dtype"] is np.int16
+    interpreter.set_tensor(0, np.array([[4096, 0], [-4096, 8192]], np.int16))
+    interpreter.invoke()
+    assert interpreter.get_tensor(2).tolist() == [[1, 2]]
+    assert interpreter.get_tensor(3).tolist() == [[-1, 2], [3, -2]]
