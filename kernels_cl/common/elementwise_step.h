@@ -191,7 +191,7 @@ static inline void apply(const Columns *at, global const Instruction *i, int vec
         SIMPLE(RECIPROCAL_ROOT, 1.0f / sqrt(x))
         SIMPLE(SIGMOID, logistic_16(x))
         SIMPLE(HYPERBOLIC_TANGENT, tanh_16(x))
-        SIMPLE(HARD_SWISH, x * (clamp(x + 3.0f, 0.0f, 6.0f) / 6.0f))
+        SIMPLE(HARD_SWISH, x * (clamp(x + 3.0f, 0.0f, 6.0f) * (1.0f / 6.0f))) // a division takes ten times as long
         SIMPLE(EXPONENTIAL_LINEAR, (x < 0.0f ? (float16)0.0f : x) + fmin(i->alpha * expm1_16(x), 0.0f))
     default:
         break;

@@ -18,6 +18,8 @@ from nn_runtime.network import Network
 from nn_runtime.numeric import whole_numbers
 from nn_runtime.tflite.folding import FOLDED_KINDS, fold
 from nn_runtime.tflite.graph_builder import Budget, GraphBuilder, identity
+from nn_runtime.tflite.list_items import with_list_items
+from nn_runtime.tflite.loops import rounds_of
 from nn_runtime.tflite.operator import Operator
 from nn_runtime.tflite.operators import conversion_of, converted_operators, kind_of
 from nn_runtime.tflite.sixteen_bit import with_real_numbers
@@ -47,7 +49,7 @@ def convert(
     """
     of_file = model.subgraphs[subgraph_index]
     names = _signature_names(model, subgraph_index)
-    model = with_real_numbers(model)
+    model = with_list_items(with_real_numbers(model))
     subgraph = model.subgraphs[subgraph_index]
     graph = _Graph(model, subgraph_index, _inputs(subgraph, names, shapes or {}))
     graph.convert_operators()
@@ -73,10 +75,14 @@ class _Graph:
         subgraph_index: int,
         values: dict[int, Value],
         caller: _Graph | None = None,
+        builder: GraphBuilder | None = None,
     ) -> None:
-        """`values` are those of the inputs; the operators' results are added. The main subgraph has no caller."""
+        """`values` are those of the inputs; the operators' results are added. The main subgraph has no caller.
+
+        builder: of the caller, for a subgraph that becomes part of it.
+        """
         self.subgraph = model.subgraphs[subgraph_index]
-        self.builder: GraphBuilder = GraphBuilder(Budget() if caller is None else caller.builder.budget)
+        self.builder: GraphBuilder = builder or GraphBuilder(Budget() if caller is None else caller.builder.budget)
         self.values = values
         self.variables = Variables()
         self.spectra: dict[int, Spectrum] = {}
@@ -131,6 +137,28 @@ class _Graph:
             raise BadData(f"more than {_MAX_EXPANSION} subgraphs are called, counted by call")
         return found
 
+    def rounds(self, condition: int, body: int, arguments: Sequence[Value]) -> int | None:
+        """Return how often a WHILE goes round, None where that is not known, or more than may be unrolled."""
+        operators = max(1, len(self._model.subgraphs[body].operators))
+        most = self.builder.budget.operators // operators
+        found = rounds_of(self._model, condition, body, [_number(value) for value in arguments], most)
+        self.builder.budget.operators -= (found or 0) * operators
+        return found
+
+    def inline(self, subgraph_index: int, arguments: Sequence[Value]) -> list[Value]:
+        """Convert a subgraph as a part of this one; return its outputs."""
+        subgraph = self._called(subgraph_index, arguments)
+        values = dict(zip(subgraph.inputs, arguments, strict=True))
+        inner = _Graph(self._model, subgraph_index, values, self, self.builder)
+        inner.convert_operators()
+        inner.check_no_variables()
+        return [inner.values.get(index) or tensor_value(subgraph.tensors[index]) for index in subgraph.outputs]
+
+    def check_no_variables(self) -> None:
+        """Raise BadData for a called subgraph that has any."""
+        if self.variables:
+            raise BadData(f"{self._where}has variable tensors, which only the main subgraph can have")
+
     def initialise(self, subgraph_index: int) -> None:
         """Take the variables' first values from a subgraph that CALL_ONCE calls."""
         if not self._is_main:
@@ -144,23 +172,35 @@ class _Graph:
             self.variables.initialise(inner.variables)
         self._initialised.add(subgraph_index)
 
-    def _converted(self, subgraph_index: int, arguments: Sequence[Value]) -> ReferencedModel:
+    def _called(self, subgraph_index: int, arguments: Sequence[Value]) -> TfliteSubgraph:
+        """Return a subgraph that can be called with so many arguments; raises BadData."""
         subgraph = self._model.subgraphs[subgraph_index]
         if len(subgraph.inputs) != len(arguments):
             raise BadData(f"subgraph {subgraph_index} has {len(subgraph.inputs)} inputs, got {len(arguments)}")
         if any(tensor.type is TensorType.RESOURCE for tensor in subgraph.tensors):
             raise BadData(f"subgraph {subgraph_index} has variables, which only the main subgraph can have")
+        return subgraph
+
+    def _converted(self, subgraph_index: int, arguments: Sequence[Value]) -> ReferencedModel:
+        subgraph = self._called(subgraph_index, arguments)
         sources = [replace(argument, data=None) for argument in arguments]
         inner = _Graph(self._model, subgraph_index, dict(zip(subgraph.inputs, sources, strict=True)), self)
         inner.convert_operators()
-        if inner.variables:
-            raise BadData(f"subgraph {subgraph_index} has variable tensors, which only the main subgraph can have")
+        inner.check_no_variables()
         found = inner.outputs(subgraph.outputs, sources)
         outputs: list[Value] = []
         for index in subgraph.outputs:
             outputs.append(inner.own(found[index], [*sources, *outputs]))
         inner.finish(sources, outputs)
         return ReferencedModel(inner.builder.model, tuple(sources), tuple(outputs), inner._expansion)
+
+
+def _number(value: Value) -> int | bool | None:
+    """Return a known integer or boolean, None for anything else."""
+    if value.data is None or value.data.size != 1 or value.data.dtype.kind not in "ib" or value.is_quantized:
+        return None
+    number: int | bool = value.data.reshape(-1)[0].item()
+    return number
 
 
 def _convert_operator(op: Operator) -> None:

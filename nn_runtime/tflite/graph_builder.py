@@ -17,6 +17,7 @@ from nn_runtime.model import Model
 from nn_runtime.operand import OperandType, dtype_of
 from nn_runtime.operations import OperationView, output_dimensions, validate
 from nn_runtime.tflite.booleans import as_booleans, as_integers
+from nn_runtime.tflite.list_items import Lists
 from nn_runtime.tflite.ranks import emit_beyond, is_beyond
 from nn_runtime.tflite.values import int32_vector, operand_dimensions
 
@@ -28,14 +29,17 @@ if TYPE_CHECKING:
 
 
 MAX_MADE = 1 << 26
+MAX_UNROLLED = 1 << 11
 
 
 class Budget:
-    """How many elements of constants a conversion may still make: a small file can ask for many large ones."""
+    """What a conversion may still make, as a small file can ask for much: elements of constants, operators of loops."""
 
     def __init__(self) -> None:
-        """Start with all of them."""
+        """Start with all of it."""
         self._left = MAX_MADE
+        self.operators = MAX_UNROLLED
+        """Of loops that are unrolled."""
 
     def spend(self, count: int) -> None:
         """Take elements away, before there is memory for them; raises BadData."""
@@ -51,6 +55,7 @@ class GraphBuilder:
         """Start with an empty model."""
         self.model = Model()
         self.budget = budget
+        self.lists = Lists()
         self._indices: dict[Value, int] = {}
 
     def index(self, value: Value) -> int:

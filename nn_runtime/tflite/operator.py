@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from nn_runtime.operand import Array
     from nn_runtime.tflite.graph_builder import GraphBuilder
+    from nn_runtime.tflite.list_items import Items
     from nn_runtime.tflite.types import TfliteOperator, TfliteSubgraph, TfliteTensor
     from nn_runtime.tflite.variables import Resource, Variables
 
@@ -38,6 +39,12 @@ class Subgraphs(Protocol):
 
     def refer(self, subgraph_index: int, arguments: Sequence[Value]) -> ReferencedModel:
         """Convert a subgraph for given arguments; raises BadData."""
+
+    def rounds(self, condition: int, body: int, arguments: Sequence[Value]) -> int | None:
+        """Return how often a WHILE goes round, None where that is not known."""
+
+    def inline(self, subgraph_index: int, arguments: Sequence[Value]) -> list[Value]:
+        """Convert a subgraph as a part of this one, and return its outputs; raises BadData."""
 
     def initialise(self, subgraph_index: int) -> None:
         """Take the variables' first values from a subgraph; raises BadData."""
@@ -100,6 +107,11 @@ class Operator:
 
     def optional(self, position: int) -> Value | None:
         """Return an input, or None where the file leaves it out."""
+        value = self.unmade(position)
+        return None if value is None else self.made(value)
+
+    def unmade(self, position: int) -> Value | None:
+        """Return an input that may be a list to which only more items are added."""
         index = self._operator.inputs[position] if position < self.input_count else -1
         if index < 0:
             return None
@@ -115,6 +127,26 @@ class Operator:
         if rank is not None and value.rank != rank:
             self.fail(f"{name} (input {position}) must have rank {rank}, got {list(value.shape or ())}")
         return value
+
+    def with_item(self, value: Value, index: int, item: Value) -> Value:
+        """Return what stands for a list with another item."""
+        return self._builder.lists.with_item(value, index, item)
+
+    def made(self, value: Value) -> Value:
+        """Return a value that can be read: of a list, the rows that it had joined with the items of a loop."""
+        return self._builder.lists.made(value, self._joined)
+
+    def _joined(self, pending: Items) -> Value:
+        base, rows = pending.base, []
+        shape, end = base.shape or (), 0
+        for index in (*sorted(pending.items), (base.shape or (0,))[0]):
+            if index > end:
+                bounds = [end, *[0] * (len(shape) - 1)], [index - end, *shape[1:]]
+                rows.append(self.emit(OperationCode.SLICE, [base, *map(int32_vector, bounds)], base))
+            if index in pending.items:
+                rows.append(pending.items[index])
+            end = index + 1
+        return self.emit(OperationCode.CONCATENATION, [*rows, int32(0)], base)
 
     def or_omitted(self, position: int, like: Value) -> Value:
         """Return an input converted to what goes with `like`, or a value that stands for an omitted one."""
@@ -204,6 +236,15 @@ class Operator:
     def call(self, code: OperationCode, inputs: Sequence[Value], results: Sequence[Value]) -> list[Value]:
         """Append an operation whose outputs have the shapes of `results`."""
         return self._builder.emit(code, inputs, results)
+
+    def rounds(self, arguments: Sequence[Value]) -> int | None:
+        """Return how often a WHILE with these arguments goes round, None where that is not known."""
+        condition, body = (self.option(f"{name}_subgraph_index") for name in ("cond", "body"))
+        return self._subgraphs.rounds(condition, body, arguments)
+
+    def inline(self, option: str, arguments: Sequence[Value]) -> list[Value]:
+        """Convert the subgraph that an option names as a part of this one; return its outputs."""
+        return self._subgraphs.inline(self.option(option), arguments)
 
     def refer(self, option: str, arguments: Sequence[Value]) -> Value:
         """Return the subgraph that an option names, converted for these arguments, as an operand."""

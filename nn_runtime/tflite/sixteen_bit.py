@@ -58,7 +58,7 @@ def _is_16_bit(tensor: TfliteTensor) -> bool:
 
 
 def _tensors(operator: TfliteOperator) -> Iterable[int]:
-    return (*operator.inputs, *operator.outputs)
+    return (*operator.inputs, *operator.outputs, *operator.intermediates)
 
 
 def _has_16_bit_states(operator: TfliteOperator, tensors: list[TfliteTensor]) -> bool:

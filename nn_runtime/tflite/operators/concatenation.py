@@ -10,8 +10,9 @@ from tflite.BuiltinOperator import BuiltinOperator
 
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.tflite.folding import split_sizes
+from nn_runtime.tflite.list_items import SET_ITEM
 from nn_runtime.tflite.operators import converts
-from nn_runtime.tflite.values import Value, int32, int32_vector
+from nn_runtime.tflite.values import Value, constant, int32, int32_vector
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,6 +59,24 @@ def _joined_integers(op: Operator, tensors: Sequence[Value], axis: int) -> Value
     if result is None:
         op.fail("needs an input")
     return result
+
+
+@converts(SET_ITEM, inputs=3)
+def _set_item(op: Operator) -> None:
+    """(list [count, ...], index, item [1, ...]): the new row lies behind the list, whose index takes that."""
+    source, item = op.unmade(0) or op.input(0, "list"), op.input(2, "item")
+    if op.is_constant(1) and source.type not in (OperandCode.TENSOR_INT32, OperandCode.TENSOR_BOOL8):
+        at = op.integer(1, "index")
+        op.result(op.with_item(source, at, item) if 0 <= at < (source.shape or (0,))[0] else source)
+        return
+    source = op.input(0, "list")
+    numbers = np.arange((source.shape or (0,))[0], dtype=np.int32)
+    last = constant(np.full_like(numbers, numbers.size))
+    index = op.reshape(op.input(1, "index"), (1,))
+    is_new = op.emit(OperationCode.EQUAL, [constant(numbers), index], Value(OperandCode.TENSOR_BOOL8))
+    taken = op.emit(OperationCode.SELECT, [is_new, last, constant(numbers)], constant(numbers))
+    rows = joined(op, [source, item], 0)
+    op.result_of_same_quantization(op.moved(OperationCode.GATHER, rows, int32(0), taken))
 
 
 @converts(BuiltinOperator.PACK, inputs=None, version=5)

@@ -27,8 +27,15 @@ def _if(op: Operator) -> None:
 
 @converts(BuiltinOperator.WHILE, inputs=None)
 def _while(op: Operator) -> None:
-    """(arguments ...): they keep their shapes."""
+    """(arguments ...): they keep their shapes. A loop of few rounds, whose count is known, is unrolled."""
     arguments = [op.input(position, "argument") for position in range(op.input_count)]
+    rounds = op.rounds(arguments)
+    if rounds is not None and op.output_count == len(arguments):
+        for _ in range(rounds):
+            arguments = op.inline("body_subgraph_index", arguments)
+        for position, value in enumerate(arguments):
+            op.result(op.made(value), position)
+        return
     models = [op.refer(f"{name}_subgraph_index", arguments) for name in ("cond", "body")]
     _call(op, OperationCode.WHILE, [*models, *arguments], models[1])
 

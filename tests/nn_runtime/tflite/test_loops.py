@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loops as TensorFlow's converter leaves them of recurrent layers: a counter, a state, a list written item by item."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+import nn_runtime as nn
+from nn_runtime.errors import BadData
+from nn_runtime.tflite.graph_builder import MAX_UNROLLED
+from tests.nn_runtime.tflite.operator_file import (
+    Graph,
+    Step,
+    Tensor,
+    boolean,
+    constant,
+    int32,
+    random_inputs,
+    real,
+    write_graphs,
+)
+
+if TYPE_CHECKING:
+    from nn_runtime.device import Device
+    from nn_runtime.network import Network
+
+WHILE = Step("WHILE", [0, 1, 2, 3], [4, 5, 6, 7], "WhileOptions", {"CondSubgraphIndex": 1, "BodySubgraphIndex": 2})
+
+
+@dataclass
+class Loop:
+    """state += x[i]; list[i] = state, for i from `start` (None: an input) to `limit`; x and list [steps, 1, 2].
+
+    kind: makes the tensors. packed: whether bounds of slices are made by PACK in place of CONCATENATION.
+    """
+
+    steps: int = 4
+    start: int | None = 0
+    limit: int = 4
+    packed: bool = False
+
+    def file(self) -> tuple[bytes, list[Tensor]]:
+        counter = int32() if self.start is None else constant(np.int32(self.start))
+        whole = real(self.steps, 1, 2)
+        tensors = [counter, whole, real(1, 2), whole, int32(), whole, real(1, 2), whole]
+        fed = [0, 1, 2, 3] if self.start is None else [1, 2, 3]
+        main = Graph(tensors, [WHILE], fed, [4, 5, 6])
+        condition = Graph(
+            [int32(), whole, real(1, 2), whole, constant(np.int32(self.limit)), boolean()],
+            [Step("LESS", [0, 4], [5])],
+            [0, 1, 2, 3],
+            [5],
+        )
+        return write_graphs([main, condition, self._body()]), [tensors[at] for at in fed]
+
+    def _body(self) -> Graph:
+        """(i, list, state, x) -> (i + 1, list, state, x)."""
+        whole, one = real(self.steps, 1, 2), real(1, 2)
+        tensors = [
+            *(int32(), whole, one, whole),
+            *(constant(np.int32(1)), int32(), one, one),  # 4 .. 7: one, i + 1, x[i], the new state
+            *(constant([1]), int32(1), int32(1)),  # 8 .. 10: a shape, i and i + 1 under it
+            *(
+                constant([-1, -1]),
+                constant([0, 0]),
+                int32(3),
+                int32(3),
+            ),  # 11 .. 14: bounds of front and rest
+            *(constant([0, 0, 0]), constant([-1, -1, -1]), real(1, 1, 2), real(1, 1, 2)),  # 15 .. 18: front, rest
+            *(constant([1, 1, 2]), real(1, 1, 2), whole),  # 19 .. 21: the item's shape, the item, the new list
+            *(constant(np.int32(-1)), constant(np.int32(0))),
+        ]
+        join = ("ConcatenationOptions", {"Axis": 0})
+        bounds = [
+            Step("RESHAPE", [0, 8], [9]),
+            Step("CONCATENATION", [9, 11], [13], *join),
+            Step("RESHAPE", [5, 8], [10]),
+            Step("CONCATENATION", [10, 12], [14], *join),
+        ]
+        if self.packed:
+            pack = ("PackOptions", {"ValuesCount": 3, "Axis": 0})
+            bounds = [Step("PACK", [0, 22, 22], [13], *pack), Step("PACK", [5, 23, 23], [14], *pack)]
+        steps = [
+            Step("GATHER", [3, 0], [6], "GatherOptions"),
+            Step("ADD", [2, 6], [7], "AddOptions"),
+            Step("ADD", [0, 4], [5], "AddOptions"),
+            *bounds,
+            Step("SLICE", [1, 15, 13], [17], "SliceOptions"),
+            Step("SLICE", [1, 14, 16], [18], "SliceOptions"),
+            Step("RESHAPE", [7, 19], [20]),
+            Step("CONCATENATION", [17, 20, 18], [21], *join),
+        ]
+        return Graph(tensors, steps, [0, 1, 2, 3], [5, 21, 7, 3])
+
+
+def names_of(network: Network, device: Device) -> list[str]:
+    with network.compile(device) as session:
+        return [row.name for row in session.explain().operations]
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [Loop(), Loop(packed=True), Loop(start=1, limit=3), Loop(steps=7, limit=7), Loop(start=None), Loop(limit=0)],
+    ids=str,
+)
+def test_a_list_is_written_item_by_item(loop: Loop, device: Device) -> None:
+    file, fed = loop.file()
+    inputs = random_inputs(fed)
+    start = loop.start
+    if start is None:
+        start = 1
+        inputs[0] = np.array(start, np.int32)
+    kept, state, x = inputs[-3:]
+    wanted = kept.copy()
+    for i in range(start, loop.limit):
+        state = state + x[i]
+        wanted[i] = state
+    with nn.load(file).compile(device) as session:
+        count, found, last = session.run(inputs)
+    assert (count.shape, int(count)) == ((), max(loop.limit, start))
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+    np.testing.assert_allclose(last, state, rtol=1e-6)
+
+
+def test_a_loop_of_known_rounds_is_operations_like_any(reference_device: Device) -> None:
+    names = names_of(nn.load(Loop().file()[0]), reference_device)
+    assert names.count("ADD") == 4
+    assert names.count("CONCATENATION") == 1
+    assert "WHILE" not in names
+
+
+@pytest.mark.parametrize("loop", [Loop(start=None), Loop(steps=MAX_UNROLLED, limit=MAX_UNROLLED)], ids=str)
+def test_others_stay_loops(loop: Loop, reference_device: Device) -> None:
+    """Rounds that only the run knows, or too many."""
+    assert names_of(nn.load(loop.file()[0]), reference_device) == ["WHILE"]
+
+
+@pytest.mark.parametrize(("at", "number"), [(4, 2), (15, 1), (12, 1)])
+def test_what_is_no_assignment_is_refused_as_before(at: int, number: int) -> None:
+    """The rest begins two items on, the front at another place, the rest at another column."""
+    loop = Loop(start=None)
+    graph = loop._body()
+    data = graph.tensors[at].data
+    assert data is not None
+    data.reshape(-1)[-1] = number
+    loop._body = lambda: graph  # type: ignore[method-assign]
+    with pytest.raises(BadData, match=r"operator 0 WHILE: subgraph 2: operator .* SLICE: size"):
+        nn.load(loop.file()[0])
+
+
+def test_a_counter_that_never_ends_stays_a_loop() -> None:
+    """2^31 is the next number after the last of 32 bits: not known, as integers come round there."""
+    loop = Loop(start=2**31 - 2, limit=2**31 - 1)
+    nn.load(loop.file()[0])
