@@ -252,17 +252,11 @@ def _tables(steps: Sequence[Step], placed: Placement) -> tuple[Array, list[Array
     thens = [(step.then, unit_of(step)) for step in steps if step.then is not None]
     every = [*((step, unit_of(step)) for step in steps), *((step, (0, 0)) for step in befores), *thens]
     table = np.zeros((len(every), len(STEP_FIELDS)), np.int32)
-    parts: list[Array] = []
-    end = 0
+    constants = _Constants()
     before = len(steps)
     then = before + len(befores)
     for row, (step, unit) in zip(table, every, strict=True):
-        positions = []
-        for data in step.constants:
-            positions.append(end // ALIGNMENT)
-            flat = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
-            parts += [flat, np.zeros(-flat.size % ALIGNMENT, np.uint8)]
-            end += -(-flat.size // ALIGNMENT) * ALIGNMENT
+        positions = [constants.place(data) for data in step.constants]
         positions += positions[-1:] * (len(CONSTANTS) - len(positions))  # never used, but read
         memories = (step.source, step.output, step.residual or step.source, step.third or step.source)
         places = *(number for memory in memories for number in placed.place(memory)), before, then if step.then else 0
@@ -272,4 +266,25 @@ def _tables(steps: Sequence[Step], placed: Placement) -> tuple[Array, list[Array
         units = dict(zip(("unit_pixels", "unit_channels"), unit, strict=True))
         values = ({**step.values, **units}.get(name, 0) for name in VALUES)
         row[:] = [word(value) for value in (step.kind, *places, *positions, *sizes, *values)]
-    return table, parts
+    return table, constants.parts
+
+
+class _Constants:
+    """The constants of all steps, one after the other; equal ones, as unrolled loops have them, are there once."""
+
+    def __init__(self) -> None:
+        self.parts: list[Array] = []
+        self._end = 0
+        self._placed: dict[tuple[int, bytes], list[tuple[Array, int]]] = {}
+
+    def place(self, data: Array) -> int:
+        """Return where an array lies, in units of ALIGNMENT; it is put there if it is new."""
+        flat = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
+        alike = self._placed.setdefault((flat.size, flat[:ALIGNMENT].tobytes()), [])
+        for other, place in alike:
+            if np.array_equal(other, flat):
+                return place
+        alike.append((flat, self._end))
+        self.parts += [flat, np.zeros(-flat.size % ALIGNMENT, np.uint8)]
+        self._end += -(-flat.size // ALIGNMENT)
+        return alike[-1][1]

@@ -16,6 +16,7 @@ from nn_runtime.tflite.values import Value, constant, int32, int32_vector, real_
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from nn_runtime.operand import Array
     from nn_runtime.tflite.operator import Operator
 
 _MAX_PADDING = 1 << 20
@@ -112,11 +113,32 @@ def _gather(op: Operator) -> None:
     if indices.type != OperandCode.TENSOR_INT32:
         op.fail("indices (input 1) must be INT32 or INT64")
     axis = op.axis(op.option("axis"), source.rank)
+    if indices.data is not None and _are_neighbours(indices.data.reshape(-1), (source.shape or (0,))[axis]):
+        op.result_of_same_quantization(_run(op, source, axis, indices))
+        return
     result = op.moved(OperationCode.GATHER, source, int32(axis), indices)
     if indices.rank == 0 and source.rank > 1:
         shape = source.shape or ()
         result = op.reshape(result, (*shape[:axis], *shape[axis + 1 :]))
     op.result_of_same_quantization(result)
+
+
+def _are_neighbours(indices: Array, size: int) -> bool:
+    """Whether known indices are so many in a row, of that many that there are."""
+    first = int(indices[0]) if indices.size else -1
+    return 0 <= first <= size - indices.size and np.array_equal(indices, np.arange(first, first + indices.size))
+
+
+def _run(op: Operator, source: Value, axis: int, indices: Value) -> Value:
+    """Return what known neighbours choose along an axis, as a slice, which more devices join with other operations."""
+    if indices.data is None:
+        op.fail("the indices must be constants")
+    shape = source.shape or ()
+    begins, sizes = [0] * len(shape), list(shape)
+    begins[axis], sizes[axis] = int(indices.data.reshape(-1)[0]), indices.data.size
+    part = op.moved(OperationCode.SLICE, source, int32_vector(begins), int32_vector(sizes))
+    result = (*shape[:axis], *(indices.shape or ()), *shape[axis + 1 :])
+    return op.reshape(part, result or (1,))
 
 
 @converts(BuiltinOperator.TOPK_V2, inputs=2, version=3)
