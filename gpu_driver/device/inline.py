@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _POOLING = (OperationCode.AVERAGE_POOL_2D, OperationCode.L2_POOL_2D, OperationCode.MAX_POOL_2D)
 MOST_NS = 100_000
 """Estimate up to which it is not worth waking others: two take half the time, and 40 us. Estimates are rather high."""
+LEAST_CUT_NS = 1_000
+"""An operation that takes less is done by one thread anyway (`least_task_flops`), however many there are of them."""
 _ELEMENT_NS, _MULTIPLY_ADD_NS, _WINDOW_NS = 0.45, 0.012, 0.15
 """Of most operations: 0.1 to 0.7 for each element, products of matrices 0.003 to 0.012 for each multiply-add."""
 _SLOW_ELEMENT_NS = {
@@ -69,7 +71,7 @@ _ONE_THREAD = CostTable(
 
 
 def is_small(model: Model) -> bool:
-    """Whether all sizes of a model are known, and one thread computes it in no time."""
+    """Whether all sizes of a model are known, and one thread computes in no time what others could take a part of."""
     operands = (operand for subgraph in (model.main, *model.referenced) for operand in subgraph.operands)
     if any(
         has_unknown_dimensions(operand.type, operand.dimensions)
@@ -77,7 +79,8 @@ def is_small(model: Model) -> bool:
         if operand.lifetime != OperandLifeTime.NO_VALUE
     ):
         return False
-    return sum(operation_estimates(model, _ONE_THREAD)) + _window_ns(model) <= MOST_NS
+    estimates = operation_estimates(model, _ONE_THREAD)
+    return sum(one for one in estimates if one >= LEAST_CUT_NS) + _window_ns(model) <= MOST_NS
 
 
 def _window_ns(model: Model) -> float:

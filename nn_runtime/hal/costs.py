@@ -33,6 +33,10 @@ LOOP_GUESS = 8
 UNKNOWN_SIZE = 16
 """Elements along a dimension that nothing tells."""
 
+_TAKING = frozenset(
+    {OperationCode.SLICE, OperationCode.STRIDED_SLICE, OperationCode.GATHER, OperationCode.EMBEDDING_LOOKUP}
+)
+"""They read no more of their input than becomes output."""
 _FILTER = {
     OperationCode.CONV_2D: 1,
     OperationCode.GROUPED_CONV_2D: 1,
@@ -229,7 +233,8 @@ def operation_estimates(model: Model, table: CostTable) -> list[float]:
 
 def operation_work(code: int, dims: Sequence[Dimensions], outputs: Sequence[Dimensions]) -> Work:
     """Return the size of an operation with tensor inputs and outputs of known dimensions (() for scalars)."""
-    elements = max((element_count(shape) for shape in (*dims, *outputs)), default=1)
+    sizes = outputs if code in _TAKING else (*dims, *outputs)
+    elements = max((element_count(shape) for shape in sizes), default=1)
     if code in _FILTER:
         filter_dims = dims[_FILTER[OperationCode(code)]]
         if code == OperationCode.DEPTHWISE_CONV_2D:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 MAX_MADE = 1 << 26
-MAX_UNROLLED = 1 << 13
+MAX_UNROLLED = 1 << 12
 
 
 class Budget:
