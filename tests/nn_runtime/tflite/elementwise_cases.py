@@ -58,6 +58,43 @@ CASES = [
     Case("RSQRT", [int8(0.05, -128, 2, 90)], [int8(0.02, -128, 2, 90)], steps=1),
     Case("EXP", [int8(0.02, 3, 2, 90)], [int8(0.05, -128, 2, 90)], steps=1),
     Case("LOG", [int8(0.02, -128, 2, 90)], [int8(0.04, 80, 2, 90)], steps=1),
+    *(Case(code, [real(2, 90)], [real(2, 90)]) for code in ("SIGN", "ROUND")),
+    Case("SIGN", [int32(2, 90)], [int32(2, 90)]),
+    *(
+        Case("CUMSUM", [kind(2, 7, 3), constant(np.int32(axis))], [kind(2, 7, 3)], "CumsumOptions", values, name=name)
+        for kind in (real, int32, int64)
+        for axis, values, name in (
+            (1, {}, ""),
+            (0, {"Exclusive": True}, "exclusive"),
+            (-1, {"Reverse": True}, "reverse"),
+            (1, {"Exclusive": True, "Reverse": True}, "exclusive, reverse"),
+        )
+    ),
+    *(
+        Case(
+            "CUMSUM",
+            [kind(2, 1, 2, 4, 3), constant(np.int32(3))],
+            [kind(2, 1, 2, 4, 3)],
+            "CumsumOptions",
+            name="rank 5",
+        )
+        for kind in (real, int32)
+    ),
+    *(
+        Case(
+            "CUMSUM", [kind(3, 1), constant(np.int32(1))], [kind(3, 1)], "CumsumOptions", {"Exclusive": True}, name="0"
+        )
+        for kind in (real, int32)
+    ),
+    *(
+        Case("FAKE_QUANT", [real(2, 90)], [real(2, 90)], "FakeQuantOptions", {**values, "NumBits": bits}, name=name)
+        for values, bits, name in (
+            ({"Min": -3.1, "Max": 2.7}, 8, "8 bits"),
+            ({"Min": 0.0, "Max": 6.0}, 4, "4 bits"),
+            ({"Min": -1.0, "Max": 0.5}, 2, "2 bits"),
+            ({"Min": -8.0, "Max": 0.0}, 16, "16 bits"),
+        )
+    ),
     # Selection
     Case("SELECT", [boolean(2, 5), real(2, 5), real(2, 5)], [real(2, 5)], "SelectOptions"),
     Case("SELECT", [boolean(2), int8(0.1, 3, 2, 5), int8(0.1, 3, 2, 5)], [int8(0.1, 3, 2, 5)], "SelectOptions"),
