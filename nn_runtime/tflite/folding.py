@@ -8,6 +8,7 @@ when a network is converted.
 from __future__ import annotations
 
 import math
+from itertools import zip_longest
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -28,7 +29,12 @@ Fold: TypeAlias = "Callable[[Operator], Array | list[Array]]"
 
 _MAX_FOLDED = 1 << 20
 _FOLDS: dict[int, Fold] = {}
-FOLDED_KINDS = {BuiltinOperator.SHAPE: Kind(1), BuiltinOperator.RANK: Kind(1), BuiltinOperator.RANGE: Kind(3, 2)}
+FOLDED_KINDS = {
+    BuiltinOperator.SHAPE: Kind(1),
+    BuiltinOperator.RANK: Kind(1),
+    BuiltinOperator.RANGE: Kind(3, 2),
+    BuiltinOperator.BROADCAST_ARGS: Kind(2),
+}
 """Operators that are folded or refused, never converted."""
 
 
@@ -117,6 +123,16 @@ def strided_slices(op: Operator, shape: Dimensions) -> tuple[list[tuple[int, int
             start = found[axis][0]
             found[axis] = (start, start + 1, 1)
     return found, dropped
+
+
+def gather_batches(op: Operator, shape: Dimensions, chosen: Dimensions, axis: int) -> int:
+    """Return how many leading dimensions the input of a GATHER shares with its indices."""
+    given = op.option("batch_dims")
+    count = given + len(chosen) if given < 0 else given
+    if not 0 <= count <= min(axis, len(chosen)) or shape[:count] != chosen[:count]:
+        shapes = f"{list(shape)} and {list(chosen)}"
+        op.fail(f"batch_dims must be dimensions before axis {axis} that {shapes} share, got {given}")
+    return count
 
 
 def _folds(*codes: int) -> Callable[[Fold], Fold]:
@@ -269,11 +285,19 @@ def _fold_unpack(op: Operator) -> list[Array]:
 @_folds(BuiltinOperator.GATHER)
 def _fold_gather(op: Operator) -> Array:
     data, indices = op.array(0, "params"), op.array(1, "indices")
-    if data.ndim != 1 or op.option("batch_dims"):
-        op.fail("integer constants must be vectors")
-    if indices.size and not 0 <= int(indices.min()) <= int(indices.max()) < data.size:
-        op.fail(f"indices (input 1) must be in [0, {data.size})")
-    return np.asarray(data[indices])
+    axis = op.axis(op.option("axis"), data.ndim)
+    batches = gather_batches(op, data.shape, indices.shape, axis)
+    shape = (*data.shape[:axis], *indices.shape[batches:], *data.shape[axis + 1 :])
+    if math.prod(shape) > _MAX_FOLDED:
+        op.fail(f"at most {_MAX_FOLDED} integer constants are computed, got {list(shape)}")
+    if indices.size and not 0 <= int(indices.min()) <= int(indices.max()) < data.shape[axis]:
+        op.fail(f"indices (input 1) must be in [0, {data.shape[axis]})")
+    if 0 in shape:
+        return np.zeros(shape, np.int32)
+    count, between = math.prod(data.shape[:batches]), math.prod(data.shape[batches:axis])
+    blocks = data.reshape(count, between, data.shape[axis], -1)
+    own = indices.reshape(count, 1, -1)
+    return blocks[np.arange(count)[:, None, None], np.arange(between)[:, None], own].reshape(shape)
 
 
 @_folds(BuiltinOperator.SLICE)
@@ -291,6 +315,16 @@ def _fold_range(op: Operator) -> Array:
     if delta == 0 or len(range(start, limit, delta)) > _MAX_FOLDED:
         op.fail(f"a range must have at most {_MAX_FOLDED} elements, got {start} to {limit} by {delta}")
     return np.arange(start, limit, delta, dtype=np.int32)
+
+
+@_folds(BuiltinOperator.BROADCAST_ARGS)
+def _fold_broadcast_args(op: Operator) -> Array:
+    first, second = op.by_dimension(0, "shape0"), op.by_dimension(1, "shape1")
+    aligned = zip_longest(reversed(first), reversed(second), fillvalue=1)
+    pairs = list(aligned)[::-1]
+    if any(one != other and 1 not in (one, other) for one, other in pairs):
+        op.fail(f"the shapes must go together, got {first} and {second}")
+    return np.array([other if one == 1 else one for one, other in pairs], np.int32)
 
 
 def _folded(op: Operator, function: np.ufunc) -> Array:

@@ -280,9 +280,13 @@ class Operator:
         if wanted.type != value.type:
             given = self.output_tensor(position).type.name
             self.fail(f"output {position} must have the type of the input, got {given}")
-        if value.is_quantized and not value.same_quantization(wanted):
-            value = self.emit(OperationCode.CAST, [value], wanted)
-        self.result(value, position)
+        self.result(self.same_integers(value, wanted), position)
+
+    def same_integers(self, value: Value, wanted: Value) -> Value:
+        """Return a value with the quantisation of another of its type: its integers stay, other types are left."""
+        if value.type != wanted.type or not value.is_quantized or value.same_quantization(wanted):
+            return value
+        return self.emit(OperationCode.CAST, [value], wanted)
 
     def matched(self, value: Value, source: Value) -> Value:
         """Return weights as they go with the data: constants of another type than float32 data are made real."""
@@ -450,9 +454,7 @@ class Operator:
         if present is not None and (value.type, value.shape) != (present.type, present.shape):
             wanted, given = (f"{OperandCode(one.type).name} {list(one.shape or ())}" for one in (present, value))
             self.fail(f"variable {resource} must stay {wanted}, got {given}")
-        if present is not None and value.is_quantized and not value.same_quantization(present):
-            value = self.emit(OperationCode.CAST, [value], present)
-        self._variables.assign(resource, value)
+        self._variables.assign(resource, value if present is None else self.same_integers(value, present))
 
     def _resource(self, position: int) -> Resource:
         index = self._operator.inputs[position] if position < self.input_count else -1

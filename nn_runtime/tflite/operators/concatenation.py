@@ -30,12 +30,12 @@ def _concatenation(op: Operator) -> None:
     op.result(joined(op, [tensor for tensor in tensors if 0 not in (tensor.shape or ())] or tensors, axis))
 
 
-def joined(op: Operator, tensors: Sequence[Value], axis: int) -> Value:
-    """Return a concatenation typed as the file's first output; NNAPI has none of integers or booleans."""
+def joined(op: Operator, tensors: Sequence[Value], axis: int, like: Value | None = None) -> Value:
+    """Return a concatenation typed as the file's first output or as `like`; NNAPI has none of integers or booleans."""
     if all(tensor.type == OperandCode.TENSOR_INT32 for tensor in tensors):
         return _joined_integers(op, tensors, axis)
     if tensors[0].type != OperandCode.TENSOR_BOOL8:
-        return op.emit(OperationCode.CONCATENATION, [*tensors, int32(axis)])
+        return op.emit(OperationCode.CONCATENATION, [*tensors, int32(axis)], like)
     integers = [op.as_integers(tensor) for tensor in tensors]
     return op.as_booleans(op.emit(OperationCode.CONCATENATION, [*integers, int32(axis)], integers[0]))
 

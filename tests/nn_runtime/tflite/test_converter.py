@@ -17,6 +17,7 @@ from nn_runtime.tflite import convert, read, supported_operators
 from nn_runtime.tflite.types import TensorType
 from tests.nn_runtime.tflite import (
     elementwise_cases,
+    index_cases,
     movement_cases,
     operator_cases,
     recurrent_cases,
@@ -47,6 +48,7 @@ CASES = [
     *operator_cases.CASES,
     *elementwise_cases.CASES,
     *movement_cases.CASES,
+    *index_cases.CASES,
     *recurrent_cases.CASES,
 ]
 
@@ -288,10 +290,6 @@ REFUSALS = {
         ),
         r"operator 0 LSTM: weights \(input 2\) must be \[16, 7\], got \[16, 6\]",
     ),
-    "batches of indices": (
-        Case("GATHER", [real(2, 3), constant([[1], [0]])], [real(2, 1)], "GatherOptions", {"Axis": 1, "BatchDims": 1}),
-        "operator 0 GATHER: batch_dims must be 0, got 1",
-    ),
     "shapes that do not go together": (
         Case("SELECT_V2", [Tensor(TensorType.BOOL, (2,)), real(3), real(3)], [real(3)], "SelectV2Options"),
         r"operator 0 SELECT_V2: shapes must go together, got \[2\], \[3\], \[3\]",
@@ -333,6 +331,9 @@ REFUSALS = {
         "operator 0 RESIZE_BILINEAR: .*2\\^32-1",
     ),
 }
+
+
+REFUSALS.update(index_cases.REFUSALS)
 
 
 @pytest.mark.parametrize("name", REFUSALS)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from nn_runtime.device import Device
 
 GRID = constant(np.arange(6).reshape(2, 3))
-SPLIT_V, RESHAPE = "SplitVOptions", "ReshapeOptions"
+GATHER, SPLIT_V, RESHAPE = "GatherOptions", "SplitVOptions", "ReshapeOptions"
 Folded = tuple["Sequence[Tensor]", Step, "Sequence[Tensor]"]
 FOLDED: dict[str, Folded] = {
     "SPLIT_V": (
@@ -59,6 +59,18 @@ FOLDED: dict[str, Folded] = {
         [constant(np.array([[1], [20]])), constant([[3, 4, 5]])],
         Step("ADD", [0, 1], [2], "AddOptions"),
         [int32(2, 3)],
+    ),
+    "GATHER": ([GRID, constant([[2, 0]])], Step("GATHER", [0, 1], [2], GATHER, {"Axis": 1}), [int32(2, 1, 2)]),
+    "GATHER by batch": (
+        [constant(np.arange(24).reshape(2, 3, 4)), constant([[3], [1]])],
+        Step("GATHER", [0, 1], [2], GATHER, {"Axis": 2, "BatchDims": 1}),
+        [int32(2, 3, 1)],
+    ),
+    "BROADCAST_ARGS": ([constant([4, 1, 3]), constant([5, 1])], Step("BROADCAST_ARGS", [0, 1], [2]), [int32(3)]),
+    "BROADCAST_ARGS of INT64": (
+        [Tensor(TensorType.INT64, (2,), data=np.array([1, 0]))] * 2,
+        Step("BROADCAST_ARGS", [0, 1], [2]),
+        [Tensor(TensorType.INT64, (2,))],
     ),
     "MUL": ([GRID, constant(np.int32(-2))], Step("MUL", [0, 1], [2], "MulOptions"), [int32(2, 3)]),
 }
@@ -223,6 +235,18 @@ def known(inputs: Sequence[Tensor], step: Step, result: Tensor) -> bytes:
                 int32(2),
             ),
             r"ADD: at most 1048576 integer constants are computed, got \[2000, 2000\]",
+        ),
+        (
+            known(
+                [constant(np.zeros((1, 2000), np.int32)), constant(np.zeros(2000, np.int32))],
+                Step("GATHER", [0, 1], [2], GATHER),
+                int32(2),
+            ),
+            r"GATHER: at most 1048576 integer constants are computed, got \[2000, 2000\]",
+        ),
+        (
+            known([GRID, constant([3])], Step("GATHER", [0, 1], [2], GATHER, {"Axis": 1}), int32(2)),
+            r"GATHER: indices \(input 1\) must be in \[0, 3\)",
         ),
     ],
 )

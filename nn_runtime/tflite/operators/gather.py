@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Elements and rows by their numbers: GATHER, GATHER_ND, REVERSE_SEQUENCE."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+from tflite.BuiltinOperator import BuiltinOperator
+
+from nn_runtime.codes import FuseCode, OperandCode, OperationCode
+from nn_runtime.tflite.folding import gather_batches
+from nn_runtime.tflite.operators import converts
+from nn_runtime.tflite.operators.concatenation import split_evenly
+from nn_runtime.tflite.operators.rows import row_numbers
+from nn_runtime.tflite.values import Value, constant, int32, int32_vector
+
+if TYPE_CHECKING:
+    from nn_runtime.operand import Array, Dimensions
+    from nn_runtime.tflite.operator import Operator
+
+_NUMBERS = Value(OperandCode.TENSOR_INT32)
+
+
+def _indices(op: Operator) -> Value:
+    """Return the second input; 16-bit constants are 32-bit ones."""
+    indices = op.input(1, "indices")
+    if indices.type == OperandCode.TENSOR_QUANT16_SYMM and indices.data is not None:
+        return constant(indices.data.astype(np.int32))
+    if indices.type != OperandCode.TENSOR_INT32:
+        op.fail("indices (input 1) must be INT32 or INT64")
+    return indices
+
+
+@converts(BuiltinOperator.GATHER, inputs=2, version=8)
+def _gather(op: Operator) -> None:
+    """(input, indices); a scalar index drops the axis."""
+    source, indices = op.input(0, "params"), _indices(op)
+    shape, axis = source.shape or (), op.axis(op.option("axis"), source.rank)
+    batches = gather_batches(op, shape, indices.shape or (), axis)
+    if batches:
+        op.result_of_same_quantization(_gathered_in_batches(op, source, indices, axis, batches))
+        return
+    if indices.data is not None and _are_neighbours(indices.data.reshape(-1), shape[axis]):
+        op.result_of_same_quantization(_run(op, source, axis, indices))
+        return
+    result = op.moved(OperationCode.GATHER, source, int32(axis), indices)
+    if indices.rank == 0 and source.rank > 1:
+        result = op.reshape(result, (*shape[:axis], *shape[axis + 1 :]))
+    op.result_of_same_quantization(result)
+
+
+def _are_neighbours(indices: Array, size: int) -> bool:
+    """Whether known indices are so many in a row, of that many that there are."""
+    first = int(indices[0]) if indices.size else -1
+    return 0 <= first <= size - indices.size and np.array_equal(indices, np.arange(first, first + indices.size))
+
+
+def _run(op: Operator, source: Value, axis: int, indices: Value) -> Value:
+    """Return what known neighbours choose along an axis, as a slice, which more devices join with other operations."""
+    if indices.data is None:
+        op.fail("the indices must be constants")
+    shape = source.shape or ()
+    begins, sizes = [0] * len(shape), list(shape)
+    begins[axis], sizes[axis] = int(indices.data.reshape(-1)[0]), indices.data.size
+    part = op.moved(OperationCode.SLICE, source, int32_vector(begins), int32_vector(sizes))
+    result = (*shape[:axis], *(indices.shape or ()), *shape[axis + 1 :])
+    return op.reshape(part, result or (1,))
+
+
+def _gathered_in_batches(op: Operator, source: Value, indices: Value, axis: int, batches: int) -> Value:
+    """Return elements of an axis by numbers that each batch has of its own.
+
+    Batches, what lies between them and the axis, and the axis are one axis to GATHER.
+    """
+    shape, chosen = source.shape or (), indices.shape or ()
+    batch_count, between, size = math.prod(shape[:batches]), math.prod(shape[batches:axis]), shape[axis]
+    if batch_count * between * size > np.iinfo(np.int32).max:
+        op.fail(f"rows of {list(shape)} must have numbers of 32 bits")
+    op.spend(batch_count * between)
+    first = np.arange(batch_count * between, dtype=np.int32).reshape(batch_count, between, 1) * size
+    own = op.reshape(indices, (batch_count, 1, math.prod(chosen[batches:])))
+    if own.data is not None:
+        if own.data.size and not 0 <= int(own.data.min()) <= int(own.data.max()) < size:
+            op.fail(f"indices (input 1) must be in [0, {size})")
+        op.spend(own.data.size * between)
+        numbers = constant(own.data + first)
+    else:
+        numbers = op.emit(OperationCode.ADD, [own, constant(first), int32(FuseCode.NONE)], _NUMBERS)
+    rows = op.reshape(source, (batch_count * between * size, math.prod(shape[axis + 1 :])))
+    result = op.moved(OperationCode.GATHER, rows, int32(0), op.reshape(numbers, (-1,)))
+    return op.reshape(result, (*shape[:axis], *chosen[batches:], *shape[axis + 1 :]))
+
+
+@converts(BuiltinOperator.GATHER_ND, inputs=2, version=6)
+def _gather_nd(op: Operator) -> None:
+    """(input, indices [..., columns]): the input's first dimensions, as many as columns, are one axis to GATHER."""
+    source, indices = op.input(0, "params"), _indices(op)
+    shape, outer, columns = source.shape or (), (indices.shape or ())[:-1], (indices.shape or (0,))[-1]
+    if not 1 <= columns <= source.rank:
+        op.fail(f"indices (input 1) must have 1 to {source.rank} columns, got {list(indices.shape or ())}")
+    indexed, rest = shape[:columns], shape[columns:]
+    numbers = _computed_numbers(op, indices, indexed) if indices.data is None else _known_numbers(op, indices, indexed)
+    rows = op.reshape(source, (math.prod(indexed), math.prod(rest)))
+    result = op.moved(OperationCode.GATHER, rows, int32(0), numbers)
+    op.result_of_same_quantization(op.reshape(result, (*outer, *rest) or (1,)))
+
+
+def _known_numbers(op: Operator, indices: Value, indexed: Dimensions) -> Value:
+    return constant(row_numbers(op, op.array(1, "indices").reshape(-1, len(indexed)), indexed))
+
+
+def _computed_numbers(op: Operator, indices: Value, indexed: Dimensions) -> Value:
+    """Return the numbers of rows: columns of indices times the rows that they skip, added up."""
+    count = len(indexed)
+    table = op.reshape(indices, (math.prod((indices.shape or ())[:-1]), count))
+    columns = [table] if count == 1 else split_evenly(op, table, 1, count)
+    total = columns[-1]
+    for axis, column in enumerate(columns[:-1]):
+        stride = int32_vector([math.prod(indexed[axis + 1 :])])
+        skipped = op.emit(OperationCode.MUL, [column, stride, int32(FuseCode.NONE)], _NUMBERS)
+        total = op.emit(OperationCode.ADD, [total, skipped, int32(FuseCode.NONE)], _NUMBERS)
+    return op.reshape(total, (-1,))
+
+
+@converts(BuiltinOperator.REVERSE_SEQUENCE, inputs=2)
+def _reverse_sequence(op: Operator) -> None:
+    """(input, lengths [batches]): of each batch as many elements of the sequence as its length change their order."""
+    source, lengths = op.input(0, "input"), np.array(op.integers(1, "seq_lengths"), np.int32)
+    shape = source.shape or ()
+    time, batch = (op.axis(op.option(name), source.rank) for name in ("seq_dim", "batch_dim"))
+    if time == batch:
+        op.fail(f"seq_dim and batch_dim must differ, got {time}")
+    if lengths.size != shape[batch] or not 0 <= lengths.min() <= lengths.max() <= shape[time]:
+        op.fail(f"seq_lengths (input 1) must be {shape[batch]} numbers of 0 to {shape[time]}, got {lengths.tolist()}")
+    leading = shape[: max(time, batch) + 1]
+    op.spend(math.prod(leading))
+    steps = np.arange(shape[time], dtype=np.int32)
+    places = np.where(steps < lengths[:, None], lengths[:, None] - 1 - steps, steps)
+    if time < batch:
+        places = places.T
+    aligned = [size if axis in (time, batch) else 1 for axis, size in enumerate(leading)]
+    numbers = np.arange(math.prod(leading), dtype=np.int32).reshape(leading)
+    numbers = np.take_along_axis(numbers, np.broadcast_to(places.reshape(aligned), leading), time)
+    rows = op.reshape(source, (math.prod(leading), math.prod(shape[len(leading) :])))
+    result = op.moved(OperationCode.GATHER, rows, int32(0), constant(numbers.reshape(-1)))
+    op.result_of_same_quantization(op.reshape(result, shape))

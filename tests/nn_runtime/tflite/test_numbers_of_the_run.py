@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Conversions whose results hang on the numbers of a run: indices, halves, infinities, integers of other scales."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import nn_runtime as nn
+from tests.nn_runtime.tflite.operator_cases import Case
+from tests.nn_runtime.tflite.operator_file import constant, int8, int32, int64, random_inputs, real, reference
+
+if TYPE_CHECKING:
+    from nn_runtime.device import Device
+
+Array = npt.NDArray[Any]
+EDGES = [0.0, 0.5, 1.5, 2.5, 0.49999997, 0.50000006, 1e-45, 1e-38, 1e9, 3e38, np.inf]
+WHOLE = [2.0**power + step for power in (21, 22, 23, 24) for step in (-1.5, -1, -0.5, 0, 0.5, 1, 1.5, 2)]
+
+
+def both(case: Case, inputs: list[Array], device: Device) -> tuple[Array, Array]:
+    """Return the first output on the device and that of LiteRT."""
+    file, _ = case.file()
+    with nn.load(file).compile(device) as session:
+        return session.run(inputs)[0], reference(file, inputs)[0]
+
+
+@pytest.mark.parametrize("code", ["SIGN", "ROUND"])
+def test_numbers_at_the_edges_have_the_bits_of_the_reference(code: str, reference_device: Device) -> None:
+    data = np.array([*EDGES, *WHOLE, *np.arange(0, 300, 0.25)], np.float32)
+    data = np.concatenate([data, -data])
+    result, wanted = both(Case(code, [real(data.size)], [real(data.size)]), [data], reference_device)
+    np.testing.assert_array_equal(result, wanted)
+
+
+@pytest.mark.parametrize("bits", [2, 5, 8, 16])
+def test_grids_of_fake_quantisation_are_those_of_the_reference(bits: int, reference_device: Device) -> None:
+    rng = np.random.default_rng(bits)
+    for _ in range(10):
+        options = {"Min": -float(rng.uniform(0, 9)), "Max": float(rng.uniform(0.1, 9)), "NumBits": bits}
+        halves = np.linspace(options["Min"], options["Max"], 2 * 2**bits - 1)
+        data = np.concatenate([halves, np.nextafter(halves, 0), rng.uniform(-12, 12, 2000)]).astype(np.float32)
+        case = Case("FAKE_QUANT", [real(data.size)], [real(data.size)], "FakeQuantOptions", options)
+        result, wanted = both(case, [data], reference_device)
+        np.testing.assert_array_equal(result, wanted)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("exclusive", [False, True])
+def test_an_infinity_does_not_spoil_the_sums_before_it(
+    reverse: bool, exclusive: bool, reference_device: Device
+) -> None:
+    options = {"Reverse": reverse, "Exclusive": exclusive}
+    case = Case("CUMSUM", [real(2, 300), constant(np.int32(1))], [real(2, 300)], "CumsumOptions", options)
+    data = np.random.default_rng(3).uniform(-1, 1, (2, 300)).astype(np.float32)
+    data[0, 200], data[1, 100] = np.inf, -np.inf
+    result, wanted = both(case, [data], reference_device)
+    np.testing.assert_allclose(result, wanted, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("source", "chosen", "result"),
+    [
+        (real(4, 5), (6, 1), real(6, 5)),
+        (int32(3, 4, 5), (2, 3, 3), int32(2, 3)),
+        (int8(0.1, 3, 3, 4, 5), (7, 2), int8(0.1, 3, 7, 5)),
+        (real(2, 3, 4, 2, 3), (5, 4), real(5, 3)),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("kind", [int32, int64])
+def test_places_may_be_computed(source: Any, chosen: Any, result: Any, kind: Any, reference_device: Device) -> None:
+    case = Case("GATHER_ND", [source, kind(*chosen)], [result], "GatherNdOptions")
+    indices = np.random.default_rng(5).integers(0, source.shape[: chosen[-1]], chosen)
+    inputs = [*random_inputs([source]), indices.astype(kind().type.dtype)]
+    np.testing.assert_array_equal(*both(case, inputs, reference_device))
+
+
+@pytest.mark.parametrize(
+    ("shape", "chosen", "axis", "batches"),
+    [((3, 5), (3, 2), 1, 1), ((2, 3, 4), (2, 3), 2, 2), ((2, 3, 4, 5), (2, 2, 2), 2, 1), ((2, 3, 4), (2, 6), -2, -1)],
+)
+def test_indices_of_batches_may_be_computed(
+    shape: tuple[int, ...], chosen: tuple[int, ...], axis: int, batches: int, reference_device: Device
+) -> None:
+    options = {"Axis": axis, "BatchDims": batches}
+    case = Case("GATHER", [real(*shape), int32(*chosen)], [real()], "GatherOptions", options)
+    indices = np.random.default_rng(5).integers(0, shape[axis], chosen).astype(np.int32)
+    np.testing.assert_array_equal(*both(case, [*random_inputs([real(*shape)]), indices], reference_device))
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case("MATRIX_SET_DIAG", [int8(0.1, 3, 2, 3), int8(0.3, 7, 2)], [int8(0.5, -1, 2, 3)]),
+        Case("DYNAMIC_UPDATE_SLICE", [int8(0.1, 3, 4), int8(0.3, 7, 2), constant([1])], [int8(0.5, -1, 4)]),
+        Case("SCATTER_ND", [constant([[3], [1]]), int8(0.3, 7, 2), constant([4])], [int8(0.5, -1, 4)]),
+        Case("SPARSE_TO_DENSE", [constant([1, 3]), constant([5]), int8(0.1, 3, 2), int8(0.3, 7)], [int8(0.5, -1, 5)]),
+    ],
+    ids=str,
+)
+def test_integers_are_moved_whatever_their_scales(case: Case, reference_device: Device) -> None:
+    inputs = random_inputs(case.file()[1])
+    np.testing.assert_array_equal(*both(case, inputs, reference_device))
