@@ -31,7 +31,7 @@ def padding_scheme(op: Operator) -> Value:
     return int32(PaddingCode.VALID if number else PaddingCode.SAME)
 
 
-def _window(op: Operator, *extra: Value) -> list[Value]:
+def convolution_window(op: Operator, *extra: Value) -> list[Value]:
     """Inputs of a convolution from the padding on; dilations only where there are any."""
     rest = [
         padding_scheme(op),
@@ -56,7 +56,7 @@ def _conv_2d(op: Operator) -> None:
     if group_depth and depth != group_depth and depth % group_depth == 0:
         op.result(_grouped(op, [source, weights, bias], depth // group_depth))
         return
-    op.result(op.emit(OperationCode.CONV_2D, [source, weights, bias, *_window(op)]))
+    op.result(op.emit(OperationCode.CONV_2D, [source, weights, bias, *convolution_window(op)]))
 
 
 @converts(BuiltinOperator.DEPTHWISE_CONV_2D, inputs=3, version=7)
@@ -66,7 +66,7 @@ def _depthwise_conv_2d(op: Operator) -> None:
     weights = op.matched(op.input(1, "filter", rank=4), source)
     depth_in, depth_out = (source.shape or (1,))[-1], (weights.shape or (0,))[-1]
     bias = op.bias(2, source, weights, depth_out)
-    window = _window(op, int32(depth_out // depth_in))
+    window = convolution_window(op, int32(depth_out // depth_in))
     op.result(op.emit(OperationCode.DEPTHWISE_CONV_2D, [source, weights, bias, *window]))
 
 

@@ -21,6 +21,7 @@ from tests.nn_runtime.tflite import (
     movement_cases,
     operator_cases,
     recurrent_cases,
+    volume_cases,
 )
 from tests.nn_runtime.tflite.operator_cases import CONV, LSTM_WEIGHTS, TANH, Case, bytes_of, weights
 from tests.nn_runtime.tflite.operator_file import (
@@ -50,6 +51,7 @@ CASES = [
     *movement_cases.CASES,
     *index_cases.CASES,
     *recurrent_cases.CASES,
+    *volume_cases.CASES,
 ]
 
 
@@ -333,7 +335,7 @@ REFUSALS = {
 }
 
 
-REFUSALS.update(index_cases.REFUSALS)
+REFUSALS.update({**index_cases.REFUSALS, **volume_cases.REFUSALS})
 
 
 @pytest.mark.parametrize("name", REFUSALS)
