@@ -80,6 +80,9 @@ class GraphBuilder:
 
     def emit(self, code: OperationCode, inputs: Sequence[Value], results: Sequence[Value]) -> list[Value]:
         """Append an operation and return its outputs: typed as `results`, with the dimensions of its shape rule."""
+        for value in inputs:
+            if value.data is not None and not value.data.size:
+                raise BadData(f"{code.name}: an empty input of shape {list(value.shape or ())} is not supported")
         return (
             emit_beyond(self, code, inputs, results) if is_beyond(code, inputs) else self._append(code, inputs, results)
         )
@@ -104,9 +107,6 @@ class GraphBuilder:
         return renamed
 
     def _append(self, code: OperationCode, inputs: Sequence[Value], results: Sequence[Value]) -> list[Value]:
-        for value in inputs:
-            if value.data is not None and not value.data.size:
-                raise BadData(f"{code.name}: an empty input of shape {list(value.shape or ())} is not supported")
         operation = OperationView(code, inputs, results)
         validate(operation)
         outputs = []

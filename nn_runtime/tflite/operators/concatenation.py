@@ -48,6 +48,8 @@ def _joined_integers(op: Operator, tensors: Sequence[Value], axis: int) -> Value
         if len(other) != len(shape) or [*other[:axis], *other[axis + 1 :]] != [*shape[:axis], *shape[axis + 1 :]]:
             op.fail(f"the inputs must agree but for axis {axis}, got {shape} and {other}")
     sizes = [(tensor.shape or ())[axis] for tensor in tensors]
+    if 0 in sizes:
+        op.fail(f"an input without elements is not supported beside others, got {sizes} along axis {axis}")
     owner = np.repeat(np.arange(len(tensors)), sizes)
     result: Value | None = None
     for number, tensor in enumerate(tensors):

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from tests.nn_runtime.tflite.operator_cases import RELU, RELU6, SAME, VALID, Case, weights
 from tests.nn_runtime.tflite.operator_file import constant, int8, real
 
@@ -38,6 +40,16 @@ REFUSALS = {
             "CONV_3D", [int8(0.1, 3, 1, 3, 3, 3, 1), constant(weights(1, 1, 1, 1, 1)), None], [real(1)], OPTIONS, STEPS
         ),
         r"operator 0 CONV_3D: input \(input 0\) must be FLOAT32, got TENSOR_QUANT8_ASYMM_SIGNED",
+    ),
+    "volume without elements": (
+        Case(
+            "CONV_3D",
+            [constant(np.zeros((0, 3, 3, 3, 1))), constant(weights(3, 1, 1, 1, 1)), None],
+            [real(1)],
+            OPTIONS,
+            STEPS,
+        ),
+        r"operator 0 CONV_3D: PAD: an empty input of shape \[0, 3, 3, 3, 1\] is not supported",
     ),
     "volume of another depth": (
         Case("CONV_3D", [real(1, 3, 3, 3, 2), constant(weights(1, 1, 1, 1, 1)), None], [real(1)], OPTIONS, STEPS),
