@@ -127,22 +127,40 @@ def _computed_numbers(op: Operator, indices: Value, indexed: Dimensions) -> Valu
 @converts(BuiltinOperator.REVERSE_SEQUENCE, inputs=2)
 def _reverse_sequence(op: Operator) -> None:
     """(input, lengths [batches]): of each batch as many elements of the sequence as its length change their order."""
-    source, lengths = op.input(0, "input"), np.array(op.integers(1, "seq_lengths"), np.int32)
+    source, lengths = op.input(0, "input"), op.input(1, "seq_lengths")
     shape = source.shape or ()
     time, batch = (op.axis(op.option(name), source.rank) for name in ("seq_dim", "batch_dim"))
-    if time == batch:
-        op.fail(f"seq_dim and batch_dim must differ, got {time}")
-    if lengths.size != shape[batch] or not 0 <= lengths.min() <= lengths.max() <= shape[time]:
-        op.fail(f"seq_lengths (input 1) must be {shape[batch]} numbers of 0 to {shape[time]}, got {lengths.tolist()}")
+    if time == batch or 0 in shape:
+        op.fail(f"seq_dim and batch_dim must be two dimensions of {list(shape)} > 0, got {time} and {batch}")
+    if lengths.type != OperandCode.TENSOR_INT32 or lengths.shape != (shape[batch],):
+        op.fail(f"seq_lengths (input 1) must be {shape[batch]} integers, got {list(lengths.shape or ())}")
     leading = shape[: max(time, batch) + 1]
-    op.spend(math.prod(leading))
-    steps = np.arange(shape[time], dtype=np.int32)
-    places = np.where(steps < lengths[:, None], lengths[:, None] - 1 - steps, steps)
-    if time < batch:
-        places = places.T
-    aligned = [size if axis in (time, batch) else 1 for axis, size in enumerate(leading)]
-    numbers = np.arange(math.prod(leading), dtype=np.int32).reshape(leading)
-    numbers = np.take_along_axis(numbers, np.broadcast_to(places.reshape(aligned), leading), time)
+    op.spend(2 * math.prod(leading))
+    lengths = op.reshape(lengths, (shape[batch], *(1,) * (len(leading) - batch - 1)))
+    steps = np.arange(shape[time], dtype=np.int32).reshape(-1, *(1,) * (len(leading) - time - 1))
+    stride = math.prod(leading[time + 1 :])
+    first = np.arange(math.prod(leading), dtype=np.int32).reshape(leading).take([0], time)
+    if lengths.data is not None:
+        numbers = constant(_known_order(op, lengths.data, steps) * np.int32(stride) + first)
+    else:
+        order = _computed_order(op, lengths, steps)
+        skipped = op.emit(OperationCode.MUL, [order, int32_vector([stride]), int32(FuseCode.NONE)], _NUMBERS)
+        numbers = op.emit(OperationCode.ADD, [skipped, constant(first), int32(FuseCode.NONE)], _NUMBERS)
     rows = op.reshape(source, (math.prod(leading), math.prod(shape[len(leading) :])))
-    result = op.moved(OperationCode.GATHER, rows, int32(0), constant(numbers.reshape(-1)))
+    result = op.moved(OperationCode.GATHER, rows, int32(0), op.reshape(numbers, (-1,)))
     op.result_of_same_quantization(op.reshape(result, shape))
+
+
+def _known_order(op: Operator, lengths: Array, steps: Array) -> Array:
+    """Return the step that takes the place of each step."""
+    if lengths.size and not 0 <= int(lengths.min()) <= int(lengths.max()) <= steps.size:
+        op.fail(f"seq_lengths (input 1) must be numbers of 0 to {steps.size}, got {lengths.reshape(-1).tolist()}")
+    order: Array = np.where(steps < lengths, lengths - 1 - steps, steps)
+    return order
+
+
+def _computed_order(op: Operator, lengths: Value, steps: Array) -> Value:
+    mirrored = op.emit(OperationCode.SUB, [lengths, constant(steps + 1), int32(FuseCode.NONE)], _NUMBERS)
+    is_within = op.emit(OperationCode.GREATER_EQUAL, [mirrored, int32_vector([0])], Value(OperandCode.TENSOR_BOOL8))
+    own = op.broadcast(constant(steps), mirrored.shape or ())
+    return op.emit(OperationCode.SELECT, [is_within, mirrored, own], _NUMBERS)

@@ -34,8 +34,8 @@ def _scatter_nd(op: Operator) -> None:
     indices, updates, shape = op.array(0, "indices"), op.input(1, "updates"), _wanted_shape(op, 2, "shape")
     op.integers(0, "indices")
     columns = indices.shape[-1] if indices.ndim else 0
-    if not 1 <= columns <= len(shape):
-        op.fail(f"indices (input 0) must have 1 to {len(shape)} columns, got {list(indices.shape)}")
+    if not 1 <= columns <= len(shape) or not indices.size:
+        op.fail(f"indices (input 0) must be rows of 1 to {len(shape)} columns, got {list(indices.shape)}")
     wanted = (*indices.shape[:-1], *shape[columns:])
     if updates.shape != wanted:
         op.fail(f"updates (input 1) must be {list(wanted)}, got {list(updates.shape or ())}")

@@ -11,7 +11,6 @@ from tflite.BuiltinOperator import BuiltinOperator
 from nn_runtime.codes import OperandCode, OperationCode
 from nn_runtime.tflite.folding import strided_slices
 from nn_runtime.tflite.operators import converts
-from nn_runtime.tflite.operators.concatenation import joined
 from nn_runtime.tflite.values import Value, constant, int32, int32_vector, real_scalar
 
 if TYPE_CHECKING:
@@ -111,34 +110,3 @@ def _topk_v2(op: Operator) -> None:
     values, indices = op.emit_many(OperationCode.TOPK_V2, [source, k], [source, op.prototype(1)])
     op.result_of_same_quantization(values)
     op.result(indices, 1)
-
-
-@converts(BuiltinOperator.DYNAMIC_UPDATE_SLICE, inputs=3, version=6)
-def _dynamic_update_slice(op: Operator) -> None:
-    """(input, update, start): a part of the input replaced, moved back to where it fits; axis by axis, the last first.
-
-    The update, with what the input has before and behind it along one axis, is the update of the axes before.
-    """
-    source, begins = op.input(0, "operand"), op.by_dimension(2, "start_indices")
-    result = op.same_integers(op.input(1, "update"), source)
-    shape, sizes = source.shape or (), list(result.shape or ())
-    fits = len(begins) == len(sizes) == len(shape) and all(map(int.__le__, sizes, shape))
-    if not fits or result.type != source.type:
-        op.fail(f"update and start_indices must fit {list(shape)}, got {sizes} at {begins}")
-    begins = [min(max(begin, 0), whole - size) for begin, size, whole in zip(begins, sizes, shape, strict=True)]
-    for axis in reversed(range(len(shape))):
-        parts = [(0, begins[axis]), (begins[axis] + sizes[axis], shape[axis])]
-        around = [_part(op, source, axis, bounds, begins, sizes) if bounds[0] < bounds[1] else None for bounds in parts]
-        joint = [value for value in (around[0], result, around[1]) if value is not None]
-        result = joined(op, joint, axis, source) if len(joint) > 1 else result
-    op.result_of_same_quantization(result)
-
-
-def _part(
-    op: Operator, source: Value, axis: int, bounds: tuple[int, int], begins: Sequence[int], sizes: Sequence[int]
-) -> Value:
-    """Return what lies between bounds of an axis, of the axes before it only what begins and sizes say."""
-    shape = source.shape or ()
-    begin = [*begins[:axis], bounds[0], *[0] * (len(shape) - axis - 1)]
-    size = [*sizes[:axis], bounds[1] - bounds[0], *shape[axis + 1 :]]
-    return op.moved(OperationCode.SLICE, source, int32_vector(begin), int32_vector(size))

@@ -157,13 +157,13 @@ REFUSALS = {
         Case("GATHER_ND", [real(4), constant([[3, 5]])], [real(1)], GATHER_ND),
         r"operator 0 GATHER_ND: indices \(input 1\) must have 1 to 1 columns, got \[1, 2\]",
     ),
-    "lengths computed at run time": (
-        Case("REVERSE_SEQUENCE", [real(3, 5), int32(3)], [real(3, 5)], REVERSE, {"SeqDim": 1}),
-        r"operator 0 REVERSE_SEQUENCE: seq_lengths \(input 1\) must be a constant",
+    "lengths of fewer batches": (
+        Case("REVERSE_SEQUENCE", [real(3, 5), int32(2)], [real(3, 5)], REVERSE, {"SeqDim": 1}),
+        r"operator 0 REVERSE_SEQUENCE: seq_lengths \(input 1\) must be 3 integers, got \[2\]",
     ),
     "length beyond the sequence": (
         Case("REVERSE_SEQUENCE", [real(2, 5), constant([6, 1])], [real(2, 5)], REVERSE, {"SeqDim": 1}),
-        r"operator 0 REVERSE_SEQUENCE: seq_lengths \(input 1\) must be 2 numbers of 0 to 5, got \[6, 1\]",
+        r"operator 0 REVERSE_SEQUENCE: seq_lengths \(input 1\) must be numbers of 0 to 5, got \[6, 1\]",
     ),
     "places computed at run time": (
         Case("SPARSE_TO_DENSE", [int32(2), constant([6]), real(2), real()], [real(6)], TO_DENSE),
@@ -181,6 +181,18 @@ REFUSALS = {
         Case("SCATTER_ND", [constant([[1], [2]]), real(2, 3), constant([3, 4])], [real(3, 4)], SCATTER_ND),
         r"operator 0 SCATTER_ND: updates \(input 1\) must be \[2, 4\], got \[2, 3\]",
     ),
+    "no places": (
+        Case("SCATTER_ND", [constant(np.zeros((0, 1), np.int32)), constant(np.zeros(0)), constant([3])], [real(3)]),
+        r"operator 0 SCATTER_ND: indices \(input 0\) must be rows of 1 to 1 columns, got \[0, 1\]",
+    ),
+    "integers beside none": (
+        Case("DYNAMIC_UPDATE_SLICE", [int32(4), constant(np.zeros(0, np.int32)), constant([1])], [int32(4)], UPDATE),
+        r"operator 0 DYNAMIC_UPDATE_SLICE: an input without elements is not supported beside others",
+    ),
+    "sequence without steps": (
+        Case("REVERSE_SEQUENCE", [constant(np.zeros((2, 0))), constant([0, 0])], [real(2)], REVERSE, {"SeqDim": 1}),
+        r"operator 0 REVERSE_SEQUENCE: seq_dim and batch_dim must be two dimensions of \[2, 0\] > 0, got 1 and 0",
+    ),
     "segments in no order": (
         Case("SEGMENT_SUM", [real(3), constant([0, 2, 1])], [real(3)]),
         r"operator 0 SEGMENT_SUM: segment_ids \(input 1\) must be 3 numbers from 0 that rise by 0 or 1",
@@ -193,9 +205,13 @@ REFUSALS = {
         Case("MATRIX_SET_DIAG", [real(3, 4), real(4)], [real(3, 4)]),
         r"operator 0 MATRIX_SET_DIAG: diagonal \(input 1\) must be that of \[3, 4\], got \[4\]",
     ),
-    "start computed at run time": (
-        Case("DYNAMIC_UPDATE_SLICE", [real(4), real(2), int32(1)], [real(4)], UPDATE),
-        r"operator 0 DYNAMIC_UPDATE_SLICE: start_indices \(input 2\) must be a constant",
+    "update that is too large": (
+        Case("DYNAMIC_UPDATE_SLICE", [real(4, 5), real(2, 6), int32(2)], [real(4, 5)], UPDATE),
+        r"operator 0 DYNAMIC_UPDATE_SLICE: update \(input 1\) must be of the input's type in \[4, 5\], got \[2, 6\]",
+    ),
+    "start of another rank": (
+        Case("DYNAMIC_UPDATE_SLICE", [real(4), real(2), int32(2)], [real(4)], UPDATE),
+        r"operator 0 DYNAMIC_UPDATE_SLICE: start_indices \(input 2\) must be 1 integers, got \[2\]",
     ),
     "shapes of a run": (
         Case("BROADCAST_ARGS", [int32(2), int64(2)], [int64(2)]),

@@ -11,7 +11,17 @@ import pytest
 
 import nn_runtime as nn
 from tests.nn_runtime.tflite.operator_cases import Case
-from tests.nn_runtime.tflite.operator_file import constant, int8, int32, int64, random_inputs, real, reference
+from tests.nn_runtime.tflite.operator_file import (
+    Tensor,
+    boolean,
+    constant,
+    int8,
+    int32,
+    int64,
+    random_inputs,
+    real,
+    reference,
+)
 
 if TYPE_CHECKING:
     from nn_runtime.device import Device
@@ -90,6 +100,46 @@ def test_indices_of_batches_may_be_computed(
     case = Case("GATHER", [real(*shape), int32(*chosen)], [real()], "GatherOptions", options)
     indices = np.random.default_rng(5).integers(0, shape[axis], chosen).astype(np.int32)
     np.testing.assert_array_equal(*both(case, [*random_inputs([real(*shape)]), indices], reference_device))
+
+
+@pytest.mark.parametrize(
+    ("shape", "time", "batch"), [((3, 5, 2), 1, 0), ((4, 2, 3), 0, 2), ((2, 2, 5, 3), 2, 1), ((2, 2, 3, 2, 4), 3, 0)]
+)
+@pytest.mark.parametrize("kind", [int32, int64])
+def test_lengths_of_sequences_may_be_computed(
+    shape: tuple[int, ...], time: int, batch: int, kind: Any, reference_device: Device
+) -> None:
+    options = {"SeqDim": time, "BatchDim": batch}
+    case = Case("REVERSE_SEQUENCE", [real(*shape), kind(shape[batch])], [real()], "ReverseSequenceOptions", options)
+    lengths = np.random.default_rng(7).integers(1, shape[time] + 1, shape[batch]).astype(kind().type.dtype)
+    np.testing.assert_array_equal(*both(case, [*random_inputs([real(*shape)]), lengths], reference_device))
+
+
+def _bytes(*shape: int) -> Tensor:
+    return int8(0.1, 3, *shape)
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "size"),
+    [
+        (real, (1, 6, 2, 3), (1, 1, 2, 3)),
+        (real, (4, 5), (2, 3)),
+        (_bytes, (4, 5, 6), (2, 5, 3)),
+        (int32, (4, 5), (1, 2)),
+        (boolean, (4, 5), (3, 2)),
+        (real, (2, 3, 2, 4, 2), (1, 2, 2, 3, 2)),
+        (real, (3, 2), (3, 2)),
+    ],
+)
+@pytest.mark.parametrize("start", [-3, 0, 1, 9])
+def test_the_place_of_an_update_may_be_computed(
+    kind: Any, shape: tuple[int, ...], size: tuple[int, ...], start: int, reference_device: Device
+) -> None:
+    tensors = [kind(*shape), kind(*size)]
+    options = "DynamicUpdateSliceOptions"
+    case = Case("DYNAMIC_UPDATE_SLICE", [*tensors, int32(len(shape))], [kind(*shape)], options)
+    starts = np.full(len(shape), start, np.int32)
+    np.testing.assert_array_equal(*both(case, [*random_inputs(tensors), starts], reference_device))
 
 
 @pytest.mark.parametrize(
