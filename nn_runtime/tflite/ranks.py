@@ -49,6 +49,9 @@ def emit_beyond(
     builder: GraphBuilder, code: OperationCode, inputs: Sequence[Value], results: Sequence[Value]
 ) -> list[Value]:
     """Append what does an operation on tensors of any rank; raises BadData for one that has no such form."""
+    for value in inputs:
+        if value.data is not None and not value.data.size:
+            raise BadData(f"{code.name}: an empty input of shape {list(value.shape or ())} is not supported")
     rule = _RULES.get(code)
     if rule is None:
         shapes = [list(value.shape or ()) for value in inputs if value.rank > MAX_DIMENSIONS]
@@ -304,6 +307,8 @@ def _reduction(operation: _Operation) -> list[Value]:
 def _tile(operation: _Operation) -> list[Value]:
     """(input, multiples)."""
     source, multiples = operation.inputs[0], _per_dimension(operation, 1)
+    if min(multiples) < 1:
+        raise operation.fail(f"multiples must be >= 1, got {multiples}")
     touched = [multiple != 1 for multiple in multiples]
     blocks = _blocks(operation.shape, touched)
     if len(blocks) > MAX_DIMENSIONS:
@@ -396,12 +401,12 @@ def _pad(operation: _Operation) -> list[Value]:
     if len(blocks) > MAX_DIMENSIONS:
         for axes in _first_alone(touched):
             chosen = [pair if axis in axes else [0, 0] for axis, pair in enumerate(amounts)]
-            source = operation.again(source, constant(np.array(chosen, np.int32)), *rest)[0]
+            source = operation.again(source, _pairs(chosen), *rest)[0]
         return [source]
     borders = [[amount * block.rest for amount in amounts[block.axis]] for block in blocks]
     changed = {
         0: operation.under(source, [block.size for block in blocks]),
-        1: constant(np.array(borders, np.int32)),
+        1: _pairs(borders),
     }
     return operation.emit(changed, [_padded(shape, amounts)])
 
@@ -416,7 +421,7 @@ def _mirror_pad(operation: _Operation) -> list[Value]:
     borders = [next((amounts[axis] for axis in group if any(amounts[axis])), [0, 0]) for group in groups]
     changed = {
         0: operation.under(operation.inputs[0], _sizes(shape, groups)),
-        1: constant(np.array(borders, np.int32)),
+        1: _pairs(borders),
     }
     return operation.emit(changed, [_padded(shape, amounts)])
 
@@ -427,6 +432,12 @@ def _paddings(operation: _Operation) -> list[list[int]]:
         raise operation.fail(f"paddings must be [{len(operation.shape)}, 2], got {list(amounts.shape)}")
     found: list[list[int]] = amounts.tolist()
     return found
+
+
+def _pairs(amounts: Sequence[Sequence[int]]) -> Value:
+    """Return [before, after] by dimension as a constant; raises BadData for what 32 bits cannot hold."""
+    flat = int32_vector([amount for pair in amounts for amount in pair])
+    return constant(np.asarray(flat.data, np.int32).reshape(-1, 2))
 
 
 def _padded(shape: Dimensions, amounts: Sequence[Sequence[int]]) -> Dimensions:
@@ -477,6 +488,8 @@ def _reshape(operation: _Operation) -> list[Value]:
 def _fill(operation: _Operation) -> list[Value]:
     """(shape, number)."""
     shape = tuple(int(size) for size in _numbers(operation.inputs[0]))
+    if min(shape) < 1:
+        raise operation.fail(f"sizes must be >= 1, got {list(shape)}")
     return operation.emit({0: int32_vector([math.prod(shape)])}, [shape])
 
 

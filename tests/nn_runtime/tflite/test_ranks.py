@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -372,4 +373,28 @@ def test_what_has_no_form_of_four_dimensions_is_named() -> None:
     shape, borders = (3, 2, 3, 2, 3), constant([[1, 1], [0, 0], [1, 1], [0, 0], [1, 1]])
     case = Case("MIRROR_PAD", [real(*shape), borders], [real(5, 2, 5, 2, 5)], "MirrorPadOptions")
     with pytest.raises(BadData, match=r"operator 0 MIRROR_PAD: paddings .* of \[3, 2, 3, 2, 3\] are not supported"):
+        nn.load(case.file()[0])
+
+
+EMPTY = constant(np.zeros((0, 1, 2, 1, 2), np.float32))
+REFUSED = {
+    "TRANSPOSE": ([EMPTY, constant([0, 2, 1, 3, 4])], "an empty input of shape [0, 1, 2, 1, 2] is not supported"),
+    "MEAN": ([EMPTY, constant([0])], "an empty input of shape [0, 1, 2, 1, 2] is not supported"),
+    "CONCATENATION": ([EMPTY, EMPTY], "an empty input of shape [0, 1, 2, 1, 2] is not supported"),
+    "MUL": ([EMPTY, real(1, 3, 1, 3, 2)], "an empty input of shape [0, 1, 2, 1, 2] is not supported"),
+    "PAD": (
+        [real(2, 3, 2, 2, 3), constant([[1 << 30, 0], *[[0, 0]] * 4])],
+        "must fit in 32 bits, got [38654705664, 0]",
+    ),
+    "FILL": ([constant([-1, -1, 2, 2, 2]), constant(np.float32(1))], "sizes must be >= 1, got [-1, -1, 2, 2, 2]"),
+    "TILE": ([real(2, 3, 2, 2, 3), constant([1, 0, 1, 1, 1])], "multiples must be >= 1, got [1, 0, 1, 1, 1]"),
+}
+
+
+@pytest.mark.parametrize("code", REFUSED)
+def test_what_has_no_result_is_refused_in_the_shapes_of_the_file(code: str) -> None:
+    inputs, reason = REFUSED[code]
+    options = {"CONCATENATION": "ConcatenationOptions", "MEAN": "ReducerOptions"}.get(code, "NONE")
+    case = Case(code, inputs, [real(2, 3, 2, 2, 3)], options, {"Axis": 1} if code == "CONCATENATION" else {})
+    with pytest.raises(BadData, match=f"operator 0 {code}: .*{re.escape(reason)}"):
         nn.load(case.file()[0])
