@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from tflite.BuiltinOperator import BuiltinOperator
 
+from nn_runtime.errors import BadData
+from nn_runtime.tflite.tensor_reader import quoted
 from nn_runtime.tflite.types import TensorType
 
 if TYPE_CHECKING:
@@ -24,11 +26,25 @@ if TYPE_CHECKING:
 
 _BYTES = frozenset({TensorType.INT8, TensorType.UINT8})
 _BIASES = frozenset({TensorType.INT32, TensorType.INT64})
+_WITH_BIASES = frozenset(
+    {
+        *(BuiltinOperator.CONV_2D, BuiltinOperator.DEPTHWISE_CONV_2D, BuiltinOperator.TRANSPOSE_CONV),
+        *(BuiltinOperator.FULLY_CONNECTED, BuiltinOperator.SVDF),
+        *(BuiltinOperator.RNN, BuiltinOperator.UNIDIRECTIONAL_SEQUENCE_RNN),
+        *(BuiltinOperator.LSTM, BuiltinOperator.UNIDIRECTIONAL_SEQUENCE_LSTM),
+        *(BuiltinOperator.BIDIRECTIONAL_SEQUENCE_RNN, BuiltinOperator.BIDIRECTIONAL_SEQUENCE_LSTM),
+    }
+)
+_FIRST_BIAS = 2
+"""Input of these that may be one; others have shapes and axes in integers."""
 _WITH_STATES = frozenset({BuiltinOperator.LSTM, BuiltinOperator.UNIDIRECTIONAL_SEQUENCE_LSTM})
 
 
 def with_real_numbers(model: TfliteModel) -> TfliteModel:
-    """Return a model whose 16-bit quantised tensors, and biases beside them, are FLOAT32; others stay."""
+    """Return a model whose 16-bit quantised tensors, and biases beside them, are FLOAT32; others stay.
+
+    Raises BadData where the integers themselves are asked for, and for tensors of several scales that are no constants.
+    """
     subgraphs = tuple(_with_real_numbers(subgraph) for subgraph in model.subgraphs)
     changed = any(new is not old for new, old in zip(subgraphs, model.subgraphs, strict=True))
     return replace(model, subgraphs=subgraphs) if changed else model
@@ -43,10 +59,16 @@ def _with_real_numbers(subgraph: TfliteSubgraph) -> TfliteSubgraph:
     if not real:
         return subgraph
     for operator in subgraph.operators:
-        if not real.isdisjoint(_tensors(operator)):
-            real |= {at for at in operator.inputs if at >= 0 and _is_bias(tensors[at])}
+        if real.isdisjoint(_tensors(operator)):
+            continue
+        if operator.code == BuiltinOperator.CAST:
+            raise BadData(f"operator {operator.index} CAST: of quantised INT16 tensors it is not supported")
+        if operator.code in _WITH_BIASES:
+            real |= {at for at in operator.inputs[_FIRST_BIAS:] if at >= 0 and _is_bias(tensors[at])}
     for at in real:
         tensor = tensors[at]
+        if tensor.data is None and tensor.quantization is not None and tensor.quantization.scales.size > 1:
+            raise BadData(f"tensor {quoted(tensor.name)}: several scales are supported for constants alone")
         tensors[at] = replace(
             tensor, type=TensorType.FLOAT32, quantization=None, data=None if tensor.data is None else _real(tensor)
         )

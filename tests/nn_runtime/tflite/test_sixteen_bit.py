@@ -13,7 +13,7 @@ from nn_runtime.errors import BadData
 from nn_runtime.tflite import Interpreter
 from nn_runtime.tflite.types import TensorType
 from tests.nn_runtime.tflite.operator_cases import CONV, POOL, RELU, Case, bytes_of
-from tests.nn_runtime.tflite.operator_file import Step, Tensor, constant, int8, real, reference, write
+from tests.nn_runtime.tflite.operator_file import Step, Tensor, constant, int8, int32, real, reference, write
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,6 +65,8 @@ CASES = [
     Case("QUANTIZE", [short(4, 5)], [short(4, 5, scale=0.01)], "QuantizeOptions", name="to another scale"),
     Case("DEQUANTIZE", [short(4, 5)], [real(4, 5)], "DequantizeOptions"),
     Case("QUANTIZE", [real(4, 5)], [short(4, 5)], "QuantizeOptions", name="of real numbers"),
+    Case("TRANSPOSE", [short(2, 3), constant(np.array([1, 0], np.int32), 1.0)], [short(3, 2)], name="scale of axes"),
+    Case("MEAN", [short(2, 3), constant(np.array([1], np.int32), 1.0)], [short(2)], "ReducerOptions"),
 ]
 
 
@@ -110,6 +112,24 @@ def test_the_interface_is_that_of_the_file(reference_device: Device) -> None:
         assert result.tolist() == [-2, 4, 0]
         with pytest.raises(BadData, match="wanted int16"):
             session.run(np.array([1.0, 2.0, 3.0], np.float32))
+
+
+SEVERAL = Tensor(TensorType.INT16, (3,), [0.1, 0.2, 0.3])
+REFUSED = {
+    "CAST to real numbers": (Case("CAST", [short(3)], [real(3)]), "operator 0 CAST: of quantised INT16 tensors"),
+    "CAST to integers": (Case("CAST", [short(3)], [int32(3)]), "operator 0 CAST: of quantised INT16 tensors"),
+    "CAST from integers": (Case("CAST", [int32(3)], [short(3)]), "operator 0 CAST: of quantised INT16 tensors"),
+    "scales of an input": (Case("NEG", [SEVERAL], [short(3)]), "tensor 't0': several scales"),
+    "scales of an output": (Case("NEG", [short(3)], [SEVERAL]), "tensor 't1': several scales"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_real_numbers_cannot_stand_for_is_refused(name: str) -> None:
+    """The integers themselves, and an interface of several scales."""
+    case, reason = REFUSED[name]
+    with pytest.raises(BadData, match=reason):
+        nn.load(case.file()[0])
 
 
 def test_what_is_beyond_16_bits_is_the_last_number(reference_device: Device) -> None:
