@@ -87,7 +87,8 @@ def _pack(op: Operator) -> None:
     shape = op.input(0, "values").shape or ()
     axis = op.axis(op.option("axis"), len(shape) + 1)
     if op.input(0, "values").type == OperandCode.TENSOR_INT32:
-        op.result(op.emit(OperationCode.PACK, [int32(axis), *(op.input(i, "values") for i in range(op.input_count))]))
+        packed = op.emit(OperationCode.PACK, [int32(axis), *(op.input(i, "values") for i in range(op.input_count))])
+        op.result(packed if shape else op.reshape(packed, (op.input_count,)))
         return
     expanded = (*shape[:axis], 1, *shape[axis:])
     tensors = [op.reshape(op.input(position, "values"), expanded) for position in range(op.input_count)]

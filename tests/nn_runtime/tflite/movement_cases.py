@@ -77,6 +77,7 @@ CASES = [
     Case("CONCATENATION", [int32(2, 3), int32(2, 1), int32(2, 4)], [int32(2, 8)], "ConcatenationOptions", {"Axis": 1}),
     Case("CONCATENATION", [boolean(2, 3), boolean(1, 3)], [boolean(3, 3)], "ConcatenationOptions", {"Axis": 0}),
     Case("PACK", [int32(2, 3), int32(2, 3)], [int32(2, 2, 3)], PACK, {"ValuesCount": 2, "Axis": 1}),
+    Case("PACK", [int32(), int32()], [int32(2)], PACK, {"ValuesCount": 2}, name="of scalars"),
     Case("PACK", [int8(0.1, 3, 4), int8(0.1, 3, 4)], [int8(0.1, 3, 2, 4)], PACK, {"ValuesCount": 2, "Axis": 0}),
     Case("UNPACK", [int32(2, 4)], [int32(4), int32(4)], "UnpackOptions", {"Num": 2, "Axis": 0}),
     Case("UNPACK", [boolean(2, 4)], [boolean(4), boolean(4)], "UnpackOptions", {"Num": 2, "Axis": 0}),
