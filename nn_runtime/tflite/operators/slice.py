@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from tflite.BuiltinOperator import BuiltinOperator
 
-from nn_runtime.codes import OperandCode, OperationCode
+from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.tflite.folding import strided_slices
 from nn_runtime.tflite.operators import converts
 from nn_runtime.tflite.values import Value, constant, int32, int32_vector, real_scalar
@@ -105,8 +105,12 @@ def _mirror_pad(op: Operator) -> None:
 
 @converts(BuiltinOperator.TOPK_V2, inputs=2, version=3)
 def _topk_v2(op: Operator) -> None:
-    """(input, k) along the last axis."""
+    """(input, k) along the last axis: of equal ones the first comes first, but the last in NNAPI, so that rows turn."""
     source, k = op.input(0, "input"), int32(op.integer(1, "k"))
-    values, indices = op.emit_many(OperationCode.TOPK_V2, [source, k], [source, op.prototype(1)])
+    if source.rank == 0:
+        op.fail("input (input 0) must have rank 1 at least, got []")
+    turned = op.moved(OperationCode.REVERSE, source, int32_vector([source.rank - 1]))
+    values, places = op.emit_many(OperationCode.TOPK_V2, [turned, k], [source, op.prototype(1)])
     op.result_of_same_quantization(values)
-    op.result(indices, 1)
+    last = constant(np.array([(source.shape or ())[-1] - 1], np.int32))
+    op.result(op.emit(OperationCode.SUB, [last, places, int32(FuseCode.NONE)], places), 1)

@@ -114,6 +114,13 @@ CASES = [
     Case("GATHER", [real(5, 6), constant(np.int32(2))], [real(5)], "GatherOptions", {"Axis": 1}, name="one index"),
     Case("TOPK_V2", [real(3, 9), constant(np.int32(4))], [real(3, 4), int32(3, 4)], "TopKV2Options"),
     Case("TOPK_V2", [uint8(0.1, 3, 3, 9), constant(np.int32(4))], [uint8(0.1, 3, 3, 4), int32(3, 4)], "TopKV2Options"),
+    Case(
+        "TOPK_V2",
+        [int32(3, 40), constant(np.int32(30))],
+        [int32(3, 30), int32(3, 30)],
+        "TopKV2Options",
+        name="equal ones",
+    ),
     # Convolutions, products, pooling
     Case(
         "CONV_2D",
