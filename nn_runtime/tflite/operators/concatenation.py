@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nn_runtime.tflite.operator import Operator
+
+_MAX_INTEGERS = 1 << 20
 
 
 @converts(BuiltinOperator.CONCATENATION, inputs=None, version=7)
@@ -50,6 +53,9 @@ def _joined_integers(op: Operator, tensors: Sequence[Value], axis: int) -> Value
     sizes = [(tensor.shape or ())[axis] for tensor in tensors]
     if 0 in sizes:
         op.fail(f"an input without elements is not supported beside others, got {sizes} along axis {axis}")
+    joined_shape = [*shape[:axis], sum(sizes), *shape[axis + 1 :]]
+    if math.prod(joined_shape) > _MAX_INTEGERS:
+        op.fail(f"more than {_MAX_INTEGERS} elements of TENSOR_INT32 are not supported, got {joined_shape}")
     owner = np.repeat(np.arange(len(tensors)), sizes)
     result: Value | None = None
     for number, tensor in enumerate(tensors):

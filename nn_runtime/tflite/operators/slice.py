@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -89,6 +90,9 @@ def _padded_integers(op: Operator, source: Value, number: int) -> Value:
     amounts = op.array(1, "paddings")
     if amounts.shape != (source.rank, 2) or int(amounts.min()) < 0 or int(amounts.max()) > _MAX_PADDING:
         op.fail(f"paddings (input 1) must be [{source.rank}, 2] numbers from 0, got {amounts.tolist()}")
+    shape = [size + int(pair.sum()) for size, pair in zip(source.shape or (), amounts, strict=True)]
+    if math.prod(shape) > _MAX_PADDING:
+        op.fail(f"more than {_MAX_PADDING} elements of TENSOR_INT32 are not supported, got {shape}")
     numbers = np.pad(op.numbers(source), amounts.tolist(), constant_values=-1)
     spread = op.rearranged(source, np.maximum(numbers, 0))
     inside = Value(OperandCode.TENSOR_BOOL8, numbers.shape, data=numbers >= 0)

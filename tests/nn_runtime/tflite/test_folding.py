@@ -262,6 +262,18 @@ def growing(steps: int) -> bytes:
     return write(grown, [*double, Step("RELU", [steps + 1], [steps + 2])], [steps + 1], [steps + 2])
 
 
+def long_join(count: int) -> bytes:
+    """Join an input of a million integers with itself."""
+    step = Step("CONCATENATION", [0] * count, [1], "ConcatenationOptions")
+    return write([int32(1, 1 << 20), int32(1)], [step], [0], [1])
+
+
+def wide_border() -> bytes:
+    """Put a million integers around each of five dimensions."""
+    tensors = [int32(1, 1, 1, 1, 1), constant([[1 << 20, 0]] * 5), int32(1)]
+    return write(tensors, [Step("PAD", [0, 1], [2], "PadOptions")], [0], [2])
+
+
 def large_ranges(count: int) -> bytes:
     """Make many vectors of a million integers."""
     tensors: list[Any] = [constant(np.int32(0)), constant(np.int32(1)), constant(np.int32(1 << 20)), real(1), real(1)]
@@ -291,6 +303,8 @@ def large_transforms(count: int) -> bytes:
     ("file", "message"),
     [
         (growing(60), "operator 18 CONCATENATION: more than 1048576 elements of TENSOR_INT32 are not supported"),
+        (long_join(600), "operator 0 CONCATENATION: more than 1048576 elements of TENSOR_INT32 are not supported"),
+        (wide_border(), "operator 0 PAD: more than 1048576 elements of TENSOR_INT32 are not supported"),
         (large_ranges(100), "operator 64 RANGE: more than 67108864 elements of constants that are not in the file"),
         (large_zeros(100), "operator 64 ZEROS_LIKE: more than 67108864 elements of constants"),
         (large_transforms(100), "operator 127 REAL: more than 67108864 elements of constants"),
