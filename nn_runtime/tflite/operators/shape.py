@@ -69,7 +69,7 @@ def _transpose(op: Operator) -> None:
 
 
 def _permutation(op: Operator, order: Sequence[int], rank: int) -> list[int]:
-    if sorted(axis % rank for axis in order) != list(range(rank)):
+    if len(order) != rank or sorted(axis % rank for axis in order) != list(range(rank)):
         op.fail(f"perm (input 1) must be a permutation of {rank} axes, got {list(order)}")
     return [axis % rank for axis in order]
 

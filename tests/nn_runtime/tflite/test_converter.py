@@ -270,6 +270,10 @@ REFUSALS = {
         Case("ADD", [real(3), int8(0.1, 0, 3)], [real(3)], "AddOptions"),
         r"operator 0 ADD: input1 \(input 1\) must be TENSOR_FLOAT32, got TENSOR_QUANT8_ASYMM_SIGNED",
     ),
+    "order of no axes": (
+        Case("TRANSPOSE", [Tensor(TensorType.INT32, ()), constant([0])], [Tensor(TensorType.INT32, ())]),
+        r"operator 0 TRANSPOSE: perm \(input 1\) must be a permutation of 0 axes, got \[0\]",
+    ),
     "integer division": (
         Case("DIV", [Tensor(TensorType.INT32, (3,))] * 2, [Tensor(TensorType.INT32, (3,))], "DivOptions"),
         "operator 0 DIV: INT32 is not supported: NNAPI rounds the quotient down",
