@@ -88,6 +88,7 @@ def _paddings(op: Operator) -> Value:
 def _padded_integers(op: Operator, source: Value, number: int) -> Value:
     """Return 32-bit integers in a border, for which NNAPI has no PAD."""
     amounts = op.array(1, "paddings")
+    op.integers(1, "paddings")
     if amounts.shape != (source.rank, 2) or int(amounts.min()) < 0 or int(amounts.max()) > _MAX_PADDING:
         op.fail(f"paddings (input 1) must be [{source.rank}, 2] numbers from 0, got {amounts.tolist()}")
     shape = [size + int(pair.sum()) for size, pair in zip(source.shape or (), amounts, strict=True)]

@@ -254,6 +254,10 @@ REFUSALS = {
         Case("RESHAPE", [real(6), constant([2.0, 3.0])], [real(2, 3)]),
         r"operator 0 RESHAPE: shape \(input 1\) must be of integers, got float32",
     ),
+    "paddings of the wrong type": (
+        Case("PAD", [Tensor(TensorType.INT32, (2,)), constant([[0.0, 1.0]])], [Tensor(TensorType.INT32, (3,))]),
+        r"operator 0 PAD: paddings \(input 1\) must be of integers, got float32",
+    ),
     "element count": (
         Case("RESHAPE", [real(6), constant([4, 2])], [real(4, 2)]),
         r"operator 0 RESHAPE: shape \(input 1\) must hold 6 elements, got \[4, 2\]",
