@@ -42,9 +42,13 @@ class TensorInfo:
         return real
 
     def quantized(self, array: Array) -> Array:
-        """Return the user's integers for real numbers, rounded half away from zero, the nearest for those beyond."""
+        """Return the user's integers for real numbers, rounded half away from zero, the nearest for those beyond.
+
+        NaN, which integers have not, becomes zero.
+        """
         limits = np.iinfo(str(self.dtype))
-        scaled = round_half_away(array.astype(np.float64) / self.scale) + self.zero_point
+        numbers = np.where(np.isnan(array), 0.0, array.astype(np.float64))
+        scaled = round_half_away(numbers / self.scale) + self.zero_point
         integers: Array = np.clip(scaled, limits.min, limits.max).astype(self.dtype)
         return integers
 

@@ -139,6 +139,14 @@ def test_what_is_beyond_16_bits_is_the_last_number(reference_device: Device) -> 
         assert session.run([numbers, numbers])[0].tolist() == [32767, -32768, 10]
 
 
+@pytest.mark.filterwarnings("error")
+def test_what_is_no_number_is_zero(reference_device: Device) -> None:
+    case = Case("DIV", [short(3), short(3)], [short(3)], "DivOptions")
+    with nn.load(case.file()[0]).compile(reference_device) as session:
+        numerators, denominators = np.array([[0, 5, -5], [0, 0, 0]], np.int16)
+        assert session.run([numerators, denominators])[0].tolist() == [0, 32767, -32768]
+
+
 def test_the_interpreter_tells_and_takes_16_bits() -> None:
     tensors = [short(2, 2), short(2, 2), constant(np.array([[1, 2]], np.int16), 0.5), short(2, 2, scale=0.5)]
     steps = [Step("NEG", [0], [1]), Step("ADD", [1, 2], [3], "AddOptions")]
