@@ -64,7 +64,9 @@ def _run(op: Operator, source: Value, axis: int, indices: Value) -> Value:
     shape = source.shape or ()
     begins, sizes = [0] * len(shape), list(shape)
     begins[axis], sizes[axis] = int(indices.data.reshape(-1)[0]), indices.data.size
-    part = op.moved(OperationCode.SLICE, source, int32_vector(begins), int32_vector(sizes))
+    part = source
+    if tuple(sizes) != shape:
+        part = op.moved(OperationCode.SLICE, source, int32_vector(begins), int32_vector(sizes))
     result = (*shape[:axis], *(indices.shape or ()), *shape[axis + 1 :])
     return op.reshape(part, result or (1,))
 
