@@ -17,9 +17,9 @@ from nn_runtime.model import Model
 from nn_runtime.operand import OperandType, dtype_of
 from nn_runtime.operations import OperationView, output_dimensions, validate
 from nn_runtime.tflite.booleans import as_booleans, as_integers
-from nn_runtime.tflite.list_items import Lists
+from nn_runtime.tflite.list_items import Items, Lists
 from nn_runtime.tflite.ranks import emit_beyond, is_beyond
-from nn_runtime.tflite.values import int32_vector, operand_dimensions
+from nn_runtime.tflite.values import int32, int32_vector, operand_dimensions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -99,6 +99,22 @@ class GraphBuilder:
             moved = self._append(OperationCode.RESHAPE, [plain, int32_vector(dims)], [plain])[0]
             value = as_booleans(self, moved) if value.type == OperandCode.TENSOR_BOOL8 else moved
         return self._renamed(value, shape)
+
+    def made(self, value: Value) -> Value:
+        """Return a value that can be read: of a list, the rows that it had joined with the items of a loop."""
+        return self.lists.made(value, self._joined)
+
+    def _joined(self, pending: Items) -> Value:
+        base, rows = pending.base, []
+        like, shape, end = replace(base, shape=None, data=None), base.shape or (), 0
+        for index in (*sorted(pending.items), (base.shape or (0,))[0]):
+            if index > end:
+                bounds = [end, *[0] * (len(shape) - 1)], [index - end, *shape[1:]]
+                rows += self.emit(OperationCode.SLICE, [base, *map(int32_vector, bounds)], [like])
+            if index in pending.items:
+                rows.append(pending.items[index])
+            end = index + 1
+        return self.emit(OperationCode.CONCATENATION, [*rows, int32(0)], [like])[0]
 
     def _renamed(self, value: Value, shape: Dimensions) -> Value:
         """Return the same operand under another shape of the same dimensions."""

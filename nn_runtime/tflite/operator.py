@@ -5,16 +5,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
-from nn_runtime.errors import BadData
 from nn_runtime.operand import Dimensions, dtype_of
 from nn_runtime.quantization import fixed_point_multiplier
 from nn_runtime.tflite.booleans import as_booleans, as_integers
-from nn_runtime.tflite.tensor_reader import MAX_RANK
+from nn_runtime.tflite.operator_inputs import OperatorInputs
 from nn_runtime.tflite.values import ReferencedModel, Spectrum, Value, constant, int32, int32_vector, real, tensor_value
 from nn_runtime.tflite.variables import resource_of
 
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
     from nn_runtime.operand import Array
     from nn_runtime.tflite.graph_builder import GraphBuilder
-    from nn_runtime.tflite.list_items import Items
     from nn_runtime.tflite.types import TfliteOperator, TfliteSubgraph, TfliteTensor
     from nn_runtime.tflite.variables import Resource, Variables
 
@@ -50,7 +48,7 @@ class Subgraphs(Protocol):
         """Take the variables' first values from a subgraph; raises BadData."""
 
 
-class Operator:
+class Operator(OperatorInputs):
     """One operator of the file and the values it may use. Every check that fails raises BadData."""
 
     def __init__(
@@ -64,161 +62,23 @@ class Operator:
         subgraphs: Subgraphs,
     ) -> None:
         """`values` and `spectra` (of complex tensors) go by tensor index; results are added to them."""
-        self.code = operator.code
-        self.custom_code = operator.custom_code
-        self.custom_options = operator.custom_options
+        super().__init__(operator, subgraph, builder, values)
         self._subgraphs = subgraphs
-        self._operator = operator
-        self._tensors = subgraph.tensors
-        self._builder = builder
-        self._values = values
         self._variables = variables
         self._spectra = spectra
-
-    @property
-    def input_count(self) -> int:
-        """Number of inputs that the file lists."""
-        return len(self._operator.inputs)
-
-    @property
-    def output_count(self) -> int:
-        """Number of outputs that the file lists."""
-        return len(self._operator.outputs)
-
-    def fail(self, reason: str) -> NoReturn:
-        """Refuse the operator."""
-        raise BadData(reason)
-
-    def spend(self, count: int) -> None:
-        """Count elements of a constant that the file does not have, before it is made; there is a limit for all."""
-        self._builder.budget.spend(count)
-
-    def check_version(self, newest: int) -> None:
-        """Refuse a version after the newest known one, as TFLite does: it may mean anything."""
-        version = self._operator.version
-        if not 1 <= version <= newest:
-            self.fail(f"version must be 1 to {newest}, got {version}")
-
-    def check_input_count(self, most: int | None) -> None:
-        """Refuse more inputs than `most`, None for any number; trailing ones that the file leaves out do not count."""
-        count = max((position + 1 for position, index in enumerate(self._operator.inputs) if index >= 0), default=0)
-        if most is not None and count > most:
-            self.fail(f"must have at most {most} inputs, got {count}")
-
-    def optional(self, position: int) -> Value | None:
-        """Return an input, or None where the file leaves it out."""
-        value = self.unmade(position)
-        return None if value is None else self.made(value)
-
-    def unmade(self, position: int) -> Value | None:
-        """Return an input that may be a list to which only more items are added."""
-        index = self._operator.inputs[position] if position < self.input_count else -1
-        if index < 0:
-            return None
-        if index not in self._values:
-            self._values[index] = tensor_value(self._tensors[index])
-        return self._values[index]
-
-    def input(self, position: int, name: str, rank: int | None = None) -> Value:
-        """Return an input, of that rank if given."""
-        value = self.optional(position)
-        if value is None:
-            self.fail(f"{name} (input {position}) is missing")
-        if rank is not None and value.rank != rank:
-            self.fail(f"{name} (input {position}) must have rank {rank}, got {list(value.shape or ())}")
-        return value
 
     def with_item(self, value: Value, index: int, item: Value) -> Value:
         """Return what stands for a list with another item."""
         return self._builder.lists.with_item(value, index, item)
 
     def made(self, value: Value) -> Value:
-        """Return a value that can be read: of a list, the rows that it had joined with the items of a loop."""
-        return self._builder.lists.made(value, self._joined)
-
-    def _joined(self, pending: Items) -> Value:
-        base, rows = pending.base, []
-        shape, end = base.shape or (), 0
-        for index in (*sorted(pending.items), (base.shape or (0,))[0]):
-            if index > end:
-                bounds = [end, *[0] * (len(shape) - 1)], [index - end, *shape[1:]]
-                rows.append(self.emit(OperationCode.SLICE, [base, *map(int32_vector, bounds)], base))
-            if index in pending.items:
-                rows.append(pending.items[index])
-            end = index + 1
-        return self.emit(OperationCode.CONCATENATION, [*rows, int32(0)], base)
+        """Return a value that anybody can read, not a list to which items are added."""
+        return self._builder.made(value)
 
     def or_omitted(self, position: int, like: Value) -> Value:
         """Return an input converted to what goes with `like`, or a value that stands for an omitted one."""
         value = self.optional(position)
         return Value(like.type, (0,), omitted=True) if value is None else self.matched(value, like)
-
-    def is_constant(self, position: int) -> bool:
-        """Tell whether an input's value is known."""
-        value = self.optional(position)
-        return value is not None and value.data is not None
-
-    def array(self, position: int, name: str) -> Array:
-        """Return the value of an input that must be a constant."""
-        data = self.input(position, name).data
-        if data is None:
-            self.fail(f"{name} (input {position}) must be a constant")
-        return data
-
-    def integers(self, position: int, name: str) -> list[int]:
-        """Return the elements of a constant integer input."""
-        data = self.array(position, name)
-        if data.dtype.kind != "i":
-            self.fail(f"{name} (input {position}) must be of integers, got {data.dtype}")
-        return [int(element) for element in data.reshape(-1)]
-
-    def by_dimension(self, position: int, name: str) -> list[int]:
-        """Return a constant integer input that has at most one element for each dimension of a tensor."""
-        data = self.array(position, name)
-        if data.size > MAX_RANK:
-            self.fail(f"{name} (input {position}) must have {MAX_RANK} elements at most, got {data.size}")
-        return self.integers(position, name)
-
-    def integer(self, position: int, name: str) -> int:
-        """Return a constant integer input of one element."""
-        values = self.integers(position, name)
-        if len(values) != 1:
-            self.fail(f"{name} (input {position}) must have one element, got {len(values)}")
-        return values[0]
-
-    def axis(self, axis: int, rank: int) -> int:
-        """Return an axis counted from the front."""
-        if not -rank <= axis < rank:
-            self.fail(f"axis must be in [{-rank}, {rank}), got {axis}")
-        return axis % rank
-
-    def option(self, name: str) -> int:
-        """Return an integer option (0 where the file has no options)."""
-        value = self._operator.options.get(name, 0)
-        return int(value) if isinstance(value, int | float) else 0
-
-    def real_option(self, name: str) -> float:
-        """Return a float option."""
-        value = self._operator.options.get(name, 0.0)
-        return float(value) if isinstance(value, int | float) else 0.0
-
-    def integer_options(self, name: str) -> list[int]:
-        """Return a vector option."""
-        value = self._operator.options.get(name, ())
-        return [int(element) for element in value] if isinstance(value, tuple) else []
-
-    def activation(self) -> FuseCode:
-        """Return the fused activation; TFLite's TANH and SIGN_BIT have no fused form here."""
-        number = self.option("fused_activation_function")
-        if number not in FuseCode.__members__.values():
-            self.fail(f"fused activation {number} is not supported (0 NONE, 1 RELU, 2 RELU_N1_TO_1, 3 RELU6)")
-        return FuseCode(number)
-
-    def output_tensor(self, position: int = 0) -> TfliteTensor:
-        """Return what the file says of an output."""
-        if position >= self.output_count:
-            self.fail(f"needs at least {position + 1} outputs, got {self.output_count}")
-        return self._tensors[self._operator.outputs[position]]
 
     def prototype(self, position: int = 0) -> Value:
         """Return type and quantisation that an output shall have, its shape open."""
