@@ -11,6 +11,7 @@ import numpy as np
 from nn_runtime.errors import BadState
 from nn_runtime.execution import Execution
 from nn_runtime.operand import OperandType, dtype_of, is_tensor
+from nn_runtime.quantization import quantize
 from nn_runtime.temporaries import PAGE_BYTES
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class Binding:
         if position in self._open:
             dims = self.execution.get_output_operand_dimensions(position)
             array = array.reshape(-1)[: int(np.prod(dims, dtype=np.int64))].reshape(dims)
-        return info.quantized(array) if info.is_real_inside(array.dtype) else array.astype(info.dtype)
+        return quantize(array, info.quantization) if info.is_real_inside(array.dtype) else array.astype(info.dtype)
 
     def enlarged(self, shapes: Sequence[Dimensions]) -> list[int]:
         """Return elements to offer for each output after it was too small: what is needed, else four times as many."""

@@ -6,11 +6,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from nn_runtime.quantization import round_half_away
+from nn_runtime.codes import OperandCode
+from nn_runtime.operand import OperandType
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from nn_runtime.operand import Array
 
 
@@ -33,24 +34,13 @@ class TensorInfo:
     index: int = -1
 
     def is_real_inside(self, computed: np.dtype[np.generic]) -> bool:
-        """Tell whether it is quantised for its user, but real numbers for the model."""
-        return self.scale > 0 and self.dtype.kind in "iu" and computed.kind == "f"
+        """Tell whether it is 16-bit integers of a scale for its user, but real numbers for the model."""
+        return self.scale > 0 and self.dtype.name == "int16" and computed.kind == "f"
 
-    def dequantized(self, array: Array) -> Array:
-        """Return the real numbers (float32) of the user's integers."""
-        real: Array = ((array.astype(np.float64) - self.zero_point) * self.scale).astype(np.float32)
-        return real
-
-    def quantized(self, array: Array) -> Array:
-        """Return the user's integers for real numbers, rounded half away from zero, the nearest for those beyond.
-
-        NaN, which integers have not, becomes zero.
-        """
-        limits = np.iinfo(str(self.dtype))
-        numbers = np.where(np.isnan(array), 0.0, array.astype(np.float64))
-        scaled = round_half_away(numbers / self.scale) + self.zero_point
-        integers: Array = np.clip(scaled, limits.min, limits.max).astype(self.dtype)
-        return integers
+    @property
+    def quantization(self) -> OperandType:
+        """What `quantize` and `dequantize` take for one that is real inside."""
+        return OperandType(OperandCode.TENSOR_QUANT16_SYMM, (), self.scale, self.zero_point)
 
     def __str__(self) -> str:
         quantized = f" scale {self.scale:g} zero point {self.zero_point}" if self.scale else ""

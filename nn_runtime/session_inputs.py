@@ -11,6 +11,7 @@ import numpy as np
 
 from nn_runtime.errors import BadData
 from nn_runtime.operand import dtype_of, is_tensor
+from nn_runtime.quantization import dequantize
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -94,7 +95,7 @@ class SessionInputs:
         computed = dtype_of(operand.type)
         if computed.itemsize < info.dtype.itemsize and not _converts(array, computed, is_array):
             raise BadData(f"{wanted}, computed in {computed}, {got}{_values_outside(array, computed)}")
-        return info.dequantized(array) if info.is_real_inside(computed) else array
+        return dequantize(array, info.quantization) if info.is_real_inside(computed) else array
 
 
 def _names(infos: Sequence[TensorInfo]) -> str:

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
+from operator import contains
 from typing import TYPE_CHECKING
 
 from tflite.BuiltinOperator import BuiltinOperator
+
+from nn_runtime.tflite.tensor_reader import MAX_RANK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -21,8 +24,10 @@ if TYPE_CHECKING:
 
 SET_ITEM = "TensorListSetItem"
 """What the operators become: (list, index, item), by TensorFlow's name."""
-_VECTORS = frozenset({BuiltinOperator.CONCATENATION, BuiltinOperator.PACK})
-_RESHAPING = frozenset({BuiltinOperator.RESHAPE, BuiltinOperator.EXPAND_DIMS})
+_SLICE, _ADD = {BuiltinOperator.SLICE: range(3, 4)}, {BuiltinOperator.ADD: range(2, 3)}
+_VECTORS = dict.fromkeys((BuiltinOperator.CONCATENATION, BuiltinOperator.PACK), range(2, MAX_RANK + 1))
+_RESHAPING = dict.fromkeys((BuiltinOperator.RESHAPE, BuiltinOperator.EXPAND_DIMS), range(1, 3))
+"""Operators, and how many inputs they may have."""
 
 
 def with_list_items(model: TfliteModel) -> TfliteModel:
@@ -87,10 +92,9 @@ class _Finder:
         if operator.code != BuiltinOperator.CONCATENATION or len(operator.inputs) != 3:
             return None
         head, item, tail = operator.inputs
-        slices = self._made_by(head, {BuiltinOperator.SLICE}), self._made_by(tail, {BuiltinOperator.SLICE})
-        if slices[0] is None or slices[1] is None or operator.options.get("fused_activation_function"):
+        before, after = self._made_by(head, _SLICE), self._made_by(tail, _SLICE)
+        if before is None or after is None or operator.options.get("fused_activation_function"):
             return None
-        before, after = slices[0], slices[1]
         source = before.inputs[0]
         shape, rank = self._shape(source), len(self._shape(source))
         whole = [[-1, size] for size in shape]
@@ -105,18 +109,17 @@ class _Finder:
         sizes, begins = self._vector(before.inputs[2]), self._vector(after.inputs[1])
         if sizes is None or begins is None or begins[1] != [0] * (rank - 1):
             return None
-        if not all(number in allowed for number, allowed in zip(sizes[1], whole[1:], strict=True)):
-            return None
-        if len(sizes[1]) != rank - 1 or not self._follows(begins[0], sizes[0]):
+        if not _are_of(sizes[1], whole[1:]) or not self._follows(begins[0], sizes[0]):
             return None
         self.matched += [before, after]
         return replace(
             operator, name=SET_ITEM, custom_code=SET_ITEM, version=1, options={}, inputs=(source, sizes[0], item)
         )
 
-    def _made_by(self, index: int, codes: frozenset[int] | set[int]) -> TfliteOperator | None:
+    def _made_by(self, index: int, counts: Mapping[int, range]) -> TfliteOperator | None:
+        """Return what makes a tensor, if it is one of these operators, with as many inputs as they have."""
         maker = self.makers.get(index)
-        return maker if maker is not None and maker.code in codes and len(maker.inputs) > 1 else None
+        return maker if maker is not None and len(maker.inputs) in counts.get(maker.code, ()) else None
 
     def _shape(self, index: int) -> tuple[int, ...]:
         return self.subgraph.tensors[index].shape if index >= 0 else ()
@@ -128,9 +131,7 @@ class _Finder:
 
     def _are(self, index: int, allowed: Sequence[Sequence[int]]) -> bool:
         numbers = self._constants(index)
-        if numbers is None or len(numbers) != len(allowed):
-            return False
-        return all(number in choice for number, choice in zip(numbers, allowed, strict=True))
+        return numbers is not None and _are_of(numbers, allowed)
 
     def _vector(self, index: int) -> tuple[int, list[int]] | None:
         """Return of a vector the tensor of its first element, as it was computed, and the other elements."""
@@ -147,17 +148,22 @@ class _Finder:
 
     def _scalar(self, index: int) -> int:
         """Return the tensor that a number comes from, under whatever shape."""
-        while (maker := self.makers.get(index)) is not None and maker.code in _RESHAPING:
+        while (maker := self._made_by(index, _RESHAPING)) is not None:
             index = maker.inputs[0]
         return index
 
     def _follows(self, second: int, first: int) -> bool:
         """Whether a number is another plus one."""
-        maker = self._made_by(second, {BuiltinOperator.ADD})
+        maker = self._made_by(second, _ADD)
         if maker is None or maker.options.get("fused_activation_function"):
             return False
         a, b = (self._scalar(index) for index in maker.inputs)
         return (a == first and self._constants(b) == [1]) or (b == first and self._constants(a) == [1])
+
+
+def _are_of(numbers: Sequence[int], allowed: Sequence[Sequence[int]]) -> bool:
+    """Whether each number is one of those that its place allows."""
+    return len(numbers) == len(allowed) and all(map(contains, allowed, numbers))
 
 
 def _without_unread(

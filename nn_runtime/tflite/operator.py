@@ -177,7 +177,10 @@ class Operator(OperatorInputs):
     def reshape(self, value: Value, shape: Sequence[int]) -> Value:
         """Return a value under another shape, of the same type and quantisation."""
         if value.data is not None and value.channel_quant is None:
-            reshaped = value.data.reshape(shape)
+            try:
+                reshaped = value.data.reshape(shape)
+            except ValueError:
+                self.fail(f"{list(value.shape or ())} cannot have the shape {list(shape)}")
             return replace(value, shape=reshaped.shape, data=reshaped)
         if tuple(shape) == (value.shape or value.dimensions):
             return value

@@ -152,6 +152,27 @@ def test_what_is_no_assignment_is_refused_as_before(at: int, number: int) -> Non
         nn.load(loop.file()[0])
 
 
+@pytest.mark.parametrize("code", ["SLICE", "CONCATENATION", "ADD", "RESHAPE"])
+@pytest.mark.parametrize("count", [0, 1, 4])
+def test_operators_with_other_inputs_than_theirs_are_refused(code: str, count: int) -> None:
+    """Each operator of the body that is one of an assignment, with inputs left out or repeated."""
+    for at, step in enumerate(Loop(start=None)._body().steps):
+        if step.code == code and len(step.inputs) != count and (code, count) != ("RESHAPE", 1):  # it may have one
+            loop = Loop(start=None)
+            graph = loop._body()
+            graph.steps[at].inputs = [*step.inputs, *step.inputs[:1] * 4][:count]
+            loop._body = lambda graph=graph: graph  # type: ignore[method-assign,misc]
+            with pytest.raises(BadData, match="operator 0 WHILE: subgraph 2: "):
+                nn.load(loop.file()[0])
+
+
+def test_constants_of_other_sizes_are_not_packed() -> None:
+    tensors = [real(3), constant([1.0, 2.0, 3.0]), constant([1.0, 2.0]), real(2, 3)]
+    file = write_graphs([Graph(tensors, [Step("PACK", [1, 2], [3], "PackOptions", {"ValuesCount": 2})], [0], [3])])
+    with pytest.raises(BadData, match=r"operator 0 PACK: \[2\] cannot have the shape \[1, 3\]"):
+        nn.load(file)
+
+
 def test_a_counter_that_never_ends_stays_a_loop() -> None:
     """2^31 is the next number after the last of 32 bits: not known, as integers come round there."""
     loop = Loop(start=2**31 - 2, limit=2**31 - 1)

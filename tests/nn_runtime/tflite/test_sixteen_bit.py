@@ -140,11 +140,11 @@ def test_what_is_beyond_16_bits_is_the_last_number(reference_device: Device) -> 
 
 
 @pytest.mark.filterwarnings("error")
-def test_what_is_no_number_is_zero(reference_device: Device) -> None:
+def test_what_is_no_number_is_the_smallest_as_for_quantize(reference_device: Device) -> None:
     case = Case("DIV", [short(3), short(3)], [short(3)], "DivOptions")
     with nn.load(case.file()[0]).compile(reference_device) as session:
         numerators, denominators = np.array([[0, 5, -5], [0, 0, 0]], np.int16)
-        assert session.run([numerators, denominators])[0].tolist() == [0, 32767, -32768]
+        assert session.run([numerators, denominators])[0].tolist() == [-32768, 32767, -32768]
 
 
 def test_the_interpreter_tells_and_takes_16_bits() -> None:
