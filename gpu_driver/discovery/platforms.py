@@ -181,7 +181,8 @@ def _describe(
     platform = device.platform
     library = _library_of(platform)
     verdict = _ready(device, _verdict_on(device, place, library, verdicts))
-    notes = () if verdict.repaired_as is None else (f"compiler target 'generic' replaced by '{verdict.repaired_as}'",)
+    target = pocl_repair.compiled_for(platform.version, device.version)
+    notes = () if verdict.repaired_as is None else (f"compiler target '{target}' replaced by '{verdict.repaired_as}'",)
     type_ = _type_of(device)
     identity = [platform.name, platform.version, device.name, device.version, device.driver_version]
     identity += [_size_text(library), verdict.repaired_as or ""]
@@ -252,9 +253,9 @@ def _with_inline(found: FoundDevice, place: int, inline: cl.Device | None) -> tu
     """Give a device that works its inline one, repaired alike if it needs that."""
     if inline is None or not found.usable:
         return found, place
-    if pocl_repair.needs_repair(inline.platform.version, inline.version):
+    if pocl_repair.needs_repair(inline.platform.version, inline.version, host_cpu()):
         repair = pocl_repair.repair(inline, host_cpu())
-        if repair.name is None:
+        if repair.name is None and repair.is_vital:
             _LOG.info("%s is not used: %s", inline.name, repair.reason)
             return found, place
     return replace(found, inline=inline, notes=(*found.notes, _INLINE_NOTE)), place

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import pyopencl as cl
 
 _LOG = logging.getLogger(__name__)
-_FORMAT = 3
+_FORMAT = 4
 BAD_VERDICT_SECONDS = 600
 CHILD_TIMEOUT_SECONDS = 120
 _MARK = "@nnrt-probe "
@@ -341,9 +341,9 @@ def _verdicts_on(device: cl.Device) -> Iterator[DeviceVerdict]:
     import pyopencl as cl
 
     repaired_as = None
-    if pocl_repair.needs_repair(device.platform.version, device.version):
+    if pocl_repair.needs_repair(device.platform.version, device.version, host_cpu()):
         repair = pocl_repair.repair(device, host_cpu())
-        if repair.name is None:
+        if repair.name is None and repair.is_vital:
             yield DeviceVerdict(False, repair.reason)
             return
         repaired_as = repair.name

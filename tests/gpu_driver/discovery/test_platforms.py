@@ -38,6 +38,17 @@ from gpu_driver.discovery import platforms
 cl.Context([pocl])
 print(json.dumps([sorted(os.sched_getaffinity(int(task))) for task in os.listdir('/proc/self/task')]))
 """
+_FMA = """
+import json, numpy as np
+from gpu_driver.discovery import platforms
+from gpu_driver.discovery.trial import run_once
+import pyopencl as cl
+found = [d for d in platforms.find_devices() if d.slug == 'pocl' and d.usable and 'PoCL 3.0' in d.platform_version]
+if found:
+    source = "kernel void multiply_add(global float16 *a) { a[0] = fma(a[0], a[1], a[2]); }"
+    run_once(cl.Context([found[0].device]), source, "multiply_add", (1,), (1,), [], [np.ones((3, 16), np.float32)])
+print(json.dumps(len(found)))
+"""
 _DOCTOR = """
 import json
 from gpu_driver.discovery.diagnosis import diagnose
@@ -136,26 +147,70 @@ def test_replacement_name_needs_every_instruction() -> None:
     assert pocl_repair.replacement_name(HostCpu("aarch64", "", skx)) is None
 
 
+_POCL_3 = "OpenCL 3.0 PoCL 3.0-rc2  Linux, LLVM 14.0.6"
+_DEVICE = "OpenCL 3.0 PoCL HSTR: pthread-x86_64-unknown-linux-gnu-"
+
+
+def _of(*flags: frozenset[str]) -> HostCpu:
+    return HostCpu("x86_64", "", frozenset().union(*flags))
+
+
 def test_only_that_pocl_is_repaired() -> None:
-    version, device = "OpenCL 3.0 PoCL 3.0-rc2  Linux, LLVM 14.0.6", "OpenCL 3.0 PoCL HSTR: pthread-x86_64-generic"
-    assert pocl_repair.needs_repair(version, device)
-    assert not pocl_repair.needs_repair(version.replace("3.0-rc2", "3.1"), device)
-    assert not pocl_repair.needs_repair(version.replace("14.0.6", "15.0.1"), device)
-    assert not pocl_repair.needs_repair(version, device.replace("generic", "skylake"))
+    cpu = _of(pocl_repair._SKX_FLAGS)
+    assert pocl_repair.needs_repair(_POCL_3, f"{_DEVICE}generic", cpu)
+    assert not pocl_repair.needs_repair(_POCL_3.replace("3.0-rc2", "3.1"), f"{_DEVICE}generic", cpu)
+    assert not pocl_repair.needs_repair(_POCL_3.replace("14.0.6", "15.0.1"), f"{_DEVICE}generic", cpu)
+    assert not pocl_repair.needs_repair(_POCL_3, "OpenCL 3.0 PoCL HSTR: CUDA-sm_80", cpu)
+
+
+@pytest.mark.parametrize(
+    ("name", "flags", "needed"),
+    [
+        ("icelake-client", pocl_repair._SKX_FLAGS, True),
+        ("rocketlake", pocl_repair._SKX_FLAGS, True),
+        ("icelake-server", pocl_repair._SKX_FLAGS, False),
+        ("sapphirerapids", pocl_repair._SKX_FLAGS, False),
+        ("knl", pocl_repair._HASWELL_FLAGS | {"avx512f"}, False),  # PoCL's library is Skylake's, which this is not
+        ("znver1", pocl_repair._HASWELL_FLAGS, True),
+        ("znver3", pocl_repair._HASWELL_FLAGS, True),
+        ("alderlake", pocl_repair._HASWELL_FLAGS, True),
+        ("haswell", pocl_repair._HASWELL_FLAGS, False),
+        ("skylake", pocl_repair._HASWELL_FLAGS, False),
+        ("ivybridge", frozenset[str]({"avx"}), False),
+        ("generic", frozenset[str]({"avx"}), True),
+    ],
+)
+def test_a_processor_that_cannot_inline_built_in_functions_is_renamed(
+    name: str, flags: frozenset[str], needed: bool
+) -> None:
+    assert pocl_repair.needs_repair(_POCL_3, _DEVICE + name, _of(flags)) == needed
+
+
+def test_pocls_built_in_functions_are_inlined(cache: Path, tmp_path: Path) -> None:
+    """Where they are not, each `fma` of a kernel is a call, and convolutions take ten times as long."""
+    if not _run(_FMA, cache, POCL_CACHE_DIR=str(tmp_path)):
+        pytest.skip("no usable PoCL of PyPI")
+    (machine_code,) = tmp_path.rglob("multiply_add.so")
+    assert b"_cl_fma" not in machine_code.read_bytes()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/self/mem")
 def test_repair_refuses_a_structure_it_does_not_know() -> None:
     import ctypes
 
+    class Platform:
+        version = _POCL_3
+
     class Device:
-        name = "not in there"
+        platform = Platform()
+        name, version = "not in there", f"{_DEVICE}generic"
         structure = ctypes.create_string_buffer(4096)
         int_ptr = ctypes.addressof(structure)
 
     cpu = HostCpu("x86_64", "", pocl_repair._SKX_FLAGS)
     repair = pocl_repair.repair(cast("platforms.cl.Device", Device()), cpu)
     assert repair.name is None
+    assert repair.is_vital
     assert "does not hold the device's name" in (repair.reason or "")
 
 
