@@ -24,7 +24,8 @@ class DeviceProfile:
     """One device as plain values: can be pickled, compared, and made up in tests.
 
     identity: hash of device, driver and platform versions, the key of everything compiled for it. Sizes in bytes
-    where the name says so; mem_base_addr_align_bytes: alignment of a sub-buffer. fp16: half arithmetic (half storage
+    where the name says so; mem_base_addr_align_bytes: alignment of a sub-buffer. registers: vectors of 16 floats that a
+    core's registers hold, of a CPU. fp16: half arithmetic (half storage
     works everywhere). int8_dot, command_buffer, subgroups: the Khronos extensions. features: assembly variants
     that were seen to work. device_name: what OpenCL calls it. tuning: numbers for speed, nothing that changes what is
     computed.
@@ -45,7 +46,7 @@ class DeviceProfile:
     global_mem_bytes: int
     local_mem_bytes: int
     mem_base_addr_align_bytes: int
-    preferred_vector_width_float: int
+    registers: int
     host_unified_memory: bool
     fp16: bool
     fp64: bool

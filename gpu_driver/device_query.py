@@ -8,11 +8,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gpu_driver.device_profile import CYCLE_COUNTER, DeviceProfile
+from gpu_driver.discovery.host_cpu import host_cpu
 from gpu_driver.tuning import tuning_for
 from nn_runtime.codes import DeviceTypeCode
 
 if TYPE_CHECKING:
+    from gpu_driver.discovery.host_cpu import HostCpu
     from gpu_driver.discovery.platforms import FoundDevice
+
+_WIDE = 16
 
 
 def profile_of(found: FoundDevice) -> DeviceProfile:
@@ -35,7 +39,7 @@ def profile_of(found: FoundDevice) -> DeviceProfile:
         global_mem_bytes=device.global_mem_size,
         local_mem_bytes=device.local_mem_size,
         mem_base_addr_align_bytes=device.mem_base_addr_align // 8,  # OpenCL counts bits
-        preferred_vector_width_float=device.preferred_vector_width_float,
+        registers=_registers(found, host_cpu()),
         host_unified_memory=bool(device.host_unified_memory),
         fp16="cl_khr_fp16" in extensions,
         fp64="cl_khr_fp64" in extensions,
@@ -46,6 +50,12 @@ def profile_of(found: FoundDevice) -> DeviceProfile:
         device_name=found.device_name,
     )
     return replace(profile, tuning=tuning_for(profile))
+
+
+def _registers(found: FoundDevice, cpu: HostCpu) -> int:
+    """Return how many vectors of 16 floats a core's registers hold: 32 of 16, 16 of 8 (AVX) or 32 of 4 (NEON)."""
+    is_wide = "avx512f" in cpu.flags if cpu.flags else found.device.native_vector_width_float >= _WIDE
+    return 32 if is_wide else 8
 
 
 def _abilities(found: FoundDevice) -> frozenset[str]:

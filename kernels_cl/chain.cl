@@ -17,7 +17,7 @@
 //          WINOGRAD: 0 | 1 (required); 1: there may be steps by winograd.h, for float and half
 //          GENERAL: 0 | 1 (required); 1: there may be steps by elementwise_step.h, mean_step.h, copy_step.h, greatest_step.h, resize_step.h, product_step.h
 //          DEPTH_CHUNK: longest run of products of a pixel staged at once, a multiple of 16, with VNNI of 64 (required)
-//          TILE_PIXELS, DEPTHWISE_PIXELS: see common/tile.h, common/depthwise.h
+//          TILE_PIXELS, TILE_VECTORS, DEPTHWISE_PIXELS: see common/tile.h, common/depthwise.h
 // Launch   global (groups), local (1); any number of groups, with WINOGRAD at most `queues`; at most one per core makes sense
 // Order    Every queue is a part of the picture in all steps and belongs to a group, so that what a task reads was mostly written by the
 //          same core. Tasks of a queue are taken in order, by its group, and by others while their own queues have nothing ready.

@@ -16,7 +16,7 @@ from gpu_driver.chain.memory import ALIGNMENT, BUFFERS, Placement
 from gpu_driver.chain.schedule import schedule
 from gpu_driver.chain.step import CONSTANTS, GEOMETRY, STEP_FIELDS, VALUES
 from gpu_driver.chain.tasks import tasks_of, unit_of
-from gpu_driver.chain.tiles import Tiles, tiles_for
+from gpu_driver.chain.tiles import Tiles, tiles_for, usual_tiles
 from gpu_driver.convolution.expanded import joined
 from gpu_driver.launch import Clock, Images, Launch, Packed, Scratch, Stage, Zeroed, int32
 
@@ -35,14 +35,14 @@ LEAST_GENERAL = 4
 
 def single(step: Step, device: DeviceProfile) -> Launch:
     """Return the launch of one step."""
-    return _launch((step,), {one: id(one) for one in step.memories}, frozenset(), device, Tiles())
+    return _launch((step,), {one: id(one) for one in step.memories}, frozenset(), device, usual_tiles(device))
 
 
 def several(steps: Sequence[Step], device: DeviceProfile) -> Launch:
     """Return the launch of steps whose Scratch memory nobody else uses."""
     keys = {one: id(one) for step in steps for one in step.memories}
     inner = frozenset(key for one, key in keys.items() if isinstance(one, Scratch))
-    return _launch(tuple(steps), keys, inner, device, Tiles())
+    return _launch(tuple(steps), keys, inner, device, usual_tiles(device))
 
 
 def redirected(launch: Launch, memory: Mapping[BoundOperand, Scratch], device: DeviceProfile) -> Launch:
@@ -90,7 +90,7 @@ class _Merger:
             else ()
             for command in commands
         ]
-        self._tiles = tiles_for([step for steps in self._steps_of for step in steps])
+        self._tiles = tiles_for([step for steps in self._steps_of for step in steps], device)
         self._used: dict[int, tuple[int, int]] = {}
         for at, command in enumerate(commands):
             arguments = command.arguments if isinstance(command, Launch) else (command.source, command.destination)
@@ -105,7 +105,7 @@ class _Merger:
         steps = self._steps(run)
         if all(step.is_general for step in steps) and len(run) < LEAST_GENERAL:
             return [self._commands[at] for at in run]
-        if len(run) > 1 or (steps and self._tiles != Tiles()):
+        if len(run) > 1 or (steps and self._tiles != usual_tiles(self._device)):
             keys = {memory: self._key(memory) for step in steps for memory in step.memories}
             launches = self._launches(steps, keys, self._inner(run))
             sizes = (one.size_bytes for launch in launches for one in launch.arguments if isinstance(one, Scratch))

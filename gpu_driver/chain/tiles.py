@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gpu_driver.chain.step import CONVOLVE, DEPTHWISE, EXPANDED, TILE_PIXELS
@@ -12,10 +12,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from gpu_driver.chain.step import Step
+    from gpu_driver.device_profile import DeviceProfile
 
 COLUMNS = 7
 TIMES: Mapping[int, float] = {TILE_PIXELS: 1.0, 8: 1.0, 9: 1.02}
 """Of a convolution with tiles of so many pixels that all are used, to that with usual ones."""
+FEW_REGISTERS = 8
+"""Up to so many hold 6 pixels by 16 channels and what is multiplied, others 9 by 48 (PoCL) or 32 (Intel's compiler)."""
+TIMES_WITH_FEW: Mapping[int, float] = {6: 1.0, 5: 1.05}
 TIMES_OF_COLUMNS: Mapping[int, float] = {COLUMNS: 1.0, 6: 1.02, 5: 1.04, 4: 1.06}
 """The same of depthwise ones. expanded.py lets pass what is at least 7 wide."""
 NARROW_TIME = 2.0
@@ -26,29 +30,42 @@ LEAST_GAIN, LEAST_FLOPS = 0.02, 50_000_000
 
 @dataclass(frozen=True)
 class Tiles:
-    """Pixels of a tile of a convolution, neighbours in a row that a depthwise one computes at once."""
+    """Pixels of a tile of a convolution, neighbours in a row that a depthwise one computes at once.
+
+    vectors: of 16 channels that a tile has at most; None: what the kernel takes for wide registers.
+    """
 
     pixels: int = TILE_PIXELS
     columns: int = COLUMNS
+    vectors: int | None = None
 
     def defines(self) -> tuple[tuple[str, str | int], ...]:
         """Return the defines of a kernel for what is not usual."""
-        pixels = (("TILE_PIXELS", self.pixels),) if self.pixels != TILE_PIXELS else ()
-        return (*pixels, ("DEPTHWISE_PIXELS", self.columns)) if self.columns != COLUMNS else pixels
+        values = ("TILE_PIXELS", self.pixels, TILE_PIXELS), ("DEPTHWISE_PIXELS", self.columns, COLUMNS)
+        defines = tuple((name, value) for name, value, usual in values if value != usual)
+        return defines if self.vectors is None else (*defines, ("TILE_VECTORS", self.vectors))
 
 
-def tiles_for(steps: Sequence[Step]) -> Tiles:
+def usual_tiles(device: DeviceProfile) -> Tiles:
+    """Return what fits into the registers of a device."""
+    return Tiles() if device.registers > FEW_REGISTERS else Tiles(next(iter(TIMES_WITH_FEW)), vectors=1)
+
+
+def tiles_for(steps: Sequence[Step], device: DeviceProfile) -> Tiles:
     """Return what makes the steps fastest together; another than the usual for a clear gain only.
 
     winograd.h is made for the usual number.
     """
+    usual = usual_tiles(device)
     if sum(step.flops for step in steps) < LEAST_FLOPS or any(step.is_winograd for step in steps):
-        return Tiles()
+        return usual
     convolutions = [step for step in steps if step.kind == CONVOLVE]
     depthwise = [step for step in steps if step.kind in (DEPTHWISE, EXPANDED)]
-    return Tiles(
-        _fastest(TIMES, convolutions, lambda step: step.geometry.output_height * step.geometry.output_width),
-        _fastest(TIMES_OF_COLUMNS, depthwise, lambda step: step.geometry.output_width),
+    times = TIMES if usual.vectors is None else TIMES_WITH_FEW
+    return replace(
+        usual,
+        pixels=_fastest(times, convolutions, lambda step: step.geometry.output_height * step.geometry.output_width),
+        columns=_fastest(TIMES_OF_COLUMNS, depthwise, lambda step: step.geometry.output_width),
     )
 
 

@@ -16,6 +16,12 @@
 
 #if READS_DIRECTLY
 #include "common/direct.h"
+
+// How many of the vectors that are left a tile takes: as many as it can, but so that none is left alone.
+static inline int vectors_of_tile(int left)
+{
+    return min(left, TILE_VECTORS == 3 && left == 4 ? 2 : TILE_VECTORS);
+}
 #endif
 
 // The total after a chunk of products; a float sum begins with the total before.
@@ -40,20 +46,21 @@ static inline __attribute__((always_inline)) void convolve_tiles(const Step *s, 
     float16 stage_vectors[TILE_PIXELS * STAGE_WIDTH / 16]; // for its alignment
     float *const stage = (float *)stage_vectors;
 #if READS_DIRECTLY
-    const int group = max(1, GROUP_WEIGHTS / (32 * depth));
-    const int group_step = min(64, ceil_divide(128, tiles)), last_step = min(64, ceil_divide(part.ahead_lines * 64, tiles * depth));
+    const int group = max(TILE_VECTORS, GROUP_WEIGHTS / (16 * depth) / TILE_VECTORS * TILE_VECTORS);
+    const int last_step = min(64, ceil_divide(part.ahead_lines * 64, tiles * depth));
     const int has_room = HAS_ROOM(TILE_PIXELS * depth);
 #else
-    const int group = part.y1 - part.y0; // a tile is staged once
+    const int group = 2 * (part.y1 - part.y0); // a tile is staged once
 #endif
-    const int groups = ceil_divide(part.y1 - part.y0, group);
+    const int begin_vector = 2 * part.y0, end_vector = min(2 * part.y1, ceil_divide(depth_out, 16));
+    const int groups = ceil_divide(end_vector - begin_vector, group);
 #if T_IS_HALF
     const int at_once = view->pointwise && has_room && groups > 1; // tiles are copied all at once, as every group needs them
     if (at_once)
         stage_run(copy, src, begin * depth, min(tiles * TILE_PIXELS, pixels - begin) * depth, view->elements, 0);
 #endif
     for (int i = 0; i < groups * tiles; ++i) {
-        const int y0 = part.y0 + i / tiles * group, y1 = min(y0 + group, part.y1), tile = part.x0 + i % tiles;
+        const int y0 = begin_vector + i / tiles * group, y1 = min(y0 + group, end_vector), tile = part.x0 + i % tiles;
 #if READS_DIRECTLY
         // The last tile does pixels of the one before again, if that is of the same task.
         const int again = view->pointwise && tile > part.x0 && residual != dst;
@@ -72,38 +79,41 @@ static inline __attribute__((always_inline)) void convolve_tiles(const Step *s, 
 #endif
         const Direct direct = direct_view(view, src, x, first_pixel, has_room ? rows : 0, copy);
 #endif
-        for (int block = y0; block < y1; ++block) {
-            const int channel = block * 32;
-            const int halves = depth_out - channel > 16 ? 2 : 1;
-            global const float16 *w0 = weights + (size_t)(2 * block) * depth;
-            global const float16 *w1 = w0 + depth;
-            global const COMPUTE_T16 *start = bias + 2 * block;
+        int vectors;
+        for (int vector = y0; vector < y1; vector += vectors) {
+            const int channel = vector * 16;
+            global const float16 *w0 = weights + (size_t)vector * depth;
+            global const COMPUTE_T16 *start = bias + vector;
             const int offset = first_pixel * depth_out + channel;
 #if READS_DIRECTLY
             if (direct.rows != 0) {
+                vectors = vectors_of_tile(y1 - vector);
                 // Every tile fetches its part of the weights that come next: the next group's, then another task's.
                 global const uchar *ahead = (global const uchar *)w0;
                 int ahead_step = 0;
-                if (block + group < part.y1) {
-                    ahead = (global const uchar *)(w0 + (size_t)(2 * group) * depth);
-                    ahead_step = group_step;
-                } else if (block == part.y1 - 1) {
+                if (vector + group < end_vector) {
+                    ahead = (global const uchar *)(w0 + (size_t)group * depth);
+                    ahead_step = min(64, ceil_divide(64 * vectors, tiles));
+                } else if (vector + vectors >= end_vector) {
                     ahead = CONSTANT_AT(uchar, part.ahead);
                     ahead_step = last_step;
                 }
                 ahead += (size_t)(tile - part.x0) * depth * ahead_step;
-                if (halves == 2)
-                    convolve_direct32(s, &direct, w0, depth, start, ahead, ahead_step, dst, residual, offset,
-                                      depth_out - channel);
+                if (vectors == 3)
+                    convolve_direct(s, &direct, w0, depth, start, ahead, ahead_step, dst, residual, offset, depth_out - channel, 3);
+                else if (vectors == 2)
+                    convolve_direct(s, &direct, w0, depth, start, ahead, ahead_step, dst, residual, offset, depth_out - channel, 2);
                 else
-                    convolve_direct16(s, &direct, w0, start, dst, residual, offset, depth_out - channel);
+                    convolve_direct(s, &direct, w0, depth, start, ahead, ahead_step, dst, residual, offset, depth_out - channel, 1);
                 continue;
             }
 #endif
+            const int halves = vectors = min(TILE_PAIR, y1 - vector);
+            global const float16 *w1 = w0 + depth;
             COMPUTE_T16 totals0[TILE_PIXELS], totals1[TILE_PIXELS];
             for (int k0 = 0; k0 < depth; k0 += chunk) {
                 const int count = min(chunk, depth - k0);
-                if (block == y0 || depth > chunk) {
+                if (vector == y0 || depth > chunk) {
                     for (int p = rows; p < TILE_PIXELS; ++p)
                         stage_padding(stage + p * STAGE_WIDTH, count, zero_in);
                     stage_tile(stage, src, view, first_pixel, rows, k0, k0 + count);
@@ -135,11 +145,11 @@ static inline __attribute__((always_inline)) void convolve_tiles(const Step *s, 
                 }
                 PIXELS totals0[p] = ADD_CHUNK(k0, start[0], totals0[p], sum0[p]);
             }
-            finish_block(s, dst, residual, totals0, rows, offset, min(16, depth_out - channel), multipliers[2 * block],
-                         shifts[2 * block], roundings[2 * block]);
+            finish_block(s, dst, residual, totals0, rows, offset, min(16, depth_out - channel), multipliers[vector],
+                         shifts[vector], roundings[vector]);
             if (halves == 2)
                 finish_block(s, dst, residual, totals1, rows, offset + 16, min(16, depth_out - channel - 16),
-                             multipliers[2 * block + 1], shifts[2 * block + 1], roundings[2 * block + 1]);
+                             multipliers[vector + 1], shifts[vector + 1], roundings[vector + 1]);
         }
     }
 }
@@ -161,7 +171,7 @@ static void convolve(const Step *s, Part part, global const T *src, global T *ds
         convolve_pixel(s, part, src, dst, residual, weights, bias, copy);
         return;
     }
-    if (view.pointwise && (depth_out == 16 || depth_out == 24) && HAS_ROOM(2 * TILE_PIXELS * s->depth_in)) {
+    if (TILE_VECTORS > 1 && view.pointwise && (depth_out == 16 || depth_out == 24) && HAS_ROOM(2 * TILE_PIXELS * s->depth_in)) {
         part.x0 = convolve_pairs(s, part, src, dst, residual, weights, bias, copy);
         if (part.x0 == part.x1)
             return;

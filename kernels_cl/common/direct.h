@@ -100,28 +100,36 @@ static inline __attribute__((always_inline)) void finish_direct(const Step *s, g
 #else
 #define UNROLLS 1
 #endif
-#define ADD_PRODUCTS(k)                                   \
-    const float16 x0 = w0[k], x1 = w1[k];                 \
-    PREFETCH(ahead);                                      \
-    PIXELS {                                              \
-        const float16 value = (float16)(x[p * step + k]); \
-        sum0[p] = fma(value, x0, sum0[p]);                \
-        sum1[p] = fma(value, x1, sum1[p]);                \
+#define ADD_PRODUCTS(k)                                              \
+    const float16 w0 = w[k];                                         \
+    const float16 w1 = w[(vectors > 1 ? pitch : 0) + (k)];           \
+    const float16 w2 = w[(vectors > 2 ? 2 * pitch : 0) + (k)];       \
+    PREFETCH(ahead);                                                 \
+    PIXELS {                                                         \
+        const float16 value = (float16)(x[p * step + k]);            \
+        sum0[p] = fma(value, w0, sum0[p]);                           \
+        if (vectors > 1)                                             \
+            sum1[p] = fma(value, w1, sum1[p]);                       \
+        if (vectors > 2)                                             \
+            sum2[p] = fma(value, w2, sum2[p]);                       \
     }
 
-// The sums of a tile of 32 channels. w0, w1: weights of its blocks; ahead: weights to fetch, so many bytes with each input channel.
-// is_long: a constant; 1 where runs are mostly long: short ones lose by being unrolled
-static inline __attribute__((always_inline)) void sum_direct32(const Direct *view, global const float16 *w0, global const float16 *w1,
-                                                               global const float16 *bias, global const uchar *ahead,
-                                                               int ahead_step, int is_long, float16 *sum0, float16 *sum1)
+// The sums of a tile of 16 channels in each of `vectors`, a constant. w: weights, `pitch` from one vector to the next; ahead: weights to fetch,
+// so many bytes with each input channel. is_long: a constant; 1 where runs are mostly long: short ones lose by being unrolled
+static inline __attribute__((always_inline)) void sum_direct(const Direct *view, global const float16 *w, long pitch,
+                                                             global const float16 *bias, global const uchar *ahead, int ahead_step,
+                                                             int is_long, int vectors, float16 *sum0, float16 *sum1, float16 *sum2)
 {
     const int length = view->length;
     const long step = view->step;
     PIXELS sum0[p] = bias[0];
-    PIXELS sum1[p] = bias[1];
+    if (vectors > 1)
+        PIXELS sum1[p] = bias[1];
+    if (vectors > 2)
+        PIXELS sum2[p] = bias[2];
     for (int fy = 0; fy < view->rows; ++fy) {
         INPUT_T *x = view->first + fy * ROW_STEP(view);
-        for (int fx = 0; fx < view->taps; ++fx, x += view->tap_step, w0 += length, w1 += length) {
+        for (int fx = 0; fx < view->taps; ++fx, x += view->tap_step, w += length) {
             int k = 0;
             if (is_long && UNROLLS)
                 for (; k + 4 <= length; k += 4)
@@ -135,42 +143,18 @@ static inline __attribute__((always_inline)) void sum_direct32(const Direct *vie
     }
 }
 
-// The sums of a tile of 16 channels.
-static inline __attribute__((always_inline)) void sum_direct16(const Direct *view, global const float16 *w, global const float16 *bias,
-                                                               float16 *sum)
+// A tile of `vectors` (a constant) of 16 channels, the last of which has what is left of `count`, from element `offset` of dst on.
+static inline __attribute__((always_inline)) void convolve_direct(const Step *s, const Direct *view, global const float16 *w, int depth, global const float16 *bias,
+                                   global const uchar *ahead, int ahead_step, global T *dst, global const T *residual, int offset,
+                                   int count, int vectors)
 {
-    const int length = view->length;
-    const long step = view->step;
-    PIXELS sum[p] = bias[0];
-    for (int fy = 0; fy < view->rows; ++fy) {
-        INPUT_T *x = view->first + fy * ROW_STEP(view);
-        for (int fx = 0; fx < view->taps; ++fx, x += view->tap_step, w += length) {
-            for (int k = 0; k < length; ++k) {
-                const float16 x0 = w[k];
-                PIXELS sum[p] = fma((float16)(x[p * step + k]), x0, sum[p]);
-            }
-        }
-    }
-}
-
-// A tile of `count` > 16 channels, from element `offset` of dst on.
-static inline void convolve_direct32(const Step *s, const Direct *view, global const float16 *w0, int depth, global const float16 *bias,
-                                     global const uchar *ahead, int ahead_step, global T *dst, global const T *residual, int offset,
-                                     int count)
-{
-    float16 sum0[TILE_PIXELS], sum1[TILE_PIXELS];
-    sum_direct32(view, w0, w0 + depth, bias, ahead, ahead_step, 1, sum0, sum1);
-    finish_direct(s, dst, residual, sum0, offset, 16);
-    finish_direct(s, dst, residual, sum1, offset + 16, count - 16);
-}
-
-// A tile of `count` <= 16 channels.
-static inline void convolve_direct16(const Step *s, const Direct *view, global const float16 *w, global const float16 *bias,
-                                     global T *dst, global const T *residual, int offset, int count)
-{
-    float16 sum[TILE_PIXELS];
-    sum_direct16(view, w, bias, sum);
-    finish_direct(s, dst, residual, sum, offset, count);
+    float16 sum0[TILE_PIXELS], sum1[TILE_PIXELS], sum2[TILE_PIXELS];
+    sum_direct(view, w, depth, bias, ahead, ahead_step, vectors > 1, vectors, sum0, sum1, sum2);
+    finish_direct(s, dst, residual, sum0, offset, count);
+    if (vectors > 1)
+        finish_direct(s, dst, residual, sum1, offset + 16, count - 16);
+    if (vectors > 2)
+        finish_direct(s, dst, residual, sum2, offset + 32, count - 32);
 }
 
 // Two tiles of 16 channels with windows of one, from pixel 0 of x and dst on.

@@ -59,18 +59,19 @@ static void pack(const Step *s, Part part, global const T *src, global float *ds
     }
 }
 
-// TILE_PIXELS rows, or that row alone if row_step is 0, by 32 columns, or 16 if w1 is w0; `count` columns are stored.
-static inline void multiply_tile(global const T *x, int row_step, int depth, global const float16 *w0, global const float16 *w1, global T *y,
-                                 int columns, int count)
+// TILE_PIXELS rows, or that row alone if row_step is 0, by `vectors` (1 or 2, a constant) of 16 columns; `count` columns are stored.
+static inline __attribute__((always_inline)) void multiply_tile(global const T *x, int row_step, int depth, global const float16 *w,
+                                                                global T *y, int columns, int count, int vectors)
 {
     float16 sum0[TILE_PIXELS], sum1[TILE_PIXELS];
     PIXELS sum0[p] = sum1[p] = (float16)0.0f;
     for (int d = 0; d < depth; ++d) {
-        const float16 x0 = w0[d], x1 = w1[d];
+        const float16 w0 = w[d], w1 = w[(vectors > 1 ? depth : 0) + d];
         PIXELS {
             const float16 value = (float16)LOAD(x, p * row_step + d);
-            sum0[p] = fma(value, x0, sum0[p]);
-            sum1[p] = fma(value, x1, sum1[p]);
+            sum0[p] = fma(value, w0, sum0[p]);
+            if (vectors > 1)
+                sum1[p] = fma(value, w1, sum1[p]);
         }
     }
     const int rows = row_step ? TILE_PIXELS : 1;
@@ -92,15 +93,20 @@ static void multiply(const Step *s, Part part, global const T *src, global T *ds
         const int b = tile / tiles, end = min((b + 1) * tiles, part.x1);
         global const T *matrix = src + (size_t)b * rows * depth;
         global T *product = dst + (size_t)b * rows * columns;
-        for (int block = 0; block < blocks; block += 2) {
-            global const float16 *w0 = (global const float16 *)packed + (size_t)(b * blocks + block) * depth;
-            global const float16 *w1 = block + 1 < blocks ? w0 + depth : w0;
-            const int c = block * 16, count = min(32, columns - c);
+        for (int block = 0; block < blocks; block += TILE_PAIR) {
+            global const float16 *w = (global const float16 *)packed + (size_t)(b * blocks + block) * depth;
+            const int c = block * 16, count = min(16 * TILE_PAIR, columns - c);
             for (int t = tile - b * tiles; t < end - b * tiles; ++t) {
                 const int first = min(t * TILE_PIXELS, max(0, rows - TILE_PIXELS)), row_step = rows < TILE_PIXELS ? 0 : depth;
                 const int last = row_step ? first + 1 : rows;
-                for (int r = first; r < last; ++r)
-                    multiply_tile(matrix + (size_t)r * depth, row_step, depth, w0, w1, product + (size_t)r * columns + c, columns, count);
+                for (int r = first; r < last; ++r) {
+                    global const T *x = matrix + (size_t)r * depth;
+                    global T *y = product + (size_t)r * columns + c;
+                    if (count > 16)
+                        multiply_tile(x, row_step, depth, w, y, columns, count, 2);
+                    else
+                        multiply_tile(x, row_step, depth, w, y, columns, count, 1);
+                }
             }
         }
         tile = end;

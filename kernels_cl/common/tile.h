@@ -1,12 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // tile.h: what the register tiles of convolutions share: how their inputs are staged, and the end of a tile.
 // Defines  T, QUANTIZED, VNNI, DEPTH_CHUNK, common/chain_step.h (all required, before inclusion)
-//          TILE_PIXELS: pixels of a tile; sums of 32 channels of each must fit into registers
+//          TILE_PIXELS: pixels of a tile; TILE_VECTORS: vectors of 16 channels of each, 1 to 3: their sums must fit into registers
 // Gives    what common/window.h requires, PIXELS, finish_block
 
 #ifndef TILE_PIXELS
 #define TILE_PIXELS 7 // as chain/tiles.py counts them
 #endif
+#ifndef TILE_VECTORS
+#ifdef __INTEL_LLVM_COMPILER // it loads all inputs before it needs them, so that three do not leave enough registers
+#define TILE_VECTORS 2
+#else
+#define TILE_VECTORS 3
+#endif
+#endif
+#define TILE_PAIR (TILE_VECTORS > 1 ? 2 : 1) // vectors where at most two are made for
 #define PIXELS _Pragma("unroll") for (int p = 0; p < TILE_PIXELS; ++p)
 
 #if VNNI

@@ -204,10 +204,11 @@ static void multiply_places(global const float *v, int step, int plane, global c
         global const uchar *ahead = (global const uchar *)(weights + halves * depth); // every row fetches its part of the next place's
         for (int i = 0; i < count; i += TILE_PIXELS, ahead += (size_t)depth * ahead_step) {
             const int row = max(0, min(i, count - TILE_PIXELS));
-            if (halves == 2)
+            if (TILE_VECTORS > 1 && halves == 2)
                 multiply_work32(v + row * step, step, weights, depth, ahead, ahead_step, m + row * 32);
             else
-                multiply_work16(v + row * step, step, weights, depth, m + row * 32);
+                for (int lanes = 0; lanes < halves; ++lanes)
+                    multiply_work16(v + row * step, step, weights + lanes * depth, depth, m + row * 32 + lanes * 16);
         }
     }
 }

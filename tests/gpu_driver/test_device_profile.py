@@ -20,7 +20,7 @@ _PROFILE = DeviceProfile(
     slug="pocl", name="opencl-pocl-0", type=DeviceTypeCode.CPU, vendor="v", platform_version="p", device_version="d",
     driver_version="1", identity="i", compute_units=2, max_work_group_size=4096, max_work_item_sizes=(4096,) * 3,
     max_alloc_bytes=1 << 31, global_mem_bytes=1 << 32, local_mem_bytes=1 << 20, mem_base_addr_align_bytes=128,
-    preferred_vector_width_float=16, host_unified_memory=True, fp16=False, fp64=True, subgroups=False, int8_dot=False,
+    registers=32, host_unified_memory=True, fp16=False, fp64=True, subgroups=False, int8_dot=False,
     command_buffer=False,
 )  # fmt: skip
 _USABLE = [device for device in find_devices() if device.usable]

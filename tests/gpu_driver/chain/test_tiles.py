@@ -3,24 +3,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from gpu_driver.chain import launches, tiles
-from gpu_driver.chain.tiles import Tiles
+from gpu_driver.chain.tiles import Tiles, usual_tiles
+from gpu_driver.device_profile import DeviceProfile
 from gpu_driver.launch import Launch
 from gpu_driver.lowering import Lowering
+from nn_runtime.codes import OperationCode
 from nn_runtime.devices import find_device
-from tests.gpu_driver.drawn import FLOAT, QUANT8, Network
-from tests.gpu_driver.graphs import request
+from tests.gpu_driver.drawn import FLOAT, QUANT8, Network, convolutions_with_work_memory, inverted_residuals
+from tests.gpu_driver.graphs import Graph, request
 from tests.gpu_driver.profiles import CPU_PROFILE
 from tests.gpu_driver.running import prepare, run
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gpu_driver.driver import Device
     from nn_runtime.codes import OperandCode
+    from nn_runtime.hal.types import Model
+    from nn_runtime.operand import Array, Dimensions
 
 
 def blocks(code: OperandCode, size: int) -> Network:
@@ -34,14 +41,35 @@ def blocks(code: OperandCode, size: int) -> Network:
     return network
 
 
-def chosen(size: int) -> Tiles:
-    lowering = Lowering(blocks(FLOAT, size).graph.model(), CPU_PROFILE)
+def products() -> tuple[Model, Array]:
+    """Matrix products whose rows and columns are no multiples of what a tile has."""
+    graph, rng = Graph(), np.random.default_rng(2)
+    left = graph.input((3, 13, 20))
+    right = graph.constant(rng.standard_normal((3, 20, 37)).astype(np.float32))
+    no = graph.flag(False)
+    graph.operation(OperationCode.BATCH_MATMUL, [left, right, no, no], graph.output((3, 13, 37)))
+    return graph.model(), rng.standard_normal((3, 13, 20)).astype(np.float32)
+
+
+def chosen(size: int, profile: DeviceProfile = CPU_PROFILE) -> Tiles:
+    lowering = Lowering(blocks(FLOAT, size).graph.model(), profile)
     (launch,) = lowering.lower(0, lowering.static_inputs()).commands
     assert isinstance(launch, Launch)
     defines = dict(launch.kernel.defines)
     pixels, columns = defines.get("TILE_PIXELS", 7), defines.get("DEPTHWISE_PIXELS", 7)
     assert {step.tile_pixels for step in launch.steps} == {pixels}
-    return Tiles(int(pixels), int(columns))
+    vectors = defines.get("TILE_VECTORS")
+    return Tiles(int(pixels), int(columns), None if vectors is None else int(vectors))
+
+
+def results_with(
+    choice: Tiles, device: Device, model: Model, source: Array, dims: Dimensions, monkeypatch: pytest.MonkeyPatch
+) -> Array:
+    monkeypatch.setattr(launches, "tiles_for", lambda steps, device: choice)
+    monkeypatch.setattr(launches, "usual_tiles", lambda device: choice)
+    result = np.empty(dims, source.dtype)
+    run(prepare(device, model), request([source], [result]))
+    return result
 
 
 @pytest.mark.parametrize(
@@ -56,7 +84,15 @@ def test_small_networks_share_one_program() -> None:
     assert chosen(8) == Tiles()
 
 
-@pytest.mark.parametrize("other", [Tiles(8, 4), Tiles(9, 6), Tiles(8, 5)])
+def test_what_few_registers_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    narrow = replace(CPU_PROFILE, registers=8)
+    assert usual_tiles(narrow) == chosen(8, narrow) == Tiles(6, vectors=1)
+    monkeypatch.setattr(tiles, "LEAST_FLOPS", 0)
+    assert chosen(5, narrow) == Tiles(5, 5, 1)
+    assert chosen(24, narrow).pixels == 6
+
+
+@pytest.mark.parametrize("other", [Tiles(8, 4), Tiles(9, 6), Tiles(8, 5), Tiles(6, vectors=1)])
 @pytest.mark.parametrize("size", [5, 10, 29])
 @pytest.mark.parametrize("code", [FLOAT, QUANT8])
 def test_results_have_the_same_bits(
@@ -64,12 +100,40 @@ def test_results_have_the_same_bits(
 ) -> None:
     network = blocks(code, size)
     model, source = network.graph.model(), network.data()
-    results = []
-    for choice in (Tiles(), other):
-        monkeypatch.setattr(launches, "tiles_for", lambda steps, choice=choice: choice)
-        results.append(np.empty(network.dims, source.dtype))
-        run(prepare(opencl_device, model), request([source], [results[-1]]))
+    results = [
+        results_with(choice, opencl_device, model, source, network.dims, monkeypatch) for choice in (Tiles(), other)
+    ]
     np.testing.assert_array_equal(results[0], results[1])
     expected = np.empty_like(results[0])
     run(prepare(find_device("nnapi-reference").hal, model), request([source], [expected]))  # type: ignore[arg-type]
     np.testing.assert_allclose(results[0], expected, atol=0 if code == QUANT8 else 2e-5)
+
+
+@pytest.mark.parametrize("other", [Tiles(6, vectors=1), Tiles(8, vectors=2)])
+@pytest.mark.parametrize("network", [inverted_residuals, convolutions_with_work_memory])
+@pytest.mark.parametrize("code", [FLOAT, QUANT8])
+def test_any_number_of_channels_gives_the_same_bits(
+    opencl_device: Device,
+    code: OperandCode,
+    network: Callable[[OperandCode], Network],
+    other: Tiles,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(DeviceProfile, "x86_vnni", False)  # bytes as floats, which narrow registers come with
+    drawn = network(code)
+    model, source = drawn.graph.model(), drawn.data()
+    results = [
+        results_with(choice, opencl_device, model, source, drawn.dims, monkeypatch) for choice in (Tiles(), other)
+    ]
+    np.testing.assert_array_equal(results[0], results[1])
+
+
+@pytest.mark.parametrize("other", [Tiles(6, vectors=1), Tiles(8, vectors=2)])
+def test_matrix_products_have_the_same_bits(
+    opencl_device: Device, other: Tiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, source = products()
+    results = [
+        results_with(choice, opencl_device, model, source, (3, 13, 37), monkeypatch) for choice in (Tiles(), other)
+    ]
+    np.testing.assert_array_equal(results[0], results[1])
