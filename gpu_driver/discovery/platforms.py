@@ -138,12 +138,17 @@ def _survey(refresh: bool) -> Survey:
     _do_without_the_users_cache()
     _spread_threads_of_pocl()
     entries = icd.offered_entries()
-    with _inline_device_shown(entries):
+    with _inline_device_shown([entry for entry in entries if _is_there(entry)]):
         return _survey_of(entries, refresh=refresh, was_loaded=was_loaded)
 
 
+def _is_there(entry: icd.IcdEntry) -> bool:
+    """Whether the loader may find an entry's library: packages that are removed leave their entry behind."""
+    return not entry.is_file_name or Path(entry.library).exists()
+
+
 def _survey_of(entries: Sequence[icd.IcdEntry], *, refresh: bool, was_loaded: bool) -> Survey:
-    present = [entry for entry in entries if not entry.is_file_name or Path(entry.library).exists()]
+    present = [entry for entry in entries if _is_there(entry)]
     asked: list[str | None] = [entry.path for entry in present] if sys.platform == "linux" else [None]
     verdicts = probe.library_verdicts(asked, refresh, meanwhile=_import_what_models_need)
     if None in verdicts and not verdicts[None].loads:

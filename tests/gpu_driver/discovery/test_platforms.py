@@ -38,6 +38,11 @@ from gpu_driver.discovery import platforms
 cl.Context([pocl])
 print(json.dumps([sorted(os.sched_getaffinity(int(task))) for task in os.listdir('/proc/self/task')]))
 """
+_INLINE = """
+import json
+from gpu_driver.discovery import platforms
+print(json.dumps([d.inline is not None for d in platforms.find_devices() if d.slug == 'pocl']))
+"""
 _FMA = """
 import json, numpy as np
 from gpu_driver.discovery import platforms
@@ -192,6 +197,13 @@ def test_pocls_built_in_functions_are_inlined(cache: Path, tmp_path: Path) -> No
         pytest.skip("no usable PoCL of PyPI")
     (machine_code,) = tmp_path.rglob("multiply_add.so")
     assert b"_cl_fma" not in machine_code.read_bytes()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="OCL_ICD_VENDORS is the Linux loader's")
+def test_entries_that_removed_packages_left_hide_no_inline_device(cache: Path, tmp_path: Path) -> None:
+    alone = _run(_INLINE, cache, OCL_ICD_VENDORS=str(tmp_path))
+    (tmp_path / "pocl.icd").write_text("/nonexistent/libpocl.so.2\n")
+    assert _run(_INLINE, cache, OCL_ICD_VENDORS=str(tmp_path)) == alone
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/self/mem")
