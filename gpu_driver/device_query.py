@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from gpu_driver.discovery.platforms import FoundDevice
 
 _WIDE = 16
+_INTEL_TARGET, _WIDE_TARGETS = "CL_CONFIG_CPU_TARGET_ARCH", ("native", "skx")
+"""The variable by which Intel's runtime compiles for another processor, and values that leave AVX-512 in use."""
 
 
 def profile_of(found: FoundDevice) -> DeviceProfile:
@@ -39,7 +42,7 @@ def profile_of(found: FoundDevice) -> DeviceProfile:
         global_mem_bytes=device.global_mem_size,
         local_mem_bytes=device.local_mem_size,
         mem_base_addr_align_bytes=device.mem_base_addr_align // 8,  # OpenCL counts bits
-        registers=_registers(found, host_cpu()),
+        registers=registers_of(found.slug, host_cpu(), device.native_vector_width_float),
         host_unified_memory=bool(device.host_unified_memory),
         fp16="cl_khr_fp16" in extensions,
         fp64="cl_khr_fp64" in extensions,
@@ -52,9 +55,14 @@ def profile_of(found: FoundDevice) -> DeviceProfile:
     return replace(profile, tuning=tuning_for(profile))
 
 
-def _registers(found: FoundDevice, cpu: HostCpu) -> int:
-    """Return how many vectors of 16 floats a core's registers hold: 32 of 16, 16 of 8 (AVX) or 32 of 4 (NEON)."""
-    is_wide = "avx512f" in cpu.flags if cpu.flags else found.device.native_vector_width_float >= _WIDE
+def registers_of(slug: str, cpu: HostCpu, native_width: int) -> int:
+    """Return how many vectors of 16 floats a core's registers hold: 32 of 16, 16 of 8 (AVX) or 32 of 4 (NEON).
+
+    native_width: of a vector of floats, as OpenCL says it; believed where nothing is known of the processor.
+    """
+    if slug == "intel" and os.environ.get(_INTEL_TARGET, _WIDE_TARGETS[0]) not in _WIDE_TARGETS:
+        return 8
+    is_wide = "avx512f" in cpu.flags if cpu.flags else native_width >= _WIDE
     return 32 if is_wide else 8
 
 

@@ -94,11 +94,15 @@ static inline __attribute__((always_inline)) void finish_direct(const Step *s, g
     }
 }
 
-// 1: long runs are unrolled, as otherwise a third of the instructions compute addresses. Intel's compiler does worse with it.
+// UNROLLS 1: long runs are unrolled, as otherwise a third of the instructions compute addresses. Intel's compiler does worse with it.
+// HOLD(value): loads of values stay where they are. Intel's compiler moves them to the front of a loop, so that sums of 48 channels, for
+// which there must be AVX-512, are left without registers.
 #ifdef __INTEL_LLVM_COMPILER
 #define UNROLLS 0
+#define HOLD(value) __asm__ volatile("" : "+vr"(value))
 #else
 #define UNROLLS 1
+#define HOLD(value)
 #endif
 #define ADD_PRODUCTS(k)                                              \
     const float16 w0 = w[k];                                         \
@@ -106,7 +110,9 @@ static inline __attribute__((always_inline)) void finish_direct(const Step *s, g
     const float16 w2 = w[(vectors > 2 ? 2 * pitch : 0) + (k)];       \
     PREFETCH(ahead);                                                 \
     PIXELS {                                                         \
-        const float16 value = (float16)(x[p * step + k]);            \
+        float16 value = (float16)(x[p * step + k]);                  \
+        if (vectors > 2)                                             \
+            HOLD(value);                                             \
         sum0[p] = fma(value, w0, sum0[p]);                           \
         if (vectors > 1)                                             \
             sum1[p] = fma(value, w1, sum1[p]);                       \

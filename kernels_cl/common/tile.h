@@ -8,11 +8,7 @@
 #define TILE_PIXELS 7 // as chain/tiles.py counts them
 #endif
 #ifndef TILE_VECTORS
-#ifdef __INTEL_LLVM_COMPILER // it loads all inputs before it needs them, so that three do not leave enough registers
-#define TILE_VECTORS 2
-#else
 #define TILE_VECTORS 3
-#endif
 #endif
 #define TILE_PAIR (TILE_VECTORS > 1 ? 2 : 1) // vectors where at most two are made for
 #define PIXELS _Pragma("unroll") for (int p = 0; p < TILE_PIXELS; ++p)

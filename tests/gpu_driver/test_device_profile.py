@@ -12,7 +12,8 @@ import pytest
 
 import gpu_driver
 from gpu_driver.device_profile import DeviceProfile, capabilities_of
-from gpu_driver.device_query import profile_of
+from gpu_driver.device_query import profile_of, registers_of
+from gpu_driver.discovery.host_cpu import HostCpu
 from gpu_driver.discovery.platforms import FoundDevice, find_devices
 from nn_runtime.codes import DeviceTypeCode, OperandCode
 
@@ -42,6 +43,24 @@ def test_profile_of_a_device(found: FoundDevice) -> None:
     assert profile.compute_units > 0
     assert 0 < profile.max_alloc_bytes <= profile.global_mem_bytes
     assert profile.mem_base_addr_align_bytes >= 1
+
+
+@pytest.mark.parametrize(
+    ("slug", "flags", "width", "target", "registers"),
+    [
+        ("pocl", {"avx2", "avx512f"}, 16, None, 32), ("pocl", {"avx2"}, 8, None, 8), ("pocl", {"asimd"}, 4, None, 8),
+        ("pocl", {"avx2", "avx512f"}, 16, "core-avx2", 32), ("intel", {"avx2", "avx512f"}, 16, None, 32),
+        ("intel", {"avx2", "avx512f"}, 16, "skx", 32), ("intel", {"avx2", "avx512f"}, 16, "core-avx2", 8),
+        ("intel", set(), 16, None, 32), ("intel", set(), 8, None, 8),
+    ],
+)  # fmt: skip
+def test_registers(
+    slug: str, flags: set[str], width: int, target: str | None, registers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CL_CONFIG_CPU_TARGET_ARCH", raising=False)
+    if target is not None:
+        monkeypatch.setenv("CL_CONFIG_CPU_TARGET_ARCH", target)
+    assert registers_of(slug, HostCpu("", "", frozenset(flags)), width) == registers
 
 
 @pytest.mark.parametrize("type_", [DeviceTypeCode.CPU, DeviceTypeCode.GPU, DeviceTypeCode.ACCELERATOR])
