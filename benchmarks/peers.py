@@ -6,7 +6,7 @@
     python benchmarks/peers.py PIECE ...         only these; the figures of the others stay, then the report
 
 Peers come with `pip install ".[bench]"`; one that is missing is left out, and the report says so. A piece takes one to
-two minutes and is kept in docs/performance.json as soon as it is done.
+two minutes and is kept in a file of docs/performance as soon as it is done: every kind of processor has one of its own.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import argparse
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 import tempfile
@@ -26,14 +27,13 @@ from typing import TYPE_CHECKING
 import engines
 import networks
 from measure import Figures, compare, scaling
-from report import write_report
+from report import RESULTS, write_report
 
 import nn_runtime as nn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-RESULTS = Path(__file__).parents[1] / "docs" / "performance.json"
 SIZES = ((1, 224), (8, 224), (32, 224), (1, 128), (1, 160), (1, 192), (1, 320), (1, 448))
 """Pictures at once, and their height and width."""
 ALL = (*engines.OURS, *engines.NATIVE)
@@ -66,7 +66,7 @@ def main() -> None:
         return
     if not arguments.report:
         _measure({name: pieces[name] for name in arguments.pieces or pieces}, arguments.seconds)
-    write_report(json.loads(RESULTS.read_text()))
+    write_report({path.stem: json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))})
 
 
 def _measure(pieces: Mapping[str, Callable[[float], Figures]], seconds: float) -> None:
@@ -101,12 +101,13 @@ def _pieces() -> Mapping[str, Callable[[float], Figures]]:
 
 def _keep(piece: str, figures: Figures) -> None:
     """Add a piece to the results, with what it was measured on."""
-    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    path = RESULTS / f"{re.sub('[^a-z0-9]+', '-', _processor().lower()).strip('-')}.json"
+    results = json.loads(path.read_text()) if path.exists() else {}
     stamp = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     load = round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None
     results["machine"] = machine()
     results[piece] = {"measured": stamp, "load": load, **figures}
-    RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+    path.write_text(json.dumps(results, indent=1) + "\n")
 
 
 def machine() -> dict[str, object]:
@@ -129,9 +130,8 @@ def _processor() -> str:
     facts = {key.strip(): value.strip() for key, value in reversed(lines)}
     flags = facts.get("flags", "").split()
     wide = ", ".join(name for name, flag in (("AVX-512", "avx512f"), ("VNNI", "avx512_vnni")) if flag in flags)
-    return (
-        f"{facts.get('model name', platform.machine())} (family {facts.get('cpu family', '?')}; {wide or 'no AVX-512'})"
-    )
+    name = re.sub(r"\(R\)|\(TM\)", "", facts.get("model name", platform.machine()))
+    return f"{name} (family {facts.get('cpu family', '?')}, model {facts.get('model', '?')}; {wide or 'no AVX-512'})"
 
 
 def start_up(selector: str) -> Figures:

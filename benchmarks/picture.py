@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The picture of docs/PERFORMANCE.md: bars of ratios to LiteRT with XNNPACK, as SVG for light and dark pages."""
+"""A picture of docs/PERFORMANCE.md: bars of ratios to LiteRT with XNNPACK, as SVG for light and dark pages."""
 
 from __future__ import annotations
 

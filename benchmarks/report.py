@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from measure import Figures
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "PERFORMANCE.md"
-PICTURE = DOCUMENT.with_name("performance.svg")
+RESULTS = DOCUMENT.with_name("performance")
+"""Figures and pictures, by kind of processor."""
 BEGIN, END = "<!-- figures of benchmarks/peers.py: begin -->", "<!-- figures of benchmarks/peers.py: end -->"
 TARGETS = {
     networks.FLOAT: {"Intel": 0.95, "PoCL": 1.0},
@@ -27,29 +28,31 @@ TARGETS = {
 """Ratios to LiteRT with XNNPACK that this project aims at."""
 
 
-def write_report(results: Figures) -> None:
-    """Write tables and picture."""
+def write_report(machines: Mapping[str, Figures]) -> None:
+    """Write tables and pictures of every kind of processor."""
     text = DOCUMENT.read_text(encoding="utf-8")
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
-    body = "\n\n".join(part for part in _parts(results) if part)
+    body = "\n\n".join(part for name, results in machines.items() for part in _parts(name, results))
     DOCUMENT.write_text(f"{before}{BEGIN}\n\n{body}\n\n{END}{after}", encoding="utf-8")
-    PICTURE.write_text(ratios_picture(results), encoding="utf-8")
+    for name, results in machines.items():
+        (RESULTS / f"{name}.svg").write_text(ratios_picture(results), encoding="utf-8")
 
 
-def _parts(results: Figures) -> Iterable[str]:
+def _parts(name: str, results: Figures) -> Iterable[str]:
+    yield f"## {results['machine']['processor']}"
     yield machine_line(results["machine"])
-    yield f"![Ratios of our devices and peers to LiteRT with XNNPACK]({PICTURE.name})"
-    for name in networks.TITLES:
-        if name in results:
-            yield _network(networks.TITLES[name], results[name], TARGETS.get(name, {}))
+    yield f"![Ratios of our devices and peers to LiteRT with XNNPACK]({RESULTS.name}/{name}.svg)"
+    for network, title in networks.TITLES.items():
+        if network in results:
+            yield _network(title, results[network], TARGETS.get(network, {}))
     if "float16" in results:
         yield _network("MobileNet V2 in float16 and in float32", results["float16"], {})
     if "opencl" in results:
         yield _opencl(results["opencl"])
-    for name in (networks.FLOAT, networks.QUANT):
-        if f"sizes-{name}" in results:
-            yield _scaling(name, results[f"sizes-{name}"])
+    for network in (networks.FLOAT, networks.QUANT):
+        if f"sizes-{network}" in results:
+            yield _scaling(network, results[f"sizes-{network}"])
     if "inside" in results:
         yield _inside(results["inside"])
     if "start" in results:

@@ -66,24 +66,27 @@ def test_networks_that_are_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_tables_replace_only_what_lies_between_the_marks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import report
 
-    document, picture = tmp_path / "P.md", tmp_path / "p.svg"
+    document = tmp_path / "P.md"
     monkeypatch.setattr(report, "DOCUMENT", document)
-    monkeypatch.setattr(report, "PICTURE", picture)
+    monkeypatch.setattr(report, "RESULTS", tmp_path)
     document.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n")
     for _ in range(2):
-        report.write_report(results())
+        report.write_report({"one": results(), "two": results()})
         text = document.read_text()
         assert text.startswith(f"before\n{report.BEGIN}\n")
         assert text.endswith(f"{report.END}\nafter\n")
         assert "old" not in text
     lines = text.splitlines()
-    (ours,) = [line for line in lines if line.startswith("| PoCL | 1.500")]
+    ours, _ = (line for line in lines if line.startswith("| PoCL | 1.500"))
     assert "| **0.50** (0.50-0.50) | 0.50 | - | <= 1.00 |" in ours
     assert "| 2.00 |" in ours  # 99th percentile over median
     assert any("**disagrees**" in line for line in lines)
     assert "Left out: OpenVINO (ModuleNotFoundError: no <openvino>)" in text
     assert "| 8 x 224 x 224 | 3.00 ms, 3.00 ps, 1.50 |" in text
-    assert ElementTree.parse(picture).getroot().tag.endswith("svg")
+    assert lines.count("## cpu") == 2
+    for name in ("one", "two"):
+        assert f"({tmp_path.name}/{name}.svg)" in text
+        assert ElementTree.parse(tmp_path / f"{name}.svg").getroot().tag.endswith("svg")
 
 
 @pytest.mark.parametrize(
