@@ -101,7 +101,8 @@ def _pieces() -> Mapping[str, Callable[[float], Figures]]:
 
 def _keep(piece: str, figures: Figures) -> None:
     """Add a piece to the results, with what it was measured on."""
-    path = RESULTS / f"{re.sub('[^a-z0-9]+', '-', _processor().lower()).strip('-')}.json"
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{_file_name(_processor())}.json"
     results = json.loads(path.read_text()) if path.exists() else {}
     stamp = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     load = round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None
@@ -123,9 +124,14 @@ def machine() -> dict[str, object]:
     }
 
 
+def _file_name(processor: str) -> str:
+    """Return a processor's name, family and model without anything that file names should not have."""
+    return re.sub("[^a-z0-9]+", "-", processor.partition(";")[0].lower()).strip("-")
+
+
 def _processor() -> str:
     if sys.platform != "linux":
-        return platform.processor()
+        return platform.processor() or platform.machine()
     lines = [line.split(":", 1) for line in Path("/proc/cpuinfo").read_text().splitlines() if ":" in line]
     facts = {key.strip(): value.strip() for key, value in reversed(lines)}
     flags = facts.get("flags", "").split()

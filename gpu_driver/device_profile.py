@@ -24,8 +24,8 @@ class DeviceProfile:
     """One device as plain values: can be pickled, compared, and made up in tests.
 
     identity: hash of device, driver and platform versions, the key of everything compiled for it. Sizes in bytes
-    where the name says so; mem_base_addr_align_bytes: alignment of a sub-buffer. registers: vectors of 16 floats that a
-    core's registers hold, of a CPU. fp16: half arithmetic (half storage
+    where the name says so; mem_base_addr_align_bytes: alignment of a sub-buffer.
+    registers: vectors of 16 floats that a core's registers hold, of a CPU. fp16: half arithmetic (half storage
     works everywhere). int8_dot, command_buffer, subgroups: the Khronos extensions. features: assembly variants
     that were seen to work. device_name: what OpenCL calls it. tuning: numbers for speed, nothing that changes what is
     computed.

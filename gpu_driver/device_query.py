@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from gpu_driver.device_profile import CYCLE_COUNTER, DeviceProfile
 from gpu_driver.discovery.host_cpu import host_cpu
+from gpu_driver.discovery.pocl_repair import SKX_FLAGS
+from gpu_driver.discovery.probe import X86_VNNI
 from gpu_driver.tuning import tuning_for
 from nn_runtime.codes import DeviceTypeCode
 
@@ -17,7 +19,6 @@ if TYPE_CHECKING:
     from gpu_driver.discovery.host_cpu import HostCpu
     from gpu_driver.discovery.platforms import FoundDevice
 
-_WIDE = 16
 _INTEL_TARGET, _WIDE_TARGETS = "CL_CONFIG_CPU_TARGET_ARCH", ("native", "skx")
 """The variable by which Intel's runtime compiles for another processor, and values that leave AVX-512 in use."""
 
@@ -42,7 +43,7 @@ def profile_of(found: FoundDevice) -> DeviceProfile:
         global_mem_bytes=device.global_mem_size,
         local_mem_bytes=device.local_mem_size,
         mem_base_addr_align_bytes=device.mem_base_addr_align // 8,  # OpenCL counts bits
-        registers=registers_of(found.slug, host_cpu(), device.native_vector_width_float),
+        registers=registers_of(found, host_cpu()),
         host_unified_memory=bool(device.host_unified_memory),
         fp16="cl_khr_fp16" in extensions,
         fp64="cl_khr_fp64" in extensions,
@@ -55,14 +56,13 @@ def profile_of(found: FoundDevice) -> DeviceProfile:
     return replace(profile, tuning=tuning_for(profile))
 
 
-def registers_of(slug: str, cpu: HostCpu, native_width: int) -> int:
+def registers_of(found: FoundDevice, cpu: HostCpu) -> int:
     """Return how many vectors of 16 floats a core's registers hold: 32 of 16, 16 of 8 (AVX) or 32 of 4 (NEON).
 
-    native_width: of a vector of floats, as OpenCL says it; believed where nothing is known of the processor.
+    That AVX-512 is compiled for is known where its assembly was seen to work, else taken from the processor.
     """
-    if slug == "intel" and os.environ.get(_INTEL_TARGET, _WIDE_TARGETS[0]) not in _WIDE_TARGETS:
-        return 8
-    is_wide = "avx512f" in cpu.flags if cpu.flags else native_width >= _WIDE
+    is_older = found.slug == "intel" and os.environ.get(_INTEL_TARGET, _WIDE_TARGETS[0]) not in _WIDE_TARGETS
+    is_wide = X86_VNNI in found.features or (cpu.flags >= SKX_FLAGS and not is_older)
     return 32 if is_wide else 8
 
 

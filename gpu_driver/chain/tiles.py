@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many pixels the kernels of a chain compute at once: what leaves few of them over in the pictures at hand."""
+"""How many pixels and channels the kernels of a chain compute at once: what registers hold, with few pixels over."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 COLUMNS = 7
 TIMES: Mapping[int, float] = {TILE_PIXELS: 1.0, 8: 1.0, 9: 1.02}
 """Of a convolution with tiles of so many pixels that all are used, to that with usual ones."""
-FEW_REGISTERS = 8
-"""Up to so many hold 6 pixels by 16 channels and what is multiplied, others 9 by 48 (PoCL) or 32 (Intel's compiler)."""
-TIMES_WITH_FEW: Mapping[int, float] = {6: 1.0, 5: 1.05}
+FEW_REGISTERS, FEW_PIXELS = 8, 6
+"""Up to so many hold 6 pixels by 16 channels and what is multiplied, others 9 by 48."""
+TIMES_WITH_FEW: Mapping[int, float] = {FEW_PIXELS: 1.0, 5: 1.05}
 TIMES_OF_COLUMNS: Mapping[int, float] = {COLUMNS: 1.0, 6: 1.02, 5: 1.04, 4: 1.06}
 """The same of depthwise ones. expanded.py lets pass what is at least 7 wide."""
 NARROW_TIME = 2.0
@@ -47,8 +47,13 @@ class Tiles:
 
 
 def usual_tiles(device: DeviceProfile) -> Tiles:
-    """Return what fits into the registers of a device."""
-    return Tiles() if device.registers > FEW_REGISTERS else Tiles(next(iter(TIMES_WITH_FEW)), vectors=1)
+    """Return what fits into the registers of a device.
+
+    With Intel's compiler three vectors need assembly for AVX-512 (HOLD in common/direct.h), which must be known to work.
+    """
+    if device.registers <= FEW_REGISTERS:
+        return Tiles(FEW_PIXELS, vectors=1)
+    return Tiles(vectors=2) if device.slug == "intel" and not device.x86_vnni else Tiles()
 
 
 def tiles_for(steps: Sequence[Step], device: DeviceProfile) -> Tiles:
@@ -61,7 +66,7 @@ def tiles_for(steps: Sequence[Step], device: DeviceProfile) -> Tiles:
         return usual
     convolutions = [step for step in steps if step.kind == CONVOLVE]
     depthwise = [step for step in steps if step.kind in (DEPTHWISE, EXPANDED)]
-    times = TIMES if usual.vectors is None else TIMES_WITH_FEW
+    times = TIMES_WITH_FEW if usual.pixels == FEW_PIXELS else TIMES
     return replace(
         usual,
         pixels=_fastest(times, convolutions, lambda step: step.geometry.output_height * step.geometry.output_width),

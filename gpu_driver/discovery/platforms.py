@@ -224,6 +224,8 @@ def _ready(device: cl.Device, verdict: probe.DeviceVerdict) -> probe.DeviceVerdi
     if not verdict.usable or verdict.repaired_as is None:
         return verdict
     repair = pocl_repair.repair(device, host_cpu())
+    if repair.name is None and not repair.is_vital:
+        return replace(verdict, repaired_as=None)
     return verdict if repair.name == verdict.repaired_as else replace(verdict, usable=False, reason=repair.reason)
 
 

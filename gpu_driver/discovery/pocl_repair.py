@@ -38,12 +38,14 @@ _POINTER_BYTES = 8
 _HASWELL_FLAGS = frozenset(
     {"sse4_1", "sse4_2", "ssse3", "avx", "avx2", "fma", "bmi1", "bmi2", "f16c", "movbe", "popcnt", "abm"}
 )
-_SKX_FLAGS = _HASWELL_FLAGS | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "adx"}
+SKX_FLAGS = _HASWELL_FLAGS | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "adx"}
 # The libraries' processors, and the names (LLVM 14's) whose processors have all that the library's has: found with
 # `opt -passes=inline`, a callee with the attributes of PoCL's library and a caller of every name.
 _SKX, _HASWELL = "skx", "haswell"
 _INLINES = {
-    _SKX: frozenset({"skylake-avx512", "cascadelake", "cooperlake", "icelake-server", "tigerlake", "sapphirerapids"}),
+    _SKX: frozenset(
+        {"skx", "skylake-avx512", "cascadelake", "cooperlake", "icelake-server", "tigerlake", "sapphirerapids"}
+    ),
     _HASWELL: frozenset({"haswell", "broadwell", "skylake"}),
 }
 _lock = threading.Lock()
@@ -80,7 +82,7 @@ def replacement_name(cpu: HostCpu) -> str | None:
     """The newest of the libraries' processors all of whose instructions this processor has."""
     if cpu.machine.lower() not in ("x86_64", "amd64"):
         return None
-    if cpu.flags >= _SKX_FLAGS:
+    if cpu.flags >= SKX_FLAGS:
         return _SKX
     return _HASWELL if cpu.flags >= _HASWELL_FLAGS else None
 
@@ -101,9 +103,7 @@ def repair(device: cl.Device, cpu: HostCpu) -> Repair:
             copied.restype, copied.argtypes = ctypes.c_void_p, [ctypes.c_char_p]
             ctypes.c_void_p.from_address(field).value = copied(name.encode())  # for as long as the process lives
         except (OSError, ValueError, struct.error) as error:
-            reason = (
-                f"its compiler must take this processor, '{found}' to it, for '{name}', and cannot be told: {error}"
-            )
+            reason = f"its compiler takes this processor for '{found}' and cannot be told to use '{name}': {error}"
             _LOG.warning("%s: %s", device.name, reason)
             return Repair(None, reason, is_vital)
         _repaired[address] = name

@@ -17,7 +17,7 @@
 #if READS_DIRECTLY
 #include "common/direct.h"
 
-// How many of the vectors that are left a tile takes: as many as it can, but so that none is left alone.
+// How many of the vectors that are left a tile takes: as many as it can, but two and two rather than three and one.
 static inline int vectors_of_tile(int left)
 {
     return min(left, TILE_VECTORS == 3 && left == 4 ? 2 : TILE_VECTORS);
@@ -46,21 +46,23 @@ static inline __attribute__((always_inline)) void convolve_tiles(const Step *s, 
     float16 stage_vectors[TILE_PIXELS * STAGE_WIDTH / 16]; // for its alignment
     float *const stage = (float *)stage_vectors;
 #if READS_DIRECTLY
-    const int group = max(TILE_VECTORS, GROUP_WEIGHTS / (16 * depth) / TILE_VECTORS * TILE_VECTORS);
+    const int least = view->pointwise ? TILE_VECTORS : TILE_VECTORS * TWO_AT_MOST; // staged tiles take two at most
+    const int group = max(least, GROUP_WEIGHTS / (16 * depth) / least * least);
     const int last_step = min(64, ceil_divide(part.ahead_lines * 64, tiles * depth));
     const int has_room = HAS_ROOM(TILE_PIXELS * depth);
 #else
     const int group = 2 * (part.y1 - part.y0); // a tile is staged once
 #endif
     const int begin_vector = 2 * part.y0, end_vector = min(2 * part.y1, ceil_divide(depth_out, 16));
-    const int groups = ceil_divide(end_vector - begin_vector, group);
+    const int groups = max(1, (end_vector - begin_vector + group - 2) / group); // no vector is a group of its own
 #if T_IS_HALF
     const int at_once = view->pointwise && has_room && groups > 1; // tiles are copied all at once, as every group needs them
     if (at_once)
         stage_run(copy, src, begin * depth, min(tiles * TILE_PIXELS, pixels - begin) * depth, view->elements, 0);
 #endif
     for (int i = 0; i < groups * tiles; ++i) {
-        const int y0 = begin_vector + i / tiles * group, y1 = min(y0 + group, end_vector), tile = part.x0 + i % tiles;
+        const int y0 = begin_vector + i / tiles * group, y1 = i / tiles == groups - 1 ? end_vector : y0 + group;
+        const int tile = part.x0 + i % tiles;
 #if READS_DIRECTLY
         // The last tile does pixels of the one before again, if that is of the same task.
         const int again = view->pointwise && tile > part.x0 && residual != dst;
@@ -91,7 +93,7 @@ static inline __attribute__((always_inline)) void convolve_tiles(const Step *s, 
                 // Every tile fetches its part of the weights that come next: the next group's, then another task's.
                 global const uchar *ahead = (global const uchar *)w0;
                 int ahead_step = 0;
-                if (vector + group < end_vector) {
+                if (y1 < end_vector) {
                     ahead = (global const uchar *)(w0 + (size_t)group * depth);
                     ahead_step = min(64, ceil_divide(64 * vectors, tiles));
                 } else if (vector + vectors >= end_vector) {
@@ -99,16 +101,16 @@ static inline __attribute__((always_inline)) void convolve_tiles(const Step *s, 
                     ahead_step = last_step;
                 }
                 ahead += (size_t)(tile - part.x0) * depth * ahead_step;
-                if (vectors == 3)
+                if (TILE_VECTORS > 2 && vectors == 3)
                     convolve_direct(s, &direct, w0, depth, start, ahead, ahead_step, dst, residual, offset, depth_out - channel, 3);
-                else if (vectors == 2)
+                else if (TILE_VECTORS > 1 && vectors == 2)
                     convolve_direct(s, &direct, w0, depth, start, ahead, ahead_step, dst, residual, offset, depth_out - channel, 2);
                 else
                     convolve_direct(s, &direct, w0, depth, start, ahead, ahead_step, dst, residual, offset, depth_out - channel, 1);
                 continue;
             }
 #endif
-            const int halves = vectors = min(TILE_PAIR, y1 - vector);
+            vectors = min(TWO_AT_MOST, y1 - vector);
             global const float16 *w1 = w0 + depth;
             COMPUTE_T16 totals0[TILE_PIXELS], totals1[TILE_PIXELS];
             for (int k0 = 0; k0 < depth; k0 += chunk) {
@@ -124,10 +126,10 @@ static inline __attribute__((always_inline)) void convolve_tiles(const Step *s, 
                 PIXELS sum0[p] = sum1[p] = (float16)0.0f;
 #else
                 PIXELS sum0[p] = k0 == 0 ? start[0] : totals0[p];
-                if (halves == 2)
+                if (vectors == 2)
                     PIXELS sum1[p] = k0 == 0 ? start[1] : totals1[p];
 #endif
-                if (halves == 2) {
+                if (vectors == 2) {
                     for (int k = 0; k < count; ++k) {
                         const float16 x0 = w0[k0 + k], x1 = w1[k0 + k];
                         PIXELS {
@@ -147,7 +149,7 @@ static inline __attribute__((always_inline)) void convolve_tiles(const Step *s, 
             }
             finish_block(s, dst, residual, totals0, rows, offset, min(16, depth_out - channel), multipliers[vector],
                          shifts[vector], roundings[vector]);
-            if (halves == 2)
+            if (vectors == 2)
                 finish_block(s, dst, residual, totals1, rows, offset + 16, min(16, depth_out - channel - 16),
                              multipliers[vector + 1], shifts[vector + 1], roundings[vector + 1]);
         }

@@ -3,8 +3,9 @@
 // Maths, tensors  as convolve.h
 // Defines  T float | half, common/tile.h, common/window.h, common/prefetch.h, READS_DIRECTLY (all required, before inclusion)
 // Exact    fused multiply-adds, the bias first, by ascending k; one pixel: by k modulo 8
-// Weights of GROUP_WEIGHTS elements stay in a core's first cache. Where those of all blocks are more, all tiles of a task take one group
-// of blocks, then the next, and weights of the next are fetched meanwhile: from the third cache that takes longer than to use them.
+// Weights of GROUP_WEIGHTS elements stay in a core's first cache. Where those of all channels are more, all tiles of a task take one group
+// of channels (what a tile has at least), then the next, and weights of the next are fetched meanwhile: from the third cache that takes
+// longer than to use them.
 #define GROUP_WEIGHTS 6144
 
 // INPUT_T: what products are made of: T where it lies, or a copy of it in private memory as floats.
@@ -96,12 +97,17 @@ static inline __attribute__((always_inline)) void finish_direct(const Step *s, g
 
 // UNROLLS 1: long runs are unrolled, as otherwise a third of the instructions compute addresses. Intel's compiler does worse with it.
 // HOLD(value): loads of values stay where they are. Intel's compiler moves them to the front of a loop, so that sums of 48 channels, for
-// which there must be AVX-512, are left without registers.
+// which there must be AVX-512 (else values get lost), are left without registers.
 #ifdef __INTEL_LLVM_COMPILER
 #define UNROLLS 0
-#define HOLD(value) __asm__ volatile("" : "+vr"(value))
 #else
 #define UNROLLS 1
+#endif
+#if defined(__INTEL_LLVM_COMPILER) && TILE_VECTORS > 2
+#define HOLD(value)                                          \
+    if (vectors > 2)                                         \
+    __asm__ volatile("" : "+vr"(value))
+#else
 #define HOLD(value)
 #endif
 #define ADD_PRODUCTS(k)                                              \
@@ -111,8 +117,7 @@ static inline __attribute__((always_inline)) void finish_direct(const Step *s, g
     PREFETCH(ahead);                                                 \
     PIXELS {                                                         \
         float16 value = (float16)(x[p * step + k]);                  \
-        if (vectors > 2)                                             \
-            HOLD(value);                                             \
+        HOLD(value);                                                 \
         sum0[p] = fma(value, w0, sum0[p]);                           \
         if (vectors > 1)                                             \
             sum1[p] = fma(value, w1, sum1[p]);                       \

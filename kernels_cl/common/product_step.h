@@ -80,7 +80,7 @@ static inline __attribute__((always_inline)) void multiply_tile(global const T *
     PIXELS some1[p] = sum1[p];
     for (int p = 0; p < rows; ++p) {
         store_lanes(y, p * columns, some0[p], min(count, 16));
-        if (count > 16)
+        if (vectors > 1)
             store_lanes(y, p * columns + 16, some1[p], count - 16);
     }
 }
@@ -93,16 +93,16 @@ static void multiply(const Step *s, Part part, global const T *src, global T *ds
         const int b = tile / tiles, end = min((b + 1) * tiles, part.x1);
         global const T *matrix = src + (size_t)b * rows * depth;
         global T *product = dst + (size_t)b * rows * columns;
-        for (int block = 0; block < blocks; block += TILE_PAIR) {
+        for (int block = 0; block < blocks; block += TWO_AT_MOST) {
             global const float16 *w = (global const float16 *)packed + (size_t)(b * blocks + block) * depth;
-            const int c = block * 16, count = min(16 * TILE_PAIR, columns - c);
+            const int c = block * 16, count = min(16 * TWO_AT_MOST, columns - c);
             for (int t = tile - b * tiles; t < end - b * tiles; ++t) {
                 const int first = min(t * TILE_PIXELS, max(0, rows - TILE_PIXELS)), row_step = rows < TILE_PIXELS ? 0 : depth;
                 const int last = row_step ? first + 1 : rows;
                 for (int r = first; r < last; ++r) {
                     global const T *x = matrix + (size_t)r * depth;
                     global T *y = product + (size_t)r * columns + c;
-                    if (count > 16)
+                    if (TILE_VECTORS > 1 && count > 16)
                         multiply_tile(x, row_step, depth, w, y, columns, count, 2);
                     else
                         multiply_tile(x, row_step, depth, w, y, columns, count, 1);

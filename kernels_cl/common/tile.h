@@ -10,7 +10,7 @@
 #ifndef TILE_VECTORS
 #define TILE_VECTORS 3
 #endif
-#define TILE_PAIR (TILE_VECTORS > 1 ? 2 : 1) // vectors where at most two are made for
+#define TWO_AT_MOST (TILE_VECTORS > 1 ? 2 : 1) // vectors of kernels that are made for one or two
 #define PIXELS _Pragma("unroll") for (int p = 0; p < TILE_PIXELS; ++p)
 
 #if VNNI

@@ -7,6 +7,8 @@ import json
 import pickle
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -15,6 +17,8 @@ from gpu_driver.device_profile import DeviceProfile, capabilities_of
 from gpu_driver.device_query import profile_of, registers_of
 from gpu_driver.discovery.host_cpu import HostCpu
 from gpu_driver.discovery.platforms import FoundDevice, find_devices
+from gpu_driver.discovery.pocl_repair import SKX_FLAGS
+from gpu_driver.discovery.probe import X86_VNNI
 from nn_runtime.codes import DeviceTypeCode, OperandCode
 
 _PROFILE = DeviceProfile(
@@ -46,21 +50,24 @@ def test_profile_of_a_device(found: FoundDevice) -> None:
 
 
 @pytest.mark.parametrize(
-    ("slug", "flags", "width", "target", "registers"),
+    ("slug", "features", "flags", "target", "registers"),
     [
-        ("pocl", {"avx2", "avx512f"}, 16, None, 32), ("pocl", {"avx2"}, 8, None, 8), ("pocl", {"asimd"}, 4, None, 8),
-        ("pocl", {"avx2", "avx512f"}, 16, "core-avx2", 32), ("intel", {"avx2", "avx512f"}, 16, None, 32),
-        ("intel", {"avx2", "avx512f"}, 16, "skx", 32), ("intel", {"avx2", "avx512f"}, 16, "core-avx2", 8),
-        ("intel", set(), 16, None, 32), ("intel", set(), 8, None, 8),
+        ("pocl", (), SKX_FLAGS, None, 32), ("pocl", (), {"avx2", "avx512f"}, None, 8), ("pocl", (), {"asimd"}, None, 8),
+        ("pocl", (X86_VNNI,), set(), None, 32), ("pocl", (), SKX_FLAGS, "core-avx2", 32),
+        ("intel", (), SKX_FLAGS, None, 32), ("intel", (), SKX_FLAGS, "skx", 32),
+        ("intel", (), SKX_FLAGS, "core-avx2", 8), ("intel", (X86_VNNI,), set(), None, 32),
+        ("intel", (), set(), None, 8),
     ],
 )  # fmt: skip
 def test_registers(
-    slug: str, flags: set[str], width: int, target: str | None, registers: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    slug: str, features: tuple[str, ...], flags: set[str], target: str | None, registers: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     monkeypatch.delenv("CL_CONFIG_CPU_TARGET_ARCH", raising=False)
     if target is not None:
         monkeypatch.setenv("CL_CONFIG_CPU_TARGET_ARCH", target)
-    assert registers_of(slug, HostCpu("", "", frozenset(flags)), width) == registers
+    found = cast("FoundDevice", SimpleNamespace(slug=slug, features=features))
+    assert registers_of(found, HostCpu("", "", frozenset(flags))) == registers
 
 
 @pytest.mark.parametrize("type_", [DeviceTypeCode.CPU, DeviceTypeCode.GPU, DeviceTypeCode.ACCELERATOR])

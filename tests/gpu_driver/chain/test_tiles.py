@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pixels that chains compute at once: what is chosen for whole networks, and that results have the same bits."""
+"""Pixels and channels that chains compute at once: what is chosen for networks, and that results have the same bits."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 from gpu_driver.chain import launches, tiles
 from gpu_driver.chain.tiles import Tiles, usual_tiles
 from gpu_driver.device_profile import DeviceProfile
+from gpu_driver.discovery.probe import X86_VNNI
 from gpu_driver.launch import Launch
 from gpu_driver.lowering import Lowering
 from nn_runtime.codes import OperationCode
@@ -38,6 +39,16 @@ def blocks(code: OperandCode, size: int) -> Network:
     network.convolve(72)
     network.depthwise(3, 2)
     network.convolve(20, is_output=True)
+    return network
+
+
+def deep(code: OperandCode) -> Network:
+    """Weights that no cache holds at once: groups of three vectors of channels, and whatever is left of them."""
+    network = Network(code, (1, 9, 10, 130), 4)
+    for depth in (64, 200, 112, 49, 100):
+        network.convolve(depth)
+    network.convolve(100, 3, 2)
+    network.convolve(70, 3, is_output=True)
     return network
 
 
@@ -92,17 +103,23 @@ def test_what_few_registers_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     assert chosen(24, narrow).pixels == 6
 
 
-@pytest.mark.parametrize("other", [Tiles(8, 4), Tiles(9, 6), Tiles(8, 5), Tiles(6, vectors=1)])
+def test_three_vectors_need_assembly_that_was_seen_to_work_on_intels_runtime() -> None:
+    intel = replace(CPU_PROFILE, slug="intel")
+    assert usual_tiles(intel) == chosen(8, intel) == Tiles(vectors=2)
+    assert usual_tiles(replace(intel, features=frozenset({X86_VNNI}))) == Tiles()
+
+
+@pytest.mark.parametrize("other", [(8, 4), (9, 6), (8, 5)])
 @pytest.mark.parametrize("size", [5, 10, 29])
 @pytest.mark.parametrize("code", [FLOAT, QUANT8])
 def test_results_have_the_same_bits(
-    opencl_device: Device, code: OperandCode, size: int, other: Tiles, monkeypatch: pytest.MonkeyPatch
+    opencl_device: Device, code: OperandCode, size: int, other: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     network = blocks(code, size)
     model, source = network.graph.model(), network.data()
-    results = [
-        results_with(choice, opencl_device, model, source, network.dims, monkeypatch) for choice in (Tiles(), other)
-    ]
+    usual = usual_tiles(opencl_device.profile)
+    choices = usual, replace(usual, pixels=other[0], columns=other[1])
+    results = [results_with(one, opencl_device, model, source, network.dims, monkeypatch) for one in choices]
     np.testing.assert_array_equal(results[0], results[1])
     expected = np.empty_like(results[0])
     run(prepare(find_device("nnapi-reference").hal, model), request([source], [expected]))  # type: ignore[arg-type]
@@ -110,7 +127,7 @@ def test_results_have_the_same_bits(
 
 
 @pytest.mark.parametrize("other", [Tiles(6, vectors=1), Tiles(8, vectors=2)])
-@pytest.mark.parametrize("network", [inverted_residuals, convolutions_with_work_memory])
+@pytest.mark.parametrize("network", [inverted_residuals, convolutions_with_work_memory, deep])
 @pytest.mark.parametrize("code", [FLOAT, QUANT8])
 def test_any_number_of_channels_gives_the_same_bits(
     opencl_device: Device,
@@ -122,9 +139,8 @@ def test_any_number_of_channels_gives_the_same_bits(
     monkeypatch.setattr(DeviceProfile, "x86_vnni", False)  # bytes as floats, which narrow registers come with
     drawn = network(code)
     model, source = drawn.graph.model(), drawn.data()
-    results = [
-        results_with(choice, opencl_device, model, source, drawn.dims, monkeypatch) for choice in (Tiles(), other)
-    ]
+    choices = usual_tiles(opencl_device.profile), other
+    results = [results_with(one, opencl_device, model, source, drawn.dims, monkeypatch) for one in choices]
     np.testing.assert_array_equal(results[0], results[1])
 
 
@@ -133,7 +149,6 @@ def test_matrix_products_have_the_same_bits(
     opencl_device: Device, other: Tiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, source = products()
-    results = [
-        results_with(choice, opencl_device, model, source, (3, 13, 37), monkeypatch) for choice in (Tiles(), other)
-    ]
+    choices = usual_tiles(opencl_device.profile), other
+    results = [results_with(one, opencl_device, model, source, (3, 13, 37), monkeypatch) for one in choices]
     np.testing.assert_array_equal(results[0], results[1])

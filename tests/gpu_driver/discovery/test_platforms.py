@@ -145,7 +145,7 @@ def test_cpuinfo_of_the_first_processor() -> None:
 
 
 def test_replacement_name_needs_every_instruction() -> None:
-    haswell, skx = pocl_repair._HASWELL_FLAGS, pocl_repair._SKX_FLAGS
+    haswell, skx = pocl_repair._HASWELL_FLAGS, pocl_repair.SKX_FLAGS
     assert pocl_repair.replacement_name(HostCpu("x86_64", "", skx | {"more"})) == "skx"
     assert pocl_repair.replacement_name(HostCpu("x86_64", "", skx - {"avx512vl"})) == "haswell"
     assert pocl_repair.replacement_name(HostCpu("x86_64", "", haswell - {"fma"})) is None
@@ -161,7 +161,7 @@ def _of(*flags: frozenset[str]) -> HostCpu:
 
 
 def test_only_that_pocl_is_repaired() -> None:
-    cpu = _of(pocl_repair._SKX_FLAGS)
+    cpu = _of(pocl_repair.SKX_FLAGS)
     assert pocl_repair.needs_repair(_POCL_3, f"{_DEVICE}generic", cpu)
     assert not pocl_repair.needs_repair(_POCL_3.replace("3.0-rc2", "3.1"), f"{_DEVICE}generic", cpu)
     assert not pocl_repair.needs_repair(_POCL_3.replace("14.0.6", "15.0.1"), f"{_DEVICE}generic", cpu)
@@ -171,10 +171,10 @@ def test_only_that_pocl_is_repaired() -> None:
 @pytest.mark.parametrize(
     ("name", "flags", "needed"),
     [
-        ("icelake-client", pocl_repair._SKX_FLAGS, True),
-        ("rocketlake", pocl_repair._SKX_FLAGS, True),
-        ("icelake-server", pocl_repair._SKX_FLAGS, False),
-        ("sapphirerapids", pocl_repair._SKX_FLAGS, False),
+        ("icelake-client", pocl_repair.SKX_FLAGS, True),
+        ("rocketlake", pocl_repair.SKX_FLAGS, True),
+        ("icelake-server", pocl_repair.SKX_FLAGS, False),
+        ("sapphirerapids", pocl_repair.SKX_FLAGS, False),
         ("knl", pocl_repair._HASWELL_FLAGS | {"avx512f"}, False),  # PoCL's library is Skylake's, which this is not
         ("znver1", pocl_repair._HASWELL_FLAGS, True),
         ("znver3", pocl_repair._HASWELL_FLAGS, True),
@@ -202,6 +202,9 @@ def test_pocls_built_in_functions_are_inlined(cache: Path, tmp_path: Path) -> No
 @pytest.mark.skipif(sys.platform != "linux", reason="OCL_ICD_VENDORS is the Linux loader's")
 def test_entries_that_removed_packages_left_hide_no_inline_device(cache: Path, tmp_path: Path) -> None:
     alone = _run(_INLINE, cache, OCL_ICD_VENDORS=str(tmp_path))
+    if not alone:
+        pytest.skip("no PoCL of PyPI")
+    assert alone == [True]
     (tmp_path / "pocl.icd").write_text("/nonexistent/libpocl.so.2\n")
     assert _run(_INLINE, cache, OCL_ICD_VENDORS=str(tmp_path)) == alone
 
@@ -219,7 +222,7 @@ def test_repair_refuses_a_structure_it_does_not_know() -> None:
         structure = ctypes.create_string_buffer(4096)
         int_ptr = ctypes.addressof(structure)
 
-    cpu = HostCpu("x86_64", "", pocl_repair._SKX_FLAGS)
+    cpu = HostCpu("x86_64", "", pocl_repair.SKX_FLAGS)
     repair = pocl_repair.repair(cast("platforms.cl.Device", Device()), cpu)
     assert repair.name is None
     assert repair.is_vital
