@@ -49,7 +49,7 @@ class Tiles:
 def usual_tiles(device: DeviceProfile) -> Tiles:
     """Return what fits into the registers of a device.
 
-    With Intel's compiler three vectors need assembly for AVX-512 (HOLD in common/direct.h), which must be known to work.
+    With Intel's compiler three vectors need assembly for AVX-512 (HOLD in common/direct.h), that was seen to work.
     """
     if device.registers <= FEW_REGISTERS:
         return Tiles(FEW_PIXELS, vectors=1)

@@ -3,7 +3,7 @@
 
 PoCL 3.0 compiles kernels for the processor that its LLVM 14 takes this one for, but its library for Haswell or, where
 there is AVX-512, for Skylake servers. LLVM inlines a function only where the caller's processor has all that the
-callee's has. So on Zen 1 to 3, Alder Lake, Rocket Lake and everything it takes for an Ice Lake client (Emerald Rapids
+callee's has. So on Zen 1 to 4, Alder Lake, Rocket Lake and everything it takes for an Ice Lake client (Emerald Rapids
 is one) each `fma` is a call, and convolutions reach a tenth of the speed. A processor that LLVM does not know at all
 is `generic`, for which its clang refuses to compile.
 

@@ -46,7 +46,7 @@ static inline __attribute__((always_inline)) void convolve_tiles(const Step *s, 
     float16 stage_vectors[TILE_PIXELS * STAGE_WIDTH / 16]; // for its alignment
     float *const stage = (float *)stage_vectors;
 #if READS_DIRECTLY
-    const int least = view->pointwise ? TILE_VECTORS : TILE_VECTORS * TWO_AT_MOST; // staged tiles take two at most
+    const int least = view->pointwise ? TILE_VECTORS : TWO_AT_MOST; // staged tiles, at the borders of pictures, take two at most
     const int group = max(least, GROUP_WEIGHTS / (16 * depth) / least * least);
     const int last_step = min(64, ceil_divide(part.ahead_lines * 64, tiles * depth));
     const int has_room = HAS_ROOM(TILE_PIXELS * depth);
