@@ -284,7 +284,7 @@ static inline void compute(const Columns *at, global const Instruction *program,
 // A program that is but a table: `count` neighbours of src go through it to dst, which may be the same.
 static inline void look_up_row(global const uchar *table, global const T *src, global T *dst, int count)
 {
-    int16 bytes; // 64 of them
+    int16 bytes = (int16)0; // 64 of them
     for (int i = 0; i < count; i += 64) {
         const int some = min(count - i, 64);
         if (some == 64)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gpu_driver.device_profile import DeviceProfile
 
 PROFILES = (
-    *(CPU_PROFILE, GPU_PROFILE),
+    *(CPU_PROFILE, replace(CPU_PROFILE, registers=8), GPU_PROFILE),
     *(replace(CPU_PROFILE, features=frozenset({X86_VNNI})), replace(GPU_PROFILE, features=frozenset({"mma_emulated"}))),
 )
 COMPILERS = ("clang", *(f"clang-{version}" for version in range(30, 13, -1)))
