@@ -66,7 +66,10 @@ def main() -> None:
         return
     if not arguments.report:
         _measure({name: pieces[name] for name in arguments.pieces or pieces}, arguments.seconds)
-    write_report({path.stem: json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))})
+    machines = {path.stem: json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))}
+    if not machines:
+        parser.error(f"no figures in {RESULTS}: measure first")
+    write_report(machines)
 
 
 def _measure(pieces: Mapping[str, Callable[[float], Figures]], seconds: float) -> None:

@@ -125,8 +125,8 @@ static inline __attribute__((always_inline)) void finish_direct(const Step *s, g
             sum2[p] = fma(value, w2, sum2[p]);                       \
     }
 
-// The sums of a tile of 16 channels in each of `vectors`, a constant. w: weights, `pitch` from one vector to the next; ahead: weights to fetch,
-// so many bytes with each input channel. is_long: a constant; 1 where runs are mostly long: short ones lose by being unrolled
+// The sums of a tile of 16 channels in each of `vectors`, a constant. w: weights, `pitch` from one vector to the next; ahead: weights to
+// fetch, so many bytes with each input channel. is_long: a constant; 1 where runs are mostly long: short ones lose by being unrolled
 static inline __attribute__((always_inline)) void sum_direct(const Direct *view, global const float16 *w, long pitch,
                                                              global const float16 *bias, global const uchar *ahead, int ahead_step,
                                                              int is_long, int vectors, float16 *sum0, float16 *sum1, float16 *sum2)
@@ -155,9 +155,10 @@ static inline __attribute__((always_inline)) void sum_direct(const Direct *view,
 }
 
 // A tile of `vectors` (a constant) of 16 channels, the last of which has what is left of `count`, from element `offset` of dst on.
-static inline __attribute__((always_inline)) void convolve_direct(const Step *s, const Direct *view, global const float16 *w, int depth, global const float16 *bias,
-                                   global const uchar *ahead, int ahead_step, global T *dst, global const T *residual, int offset,
-                                   int count, int vectors)
+static inline __attribute__((always_inline)) void convolve_direct(const Step *s, const Direct *view, global const float16 *w, int depth,
+                                                                  global const float16 *bias, global const uchar *ahead, int ahead_step,
+                                                                  global T *dst, global const T *residual, int offset, int count,
+                                                                  int vectors)
 {
     float16 sum0[TILE_PIXELS], sum1[TILE_PIXELS], sum2[TILE_PIXELS];
     sum_direct(view, w, depth, bias, ahead, ahead_step, vectors > 1, vectors, sum0, sum1, sum2);

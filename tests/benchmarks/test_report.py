@@ -63,6 +63,19 @@ def test_networks_that_are_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert networks.missing() == ["two.tflite"]
 
 
+@pytest.mark.parametrize(
+    ("processor", "name"),
+    [
+        ("Intel Xeon Processor (family 6, model 207; AVX-512, VNNI)", "intel-xeon-processor-family-6-model-207"),
+        ("aarch64 (family ?, model ?; no AVX-512)", "aarch64-family-model"),
+    ],
+)
+def test_every_kind_of_processor_has_a_file(processor: str, name: str) -> None:
+    import peers
+
+    assert peers._file_name(processor) == name
+
+
 def test_tables_replace_only_what_lies_between_the_marks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import report
 
