@@ -8,8 +8,8 @@ import json
 from dataclasses import dataclass, field
 from importlib import resources
 
+from gpu_driver.discovery.dot_products import AVX512_VNNI, best_form
 from gpu_driver.discovery.matrix_units import FEATURES as MATRIX_UNIT_FEATURES
-from gpu_driver.discovery.probe import X86_VNNI
 from gpu_driver.tuning_values import Tuning
 from nn_runtime.codes import DeviceTypeCode, OperandCode
 from nn_runtime.hal.types import Capabilities, PerformanceInfo
@@ -78,9 +78,14 @@ class DeviceProfile:
         return CYCLE_COUNTER in self.features
 
     @property
-    def x86_vnni(self) -> bool:
-        """Whether inline assembly with vpdpbusd works (PoCL and Intel's runtime on x86 with AVX-512 VNNI)."""
-        return X86_VNNI in self.features
+    def dot4(self) -> int:
+        """DOT4 of common/dot4.h: the best form of products of bytes that was seen to work, else 0."""
+        return best_form(self.features)
+
+    @property
+    def x86_avx512(self) -> bool:
+        """Whether inline assembly with the registers of AVX-512 works, vpdpbusd among it."""
+        return self.dot4 == AVX512_VNNI
 
     @property
     def matrix_units(self) -> int | None:

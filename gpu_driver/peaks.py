@@ -38,7 +38,7 @@ def peaks_of(device: DeviceContext) -> Peaks:
 
     Something else may run at any one time, so that a single measurement can be far too low, but never too high.
     """
-    name = device.profile.identity + ("-vnni" if device.profile.x86_vnni else "")
+    name = device.profile.identity + (f"-dot4-{device.profile.dot4}" if device.profile.dot4 else "")
     path = cache_directory() / "peaks" / f"{name}.json"
     found = asdict(_Measurement(device).run())
     best = {what: max(rate, _stored(path).get(what, 0.0)) for what, rate in found.items()}
@@ -63,7 +63,7 @@ class _Measurement:
         self._local = 1 if profile.is_cpu else min(_GPU_LOCAL, profile.max_work_group_size)
         groups = profile.compute_units * (1 if profile.is_cpu else _GPU_GROUPS_PER_UNIT)
         self._items = groups * self._local
-        self._program = device.programs.get(SOURCE, {"VNNI": int(profile.x86_vnni)})
+        self._program = device.programs.get(SOURCE, {"DOT4": profile.dot4})
 
     def run(self) -> Peaks:
         """Measure and return everything."""
@@ -72,7 +72,7 @@ class _Measurement:
         operations = 2 * self._items * _VECTOR * _CHAINS
         float32 = self._rate("multiply_add", operations, lambda rounds: (result.handle, rounds, factor, term))
         quant8 = float32
-        if self._device.profile.x86_vnni:
+        if self._device.profile.dot4:
             quant8 = self._rate("dot_product", 4 * operations, lambda rounds: (result.handle, rounds))
         return Peaks(float32, quant8, self._copy_rate(_CACHE_BYTES * self._device.profile.compute_units),
                      self._copy_rate(_MEMORY_BYTES))  # fmt: skip

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // chain.cl: CONV_2D, DEPTHWISE_CONV_2D, FULLY_CONNECTED, ADD after them, pooling, SOFTMAX; with GENERAL element-wise operations, MEAN,
 // what moves rows (TRANSPOSE, PAD, CONCATENATION, ...), resizing and BATCH_MATMUL, too: any number one after the other, for CPU-type devices.
-// Maths    of a step: convolve.h (convolve_vnni.h with VNNI), depthwise.h, depthwise_vnni.h, expanded.h, winograd.h, with constant, packed weights;
+// Maths    of a step: convolve.h (convolve_bytes.h with DOT4), depthwise.h, depthwise_bytes.h, expanded.h, winograd.h, with constant, packed weights;
 //          average.h, softmax_step.h; with GENERAL elementwise_step.h, mean_step.h, copy_step.h, greatest_step.h, resize_step.h, product_step.h
 // Tensors  b0..b7: dense tensors of T, at the places that the steps name (common/chain_step.h)
 //          steps, tasks, starts, waits: as gpu_driver/chain makes them; constants: weights and vectors of all steps, each 64-byte aligned
@@ -12,11 +12,11 @@
 // Units    first_step, last_step: the part of the steps to do; those before are done
 // Defines  T: float | half | uchar | char (required)
 //          QUANTIZED: 0 | 1 (required); 1 with uchar and char
-//          VNNI: 0 | 1 (required); 1: products of bytes by the instruction vpdpbusd: quantised, where common/dot4.h works
+//          DOT4: 0 | 1 | 2 | 3 (required); not 0: products of bytes by common/dot4.h, where that form of it works: quantised
 //          (else the build fails or the process dies of an illegal instruction)
 //          WINOGRAD: 0 | 1 (required); 1: there may be steps by winograd.h, for float and half
 //          GENERAL: 0 | 1 (required); 1: there may be steps by elementwise_step.h, mean_step.h, copy_step.h, greatest_step.h, resize_step.h, product_step.h
-//          DEPTH_CHUNK: longest run of products of a pixel staged at once, a multiple of 16, with VNNI of 64 (required)
+//          DEPTH_CHUNK: longest run of products of a pixel staged at once, a multiple of 16, with DOT4 of 64 (required)
 //          TILE_PIXELS, TILE_VECTORS, DEPTHWISE_PIXELS: see common/tile.h, common/depthwise.h
 // Launch   global (groups), local (1); any number of groups, with WINOGRAD at most `queues`; at most one per core makes sense
 // Order    Every queue is a part of the picture in all steps and belongs to a group, so that what a task reads was mostly written by the
@@ -35,8 +35,8 @@
 #ifndef QUANTIZED
 #error "chain.cl: define QUANTIZED"
 #endif
-#ifndef VNNI
-#error "chain.cl: define VNNI"
+#ifndef DOT4
+#error "chain.cl: define DOT4"
 #endif
 #ifndef WINOGRAD
 #error "chain.cl: define WINOGRAD"
@@ -56,11 +56,11 @@
 #include "common/prefetch.h"
 #include "common/tile.h"
 #include "common/window.h"
-#if VNNI
+#if DOT4
 #include "common/dot4.h"
 #include "common/bytes.h"
-#include "common/finish_vnni.h"
-#include "common/convolve_vnni.h"
+#include "common/finish_bytes.h"
+#include "common/convolve_bytes.h"
 #else
 #include "common/convolve.h"
 #endif
@@ -68,8 +68,8 @@
 #if READS_DIRECTLY
 #include "common/expanded.h"
 #endif
-#if VNNI
-#include "common/depthwise_vnni.h"
+#if DOT4
+#include "common/depthwise_bytes.h"
 #endif
 #if WINOGRAD
 #include "common/winograd.h"
@@ -117,7 +117,7 @@
 #define DEPTHWISE 1
 #define FLIP_SIGNS 2
 #define AVERAGE 3
-#define DEPTHWISE_VNNI 4
+#define DEPTHWISE_BYTES 4
 #define EXPANDED 5
 #define SOFTMAX 6
 #define BY_WINOGRAD 7
@@ -204,9 +204,9 @@ static __attribute__((noinline)) void run_step(const Step *s, global const Step 
         expanded(&before, s, part, src, dst, constants);
     }
 #endif
-#if VNNI
-    else if (s->kind == DEPTHWISE_VNNI)
-        depthwise3_vnni(s, part, src, dst, constants);
+#if DOT4
+    else if (s->kind == DEPTHWISE_BYTES)
+        depthwise3_bytes(s, part, src, dst, constants);
 #endif
     else if (is_depthwise3(s))
         depthwise3(s, part, src, dst, constants);

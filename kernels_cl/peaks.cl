@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // peaks.cl: what a device can do at most: multiply-adds and moved bytes, for rooflines.
 // Maths    multiply_add: CHAINS independent sums of 16, sums = sums * factor + term, `rounds` times
-//          dot_product: the same with four products of bytes in each of the 16 sums (VNNI), else nothing
+//          dot_product: the same with four products of bytes in each of the 16 sums (DOT4), else nothing
 //          copy: `rounds` times dst[i] = src[i] over the same `count` vectors of 16 floats
 // Tensors  result: float or int [items, 16]; src, dst: float [parts, count, 16]
-// Defines  VNNI: 0 | 1 (required); 1: vpdpbusd by inline assembly (common/dot4.h)
+// Defines  DOT4: 0 | 1 | 2 | 3 (required); not 0: the form of common/dot4.h
 // Launch   global (items), local (1 or a multiple of 32 for GPUs); copy: one work-item moves one part
 // Exact    nobody reads the results; factor 0.5 and term 1 keep sums finite
-#ifndef VNNI
-#error "peaks.cl: define VNNI"
+#ifndef DOT4
+#error "peaks.cl: define DOT4"
 #endif
 
-#if VNNI
+#if DOT4
 #include "common/dot4.h"
 #endif
 
@@ -33,14 +33,14 @@ kernel void multiply_add(global float *restrict result, int rounds, float factor
 
 kernel void dot_product(global int *restrict result, int rounds)
 {
-#if VNNI
+#if DOT4
     int16 sums[CHAINS], left = (int16)get_global_id(0), right = (int16)rounds;
     for (int i = 0; i < CHAINS; ++i)
         sums[i] = (int16)i;
     for (int round = 0; round < rounds; ++round)
 #pragma unroll
         for (int i = 0; i < CHAINS; ++i)
-            sums[i] = dot4(sums[i], left, right);
+            sums[i] = dot4_16(sums[i], left, right);
     for (int i = 1; i < CHAINS; ++i)
         sums[0] += sums[i];
     vstore16(sums[0], get_global_id(0), result);

@@ -294,7 +294,7 @@ def _step(
         output,
         residual,
         rows_of(rows, depth),
-        (_packed(program, at_once, vnni=("VNNI", 1) in kernel.defines),),
+        (_packed(program, at_once, by_parts=("DOT4", 0) not in kernel.defines),),
         {"instructions": len(program), "at_once": at_once},
         rows * depth * operations,
         sum(memory.size_bytes for memory in (*memories, output)),
@@ -333,7 +333,7 @@ def _at_once(program: Sequence[Instruction], depth: int) -> int:
     return _WIDTH // depth * depth if repeated and 2 * depth <= _WIDTH else 0
 
 
-def _packed(program: Sequence[Instruction], at_once: int, *, vnni: bool) -> Array:
+def _packed(program: Sequence[Instruction], at_once: int, *, by_parts: bool) -> Array:
     """Return the bytes of a program and of what its instructions read, each part 64-byte aligned."""
     parts: list[Array] = []
     table = np.zeros((len(program), WORDS), np.int32)
@@ -359,7 +359,7 @@ def _packed(program: Sequence[Instruction], at_once: int, *, vnni: bool) -> Arra
         }
         if one.constant is not None:
             values["place"] = end // _ALIGNMENT
-            constant = parts_of(one.constant) if vnni and one.function == TABLE else one.constant
+            constant = parts_of(one.constant) if by_parts and one.function == TABLE else one.constant
             flat = np.ascontiguousarray(constant).reshape(-1).view(np.uint8)
             parts += [flat, np.zeros(-flat.size % _ALIGNMENT, np.uint8)]
             end += -(-flat.size // _ALIGNMENT) * _ALIGNMENT

@@ -10,14 +10,14 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gpu_driver.chain.step import CONVOLVE, DEPTHWISE, DEPTHWISE_VNNI, ELEMENTWISE, EXPANDED
+from gpu_driver.chain.step import CONVOLVE, DEPTHWISE, DEPTHWISE_BYTES, ELEMENTWISE, EXPANDED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from gpu_driver.chain.step import Memory, Reading, Step
 
-_PRODUCTS = (CONVOLVE, DEPTHWISE, DEPTHWISE_VNNI, EXPANDED)
+_PRODUCTS = (CONVOLVE, DEPTHWISE, DEPTHWISE_BYTES, EXPANDED)
 
 
 def with_following(steps: Sequence[Step], keys: Mapping[Memory, int], inner: frozenset[int]) -> tuple[Step, ...]:

@@ -19,15 +19,15 @@ CHAINED = FLOAT_TYPES | {OperandCode.TENSOR_QUANT8_ASYMM, OperandCode.TENSOR_QUA
 """Types of what chains compute."""
 
 
-def chain_kernel(types: tuple[tuple[str, str | int], ...], *, vnni: bool) -> Kernel:
-    """Return the kernel for defines T and QUANTIZED, with products of bytes by vpdpbusd or without."""
-    chunk = packing.VNNI_DEPTH_CHUNK if vnni else packing.DEPTH_CHUNK
-    return Kernel("chain.cl", "chain", (*types, ("VNNI", int(vnni)), ("DEPTH_CHUNK", chunk)))
+def chain_kernel(types: tuple[tuple[str, str | int], ...], *, dot4: int) -> Kernel:
+    """Return the kernel for defines T and QUANTIZED, with products of bytes in a form of common/dot4.h, or without."""
+    chunk = packing.BYTES_DEPTH_CHUNK if dot4 else packing.DEPTH_CHUNK
+    return Kernel("chain.cl", "chain", (*types, ("DOT4", dot4), ("DEPTH_CHUNK", chunk)))
 
 
 def common_kernel(types: tuple[tuple[str, str | int], ...], device: DeviceProfile) -> Kernel:
     """Return the kernel of steps that make no difference between its variants: the one that convolutions take too."""
-    return chain_kernel(types, vnni=device.x86_vnni and ("QUANTIZED", 1) in types)
+    return chain_kernel(types, dot4=device.dot4 if ("QUANTIZED", 1) in types else 0)
 
 
 def step_kernel(output: BoundOperand, device: DeviceProfile) -> Kernel | None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Memory: TypeAlias = "BoundOperand | Scratch | Images"
 
-CONVOLVE, DEPTHWISE, FLIP_SIGNS, AVERAGE, DEPTHWISE_VNNI, EXPANDED, SOFTMAX, WINOGRAD = 0, 1, 2, 3, 4, 5, 6, 7
+CONVOLVE, DEPTHWISE, FLIP_SIGNS, AVERAGE, DEPTHWISE_BYTES, EXPANDED, SOFTMAX, WINOGRAD = 0, 1, 2, 3, 4, 5, 6, 7
 ELEMENTWISE, MEAN, COPY, PACK, MULTIPLY, GREATEST, FILL, BILINEAR, NEAREST, TURN = range(8, 18)
 GENERAL = frozenset({ELEMENTWISE, MEAN, COPY, PACK, MULTIPLY, GREATEST, FILL, BILINEAR, NEAREST, TURN})
 """What convolutional networks can do without."""
@@ -163,7 +163,7 @@ class Step:
     @property
     def by_channel(self) -> bool:
         """Whether every output channel reads its input channel only."""
-        return self.kind in (DEPTHWISE, AVERAGE, GREATEST, DEPTHWISE_VNNI)
+        return self.kind in (DEPTHWISE, AVERAGE, GREATEST, DEPTHWISE_BYTES)
 
     @property
     def is_depthwise(self) -> bool:
@@ -176,6 +176,11 @@ class Step:
         return self.kind == CONVOLVE and ("QUANTIZED", 0) in self.kernel.defines
 
     @property
+    def dot4(self) -> int:
+        """Return the form of common/dot4.h that its kernel has, 0 for none."""
+        return int(dict(self.kernel.defines)["DOT4"])
+
+    @property
     def is_winograd(self) -> bool:
         """Whether winograd.h does it."""
         return self.kind == WINOGRAD
@@ -183,11 +188,11 @@ class Step:
     @property
     def reads_in_place(self) -> bool:
         """Whether inputs are read where they lie, so that a task of few channels does nothing that others do, too."""
-        if self.is_depthwise or self.kind == DEPTHWISE_VNNI or self.is_float_product:
+        if self.is_depthwise or self.kind == DEPTHWISE_BYTES or self.is_float_product:
             return True
         g = self.geometry
         pointwise = (g.filter_height, g.filter_width, g.stride_height, g.stride_width) == (1, 1, 1, 1)
-        return self.kind == CONVOLVE and ("VNNI", 1) in self.kernel.defines and pointwise and g.input_depth % 4 == 0
+        return self.kind == CONVOLVE and self.dot4 != 0 and pointwise and g.input_depth % 4 == 0
 
     @property
     def memories(self) -> tuple[Memory, ...]:

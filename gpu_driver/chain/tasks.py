@@ -7,8 +7,8 @@ import itertools
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from gpu_driver.chain.step import CONVOLVE, DEPTHWISE_VNNI, MEAN, MULTIPLY, TURN
-from gpu_driver.convolution.packing import DEPTHWISE_LANES
+from gpu_driver.chain.step import CONVOLVE, DEPTHWISE_BYTES, MEAN, MULTIPLY, TURN
+from gpu_driver.convolution.packing import depthwise_block
 from gpu_driver.convolution.winograd import pixels_of, tile_count
 from gpu_driver.tuning_values import Tuning
 
@@ -179,7 +179,7 @@ def _has_heavy_weights(step: Step, pixels: int) -> bool:
 
 
 def _channels_of_block(step: Step) -> int:
-    return DEPTHWISE_LANES if step.kind == DEPTHWISE_VNNI else DEPTHWISE_BLOCK
+    return depthwise_block(step.dot4) if step.kind == DEPTHWISE_BYTES else DEPTHWISE_BLOCK
 
 
 def _parts(rows: int, blocks: int, parts: int) -> list[Span]:

@@ -53,7 +53,7 @@ def usual_tiles(device: DeviceProfile) -> Tiles:
     """
     if device.registers <= FEW_REGISTERS:
         return Tiles(FEW_PIXELS, vectors=1)
-    return Tiles(vectors=2) if device.slug == "intel" and not device.x86_vnni else Tiles()
+    return Tiles(vectors=2) if device.slug == "intel" and not device.x86_avx512 else Tiles()
 
 
 def tiles_for(steps: Sequence[Step], device: DeviceProfile) -> Tiles:

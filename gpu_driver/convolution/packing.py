@@ -8,14 +8,15 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from gpu_driver.discovery.dot_products import AVX512_VNNI
+
 CHANNEL_BLOCK = 16
 DEPTH_CHUNK = 512
-VNNI_DEPTH_CHUNK = 2048
-VNNI_MAX_DEPTH = 65536
+BYTES_DEPTH_CHUNK = 2048
+BYTES_MAX_DEPTH = 65536
 ALWAYS_EXACT_CHUNK = 256
 EXACT_FLOAT_LIMIT = 1 << 24
 EXACT_TAPS = 256
-DEPTHWISE_LANES = 64
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int32]
@@ -84,30 +85,38 @@ def pack_channels(
     return packed
 
 
-def channels_vnni(depth_out: int) -> IntArray:
-    """Return the channel of every lane of `convolve_vnni.h`, depth_out and more for none.
+def dot4_lanes(dot4: int) -> int:
+    """Return DOT4_LANES of a form of common/dot4.h."""
+    return 16 if dot4 == AVX512_VNNI else 8
 
-    Two vectors of 16 lanes hold 32 channels: a group of four lanes of the first channels 8 i .. 8 i + 3, of the second
-    the four behind them. 16 channels or fewer that remain are a vector in their own order.
+
+def convolution_lanes(depth_out: int, dot4: int) -> IntArray:
+    """Return the channel of every lane of `convolve_bytes.h`, depth_out and more for none.
+
+    With 16 lanes two vectors hold 32 channels: a group of four lanes of the first channels 8 i .. 8 i + 3, of the
+    second the four behind them. 16 channels or fewer that remain are a vector in their own order, as all are with 8.
     """
     blocks = _ceil_divide(depth_out, CHANNEL_BLOCK)
-    pairs = np.arange(blocks // 2 * 32).reshape(-1, 4, 2, 4).transpose(0, 2, 1, 3).reshape(-1)
+    paired = blocks // 2 if dot4_lanes(dot4) == CHANNEL_BLOCK else 0
+    pairs = np.arange(paired * 32).reshape(-1, 4, 2, 4).transpose(0, 2, 1, 3).reshape(-1)
     lanes: IntArray = np.concatenate([pairs, np.arange(pairs.size, blocks * CHANNEL_BLOCK)]).astype(np.int32)
     return lanes
 
 
-def pack_channels_vnni(values: npt.NDArray[Value], lanes: IntArray) -> npt.NDArray[Value]:
+def pack_lanes(values: npt.NDArray[Value], lanes: IntArray) -> npt.NDArray[Value]:
     """[depth_out] -> [lanes] in their order, zeros where there is no channel."""
     padded = np.zeros(max(values.size, int(lanes.max()) + 1), values.dtype)
     padded[: values.size] = values
     return padded[lanes]
 
 
-def pack_conv_weights_vnni(weights: npt.NDArray[np.uint8] | npt.NDArray[np.int8]) -> npt.NDArray[np.int8]:
+def pack_conv_weights_of_bytes(
+    weights: npt.NDArray[np.uint8] | npt.NDArray[np.int8], lanes: IntArray
+) -> npt.NDArray[np.int8]:
     """[depth_out, filter_height, filter_width, depth_in] -> int8 [ceil(depth_out / 16), quads, 16, 4].
 
     quads = ceil(filter_height * filter_width * depth_in / 4). uint8 weights become w - 128; missing ones are 0.
-    Channels in the order of `channels_vnni`.
+    lanes: of `convolution_lanes`.
     """
     depth_out = weights.shape[0]
     flat = weights.reshape(depth_out, -1)
@@ -115,56 +124,62 @@ def pack_conv_weights_vnni(weights: npt.NDArray[np.uint8] | npt.NDArray[np.int8]
     blocks, quads = _ceil_divide(depth_out, CHANNEL_BLOCK), _ceil_divide(flat.shape[1], 4)
     padded = np.zeros((blocks * CHANNEL_BLOCK, quads * 4), np.int8)
     padded[:depth_out, : flat.shape[1]] = signed
-    ordered = padded[channels_vnni(depth_out)].reshape(blocks, CHANNEL_BLOCK, quads, 4)
+    ordered = padded[lanes].reshape(blocks, CHANNEL_BLOCK, quads, 4)
     return np.ascontiguousarray(ordered.transpose(0, 2, 1, 3))
 
 
-def depthwise_lanes(depth: int) -> IntArray:
-    """Return the channel of every lane of `depthwise_vnni.h`: [ceil(depth / 64) * 64]; depth 32 or at least 64.
+def depthwise_block(dot4: int) -> int:
+    """Return DEPTHWISE_LANES of `depthwise_bytes.h`: four vectors."""
+    return 4 * dot4_lanes(dot4)
 
-    A block is 64 channels, the last ones if fewer remain, or twice the last 32 if no more remain. Lanes are in four
-    vectors: a group of four lanes of vector j has channels 16 i + 4 j .. 16 i + 4 j + 3 of the block.
+
+def depthwise_lanes(depth: int, block: int) -> IntArray:
+    """Return the channel of every lane of `depthwise_bytes.h`: [ceil(depth / block) * block].
+
+    depth: block / 2, or at least a block, of 32 or 64. A block is so many channels, the last ones if fewer remain, or
+    twice the last half of so many if no more remain. Lanes are in four vectors: a group of four lanes of vector j has
+    channels 16 i + 4 j .. 16 i + 4 j + 3 of the block.
     """
-    starts = range(0, depth, DEPTHWISE_LANES)
+    half = block // 2
     blocks = [
-        np.arange(DEPTHWISE_LANES) % 32 + depth - 32
-        if depth - start <= 32
-        else np.arange(DEPTHWISE_LANES) + min(start, depth - DEPTHWISE_LANES)
-        for start in starts
+        np.arange(block) % half + depth - half
+        if depth - start <= half
+        else np.arange(block) + min(start, depth - block)
+        for start in range(0, depth, block)
     ]
-    lanes: IntArray = np.stack(blocks).reshape(-1, 4, 4, 4).transpose(0, 2, 1, 3).reshape(-1).astype(np.int32)
+    lanes: IntArray = np.stack(blocks).reshape(-1, block // 16, 4, 4).transpose(0, 2, 1, 3).reshape(-1).astype(np.int32)
     return lanes
 
 
-def fits_depthwise_vnni(weights: npt.NDArray[np.generic], zero_point: int) -> bool:
-    """Whether every weight [1, 3, 3, depth] less its zero point is a sum of two signed bytes (`depthwise_vnni.h`)."""
+def fits_depthwise_bytes(weights: npt.NDArray[np.generic], zero_point: int) -> bool:
+    """Whether every weight [1, 3, 3, depth] less its zero point is a sum of two signed bytes (`depthwise_bytes.h`)."""
     recentred = weights.astype(np.int32) - zero_point
     return weights.shape[1:3] == (3, 3) and bool(recentred.min() >= -256 and recentred.max() <= 254)
 
 
-def pack_depthwise_weights_vnni(
-    weights: npt.NDArray[np.generic], zero_point: int, input_zero_point: int
+def pack_depthwise_weights_of_bytes(
+    weights: npt.NDArray[np.generic], zero_point: int, input_zero_point: int, block: int
 ) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.bool_]]:
-    """[1, 3, 3, depth] -> int8 [n, 64]: by block [column 3][vector 4][16][row 4], padding, what is left of weights.
+    """[1, 3, 3, depth] -> int8 [n, block]: by block [column 3][vector 4][block / 4][row 4], padding, what is left.
 
     zero_point is subtracted, the fourth row is 0; padding is the byte input_zero_point; weights that are no signed
-    bytes are left over in part, and their blocks are told, too: [ceil(depth / 64)]. Channels as `depthwise_lanes`.
+    bytes are left over in part, and their blocks are told, too: [ceil(depth / block)]. Channels as `depthwise_lanes`.
     """
     depth = weights.shape[-1]
     rows = np.zeros((4, 3, depth), np.int32)
     rows[:3] = weights.reshape(3, 3, depth).astype(np.int32) - zero_point
-    blocks = rows[:, :, depthwise_lanes(depth)].reshape(4, 3, -1, 4, CHANNEL_BLOCK).transpose(2, 1, 3, 4, 0)
+    blocks = rows[:, :, depthwise_lanes(depth, block)].reshape(4, 3, -1, 4, block // 4).transpose(2, 1, 3, 4, 0)
     bytes_ = np.clip(blocks, -128, 127)
     has_rest = (bytes_ != blocks).any(axis=(1, 2, 3, 4))
-    padding = np.full((1, DEPTHWISE_LANES), input_zero_point & 0xFF, np.uint8).view(np.int8)
-    packed, rest = (part.astype(np.int8).reshape(-1, DEPTHWISE_LANES) for part in (bytes_, (blocks - bytes_)[has_rest]))
+    padding = np.full((1, block), input_zero_point & 0xFF, np.uint8).view(np.int8)
+    packed, rest = (part.astype(np.int8).reshape(-1, block) for part in (bytes_, (blocks - bytes_)[has_rest]))
     return np.concatenate([packed, padding, rest]), has_rest
 
 
 def fold_input_zero_point(
     bias: IntArray, weights: npt.NDArray[np.generic], weights_zero_point: int, unsigned_zero_point: int
 ) -> IntArray:
-    """[depth_out] bias of `convolve_vnni.h`: bias - unsigned_zero_point * sum of (w - zero_w), modulo 2^32.
+    """[depth_out] bias of `convolve_bytes.h`: bias - unsigned_zero_point * sum of (w - zero_w), modulo 2^32.
 
     weights [depth_out, ...]; unsigned_zero_point is the input's zero point, plus 128 if the input is signed.
     """

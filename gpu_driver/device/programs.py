@@ -225,7 +225,9 @@ class ProgramCache:
 
     def _assembly(self, defines: Mapping[str, str | int]) -> tuple[str, ...]:
         """Return the options that let common/types.h convert halves by assembly, where that is known to work."""
-        by_assembly = self._profile.slug == "pocl" and self._profile.x86_vnni and defines.get("T") in ("half", "float")
+        by_assembly = (
+            self._profile.slug == "pocl" and self._profile.x86_avx512 and defines.get("T") in ("half", "float")
+        )
         return ("-DHALF_BY_ASSEMBLY=1",) if by_assembly else ()
 
     def _key(self, text: str, words: tuple[str, ...]) -> str:

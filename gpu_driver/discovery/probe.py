@@ -22,10 +22,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-import kernels_cl
 from gpu_driver import cache_files
-from gpu_driver.discovery import icd, matrix_units, pocl_repair
-from gpu_driver.discovery.host_cpu import HostCpu, host_cpu
+from gpu_driver.discovery import dot_products, icd, matrix_units, pocl_repair
+from gpu_driver.discovery.host_cpu import host_cpu
 from gpu_driver.discovery.trial import one_line, run_once
 from nn_runtime.hal.cache_folder import cache_directory
 from nn_runtime.hal.files import read_file
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     import pyopencl as cl
 
 _LOG = logging.getLogger(__name__)
-_FORMAT = 4
+_FORMAT = 5
 BAD_VERDICT_SECONDS = 600
 CHILD_TIMEOUT_SECONDS = 120
 _MARK = "@nnrt-probe "
@@ -68,15 +67,6 @@ kernel void nnrt_probe(global const float *a, global float *b, global half *h, g
 """
 _ITEMS = 64
 _COUNT = 50
-
-_VNNI_KERNEL = """
-kernel void nnrt_probe_vnni(global const int16 *a, global const int16 *b, global int16 *sum) {
-  sum[0] = dot4(sum[0], a[0], b[0]);
-}
-"""
-X86_VNNI = "x86_vnni"
-_VNNI_FLAGS = frozenset({"avx512f", "avx512bw", "avx512_vnni"})
-_VNNI_PLATFORMS = ("Portable Computing Language", "Intel(R) OpenCL")
 
 
 @dataclass(frozen=True)
@@ -357,11 +347,9 @@ def _verdicts_on(device: cl.Device) -> Iterator[DeviceVerdict]:
         yield DeviceVerdict(False, f"the test kernel gave wrong answers: {wrong}", repaired_as=repaired_as)
         return
     yield DeviceVerdict(True, repaired_as=repaired_as)
-    if _has_vnni(device, host_cpu()) and _vnni_works(context):
-        yield DeviceVerdict(True, features=(X86_VNNI,), repaired_as=repaired_as)
-    units = matrix_units.feature_of(device, context)
-    if units is not None:
-        yield DeviceVerdict(True, features=(units,), repaired_as=repaired_as)
+    for feature in (dot_products.feature_of(device, context, host_cpu()), matrix_units.feature_of(device, context)):
+        if feature is not None:
+            yield DeviceVerdict(True, features=(feature,), repaired_as=repaired_as)
 
 
 def _wrong_answers(context: cl.Context) -> str:
@@ -375,23 +363,3 @@ def _wrong_answers(context: cl.Context) -> str:
     right = [np.allclose(outputs[0], b, rtol=1e-6), np.array_equal(outputs[1], a.astype(np.float16)),
              np.array_equal(outputs[2], n)]  # fmt: skip
     return ", ".join(name for name, is_right in zip(("float", "half", "int"), right, strict=True) if not is_right)
-
-
-def _has_vnni(device: cl.Device, cpu: HostCpu) -> bool:
-    return device.platform.name in _VNNI_PLATFORMS and cpu.flags >= _VNNI_FLAGS
-
-
-def _vnni_works(context: cl.Context) -> bool:
-    """Whether GNU inline assembly with vpdpbusd builds and multiplies unsigned by signed bytes right."""
-    import pyopencl as cl
-
-    unsigned, signed = (np.arange(64) * 3).astype(np.uint8), (np.arange(64) - 40).astype(np.int8)
-    total = np.arange(16, dtype=np.int32)
-    source = kernels_cl.source("common/dot4.h") + _VNNI_KERNEL
-    expected = total + (unsigned.astype(np.int32) * signed).reshape(16, 4).sum(1)
-    try:
-        run_once(context, source, "nnrt_probe_vnni", (1,), (1,), [unsigned, signed], [total])
-    except cl.Error as error:
-        _LOG.info("%s: no vpdpbusd: %s", context.devices[0].name, one_line(str(error)))
-        return False
-    return bool(np.array_equal(total, expected))

@@ -63,15 +63,15 @@ def _of_one_channel(product: Product) -> Product:
 
 def packed_product(product: Product, device: DeviceProfile) -> Launch:
     """Return the launch of the fastest packed kernel for a product that `fits_packed`."""
-    if fits_vnni(product, device):
-        return packed_vnni(product, device)
+    if fits_bytes(product, device):
+        return packed_bytes(product, device)
     return packed_winograd(product, device) if fits_winograd(product) else packed(product, device)
 
 
-def fits_vnni(product: Product, device: DeviceProfile) -> bool:
-    """Tell whether convolve_vnni.h applies: 8-bit, vpdpbusd seen to work on the device, exact at this depth."""
+def fits_bytes(product: Product, device: DeviceProfile) -> bool:
+    """Tell whether convolve_bytes.h applies: 8-bit, its instructions work on the device, exact at this depth."""
     depth = product.weights.count // product.geometry.output_depth
-    return device.x86_vnni and product.quantized and depth <= packing.VNNI_MAX_DEPTH
+    return device.dot4 != 0 and product.quantized and depth <= packing.BYTES_MAX_DEPTH
 
 
 def fits_winograd(product: Product) -> bool:
@@ -109,7 +109,7 @@ def packed(product: Product, device: DeviceProfile) -> Launch:
         if halves is not None:
             constants = halves, *constants[1:]
             values["half_weights"] = 1
-    kernel = chain.chain_kernel(product.defines(), vnni=False)
+    kernel = chain.chain_kernel(product.defines(), dot4=0)
     return _step(product, chain.CONVOLVE, kernel, constants, values, device)
 
 
@@ -126,31 +126,32 @@ def packed_winograd(product: Product, device: DeviceProfile) -> Launch:
     filters = _constant(product.weights)
     constants = _channels(product, winograd.pack_weights(filters), packing.pack_channels)
     values: dict[str, int | float] = {"tiles_at_once": winograd.tiles_at_once(product.geometry)}
-    kernel = chain.chain_kernel(product.defines(), vnni=False)
+    kernel = chain.chain_kernel(product.defines(), dot4=0)
     return _step(product, chain.WINOGRAD, kernel, (*constants, packing.pack_conv_weights(filters)), values, device)
 
 
-def packed_vnni(product: Product, device: DeviceProfile) -> Launch:
-    """Step of chain.cl with products by vpdpbusd; weights packed once per device."""
+def packed_bytes(product: Product, device: DeviceProfile) -> Launch:
+    """Step of chain.cl with products of bytes; weights packed once per device."""
     source, weights, zero_filter = product.source, _constant(product.weights), product.weights.zero_point
     to_unsigned = 128 if source.type == OperandCode.TENSOR_QUANT8_ASYMM_SIGNED else 0
     folded = packing.fold_input_zero_point(
         _constant(product.bias), weights, zero_filter, source.zero_point + to_unsigned
     )
-    lanes = packing.channels_vnni(product.geometry.output_depth)
+    lanes = packing.convolution_lanes(product.geometry.output_depth, device.dot4)
     weight_offset = (128 if weights.dtype == np.uint8 else 0) - zero_filter
     values = {"weight_offset": weight_offset, "zero_in": source.zero_point, **_requantization(product)}
     constants = (
-        packing.pack_conv_weights_vnni(weights),
-        *_channels_vnni(product, folded, lanes, chain.CONVOLUTION_BLOCK),
+        packing.pack_conv_weights_of_bytes(weights, lanes),
+        *_of_lanes(product, folded, lanes, chain.CONVOLUTION_BLOCK),
     )
-    return _step(product, chain.CONVOLVE, chain.chain_kernel(product.defines(), vnni=True), constants, values, device)
+    kernel = chain.chain_kernel(product.defines(), dot4=device.dot4)
+    return _step(product, chain.CONVOLVE, kernel, constants, values, device)
 
 
 def depthwise_packed(product: Product, device: DeviceProfile) -> Launch:
     """Step of chain.cl, one channel apart from the other; weights packed once per device."""
-    if fits_depthwise_vnni(product, device):
-        return depthwise_packed_vnni(product, device)
+    if fits_depthwise_bytes(product, device):
+        return depthwise_packed_bytes(product, device)
     weights = packing.pack_depthwise_weights(_constant(product.weights), product.weights.zero_point)
     constants = _channels(product, weights, packing.pack_depthwise_channels)
     values = {"zero_in": product.source.zero_point, **_requantization(product)}
@@ -158,33 +159,34 @@ def depthwise_packed(product: Product, device: DeviceProfile) -> Launch:
     return _step(product, chain.DEPTHWISE, kernel, constants, values, device)
 
 
-def fits_depthwise_vnni(product: Product, device: DeviceProfile) -> bool:
-    """Tell whether depthwise_vnni.h applies: 8-bit, 3 x 3, room for its tiles, vpdpbusd works on the device."""
-    g = product.geometry
+def fits_depthwise_bytes(product: Product, device: DeviceProfile) -> bool:
+    """Tell whether depthwise_bytes.h applies: 8-bit, 3 x 3, room for its tiles, works on the device."""
+    g, block = product.geometry, packing.depthwise_block(device.dot4)
     return (
-        device.x86_vnni
+        device.dot4 != 0
         and product.quantized
         and (g.dilation_height, g.dilation_width) == (1, 1)
         and g.stride_width <= 2
-        and (g.input_depth == packing.DEPTHWISE_LANES // 2 or g.input_depth >= packing.DEPTHWISE_LANES)
-        and packing.fits_depthwise_vnni(_constant(product.weights), product.weights.zero_point)
+        and (g.input_depth == block // 2 or g.input_depth >= block)
+        and packing.fits_depthwise_bytes(_constant(product.weights), product.weights.zero_point)
     )
 
 
-def depthwise_packed_vnni(product: Product, device: DeviceProfile) -> Launch:
-    """Step of chain.cl, one channel apart from the other, with products by vpdpbusd."""
+def depthwise_packed_bytes(product: Product, device: DeviceProfile) -> Launch:
+    """Step of chain.cl, one channel apart from the other, with products of bytes."""
     source, weights, zero_filter = product.source, _constant(product.weights), product.weights.zero_point
     to_unsigned = 128 if source.type == OperandCode.TENSOR_QUANT8_ASYMM_SIGNED else 0
     folded = packing.fold_input_zero_point(
         _constant(product.bias), np.moveaxis(weights, -1, 0), zero_filter, source.zero_point + to_unsigned
     )
-    lanes = packing.depthwise_lanes(product.geometry.input_depth)
-    packed_weights, has_rest = packing.pack_depthwise_weights_vnni(weights, zero_filter, source.zero_point)
-    *vectors, modes = _channels_vnni(product, folded, lanes, packing.DEPTHWISE_LANES)
+    block = packing.depthwise_block(device.dot4)
+    lanes = packing.depthwise_lanes(product.geometry.input_depth, block)
+    packed_weights, has_rest = packing.pack_depthwise_weights_of_bytes(weights, zero_filter, source.zero_point, block)
+    *vectors, modes = _of_lanes(product, folded, lanes, block)
     constants = packed_weights, *vectors, modes + 4 * np.cumsum(has_rest, dtype=np.int32) * has_rest
     values = {"zero_in": source.zero_point, **_requantization(product)}
-    kernel = chain.chain_kernel(product.defines(), vnni=True)
-    return _step(product, chain.DEPTHWISE_VNNI, kernel, constants, values, device)
+    kernel = chain.chain_kernel(product.defines(), dot4=device.dot4)
+    return _step(product, chain.DEPTHWISE_BYTES, kernel, constants, values, device)
 
 
 def _channels(product: Product, weights: Array, pack: Callable[[Array, DTypeLike], Array]) -> tuple[Array, ...]:
@@ -195,19 +197,19 @@ def _channels(product: Product, weights: Array, pack: Callable[[Array, DTypeLike
     return weights, *(pack(values, np.int32) for values in vectors)
 
 
-def _channels_vnni(product: Product, folded: Array, lanes: Array, block: int) -> tuple[Array, ...]:
-    """Return bias to modes as finish_vnni.h takes them, by lane, modes by `block` lanes."""
+def _of_lanes(product: Product, folded: Array, lanes: Array, block: int) -> tuple[Array, ...]:
+    """Return bias to modes as finish_bytes.h takes them, by lane, modes by `block` lanes."""
     multipliers, rounding = product.multipliers(), _rounding(product)
     found = _float_scaling(product)
     vectors = (folded, *multipliers, rounding.offsets, found.factors, found.offsets)
-    inexact = packing.pack_channels_vnni(~found.exact, lanes)
+    inexact = packing.pack_lanes(~found.exact, lanes)
     blocks = np.logical_or.reduceat(inexact, np.arange(0, inexact.size, block))
     modes = np.where(blocks, chain.BY_INTEGERS, chain.CENTRED if found.centred else chain.BY_FLOATS)
-    return *(packing.pack_channels_vnni(values, lanes) for values in vectors), modes.astype(np.int32)
+    return *(packing.pack_lanes(values, lanes) for values in vectors), modes.astype(np.int32)
 
 
 def _float_scaling(product: Product) -> FloatScaling:
-    """Return how sums are scaled by floats; what is rounded once, or wraps, is scaled by integers."""
+    """Return how sums are scaled by floats; what is rounded once, or does not fit a float, is scaled by integers."""
     depth, greatest = product.geometry.output_depth, _greatest_sums(product)
     bias = _constant(product.bias).astype(np.int64)
     if product.rounds_once or int(greatest.max()) >= 1 << 31:
@@ -216,7 +218,8 @@ def _float_scaling(product: Product) -> FloatScaling:
     spread = greatest - np.abs(bias)
     low, high = (int(bound.item()) for bound in product.bounds())
     sums = bias - spread, bias + spread
-    return FloatSearch(*product.multipliers(), sums, product.before.zero_point, (low, high)).result()
+    found = FloatSearch(*product.multipliers(), sums, product.before.zero_point, (low, high)).result()
+    return replace(found, exact=found.exact & (greatest <= packing.EXACT_FLOAT_LIMIT))
 
 
 def _requantization(product: Product) -> dict[str, int | float]:

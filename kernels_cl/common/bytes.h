@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// bytes.h: instructions of AVX-512 that put four vectors of 16 sums together to one of 64 bytes, and take bytes apart, by inline assembly.
-// Lanes are counted in groups of 16 bytes, four a vector; every instruction works on each group apart. So vectors a, b of 16 ints, of
+// bytes.h: instructions of AVX2 or AVX-512 that put four vectors of sums together to one of bytes, and take bytes apart, by inline assembly.
+// Lanes are counted in groups of 16 bytes, two or four a vector; pairwise instructions work on each group apart. So vectors a, b of ints, of
 // which group i has channels 8 i .. 8 i + 3 and 8 i + 4 .. 8 i + 7, become words of which group i has channels 8 i .. 8 i + 7, and so on.
-// Defines  T: uchar | char, common/types.h (required, before inclusion)
+// Defines  T: uchar | char, common/types.h, common/dot4.h (required, before inclusion)
 
 #define DEFINE_PAIRWISE(name, instruction)                                                      \
-    static inline int16 name(int16 a, int16 b)                                                  \
+    static inline Ints name(Ints a, Ints b)                                                     \
     {                                                                                           \
-        int16 result;                                                                           \
-        __asm__(instruction " %2, %1, %0" : "=vr"(result) : "v"(a), "v"(b));                    \
+        Ints result;                                                                            \
+        __asm__(instruction " %2, %1, %0" : "=" RESULT(result) : OPERAND(a), OPERAND(b));           \
         return result;                                                                          \
     }
 
@@ -33,97 +33,175 @@ DEFINE_PAIRWISE(least_bytes, "vpminub")
 DEFINE_PAIRWISE(greatest_bytes, "vpmaxub")
 #endif
 
-typedef struct __attribute__((packed)) {
-    int16 value;
-} Unaligned64;
-typedef struct __attribute__((packed)) {
-    int8 value;
-} Unaligned32;
-typedef struct __attribute__((packed)) {
-    int4 value;
-} Unaligned16;
-typedef struct __attribute__((packed)) {
-    int2 value;
-} Unaligned8;
-#define LOAD64(p) (((global const Unaligned64 *)(p))->value)
-#define STORE64(p, v) (((global Unaligned64 *)(p))->value = (v))
-#define LOAD32(p) (((global const Unaligned32 *)(p))->value)
-#define STORE32(p, v) (((global Unaligned32 *)(p))->value = (v))
+#define DEFINE_UNALIGNED(name, type)         \
+    typedef struct __attribute__((packed)) { \
+        type value;                          \
+    } name;
 
-// The lower byte of each of 32 words.
-static inline int8 narrow_words(int16 words)
-{
-    int8 result;
-    __asm__("vpmovwb %1, %0" : "=vr"(result) : "v"(words));
-    return result;
-}
-
-// 32 elements of T, each widened to a word.
-static inline int16 widen_to_words(int8 bytes)
-{
-    int16 result;
-#if T_IS_SIGNED
-    __asm__("vpmovsxbw %1, %0" : "=vr"(result) : "v"(bytes));
+#if DOT4_LANES == 16
+typedef int8 HalfInts;
 #else
-    __asm__("vpmovzxbw %1, %0" : "=vr"(result) : "v"(bytes));
+typedef int4 HalfInts;
 #endif
-    return result;
+DEFINE_UNALIGNED(UnalignedInts, Ints)
+DEFINE_UNALIGNED(UnalignedHalf, HalfInts)
+DEFINE_UNALIGNED(Unaligned16, int4)
+DEFINE_UNALIGNED(Unaligned8, int2)
+#define LOAD_INTS(p) (((global const UnalignedInts *)(p))->value)
+#define STORE_INTS(p, v) (((global UnalignedInts *)(p))->value = (v))
+#define LOAD_HALF(p) (((global const UnalignedHalf *)(p))->value)
+#define STORE_HALF(p, v) (((global UnalignedHalf *)(p))->value = (v))
+
+#define DEFINE_UNARY(name, to, from, instruction)                   \
+    static inline to name(from x)                                   \
+    {                                                               \
+        to result;                                                  \
+        __asm__(instruction " %1, %0" : "=" RESULT(result) : OPERAND(x)); \
+        return result;                                              \
+    }
+
+DEFINE_UNARY(nearest, Ints, Floats, "vcvtps2dq") // ties to even
+DEFINE_UNARY(cut, Ints, Floats, "vcvttps2dq") // towards zero, all of these
+#if DOT4_LANES == 16
+DEFINE_UNARY(cut_float, Floats, Floats, "vrndscaleps $3,")
+DEFINE_UNARY(narrow_words, int8, int16, "vpmovwb") // the lower byte of each of 32 words
+#if T_IS_SIGNED
+DEFINE_UNARY(widen_to_words, int16, int8, "vpmovsxbw") // 32 elements of T
+#else
+DEFINE_UNARY(widen_to_words, int16, int8, "vpmovzxbw")
+#endif
+#else
+DEFINE_UNARY(cut_float, Floats, Floats, "vroundps $3,")
+#endif
+
+// multiply_add_down rounds towards zero between round_down and round_to_nearest, a pair for every task. With AVX2 these set the control
+// register of floating-point arithmetic: what comes between may give no other floats than integers up to 2^24. What is volatile keeps its
+// order, and loads stay on their side of "memory".
+typedef struct {
+    uint nearest, down; // of that register
+} RoundingModes;
+
+#if DOT4_LANES == 16
+static inline RoundingModes rounding_modes(void)
+{
+    return (RoundingModes){0, 0};
 }
 
-// To the nearest integer, ties to even.
-static inline int16 nearest(float16 x)
-{
-    int16 result;
-    __asm__("vcvtps2dq %1, %0" : "=vr"(result) : "v"(x));
-    return result;
-}
+static inline void round_down(const RoundingModes *modes) {}
+static inline void round_to_nearest(const RoundingModes *modes) {}
 
-// Towards zero, all three.
-static inline int16 cut(float16 x)
+static inline Floats multiply_add_down(Floats x, Floats y, Floats z)
 {
-    int16 result;
-    __asm__("vcvttps2dq %1, %0" : "=vr"(result) : "v"(x));
-    return result;
-}
-
-static inline float16 cut_float(float16 x)
-{
-    float16 result;
-    __asm__("vrndscaleps $3, %1, %0" : "=vr"(result) : "v"(x));
-    return result;
-}
-
-static inline float16 multiply_add_down(float16 x, float16 y, float16 z)
-{
-    __asm__("vfmadd213ps %{rz-sae%}, %2, %1, %0" : "+vr"(x) : "v"(y), "v"(z));
+    __asm__("vfmadd213ps %{rz-sae%}, %2, %1, %0" : "+" RESULT(x) : OPERAND(y), OPERAND(z));
     return x;
 }
+#else
+static inline RoundingModes rounding_modes(void)
+{
+    uint now; // which takes three times as long to read as to set
+    __asm__ volatile("stmxcsr %0" : "=m"(now));
+    return (RoundingModes){now, now | 0x6000};
+}
+
+static inline void round_down(const RoundingModes *modes)
+{
+    __asm__ volatile("ldmxcsr %0" : : "m"(modes->down) : "memory");
+}
+
+static inline void round_to_nearest(const RoundingModes *modes)
+{
+    __asm__ volatile("ldmxcsr %0" : : "m"(modes->nearest) : "memory");
+}
+
+static inline Floats multiply_add_down(Floats x, Floats y, Floats z)
+{
+    __asm__ volatile("vfmadd213ps %2, %1, %0" : "+" RESULT(x) : OPERAND(y), OPERAND(z));
+    return x;
+}
+#endif
+
+#if DOT4_LANES == 16
+#define BOTH_HALVES(type, function, x) function(x)
+#else
+#define BOTH_HALVES(type, function, x) (type)(function((x).lo), function((x).hi))
+#endif
+#define DEFINE_FOR_SIXTEEN(to, function, from)         \
+    static inline to function##_16(from x)             \
+    {                                                  \
+        return BOTH_HALVES(to, function, x);           \
+    }
+
+DEFINE_FOR_SIXTEEN(int16, nearest, float16)
+DEFINE_FOR_SIXTEEN(int16, cut, float16)
+DEFINE_FOR_SIXTEEN(float16, cut_float, float16)
+
+static inline float16 multiply_add_down_16(float16 x, float16 y, float16 z)
+{
+#if DOT4_LANES == 16
+    return multiply_add_down(x, y, z);
+#else
+    return (float16)(multiply_add_down(x.lo, y.lo, z.lo), multiply_add_down(x.hi, y.hi, z.hi));
+#endif
+}
+
+#if T_IS_SIGNED && DOT4_LANES == 8
+// In memory: of AVX2's 16 registers a tile of a convolution leaves none.
+constant int8 SIGN_BITS = (int8)(0x80808080);
+#endif
 
 // Four neighbouring bytes, signed ones plus 128, in every lane.
-static inline int16 spread4(global const uchar *x)
+static inline Ints spread4(global const uchar *x)
 {
-#if T_IS_SIGNED
-    int16 result;
-    __asm__("vpxord %1%{1to16%}, %2, %0" : "=vr"(result) : "m"(*(global const int *)x), "v"((int16)0x80808080));
+#if !T_IS_SIGNED
+    return (Ints)(((global const struct __attribute__((packed)) { int value; } *)x)->value);
+#elif DOT4_LANES == 16
+    Ints result;
+    __asm__("vpxord %1%{1to16%}, %2, %0" : "=" RESULT(result) : "m"(*(global const int *)x), OPERAND((Ints)0x80808080));
     return result;
 #else
-    return (int16)(((global const struct __attribute__((packed)) { int value; } *)x)->value);
+    Ints result;
+    __asm__("vpbroadcastd %1, %0\n\tvpxor %2, %0, %0" : "=" RESULT(result) : "m"(*(global const int *)x), "m"(SIGN_BITS));
+    return result;
+#endif
+}
+
+static inline int16 spread4_16(global const uchar *x)
+{
+#if DOT4_LANES == 16
+    return spread4(x);
+#else
+    const Ints result = spread4(x);
+    return (int16)(result, result);
 #endif
 }
 
 // table[x] of 64 bytes x, by sixteen parts of sixteen bytes, each four times. A part that a byte, less 16 for each part before, names by
 // bits 0 to 3 counts while bit 7 is clear; the exclusive or of those is the result (chain/byte_tables.py).
-static inline int16 look_up_bytes(global const int16 *parts, int16 x)
+#if DOT4_LANES == 16
+#define PART(i) parts[i]
+#else
+#define PART(i) parts[i].lo
+#endif
+static inline Ints look_up_lanes(global const int16 *parts, Ints x)
 {
-    const int16 length = (int16)0x10101010;
-    int16 found = 0;
+    const Ints length = (Ints)0x10101010;
+    Ints found = 0;
     for (int part = 0; part < 8; ++part) {
-        found ^= pick_bytes(parts[part], x);
+        found ^= pick_bytes(PART(part), x);
         x = subtract_bytes(x, length);
     }
     for (int part = 8; part < 16; ++part) {
-        found ^= pick_bytes(parts[part], x);
+        found ^= pick_bytes(PART(part), x);
         x = subtract_saturating(x, length); // what was below 128 counts no more
     }
     return found;
+}
+
+static inline int16 look_up_bytes(global const int16 *parts, int16 x)
+{
+#if DOT4_LANES == 16
+    return look_up_lanes(parts, x);
+#else
+    return (int16)(look_up_lanes(parts, x.lo), look_up_lanes(parts, x.hi));
+#endif
 }

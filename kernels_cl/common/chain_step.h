@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // chain_step.h: a step of chain.cl as the table holds it (gpu_driver/chain/step.py: STEP_FIELDS, in the same order), and the arithmetic of its end.
-// Units    kind: CONVOLVE, DEPTHWISE, FLIP_SIGNS, AVERAGE, DEPTHWISE_VNNI, EXPANDED, SOFTMAX, WINOGRAD, ELEMENTWISE, MEAN, COPY,
+// Units    kind: CONVOLVE, DEPTHWISE, FLIP_SIGNS, AVERAGE, DEPTHWISE_BYTES, EXPANDED, SOFTMAX, WINOGRAD, ELEMENTWISE, MEAN, COPY,
 //          PACK, MULTIPLY, GREATEST, FILL, BILINEAR, NEAREST, TURN; src, dst, residual, third: numbers of buffers
 //          before: EXPANDED: the step that it does itself
 //          instructions, at_once: of ELEMENTWISE, see elementwise_step.h; unit_pixels, unit_channels: what a task counts
@@ -12,7 +12,7 @@
 //          of the sum if float; rounding_mode: ROUND_TWICE; ROUND_TWICE_AT_ONCE where quant.h: multiply_and_round16 applies to all
 //          channels with these roundings, ROUND_POSITIVE if low >= zero_out, too; ROUND_ONCE for FULLY_CONNECTED with such roundings
 //          *_product, *_residual, *_sum: ADD_LEFT_SHIFT and the factors of ADD (addition.py)
-//          scales, offsets, modes; adds_by_floats and what belongs to it: finish_vnni.h
+//          scales, offsets, modes; adds_by_floats and what belongs to it: finish_bytes.h
 #define ROUND_TWICE 0
 #define ROUND_TWICE_AT_ONCE 1
 #define ROUND_ONCE 2

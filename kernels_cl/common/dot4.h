@@ -1,10 +1,55 @@
 // SPDX-License-Identifier: Apache-2.0
-// dot4.h: the instruction vpdpbusd by inline assembly: PoCL and Intel's runtime on an x86 CPU with AVX512_VNNI (probe.py tries it).
+// dot4.h: sums of four products of bytes by inline assembly: PoCL and Intel's runtime on an x86 CPU (probe.py tries it).
+// Defines  DOT4: 1: vpmaddwd of AVX2, 2: vpdpbusd of AVX-VNNI, 3: vpdpbusd of AVX512_VNNI (required)
+// Gives    DOT4_LANES: sums in a register, 8 or 16; Ints, Floats: vectors of so many; dot4; dot4_16: the same for sixteen
+//          OPERAND, RESULT: constraints of such vectors
+// An "r" besides: Intel's front end knows no vector registers and wants a letter that it knows; LLVM takes the first that fits.
+#if DOT4 == 3
+#define DOT4_LANES 16
+#define OPERAND "v"
+#define RESULT "vr"
+typedef int16 Ints;
+typedef float16 Floats;
+#else
+#define DOT4_LANES 8
+#define OPERAND "x" // not those that instructions of AVX2 cannot name
+#define RESULT "xr"
+typedef int8 Ints;
+typedef float8 Floats;
+#endif
 
 // Each lane: sum + four unsigned bytes of x times four signed bytes of w.
-// "vr", not "v": Intel's front end knows no vector registers and wants a letter that it knows; LLVM takes the first that fits.
-static inline int16 dot4(int16 sum, int16 x, int16 w)
+#if DOT4 == 1
+static inline Ints dot2(Ints x, Ints w)
 {
-    __asm__("vpdpbusd %2, %1, %0" : "+vr"(sum) : "v"(x), "v"(w));
+    Ints result;
+    __asm__("vpmaddwd %2, %1, %0" : "=" RESULT(result) : OPERAND(x), OPERAND(w));
+    return result;
+}
+
+// The even bytes and the odd ones, as words.
+static inline Ints dot4(Ints sum, Ints x, Ints w)
+{
+    const Ints even = as_int8(as_short16(as_short16(w) << (short16)8) >> (short16)8), odd = as_int8(as_short16(w) >> (short16)8);
+    return sum + dot2(x & (Ints)0x00ff00ff, even) + dot2(as_int8(as_ushort16(x) >> (ushort16)8), odd);
+}
+#else
+static inline Ints dot4(Ints sum, Ints x, Ints w)
+{
+#if DOT4 == 2
+    __asm__("%{vex%} vpdpbusd %2, %1, %0" : "+" RESULT(sum) : OPERAND(x), OPERAND(w));
+#else
+    __asm__("vpdpbusd %2, %1, %0" : "+" RESULT(sum) : OPERAND(x), OPERAND(w));
+#endif
     return sum;
+}
+#endif
+
+static inline int16 dot4_16(int16 sum, int16 x, int16 w)
+{
+#if DOT4_LANES == 16
+    return dot4(sum, x, w);
+#else
+    return (int16)(dot4(sum.lo, x.lo, w.lo), dot4(sum.hi, x.hi, w.hi));
+#endif
 }

@@ -2,7 +2,7 @@
 // elementwise_step.h: operations element by element as a step of chain.cl, several of them while the values are in the first cache.
 // Maths    each instruction: values[to] = operand (LOAD), or act(f(values[from], operand)), or act(f(operand, values[from])) if reversed;
 //          dst = what the last one makes
-//          float: FUNCTIONS; quantised: combine.h, prelu.h, TABLE: value = table[byte of value] (with VNNI bytes.h's form)
+//          float: FUNCTIONS; quantised: combine.h, prelu.h, TABLE: value = table[byte of value] (with DOT4 bytes.h's form)
 // Tensors  dst [batches * out_height * out_width, depth_out] of T, dense; at_once: 0, or all rows that a task has are one long row of which
 //          so many elements are computed at once, WIDTH or whole rows
 //          operands of T: element (row / divide % modulo) * row_stride + column * step of src, residual, third, or of a constant
@@ -211,7 +211,7 @@ static inline void apply(const Columns *at, global const Instruction *i, int vec
     if (i->function == TABLE) {
         int16 bytes[WIDTH / 64];
         EVERY_FOUR(((T16 *)bytes)[v] = WIDEN(a[v], T16))
-#if VNNI
+#if DOT4
         global const int16 *table = (global const int16 *)(at->constants + (size_t)i->place * 64);
         for (int k = 0; k < vectors / 4; ++k)
             bytes[k] = look_up_bytes(table, bytes[k]);
@@ -292,7 +292,7 @@ static inline void look_up_row(global const uchar *table, global const T *src, g
         else
             for (int k = 0; k < some; ++k)
                 ((T *)&bytes)[k] = src[i + k];
-#if VNNI
+#if DOT4
         bytes = look_up_bytes((global const int16 *)table, bytes);
 #else
         for (int k = 0; k < 64; ++k)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // tile.h: what the register tiles of convolutions share: how their inputs are staged, and the end of a tile.
-// Defines  T, QUANTIZED, VNNI, DEPTH_CHUNK, common/chain_step.h (all required, before inclusion)
+// Defines  T, QUANTIZED, DOT4, DEPTH_CHUNK, common/chain_step.h (all required, before inclusion)
 //          TILE_PIXELS: pixels of a tile; TILE_VECTORS: vectors of 16 channels of each, 1 to 3: their sums must fit into registers
 // Gives    what common/window.h requires, PIXELS, finish_block
 
@@ -13,7 +13,7 @@
 #define TWO_AT_MOST (TILE_VECTORS > 1 ? 2 : 1) // vectors of kernels that are made for one or two
 #define PIXELS _Pragma("unroll") for (int p = 0; p < TILE_PIXELS; ++p)
 
-#if VNNI
+#if DOT4
 // Bytes. Copies overrun by up to 15 elements, zeros behind the last product by up to 15 more.
 #define STAGE_WIDTH (DEPTH_CHUNK + 64)
 #if T_IS_SIGNED

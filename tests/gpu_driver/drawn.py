@@ -36,6 +36,7 @@ class Network:
     def __init__(self, code: OperandCode, dims: Dimensions, seed: int, wide_channels: int = 0) -> None:
         self.graph = Graph()
         self.wide_channels = wide_channels
+        self.bias_range = 500
         self.code = code
         self.dims = dims
         self._scale = SCALES[code]
@@ -98,7 +99,7 @@ class Network:
             bias = self._rng.standard_normal(depth).astype(np.float32)
             return self.graph.constant(weights), self.graph.constant(bias)
         scale = float(np.float32(0.02 / np.sqrt(fan_in)))
-        whole = self._rng.integers(-500, 500, depth).astype(np.int32)
+        whole = self._rng.integers(-self.bias_range, self.bias_range, depth).astype(np.int32)
         weights = self._values(dims)
         if dims[1:3] == (3, 3):
             narrow = weights[..., self.wide_channels :]

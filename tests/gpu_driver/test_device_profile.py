@@ -15,10 +15,10 @@ import pytest
 import gpu_driver
 from gpu_driver.device_profile import DeviceProfile, capabilities_of
 from gpu_driver.device_query import profile_of, registers_of
+from gpu_driver.discovery.dot_products import AVX_VNNI
 from gpu_driver.discovery.host_cpu import HostCpu
 from gpu_driver.discovery.platforms import FoundDevice, find_devices
 from gpu_driver.discovery.pocl_repair import SKX_FLAGS
-from gpu_driver.discovery.probe import X86_VNNI
 from nn_runtime.codes import DeviceTypeCode, OperandCode
 
 _PROFILE = DeviceProfile(
@@ -34,8 +34,10 @@ _USABLE = [device for device in find_devices() if device.usable]
 def test_flags_follow_type_and_features() -> None:
     assert _PROFILE.is_cpu
     assert not replace(_PROFILE, type=DeviceTypeCode.GPU).is_cpu
-    assert not _PROFILE.x86_vnni
-    assert replace(_PROFILE, features=frozenset({"x86_vnni"})).x86_vnni
+    assert (_PROFILE.dot4, _PROFILE.x86_avx512) == (0, False)
+    assert replace(_PROFILE, features=frozenset({"x86_vnni", "mma_80"})).x86_avx512
+    assert replace(_PROFILE, features=frozenset({"x86_avx_vnni"})).dot4 == AVX_VNNI
+    assert not replace(_PROFILE, features=frozenset({"x86_avx_vnni"})).x86_avx512
 
 
 @pytest.mark.parametrize("found", _USABLE, ids=lambda found: found.name)
@@ -53,9 +55,9 @@ def test_profile_of_a_device(found: FoundDevice) -> None:
     ("slug", "features", "flags", "target", "registers"),
     [
         ("pocl", (), SKX_FLAGS, None, 32), ("pocl", (), {"avx2", "avx512f"}, None, 8), ("pocl", (), {"asimd"}, None, 8),
-        ("pocl", (X86_VNNI,), set(), None, 32), ("pocl", (), SKX_FLAGS, "core-avx2", 32),
+        ("pocl", ("x86_vnni",), set(), None, 32), ("pocl", (), SKX_FLAGS, "core-avx2", 32),
         ("intel", (), SKX_FLAGS, None, 32), ("intel", (), SKX_FLAGS, "skx", 32),
-        ("intel", (), SKX_FLAGS, "core-avx2", 8), ("intel", (X86_VNNI,), set(), None, 32),
+        ("intel", (), SKX_FLAGS, "core-avx2", 8), ("intel", ("x86_vnni",), set(), None, 32),
         ("intel", (), set(), None, 8),
     ],
 )  # fmt: skip

@@ -336,7 +336,7 @@ def _run_peaks(device: Device) -> str:
         "copy": (source, target, np.int32(2), rounds),
     }
     launches = [(name, local_size) for name in arguments]
-    program = context.programs.get(peaks.SOURCE, {"VNNI": 0}, launches=launches)
+    program = context.programs.get(peaks.SOURCE, {"DOT4": 0}, launches=launches)
     for name, values in arguments.items():
         program.kernel(name)(context.queue, (items,), local_size, *values)
     context.queue.finish()

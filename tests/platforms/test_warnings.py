@@ -13,7 +13,7 @@ import pytest
 
 import kernels_cl
 from gpu_driver.device.programs import build_options
-from gpu_driver.discovery.probe import X86_VNNI
+from gpu_driver.discovery.dot_products import FEATURES
 from gpu_driver.launch import Launch
 from gpu_driver.lowering import Lowering
 from nn_runtime.hal.types import HalError
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 PROFILES = (
     *(CPU_PROFILE, replace(CPU_PROFILE, registers=8), GPU_PROFILE),
-    *(replace(CPU_PROFILE, features=frozenset({X86_VNNI})), replace(GPU_PROFILE, features=frozenset({"mma_emulated"}))),
+    replace(GPU_PROFILE, features=frozenset({"mma_emulated"})),
+    *(replace(CPU_PROFILE, features=frozenset({feature})) for feature in FEATURES),
 )
 COMPILERS = ("clang", *(f"clang-{version}" for version in range(30, 13, -1)))
 WARNINGS = (

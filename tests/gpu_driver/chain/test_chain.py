@@ -235,9 +235,9 @@ def test_weights_of_nine_bits_are_two_signed_bytes_in_a_depthwise_step(
 ) -> None:
     weights = np.full((1, 3, 3, 144), zero_point, np.uint8)
     weights[0, 1, 2, 70] = weight
-    assert packing.fits_depthwise_vnni(weights, zero_point) == fits
+    assert packing.fits_depthwise_bytes(weights, zero_point) == fits
     if fits:
-        packed, has_rest = packing.pack_depthwise_weights_vnni(weights, zero_point, 3)
+        packed, has_rest = packing.pack_depthwise_weights_of_bytes(weights, zero_point, 3, 64)
         assert has_rest.tolist() == [False, True, False]
         assert len(packed) == 3 * 12 + 1 + 12
         first, rest = packed[12:24].astype(int), packed[37:].astype(int)

@@ -12,7 +12,6 @@ import pytest
 from gpu_driver.chain import launches, tiles
 from gpu_driver.chain.tiles import Tiles, usual_tiles
 from gpu_driver.device_profile import DeviceProfile
-from gpu_driver.discovery.probe import X86_VNNI
 from gpu_driver.launch import Launch
 from gpu_driver.lowering import Lowering
 from nn_runtime.codes import OperationCode
@@ -106,7 +105,7 @@ def test_what_few_registers_hold(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_three_vectors_need_assembly_that_was_seen_to_work_on_intels_runtime() -> None:
     intel = replace(CPU_PROFILE, slug="intel")
     assert usual_tiles(intel) == chosen(8, intel) == Tiles(vectors=2)
-    assert usual_tiles(replace(intel, features=frozenset({X86_VNNI}))) == Tiles()
+    assert usual_tiles(replace(intel, features=frozenset({"x86_vnni"}))) == Tiles()
 
 
 @pytest.mark.parametrize("other", [(8, 4), (9, 6), (8, 5)])
@@ -136,7 +135,7 @@ def test_any_number_of_channels_gives_the_same_bits(
     other: Tiles,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(DeviceProfile, "x86_vnni", False)  # bytes as floats, which narrow registers come with
+    monkeypatch.setattr(DeviceProfile, "dot4", 0)  # bytes as floats
     drawn = network(code)
     model, source = drawn.graph.model(), drawn.data()
     choices = usual_tiles(opencl_device.profile), other

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_vnni.h: depthwise.h for bytes and filters of 3 x 3 by the instruction vpdpbusd: the three rows of a column are one operand.
+// depthwise_bytes.h: depthwise.h for bytes and filters of 3 x 3 by the instructions of dot4.h: the three rows of a column are one operand.
 // Maths    as depthwise.h, quantised. With x' = x for unsigned inputs, x + 128 for signed ones, zero_in' alike:
 //          sum (x - zero_in) * (w - zero_w) = sum x' * (w - zero_w) - zero_in' * sum (w - zero_w); x' = zero_in' outside the image
-// Tensors  as depthwise.h, but in blocks of 64 lanes, which are 64 channels of a pixel, or 32 channels of two neighbours: the rest of
-//          up to 32. The last block may overlap the one before. The order of lanes is that of bytes.h (packing.py: depthwise_lanes)
-//          weights char, packed: [blocks][column 3][4][16][row 4], zero_w subtracted, the fourth row 0; then 64 times zero_in;
-//          then, for blocks of which a weight is no signed byte, what is left of it (packing.py: pack_depthwise_weights_vnni)
-//          modes: that of finish_vnni.h, and 4 times the number of the block among those with such weights, from 1 on
+// Tensors  as depthwise.h, but in blocks of DEPTHWISE_LANES, which are so many channels of a pixel, or half as many of two neighbours:
+//          the rest of up to a half. The last block may overlap the one before. The order of lanes is that of bytes.h (packing.py:
+//          depthwise_lanes)
+//          weights char, packed: [blocks][column 3][4][DOT4_LANES][row 4], zero_w subtracted, the fourth row 0; then zero_in for a block;
+//          then, for blocks of which a weight is no signed byte, what is left of it (packing.py: pack_depthwise_weights_of_bytes)
+//          modes: that of finish_bytes.h, and 4 times the number of the block among those with such weights, from 1 on
 //          bias: less zero_in' * sum (w - zero_w) (packing.py: fold_input_zero_point)
-// Needs    filter 3 x 3, not dilated, stride_width 1 or 2, depth 32 or at least 64, every w - zero_w in -255..254
-// Exact    yes
-#define DEPTHWISE_LANES 64
+// Needs    filter 3 x 3, not dilated, stride_width 1 or 2, depth of half a block or at least a block, every w - zero_w in -255..254
+// Exact    where sums are at most 2^24 in magnitude, else mode must be BY_INTEGERS
+#define DEPTHWISE_LANES (4 * DOT4_LANES)
 #define ROWS _Pragma("unroll") for (int i = 0; i < 3; ++i)
 #define QUARTERS _Pragma("unroll") for (int j = 0; j < 4; ++j)
 
@@ -22,72 +23,73 @@ typedef struct {
 } Rows;
 
 // Rows of a column on top of each other, four bytes a lane, of one pixel or two `stride` apart, which begin at column x.
-static INLINED void stack_column(int16 *column, const Rows *rows, int x, const int pixels, const int stride)
+static INLINED void stack_column(Ints *column, const Rows *rows, int x, const int pixels, const int stride)
 {
-    int16 row[3];
+    Ints row[3];
 #if T_IS_SIGNED
-    const int8 flip = (int8)0x80808080;
+    const HalfInts flip = (HalfInts)0x80808080;
 #else
-    const int8 flip = (int8)0;
+    const HalfInts flip = (HalfInts)0;
 #endif
     if (x >= 0 && x + (pixels - 1) * stride < rows->width) {
         ROWS {
             global const T *at = rows->first[i] + x * rows->step[i];
-            row[i] = (pixels == 1 ? LOAD64(at) : (int16)(LOAD32(at), LOAD32(at + stride * rows->step[i]))) ^ (int16)(flip, flip);
+            row[i] = (pixels == 1 ? LOAD_INTS(at) : (Ints)(LOAD_HALF(at), LOAD_HALF(at + stride * rows->step[i]))) ^ (Ints)(flip, flip);
         }
     } else {
-        const int8 outside = (int8)rows->outside;
+        const HalfInts outside = (HalfInts)rows->outside;
         ROWS {
-            row[i] = (int16)rows->outside;
+            row[i] = (Ints)rows->outside;
             if (pixels == 2) {
                 global const T *at = rows->first[i] + x * rows->step[i];
-                const int8 left = inside(x, rows->width) ? LOAD32(at) ^ flip : outside;
-                const int8 right = inside(x + stride, rows->width) ? LOAD32(at + stride * rows->step[i]) ^ flip : outside;
-                row[i] = (int16)(left, right);
+                const HalfInts left = inside(x, rows->width) ? LOAD_HALF(at) ^ flip : outside;
+                const HalfInts right = inside(x + stride, rows->width) ? LOAD_HALF(at + stride * rows->step[i]) ^ flip : outside;
+                row[i] = (Ints)(left, right);
             }
         }
     }
-    const int16 low = low_bytes(row[0], row[1]), low_third = low_bytes(row[2], row[2]);
-    const int16 high = high_bytes(row[0], row[1]), high_third = high_bytes(row[2], row[2]);
+    const Ints low = low_bytes(row[0], row[1]), low_third = low_bytes(row[2], row[2]);
+    const Ints high = high_bytes(row[0], row[1]), high_third = high_bytes(row[2], row[2]);
     column[0] = low_words(low, low_third);
     column[1] = high_words(low, low_third);
     column[2] = low_words(high, high_third);
     column[3] = high_words(high, high_third);
 }
 
-// Of 64 lanes.
+// Of a block.
 typedef struct {
-    global const int16 *weights, *rest, *bias; // rest: of the weights, 0 if there is none
+    global const Ints *weights, *rest, *bias; // rest: of the weights, 0 if there is none
     Scaling scaling;
     int mode, zero, least, greatest; // the last three as words_of, bytes_of make them
 } Lanes;
 
-static INLINED int16 finish64(const Step *s, const Lanes *l, const int16 *sum)
+static INLINED Ints finish_lanes(const Step *s, const Lanes *l, const Ints *sum)
 {
-    int16 value[4];
+    global const Floats *scale = (global const Floats *)l->scaling.scale, *offset = (global const Floats *)l->scaling.offset;
+    Ints value[4];
     if (l->mode == BY_FLOATS) {
-        QUARTERS value[j] = cut(scale_sum(sum[j], l->scaling.scale[j], l->scaling.offset[j]));
+        QUARTERS value[j] = cut(scale_sum(sum[j], scale[j], offset[j]));
     } else if (l->mode == CENTRED) {
-        QUARTERS value[j] = cut(scale_centred(sum[j], l->scaling.scale[j], l->scaling.offset[j]));
+        QUARTERS value[j] = cut(scale_centred(sum[j], scale[j], offset[j]));
     } else {
-        int16 some[4]; // a copy: arrays passed on by address do not stay in registers
-        QUARTERS some[j] = sum[j];
-        requantize_by_integers(s, some, 4, 1, &l->scaling);
-        QUARTERS value[j] = some[j];
+        int16 some[DEPTHWISE_LANES / 16]; // a copy: arrays passed on by address do not stay in registers
+        QUARTERS ((Ints *)some)[j] = sum[j];
+        requantize_by_integers(s, some, DEPTHWISE_LANES / 16, 1, &l->scaling);
+        QUARTERS value[j] = ((Ints *)some)[j];
     }
-    const int16 low = add_words(words_of_ints(value[0], value[1]), (int16)l->zero);
-    const int16 high = add_words(words_of_ints(value[2], value[3]), (int16)l->zero);
-    return greatest_bytes(least_bytes(bytes_of_words(low, high), (int16)l->greatest), (int16)l->least);
+    const Ints low = add_words(words_of_ints(value[0], value[1]), (Ints)l->zero);
+    const Ints high = add_words(words_of_ints(value[2], value[3]), (Ints)l->zero);
+    return greatest_bytes(least_bytes(bytes_of_words(low, high), (Ints)l->greatest), (Ints)l->least);
 }
 
-static INLINED void store_pixels(global T *dst, int16 bytes, const int pixels, int depth, int left)
+static INLINED void store_pixels(global T *dst, Ints bytes, const int pixels, int depth, int left)
 {
     if (pixels == 1) {
-        STORE64(dst, bytes);
+        STORE_INTS(dst, bytes);
     } else {
-        STORE32(dst, bytes.lo);
+        STORE_HALF(dst, bytes.lo);
         if (left > 1)
-            STORE32(dst + depth, bytes.hi);
+            STORE_HALF(dst + depth, bytes.hi);
     }
 }
 
@@ -98,11 +100,11 @@ static INLINED void store_pixels(global T *dst, int16 bytes, const int pixels, i
             QUARTERS to[j] = dot4(to[j], column[j], l->rest[(k) * 4 + j]);      \
     } while (0)
 
-// One row of results of 64 channels, or of 32 for two pixels at once.
+// One row of results of a block of channels, or of half a block for two pixels at once.
 static INLINED void depthwise_row(const Step *s, const Rows *rows, const Lanes *l, global T *dst, const int pixels, const int stride)
 {
     const int out_width = s->out_width, depth = s->depth_in, left = -s->padding_left;
-    int16 column[4], sum[4], next[4], later[4];
+    Ints column[4], sum[4], next[4], later[4];
     if (pixels * stride <= 2) {
         stack_column(column, rows, left, pixels, stride);
         ADD_COLUMN(next, l->bias, 0);
@@ -131,25 +133,28 @@ static INLINED void depthwise_row(const Step *s, const Rows *rows, const Lanes *
             if (pixels * stride == 2)
                 ADD_COLUMN(next, l->bias, 0);
         }
-        store_pixels(dst + (long)ox * depth, finish64(s, l, sum), pixels, depth, out_width - ox);
+        store_pixels(dst + (long)ox * depth, finish_lanes(s, l, sum), pixels, depth, out_width - ox);
     }
 }
 
-static void depthwise3_vnni(const Step *s, Part part, global const T *src, global T *dst, global const uchar *constants)
+static void depthwise3_bytes(const Step *s, Part part, global const T *src, global T *dst, global const uchar *constants)
 {
     const int height = s->height, width = s->width, depth = s->depth_in, out_height = s->out_height;
-    global const int16 *weights = CONSTANT_AT(int16, s->weights), *bias = CONSTANT_AT(int16, s->bias);
-    global const int16 *end = weights + ceil_divide(depth, DEPTHWISE_LANES) * 12;
+    global const Ints *weights = CONSTANT_AT(Ints, s->weights), *bias = CONSTANT_AT(Ints, s->bias);
+    global const Ints *end = weights + ceil_divide(depth, DEPTHWISE_LANES) * 12;
     global const T *padding = (global const T *)end;
+    const Scaling scaling = scaling_of(s, constants);
+    const RoundingModes modes = rounding_modes();
+    round_down(&modes);
     for (int row = part.x0; row < part.x1; ++row) {
         const int b = row / out_height, y = (row - b * out_height) * s->stride_height - s->padding_top;
         for (int block = part.y0; block < part.y1; ++block) {
             const int rest = depth - block * DEPTHWISE_LANES;
-            const int pixels = rest <= 32 ? 2 : 1;
+            const int pixels = rest <= DEPTHWISE_LANES / 2 ? 2 : 1;
             const int channel = rest >= DEPTHWISE_LANES ? block * DEPTHWISE_LANES : depth - DEPTHWISE_LANES / pixels;
             const int mode = CONSTANT_AT(int, s->modes)[block] % 4, left = CONSTANT_AT(int, s->modes)[block] / 4;
             const Lanes lanes = {weights + block * 12, left ? end + 1 + (left - 1) * 12 : 0, bias + block * 4,
-                                 scaling_at(s, constants, block * 4), mode, mode == BY_INTEGERS ? 0 : words_of(s->zero_out),
+                                 scaling_at(scaling, block * (DEPTHWISE_LANES / 16)), mode, mode == BY_INTEGERS ? 0 : words_of(s->zero_out),
                                  bytes_of(s->low), bytes_of(s->high)};
             Rows rows;
             for (int fy = 0; fy < 3; ++fy) {
@@ -170,4 +175,5 @@ static void depthwise3_vnni(const Step *s, Part part, global const T *src, globa
                 depthwise_row(s, &rows, &lanes, to, 2, 2);
         }
     }
+    round_to_nearest(&modes);
 }

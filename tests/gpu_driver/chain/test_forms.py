@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Products of bytes in every form that this processor has, not only its best: the same bits as the CPU driver's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from gpu_driver import chain
+from gpu_driver.convolution import packing, product
+from gpu_driver.convolution.float_rounding import FloatSearch
+from gpu_driver.device_profile import DeviceProfile
+from gpu_driver.discovery import dot_products
+from gpu_driver.discovery.host_cpu import host_cpu
+from gpu_driver.launch import Launch
+from gpu_driver.lowering import Lowering
+from nn_runtime.codes import OperationCode
+from nn_runtime.devices import find_device
+from tests.gpu_driver.drawn import QUANT8, SIGNED, Network, inverted_residuals
+from tests.gpu_driver.graphs import request
+from tests.gpu_driver.profiles import CPU_PROFILE
+from tests.gpu_driver.running import prepare, run
+
+if TYPE_CHECKING:
+    from gpu_driver.driver import Device
+    from nn_runtime.codes import OperandCode
+    from nn_runtime.operand import Dimensions
+
+CODES = pytest.mark.parametrize("code", [QUANT8, SIGNED], ids=["quant8", "signed"])
+
+
+@pytest.fixture(params=[0, *dot_products.FEATURES.values()], ids=["floats", *dot_products.FEATURES])
+def form(request: pytest.FixtureRequest, opencl_device: Device, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Every form in turn, as if the device had no better one."""
+    asked: int = request.param
+    if asked and not (opencl_device.profile.builds_chains and dot_products.has_instructions(asked, host_cpu())):
+        pytest.skip("not a form for this device or this processor")
+    monkeypatch.setattr(DeviceProfile, "dot4", asked)
+    return asked
+
+
+def compare(device: Device, network: Network) -> None:
+    model, source = network.graph.model(), network.data()
+    results = []
+    for one in (find_device("nnapi-reference").hal, device):
+        results.append(np.empty(network.dims, source.dtype))
+        run(prepare(one, model), request([source], results[-1:]))  # type: ignore[arg-type]
+    assert np.array_equal(*results)
+
+
+@CODES
+@pytest.mark.parametrize("batches", [1, 2])
+def test_blocks_of_convolutions(form: int, opencl_device: Device, code: OperandCode, batches: int) -> None:
+    compare(opencl_device, inverted_residuals(code, batches))
+
+
+@CODES
+def test_what_floats_cannot_round_is_rounded_by_integers(
+    form: int, opencl_device: Device, code: OperandCode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = FloatSearch.result
+    monkeypatch.setattr(FloatSearch, "result", lambda self: replace(one := found(self), exact=np.zeros_like(one.exact)))
+    monkeypatch.setattr(product, "addition_by_floats", lambda *_: {})
+    compare(opencl_device, inverted_residuals(code))
+
+
+@CODES
+@pytest.mark.parametrize(
+    ("dims", "depth", "taps", "stride"),
+    [
+        *[((1, 7, 7, 320), 200, 1, 1), ((1, 1, 1, 83), 45, 1, 1), ((1, 1, 1, 640), 1001, 1, 1)],
+        *[((1, 14, 14, 33), 24, 1, 1), ((2, 15, 23, 5), 16, 3, 2), ((1, 9, 30, 48), 40, 3, 1)],
+        *[((1, 3, 5, 2500), 17, 1, 1), ((1, 40, 40, 32), 96, 1, 1), ((1, 6, 6, 260), 33, 3, 1)],
+    ],
+)
+def test_convolutions(
+    form: int, opencl_device: Device, code: OperandCode, dims: Dimensions, depth: int, taps: int, stride: int
+) -> None:
+    network = Network(code, dims, 5)
+    network.convolve(depth, taps, stride, is_output=True)
+    compare(opencl_device, network)
+
+
+@CODES
+@pytest.mark.parametrize("wide_channels", [0, 5])
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize(
+    "dims",
+    [(1, 15, 23, 40), (2, 8, 16, 16), (1, 3, 14, 33), (2, 5, 9, 32), (1, 9, 4, 96), (1, 6, 1, 144), (1, 5, 8, 48)],
+)
+def test_depthwise_convolutions(
+    form: int, opencl_device: Device, code: OperandCode, dims: Dimensions, stride: int, wide_channels: int
+) -> None:
+    network = Network(code, dims, 3, wide_channels)
+    network.depthwise(3, stride, is_output=True)
+    compare(opencl_device, network)
+
+
+@pytest.mark.parametrize(("bias_range", "by_integers"), [(500, False), (1 << 26, True)])
+def test_depthwise_sums_that_floats_do_not_hold_are_scaled_as_integers(bias_range: int, by_integers: bool) -> None:
+    network = Network(QUANT8, (1, 9, 11, 64), 3)
+    network.bias_range = bias_range
+    network.depthwise(is_output=True)
+    profile = replace(CPU_PROFILE, features=frozenset({"x86_avx_vnni"}))
+    lowering = Lowering(network.graph.model(), profile)
+    (launch,) = lowering.lower(0, lowering.static_inputs()).commands
+    assert isinstance(launch, Launch)
+    modes = launch.steps[0].constants[-1] % 4
+    assert (modes == chain.BY_INTEGERS).all() == by_integers
+
+
+@CODES
+def test_tables_of_bytes(form: int, opencl_device: Device, code: OperandCode) -> None:
+    network = Network(code, (1, 7, 9, 37), 3)
+    network.convolve(70)
+    scale, zero_point = 1 / 256, 0 if code == QUANT8 else -128
+    output = network.graph.output(network.dims, code, scale, zero_point)
+    network.graph.operation(OperationCode.LOGISTIC, [network.last], output)
+    compare(opencl_device, network)
+
+
+@pytest.mark.parametrize(("form", "depth"), [(1, 16), (1, 80), (2, 144), (3, 32), (3, 100), (3, 200)])
+def test_lanes_of_depthwise_blocks_are_all_channels(form: int, depth: int) -> None:
+    block = packing.depthwise_block(form)
+    lanes = packing.depthwise_lanes(depth, block)
+    assert lanes.size == -(-depth // block) * block
+    assert set(lanes.tolist()) == set(range(depth))
+    for start in range(0, lanes.size, block):  # four vectors become one, group by group
+        of_block = lanes[start : start + block].reshape(4, -1, 4).transpose(1, 0, 2).reshape(-1)
+        if depth - start <= block // 2:
+            of_block = of_block[: block // 2]
+        assert (np.diff(of_block) == 1).all()

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bytes are multiplied by the best instructions that the processor has and the header was seen to work with."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+from unittest import mock
+
+import numpy as np
+import pyopencl as cl
+import pytest
+
+from gpu_driver.discovery import dot_products
+from gpu_driver.discovery.dot_products import AVX2, AVX512_VNNI, AVX_VNNI, FEATURES
+from gpu_driver.discovery.host_cpu import HostCpu, host_cpu
+from gpu_driver.discovery.platforms import find_devices
+from gpu_driver.discovery.pocl_repair import SKX_FLAGS
+from gpu_driver.discovery.trial import run_once
+from nn_runtime.codes import DeviceTypeCode
+from tests.gpu_driver.profiles import CPU_PROFILE
+
+if TYPE_CHECKING:
+    from gpu_driver.discovery.platforms import FoundDevice
+
+ON_X86 = [
+    device
+    for device in find_devices()
+    if device.usable and device.slug in ("pocl", "intel") and device.type == DeviceTypeCode.CPU
+]
+POCL, INTEL = "Portable Computing Language", "Intel(R) OpenCL"
+HASWELL = {"avx2", "fma"}
+ALDER_LAKE = HASWELL | {"avx_vnni"}
+CASCADE_LAKE = SKX_FLAGS | {"avx512_vnni"}
+
+
+@pytest.fixture(scope="module", params=ON_X86, ids=lambda found: found.name)
+def context(request: pytest.FixtureRequest) -> cl.Context:
+    return cl.Context([request.param.device])
+
+
+@pytest.mark.parametrize(
+    ("platform", "flags", "working", "feature"),
+    [
+        (POCL, CASCADE_LAKE | {"avx_vnni"}, {3, 2, 1}, "x86_vnni"), (INTEL, CASCADE_LAKE, {3}, "x86_vnni"),
+        (INTEL, CASCADE_LAKE | {"avx_vnni"}, {2, 1}, "x86_avx_vnni"), (POCL, ALDER_LAKE, {2, 1}, "x86_avx_vnni"),
+        (POCL, ALDER_LAKE, {1}, "x86_avx2"), (POCL, HASWELL, {3, 2, 1}, "x86_avx2"), (POCL, HASWELL, set(), None),
+        (POCL, SKX_FLAGS, {3, 2, 1}, None), (POCL, {"avx2"}, {3, 2, 1}, None), (POCL, {"asimd"}, {1}, None),
+        ("NVIDIA CUDA", CASCADE_LAKE, {3, 2, 1}, None), ("rusticl", HASWELL, {1}, None),
+    ],
+)  # fmt: skip
+def test_the_best_form_that_works_is_chosen(
+    platform: str, flags: set[str], working: set[int], feature: str | None
+) -> None:
+    device = SimpleNamespace(platform=SimpleNamespace(name=platform))
+    cpu = HostCpu("x86_64", "", frozenset(flags))
+    with mock.patch.object(dot_products, "works", side_effect=lambda _, form: form in working):
+        assert dot_products.feature_of(device, mock.sentinel.context, cpu) == feature  # type: ignore[arg-type]
+    profile = replace(CPU_PROFILE, features=frozenset({feature, "cycle_counter"} if feature else ()))
+    assert profile.dot4 == (FEATURES[feature] if feature else 0)
+
+
+@pytest.mark.parametrize(("form", "flags"), [(AVX2, HASWELL), (AVX_VNNI, ALDER_LAKE), (AVX512_VNNI, CASCADE_LAKE)])
+def test_a_form_works_where_the_processor_has_its_instructions(context: cl.Context, form: int, flags: set[str]) -> None:
+    if not flags <= host_cpu().flags:
+        pytest.skip("the processor lacks them, and would end this process")
+    assert dot_products.works(context, form)
+
+
+@pytest.mark.parametrize("found", ON_X86, ids=lambda found: found.name)
+def test_devices_say_which_form_they_have(found: FoundDevice) -> None:
+    flags = host_cpu().flags
+    expected = "x86_vnni" if flags >= CASCADE_LAKE else "x86_avx_vnni" if flags >= ALDER_LAKE else None
+    if expected is None and flags >= HASWELL and not flags >= SKX_FLAGS:
+        expected = "x86_avx2"
+    assert set(found.features) & set(FEATURES) == ({expected} if expected else set())
+
+
+@pytest.mark.parametrize("output", [0, 1], ids=["sums", "rounding"])
+def test_wrong_answers_fail_the_trial(context: cl.Context, output: int) -> None:
+    def wrong(*arguments: object) -> None:
+        run_once(*arguments)  # type: ignore[arg-type]
+        values = arguments[-1][output]  # type: ignore[index]
+        values[7] = np.nextafter(values[7], np.float32(1e9)) if values.dtype == np.float32 else values[7] + 1
+
+    form = next((form for form, flags in ((3, CASCADE_LAKE), (1, HASWELL)) if flags <= host_cpu().flags), None)
+    if form is None:
+        pytest.skip("the processor has none of the forms")
+    with mock.patch.object(dot_products, "run_once", wrong):
+        assert not dot_products.works(context, form)
+
+
+def test_rounding_to_the_nearest_would_not_pass() -> None:
+    """The numbers of the trial tell the two ways of rounding apart."""
+    given: list[np.ndarray] = []
+
+    def noted(*arguments: object) -> None:
+        given.append(arguments[-1][1])  # type: ignore[index]
+        factor, term = arguments[-2][2][[0, 16]].astype(np.float64)  # type: ignore[index]
+        given[0][:] = (given[0] * factor + term).astype(np.float32)
+
+    with mock.patch.object(dot_products, "run_once", noted):
+        assert not dot_products.works(mock.sentinel.context, AVX2)
