@@ -8,7 +8,7 @@
     static inline Ints name(Ints a, Ints b)                                                     \
     {                                                                                           \
         Ints result;                                                                            \
-        __asm__(instruction " %2, %1, %0" : "=" RESULT(result) : OPERAND(a), OPERAND(b));           \
+        __asm__(instruction " %2, %1, %0" : "=" RESULT(result) : OPERAND(a), OPERAND(b));       \
         return result;                                                                          \
     }
 
@@ -52,12 +52,12 @@ DEFINE_UNALIGNED(Unaligned8, int2)
 #define LOAD_HALF(p) (((global const UnalignedHalf *)(p))->value)
 #define STORE_HALF(p, v) (((global UnalignedHalf *)(p))->value = (v))
 
-#define DEFINE_UNARY(name, to, from, instruction)                   \
-    static inline to name(from x)                                   \
-    {                                                               \
-        to result;                                                  \
+#define DEFINE_UNARY(name, to, from, instruction)                         \
+    static inline to name(from x)                                         \
+    {                                                                     \
+        to result;                                                        \
         __asm__(instruction " %1, %0" : "=" RESULT(result) : OPERAND(x)); \
-        return result;                                              \
+        return result;                                                    \
     }
 
 DEFINE_UNARY(nearest, Ints, Floats, "vcvtps2dq") // ties to even
@@ -121,14 +121,14 @@ static inline Floats multiply_add_down(Floats x, Floats y, Floats z)
 #endif
 
 #if DOT4_LANES == 16
-#define BOTH_HALVES(type, function, x) function(x)
+#define OF_SIXTEEN(type, function, x) function(x)
 #else
-#define BOTH_HALVES(type, function, x) (type)(function((x).lo), function((x).hi))
+#define OF_SIXTEEN(type, function, x) (type)(function((x).lo), function((x).hi))
 #endif
-#define DEFINE_FOR_SIXTEEN(to, function, from)         \
-    static inline to function##_16(from x)             \
-    {                                                  \
-        return BOTH_HALVES(to, function, x);           \
+#define DEFINE_FOR_SIXTEEN(to, function, from) \
+    static inline to function##_16(from x)     \
+    {                                          \
+        return OF_SIXTEEN(to, function, x);    \
     }
 
 DEFINE_FOR_SIXTEEN(int16, nearest, float16)
