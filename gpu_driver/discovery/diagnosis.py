@@ -100,6 +100,8 @@ class Diagnosis:
             state = "usable" if device.usable else f"not usable: {device.reason}"
             text.append(f"device     {device.name} {state}")
             text.append(f"           {device.type}, {device.device}, {device.platform}")
+            if device.features:
+                text.append(f"           instructions seen to work: {', '.join(device.features)}")
             text += [f"           {note}" for note in device.notes]
         for problem in self.problems:
             text += [f"problem    {problem.what}", f"    mend   {problem.remedy}"]

@@ -384,3 +384,10 @@ def test_doctor_tells_what_an_early_pyopencl_hides(cache: Path) -> None:
     early = "import pyopencl\ntry: pyopencl.get_platforms()\nexcept pyopencl.Error: pass\n"
     report = cast("dict[str, object]", _run(early + _DOCTOR, cache))
     assert "PyOpenCL had started its loader before" in str(report["problems"])
+
+
+def test_a_diagnosis_names_the_instructions_that_were_seen_to_work() -> None:
+    told = diagnose().lines()
+    for device in platforms.find_devices():
+        line = f"instructions seen to work: {', '.join(device.features)}"
+        assert any(line in one for one in told) == bool(device.features)
