@@ -111,20 +111,23 @@ def pack_lanes(values: npt.NDArray[Value], lanes: IntArray) -> npt.NDArray[Value
 
 
 def pack_conv_weights_of_bytes(
-    weights: npt.NDArray[np.uint8] | npt.NDArray[np.int8], lanes: IntArray
+    weights: npt.NDArray[np.uint8] | npt.NDArray[np.int8], lanes: IntArray, *, by_rows: bool
 ) -> npt.NDArray[np.int8]:
     """[depth_out, filter_height, filter_width, depth_in] -> int8 [ceil(depth_out / 16), quads, 16, 4].
 
-    quads = ceil(filter_height * filter_width * depth_in / 4). uint8 weights become w - 128; missing ones are 0.
-    lanes: of `convolution_lanes`.
+    uint8 weights become w - 128; missing ones are 0: behind every row of a filter, if `by_rows` and if that is not
+    longer than what is staged at once, else behind the whole, so that each begins with a quad. lanes: of
+    `convolution_lanes`.
     """
     depth_out = weights.shape[0]
-    flat = weights.reshape(depth_out, -1)
-    signed = (flat ^ 0x80).view(np.int8) if flat.dtype == np.uint8 else flat.astype(np.int8)
-    blocks, quads = _ceil_divide(depth_out, CHANNEL_BLOCK), _ceil_divide(flat.shape[1], 4)
-    padded = np.zeros((blocks * CHANNEL_BLOCK, quads * 4), np.int8)
-    padded[:depth_out, : flat.shape[1]] = signed
-    ordered = padded[lanes].reshape(blocks, CHANNEL_BLOCK, quads, 4)
+    rows = weights.reshape(depth_out, weights.shape[1] if by_rows and weights.ndim > 2 else 1, -1)
+    if 4 * rows.shape[1] * _ceil_divide(rows.shape[2], 4) > BYTES_DEPTH_CHUNK:
+        rows = weights.reshape(depth_out, 1, -1)
+    signed = (rows ^ 0x80).view(np.int8) if rows.dtype == np.uint8 else rows.astype(np.int8)
+    blocks, quads = _ceil_divide(depth_out, CHANNEL_BLOCK), _ceil_divide(rows.shape[2], 4)
+    padded = np.zeros((blocks * CHANNEL_BLOCK, rows.shape[1], quads * 4), np.int8)
+    padded[:depth_out, :, : rows.shape[2]] = signed
+    ordered = padded[lanes].reshape(blocks, CHANNEL_BLOCK, -1, 4)
     return np.ascontiguousarray(ordered.transpose(0, 2, 1, 3))
 
 

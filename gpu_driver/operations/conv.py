@@ -141,7 +141,7 @@ def packed_bytes(product: Product, device: DeviceProfile) -> Launch:
     weight_offset = (128 if weights.dtype == np.uint8 else 0) - zero_filter
     values = {"weight_offset": weight_offset, "zero_in": source.zero_point, **_requantization(product)}
     constants = (
-        packing.pack_conv_weights_of_bytes(weights, lanes),
+        packing.pack_conv_weights_of_bytes(weights, lanes, by_rows=product.geometry.dilation_width == 1),
         *_of_lanes(product, folded, lanes, chain.CONVOLUTION_BLOCK),
     )
     kernel = chain.chain_kernel(product.defines(), dot4=device.dot4)

@@ -144,33 +144,31 @@ static inline float16 multiply_add_down_16(float16 x, float16 y, float16 z)
 #endif
 }
 
-#if T_IS_SIGNED && DOT4_LANES == 8
-// In memory: of AVX2's 16 registers a tile of a convolution leaves none.
-constant int8 SIGN_BITS = (int8)(0x80808080);
-#endif
+#define SIGN_BITS (Ints)0x80808080
 
-// Four neighbouring bytes, signed ones plus 128, in every lane.
-static inline Ints spread4(global const uchar *x)
+// Four neighbouring bytes, signed ones plus 128, in every lane. sign_bits: SIGN_BITS on the stack: a tile of a convolution leaves none of
+// AVX2's 16 registers, and no other for an address.
+static inline Ints spread4(global const uchar *x, const Ints *sign_bits)
 {
 #if !T_IS_SIGNED
     return (Ints)(((global const struct __attribute__((packed)) { int value; } *)x)->value);
 #elif DOT4_LANES == 16
     Ints result;
-    __asm__("vpxord %1%{1to16%}, %2, %0" : "=" RESULT(result) : "m"(*(global const int *)x), OPERAND((Ints)0x80808080));
+    __asm__("vpxord %1%{1to16%}, %2, %0" : "=" RESULT(result) : "m"(*(global const int *)x), OPERAND(SIGN_BITS));
     return result;
 #else
     Ints result;
-    __asm__("vpbroadcastd %1, %0\n\tvpxor %2, %0, %0" : "=" RESULT(result) : "m"(*(global const int *)x), "m"(SIGN_BITS));
+    __asm__("vpbroadcastd %1, %0\n\tvpxor %2, %0, %0" : "=" RESULT(result) : "m"(*(global const int *)x), "m"(*sign_bits));
     return result;
 #endif
 }
 
-static inline int16 spread4_16(global const uchar *x)
+static inline int16 spread4_16(global const uchar *x, const Ints *sign_bits)
 {
 #if DOT4_LANES == 16
-    return spread4(x);
+    return spread4(x, sign_bits);
 #else
-    const Ints result = spread4(x);
+    const Ints result = spread4(x, sign_bits);
     return (int16)(result, result);
 #endif
 }

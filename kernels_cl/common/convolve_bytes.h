@@ -4,7 +4,8 @@
 //          and w' = w - 128 for unsigned weights, w for signed ones:
 //          sum (x - zero_in) * (w - zero_w) = sum x' * w' + weight_offset * sum x' - zero_in' * sum (w - zero_w)
 // Tensors  as convolve.h, but
-//          weights char, w' packed: [vectors of 16 channels][ceil(taps * depth_in / 4)][16][4], missing ones 0
+//          weights char, w' packed: [vectors of 16 channels][runs][ceil(length of a run / 4)][16][4], missing ones 0; a run is a row of the
+//          filter where all of it is staged at once and dilation_width is 1, else the whole
 //          (packing.py: pack_conv_weights_of_bytes). With DOT4_LANES 16 two vectors are a block of 32 channels in the order of bytes.h
 //          (packing.py: convolution_lanes), and the last 16 or fewer are a vector in their own order, as all are with 8
 //          bias: less zero_in' * sum (w - zero_w) (packing.py: fold_input_zero_point)
@@ -17,16 +18,80 @@
 // Tiles of a task whose corrections are kept from the first block on; where there are more, every group computes them again.
 #define KEPT_TILES 32
 
+// The products of what is there at once: of the only run, or run by run. The first has no loop around it, so that compilers keep more in
+// registers.
+#define EACH_RUN(products)                                                                           \
+    if (runs == 1) {                                                                                 \
+        products                                                                                     \
+    } else {                                                                                         \
+        for (int run = 0; run < runs; ++run) {                                                       \
+            products                                                                                 \
+            run_w0 += length;                                                                        \
+            run_w1 += length;                                                                        \
+            run_x += run_step;                                                                       \
+        }                                                                                            \
+    }
+
+#define ONES (Ints)0x01010101
+// One quad after the other: sums of 16 channels, of 32, of the inputs.
+#define ADD_PRODUCTS16                                                                               \
+    for (int q = 0; q < length; ++q) {                                                               \
+        const int16 x0 = run_w0[q];                                                                  \
+        PIXELS sum0[p] = dot4_16(sum0[p], spread4_16(run_x + p * step + 4 * q, &sign_bits), x0);     \
+    }
+#define ADD_PRODUCTS32                                                                               \
+    for (int q = 0; q < length; ++q) {                                                               \
+        const int16 x0 = run_w0[q], x1 = run_w1[q];                                                  \
+        PIXELS {                                                                                     \
+            const int16 value = spread4_16(run_x + p * step + 4 * q, &sign_bits);                    \
+            sum0[p] = dot4_16(sum0[p], value, x0);                                                   \
+            sum1[p] = dot4_16(sum1[p], value, x1);                                                   \
+        }                                                                                            \
+    }
+#define ADD_INPUTS                                                                                   \
+    for (int q = 0; q < length; ++q) {                                                               \
+        PIXELS sum[p] = dot4(sum[p], spread4(run_x + p * step + 4 * q, &sign_bits), ONES);           \
+    }
+#define ADD_PRODUCTS32_AND_INPUTS                                                                    \
+    for (int q = 0; q < length; ++q) {                                                               \
+        const int16 x0 = run_w0[q], x1 = run_w1[q];                                                  \
+        PIXELS {                                                                                     \
+            const int16 value = spread4_16(run_x + p * step + 4 * q, &sign_bits);                    \
+            sum0[p] = dot4_16(sum0[p], value, x0);                                                   \
+            sum1[p] = dot4_16(sum1[p], value, x1);                                                   \
+            sum[p] = dot4(sum[p], spread4(run_x + p * step + 4 * q, &sign_bits), ONES);              \
+        }                                                                                            \
+    }
+
+// Where the window of a tile's first pixel begins, if those of all its pixels are read where they lie: in one row, inside the image, and not
+// so near to the tensor's end that the last four bytes of a run reach beyond it; else -1.
+static inline int windows_in_place(const InputView *v, int first_pixel, int rows)
+{
+    const int row = first_pixel / v->out_width, ox = first_pixel - row * v->out_width, b = row / v->out_height;
+    const int y = (row - b * v->out_height) * v->stride_height - v->padding_top, x = ox * v->stride_width - v->padding_left;
+    const int bottom = y + (v->filter_height - 1) * v->dilation_height;
+    const int right = x + (TILE_PIXELS - 1) * v->stride_width + v->filter_width;
+    const int fits = rows == TILE_PIXELS && ox + TILE_PIXELS <= v->out_width && y >= 0 && bottom < v->height && x >= 0 && right <= v->width;
+    const int end = nhwc_offset(b, bottom, right, v->height, v->width, v->depth) + v->gap;
+    return fits && end <= v->elements ? nhwc_offset(b, y, x, v->height, v->width, v->depth) : -1;
+}
+
 static void convolve(const Step *s, Part part, global const T *src, global T *dst, global const T *residual,
                      global const uchar *constants)
 {
     global const int16 *weights = CONSTANT_AT(int16, s->weights), *bias = CONSTANT_AT(int16, s->bias);
     global const int *modes = CONSTANT_AT(int, s->modes);
-    const InputView view = input_view(s);
+    InputView view = input_view(s);
     const int zero_in = s->zero_in, depth_out = s->depth_out, weight_offset = s->weight_offset;
     const int pixels = s->batches * s->out_height * s->out_width;
     const int depth = s->filter_height * s->filter_width * s->depth_in;
-    const int quads = ceil_divide(depth, 4), in_place = view.pointwise && depth % 4 == 0;
+    const int by_rows = s->dilation_width == 1 && s->filter_height * ceil_divide(s->filter_width * s->depth_in, 4) * 4 <= DEPTH_CHUNK;
+    const int runs = by_rows ? s->filter_height : 1, run_quads = ceil_divide(depth / runs, 4), quads = runs * run_quads;
+    const int in_place = view.pointwise && depth % 4 == 0;
+    const int gap = 4 * run_quads - depth / runs;
+    const int beyond = gap ? (int)(0xffffffffu << 8 * (4 - gap)) : 0; // -1 for the bytes that a run's last quad has too many
+    if (by_rows)
+        view.gap = gap;
     int16 stage_vectors[TILE_PIXELS * STAGE_WIDTH / 64]; // for its alignment
     uchar *const stage = (uchar *)stage_vectors;
     int corrections[TILE_PIXELS]; // weight_offset times the sum of a pixel's inputs
@@ -34,6 +99,7 @@ static void convolve(const Step *s, Part part, global const T *src, global T *ds
     int kept[KEPT_TILES * TILE_PIXELS];
     const int group = in_place ? max(1, GROUP_QUADS / (2 * quads)) : part.y1 - part.y0;
     const int tiles = part.x1 - part.x0, groups = ceil_divide(part.y1 - part.y0, group);
+    const Ints sign_bits = SIGN_BITS;
     const Scaling scaling = scaling_of(s, constants);
     const RoundingModes rounding = rounding_modes();
     round_down(&rounding);
@@ -43,11 +109,14 @@ static void convolve(const Step *s, Part part, global const T *src, global T *ds
         const int first_pixel = tile * TILE_PIXELS;
         const int rows = min(TILE_PIXELS, pixels - first_pixel);
         const int alone = in_place && pixels == 1; // then every pixel of the tile is that one
-        const int staged = !alone && (!in_place || rows < TILE_PIXELS);
+        const int window = in_place || !by_rows ? -1 : windows_in_place(&view, first_pixel, rows);
+        const int staged = !alone && (!in_place || rows < TILE_PIXELS) && window < 0;
         // CPUs have one address space.
-        global const uchar *const x = staged ? (global const uchar *)(size_t)stage : (global const uchar *)src + (long)first_pixel * depth;
-        const long step = staged ? STAGE_WIDTH : alone ? 0 : depth;
-        const int chunk = staged ? DEPTH_CHUNK : 4 * quads;
+        global const uchar *const x = staged ? (global const uchar *)(size_t)stage
+                                             : (global const uchar *)src + (window < 0 ? (long)first_pixel * depth : window);
+        const long step = staged ? STAGE_WIDTH : alone ? 0 : (long)s->stride_width * s->depth_in;
+        const long run_step = staged ? 4 * run_quads : (long)s->dilation_height * s->width * s->depth_in;
+        const int chunk = staged && !by_rows ? DEPTH_CHUNK : depth;
         const int adds_inputs = weight_offset != 0 && (y0 == part.y0 || tiles > KEPT_TILES);
         if (!adds_inputs && weight_offset != 0)
             PIXELS corrections[p] = kept[(tile - part.x0) * TILE_PIXELS + p];
@@ -63,52 +132,42 @@ static void convolve(const Step *s, Part part, global const T *src, global T *ds
             PIXELS sum1[p] = bias[vector + vectors - 1];
             for (int k0 = 0; k0 < depth; k0 += chunk) {
                 const int count = min(chunk, depth - k0);
-                const int chunk_quads = ceil_divide(count, 4);
-                if (staged && (is_first || depth > DEPTH_CHUNK)) {
+                const int length = by_rows ? run_quads : ceil_divide(count, 4); // of a run, or of what is staged of it
+                if (staged && (is_first || !by_rows && depth > DEPTH_CHUNK)) {
                     for (int p = rows; p < TILE_PIXELS; ++p)
-                        stage_padding(stage + p * STAGE_WIDTH, count, zero_in);
+                        stage_padding(stage + p * STAGE_WIDTH, 4 * runs * length, zero_in);
                     stage_tile(stage, src, &view, first_pixel, rows, k0, k0 + count);
-                    for (int p = 0; p < TILE_PIXELS && count % 4 != 0; ++p)
-                        STAGE16(stage + p * STAGE_WIDTH + count, (uchar16)TO_UNSIGNED);
                 }
-                global const int16 *chunk_w0 = w0 + k0 / 4, *chunk_w1 = w1 + k0 / 4;
                 const int sums_inputs = is_first && adds_inputs;
-                Ints sum[TILE_PIXELS];
-                PIXELS sum[p] = (Ints)0;
-#if VECTORS == 2
+                global const int16 *run_w0 = w0 + k0 / 4, *run_w1 = w1 + k0 / 4;
+                global const uchar *run_x = x;
                 if (sums_inputs) {
-                    for (int q = 0; q < chunk_quads; ++q) {
-                        const int16 x0 = chunk_w0[q], x1 = chunk_w1[q];
-                        PIXELS {
-                            const int16 value = spread4(x + p * step + 4 * q);
-                            sum0[p] = dot4(sum0[p], value, x0);
-                            sum1[p] = dot4(sum1[p], value, x1);
-                            sum[p] = dot4(sum[p], value, (int16)0x01010101);
-                        }
-                    }
-                } else if (vectors == 2) {
-                    for (int q = 0; q < chunk_quads; ++q) {
-                        const int16 x0 = chunk_w0[q], x1 = chunk_w1[q];
-                        PIXELS {
-                            const int16 value = spread4(x + p * step + 4 * q);
-                            sum0[p] = dot4(sum0[p], value, x0);
-                            sum1[p] = dot4(sum1[p], value, x1);
-                        }
-                    }
-                } else
+                    Ints sum[TILE_PIXELS];
+                    PIXELS sum[p] = (Ints)0;
+#if VECTORS == 2
+                    EACH_RUN(ADD_PRODUCTS32_AND_INPUTS)
 #else
-                if (sums_inputs) // apart from the products, which leave no registers for it
-                    for (int q = 0; q < chunk_quads; ++q)
-                        PIXELS sum[p] = dot4(sum[p], spread4(x + p * step + 4 * q), (Ints)0x01010101);
+                    EACH_RUN(ADD_INPUTS) // apart from the products, which leave no registers for it
 #endif
-                {
-                    for (int q = 0; q < chunk_quads; ++q) {
-                        const int16 x0 = chunk_w0[q];
-                        PIXELS sum0[p] = dot4_16(sum0[p], spread4_16(x + p * step + 4 * q), x0);
+                    for (int run = 0; run < runs && beyond && k0 + count == depth; ++run) {
+                        global const uchar *const end = x + run * run_step + 4 * (length - 1);
+                        PIXELS sum[p] = dot4(sum[p], spread4(end + p * step, &sign_bits), (Ints)beyond);
                     }
-                }
-                if (sums_inputs)
                     PIXELS corrections[p] = (k0 == 0 ? 0 : corrections[p]) + weight_offset * sum[p].s0;
+#if VECTORS == 2
+                    continue;
+#else
+                    run_w0 = w0 + k0 / 4;
+                    run_x = x;
+#endif
+                }
+#if VECTORS == 2
+                if (vectors == 2) {
+                    EACH_RUN(ADD_PRODUCTS32)
+                    continue;
+                }
+#endif
+                EACH_RUN(ADD_PRODUCTS16)
             }
             if (is_first && adds_inputs && tiles <= KEPT_TILES)
                 PIXELS kept[(tile - part.x0) * TILE_PIXELS + p] = corrections[p];

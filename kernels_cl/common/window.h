@@ -4,7 +4,8 @@
 //          STAGE_T, the staged type; STAGE_WIDTH, length of a staged row;
 //          STAGED(src, i, zero), STAGED16(src, i, zero): element i, elements i..i+15 of src as staged;
 //          STAGED_PADDING16(zero): what lies outside the image; STAGE16(stage, value16): stores sixteen, any alignment
-// Order    k = (fy * filter_width + fx) * depth + i
+// Order    k = (fy * filter_width + fx) * depth + i; what is staged of every row of a filter is followed by `gap` elements of anything,
+//          which is 0 where a tile is not staged in one piece or dilation_width is not 1
 
 typedef struct {
     int height, width, depth;
@@ -16,6 +17,7 @@ typedef struct {
     int elements;  // of the whole tensor
     int pointwise; // every pixel's window is the pixel itself
     int zero_point;
+    int gap;
 } InputView;
 
 static inline InputView input_view(const Step *s)
@@ -24,7 +26,7 @@ static inline InputView input_view(const Step *s)
                           && s->padding_left == 0 && s->out_width == s->width && s->out_height == s->height;
     const InputView view = {s->height, s->width, s->depth_in, s->filter_height, s->filter_width, s->stride_height, s->stride_width,
                             s->dilation_height, s->dilation_width, s->padding_top, s->padding_left, s->out_height, s->out_width,
-                            s->batches * s->height * s->width * s->depth_in, pointwise, s->zero_in};
+                            s->batches * s->height * s->width * s->depth_in, pointwise, s->zero_in, 0};
     return view;
 }
 
@@ -57,7 +59,7 @@ static inline void stage_window(STAGE_T *stage, global const T *src, const Input
         && k1 == v->filter_height * v->filter_width * v->depth) {
         int offset = image + (iy * v->width + ix) * v->depth;
         for (int fy = 0; fy < v->filter_height; ++fy, offset += v->dilation_height * v->width * v->depth)
-            for (int fx = 0; fx < v->filter_width; fx += run_taps, stage += run_length)
+            for (int fx = 0; fx < v->filter_width; fx += run_taps, stage += run_length + v->gap)
                 stage_run(stage, src, offset + fx * v->dilation_width * v->depth, run_length, v->elements, v->zero_point);
         return;
     }
@@ -82,6 +84,7 @@ static inline void stage_window(STAGE_T *stage, global const T *src, const Input
             fx = 0;
             ++fy;
         }
+        stage += v->gap;
     }
 }
 
@@ -97,7 +100,7 @@ static inline int is_narrow(const InputView *v, int rows, int image, int iy, int
 static inline void stage_narrow(STAGE_T *stage, global const T *src, const InputView *v, int offset)
 {
     const int run_length = v->filter_width * v->depth;
-    for (int fy = 0; fy < v->filter_height; ++fy, stage += run_length, offset += v->dilation_height * v->width * v->depth)
+    for (int fy = 0; fy < v->filter_height; ++fy, stage += run_length + v->gap, offset += v->dilation_height * v->width * v->depth)
         STAGE16(stage, STAGED16(src, offset, v->zero_point));
 }
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 TYPES = OperandCode.TENSOR_FLOAT32, OperandCode.TENSOR_FLOAT16, OperandCode.TENSOR_QUANT8_ASYMM_SIGNED
 DEPTHS = 1, 4, 8, 16
-CASES = "depthwise 3", "depthwise 5", "convolution", "pool", "sum", "resize", "pad"
+CASES = "depthwise 3", "depthwise 5", "convolution 1", "convolution 3", "pool", "sum", "resize", "pad"
 ROWS = 16
 
 
@@ -69,14 +69,16 @@ def model(code: OperandCode, dims: tuple[int, int, int, int], case: str) -> tupl
     source = graph.input(dims, code, *quantisation)
     one, two = graph.integer(1), graph.integer(2)
     operands = [source]
-    if case.startswith("depthwise") or case == "convolution":
-        size = 1 if case == "convolution" else int(case[-1])
-        shape = (depth, 1, 1, depth) if case == "convolution" else (1, size, size, depth)
+    if case[:-2] in ("depthwise", "convolution"):
+        is_product, size = case.startswith("convolution"), int(case[-1])
+        shape = (depth if is_product else 1, size, size, depth)
         operands.append(graph.constant(np.ones(shape, dtype), code, *quantisation))
         bias = np.zeros(depth, dtype if is_real else np.int32)
         operands.append(graph.constant(bias, code if is_real else OperandCode.TENSOR_INT32, quantisation[0] ** 2))
-        operands += [one, one, one, *([] if case == "convolution" else [one]), graph.integer(FuseCode.NONE)]
-        operation = OperationCode.CONV_2D if case == "convolution" else OperationCode.DEPTHWISE_CONV_2D
+        padding = two if is_product else one  # VALID: the last window ends where the tensor does
+        operands += [padding, one, one, *([] if is_product else [one]), graph.integer(FuseCode.NONE)]
+        operation = OperationCode.CONV_2D if is_product else OperationCode.DEPTHWISE_CONV_2D
+        output = (n, height - size + 1, width - size + 1, depth) if is_product else dims
     elif case == "pool":
         operation = OperationCode.AVERAGE_POOL_2D
         operands += [one, one, one, two, two, graph.integer(FuseCode.NONE)]
