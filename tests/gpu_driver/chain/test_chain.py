@@ -14,8 +14,7 @@ import pytest
 import kernels_cl
 from gpu_driver import chain
 from gpu_driver.chain import launches
-from gpu_driver.convolution import packing, product
-from gpu_driver.convolution.float_rounding import FloatSearch
+from gpu_driver.convolution import packing
 from gpu_driver.launch import Launch, Packed, Scratch
 from gpu_driver.lowering import Lowering
 from nn_runtime.codes import OperandCode, OperationCode
@@ -283,22 +282,6 @@ def test_a_chain_gives_what_the_cpu_driver_gives(opencl_device: Device, code: Op
         np.testing.assert_allclose(results[1], results[0], atol=2e-5, rtol=2e-5)
     else:
         assert np.array_equal(results[1], results[0])
-
-
-@pytest.mark.parametrize("code", [QUANT8, SIGNED], ids=["quant8", "signed"])
-def test_what_floats_cannot_round_is_rounded_by_integers(
-    opencl_device: Device, code: OperandCode, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = FloatSearch.result
-    monkeypatch.setattr(FloatSearch, "result", lambda self: replace(one := found(self), exact=np.zeros_like(one.exact)))
-    monkeypatch.setattr(product, "addition_by_floats", lambda *_: {})
-    network = inverted_residuals(code)
-    model, source = network.graph.model(), network.data()
-    results = []
-    for device in (find_device("nnapi-reference").hal, opencl_device):
-        results.append(np.empty(network.dims, source.dtype))
-        run(prepare(device, model), request([source], results[-1:]))  # type: ignore[arg-type]
-    assert np.array_equal(results[0], results[1])
 
 
 @pytest.mark.parametrize("code", [QUANT8, SIGNED], ids=["quant8", "signed"])
