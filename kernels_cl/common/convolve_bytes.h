@@ -32,35 +32,26 @@
         }                                                                                            \
     }
 
-#define ONES (Ints)0x01010101
-// One quad after the other: sums of 16 channels, of 32, of the inputs.
+// One quad after the other: sums of 16 channels, of 32 and something more, of the inputs.
 #define ADD_PRODUCTS16                                                                               \
     for (int q = 0; q < length; ++q) {                                                               \
         const int16 x0 = run_w0[q];                                                                  \
         PIXELS sum0[p] = dot4_16(sum0[p], spread4_16(run_x + p * step + 4 * q, &sign_bits), x0);     \
     }
-#define ADD_PRODUCTS32                                                                               \
+#define ADD_PRODUCTS32(more)                                                                         \
     for (int q = 0; q < length; ++q) {                                                               \
         const int16 x0 = run_w0[q], x1 = run_w1[q];                                                  \
         PIXELS {                                                                                     \
             const int16 value = spread4_16(run_x + p * step + 4 * q, &sign_bits);                    \
             sum0[p] = dot4_16(sum0[p], value, x0);                                                   \
             sum1[p] = dot4_16(sum1[p], value, x1);                                                   \
+            more                                                                                     \
         }                                                                                            \
     }
+#define ADD_INPUT sum[p] = dot4(sum[p], spread4(run_x + p * step + 4 * q, &sign_bits), (Ints)0x01010101);
 #define ADD_INPUTS                                                                                   \
     for (int q = 0; q < length; ++q) {                                                               \
-        PIXELS sum[p] = dot4(sum[p], spread4(run_x + p * step + 4 * q, &sign_bits), ONES);           \
-    }
-#define ADD_PRODUCTS32_AND_INPUTS                                                                    \
-    for (int q = 0; q < length; ++q) {                                                               \
-        const int16 x0 = run_w0[q], x1 = run_w1[q];                                                  \
-        PIXELS {                                                                                     \
-            const int16 value = spread4_16(run_x + p * step + 4 * q, &sign_bits);                    \
-            sum0[p] = dot4_16(sum0[p], value, x0);                                                   \
-            sum1[p] = dot4_16(sum1[p], value, x1);                                                   \
-            sum[p] = dot4(sum[p], spread4(run_x + p * step + 4 * q, &sign_bits), ONES);              \
-        }                                                                                            \
+        PIXELS { ADD_INPUT }                                                                         \
     }
 
 // Where the window of a tile's first pixel begins, if those of all its pixels are read where they lie: in one row, inside the image, and not
@@ -72,8 +63,8 @@ static inline int windows_in_place(const InputView *v, int first_pixel, int rows
     const int bottom = y + (v->filter_height - 1) * v->dilation_height;
     const int right = x + (TILE_PIXELS - 1) * v->stride_width + v->filter_width;
     const int fits = rows == TILE_PIXELS && ox + TILE_PIXELS <= v->out_width && y >= 0 && bottom < v->height && x >= 0 && right <= v->width;
-    const int end = nhwc_offset(b, bottom, right, v->height, v->width, v->depth) + v->gap;
-    return fits && end <= v->elements ? nhwc_offset(b, y, x, v->height, v->width, v->depth) : -1;
+    const int end = nhwc_offset(b, bottom, right, v->height, v->width, v->depth);
+    return fits && end <= v->elements - v->gap ? nhwc_offset(b, y, x, v->height, v->width, v->depth) : -1;
 }
 
 static void convolve(const Step *s, Part part, global const T *src, global T *dst, global const T *residual,
@@ -145,7 +136,7 @@ static void convolve(const Step *s, Part part, global const T *src, global T *ds
                     Ints sum[TILE_PIXELS];
                     PIXELS sum[p] = (Ints)0;
 #if VECTORS == 2
-                    EACH_RUN(ADD_PRODUCTS32_AND_INPUTS)
+                    EACH_RUN(ADD_PRODUCTS32(ADD_INPUT))
 #else
                     EACH_RUN(ADD_INPUTS) // apart from the products, which leave no registers for it
 #endif
@@ -163,7 +154,7 @@ static void convolve(const Step *s, Part part, global const T *src, global T *ds
                 }
 #if VECTORS == 2
                 if (vectors == 2) {
-                    EACH_RUN(ADD_PRODUCTS32)
+                    EACH_RUN(ADD_PRODUCTS32())
                     continue;
                 }
 #endif

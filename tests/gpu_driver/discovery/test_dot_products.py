@@ -91,14 +91,17 @@ def test_wrong_answers_fail_the_trial(context: cl.Context, output: int) -> None:
         assert not dot_products.works(context, form)
 
 
-def test_rounding_to_the_nearest_would_not_pass() -> None:
+@pytest.mark.parametrize("rounds_down", [False, True])
+def test_right_sums_pass_only_with_rounding_towards_zero(rounds_down: bool) -> None:
     """The numbers of the trial tell the two ways of rounding apart."""
-    given: list[np.ndarray] = []
 
-    def noted(*arguments: object) -> None:
-        given.append(arguments[-1][1])  # type: ignore[index]
-        factor, term = arguments[-2][2][[0, 16]].astype(np.float64)  # type: ignore[index]
-        given[0][:] = (given[0] * factor + term).astype(np.float32)
+    def computed(*arguments: object) -> None:
+        (unsigned, signed, factors), (total, scaled) = arguments[-2:]  # type: ignore[misc]
+        total += (unsigned.astype(np.int32) * signed).reshape(-1, 4).sum(1)
+        exact = scaled * np.float64(factors[0]) + factors[-1]
+        scaled[:] = exact.astype(np.float32)
+        if rounds_down:
+            scaled[:] = np.where(scaled > exact, np.nextafter(scaled, np.float32(0)), scaled)
 
-    with mock.patch.object(dot_products, "run_once", noted):
-        assert not dot_products.works(mock.sentinel.context, AVX2)
+    with mock.patch.object(dot_products, "run_once", computed):
+        assert dot_products.works(mock.sentinel.context, AVX2) == rounds_down
