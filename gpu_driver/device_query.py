@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gpu_driver.device_profile import CYCLE_COUNTER, DeviceProfile
-from gpu_driver.discovery.dot_products import AVX512_VNNI, best_form
+from gpu_driver.discovery.dot_products import WIDE_FORMS, best_form
 from gpu_driver.discovery.host_cpu import host_cpu
 from gpu_driver.discovery.pocl_repair import SKX_FLAGS
 from gpu_driver.tuning import tuning_for
@@ -62,7 +62,7 @@ def registers_of(found: FoundDevice, cpu: HostCpu) -> int:
     That AVX-512 is compiled for is known where its assembly was seen to work, else taken from the processor.
     """
     is_older = found.slug == "intel" and os.environ.get(_INTEL_TARGET, _WIDE_TARGETS[0]) not in _WIDE_TARGETS
-    is_wide = best_form(found.features) == AVX512_VNNI or (cpu.flags >= SKX_FLAGS and not is_older)
+    is_wide = best_form(found.features) in WIDE_FORMS or (cpu.flags >= SKX_FLAGS and not is_older)
     return 32 if is_wide else 8
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pyopencl as cl
 
 from gpu_driver import cache_files
+from gpu_driver.discovery.dot_products import AMX
 from nn_runtime.hal.cache_folder import cache_directory
 from nn_runtime.hal.files import read_file
 from nn_runtime.hal.peaks import Peaks
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 SOURCE = "peaks.cl"
 _VECTOR = 16
 _CHAINS = 12
+_TILE_PRODUCTS = 2 * 16 * 64 * 16
+"""Of a work-item and round."""
 _REPEATS = 7
 _TARGET_NS = 4_000_000
 """A launch shall last about that long."""
@@ -72,7 +75,10 @@ class _Measurement:
         operations = 2 * self._items * _VECTOR * _CHAINS
         float32 = self._rate("multiply_add", operations, lambda rounds: (result.handle, rounds, factor, term))
         quant8 = float32
-        if self._device.profile.dot4:
+        if self._device.profile.dot4 == AMX:
+            products = _TILE_PRODUCTS * self._items
+            quant8 = self._rate("tile_product", 2 * products, lambda rounds: (result.handle, rounds))
+        elif self._device.profile.dot4:
             quant8 = self._rate("dot_product", 4 * operations, lambda rounds: (result.handle, rounds))
         return Peaks(float32, quant8, self._copy_rate(_CACHE_BYTES * self._device.profile.compute_units),
                      self._copy_rate(_MEMORY_BYTES))  # fmt: skip

@@ -12,12 +12,12 @@
 // Units    first_step, last_step: the part of the steps to do; those before are done
 // Defines  T: float | half | uchar | char (required)
 //          QUANTIZED: 0 | 1 (required); 1 with uchar and char
-//          DOT4: 0 | 1 | 2 | 3 (required); not 0: products of bytes by common/dot4.h, where that form of it works: quantised
+//          DOT4: 0 | 1 | 2 | 3 | 4 (required); not 0: products of bytes by common/dot4.h, where that form of it works: quantised
 //          (else the build fails or the process dies of an illegal instruction)
 //          WINOGRAD: 0 | 1 (required); 1: there may be steps by winograd.h, for float and half
 //          GENERAL: 0 | 1 (required); 1: there may be steps by elementwise_step.h, mean_step.h, copy_step.h, greatest_step.h, resize_step.h, product_step.h
 //          DEPTH_CHUNK: longest run of products of a pixel staged at once, a multiple of 16, with DOT4 of 64 (required)
-//          TILE_PIXELS, TILE_VECTORS, DEPTHWISE_PIXELS: see common/tile.h, common/depthwise.h
+//          TILE_PIXELS, TILE_VECTORS, DEPTHWISE_PIXELS: see common/tile.h, common/depthwise.h; TILE_PIXELS 16 with DOT4 4
 // Launch   global (groups), local (1); any number of groups, with WINOGRAD at most `queues`; at most one per core makes sense
 // Order    Every queue is a part of the picture in all steps and belongs to a group, so that what a task reads was mostly written by the
 //          same core. Tasks of a queue are taken in order, by its group, and by others while their own queues have nothing ready.
@@ -60,6 +60,9 @@
 #include "common/dot4.h"
 #include "common/bytes.h"
 #include "common/finish_bytes.h"
+#if DOT4 == 4
+#include "common/amx.h"
+#endif
 #include "common/convolve_bytes.h"
 #else
 #include "common/convolve.h"

@@ -2,9 +2,10 @@
 // peaks.cl: what a device can do at most: multiply-adds and moved bytes, for rooflines.
 // Maths    multiply_add: CHAINS independent sums of 16, sums = sums * factor + term, `rounds` times
 //          dot_product: the same with four products of bytes in each of the 16 sums (DOT4), else nothing
+//          tile_product: `rounds` times two products of 16 x 64 and 64 x 16 bytes (DOT4 4), else nothing
 //          copy: `rounds` times dst[i] = src[i] over the same `count` vectors of 16 floats
 // Tensors  result: float or int [items, 16]; src, dst: float [parts, count, 16]
-// Defines  DOT4: 0 | 1 | 2 | 3 (required); not 0: the form of common/dot4.h
+// Defines  DOT4: 0 | 1 | 2 | 3 | 4 (required); not 0: the form of common/dot4.h
 // Launch   global (items), local (1 or a multiple of 32 for GPUs); copy: one work-item moves one part
 // Exact    nobody reads the results; factor 0.5 and term 1 keep sums finite
 #ifndef DOT4
@@ -13,6 +14,10 @@
 
 #if DOT4
 #include "common/dot4.h"
+#endif
+#if DOT4 == 4
+#define T_IS_SIGNED 1
+#include "common/amx.h"
 #endif
 
 #define CHAINS 12
@@ -44,6 +49,19 @@ kernel void dot_product(global int *restrict result, int rounds)
     for (int i = 1; i < CHAINS; ++i)
         sums[0] += sums[i];
     vstore16(sums[0], get_global_id(0), result);
+#endif
+}
+
+kernel void tile_product(global int *restrict result, int rounds)
+{
+#if DOT4 == 4
+    int16 sums[2][16];
+    shape_tiles(CHUNK_QUADS);
+    for (int round = 0; round < rounds; ++round)
+        __asm__ volatile(MULTIPLY_TILES " %%tmm3, %%tmm2, %%tmm0\n\t" MULTIPLY_TILES " %%tmm3, %%tmm2, %%tmm1" : :);
+    end_tiles(sums[0], sums[1]);
+    release_tiles();
+    vstore16(sums[0][0], get_global_id(0), result);
 #endif
 }
 

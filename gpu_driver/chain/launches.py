@@ -16,7 +16,7 @@ from gpu_driver.chain.memory import ALIGNMENT, BUFFERS, Placement
 from gpu_driver.chain.schedule import schedule
 from gpu_driver.chain.step import CONSTANTS, GEOMETRY, STEP_FIELDS, VALUES
 from gpu_driver.chain.tasks import tasks_of, unit_of
-from gpu_driver.chain.tiles import Tiles, tiles_for, usual_tiles
+from gpu_driver.chain.tiles import Tiles, tiles_for, tiles_of_kernel, usual_tiles
 from gpu_driver.convolution.expanded import joined
 from gpu_driver.launch import Clock, Images, Launch, Packed, Scratch, Stage, Zeroed, int32
 
@@ -201,6 +201,7 @@ def _launch(
     steps: tuple[Step, ...], keys: Mapping[Memory, int], inner: frozenset[int], device: DeviceProfile, tiles: Tiles
 ) -> Launch:
     """Return the launch of several steps; keys: equal for equal memory; inner: what lies in the chain's own memory."""
+    tiles = tiles_of_kernel(tiles, steps[0].kernel)
     steps = tuple(replace(step, tile_pixels=tiles.pixels) for step in steps)
     placed = Placement(steps, keys, inner)
     tasks = [tasks_of(step, device.compute_units, device.tuning) for step in steps]

@@ -32,14 +32,16 @@ PLACES = (
     *("kind", "src", "src_offset", "dst", "dst_offset", "residual", "residual_offset", "third", "third_offset"),
     *("before", "then"),
 )
-CONSTANTS = ("weights", "bias", "multipliers", "shifts", "roundings", "scales", "offsets", "modes")
+CONSTANTS = (
+    *("weights", "bias", "multipliers", "shifts", "roundings", "scales", "offsets", "modes", "excess", "places"),
+)
 GEOMETRY = (
     *("batches", "input_height", "input_width", "input_depth", "output_height", "output_width", "output_depth"),
     *("filter_height", "filter_width", "stride_height", "stride_width", "dilation_height", "dilation_width"),
     *("padding_top", "padding_left"),
 )
 VALUES = (
-    *("chunk", "weight_offset", "zero_in", "zero_out", "rounding_mode", "low", "high"),
+    *("chunk", "zero_in", "zero_out", "rounding_mode", "low", "high"),
     *("has_residual", "zero_residual", "left_shift"),
     *("multiplier_product", "exponent_product", "multiplier_residual", "exponent_residual"),
     *("multiplier_sum", "exponent_sum", "rounding_sum"),

@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gpu_driver.chain.step import CONVOLVE, DEPTHWISE, EXPANDED, TILE_PIXELS
+from gpu_driver.discovery.dot_products import AMX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from gpu_driver.chain.step import Step
     from gpu_driver.device_profile import DeviceProfile
+    from gpu_driver.launch import Kernel
 
 COLUMNS = 7
 TIMES: Mapping[int, float] = {TILE_PIXELS: 1.0, 8: 1.0, 9: 1.02}
@@ -20,6 +22,8 @@ TIMES: Mapping[int, float] = {TILE_PIXELS: 1.0, 8: 1.0, 9: 1.02}
 FEW_REGISTERS, FEW_PIXELS = 8, 6
 """Up to so many hold 6 pixels by 16 channels and what is multiplied, others 9 by 48."""
 TIMES_WITH_FEW: Mapping[int, float] = {FEW_PIXELS: 1.0, 5: 1.05}
+AMX_PIXELS = 16
+"""Rows of a tile register."""
 TIMES_OF_COLUMNS: Mapping[int, float] = {COLUMNS: 1.0, 6: 1.02, 5: 1.04, 4: 1.06}
 """The same of depthwise ones. expanded.py lets pass what is at least 7 wide."""
 NARROW_TIME = 2.0
@@ -54,6 +58,11 @@ def usual_tiles(device: DeviceProfile) -> Tiles:
     if device.registers <= FEW_REGISTERS:
         return Tiles(FEW_PIXELS, vectors=1)
     return Tiles(vectors=2) if device.slug == "intel" and not device.x86_avx512 else Tiles()
+
+
+def tiles_of_kernel(tiles: Tiles, kernel: Kernel) -> Tiles:
+    """Return the tiles of a launch: those of its network, but for products by AMX, whose registers are tiles."""
+    return replace(tiles, pixels=AMX_PIXELS) if ("DOT4", AMX) in kernel.defines else tiles
 
 
 def tiles_for(steps: Sequence[Step], device: DeviceProfile) -> Tiles:

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from gpu_driver.discovery.dot_products import AVX512_VNNI
+from gpu_driver.discovery.dot_products import AMX, WIDE_FORMS
 
 CHANNEL_BLOCK = 16
 DEPTH_CHUNK = 512
@@ -17,6 +17,8 @@ BYTES_MAX_DEPTH = 65536
 ALWAYS_EXACT_CHUNK = 256
 EXACT_FLOAT_LIMIT = 1 << 24
 EXACT_TAPS = 256
+CHUNK_QUADS = 16
+"""Of common/amx.h."""
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int32]
@@ -87,7 +89,7 @@ def pack_channels(
 
 def dot4_lanes(dot4: int) -> int:
     """Return DOT4_LANES of a form of common/dot4.h."""
-    return 16 if dot4 == AVX512_VNNI else 8
+    return 16 if dot4 in WIDE_FORMS else 8
 
 
 def convolution_lanes(depth_out: int, dot4: int) -> IntArray:
@@ -110,25 +112,61 @@ def pack_lanes(values: npt.NDArray[Value], lanes: IntArray) -> npt.NDArray[Value
     return padded[lanes]
 
 
-def pack_conv_weights_of_bytes(
-    weights: npt.NDArray[np.uint8] | npt.NDArray[np.int8], lanes: IntArray, *, by_rows: bool
-) -> npt.NDArray[np.int8]:
-    """[depth_out, filter_height, filter_width, depth_in] -> int8 [ceil(depth_out / 16), quads, 16, 4].
+class PackedBytes(NamedTuple):
+    """Weights of `convolve_bytes.h`, less their zero point.
 
-    uint8 weights become w - 128; missing ones are 0: behind every row of a filter, if `by_rows` and if that is not
-    longer than what is staged at once, else behind the whole, so that each begins with a quad. lanes: of
-    `convolution_lanes`.
+    weights: int8 [vectors of 16 channels, quads, 16, 4], cut to bytes. excess: what that left, int8
+    [n, 2, quads of a unit, 16, 4] of n units of blocks of two vectors. places: int32 [blocks + 1 + n]: the first of a
+    block's, then of each 65536 times its run, plus its first quad in that.
+    """
+
+    weights: npt.NDArray[np.int8]
+    excess: npt.NDArray[np.int8]
+    places: IntArray
+
+
+def pack_conv_weights_of_bytes(
+    weights: npt.NDArray[np.uint8] | npt.NDArray[np.int8], zero_point: int, lanes: IntArray, dot4: int, *, by_rows: bool
+) -> PackedBytes:
+    """Return weights [depth_out, filter_height, filter_width, depth_in] in the order of lanes (`convolution_lanes`).
+
+    Missing ones are 0: behind every row of a filter, if `by_rows` and if that is not longer than what is staged at
+    once, else behind the whole; such a row, or the whole, is a run and begins with a quad.
     """
     depth_out = weights.shape[0]
-    rows = weights.reshape(depth_out, weights.shape[1] if by_rows and weights.ndim > 2 else 1, -1)
-    if 4 * rows.shape[1] * _ceil_divide(rows.shape[2], 4) > BYTES_DEPTH_CHUNK:
-        rows = weights.reshape(depth_out, 1, -1)
-    signed = (rows ^ 0x80).view(np.int8) if rows.dtype == np.uint8 else rows.astype(np.int8)
-    blocks, quads = _ceil_divide(depth_out, CHANNEL_BLOCK), _ceil_divide(rows.shape[2], 4)
-    padded = np.zeros((blocks * CHANNEL_BLOCK, rows.shape[1], quads * 4), np.int8)
-    padded[:depth_out, :, : rows.shape[2]] = signed
-    ordered = padded[lanes].reshape(blocks, CHANNEL_BLOCK, -1, 4)
-    return np.ascontiguousarray(ordered.transpose(0, 2, 1, 3))
+    runs = weights.reshape(depth_out, weights.shape[1] if by_rows and weights.ndim > 2 else 1, -1)
+    if 4 * runs.shape[1] * _ceil_divide(runs.shape[2], 4) > BYTES_DEPTH_CHUNK:
+        runs = weights.reshape(depth_out, 1, -1)
+    fits = int(runs.min()) - zero_point >= -128 and int(runs.max()) - zero_point <= 127
+    blocks, quads = _ceil_divide(depth_out, CHANNEL_BLOCK), _ceil_divide(runs.shape[2], 4)
+    padded = np.zeros((blocks * CHANNEL_BLOCK, runs.shape[1], quads * 4), np.int8 if fits else np.int16)
+    np.subtract(runs, zero_point, out=padded[:depth_out, :, : runs.shape[2]], dtype=np.int16, casting="unsafe")
+    ordered = padded[lanes].reshape(blocks, CHANNEL_BLOCK, runs.shape[1], quads, 4).transpose(0, 2, 3, 1, 4)
+    cut = np.clip(ordered, -128, 127).astype(np.int8) if ordered.dtype == np.int16 else ordered
+    excess, places = _excess(ordered - cut, 1 if dot4 != AMX else CHUNK_QUADS)
+    return PackedBytes(np.ascontiguousarray(cut).reshape(blocks, -1, CHANNEL_BLOCK, 4), excess, places)
+
+
+def _excess(left: npt.NDArray[np.integer], unit: int) -> tuple[npt.NDArray[np.int8], IntArray]:
+    """Return what `PackedBytes` says of weights [vectors, runs, quads, 16, 4] beyond bytes, for units of quads."""
+    vectors, runs, quads, *quad = left.shape
+    pairs, units = _ceil_divide(vectors, 2), _ceil_divide(quads, unit)
+    found: list[tuple[int, int, npt.NDArray[np.int8]]] = []
+    some = left.any(axis=(1, 2, 3, 4))
+    for pair in np.flatnonzero(np.add.reduceat(some, np.arange(0, vectors, 2))).tolist():
+        padded = np.zeros((2, runs, units * unit, *quad), np.int16)
+        of_pair = left[2 * pair : 2 * pair + 2]
+        padded[: len(of_pair), :, :quads] = of_pair
+        rest = padded.reshape(2, runs, units, unit, *quad).transpose(1, 2, 0, 3, 4, 5)
+        while rest.any():
+            for run, at in np.argwhere(rest.any(axis=(2, 3, 4, 5))).tolist():
+                bytes_ = np.clip(rest[run, at], -128, 127)
+                rest[run, at] -= bytes_
+                found.append((pair, (run << 16) + unit * at, bytes_.astype(np.int8)))
+    found.sort(key=lambda one: one[:2])
+    first = np.searchsorted([one[0] for one in found], np.arange(pairs + 1))
+    excess = np.stack([one[2] for one in found]) if found else np.zeros((1, 2, unit, *quad), np.int8)
+    return excess, np.array([*first, *(one[1] for one in found)], np.int32)
 
 
 def depthwise_block(dot4: int) -> int:

@@ -26,8 +26,10 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
-AVX2, AVX_VNNI, AVX512_VNNI = 1, 2, 3
+AVX2, AVX_VNNI, AVX512_VNNI, AMX = 1, 2, 3, 4
 """DOT4 of common/dot4.h."""
+WIDE_FORMS = frozenset({AVX512_VNNI, AMX})
+"""Those with the registers of AVX-512."""
 
 
 class _Form(NamedTuple):
@@ -43,6 +45,7 @@ class _Form(NamedTuple):
 
 
 _FORMS = {
+    "x86_amx": _Form(AMX, frozenset({"avx512f", "avx512bw", "avx512_vnni", "amx_tile", "amx_int8"})),
     "x86_vnni": _Form(AVX512_VNNI, frozenset({"avx512f", "avx512bw", "avx512_vnni"})),
     "x86_avx_vnni": _Form(AVX_VNNI, frozenset({"avx2", "fma", "avx_vnni"})),
     "x86_avx2": _Form(AVX2, frozenset({"avx2", "fma"}), SKX_FLAGS),
@@ -63,6 +66,22 @@ kernel void nnrt_probe_dot4(global const int16 *x, global const int16 *w, global
 }
 """
 _VECTOR = 16
+_TILE_KERNEL = """
+kernel void nnrt_probe_tiles(global const uchar *x, global const int16 *w, global const int16 *bias, global int16 *sums)
+{
+    int16 sum0[16], sum1[16];
+    shape_tiles(QUADS - CHUNK_QUADS);
+    begin_tiles(bias, bias + 1);
+    multiply_tiles(x, 4 * QUADS, w, w + QUADS, QUADS, 1);
+    end_tiles(sum0, sum1);
+    release_tiles();
+    for (int p = 0; p < 16; ++p) {
+        sums[p] = sum0[p];
+        sums[16 + p] = sum1[p];
+    }
+}
+"""
+_TILE_QUADS = 21
 
 
 def best_form(features: Collection[str]) -> int:
@@ -91,7 +110,7 @@ def works(context: cl.Context, dot4: int) -> bool:
     import pyopencl as cl
 
     try:
-        return _answers_right(context, dot4)
+        return _answers_right(context, dot4) and (dot4 != AMX or _tiles_right(context))
     except cl.Error as error:
         _LOG.info("%s: no products of bytes in form %d: %s", context.devices[0].name, dot4, one_line(str(error)))
         return False
@@ -112,3 +131,16 @@ def _answers_right(context: cl.Context, dot4: int) -> bool:
     factors = np.repeat([factor, term], _VECTOR).astype(np.float32)
     run_once(context, source, "nnrt_probe_dot4", (1,), (1,), [unsigned, signed, factors], [total, scaled])
     return np.array_equal(total, expected) and np.array_equal(scaled, down)
+
+
+def _tiles_right(context: cl.Context) -> bool:
+    pixels, quads = 16, _TILE_QUADS
+    x = (np.arange(pixels * 4 * quads) * 41 % 256).astype(np.uint8).reshape(pixels, quads, 4)
+    w = (np.arange(2 * quads * _VECTOR * 4) * 23 % 256 - 128).astype(np.int8).reshape(2, quads, _VECTOR, 4)
+    bias = np.arange(2 * _VECTOR, dtype=np.int32).reshape(2, 1, _VECTOR) - 9
+    expected = bias + np.einsum("pqi,vqci->vpc", x.astype(np.int32), w.astype(np.int32))
+    sums = np.zeros(expected.shape, np.int32)
+    defines = f"#define T_IS_SIGNED 0\n#define DOT4 {AMX}\n#define QUADS {quads}\n"
+    headers = (kernels_cl.source(f"common/{name}.h") for name in ("dot4", "amx"))
+    run_once(context, defines + "".join(headers) + _TILE_KERNEL, "nnrt_probe_tiles", (1,), (1,), [x, w, bias], [sums])
+    return np.array_equal(sums, expected)

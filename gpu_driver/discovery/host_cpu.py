@@ -3,13 +3,17 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import hashlib
 import platform
-from dataclasses import dataclass
+import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 _CPUINFO = Path("/proc/cpuinfo")
+AMX_FLAGS = frozenset({"amx_tile", "amx_int8", "amx_bf16", "amx_fp16", "amx_complex"})
+_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA = 158, 0x1023, 18
 
 
 @dataclass(frozen=True)
@@ -39,10 +43,25 @@ def parse_cpuinfo(text: str, machine: str) -> HostCpu:
 
 @functools.cache
 def host_cpu() -> HostCpu:
-    """The processor of this machine; without /proc/cpuinfo only what Python's `platform` knows."""
+    """The processor of this machine, with what this process may use of it; without /proc/cpuinfo only what Python's
+    `platform` knows.
+    """
     try:
         with _CPUINFO.open(encoding="utf-8", errors="replace") as stream:
             text = stream.read(1 << 16)
     except OSError:
         return HostCpu(platform.machine(), platform.processor(), frozenset())
-    return parse_cpuinfo(text, platform.machine())
+    cpu = parse_cpuinfo(text, platform.machine())
+    return cpu if not cpu.flags & AMX_FLAGS or may_use_tiles() else replace(cpu, flags=cpu.flags - AMX_FLAGS)
+
+
+def may_use_tiles() -> bool:
+    """Ask Linux on x86-64 for the tile registers of AMX, which no thread of a process may use before that.
+
+    Refused by kernels before 5.16, and where a thread's stack for signals has no room for them. Granted for good.
+    Source: https://docs.kernel.org/arch/x86/xstate.html
+    """
+    if sys.maxsize < 1 << 32:  # other numbers of system calls
+        return False
+    result: int = ctypes.CDLL(None).syscall(_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA)
+    return result == 0

@@ -13,6 +13,7 @@ from gpu_driver.chain.mean import Scaling, fits_mean, mean_step
 from gpu_driver.convolution import packing, tiled, winograd
 from gpu_driver.convolution.float_rounding import FloatScaling, FloatSearch
 from gpu_driver.convolution.product import ELEMENT_NAMES, Product
+from gpu_driver.discovery.dot_products import AMX
 from gpu_driver.launch import Kernel, Launch, Packed, int32, int_vector
 from gpu_driver.launchers.strided import dense_strides, image_strides
 from gpu_driver.launchers.worksize import linear
@@ -133,17 +134,18 @@ def packed_winograd(product: Product, device: DeviceProfile) -> Launch:
 def packed_bytes(product: Product, device: DeviceProfile) -> Launch:
     """Step of chain.cl with products of bytes; weights packed once per device."""
     source, weights, zero_filter = product.source, _constant(product.weights), product.weights.zero_point
-    to_unsigned = 128 if source.type == OperandCode.TENSOR_QUANT8_ASYMM_SIGNED else 0
+    is_signed = source.type == OperandCode.TENSOR_QUANT8_ASYMM_SIGNED
+    to_unsigned = 128 if is_signed and device.dot4 != AMX else 0
     folded = packing.fold_input_zero_point(
         _constant(product.bias), weights, zero_filter, source.zero_point + to_unsigned
     )
     lanes = packing.convolution_lanes(product.geometry.output_depth, device.dot4)
-    weight_offset = (128 if weights.dtype == np.uint8 else 0) - zero_filter
-    values = {"weight_offset": weight_offset, "zero_in": source.zero_point, **_requantization(product)}
-    constants = (
-        packing.pack_conv_weights_of_bytes(weights, lanes, by_rows=product.geometry.dilation_width == 1),
-        *_of_lanes(product, folded, lanes, chain.CONVOLUTION_BLOCK),
+    values = {"zero_in": source.zero_point, **_requantization(product)}
+    packed = packing.pack_conv_weights_of_bytes(
+        weights, zero_filter, lanes, device.dot4, by_rows=product.geometry.dilation_width == 1
     )
+    vectors = _of_lanes(product, folded, lanes, chain.CONVOLUTION_BLOCK)
+    constants = packed.weights, *vectors, packed.excess, packed.places
     kernel = chain.chain_kernel(product.defines(), dot4=device.dot4)
     return _step(product, chain.CONVOLVE, kernel, constants, values, device)
 

@@ -1,23 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // convolve_bytes.h: convolve.h for bytes, by the instructions of dot4.h.
-// Maths    as convolve.h, quantised. With x' = x for unsigned inputs, x + 128 for signed ones, zero_in' alike,
-//          and w' = w - 128 for unsigned weights, w for signed ones:
-//          sum (x - zero_in) * (w - zero_w) = sum x' * w' + weight_offset * sum x' - zero_in' * sum (w - zero_w)
+// Maths    as convolve.h, quantised. With x' = x for unsigned inputs, x + 128 for signed ones, zero_in' alike:
+//          sum (x - zero_in) * (w - zero_w) = sum x' * (w - zero_w) - zero_in' * sum (w - zero_w)
 // Tensors  as convolve.h, but
-//          weights char, w' packed: [vectors of 16 channels][runs][ceil(length of a run / 4)][16][4], missing ones 0; a run is a row of the
-//          filter where all of it is staged at once and dilation_width is 1, else the whole
+//          weights char, w - zero_w cut to bytes and packed: [vectors of 16 channels][runs][ceil(length of a run / 4)][16][4], missing ones 0;
+//          a run is a row of the filter where all of it is staged at once and dilation_width is 1, else the whole
 //          (packing.py: pack_conv_weights_of_bytes). With DOT4_LANES 16 two vectors are a block of 32 channels in the order of bytes.h
-//          (packing.py: convolution_lanes), and the last 16 or fewer are a vector in their own order, as all are with 8
+//          (packing.py: convolution_lanes), and the last 16 or fewer are a vector in their own order, as all are with 8.
+//          excess char: what cutting left, [units][2 vectors][quads of a unit][16][4], of units that have some (a quad, or a chunk of
+//          amx.h), and places int [blocks + 1]: the first of a block of 32 channels; then of each unit: 65536 times its run, plus the
+//          number of its first quad in it
 //          bias: less zero_in' * sum (w - zero_w) (packing.py: fold_input_zero_point)
-// Units    weight_offset: 128 - zero_w for unsigned weights, -zero_w for signed ones
 // Exact    while taps * depth_in <= 65536, and sums are at most 2^24 in magnitude where mode is not BY_INTEGERS
 
 #define VECTORS (DOT4_LANES / 8) // of 16 channels of a tile: their sums must fit into registers
 // Weights of so many quads of 16 channels stay in a core's first cache with what else it needs.
 #define GROUP_QUADS 384
-// Tiles of a task whose corrections are kept from the first block on; where there are more, every group computes them again.
-#define KEPT_TILES 32
-
 // The products of what is there at once: of the only run, or run by run. The first has no loop around it, so that compilers keep more in
 // registers.
 #define EACH_RUN(products)                                                                           \
@@ -32,26 +30,20 @@
         }                                                                                            \
     }
 
-// One quad after the other: sums of 16 channels, of 32 and something more, of the inputs.
+// One quad after the other: sums of 16 channels, or of 32.
 #define ADD_PRODUCTS16                                                                               \
     for (int q = 0; q < length; ++q) {                                                               \
         const int16 x0 = run_w0[q];                                                                  \
         PIXELS sum0[p] = dot4_16(sum0[p], spread4_16(run_x + p * step + 4 * q, &sign_bits), x0);     \
     }
-#define ADD_PRODUCTS32(more)                                                                         \
+#define ADD_PRODUCTS32                                                                               \
     for (int q = 0; q < length; ++q) {                                                               \
         const int16 x0 = run_w0[q], x1 = run_w1[q];                                                  \
         PIXELS {                                                                                     \
             const int16 value = spread4_16(run_x + p * step + 4 * q, &sign_bits);                    \
             sum0[p] = dot4_16(sum0[p], value, x0);                                                   \
             sum1[p] = dot4_16(sum1[p], value, x1);                                                   \
-            more                                                                                     \
         }                                                                                            \
-    }
-#define ADD_INPUT sum[p] = dot4(sum[p], spread4(run_x + p * step + 4 * q, &sign_bits), (Ints)0x01010101);
-#define ADD_INPUTS                                                                                   \
-    for (int q = 0; q < length; ++q) {                                                               \
-        PIXELS { ADD_INPUT }                                                                         \
     }
 
 // Where the window of a tile's first pixel begins, if those of all its pixels are read where they lie: in one row, inside the image, and not
@@ -73,27 +65,27 @@ static void convolve(const Step *s, Part part, global const T *src, global T *ds
     global const int16 *weights = CONSTANT_AT(int16, s->weights), *bias = CONSTANT_AT(int16, s->bias);
     global const int *modes = CONSTANT_AT(int, s->modes);
     InputView view = input_view(s);
-    const int zero_in = s->zero_in, depth_out = s->depth_out, weight_offset = s->weight_offset;
+    const int zero_in = s->zero_in, depth_out = s->depth_out, all_vectors = ceil_divide(depth_out, 16);
+    global const int16 *excess_weights = CONSTANT_AT(int16, s->excess);
+    global const int *first_places = CONSTANT_AT(int, s->places), *places = first_places + ceil_divide(all_vectors, 2) + 1;
     const int pixels = s->batches * s->out_height * s->out_width;
     const int depth = s->filter_height * s->filter_width * s->depth_in;
     const int by_rows = s->dilation_width == 1 && s->filter_height * ceil_divide(s->filter_width * s->depth_in, 4) * 4 <= DEPTH_CHUNK;
     const int runs = by_rows ? s->filter_height : 1, run_quads = ceil_divide(depth / runs, 4), quads = runs * run_quads;
     const int in_place = view.pointwise && depth % 4 == 0;
-    const int gap = 4 * run_quads - depth / runs;
-    const int beyond = gap ? (int)(0xffffffffu << 8 * (4 - gap)) : 0; // -1 for the bytes that a run's last quad has too many
     if (by_rows)
-        view.gap = gap;
+        view.gap = 4 * run_quads - depth / runs;
     int16 stage_vectors[TILE_PIXELS * STAGE_WIDTH / 64]; // for its alignment
     uchar *const stage = (uchar *)stage_vectors;
-    int corrections[TILE_PIXELS]; // weight_offset times the sum of a pixel's inputs
-    PIXELS corrections[p] = 0;
-    int kept[KEPT_TILES * TILE_PIXELS];
     const int group = in_place ? max(1, GROUP_QUADS / (2 * quads)) : part.y1 - part.y0;
     const int tiles = part.x1 - part.x0, groups = ceil_divide(part.y1 - part.y0, group);
     const Ints sign_bits = SIGN_BITS;
     const Scaling scaling = scaling_of(s, constants);
     const RoundingModes rounding = rounding_modes();
     round_down(&rounding);
+#if DOT4 == 4
+    shape_tiles((run_quads - 1) % CHUNK_QUADS + 1);
+#endif
 
     for (int i = 0; i < groups * tiles; ++i) {
         const int y0 = part.y0 + i / tiles * group, y1 = min(y0 + group, part.y1), tile = part.x0 + i % tiles;
@@ -108,74 +100,77 @@ static void convolve(const Step *s, Part part, global const T *src, global T *ds
         const long step = staged ? STAGE_WIDTH : alone ? 0 : (long)s->stride_width * s->depth_in;
         const long run_step = staged ? 4 * run_quads : (long)s->dilation_height * s->width * s->depth_in;
         const int chunk = staged && !by_rows ? DEPTH_CHUNK : depth;
-        const int adds_inputs = weight_offset != 0 && (y0 == part.y0 || tiles > KEPT_TILES);
-        if (!adds_inputs && weight_offset != 0)
-            PIXELS corrections[p] = kept[(tile - part.x0) * TILE_PIXELS + p];
-        const int end = min(2 * y1, ceil_divide(depth_out, 16));
+        const int end = min(2 * y1, all_vectors);
         int vectors;
         for (int vector = 2 * y0; vector < end; vector += vectors) {
-            const int channel = vector * 16, is_first = vector == 2 * y0;
+            const int channel = vector * 16, mode = modes[vector / 2];
+            const int last_excess = first_places[vector / 2 + 1];
+            int excess = first_places[vector / 2];
             vectors = min(end - vector, VECTORS);
-            global const int16 *w0 = weights + (size_t)vector * quads;
-            global const int16 *w1 = vectors == 2 ? w0 + quads : w0;
             int16 sum0[TILE_PIXELS], sum1[TILE_PIXELS];
+#if DOT4 == 4
+            begin_tiles(bias + vector, bias + vector + vectors - 1);
+#else
             PIXELS sum0[p] = bias[vector];
             PIXELS sum1[p] = bias[vector + vectors - 1];
+#endif
             for (int k0 = 0; k0 < depth; k0 += chunk) {
                 const int count = min(chunk, depth - k0);
                 const int length = by_rows ? run_quads : ceil_divide(count, 4); // of a run, or of what is staged of it
-                if (staged && (is_first || !by_rows && depth > DEPTH_CHUNK)) {
+                if (staged && (vector == 2 * y0 || !by_rows && depth > DEPTH_CHUNK)) {
                     for (int p = rows; p < TILE_PIXELS; ++p)
                         stage_padding(stage + p * STAGE_WIDTH, 4 * runs * length, zero_in);
                     stage_tile(stage, src, &view, first_pixel, rows, k0, k0 + count);
                 }
-                const int sums_inputs = is_first && adds_inputs;
-                global const int16 *run_w0 = w0 + k0 / 4, *run_w1 = w1 + k0 / 4;
+                global const int16 *run_w0 = weights + (size_t)vector * quads + k0 / 4;
+                global const int16 *run_w1 = vectors == 2 ? run_w0 + quads : run_w0;
                 global const uchar *run_x = x;
-                if (sums_inputs) {
-                    Ints sum[TILE_PIXELS];
-                    PIXELS sum[p] = (Ints)0;
-#if VECTORS == 2
-                    EACH_RUN(ADD_PRODUCTS32(ADD_INPUT))
-#else
-                    EACH_RUN(ADD_INPUTS) // apart from the products, which leave no registers for it
-#endif
-                    for (int run = 0; run < runs && beyond && k0 + count == depth; ++run) {
-                        global const uchar *const end = x + run * run_step + 4 * (length - 1);
-                        PIXELS sum[p] = dot4(sum[p], spread4(end + p * step, &sign_bits), (Ints)beyond);
-                    }
-                    PIXELS corrections[p] = (k0 == 0 ? 0 : corrections[p]) + weight_offset * sum[p].s0;
-#if VECTORS == 2
-                    continue;
-#else
-                    run_w0 = w0 + k0 / 4;
-                    run_x = x;
-#endif
+                const int first_excess = excess;
+                while (excess < last_excess && (by_rows || places[excess] < k0 / 4 + length))
+                    ++excess;
+#if DOT4 == 4
+                EACH_RUN(multiply_tiles(run_x, step, run_w0, run_w1, length, k0 + count == depth);)
+                for (int i = first_excess; i < excess; ++i) {
+                    global const int16 *const left = excess_weights + 2 * CHUNK_QUADS * i;
+                    const int first = (places[i] & 0xffff) - k0 / 4, some = min(CHUNK_QUADS, length - first);
+                    multiply_tiles(quad_at(x - k0, places[i], run_step), step, left, left + CHUNK_QUADS, some,
+                                   k0 + count == depth && first + some == length);
                 }
+#else
 #if VECTORS == 2
                 if (vectors == 2) {
-                    EACH_RUN(ADD_PRODUCTS32())
-                    continue;
+                    EACH_RUN(ADD_PRODUCTS32)
+                } else
+#endif
+                {
+                    EACH_RUN(ADD_PRODUCTS16)
+                }
+                for (int i = first_excess; i < excess; ++i) {
+                    const int16 x0 = excess_weights[2 * i + vector % 2], x1 = excess_weights[2 * i + 1];
+                    global const uchar *const quad = quad_at(x - k0, places[i], run_step);
+                    PIXELS {
+                        const int16 value = spread4_16(quad + p * step, &sign_bits);
+                        sum0[p] = dot4_16(sum0[p], value, x0);
+                        sum1[p] = dot4_16(sum1[p], value, x1);
+                    }
                 }
 #endif
-                EACH_RUN(ADD_PRODUCTS16)
             }
-            if (is_first && adds_inputs && tiles <= KEPT_TILES)
-                PIXELS kept[(tile - part.x0) * TILE_PIXELS + p] = corrections[p];
-            if (weight_offset != 0) {
-                PIXELS sum0[p] += corrections[p];
-                PIXELS sum1[p] += corrections[p];
-            }
+#if DOT4 == 4
+            end_tiles(sum0, sum1);
+#endif
             const int offset = first_pixel * depth_out + channel;
 #if VECTORS == 2
             if (vectors == 2)
-                finish32(s, dst, residual, sum0, sum1, modes[vector / 2], scaling_at(scaling, vector),
-                         scaling_at(scaling, vector + 1), rows, offset, min(32, depth_out - channel));
+                finish32(s, dst, residual, sum0, sum1, mode, scaling_at(scaling, vector), scaling_at(scaling, vector + 1), rows, offset,
+                         min(32, depth_out - channel));
             else
 #endif
-                finish16(s, dst, residual, sum0, modes[vector / 2], scaling_at(scaling, vector), rows, offset,
-                         min(16, depth_out - channel), &rounding);
+                finish16(s, dst, residual, sum0, mode, scaling_at(scaling, vector), rows, offset, min(16, depth_out - channel), &rounding);
         }
     }
     round_to_nearest(&rounding);
+#if DOT4 == 4
+    release_tiles();
+#endif
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // dot4.h: sums of four products of bytes by inline assembly: PoCL and Intel's runtime on an x86 CPU (probe.py tries it).
-// Defines  DOT4: 1: vpmaddwd of AVX2, 2: vpdpbusd of AVX-VNNI, 3: vpdpbusd of AVX512_VNNI (required)
+// Defines  DOT4: 1: vpmaddwd of AVX2, 2: vpdpbusd of AVX-VNNI, 3: vpdpbusd of AVX512_VNNI, 4: the same, and amx.h for convolutions
+//          (required)
 // Gives    DOT4_LANES: sums in a register, 8 or 16; Ints, Floats: vectors of so many; dot4; dot4_16: the same for sixteen
 //          OPERAND, RESULT: constraints of such vectors
 // An "r" besides: Intel's front end knows no vector registers and wants a letter that it knows; LLVM takes the first that fits.
-#if DOT4 == 3
+#if DOT4 >= 3
 #define DOT4_LANES 16
 #define OPERAND "v"
 #define RESULT "vr"

@@ -172,6 +172,20 @@ static inline void store_words(global T *dst, int16 words, int count)
     }
 }
 
+// Activates and stores 32 channels of each pixel of a tile, two pixels at a time.
+static INLINED void store_tile32(global T *dst, int depth_out, const int16 *words, int low, int high)
+{
+    const Ints least = (Ints)bytes_of(low), greatest = (Ints)bytes_of(high);
+    _Pragma("unroll") for (int p = 0; p < TILE_PIXELS; p += 2) {
+        const Ints mixed = bytes_of_words(words[p], words[min(p + 1, TILE_PIXELS - 1)]);
+        const long8 pair = as_long8(greatest_bytes(least_bytes(mixed, greatest), least)).s02461357;
+        STORE_HALF(dst, as_int8(pair.lo));
+        if (p + 1 < TILE_PIXELS)
+            STORE_HALF(dst + depth_out, as_int8(pair.hi));
+        dst += 2 * depth_out;
+    }
+}
+
 // Scales, activates and stores `count` channels, 17 to 32, of `rows` pixels, from element `offset` of dst on.
 static INLINED void finish32(const Step *s, global T *dst, global const T *residual, const int16 *sum0, const int16 *sum1, int mode,
                              Scaling first, Scaling second, int rows, int offset, int count)
@@ -213,15 +227,14 @@ static INLINED void finish32(const Step *s, global T *dst, global const T *resid
         requantize_by_integers(s, some1, rows, 0, &second);
         PIXELS words[p] = words_of_ints(some0[p], some1[p]);
     }
+    if (is_common && !adds && count == 32) {
+        store_tile32(dst + offset, depth_out, words, low, high);
+        return;
+    }
     const int16 least = (int16)words_of(low), greatest = (int16)words_of(high);
     PIXELS words[p] = greatest_words(least_words(words[p], greatest), least);
     if (is_common && !adds) {
-        global T *y = dst + offset;
-        if (count == 32) {
-            PIXELS STORE_HALF(y + p * depth_out, narrow_words(words[p]));
-        } else {
-            PIXELS store_words(y + p * depth_out, words[p], 24);
-        }
+        PIXELS store_words(dst + offset + p * depth_out, words[p], 24);
     } else {
         int16 some[TILE_PIXELS]; // a copy, for its index is no constant
         PIXELS some[p] = words[p];

@@ -88,13 +88,13 @@ static inline void stage_window(STAGE_T *stage, global const T *src, const Input
     }
 }
 
-// Whether the windows of `rows` neighbours, of which the first begins at (iy, ix), lie in the image, each row of taps being one vector at
-// most; whole vectors then do not read past the tensor.
-static inline int is_narrow(const InputView *v, int rows, int image, int iy, int ix)
+// Whether the window that begins at (iy, ix) lies in the image, each row of taps being one vector at most; whole vectors then do not read
+// past the tensor.
+static inline int is_narrow(const InputView *v, int image, int iy, int ix)
 {
-    const int bottom = iy + (v->filter_height - 1) * v->dilation_height, right = ix + (rows - 1) * v->stride_width;
+    const int bottom = iy + (v->filter_height - 1) * v->dilation_height;
     return v->dilation_width == 1 && v->filter_width * v->depth <= 16 && iy >= 0 && bottom < v->height && ix >= 0
-           && right + v->filter_width <= v->width && image + (bottom * v->width + right) * v->depth + 16 <= v->elements;
+           && ix + v->filter_width <= v->width && image + (bottom * v->width + ix) * v->depth + 16 <= v->elements;
 }
 
 static inline void stage_narrow(STAGE_T *stage, global const T *src, const InputView *v, int offset)
@@ -116,16 +116,14 @@ static inline void stage_tile(STAGE_T *stage, global const T *src, const InputVi
     int ox = first_pixel % out_width, oy = first_pixel / out_width;
     int b = oy / out_height;
     oy -= b * out_height;
-    const int image = b * v->height * v->width * v->depth;
-    const int iy = oy * v->stride_height - v->padding_top, ix = ox * v->stride_width - v->padding_left;
-    if (k0 == 0 && k1 == v->filter_height * v->filter_width * v->depth && ox + rows <= out_width && is_narrow(v, rows, image, iy, ix)) {
-        for (int p = 0; p < rows; ++p)
-            stage_narrow(stage + p * STAGE_WIDTH, src, v, image + (iy * v->width + ix + p * v->stride_width) * v->depth);
-        return;
-    }
+    const int is_whole = k0 == 0 && k1 == v->filter_height * v->filter_width * v->depth;
     for (int p = 0; p < rows; ++p) {
-        stage_window(stage + p * STAGE_WIDTH, src, v, b * v->height * v->width * v->depth, oy * v->stride_height - v->padding_top,
-                     ox * v->stride_width - v->padding_left, k0, k1);
+        const int image = b * v->height * v->width * v->depth;
+        const int iy = oy * v->stride_height - v->padding_top, ix = ox * v->stride_width - v->padding_left;
+        if (is_whole && is_narrow(v, image, iy, ix))
+            stage_narrow(stage + p * STAGE_WIDTH, src, v, image + (iy * v->width + ix) * v->depth);
+        else
+            stage_window(stage + p * STAGE_WIDTH, src, v, image, iy, ix, k0, k1);
         if (++ox == out_width) {
             ox = 0;
             if (++oy == out_height) {

@@ -37,6 +37,8 @@ class Network:
         self.graph = Graph()
         self.wide_channels = wide_channels
         self.bias_range = 500
+        self.weights_zero = ZEROS[code]
+        self.outliers = 1.0  # of the weights, that may be more than signed bytes less their zero point
         self.code = code
         self.dims = dims
         self._scale = SCALES[code]
@@ -101,11 +103,14 @@ class Network:
         scale = float(np.float32(0.02 / np.sqrt(fan_in)))
         whole = self._rng.integers(-self.bias_range, self.bias_range, depth).astype(np.int32)
         weights = self._values(dims)
+        if self.outliers < 1:
+            inside = np.clip(weights, max(0, self.weights_zero - 128), self.weights_zero + 127).astype(weights.dtype)
+            weights = np.where(self._rng.random(dims) < self.outliers, weights, inside)
         if dims[1:3] == (3, 3):
             narrow = weights[..., self.wide_channels :]
             narrow[...] = np.minimum(narrow, min(ZEROS[self.code] + 127, np.iinfo(weights.dtype).max))
         return (
-            self.graph.constant(weights, self.code, scale, ZEROS[self.code]),
+            self.graph.constant(weights, self.code, scale, self.weights_zero),
             self.graph.constant(whole, BIAS, float(np.float32(scale) * np.float32(self._scale))),
         )
 

@@ -90,6 +90,56 @@ def test_convolutions(
     compare(opencl_device, network)
 
 
+@pytest.mark.parametrize(("zero_point", "outliers"), [(0, 1.0), (255, 1.0), (131, 0.001), (90, 0.02), (128, 1.0)])
+@pytest.mark.parametrize(
+    ("dims", "depth", "taps"),
+    [
+        ((1, 6, 9, 140), 80, 1),
+        ((1, 9, 11, 23), 41, 1),
+        ((1, 5, 7, 2500), 17, 1),
+        ((1, 9, 20, 33), 50, 3),
+        ((1, 8, 9, 260), 70, 3),
+    ],
+)
+def test_weights_that_are_no_signed_bytes(
+    form: int, opencl_device: Device, dims: Dimensions, depth: int, taps: int, zero_point: int, outliers: float
+) -> None:
+    network = Network(QUANT8, dims, 5)
+    network.weights_zero, network.outliers = zero_point, outliers
+    network.convolve(depth, taps, is_output=True)
+    compare(opencl_device, network)
+
+
+@pytest.mark.parametrize("by_rows", [False, True])
+@pytest.mark.parametrize(("form", "unit"), [(1, 1), (3, 1), (4, 16)])
+@pytest.mark.parametrize(("zero_point", "outliers"), [(0, 1.0), (255, 1.0), (131, 0.01), (128, 1.0)])
+def test_packed_weights_and_their_excess_are_all_of_them(
+    form: int, unit: int, zero_point: int, outliers: float, by_rows: bool
+) -> None:
+    rng = np.random.default_rng(2)
+    weights = rng.integers(0, 256, (41, 3, 5, 29)).astype(np.uint8)
+    inside = np.clip(weights, max(0, zero_point - 128), min(255, zero_point + 127))
+    weights = np.where(rng.random(weights.shape) < outliers, weights, inside).astype(np.uint8)
+    lanes = packing.convolution_lanes(41, form)
+    packed = packing.pack_conv_weights_of_bytes(weights, zero_point, lanes, form, by_rows=by_rows)
+
+    runs = weights.reshape(41, 3 if by_rows else 1, -1)
+    quads = -(-runs.shape[2] // 4)
+    sums = np.zeros((4, runs.shape[1], quads + unit, 16, 4), np.int64)  # of two blocks of two vectors
+    sums[:3, :, :quads] = packed.weights.reshape(3, -1, quads, 16, 4)
+    first, places = packed.places[:3], packed.places[3:]
+    assert (first[0], first[-1]) == (0, places.size)
+    for block in range(2):
+        for entry in range(first[block], first[block + 1]):
+            run, quad = divmod(int(places[entry]), 1 << 16)
+            sums[2 * block : 2 * block + 2, run, quad : quad + unit] += packed.excess[entry]
+    expected = np.zeros((48, runs.shape[1], 4 * quads), np.int64)
+    expected[:41, :, : runs.shape[2]] = runs.astype(np.int64) - zero_point
+    channels = sums[:3, :, :quads].transpose(0, 3, 1, 2, 4).reshape(48, runs.shape[1], -1)
+    assert np.array_equal(channels, expected[lanes])
+    assert (places.size == 0) == (zero_point == 128)
+
+
 @CODES
 @pytest.mark.parametrize("wide_channels", [0, 5])
 @pytest.mark.parametrize("stride", [1, 2])

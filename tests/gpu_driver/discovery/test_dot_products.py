@@ -13,7 +13,7 @@ import pyopencl as cl
 import pytest
 
 from gpu_driver.discovery import dot_products
-from gpu_driver.discovery.dot_products import AVX2, AVX512_VNNI, AVX_VNNI, FEATURES
+from gpu_driver.discovery.dot_products import AMX, AVX2, AVX512_VNNI, AVX_VNNI, FEATURES
 from gpu_driver.discovery.host_cpu import HostCpu, host_cpu
 from gpu_driver.discovery.platforms import find_devices
 from gpu_driver.discovery.pocl_repair import SKX_FLAGS
@@ -33,6 +33,7 @@ POCL, INTEL = "Portable Computing Language", "Intel(R) OpenCL"
 HASWELL = {"avx2", "fma"}
 ALDER_LAKE = HASWELL | {"avx_vnni"}
 CASCADE_LAKE = SKX_FLAGS | {"avx512_vnni"}
+SAPPHIRE_RAPIDS = CASCADE_LAKE | {"avx_vnni", "amx_tile", "amx_int8"}
 
 
 @pytest.fixture(scope="module", params=ON_X86, ids=lambda found: found.name)
@@ -44,6 +45,7 @@ def context(request: pytest.FixtureRequest) -> cl.Context:
     ("platform", "flags", "working", "feature"),
     [
         (POCL, CASCADE_LAKE | {"avx_vnni"}, {3, 2, 1}, "x86_vnni"), (INTEL, CASCADE_LAKE, {3}, "x86_vnni"),
+        (POCL, SAPPHIRE_RAPIDS, {4, 3, 2, 1}, "x86_amx"), (INTEL, SAPPHIRE_RAPIDS, {3, 2, 1}, "x86_vnni"),
         (INTEL, CASCADE_LAKE | {"avx_vnni"}, {2, 1}, "x86_avx_vnni"), (POCL, ALDER_LAKE, {2, 1}, "x86_avx_vnni"),
         (POCL, ALDER_LAKE, {1}, "x86_avx2"), (POCL, HASWELL, {3, 2, 1}, "x86_avx2"), (POCL, HASWELL, set(), None),
         (POCL, SKX_FLAGS, {3, 2, 1}, None), (POCL, {"avx2"}, {3, 2, 1}, None), (POCL, {"asimd"}, {1}, None),
@@ -61,7 +63,10 @@ def test_the_best_form_that_works_is_chosen(
     assert profile.dot4 == (FEATURES[feature] if feature else 0)
 
 
-@pytest.mark.parametrize(("form", "flags"), [(AVX2, HASWELL), (AVX_VNNI, ALDER_LAKE), (AVX512_VNNI, CASCADE_LAKE)])
+@pytest.mark.parametrize(
+    ("form", "flags"),
+    [(AVX2, HASWELL), (AVX_VNNI, ALDER_LAKE), (AVX512_VNNI, CASCADE_LAKE), (AMX, SAPPHIRE_RAPIDS)],
+)
 def test_a_form_works_where_the_processor_has_its_instructions(context: cl.Context, form: int, flags: set[str]) -> None:
     if not flags <= host_cpu().flags:
         pytest.skip("the processor lacks them, and would end this process")
@@ -71,7 +76,8 @@ def test_a_form_works_where_the_processor_has_its_instructions(context: cl.Conte
 @pytest.mark.parametrize("found", ON_X86, ids=lambda found: found.name)
 def test_devices_say_which_form_they_have(found: FoundDevice) -> None:
     flags = host_cpu().flags
-    expected = "x86_vnni" if flags >= CASCADE_LAKE else "x86_avx_vnni" if flags >= ALDER_LAKE else None
+    forms = ("x86_amx", SAPPHIRE_RAPIDS), ("x86_vnni", CASCADE_LAKE), ("x86_avx_vnni", ALDER_LAKE)
+    expected = next((name for name, needed in forms if needed <= flags), None)
     if expected is None and flags >= HASWELL and not flags >= SKX_FLAGS:
         expected = "x86_avx2"
     assert set(found.features) & set(FEATURES) == ({expected} if expected else set())
@@ -89,6 +95,19 @@ def test_wrong_answers_fail_the_trial(context: cl.Context, output: int) -> None:
         pytest.skip("the processor has none of the forms")
     with mock.patch.object(dot_products, "run_once", wrong):
         assert not dot_products.works(context, form)
+
+
+def test_wrong_products_of_tiles_fail_the_trial(context: cl.Context) -> None:
+    def wrong(*arguments: object) -> None:
+        run_once(*arguments)  # type: ignore[arg-type]
+        if arguments[2] == "nnrt_probe_tiles":
+            arguments[-1][0][1, 15, 7] += 1  # type: ignore[index]
+
+    if not host_cpu().flags >= SAPPHIRE_RAPIDS:
+        pytest.skip("the processor has no tiles")
+    with mock.patch.object(dot_products, "run_once", wrong):
+        assert not dot_products.works(context, AMX)
+        assert dot_products.works(context, AVX512_VNNI)
 
 
 @pytest.mark.parametrize("rounds_down", [False, True])
