@@ -146,13 +146,13 @@ static void convolve(const Step *s, Part part, global const T *src, global T *ds
                     EACH_RUN(ADD_PRODUCTS16)
                 }
                 for (int i = first_excess; i < excess; ++i) {
-                    const int16 x0 = excess_weights[2 * i + vector % 2], x1 = excess_weights[2 * i + 1];
+                    const int16 x0 = excess_weights[2 * i + vector % 2];
                     global const uchar *const quad = quad_at(x - k0, places[i], run_step);
-                    PIXELS {
-                        const int16 value = spread4_16(quad + p * step, &sign_bits);
-                        sum0[p] = dot4_16(sum0[p], value, x0);
-                        sum1[p] = dot4_16(sum1[p], value, x1);
-                    }
+                    PIXELS sum0[p] = dot4_16(sum0[p], spread4_16(quad + p * step, &sign_bits), x0);
+#if VECTORS == 2
+                    const int16 x1 = excess_weights[2 * i + 1];
+                    PIXELS sum1[p] = dot4_16(sum1[p], spread4_16(quad + p * step, &sign_bits), x1);
+#endif
                 }
 #endif
             }
