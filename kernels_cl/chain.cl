@@ -61,6 +61,9 @@
 #include "common/bytes.h"
 #include "common/finish_bytes.h"
 #if DOT4 == 4
+#if TILE_PIXELS != 16
+#error "chain.cl: with DOT4 4 define TILE_PIXELS as 16"
+#endif
 #include "common/amx.h"
 #endif
 #include "common/convolve_bytes.h"

@@ -32,9 +32,8 @@ PLACES = (
     *("kind", "src", "src_offset", "dst", "dst_offset", "residual", "residual_offset", "third", "third_offset"),
     *("before", "then"),
 )
-CONSTANTS = (
-    *("weights", "bias", "multipliers", "shifts", "roundings", "scales", "offsets", "modes", "excess", "places"),
-)
+_VECTORS = "bias", "multipliers", "shifts", "roundings", "scales", "offsets"
+CONSTANTS = ("weights", *_VECTORS, "modes", "excess", "places")
 GEOMETRY = (
     *("batches", "input_height", "input_width", "input_depth", "output_height", "output_width", "output_depth"),
     *("filter_height", "filter_width", "stride_height", "stride_width", "dilation_height", "dilation_width"),

@@ -143,7 +143,7 @@ def pack_conv_weights_of_bytes(
     np.subtract(runs, zero_point, out=padded[:depth_out, :, : runs.shape[2]], dtype=np.int16, casting="unsafe")
     ordered = padded[lanes].reshape(blocks, CHANNEL_BLOCK, runs.shape[1], quads, 4).transpose(0, 2, 3, 1, 4)
     cut = np.clip(ordered, -128, 127).astype(np.int8) if ordered.dtype == np.int16 else ordered
-    excess, places = _excess(ordered - cut, 1 if dot4 != AMX else CHUNK_QUADS)
+    excess, places = _excess(ordered - cut if not fits else ordered[:, :0], 1 if dot4 != AMX else CHUNK_QUADS)
     return PackedBytes(np.ascontiguousarray(cut).reshape(blocks, -1, CHANNEL_BLOCK, 4), excess, places)
 
 
@@ -222,7 +222,7 @@ def fold_input_zero_point(
 ) -> IntArray:
     """[depth_out] bias of `convolve_bytes.h`: bias - unsigned_zero_point * sum of (w - zero_w), modulo 2^32.
 
-    weights [depth_out, ...]; unsigned_zero_point is the input's zero point, plus 128 if the input is signed.
+    weights [depth_out, ...]; unsigned_zero_point is the input's zero point, plus 128 if that is added to inputs.
     """
     recentred = weights.reshape(weights.shape[0], -1).astype(np.int64) - weights_zero_point
     folded: npt.NDArray[np.int64] = bias - unsigned_zero_point * recentred.sum(axis=1)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 import kernels_cl
+from gpu_driver.discovery.host_cpu import may_use_tiles
 from gpu_driver.discovery.pocl_repair import SKX_FLAGS
 from gpu_driver.discovery.trial import one_line, run_once
 
@@ -89,14 +90,26 @@ def best_form(features: Collection[str]) -> int:
     return next((form for name, form in FEATURES.items() if name in features), 0)
 
 
-def feature_of(device: cl.Device, context: cl.Context, cpu: HostCpu) -> str | None:
-    """Return the name in FEATURES of the best form that works on a device, None where none does."""
-    return next((name for name in _tried(device.platform.name, cpu) if works(context, FEATURES[name])), None)
+def features_of(device: cl.Device, context: cl.Context, cpu: HostCpu) -> tuple[str, ...]:
+    """Return the names in FEATURES of the forms that work on a device: the best, and behind AMX the next."""
+    found: list[str] = []
+    for name in _tried(device.platform.name, cpu):
+        if works(context, FEATURES[name]):
+            found.append(name)
+            if FEATURES[name] != AMX:
+                break
+    return tuple(found)
+
+
+def usable_here(features: Collection[str]) -> tuple[str, ...]:
+    """Return the features of a device without those that this process may not use: tiles, where Linux refuses them."""
+    return tuple(name for name in features if FEATURES.get(name) != AMX or may_use_tiles())
 
 
 def has_instructions(dot4: int, cpu: HostCpu) -> bool:
-    """Tell whether a processor has what a form is made of."""
-    return any(form.needed <= cpu.flags for form in _FORMS.values() if form.dot4 == dot4)
+    """Tell whether a processor has what a form is made of, and lets this process use it."""
+    has = any(form.needed <= cpu.flags for form in _FORMS.values() if form.dot4 == dot4)
+    return has and (dot4 != AMX or may_use_tiles())
 
 
 def _tried(platform: str, cpu: HostCpu) -> list[str]:
@@ -110,7 +123,9 @@ def works(context: cl.Context, dot4: int) -> bool:
     import pyopencl as cl
 
     try:
-        return _answers_right(context, dot4) and (dot4 != AMX or _tiles_right(context))
+        if dot4 == AMX and not (may_use_tiles() and _tiles_right(context)):
+            return False
+        return _answers_right(context, dot4)
     except cl.Error as error:
         _LOG.info("%s: no products of bytes in form %d: %s", context.devices[0].name, dot4, one_line(str(error)))
         return False
@@ -135,12 +150,15 @@ def _answers_right(context: cl.Context, dot4: int) -> bool:
 
 def _tiles_right(context: cl.Context) -> bool:
     pixels, quads = 16, _TILE_QUADS
-    x = (np.arange(pixels * 4 * quads) * 41 % 256).astype(np.uint8).reshape(pixels, quads, 4)
     w = (np.arange(2 * quads * _VECTOR * 4) * 23 % 256 - 128).astype(np.int8).reshape(2, quads, _VECTOR, 4)
     bias = np.arange(2 * _VECTOR, dtype=np.int32).reshape(2, 1, _VECTOR) - 9
-    expected = bias + np.einsum("pqi,vqci->vpc", x.astype(np.int32), w.astype(np.int32))
-    sums = np.zeros(expected.shape, np.int32)
-    defines = f"#define T_IS_SIGNED 0\n#define DOT4 {AMX}\n#define QUADS {quads}\n"
-    headers = (kernels_cl.source(f"common/{name}.h") for name in ("dot4", "amx"))
-    run_once(context, defines + "".join(headers) + _TILE_KERNEL, "nnrt_probe_tiles", (1,), (1,), [x, w, bias], [sums])
-    return np.array_equal(sums, expected)
+    for dtype in (np.int8, np.uint8):
+        x = (np.arange(pixels * 4 * quads) * 41 % 256).astype(np.uint8).view(dtype).reshape(pixels, quads, 4)
+        expected = bias + np.einsum("pqi,vqci->vpc", x.astype(np.int32), w.astype(np.int32))
+        sums = np.zeros(expected.shape, np.int32)
+        defines = f"#define T_IS_SIGNED {int(dtype == np.int8)}\n#define QUADS {quads}\n"
+        source = defines + kernels_cl.source("common/amx.h") + _TILE_KERNEL
+        run_once(context, source, "nnrt_probe_tiles", (1,), (1,), [x, w, bias], [sums])
+        if not np.array_equal(sums, expected):
+            return False
+    return True

@@ -8,11 +8,10 @@ import functools
 import hashlib
 import platform
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 _CPUINFO = Path("/proc/cpuinfo")
-AMX_FLAGS = frozenset({"amx_tile", "amx_int8", "amx_bf16", "amx_fp16", "amx_complex"})
 _ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA = 158, 0x1023, 18
 
 
@@ -43,25 +42,24 @@ def parse_cpuinfo(text: str, machine: str) -> HostCpu:
 
 @functools.cache
 def host_cpu() -> HostCpu:
-    """The processor of this machine, with what this process may use of it; without /proc/cpuinfo only what Python's
-    `platform` knows.
-    """
+    """The processor of this machine; without /proc/cpuinfo only what Python's `platform` knows."""
     try:
         with _CPUINFO.open(encoding="utf-8", errors="replace") as stream:
             text = stream.read(1 << 16)
     except OSError:
         return HostCpu(platform.machine(), platform.processor(), frozenset())
-    cpu = parse_cpuinfo(text, platform.machine())
-    return cpu if not cpu.flags & AMX_FLAGS or may_use_tiles() else replace(cpu, flags=cpu.flags - AMX_FLAGS)
+    return parse_cpuinfo(text, platform.machine())
 
 
+@functools.cache
 def may_use_tiles() -> bool:
     """Ask Linux on x86-64 for the tile registers of AMX, which no thread of a process may use before that.
 
-    Refused by kernels before 5.16, and where a thread's stack for signals has no room for them. Granted for good.
+    Granted for good; every stack for signals (sigaltstack) must have room for them from then on: 11 KB, which what asks
+    the kernel how much it needs has. Refused by kernels before 5.16, and where a thread has a smaller one already.
     Source: https://docs.kernel.org/arch/x86/xstate.html
     """
-    if sys.maxsize < 1 << 32:  # other numbers of system calls
+    if not {"amx_tile", "amx_int8"} <= host_cpu().flags or sys.maxsize < 1 << 32:  # 32 bits: other numbers of calls
         return False
     result: int = ctypes.CDLL(None).syscall(_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA)
     return result == 0

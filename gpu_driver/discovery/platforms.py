@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpu_driver.discovery import icd, pocl_repair, probe
+from gpu_driver.discovery.dot_products import usable_here
 from gpu_driver.discovery.host_cpu import host_cpu
 from nn_runtime.codes import DeviceTypeCode
 from nn_runtime.hal.cache_folder import NOWHERE
@@ -198,7 +199,7 @@ def _describe(
         platform_name=platform.name.strip(), platform_version=platform.version.strip(), library=library,
         device_name=device.name.strip(), vendor=device.vendor.strip(),
         driver_version=device.driver_version.strip(), device_version=device.version.strip(), type=type_,
-        usable=verdict.usable, reason=verdict.reason, features=verdict.features, notes=notes,
+        usable=verdict.usable, reason=verdict.reason, features=usable_here(verdict.features), notes=notes,
         identity=hashlib.sha256("\n".join(identity).encode()).hexdigest()[:32], device=device,
     )  # fmt: skip
     return found, place

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import pyopencl as cl
 
 _LOG = logging.getLogger(__name__)
-_FORMAT = 6
+_FORMAT = 7
 BAD_VERDICT_SECONDS = 600
 CHILD_TIMEOUT_SECONDS = 120
 _MARK = "@nnrt-probe "
@@ -347,9 +347,10 @@ def _verdicts_on(device: cl.Device) -> Iterator[DeviceVerdict]:
         yield DeviceVerdict(False, f"the test kernel gave wrong answers: {wrong}", repaired_as=repaired_as)
         return
     yield DeviceVerdict(True, repaired_as=repaired_as)
-    for feature in (dot_products.feature_of(device, context, host_cpu()), matrix_units.feature_of(device, context)):
-        if feature is not None:
-            yield DeviceVerdict(True, features=(feature,), repaired_as=repaired_as)
+    units = matrix_units.feature_of(device, context)
+    features = dot_products.features_of(device, context, host_cpu()) if units is None else (units,)
+    if features:
+        yield DeviceVerdict(True, features=features, repaired_as=repaired_as)
 
 
 def _wrong_answers(context: cl.Context) -> str:

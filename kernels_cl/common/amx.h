@@ -2,7 +2,7 @@
 // amx.h: products of 16 pixels and 32 channels by the tile registers of Intel's AMX, by inline assembly.
 // Maths    sum x * w, x of T, w signed
 // Tensors  inputs: rows of bytes, as far apart as one likes; weights: quads of 16 channels, [quads][16][4]
-// Defines  T_IS_SIGNED, common/dot4.h (required, before inclusion)
+// Defines  T_IS_SIGNED: 0 | 1 (required)
 // Units    a chunk: 16 quads; the last of a run is 1 to 16
 // Needs    a process that may use these registers (gpu_driver/discovery/host_cpu.py); compilers use them nowhere else
 #define CHUNK_QUADS 16

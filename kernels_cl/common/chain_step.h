@@ -7,12 +7,12 @@
 //          then: 0, or the step, ELEMENTWISE, that each task does with what it has written, in place
 //          half_weights: 1: the weights of a product of one pixel are halves
 //          tiles_at_once, multipliers: of WINOGRAD, see winograd.h; multipliers are the filters
-//          *_offset, and places of weights to modes in the constants: in units of 64 bytes
+//          *_offset, and places of weights to places in the constants: in units of 64 bytes
 //          zero_*, low*, high*: quantised (but low, high float for float and half); low, high of the convolution itself if quantised (low of FILL: the value),
 //          of the sum if float; rounding_mode: ROUND_TWICE; ROUND_TWICE_AT_ONCE where quant.h: multiply_and_round16 applies to all
 //          channels with these roundings, ROUND_POSITIVE if low >= zero_out, too; ROUND_ONCE for FULLY_CONNECTED with such roundings
 //          *_product, *_residual, *_sum: ADD_LEFT_SHIFT and the factors of ADD (addition.py)
-//          scales, offsets, modes, excess, places; adds_by_floats and what belongs to it: finish_bytes.h
+//          scales, offsets, modes: finish_bytes.h, as adds_by_floats and what belongs to it; excess, places: convolve_bytes.h
 #define ROUND_TWICE 0
 #define ROUND_TWICE_AT_ONCE 1
 #define ROUND_ONCE 2

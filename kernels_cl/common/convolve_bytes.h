@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// convolve_bytes.h: convolve.h for bytes, by the instructions of dot4.h.
-// Maths    as convolve.h, quantised. With x' = x for unsigned inputs, x + 128 for signed ones, zero_in' alike:
+// convolve_bytes.h: convolve.h for bytes, by the instructions of dot4.h, or with DOT4 4 of amx.h.
+// Maths    as convolve.h, quantised. With x' = x, but x + 128 for signed inputs where DOT4 is not 4, and zero_in' alike:
 //          sum (x - zero_in) * (w - zero_w) = sum x' * (w - zero_w) - zero_in' * sum (w - zero_w)
 // Tensors  as convolve.h, but
 //          weights char, w - zero_w cut to bytes and packed: [vectors of 16 channels][runs][ceil(length of a run / 4)][16][4], missing ones 0;

@@ -94,7 +94,7 @@ class Network:
         return output
 
     def _constants(self, dims: Dimensions, depth: int) -> tuple[int, int]:
-        """Draw weights and bias; those of 3 x 3 filters are signed bytes less their zero point, but wide channels."""
+        """Draw weights and bias; those of 3 x 3 filters are signed bytes less the usual zero point, if narrow."""
         fan_in = np.prod(dims) / depth
         if self.code == FLOAT:
             weights = self._rng.standard_normal(dims).astype(np.float32) / np.float32(np.sqrt(fan_in))
@@ -104,9 +104,10 @@ class Network:
         whole = self._rng.integers(-self.bias_range, self.bias_range, depth).astype(np.int32)
         weights = self._values(dims)
         if self.outliers < 1:
-            inside = np.clip(weights, max(0, self.weights_zero - 128), self.weights_zero + 127).astype(weights.dtype)
+            info, zero = np.iinfo(weights.dtype), self.weights_zero
+            inside = np.clip(weights, max(info.min, zero - 128), min(info.max, zero + 127)).astype(weights.dtype)
             weights = np.where(self._rng.random(dims) < self.outliers, weights, inside)
-        if dims[1:3] == (3, 3):
+        if dims[1:3] == (3, 3) and self.weights_zero == ZEROS[self.code]:
             narrow = weights[..., self.wide_channels :]
             narrow[...] = np.minimum(narrow, min(ZEROS[self.code] + 127, np.iinfo(weights.dtype).max))
         return (

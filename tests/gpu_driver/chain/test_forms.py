@@ -90,7 +90,13 @@ def test_convolutions(
     compare(opencl_device, network)
 
 
-@pytest.mark.parametrize(("zero_point", "outliers"), [(0, 1.0), (255, 1.0), (131, 0.001), (90, 0.02), (128, 1.0)])
+@pytest.mark.parametrize(
+    ("code", "zero_point", "outliers"),
+    [
+        *[(QUANT8, 0, 1.0), (QUANT8, 255, 1.0), (QUANT8, 131, 0.001), (QUANT8, 90, 0.02), (QUANT8, 128, 1.0)],
+        *[(SIGNED, -128, 1.0), (SIGNED, 127, 1.0), (SIGNED, 9, 0.001)],
+    ],
+)
 @pytest.mark.parametrize(
     ("dims", "depth", "taps"),
     [
@@ -102,9 +108,16 @@ def test_convolutions(
     ],
 )
 def test_weights_that_are_no_signed_bytes(
-    form: int, opencl_device: Device, dims: Dimensions, depth: int, taps: int, zero_point: int, outliers: float
+    form: int,
+    opencl_device: Device,
+    code: OperandCode,
+    dims: Dimensions,
+    depth: int,
+    taps: int,
+    zero_point: int,
+    outliers: float,
 ) -> None:
-    network = Network(QUANT8, dims, 5)
+    network = Network(code, dims, 5)
     network.weights_zero, network.outliers = zero_point, outliers
     network.convolve(depth, taps, is_output=True)
     compare(opencl_device, network)

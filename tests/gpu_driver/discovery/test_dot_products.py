@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
@@ -58,8 +60,9 @@ def test_the_best_form_that_works_is_chosen(
     device = SimpleNamespace(platform=SimpleNamespace(name=platform))
     cpu = HostCpu("x86_64", "", frozenset(flags))
     with mock.patch.object(dot_products, "works", side_effect=lambda _, form: form in working):
-        assert dot_products.feature_of(device, mock.sentinel.context, cpu) == feature  # type: ignore[arg-type]
-    profile = replace(CPU_PROFILE, features=frozenset({feature, "cycle_counter"} if feature else ()))
+        features = dot_products.features_of(device, mock.sentinel.context, cpu)  # type: ignore[arg-type]
+    assert features == ((feature, "x86_vnni") if feature == "x86_amx" else (feature,) if feature else ())
+    profile = replace(CPU_PROFILE, features=frozenset({*features, "cycle_counter"}))
     assert profile.dot4 == (FEATURES[feature] if feature else 0)
 
 
@@ -80,7 +83,40 @@ def test_devices_say_which_form_they_have(found: FoundDevice) -> None:
     expected = next((name for name, needed in forms if needed <= flags), None)
     if expected is None and flags >= HASWELL and not flags >= SKX_FLAGS:
         expected = "x86_avx2"
-    assert set(found.features) & set(FEATURES) == ({expected} if expected else set())
+    wanted = {expected, "x86_vnni"} if expected == "x86_amx" else {expected}
+    assert set(found.features) & set(FEATURES) == (wanted if expected else set())
+
+
+def test_a_process_that_is_refused_tiles_has_the_next_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dot_products, "may_use_tiles", lambda: False)
+    assert dot_products.usable_here(("x86_amx", "x86_vnni", "mma_80")) == ("x86_vnni", "mma_80")
+    assert not dot_products.has_instructions(AMX, HostCpu("x86_64", "", frozenset(SAPPHIRE_RAPIDS)))
+
+
+_REFUSED = """
+import ctypes, threading
+class Stack(ctypes.Structure):
+    _fields_ = [("base", ctypes.c_void_p), ("flags", ctypes.c_int), ("size", ctypes.c_size_t)]
+room, is_set, done = ctypes.create_string_buffer(8192), threading.Event(), threading.Event()
+def other():
+    stack = Stack(ctypes.addressof(room), 0, 8192)
+    assert ctypes.CDLL(None).sigaltstack(ctypes.byref(stack), None) == 0
+    is_set.set()
+    done.wait()
+threading.Thread(target=other).start()
+is_set.wait()
+from gpu_driver.discovery.platforms import find_devices
+print(*(feature for found in find_devices() for feature in found.features))
+done.set()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux grants tile registers")
+def test_a_process_without_room_for_tiles_in_its_stack_for_signals_does_not_use_them() -> None:
+    run = subprocess.run([sys.executable, "-c", _REFUSED], capture_output=True, text=True, check=True)
+    features = [feature for found in ON_X86 for feature in found.features]
+    assert run.stdout.split().count("x86_vnni") >= features.count("x86_vnni")
+    assert "x86_amx" not in run.stdout.split()
 
 
 @pytest.mark.parametrize("output", [0, 1], ids=["sums", "rounding"])

@@ -18,7 +18,7 @@ from typing import cast
 
 import pytest
 
-from gpu_driver.discovery import host_cpu, icd, platforms, pocl_repair, probe
+from gpu_driver.discovery import icd, platforms, pocl_repair, probe
 from gpu_driver.discovery.diagnosis import diagnose
 from gpu_driver.discovery.host_cpu import HostCpu, parse_cpuinfo
 from gpu_driver.discovery.platforms import FoundDevice
@@ -142,16 +142,6 @@ def test_cpuinfo_of_the_first_processor() -> None:
     cpu = parse_cpuinfo("model name\t: A B\nflags\t\t: avx fma\n\nmodel name\t: C\nflags\t\t: sse\n", "x86_64")
     assert cpu == HostCpu("x86_64", "A B", frozenset({"avx", "fma"}))
     assert cpu.digest != replace(cpu, model="C").digest
-
-
-@pytest.mark.parametrize(("granted", "flags"), [(True, {"fma", "amx_tile", "amx_int8"}), (False, {"fma"})])
-def test_tile_registers_are_there_if_linux_grants_them(
-    granted: bool, flags: set[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    (tmp_path / "cpuinfo").write_text("flags\t\t: fma amx_tile amx_int8\n")
-    monkeypatch.setattr(host_cpu, "_CPUINFO", tmp_path / "cpuinfo")
-    monkeypatch.setattr(host_cpu, "may_use_tiles", lambda: granted)
-    assert host_cpu.host_cpu.__wrapped__().flags == flags
 
 
 def test_replacement_name_needs_every_instruction() -> None:
