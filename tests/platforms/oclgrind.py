@@ -333,6 +333,7 @@ def _run_peaks(device: Device) -> str:
     arguments: dict[str, tuple[object, ...]] = {
         "multiply_add": (result, rounds, np.float32(0.5), np.float32(1)),
         "dot_product": (result, rounds),
+        "tile_product": (result, rounds),
         "copy": (source, target, np.int32(2), rounds),
     }
     launches = [(name, local_size) for name in arguments]
