@@ -142,8 +142,9 @@ def pack_conv_weights_of_bytes(
     padded = np.zeros((blocks * CHANNEL_BLOCK, runs.shape[1], quads * 4), np.int8 if fits else np.int16)
     np.subtract(runs, zero_point, out=padded[:depth_out, :, : runs.shape[2]], dtype=np.int16, casting="unsafe")
     ordered = padded[lanes].reshape(blocks, CHANNEL_BLOCK, runs.shape[1], quads, 4).transpose(0, 2, 3, 1, 4)
-    cut = np.clip(ordered, -128, 127).astype(np.int8) if ordered.dtype == np.int16 else ordered
-    excess, places = _excess(ordered - cut if not fits else ordered[:, :0], 1 if dot4 != AMX else CHUNK_QUADS)
+    cut = ordered if fits else np.clip(ordered, -128, 127).astype(np.int8)
+    left = ordered[:, :0] if fits else ordered - cut  # of no run, or of all
+    excess, places = _excess(left, CHUNK_QUADS if dot4 == AMX else 1)
     return PackedBytes(np.ascontiguousarray(cut).reshape(blocks, -1, CHANNEL_BLOCK, 4), excess, places)
 
 
