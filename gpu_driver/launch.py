@@ -103,6 +103,11 @@ class Clock:
     first_line: int
     stages: tuple[int, ...]
 
+    def stamps(self, memory: Array) -> Array:
+        """Return [tasks, 2], when each began and ended: a view of the launch's Zeroed memory, given as bytes."""
+        lines = memory.view(np.uint64).reshape(-1, self.line_words // 2)
+        return lines[self.first_line :][: len(self.stages), 1:3]
+
 
 Scalar: TypeAlias = np.generic
 """An argument by value: np.int32(3), np.float32(0.5), or an OpenCL vector as a structured numpy scalar."""

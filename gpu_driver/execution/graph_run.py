@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import pyopencl as cl
 
-from gpu_driver.execution.recorded import Clocked, Transfer
+from gpu_driver.execution.recorded import Transfer, take_stamps
 from gpu_driver.lowering import Known
 from nn_runtime.codes import OperationCode
 from nn_runtime.errors import BadData
@@ -108,9 +108,7 @@ class Commands:
         if self._last is not None:
             self._last.wait()
         if self._in_stages and self._recorded is not None:
-            for command, _ in self._recorded[self._taken :]:
-                if isinstance(command, Clocked):
-                    command.take()
+            take_stamps(self._recorded[self._taken :])
             self._taken = len(self._recorded)
 
     def _keep(self, transfer: Transfer, event: cl.Event) -> None:

@@ -84,8 +84,7 @@ def _rows(command: object, event: cl.Event, origin: int) -> list[ProfileRow]:
     clock = launch.clock
     if clock is None or len(launch.stages) < 2:
         return [row]
-    lines = command.data.reshape(-1, clock.line_words)[clock.first_line :][: len(clock.stages)]
-    began, ended = np.ascontiguousarray(lines[:, 2:6]).view(np.uint64).astype(np.float64).T
+    began, ended = command.stamps.astype(np.float64).T
     count, of_stage = len(launch.stages), np.array(clock.stages)
     ns_per_cycle = (row.end_ns - row.start_ns) / max(1.0, ended.max() - began.min())
     starts = np.full(count, np.inf)

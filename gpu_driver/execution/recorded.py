@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import pyopencl as cl
 
     from gpu_driver.launch import Command, Launch
@@ -21,21 +23,23 @@ class Transfer:
     size_bytes: int
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Clocked:
-    """A launch that told the times of its tasks; `data`: its progress memory, there once the next command is done.
+    """A launch that told the times of its tasks: `stamps` as `Clock.stamps`, there once the next command is done.
 
-    Where the host sees that memory it is `source`, to be copied to `data` once the launch is done, before another.
+    Where they `are_shared` they lie in memory that the next launch writes, and are to be taken before that.
     """
 
     launch: Launch
-    data: Array
-    source: Array | None = None
-
-    def take(self) -> None:
-        """Copy what the host sees."""
-        if self.source is not None:
-            self.data[:] = self.source
+    stamps: Array
+    are_shared: bool = False
 
 
 Recorded: TypeAlias = "tuple[Command | Transfer | Clocked, cl.Event]"
+
+
+def take_stamps(recorded: Iterable[Recorded]) -> None:
+    """Copy the times that launches left where the next ones will."""
+    for command, _ in recorded:
+        if isinstance(command, Clocked) and command.are_shared:
+            command.stamps, command.are_shared = command.stamps.copy(), False

@@ -13,6 +13,7 @@ import pyopencl as cl
 from gpu_driver.device.context import hal_error
 from gpu_driver.execution.graph_run import Commands
 from gpu_driver.execution.profiling import RecordedProfile
+from gpu_driver.execution.recorded import take_stamps
 from gpu_driver.execution.request_ends import RequestEnds
 from nn_runtime.errors import NNError
 from nn_runtime.hal.buffers import BoundBuffers
@@ -159,11 +160,14 @@ class ReusableExecution:
                 context = prepared.begin()
                 try:
                     segment = context.segment(self._segment)
-                    one_event = events is None or (segment.is_one_launch and not in_stages)
-                    if one_event and not self._own and segment.fault is None:
-                        last = segment.enqueue(queue, self._in_place, None)
+                    one_launch = events is None or segment.is_one_launch
+                    if one_launch and not self._own and segment.fault is None:
+                        recorded = events if in_stages else None
+                        last = segment.enqueue(queue, self._in_place, recorded, in_stages=in_stages)
                         if last is not None:
                             last.wait()
+                        if recorded is not None:
+                            take_stamps(recorded)
                         return last
                     self._enqueue(context, segment, Commands(queue, events, in_stages=in_stages))
                     return events[-1][1] if events else None

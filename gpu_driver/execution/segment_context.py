@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gpu_driver.device.programs import Program
     from gpu_driver.execution.compiled_segment import CompiledSegment, Memory
     from gpu_driver.execution.recorded import Recorded
-    from gpu_driver.launch import Argument, Command, Scalar, WorkSize
+    from gpu_driver.launch import Argument, Clock, Command, Scalar, WorkSize
     from gpu_driver.lowering import Segment
     from nn_runtime.operand import Array
 
@@ -41,8 +41,10 @@ class SegmentContext:
         """Make one kernel object per launch, with its constant and scalar arguments set."""
         self._compiled = compiled
         self._commands = compiled.segment.commands
-        self._zeroed: dict[int, tuple[DeviceBuffer, Array | None]] = {}
-        """By identity of the launch, with the same memory as the host sees it."""
+        self._zeroed: dict[int, DeviceBuffer] = {}
+        """By identity of the launch."""
+        self._stamps: dict[int, Array] = {}
+        """When its tasks began and ended, by identity of a launch that is enqueued once, where the host sees it."""
         self.fault = compiled.device.zeros(_INT_BYTES)[0] if compiled.problems else None
         """The number of the fault that the first launch to complain left, else 0."""
         self._kernels = [
@@ -169,7 +171,7 @@ class SegmentContext:
         if isinstance(command, CopyBuffer) or kernel is None:
             return self._enqueue_copy(queue, command, boundary, events)
         if in_stages and events is not None and command.clock is not None:
-            return self._enqueue_clocked(queue, kernel, command, events)
+            return self._enqueue_clocked(queue, kernel, command, command.clock, events)
         if in_stages and events is not None and command.stages and id(command) not in self._image_arguments:
             return self._enqueue_stages(queue, kernel, command, events)
         for image in range(command.repeats if id(command) in self._image_arguments else 1):
@@ -194,18 +196,19 @@ class SegmentContext:
         return event
 
     def _enqueue_clocked(
-        self, queue: cl.CommandQueue, kernel: cl.Kernel, launch: Launch, events: list[Recorded]
+        self, queue: cl.CommandQueue, kernel: cl.Kernel, launch: Launch, clock: Clock, events: list[Recorded]
     ) -> cl.Event:
         """Enqueue a launch that tells the times of its tasks, and reading them, for every image."""
-        progress, seen = self._zeroed[id(launch)]
+        stamps = self._stamps.get(id(launch))
         event: cl.Event
-        if seen is not None and launch.repeats == 1:
+        if stamps is not None:
             event = self._enqueue_image(queue, kernel, launch, 0)
-            events.append((Clocked(launch, np.empty(seen.size // 4, np.int32), seen.view(np.int32)), event))
+            events.append((Clocked(launch, stamps, are_shared=True), event))
             return event
+        progress = self._zeroed[id(launch)]
         for image in range(launch.repeats):
-            data = np.empty(progress.size_bytes // 4, np.int32)
-            events.append((Clocked(launch, data), self._enqueue_image(queue, kernel, launch, image)))
+            data = np.empty(progress.size_bytes, np.uint8)
+            events.append((Clocked(launch, clock.stamps(data)), self._enqueue_image(queue, kernel, launch, image)))
             event = progress.read(queue, data)
         return event
 
@@ -247,8 +250,11 @@ class SegmentContext:
         if isinstance(argument, BoundOperand | Packed):
             return self._compiled.constant_of(argument)
         if isinstance(argument, Zeroed):
-            self._zeroed[id(command)] = self._compiled.device.zeros(argument.size_bytes)
-            return self._zeroed[id(command)][0].handle
+            buffer, seen = self._compiled.device.zeros(argument.size_bytes)
+            self._zeroed[id(command)] = buffer
+            if seen is not None and command.clock is not None and command.repeats == 1:
+                self._stamps[id(command)] = command.clock.stamps(seen)
+            return buffer.handle
         if isinstance(argument, Fault):
             return None if self.fault is None else self.fault.handle
         return None if isinstance(argument, Scratch | Images | RandomSeed) else argument
