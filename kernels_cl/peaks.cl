@@ -16,7 +16,6 @@
 #include "common/dot4.h"
 #endif
 #if DOT4 == 4
-#define T_IS_SIGNED 1
 #include "common/amx.h"
 #endif
 
@@ -58,7 +57,7 @@ kernel void tile_product(global int *restrict result, int rounds)
     int16 sums[2][16];
     shape_tiles(CHUNK_QUADS);
     for (int round = 0; round < rounds; ++round)
-        __asm__ volatile(MULTIPLY_TILES " %%tmm3, %%tmm2, %%tmm0\n\t" MULTIPLY_TILES " %%tmm3, %%tmm2, %%tmm1" : :);
+        __asm__ volatile(SIGNED_PRODUCTS " %%tmm3, %%tmm2, %%tmm0\n\t" SIGNED_PRODUCTS " %%tmm3, %%tmm2, %%tmm1" : :);
     end_tiles(sums[0], sums[1]);
     release_tiles();
     vstore16(sums[0][0], get_global_id(0), result);

@@ -21,9 +21,12 @@ from gpu_driver.discovery.trial import one_line, run_once
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    import numpy.typing as npt
     import pyopencl as cl
 
     from gpu_driver.discovery.host_cpu import HostCpu
+
+    _Numbers = npt.NDArray[np.generic]
 
 _LOG = logging.getLogger(__name__)
 
@@ -55,33 +58,41 @@ FEATURES = {name: form.dot4 for name, form in _FORMS.items()}
 """DOT4 by the feature of a device that says that this works, the best first."""
 _PLATFORMS = ("Portable Computing Language", "Intel(R) OpenCL")
 _SOURCES = "common/types.h", "common/dot4.h", "common/bytes.h"
+_TILE_SOURCE = "common/amx.h"
 _KERNEL = """
 kernel void nnrt_probe_dot4(global const int16 *x, global const int16 *w, global const float16 *factors,
-                            global int16 *sum, global float16 *scaled)
+#if DOT4 == 4
+                            global const uchar *pixels, global const int16 *weights, global const int16 *bias,
+#endif
+                            global int16 *sum, global float16 *scaled
+#if DOT4 == 4
+                            , global int16 *unsigned_sums, global int16 *signed_sums
+#endif
+)
 {
     sum[0] = dot4_16(sum[0], x[0], w[0]);
     const RoundingModes modes = rounding_modes();
     round_down(&modes);
     scaled[0] = multiply_add_down_16(scaled[0], factors[0], factors[1]);
     round_to_nearest(&modes);
+#if DOT4 == 4
+    int16 sums[2][16];
+    shape_tiles(QUADS - CHUNK_QUADS);
+    for (int is_signed = 0; is_signed < 2; ++is_signed) {
+        begin_tiles(bias, bias + 1);
+        if (is_signed)
+            multiply_signed_tiles(pixels, 4 * QUADS, weights, weights + QUADS, QUADS, 1);
+        else
+            multiply_unsigned_tiles(pixels, 4 * QUADS, weights, weights + QUADS, QUADS, 1);
+        end_tiles(sums[0], sums[1]);
+        for (int i = 0; i < 32; ++i)
+            (is_signed ? signed_sums : unsigned_sums)[i] = sums[i / 16][i % 16];
+    }
+    release_tiles();
+#endif
 }
 """
 _VECTOR = 16
-_TILE_KERNEL = """
-kernel void nnrt_probe_tiles(global const uchar *x, global const int16 *w, global const int16 *bias, global int16 *sums)
-{
-    int16 sum0[16], sum1[16];
-    shape_tiles(QUADS - CHUNK_QUADS);
-    begin_tiles(bias, bias + 1);
-    multiply_tiles(x, 4 * QUADS, w, w + QUADS, QUADS, 1);
-    end_tiles(sum0, sum1);
-    release_tiles();
-    for (int p = 0; p < 16; ++p) {
-        sums[p] = sum0[p];
-        sums[16 + p] = sum1[p];
-    }
-}
-"""
 _TILE_QUADS = 21
 
 
@@ -91,14 +102,11 @@ def best_form(features: Collection[str]) -> int:
 
 
 def features_of(device: cl.Device, context: cl.Context, cpu: HostCpu) -> tuple[str, ...]:
-    """Return the names in FEATURES of the forms that work on a device: the best, and behind AMX the next."""
-    found: list[str] = []
-    for name in _tried(device.platform.name, cpu):
-        if works(context, FEATURES[name]):
-            found.append(name)
-            if FEATURES[name] != AMX:
-                break
-    return tuple(found)
+    """Return the names in FEATURES of the forms that work on a device: the best, and behind AMX what it contains."""
+    best = next((name for name in _tried(device.platform.name, cpu) if works(context, FEATURES[name])), None)
+    if best is None:
+        return ()
+    return (best, "x86_vnni") if FEATURES[best] == AMX else (best,)
 
 
 def usable_here(features: Collection[str]) -> tuple[str, ...]:
@@ -122,9 +130,9 @@ def works(context: cl.Context, dot4: int) -> bool:
     """Tell whether GNU inline assembly of this form builds, multiplies bytes right, and rounds where it should."""
     import pyopencl as cl
 
+    if dot4 == AMX and not may_use_tiles():
+        return False
     try:
-        if dot4 == AMX and not (may_use_tiles() and _tiles_right(context)):
-            return False
         return _answers_right(context, dot4)
     except cl.Error as error:
         _LOG.info("%s: no products of bytes in form %d: %s", context.devices[0].name, dot4, one_line(str(error)))
@@ -142,23 +150,37 @@ def _answers_right(context: cl.Context, dot4: int) -> bool:
     exact = given.astype(np.float64) * factor + term
     near = exact.astype(np.float32)
     down = np.where(near > exact, np.nextafter(near, np.float32(0)), near)
-    source = "#define T uchar\n" + f"#define DOT4 {dot4}\n" + "".join(map(kernels_cl.source, _SOURCES)) + _KERNEL
     factors = np.repeat([factor, term], _VECTOR).astype(np.float32)
-    run_once(context, source, "nnrt_probe_dot4", (1,), (1,), [unsigned, signed, factors], [total, scaled])
-    return np.array_equal(total, expected) and np.array_equal(scaled, down)
+    inputs: list[_Numbers] = [unsigned, signed, factors]
+    outputs: list[_Numbers] = [total, scaled]
+    right: list[_Numbers] = [expected, down]
+    if dot4 == AMX:
+        tiles = _trial_of_tiles()
+        inputs += tiles.inputs
+        outputs += [np.zeros_like(sums) for sums in tiles.expected]
+        right += tiles.expected
+    run_once(context, _source(dot4), "nnrt_probe_dot4", (1,), (1,), inputs, outputs)
+    return all(np.array_equal(found, one) for found, one in zip(outputs, right, strict=True))
 
 
-def _tiles_right(context: cl.Context) -> bool:
+def _source(dot4: int) -> str:
+    names = (*_SOURCES, _TILE_SOURCE) if dot4 == AMX else _SOURCES
+    defines = f"#define T uchar\n#define DOT4 {dot4}\n#define QUADS {_TILE_QUADS}\n"
+    return defines + "".join(map(kernels_cl.source, names)) + _KERNEL
+
+
+class _TileTrial(NamedTuple):
+    inputs: list[_Numbers]
+    """Pixels [16, quads, 4] of bytes, weights [2, quads, 16, 4], bias [2, 1, 16]."""
+    expected: list[npt.NDArray[np.int32]]
+    """Sums [2, 16 pixels, 16 channels] of the pixels as unsigned bytes, and as signed ones."""
+
+
+def _trial_of_tiles() -> _TileTrial:
     pixels, quads = 16, _TILE_QUADS
+    x = (np.arange(pixels * 4 * quads) * 41 % 256).astype(np.uint8).reshape(pixels, quads, 4)
     w = (np.arange(2 * quads * _VECTOR * 4) * 23 % 256 - 128).astype(np.int8).reshape(2, quads, _VECTOR, 4)
     bias = np.arange(2 * _VECTOR, dtype=np.int32).reshape(2, 1, _VECTOR) - 9
-    for dtype in (np.int8, np.uint8):
-        x = (np.arange(pixels * 4 * quads) * 41 % 256).astype(np.uint8).view(dtype).reshape(pixels, quads, 4)
-        expected = bias + np.einsum("pqi,vqci->vpc", x.astype(np.int32), w.astype(np.int32))
-        sums = np.zeros(expected.shape, np.int32)
-        defines = f"#define T_IS_SIGNED {int(dtype == np.int8)}\n#define QUADS {quads}\n"
-        source = defines + kernels_cl.source("common/amx.h") + _TILE_KERNEL
-        run_once(context, source, "nnrt_probe_tiles", (1,), (1,), [x, w, bias], [sums])
-        if not np.array_equal(sums, expected):
-            return False
-    return True
+    exact = w.astype(np.int32)
+    expected = [bias + np.einsum("pqi,vqci->vpc", one.astype(np.int32), exact) for one in (x, x.view(np.int8))]
+    return _TileTrial([x, w, bias], expected)

@@ -30,6 +30,12 @@
         }                                                                                            \
     }
 
+#if T_IS_SIGNED
+#define multiply_tiles multiply_signed_tiles
+#else
+#define multiply_tiles multiply_unsigned_tiles
+#endif
+
 // One quad after the other: sums of 16 channels, or of 32.
 #define ADD_PRODUCTS16                                                                               \
     for (int q = 0; q < length; ++q) {                                                               \

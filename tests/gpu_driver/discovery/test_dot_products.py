@@ -134,11 +134,12 @@ def test_wrong_answers_fail_the_trial(context: cl.Context, output: int) -> None:
         assert not dot_products.works(context, form)
 
 
-def test_wrong_products_of_tiles_fail_the_trial(context: cl.Context) -> None:
+@pytest.mark.parametrize("sign", [0, 1], ids=["unsigned", "signed"])
+def test_wrong_products_of_tiles_fail_the_trial(context: cl.Context, sign: int) -> None:
     def wrong(*arguments: object) -> None:
         run_once(*arguments)  # type: ignore[arg-type]
-        if arguments[2] == "nnrt_probe_tiles":
-            arguments[-1][0][1, 15, 7] += 1  # type: ignore[index]
+        if sign < len(arguments[-1]) - 2:  # type: ignore[arg-type]
+            arguments[-1][2 + sign][1, 15, 7] += 1  # type: ignore[index]
 
     if not has_instructions(AMX, host_cpu()):
         pytest.skip("the processor has no tiles, or Linux refuses them")
