@@ -227,10 +227,12 @@ class Device:
         """Prepare; programs are made of `binaries` where they are there (see ProgramCache.offered)."""
         from gpu_driver.prepared_model import PreparedModel
 
-        for i, support in enumerate(self.explain_operations(model)):
-            if not support.supported:
-                name = operation_name(model.main.operations[i].type)
-                raise HalError(ErrorStatus.GENERAL_FAILURE, f"operation {i} {name}: {support.reason}")
+        validate_model(model)
+        for i, operation in enumerate(model.main.operations):
+            reason = self._refusal(model, model.main, operation, i)
+            if reason:
+                name = operation_name(operation.type)
+                raise HalError(ErrorStatus.GENERAL_FAILURE, f"operation {i} {name}: {reason}")
         if deadline_ns is not None and time.monotonic_ns() >= deadline_ns:
             raise HalError(ErrorStatus.MISSED_DEADLINE_PERSISTENT, "the deadline passed before the preparation")
         context = self._context_for(model)

@@ -6,16 +6,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpu_driver.bound import BoundOperand
-from gpu_driver.launch import Images, Launch
+from gpu_driver.launch import Images, Launch, Steps
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from gpu_driver.launch import Alias, Command
 
 
 def shared_in_place(
-    commands: Sequence[Command], storage: Mapping[int, int], boundary: Collection[int]
+    commands: Sequence[Command | Steps], storage: Mapping[int, int], boundary: Collection[int]
 ) -> dict[int, int]:
     """Return the operand whose memory an operand uses, where it is another.
 
@@ -41,8 +41,14 @@ def shared_in_place(
     return {index: taken.get(storage.get(index, index), storage.get(index, index)) for index in roots}
 
 
-def operands_of(command: Command | Alias) -> list[BoundOperand]:
+def operands_of(command: Command | Steps | Alias) -> list[BoundOperand]:
     """Return the operands that a command names."""
-    arguments = command.arguments if isinstance(command, Launch) else (command.source, command.destination)
-    wholes = (argument.whole if isinstance(argument, Images) else argument for argument in arguments)
+    named: Iterable[object]
+    if isinstance(command, Launch):
+        named = command.arguments
+    elif isinstance(command, Steps):
+        named = (memory for step in command.steps for memory in step.memories)
+    else:
+        named = command.source, command.destination
+    wholes = (one.whole if isinstance(one, Images) else one for one in named)
     return [whole for whole in wholes if isinstance(whole, BoundOperand)]

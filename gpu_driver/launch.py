@@ -127,7 +127,7 @@ class Launch:
 
     Operands in `arguments` stand for their buffers (constants are uploaded as they are). `flops` and `bytes_moved`
     are what the mathematics needs, for estimates and profiles. `operations` is filled in by lowering.
-    `steps`: what a launch of chain.cl does, so that neighbours can be put together; `stages`: those of several steps;
+    `steps`: what a launch of chain.cl does, or could do in its place; `stages`: those of several steps;
     `clock`: how they can be timed while they run as one launch. `in_place`: the second argument may have the memory of
     the first: no work-item reads an element after it, or another, has written that.
     """
@@ -148,6 +148,14 @@ class Launch:
     def repeats(self) -> int:
         """How often it is enqueued: for each image."""
         return max((one.count for one in self.arguments if isinstance(one, Images)), default=1)
+
+
+@dataclass(frozen=True)
+class Steps:
+    """What chain.cl does one step after the other: `chain.merge` makes launches of it, with what stands beside it."""
+
+    steps: tuple[Step, ...]
+    operations: tuple[int, ...] = field(default=())
 
 
 @dataclass(frozen=True)
@@ -175,14 +183,14 @@ class Measured:
     The last launch must use it, so that nothing else lies there. Outputs have room for the greatest dimensions.
     """
 
-    launches: tuple[Launch, ...]
+    launches: tuple[Launch | Steps, ...]
     status: Scratch
     problem: str
 
 
 Command: TypeAlias = Launch | CopyBuffer
-Lowered: TypeAlias = Launch | Alias | Measured | tuple["Launch | Alias", ...]
-"""What a launcher returns: one launch, an alias, several in order, or launches that measure their outputs."""
+Lowered: TypeAlias = Launch | Steps | Alias | Measured | tuple["Launch | Steps | Alias", ...]
+"""What a launcher returns: one launch or steps, an alias, several in order, or launches that measure their outputs."""
 
 
 def int32(value: int) -> Scalar:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from gpu_driver import chain, fusion
 from gpu_driver.bound import BoundOperand, BoundOperation, Fusion
 from gpu_driver.in_place import operands_of, shared_in_place
-from gpu_driver.launch import Alias, CopyBuffer, Launch, Measured
+from gpu_driver.launch import Alias, CopyBuffer, Launch, Measured, Steps
 from gpu_driver.operations import launcher_of
 from gpu_driver.passes import Rewritten, simplified
 from gpu_driver.passes.graph import CONTROL_FLOW
@@ -235,7 +235,7 @@ class _SegmentBuilder:
         self._dimensions: dict[int, Dimensions] = dict(known.dimensions)
         self._known = Known(self._dimensions, known.values, known.omitted)
         self._operands: dict[int, BoundOperand] = {}
-        self._commands: list[Command | Alias] = []
+        self._commands: list[Command | Steps | Alias] = []
         self._folded: set[int] = set(known.done)
         self._measured: MeasuredOutputs | None = None
 
@@ -368,7 +368,7 @@ class _SegmentBuilder:
             self._measured = MeasuredOutputs(lowered.status, greatest, f"{op.label}: {lowered.problem}")
             lowered = lowered.launches
         for one in lowered if isinstance(lowered, tuple) else (lowered,):
-            self._commands.append(replace(one, operations=members) if isinstance(one, Launch) else one)
+            self._commands.append(replace(one, operations=members) if isinstance(one, Launch | Steps) else one)
 
     def _finish(self, stop: int, parameters: tuple[int, ...]) -> Segment:
         done = set(range(self._start, stop)) | self._folded
@@ -401,11 +401,13 @@ def _check_size(dims: Dimensions) -> None:
         raise BadData(f"computed dimensions {list(dims)} have more than 2^30 elements, which kernels cannot index")
 
 
-def _touched(commands: Iterable[Command | Alias]) -> set[int]:
+def _touched(commands: Iterable[Command | Steps | Alias]) -> set[int]:
     return {operand.index for command in commands for operand in operands_of(command)}
 
 
-def _resolve_aliases(commands: list[Command | Alias], boundary: set[int]) -> tuple[dict[int, int], list[Command]]:
+def _resolve_aliases(
+    commands: list[Command | Steps | Alias], boundary: set[int]
+) -> tuple[dict[int, int], list[Command | Steps]]:
     """Let aliased operands share memory, unless both are at the boundary or one is constant: then copy."""
     storage: dict[int, int] = {}
 
@@ -414,7 +416,7 @@ def _resolve_aliases(commands: list[Command | Alias], boundary: set[int]) -> tup
             index = storage[index]
         return index
 
-    kept: list[Command] = []
+    kept: list[Command | Steps] = []
     for command in commands:
         if not isinstance(command, Alias):
             kept.append(command)

@@ -52,7 +52,7 @@ def _append(name: str, read: Callable[[str], str], lines: list[str], seen: set[s
         raise FileNotFoundError(f"no kernel source {name!r}{included_by}") from error
     lines.append(f'#line 1 "{name}"')
     for number, line in enumerate(text.splitlines(), 1):
-        include = _INCLUDE.match(line)
+        include = _INCLUDE.match(line) if "include" in line else None
         if include is None:
             lines.append(line)
             continue

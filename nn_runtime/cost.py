@@ -7,6 +7,7 @@ a placement names the single devices that may be as fast, its rivals, for `trial
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -65,9 +66,8 @@ class CostModel:
         self.model = model
         self.devices = devices
         self._tables = [_table(device) for device in devices]
-        self._guesses = operation_estimates(model, _UNKNOWN_COSTS)
         self.operation_ns = [
-            [self._operation(device, support[index][at], at, preference) for at in range(len(self._guesses))]
+            [self._operation(device, answer, at, preference) for at, answer in enumerate(support[index])]
             for index, device in enumerate(devices)
         ]
 
@@ -134,6 +134,11 @@ class CostModel:
         for origins in reversed(back):
             path.append(origins[path[-1]])
         return path[::-1]
+
+    @functools.cached_property
+    def _guesses(self) -> list[float]:
+        """For operations on devices that tell no estimates."""
+        return operation_estimates(self.model, _UNKNOWN_COSTS)
 
     def _operation(self, device: Device, answer: OperationSupport, at: int, preference: ExecutionPreference) -> float:
         if not answer.supported:

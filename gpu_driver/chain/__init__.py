@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from gpu_driver.chain.copying import copy_step, fill_step
 from gpu_driver.chain.kernel import CHAINED, chain_kernel, common_kernel, step_kernel
-from gpu_driver.chain.launches import merge, redirected, several, single
+from gpu_driver.chain.launches import merge, redirected
 from gpu_driver.chain.step import (
     AVERAGE,
     BILINEAR,
@@ -86,8 +86,6 @@ __all__ = [
     "reads_of",
     "redirected",
     "rows_of",
-    "several",
-    "single",
     "step_kernel",
     "tasks_of",
 ]

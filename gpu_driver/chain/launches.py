@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Launches of chain.cl: of one step, and of several put together."""
+"""Launches of chain.cl: steps put together."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gpu_driver.chain.step import CONSTANTS, GEOMETRY, STEP_FIELDS, VALUES
 from gpu_driver.chain.tasks import tasks_of, unit_of
 from gpu_driver.chain.tiles import Tiles, tiles_for, tiles_of_kernel, usual_tiles
 from gpu_driver.convolution.expanded import joined
-from gpu_driver.launch import Clock, Images, Launch, Packed, Scratch, Stage, Zeroed, int32
+from gpu_driver.launch import Clock, Images, Launch, Packed, Scratch, Stage, Steps, Zeroed, int32
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -33,31 +33,19 @@ LEAST_GENERAL = 4
 """So many operations that are no products are worth the program of a chain."""
 
 
-def single(step: Step, device: DeviceProfile) -> Launch:
-    """Return the launch of one step."""
-    return _launch((step,), {one: id(one) for one in step.memories}, frozenset(), device, usual_tiles(device))
-
-
-def several(steps: Sequence[Step], device: DeviceProfile) -> Launch:
-    """Return the launch of steps whose Scratch memory nobody else uses."""
-    keys = {one: id(one) for step in steps for one in step.memories}
-    inner = frozenset(key for one, key in keys.items() if isinstance(one, Scratch))
-    return _launch(tuple(steps), keys, inner, device, usual_tiles(device))
-
-
-def redirected(launch: Launch, memory: Mapping[BoundOperand, Scratch], device: DeviceProfile) -> Launch:
-    """Return the launch of one step on scratch memory in the place of operands."""
-    (step,) = launch.steps
+def redirected(only: Steps, memory: Mapping[BoundOperand, Scratch]) -> Steps:
+    """Return one step on scratch memory in the place of operands."""
+    (step,) = only.steps
     source, output, *residual = (
         memory.get(one, one) if isinstance(one, BoundOperand) else one for one in step.memories
     )
-    return single(replace(step, source=source, output=output, residual=residual[0] if residual else None), device)
+    return Steps((replace(step, source=source, output=output, residual=residual[0] if residual else None),))
 
 
 def merge(
-    commands: Sequence[Command], storage: Mapping[int, int], boundary: Collection[int], device: DeviceProfile
+    commands: Sequence[Command | Steps], storage: Mapping[int, int], boundary: Collection[int], device: DeviceProfile
 ) -> list[Command]:
-    """Put neighbouring launches of steps together.
+    """Put neighbouring steps together, and launches that could be steps.
 
     storage: the operand whose memory an operand uses, where it is another; boundary: operands used elsewhere too.
     """
@@ -75,7 +63,7 @@ def merge(
 class _Merger:
     def __init__(
         self,
-        commands: Sequence[Command],
+        commands: Sequence[Command | Steps],
         storage: Mapping[int, int],
         boundary: Collection[int],
         device: DeviceProfile,
@@ -86,16 +74,17 @@ class _Merger:
         self._device = device
         self._steps_of = [
             tuple(replace(step, operations=command.operations) for step in command.steps)
-            if isinstance(command, Launch)
+            if isinstance(command, Launch | Steps)
             else ()
             for command in commands
         ]
         self._tiles = tiles_for([step for steps in self._steps_of for step in steps], device)
         self._used: dict[int, tuple[int, int]] = {}
         for at, command in enumerate(commands):
-            arguments = command.arguments if isinstance(command, Launch) else (command.source, command.destination)
-            memories = (memory for step in self._steps_of[at] for memory in step.memories)
-            for memory in (*arguments, *memories):
+            memories: list[object] = [memory for step in self._steps_of[at] for memory in step.memories]
+            if not isinstance(command, Steps):
+                memories += command.arguments if isinstance(command, Launch) else (command.source, command.destination)
+            for memory in memories:
                 if isinstance(memory, BoundOperand | Scratch):
                     first, _ = self._used.setdefault(self._key(memory), (at, at))
                     self._used[self._key(memory)] = first, at
@@ -104,14 +93,22 @@ class _Merger:
         """Return one command that does what those of a run do, or those where it would need too large a buffer."""
         steps = self._steps(run)
         if all(step.is_general for step in steps) and len(run) < LEAST_GENERAL:
-            return [self._commands[at] for at in run]
+            return [self._alone(at) for at in run]
         if len(run) > 1 or (steps and self._tiles != usual_tiles(self._device)):
             keys = {memory: self._key(memory) for step in steps for memory in step.memories}
             launches = self._launches(steps, keys, self._inner(run))
             sizes = (one.size_bytes for launch in launches for one in launch.arguments if isinstance(one, Scratch))
             if max(sizes, default=0) <= self._device.max_alloc_bytes:
                 return [*launches]
-        return [self._commands[at] for at in run]
+        return [self._alone(at) for at in run]
+
+    def _alone(self, at: int) -> Command:
+        command = self._commands[at]
+        if not isinstance(command, Steps):
+            return command
+        steps = self._steps_of[at]
+        keys = {memory: self._key(memory) for step in steps for memory in step.memories}
+        return _launch(steps, keys, self._inner((at,)), self._device, usual_tiles(self._device))
 
     def _launches(self, steps: tuple[Step, ...], keys: Mapping[Memory, int], inner: frozenset[int]) -> list[Launch]:
         """Return one launch, or one for the steps that are done image by image and one for the others."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from gpu_driver import chain
 from gpu_driver.convolution.tiled import batches_launch
-from gpu_driver.launch import Kernel, Launch, Scratch, int_vector
+from gpu_driver.launch import Kernel, Launch, Scratch, Steps, int_vector
 from gpu_driver.launchers.strided import Side, strided_copy
 from gpu_driver.launchers.vectors import LANES, c_type
 from gpu_driver.launchers.worksize import linear
@@ -33,7 +33,7 @@ _TILE_ROWS = 8
 
 
 @launches(OperationCode.BATCH_MATMUL)
-def batch_matmul(op: BoundOperation, device: DeviceProfile) -> tuple[Launch, ...]:
+def batch_matmul(op: BoundOperation, device: DeviceProfile) -> Steps | tuple[Launch, ...]:
     """BATCH_MATMUL. FLOAT32, FLOAT16, QUANT8_ASYMM_SIGNED, INT32; kernels of `tiled.py`, else batch_matmul.cl."""
     sizes = batch_matmul_sizes(op)
     lhs, rhs, output = op.input("lhs"), op.input("rhs"), op.outputs[0]
@@ -42,7 +42,7 @@ def batch_matmul(op: BoundOperation, device: DeviceProfile) -> tuple[Launch, ...
         return (by_groups,)
     kernel_of_steps = chain.step_kernel(output, device)
     if kernel_of_steps is not None and output.type == OperandCode.TENSOR_FLOAT32 and not sizes.adj_x:
-        return (_packed_launch(op, sizes, kernel_of_steps, device),)
+        return _packed_steps(op, sizes, kernel_of_steps)
     rows, columns, depth = sizes.rows, sizes.columns, sizes.depth
     left = (1, rows) if sizes.adj_x else (depth, 1)
     right = (1, depth) if sizes.adj_y else (columns, 1)
@@ -77,8 +77,8 @@ def batch_matmul(op: BoundOperation, device: DeviceProfile) -> tuple[Launch, ...
     return *before, product
 
 
-def _packed_launch(op: BoundOperation, sizes: BatchMatmul, kernel: Kernel, device: DeviceProfile) -> Launch:
-    """Return the launch of two steps of a chain: right sides packed, then products."""
+def _packed_steps(op: BoundOperation, sizes: BatchMatmul, kernel: Kernel) -> Steps:
+    """Return two steps of a chain: right sides packed, then products."""
     lhs, rhs, output = op.input("lhs"), op.input("rhs"), op.outputs[0]
     batches, rows, columns, depth = sizes.batches, sizes.rows, sizes.columns, sizes.depth
     blocks = -(-columns // LANES)
@@ -110,7 +110,7 @@ def _packed_launch(op: BoundOperation, sizes: BatchMatmul, kernel: Kernel, devic
         reads=chain.Reading(batches * rows, depth, batches),
         reads_residual=chain.Reading(batches * blocks, depth * LANES, batches),
     )
-    return chain.several((packing, product), device)
+    return Steps((packing, product))
 
 
 def _products_of(batches: int, rows: int, columns: int, depth: int) -> SlidingWindow:

@@ -14,7 +14,7 @@ from gpu_driver.convolution import packing, tiled, winograd
 from gpu_driver.convolution.float_rounding import FloatScaling, FloatSearch
 from gpu_driver.convolution.product import ELEMENT_NAMES, Product
 from gpu_driver.discovery.dot_products import AMX
-from gpu_driver.launch import Kernel, Launch, Packed, int32, int_vector
+from gpu_driver.launch import Kernel, Launch, Packed, Steps, int32, int_vector
 from gpu_driver.launchers.strided import dense_strides, image_strides
 from gpu_driver.launchers.worksize import linear
 from gpu_driver.operations import launches
@@ -39,12 +39,12 @@ _MOST_COPIED = 49152
 
 
 @launches(OperationCode.CONV_2D, OperationCode.DEPTHWISE_CONV_2D)
-def convolution(op: BoundOperation, device: DeviceProfile) -> Launch:
+def convolution(op: BoundOperation, device: DeviceProfile) -> Launch | Steps:
     """CONV_2D, DEPTHWISE_CONV_2D. FLOAT32, FLOAT16, QUANT8; NHWC and NCHW; honours every field of Fusion."""
     product = _fused_product(op)
     mean = _mean_of_pictures(product, device)
     if mean is not None:
-        return chain.single(mean, device)
+        return Steps((mean,))
     if fits_depthwise_packed(product, device):
         return depthwise_packed(product, device)
     dense = _of_one_channel(product)
@@ -62,11 +62,11 @@ def _of_one_channel(product: Product) -> Product:
     return replace(product, weights=weights, geometry=replace(product.geometry, depth_multiplier=0))
 
 
-def packed_product(product: Product, device: DeviceProfile) -> Launch:
-    """Return the launch of the fastest packed kernel for a product that `fits_packed`."""
+def packed_product(product: Product, device: DeviceProfile) -> Steps:
+    """Return the fastest packed step of chain.cl for a product that `fits_packed`."""
     if fits_bytes(product, device):
         return packed_bytes(product, device)
-    return packed_winograd(product, device) if fits_winograd(product) else packed(product, device)
+    return packed_winograd(product) if fits_winograd(product) else packed(product)
 
 
 def fits_bytes(product: Product, device: DeviceProfile) -> bool:
@@ -97,7 +97,7 @@ def fits_depthwise_packed(product: Product, device: DeviceProfile) -> bool:
     )
 
 
-def packed(product: Product, device: DeviceProfile) -> Launch:
+def packed(product: Product) -> Steps:
     """Step of chain.cl with products in float32; weights packed once per device."""
     weights = packing.pack_conv_weights(_constant(product.weights), product.weights.zero_point)
     chunk = packing.DEPTH_CHUNK
@@ -111,7 +111,7 @@ def packed(product: Product, device: DeviceProfile) -> Launch:
             constants = halves, *constants[1:]
             values["half_weights"] = 1
     kernel = chain.chain_kernel(product.defines(), dot4=0)
-    return _step(product, chain.CONVOLVE, kernel, constants, values, device)
+    return _step(product, chain.CONVOLVE, kernel, constants, values)
 
 
 def _is_of_one_pixel(product: Product) -> bool:
@@ -122,16 +122,16 @@ def _is_of_one_pixel(product: Product) -> bool:
     return not product.quantized and pixels == 1 and window == (1, 1, 1, 1, False) and g.input_depth <= _MOST_COPIED
 
 
-def packed_winograd(product: Product, device: DeviceProfile) -> Launch:
+def packed_winograd(product: Product) -> Steps:
     """Step of chain.cl with transformed weights, and the filters for what these cannot do; packed once per device."""
     filters = _constant(product.weights)
     constants = _channels(product, winograd.pack_weights(filters), packing.pack_channels)
     values: dict[str, int | float] = {"tiles_at_once": winograd.tiles_at_once(product.geometry)}
     kernel = chain.chain_kernel(product.defines(), dot4=0)
-    return _step(product, chain.WINOGRAD, kernel, (*constants, packing.pack_conv_weights(filters)), values, device)
+    return _step(product, chain.WINOGRAD, kernel, (*constants, packing.pack_conv_weights(filters)), values)
 
 
-def packed_bytes(product: Product, device: DeviceProfile) -> Launch:
+def packed_bytes(product: Product, device: DeviceProfile) -> Steps:
     """Step of chain.cl with products of bytes; weights packed once per device."""
     source, weights, zero_filter = product.source, _constant(product.weights), product.weights.zero_point
     is_signed = source.type == OperandCode.TENSOR_QUANT8_ASYMM_SIGNED
@@ -147,10 +147,10 @@ def packed_bytes(product: Product, device: DeviceProfile) -> Launch:
     vectors = _of_lanes(product, folded, lanes, chain.CONVOLUTION_BLOCK)
     constants = packed.weights, *vectors, packed.excess, packed.places
     kernel = chain.chain_kernel(product.defines(), dot4=device.dot4)
-    return _step(product, chain.CONVOLVE, kernel, constants, values, device)
+    return _step(product, chain.CONVOLVE, kernel, constants, values)
 
 
-def depthwise_packed(product: Product, device: DeviceProfile) -> Launch:
+def depthwise_packed(product: Product, device: DeviceProfile) -> Steps:
     """Step of chain.cl, one channel apart from the other; weights packed once per device."""
     if fits_depthwise_bytes(product, device):
         return depthwise_packed_bytes(product, device)
@@ -158,7 +158,7 @@ def depthwise_packed(product: Product, device: DeviceProfile) -> Launch:
     constants = _channels(product, weights, packing.pack_depthwise_channels)
     values = {"zero_in": product.source.zero_point, **_requantization(product)}
     kernel = chain.common_kernel(product.defines(), device)
-    return _step(product, chain.DEPTHWISE, kernel, constants, values, device)
+    return _step(product, chain.DEPTHWISE, kernel, constants, values)
 
 
 def fits_depthwise_bytes(product: Product, device: DeviceProfile) -> bool:
@@ -174,7 +174,7 @@ def fits_depthwise_bytes(product: Product, device: DeviceProfile) -> bool:
     )
 
 
-def depthwise_packed_bytes(product: Product, device: DeviceProfile) -> Launch:
+def depthwise_packed_bytes(product: Product, device: DeviceProfile) -> Steps:
     """Step of chain.cl, one channel apart from the other, with products of bytes."""
     source, weights, zero_filter = product.source, _constant(product.weights), product.weights.zero_point
     to_unsigned = 128 if source.type == OperandCode.TENSOR_QUANT8_ASYMM_SIGNED else 0
@@ -188,7 +188,7 @@ def depthwise_packed_bytes(product: Product, device: DeviceProfile) -> Launch:
     constants = packed_weights, *vectors, modes + 4 * np.cumsum(has_rest, dtype=np.int32) * has_rest
     values = {"zero_in": source.zero_point, **_requantization(product)}
     kernel = chain.chain_kernel(product.defines(), dot4=device.dot4)
-    return _step(product, chain.DEPTHWISE_BYTES, kernel, constants, values, device)
+    return _step(product, chain.DEPTHWISE_BYTES, kernel, constants, values)
 
 
 def _channels(product: Product, weights: Array, pack: Callable[[Array, DTypeLike], Array]) -> tuple[Array, ...]:
@@ -258,8 +258,7 @@ def _step(
     kernel: Kernel,
     constants: tuple[Array, ...],
     values: dict[str, int | float],
-    device: DeviceProfile,
-) -> Launch:
+) -> Steps:
     low, high = (bound.item() for bound in product.bounds())
     bounds = {"low": low, "high": high}
     step = chain.Step(
@@ -274,10 +273,10 @@ def _step(
         product.flops,
         product.bytes_moved,
     )
-    return chain.single(step, device)
+    return Steps((step,))
 
 
-def flip_signs(source: BoundOperand, output: BoundOperand, device: DeviceProfile) -> Launch:
+def flip_signs(source: BoundOperand, output: BoundOperand, device: DeviceProfile) -> Steps:
     """Step of chain.cl that makes signed bytes of unsigned ones or back, for CPU-type devices."""
     types = ("T", "char"), ("QUANTIZED", 1)
     depth = source.dimensions[-1]
@@ -294,7 +293,7 @@ def flip_signs(source: BoundOperand, output: BoundOperand, device: DeviceProfile
         source.count,
         source.size_bytes + output.size_bytes,
     )
-    return chain.single(step, device)
+    return Steps((step,))
 
 
 def general(product: Product, device: DeviceProfile) -> Launch:

@@ -16,12 +16,12 @@ from nn_runtime.operations.fully_connected import fully_connected_sizes
 if TYPE_CHECKING:
     from gpu_driver.bound import BoundOperation
     from gpu_driver.device_profile import DeviceProfile
-    from gpu_driver.launch import Launch
+    from gpu_driver.launch import Launch, Steps
     from nn_runtime.operations.fully_connected import FullyConnected
 
 
 @launches(OperationCode.FULLY_CONNECTED)
-def fully_connected(op: BoundOperation, device: DeviceProfile) -> Launch:
+def fully_connected(op: BoundOperation, device: DeviceProfile) -> Launch | Steps:
     """FULLY_CONNECTED. FLOAT32, FLOAT16, QUANT8."""
     sizes = fully_connected_sizes(op)
     weights = op.input("weights")

@@ -31,6 +31,7 @@ from nn_runtime.operations.sliding_window import SlidingWindow
 if TYPE_CHECKING:
     from gpu_driver.bound import BoundOperand, BoundOperation
     from gpu_driver.device_profile import DeviceProfile
+    from gpu_driver.launch import Steps
     from nn_runtime.operand import Array
 
 _DEPTHS_OF_LANES = (2, 4, 8, 16)
@@ -40,7 +41,7 @@ _MOST_GROUPS = 64
 
 
 @launches(OperationCode.GROUPED_CONV_2D)
-def grouped_conv_2d(op: BoundOperation, device: DeviceProfile) -> Launch | tuple[Launch, ...]:
+def grouped_conv_2d(op: BoundOperation, device: DeviceProfile) -> Launch | Steps | tuple[Launch | Steps, ...]:
     """GROUPED_CONV_2D. FLOAT32, FLOAT16, QUANT8; NHWC and NCHW; grouped_conv_2d.cl, or kernels of convolutions."""
     window = grouped_convolution(op)
     geometry = Convolution(**{field.name: getattr(window, field.name) for field in fields(SlidingWindow)})
@@ -52,7 +53,7 @@ def grouped_conv_2d(op: BoundOperation, device: DeviceProfile) -> Launch | tuple
     if _fits_lanes(product, device):
         return _by_lanes(product)
     if window.groups <= _MOST_GROUPS and fits_packed(product, device):
-        return tuple(launch for group in range(window.groups) for launch in _one_group(product, group, device))
+        return tuple(one for group in range(window.groups) for one in _one_group(product, group, device))
     return general(product, device)
 
 
@@ -134,7 +135,7 @@ def _as_depthwise(product: Product) -> Product | None:
     )
 
 
-def _one_group(product: Product, group: int, device: DeviceProfile) -> tuple[Launch, Launch, Launch]:
+def _one_group(product: Product, group: int, device: DeviceProfile) -> tuple[Launch, Steps, Launch]:
     """Return the launches that take a group's input channels out, convolve them and put its output channels in."""
     geometry, groups = product.geometry, product.groups
     depth_in, depth_out = geometry.input_depth // groups, geometry.output_depth // groups
@@ -150,7 +151,7 @@ def _one_group(product: Product, group: int, device: DeviceProfile) -> tuple[Lau
         groups=1,
     )
     taken, made = Scratch(source.size_bytes), Scratch(output.size_bytes)
-    convolution = redirected(packed_product(part, device), {source: taken, output: made}, device)
+    convolution = redirected(packed_product(part, device), {source: taken, output: made})
     return (
         strided_copy(
             source.dimensions,

@@ -22,6 +22,7 @@ from nn_runtime.quantization import quantize as quantized
 if TYPE_CHECKING:
     from gpu_driver.bound import BoundOperand, BoundOperation
     from gpu_driver.device_profile import DeviceProfile
+    from gpu_driver.launch import Steps
     from nn_runtime.operand import ChannelQuant
 
 
@@ -45,7 +46,7 @@ def quantize(op: BoundOperation, device: DeviceProfile) -> Launch:
 
 
 @launches(OperationCode.DEQUANTIZE)
-def dequantize(op: BoundOperation, device: DeviceProfile) -> Launch:
+def dequantize(op: BoundOperation, device: DeviceProfile) -> Launch | Steps:
     """DEQUANTIZE. Every 8-bit type to FLOAT32, FLOAT16; kernels quantize.cl:dequantize, dequantize_per_channel."""
     source, output = op.input("input"), op.outputs[0]
     if op.fusion.product is not None:
@@ -66,7 +67,9 @@ def dequantize(op: BoundOperation, device: DeviceProfile) -> Launch:
     )
 
 
-def _requantize(source: BoundOperand, real: BoundOperand, output: BoundOperand, device: DeviceProfile) -> Launch:
+def _requantize(
+    source: BoundOperand, real: BoundOperand, output: BoundOperand, device: DeviceProfile
+) -> Launch | Steps:
     """DEQUANTIZE and QUANTIZE at once, by a table: one 8-bit type to the other."""
     codes = np.arange(256, dtype=np.uint8)
     reals = dequantized(codes.view(dtype_of(source.type)), source).astype(dtype_of(real.type))

@@ -22,12 +22,12 @@ from nn_runtime.operations.transpose_conv import transpose_convolution
 if TYPE_CHECKING:
     from gpu_driver.bound import BoundOperation
     from gpu_driver.device_profile import DeviceProfile
-    from gpu_driver.launch import Argument
+    from gpu_driver.launch import Argument, Steps
     from nn_runtime.operations.transpose_conv import TransposeConvolution
 
 
 @launches(OperationCode.TRANSPOSE_CONV_2D)
-def transpose_conv_2d(op: BoundOperation, device: DeviceProfile) -> Launch | tuple[Launch, ...]:
+def transpose_conv_2d(op: BoundOperation, device: DeviceProfile) -> Launch | tuple[Launch | Steps, ...]:
     """TRANSPOSE_CONV_2D. FLOAT32, FLOAT16, QUANT8; NHWC and NCHW; kernels of CONV_2D, or transpose_conv_2d.cl."""
     g = transpose_convolution(op)
     tensors = op.input("input"), op.input("filter"), op.input("bias"), op.outputs[0]
@@ -35,7 +35,7 @@ def transpose_conv_2d(op: BoundOperation, device: DeviceProfile) -> Launch | tup
     if has_phases(g) and fits_packed(product, device):
         phases = ((y, x) for y in range(g.stride_height) for x in range(g.stride_width))
         kept = (phase for phase in phases if phase[0] < g.output_height and phase[1] < g.output_width)
-        return tuple(launch for phase in kept for launch in _one_phase(product, g, phase, device))
+        return tuple(one for phase in kept for one in _one_phase(product, g, phase, device))
     return _general(product, g, device)
 
 
@@ -77,7 +77,7 @@ def _phase_geometry(g: TransposeConvolution, phase: tuple[int, int]) -> Convolut
 
 def _one_phase(
     product: Product, g: TransposeConvolution, phase: tuple[int, int], device: DeviceProfile
-) -> tuple[Launch, Launch]:
+) -> tuple[Steps, Launch]:
     """Return the convolution of one phase into scratch memory, and the copy of its pixels to their places."""
     y, x = phase
     geometry, output, weights = _phase_geometry(g, phase), product.output, product.weights
@@ -95,7 +95,7 @@ def _one_phase(
     batch, row, column, channel = dense_strides(output.dimensions)
     places = batch, g.stride_height * row, g.stride_width * column, channel
     return (
-        redirected(packed_product(part, device), {made: scratch}, device),
+        redirected(packed_product(part, device), {made: scratch}),
         strided_copy(
             made.dimensions,
             Side(scratch, dense_strides(made.dimensions)),
