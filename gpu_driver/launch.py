@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
@@ -11,6 +10,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from gpu_driver.bound import BoundOperand
     from gpu_driver.chain.step import Step
     from nn_runtime.operand import Array
@@ -30,17 +31,28 @@ class Kernel:
 class Packed:
     """Constant data prepared on the host (packed weights, multipliers, tables), uploaded once per device.
 
-    Several parts are one after the other, put together when somebody asks: many a launch is replaced by a longer one.
+    Several parts are one after the other. Once they are taken, the host need not have room for them.
     """
 
     def __init__(self, *parts: Array) -> None:
         """Take one array, or several of one dimension."""
-        self._parts = parts
+        self._parts = list(parts)
 
-    @functools.cached_property
+    @property
+    def size_bytes(self) -> int:
+        """Size of what was not taken."""
+        return sum(part.nbytes for part in self._parts)
+
+    @property
     def data(self) -> Array:
-        """The data, contiguous or not."""
+        """What was not taken, contiguous or not."""
         return self._parts[0] if len(self._parts) == 1 else np.concatenate(self._parts)
+
+    def take(self) -> Iterator[Array]:
+        """Yield the parts and forget them."""
+        self._parts.reverse()
+        while self._parts:
+            yield self._parts.pop()
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from gpu_driver.bound import BoundOperand
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from gpu_driver.device.programs import Launched, Program
     from gpu_driver.launch import Argument, Command
     from gpu_driver.lowering import Segment
-    from nn_runtime.operand import Array
 
 Memory: TypeAlias = "int | Scratch"
 """A piece of device memory that commands name: an operand's storage, or a scratch object."""
@@ -38,7 +38,9 @@ class CompiledSegment:
     def __init__(self, device: DeviceContext, segment: Segment) -> None:
         """Build and upload; raises HalError naming the operation that does not build, or what does not fit."""
         self.device = device
-        self.segment = segment
+        # The steps' constants need not stay in the host's memory.
+        commands = (replace(one, steps=()) if isinstance(one, Launch) else one for one in segment.commands)
+        self.segment = segment = replace(segment, commands=tuple(commands))
         self.boundary = {i: segment.operands[i].size_bytes for i in segment.reads | segment.writes}
         self.problems = {
             argument.number: argument.problem
@@ -51,12 +53,14 @@ class CompiledSegment:
         constants, self.memory_arguments = self._sort_arguments()
         self.temporaries, self.arenas = self._plan_arenas()
         needed = (
-            sum(self.boundary.values()) + sum(self.arenas.sizes_bytes) + sum(data.nbytes for data in constants.values())
+            sum(self.boundary.values())
+            + sum(self.arenas.sizes_bytes)
+            + sum(constant.size_bytes for constant in constants.values())
         )
         device.check_room(needed, "the model")
         self.programs = self._build_programs()
-        for identity, data in constants.items():
-            self._uploaded[identity] = device.constant(data)
+        for identity, constant in constants.items():
+            self._uploaded[identity] = device.constant(constant.size_bytes, constant.take())
 
     def storage_size(self, memory: Memory) -> int:
         """Return the size in bytes of an operand's storage or a scratch, at least 1."""
@@ -98,16 +102,16 @@ class CompiledSegment:
             where = ", ".join(str(at) for at in launch.operations)
             raise HalError(ErrorStatus.GENERAL_FAILURE, f"operation {where}: {error.summary}") from error
 
-    def _sort_arguments(self) -> tuple[dict[int, Array], list[list[tuple[int, Memory]]]]:
-        """Return constant data by identity of its argument, and (argument index, memory) for every command."""
-        constants: dict[int, Array] = {}
+    def _sort_arguments(self) -> tuple[dict[int, Packed], list[list[tuple[int, Memory]]]]:
+        """Return constants by identity of its argument, and (argument index, memory) for every command."""
+        constants: dict[int, Packed] = {}
         memory: list[list[tuple[int, Memory]]] = []
         for command in self.segment.commands:
             memory.append([])
             for i, argument in enumerate(_arguments_of(command)):
-                data = _constant_data(argument)
-                if data is not None:
-                    constants[id(argument)] = data
+                constant = _constant_in(argument)
+                if constant is not None:
+                    constants[id(argument)] = constant
                     continue
                 named = self._memory_of(argument)
                 if named is not None:
@@ -140,8 +144,8 @@ def _arguments_of(command: Command) -> tuple[Argument, ...]:
     return command.arguments if isinstance(command, Launch) else (command.source, command.destination)
 
 
-def _constant_data(argument: Argument) -> Array | None:
+def _constant_in(argument: Argument) -> Packed | None:
     """Return what is to be uploaded for an argument, None where nothing is."""
-    if isinstance(argument, Packed):
-        return argument.data
-    return argument.constant if isinstance(argument, BoundOperand) else None
+    if isinstance(argument, BoundOperand):
+        return None if argument.constant is None else Packed(argument.constant)
+    return argument if isinstance(argument, Packed) else None

@@ -275,7 +275,7 @@ class GraphRun:
         """Return an operand's value: of a constant too."""
         constant = self._graph.lowering.constant(operand)
         if constant is not None:
-            return Value(constant.shape, self._graph.device.constant(constant), constant)
+            return Value(constant.shape, self._graph.device.constant(constant.nbytes, [constant]), constant)
         dims = known.dimensions[operand]
         return Value(dims, self._bind(operand, self._size_bytes(operand, dims)), known.values.get(operand))
 

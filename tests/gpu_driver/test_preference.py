@@ -43,7 +43,8 @@ def groups_of(prepared: PreparedModel) -> set[int]:
     """Return how many groups the chains of a model take."""
     static = prepared._graph.static
     assert static is not None
-    return {one.global_size[0] for one in static.segment.commands if isinstance(one, Launch) and one.steps}
+    launches = [command for command in static.segment.commands if isinstance(command, Launch)]
+    return {launch.global_size[0] for launch in launches if launch.kernel.name == "chain"}
 
 
 @pytest.mark.parametrize("batches", [1, 3])

@@ -17,6 +17,7 @@ from gpu_driver.device import context as context_module
 from gpu_driver.device.context import DeviceContext, Watchdog
 from gpu_driver.device.device_memory import DeviceBuffer, MemoryStats
 from gpu_driver.execution.compiled_graph import MAX_SEGMENTS
+from gpu_driver.launch import Launch, Packed
 from gpu_driver.prepared_model import PreparedModel
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.hal.buffers import BufferRegistry, ManagedBuffer
@@ -32,6 +33,7 @@ from nn_runtime.hal.types import (
     Request,
     RequestArgument,
 )
+from tests.gpu_driver.drawn import inverted_residuals
 from tests.gpu_driver.graphs import Graph, request
 from tests.gpu_driver.running import (
     doubling,
@@ -105,11 +107,36 @@ def test_statistics_of_a_device(device: Device) -> None:
 def test_equal_constants_are_kept_once(device: Device) -> None:
     context = device.context()
     data = np.arange(300, dtype=np.float32)
-    first = context.constant(data)
-    assert context.constant(data.copy()) is first
+    first = context.constant(data.nbytes, [data])
+    assert context.constant(data.nbytes, [data[:200], data[200:]]) is first
     assert memory_of(device) == MemoryStats(1200, 1200, 1200, 0)
     del first
     assert memory_of(device).allocated_bytes == 0
+
+
+def test_constants_that_are_nearly_equal_are_both_kept(device: Device) -> None:
+    context = device.context()
+    data = np.zeros(1 << 20, np.uint8)
+    changed = [np.zeros(1 << 20, np.uint8) for _ in range(3)]
+    for at, other in enumerate(changed):
+        other[12345 + at] = 1
+    made = [context.constant(one.nbytes, [one]) for one in (data, *changed)]
+    assert len(set(made)) == 4
+    for one, buffer in zip((data, *changed), made, strict=True):
+        back = np.empty_like(one)
+        buffer.read(context.queue, back).wait()
+        assert np.array_equal(back, one)
+
+
+def test_the_host_forgets_constants_that_the_device_has(device: Device) -> None:
+    prepared = prepare(device, inverted_residuals(OperandCode.TENSOR_FLOAT32).graph.model())
+    static = prepared._graph.static
+    assert static is not None
+    launches = [command for command in static.segment.commands if isinstance(command, Launch)]
+    packed = [one for launch in launches for one in launch.arguments if isinstance(one, Packed)]
+    assert packed
+    assert sum(one.size_bytes for one in packed) == 0
+    assert not any(launch.steps for launch in launches)
 
 
 def test_transfers_of_memory_domains_are_counted(device: Device) -> None:
