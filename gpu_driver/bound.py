@@ -59,11 +59,12 @@ class BoundOperand:
 
 @dataclass(frozen=True)
 class Fusion:
-    """What lowering folded into a convolution. Launchers of convolutions honour every field.
+    """What was folded into an operation. Launchers of convolutions honour every field but the table.
 
     padded_source, padding: the tensor before a PAD, and (left, right, top, bottom) to add to the padding.
     activation: replaces the operation's own. residual: a tensor of the output's shape to add, before the activation.
-    product: the operation's own result, before a residual is added or a DEQUANTIZE is quantised again.
+    product: the operation's own result, before a residual is added. table: the codes [256] that a DEQUANTIZE makes of
+    codes.
     """
 
     padded_source: BoundOperand | None = None
@@ -71,6 +72,7 @@ class Fusion:
     activation: FuseCode | None = None
     residual: BoundOperand | None = None
     product: BoundOperand | None = None
+    table: Array | None = None
 
 
 class BoundOperation(OperationView):

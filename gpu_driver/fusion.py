@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gpu_driver.convolution.addition import addition_factors
 from nn_runtime.codes import FuseCode, OperationCode
-from nn_runtime.operand import FLOAT_TYPES, QUANT8_TYPES
+from nn_runtime.operand import FLOAT_TYPES
 
 if TYPE_CHECKING:
     from gpu_driver.bound import BoundOperand, BoundOperation
@@ -45,14 +45,3 @@ def foldable_residual(first: BoundOperation, add: BoundOperation, device: Device
     constant = first.input("filter").is_constant and first.input("bias").is_constant
     exact = addition_factors(before, others[0], add.outputs[0]) is not None
     return others[0] if device.is_cpu and constant and exact and not first.bool_value("layout") else None
-
-
-def is_requantisation(dequantize: BoundOperation, quantize: BoundOperation) -> bool:
-    """Whether two operations only make 8-bit values of 8-bit values, both quantised as a whole."""
-    source = dequantize.inputs[0]
-    codes = dequantize.code, quantize.code
-    return (
-        codes == (OperationCode.DEQUANTIZE, OperationCode.QUANTIZE)
-        and source.type in QUANT8_TYPES
-        and not source.is_constant
-    )

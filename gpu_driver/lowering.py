@@ -106,6 +106,7 @@ class Lowering:
         rewritten = simplified(model, graph or Rewritten.of(model.main))
         self.subgraph = self._graph = rewritten.subgraph
         self._origins = rewritten.origins
+        self._tables = rewritten.tables
         self.operation_count = len(self._graph.operations)
         self._constants = {
             i: array
@@ -135,6 +136,10 @@ class Lowering:
     def constant(self, operand: int) -> Array | None:
         """Return the data of a model constant, or None."""
         return self._constants.get(operand)
+
+    def table(self, at: int) -> Array | None:
+        """Return the codes [256] that operation `at`, a DEQUANTIZE, makes of codes, None for any other."""
+        return self._tables.get(at)
 
     def shape_inputs(self) -> frozenset[int]:
         """Return the model inputs whose values are parameters of an operation, so that a run must bring them."""
@@ -281,7 +286,8 @@ class _SegmentBuilder:
             message = str(error)
             label = "" if message.startswith(op.label) else f"{op.label}: "
             raise HalError(ErrorStatus.GENERAL_FAILURE, f"{label}{message}") from error
-        return BoundOperation(op.code, op.inputs, [self._operands[o.index] for o in op.outputs], op.index)
+        outputs = [self._operands[operand.index] for operand in op.outputs]
+        return BoundOperation(op.code, op.inputs, outputs, op.index, Fusion(table=self._lowering.table(at)))
 
     @staticmethod
     def _refuse_empty_inputs(op: BoundOperation) -> None:
@@ -298,8 +304,6 @@ class _SegmentBuilder:
         """Fold operations after `op` into it while each is the only reader of the one before."""
         if op.code == OperationCode.PAD:
             return self._fold_padding(op, members)
-        if op.code == OperationCode.DEQUANTIZE:
-            return self._fold_requantisation(op, members)
         return self._fold_residual(op, members)
 
     def _next(self, op: BoundOperation) -> tuple[int, BoundOperation] | None:
@@ -324,16 +328,6 @@ class _SegmentBuilder:
         return self._fold_residual(
             BoundOperation(shaped.code, shaped.inputs, shaped.outputs, shaped.index, folded), members
         )
-
-    def _fold_requantisation(self, op: BoundOperation, members: list[int]) -> BoundOperation:
-        at, following = self._next(op) or (0, None)
-        if following is None or not fusion.is_requantisation(op, following):
-            return op
-        shaped = self._bind_and_shape(at)
-        if shaped is None:
-            return op
-        self._take(at, members)
-        return BoundOperation(op.code, op.inputs, shaped.outputs, op.index, Fusion(product=op.outputs[0]))
 
     def _fold_residual(self, op: BoundOperation, members: list[int]) -> BoundOperation:
         at, following = self._next(op) or (0, None)

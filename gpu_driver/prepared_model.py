@@ -14,7 +14,7 @@ import pyopencl as cl
 from gpu_driver.device.context import hal_error
 from gpu_driver.execution.compiled_graph import CompiledGraph
 from gpu_driver.execution.compiled_segment import CompiledSegment
-from gpu_driver.execution.constant_folding import fold_constants
+from gpu_driver.execution.constant_folding import fold_constants, fold_into_tables
 from gpu_driver.execution.execution_context import ExecutionContext
 from gpu_driver.execution.graph_run import Commands, GraphRun, Limits
 from gpu_driver.execution.profiling import RecordedProfile
@@ -73,7 +73,10 @@ class PreparedModel:
         self._closed = False
         self._checked: weakref.ref[Request] | None = None
         profile = _profile_for(device.profile, preference)
-        folded = [fold_constants(device, model, one, profile) for one in (model.main, *model.referenced)]
+        folded = [
+            fold_into_tables(device, model, fold_constants(device, model, one, profile), profile)
+            for one in (model.main, *model.referenced)
+        ]
         self._folding = {program for one in folded for program in one.programs}
         """Programs that ran at preparation, and will when it is repeated."""
         self._graph, *self._referenced = (CompiledGraph(device, model, one.graph, profile) for one in folded)

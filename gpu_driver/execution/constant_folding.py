@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operations on constants, run once on the device at preparation: by the kernels that would run them every time."""
+"""Operations on constants, and of bytes, run once on the device at preparation: by the kernels of every run."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from gpu_driver.execution.execution_context import ExecutionContext
 from gpu_driver.execution.graph_run import Commands, GraphRun, Limits
 from gpu_driver.passes.constants import constant_part, foldable
 from gpu_driver.passes.graph import Graph, Rewritten
+from gpu_driver.passes.tables import islands, look_up, of_all_codes
 from nn_runtime.hal.types import HalError
 from nn_runtime.hal.views import typed_array
 from nn_runtime.operand import dtype_of, element_count
@@ -59,6 +60,24 @@ def fold_constants(device: DeviceContext, model: Model, subgraph: Subgraph, prof
         for operand, value in values.items():
             graph.make_constant(operand, value)
         folded = Folded(graph.rewritten(), folded.programs | programs)
+
+
+def fold_into_tables(device: DeviceContext, model: Model, before: Folded, profile: DeviceProfile) -> Folded:
+    """Compute what operations on real numbers between 8-bit tensors make of every code, where that is a table.
+
+    As `fold_constants` otherwise.
+    """
+    graph = Graph(model, before.graph)
+    found = islands(graph)
+    if not found:
+        return before
+    try:
+        tables, programs = _computed(device, model, of_all_codes(graph, found), profile)
+    except (HalError, cl.Error):
+        return before
+    for island, table in zip(found, tables.values(), strict=True):
+        look_up(graph, island, table)
+    return Folded(graph.rewritten(), before.programs | programs)
 
 
 def _computed(

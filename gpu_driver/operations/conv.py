@@ -49,7 +49,7 @@ def convolution(op: BoundOperation, device: DeviceProfile) -> Launch | Steps:
         return depthwise_packed(product, device)
     dense = _of_one_channel(product)
     if fits_packed(dense, device):
-        return packed_product(dense, device)
+        return packed_product(_as_rows(dense), device)
     return general(product, device)
 
 
@@ -60,6 +60,15 @@ def _of_one_channel(product: Product) -> Product:
     filters = np.ascontiguousarray(_constant(product.weights).transpose(3, 1, 2, 0))
     weights = replace(product.weights, constant=filters, dimensions=filters.shape)
     return replace(product, weights=weights, geometry=replace(product.geometry, depth_multiplier=0))
+
+
+def _as_rows(product: Product) -> Product:
+    """Return pictures of one pixel as the pixels of one picture."""
+    g = product.geometry
+    if not (g.pointwise and g.input_height == g.input_width == 1) or g.batches == 1 or g.nchw:
+        return product
+    rows = replace(g, batches=1, input_width=g.batches, output_width=g.batches, stride_height=1, stride_width=1)
+    return replace(product, geometry=rows)
 
 
 def packed_product(product: Product, device: DeviceProfile) -> Steps:

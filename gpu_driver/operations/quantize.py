@@ -12,18 +12,15 @@ from gpu_driver.launch import Alias, Kernel, Launch, Packed, float32, int32
 from gpu_driver.launchers.vectors import LANES, c_type, defines, per_item, work_sizes
 from gpu_driver.launchers.worksize import linear
 from gpu_driver.operations import launches
-from gpu_driver.operations.activation import lookup
+from gpu_driver.operations.activation import by_table, lookup
 from gpu_driver.operations.conv import flip_signs
 from nn_runtime.codes import OperationCode
-from nn_runtime.operand import dtype_of
-from nn_runtime.quantization import dequantize as dequantized
-from nn_runtime.quantization import quantize as quantized
 
 if TYPE_CHECKING:
-    from gpu_driver.bound import BoundOperand, BoundOperation
+    from gpu_driver.bound import BoundOperation
     from gpu_driver.device_profile import DeviceProfile
     from gpu_driver.launch import Steps
-    from nn_runtime.operand import ChannelQuant
+    from nn_runtime.operand import Array, ChannelQuant
 
 
 @launches(OperationCode.QUANTIZE)
@@ -49,8 +46,8 @@ def quantize(op: BoundOperation, device: DeviceProfile) -> Launch:
 def dequantize(op: BoundOperation, device: DeviceProfile) -> Launch | Steps:
     """DEQUANTIZE. Every 8-bit type to FLOAT32, FLOAT16; kernels quantize.cl:dequantize, dequantize_per_channel."""
     source, output = op.input("input"), op.outputs[0]
-    if op.fusion.product is not None:
-        return _requantize(source, op.fusion.product, output, device)
+    if op.fusion.table is not None:
+        return _by_table(op, op.fusion.table, device)
     if source.channel_quant is not None:
         return _dequantize_per_channel(op, source.channel_quant, device)
     vectors = -(-output.count // LANES)
@@ -67,14 +64,12 @@ def dequantize(op: BoundOperation, device: DeviceProfile) -> Launch | Steps:
     )
 
 
-def _requantize(
-    source: BoundOperand, real: BoundOperand, output: BoundOperand, device: DeviceProfile
-) -> Launch | Steps:
-    """DEQUANTIZE and QUANTIZE at once, by a table: one 8-bit type to the other."""
-    codes = np.arange(256, dtype=np.uint8)
-    reals = dequantized(codes.view(dtype_of(source.type)), source).astype(dtype_of(real.type))
-    table = quantized(reals, output)
-    if device.is_cpu and np.array_equal(table.view(np.uint8), codes ^ 0x80):
+def _by_table(op: BoundOperation, table: Array, device: DeviceProfile) -> Launch | Steps:
+    """DEQUANTIZE, operations on real numbers and QUANTIZE at once: one 8-bit type to the same or the other."""
+    source, output = op.input("input"), op.outputs[0]
+    if source.type == output.type:
+        return by_table(op, table, device)
+    if device.is_cpu and np.array_equal(table.view(np.uint8), np.arange(256, dtype=np.uint8) ^ 0x80):
         return flip_signs(source, output, device)
     return lookup(source, output, table, device)
 

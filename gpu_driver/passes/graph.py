@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +16,7 @@ from nn_runtime.operand import has_unknown_dimensions, merge_dimensions
 from nn_runtime.operations import OperationView, output_dimensions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from nn_runtime.hal.types import Model
     from nn_runtime.operand import Array, Dimensions
@@ -40,11 +40,13 @@ _CONSTANT = (OperandLifeTime.POINTER, OperandLifeTime.CONSTANT_COPY, OperandLife
 class Rewritten:
     """A subgraph after the passes. `origins`: for each operation, those of the model that it computes, first its own.
 
-    Operands keep their indices; new ones come behind them.
+    `tables`: by place of a DEQUANTIZE, the codes [256] that it makes of codes instead of real numbers. Operands keep
+    their indices; new ones come behind them.
     """
 
     subgraph: Subgraph
     origins: tuple[tuple[int, ...], ...]
+    tables: Mapping[int, Array] = field(default_factory=dict)
 
     @staticmethod
     def of(subgraph: Subgraph) -> Rewritten:
@@ -64,6 +66,7 @@ class Graph:
         self._operands = list(subgraph.operands)
         self.operations = dict(enumerate(subgraph.operations))
         self._origins = dict(enumerate(before.origins))
+        self._tables = dict(before.tables)
         self._constants: dict[int, Array | None] = {}
         self._readers: dict[int, list[int]] = {}
         self._producers: dict[int, int] = {}
@@ -76,7 +79,8 @@ class Graph:
         places = sorted(self.operations)
         operations = tuple(self.operations[at] for at in places)
         subgraph = Subgraph(tuple(self._operands), operations, self._inputs, self._outputs)
-        return Rewritten(subgraph, tuple(self._origins[at] for at in places))
+        tables = {place: self._tables[at] for place, at in enumerate(places) if at in self._tables}
+        return Rewritten(subgraph, tuple(self._origins[at] for at in places), tables)
 
     # Questions
 
@@ -156,6 +160,10 @@ class Graph:
         self._disconnect(at)
         self.operations[at] = operation
         self._connect(at, operation)
+
+    def give_table(self, at: int, table: Array) -> None:
+        """Let a DEQUANTIZE make other codes of codes."""
+        self._tables[at] = table
 
     def remove(self, at: int) -> None:
         """Take an operation out."""

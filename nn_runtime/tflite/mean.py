@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TFLite's quantised MEAN over height and width as a depthwise convolution with equal weights.
+"""TFLite's quantised MEAN over neighbouring axes as a convolution with equal weights.
 
 NNAPI's MEAN cannot rescale. TFLite's kernel multiplies the sum by one fixed-point number whose mantissa need not be
 normalised, so its first rounding is coarser than a convolution's. Weight and bias are chosen here such that as few sums
@@ -8,7 +8,8 @@ as possible, mostly none, are rounded otherwise.
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,7 +24,9 @@ from nn_runtime.quantization import (
 from nn_runtime.tflite.values import Value
 
 if TYPE_CHECKING:
-    from nn_runtime.operand import Array
+    from collections.abc import Sequence
+
+    from nn_runtime.operand import Array, Dimensions
 
 MAX_WINDOW, MAX_FILTER, MAX_RATIO = 1 << 14, 1 << 20, 1 << 16
 _MAX_SUMS = 1 << 18
@@ -32,17 +35,52 @@ _FINE = 64
 """A weight that makes the convolution's own first rounding fine."""
 
 
-def fits_mean_filter(source: Value, output: Value) -> bool:
-    """Tell whether filter and scales for the mean of [batches, height, width, depth] are of a reasonable size."""
-    _, height, width, depth = source.shape or (0, 0, 0, 0)
-    reasonable = 1 / MAX_RATIO < source.scale / output.scale < MAX_RATIO
-    return reasonable and height * width <= MAX_WINDOW and height * width * depth <= MAX_FILTER
+@dataclass(frozen=True)
+class MeanWindow:
+    """The mean of `terms` elements, `inner` elements apart, as a convolution of [outer, height, width, channels].
+
+    Of the last axes it is a CONV_2D of windows of one with one output channel, of others a DEPTHWISE_CONV_2D.
+    """
+
+    outer: int
+    height: int
+    width: int
+    inner: int
+
+    @staticmethod
+    def of(shape: Dimensions, axes: Sequence[int]) -> MeanWindow | None:
+        """Return the one for the axes, in order, of a shape; None where they are not neighbours."""
+        if not axes or list(axes) != list(range(axes[0], axes[-1] + 1)):
+            return None
+        outer, inner = math.prod(shape[: axes[0]]), math.prod(shape[axes[-1] + 1 :])
+        return MeanWindow(outer, shape[axes[0]], math.prod(shape[i] for i in axes[1:]), inner)
+
+    @property
+    def terms(self) -> int:
+        """How many elements make a mean."""
+        return self.height * self.width
+
+    @property
+    def is_of_channels(self) -> bool:
+        """Whether the last axes are reduced."""
+        return self.inner == 1
+
+    @property
+    def input_shape(self) -> Dimensions:
+        """The convolution's input."""
+        return (
+            (self.outer, 1, 1, self.terms) if self.is_of_channels else (self.outer, self.height, self.width, self.inner)
+        )
+
+    def fits(self, source: Value, output: Value) -> bool:
+        """Tell whether filter and scales are of a reasonable size."""
+        reasonable = 1 / MAX_RATIO < source.scale / output.scale < MAX_RATIO
+        return reasonable and 0 < self.terms <= MAX_WINDOW and self.terms * self.inner <= MAX_FILTER
 
 
-def mean_filter(source: Value, output: Value) -> tuple[Value, Value]:
-    """Return filter and bias of the depthwise convolution; `source` has rank 4, `output` the scale of the result."""
-    _, height, width, _ = source.shape or (1, 1, 1, 1)
-    count = height * width
+def mean_filter(window: MeanWindow, source: Value, output: Value) -> tuple[Value, Value]:
+    """Return filter and bias of the convolution; `output` has the scale of the result."""
+    count = window.terms
     info = np.iinfo(dtype_of(source.type))
     first, last = (count * (int(end) - source.zero_point) for end in (info.min, info.max))
     sums = np.arange(first, last + 1, -(-(last + 1 - first) // _MAX_SUMS))
@@ -56,18 +94,17 @@ def mean_filter(source: Value, output: Value) -> tuple[Value, Value]:
         np.count_nonzero(_convolution(sums, weight, bias, source, output, count) != wanted)
         for weight, bias in candidates
     ]
-    return _constants(source, *candidates[int(np.argmin(errors))])
+    return _constants(window, source, *candidates[int(np.argmin(errors))])
 
 
-def _constants(source: Value, weight: int, bias: int) -> tuple[Value, Value]:
-    _, height, width, depth = source.shape or (1, 1, 1, 1)
-    scale = _weight_scale(weight, height * width)
-    equal = np.full((1, height, width, depth), weight, dtype_of(source.type))
+def _constants(window: MeanWindow, source: Value, weight: int, bias: int) -> tuple[Value, Value]:
+    scale = _weight_scale(weight, window.terms)
+    equal = np.full((1, *window.input_shape[1:]), weight, dtype_of(source.type))
     bias_scale = float(np.float32(source.scale) * np.float32(scale))
-    biases = np.full(depth, bias, np.int32)
+    biases = np.full(window.inner, bias, np.int32)
     return (
         Value(source.type, equal.shape, scale, data=equal),
-        Value(OperandCode.TENSOR_INT32, (depth,), bias_scale, data=biases),
+        Value(OperandCode.TENSOR_INT32, (window.inner,), bias_scale, data=biases),
     )
 
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from tflite.BuiltinOperator import BuiltinOperator
 
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode, PaddingCode
-from nn_runtime.tflite.mean import fits_mean_filter, mean_filter
+from nn_runtime.tflite.mean import MeanWindow, mean_filter
 from nn_runtime.tflite.operators import converts
 from nn_runtime.tflite.types import TensorType
-from nn_runtime.tflite.values import int32, int32_vector, scalar
+from nn_runtime.tflite.values import int32, int32_vector, operand_dimensions, scalar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,22 +31,27 @@ def _mean(op: Operator) -> None:
         op.fail(f"the output must have the type of the input, got {op.output_tensor().type.name}")
     if not source.is_quantized:
         op.result(op.emit(OperationCode.MEAN, [source, *_reduction(op, axes)]))
-    elif axes == [1, 2] and len(shape) == 4 and fits_mean_filter(source, wanted):
-        op.result(_mean_by_convolution(op, source))
-    else:
+        return
+    window = MeanWindow.of(shape, axes)
+    if window is None or not window.fits(source, wanted):
         op.result(op.through_float(OperationCode.MEAN, [source], _reduction(op, axes)))
+        return
+    mean = _mean_by_convolution(op, source, window)
+    kept = [1 if at in axes else size for at, size in enumerate(shape) if op.option("keep_dims") or at not in axes]
+    op.result(op.reshape(mean, operand_dimensions(tuple(kept))))
 
 
 def _reduction(op: Operator, axes: Sequence[int]) -> list[Value]:
     return [int32_vector(axes), int32(op.option("keep_dims"))]
 
 
-def _mean_by_convolution(op: Operator, source: Value) -> Value:
-    batches, _, _, depth = source.shape or (1, 1, 1, 1)
-    window = [int32(PaddingCode.VALID), int32(1), int32(1), int32(1), int32(FuseCode.NONE)]
-    weights, bias = mean_filter(source, op.prototype())
-    result = op.emit(OperationCode.DEPTHWISE_CONV_2D, [source, weights, bias, *window])
-    return result if op.option("keep_dims") else op.reshape(result, (batches, depth))
+def _mean_by_convolution(op: Operator, source: Value, window: MeanWindow) -> Value:
+    """Return the means as [outer, 1, 1, inner]."""
+    inputs = [op.reshape(source, window.input_shape), *mean_filter(window, source, op.prototype())]
+    inputs += [int32(PaddingCode.VALID), int32(1), int32(1)]
+    if window.is_of_channels:
+        return op.emit(OperationCode.CONV_2D, [*inputs, int32(FuseCode.NONE)])
+    return op.emit(OperationCode.DEPTHWISE_CONV_2D, [*inputs, int32(1), int32(FuseCode.NONE)])
 
 
 def _arg_extremum(op: Operator, code: OperationCode) -> None:

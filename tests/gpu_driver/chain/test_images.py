@@ -12,6 +12,7 @@ import pytest
 from gpu_driver.chain import images
 from gpu_driver.launch import Launch, Scratch
 from gpu_driver.lowering import Lowering
+from nn_runtime.codes import OperationCode
 from nn_runtime.devices import find_device
 from nn_runtime.hal.memory import SharedMemory
 from nn_runtime.hal.types import DataLocation, ExecutionPreference, Priority, Request, RequestArgument
@@ -143,3 +144,25 @@ def test_stages_are_timed_where_kernels_can_read_a_clock() -> None:
     (plain,) = launches(network)
     assert plain.clock is None
     assert "CLOCK" not in dict(plain.kernel.defines)
+
+
+@pytest.mark.parametrize("code", [FLOAT, QUANT8, SIGNED], ids=["float32", "quant8", "signed"])
+def test_pictures_of_one_pixel_are_rows_of_one_picture(code: OperandCode, opencl_device: Device) -> None:
+    answers = []
+    for dims in ((36, 1, 1, 32), (1, 1, 36, 32)):
+        network = Network(code, dims, seed=3)
+        first = network.convolve(32)
+        second = network.convolve(32)
+        network.last = network.operand(network.dims)
+        network.graph.operation(OperationCode.MAXIMUM, [first, second], network.last)
+        network.convolve(24, stride=2 if dims[0] > 1 else 1, is_output=True)
+        model, source = network.graph.model(), network.data()
+        prepared = prepare(opencl_device, model)
+        static = prepared._graph.static
+        assert static is not None
+        assert len(static.segment.commands) == 1 or not opencl_device.profile.builds_chains
+        result = np.zeros(network.dims, source.dtype)
+        run(prepared, request([source], [result]))
+        answers.append(result.reshape(36, 24))
+    assert answers[0].any()
+    assert np.array_equal(*answers)

@@ -101,6 +101,37 @@ def test_mean_after_an_activation_has_the_bits_of_the_reference(
         np.testing.assert_array_equal(session.run(inputs)[0], reference(file, inputs)[0])
 
 
+@pytest.mark.parametrize(
+    ("shape", "axes"),
+    [
+        ((9, 200), [1]),
+        ((1, 36, 128), [-1]),
+        ((3, 50, 8), [1]),
+        ((60, 7), [0]),
+        ((2, 3, 5, 64), [2, 3]),
+        ((4, 33), [0, 1]),
+    ],
+)
+@pytest.mark.parametrize("ratio", [0.51, 1.0, 1.7])
+@pytest.mark.parametrize("keeps", [False, True])
+def test_mean_over_neighbouring_axes_has_the_bits_of_the_reference(
+    shape: tuple[int, ...], axes: list[int], ratio: float, keeps: bool, reference_device: Device
+) -> None:
+    reduced = {axis % len(shape) for axis in axes}
+    left = [1 if at in reduced else size for at, size in enumerate(shape) if keeps or at not in reduced]
+    case = Case(
+        "MEAN",
+        [int8(0.02, 5, *shape), constant(axes)],
+        [int8(0.02 / ratio, -3, *left)],
+        "ReducerOptions",
+        {"KeepDims": keeps},
+    )
+    file, fed = case.file()
+    inputs = random_inputs(fed)
+    with nn.load(file).compile(reference_device) as session:
+        np.testing.assert_array_equal(session.run(inputs)[0], reference(file, inputs)[0])
+
+
 def test_every_supported_operator_has_a_case() -> None:
     import tflite
 

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Real numbers between DEQUANTIZE and QUANTIZE: a table where one byte decides, else left as they are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from gpu_driver.passes.graph import Graph as Working
+from gpu_driver.passes.graph import Rewritten
+from gpu_driver.passes.tables import islands
+from nn_runtime.codes import FuseCode, OperandCode, OperationCode
+from nn_runtime.operand import dtype_of
+from tests.gpu_driver.graphs import Graph
+from tests.gpu_driver.passes.simplifying import launches_on, results
+from tests.gpu_driver.running import prepare
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpu_driver.driver import Device
+    from nn_runtime.hal.types import Model
+    from nn_runtime.operand import Array, Dimensions
+
+UNSIGNED, SIGNED = OperandCode.TENSOR_QUANT8_ASYMM, OperandCode.TENSOR_QUANT8_ASYMM_SIGNED
+DIMS = (2, 8, 16)
+SCALE, ZERO_POINT = 0.05, 3
+OUT_SCALE, OUT_ZERO_POINT = 0.03, -7
+
+
+class Network:
+    """A graph that begins with a DEQUANTIZE of its input."""
+
+    def __init__(self, code: OperandCode = SIGNED, dims: Dimensions = DIMS) -> None:
+        self.graph = Graph()
+        self.dims, self.code = dims, code
+        self.source = self.graph.input(dims, code, SCALE, ZERO_POINT)
+        self.real = self.dequantized(self.source)
+
+    def dequantized(self, source: int) -> int:
+        real = self.graph.temporary(self.dims)
+        self.graph.operation(OperationCode.DEQUANTIZE, [source], real)
+        return real
+
+    def single(self, code: OperationCode, source: int) -> int:
+        made = self.graph.temporary(self.dims)
+        self.graph.operation(code, [source], made)
+        return made
+
+    def pair(self, code: OperationCode, first: int, second: int) -> int:
+        made = self.graph.temporary(self.dims)
+        self.graph.operation(code, [first, second, self.graph.integer(FuseCode.NONE)], made)
+        return made
+
+    def number(self, value: float, dims: Dimensions = (1,)) -> int:
+        return self.graph.constant(np.full(dims, value, np.float32))
+
+    def quantized(self, real: int, code: OperandCode = SIGNED) -> int:
+        zero_point = OUT_ZERO_POINT + (128 if code == UNSIGNED else 0)
+        output = self.graph.output(self.dims, code, OUT_SCALE, zero_point)
+        self.graph.operation(OperationCode.QUANTIZE, [real], output)
+        return output
+
+    def found(self) -> list[tuple[int, frozenset[int]]]:
+        model = self.graph.model()
+        return [(one.source, one.operations) for one in islands(Working(model, Rewritten.of(model.main)))]
+
+
+def curve(network: Network) -> int:
+    """X * tanh(x / 2 + 1)"""
+    half = network.pair(OperationCode.MUL, network.real, network.number(0.5, (1, 1)))
+    return network.pair(
+        OperationCode.MUL,
+        network.real,
+        network.single(OperationCode.TANH, network.pair(OperationCode.ADD, half, network.number(1.0))),
+    )
+
+
+def every_code(code: OperandCode, dims: Dimensions = DIMS) -> Array:
+    codes: Array = np.arange(256, dtype=np.uint8).view(dtype_of(code)).reshape(dims)
+    return codes
+
+
+@pytest.mark.parametrize("output", [UNSIGNED, SIGNED], ids=["to-unsigned", "to-signed"])
+@pytest.mark.parametrize("source", [UNSIGNED, SIGNED], ids=["unsigned", "signed"])
+def test_a_function_of_a_byte_is_one_launch(opencl_device: Device, source: OperandCode, output: OperandCode) -> None:
+    network = Network(source)
+    network.quantized(curve(network), output)
+    model = network.graph.model()
+    assert launches_on(opencl_device, model) == 1
+    codes = every_code(source)
+    (result,) = results(opencl_device, model, [codes])
+    x = SCALE * (codes.astype(np.float64) - ZERO_POINT)
+    real = x * np.tanh(x / 2 + 1) / OUT_SCALE + OUT_ZERO_POINT + (128 if output == UNSIGNED else 0)
+    info = np.iinfo(dtype_of(output))
+    assert np.abs(result - np.clip(real, info.min, info.max)).max() <= 0.5 + 1e-4
+
+
+def test_a_profile_tells_all_that_a_table_does(opencl_device: Device) -> None:
+    network = Network()
+    network.quantized(curve(network))
+    prepared = prepare(opencl_device, network.graph.model())
+    static = prepared._graph.static
+    assert static is not None
+    (command,) = static.segment.commands
+    assert sorted(command.operations) == list(range(6))
+    assert not prepared.left_out
+
+
+def test_tables_of_one_source_share_what_they_are_made_of(opencl_device: Device) -> None:
+    network = Network()
+    root = network.single(OperationCode.ABS, network.real)
+    network.quantized(root)
+    network.quantized(network.single(OperationCode.NEG, root))
+    assert [operations for _, operations in network.found()] == [{0, 1, 2}, {0, 1, 3, 4}]
+    model = network.graph.model()
+    codes = every_code(SIGNED)
+    first, second = results(opencl_device, model, [codes])
+    real = np.abs(SCALE * (codes.astype(np.float64) - ZERO_POINT)) / OUT_SCALE
+    for result, sign in ((first, 1), (second, -1)):
+        assert np.abs(result - np.clip(sign * real + OUT_ZERO_POINT, -128, 127)).max() <= 0.5 + 1e-4
+    static = prepare(opencl_device, model)._graph.static
+    assert static is not None
+    assert sum(len(command.operations) for command in static.segment.commands) == 5
+
+
+def test_real_numbers_that_others_read_are_still_made(opencl_device: Device) -> None:
+    network = Network()
+    root = network.single(OperationCode.ABS, network.real)
+    network.quantized(root)
+    output = network.graph.output(DIMS)
+    network.graph.operation(OperationCode.EXP, [root], output)
+    codes = every_code(SIGNED)
+    quantised, real = results(opencl_device, network.graph.model(), [codes])
+    size = np.abs(SCALE * (codes.astype(np.float64) - ZERO_POINT))
+    np.testing.assert_allclose(real, np.exp(size), rtol=1e-5)
+    assert np.abs(quantised - np.clip(size / OUT_SCALE + OUT_ZERO_POINT, -128, 127)).max() <= 0.5 + 1e-4
+
+
+def _of_two_tensors(network: Network) -> int:
+    other = network.graph.input(DIMS, SIGNED, SCALE, ZERO_POINT)
+    return network.pair(OperationCode.ADD, network.real, network.dequantized(other))
+
+
+def _of_channels(network: Network) -> int:
+    weights = network.graph.constant(np.arange(DIMS[-1], dtype=np.float32))
+    return network.pair(OperationCode.MUL, network.real, weights)
+
+
+def _of_more_dimensions(network: Network) -> int:
+    made = network.graph.temporary((1, *DIMS))
+    one = network.number(1.0, (1, 1, 1, 1))
+    network.graph.operation(OperationCode.MUL, [network.real, one, network.graph.integer(FuseCode.NONE)], made)
+    return made
+
+
+def _of_neighbours(network: Network) -> int:
+    made = network.graph.temporary(DIMS)
+    axis = network.graph.integer(-1)
+    network.graph.operation(OperationCode.SOFTMAX, [network.real, network.graph.real(1.0), axis], made)
+    return made
+
+
+def _of_real_input(network: Network) -> int:
+    return network.pair(OperationCode.ADD, network.real, network.graph.input(DIMS))
+
+
+@pytest.mark.parametrize(
+    "make", [_of_two_tensors, _of_channels, _of_more_dimensions, _of_neighbours, _of_real_input],
+    ids=lambda make: make.__name__,
+)  # fmt: skip
+def test_what_no_single_byte_decides_has_no_table(make: Callable[[Network], int]) -> None:
+    network = Network()
+    real = make(network)
+    output = network.graph.output(network.graph._operands[real].dimensions, SIGNED, OUT_SCALE, OUT_ZERO_POINT)
+    network.graph.operation(OperationCode.QUANTIZE, [real], output)
+    assert network.found() == []
+
+
+def test_sizes_of_a_run_have_tables_too(opencl_device: Device) -> None:
+    network = Network(dims=(0, 16))
+    network.quantized(network.single(OperationCode.TANH, network.real))
+    assert len(network.found()) == 1
+    model: Model = network.graph.model()
+    fixed = Network(dims=(16, 16))
+    fixed.quantized(fixed.single(OperationCode.TANH, fixed.real))
+    codes = every_code(SIGNED, (16, 16))
+    (wanted,) = results(opencl_device, fixed.graph.model(), [codes])
+    operands = tuple(
+        replace(one, dimensions=(16, 16)) if at == model.main.output_indexes[0] else one
+        for at, one in enumerate(model.main.operands)
+    )
+    (found,) = results(opencl_device, replace(model, main=replace(model.main, operands=operands)), [codes])
+    assert np.array_equal(found, wanted)
