@@ -63,8 +63,8 @@ class Fusion:
 
     padded_source, padding: the tensor before a PAD, and (left, right, top, bottom) to add to the padding.
     activation: replaces the operation's own. residual: a tensor of the output's shape to add, before the activation.
-    product: the operation's own result, before a residual is added. table: the codes [256] that a DEQUANTIZE makes of
-    codes.
+    product: the operation's own result, before a residual is added. table: the codes that a DEQUANTIZE [256] or MAXIMUM
+    [256, 256] makes of codes instead.
     """
 
     padded_source: BoundOperand | None = None

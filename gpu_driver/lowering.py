@@ -138,7 +138,7 @@ class Lowering:
         return self._constants.get(operand)
 
     def table(self, at: int) -> Array | None:
-        """Return the codes [256] that operation `at`, a DEQUANTIZE, makes of codes, None for any other."""
+        """Return what operation `at` makes of codes by a table, None where there is none (see `Rewritten`)."""
         return self._tables.get(at)
 
     def shape_inputs(self) -> frozenset[int]:

@@ -5,12 +5,13 @@
 //          extreme: y = greatest ? max(a, b) : min(a, b); NaN wins
 //          prelu:   y = a >= 0 ? a : a * b; quantised: common/prelu.h
 //          power:   y = a^b
+//          pairs:   y = table[a][b], of bytes (common/pairs.h)
 // Tensors  src0, src1 of T, dst of T (compare: uchar), dense. The output's dimensions with neighbours merged are sizes (outermost
 //          first, unused 1), strides0 and strides1 those of the inputs in elements, 0 where broadcast; tables int [256] (TABLES)
 //          *_rows: the innermost dimension is apart: `inner` elements, strides step0, step1 of 0 or 1
 // Units    per_item: vectors, rows_per_item: rows that a work-item computes
 // Defines  T: float | half | int | uchar | char (required); 8-bit types stand for bool types too; their prelu is quantised
-//          TABLES: 0 | 1 (T uchar, which then stands for either sign; no prelu)
+//          TABLES: 0 | 1 (T uchar, which then stands for either sign; no prelu, no pairs)
 //          GROUP: work-items of a group of VECTOR_KERNEL
 // Launch   global (>= count), local (64); one work-item per element
 //          *_rows: global (>= ceil(ceil(inner / 16) / per_item), ceil(rows / rows_per_item)), local (GROUP, 1)
@@ -28,6 +29,7 @@
 #include "common/quant.h"
 #include "common/prelu.h"
 #include "common/index.h"
+#include "common/pairs.h"
 
 #if TABLES
 static inline int16 look_up16(global const uchar *codes, global const int *table)
@@ -122,4 +124,7 @@ PAIRWISE(power, T, POWER, STORE)
 #elif TYPE_NUMBER != TYPE_NUMBER_int && !TABLES
 #define RECTIFIED(V, SUFFIX, a, b) rectified##SUFFIX(a, b, zeros, factors, low, high)
 PAIRWISE(prelu, T, RECTIFIED, STORE, , int4 factors, int4 zeros, int low, int high)
+
+#define PAIRED(V, SUFFIX, a, b) paired##SUFFIX(a, b, table)
+PAIRWISE(pairs, T, PAIRED, STORE, , global const T *table)
 #endif

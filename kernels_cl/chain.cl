@@ -94,6 +94,9 @@
 #define RAW_OF_char uchar
 #include "common/combine.h"
 #include "common/prelu.h"
+#if QUANTIZED
+#include "common/pairs.h"
+#endif
 #include "common/elementwise_step.h"
 #include "common/mean_step.h"
 #include "common/copy_row.h"

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 LOAD, TABLE = byte_programs.LOAD, byte_programs.TABLE
 ADD, SUB, MUL, DIV, MAXIMUM, MINIMUM, CLAMP = 0, 1, 2, 3, 4, 5, 8
-ABS, NEG, EXP, SQRT, RSQRT, LOGISTIC, TANH, HARD_SWISH, ELU, PRELU = 9, 10, 11, 12, 13, 14, 15, 16, 17, 18
+ABS, NEG, EXP, SQRT, RSQRT, LOGISTIC, TANH, HARD_SWISH, ELU, PRELU, PAIRS = 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19
 WORDS = 32
 """Of an instruction."""
 _FIELDS = (
@@ -49,7 +49,7 @@ _FIELDS = (
     *("low", "high", "alpha", "left_shift"),
     *("zero0", "zero1", "zero_out", "unused", "multiplier0", "exponent0", "multiplier1", "exponent1"),
     *("multiplier_out", "exponent_out", "by_floats", "real0", "real1", "offset"),
-    *("is_bounded", "from", "to", "repeated"),
+    *("is_bounded", "from", "to", "repeated", "table"),
 )
 _ALIGNMENT = 64
 _LEAST_ROW = 16
@@ -94,7 +94,7 @@ def step_of(
 ) -> Step | None:
     """Return the step of one operation on one or two operands; None where the kernel does not take it.
 
-    table: of 256 elements, for TABLE. low, high: bounds of the result. exact: as of an Instruction.
+    table: of 256 elements for TABLE, 256 x 256 for PAIRS. low, high: bounds of the result. exact: as of an Instruction.
     """
     *outer, depth = output.dimensions or (1,)
     walks = [walk_of(one.dimensions, output.dimensions) for one in operands]
@@ -115,7 +115,7 @@ def step_of(
             which = CONSTANT
         else:
             residual = other
-        data = other.constant if which == CONSTANT else None
+        data = other.constant if which == CONSTANT else table
         if data is not None and data.nbytes > _MOST_CONSTANT_BYTES:
             return None
         program.append(Instruction(function, which, walks[at], data, at < first, low, high, numbers or {}, exact=exact))
@@ -358,7 +358,7 @@ def _packed(program: Sequence[Instruction], at_once: int, *, by_parts: bool) -> 
             **one.numbers,
         }
         if one.constant is not None:
-            values["place"] = end // _ALIGNMENT
+            values["table" if one.function == PAIRS else "place"] = end // _ALIGNMENT
             constant = parts_of(one.constant) if by_parts and one.function == TABLE else one.constant
             flat = np.ascontiguousarray(constant).reshape(-1).view(np.uint8)
             parts += [flat, np.zeros(-flat.size % _ALIGNMENT, np.uint8)]

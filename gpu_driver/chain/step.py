@@ -103,7 +103,7 @@ class Walk:
 
 @dataclass(frozen=True, eq=False)
 class Instruction:
-    """One of common/elementwise_step.h. operand: SOURCE etc., or NOTHING; constant: what CONSTANT or TABLE reads.
+    """One of common/elementwise_step.h. operand: SOURCE etc., or NOTHING; constant: what CONSTANT, TABLE, PAIRS read.
 
     start, target, other: numbers of the values that it begins with, that it makes, and that VALUE reads. exact: what it
     makes of codes (int64) of both operands, of 8-bit tensors.

@@ -68,16 +68,16 @@ def fold_into_tables(device: DeviceContext, model: Model, before: Folded, profil
     As `fold_constants` otherwise.
     """
     graph = Graph(model, before.graph)
-    found = islands(graph)
-    if not found:
-        return before
-    try:
-        tables, programs = _computed(device, model, of_all_codes(graph, found), profile)
-    except (HalError, cl.Error):
-        return before
-    for island, table in zip(found, tables.values(), strict=True):
+    programs = before.programs
+    for island in islands(graph):
+        try:
+            made, used = _computed(device, model, of_all_codes(graph, island), profile)
+        except (HalError, cl.Error):
+            continue
+        (table,) = made.values()
         look_up(graph, island, table)
-    return Folded(graph.rewritten(), before.programs | programs)
+        programs |= used
+    return Folded(graph.rewritten(), programs)
 
 
 def _computed(

@@ -11,7 +11,7 @@ import numpy as np
 from gpu_driver import chain
 from gpu_driver.chain import elementwise as programs
 from gpu_driver.chain.byte_pairs import Bytes, by_floats, specified
-from gpu_driver.launch import Kernel, Launch, float32, int32, int_vector
+from gpu_driver.launch import Kernel, Launch, Packed, float32, int32, int_vector
 from gpu_driver.launchers.broadcast import broadcast, broadcast_refusal, pairwise
 from gpu_driver.launchers.vectors import c_type, defines
 from gpu_driver.launchers.worksize import linear
@@ -152,6 +152,8 @@ def refuse_pair(op: OperationView, _device: DeviceProfile) -> str:
 def extreme(op: BoundOperation, device: DeviceProfile) -> Launch:
     """MAXIMUM, MINIMUM. Every type, any rank; kernel broadcast.cl:extreme. QUANT8 inputs are requantised by tables."""
     first, second, output = op.input("input0"), op.input("input1"), op.outputs[0]
+    if op.fusion.table is not None:
+        return _by_pairs((first, second, output), op.fusion.table, device)
     tables = None
     if op.data_type in QUANT8_TYPES:
         tables = _requantizations(first, second, output)
@@ -196,6 +198,17 @@ def prelu(op: BoundOperation, device: DeviceProfile) -> Launch:
     return _joinable(launch, operands, programs.PRELU, device, (low, high), numbers, exact)
 
 
+def _by_pairs(operands: tuple[BoundOperand, BoundOperand, BoundOperand], table: Array, device: DeviceProfile) -> Launch:
+    """Return the launch of what makes a byte of two, by a table [256, 256]."""
+
+    def exact(a: Array, b: Array) -> Array:
+        codes: Array = table[a & 0xFF, b & 0xFF].astype(np.int64)
+        return codes
+
+    launch = pairwise("pairs", operands, (Packed(table),), device)
+    return _joinable(launch, operands, programs.PAIRS, device, exact=exact, table=table)
+
+
 def _joinable(
     launch: Launch,
     operands: tuple[BoundOperand, BoundOperand, BoundOperand],
@@ -204,13 +217,14 @@ def _joinable(
     bounds: tuple[float, float] = (-math.inf, math.inf),
     numbers: Mapping[str, int | float] | None = None,
     exact: Callable[[Array, Array], Array] | None = None,
+    table: Array | None = None,
 ) -> Launch:
     """Return the launch of two inputs and an output with the step that may take its place in a chain, if any."""
     *inputs, output = operands
     kernel = chain.step_kernel(output, device)
     if kernel is None:
         return launch
-    step = programs.step_of(kernel, output, inputs, function, *bounds, numbers, exact=exact)
+    step = programs.step_of(kernel, output, inputs, function, *bounds, numbers, table, exact)
     return programs.joinable(launch, step)
 
 

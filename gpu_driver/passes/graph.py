@@ -40,8 +40,8 @@ _CONSTANT = (OperandLifeTime.POINTER, OperandLifeTime.CONSTANT_COPY, OperandLife
 class Rewritten:
     """A subgraph after the passes. `origins`: for each operation, those of the model that it computes, first its own.
 
-    `tables`: by place of a DEQUANTIZE, the codes [256] that it makes of codes instead of real numbers. Operands keep
-    their indices; new ones come behind them.
+    `tables`: by place of a DEQUANTIZE, the codes [256] that it makes of codes instead of real numbers; of a MAXIMUM,
+    the codes [256, 256] that it makes of two. Operands keep their indices; new ones come behind them.
     """
 
     subgraph: Subgraph
@@ -162,7 +162,7 @@ class Graph:
         self._connect(at, operation)
 
     def give_table(self, at: int, table: Array) -> None:
-        """Let a DEQUANTIZE make other codes of codes."""
+        """Let a DEQUANTIZE or MAXIMUM make other codes of codes."""
         self._tables[at] = table
 
     def remove(self, at: int) -> None:

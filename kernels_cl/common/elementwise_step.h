@@ -2,11 +2,11 @@
 // elementwise_step.h: operations element by element as a step of chain.cl, several of them while the values are in the first cache.
 // Maths    each instruction: values[to] = operand (LOAD), or act(f(values[from], operand)), or act(f(operand, values[from])) if reversed;
 //          dst = what the last one makes
-//          float: FUNCTIONS; quantised: combine.h, prelu.h, TABLE: value = table[byte of value] (with DOT4 bytes.h's form)
+//          float: FUNCTIONS; quantised: combine.h, prelu.h, TABLE: value = table[byte of value] (with DOT4 bytes.h's form), PAIRS: pairs.h
 // Tensors  dst [batches * out_height * out_width, depth_out] of T, dense; at_once: 0, or all rows that a task has are one long row of which
 //          so many elements are computed at once, WIDTH or whole rows
 //          operands of T: element (row / divide % modulo) * row_stride + column * step of src, residual, third, or of a constant
-// Units    place: of a constant or table, in 64 bytes from the instructions on; of VALUE: which of the values
+// Units    place: of a constant or table, in 64 bytes from the instructions on; of VALUE: which of the values; table: place of that of PAIRS
 //          repeated: of a row that is the same for all rows: which of the task's own copies has at_once elements of it, row after row,
 //          counted from 1; 0 for other operands
 //          low, high: bounds of the activation, as combine.h has them
@@ -43,6 +43,7 @@
 #define HARD_SWISH 16
 #define EXPONENTIAL_LINEAR 17
 #define RECTIFIER 18
+#define PAIRS 19
 
 #define FROM_SOURCE 1
 #define FROM_RESIDUAL 2
@@ -61,8 +62,8 @@ typedef struct {
     float real0, real1, offset;
     int is_bounded; // float: whether low and high are finite
     int from, to;
-    int repeated;
-    int unused[2];
+    int repeated, table;
+    int unused;
 } Instruction;
 
 #if !T_IS_FLOAT
@@ -221,6 +222,9 @@ static inline void apply(const Columns *at, global const Instruction *i, int vec
             ((uchar *)bytes)[k] = table[((uchar *)bytes)[k]];
 #endif
         EVERY_FOUR(to[v] = WIDEN(((T16 *)bytes)[v], int16))
+    } else if (i->function == PAIRS) {
+        global const T *table = (global const T *)(at->constants + (size_t)i->table * 64);
+        EVERY_VALUE(to[v] = paired16(a[v], b[v], table))
     } else if (i->function == CLAMP) {
         EVERY_FOUR(to[v] = activate_int16(a[v], low, high))
     } else if (i->function == GREATER) {

@@ -13,13 +13,14 @@ from gpu_driver.passes.graph import Graph as Working
 from gpu_driver.passes.graph import Rewritten
 from gpu_driver.passes.tables import islands
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
+from nn_runtime.devices import find_device
 from nn_runtime.operand import dtype_of
-from tests.gpu_driver.graphs import Graph
+from tests.gpu_driver.graphs import Graph, request
 from tests.gpu_driver.passes.simplifying import launches_on, results
-from tests.gpu_driver.running import prepare
+from tests.gpu_driver.running import prepare, run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from gpu_driver.driver import Device
     from nn_runtime.hal.types import Model
@@ -64,9 +65,9 @@ class Network:
         self.graph.operation(OperationCode.QUANTIZE, [real], output)
         return output
 
-    def found(self) -> list[tuple[int, frozenset[int]]]:
+    def found(self) -> list[tuple[tuple[int, ...], frozenset[int]]]:
         model = self.graph.model()
-        return [(one.source, one.operations) for one in islands(Working(model, Rewritten.of(model.main)))]
+        return [(one.sources, one.operations) for one in islands(Working(model, Rewritten.of(model.main)))]
 
 
 def curve(network: Network) -> int:
@@ -140,8 +141,68 @@ def test_real_numbers_that_others_read_are_still_made(opencl_device: Device) -> 
     assert np.abs(quantised - np.clip(size / OUT_SCALE + OUT_ZERO_POINT, -128, 127)).max() <= 0.5 + 1e-4
 
 
-def _of_two_tensors(network: Network) -> int:
-    other = network.graph.input(DIMS, SIGNED, SCALE, ZERO_POINT)
+def squared_difference(network: Network, dims: Dimensions) -> int:
+    """(x - y)^2"""
+    other = network.graph.input(dims, network.code, 2 * SCALE, 0)
+    real = network.graph.temporary(dims)
+    network.graph.operation(OperationCode.DEQUANTIZE, [other], real)
+    difference = network.pair(OperationCode.SUB, network.real, real)
+    return network.pair(OperationCode.MUL, difference, difference)
+
+
+@pytest.mark.parametrize("dims", [DIMS, (2, 8, 1), (16,), (8, 1), (1, 1, 1), (2, 1, 16)], ids=str)
+@pytest.mark.parametrize("code", [UNSIGNED, SIGNED], ids=["unsigned", "signed"])
+def test_a_function_of_two_bytes_is_one_launch(opencl_device: Device, code: OperandCode, dims: Dimensions) -> None:
+    network = Network(code)
+    network.quantized(squared_difference(network, dims), code)
+    model = network.graph.model()
+    assert launches_on(opencl_device, model) == 1
+    codes = every_code(code)
+    others = np.random.default_rng(1).integers(0, 256, dims).astype(np.uint8).view(codes.dtype)
+    (result,) = results(opencl_device, model, [codes, others])
+    x, y = SCALE * (codes.astype(np.float64) - ZERO_POINT), 2 * SCALE * others.astype(np.float64)
+    real = (x - y) ** 2 / OUT_SCALE + OUT_ZERO_POINT + (128 if code == UNSIGNED else 0)
+    info = np.iinfo(codes.dtype)
+    assert np.abs(result - np.clip(real, info.min, info.max)).max() <= 0.5 + 1e-4
+
+
+@pytest.mark.parametrize("dims", [(2, 8, 16), (2, 8, 1), (1, 1, 16)], ids=str)
+def test_tables_of_pairs_are_in_chains(opencl_device: Device, dims: Dimensions) -> None:
+    """Between operations that are steps; what a broadcast source gives first is the CPU driver's."""
+    network = Network()
+    real = squared_difference(network, dims)
+    made = network.graph.temporary(DIMS, SIGNED, OUT_SCALE, OUT_ZERO_POINT)
+    network.graph.operation(OperationCode.QUANTIZE, [real], made)
+    none = network.graph.integer(FuseCode.NONE)
+    for at in range(4):
+        operand = network.graph.temporary if at < 3 else network.graph.output
+        other = network.graph.constant(np.arange(16, dtype=np.int8), SIGNED, SCALE, 0)
+        total = operand(DIMS, SIGNED, OUT_SCALE * (at + 2), 0)
+        network.graph.operation(OperationCode.ADD, [made, other, none], total)
+        made = total
+    model = network.graph.model()
+    assert launches_on(opencl_device, model) == (1 if opencl_device.profile.builds_chains else 5)
+    codes = every_code(SIGNED)
+    inputs = [codes, np.random.default_rng(2).integers(-128, 128, dims).astype(np.int8)]
+    assert np.array_equal(results(opencl_device, model, inputs)[0], answer_of_the_cpu(model, inputs))
+
+
+def answer_of_the_cpu(model: Model, inputs: Sequence[Array]) -> Array:
+    result = np.zeros(DIMS, np.int8)
+    run(prepare(find_device("nnapi-reference").hal, model), request(inputs, [result]))  # type: ignore[arg-type]
+    return result
+
+
+def _of_three_tensors(network: Network) -> int:
+    real = network.real
+    for _ in range(2):
+        other = network.graph.input(DIMS, SIGNED, SCALE, ZERO_POINT)
+        real = network.pair(OperationCode.ADD, real, network.dequantized(other))
+    return real
+
+
+def _of_two_types(network: Network) -> int:
+    other = network.graph.input(DIMS, UNSIGNED, SCALE, ZERO_POINT)
     return network.pair(OperationCode.ADD, network.real, network.dequantized(other))
 
 
@@ -169,7 +230,7 @@ def _of_real_input(network: Network) -> int:
 
 
 @pytest.mark.parametrize(
-    "make", [_of_two_tensors, _of_channels, _of_more_dimensions, _of_neighbours, _of_real_input],
+    "make", [_of_three_tensors, _of_two_types, _of_channels, _of_more_dimensions, _of_neighbours, _of_real_input],
     ids=lambda make: make.__name__,
 )  # fmt: skip
 def test_what_no_single_byte_decides_has_no_table(make: Callable[[Network], int]) -> None:
