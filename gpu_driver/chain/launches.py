@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from nn_runtime.operand import Array
 
 LINE_WORDS = 32
+_LOOK_AHEAD = 512
+"""So many commands are looked at for a longer run than the one that was found."""
 LEAST_GENERAL = 4
 """So many operations that are no products are worth the program of a chain."""
 
@@ -51,13 +53,12 @@ def merge(
     """
     merger = _Merger(commands, storage, boundary, device)
     merged: list[Command] = []
-    run = _Run(merger, 0)
-    for at in range(len(commands)):
-        if not run.takes(at):
-            merged += merger.joined(range(run.start, at))
-            run = _Run(merger, at)
-            run.takes(at)
-    return [*merged, *merger.joined(range(run.start, len(commands)))] if commands else merged
+    start = 0
+    while start < len(commands):
+        end = _end_of_run(merger, start, len(commands))
+        merged += merger.joined(range(start, end))
+        start = end
+    return merged
 
 
 class _Merger:
@@ -163,34 +164,51 @@ class _Merger:
         return self._storage.get(memory.index, memory.index) if isinstance(memory, BoundOperand) else -id(memory)
 
 
+def _end_of_run(merger: _Merger, start: int, stop: int) -> int:
+    """Return the end of the longest run from `start` on that one launch can do.
+
+    What is made and read within a run needs no buffer of its own, so that a longer run may need fewer.
+    """
+    run = _Run(merger, start)
+    end = start
+    for at in range(start, min(stop, start + merger.most_commands)):
+        if not run.takes(at) or at - end > _LOOK_AHEAD:
+            break
+        if at == start or run.buffers < BUFFERS:
+            end = at + 1
+    return end
+
+
 class _Run:
-    """Commands that can be one launch, as they are found one after the other."""
+    """Commands that can be one launch if it has the buffers, as they are found one after the other."""
 
     def __init__(self, merger: _Merger, start: int) -> None:
-        self.start = start
+        self._start = start
         self._merger = merger
         self._written: set[int] = set()
         self._outer: set[int] = set()
         self._has_images = self._has_general = False
 
+    @property
+    def buffers(self) -> int:
+        """How many memories are not its own."""
+        return len(self._outer)
+
     def takes(self, at: int) -> bool:
-        """Take the next command if it can be in one launch with those before; the first can."""
+        """Take the next command if it is of the same kind as those before; the first is."""
         merger, steps = self._merger, self._merger.steps_of(at)
-        every, written = merger.memories_of(at)
-        written = self._written | written
-        outer = self._outer | every
-        outer -= {key for key in every & written if merger.is_inside(key, self.start, at)}
         # Convolutions of several images are done image by image, other steps are not.
-        general = self._has_general or any(step.is_general for step in steps)
-        images = self._has_images or any(
-            step.geometry.batches > 1 for step in steps if step.by_channel or not step.is_general
-        )
-        if at > self.start:
-            before = merger.steps_of(self.start)
+        self._has_general |= any(step.is_general for step in steps)
+        self._has_images |= any(step.geometry.batches > 1 for step in steps if step.by_channel or not step.is_general)
+        if at > self._start:
+            before = merger.steps_of(self._start)
             same = bool(before and steps) and before[0].kernel == steps[0].kernel
-            if not same or at - self.start >= merger.most_commands or (images and general) or len(outer) >= BUFFERS:
+            if not same or (self._has_images and self._has_general):
                 return False
-        self._written, self._outer, self._has_general, self._has_images = written, outer, general, images
+        every, written = merger.memories_of(at)
+        self._written |= written
+        self._outer |= every
+        self._outer -= {key for key in every & self._written if merger.is_inside(key, self._start, at)}
         return True
 
 

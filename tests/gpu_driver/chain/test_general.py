@@ -15,6 +15,7 @@ import kernels_cl
 from gpu_driver import chain
 from gpu_driver.chain import elementwise
 from gpu_driver.chain import step as chain_step
+from gpu_driver.chain.memory import BUFFERS
 from gpu_driver.launch import Launch
 from gpu_driver.lowering import Lowering
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
@@ -339,6 +340,21 @@ def test_a_fourth_tensor_takes_another_step(opencl_device: Device) -> None:
     assert sorted(sum(one.function != elementwise.LOAD for one in step.program) for step in steps) == [1, 2, 2]
     data = [network.values(network.dims) for _ in inputs]
     network.data = lambda: data  # type: ignore[method-assign]
+    check(opencl_device, network)
+
+
+@pytest.mark.parametrize("code", [FLOAT, SIGNED], ids=["float32", "signed"])
+def test_values_that_wait_for_the_end_need_no_buffers_of_their_own(opencl_device: Device, code: OperandCode) -> None:
+    """As an unrolled loop leaves them: more at a time than a launch has buffers, all of them its own."""
+    network = Network(code, (5, 48), 7)
+    x, y = network.tensors
+    waiting = [network.centred(network.pair(MUL, x, network.constant((48,)))) for _ in range(2 * BUFFERS)]
+    total = y
+    for tensor in waiting:
+        total = network.pair(ADD, total, tensor)
+    network.tensors = [total, x]
+    network.finish()
+    assert len(launch_of(network.graph).steps) > 2 * BUFFERS
     check(opencl_device, network)
 
 
