@@ -14,7 +14,7 @@ from gpu_driver.execution.execution_context import ExecutionContext
 from gpu_driver.execution.graph_run import Commands, GraphRun, Limits
 from gpu_driver.passes.constants import constant_part, foldable
 from gpu_driver.passes.graph import Graph, Rewritten
-from gpu_driver.passes.tables import islands, look_up, of_all_codes
+from gpu_driver.passes.tables import apart, islands, look_up, of_all_codes
 from nn_runtime.hal.types import HalError
 from nn_runtime.hal.views import typed_array
 from nn_runtime.operand import dtype_of, element_count
@@ -69,13 +69,15 @@ def fold_into_tables(device: DeviceContext, model: Model, before: Folded, profil
     """
     graph = Graph(model, before.graph)
     programs = before.programs
-    for island in islands(graph):
+    found = apart(islands(graph))
+    parts = [of_all_codes(graph, group) for group in found]
+    for group, part in zip(found, parts, strict=True):
         try:
-            made, used = _computed(device, model, of_all_codes(graph, island), profile)
+            tables, used = _computed(device, model, part, profile)
         except (HalError, cl.Error):
             continue
-        (table,) = made.values()
-        look_up(graph, island, table)
+        for island, table in zip(group, tables.values(), strict=True):
+            look_up(graph, island, table)
         programs |= used
     return Folded(graph.rewritten(), programs)
 

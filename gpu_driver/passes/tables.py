@@ -13,9 +13,10 @@ from nn_runtime.hal.types import DataLocation, OperandLifeTime, Operation, Subgr
 from nn_runtime.operand import QUANT8_TYPES, dtype_of, element_count, is_tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from gpu_driver.passes.graph import Graph
+    from nn_runtime.hal.types import Operand
     from nn_runtime.operand import Array, Dimensions
 
 CODES = 256
@@ -68,9 +69,36 @@ def islands(graph: Graph) -> list[Island]:
     return [island for island in found if island is not None]
 
 
-def of_all_codes(graph: Graph, island: Island) -> Subgraph:
-    """Return a subgraph without inputs whose output is an island's table: each source has an axis of all its codes."""
+def apart(found: Sequence[Island]) -> list[list[Island]]:
+    """Return islands in groups that share no tensor, nor is a source of one made by another."""
+    groups: list[tuple[set[int], list[Island]]] = []
+    for island in found:
+        own = {*island.sources, *island.tensors}
+        used, group = next((one for one in groups if one[0].isdisjoint(own)), (set[int](), list[Island]()))
+        if not group:
+            groups.append((used, group))
+        used |= own
+        group.append(island)
+    return [group for _, group in groups]
+
+
+def of_all_codes(graph: Graph, group: Sequence[Island]) -> Subgraph:
+    """Return a subgraph without inputs whose outputs are tables: each source has an axis of all its codes.
+
+    group: of islands that are `apart`.
+    """
     operands = list(graph.rewritten().subgraph.operands)
+    for island in group:
+        _take_all_codes(operands, island)
+    made = tuple(_output(graph, island) for island in group)
+    for i in made:
+        operands[i] = replace(operands[i], lifetime=OperandLifeTime.SUBGRAPH_OUTPUT)
+    used = frozenset[int]().union(*(island.operations for island in group))
+    operations = tuple(operation for at, operation in graph.operations.items() if at in used)
+    return Subgraph(tuple(operands), operations, (), made)
+
+
+def _take_all_codes(operands: list[Operand], island: Island) -> None:
     rank = max(len(island.sources), *(len(operands[i].dimensions) for i in island.tensors))
     axes = {source: rank - len(island.sources) + at for at, source in enumerate(island.sources)}
 
@@ -85,10 +113,6 @@ def of_all_codes(graph: Graph, island: Island) -> Subgraph:
         location = DataLocation(length=CODES, pointer=every)
         constant = replace(operands[source], lifetime=OperandLifeTime.POINTER, location=location)
         operands[source] = replace(constant, dimensions=every.shape)
-    made = _output(graph, island)
-    operands[made] = replace(operands[made], lifetime=OperandLifeTime.SUBGRAPH_OUTPUT)
-    operations = tuple(operation for at, operation in graph.operations.items() if at in island.operations)
-    return Subgraph(tuple(operands), operations, (), (made,))
 
 
 def look_up(graph: Graph, island: Island, table: Array) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from gpu_driver.passes.graph import Graph as Working
 from gpu_driver.passes.graph import Rewritten
-from gpu_driver.passes.tables import islands
+from gpu_driver.passes.tables import apart, islands
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.devices import find_device
 from nn_runtime.operand import dtype_of
@@ -126,6 +126,26 @@ def test_tables_of_one_source_share_what_they_are_made_of(opencl_device: Device)
     static = prepare(opencl_device, model)._graph.static
     assert static is not None
     assert sum(len(command.operations) for command in static.segment.commands) == 5
+
+
+def test_tables_of_what_tables_gave(opencl_device: Device) -> None:
+    """The second reads bytes that the first makes, and those that both read."""
+    network = Network()
+    first = network.quantized(curve(network))
+    again = network.dequantized(first)
+    network.quantized(network.single(OperationCode.NEG, again))
+    network.quantized(network.pair(OperationCode.SUB, again, network.real))
+    found = islands(Working(network.graph.model(), Rewritten.of(network.graph.model().main)))
+    assert [len(one.sources) for one in found] == [1, 1, 2]
+    assert [[found.index(one) for one in group] for group in apart(found)] == [[0], [1], [2]]
+    codes = every_code(SIGNED)
+    made, negative, difference = (
+        result.astype(np.float64) for result in results(opencl_device, network.graph.model(), [codes])
+    )
+    real = OUT_SCALE * (made - OUT_ZERO_POINT)
+    x = SCALE * (codes.astype(np.float64) - ZERO_POINT)
+    for result, wanted in ((negative, -real), (difference, real - x)):
+        assert np.abs(result - np.clip(wanted / OUT_SCALE + OUT_ZERO_POINT, -128, 127)).max() <= 0.5 + 1e-4
 
 
 def test_real_numbers_that_others_read_are_still_made(opencl_device: Device) -> None:
