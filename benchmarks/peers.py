@@ -47,6 +47,8 @@ session = nn.load(sys.argv[1]).compile(device=sys.argv[3])
 session.run([np.load(sys.argv[2])["in0_0"]])
 print(time.time())
 """
+_WIDE = {"AVX-512": "avx512f", "VNNI": "avx512_vnni", "AMX": "amx_int8"}
+"""Flags of processors that tell how fast they may be."""
 
 
 def main() -> None:
@@ -138,7 +140,7 @@ def _processor() -> str:
     lines = [line.split(":", 1) for line in Path("/proc/cpuinfo").read_text().splitlines() if ":" in line]
     facts = {key.strip(): value.strip() for key, value in reversed(lines)}
     flags = facts.get("flags", "").split()
-    wide = ", ".join(name for name, flag in (("AVX-512", "avx512f"), ("VNNI", "avx512_vnni")) if flag in flags)
+    wide = ", ".join(name for name, flag in _WIDE.items() if flag in flags)
     name = re.sub(r"\(R\)|\(TM\)", "", facts.get("model name", platform.machine()))
     return f"{name} (family {facts.get('cpu family', '?')}, model {facts.get('model', '?')}; {wide or 'no AVX-512'})"
 
