@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from gpu_driver.bound import BoundOperand
     from gpu_driver.chain.step import Step
     from nn_runtime.operand import Array
@@ -31,28 +29,26 @@ class Kernel:
 class Packed:
     """Constant data prepared on the host (packed weights, multipliers, tables), uploaded once per device.
 
-    Several parts are one after the other. Once they are taken, the host need not have room for them.
+    Several parts are one after the other. Once the device has them, the host need not have room for them.
     """
 
     def __init__(self, *parts: Array) -> None:
         """Take one array, or several of one dimension."""
-        self._parts = list(parts)
+        self.parts = parts
 
     @property
     def size_bytes(self) -> int:
-        """Size of what was not taken."""
-        return sum(part.nbytes for part in self._parts)
+        """Size of all parts."""
+        return sum(part.nbytes for part in self.parts)
 
     @property
     def data(self) -> Array:
-        """What was not taken, contiguous or not."""
-        return self._parts[0] if len(self._parts) == 1 else np.concatenate(self._parts)
+        """All parts, contiguous or not."""
+        return self.parts[0] if len(self.parts) == 1 else np.concatenate(self.parts)
 
-    def take(self) -> Iterator[Array]:
-        """Yield the parts and forget them."""
-        self._parts.reverse()
-        while self._parts:
-            yield self._parts.pop()
+    def forget(self) -> None:
+        """Have no parts any more."""
+        self.parts = ()
 
 
 @dataclass(frozen=True, eq=False)

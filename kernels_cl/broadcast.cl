@@ -29,7 +29,6 @@
 #include "common/quant.h"
 #include "common/prelu.h"
 #include "common/index.h"
-#include "common/pairs.h"
 
 #if TABLES
 static inline int16 look_up16(global const uchar *codes, global const int *table)
@@ -125,6 +124,7 @@ PAIRWISE(power, T, POWER, STORE)
 #define RECTIFIED(V, SUFFIX, a, b) rectified##SUFFIX(a, b, zeros, factors, low, high)
 PAIRWISE(prelu, T, RECTIFIED, STORE, , int4 factors, int4 zeros, int low, int high)
 
+#include "common/pairs.h"
 #define PAIRED(V, SUFFIX, a, b) paired##SUFFIX(a, b, table)
 PAIRWISE(pairs, T, PAIRED, STORE, , global const T *table)
 #endif

@@ -18,7 +18,7 @@ import os
 import threading
 import time
 import weakref
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import pyopencl as cl
@@ -31,10 +31,11 @@ from gpu_driver.device.scheduler import Scheduler
 from nn_runtime.hal.types import ErrorStatus, ExecutionPreference, HalError, Priority
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping, Sequence
 
     from gpu_driver.device.programs import CacheStats
     from gpu_driver.device_profile import DeviceProfile
+    from gpu_driver.launch import Packed
     from nn_runtime.operand import Array
 
 IDLE_SECONDS = 10.0
@@ -45,8 +46,6 @@ MAX_EXECUTIONS = 4
 """Executions at once on one device; more wait by priority. They share one queue, so more would gain nothing."""
 PAGE_BYTES = 4096
 """Host memory that begins at a multiple of it is used in place on devices that can."""
-_SAMPLE_BYTES = 1 << 16
-"""Of constants that the host sees: those that are alike in so much are compared."""
 EXIT_SECONDS = 30.0
 """How long the end of the interpreter waits for what still runs."""
 STORE_SECONDS = 10.0
@@ -146,23 +145,17 @@ class DeviceContext:
                 "start workers with 'spawn', or open the device in the child only",
             )
 
-    def constant(self, size_bytes: int, parts: Iterable[Array]) -> DeviceBuffer:
-        """Return constant data, its parts one after the other, in device memory: once for equal bytes.
-
-        A device that uses host memory takes what is put together here in place. Raises HalError as `allocate`.
-        """
-        data = pages_of_zeros(max(1, size_bytes))
-        end = 0
+    def constant(self, packed: Packed) -> DeviceBuffer:
+        """Return the device's copy of constant data, uploaded once for equal bytes; raises HalError as `allocate`."""
+        parts = [np.ascontiguousarray(part).reshape(-1).view(np.uint8) for part in packed.parts]
+        digest = hashlib.sha256()
         for part in parts:
-            end += part.nbytes
-            data[end - part.nbytes : end].view(part.dtype)[:] = part.reshape(-1)
-        in_place = self.profile.uses_host_memory
-        sample = data[:: 1 + data.size // _SAMPLE_BYTES] if in_place else data
-        key = hashlib.sha256(np.ascontiguousarray(sample).data).digest()
+            digest.update(part.data)
+        key = digest.digest()
         with self._lock:
             found = self._constants.get(key)
-            if found is None or (in_place and not np.array_equal(cast("Array", found.handle.hostbuf), data)):
-                found = self._constants[key] = self._allocate(data)
+            if found is None:
+                found = self._constants[key] = self._allocate(parts if packed.size_bytes else 1)
             return found
 
     def allocate(self, size_bytes: int) -> DeviceBuffer:
@@ -214,9 +207,9 @@ class DeviceContext:
             self.profiling_queue.finish()
             self.programs.store_kept(STORE_SECONDS)
 
-    def _allocate(self, content: int | Array) -> DeviceBuffer:
-        """Return a buffer of a size, or one that holds constant data, whole pages at its beginning."""
-        size_bytes = content if isinstance(content, int) else content.nbytes
+    def _allocate(self, content: int | Sequence[Array]) -> DeviceBuffer:
+        """Return a buffer of a size, or one that holds constant data, the bytes of several arrays."""
+        size_bytes = content if isinstance(content, int) else sum(part.nbytes for part in content)
         limit = self.profile.max_alloc_bytes
         if size_bytes > limit:
             raise HalError(
@@ -252,12 +245,17 @@ class DeviceContext:
     def _has_room(self, size_bytes: int) -> bool:
         return self.accounts.stats.allocated_bytes + size_bytes <= self.profile.global_mem_bytes
 
-    def _new_handle(self, content: int | Array) -> cl.Buffer:
-        flags = cl.mem_flags
+    def _new_handle(self, content: int | Sequence[Array]) -> cl.Buffer:
         if isinstance(content, int):
-            return cl.Buffer(self.context, flags.READ_WRITE, content)
-        how = flags.USE_HOST_PTR if self.profile.uses_host_memory else flags.COPY_HOST_PTR
-        return cl.Buffer(self.context, flags.READ_ONLY | how, hostbuf=content)
+            return cl.Buffer(self.context, cl.mem_flags.READ_WRITE, content)
+        size_bytes = sum(part.nbytes for part in content)
+        handle = cl.Buffer(self.context, cl.mem_flags.READ_ONLY, size_bytes)
+        # Parts go where the device will read them, without being put together before.
+        how = cl.map_flags.WRITE_INVALIDATE_REGION
+        mapped, _ = cl.enqueue_map_buffer(self.queue, handle, how, 0, (size_bytes,), np.dtype(np.uint8))
+        np.concatenate(content, out=mapped)
+        mapped.base.release(self.queue).wait()
+        return handle
 
 
 def _watchdogs(idle_seconds: float) -> dict[ExecutionPreference, Watchdog]:

@@ -60,7 +60,8 @@ class CompiledSegment:
         device.check_room(needed, "the model")
         self.programs = self._build_programs()
         for identity, constant in constants.items():
-            self._uploaded[identity] = device.constant(constant.size_bytes, constant.take())
+            self._uploaded[identity] = device.constant(constant)
+            constant.forget()
 
     def storage_size(self, memory: Memory) -> int:
         """Return the size in bytes of an operand's storage or a scratch, at least 1."""

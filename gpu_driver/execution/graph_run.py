@@ -15,6 +15,7 @@ import numpy as np
 import pyopencl as cl
 
 from gpu_driver.execution.recorded import Transfer, take_stamps
+from gpu_driver.launch import Packed
 from gpu_driver.lowering import Known
 from nn_runtime.codes import OperationCode
 from nn_runtime.errors import BadData
@@ -275,7 +276,7 @@ class GraphRun:
         """Return an operand's value: of a constant too."""
         constant = self._graph.lowering.constant(operand)
         if constant is not None:
-            return Value(constant.shape, self._graph.device.constant(constant.nbytes, [constant]), constant)
+            return Value(constant.shape, self._graph.device.constant(Packed(constant)), constant)
         dims = known.dimensions[operand]
         return Value(dims, self._bind(operand, self._size_bytes(operand, dims)), known.values.get(operand))
 
