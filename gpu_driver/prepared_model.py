@@ -73,13 +73,11 @@ class PreparedModel:
         self._closed = False
         self._checked: weakref.ref[Request] | None = None
         profile = _profile_for(device.profile, preference)
-        folded = [
-            fold_into_tables(device, model, fold_constants(device, model, one, profile), profile)
-            for one in (model.main, *model.referenced)
-        ]
-        self._folding = {program for one in folded for program in one.programs}
+        folded = [fold_constants(device, model, one, profile) for one in (model.main, *model.referenced)]
+        tabled = [fold_into_tables(device, model, one, profile) for one in folded]
+        self._folding = {program for one in tabled for program in one.programs}
         """Programs that ran at preparation, and will when it is repeated."""
-        self._graph, *self._referenced = (CompiledGraph(device, model, one.graph, profile) for one in folded)
+        self._graph, *self._referenced = (CompiledGraph(device, model, one.graph, profile) for one in tabled)
         for program in self._folding:
             device.programs.store(program)
         self.left_out = _left_out(len(model.main.operations), folded[0].graph, self._graph.lowering)

@@ -12,9 +12,11 @@ import pyopencl as cl
 from gpu_driver.execution.compiled_graph import CompiledGraph
 from gpu_driver.execution.execution_context import ExecutionContext
 from gpu_driver.execution.graph_run import Commands, GraphRun, Limits
+from gpu_driver.passes import simplified
 from gpu_driver.passes.constants import constant_part, foldable
 from gpu_driver.passes.graph import Graph, Rewritten
 from gpu_driver.passes.tables import apart, islands, look_up, of_all_codes
+from nn_runtime.codes import OperationCode
 from nn_runtime.hal.types import HalError
 from nn_runtime.hal.views import typed_array
 from nn_runtime.operand import dtype_of, element_count
@@ -65,16 +67,20 @@ def fold_constants(device: DeviceContext, model: Model, subgraph: Subgraph, prof
 def fold_into_tables(device: DeviceContext, model: Model, before: Folded, profile: DeviceProfile) -> Folded:
     """Compute what operations on real numbers between 8-bit tensors make of every code, where that is a table.
 
-    As `fold_constants` otherwise.
+    What changes nothing between them is left out before. Where the device fails, they stay.
     """
-    graph = Graph(model, before.graph)
+    if all(operation.type != OperationCode.QUANTIZE for operation in before.graph.subgraph.operations):
+        return before
+    graph = Graph(model, simplified(model, before.graph))
     programs = before.programs
-    found = apart(islands(graph))
-    parts = [of_all_codes(graph, group) for group in found]
-    for group, part in zip(found, parts, strict=True):
+    groups = [(group, of_all_codes(graph, group)) for group in apart(islands(graph))]
+    while groups:
+        group, part = groups.pop()
         try:
             tables, used = _computed(device, model, part, profile)
         except (HalError, cl.Error):
+            if len(group) > 1:  # one may be to blame, or all of them want too much memory
+                groups += [([island], of_all_codes(graph, [island])) for island in group]
             continue
         for island, table in zip(group, tables.values(), strict=True):
             look_up(graph, island, table)

@@ -40,7 +40,7 @@ _MOST_COPIED = 49152
 
 @launches(OperationCode.CONV_2D, OperationCode.DEPTHWISE_CONV_2D)
 def convolution(op: BoundOperation, device: DeviceProfile) -> Launch | Steps:
-    """CONV_2D, DEPTHWISE_CONV_2D. FLOAT32, FLOAT16, QUANT8; NHWC and NCHW; honours every field of Fusion."""
+    """CONV_2D, DEPTHWISE_CONV_2D. FLOAT32, FLOAT16, QUANT8; NHWC and NCHW; honours every Fusion but a table."""
     product = _fused_product(op)
     mean = _mean_of_pictures(product, device)
     if mean is not None:

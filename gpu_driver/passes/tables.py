@@ -13,7 +13,7 @@ from nn_runtime.hal.types import DataLocation, OperandLifeTime, Operation, Subgr
 from nn_runtime.operand import QUANT8_TYPES, dtype_of, element_count, is_tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from gpu_driver.passes.graph import Graph
     from nn_runtime.hal.types import Operand
@@ -65,20 +65,24 @@ class Island:
 
 def islands(graph: Graph) -> list[Island]:
     """Return one for each QUANTIZE that has an island, in order."""
-    found = (_Search(graph).island(at) for at, one in graph.operations.items() if one.type == OperationCode.QUANTIZE)
+    sources = _sources(graph)
+    found = (_island(graph, at, sources) for at, one in graph.operations.items() if one.type == OperationCode.QUANTIZE)
     return [island for island in found if island is not None]
 
 
 def apart(found: Sequence[Island]) -> list[list[Island]]:
-    """Return islands in groups that share no tensor, nor is a source of one made by another."""
-    groups: list[tuple[set[int], list[Island]]] = []
+    """Return islands in groups that can be computed at once: they have the same sources, or share no tensor."""
+    alike: dict[tuple[int, ...], list[Island]] = {}
     for island in found:
-        own = {*island.sources, *island.tensors}
+        alike.setdefault(island.sources, []).append(island)
+    groups: list[tuple[set[int], list[Island]]] = []
+    for sources, some in alike.items():
+        own = {*sources, *(i for island in some for i in island.tensors)}
         used, group = next((one for one in groups if one[0].isdisjoint(own)), (set[int](), list[Island]()))
         if not group:
             groups.append((used, group))
         used |= own
-        group.append(island)
+        group += some
     return [group for _, group in groups]
 
 
@@ -133,67 +137,63 @@ def _output(graph: Graph, island: Island) -> int:
     return output
 
 
-class _Search:
-    """Goes back from a QUANTIZE to the sources of what it reads."""
-
-    def __init__(self, graph: Graph) -> None:
-        self._graph = graph
-        self._operations: set[int] = set()
-        self._tensors: dict[int, frozenset[int]] = {}
-
-    def island(self, at: int) -> Island | None:
-        graph = self._graph
-        operation = graph.operations[at]
-        (output,) = operation.outputs
-        sources = self._sources(operation.inputs[0])
-        if not sources or len(sources) > _MOST_SOURCES:
-            return None
-        self._operations.add(at)
-        self._tensors[output] = sources
-        found = tuple(sorted(sources))
-        types = {graph.operand(i).type for i in (*found, output)}
-        if not types <= QUANT8_TYPES or (len(found) > 1 and len(types) > 1):
-            return None
-        dims = {source: graph.operand(source).dimensions for source in found}
-        if not all(self._fits(i, dims) for i in self._tensors) or not all(map(self._takes_numbers, self._operations)):
-            return None
-        return Island(at, found, frozenset(self._operations), self._tensors)
-
-    def _sources(self, operand: int) -> frozenset[int]:
-        """Return the 8-bit tensors that a real one is a function of, element by element; none if it is no such."""
-        graph = self._graph
-        if operand in self._tensors:
-            return self._tensors[operand]
-        maker = graph.producer(operand)
-        if maker is None:
-            return frozenset()
-        operation = graph.operations[maker]
+def _sources(graph: Graph) -> dict[int, frozenset[int]]:
+    """Return the 8-bit tensors of which real ones are functions, element by element, where these are few."""
+    found: dict[int, frozenset[int]] = {}
+    for at, operation in graph.operations.items():
         if operation.type == OperationCode.DEQUANTIZE:
-            found = frozenset(i for i in operation.inputs if not graph.is_constant(i))
+            sources = frozenset(i for i in operation.inputs if graph.operand(i).type in QUANT8_TYPES)
+            if any(graph.is_constant(i) for i in sources):
+                continue
         elif operation.type in _ELEMENTWISE:
-            parts = [self._sources(i) for i in operation.inputs if not graph.is_constant(i)]
-            found = frozenset[int]().union(*parts) if all(parts) else frozenset()
+            inputs = [i for i in operation.inputs if not graph.is_constant(i)]
+            if not all(i in found for i in inputs):
+                continue
+            sources = frozenset[int]().union(*(found[i] for i in inputs))
         else:
-            found = frozenset()
-        self._operations.add(maker)
-        self._tensors[operand] = found
-        return found
+            continue
+        if 0 < len(sources) <= _MOST_SOURCES and _fits(graph, at, sources) and _takes_numbers(graph, at):
+            found.update(dict.fromkeys(operation.outputs, sources))
+    return found
 
-    def _fits(self, operand: int, dims: Mapping[int, Dimensions]) -> bool:
-        """Whether a tensor has the dimensions of its sources, put together; of one source alone they may be unknown."""
-        own = [dims[source] for source in self._tensors[operand]]
-        found = self._graph.operand(operand).dimensions
-        if len(own) == 1:
-            return found == own[0]
-        known = all(own) and not any(0 in one for one in own)
-        return known and found == np.broadcast_shapes(*own)
 
-    def _takes_numbers(self, at: int) -> bool:
-        """Whether the constants of an operation are the same for all elements."""
-        graph, operation = self._graph, self._graph.operations[at]
-        rank = max(1, *(len(graph.operand(i).dimensions) for i in operation.outputs))
-        constants = [graph.operand(i) for i in operation.inputs if graph.is_constant(i)]
-        return all(
-            not is_tensor(one.type) or (element_count(one.dimensions) == 1 and len(one.dimensions) <= rank)
-            for one in constants
-        )
+def _island(graph: Graph, at: int, sources: Mapping[int, frozenset[int]]) -> Island | None:
+    operation = graph.operations[at]
+    own = sources.get(operation.inputs[0], frozenset())
+    (output,) = operation.outputs
+    types = {graph.operand(i).type for i in (*own, output)}
+    if not own or not types <= QUANT8_TYPES or (len(own) > 1 and len(types) > 1) or not _fits(graph, at, own):
+        return None
+    operations = {at}
+    tensors = {output: own}
+    waiting = [operation.inputs[0]]
+    while waiting:
+        operand = waiting.pop()
+        maker = graph.producer(operand)
+        if operand in tensors or operand not in sources or maker is None:
+            continue
+        tensors[operand] = sources[operand]
+        operations.add(maker)
+        waiting += graph.operations[maker].inputs
+    return Island(at, tuple(sorted(own)), frozenset(operations), tensors)
+
+
+def _fits(graph: Graph, at: int, sources: Collection[int]) -> bool:
+    """Whether a result has the dimensions of its sources, put together; of one source alone they may be unknown."""
+    dims = [graph.operand(source).dimensions for source in sources]
+    (output,) = graph.operations[at].outputs
+    found = graph.operand(output).dimensions
+    if len(dims) == 1:
+        return found == dims[0]
+    return all(dims) and not any(0 in one for one in dims) and found == np.broadcast_shapes(*dims)
+
+
+def _takes_numbers(graph: Graph, at: int) -> bool:
+    """Whether the constants of an operation are the same for all elements."""
+    operation = graph.operations[at]
+    rank = max(1, *(len(graph.operand(i).dimensions) for i in operation.outputs))
+    constants = [graph.operand(i) for i in operation.inputs if graph.is_constant(i)]
+    return all(
+        not is_tensor(one.type) or (element_count(one.dimensions) == 1 and len(one.dimensions) <= rank)
+        for one in constants
+    )

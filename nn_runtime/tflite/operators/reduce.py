@@ -11,7 +11,7 @@ from nn_runtime.codes import FuseCode, OperandCode, OperationCode, PaddingCode
 from nn_runtime.tflite.mean import MeanWindow, mean_filter
 from nn_runtime.tflite.operators import converts
 from nn_runtime.tflite.types import TensorType
-from nn_runtime.tflite.values import int32, int32_vector, operand_dimensions, scalar
+from nn_runtime.tflite.values import int32, int32_vector, scalar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,7 +38,7 @@ def _mean(op: Operator) -> None:
         return
     mean = _mean_by_convolution(op, source, window)
     kept = [1 if at in axes else size for at, size in enumerate(shape) if op.option("keep_dims") or at not in axes]
-    op.result(op.reshape(mean, operand_dimensions(tuple(kept))))
+    op.result(op.reshape(mean, kept or (1,)))
 
 
 def _reduction(op: Operator, axes: Sequence[int]) -> list[Value]:

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from gpu_driver.execution import constant_folding
 from gpu_driver.passes.graph import Graph as Working
 from gpu_driver.passes.graph import Rewritten
 from gpu_driver.passes.tables import apart, islands
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.devices import find_device
+from nn_runtime.hal.types import ErrorStatus, HalError
 from nn_runtime.operand import dtype_of
 from tests.gpu_driver.graphs import Graph, request
 from tests.gpu_driver.passes.simplifying import launches_on, results
@@ -22,8 +24,10 @@ from tests.gpu_driver.running import prepare, run
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from gpu_driver.device.context import DeviceContext
+    from gpu_driver.device_profile import DeviceProfile
     from gpu_driver.driver import Device
-    from nn_runtime.hal.types import Model
+    from nn_runtime.hal.types import Model, Subgraph
     from nn_runtime.operand import Array, Dimensions
 
 UNSIGNED, SIGNED = OperandCode.TENSOR_QUANT8_ASYMM, OperandCode.TENSOR_QUANT8_ASYMM_SIGNED
@@ -146,6 +150,59 @@ def test_tables_of_what_tables_gave(opencl_device: Device) -> None:
     x = SCALE * (codes.astype(np.float64) - ZERO_POINT)
     for result, wanted in ((negative, -real), (difference, real - x)):
         assert np.abs(result - np.clip(wanted / OUT_SCALE + OUT_ZERO_POINT, -128, 127)).max() <= 0.5 + 1e-4
+
+
+def test_tables_of_the_same_bytes_are_computed_at_once() -> None:
+    network = Network()
+    network.quantized(curve(network))
+    network.quantized(network.single(OperationCode.NEG, network.real))
+    network.quantized(squared_difference(network, DIMS))
+    model = network.graph.model()
+    groups = apart(islands(Working(model, Rewritten.of(model.main))))
+    assert [[len(one.sources) for one in group] for group in groups] == [[1, 1], [2]]
+
+
+def test_what_changes_nothing_in_between_is_left_out_first(opencl_device: Device) -> None:
+    network = Network()
+    shape = network.graph.constant(np.array(DIMS, np.int32))
+    same = network.graph.temporary(DIMS)
+    network.graph.operation(OperationCode.RESHAPE, [network.real, shape], same)
+    network.quantized(network.single(OperationCode.TANH, same))
+    assert launches_on(opencl_device, network.graph.model()) == 1
+
+
+def test_islands_may_be_deep(opencl_device: Device) -> None:
+    """Deeper than functions may call each other; every ADD is undone."""
+    network = Network()
+    real = network.real
+    for _ in range(600):
+        one = network.number(1.0)
+        real = network.pair(OperationCode.SUB, network.pair(OperationCode.ADD, real, one), one)
+    network.quantized(real)
+    codes = every_code(SIGNED)
+    (result,) = results(opencl_device, network.graph.model(), [codes])
+    wanted = SCALE * (codes.astype(np.float64) - ZERO_POINT) / OUT_SCALE + OUT_ZERO_POINT
+    assert np.abs(result - np.clip(wanted, -128, 127)).max() <= 0.5 + 1e-3
+
+
+def test_where_one_of_several_fails_the_others_are_tables(
+    opencl_device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = Network()
+    other = Network()
+    other.graph = network.graph
+    other.real = other.dequantized(network.graph.input(DIMS, SIGNED, SCALE, ZERO_POINT))
+    network.quantized(network.single(OperationCode.TANH, network.real))
+    other.quantized(other.single(OperationCode.EXP, other.real))
+    computed = constant_folding._computed
+
+    def fails(device: DeviceContext, model: Model, part: Subgraph, profile: DeviceProfile) -> object:
+        if any(operation.type == OperationCode.EXP for operation in part.operations):
+            raise HalError(ErrorStatus.RESOURCE_EXHAUSTED_TRANSIENT, "made up")
+        return computed(device, model, part, profile)
+
+    monkeypatch.setattr(constant_folding, "_computed", fails)
+    assert launches_on(opencl_device, network.graph.model()) == 1 + 3
 
 
 def test_real_numbers_that_others_read_are_still_made(opencl_device: Device) -> None:
