@@ -15,7 +15,7 @@ from gpu_driver.execution.graph_run import Commands, GraphRun, Limits
 from gpu_driver.passes import simplified
 from gpu_driver.passes.constants import constant_part, foldable
 from gpu_driver.passes.graph import Graph, Rewritten
-from gpu_driver.passes.tables import apart, islands, look_up, of_all_codes
+from gpu_driver.passes.tables import Island, apart, islands, look_up, of_all_codes, of_requantisation
 from nn_runtime.codes import OperationCode
 from nn_runtime.hal.types import HalError
 from nn_runtime.hal.views import typed_array
@@ -73,7 +73,14 @@ def fold_into_tables(device: DeviceContext, model: Model, before: Folded, profil
         return before
     graph = Graph(model, simplified(model, before.graph))
     programs = before.programs
-    groups = [(group, of_all_codes(graph, group)) for group in apart(islands(graph))]
+    wanted: list[Island] = []
+    for island in islands(graph):
+        table = of_requantisation(graph, island)
+        if table is None:
+            wanted.append(island)
+        else:
+            look_up(graph, island, table)
+    groups = [(group, of_all_codes(graph, group)) for group in apart(wanted)]
     while groups:
         group, part = groups.pop()
         try:

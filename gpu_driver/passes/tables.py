@@ -11,6 +11,7 @@ import numpy as np
 from nn_runtime.codes import OperationCode
 from nn_runtime.hal.types import DataLocation, OperandLifeTime, Operation, Subgraph
 from nn_runtime.operand import QUANT8_TYPES, dtype_of, element_count, is_tensor
+from nn_runtime.quantization import dequantize, quantize
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 CODES = 256
 _MOST_SOURCES = 2
+_REQUANTISING = 2
+"""Operations: DEQUANTIZE and QUANTIZE."""
 _ELEMENTWISE = frozenset(
     {
         OperationCode.ABS,
@@ -84,6 +87,16 @@ def apart(found: Sequence[Island]) -> list[list[Island]]:
         used |= own
         group += some
     return [group for _, group in groups]
+
+
+def of_requantisation(graph: Graph, island: Island) -> Array | None:
+    """Return the table of a QUANTIZE right behind a DEQUANTIZE; None for others, which are the device's to compute."""
+    if len(island.operations) > _REQUANTISING:
+        return None
+    (maker,) = island.operations - {island.at}
+    source, real, output = graph.view(maker).inputs[0], graph.view(maker).outputs[0], graph.view(island.at).outputs[0]
+    codes = np.arange(CODES, dtype=np.uint8).view(dtype_of(source.type))
+    return quantize(dequantize(codes, source).astype(dtype_of(real.type)), output)
 
 
 def of_all_codes(graph: Graph, group: Sequence[Island]) -> Subgraph:

@@ -185,6 +185,23 @@ def test_islands_may_be_deep(opencl_device: Device) -> None:
     assert np.abs(result - np.clip(wanted, -128, 127)).max() <= 0.5 + 1e-3
 
 
+@pytest.mark.parametrize("output", [UNSIGNED, SIGNED], ids=["to-unsigned", "to-signed"])
+def test_other_quantisation_takes_no_run_on_the_device(
+    opencl_device: Device, monkeypatch: pytest.MonkeyPatch, output: OperandCode
+) -> None:
+    network = Network()
+    network.quantized(network.real, output)
+    monkeypatch.setattr(constant_folding, "_computed", None)
+    model = network.graph.model()
+    assert launches_on(opencl_device, model) == 1
+    codes = every_code(SIGNED)
+    (result,) = results(opencl_device, model, [codes])
+    wanted = SCALE * (codes.astype(np.float64) - ZERO_POINT) / OUT_SCALE
+    info = np.iinfo(result.dtype)
+    zero_point = OUT_ZERO_POINT + (128 if output == UNSIGNED else 0)
+    assert np.abs(result - np.clip(wanted + zero_point, info.min, info.max)).max() <= 0.5 + 1e-4
+
+
 def test_where_one_of_several_fails_the_others_are_tables(
     opencl_device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
