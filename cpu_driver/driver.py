@@ -13,7 +13,7 @@ from cpu_driver.estimate import cost_table_of
 from cpu_driver.graph import missing_function
 from cpu_driver.operations import function_of
 from cpu_driver.prepared_model import HostStorage, PreparedModel
-from nn_runtime.codes import DeviceTypeCode, FeatureLevel, OperandCode, OperationCode
+from nn_runtime.codes import CONTROL_FLOW, DeviceTypeCode, FeatureLevel, OperandCode
 from nn_runtime.hal.buffers import BufferRegistry
 from nn_runtime.hal.costs import operation_estimates
 from nn_runtime.hal.interfaces import OperationSupport
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 
 NAME = "nnapi-reference"
 VERSION = "1"
-_CONTROL_FLOW = (OperationCode.IF, OperationCode.WHILE)
 _REFERENCE = PerformanceInfo(exec_time=1.0, power_usage=1.0)
 
 
@@ -158,7 +157,7 @@ def _storage(operand: Operand) -> HostStorage:
 
 
 def _support(model: Model, graph: Subgraph, operation: Operation) -> OperationSupport:
-    if operation.type not in _CONTROL_FLOW:
+    if operation.type not in CONTROL_FLOW:
         known = function_of(operation.type) is not None
         return OperationSupport(known, "" if known else missing_function(operation.type))
     for index in operation.inputs:

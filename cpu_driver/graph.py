@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cpu_driver.operations import function_of
-from nn_runtime.codes import OperationCode, operand_type_name, operation_name
+from nn_runtime.codes import CONTROL_FLOW, OperationCode, operand_type_name, operation_name
 from nn_runtime.errors import BadData
 from nn_runtime.hal.interfaces import ProfileRow
 from nn_runtime.hal.types import CONSTANT_LIFETIMES, ErrorStatus, HalError, OperandLifeTime
@@ -79,7 +79,7 @@ def _steps(subgraph: Subgraph) -> tuple[Step, ...]:
     for index in reversed(range(len(subgraph.operations))):
         operation = subgraph.operations[index]
         function = function_of(operation.type)
-        if function is None and operation.type not in (OperationCode.IF, OperationCode.WHILE):
+        if function is None and operation.type not in CONTROL_FLOW:
             label = f"operation {index} {operation_name(operation.type)}"
             raise HalError(ErrorStatus.GENERAL_FAILURE, f"{label}: {missing_function(operation.type)}")
         used = {*operation.inputs, *operation.outputs}

@@ -18,9 +18,8 @@ from gpu_driver.discovery.platforms import find_devices
 from gpu_driver.estimate import cost_table_of
 from gpu_driver.lowering import MAX_ELEMENTS
 from gpu_driver.operations import launcher_of, refusal_of
-from gpu_driver.passes.graph import CONTROL_FLOW
 from gpu_driver.tuning_values import Tuning
-from nn_runtime.codes import FeatureLevel, is_extension_code, operation_name
+from nn_runtime.codes import CONTROL_FLOW, FeatureLevel, is_extension_code, operation_name
 from nn_runtime.hal.buffers import BufferRegistry
 from nn_runtime.hal.costs import operation_estimates
 from nn_runtime.hal.interfaces import DeviceDescription, OperationSupport, UnusableDevice

@@ -18,9 +18,8 @@ from gpu_driver.in_place import operands_of, shared_in_place
 from gpu_driver.launch import Alias, CopyBuffer, Launch, Measured, Steps
 from gpu_driver.operations import launcher_of
 from gpu_driver.passes import Rewritten, simplified
-from gpu_driver.passes.graph import CONTROL_FLOW
 from gpu_driver.passes.identities import unchanged_input
-from nn_runtime.codes import OperationCode, operation_name
+from nn_runtime.codes import CONTROL_FLOW, OperationCode, operation_name
 from nn_runtime.errors import BadData
 from nn_runtime.hal.types import ErrorStatus, HalError, OperandLifeTime
 from nn_runtime.hal.views import constant_array

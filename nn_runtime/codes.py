@@ -147,6 +147,10 @@ class OperationCode(IntEnum):
     REVERSE = 105
 
 
+CONTROL_FLOW = (OperationCode.IF, OperationCode.WHILE)
+"""Operations that refer to other models, which what runs graphs runs."""
+
+
 class ResultCode(IntEnum):
     """Result of an NDK call."""
 

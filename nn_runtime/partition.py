@@ -11,7 +11,7 @@ from collections import deque
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from nn_runtime.codes import FeatureLevel, OperandCode, OperationCode, operation_name
+from nn_runtime.codes import CONTROL_FLOW, FeatureLevel, OperandCode, OperationCode, operation_name
 from nn_runtime.errors import BadData
 from nn_runtime.hal.interfaces import ExplainsOperations, OperationSupport, TakesUnknownSizes
 from nn_runtime.hal.types import (
@@ -42,8 +42,6 @@ _WORST = PerformanceInfo(3.4028234663852886e38, 3.4028234663852886e38)
 
 INTERPRETER = -1
 """In place of a device index: IF and WHILE that the plan itself interprets, so that their models may be split."""
-
-CONTROL_FLOW = (OperationCode.IF, OperationCode.WHILE)
 
 
 @dataclass(frozen=True)

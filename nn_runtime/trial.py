@@ -11,9 +11,10 @@ import hashlib
 import json
 import logging
 import random
-import statistics
 import time
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from nn_runtime.caching import file_paths
 from nn_runtime.hal.costs import processor
@@ -79,7 +80,7 @@ def _ratios(times: Sequence[Sequence[float]], racing: Sequence[int]) -> dict[int
 
 
 def _winner(ratios: Mapping[int, Sequence[float]]) -> int:
-    return min(ratios, key=lambda at: statistics.median(ratios[at] or [1.0]))
+    return min(ratios, key=lambda at: float(np.median(ratios[at] or [1.0])))
 
 
 def _is_clear(times: Sequence[Sequence[float]], racing: Sequence[int]) -> bool:
@@ -110,7 +111,7 @@ def _slice(run: Callable[[], object]) -> float:
         start = time.perf_counter()
         run()
         found.append(time.perf_counter() - start)
-    return statistics.median(found[len(found) // 2 :])
+    return float(np.median(found[len(found) // 2 :]))
 
 
 def kept_result(info: CacheInfo, devices: Sequence[Device], preference: ExecutionPreference) -> str | None:

@@ -16,7 +16,7 @@ import numpy as np
 
 from cpu_driver.operations import function_of
 from gpu_driver.operations import launcher_of, refusal_of
-from nn_runtime.codes import FeatureLevel, OperandCode, OperationCode
+from nn_runtime.codes import CONTROL_FLOW, FeatureLevel, OperandCode, OperationCode
 from nn_runtime.hal.views import operation_view
 from nn_runtime.operations import OperationView, definitions
 from nn_runtime.testing.conformance import hal_model
@@ -38,7 +38,6 @@ COLUMNS: Mapping[int, str] = {
     OperandCode.TENSOR_QUANT8_ASYMM_SIGNED: "quant8 signed",
     OperandCode.TENSOR_BOOL8: "bool8",
 }
-CONTROL_FLOW = (OperationCode.IF, OperationCode.WHILE)
 BOTH, BOTH_BUT, CPU_ONLY, NEITHER = "CPU, OpenCL", "CPU, OpenCL in part", "CPU", "no"
 DRAWS = 40
 

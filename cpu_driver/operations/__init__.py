@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One function per operation, one file per family, loaded from this folder.
+"""One function per operation, one file per family, which `nn_runtime.families` lists.
 
 A function takes the operation with every input's array known and returns its output arrays (any shape of the right
 size: the caller reshapes to the computed dimensions) in the outputs' dtypes. Float16 data is computed in float32 and
@@ -8,10 +8,9 @@ narrowed once at the end.
 
 from __future__ import annotations
 
-import functools
-import importlib
-import pkgutil
 from typing import TYPE_CHECKING
+
+from nn_runtime.families import FAMILIES, Families
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     Function = Callable[[OperationView], tuple[Array, ...]]
 
 _functions: dict[int, Function] = {}
+_families = Families(__name__, FAMILIES)
 
 
 def computes(*codes: OperationCode) -> Callable[[Function], Function]:
@@ -40,12 +40,5 @@ def computes(*codes: OperationCode) -> Callable[[Function], Function]:
 
 def function_of(code: int) -> Function | None:
     """Return the function of an operation, or None."""
-    _load_families()
+    _families.load(code)
     return _functions.get(code)
-
-
-@functools.cache
-def _load_families() -> None:
-    package = importlib.import_module(__name__)
-    for module in pkgutil.iter_modules(package.__path__):
-        importlib.import_module(f"{__name__}.{module.name}")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from gpu_driver.device_profile import DeviceProfile
     from gpu_driver.launch import Argument, WorkSize
     from nn_runtime.operand import Array, Dimensions
+    from nn_runtime.operations import OperationView
 
 _Walk: TypeAlias = "tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]"
 
@@ -66,6 +67,12 @@ def broadcast(first: Dimensions, second: Dimensions, output: Dimensions) -> Broa
             sizes.append(size)
             strides.append((stride0, stride1))
     return Broadcast(tuple(sizes), tuple(pair[0] for pair in strides), tuple(pair[1] for pair in strides))
+
+
+def refuse_pair(op: OperationView, _device: DeviceProfile) -> str:
+    """Return why broadcast.cl cannot walk through two inputs whose dimensions are known, or ""."""
+    first, second = (operand.dimensions for operand in op.inputs[:2])
+    return broadcast_refusal(first, second) if first and second and 0 not in (*first, *second) else ""
 
 
 def broadcast_refusal(first: Dimensions, second: Dimensions) -> str:

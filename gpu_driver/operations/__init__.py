@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One launcher per operation, one file per family, loaded from this folder.
+"""One launcher per operation, one file per family, which `nn_runtime.families` lists.
 
 A launcher turns a bound operation into launches; it makes no OpenCL call. Next to it `supports` may give a function
 that returns the reason why this device cannot take an operation, or "" if it can.
@@ -7,10 +7,9 @@ that returns the reason why this device cannot take an operation, or "" if it ca
 
 from __future__ import annotations
 
-import functools
-import importlib
-import pkgutil
 from typing import TYPE_CHECKING
+
+from nn_runtime.families import FAMILIES, Families
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 
 _launchers: dict[int, Launcher] = {}
 _refusals: dict[int, Refusal] = {}
+_families = Families(__name__, FAMILIES)
 
 
 def launches(*codes: OperationCode) -> Callable[[Launcher], Launcher]:
@@ -54,19 +54,17 @@ def supports(*codes: OperationCode) -> Callable[[Refusal], Refusal]:
 
 def launcher_of(code: int) -> Launcher | None:
     """Return the launcher of an operation, or None."""
-    load_families()
+    _families.load(code)
     return _launchers.get(code)
+
+
+def load_families() -> None:
+    """Import every family, while something else is waited for."""
+    _families.load_all()
 
 
 def refusal_of(op: OperationView, device: DeviceProfile) -> str:
     """Return why the family refuses this operation on the device, or ""."""
+    _families.load(op.code)
     refusal = _refusals.get(op.code)
     return refusal(op, device) if refusal else ""
-
-
-@functools.cache
-def load_families() -> None:
-    """Import every family of this folder."""
-    package = importlib.import_module(__name__)
-    for module in pkgutil.iter_modules(package.__path__):
-        importlib.import_module(f"{__name__}.{module.name}")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpu_driver.launch import int32
-from gpu_driver.launchers.broadcast import pairwise
-from gpu_driver.operations import launches
+from gpu_driver.launchers.broadcast import pairwise, refuse_pair
+from gpu_driver.operations import launches, supports
 from nn_runtime.codes import OperandCode
 from nn_runtime.operand import QUANT8_TYPES, dtype_of
 from nn_runtime.operations.comparison import COMPARISONS
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 TRUTH_TABLE = (np.arange(256) != 0).astype(np.int32)
 """What a bool's byte means."""
+
+supports(*COMPARISONS)(refuse_pair)
 
 
 @launches(*COMPARISONS)

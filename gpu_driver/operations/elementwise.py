@@ -12,13 +12,12 @@ from gpu_driver import chain
 from gpu_driver.chain import elementwise as programs
 from gpu_driver.chain.byte_pairs import Bytes, by_floats, specified
 from gpu_driver.launch import Kernel, Launch, Packed, float32, int32, int_vector
-from gpu_driver.launchers.broadcast import broadcast, broadcast_refusal, pairwise
+from gpu_driver.launchers.broadcast import broadcast, pairwise, refuse_pair
 from gpu_driver.launchers.vectors import c_type, defines
 from gpu_driver.launchers.worksize import linear
 from gpu_driver.operations import launches, supports
 from nn_runtime.codes import OperationCode
 from nn_runtime.operand import FLOAT_TYPES, QUANT8_TYPES, dtype_of
-from nn_runtime.operations.comparison import COMPARISONS
 from nn_runtime.operations.elementwise import ADD_LEFT_SHIFT, add_parameters, mul_multiplier, prelu_multipliers
 from nn_runtime.quantization import (
     FixedPointMultiplier,
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from gpu_driver.device_profile import DeviceProfile
     from gpu_driver.launch import Argument
     from nn_runtime.operand import Array
-    from nn_runtime.operations import OperationView
 
 _NUMBERS = {OperationCode.ADD: 0, OperationCode.SUB: 1, OperationCode.MUL: 2, OperationCode.DIV: 3}
 _PRELU_NUMBERS = (
@@ -44,6 +42,8 @@ _PRELU_NUMBERS = (
 )
 _MAX_RANK = 4
 _UNUSED = FixedPointMultiplier(0, 0)
+
+supports(OperationCode.MAXIMUM, OperationCode.MINIMUM, OperationCode.POW, OperationCode.PRELU)(refuse_pair)
 
 
 @launches(OperationCode.ADD, OperationCode.SUB, OperationCode.MUL, OperationCode.DIV)
@@ -136,16 +136,6 @@ def _factors(op: BoundOperation) -> tuple[FixedPointMultiplier, FixedPointMultip
 def _fixed_point(zero_points: tuple[int, int, int], *factors: FixedPointMultiplier) -> tuple[Argument, ...]:
     pairs = (int_vector(factor.mantissa, factor.exponent) for factor in factors)
     return int32(ADD_LEFT_SHIFT), int_vector(*zero_points, 0), *pairs
-
-
-@supports(
-    *(OperationCode.MAXIMUM, OperationCode.MINIMUM, OperationCode.POW, OperationCode.PRELU),
-    *(OperationCode.LOGICAL_AND, OperationCode.LOGICAL_OR, *COMPARISONS),
-)
-def refuse_pair(op: OperationView, _device: DeviceProfile) -> str:
-    """Return the reason of broadcast.cl, where the dimensions are known."""
-    first, second = (operand.dimensions for operand in op.inputs[:2])
-    return broadcast_refusal(first, second) if first and second and 0 not in (*first, *second) else ""
 
 
 @launches(OperationCode.MAXIMUM, OperationCode.MINIMUM)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpu_driver.launch import int32
-from gpu_driver.launchers.broadcast import pairwise
-from gpu_driver.operations import launches
+from gpu_driver.launchers.broadcast import pairwise, refuse_pair
+from gpu_driver.operations import launches, supports
 from gpu_driver.operations.activation import lookup
 from gpu_driver.operations.comparison import TRUTH_TABLE
 from nn_runtime.codes import OperationCode
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from gpu_driver.bound import BoundOperation
     from gpu_driver.device_profile import DeviceProfile
     from gpu_driver.launch import Launch
+
+supports(OperationCode.LOGICAL_AND, OperationCode.LOGICAL_OR)(refuse_pair)
 
 
 @launches(OperationCode.LOGICAL_AND, OperationCode.LOGICAL_OR)

@@ -6,8 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gpu_driver.passes.graph import CONTROL_FLOW
-from nn_runtime.codes import OperationCode
+from nn_runtime.codes import CONTROL_FLOW, OperationCode
 from nn_runtime.hal.types import OperandLifeTime, Subgraph
 from nn_runtime.operand import is_tensor, size_bytes
 

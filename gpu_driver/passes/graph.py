@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nn_runtime.codes import OperandCode, OperationCode
+from nn_runtime.codes import CONTROL_FLOW, OperandCode, OperationCode
 from nn_runtime.errors import BadData
 from nn_runtime.hal.types import DataLocation, Operand, OperandLifeTime, Operation, Subgraph
 from nn_runtime.hal.views import ModelOperand, constant_array
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from nn_runtime.hal.types import Model
     from nn_runtime.operand import Array, Dimensions
 
-CONTROL_FLOW = (OperationCode.IF, OperationCode.WHILE)
 REDUCTIONS = frozenset(
     {
         OperationCode.MEAN,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpu_driver.passes.graph import CONTROL_FLOW, REDUCTIONS
-from nn_runtime.codes import OperationCode
+from gpu_driver.passes.graph import REDUCTIONS
+from nn_runtime.codes import CONTROL_FLOW, OperationCode
 from nn_runtime.operand import QUANT8_TYPES, dtype_of, element_count
 from nn_runtime.operations.channel_shuffle import channel_shuffle
 from nn_runtime.operations.resize import resize_geometry

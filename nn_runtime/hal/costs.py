@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from nn_runtime.codes import OperandCode, OperationCode
+from nn_runtime.codes import CONTROL_FLOW, OperandCode, OperationCode
 from nn_runtime.hal.cache_folder import cache_directory
 from nn_runtime.hal.files import read_file, write_file
 from nn_runtime.hal.types import CONSTANT_LIFETIMES, OperandLifeTime
@@ -274,7 +274,7 @@ class _Estimator:
 
     def _operation(self, graph: Subgraph, operation: Operation, guessed: dict[int, Dimensions]) -> float:
         operands = graph.operands
-        if operation.type in (OperationCode.IF, OperationCode.WHILE):
+        if operation.type in CONTROL_FLOW:
             return self._control_flow(graph, operation)
         used = [operands[i] for i in (*operation.inputs, *operation.outputs)]
         dynamic = any(_is_unknown(operand) for operand in used)

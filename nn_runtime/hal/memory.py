@@ -6,9 +6,7 @@ from __future__ import annotations
 import mmap
 import os
 import stat
-import sys
 from enum import IntEnum, IntFlag
-from multiprocessing import resource_tracker, shared_memory
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +16,8 @@ from nn_runtime.numeric import whole
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+
+    from nn_runtime.hal.named_block import NamedBlock
 
 PROT_READ = 1
 PROT_WRITE = 2
@@ -31,14 +31,12 @@ class SharedMemory:
     """
 
     _fd = -1
-    _block: shared_memory.SharedMemory | None = None
+    _block: NamedBlock | None = None
     _is_owner = True
     is_file = False
     """Whether it shows a file that others may cut short."""
 
-    def __init__(
-        self, size_bytes: int, prot: int, fd: int, offset: int, block: shared_memory.SharedMemory | None
-    ) -> None:
+    def __init__(self, size_bytes: int, prot: int, fd: int, offset: int, block: NamedBlock | None) -> None:
         """Use `create` or `from_fd` instead."""
         self.size_bytes = size_bytes
         self.prot = prot
@@ -74,7 +72,11 @@ class SharedMemory:
 
     def adopt(self, size_bytes: int, prot: int, fd: int, offset: int, block_name: str) -> None:
         """Become memory that another process has made: of a descriptor, which is taken over, or of a block's name."""
-        block = _attached_block(block_name) if block_name else None
+        block = None
+        if block_name:
+            from nn_runtime.hal.named_block import NamedBlock
+
+            block = NamedBlock.attach(block_name)
         SharedMemory.__init__(self, size_bytes, prot, fd, offset, block)
         self._is_owner = False
 
@@ -141,27 +143,6 @@ class SharedMemory:
                 f"memory: {self.size_bytes} bytes at offset {self.offset} cannot be mapped: {error}"
             ) from error
         return np.frombuffer(mapping, np.uint8, self.size_bytes, start)
-
-
-class _Block(shared_memory.SharedMemory):
-    """A block that may be closed while arrays still show it: it is unmapped when a later one is made."""
-
-    def close(self) -> None:
-        """Unmap now, or later."""
-        try:
-            super().close()
-        except BufferError:
-            _lingering.append(self)
-
-
-_lingering: list[_Block] = []
-
-
-def _close_lingering() -> None:
-    waiting = _lingering.copy()
-    _lingering.clear()
-    for block in waiting:
-        block.close()
 
 
 class HardwareBufferFormat(IntEnum):
@@ -248,23 +229,13 @@ class HardwareBuffer(SharedMemory):
         return super().array()
 
 
-def _attached_block(name: str) -> shared_memory.SharedMemory:
-    """Attach to a block of another process, which alone will unlink it."""
-    _close_lingering()
-    if sys.version_info >= (3, 13):
-        return _Block(name, track=False)
-    block = _Block(name)
-    if os.name == "posix":
-        resource_tracker.unregister(f"/{block.name}", "shared_memory")
-    return block
-
-
-def _anonymous(size_bytes: int) -> tuple[int, int, shared_memory.SharedMemory | None]:
+def _anonymous(size_bytes: int) -> tuple[int, int, NamedBlock | None]:
     """Return (descriptor or -1, offset, block or None) of new zeroed memory; raises OutOfMemory."""
     try:
         if not hasattr(os, "memfd_create"):
-            _close_lingering()
-            return -1, 0, _Block(create=True, size=size_bytes)
+            from nn_runtime.hal.named_block import NamedBlock
+
+            return -1, 0, NamedBlock.create(size_bytes)
         return _memory_file(size_bytes), 0, None
     except (OSError, OverflowError) as error:
         raise OutOfMemory(f"shared memory: {size_bytes} bytes cannot be had: {error}") from error

@@ -11,7 +11,6 @@ from __future__ import annotations
 import atexit
 import json
 import logging
-import multiprocessing
 import os
 import threading
 from pathlib import Path
@@ -131,6 +130,8 @@ def read_setting() -> None:
     _read = path
     stop()
     if path:
+        import multiprocessing
+
         is_child = multiprocessing.parent_process() is not None
         start(Path(f"{path}.{os.getpid()}" if is_child else path))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each operation accepts and what shape it gives: one file per family, loaded from this folder.
+"""What each operation accepts and what shape it gives: one file per family, which `nn_runtime.families` lists.
 
 `definition(code)` is the way in; `validate` and `output_dimensions` apply it to an operation.
 """

@@ -11,8 +11,6 @@ Source of the rows: operations.json of the specification facts.
 from __future__ import annotations
 
 import functools
-import importlib
-import pkgutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
@@ -26,6 +24,7 @@ from nn_runtime.codes import (
     operation_name,
 )
 from nn_runtime.errors import BadData
+from nn_runtime.families import WITH_CONTROL_FLOW, Families
 from nn_runtime.operand import Array, Dimensions, OperandView, is_tensor
 
 TypeRule = Callable[[int], Iterable[int]]
@@ -269,6 +268,7 @@ class OperationView:
 
 
 _registry: dict[int, Definition] = {}
+_families = Families(__name__.rpartition(".")[0], WITH_CONTROL_FLOW)
 
 
 def define(entry: Definition) -> Definition:
@@ -280,25 +280,18 @@ def define(entry: Definition) -> Definition:
 
 
 def definitions() -> Mapping[int, Definition]:
-    """Return every definition by code, loading the families at the first call."""
-    _load_families()
+    """Return every definition by code."""
+    _families.load_all()
     return _registry
 
 
 def definition(code: int) -> Definition:
     """Return the definition of a code; raises BadData if there is none."""
-    found = definitions().get(code)
+    _families.load(code)
+    found = _registry.get(code)
     if found is None:
         raise BadData(f"{operation_name(code)}: no such operation in this runtime")
     return found
-
-
-@functools.cache
-def _load_families() -> None:
-    package = __name__.rpartition(".")[0]
-    folder = importlib.import_module(package)
-    for module in pkgutil.iter_modules(folder.__path__):
-        importlib.import_module(f"{package}.{module.name}")
 
 
 def validate(op: OperationView) -> FeatureLevel:

@@ -6,11 +6,10 @@ from __future__ import annotations
 import pytest
 
 from cpu_driver.operations import function_of
-from nn_runtime.codes import OperationCode
+from nn_runtime.codes import CONTROL_FLOW, OperationCode
 from nn_runtime.operations import definitions
 from tests.operations.cases import all_cases
 
-CONTROL_FLOW = (OperationCode.IF, OperationCode.WHILE)
 CODES = sorted(definitions())
 NAMES = [OperationCode(code).name for code in CODES]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nn_runtime.codes import FeatureLevel, OperationCode
+from nn_runtime.codes import CONTROL_FLOW, FeatureLevel, OperationCode
 from nn_runtime.errors import OutputInsufficientSize
 from nn_runtime.operand import has_unknown_dimensions
 from nn_runtime.testing.conformance.models import declared, ndk_model, outcome, output_types
@@ -70,7 +70,7 @@ class NdkRunner:
 
         if self._through != Through.SPLIT:
             return Compilation(model, [self._device])
-        codes = [code for code in OperationCode if code not in (OperationCode.IF, OperationCode.WHILE)]
+        codes = [code for code in OperationCode if code not in CONTROL_FLOW]
         parts = [
             SampleDevice(
                 f"part-{at}", set(codes[at::_PARTS]), inner=self._device.hal, feature_level=FeatureLevel.LEVEL_8

@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How each operator of a .tflite file is converted: one function an operator, one file a family, loaded from here.
+"""How each operator of a .tflite file is converted: one function an operator, one file a family.
 
 A function checks what its operator needs and emits NNAPI operations; their own validation does the rest.
 """
 
 from __future__ import annotations
 
-import functools
-import importlib
-import pkgutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from tflite.BuiltinOperator import BuiltinOperator as Op
+
+from nn_runtime.families import Families
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Mapping
 
     from nn_runtime.tflite.operator import Operator
 
@@ -32,6 +33,51 @@ class Kind:
     version: int = 1
 
 
+_FAMILIES: Mapping[str, Collection[int | str]] = {
+    "activation": (
+        *(Op.RELU, Op.RELU_N1_TO_1, Op.RELU6, Op.LOGISTIC, Op.TANH, Op.SOFTMAX, Op.HARD_SWISH, Op.RELU_0_TO_1),
+        *(Op.ELU, Op.PRELU, Op.LEAKY_RELU, Op.GELU, Op.LOG_SOFTMAX, Op.L2_NORMALIZATION),
+        *(Op.LOCAL_RESPONSE_NORMALIZATION,),
+    ),
+    "concatenation": (Op.CONCATENATION, "TensorListSetItem", Op.PACK, Op.SPLIT, Op.UNPACK, Op.SPLIT_V),
+    "control_flow": (Op.IF, Op.WHILE),
+    "convolution": (Op.CONV_2D, Op.DEPTHWISE_CONV_2D, Op.TRANSPOSE_CONV, "Convolution2DTransposeBias"),
+    "cumulative": (Op.CUMSUM,),
+    "detection": ("TFLite_Detection_PostProcess",),
+    "elementwise": (
+        *(Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.ADD_N, Op.FLOOR_DIV, Op.FLOOR_MOD, Op.SQUARED_DIFFERENCE, Op.MAXIMUM),
+        *(Op.MINIMUM, Op.POW, Op.EQUAL, Op.NOT_EQUAL, Op.GREATER, Op.GREATER_EQUAL, Op.LESS, Op.LESS_EQUAL),
+        *(Op.LOGICAL_AND, Op.LOGICAL_OR, Op.LOGICAL_NOT, Op.ABS, Op.NEG, Op.EXP, Op.LOG, Op.SQRT, Op.RSQRT, Op.SIN),
+        *(Op.COS, Op.FLOOR, Op.CEIL, Op.SQUARE),
+    ),
+    "gather": (Op.GATHER, Op.GATHER_ND, Op.REVERSE_SEQUENCE),
+    "lookup": (Op.EMBEDDING_LOOKUP, Op.HASHTABLE_LOOKUP, Op.LSH_PROJECTION),
+    "lstm": (Op.UNIDIRECTIONAL_SEQUENCE_LSTM, Op.LSTM, Op.BIDIRECTIONAL_SEQUENCE_LSTM),
+    "matrix": (Op.MATRIX_DIAG, Op.MATRIX_SET_DIAG),
+    "pooling": (Op.AVERAGE_POOL_2D, Op.MAX_POOL_2D, Op.L2_POOL_2D),
+    "products": (Op.FULLY_CONNECTED, Op.BATCH_MATMUL),
+    "quantize": (Op.QUANTIZE, Op.DENSIFY, Op.DEQUANTIZE, Op.CAST),
+    "reduce": (
+        *(Op.MEAN, Op.ARG_MAX, Op.ARG_MIN, Op.SUM, Op.REDUCE_PROD, Op.REDUCE_MAX, Op.REDUCE_MIN, Op.REDUCE_ANY),
+        *(Op.REDUCE_ALL,),
+    ),
+    "resize": (Op.RESIZE_BILINEAR, Op.RESIZE_NEAREST_NEIGHBOR),
+    "rnn": (Op.RNN, Op.UNIDIRECTIONAL_SEQUENCE_RNN, Op.BIDIRECTIONAL_SEQUENCE_RNN, Op.SVDF),
+    "rounding": (Op.SIGN, Op.ROUND, Op.FAKE_QUANT),
+    "scatter": (Op.SCATTER_ND, Op.SEGMENT_SUM, Op.SPARSE_TO_DENSE),
+    "select": (Op.SELECT, Op.SELECT_V2, Op.ONE_HOT),
+    "shape": (
+        *(Op.RESHAPE, Op.SQUEEZE, Op.EXPAND_DIMS, Op.TRANSPOSE, Op.REVERSE_V2, Op.TILE, Op.BROADCAST_TO, Op.FILL),
+        *(Op.ZEROS_LIKE, Op.DEPTH_TO_SPACE, Op.SPACE_TO_DEPTH, Op.SPACE_TO_BATCH_ND, Op.BATCH_TO_SPACE_ND),
+    ),
+    "slice": (Op.SLICE, Op.STRIDED_SLICE, Op.PAD, Op.PADV2, Op.MIRROR_PAD, Op.TOPK_V2),
+    "spectrum": (Op.RFFT2D, Op.REAL, Op.IMAG, Op.COMPLEX_ABS),
+    "update": (Op.DYNAMIC_UPDATE_SLICE,),
+    "variable": (Op.CALL_ONCE, Op.VAR_HANDLE, Op.READ_VARIABLE, Op.ASSIGN_VARIABLE),
+    "volume": (Op.CONV_3D,),
+}
+
+_families = Families(__name__, _FAMILIES)
 _kinds: dict[int | str, Kind] = {}
 _conversions: dict[int | str, Conversion] = {}
 
@@ -51,24 +97,17 @@ def converts(code: int | str, *, inputs: int | None, version: int = 1) -> Callab
 
 def conversion_of(code: int | str) -> Conversion | None:
     """Return the conversion of a builtin code or custom name, or None."""
-    _load_families()
+    _families.load(code)
     return _conversions.get(code)
 
 
 def kind_of(code: int | str) -> Kind | None:
     """Return what is known of a builtin code or custom name, or None."""
-    _load_families()
+    _families.load(code)
     return _kinds.get(code)
 
 
 def converted_operators() -> list[int]:
     """Return the codes of the builtin operators that have a conversion."""
-    _load_families()
+    _families.load_all()
     return sorted(code for code in _conversions if isinstance(code, int))
-
-
-@functools.cache
-def _load_families() -> None:
-    package = importlib.import_module(__name__)
-    for module in pkgutil.iter_modules(package.__path__):
-        importlib.import_module(f"{__name__}.{module.name}")

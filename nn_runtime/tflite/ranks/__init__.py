@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nn_runtime.codes import OperationCode
+from nn_runtime.codes import CONTROL_FLOW, OperationCode
 from nn_runtime.errors import BadData
 from nn_runtime.operand import is_tensor
 from nn_runtime.tflite.ranks.along import (
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 def is_beyond(code: OperationCode, inputs: Sequence[Value]) -> bool:
     """Tell whether an operation takes or makes a tensor of too many dimensions."""
-    if code in (OperationCode.IF, OperationCode.WHILE):
+    if code in CONTROL_FLOW:
         return False  # they hand operands on as they are
     ranks = [value.rank for value in inputs if is_tensor(value.type)]
     if code == OperationCode.GATHER:
