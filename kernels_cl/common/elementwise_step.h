@@ -72,14 +72,15 @@ typedef struct __attribute__((packed)) {
 } UnalignedBytes64;
 #endif
 
-// The part of a row that is computed at once: `vectors` from column `first` on, the last of them at column `last`, over the one before it
-// if need be; one of fewer `lanes` if the part is that short. Values have copies of the last up to a multiple of four.
+// What is computed at once: the same part of `rows` rows from `row` on, `of_row` vectors of each from column `first` on, the last of them at
+// column `last`, over the one before it if need be; one of fewer `lanes` if the part is that short. After the last of all `vectors`, values
+// have copies of it up to a multiple of four.
 // copies: of rows that are repeated; from `first` on if it is a long row, else there are none
 typedef struct {
     global const T *src, *residual, *third;
     const COMPUTE_T *copies;
     global const uchar *constants; // the instructions, and what follows
-    int row, first, last, vectors, lanes;
+    int row, rows, first, last, of_row, vectors, lanes;
 } Columns;
 
 static inline int padded(int vectors)
@@ -87,40 +88,42 @@ static inline int padded(int vectors)
     return (vectors + 3) & ~3;
 }
 
-static inline void load_columns(const Columns *at, global const T *from, COMPUTE_T16 *values)
+static inline void pad(const Columns *at, COMPUTE_T16 *values)
 {
-    const int before = at->vectors - 1;
-    COMPUTE_T16 last;
-    if (before % 4 == 3 && at->last == at->first + 16 * before) {
-        const int vectors = at->vectors;
+    for (int v = at->vectors; v < padded(at->vectors); ++v)
+        values[v] = values[at->vectors - 1];
+}
+
+static inline int is_gapless(const Columns *at)
+{
+    return at->of_row % 4 == 0 && at->last == at->first + 16 * (at->of_row - 1);
+}
+
+static inline void load_row(const Columns *at, global const T *from, COMPUTE_T16 *values)
+{
+    const int vectors = at->of_row, before = vectors - 1;
+    if (is_gapless(at)) {
         EVERY_FOUR(values[v] = LOAD16(from, at->first + 16 * v))
         return;
     }
-    if (at->lanes < 16)
-        last = load_lanes(from, at->first, at->lanes);
-    else
-        last = LOAD16(from, at->last);
     for (int v = 0; v < before; ++v)
         values[v] = LOAD16(from, at->first + 16 * v);
-    for (int v = before; v < padded(before + 1); ++v)
-        values[v] = last;
+    values[before] = at->lanes < 16 ? load_lanes(from, at->first, at->lanes) : LOAD16(from, at->last);
 }
 
-static inline void store_columns(const Columns *at, global T *to, const COMPUTE_T16 *values)
+static inline void store_row(const Columns *at, global T *to, const COMPUTE_T16 *values)
 {
-    const int before = at->vectors - 1;
-    if (at->lanes < 16) {
-        store_lanes(to, at->first, values[0], at->lanes);
-        return;
-    }
-    if (before % 4 == 3 && at->last == at->first + 16 * before) {
-        const int vectors = at->vectors;
+    const int vectors = at->of_row, before = vectors - 1;
+    if (is_gapless(at)) {
         EVERY_FOUR(STORE16(to, at->first + 16 * v, values[v]))
         return;
     }
     for (int v = 0; v < before; ++v)
         STORE16(to, at->first + 16 * v, values[v]);
-    STORE16(to, at->last, values[before]);
+    if (at->lanes < 16)
+        store_lanes(to, at->first, values[before], at->lanes);
+    else
+        STORE16(to, at->last, values[before]);
 }
 
 static inline global const T *operand_of(const Columns *at, global const Instruction *i)
@@ -129,6 +132,13 @@ static inline global const T *operand_of(const Columns *at, global const Instruc
         : i->operand == FROM_RESIDUAL ? at->residual
         : i->operand == FROM_THIRD    ? at->third
                                       : (global const T *)(at->constants + (size_t)i->place * 64);
+}
+
+// Where an instruction reads for a row. Divisions take longer than what else is done for an operand.
+static inline global const T *row_of(global const Instruction *i, global const T *from, int row)
+{
+    const int own = i->divide == 1 && row < i->modulo ? row : i->modulo == 1 ? 0 : row / i->divide % i->modulo;
+    return from + (size_t)own * i->row_stride;
 }
 
 // What an instruction reads beside the values: a vector for every one of theirs (returns 1), or one for all (0).
@@ -140,18 +150,26 @@ static inline int load_operand(const Columns *at, global const Instruction *i, C
         const int before = at->vectors - 1, last = at->lanes < 16 ? 0 : at->last - at->first;
         for (int v = 0; v < before; ++v)
             values[v] = vload16(v, copy);
-        for (int v = before; v < padded(before + 1); ++v)
-            values[v] = vload16(0, copy + last);
+        values[before] = vload16(0, copy + last);
+        pad(at, values);
         return 1;
     }
-    // Divisions take longer than what else is done for an operand.
-    const int row = i->divide == 1 && at->row < i->modulo ? at->row : i->modulo == 1 ? 0 : at->row / i->divide % i->modulo;
-    from += (size_t)row * i->row_stride;
-    if (i->step)
-        load_columns(at, from, values);
-    else
-        values[0] = (COMPUTE_T16)LOAD(from, 0);
-    return i->step;
+    if (!i->step && (at->rows == 1 || i->modulo == 1)) {
+        values[0] = (COMPUTE_T16)LOAD(row_of(i, from, at->row), 0);
+        return 0;
+    }
+    for (int r = 0; r < at->rows; ++r, values += at->of_row) {
+        global const T *row = row_of(i, from, at->row + r);
+        if (i->step) {
+            load_row(at, row, values);
+        } else {
+            const COMPUTE_T16 value = (COMPUTE_T16)LOAD(row, 0);
+            for (int v = 0; v < at->of_row; ++v)
+                values[v] = value;
+        }
+    }
+    pad(at, values - at->vectors);
+    return 1;
 }
 
 // a, b: the operands in the order of the operation
@@ -252,7 +270,8 @@ static inline void apply(const Columns *at, global const Instruction *i, int vec
 }
 #endif
 
-static inline void compute(const Columns *at, global const Instruction *program, int instructions, global T *dst)
+// depth: of the rows of dst
+static inline void compute(const Columns *at, global const Instruction *program, int instructions, global T *dst, int depth)
 {
     const int vectors = padded(at->vectors);
     COMPUTE_T16 values[REGISTERS][LINES], others[LINES];
@@ -281,7 +300,8 @@ static inline void compute(const Columns *at, global const Instruction *program,
         apply(at, i, vectors, is_reversed ? other : own, is_reversed ? own : other, to);
 #endif
     }
-    store_columns(at, dst, values[program[instructions - 1].to]);
+    for (int r = 0; r < at->rows; ++r)
+        store_row(at, dst + (size_t)r * depth, values[program[instructions - 1].to] + r * at->of_row);
 }
 
 #if !T_IS_FLOAT
@@ -335,27 +355,32 @@ static void elementwise(const Step *s, Part part, global const T *src, global T 
     const int depth = s->depth_out, end = min(part.x1 * s->unit_pixels, s->batches * s->out_height * s->out_width);
     const int begin = part.x0 * s->unit_pixels, left = part.y0 * s->unit_channels, right = min(part.y1 * s->unit_channels, depth);
     const int is_long = s->at_once && right - left == depth;
-    const int rows = is_long ? end - begin : 1, last = is_long ? rows * depth : right, width = is_long ? s->at_once : WIDTH;
+    const int last = is_long ? (end - begin) * depth : right, width = is_long ? s->at_once : WIDTH;
 #if !T_IS_FLOAT
     if (s->instructions == 2 && program[1].function == TABLE) {
-        for (int row = begin; row < end; row += rows)
+        for (int row = begin; row < end; row += is_long ? end - begin : 1)
             look_up_row(own + (size_t)program[1].place * 64, src + (size_t)row * depth + left, dst + (size_t)row * depth + left, last - left);
         return;
     }
 #endif
-    Columns at = {src, residual, third, 0, own, begin, 0, 0, 0, 0};
+    Columns at = {src, residual, third, 0, own, begin, 1, 0, 0, 0, 0, 0};
     COMPUTE_T copies[COPIES * COPY_LENGTH];
     if (is_long) {
         copy_repeated(&at, program, s->instructions, depth, width, copies);
         at.copies = copies;
     }
-    for (; at.row < end; at.row += rows)
+    // Instructions are looked at once for all rows that fit.
+    const int together = is_long || right - left < 16 ? 1 : max(1, LINES / ceil_divide(right - left, 16));
+    for (; at.row < end; at.row += is_long ? end - begin : at.rows) {
+        at.rows = min(together, end - at.row);
         for (int x = left; x < last; x += width) {
             const int next = min(x + width, last), count = next - x;
             at.first = x;
             at.last = next - 16;
-            at.vectors = ceil_divide(count, 16);
+            at.of_row = ceil_divide(count, 16);
+            at.vectors = at.rows * at.of_row;
             at.lanes = min(count, 16);
-            compute(&at, program, s->instructions, dst + (size_t)at.row * depth);
+            compute(&at, program, s->instructions, dst + (size_t)at.row * depth, depth);
         }
+    }
 }
