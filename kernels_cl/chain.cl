@@ -18,7 +18,7 @@
 //          GENERAL: 0 | 1 (required); 1: there may be steps by elementwise_step.h, mean_step.h, copy_step.h, greatest_step.h, resize_step.h, product_step.h
 //          DEPTH_CHUNK: longest run of products of a pixel staged at once, a multiple of 16, with DOT4 of 64 (required)
 //          TILE_PIXELS, TILE_VECTORS, DEPTHWISE_PIXELS: see common/tile.h, common/depthwise.h; TILE_PIXELS 16 with DOT4 4
-// Launch   global (groups), local (1); any number of groups, with WINOGRAD at most `queues`; at most one per core makes sense
+// Launch   global (groups), local (1); any number of groups, where there is `work` at most `queues`; at most one per core makes sense
 // Order    Every queue is a part of the picture in all steps and belongs to a group, so that what a task reads was mostly written by the
 //          same core. Tasks of a queue are taken in order, by its group, and by others while their own queues have nothing ready.
 //          A task is taken only when all that it waits for is done. There is an order of all tasks in which each comes after those
@@ -196,7 +196,11 @@ static __attribute__((noinline)) void run_step(const Step *s, global const Step 
     global const T *residual = (global const T *)(buffers[s->residual] + (size_t)s->residual_offset * 64);
     global T *dst = (global T *)(buffers[s->dst] + (size_t)s->dst_offset * 64);
     if (s->kind == CONVOLVE)
+#if READS_DIRECTLY
+        convolve(s, part, src, dst, residual, constants, (global float *)work);
+#else
         convolve(s, part, src, dst, residual, constants);
+#endif
     else if (s->kind == AVERAGE)
         average(s, part, src, dst);
 #if QUANTIZED
@@ -210,7 +214,7 @@ static __attribute__((noinline)) void run_step(const Step *s, global const Step 
 #if READS_DIRECTLY
     else if (s->kind == EXPANDED) {
         const Step before = steps[s->before];
-        expanded(&before, s, part, src, dst, constants);
+        expanded(&before, s, part, src, dst, constants, (global float *)work);
     }
 #endif
 #if DOT4

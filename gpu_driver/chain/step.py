@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
+from gpu_driver.convolution.staging import copied_bytes
 from gpu_driver.convolution.winograd import work_bytes
 from nn_runtime.codes import FuseCode
 from nn_runtime.operations.sliding_window import SlidingWindow
@@ -229,7 +230,12 @@ class Step:
     @property
     def work_bytes(self) -> int:
         """Size of the memory that every work-group needs for itself while it does a task of this."""
-        return work_bytes(self.geometry.input_depth, int(self.values["tiles_at_once"])) if self.is_winograd else 0
+        if self.is_winograd:
+            return work_bytes(self.geometry.input_depth, int(self.values["tiles_at_once"]))
+        is_half = ("T", "half") in self.kernel.defines
+        if self.is_float_product:
+            return copied_bytes(self.geometry, self.tile_pixels, is_half=is_half)
+        return copied_bytes(self.before.geometry, self.tile_pixels, is_half=True) if self.before and is_half else 0
 
     def after(self, first: Step) -> Step:
         """Return one step that does this and what makes its input, which is nowhere else then."""

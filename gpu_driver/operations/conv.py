@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from nn_runtime.operand import Array
 
 _NOTHING: tuple[Scalar, ...] = ()
-_MOST_COPIED = 49152
-"""Inputs of one pixel, as in common/direct.h."""
 
 
 @launches(OperationCode.CONV_2D, OperationCode.DEPTHWISE_CONV_2D)
@@ -128,7 +126,7 @@ def _is_of_one_pixel(product: Product) -> bool:
     g = product.geometry
     window = g.filter_height, g.filter_width, g.stride_height, g.stride_width, g.padded
     pixels = g.batches * g.output_height * g.output_width
-    return not product.quantized and pixels == 1 and window == (1, 1, 1, 1, False) and g.input_depth <= _MOST_COPIED
+    return not product.quantized and pixels == 1 and window == (1, 1, 1, 1, False)
 
 
 def packed_winograd(product: Product) -> Steps:

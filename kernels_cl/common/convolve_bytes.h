@@ -126,7 +126,7 @@ static void convolve(const Step *s, Part part, global const T *src, global T *ds
                 if (staged && (vector == 2 * y0 || !by_rows && depth > DEPTH_CHUNK)) {
                     for (int p = rows; p < TILE_PIXELS; ++p)
                         stage_padding(stage + p * STAGE_WIDTH, 4 * runs * length, zero_in);
-                    stage_tile(stage, src, &view, first_pixel, rows, k0, k0 + count);
+                    stage_tile(stage, STAGE_WIDTH, src, &view, first_pixel, rows, k0, k0 + count);
                 }
                 global const int16 *run_w0 = weights + (size_t)vector * quads + k0 / 4;
                 global const int16 *run_w1 = vectors == 2 ? run_w0 + quads : run_w0;

@@ -8,24 +8,22 @@
 // longer than to use them.
 #define GROUP_WEIGHTS 6144
 
-// INPUT_T: what products are made of: T where it lies, or a copy of it in private memory as floats.
-// READABLE(src, offset, count, elements, copy): elements offset .. offset + count - 1 of src as such, of `elements` that there are
-// COPIED_ELEMENTS: room for copies; HAS_ROOM: whether so many elements can be copied
+// READABLE(src, offset, count, elements, copy): elements offset .. offset + count - 1 of src as floats, of `elements` that there are
+// COPIED_ELEMENTS: room for copies of several tiles (half)
 #if T_IS_HALF
-#define COPIED_ELEMENTS 49152
-#define INPUT_T const float
-#define HAS_ROOM(elements) ((elements) <= COPIED_ELEMENTS)
+#define COPIED_ELEMENTS 49152 // as gpu_driver/convolution/staging.py has it
 #define READABLE(src, offset, count, elements, copy) (stage_run(copy, src, offset, count, elements, 0), (copy))
 #else
-#define INPUT_T global const T
-#define HAS_ROOM(elements) ((elements) > 0)
 #define READABLE(src, offset, count, elements, copy) ((src) + (offset))
 #endif
+
+// Copies overrun by up to 15 elements; the width also keeps rows off the same cache sets. As gpu_driver/convolution/staging.py has it.
+#define STAGE_PITCH(depth) (((depth) + 31) / 16 * 16 + 16)
 
 // Where a tile's inputs lie in memory if they need no staging: `runs` of `length` elements, the same for every pixel but `step`
 // elements further on; runs that are taps of a row are `tap_step` apart, rows of taps `row_step`.
 typedef struct {
-    INPUT_T *first;
+    global const float *first;
     long step, tap_step, row_step;
     int rows, taps, length; // rows 0: the tile must be staged
 #if T_IS_HALF
@@ -39,12 +37,12 @@ typedef struct {
 #endif
 
 // Lets a view begin at src, where the tensor has so many `elements` left.
-static inline void look_at(Direct *view, global const T *src, int elements, float *copy)
+static inline void look_at(Direct *view, global const T *src, int elements, global float *copy)
 {
 #if T_IS_HALF
     const int width = (TILE_PIXELS - 1) * view->step + (view->taps - 1) * view->tap_step + view->length;
     view->pitch = (width + 15) & ~15;
-    if (!HAS_ROOM(view->rows * view->pitch))
+    if (view->rows * view->pitch > COPIED_ELEMENTS)
         view->rows = 0;
     for (int row = 0; row < view->rows; ++row)
         stage_run(copy + row * view->pitch, src, row * (int)view->row_step, width, elements, 0);
@@ -54,10 +52,11 @@ static inline void look_at(Direct *view, global const T *src, int elements, floa
 #endif
 }
 
-// pixels: the first, if windows are of one; copy: room for others
-static inline Direct direct_view(const InputView *v, global const T *src, INPUT_T *pixels, int first_pixel, int rows, float *copy)
+// pixels: the first of `rows`, if windows are of one; copy: room for others, or for all of a half's
+static inline Direct direct_view(const InputView *v, global const T *src, global const float *pixels, int first_pixel, int rows,
+                                 global float *copy)
 {
-    Direct view = {pixels, v->depth, 0, 0, rows == TILE_PIXELS, 1, v->depth};
+    Direct view = {pixels, v->depth, 0, 0, T_IS_HALF || rows == TILE_PIXELS, 1, v->depth};
     if (v->pointwise)
         return view;
     const int row = first_pixel / v->out_width, ox = first_pixel - row * v->out_width, b = row / v->out_height;
@@ -77,21 +76,32 @@ static inline Direct direct_view(const InputView *v, global const T *src, INPUT_
     return view;
 }
 
-// Activates and stores `count` channels of a tile, from element `offset` of dst on. Arrays that are passed on by address do not stay in
-// registers, so the rare case has a copy.
+// A tile whose inputs do not lie like this: they are copied side by side, `depth` for each pixel.
+static inline Direct staged_view(const InputView *v, global const T *src, int first_pixel, int rows, int depth, global float *copy)
+{
+    const int pitch = STAGE_PITCH(depth);
+    stage_tile(copy, pitch, src, v, first_pixel, rows, 0, depth);
+    for (int p = rows; p < TILE_PIXELS; ++p)
+        stage_padding(copy + p * pitch, depth, 0);
+    const Direct view = {copy, pitch, 0, 0, 1, 1, depth};
+    return view;
+}
+
+// Activates and stores `count` channels of `rows` pixels of a tile, from element `offset` of dst on. Arrays that are passed on by address do
+// not stay in registers, so the rare case has a copy.
 static inline __attribute__((always_inline)) void finish_direct(const Step *s, global T *dst, global const T *residual, float16 *sum,
-                                                                int offset, int count)
+                                                                int rows, int offset, int count)
 {
     const float low = s->low, high = s->high;
     const int depth_out = s->depth_out;
-    if (count >= 16) {
+    if (count >= 16 && rows == TILE_PIXELS) {
         if (s->has_residual)
             PIXELS sum[p] = ADD_RESIDUAL(s, sum[p], LOAD16(residual, offset + p * depth_out));
         PIXELS STORE16(dst, offset + p * depth_out, activate16(sum[p], low, high));
     } else {
         float16 totals[TILE_PIXELS];
         PIXELS totals[p] = sum[p];
-        finish_block(s, dst, residual, totals, TILE_PIXELS, offset, count, 0, 0, 0);
+        finish_block(s, dst, residual, totals, rows, offset, min(count, 16), 0, 0, 0);
     }
 }
 
@@ -139,7 +149,7 @@ static inline __attribute__((always_inline)) void sum_direct(const Direct *view,
     if (vectors > 2)
         PIXELS sum2[p] = bias[2];
     for (int fy = 0; fy < view->rows; ++fy) {
-        INPUT_T *x = view->first + fy * ROW_STEP(view);
+        global const float *x = view->first + fy * ROW_STEP(view);
         for (int fx = 0; fx < view->taps; ++fx, x += view->tap_step, w += length) {
             int k = 0;
             if (is_long && UNROLLS)
@@ -154,28 +164,29 @@ static inline __attribute__((always_inline)) void sum_direct(const Direct *view,
     }
 }
 
-// A tile of `vectors` (a constant) of 16 channels, the last of which has what is left of `count`, from element `offset` of dst on.
+// `rows` pixels of a tile of `vectors` (a constant) of 16 channels, the last of which has what is left of `count`, from element `offset` of
+// dst on.
 static inline __attribute__((always_inline)) void convolve_direct(const Step *s, const Direct *view, global const float16 *w, int depth,
                                                                   global const float16 *bias, global const uchar *ahead, int ahead_step,
-                                                                  global T *dst, global const T *residual, int offset, int count,
-                                                                  int vectors)
+                                                                  global T *dst, global const T *residual, int rows, int offset,
+                                                                  int count, int vectors)
 {
     float16 sum0[TILE_PIXELS], sum1[TILE_PIXELS], sum2[TILE_PIXELS];
     sum_direct(view, w, depth, bias, ahead, ahead_step, vectors > 1, vectors, sum0, sum1, sum2);
-    finish_direct(s, dst, residual, sum0, offset, count);
+    finish_direct(s, dst, residual, sum0, rows, offset, count);
     if (vectors > 1)
-        finish_direct(s, dst, residual, sum1, offset + 16, count - 16);
+        finish_direct(s, dst, residual, sum1, rows, offset + 16, count - 16);
     if (vectors > 2)
-        finish_direct(s, dst, residual, sum2, offset + 32, count - 32);
+        finish_direct(s, dst, residual, sum2, rows, offset + 32, count - 32);
 }
 
 // Two tiles of 16 channels with windows of one, from pixel 0 of x and dst on.
-static inline void convolve_pair16(const Step *s, INPUT_T *x, global T *dst, global const T *residual, global const float16 *w,
+static inline void convolve_pair16(const Step *s, global const float *x, global T *dst, global const T *residual, global const float16 *w,
                                    global const float16 *bias)
 {
     const int depth = s->depth_in;
     const float low = s->low, high = s->high;
-    INPUT_T *x1 = x + TILE_PIXELS * depth;
+    global const float *x1 = x + TILE_PIXELS * depth;
     float16 first[TILE_PIXELS], second[TILE_PIXELS];
     PIXELS first[p] = bias[0];
     PIXELS second[p] = bias[0];
@@ -193,7 +204,7 @@ static inline void convolve_pair16(const Step *s, INPUT_T *x, global T *dst, glo
 }
 
 // The same with 24 channels: one sum holds the last 8 of two neighbours.
-static inline void convolve_pair24(const Step *s, INPUT_T *x, global T *dst, global const T *residual, global const float16 *w,
+static inline void convolve_pair24(const Step *s, global const float *x, global T *dst, global const T *residual, global const float16 *w,
                                    global const float16 *bias)
 {
     const int depth = s->depth_in;
@@ -230,13 +241,13 @@ static inline void convolve_pair24(const Step *s, INPUT_T *x, global T *dst, glo
 // Whole pairs of tiles of 16 or 24 channels with windows of one; returns the first tile that is left of the part.
 static __attribute__((noinline)) int convolve_pairs(const Step *s, Part part, global const T *src, global T *dst,
                                                      global const T *residual, global const float16 *weights, global const float16 *bias,
-                                                     float *copy)
+                                                     global float *copy)
 {
     const int pixels = s->batches * s->out_height * s->out_width, last = min(part.x1, pixels / TILE_PIXELS);
     int tile = part.x0;
     for (; tile + 2 <= last; tile += 2) {
         const long pixel = (long)tile * TILE_PIXELS, offset = pixel * s->depth_out;
-        INPUT_T *x = READABLE(src, pixel * s->depth_in, 2 * TILE_PIXELS * s->depth_in, pixels * s->depth_in, copy);
+        global const float *x = READABLE(src, pixel * s->depth_in, 2 * TILE_PIXELS * s->depth_in, pixels * s->depth_in, copy);
         if (s->depth_out == 16)
             convolve_pair16(s, x, dst + offset, residual + offset, weights, bias);
         else
@@ -256,10 +267,10 @@ static __attribute__((noinline)) int convolve_pairs(const Step *s, Part part, gl
 // One pixel with a window of one: weights are used once, so several sums keep many loads on their way.
 static __attribute__((noinline)) void convolve_pixel(const Step *s, Part part, global const T *src, global T *dst,
                                                       global const T *residual, global const float16 *weights, global const float16 *bias,
-                                                      float *copy)
+                                                      global float *copy)
 {
     const int depth = s->depth_in, depth_out = s->depth_out, last = min(2 * part.y1, ceil_divide(depth_out, 16));
-    INPUT_T *x = READABLE(src, 0, depth, depth, copy);
+    global const float *x = READABLE(src, 0, depth, depth, copy);
     for (int block = 2 * part.y0; block < last; ++block) {
         global const float16 *w = weights + (size_t)block * depth;
         global const ushort16 *halves = (global const ushort16 *)weights + (size_t)block * depth;

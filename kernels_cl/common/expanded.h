@@ -8,7 +8,6 @@
 // Exact    the bits of the two steps apart
 #define RING_ROWS 3
 #define RING_COLUMNS 116 // of what is kept; wider pictures are cut into strips
-#define WINDOW_ELEMENTS 16384 // room for what TILE_PIXELS neighbours of the convolution read (half)
 
 // A place of the convolution whose window reaches beyond the image, for 32 channels, or 16 where w1 is w0.
 static inline void convolve_at_border(const InputView *v, global const T *src, int b, int y, int x, global const float16 *w0,
@@ -34,7 +33,7 @@ static inline void convolve_at_border(const InputView *v, global const T *src, i
 
 // Columns x0..x1 - 1 of row y of a convolution, channels of one block: to places[0..1], places[2..3] and so on.
 static __attribute__((noinline)) void convolve_row(const Step *s, const InputView *v, global const T *src, int b, int y, int x0, int x1,
-                                                    int block, float16 *places, global const uchar *constants)
+                                                    int block, float16 *places, global const uchar *constants, global float *copy)
 {
     const float low = s->low, high = s->high;
     const int taps = v->filter_height * v->filter_width, depth = taps * v->depth;
@@ -70,12 +69,6 @@ static __attribute__((noinline)) void convolve_row(const Step *s, const InputVie
     const int first = nhwc_offset(b, top + first_tap * v->dilation_height, -v->padding_left, v->height, v->width, v->depth);
     const int elements = v->elements - first;
     global const T *line = src + first;
-#if T_IS_HALF
-    float16 copy_vectors[WINDOW_ELEMENTS / 16 + 1];
-    float *const copy = (float *)copy_vectors;
-#else
-    float *const copy = 0;
-#endif
     for (int tile = inner; tile < end; tile += TILE_PIXELS) {
         const int x = min(tile, end - TILE_PIXELS);
         float16 *to = places + 2 * (x - x0);
@@ -123,7 +116,7 @@ DEFINE_DEPTHWISE_ROW(2)
 // part: rows of the output, blocks of 32 channels.
 // Compilers take less time for functions of their own.
 static __attribute__((noinline)) void expanded(const Step *before, const Step *s, Part part, global const T *src, global T *dst,
-                                                global const uchar *constants)
+                                                global const uchar *constants, global float *copy)
 {
     float16 ring[(RING_ROWS + 1) * RING_COLUMNS * 2]; // the last row is nothing but zeros
     const InputView view = input_view(before);
@@ -149,7 +142,7 @@ static __attribute__((noinline)) void expanded(const Step *before, const Step *s
                 image = b;
                 for (done = max(done, max(top, 0)); done < min(top + 3, height); ++done)
                     convolve_row(before, &view, src, b, done, x0, x1, block, ring + (done % RING_ROWS * RING_COLUMNS + x0 - left) * 2,
-                                 constants);
+                                 constants, copy);
                 const float16 *rows[3];
                 for (int fy = 0; fy < 3; ++fy)
                     rows[fy] = ring + (inside(top + fy, height) ? (top + fy) % RING_ROWS : RING_ROWS) * RING_COLUMNS * 2;

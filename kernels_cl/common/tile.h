@@ -30,17 +30,20 @@ typedef struct __attribute__((packed)) {
 #define STAGED16(src, i, zero) (((global const UnalignedUchar16 *)((src) + (i)))->value)
 #define STAGED_PADDING16(zero) (uchar16)(uchar)(zero)
 #else
-// Floats. Copies overrun by up to 15 elements; the width also keeps rows off the same cache sets.
-#define STAGE_WIDTH (DEPTH_CHUNK + 16)
 typedef struct __attribute__((packed)) {
     float16 value;
 } UnalignedFloat16;
+#if QUANTIZED
+// Floats. Copies overrun by up to 15 elements; the width also keeps rows off the same cache sets.
+#define STAGE_WIDTH (DEPTH_CHUNK + 16)
 #define STAGE_T float
 #define STAGE16(stage, value16) (((UnalignedFloat16 *)(stage))->value = (value16))
-#if QUANTIZED
 #define STAGED(src, i, zero) (float)(LOAD(src, i) - (zero))
 #define STAGED16(src, i, zero) WIDEN(LOAD16(src, i) - (zero), float16)
 #else
+// Floats in a work-group's own part of global memory, so that kernels read them as they read tensors.
+#define STAGE_T global float
+#define STAGE16(stage, value16) (((global UnalignedFloat16 *)(stage))->value = (value16))
 #define STAGED(src, i, zero) LOAD(src, i)
 #define STAGED16(src, i, zero) LOAD16(src, i)
 #endif

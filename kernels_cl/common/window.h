@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // window.h: copying the input windows of output pixels side by side ("staging"), the first step of the packed convolutions.
 // Defines  (all required, before inclusion) T, common/types.h, common/index.h;
-//          STAGE_T, the staged type; STAGE_WIDTH, length of a staged row;
+//          STAGE_T, the staged type;
 //          STAGED(src, i, zero), STAGED16(src, i, zero): element i, elements i..i+15 of src as staged;
 //          STAGED_PADDING16(zero): what lies outside the image; STAGE16(stage, value16): stores sixteen, any alignment
 // Order    k = (fy * filter_width + fx) * depth + i; what is staged of every row of a filter is followed by `gap` elements of anything,
@@ -104,12 +104,12 @@ static inline void stage_narrow(STAGE_T *stage, global const T *src, const Input
         STAGE16(stage, STAGED16(src, offset, v->zero_point));
 }
 
-// Products k0..k1 of `rows` output pixels from first_pixel on (row-major over b, oy, ox), one row of STAGE_WIDTH each.
-static inline void stage_tile(STAGE_T *stage, global const T *src, const InputView *v, int first_pixel, int rows, int k0, int k1)
+// Products k0..k1 of `rows` output pixels from first_pixel on (row-major over b, oy, ox), each `pitch` elements after the one before.
+static inline void stage_tile(STAGE_T *stage, int pitch, global const T *src, const InputView *v, int first_pixel, int rows, int k0, int k1)
 {
     if (v->pointwise) {
         for (int p = 0; p < rows; ++p)
-            stage_run(stage + p * STAGE_WIDTH, src, (first_pixel + p) * v->depth + k0, k1 - k0, v->elements, v->zero_point);
+            stage_run(stage + p * pitch, src, (first_pixel + p) * v->depth + k0, k1 - k0, v->elements, v->zero_point);
         return;
     }
     const int out_height = v->out_height, out_width = v->out_width;
@@ -121,9 +121,9 @@ static inline void stage_tile(STAGE_T *stage, global const T *src, const InputVi
         const int image = b * v->height * v->width * v->depth;
         const int iy = oy * v->stride_height - v->padding_top, ix = ox * v->stride_width - v->padding_left;
         if (is_whole && is_narrow(v, image, iy, ix))
-            stage_narrow(stage + p * STAGE_WIDTH, src, v, image + (iy * v->width + ix) * v->depth);
+            stage_narrow(stage + p * pitch, src, v, image + (iy * v->width + ix) * v->depth);
         else
-            stage_window(stage + p * STAGE_WIDTH, src, v, image, iy, ix, k0, k1);
+            stage_window(stage + p * pitch, src, v, image, iy, ix, k0, k1);
         if (++ox == out_width) {
             ox = 0;
             if (++oy == out_height) {

@@ -6,7 +6,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gpu_driver.chain import launches
+from gpu_driver.chain.memory import ALIGNMENT
+from gpu_driver.launch import Scratch
 
 if TYPE_CHECKING:
     import pytest
@@ -22,6 +26,11 @@ def simulate_groups(monkeypatch: pytest.MonkeyPatch, groups: int, queues: int) -
 
     def simulated(steps: Any, keys: Any, inner: Any, device: DeviceProfile, tiles: Tiles) -> Launch:
         small = replace(device, compute_units=queues, tuning=replace(device.tuning, least_task_flops=30_000))
-        return replace(launch_of_steps(steps, keys, inner, small, tiles), global_size=(groups,))
+        launch = launch_of_steps(steps, keys, inner, small, tiles)
+        *others, work, lines = launch.arguments
+        assert isinstance(lines, np.int32)
+        if lines:
+            work = Scratch(groups * int(lines) * ALIGNMENT)
+        return replace(launch, global_size=(groups,), arguments=(*others, work, lines))
 
     monkeypatch.setattr(launches, "_launch", simulated)
