@@ -179,8 +179,8 @@ typedef struct {
 // Unsigned bytes to signed ones of the same order, or back.
 static void flip_signs(const Step *s, Part part, global const T *src, global T *dst)
 {
-    const int last = min(part.x1 * TILE_PIXELS, s->batches * s->out_height * s->out_width) * s->depth_out;
-    int i = part.x0 * TILE_PIXELS * s->depth_out;
+    const int last = min(part.x1 * s->unit_pixels, s->batches * s->out_height * s->out_width) * s->depth_out;
+    int i = part.x0 * s->unit_pixels * s->depth_out;
     for (; i + 16 <= last; i += 16)
         ((global UnalignedT16 *)(dst + i))->value = ((global const UnalignedT16 *)(src + i))->value ^ (T16)(T)0x80;
     for (; i < last; ++i)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from gpu_driver.chain.step import Memory, Step
+    from gpu_driver.chain.tasks import Task
     from gpu_driver.device_profile import DeviceProfile
     from gpu_driver.launch import Argument, Command, Kernel
     from nn_runtime.operand import Array
@@ -219,7 +220,7 @@ def _launch(
     tiles = tiles_of_kernel(tiles, steps[0].kernel)
     steps = tuple(replace(step, tile_pixels=tiles.pixels) for step in steps)
     placed = Placement(steps, keys, inner)
-    tasks = [tasks_of(step, device.compute_units, device.tuning) for step in steps]
+    tasks = _tasks(steps, keys, device)
     queues = 1 + max(task.queue for part in tasks for task in part)
     table, constants = _tables(steps, placed)
     scheduled = schedule(steps, tasks, queues, placed, table[:, STEP_FIELDS.index("weights")])
@@ -245,6 +246,17 @@ def _launch(
         tuple(stages) if len(stages) > 1 else (),
         Clock(LINE_WORDS, 1 + queues, tuple(scheduled.rows[:, 0].tolist())) if device.cycle_counter else None,
     )
+
+
+def _tasks(steps: Sequence[Step], keys: Mapping[Memory, int], device: DeviceProfile) -> list[list[Task]]:
+    """Cut every step, where it can be like the one that makes its source."""
+    made: dict[int, list[Task]] = {}
+    tasks = []
+    for step in steps:
+        found = tasks_of(step, device.compute_units, device.tuning, made.get(keys[step.source], ()))
+        tasks.append(found)
+        made[keys[step.output]] = found
+    return tasks
 
 
 def _kernel_of(steps: Sequence[Step], tiles: Tiles) -> Kernel:

@@ -109,10 +109,11 @@ def _waits(steps: Sequence[Step], tasks: Sequence[Sequence[Task]], placed: Place
                 (thirds, step.third_shape, reads_of_third(step, task)),
             ):
                 for maker in makers:
-                    if steps[maker].writes_part or steps[maker].output_shape != shape:  # reshaped in between
+                    written = _reshaped(*span, shape, steps[maker].output_shape)
+                    if steps[maker].writes_part or written is None:
                         needed |= _bits(numbers[maker], numbers[maker + 1])
                     else:
-                        needed |= _overlapping(tasks[maker], *span) << numbers[maker]
+                        needed |= _overlapping(tasks[maker], *written) << numbers[maker]
             fewest = _without_implied(needed, reached)
             own = 1 << len(waits)
             for other in fewest:
@@ -145,6 +146,19 @@ def _makers(steps: Sequence[Step], at: int, memory: Memory, placed: Placement) -
             if not steps[j].writes_part:
                 break
     return makers
+
+
+def _reshaped(pixels: Span, channels: Span, shape: tuple[int, int], made: tuple[int, int]) -> tuple[Span, Span] | None:
+    """Return the pixels and channels, where memory has the shape as which it was made, that hold some of another shape.
+
+    None where the shapes have not as many elements.
+    """
+    if shape == made:
+        return pixels, channels
+    (count, depth), (others, width) = shape, made
+    if count * depth != others * width:
+        return None
+    return (pixels[0] * depth // width, -(-pixels[1] * depth // width)), (0, width)
 
 
 def _overlapping(tasks: Sequence[Task], pixels: Span, channels: Span) -> int:

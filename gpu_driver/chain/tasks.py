@@ -7,12 +7,27 @@ import itertools
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from gpu_driver.chain.step import CONVOLVE, DEPTHWISE_BYTES, MEAN, MULTIPLY, TURN
+from gpu_driver.chain.step import (
+    BILINEAR,
+    CONVOLVE,
+    COPY,
+    DEPTHWISE_BYTES,
+    ELEMENTWISE,
+    FILL,
+    FLIP_SIGNS,
+    MEAN,
+    MULTIPLY,
+    NEAREST,
+    SOFTMAX,
+    TURN,
+)
 from gpu_driver.convolution.packing import depthwise_block
 from gpu_driver.convolution.winograd import pixels_of, tile_count
 from gpu_driver.tuning_values import Tuning
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gpu_driver.chain.step import Reading, Step
 
 Span: TypeAlias = tuple[int, int]
@@ -27,6 +42,8 @@ EVEN_ROWS = 16
 """Per core: so many are even enough, fewer are cut by channels too."""
 HEAVY_WEIGHTS_BYTES = 500_000
 """More is better read by one core only, and once: it does not stay in a core's own caches beside the rest."""
+ROW_BY_ROW = frozenset({FLIP_SIGNS, SOFTMAX, ELEMENTWISE, MEAN, COPY, FILL, BILINEAR, NEAREST})
+"""Steps that can be cut after any row; by themselves they are cut after rows that are tiles of others."""
 UNTUNED = Tuning()
 
 
@@ -44,16 +61,29 @@ class Task:
     channels: Span
 
 
-def tasks_of(step: Step, cores: int, tuning: Tuning = UNTUNED) -> list[Task]:
-    """Cut a step into tasks, core by core: the same part of the picture in every step."""
+def tasks_of(step: Step, cores: int, tuning: Tuning = UNTUNED, made: Sequence[Task] = ()) -> list[Task]:
+    """Cut a step into tasks, core by core: the same part of the picture in every step.
+
+    made: the tasks of the step that makes what it reads. What goes row by row is cut like these, however small it is:
+    a core that does all of it would wait for the others, and they for it.
+    """
     _, depth = step.output_shape
     row, block = unit_of(step)
+    grain = step.tile_pixels if step.kind in ROW_BY_ROW else 1
     count = _count(step)
-    rows, blocks = -(-count // row), -(-depth // block)
+    rows, blocks = -(-count // (row * grain)), -(-depth // block)
     cost = step.flops + FLOPS_PER_BYTE * step.bytes_moved
     parts = min(cores, -(-cost // tuning.least_task_flops))
     bands = tuning.bands_of_large_steps if step.flops > LARGE_STEP_FLOPS * cores else tuning.bands
     bands = min(bands, -(-cost // (tuning.least_task_flops * parts)))
+    followed = _rows_of_queues(made, step)
+    if len(followed) >= parts:
+        cuts = ((queue, first, last, min(bands, last - first)) for queue, (first, last) in followed.items())
+        return [
+            Task(queue, x, (0, blocks), x, (0, blocks * block))
+            for queue, first, last, some in cuts
+            for x in ((first + a, first + b) for a, b in _cuts(last - first, some))
+        ]
     if step.before is not None:
         rectangles = _columns(rows, blocks, parts, bands)
     elif step.then is not None and _blocks_overlap(step):
@@ -65,12 +95,26 @@ def tasks_of(step: Step, cores: int, tuning: Tuning = UNTUNED) -> list[Task]:
     else:
         spans = enumerate(_parts(rows, blocks, parts))
         rectangles = [(part, x, y) for part, span in spans for x, y in _rectangles(span, blocks, bands)]
+    whole = ((part, (x[0] * grain, min(x[1] * grain, -(-count // row))), y) for part, x, y in rectangles)
     return [
         Task(
             part * cores // parts, x, y, _pixels(step, x[0] * row, min(x[1] * row, count)), (y[0] * block, y[1] * block)
         )
-        for part, x, y in rectangles
+        for part, x, y in whole
     ]
+
+
+def _rows_of_queues(made: Sequence[Task], step: Step) -> dict[int, Span]:
+    """Return the rows that each queue has made, if they are all that a step going row by row writes; else nothing."""
+    if step.kind not in ROW_BY_ROW or len({task.channels for task in made}) != 1:
+        return {}
+    spans: dict[int, Span] = {}
+    for task in sorted(made, key=lambda task: task.pixels):
+        first, last = spans.get(task.queue, (task.pixels[0],) * 2)
+        if task.pixels[0] != last:
+            return {}
+        spans[task.queue] = first, task.pixels[1]
+    return spans if sum(last - first for first, last in spans.values()) == step.output_shape[0] else {}
 
 
 def unit_of(step: Step) -> tuple[int, int]:
@@ -81,7 +125,8 @@ def unit_of(step: Step) -> tuple[int, int]:
         return step.geometry.output_width, CONVOLUTION_BLOCK
     if step.kind == TURN:
         return 1, step.output_shape[1]
-    return step.tile_pixels, CONVOLUTION_BLOCK if _has_blocks(step) else step.output_shape[1]
+    pixels = 1 if step.kind in ROW_BY_ROW else step.tile_pixels
+    return pixels, CONVOLUTION_BLOCK if _has_blocks(step) else step.output_shape[1]
 
 
 def _blocks_overlap(step: Step) -> bool:

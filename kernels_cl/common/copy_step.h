@@ -39,8 +39,8 @@ static inline void find_row(const Block *of, int row, size_t *from, size_t *to)
 static void copy_rows(const Step *s, Part part, global const T *src, global T *dst, global const uchar *constants)
 {
     const Block of = *CONSTANT_AT(Block, s->weights);
-    const int last = min(part.x1 * TILE_PIXELS, s->batches * s->out_height * s->out_width), depth = s->depth_out;
-    for (int row = part.x0 * TILE_PIXELS; row < last; ++row) {
+    const int last = min(part.x1 * s->unit_pixels, s->batches * s->out_height * s->out_width), depth = s->depth_out;
+    for (int row = part.x0 * s->unit_pixels; row < last; ++row) {
         size_t from, to;
         find_row(&of, row, &from, &to);
         copy_row(src + from, depth, dst + to);
@@ -72,9 +72,9 @@ static void turn(const Step *s, Part part, global const T *src, global T *dst, g
 
 static void fill_rows(const Step *s, Part part, global T *dst)
 {
-    const int last = min(part.x1 * TILE_PIXELS, s->batches * s->out_height * s->out_width) * s->depth_out;
+    const int last = min(part.x1 * s->unit_pixels, s->batches * s->out_height * s->out_width) * s->depth_out;
     const COMPUTE_T value = s->low;
-    int i = part.x0 * TILE_PIXELS * s->depth_out;
+    int i = part.x0 * s->unit_pixels * s->depth_out;
     for (; i + 16 <= last; i += 16)
         STORE16(dst, i, (COMPUTE_T16)value);
     for (; i < last; ++i)

@@ -54,8 +54,8 @@ static inline COMPUTE_T16 sum_of_lines(global const T *x, int terms, int inner)
 static void mean(const Step *s, Part part, global const T *src, global T *dst, global const uchar *constants)
 {
     const MeanOf m = *CONSTANT_AT(MeanOf, s->weights);
-    const int last = min(part.x1 * TILE_PIXELS, s->batches * s->out_height * s->out_width);
-    for (int o = part.x0 * TILE_PIXELS; o < last; ++o) {
+    const int last = min(part.x1 * s->unit_pixels, s->batches * s->out_height * s->out_width);
+    for (int o = part.x0 * s->unit_pixels; o < last; ++o) {
         global const T *x = src + (size_t)o * m.terms * m.inner;
         if (m.inner == 1) {
             STORE(dst, o, SHARE(COMPUTE_T, , sum_of_row(x, m.terms)));

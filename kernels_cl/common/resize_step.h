@@ -11,8 +11,8 @@ static void resize_bilinear(const Step *s, Part part, global const T *src, globa
     global const int *above = CONSTANT_AT(int, s->weights), *below = CONSTANT_AT(int, s->bias);
     global const int *left = CONSTANT_AT(int, s->shifts), *right = CONSTANT_AT(int, s->roundings);
     global const float *down = CONSTANT_AT(float, s->multipliers), *across = CONSTANT_AT(float, s->scales);
-    const int depth = s->depth_out, last = min(part.x1 * TILE_PIXELS, s->batches * s->out_height * s->out_width);
-    for (int pixel = part.x0 * TILE_PIXELS; pixel < last; ++pixel) {
+    const int depth = s->depth_out, last = min(part.x1 * s->unit_pixels, s->batches * s->out_height * s->out_width);
+    for (int pixel = part.x0 * s->unit_pixels; pixel < last; ++pixel) {
         const int row = pixel / s->out_width, x = pixel - row * s->out_width, b = row / s->out_height, y = row - b * s->out_height;
         const int top = (b * s->height + above[y]) * s->width, bottom = (b * s->height + below[y]) * s->width;
         blend_pixel(src, (top + left[x]) * depth, (top + right[x]) * depth, (bottom + left[x]) * depth, (bottom + right[x]) * depth,
@@ -23,8 +23,8 @@ static void resize_bilinear(const Step *s, Part part, global const T *src, globa
 static void resize_nearest(const Step *s, Part part, global const T *src, global T *dst, global const uchar *constants)
 {
     global const int *rows = CONSTANT_AT(int, s->weights), *columns = CONSTANT_AT(int, s->bias);
-    const int depth = s->depth_out, last = min(part.x1 * TILE_PIXELS, s->batches * s->out_height * s->out_width);
-    for (int pixel = part.x0 * TILE_PIXELS; pixel < last; ++pixel) {
+    const int depth = s->depth_out, last = min(part.x1 * s->unit_pixels, s->batches * s->out_height * s->out_width);
+    for (int pixel = part.x0 * s->unit_pixels; pixel < last; ++pixel) {
         const int row = pixel / s->out_width, x = pixel - row * s->out_width, b = row / s->out_height, y = row - b * s->out_height;
         copy_row(src + (size_t)((b * s->height + rows[y]) * s->width + columns[x]) * depth, depth, dst + (size_t)pixel * depth);
     }

@@ -87,7 +87,7 @@ static __attribute__((noinline)) void softmax_rows(
 {
     global const T *src = (global const T *)(buffers[s->src] + (size_t)s->src_offset * 64);
     global T *dst = (global T *)(buffers[s->dst] + (size_t)s->dst_offset * 64);
-    const int last = min(part.x1 * TILE_PIXELS, s->batches * s->out_height * s->out_width);
-    for (int row = part.x0 * TILE_PIXELS; row < last; ++row)
+    const int last = min(part.x1 * s->unit_pixels, s->batches * s->out_height * s->out_width);
+    for (int row = part.x0 * s->unit_pixels; row < last; ++row)
         softmax_row(s, src + (size_t)row * s->depth_out, dst + (size_t)row * s->depth_out, constants);
 }

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Steps that go row by row: cut as what they read was cut, so that cores do not wait for each other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from gpu_driver import chain
+from gpu_driver.launch import Launch, Packed
+from gpu_driver.lowering import Lowering
+from gpu_driver.tuning_values import Tuning
+from nn_runtime.codes import FuseCode, OperationCode
+from tests.gpu_driver.graphs import Graph, request
+from tests.gpu_driver.profiles import CPU_PROFILE
+from tests.gpu_driver.running import prepare, run
+
+if TYPE_CHECKING:
+    from gpu_driver.driver import Device
+    from nn_runtime.operand import Array, Dimensions
+
+SMALL = Tuning(least_task_flops=1 << 40)
+"""No step is large enough for two cores."""
+
+
+class Rows:
+    """FULLY_CONNECTED over rows, SOFTMAX in some shape, FULLY_CONNECTED; in float32, with its results in float64."""
+
+    def __init__(self, rows: int, shape: Dimensions = (), seed: int = 3) -> None:
+        self.graph, rng, self.source_dims = Graph(), np.random.default_rng(seed), (rows, 96)
+        self.data = rng.standard_normal(self.source_dims).astype(np.float32)
+        none, real = self.graph.integer(FuseCode.NONE), np.float64
+        first, second = (rng.standard_normal(dims).astype(np.float32) for dims in ((128, 96), (64, 128)))
+        biases = [rng.standard_normal(units).astype(np.float32) for units in (128, 64)]
+        wide, narrow = (rows, 128), (rows, 64)
+        made = self.graph.temporary(wide)
+        operands = [self.graph.input(self.source_dims), *map(self.graph.constant, (first, biases[0])), none]
+        self.graph.operation(OperationCode.FULLY_CONNECTED, operands, made)
+        shares = self.graph.temporary(shape or wide)
+        self.graph.operation(OperationCode.SOFTMAX, [self._reshaped(made, shape), self.graph.real(0.25)], shares)
+        source = self._reshaped(shares, wide if shape else ())
+        operands = [source, *map(self.graph.constant, (second, biases[1])), none]
+        self.graph.operation(OperationCode.FULLY_CONNECTED, operands, self.graph.output(narrow))
+        powers = np.exp(0.25 * (self.data.astype(real) @ first.T + biases[0]).reshape(shape or wide))
+        parts = (powers / powers.sum(axis=-1, keepdims=True)).reshape(wide)
+        self.expected = parts @ second.T + biases[1]
+
+    def _reshaped(self, source: int, dims: Dimensions) -> int:
+        if not dims:
+            return source
+        result = self.graph.temporary(dims)
+        target = self.graph.constant(np.array(dims, np.int32))
+        self.graph.operation(OperationCode.RESHAPE, [source, target], result)
+        return result
+
+    def launch(self, cores: int, tuning: Tuning | None = None) -> Launch:
+        profile = replace(CPU_PROFILE, compute_units=cores, tuning=tuning or CPU_PROFILE.tuning)
+        lowering = Lowering(self.graph.model(), profile)
+        (launch,) = lowering.lower(0, lowering.static_inputs()).commands
+        assert isinstance(launch, Launch)
+        return launch
+
+
+def waits_of(launch: Launch) -> list[list[tuple[int, int, int]]]:
+    """Return for every step what its tasks wait for in other queues: own queue, that queue, the step there."""
+    _, rows, starts, waits, *_ = (argument.data for argument in launch.arguments if isinstance(argument, Packed))
+    queues = np.searchsorted(starts[:, 0], np.arange(len(rows)), side="right") - 1
+    found: list[list[tuple[int, int, int]]] = [[] for _ in launch.steps]
+    for at, row in enumerate(rows):
+        others = [other for other in waits[row[7] : row[8]] if queues[other] != queues[at]]
+        found[row[0]] += [(int(queues[at]), int(queues[other]), int(rows[other][0])) for other in others]
+    return found
+
+
+@pytest.mark.parametrize("cores", [2, 4])
+def test_cores_do_not_wait_for_each_other_for_rows_of_their_own(cores: int) -> None:
+    launch = Rows(28 * cores).launch(cores)
+    assert [step.kind for step in launch.steps] == [chain.CONVOLVE, chain.SOFTMAX, chain.CONVOLVE]
+    assert waits_of(launch) == [[], [], []]
+
+
+def test_a_small_step_is_cut_like_what_it_reads() -> None:
+    first, softmax, _ = Rows(64).launch(2).steps
+    made = chain.tasks_of(first, 2)
+    assert len({task.queue for task in made}) == 2
+    assert [task.queue for task in chain.tasks_of(softmax, 2, SMALL)] == [0]
+    followed = chain.tasks_of(softmax, 2, SMALL, made)
+    edge = max(task.pixels[1] for task in made if task.queue == 0)
+    assert [(task.queue, task.x, task.pixels) for task in followed] == [
+        (0, (0, edge), (0, edge)),
+        (1, (edge, 64), (edge, 64)),
+    ]
+
+
+def test_what_is_cut_by_channels_or_for_fewer_cores_is_not_followed() -> None:
+    first, softmax, _ = Rows(64).launch(2).steps
+    alone, by_channels = chain.tasks_of(first, 1), chain.tasks_of(Rows(8).launch(2).steps[0], 2)
+    assert len({task.channels for task in by_channels}) > 1
+    own = chain.tasks_of(softmax, 2)
+    for made in (alone, by_channels, chain.tasks_of(Rows(63).launch(2).steps[0], 2)):
+        assert chain.tasks_of(softmax, 2, made=made) == own
+
+
+def test_rows_of_another_shape_wait_for_the_rows_in_which_they_lie() -> None:
+    launch = Rows(56, (4 * 56, 32)).launch(2)
+    assert [step.output_shape for step in launch.steps] == [(56, 128), (224, 32), (56, 64)]
+    assert waits_of(launch) == [[], [], []]
+    uneven = waits_of(Rows(64, (4 * 64, 32)).launch(2))  # 126 of 256 rows are less than 35 of 64
+    assert {(own, other) for own, other, _ in uneven[1]} == {(1, 0)}
+
+
+@pytest.mark.parametrize(("rows", "shape"), [(64, ()), (61, ()), (64, (256, 32)), (30, (10, 384))])
+def test_results_are_those_of_float64(opencl_device: Device, rows: int, shape: Dimensions) -> None:
+    network = Rows(rows, shape)
+    result: Array = np.empty(network.expected.shape, np.float32)
+    run(prepare(opencl_device, network.graph.model()), request([network.data], [result]))
+    np.testing.assert_allclose(result, network.expected, 1e-4, 1e-5)
