@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from gpu_driver.chain.step import Memory, Step
-    from gpu_driver.chain.tasks import Span
 
 BUFFERS = 8
 """Buffers of a chain; the first is its own memory for what stays inside."""
@@ -34,8 +33,10 @@ class Placement:
                 if key not in inner:
                     outer.setdefault(key, memory)
                     continue
-                self._uses.setdefault(key, []).append(at)
+                if at not in self._uses.setdefault(key, []):
+                    self._uses[key].append(at)
                 sizes[key] = max(sizes.get(key, 1), memory.size_bytes)
+        self._by_last_use = sorted(self._uses.items(), key=lambda one: -one[1][-1])
         lifetimes = [Lifetime(sizes[key], uses[0], uses[-1]) for key, uses in self._uses.items()]
         plan = plan_arenas(lifetimes, ALIGNMENT, 1 << 62)
         self._spans = {
@@ -54,15 +55,28 @@ class Placement:
         """Whether two are the same memory."""
         return self._keys[first] == self._keys[second]
 
-    def users_before(self, memory: Memory, at: int) -> Span | None:
-        """Return the steps before `at` that used the place of memory which step `at` writes first, for other memory."""
+    def overwritten(self, memory: Memory, at: int) -> list[tuple[int, int, list[int]]]:
+        """Return other memories that lay last where this one does, none of them needed from step `at` on.
+
+        Of each its key, how many bytes behind the begin of this one it begins, and the steps that use it.
+        """
         key = self._keys[memory]
         if key not in self._spans:
-            return None
-        begin, end = self._spans[key]
-        others = [
-            uses
-            for other, uses in self._uses.items()
-            if other != key and uses[-1] < at and self._spans[other][0] < end and begin < self._spans[other][1]
-        ]
-        return (min(uses[0] for uses in others), max(uses[-1] for uses in others) + 1) if others else None
+            return []
+        begin, _ = self._spans[key]
+        found: list[tuple[int, int, list[int]]] = []
+        free = [self._spans[key]]
+        for other, uses in self._by_last_use:
+            first, last = self._spans[other]
+            if uses[-1] >= at or other == key or not any(first < end and start < last for start, end in free):
+                continue
+            found.append((other, first - begin, uses))
+            parts = (part for start, end in free for part in ((start, min(first, end)), (max(last, start), end)))
+            free = [(start, end) for start, end in parts if start < end]
+            if not free:
+                break
+        return found
+
+    def has_key(self, memory: Memory, key: int) -> bool:
+        """Whether it is the memory of a key."""
+        return self._keys[memory] == key

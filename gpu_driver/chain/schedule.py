@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from gpu_driver.chain.memory import ALIGNMENT
 from gpu_driver.chain.tasks import CONVOLUTION_BLOCK, reads_of, reads_of_residual, reads_of_third
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from gpu_driver.chain.memory import Placement
     from gpu_driver.chain.step import Memory, Step
@@ -89,31 +89,26 @@ def _ahead(steps: Sequence[Step], tasks: Sequence[tuple[int, Task]], weights: Ar
 def _waits(steps: Sequence[Step], tasks: Sequence[Sequence[Task]], placed: Placement) -> list[list[int]]:
     """Return for every task, in the order of the steps, those it waits for: none that another of them waits for."""
     numbers = np.cumsum([0, *(len(part) for part in tasks)]).tolist()
+    accesses = [_accesses(step, part) for step, part in zip(steps, tasks, strict=True)]
+    users = _Users(steps, accesses, numbers, placed)
     reached: list[int] = []  # as bits: what is done when a task is
     waits: list[list[int]] = []
     for at, step in enumerate(steps):
-        before = placed.users_before(step.output, at)
-        free = _bits(numbers[before[0]], numbers[before[1]]) if before else 0
+        free = 0
         if step.writes_part:
             for maker in _makers(steps, at, step.output, placed):
                 if not steps[maker].writes_part:
                     free |= _bits(numbers[maker], numbers[maker + 1])
-        sources, residuals, thirds = (
-            [] if one is None else _makers(steps, at, one, placed) for one in (step.source, step.residual, step.third)
-        )
-        for task in tasks[at]:
-            needed = free
-            for makers, shape, span in (
-                (sources, step.input_shape, reads_of(step, task)),
-                (residuals, step.residual_shape, reads_of_residual(step, task)),
-                (thirds, step.third_shape, reads_of_third(step, task)),
-            ):
-                for maker in makers:
-                    written = _reshaped(*span, shape, steps[maker].output_shape)
-                    if steps[maker].writes_part or written is None:
+        makers = [_makers(steps, at, read.memory, placed) for read in accesses[at][0][1:]]
+        for written, *reads in accesses[at]:
+            needed = free | users.before(at, written)
+            for read, found in zip(reads, makers, strict=True):
+                for maker in found:
+                    made = _reshaped(*read.span, read.shape, steps[maker].output_shape)
+                    if steps[maker].writes_part or made is None:
                         needed |= _bits(numbers[maker], numbers[maker + 1])
                     else:
-                        needed |= _overlapping(tasks[maker], *written) << numbers[maker]
+                        needed |= _overlapping(tasks[maker], *made) << numbers[maker]
             fewest = _without_implied(needed, reached)
             own = 1 << len(waits)
             for other in fewest:
@@ -121,6 +116,64 @@ def _waits(steps: Sequence[Step], tasks: Sequence[Sequence[Task]], placed: Place
             waits.append(fewest)
             reached.append(own)
     return waits
+
+
+class _Access(NamedTuple):
+    """What a task reads or writes of a memory: pixels and channels, where it has so many, and between which bytes."""
+
+    memory: Memory
+    shape: tuple[int, int]
+    span: tuple[Span, Span]
+    bytes: Span
+
+
+def _accesses(step: Step, tasks: Sequence[Task]) -> list[list[_Access]]:
+    """Return of each task of a step what it writes, then what it reads."""
+    roles = [(step.output, step.output_shape, _written), (step.source, step.input_shape, reads_of)]
+    if step.residual is not None:
+        roles.append((step.residual, step.residual_shape, reads_of_residual))
+    if step.third is not None:
+        roles.append((step.third, step.third_shape, reads_of_third))
+    found: list[list[_Access]] = [[] for _ in tasks]
+    for memory, shape, span_of in roles:
+        size, row = memory.size_bytes, shape[1] * step.element_bytes
+        has_shape = row * shape[0] == size
+        for task, accesses in zip(tasks, found, strict=True):
+            (first, last), channels = span_of(step, task)
+            places = (first * row, last * row) if has_shape else (0, size)
+            accesses.append(_Access(memory, shape, ((first, last), channels), places))
+    return found
+
+
+def _written(_step: Step, task: Task) -> tuple[Span, Span]:
+    return task.pixels, task.channels
+
+
+class _Users:
+    """Who used the memory where a step writes, for what nobody needs any more."""
+
+    def __init__(
+        self, steps: Sequence[Step], accesses: Sequence[Sequence[Sequence[_Access]]], numbers: Sequence[int],
+        placed: Placement,
+    ) -> None:  # fmt: skip
+        self._steps, self._accesses, self._numbers, self._placed = steps, accesses, numbers, placed
+        self._of_step: tuple[int, list[tuple[int, int, int]]] = (-1, [])
+
+    def before(self, at: int, written: _Access) -> int:
+        """Return as bits the tasks that used any of the bytes which a task of step `at` may write."""
+        if self._of_step[0] != at:
+            self._of_step = at, list(self._users(at))
+        first, last = written.bytes
+        return sum({1 << number for number, begin, end in self._of_step[1] if begin < last and first < end})
+
+    def _users(self, at: int) -> Iterator[tuple[int, int, int]]:
+        """Return tasks, and between which bytes of the memory that the step writes each used others."""
+        for key, shift, users in self._placed.overwritten(self._steps[at].output, at):
+            for user in users:
+                for number, accesses in enumerate(self._accesses[user], self._numbers[user]):
+                    for access in accesses:
+                        if self._placed.has_key(access.memory, key):
+                            yield number, access.bytes[0] + shift, access.bytes[1] + shift
 
 
 def _without_implied(needed: int, reached: Sequence[int]) -> list[int]:

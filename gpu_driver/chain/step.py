@@ -49,6 +49,7 @@ VALUES = (
     *("tiles_at_once", "instructions", "at_once", "unit_pixels", "unit_channels"),
     "half_weights",
 )
+ELEMENT_BYTES = {"float": 4, "half": 2, "uchar": 1, "char": 1}
 STEP_FIELDS = (*PLACES, *CONSTANTS, *GEOMETRY, *VALUES)
 """Fields of `Step` in common/chain_step.h, four bytes each."""
 TILE_PIXELS = 7
@@ -181,6 +182,11 @@ class Step:
     def dot4(self) -> int:
         """Return the form of common/dot4.h that its kernel has, 0 for none."""
         return int(dict(self.kernel.defines)["DOT4"])
+
+    @property
+    def element_bytes(self) -> int:
+        """Size of an element of its tensors."""
+        return ELEMENT_BYTES[str(dict(self.kernel.defines)["T"])]
 
     @property
     def is_winograd(self) -> bool:

@@ -14,6 +14,7 @@ from gpu_driver.launch import Launch, Packed
 from gpu_driver.lowering import Lowering
 from gpu_driver.tuning_values import Tuning
 from nn_runtime.codes import FuseCode, OperationCode
+from tests.gpu_driver.chain.running import simulate_groups
 from tests.gpu_driver.graphs import Graph, request
 from tests.gpu_driver.profiles import CPU_PROFILE
 from tests.gpu_driver.running import prepare, run
@@ -27,26 +28,32 @@ SMALL = Tuning(least_task_flops=1 << 40)
 
 
 class Rows:
-    """FULLY_CONNECTED over rows, SOFTMAX in some shape, FULLY_CONNECTED; in float32, with its results in float64."""
+    """FULLY_CONNECTED over rows, then SOFTMAX in some shape and FULLY_CONNECTED some times; with results in float64."""
 
-    def __init__(self, rows: int, shape: Dimensions = (), seed: int = 3) -> None:
-        self.graph, rng, self.source_dims = Graph(), np.random.default_rng(seed), (rows, 96)
-        self.data = rng.standard_normal(self.source_dims).astype(np.float32)
-        none, real = self.graph.integer(FuseCode.NONE), np.float64
-        first, second = (rng.standard_normal(dims).astype(np.float32) for dims in ((128, 96), (64, 128)))
-        biases = [rng.standard_normal(units).astype(np.float32) for units in (128, 64)]
-        wide, narrow = (rows, 128), (rows, 64)
-        made = self.graph.temporary(wide)
-        operands = [self.graph.input(self.source_dims), *map(self.graph.constant, (first, biases[0])), none]
-        self.graph.operation(OperationCode.FULLY_CONNECTED, operands, made)
-        shares = self.graph.temporary(shape or wide)
-        self.graph.operation(OperationCode.SOFTMAX, [self._reshaped(made, shape), self.graph.real(0.25)], shares)
-        source = self._reshaped(shares, wide if shape else ())
-        operands = [source, *map(self.graph.constant, (second, biases[1])), none]
-        self.graph.operation(OperationCode.FULLY_CONNECTED, operands, self.graph.output(narrow))
-        powers = np.exp(0.25 * (self.data.astype(real) @ first.T + biases[0]).reshape(shape or wide))
-        parts = (powers / powers.sum(axis=-1, keepdims=True)).reshape(wide)
-        self.expected = parts @ second.T + biases[1]
+    def __init__(self, rows: int, shape: Dimensions = (), repeats: int = 1) -> None:
+        self.graph, self.rng = Graph(), np.random.default_rng(3)
+        self.data = self.rng.standard_normal((rows, 96)).astype(np.float32)
+        now, self.expected = self.graph.input((rows, 96)), self.data.astype(np.float64)
+        now = self._product(now, 128, self.graph.temporary((rows, 128)))
+        for left in reversed(range(repeats)):
+            dims = shape or (rows, 128)
+            shares = self.graph.temporary(dims)
+            self.graph.operation(OperationCode.SOFTMAX, [self._reshaped(now, shape), self.graph.real(0.25)], shares)
+            powers = np.exp(0.25 * self.expected.reshape(dims))
+            self.expected = (powers / powers.sum(axis=-1, keepdims=True)).reshape(rows, 128)
+            units = 128 if left else 64
+            made = self.graph.temporary((rows, units)) if left else self.graph.output((rows, units))
+            now = self._product(self._reshaped(shares, (rows, 128) if shape else ()), units, made)
+
+    def _product(self, source: int, units: int, made: int) -> int:
+        weights = self.rng.standard_normal((units, self.expected.shape[1])).astype(np.float32)
+        bias = self.rng.standard_normal(units).astype(np.float32)
+        constants = map(self.graph.constant, (weights, bias))
+        self.graph.operation(
+            OperationCode.FULLY_CONNECTED, [source, *constants, self.graph.integer(FuseCode.NONE)], made
+        )
+        self.expected = self.expected @ weights.T + bias
+        return made
 
     def _reshaped(self, source: int, dims: Dimensions) -> int:
         if not dims:
@@ -118,3 +125,17 @@ def test_results_are_those_of_float64(opencl_device: Device, rows: int, shape: D
     result: Array = np.empty(network.expected.shape, np.float32)
     run(prepare(opencl_device, network.graph.model()), request([network.data], [result]))
     np.testing.assert_allclose(result, network.expected, 1e-4, 1e-5)
+
+
+@pytest.mark.parametrize(("groups", "queues"), [(1, 3), (2, 5), (6, 4)])
+def test_any_number_of_groups_and_queues(
+    opencl_device: Device, monkeypatch: pytest.MonkeyPatch, groups: int, queues: int
+) -> None:
+    simulate_groups(monkeypatch, groups, queues)
+    for rows, shape in ((64, (256, 32)), (61, ()), (30, (10, 384))):
+        network = Rows(rows, shape, 5)
+        prepared = prepare(opencl_device, network.graph.model())
+        for _ in range(20):
+            result: Array = np.empty(network.expected.shape, np.float32)
+            run(prepared, request([network.data], [result]))
+            np.testing.assert_allclose(result, network.expected, 1e-4, 1e-5)
