@@ -33,8 +33,9 @@ class Placement:
                 if key not in inner:
                     outer.setdefault(key, memory)
                     continue
-                if at not in self._uses.setdefault(key, []):
-                    self._uses[key].append(at)
+                uses = self._uses.setdefault(key, [])
+                if not uses or uses[-1] != at:
+                    uses.append(at)
                 sizes[key] = max(sizes.get(key, 1), memory.size_bytes)
         self._by_last_use = sorted(self._uses.items(), key=lambda one: -one[1][-1])
         lifetimes = [Lifetime(sizes[key], uses[0], uses[-1]) for key, uses in self._uses.items()]

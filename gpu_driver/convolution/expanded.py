@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from gpu_driver.chain.step import Memory, Step
 
 WINDOW_ELEMENTS = 16384
-"""As in expanded.h: how much of its input a tile of the convolution may read."""
+"""How much of its input a tile of the convolution may read; there is room for a copy of so much (staging.py)."""
 MOST_PIXELS = 16
 """Of a tile (chain/tiles.py has fewer)."""
 LEAST_COLUMNS = 7

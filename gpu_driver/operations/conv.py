@@ -107,11 +107,10 @@ def fits_depthwise_packed(product: Product, device: DeviceProfile) -> bool:
 def packed(product: Product) -> Steps:
     """Step of chain.cl with products in float32; weights packed once per device."""
     weights = packing.pack_conv_weights(_constant(product.weights), product.weights.zero_point)
-    chunk = packing.DEPTH_CHUNK
-    if product.quantized:
-        chunk = packing.exact_chunk(weights, _greatest_input(product.source))
     constants = _channels(product, weights, packing.pack_channels)
-    values = {"chunk": chunk, "zero_in": product.source.zero_point, **_requantization(product)}
+    values = {"zero_in": product.source.zero_point, **_requantization(product)}
+    if product.quantized:
+        values["chunk"] = packing.exact_chunk(weights, _greatest_input(product.source))
     if _is_of_one_pixel(product):
         halves = packing.as_halves(weights)
         if halves is not None:

@@ -42,7 +42,8 @@ typedef struct {
     int half_weights;
 } Step;
 
-// What a task computes. x0..x1 - 1: tiles of TILE_PIXELS pixels, counted over all images, or output rows (depthwise, expanded);
+// What a task computes. x0..x1 - 1: `unit_pixels` each, counted over all images: tiles of TILE_PIXELS pixels, output rows of pictures
+// (depthwise, expanded), or single pixels where no tile is made;
 // y0..y1 - 1: blocks of 32 channels, or of 16 (depthwise). WINOGRAD: x0..x1 - 1: rows of TILE_PIXELS of its tiles.
 // ahead, ahead_lines: weights that the same queue needs next, for who can fetch them meanwhile: place in units of 64 bytes, how many
 typedef struct {

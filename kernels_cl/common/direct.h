@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// direct.h: convolve.h for float and half tensors, where the inputs of a tile can be read where they lie, or as floats in the same order.
+// direct.h: convolve.h for float and half tensors: the inputs of a tile are read where they lie, or from a copy of them as floats.
 // Maths, tensors  as convolve.h
 // Defines  T float | half, common/tile.h, common/window.h, common/prefetch.h, READS_DIRECTLY (all required, before inclusion)
 // Exact    fused multiply-adds, the bias first, by ascending k; one pixel: by k modulo 8
