@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from nn_runtime.tflite.converter import convert, supported_operators
+    from nn_runtime.tflite.decoder import TfliteError
     from nn_runtime.tflite.interpreter import Interpreter, OpResolverType, SignatureRunner
     from nn_runtime.tflite.reader import read
-    from nn_runtime.tflite.verifier import TfliteError
 
 __all__ = [
     "Interpreter",
@@ -29,7 +29,7 @@ _HOME = {
     "Interpreter": "interpreter",
     "OpResolverType": "interpreter",
     "SignatureRunner": "interpreter",
-    "TfliteError": "verifier",
+    "TfliteError": "decoder",
     "convert": "converter",
     "read": "reader",
     "supported_operators": "converter",

@@ -12,8 +12,8 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-from tflite.BuiltinOperator import BuiltinOperator
 
+from nn_runtime.tflite.builtin_operator import BuiltinOperator
 from nn_runtime.tflite.operators import Kind
 from nn_runtime.tflite.tensor_reader import MAX_RANK
 from nn_runtime.tflite.types import TensorType

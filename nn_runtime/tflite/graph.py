@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from nn_runtime.tflite.decoder import TfliteError
 from nn_runtime.tflite.schema import SUBGRAPH_OPTIONS
-from nn_runtime.tflite.verifier import TfliteError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

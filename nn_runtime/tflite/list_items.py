@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from operator import contains
 from typing import TYPE_CHECKING
 
-from tflite.BuiltinOperator import BuiltinOperator
-
+from nn_runtime.tflite.builtin_operator import BuiltinOperator
 from nn_runtime.tflite.tensor_reader import MAX_RANK
 
 if TYPE_CHECKING:

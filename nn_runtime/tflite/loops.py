@@ -10,7 +10,8 @@ import operator
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-from tflite.BuiltinOperator import BuiltinOperator
+
+from nn_runtime.tflite.builtin_operator import BuiltinOperator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -1,37 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read a .tflite file into plain values.
 
-`verifier` proves that every access stays inside the file; this module turns tables into `types` values and checks their
-meaning: indices, shapes, quantisation, sizes of constants, options that fit their operator. Constants are views of the
-file's bytes, sparse ones dense copies (`sparsity`). A promise in this order: no crash, no access outside the file, no
-allocation beyond a small multiple of the file's length. Every message names where, what was wanted and what was found.
+`decoder` makes records of its tables, whose every access stays inside the file; this module turns them into `types`
+values and checks their meaning: indices, shapes, quantisation, sizes of constants, options that fit their operator.
+Constants are views of the file's bytes, sparse ones dense copies (`sparsity`). A promise in this order: no crash, no
+access outside the file, no allocation beyond a small multiple of the file's length. Every message names where, what was
+wanted and what was found.
 """
 
 from __future__ import annotations
 
-import functools
-import importlib
 import os
 import stat
-import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from flatbuffers.number_types import Int32Flags
-from tflite.Model import Model
 
 from nn_runtime.tflite import graph, schema
-from nn_runtime.tflite.tensor_reader import (
-    MAX_SHOWN,
-    Buffers,
-    Bytes,
-    integers,
-    quoted,
-    read_tensor,
-    text,
-    with_empty_data,
-)
+from nn_runtime.tflite.decoder import Record, TfliteError, decode
+from nn_runtime.tflite.tensor_reader import MAX_SHOWN, Buffers, Bytes, quoted, read_tensor, with_empty_data
 from nn_runtime.tflite.types import (
     OptionValue,
     TfliteModel,
@@ -39,25 +27,13 @@ from nn_runtime.tflite.types import (
     TfliteSignature,
     TfliteSubgraph,
 )
-from nn_runtime.tflite.verifier import TfliteError, verify
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from tflite.Operator import Operator
-    from tflite.OperatorCode import OperatorCode
-    from tflite.SignatureDef import SignatureDef
-    from tflite.SubGraph import SubGraph
-    from tflite.Tensor import Tensor
-    from tflite.TensorMap import TensorMap
+    from collections.abc import Iterator, Sequence
 
 __all__ = ["TfliteError", "TfliteModel", "read"]
 
 SCHEMA_VERSION = 3
-# A table without fields: vtable (length 4, table length 4), then the table's offset back to it.
-_EMPTY_TABLE = struct.pack("<HHi", 4, 4, 4)
-_EMPTY_TABLE_START = 4
-_BUILTIN_CODE_SLOT = next(field.slot for field in schema.OPERATOR_CODE.fields if field.name == "builtin_code")
 # A zip archive ends with a record of 22 bytes and a comment of at most 65,535.
 _ZIP_START, _ZIP_END, _ZIP_END_BYTES = b"PK\x03\x04", b"PK\x05\x06", 22 + 65535
 
@@ -65,9 +41,9 @@ _ZIP_START, _ZIP_END, _ZIP_END_BYTES = b"PK\x03\x04", b"PK\x05\x06", 22 + 65535
 def read(source: str | os.PathLike[str] | bytes | bytearray | memoryview) -> TfliteModel:
     """Read a .tflite file by its path, or from its bytes. Raises TfliteError (bad content) or OSError (bad path)."""
     data = bytes(source) if isinstance(source, bytes | bytearray | memoryview) else _load(source)
-    end = verify(data, schema.MODEL)
+    model, end = decode(data, schema.MODEL)
     _check_attachment(data, end)
-    return _model(Model.GetRootAs(data, 0), data, end)
+    return _model(model, data, end)
 
 
 def _load(path: str | os.PathLike[str]) -> bytes:
@@ -91,24 +67,25 @@ def _check_attachment(data: bytes, tables_end: int) -> None:
         )
 
 
-def _model(model: Model, data: bytes, tables_end: int) -> TfliteModel:
-    """Decode a verified file."""
-    if model.Version() != SCHEMA_VERSION:
-        raise TfliteError(f"schema version must be {SCHEMA_VERSION}, got {model.Version()}")
-    if model.SubgraphsLength() == 0:
+def _model(model: Record, data: bytes, tables_end: int) -> TfliteModel:
+    """Check the root record and all below it."""
+    if model.number("version") != SCHEMA_VERSION:
+        raise TfliteError(f"schema version must be {SCHEMA_VERSION}, got {model.number('version')}")
+    if not model.records("subgraphs"):
         raise TfliteError("the file must hold at least one subgraph, got none")
-    buffers = Buffers(model, data, tables_end)
-    codes = tuple(_operator_code(model.OperatorCodes(i), i) for i in range(model.OperatorCodesLength()))
+    buffers = Buffers(model.records("buffers"), data, tables_end)
+    codes = tuple(_operator_code(code, i) for i, code in enumerate(model.records("operator_codes")))
     subgraphs = tuple(
-        _subgraph(model.Subgraphs(i), f"subgraph {i}", codes, buffers) for i in range(model.SubgraphsLength())
+        _subgraph(subgraph, f"subgraph {i}", codes, buffers) for i, subgraph in enumerate(model.records("subgraphs"))
     )
     graph.check_calls(subgraphs)
     return TfliteModel(
         version=SCHEMA_VERSION,
-        description=text(model.Description()),
+        description=model.text("description"),
         subgraphs=subgraphs,
         signatures=tuple(
-            _signature(model.SignatureDefs(i), f"signature {i}", subgraphs) for i in range(model.SignatureDefsLength())
+            _signature(signature, f"signature {i}", subgraphs)
+            for i, signature in enumerate(model.records("signature_defs"))
         ),
         metadata=_metadata(model, buffers),
     )
@@ -116,7 +93,7 @@ def _model(model: Model, data: bytes, tables_end: int) -> TfliteModel:
 
 @dataclass(frozen=True)
 class _Code:
-    """A decoded OperatorCode."""
+    """A checked OperatorCode."""
 
     code: int
     name: str
@@ -124,9 +101,9 @@ class _Code:
     version: int
 
 
-def _operator_code(table: OperatorCode, index: int) -> _Code:
-    """Decode an operator code. Old files have the 8-bit field alone, newer ones both."""
-    old, new = table.DeprecatedBuiltinCode(), _builtin_code(table)
+def _operator_code(record: Record, index: int) -> _Code:
+    """Check an operator code. Old files have the 8-bit field alone, newer ones both."""
+    old, new, version = (record.number(name) for name in ("deprecated_builtin_code", "builtin_code", "version"))
     code = max(old, new)
     agree = 0 in (old, new) or old == new or (old == schema.PLACEHOLDER and new > schema.PLACEHOLDER)
     if min(old, new) < 0 or not agree:
@@ -134,33 +111,27 @@ def _operator_code(table: OperatorCode, index: int) -> _Code:
             f"operator code {index}: builtin_code and deprecated_builtin_code must agree, got {new} and {old}"
         )
     if code != schema.CUSTOM:
-        return _Code(code, schema.OPERATOR_NAMES.get(code, f"BUILTIN_{code}"), None, table.Version())
-    custom_code = text(table.CustomCode())
+        return _Code(code, schema.OPERATOR_NAMES.get(code, f"BUILTIN_{code}"), None, version)
+    custom_code = record.text("custom_code")
     if not custom_code:
         raise TfliteError(f"operator code {index}: CUSTOM must have a custom_code, got none")
-    return _Code(code, f"CUSTOM {quoted(custom_code)}", custom_code, table.Version())
+    return _Code(code, f"CUSTOM {quoted(custom_code)}", custom_code, version)
 
 
-def _builtin_code(table: OperatorCode) -> int:
-    """Return the 32-bit code as stored: below 127 the accessor answers with the 8-bit one, even where that is unset."""
-    offset = table._tab.Offset(_BUILTIN_CODE_SLOT)
-    return int(table._tab.Get(Int32Flags, table._tab.Pos + offset)) if offset else 0
-
-
-def _subgraph(table: SubGraph, where: str, codes: Sequence[_Code], buffers: Buffers) -> TfliteSubgraph:
-    """Decode a subgraph and check that its operators can run in file order."""
+def _subgraph(record: Record, where: str, codes: Sequence[_Code], buffers: Buffers) -> TfliteSubgraph:
+    """Check a subgraph, and that its operators can run in file order."""
     tensors = tuple(
-        read_tensor(table.Tensors(i), f"{where}: tensor {i}", buffers) for i in range(table.TensorsLength())
+        read_tensor(tensor, f"{where}: tensor {i}", buffers) for i, tensor in enumerate(record.records("tensors"))
     )
-    operators = tuple(_operators(table, where, codes, len(tensors)))
-    inputs, outputs = integers(table.InputsAsNumpy), integers(table.OutputsAsNumpy)
+    operators = tuple(_operators(record, where, codes, len(tensors)))
+    inputs, outputs = record.integers("inputs"), record.integers("outputs")
     _check_indices(inputs, 0, len(tensors), f"{where}: input")
     _check_indices(outputs, 0, len(tensors), f"{where}: output")
     if len(set(inputs)) != len(inputs):
         raise TfliteError(f"{where}: inputs must be different tensors, got {list(inputs)[:MAX_SHOWN]}")
     written = {index for operator in operators for index in operator.outputs}.union(inputs)
     tensors = tuple(tensor if index in written else with_empty_data(tensor) for index, tensor in enumerate(tensors))
-    subgraph = TfliteSubgraph(text(table.Name()), tensors, operators, inputs, outputs)
+    subgraph = TfliteSubgraph(record.text("name"), tensors, operators, inputs, outputs)
     graph.check_dataflow(subgraph, where)
     return subgraph
 
@@ -172,21 +143,19 @@ def _check_indices(indices: Sequence[int], lowest: int, count: int, where: str) 
             raise TfliteError(f"{where} {position}: tensor index must be {lowest} to {count - 1}, got {index}")
 
 
-def _operators(table: SubGraph, where: str, codes: Sequence[_Code], tensor_count: int) -> Iterator[TfliteOperator]:
-    """Decode the operators of a subgraph."""
-    for index in range(table.OperatorsLength()):
-        operator = table.Operators(index)
-        code_index = operator.OpcodeIndex()
+def _operators(subgraph: Record, where: str, codes: Sequence[_Code], tensor_count: int) -> Iterator[TfliteOperator]:
+    """Check the operators of a subgraph."""
+    for index, operator in enumerate(subgraph.records("operators")):
+        code_index = operator.number("opcode_index")
         if code_index >= len(codes):
             raise TfliteError(f"{where}: operator {index}: opcode_index must be below {len(codes)}, got {code_index}")
         yield _operator(operator, index, f"{where}: operator {index}", codes[code_index], tensor_count)
 
 
-def _operator(table: Operator, index: int, where: str, code: _Code, tensor_count: int) -> TfliteOperator:
-    """Decode one operator and its options."""
+def _operator(record: Record, index: int, where: str, code: _Code, tensor_count: int) -> TfliteOperator:
+    """Check one operator and its options."""
     where = f"{where} {code.name}"
-    inputs, outputs = integers(table.InputsAsNumpy), integers(table.OutputsAsNumpy)
-    intermediates = integers(table.IntermediatesAsNumpy)
+    inputs, outputs, intermediates = (record.integers(name) for name in ("inputs", "outputs", "intermediates"))
     _check_indices(inputs, -1, tensor_count, f"{where}: input")
     _check_indices(outputs, 0, tensor_count, f"{where}: output")
     _check_indices(intermediates, -1, tensor_count, f"{where}: intermediate")
@@ -195,71 +164,60 @@ def _operator(table: Operator, index: int, where: str, code: _Code, tensor_count
         code=code.code,
         name=code.name,
         custom_code=code.custom_code,
-        custom_options=table.CustomOptionsAsNumpy() if table.CustomOptionsLength() else np.empty(0, np.uint8),
+        custom_options=record.numbers("custom_options"),
         version=code.version,
-        options=_options(table, code.code, where),
+        options=_options(record, code.code, where),
         inputs=inputs,
         outputs=outputs,
         intermediates=intermediates,
     )
 
 
-def _options(operator: Operator, code: int, where: str) -> dict[str, OptionValue]:
-    """Decode the builtin options; where the file leaves them out, the schema's defaults."""
-    tag = operator.BuiltinOptionsType()
+def _options(operator: Record, code: int, where: str) -> dict[str, OptionValue]:
+    """Return the builtin options; where the file leaves them out, the schema's defaults."""
+    tag = operator.number("builtin_options_type")
     given = schema.OPTIONS_BY_TAG[tag] if tag else None
     wanted = schema.OPTIONS_BY_OPERATOR.get(code, given)
     if wanted is None:
         return {}
     if given is not None and given is not wanted:
         raise TfliteError(f"{where}: builtin options must be {wanted.name}, got {given.name}")
-    table = _accessor_class(wanted.name)()
-    if given is None:
-        table.Init(_EMPTY_TABLE, _EMPTY_TABLE_START)
-    else:
-        union = operator.BuiltinOptions()
-        table.Init(union.Bytes, union.Pos)
-    return {field.name: _option(table, field) for field in wanted.fields}
+    options = operator.record("builtin_options") or Record(wanted.defaults)
+    return {field.name: _option(options, field) for field in wanted.fields}
 
 
-def _option(table: object, field: schema.Field) -> OptionValue:
-    """Decode one field of an options table."""
-    if isinstance(field.kind, schema.Vector):
-        return integers(getattr(table, f"{field.accessor}AsNumpy"))
-    value: bytes | OptionValue | None = getattr(table, field.accessor)()
-    return text(value) if value is None or isinstance(value, bytes) else value
+def _option(options: Record, field: schema.Field) -> OptionValue:
+    """Return one field of an options table."""
+    match field.kind:
+        case schema.Vector():
+            return options.integers(field.name)
+        case schema.String():
+            return options.text(field.name)
+        case _:
+            return options.number(field.name)
 
 
-@functools.cache
-def _accessor_class(name: str) -> Callable[[], Tensor]:
-    """Return the class of the `tflite` package that reads a table."""
-    found: Callable[[], Tensor] = getattr(importlib.import_module(f"tflite.{name}"), name)
-    return found
-
-
-def _signature(table: SignatureDef, where: str, subgraphs: Sequence[TfliteSubgraph]) -> TfliteSignature:
-    """Decode a signature; its names must stand for inputs and outputs of its subgraph."""
-    key = text(table.SignatureKey())
+def _signature(record: Record, where: str, subgraphs: Sequence[TfliteSubgraph]) -> TfliteSignature:
+    """Check a signature; its names must stand for inputs and outputs of its subgraph."""
+    key = record.text("signature_key")
     where = f"{where} {quoted(key)}"
-    index = table.SubgraphIndex()
+    index = record.number("subgraph_index")
     if index >= len(subgraphs):
         raise TfliteError(f"{where}: subgraph index must be below {len(subgraphs)}, got {index}")
     subgraph = subgraphs[index]
-    inputs = (table.Inputs(i) for i in range(table.InputsLength()))
-    outputs = (table.Outputs(i) for i in range(table.OutputsLength()))
     return TfliteSignature(
         key=key,
         subgraph_index=index,
-        inputs=_tensor_map(inputs, set(subgraph.inputs), f"{where}: input"),
-        outputs=_tensor_map(outputs, set(subgraph.outputs), f"{where}: output"),
+        inputs=_tensor_map(record.records("inputs"), set(subgraph.inputs), f"{where}: input"),
+        outputs=_tensor_map(record.records("outputs"), set(subgraph.outputs), f"{where}: output"),
     )
 
 
-def _tensor_map(entries: Iterator[TensorMap], allowed: set[int], where: str) -> dict[str, int]:
-    """Decode names of a signature's inputs or outputs."""
+def _tensor_map(entries: Sequence[Record], allowed: set[int], where: str) -> dict[str, int]:
+    """Return names of a signature's inputs or outputs."""
     names: dict[str, int] = {}
     for entry in entries:
-        name, index = text(entry.Name()), entry.TensorIndex()
+        name, index = entry.text("name"), entry.number("tensor_index")
         if index not in allowed:
             raise TfliteError(f"{where} {quoted(name)}: tensor must be one of the subgraph's, got index {index}")
         if name in names:
@@ -268,11 +226,11 @@ def _tensor_map(entries: Iterator[TensorMap], allowed: set[int], where: str) -> 
     return names
 
 
-def _metadata(model: Model, buffers: Buffers) -> dict[str, Bytes]:
+def _metadata(model: Record, buffers: Buffers) -> dict[str, Bytes]:
     """Return the metadata blobs by name."""
     found: dict[str, Bytes] = {}
-    for entry in (model.Metadata(i) for i in range(model.MetadataLength())):
-        name = text(entry.Name())
-        content = buffers.view(entry.Buffer(), f"metadata {quoted(name)}")
+    for entry in model.records("metadata"):
+        name = entry.text("name")
+        content = buffers.view(entry.number("buffer"), f"metadata {quoted(name)}")
         found[name] = np.empty(0, np.uint8) if content is None else content
     return found

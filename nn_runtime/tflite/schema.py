@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """The part of the .tflite schema that is read, as data: which field of which table is of which kind.
 
-Field order gives the vtable slot, so unused fields are listed as SKIP. Numbers and names are those of schema.fbs
-version 3 as in the accessors of the `tflite` package; a test compares the two.
+Field order gives the vtable slot, so unused fields are listed as SKIP. Numbers, names and defaults are those of
+schema.fbs version 3; a test compares them with the accessors of the `tflite` package.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import struct
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from tflite.BuiltinOperator import BuiltinOperator
-from tflite.BuiltinOptions import BuiltinOptions
-from tflite.SparseIndexVector import SparseIndexVector
+import numpy as np
+
+from nn_runtime.tflite.builtin_operator import BuiltinOperator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,16 +21,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Scalar:
-    """A number stored in the table itself."""
+    """A number stored in the table itself, and what it is where the table leaves it out."""
 
-    size: int
+    format: struct.Struct
+    default: float = 0
+
+    def but(self, default: float) -> Scalar:
+        """Return it with another default."""
+        return replace(self, default=default)
 
 
 @dataclass(frozen=True)
 class Vector:
     """A vector of numbers; `in_place` means it is never copied, so its length costs nothing."""
 
-    item_size: int
+    item: np.dtype[np.generic]
     in_place: bool = False
 
 
@@ -70,38 +76,49 @@ class Field:
     slot: int
     kind: Kind
 
-    @property
-    def accessor(self) -> str:
-        """The accessor's name in the `tflite` package."""
-        return "".join(part[:1].upper() + part[1:] for part in self.name.split("_"))
-
 
 @dataclass(frozen=True)
 class Table:
-    """A table: its name in the schema and the fields that are read."""
+    """A table: its name in the schema and the fields that are read.
+
+    defaults: what the fields hold that a table leaves out; nothing for other tables.
+    """
 
     name: str
     fields: tuple[Field, ...]
+    defaults: Mapping[str, object] = field(repr=False, compare=False)
 
 
 SKIP = None
-INT8 = UINT8 = BOOL = Scalar(1)
-INT32 = UINT32 = FLOAT32 = Scalar(4)
-INT64 = UINT64 = Scalar(8)
-INT32S = FLOAT32S = Vector(4)
-INT64S = Vector(8)
-UINT16S = Vector(2)
-UINT8S = Vector(1)
-BLOB = Vector(1, in_place=True)
+INT8, UINT8, BOOL = (Scalar(struct.Struct(code)) for code in ("b", "B", "?"))
+INT32, UINT32, FLOAT32 = (Scalar(struct.Struct(f"<{code}")) for code in "iIf")
+INT64, UINT64 = (Scalar(struct.Struct(f"<{code}")) for code in "qQ")
+INT32S, FLOAT32S, INT64S = (Vector(np.dtype(f"<{code}")) for code in ("i4", "f4", "i8"))
+UINT16S, UINT8S = (Vector(np.dtype(code)) for code in ("<u2", "u1"))
+BLOB = Vector(np.dtype("u1"), in_place=True)
 STRING = String()
 
 
 def _table(name: str, /, **kinds: Kind | None) -> Table:
     """Build a table from its fields in slot order."""
-    fields = (
+    fields = tuple(
         Field(field, 4 + 2 * index, kind) for index, (field, kind) in enumerate(kinds.items()) if kind is not None
     )
-    return Table(name, tuple(fields))
+    return Table(name, fields, {one.name: _default(one.kind) for one in fields})
+
+
+def _default(kind: Kind) -> object:
+    match kind:
+        case Scalar():
+            return kind.default
+        case Vector():
+            return np.empty(0, kind.item)
+        case String():
+            return b""
+        case Children():
+            return ()
+        case _:
+            return None
 
 
 _OPTIONS = (
@@ -111,8 +128,8 @@ _OPTIONS = (
         stride_w=INT32,
         stride_h=INT32,
         fused_activation_function=INT8,
-        dilation_w_factor=INT32,
-        dilation_h_factor=INT32,
+        dilation_w_factor=INT32.but(1),
+        dilation_h_factor=INT32.but(1),
         quantized_bias_type=INT8,
     ),
     _table(
@@ -122,8 +139,8 @@ _OPTIONS = (
         stride_h=INT32,
         depth_multiplier=INT32,
         fused_activation_function=INT8,
-        dilation_w_factor=INT32,
-        dilation_h_factor=INT32,
+        dilation_w_factor=INT32.but(1),
+        dilation_h_factor=INT32.but(1),
     ),
     _table(
         "Pool2DOptions",
@@ -149,9 +166,9 @@ _OPTIONS = (
         stride_w=INT32,
         stride_h=INT32,
         fused_activation_function=INT8,
-        dilation_d_factor=INT32,
-        dilation_w_factor=INT32,
-        dilation_h_factor=INT32,
+        dilation_d_factor=INT32.but(1),
+        dilation_w_factor=INT32.but(1),
+        dilation_h_factor=INT32.but(1),
     ),
     _table(
         "FullyConnectedOptions",
@@ -194,11 +211,11 @@ _OPTIONS = (
         cell_clip=FLOAT32,
         proj_clip=FLOAT32,
         merge_outputs=BOOL,
-        time_major=BOOL,
+        time_major=BOOL.but(True),
         asymmetric_quantize_inputs=BOOL,
     ),
-    _table("AddOptions", fused_activation_function=INT8, pot_scale_int16=BOOL),
-    _table("SubOptions", fused_activation_function=INT8, pot_scale_int16=BOOL),
+    _table("AddOptions", fused_activation_function=INT8, pot_scale_int16=BOOL.but(True)),
+    _table("SubOptions", fused_activation_function=INT8, pot_scale_int16=BOOL.but(True)),
     _table("MulOptions", fused_activation_function=INT8),
     _table("DivOptions", fused_activation_function=INT8),
     _table("L2NormOptions", fused_activation_function=INT8),
@@ -237,7 +254,7 @@ _OPTIONS = (
     _table("BatchMatMulOptions", adj_x=BOOL, adj_y=BOOL, asymmetric_quantize_inputs=BOOL),
     _table("CastOptions", in_data_type=INT8, out_data_type=INT8),
     _table("ShapeOptions", out_type=INT8),
-    _table("UniqueOptions", idx_out_type=INT8),
+    _table("UniqueOptions", idx_out_type=INT8.but(2)),
     _table("FakeQuantOptions", min=FLOAT32, max=FLOAT32, num_bits=INT32, narrow_range=BOOL),
     _table("SparseToDenseOptions", validate_indices=BOOL),
     _table("EmbeddingLookupSparseOptions", combiner=INT8),
@@ -263,6 +280,136 @@ SUBGRAPH_OPTIONS = (
     "body_subgraph_index",
 )
 
+# The kinds of options by their tag, from 1 on.
+_TAGS = (
+    "Conv2DOptions",
+    "DepthwiseConv2DOptions",
+    "ConcatEmbeddingsOptions",
+    "LSHProjectionOptions",
+    "Pool2DOptions",
+    "SVDFOptions",
+    "RNNOptions",
+    "FullyConnectedOptions",
+    "SoftmaxOptions",
+    "ConcatenationOptions",
+    "AddOptions",
+    "L2NormOptions",
+    "LocalResponseNormalizationOptions",
+    "LSTMOptions",
+    "ResizeBilinearOptions",
+    "CallOptions",
+    "ReshapeOptions",
+    "SkipGramOptions",
+    "SpaceToDepthOptions",
+    "EmbeddingLookupSparseOptions",
+    "MulOptions",
+    "PadOptions",
+    "GatherOptions",
+    "BatchToSpaceNDOptions",
+    "SpaceToBatchNDOptions",
+    "TransposeOptions",
+    "ReducerOptions",
+    "SubOptions",
+    "DivOptions",
+    "SqueezeOptions",
+    "SequenceRNNOptions",
+    "StridedSliceOptions",
+    "ExpOptions",
+    "TopKV2Options",
+    "SplitOptions",
+    "LogSoftmaxOptions",
+    "CastOptions",
+    "DequantizeOptions",
+    "MaximumMinimumOptions",
+    "ArgMaxOptions",
+    "LessOptions",
+    "NegOptions",
+    "PadV2Options",
+    "GreaterOptions",
+    "GreaterEqualOptions",
+    "LessEqualOptions",
+    "SelectOptions",
+    "SliceOptions",
+    "TransposeConvOptions",
+    "SparseToDenseOptions",
+    "TileOptions",
+    "ExpandDimsOptions",
+    "EqualOptions",
+    "NotEqualOptions",
+    "ShapeOptions",
+    "PowOptions",
+    "ArgMinOptions",
+    "FakeQuantOptions",
+    "PackOptions",
+    "LogicalOrOptions",
+    "OneHotOptions",
+    "LogicalAndOptions",
+    "LogicalNotOptions",
+    "UnpackOptions",
+    "FloorDivOptions",
+    "SquareOptions",
+    "ZerosLikeOptions",
+    "FillOptions",
+    "BidirectionalSequenceLSTMOptions",
+    "BidirectionalSequenceRNNOptions",
+    "UnidirectionalSequenceLSTMOptions",
+    "FloorModOptions",
+    "RangeOptions",
+    "ResizeNearestNeighborOptions",
+    "LeakyReluOptions",
+    "SquaredDifferenceOptions",
+    "MirrorPadOptions",
+    "AbsOptions",
+    "SplitVOptions",
+    "UniqueOptions",
+    "ReverseV2Options",
+    "AddNOptions",
+    "GatherNdOptions",
+    "CosOptions",
+    "WhereOptions",
+    "RankOptions",
+    "ReverseSequenceOptions",
+    "MatrixDiagOptions",
+    "QuantizeOptions",
+    "MatrixSetDiagOptions",
+    "HardSwishOptions",
+    "IfOptions",
+    "WhileOptions",
+    "DepthToSpaceOptions",
+    "NonMaxSuppressionV4Options",
+    "NonMaxSuppressionV5Options",
+    "ScatterNdOptions",
+    "SelectV2Options",
+    "DensifyOptions",
+    "SegmentSumOptions",
+    "BatchMatMulOptions",
+    "CumsumOptions",
+    "CallOnceOptions",
+    "BroadcastToOptions",
+    "Rfft2dOptions",
+    "Conv3DOptions",
+    "HashtableOptions",
+    "HashtableFindOptions",
+    "HashtableImportOptions",
+    "HashtableSizeOptions",
+    "VarHandleOptions",
+    "ReadVariableOptions",
+    "AssignVariableOptions",
+    "RandomOptions",
+    "BucketizeOptions",
+    "GeluOptions",
+    "DynamicUpdateSliceOptions",
+    "UnsortedSegmentProdOptions",
+    "UnsortedSegmentMaxOptions",
+    "UnsortedSegmentMinOptions",
+    "UnsortedSegmentSumOptions",
+    "ATan2Options",
+    "SignOptions",
+    "BitcastOptions",
+    "BitwiseXorOptions",
+    "RightShiftOptions",
+)
+
 # Operators whose options table is not named after them.
 _OPTIONS_OF = {
     "AVERAGE_POOL_2D": "Pool2DOptions",
@@ -286,7 +433,7 @@ _OPTIONS_OF = {
 OPERATOR_NAMES: dict[int, str] = {
     code: name for name, code in vars(BuiltinOperator).items() if not name.startswith("_")
 }
-CUSTOM = 32
+CUSTOM = BuiltinOperator.CUSTOM
 # `deprecated_builtin_code` of operators that do not fit in its 8 bits.
 PLACEHOLDER = 127
 
@@ -294,8 +441,7 @@ PLACEHOLDER = 127
 def _options_by_tag() -> dict[int, Table]:
     """Return every tag of the options union with its table; options without fields have an empty one."""
     described = {table.name: table for table in _OPTIONS}
-    tags = {name: tag for name, tag in vars(BuiltinOptions).items() if not name.startswith("_") and name != "NONE"}
-    return {tag: described.get(name, Table(name, ())) for name, tag in tags.items()}
+    return {tag: described.get(name) or _table(name) for tag, name in enumerate(_TAGS, start=1)}
 
 
 def _options_by_operator() -> dict[int, Table]:
@@ -320,9 +466,9 @@ QUANTIZATION = _table(
 )
 _INDICES = Union(
     {
-        SparseIndexVector.Int32Vector: _table("Int32Vector", values=INT32S),
-        SparseIndexVector.Uint16Vector: _table("Uint16Vector", values=UINT16S),
-        SparseIndexVector.Uint8Vector: _table("Uint8Vector", values=UINT8S),
+        1: _table("Int32Vector", values=INT32S),
+        2: _table("Uint16Vector", values=UINT16S),
+        3: _table("Uint8Vector", values=UINT8S),
     }
 )
 DIMENSION = _table(
@@ -367,7 +513,7 @@ SUBGRAPH = _table(
     name=STRING,
 )
 OPERATOR_CODE = _table(
-    "OperatorCode", deprecated_builtin_code=INT8, custom_code=STRING, version=INT32, builtin_code=INT32
+    "OperatorCode", deprecated_builtin_code=INT8, custom_code=STRING, version=INT32.but(1), builtin_code=INT32
 )
 TENSOR_MAP = _table("TensorMap", name=STRING, tensor_index=UINT32)
 SIGNATURE = _table(

@@ -14,34 +14,23 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from tflite.DimensionType import DimensionType
-from tflite.Int32Vector import Int32Vector
-from tflite.SparseIndexVector import SparseIndexVector
-from tflite.Uint8Vector import Uint8Vector
-from tflite.Uint16Vector import Uint16Vector
 
+from nn_runtime.tflite.decoder import TfliteError
 from nn_runtime.tflite.types import TfliteLevel, TfliteSparsity
-from nn_runtime.tflite.verifier import TfliteError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from flatbuffers.table import Table
-    from tflite.DimensionMetadata import DimensionMetadata
-    from tflite.SparsityParameters import SparsityParameters
+    from nn_runtime.tflite.decoder import Record
 
 Offsets: TypeAlias = npt.NDArray[np.int64]
 
-_VECTORS = {
-    SparseIndexVector.Int32Vector: Int32Vector,
-    SparseIndexVector.Uint16Vector: Uint16Vector,
-    SparseIndexVector.Uint8Vector: Uint8Vector,
-}
+_DENSE, _SPARSE_CSR = 0, 1
 
 
-def read_sparsity(table: SparsityParameters, shape: Sequence[int], where: str) -> TfliteSparsity:
-    """Decode how a constant of a shape is stored; raises TfliteError for order, blocks or sizes that do not fit."""
-    rank, order, blocked = len(shape), _listed(table.TraversalOrderAsNumpy()), _listed(table.BlockMapAsNumpy())
+def read_sparsity(record: Record, shape: Sequence[int], where: str) -> TfliteSparsity:
+    """Check how a constant of a shape is stored; raises TfliteError for order, blocks or sizes that do not fit."""
+    rank, order, blocked = len(shape), record.integers("traversal_order"), record.integers("block_map")
     if 0 in shape or not shape:
         raise TfliteError(f"{where}: a sparse constant must have elements and a rank, got {list(shape)}")
     if len(set(blocked)) != len(blocked) or not all(0 <= axis < rank for axis in blocked):
@@ -50,9 +39,10 @@ def read_sparsity(table: SparsityParameters, shape: Sequence[int], where: str) -
     if sorted(order[:rank]) != list(range(rank)) or sorted(order[rank:]) != list(range(rank, count)):
         wanted = f"0 to {rank - 1}, then {rank} to {count - 1}" if blocked else f"0 to {rank - 1}"
         raise TfliteError(f"{where}: traversal_order must list {wanted}, each once, got {_shown(order)}")
-    if table.DimMetadataLength() != count:
-        raise TfliteError(f"{where}: needs dim_metadata for {count} dimensions, got {table.DimMetadataLength()}")
-    levels = tuple(_level(table.DimMetadata(i), f"{where}: dim_metadata {i}") for i in range(count))
+    dimensions = record.records("dim_metadata")
+    if len(dimensions) != count:
+        raise TfliteError(f"{where}: needs dim_metadata for {count} dimensions, got {len(dimensions)}")
+    levels = tuple(_level(dimension, f"{where}: dim_metadata {i}") for i, dimension in enumerate(dimensions))
     sizes = _level_sizes(order, blocked, levels, shape, where)
     for at, (level, size) in enumerate(zip(levels, sizes, strict=True)):
         if level.indices is None and level.size != size:
@@ -80,13 +70,14 @@ def dense(
     return result.reshape(tuple(shape))
 
 
-def _level(table: DimensionMetadata, where: str) -> TfliteLevel:
-    if table.Format() == DimensionType.DENSE:
-        return TfliteLevel(table.DenseSize(), None, None)
-    if table.Format() != DimensionType.SPARSE_CSR:
-        raise TfliteError(f"{where}: format must be 0 (DENSE) or 1 (SPARSE_CSR), got {table.Format()}")
-    segments = _vector(table.ArraySegmentsType(), table.ArraySegments(), f"{where}: array_segments")
-    indices = _vector(table.ArrayIndicesType(), table.ArrayIndices(), f"{where}: array_indices")
+def _level(record: Record, where: str) -> TfliteLevel:
+    form = record.number("format")
+    if form == _DENSE:
+        return TfliteLevel(record.number("dense_size"), None, None)
+    if form != _SPARSE_CSR:
+        raise TfliteError(f"{where}: format must be {_DENSE} (DENSE) or {_SPARSE_CSR} (SPARSE_CSR), got {form}")
+    segments = _vector(record.record("array_segments"), f"{where}: array_segments")
+    indices = _vector(record.record("array_indices"), f"{where}: array_indices")
     if not segments.size or segments[0] != 0 or segments[-1] != indices.size or np.any(np.diff(segments) < 0):
         raise TfliteError(
             f"{where}: array_segments must rise from 0 to {indices.size}, got {_shown(segments.tolist())}"
@@ -94,13 +85,10 @@ def _level(table: DimensionMetadata, where: str) -> TfliteLevel:
     return TfliteLevel(0, segments, indices)
 
 
-def _vector(kind: int, union: Table | None, where: str) -> Offsets:
-    if union is None:
+def _vector(record: Record | None, where: str) -> Offsets:
+    if record is None:
         raise TfliteError(f"{where} are missing")
-    vector = _VECTORS[kind]()
-    vector.Init(union.Bytes, union.Pos)
-    values = vector.ValuesAsNumpy()
-    return np.zeros(0, np.int64) if isinstance(values, int) else values.astype(np.int64)
+    return record.numbers("values").astype(np.int64)
 
 
 def _level_sizes(
@@ -154,10 +142,6 @@ def _expanded(offsets: Offsets, level: TfliteLevel, size: int, stride: int, wher
         raise TfliteError(f"{where}: array_indices must be 0 to {size - 1}, got {found}")
     found_offsets: Offsets = np.repeat(offsets, np.diff(level.segments)) + stride * level.indices
     return found_offsets
-
-
-def _listed(numbers: npt.NDArray[np.generic] | int) -> tuple[int, ...]:
-    return () if isinstance(numbers, int) else tuple(numbers.tolist())
 
 
 def _shown(numbers: Sequence[int]) -> str:

@@ -4,21 +4,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from nn_runtime.tflite.decoder import TfliteError
 from nn_runtime.tflite.sparsity import dense, read_sparsity
 from nn_runtime.tflite.types import TensorType, TfliteQuantization, TfliteSparsity, TfliteTensor
-from nn_runtime.tflite.verifier import TfliteError
 
 if TYPE_CHECKING:
-    from tflite.Model import Model
-    from tflite.QuantizationParameters import QuantizationParameters
-    from tflite.Tensor import Tensor
+    from collections.abc import Sequence
+
+    from nn_runtime.tflite.decoder import Record
 
 MAX_RANK = 8
 # An NNAPI operand's length is an unsigned 32-bit number.
@@ -30,8 +29,6 @@ FREE_DENSE_BYTES = 1 << 20
 _SMALLEST_NORMAL = float(np.finfo(np.float32).smallest_normal)
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
-# What an accessor ...AsNumpy returns: an array, or the number 0 where the field is absent.
-_Numbers: TypeAlias = Callable[[], "npt.NDArray[np.generic] | int"]
 
 
 def quoted(name: str) -> str:
@@ -39,26 +36,14 @@ def quoted(name: str) -> str:
     return repr(name if len(name) <= MAX_SHOWN else name[:MAX_SHOWN] + "...")
 
 
-def text(value: bytes | None) -> str:
-    """Decode a string of the file; bytes that are not UTF-8 become U+FFFD."""
-    return "" if value is None else value.decode("utf-8", "replace")
-
-
-def integers(numbers: _Numbers) -> tuple[int, ...]:
-    """Return an integer vector, empty where the field is absent."""
-    values = numbers()
-    return () if isinstance(values, int) else tuple(values.tolist())
-
-
 class Buffers:
     """The constants of a file, by buffer index."""
 
-    def __init__(self, model: Model, data: bytes, tables_end: int) -> None:
+    def __init__(self, records: Sequence[Record], data: bytes, tables_end: int) -> None:
         """`tables_end`: where the file's tables end; content may lie behind them."""
-        self._model = model
+        self._records = records
         self._data = data
         self._tables_end = tables_end
-        self._length: int = model.BuffersLength()
         self._views: dict[int, Bytes | None] = {}
         self._booleans: set[int] = set()
         self._dense_bytes_left = FREE_DENSE_BYTES + MAX_DENSE_MULTIPLE * len(data)
@@ -67,10 +52,10 @@ class Buffers:
         """Return the bytes of a buffer; None where it holds none. Buffer 0 is the one that stands for "no data"."""
         if index == 0:
             return None
-        if index >= self._length:
-            raise TfliteError(f"{where}: buffer index must be below {self._length}, got {index}")
+        if index >= len(self._records):
+            raise TfliteError(f"{where}: buffer index must be below {len(self._records)}, got {index}")
         if index not in self._views:
-            self._views[index] = self._decode(index)
+            self._views[index] = self._content(index)
         return self._views[index]
 
     def check_boolean(self, index: int, content: Bytes, where: str) -> None:
@@ -88,13 +73,13 @@ class Buffers:
                 f"they are made dense"
             )
 
-    def _decode(self, index: int) -> Bytes | None:
+    def _content(self, index: int) -> Bytes | None:
         """Return the bytes inside the buffer's table, or those behind the tables (files over 2 GiB)."""
-        buffer = self._model.Buffers(index)
-        if buffer.DataLength():
-            content: Bytes = buffer.DataAsNumpy()
-            return content
-        offset, size = buffer.Offset(), buffer.Size()
+        buffer = self._records[index]
+        inside = buffer.numbers("data")
+        if inside.size:
+            return inside
+        offset, size = buffer.number("offset"), buffer.number("size")
         # 0 and 1 both mean "inside the table".
         if offset <= 1:
             return None
@@ -106,23 +91,25 @@ class Buffers:
         return np.frombuffer(self._data, np.uint8, size, offset) if size else None
 
 
-def read_tensor(table: Tensor, where: str, buffers: Buffers) -> TfliteTensor:
-    """Decode a tensor with its constant, if it has one."""
-    name = text(table.Name())
+def read_tensor(record: Record, where: str, buffers: Buffers) -> TfliteTensor:
+    """Check a tensor, and its constant, if it has one."""
+    name = record.text("name")
     where = f"{where} {quoted(name)}"
-    number = table.Type()
+    number = record.number("type")
     if number not in TensorType._value2member_map_:
         raise TfliteError(f"{where}: type must be 0 to {max(TensorType)}, got {number}")
     tensor_type = TensorType(number)
-    shape = integers(table.ShapeAsNumpy)
+    shape = record.integers("shape")
     _check_shape(shape, tensor_type, where)
-    is_variable = bool(table.IsVariable())
-    content = buffers.view(table.Buffer(), where)
+    is_variable = bool(record.number("is_variable"))
+    buffer = record.number("buffer")
+    content = buffers.view(buffer, where)
     if is_variable and content is not None:
         raise TfliteError(f"{where}: a variable tensor must have no data, got {content.size} bytes")
     if content is not None and tensor_type is TensorType.BOOL:
-        buffers.check_boolean(table.Buffer(), content, where)
-    sparsity = None if table.Sparsity() is None else read_sparsity(table.Sparsity(), shape, where)
+        buffers.check_boolean(buffer, content, where)
+    stored = record.record("sparsity")
+    sparsity = None if stored is None else read_sparsity(stored, shape, where)
     data: npt.NDArray[np.generic] | None = None
     if sparsity is not None:
         data = _densified(sparsity, content, tensor_type, shape, buffers, where)
@@ -132,8 +119,8 @@ def read_tensor(table: Tensor, where: str, buffers: Buffers) -> TfliteTensor:
         name=name,
         type=tensor_type,
         shape=shape,
-        shape_signature=_shape_signature(integers(table.ShapeSignatureAsNumpy), shape, where),
-        quantization=_quantization(table.Quantization(), tensor_type, shape, where),
+        shape_signature=_shape_signature(record.integers("shape_signature"), shape, where),
+        quantization=_quantization(record.record("quantization"), tensor_type, shape, where),
         data=data,
         is_variable=is_variable,
         sparsity=sparsity,
@@ -200,7 +187,9 @@ def _densified(
 _ZERO_POINT_RANGE = {
     TensorType.UINT8: (0, 255),
     TensorType.INT8: (-128, 127),
+    TensorType.INT2: (-2, 1),
     TensorType.INT4: (-8, 7),
+    TensorType.UINT4: (0, 15),
     TensorType.INT16: (-(1 << 15), (1 << 15) - 1),
     TensorType.UINT16: (0, (1 << 16) - 1),
     TensorType.INT32: (-(1 << 31), (1 << 31) - 1),
@@ -209,27 +198,26 @@ _ZERO_POINT_RANGE = {
 
 
 def _quantization(
-    table: QuantizationParameters | None, tensor_type: TensorType, shape: tuple[int, ...], where: str
+    record: Record | None, tensor_type: TensorType, shape: tuple[int, ...], where: str
 ) -> TfliteQuantization | None:
-    """Decode and check the quantisation of an integer tensor; None for other types and where there is no scale."""
-    if table is None:
+    """Check the quantisation of an integer tensor; None for other types and where there is no scale."""
+    if record is None:
         return None
-    if table.DetailsType():
-        raise TfliteError(f"{where}: quantisation details of type {table.DetailsType()} are not supported")
-    scales, zero_points = table.ScaleAsNumpy(), table.ZeroPointAsNumpy()
-    if isinstance(scales, int) or not scales.size or tensor_type not in _ZERO_POINT_RANGE:
+    if record.number("details_type"):
+        raise TfliteError(f"{where}: quantisation details of type {record.number('details_type')} are not supported")
+    scales, zero_points = record.numbers("scale"), record.numbers("zero_point")
+    if not scales.size or tensor_type not in _ZERO_POINT_RANGE:
         return None
     if not (np.isfinite(scales).all() and scales.min() >= _SMALLEST_NORMAL):
         bad = scales[~(np.isfinite(scales) & (scales >= _SMALLEST_NORMAL))][0]
         raise TfliteError(f"{where}: scales must be positive normal numbers, got {bad}")
-    count = 0 if isinstance(zero_points, int) else zero_points.size
-    if count != scales.size:
-        raise TfliteError(f"{where}: needs one zero point for each of {scales.size} scales, got {count}")
+    if zero_points.size != scales.size:
+        raise TfliteError(f"{where}: needs one zero point for each of {scales.size} scales, got {zero_points.size}")
     lowest, highest = _ZERO_POINT_RANGE[tensor_type]
     if zero_points.min() < lowest or zero_points.max() > highest:
         found = f"{zero_points.min()} to {zero_points.max()}"
         raise TfliteError(f"{where}: {tensor_type.name} zero points must be {lowest} to {highest}, got {found}")
-    dimension = table.QuantizedDimension()
+    dimension = record.number("quantized_dimension")
     _check_quantized_dimension(dimension, scales.size, shape, where)
     return TfliteQuantization(scales, zero_points, dimension)
 

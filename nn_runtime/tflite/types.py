@@ -41,10 +41,14 @@ class TensorType(enum.IntEnum):
     UINT16 = 16
     INT4 = 17
     BFLOAT16 = 18
+    INT2 = 19
+    UINT4 = 20
+    FLOAT8_E4M3FN = 21
+    FLOAT8_E5M2 = 22
 
     @property
     def dtype(self) -> np.dtype[np.generic] | None:
-        """The numpy type, or None where numpy has none (STRING, RESOURCE, VARIANT, INT4, BFLOAT16)."""
+        """The numpy type; None where numpy has none (STRING, RESOURCE, VARIANT, BFLOAT16, FLOAT8_*, below 8 bits)."""
         return _DTYPES.get(self)
 
     @property
@@ -69,7 +73,14 @@ _DTYPES: dict[TensorType, np.dtype[np.generic]] = {
     TensorType.UINT32: np.dtype("<u4"),
     TensorType.UINT16: np.dtype("<u2"),
 }
-_BITS_WITHOUT_DTYPE = {TensorType.INT4: 4, TensorType.BFLOAT16: 16}
+_BITS_WITHOUT_DTYPE = {
+    TensorType.INT4: 4,
+    TensorType.BFLOAT16: 16,
+    TensorType.INT2: 2,
+    TensorType.UINT4: 4,
+    TensorType.FLOAT8_E4M3FN: 8,
+    TensorType.FLOAT8_E5M2: 8,
+}
 
 
 @dataclass(frozen=True, eq=False)

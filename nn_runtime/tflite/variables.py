@@ -10,9 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from tflite.BuiltinOperator import BuiltinOperator
-
 from nn_runtime.errors import BadData
+from nn_runtime.tflite.builtin_operator import BuiltinOperator
 from nn_runtime.tflite.tensor_reader import quoted
 
 if TYPE_CHECKING:

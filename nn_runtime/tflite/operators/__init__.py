@@ -9,9 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from tflite.BuiltinOperator import BuiltinOperator as Op
-
 from nn_runtime.families import Families
+from nn_runtime.tflite.builtin_operator import BuiltinOperator as Op
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping

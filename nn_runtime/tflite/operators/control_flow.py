@@ -6,9 +6,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tflite.BuiltinOperator import BuiltinOperator
-
 from nn_runtime.codes import OperationCode
+from nn_runtime.tflite.builtin_operator import BuiltinOperator
 from nn_runtime.tflite.operators import converts
 
 if TYPE_CHECKING:

@@ -6,9 +6,8 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from tflite.BuiltinOperator import BuiltinOperator
-
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode, PaddingCode
+from nn_runtime.tflite.builtin_operator import BuiltinOperator
 from nn_runtime.tflite.operators import converts
 from nn_runtime.tflite.values import int32, int32_vector, scalar
 

@@ -6,10 +6,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from tflite.BuiltinOperator import BuiltinOperator
 
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.operand import dtype_of
+from nn_runtime.tflite.builtin_operator import BuiltinOperator
 from nn_runtime.tflite.operators import converts
 from nn_runtime.tflite.operators.rows import gathered_or_zero
 from nn_runtime.tflite.values import constant, int32, int32_vector

@@ -7,9 +7,9 @@ import math
 from typing import TYPE_CHECKING
 
 import numpy as np
-from tflite.BuiltinOperator import BuiltinOperator
 
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
+from nn_runtime.tflite.builtin_operator import BuiltinOperator
 from nn_runtime.tflite.folding import gather_batches
 from nn_runtime.tflite.operators import converts
 from nn_runtime.tflite.operators.concatenation import split_evenly

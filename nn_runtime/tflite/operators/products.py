@@ -7,10 +7,10 @@ import math
 from typing import TYPE_CHECKING
 
 import numpy as np
-from tflite.BuiltinOperator import BuiltinOperator
 
 from nn_runtime.codes import OperandCode, OperationCode, PaddingCode
 from nn_runtime.operand import ChannelQuant
+from nn_runtime.tflite.builtin_operator import BuiltinOperator
 from nn_runtime.tflite.operators import converts
 from nn_runtime.tflite.values import Value, int32, scalar
 

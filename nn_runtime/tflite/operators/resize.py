@@ -5,9 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tflite.BuiltinOperator import BuiltinOperator
-
 from nn_runtime.codes import OperandCode, OperationCode
+from nn_runtime.tflite.builtin_operator import BuiltinOperator
 from nn_runtime.tflite.operators import converts
 from nn_runtime.tflite.values import int32, scalar
 

@@ -7,9 +7,9 @@ import math
 from typing import TYPE_CHECKING
 
 import numpy as np
-from tflite.BuiltinOperator import BuiltinOperator
 
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
+from nn_runtime.tflite.builtin_operator import BuiltinOperator
 from nn_runtime.tflite.operators import converts
 from nn_runtime.tflite.operators.rows import gathered_or_zero, row_numbers
 from nn_runtime.tflite.values import Value, int32

@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from tflite.BuiltinOperator import BuiltinOperator
 
 from nn_runtime.codes import OperandCode, OperationCode
+from nn_runtime.tflite.builtin_operator import BuiltinOperator
 from nn_runtime.tflite.folding import expanded_shape, known_shape, new_shape, squeezed_shape
 from nn_runtime.tflite.operators import converts
 from nn_runtime.tflite.values import constant, int32, int32_vector, scalar

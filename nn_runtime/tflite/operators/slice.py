@@ -7,9 +7,9 @@ import math
 from typing import TYPE_CHECKING
 
 import numpy as np
-from tflite.BuiltinOperator import BuiltinOperator
 
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
+from nn_runtime.tflite.builtin_operator import BuiltinOperator
 from nn_runtime.tflite.folding import strided_slices
 from nn_runtime.tflite.operators import converts
 from nn_runtime.tflite.values import Value, constant, int32, int32_vector, real_scalar

@@ -1,35 +1,45 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The schema as data against the accessors of the `tflite` package."""
+"""The schema as data against the accessors of the packages `tflite` and `ai-edge-litert`."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import tflite
+from flatbuffers.number_types import to_numpy_type
 
 from nn_runtime.tflite import schema
+from nn_runtime.tflite.builtin_operator import BuiltinOperator
+from nn_runtime.tflite.types import TensorType
+
+
+@pytest.fixture(name="litert", scope="module")
+def litert_schema() -> Any:
+    return pytest.importorskip("ai_edge_litert.schema_py_generated")
 
 
 class Recorder:
-    """Stands for a table's bytes; notes what an accessor asks for."""
+    """Stands for a table's bytes, which lack every field or have it; notes what an accessor asks for."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_fields: bool) -> None:
         self.Pos = 0
         self.Bytes = b""
         self.slot = 0
         self.kind = ""
+        self._offset = 4 if has_fields else 0
 
     def Offset(self, slot: int) -> int:  # noqa: N802
         self.slot = self.slot or slot
-        return 4
+        return self._offset
 
     def Get(self, flags: Any, _: int) -> int:  # noqa: N802
-        self.kind = self.kind or f"scalar {flags.bytewidth}"
+        self.kind = self.kind or f"scalar {flags.packer_type.format.lstrip('<')}"
         return 0
 
     def GetVectorAsNumpy(self, flags: Any, _: int) -> int:  # noqa: N802
-        self.kind = f"vector {flags.bytewidth}"
+        self.kind = f"vector {np.dtype(to_numpy_type(flags)).newbyteorder('<').str}"
         return 0
 
     def Vector(self, _: int) -> int:  # noqa: N802
@@ -51,9 +61,9 @@ class Recorder:
 def expected_kind(kind: schema.Kind) -> str:
     match kind:
         case schema.Scalar():
-            return f"scalar {kind.size}"
+            return f"scalar {kind.format.format.lstrip('<')}"
         case schema.Vector():
-            return f"vector {kind.item_size}"
+            return f"vector {kind.item.str}"
         case _:
             return type(kind).__name__.lower()
 
@@ -68,15 +78,51 @@ def all_tables(table: schema.Table) -> list[schema.Table]:
     return found
 
 
+def answer(table: schema.Table, item: schema.Field, recorder: Recorder) -> object:
+    """What the package's accessor of a field returns."""
+    reader = getattr(tflite, table.name)()
+    reader._tab = recorder
+    name = "".join(part[:1].upper() + part[1:] for part in item.name.split("_"))
+    if isinstance(item.kind, schema.Vector):
+        return getattr(reader, f"{name}AsNumpy")()
+    return getattr(reader, name)(0) if isinstance(item.kind, schema.Children) else getattr(reader, name)()
+
+
 @pytest.mark.parametrize("table", all_tables(schema.MODEL), ids=lambda table: table.name)
 def test_schema_is_that_of_the_accessors(table: schema.Table) -> None:
     for item in table.fields:
-        reader = getattr(tflite, table.name)()
-        recorder = reader._tab = Recorder()
-        if isinstance(item.kind, schema.Vector):
-            getattr(reader, f"{item.accessor}AsNumpy")()
-        elif isinstance(item.kind, schema.Children):
-            getattr(reader, item.accessor)(0)
-        else:
-            getattr(reader, item.accessor)()
+        recorder = Recorder(has_fields=True)
+        answer(table, item, recorder)
         assert (recorder.slot, recorder.kind) == (item.slot, expected_kind(item.kind)), item.name
+
+
+@pytest.mark.parametrize("table", all_tables(schema.MODEL), ids=lambda table: table.name)
+def test_defaults_are_those_of_the_accessors(table: schema.Table) -> None:
+    assert set(table.defaults) == {item.name for item in table.fields}
+    for item in table.fields:
+        if isinstance(item.kind, schema.Scalar):
+            assert table.defaults[item.name] == answer(table, item, Recorder(has_fields=False)), item.name
+
+
+def members(enumeration: type) -> dict[str, int]:
+    return {name: number for name, number in vars(enumeration).items() if not name.startswith("_")}
+
+
+def test_operators_have_the_numbers_of_the_packages(litert: Any) -> None:
+    ours = members(BuiltinOperator)
+    assert ours == members(litert.BuiltinOperator)
+    assert members(tflite.BuiltinOperator).items() <= ours.items()
+
+
+def test_options_have_the_tags_of_the_package(litert: Any) -> None:
+    ours = {table.name: tag for tag, table in schema.OPTIONS_BY_TAG.items()}
+    assert {"NONE": 0, **ours} == members(litert.BuiltinOptions)
+    indices = next(item.kind for item in schema.DIMENSION.fields if item.name == "array_indices")
+    assert isinstance(indices, schema.Union)
+    assert {"NONE": 0, **{table.name: tag for tag, table in indices.variants.items()}} == members(
+        litert.SparseIndexVector
+    )
+
+
+def test_types_have_the_numbers_of_the_package(litert: Any) -> None:
+    assert {member.name: member.value for member in TensorType} == members(litert.TensorType)

@@ -14,7 +14,7 @@ import pytest
 import tflite
 
 from nn_runtime.tflite import TfliteError, read, schema
-from nn_runtime.tflite.verifier import MAX_TABLES
+from nn_runtime.tflite.decoder import MAX_TABLES
 from tests.nn_runtime.tflite.sample_file import changed, refused, sample, set_subgraph
 from tests.nn_runtime.tflite.tflite_file import (
     FileSpec,

@@ -1,18 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bounds checks of a .tflite file before any accessor touches it.
+"""Turn the tables of a .tflite file into records, each field checked before it is read.
 
-The FlatBuffers runtime for Python follows offsets unchecked. The verifier walks every field of `schema` from the root
-and checks alignment, bounds and vector lengths, so that later accesses stay inside the file. Depth is bounded by the
-schema, which has no recursive table. Tables may overlap or be shared, but the work stays bounded: the number of table
-visits by `MAX_TABLES`, the bytes of all vectors and strings that the reader copies by a multiple of the file's length.
+The decoder walks every field of `schema` from the root and checks alignment, bounds and vector lengths, so that nothing
+outside the file is read. (The FlatBuffers runtime for Python follows offsets unchecked, and needs a module for each of
+188 tables.) Depth is bounded by the schema, which has no recursive table. Tables may overlap or be shared, but the work
+stays bounded: the number of table visits by `MAX_TABLES`, the bytes of all vectors and strings that the reader copies
+by a multiple of the file's length.
 """
 
 from __future__ import annotations
 
 import struct
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from nn_runtime.errors import BadData
 from nn_runtime.tflite.schema import Child, Children, Field, Kind, Scalar, String, Table, Union, Vector
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    import numpy.typing as npt
 
 IDENTIFIER = b"TFL3"
 HEADER_BYTES = 8
@@ -31,29 +41,72 @@ class TfliteError(BadData):
     """A .tflite file that is damaged, hostile or uses what this reader does not know."""
 
 
-def verify(data: bytes, root: Table) -> int:
-    """Check a whole file; return the end of its tables in bytes. TfliteError says what is wrong and where."""
+class Record:
+    """The fields of one table by their names in the schema; those that the table leaves out have their defaults."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        """Take a value for every field: a number, an array, bytes, a record or None, or records."""
+        self._values = values
+
+    def number(self, name: str) -> int:
+        """Return an integer."""
+        number: int = self._values[name]
+        return number
+
+    def numbers(self, name: str) -> npt.NDArray[Any]:
+        """Return a vector of numbers as a read-only view of the file."""
+        numbers: npt.NDArray[Any] = self._values[name]
+        return numbers
+
+    def integers(self, name: str) -> tuple[int, ...]:
+        """Return a vector of integers, copied."""
+        return tuple(self.numbers(name).tolist())
+
+    def text(self, name: str) -> str:
+        """Return a string; bytes that are not UTF-8 become U+FFFD."""
+        characters: bytes = self._values[name]
+        return characters.decode("utf-8", "replace")
+
+    def record(self, name: str) -> Record | None:
+        """Return the record of a table, None where there is none."""
+        record: Record | None = self._values[name]
+        return record
+
+    def records(self, name: str) -> Sequence[Record]:
+        """Return the records of a vector of tables."""
+        records: Sequence[Record] = self._values[name]
+        return records
+
+
+def decode(data: bytes, root: Table) -> tuple[Record, int]:
+    """Decode a whole file; return its root and the end of its tables in bytes.
+
+    TfliteError says what is wrong and where.
+    """
     if len(data) < HEADER_BYTES:
         raise TfliteError(f"not a .tflite file: needs at least {HEADER_BYTES} bytes, got {len(data)}")
     if data[4:8] != IDENTIFIER:
         raise TfliteError(f"not a .tflite file: bytes 4 to 7 must be {IDENTIFIER!r}, got {data[4:8]!r}")
-    return _Verifier(data).walk(root)
+    decoder = _Decoder(data)
+    return decoder.root(root), decoder.end
 
 
-class _Verifier:
+class _Decoder:
     """One walk over one file."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
-        self._end = HEADER_BYTES
+        self.end = HEADER_BYTES
+        """The end of the last byte seen."""
         self._tables_left = MAX_TABLES
         self._copy_bytes_left = FREE_COPY_BYTES + MAX_COPIES_OF_FILE * len(data)
 
-    def walk(self, root: Table) -> int:
-        """Verify everything below the root table and return the end of the last byte seen."""
+    def root(self, table: Table) -> Record:
+        """Decode the root table and everything below it."""
         self._count_tables(1, "root")
-        self._table(root, self._target(0, "root"), root.name)
-        return self._end
+        return self._table(table, self._target(0, "root"), table.name)
 
     def _span(self, start: int, size: int, alignment: int, where: str) -> None:
         """Require [start, start + size) aligned and inside the file."""
@@ -63,7 +116,7 @@ class _Verifier:
             raise TfliteError(
                 f"{where}: {size} bytes at offset {start} are not inside the file of {len(self._data)} bytes"
             )
-        self._end = max(self._end, start + size)
+        self.end = max(self.end, start + size)
 
     def _count_tables(self, count: int, where: str) -> None:
         """Spend `count` of the table visits."""
@@ -86,9 +139,10 @@ class _Verifier:
             raise TfliteError(f"{where}: offset at {position} must not be 0")
         return position + offset
 
-    def _table(self, table: Table, start: int, where: str) -> None:
-        """Verify a table, its vtable and the fields that the schema names."""
+    def _table(self, table: Table, start: int, where: str) -> Record:
+        """Decode a table: its vtable and the fields that the schema names."""
         vtable, vtable_size, table_size = self._layout(start, where)
+        values = dict(table.defaults)
         tag = 0
         for field in table.fields:
             offset = _UINT16.unpack_from(self._data, vtable + field.slot)[0] if field.slot < vtable_size else 0
@@ -98,19 +152,20 @@ class _Verifier:
             if offset == 0:
                 tag = 0
                 continue
-            size = kind.size if isinstance(kind, Scalar) else 4
+            size = kind.format.size if isinstance(kind, Scalar) else 4
             if offset < 4 or offset + size > table_size or (start + offset) % size:
                 raise TfliteError(
                     f"{where}.{field.name}: {size} aligned bytes must lie in bytes 4 to {table_size} "
                     f"of the table at {start}, got offset {offset}"
                 )
             if isinstance(kind, Scalar):
-                tag = self._data[start + offset]
+                values[field.name] = tag = kind.format.unpack_from(self._data, start + offset)[0]
             else:
-                self._reference(field, kind, start + offset, tag, where)
+                values[field.name] = self._reference(field, kind, start + offset, tag, where)
+        return Record(values)
 
     def _layout(self, start: int, where: str) -> tuple[int, int, int]:
-        """Verify the extent of a table and its vtable; return the vtable's position, its length and the table's."""
+        """Check the extent of a table and its vtable; return the vtable's position, its length and the table's."""
         self._span(start, 4, 4, where)
         vtable = start - _INT32.unpack_from(self._data, start)[0]
         self._span(vtable, 4, 2, f"{where} (vtable)")
@@ -131,37 +186,49 @@ class _Verifier:
             found = "none" if tag else "a table"
             raise TfliteError(f"{where}: type {tag} wants {'a table' if tag else 'none'}, got {found}")
 
-    def _reference(self, field: Field, kind: Kind, position: int, tag: int, parent: str) -> None:
-        """Verify what the offset stored at `position` points to."""
+    def _reference(self, field: Field, kind: Kind, position: int, tag: int, parent: str) -> object:
+        """Decode what the offset stored at `position` points to."""
         where = f"{parent}.{field.name}"
         start = self._target(position, where)
         match kind:
             case Vector():
-                length = self._vector(start, kind.item_size, where)
-                if not kind.in_place:
-                    self._count_bytes(length * kind.item_size, where)
+                return self._numbers(kind, start, where)
             case String():
-                self._count_bytes(self._vector(start, 1, where), where)
+                length = self._vector(start, 1, where)
+                self._count_bytes(length, where)
+                return self._data[start + 4 : start + 4 + length]
             case Child():
-                self._count_tables(1, where)
-                self._table(kind.table, start, where)
+                return self._child(kind.table, start, where)
             case Children():
-                self._children(kind.table, start, where)
+                return self._children(kind.table, start, where)
             case Union():
-                self._count_tables(1, where)
-                self._table(kind.variants[tag], start, where)
+                return self._child(kind.variants[tag], start, where)
+        raise AssertionError(f"{where}: a {type(kind).__name__} is no reference")
 
     def _vector(self, start: int, item_size: int, where: str) -> int:
-        """Verify a vector's header and extent; return its length."""
+        """Check a vector's header and extent; return its length."""
         self._span(start, 4, 4, where)
         length: int = _UINT32.unpack_from(self._data, start)[0]
         self._span(start + 4, length * item_size, item_size if length else 1, where)
         return length
 
-    def _children(self, table: Table, start: int, where: str) -> None:
-        """Verify a vector of tables."""
+    def _numbers(self, kind: Vector, start: int, where: str) -> npt.NDArray[np.generic]:
+        """Decode a vector of numbers, as a view of the file."""
+        length = self._vector(start, kind.item.itemsize, where)
+        if not kind.in_place:
+            self._count_bytes(length * kind.item.itemsize, where)
+        return np.frombuffer(self._data, kind.item, length, start + 4) if length else np.empty(0, kind.item)
+
+    def _child(self, table: Table, start: int, where: str) -> Record:
+        self._count_tables(1, where)
+        return self._table(table, start, where)
+
+    def _children(self, table: Table, start: int, where: str) -> list[Record]:
+        """Decode a vector of tables."""
         length = self._vector(start, 4, where)
         self._count_tables(length, where)
+        records = []
         for index in range(length):
             item = f"{where}[{index}]"
-            self._table(table, self._target(start + 4 + 4 * index, item), item)
+            records.append(self._table(table, self._target(start + 4 + 4 * index, item), item))
+        return records
