@@ -8,7 +8,6 @@ again by later ones. IF and WHILE run the frames of their subgraphs.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +20,7 @@ from nn_runtime.hal.types import CONSTANT_LIFETIMES, ErrorStatus, HalError, Oper
 from nn_runtime.hal.views import constant_array
 from nn_runtime.operand import MAX_SIZE_BYTES, dtype_of, element_count, is_tensor
 from nn_runtime.operations import OperationView, output_dimensions
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

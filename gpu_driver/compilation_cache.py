@@ -18,7 +18,6 @@ import hashlib
 import json
 import logging
 import struct
-from dataclasses import dataclass
 from importlib import metadata
 from typing import TYPE_CHECKING
 
@@ -26,6 +25,7 @@ from gpu_driver import cache_files
 from nn_runtime.errors import NNError
 from nn_runtime.hal.model_format import pack_model, unpack_model
 from nn_runtime.hal.types import CACHE_TOKEN_BYTES, ErrorStatus, ExecutionPreference, HalError, Priority
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 import json
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib import resources
 
 from gpu_driver.discovery.dot_products import WIDE_FORMS, best_form
@@ -13,6 +13,7 @@ from gpu_driver.discovery.matrix_units import FEATURES as MATRIX_UNIT_FEATURES
 from gpu_driver.tuning_values import Tuning
 from nn_runtime.codes import DeviceTypeCode, OperandCode
 from nn_runtime.hal.types import Capabilities, PerformanceInfo
+from nn_runtime.value_classes import dataclass
 
 CYCLE_COUNTER = "cycle_counter"
 _SLOW_TO_BUILD = "rusticl"

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import functools
 import json
-from dataclasses import dataclass
 from importlib import resources
 from typing import TYPE_CHECKING
 
 from nn_runtime.hal.costs import CostFactors, CostTable, measured_table
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from gpu_driver.device_profile import DeviceProfile

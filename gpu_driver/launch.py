@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
+
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from gpu_driver.bound import BoundOperand

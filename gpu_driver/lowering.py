@@ -9,7 +9,7 @@ value is read back, and lowering goes on. IF and WHILE are no part of any segmen
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gpu_driver import chain, fusion
@@ -25,6 +25,7 @@ from nn_runtime.hal.types import ErrorStatus, HalError, OperandLifeTime
 from nn_runtime.hal.views import constant_array
 from nn_runtime.operand import element_count, is_tensor, merge_dimensions
 from nn_runtime.operations import output_dimensions
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

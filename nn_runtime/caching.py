@@ -9,7 +9,6 @@ import hashlib
 import logging
 import os
 import stat
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from nn_runtime.errors import BadData
 from nn_runtime.hal.interfaces import CacheRequest
 from nn_runtime.hal.model_format import model_digest
 from nn_runtime.hal.types import HalError
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nn_runtime.hal.costs import ANY_OPERATION, OTHER_TYPES, CostTable, HasCosts, OperationCost, operation_estimates
 from nn_runtime.hal.types import HalError, OperandLifeTime
 from nn_runtime.partition import cut, operation_score
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

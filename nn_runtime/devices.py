@@ -17,7 +17,6 @@ import os
 import sys
 import threading
 import types
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nn_runtime.checks import check_kind
@@ -30,6 +29,7 @@ from nn_runtime.errors import (
 )
 from nn_runtime.hal.interfaces import DeviceDescription, DiagnosingModule, UnusableDevice
 from nn_runtime.observe import vlog
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

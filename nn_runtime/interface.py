@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nn_runtime.codes import OperandCode
 from nn_runtime.operand import OperandType
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     import numpy as np

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nn_runtime.checks import check_kind
@@ -24,6 +23,7 @@ from nn_runtime.operand import (
     merge_dimensions,
     size_bytes,
 )
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

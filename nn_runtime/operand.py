@@ -7,7 +7,6 @@ Source: SURFACE section (d), after NeuralNetworksTypes.h of Android 13.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy.typing as npt
 from nn_runtime.codes import OperandCode, is_extension_code, operand_type_name
 from nn_runtime.errors import BadData
 from nn_runtime.numeric import float32, whole, whole_numbers
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nn_runtime.codes import DurationCode
 from nn_runtime.errors import BadState, NNError, OperationFailed
 from nn_runtime.failures import error_of_hal, passed_hal
 from nn_runtime.hal.types import UNKNOWN_DURATION, HalError, Timing
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from nn_runtime.hal.interfaces import IFencedExecutionCallback

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from nn_runtime.codes import CONTROL_FLOW, FeatureLevel, OperandCode, OperationCode, operation_name
@@ -29,6 +29,7 @@ from nn_runtime.hal.types import (
 from nn_runtime.hal.versions.slicing import slice_of
 from nn_runtime.operand import has_unknown_dimensions
 from nn_runtime.order import ReadyOperations
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

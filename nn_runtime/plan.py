@@ -7,7 +7,6 @@ import functools
 import logging
 import threading
 import weakref
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
@@ -23,6 +22,7 @@ from nn_runtime.preparation import PrepareOptions, prepare
 from nn_runtime.program import Program, SourceStep
 from nn_runtime.requests import Argument
 from nn_runtime.step import Step
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nn_runtime.caching import prepare_cached, step_token
@@ -13,6 +12,7 @@ from nn_runtime.failures import guarded
 from nn_runtime.hal.interfaces import TakesCompilationAttributes
 from nn_runtime.hal.types import ErrorStatus, ExecutionPreference, HalError, Priority
 from nn_runtime.observe import trace
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

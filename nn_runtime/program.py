@@ -11,12 +11,13 @@ one numbering, the slots: those of the main model first, under their own indices
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from nn_runtime.codes import OperandCode, OperationCode
 from nn_runtime.hal.types import CONSTANT_LIFETIMES, Model, Operand, OperandLifeTime
 from nn_runtime.partition import INTERPRETER, StepModel, cut
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from nn_runtime.device import Device

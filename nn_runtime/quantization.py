@@ -9,13 +9,13 @@ FULLY_CONNECTED alone rounds once, as LiteRT's does (docs/decisions/0002-eight-b
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from nn_runtime.codes import FuseCode
 from nn_runtime.operand import OperandType, dtype_of
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,7 +6,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nn_runtime.failures import foreign_failure, guarded
@@ -15,6 +14,7 @@ from nn_runtime.hal.types import ErrorStatus, HalError
 from nn_runtime.observe import trace
 from nn_runtime.preparation import prepare
 from nn_runtime.replies import checked_failure, checked_result
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,6 +30,7 @@ from cpu_driver.operations.products import (
 from nn_runtime.codes import OperationCode
 from nn_runtime.operand import QUANT8_TYPES, dtype_of
 from nn_runtime.operations.conv import Convolution, convolution_geometry
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

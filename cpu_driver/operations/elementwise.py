@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,6 +22,7 @@ from nn_runtime.quantization import (
     requantization_table,
 )
 from nn_runtime.requantization import Codes
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from nn_runtime.operand import Array, OperandType

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +15,7 @@ from nn_runtime.operand import QUANT8_TYPES, dtype_of
 from nn_runtime.operations.fully_connected import fully_connected_sizes
 from nn_runtime.quantization import convolution_multipliers
 from nn_runtime.requantization import Requantization
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from nn_runtime.operand import Array

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +14,7 @@ from nn_runtime.codes import OperationCode
 from nn_runtime.operand import QUANT8_TYPES, dtype_of
 from nn_runtime.operations.roi import RegionPooling, region_pooling
 from nn_runtime.quantization import fixed_point_multiplier, multiply_by_quantized_multiplier, round_half_away
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from gpu_driver.chain.memory import ALIGNMENT
 from gpu_driver.chain.tasks import CONVOLUTION_BLOCK, reads_of, reads_of_residual, reads_of_third
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from gpu_driver.convolution.staging import copied_bytes
 from gpu_driver.convolution.winograd import work_bytes
 from nn_runtime.codes import FuseCode
 from nn_runtime.operations.sliding_window import SlidingWindow
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from gpu_driver.chain.step import (
@@ -24,6 +24,7 @@ from gpu_driver.chain.step import (
 from gpu_driver.convolution.packing import depthwise_block
 from gpu_driver.convolution.winograd import pixels_of, tile_count
 from gpu_driver.tuning_values import Tuning
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gpu_driver.chain.step import CONVOLVE, DEPTHWISE, EXPANDED, TILE_PIXELS
 from gpu_driver.discovery.dot_products import AMX
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

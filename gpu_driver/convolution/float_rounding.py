@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +19,7 @@ import numpy.typing as npt
 from nn_runtime.operand import dtype_of
 from nn_runtime.operations.elementwise import ADD_LEFT_SHIFT, add_parameters
 from nn_runtime.quantization import multiply_by_quantized_multiplier
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +12,7 @@ from gpu_driver.launchers.strided import image_strides
 from gpu_driver.launchers.vectors import c_type
 from nn_runtime.operand import FLOAT_TYPES, QUANT8_TYPES, dtype_of
 from nn_runtime.quantization import convolution_multipliers
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from gpu_driver.bound import BoundOperand

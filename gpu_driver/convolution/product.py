@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +14,7 @@ from nn_runtime.codes import FuseCode, OperandCode
 from nn_runtime.operand import QUANT8_TYPES
 from nn_runtime.operations.elementwise import ADD_LEFT_SHIFT
 from nn_runtime.quantization import activation_range_float, activation_range_quantized, convolution_multipliers
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from gpu_driver.bound import BoundOperand

@@ -7,13 +7,13 @@ tiles, and between this kernel and matmul_tiled.cl.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gpu_driver.convolution.matmul import FILTER_VECTORS, SOURCE_VECTORS
 from gpu_driver.launch import Kernel, Launch
 from nn_runtime.codes import OperandCode
 from nn_runtime.operand import dtype_of
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from gpu_driver.convolution.matmul import Matmul

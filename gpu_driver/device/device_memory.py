@@ -6,10 +6,11 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyopencl as cl
+
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from nn_runtime.operand import Array

@@ -26,7 +26,7 @@ import threading
 import time
 import warnings
 from contextlib import contextmanager, suppress
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,6 +34,7 @@ import kernels_cl
 from gpu_driver import cache_files
 from nn_runtime.hal.cache_folder import cache_directory
 from nn_runtime.hal.files import why_unwritable
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpu_driver.discovery import icd, platforms, probe
 from nn_runtime.hal.cache_folder import cache_directory
 from nn_runtime.hal.files import why_unwritable
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from gpu_driver.discovery.platforms import FoundDevice, Survey

@@ -8,8 +8,9 @@ import functools
 import hashlib
 import platform
 import sys
-from dataclasses import dataclass
 from pathlib import Path
+
+from nn_runtime.value_classes import dataclass
 
 _CPUINFO = Path("/proc/cpuinfo")
 _ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA = 158, 0x1023, 18

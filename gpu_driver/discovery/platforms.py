@@ -18,7 +18,7 @@ import struct
 import sys
 import tempfile
 import threading
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +28,7 @@ from gpu_driver.discovery.host_cpu import host_cpu
 from nn_runtime.codes import DeviceTypeCode
 from nn_runtime.hal.cache_folder import NOWHERE
 from nn_runtime.hal.files import why_unwritable
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

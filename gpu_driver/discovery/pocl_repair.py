@@ -20,9 +20,10 @@ import os
 import struct
 import sys
 import threading
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     import pyopencl as cl

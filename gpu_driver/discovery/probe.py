@@ -16,7 +16,7 @@ import os
 import subprocess
 import sys
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +28,7 @@ from gpu_driver.discovery.host_cpu import host_cpu
 from gpu_driver.discovery.trial import one_line, run_once
 from nn_runtime.hal.cache_folder import cache_directory
 from nn_runtime.hal.files import read_file
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +19,7 @@ from nn_runtime.codes import OperationCode
 from nn_runtime.hal.types import HalError
 from nn_runtime.hal.views import typed_array
 from nn_runtime.operand import dtype_of, element_count
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -8,7 +8,6 @@ operation finds out about its outputs, and one bool for every decision.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -22,6 +21,7 @@ from nn_runtime.errors import BadData
 from nn_runtime.hal.types import ErrorStatus, HalError
 from nn_runtime.hal.views import typed_array
 from nn_runtime.operand import dtype_of, element_count, is_tensor, merge_dimensions
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

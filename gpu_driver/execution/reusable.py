@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import time
 import weakref
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, cast
 
 import pyopencl as cl
@@ -21,6 +20,7 @@ from nn_runtime.hal.interfaces import IPreparedModel
 from nn_runtime.hal.plain import PlainBurst
 from nn_runtime.hal.types import BufferToken, ErrorStatus, ExecutionResult, HalError, OutputShape, Timing
 from nn_runtime.hal.validation import validate_request
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -14,6 +13,7 @@ from gpu_driver.launchers.strided import MAX_DIMENSIONS, dense_strides, int8_vec
 from gpu_driver.launchers.vectors import LANES, c_type, defines, per_item, work_sizes
 from gpu_driver.launchers.worksize import linear
 from nn_runtime.errors import BadData
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from gpu_driver.bound import BoundOperand

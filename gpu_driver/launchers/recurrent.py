@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +14,7 @@ from gpu_driver.launchers.vectors import LANES
 from gpu_driver.launchers.worksize import round_up
 from nn_runtime.operand import dtype_of
 from nn_runtime.operations.sequence import Linking
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +15,7 @@ from gpu_driver.launch import Kernel, Launch, Scratch, int32, int_vector
 from gpu_driver.launchers.vectors import LANES, per_item
 from gpu_driver.launchers.worksize import linear, round_up
 from nn_runtime.operand import dtype_of
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,6 +25,7 @@ from nn_runtime.operations.detection import (
     proposals,
 )
 from nn_runtime.quantization import dequantize
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from gpu_driver.bound import BoundOperand, BoundOperation

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gpu_driver.launch import Kernel, Launch, Scratch, float_vector, int_vector
@@ -25,6 +24,7 @@ from gpu_driver.operations import launches
 from nn_runtime.codes import OperationCode
 from nn_runtime.operations.lstm import LstmCell, bidirectional_lstm, lstm_step, sequence_lstm
 from nn_runtime.operations.sequence import Steps
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from gpu_driver.bound import BoundOperation

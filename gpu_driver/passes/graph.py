@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +14,7 @@ from nn_runtime.hal.types import DataLocation, Operand, OperandLifeTime, Operati
 from nn_runtime.hal.views import ModelOperand, constant_array
 from nn_runtime.operand import has_unknown_dimensions, merge_dimensions
 from nn_runtime.operations import OperationView, output_dimensions
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

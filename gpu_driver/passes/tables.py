@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +12,7 @@ from nn_runtime.codes import OperationCode
 from nn_runtime.hal.types import DataLocation, OperandLifeTime, Operation, Subgraph
 from nn_runtime.operand import QUANT8_TYPES, dtype_of, element_count, is_tensor
 from nn_runtime.quantization import dequantize, quantize
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import functools
 import statistics
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from nn_runtime.cli.output import duration_text, progress
 from nn_runtime.hal.costs import HasCosts, store_table
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

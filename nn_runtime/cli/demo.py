@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib import resources
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ import numpy.typing as npt
 from nn_runtime.cli.networks import add_device_argument, compile_for_timing, missing_opencl_lines, places_text
 from nn_runtime.cli.output import busy, duration_text, print_json, print_lines, progress, table, wrapped
 from nn_runtime.loading import load
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     import argparse

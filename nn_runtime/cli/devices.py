@@ -7,12 +7,13 @@ where no --device is given (NNRT_DEVICE, else PYOPENCL_CTX, else `opencl,cpu`).
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from nn_runtime.cli.output import print_json, print_lines, table
 from nn_runtime.devices import driver_names, listing, reference_device, select, selector_in_force
 from nn_runtime.errors import NNError
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     import argparse

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from importlib import metadata, resources
 from typing import TYPE_CHECKING
 
@@ -28,6 +28,7 @@ from nn_runtime.devices import devices, driver_names, listing, select, selector_
 from nn_runtime.devices import diagnosis as diagnosis_of
 from nn_runtime.errors import NNError
 from nn_runtime.loading import load
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     import argparse

@@ -8,7 +8,6 @@ height and width, and mapped from 0..255 to what the input takes: uint8 as it is
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ import numpy.typing as npt
 
 from nn_runtime.cli.output import UsageError
 from nn_runtime.errors import BadData
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +15,7 @@ from nn_runtime.errors import BadData
 from nn_runtime.hal.interfaces import ReportsStatistics
 from nn_runtime.loading import load
 from nn_runtime.plan import PartitionMode
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nn_runtime.devices import find_device
 from nn_runtime.hal.peaks import HasPeaks
 from nn_runtime.operand import QUANT8_TYPES
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -13,7 +13,7 @@ from __future__ import annotations
 import statistics
 import time
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,7 @@ from nn_runtime.cli.networks import add_device_argument, load_file, positive, ra
 from nn_runtime.cli.output import UsageError, check_folder, duration_text, print_json, print_lines, progress, table
 from nn_runtime.devices import select
 from nn_runtime.hal.tuning import Tunable
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     import argparse

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import threading
 import weakref
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Generic, NoReturn, Protocol, TypeVar
 
 from nn_runtime.codes import is_extension_code, operand_type_name
@@ -17,6 +17,7 @@ from nn_runtime.errors import BadData, NNError
 from nn_runtime.hal.memory import PROT_WRITE
 from nn_runtime.hal.types import BufferToken, ErrorStatus, HalError
 from nn_runtime.operand import has_unknown_dimensions, is_tensor, merge_dimensions, size_bytes
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -12,7 +12,7 @@ import json
 import math
 import os
 import platform
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -21,6 +21,7 @@ from nn_runtime.hal.cache_folder import cache_directory
 from nn_runtime.hal.files import read_file, write_file
 from nn_runtime.hal.types import CONSTANT_LIFETIMES, OperandLifeTime
 from nn_runtime.operand import dtype_of, element_count, is_tensor
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

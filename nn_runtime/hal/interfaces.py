@@ -12,8 +12,9 @@ callable may also offer `diagnose() -> Diagnosis` (the Protocol `DiagnosingModul
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
+
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
+
+from nn_runtime.value_classes import dataclass
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +17,7 @@ import numpy as np
 from nn_runtime.hal.memory import SharedMemory
 from nn_runtime.hal.types import DataLocation, Request
 from nn_runtime.operand import size_bytes
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 import weakref
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from nn_runtime.codes import DeviceTypeCode
@@ -27,6 +27,7 @@ from nn_runtime.hal.remote_process import Service
 from nn_runtime.hal.types import DeviceStatus, ErrorStatus, HalError
 from nn_runtime.hal.versions.conversion import without_pointers
 from nn_runtime.operand import EXTENSION_TYPES
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

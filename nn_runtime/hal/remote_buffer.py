@@ -10,10 +10,10 @@ from __future__ import annotations
 import contextlib
 import threading
 import weakref
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nn_runtime.hal.types import ErrorStatus, HalError
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,10 +13,10 @@ import pickle
 import secrets
 import socket
 import struct
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from nn_runtime.hal.memory import HardwareBuffer, HardwareBufferFormat, HardwareBufferUsage, SharedMemory
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,7 +11,7 @@ import contextlib
 import threading
 import time
 import weakref
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from nn_runtime.hal import fences
@@ -19,6 +19,7 @@ from nn_runtime.hal.plain import check_sizes_known, execute_after_fences, timing
 from nn_runtime.hal.relocation import Relocation
 from nn_runtime.hal.remote_channel import PASSES_DESCRIPTORS
 from nn_runtime.hal.types import BufferToken, ErrorStatus, ExecutionResult, HalError, OutputShape, Timing
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -8,13 +8,14 @@ the older versions convert. A method of the HAL that fails raises `HalError`.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from nn_runtime.codes import ResultCode
 from nn_runtime.errors import BadData
 from nn_runtime.numeric import float32
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +11,7 @@ from nn_runtime.codes import OperandCode
 from nn_runtime.hal.types import BufferToken, ErrorStatus, HalError, OperandLifeTime
 from nn_runtime.operand import dtype_of, is_tensor
 from nn_runtime.operations import OperationView
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

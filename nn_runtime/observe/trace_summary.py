@@ -7,10 +7,10 @@ import json
 import math
 import re
 from collections import defaultdict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nn_runtime.observe.trace import KERNEL, ROWS, ROWS_PER_THREAD
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nn_runtime.codes import FeatureLevel, OperandCode, OperationCode
 from nn_runtime.operations.signature import BOOL, Definition, Input, OperationView, Output, Variant, define
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from nn_runtime.operand import Dimensions

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nn_runtime.codes import FeatureLevel, OperandCode, OperationCode
 from nn_runtime.operations.rules import HAL_1_2_TYPES, check_same_quantization
 from nn_runtime.operations.signature import INT32, UP_TO_4, Definition, Input, OperationView, Output, Variant, define
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from nn_runtime.operand import Dimensions

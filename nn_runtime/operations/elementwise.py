@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,6 +23,7 @@ from nn_runtime.operations.signature import (
     define,
 )
 from nn_runtime.quantization import FixedPointMultiplier, fixed_point_multiplier
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nn_runtime.codes import FeatureLevel, FuseCode, OperationCode
@@ -20,6 +19,7 @@ from nn_runtime.operations.signature import (
     bias_of_data,
     define,
 )
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from nn_runtime.operand import Dimensions

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,6 +24,7 @@ from nn_runtime.operations.signature import (
     same_as_data,
 )
 from nn_runtime.quantization import FixedPointMultiplier, fixed_point_multiplier
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from nn_runtime.operand import Dimensions, OperandView

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nn_runtime.codes import FeatureLevel, OperandCode, OperationCode
@@ -21,6 +20,7 @@ from nn_runtime.operations.signature import (
     define,
 )
 from nn_runtime.quantization import FixedPointMultiplier
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,6 +22,7 @@ from nn_runtime.operations.signature import (
 )
 from nn_runtime.operations.sliding_window import image_dimensions
 from nn_runtime.quantization import round_half_away
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

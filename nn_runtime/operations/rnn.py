@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nn_runtime.codes import FeatureLevel, FuseCode, OperandCode, OperationCode
@@ -28,6 +27,7 @@ from nn_runtime.operations.signature import (
     Variant,
     define,
 )
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from nn_runtime.operand import Dimensions

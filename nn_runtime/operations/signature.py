@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NoReturn
 
 from nn_runtime.codes import (
@@ -26,6 +26,7 @@ from nn_runtime.codes import (
 from nn_runtime.errors import BadData
 from nn_runtime.families import WITH_CONTROL_FLOW, Families
 from nn_runtime.operand import Array, Dimensions, OperandView, is_tensor
+from nn_runtime.value_classes import dataclass
 
 TypeRule = Callable[[int], Iterable[int]]
 """Which operand types an argument may have, given the operation's data type."""

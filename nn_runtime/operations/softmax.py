@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,6 +28,7 @@ from nn_runtime.quantization import (
     rounding_divide_by_pot,
     saturating_rounding_doubling_high_mul,
 )
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from nn_runtime.operand import Array, Dimensions

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nn_runtime.codes import FeatureLevel, OperandCode, OperationCode
@@ -19,6 +18,7 @@ from nn_runtime.operations.signature import (
     define,
 )
 from nn_runtime.operations.sliding_window import LAYOUT, image_dimensions
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

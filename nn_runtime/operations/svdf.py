@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nn_runtime.codes import FeatureLevel, FuseCode, OperandCode, OperationCode
 from nn_runtime.operations.sequence import check_dimensions
 from nn_runtime.operations.signature import INT32, Definition, Input, OperationView, Output, Variant, define
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from nn_runtime.operand import Dimensions

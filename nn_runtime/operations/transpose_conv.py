@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nn_runtime.codes import FuseCode, OperationCode, PaddingCode
@@ -27,6 +26,7 @@ from nn_runtime.operations.sliding_window import (
     image_dimensions,
     step_taken,
 )
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from nn_runtime.operand import Dimensions

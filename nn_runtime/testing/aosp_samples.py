@@ -7,7 +7,6 @@ entry point of `nn_runtime.drivers`, or be hosted in another process (`nn_runtim
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nn_runtime.codes import DeviceTypeCode, FeatureLevel, OperandCode, OperationCode, operand_type_name
@@ -17,6 +16,7 @@ from nn_runtime.hal.versions import adapt, serve
 from nn_runtime.hal.versions.capabilities import uniform, updated
 from nn_runtime.operand import is_tensor
 from nn_runtime.testing.sample_drivers import SampleDevice, uniform_capabilities
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -20,6 +20,7 @@ from nn_runtime.codes import OperandCode, OperationCode
 from nn_runtime.errors import BadData
 from nn_runtime.hal.types import OperandLifeTime
 from nn_runtime.operand import ChannelQuant, dtype_of, element_count
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 import statistics
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +19,7 @@ from nn_runtime.hal.costs import (
     operation_estimates,
     rounded,
 )
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -9,7 +9,7 @@ happens to be legal (an optional argument removed, an operand that may have the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -31,6 +31,7 @@ from nn_runtime.hal.types import (
 )
 from nn_runtime.operand import ELEMENT_TYPES, ChannelQuant, dtype_of, is_tensor
 from nn_runtime.testing.legal_mutations import are_legal_inputs, are_legal_outputs, is_legal_type, may_be_omitted
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -13,7 +13,7 @@ result (comparisons, FLOOR, positions of maxima), only values are taken that eve
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -29,6 +29,7 @@ from nn_runtime.testing.corpus import Example, ExampleGraph, ExampleOperand, Exa
 from nn_runtime.testing.corpus import result_buffer as buffer_of
 from nn_runtime.testing.drawing import REPEATED, Drawing, Limit, Rejected, Value, rules
 from nn_runtime.testing.tolerances import LARGE_GRAPH, SMALL_GRAPH, disagreement
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

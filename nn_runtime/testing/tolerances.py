@@ -8,12 +8,12 @@ in steps of the quantised value.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nn_runtime.codes import OperandCode
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from nn_runtime.operand import Array

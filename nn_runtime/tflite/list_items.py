@@ -8,12 +8,13 @@ sizes that only the run knows, the whole has not; so the five or more operators 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import contains
 from typing import TYPE_CHECKING
 
 from nn_runtime.tflite.builtin_operator import BuiltinOperator
 from nn_runtime.tflite.tensor_reader import MAX_RANK
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

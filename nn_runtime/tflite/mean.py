@@ -9,7 +9,7 @@ as possible, mostly none, are rounded otherwise.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +22,7 @@ from nn_runtime.quantization import (
     multiply_by_quantized_multiplier,
 )
 from nn_runtime.tflite.values import Value
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,6 +26,7 @@ from nn_runtime.tflite.types import (
     TfliteSignature,
     TfliteSubgraph,
 )
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -8,12 +8,13 @@ schema.fbs version 3; a test compares them with the accessors of the `tflite` pa
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from nn_runtime.tflite.builtin_operator import BuiltinOperator
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,7 +8,7 @@ ones are one in the operand.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +19,7 @@ from nn_runtime.operand import QUANT8_TYPES, ChannelQuant, Dimensions, dtype_of,
 from nn_runtime.quantization import dequantize
 from nn_runtime.tflite.tensor_reader import quoted
 from nn_runtime.tflite.types import TensorType
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

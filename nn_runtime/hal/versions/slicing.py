@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from nn_runtime import operations
@@ -13,6 +13,7 @@ from nn_runtime.hal.types import WRITTEN_LIFETIMES, Model, Operand, OperandLifeT
 from nn_runtime.hal.validation import level_of_type, validate_model
 from nn_runtime.hal.versions.compliance import level_of_pools
 from nn_runtime.hal.views import operation_view
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,11 +10,11 @@ DeviceStatus. A `Request` here has pools of memory alone and no pointers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Protocol
 
 from nn_runtime.hal.types import DataLocation, OperandLifeTime
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,11 +6,12 @@ vendor extensions, operations 38 to 94. Timing is in microseconds here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Protocol
 
 from nn_runtime.hal.versions import v1_0, v1_1
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

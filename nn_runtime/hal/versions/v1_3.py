@@ -6,11 +6,12 @@ Deadlines are absolute `time.monotonic_ns` times, None for none. A `Request` may
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Protocol
 
 from nn_runtime.hal.versions import v1_0, v1_2
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -12,7 +12,6 @@ import functools
 import importlib
 import math
 import pkgutil
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn, TypeAlias, TypeVar
 
 import numpy as np
@@ -20,6 +19,7 @@ import numpy as np
 from nn_runtime.codes import OperandCode
 from nn_runtime.operand import ELEMENT_TYPES, FLOAT_TYPES, Array, dtype_of, element_count
 from nn_runtime.quantization import dequantize
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

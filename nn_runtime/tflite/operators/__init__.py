@@ -6,11 +6,11 @@ A function checks what its operator needs and emits NNAPI operations; their own 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from nn_runtime.families import Families
 from nn_runtime.tflite.builtin_operator import BuiltinOperator as Op
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
