@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from nn_runtime.operand import Array, OperandType
     from nn_runtime.operations import OperationView
 
-_TABLE_SIZE = 1 << 13
+_TABLE_SIZE = 1 << 11
 """From so many elements on it is soon cheaper to compute the results of all pairs once."""
 
 

@@ -3,7 +3,8 @@
 
 An instruction makes of sixteen values, and what it reads beside them, the next sixteen (common/elementwise_step.h). A
 operation alone is LOAD and the operation. Neighbours that nobody else reads anything of but the last one's result are
-one step: values stay in registers and the first cache instead of going through memory.
+one step: values stay in registers and the first cache instead of going through memory. The mean of a row, and what is
+made of it, are narrow values, a vector for each row, so that a normalisation is one step.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from gpu_driver.chain.byte_tables import parts as parts_of
 from gpu_driver.chain.step import (
     CONSTANT,
     ELEMENTWISE,
+    MEAN,
+    NARROW,
+    NOTHING,
     RESIDUAL,
     SOURCE,
     THIRD,
@@ -42,6 +46,7 @@ if TYPE_CHECKING:
 LOAD, TABLE = byte_programs.LOAD, byte_programs.TABLE
 ADD, SUB, MUL, DIV, MAXIMUM, MINIMUM, CLAMP = 0, 1, 2, 3, 4, 5, 8
 ABS, NEG, EXP, SQRT, RSQRT, LOGISTIC, TANH, HARD_SWISH, ELU, PRELU, PAIRS = 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19
+MEAN_OF_ROW = 20
 WORDS = 32
 """Of an instruction."""
 _FIELDS = (
@@ -49,7 +54,7 @@ _FIELDS = (
     *("low", "high", "alpha", "left_shift"),
     *("zero0", "zero1", "zero_out", "unused", "multiplier0", "exponent0", "multiplier1", "exponent1"),
     *("multiplier_out", "exponent_out", "by_floats", "real0", "real1", "offset"),
-    *("is_bounded", "from", "to", "repeated", "table"),
+    *("is_bounded", "from", "to", "repeated", "table", "is_narrow"),
 )
 _ALIGNMENT = 64
 _LEAST_ROW = 16
@@ -123,6 +128,19 @@ def step_of(
     return _step(kernel, output, memories, tuple(program), (math.prod(outer), depth))
 
 
+def mean_of_row(operand: Dimensions) -> tuple[Instruction, ...]:
+    """Return the instructions that make of every row of an operand its mean; none where its rows do not fit at once."""
+    rows, depth = math.prod(operand[:-1]), operand[-1]
+    if not _LEAST_ROW <= depth <= _WIDTH:
+        return ()
+    return Instruction(LOAD, SOURCE, Walk(rows, depth, rows, modulo=rows, step=1)), Instruction(MEAN_OF_ROW)
+
+
+def has_mean(program: Sequence[Instruction]) -> bool:
+    """Whether a program needs all of a row at once."""
+    return any(one.function == MEAN_OF_ROW for one in program)
+
+
 def joinable(launch: Launch, step: Step | None) -> Launch:
     """Return the launch that a step may take the place of; it has memory of its own then, as all in a chain."""
     return launch if step is None else replace(launch, steps=(step,), in_place=False)
@@ -164,13 +182,14 @@ class _Users:
                 self._spans[keys[memory]] = first, at
 
     def end_of_row(self, at: int) -> int:
-        """Return the end of neighbours from `at` on that make as many elements each."""
-        first, end = self._steps[at], at
-        while (
-            end < min(len(self._steps), at + _MOST_INSTRUCTIONS)
-            and self._steps[end].kind == first.kind == ELEMENTWISE
-            and self._steps[end].output_shape == first.output_shape
-        ):
+        """Return the end of neighbours from `at` on that go through equal rows, or through what they made of a row."""
+        shape, end, means = _rows_gone_through(self._steps[at]), at, False
+        while end < min(len(self._steps), at + _MOST_INSTRUCTIONS):
+            step = self._steps[end]
+            is_narrow = means and step.output_shape == (shape[0], 1)
+            if not step.program or not (is_narrow or _rows_gone_through(step) == shape):
+                break
+            means |= step.kind == MEAN
             end += 1
         return end
 
@@ -183,15 +202,20 @@ class _Users:
         )
 
 
+def _rows_gone_through(step: Step) -> tuple[int, int]:
+    """Return the rows and columns that the program of a step goes through."""
+    return step.input_shape if step.kind == MEAN else step.output_shape
+
+
 def _joined(steps: Sequence[Step], keys: Mapping[Memory, int]) -> Step | None:
     """Return one step for several; None where there is no room, or what lies between is not read in order."""
     read = [keys[memory] for step in steps for memory in _read_by(step)]
-    if keys[steps[-1].output] in read:
+    last, shape = steps[-1], _rows_gone_through(steps[0])
+    if keys[last.output] in read or last.output_shape != shape:
         return None
-    program = _Program(keys, Counter(read))
+    program = _Program(keys, Counter(read), shape[1])
     if not all(program.add(step) for step in steps):
         return None
-    last = steps[-1]
     joined = _step(last.kernel, last.output, tuple(program.memories), tuple(program.instructions), last.output_shape)
     return joined and replace(joined, operations=tuple(one for step in steps for one in step.operations))
 
@@ -200,18 +224,33 @@ def _read_by(step: Step) -> list[Memory]:
     return [step.source, *([] if step.residual is None else [step.residual])]
 
 
+def _narrow(instruction: Instruction) -> Instruction:
+    """Return an instruction for narrow values: what it reads of them is like them."""
+    operand = VALUE if instruction.operand == NARROW else instruction.operand
+    return replace(instruction, operand=operand, is_narrow=True)
+
+
+def _is_narrow_operand(instruction: Instruction) -> bool:
+    """Whether an instruction for narrow values reads nothing beside them, or one number."""
+    is_number = instruction.walk is not None and instruction.walk.is_scalar
+    return instruction.operand in (NOTHING, VALUE) or (instruction.operand == CONSTANT and is_number)
+
+
 @dataclass
 class _Program:
     """Instructions of several steps, as they are put together.
 
-    waiting: how many operands are yet to read a memory; registers: where what was made and is read again lies.
+    waiting: how many operands are yet to read a memory; depth: of the rows that it goes through; registers: where what
+    was made and is read again lies; narrow: what of this is one number a row.
     """
 
     keys: Mapping[Memory, int]
     waiting: Counter[int]
+    depth: int
     memories: list[Memory] = field(default_factory=list)
     instructions: list[Instruction] = field(default_factory=list)
     registers: dict[int, int] = field(default_factory=dict)
+    narrow: set[int] = field(default_factory=set)
 
     def add(self, step: Step) -> bool:
         """Add a step of one operation, if there is room for it."""
@@ -219,11 +258,19 @@ class _Program:
         own, other = self._read(step.source, load), self._read_second(step, operation)
         if own is None or other is None:
             return False
+        if step.output_shape[1] < self.depth:
+            self.narrow.add(self.keys[step.output])
+            if step.kind == ELEMENTWISE:
+                own, other = (_narrow(one) for one in (own, other))
+                if own.operand != VALUE or not _is_narrow_operand(other):
+                    return False
         if own.operand == VALUE:
             start = own.other
         elif other.operand == VALUE and operation.operand == RESIDUAL:  # the two change places
             start = other.other
-            other = replace(operation, operand=own.operand, walk=own.walk, reversed=not operation.reversed)
+            other = replace(
+                operation, operand=own.operand, walk=own.walk, other=own.other, reversed=not operation.reversed
+            )
         else:
             free = self._free_register()
             if free is None:
@@ -249,8 +296,10 @@ class _Program:
         """Return an instruction that reads a memory, or the value that would be in it."""
         key = self.keys[memory]
         if key in self.registers:
-            walk = instruction.walk
-            return replace(instruction, operand=VALUE, other=self.registers[key]) if walk and walk.is_plain else None
+            walk, is_narrow = instruction.walk, key in self.narrow
+            if walk is None or not (walk.is_number_of_row if is_narrow else walk.is_plain):
+                return None
+            return replace(instruction, operand=NARROW if is_narrow else VALUE, other=self.registers[key])
         at = next((i for i, one in enumerate(self.memories) if self.keys[one] == key), len(self.memories))
         if at == len(_MEMORIES):
             return None
@@ -327,6 +376,8 @@ def _simplified(program: tuple[Instruction, ...], kernel: Kernel) -> tuple[Instr
 def _at_once(program: Sequence[Instruction], depth: int) -> int:
     """Return how many elements of one long row of all rows are computed at once; 0 where rows must be apart."""
     others = [one for one in program if one.walk is not None and not (one.walk.is_plain or one.walk.is_scalar)]
+    if has_mean(program):
+        return 0
     if not others:
         return _WIDTH
     repeated = all(one.walk is not None and one.walk.is_same_row for one in others) and len(others) <= _COPIES
@@ -355,6 +406,7 @@ def _packed(program: Sequence[Instruction], at_once: int, *, by_parts: bool) -> 
             "from": one.start,
             "to": one.target,
             "place": one.other,
+            "is_narrow": int(one.is_narrow),
             **one.numbers,
         }
         if one.constant is not None:

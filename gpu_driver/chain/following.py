@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from gpu_driver.chain.elementwise import has_mean
 from gpu_driver.chain.step import CONVOLVE, DEPTHWISE, DEPTHWISE_BYTES, ELEMENTWISE, EXPANDED
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ def _joined(first: Step, step: Step, keys: Mapping[Memory, int]) -> Step | None:
         first.kind not in _PRODUCTS
         or first.then is not None
         or first.writes_part
+        or has_mean(step.program)  # a task may have a part of the channels
         or first.output_shape != step.output_shape
         or made == keys[step.output]
     ):

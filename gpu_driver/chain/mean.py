@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpu_driver.chain.elementwise import mean_of_row
 from gpu_driver.chain.step import MEAN, Reading, Step, rows_of
 from nn_runtime.value_classes import dataclass
 
@@ -45,6 +46,7 @@ def mean_step(
     outer, terms, inner = sizes
     numbers = (scaling.weight, scaling.offset, scaling.multiplier, scaling.exponent, scaling.zero_point)
     rows, depth = math.prod(source.dimensions[:-1]), source.dimensions[-1]
+    is_of_row = ("QUANTIZED", 0) in kernel.defines and (terms, inner) == (depth, 1)
     return Step(
         kernel,
         MEAN,
@@ -57,4 +59,5 @@ def mean_step(
         source.count,
         source.size_bytes + output.size_bytes,
         reads=Reading(rows, depth, outer if rows % outer == 0 else 1),
+        program=mean_of_row(source.dimensions) if is_of_row else (),
     )

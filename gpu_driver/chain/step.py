@@ -25,7 +25,7 @@ CONVOLVE, DEPTHWISE, FLIP_SIGNS, AVERAGE, DEPTHWISE_BYTES, EXPANDED, SOFTMAX, WI
 ELEMENTWISE, MEAN, COPY, PACK, MULTIPLY, GREATEST, FILL, BILINEAR, NEAREST, TURN = range(8, 18)
 GENERAL = frozenset({ELEMENTWISE, MEAN, COPY, PACK, MULTIPLY, GREATEST, FILL, BILINEAR, NEAREST, TURN})
 """What convolutional networks can do without."""
-NOTHING, SOURCE, RESIDUAL, VALUE, CONSTANT, THIRD = 0, 1, 2, 3, 4, 5
+NOTHING, SOURCE, RESIDUAL, VALUE, CONSTANT, THIRD, NARROW = 0, 1, 2, 3, 4, 5, 6
 """Operands of an Instruction."""
 BY_INTEGERS, BY_FLOATS, CENTRED = 0, 1, 2
 ROUND_TWICE, ROUND_TWICE_AT_ONCE, ROUND_ONCE, ROUND_POSITIVE = 0, 1, 2, 3
@@ -89,6 +89,11 @@ class Walk:
         return self.modulo == self.out_rows and self.step == 1
 
     @property
+    def is_number_of_row(self) -> bool:
+        """Whether every row of the output has a number of its own of it."""
+        return self.modulo == self.out_rows and self.divide == self.depth == 1
+
+    @property
     def is_scalar(self) -> bool:
         """Whether it is one number."""
         return self.rows * self.depth == 1
@@ -108,8 +113,9 @@ class Walk:
 class Instruction:
     """One of common/elementwise_step.h. operand: SOURCE etc., or NOTHING; constant: what CONSTANT, TABLE, PAIRS read.
 
-    start, target, other: numbers of the values that it begins with, that it makes, and that VALUE reads. exact: what it
-    makes of codes (int64) of both operands, of 8-bit tensors.
+    start, target, other: numbers of the values that it begins with, that it makes, and that VALUE reads, or NARROW, a
+    number for each row. is_narrow: it makes such numbers of such. exact: what it makes of codes (int64) of both
+    operands, of 8-bit tensors.
     """
 
     function: int
@@ -123,6 +129,7 @@ class Instruction:
     start: int = 0
     target: int = 0
     other: int = 0
+    is_narrow: bool = False
     exact: Callable[[Array, Array], Array] | None = None
 
 
@@ -134,7 +141,8 @@ class Step:
     by name of VALUES those that are not 0; float ones for float and half. before: the convolution that an EXPANDED
     step does, too: its source is the step's, the rest of the step is the depthwise one's. tile_pixels: of the kernel
     that does it in the end. reads, reads_residual, reads_third: how a step reads its memories, where its geometry does
-    not say it. program: the instructions of ELEMENTWISE. writes_part: whether other steps write the rest of the output,
+    not say it. program: the instructions of ELEMENTWISE, or those that a
+    MEAN would have as a part of one. writes_part: whether other steps write the rest of the output,
     or wrote all of it. then: an ELEMENTWISE that every task does with what it has written.
     """
 

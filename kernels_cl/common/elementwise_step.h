@@ -6,14 +6,15 @@
 // Tensors  dst [batches * out_height * out_width, depth_out] of T, dense; at_once: 0, or all rows that a task has are one long row of which
 //          so many elements are computed at once, WIDTH or whole rows
 //          operands of T: element (row / divide % modulo) * row_stride + column * step of src, residual, third, or of a constant
-// Units    place: of a constant or table, in 64 bytes from the instructions on; of VALUE: which of the values; table: place of that of PAIRS
+// Units    place: of a constant or table, in 64 bytes from the instructions on; of VALUE and NARROW: which of the values; table: place of that of PAIRS
 //          repeated: of a row that is the same for all rows: which of the task's own copies has at_once elements of it, row after row,
 //          counted from 1; 0 for other operands
 //          low, high: bounds of the activation, as combine.h has them
 //          alpha: of ELU; zeros to offset: common/combine.h
 //          weights: the instructions (gpu_driver/chain/elementwise.py), so many as `instructions` says
-// Needs    values are made before they are read
-// Exact    quantised: yes; float: each operation rounded to T; EXP, LOGISTIC, TANH, ELU as common/exponential.h
+//          MEAN_OF_ROW: values[to] = the means of the rows of values[from]; narrow, as such values are: a vector for each row, all lanes alike
+// Needs    values are made before they are read; MEAN_OF_ROW: at_once 0, rows of 16 to WIDTH elements
+// Exact    quantised: yes; float: each operation rounded to T, means of sums by lane; EXP, LOGISTIC, TANH, ELU as common/exponential.h
 
 #define WIDTH 512 // elements computed at once
 #define LINES (WIDTH / 16)
@@ -44,12 +45,14 @@
 #define EXPONENTIAL_LINEAR 17
 #define RECTIFIER 18
 #define PAIRS 19
+#define MEAN_OF_ROW 20
 
 #define FROM_SOURCE 1
 #define FROM_RESIDUAL 2
 #define FROM_VALUE 3
 #define FROM_CONSTANT 4
 #define FROM_THIRD 5
+#define FROM_NARROW 6
 
 typedef struct {
     int function, operand, place, reversed;
@@ -63,7 +66,7 @@ typedef struct {
     int is_bounded; // float: whether low and high are finite
     int from, to;
     int repeated, table;
-    int unused;
+    int is_narrow;
 } Instruction;
 
 #if !T_IS_FLOAT
@@ -172,6 +175,34 @@ static inline int load_operand(const Columns *at, global const Instruction *i, C
     return 1;
 }
 
+#if T_IS_FLOAT
+// means: may be the values
+static inline void means_of_rows(const Columns *at, const float16 *values, float16 *means)
+{
+    const int before = at->of_row - 1, depth = at->last + 16;
+    // The last vector of a row begins with what the one before has, too.
+    const int16 is_new = (int16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15) >= (int16)(16 * at->of_row - depth);
+    for (int r = 0; r < at->rows; ++r, values += at->of_row) {
+        float16 lanes = select((float16)0.0f, values[before], is_new);
+        for (int v = 0; v < before; ++v)
+            lanes += values[v];
+        const float8 eight = lanes.lo + lanes.hi;
+        const float4 four = eight.lo + eight.hi;
+        means[r] = ROUND16((float16)((four.x + four.y + (four.z + four.w)) / (float)depth));
+    }
+    for (int r = at->rows; r < padded(at->rows); ++r)
+        means[r] = means[at->rows - 1];
+}
+
+static inline void widen_rows(const Columns *at, const float16 *narrow, float16 *values)
+{
+    for (int r = 0; r < at->rows; ++r, values += at->of_row)
+        for (int v = 0; v < at->of_row; ++v)
+            values[v] = narrow[r];
+    pad(at, values - at->vectors);
+}
+#endif
+
 // a, b: the operands in the order of the operation
 #if T_IS_FLOAT
 // a_is_one, b_is_one: whether one vector stands for all
@@ -273,13 +304,23 @@ static inline void apply(const Columns *at, global const Instruction *i, int vec
 // depth: of the rows of dst
 static inline void compute(const Columns *at, global const Instruction *program, int instructions, global T *dst, int depth)
 {
-    const int vectors = padded(at->vectors);
     COMPUTE_T16 values[REGISTERS][LINES], others[LINES];
     for (int n = 0; n < instructions; ++n) {
         global const Instruction *i = program + n;
         COMPUTE_T16 *to = values[i->to];
+#if T_IS_FLOAT
+        const int vectors = padded(i->is_narrow ? at->rows : at->vectors);
+        if (i->function == MEAN_OF_ROW) {
+            means_of_rows(at, values[i->from], to);
+            continue;
+        }
+        if (i->operand == FROM_NARROW)
+            widen_rows(at, values[i->place], i->function == LOAD_OPERAND ? to : others);
+#else
+        const int vectors = padded(at->vectors);
+#endif
         if (i->function == LOAD_OPERAND) {
-            if (!load_operand(at, i, to))
+            if (i->operand != FROM_NARROW && !load_operand(at, i, to))
                 EVERY_FOUR(to[v] = to[0])
             continue;
         }
@@ -288,7 +329,7 @@ static inline void compute(const Columns *at, global const Instruction *program,
         if (i->operand == FROM_VALUE) {
             other = values[i->place];
         } else if (i->operand != 0) {
-            is_one = !load_operand(at, i, others);
+            is_one = i->operand != FROM_NARROW && !load_operand(at, i, others);
             other = others;
         }
         const int is_reversed = i->reversed;
