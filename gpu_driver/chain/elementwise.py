@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 LOAD, TABLE = byte_programs.LOAD, byte_programs.TABLE
 ADD, SUB, MUL, DIV, MAXIMUM, MINIMUM, CLAMP = 0, 1, 2, 3, 4, 5, 8
 ABS, NEG, EXP, SQRT, RSQRT, LOGISTIC, TANH, HARD_SWISH, ELU, PRELU, PAIRS = 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19
-MEAN_OF_ROW = 20
+MEAN_OF_ROW, MULTIPLY_ADD = 20, 21
 WORDS = 32
 """Of an instruction."""
 _FIELDS = (
@@ -224,6 +224,23 @@ def _read_by(step: Step) -> list[Memory]:
     return [step.source, *([] if step.residual is None else [step.residual])]
 
 
+def _put_together(product: Instruction, addition: Instruction) -> tuple[Instruction, ...]:
+    """Return one instruction for real products to which alone a number is added, else the two."""
+    number, walk = addition.constant, addition.walk
+    fits = (product.function, addition.function) == (MUL, ADD) and product.target == addition.start
+    if not fits or _is_bounded(product) or addition.operand != CONSTANT or number is None or number.dtype.kind != "f":
+        return product, addition
+    if walk is None or not walk.is_scalar:
+        return product, addition
+    numbers = {"alpha": float(number.reshape(-1)[0])}
+    low, high, target = addition.low, addition.high, addition.target
+    return (replace(product, function=MULTIPLY_ADD, numbers=numbers, low=low, high=high, target=target),)
+
+
+def _is_bounded(instruction: Instruction) -> bool:
+    return math.isfinite(instruction.low) or math.isfinite(instruction.high)
+
+
 def _narrow(instruction: Instruction) -> Instruction:
     """Return an instruction for narrow values: what it reads of them is like them."""
     operand = VALUE if instruction.operand == NARROW else instruction.operand
@@ -280,11 +297,14 @@ class _Program:
         if operation.operand == VALUE:
             other = replace(operation, other=start)
         self._release(step)
+        is_free = start not in self.registers.values()
         target = self._free_register()
         if target is None:
             return False
         self.registers[self.keys[step.output]] = target
-        self.instructions.append(replace(other, start=start, target=target))
+        made = replace(other, start=start, target=target)
+        last = self.instructions.pop() if self.instructions and is_free else None
+        self.instructions += [made] if last is None else _put_together(last, made)
         return len(self.instructions) <= _MOST_INSTRUCTIONS
 
     def _read_second(self, step: Step, operation: Instruction) -> Instruction | None:
@@ -402,7 +422,7 @@ def _packed(program: Sequence[Instruction], at_once: int, *, by_parts: bool) -> 
             "step": walk.step,
             "low": one.low,
             "high": one.high,
-            "is_bounded": int(math.isfinite(one.low) or math.isfinite(one.high)),
+            "is_bounded": int(_is_bounded(one)),
             "from": one.start,
             "to": one.target,
             "place": one.other,

@@ -10,11 +10,11 @@
 //          repeated: of a row that is the same for all rows: which of the task's own copies has at_once elements of it, row after row,
 //          counted from 1; 0 for other operands
 //          low, high: bounds of the activation, as combine.h has them
-//          alpha: of ELU; zeros to offset: common/combine.h
+//          alpha: of ELU; what MULTIPLY_ADD adds to products; zeros to offset: common/combine.h
 //          weights: the instructions (gpu_driver/chain/elementwise.py), so many as `instructions` says
 //          MEAN_OF_ROW: values[to] = the means of the rows of values[from]; narrow, as such values are: a vector for each row, all lanes alike
 // Needs    values are made before they are read; MEAN_OF_ROW: at_once 0, rows of 16 to WIDTH elements
-// Exact    quantised: yes; float: each operation rounded to T, means of sums by lane; EXP, LOGISTIC, TANH, ELU as common/exponential.h
+// Exact    quantised: yes; float: each operation rounded to T, MULTIPLY_ADD once; means of sums by lane; EXP, LOGISTIC, TANH, ELU as common/exponential.h
 
 #define WIDTH 512 // elements computed at once
 #define LINES (WIDTH / 16)
@@ -46,6 +46,7 @@
 #define RECTIFIER 18
 #define PAIRS 19
 #define MEAN_OF_ROW 20
+#define MULTIPLY_ADD 21
 
 #define FROM_SOURCE 1
 #define FROM_RESIDUAL 2
@@ -225,11 +226,13 @@ static inline void widen_rows(const Columns *at, const float16 *narrow, float16 
 static inline void apply(const Columns *at, global const Instruction *i, int vectors, const float16 *a, const float16 *b, int a_is_one,
                          int b_is_one, float16 *to)
 {
+    const float alpha = i->alpha;
     switch (i->function) {
         PAIR(ADD, x + y)
         PAIR(SUB, x - y)
         PAIR(MUL, x * y)
         PAIR(DIVIDE, x / y)
+        PAIR(MULTIPLY_ADD, x * y + alpha)
         PAIR(GREATER, x != x || x > y ? x : y)
         PAIR(LESSER, x != x || x < y ? x : y)
         PAIR(RECTIFIER, x >= 0.0f ? x : x * y)
@@ -242,7 +245,7 @@ static inline void apply(const Columns *at, global const Instruction *i, int vec
         SIMPLE(SIGMOID, logistic_16(x))
         SIMPLE(HYPERBOLIC_TANGENT, tanh_16(x))
         SIMPLE(HARD_SWISH, x * (clamp(x + 3.0f, 0.0f, 6.0f) * (1.0f / 6.0f))) // a division takes ten times as long
-        SIMPLE(EXPONENTIAL_LINEAR, (x < 0.0f ? (float16)0.0f : x) + fmin(i->alpha * expm1_16(x), 0.0f))
+        SIMPLE(EXPONENTIAL_LINEAR, (x < 0.0f ? (float16)0.0f : x) + fmin(alpha * expm1_16(x), 0.0f))
     default:
         break;
     }

@@ -40,7 +40,8 @@ TYPES = [FLOAT, HALF, QUANT8, SIGNED]
 SHAPES = [(3, 40), (2, 5, 16), (1, 9, 33), (2, 3, 7, 20), (1, 4, 300), (1, 1, 1, 5), (30, 3)]
 FUNCTIONS = (
     *("ADD", "SUB", "MUL", "DIV", "MAXIMUM", "MINIMUM", "LOAD", "TABLE", "CLAMP", "ABS", "NEG", "EXP", "SQRT", "RSQRT"),
-    *("LOGISTIC", "TANH", "HARD_SWISH", "ELU", "PRELU", "SOURCE", "RESIDUAL", "VALUE", "CONSTANT", "THIRD"),
+    *("LOGISTIC", "TANH", "HARD_SWISH", "ELU", "PRELU", "PAIRS", "MEAN_OF_ROW", "MULTIPLY_ADD"),
+    *("SOURCE", "RESIDUAL", "VALUE", "CONSTANT", "THIRD", "NARROW"),
 )
 KINDS = (
     *("CONVOLVE", "DEPTHWISE", "FLIP_SIGNS", "AVERAGE", "DEPTHWISE_BYTES", "EXPANDED", "SOFTMAX", "WINOGRAD"),
@@ -57,7 +58,7 @@ RENAMED = {
         "SOURCE": "FROM_SOURCE",
     },
     **{"RESIDUAL": "FROM_RESIDUAL", "VALUE": "FROM_VALUE", "CONSTANT": "FROM_CONSTANT", "WINOGRAD": "BY_WINOGRAD"},
-    **{"THIRD": "FROM_THIRD", "PRELU": "RECTIFIER"},
+    **{"THIRD": "FROM_THIRD", "NARROW": "FROM_NARROW"},
 }
 """Names of the kernels, which must not be those of OpenCL's functions or of another number."""
 TOLERANCE = {FLOAT: 2e-5, HALF: 2e-2}
@@ -266,7 +267,7 @@ def test_fields_of_an_instruction_are_those_of_the_kernel() -> None:
     parts = {"zeros": ["zero0", "zero1", "zero_out", "unused"]}
     parts |= {f"factor{which}": [f"multiplier{which}", f"exponent{which}"] for which in ("0", "1", "_out")}
     names = [part for name, _ in fields for part in parts.get(name, [name])]
-    assert tuple(names[:-1]) == elementwise._FIELDS
+    assert tuple(names) == elementwise._FIELDS
 
 
 def test_what_another_operation_reads_is_a_step_of_its_own() -> None:
@@ -307,7 +308,8 @@ def test_values_that_are_read_more_than_once_stay_in_a_step(
     network.finish()
     programs = [step.program for step in launch_of(network.graph).steps]
     assert len(programs) == 2
-    assert max(sum(one.function != elementwise.LOAD for one in program) for program in programs) == 10
+    most = 10 if network.scale else 9  # the last of real products and the zero added to it are one
+    assert max(sum(one.function != elementwise.LOAD for one in program) for program in programs) == most
     check(opencl_device, network)
 
 

@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs with the mean of a row, as normalisations have them: one step, and what float64 gives."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import pytest
+
+from gpu_driver.chain import elementwise
+from gpu_driver.chain import step as chain_step
+from gpu_driver.launch import Launch
+from gpu_driver.lowering import Lowering
+from nn_runtime.codes import FuseCode, OperandCode, OperationCode
+from nn_runtime.operand import dtype_of
+from tests.gpu_driver.chain.running import simulate_groups
+from tests.gpu_driver.graphs import Graph, request
+from tests.gpu_driver.profiles import CPU_PROFILE
+from tests.gpu_driver.running import prepare, run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy.typing as npt
+
+    from gpu_driver.chain import Step
+    from gpu_driver.driver import Device
+    from nn_runtime.operand import Array, Dimensions
+
+FLOAT, HALF = OperandCode.TENSOR_FLOAT32, OperandCode.TENSOR_FLOAT16
+ADD, SUB, MUL, DIV = OperationCode.ADD, OperationCode.SUB, OperationCode.MUL, OperationCode.DIV
+EPSILON = 0.001
+TOLERANCE = {FLOAT: 1e-5, HALF: 2e-2}
+Number: TypeAlias = "tuple[int, npt.NDArray[np.float64]]"
+"""An operand, and what it should hold."""
+
+
+class Rows:
+    """Operations on rows, and beside every operand what float64 says."""
+
+    def __init__(self, dims: Dimensions, code: OperandCode = FLOAT) -> None:
+        self.graph, self.rng = Graph(), np.random.default_rng(3)
+        self.dims, self.code = dims, code
+        self.inputs: list[Array] = []
+        self.expected: list[npt.NDArray[np.float64]] = []
+
+    def input(self) -> Number:
+        values = self.rng.uniform(-2, 3, self.dims).astype(dtype_of(self.code))
+        self.inputs.append(values)
+        return self.graph.input(self.dims, self.code), values.astype(np.float64)
+
+    def constant(self, *dims: int) -> Number:
+        values = self.rng.uniform(0.5, 1.5, dims).astype(dtype_of(self.code))
+        return self.graph.constant(values, self.code), values.astype(np.float64)
+
+    def number(self, value: float) -> Number:
+        values = np.array([value], dtype_of(self.code))
+        return self.graph.constant(values, self.code), values.astype(np.float64)
+
+    def pair(self, code: OperationCode, a: Number, b: Number, fuse: FuseCode = FuseCode.NONE) -> Number:
+        function = {ADD: np.add, SUB: np.subtract, MUL: np.multiply, DIV: np.divide}[code]
+        expected = function(a[1], b[1])
+        if fuse == FuseCode.RELU:
+            expected = np.maximum(expected, 0)
+        made = self.graph.temporary(expected.shape, self.code)
+        self.graph.operation(code, [a[0], b[0], self.graph.integer(fuse)], made)
+        return made, expected
+
+    def single(self, code: OperationCode, a: Number) -> Number:
+        functions: dict[OperationCode, Callable[[Array], Array]] = {
+            OperationCode.NEG: np.negative,
+            OperationCode.RSQRT: lambda x: 1 / np.sqrt(x),
+            OperationCode.ABS: np.abs,
+        }
+        made = self.graph.temporary(a[1].shape, self.code)
+        self.graph.operation(code, [a[0]], made)
+        return made, functions[code](a[1])
+
+    def mean(self, a: Number) -> Number:
+        expected = a[1].mean(axis=-1, keepdims=True)
+        made = self.graph.temporary(expected.shape, self.code)
+        axes = self.graph.constant(np.array([-1], np.int32))
+        self.graph.operation(OperationCode.MEAN, [a[0], axes, self.graph.integer(1)], made)
+        return made, expected
+
+    def normalised(self, x: Number) -> Number:
+        """A layer's normalisation as TensorFlow's converter writes it."""
+        mean = self.mean(x)
+        negative, difference = self.single(OperationCode.NEG, mean), self.pair(SUB, x, mean)
+        variance = self.mean(self.pair(MUL, difference, difference))
+        root = self.single(OperationCode.RSQRT, self.pair(ADD, variance, self.number(EPSILON)))
+        factor = self.pair(MUL, root, self.constant(1, self.dims[-1]))
+        shift = self.pair(ADD, self.pair(MUL, negative, factor), self.constant(1, self.dims[-1]))
+        return self.pair(ADD, self.pair(MUL, x, factor), shift)
+
+    def finish(self, *numbers: Number) -> None:
+        for operand, expected in numbers:
+            output = self.graph.output(expected.shape, self.code)
+            zero, _ = self.number(0)
+            self.graph.operation(ADD, [operand, zero, self.graph.integer(FuseCode.NONE)], output)
+            self.expected.append(expected)
+
+    def steps(self) -> tuple[Step, ...]:
+        lowering = Lowering(self.graph.model(), replace(CPU_PROFILE, compute_units=2))
+        (launch,) = lowering.lower(0, lowering.static_inputs()).commands
+        assert isinstance(launch, Launch)
+        return launch.steps
+
+    def check(self, device: Device) -> None:
+        results: list[Array] = [np.empty(one.shape, dtype_of(self.code)) for one in self.expected]
+        run(prepare(device, self.graph.model()), request(self.inputs, results))
+        tolerance = TOLERANCE[self.code]
+        for result, expected in zip(results, self.expected, strict=True):
+            np.testing.assert_allclose(result, expected, tolerance, tolerance)
+
+
+def functions_of(step: Step) -> list[int]:
+    return [one.function for one in step.program]
+
+
+SHAPES = [(4, 40), (1, 16), (2, 3, 512), (1, 37), (300, 64), (2, 2, 5, 31), (1, 1, 130)]
+
+
+@pytest.mark.parametrize("dims", SHAPES, ids=str)
+@pytest.mark.parametrize("code", [FLOAT, HALF], ids=lambda code: code.name)
+def test_a_normalisation_is_one_step(opencl_device: Device, code: OperandCode, dims: Dimensions) -> None:
+    rows = Rows(dims, code)
+    rows.finish(rows.normalised(rows.input()))
+    (step,) = rows.steps()
+    assert functions_of(step).count(elementwise.MEAN_OF_ROW) == 2
+    assert step.kind == chain_step.ELEMENTWISE
+    assert len(step.operations) == 13
+    rows.check(opencl_device)
+
+
+@pytest.mark.parametrize("dims", [(4, 40), (3, 5, 100)], ids=str)
+def test_what_is_added_before_is_part_of_the_step(opencl_device: Device, dims: Dimensions) -> None:
+    rows = Rows(dims)
+    rows.finish(rows.normalised(rows.pair(ADD, rows.input(), rows.input())))
+    assert len(rows.steps()) == 1
+    rows.check(opencl_device)
+
+
+@pytest.mark.parametrize("dims", [(3, 7, 513), (2, 1500)], ids=str)
+def test_rows_that_do_not_fit_take_more_steps(opencl_device: Device, dims: Dimensions) -> None:
+    rows = Rows(dims)
+    rows.finish(rows.normalised(rows.input()))
+    assert sum(step.kind == chain_step.MEAN for step in rows.steps()) == 2
+    rows.check(opencl_device)
+
+
+def test_a_mean_that_others_read_is_a_step_of_its_own(opencl_device: Device) -> None:
+    rows = Rows((6, 48))
+    x = rows.input()
+    mean = rows.mean(x)
+    rows.finish(rows.pair(SUB, x, mean), mean)
+    assert chain_step.MEAN in [step.kind for step in rows.steps()]
+    rows.check(opencl_device)
+
+
+@pytest.mark.parametrize("is_first", [False, True])
+def test_numbers_of_rows_are_either_operand(opencl_device: Device, is_first: bool) -> None:
+    """Of what a program has made, what it reads, constants and other such numbers."""
+    rows = Rows((9, 50))
+    x, y = rows.input(), rows.input()
+
+    def pair(code: OperationCode, a: Number, b: Number) -> Number:
+        return rows.pair(code, b, a) if is_first else rows.pair(code, a, b)
+
+    mean = rows.mean(rows.pair(MUL, x, y))
+    size = rows.pair(ADD, rows.single(OperationCode.ABS, mean), rows.number(1))
+    both = pair(SUB, size, mean)
+    made = pair(DIV, rows.constant(50), pair(ADD, both, rows.number(2)))
+    rows.finish(pair(SUB, pair(MUL, pair(SUB, y, size), made), both))
+    assert len(rows.steps()) == 1
+    rows.check(opencl_device)
+
+
+def test_a_number_for_each_row_from_elsewhere_takes_another_step(opencl_device: Device) -> None:
+    rows = Rows((9, 50))
+    x = rows.input()
+    weighted = rows.pair(MUL, rows.mean(x), rows.constant(9, 1))
+    rows.finish(rows.pair(SUB, x, weighted))
+    assert len(rows.steps()) > 1
+    rows.check(opencl_device)
+
+
+@pytest.mark.parametrize(("groups", "queues"), [(1, 3), (2, 5), (6, 4)])
+def test_any_number_of_groups_and_queues(
+    opencl_device: Device, monkeypatch: pytest.MonkeyPatch, groups: int, queues: int
+) -> None:
+    simulate_groups(monkeypatch, groups, queues)
+    rows = Rows((123, 200))
+    now = rows.input()
+    for _ in range(4):
+        now = rows.pair(ADD, now, rows.normalised(now))
+    rows.finish(now)
+    rows.check(opencl_device)
+
+
+def test_a_number_is_added_to_a_product_by_the_same_instruction(opencl_device: Device) -> None:
+    rows = Rows((4, 40))
+    x, y = rows.input(), rows.input()
+    rows.finish(rows.pair(SUB, x, rows.pair(ADD, rows.pair(MUL, x, y), rows.number(0.5), FuseCode.RELU)))
+    (step,) = rows.steps()
+    load, sum_of_product, *_ = step.program
+    assert (load.function, sum_of_product.function) == (elementwise.LOAD, elementwise.MULTIPLY_ADD)
+    assert (sum_of_product.low, sum_of_product.numbers) == (0, {"alpha": 0.5})
+    rows.check(opencl_device)
+
+
+def test_bounded_products_and_those_read_again_stay_apart(opencl_device: Device) -> None:
+    rows = Rows((4, 40))
+    x, y = rows.input(), rows.input()
+    bounded = rows.pair(ADD, rows.pair(MUL, x, y, FuseCode.RELU), rows.number(0.5))
+    product = rows.pair(MUL, x, bounded)
+    rows.finish(rows.pair(SUB, product, rows.pair(ADD, product, rows.number(1))))
+    (step,) = rows.steps()
+    assert elementwise.MULTIPLY_ADD not in functions_of(step)
+    rows.check(opencl_device)
