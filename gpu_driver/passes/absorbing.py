@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What operations with a fuse code and a bias take over from the operation after them, whatever the sizes."""
+"""What operations take over from those beside them, whatever the sizes.
+
+Those with a fuse code and a bias from the operation after them, a SOFTMAX from the one before it.
+"""
 
 from __future__ import annotations
 
@@ -38,6 +41,7 @@ _ACTIVATIONS = {
     OperationCode.RELU1: FuseCode.RELU1,
     OperationCode.RELU6: FuseCode.RELU6,
 }
+_SCALING = frozenset({OperationCode.MUL, OperationCode.DIV})
 _BOTH = {
     **{(FuseCode.NONE, code): code for code in _ACTIVATIONS.values()},
     **{(code, code): code for code in _ACTIVATIONS.values()},
@@ -48,9 +52,15 @@ _BOTH = {
 
 
 def absorb(graph: Graph) -> None:
-    """Let operations take over a constant that is added to their channels, and activations, behind them."""
+    """Let operations take over a constant that is added to their channels, and activations, behind them.
+
+    And let a SOFTMAX take over a factor before it.
+    """
     for at in list(graph.operations):
         while at in graph.operations and (_take_bias(graph, at) or _take_activation(graph, at)):
+            pass
+    for at in list(graph.operations):
+        while at in graph.operations and _take_factor(graph, at):
             pass
 
 
@@ -103,6 +113,43 @@ def _take_bias(graph: Graph, at: int) -> bool:
     inputs = tuple(changed.get(place, i) for place, i in enumerate(operation.inputs))
     graph.replace(at, replace(operation, inputs=inputs, outputs=addition.outputs), (following,))
     return True
+
+
+def _take_factor(graph: Graph, at: int) -> bool:
+    """Let a SOFTMAX take over a number that its input is multiplied with or divided by: exponents round differently."""
+    operation = graph.operations[at]
+    if operation.type != OperationCode.SOFTMAX or graph.operand(operation.inputs[0]).type != OperandCode.TENSOR_FLOAT32:
+        return False
+    scaled, before = operation.inputs[0], graph.producer(operation.inputs[0])
+    if before is None or graph.sole_reader(scaled) != at or graph.operations[before].type not in _SCALING:
+        return False
+    place = graph.view(at).position("beta")
+    beta, scaling = graph.constant(operation.inputs[place]), _scaling(graph, before)
+    if beta is None or scaling is None or _fuse_code(graph, before) != FuseCode.NONE or not graph.fits(before):
+        return False
+    source, factor = scaling
+    with np.errstate(over="ignore"):
+        total = (beta.astype(np.float64) * factor).astype(np.float32)
+    same = graph.operand(source).dimensions == graph.operand(scaled).dimensions
+    if not (same and np.isfinite(total) and total > 0):
+        return False
+    changed = {0: source, place: graph.add_constant(total, operation.inputs[place])}
+    inputs = tuple(changed.get(number, i) for number, i in enumerate(operation.inputs))
+    graph.replace(at, replace(operation, inputs=inputs), (before,))
+    return True
+
+
+def _scaling(graph: Graph, at: int) -> tuple[int, float] | None:
+    """Return the operand that a MUL or DIV scales by a number, and that number."""
+    operation = graph.operations[at]
+    first, second = operation.inputs[:2]
+    divides = operation.type == OperationCode.DIV
+    for source, other in ((first, second), (second, first))[: 1 if divides else 2]:
+        number = graph.constant(other)
+        if number is not None and number.size == 1 and number.any():
+            value = float(number.reshape(-1)[0])
+            return source, 1 / value if divides else value
+    return None
 
 
 def _addend(graph: Graph, addition: int, operand: int) -> Array | None:
