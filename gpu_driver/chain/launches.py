@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpu_driver.bound import BoundOperand
-from gpu_driver.chain.elementwise import put_together, word
+from gpu_driver.chain.elementwise import word
 from gpu_driver.chain.following import with_following
 from gpu_driver.chain.images import one_image, steps_by_image
+from gpu_driver.chain.joining import put_together
 from gpu_driver.chain.memory import ALIGNMENT, BUFFERS, Placement
 from gpu_driver.chain.schedule import schedule
 from gpu_driver.chain.step import CONSTANTS, GEOMETRY, STEP_FIELDS, VALUES

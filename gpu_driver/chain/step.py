@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -131,6 +132,11 @@ class Instruction:
     other: int = 0
     is_narrow: bool = False
     exact: Callable[[Array, Array], Array] | None = None
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether there are bounds of what it makes."""
+        return math.isfinite(self.low) or math.isfinite(self.high)
 
 
 @dataclass(frozen=True, eq=False)

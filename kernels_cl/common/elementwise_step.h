@@ -47,6 +47,7 @@
 #define PAIRS 19
 #define MEAN_OF_ROW 20
 #define MULTIPLY_ADD 21
+#define SWISH 22
 
 #define FROM_SOURCE 1
 #define FROM_RESIDUAL 2
@@ -243,6 +244,7 @@ static inline void apply(const Columns *at, global const Instruction *i, int vec
         SIMPLE(SQUARE_ROOT, sqrt(x))
         SIMPLE(RECIPROCAL_ROOT, 1.0f / sqrt(x))
         SIMPLE(SIGMOID, logistic_16(x))
+        SIMPLE(SWISH, x * logistic_16(x))
         SIMPLE(HYPERBOLIC_TANGENT, tanh_16(x))
         SIMPLE(HARD_SWISH, x * (clamp(x + 3.0f, 0.0f, 6.0f) * (1.0f / 6.0f))) // a division takes ten times as long
         SIMPLE(EXPONENTIAL_LINEAR, (x < 0.0f ? (float16)0.0f : x) + fmin(alpha * expm1_16(x), 0.0f))

@@ -40,12 +40,12 @@ TYPES = [FLOAT, HALF, QUANT8, SIGNED]
 SHAPES = [(3, 40), (2, 5, 16), (1, 9, 33), (2, 3, 7, 20), (1, 4, 300), (1, 1, 1, 5), (30, 3)]
 FUNCTIONS = (
     *("ADD", "SUB", "MUL", "DIV", "MAXIMUM", "MINIMUM", "LOAD", "TABLE", "CLAMP", "ABS", "NEG", "EXP", "SQRT", "RSQRT"),
-    *("LOGISTIC", "TANH", "HARD_SWISH", "ELU", "PRELU", "PAIRS", "MEAN_OF_ROW", "MULTIPLY_ADD"),
-    *("SOURCE", "RESIDUAL", "VALUE", "CONSTANT", "THIRD", "NARROW"),
+    *("LOGISTIC", "TANH", "HARD_SWISH", "ELU", "PRELU", "PAIRS", "MEAN_OF_ROW", "MULTIPLY_ADD", "SWISH"),
 )
 KINDS = (
     *("CONVOLVE", "DEPTHWISE", "FLIP_SIGNS", "AVERAGE", "DEPTHWISE_BYTES", "EXPANDED", "SOFTMAX", "WINOGRAD"),
     *("ELEMENTWISE", "MEAN", "COPY", "PACK", "MULTIPLY", "GREATEST", "FILL", "BILINEAR", "NEAREST", "TURN"),
+    *("SOURCE", "RESIDUAL", "VALUE", "CONSTANT", "THIRD", "NARROW"),
 )
 RENAMED = {
     **{"DIV": "DIVIDE", "MAXIMUM": "GREATER", "MINIMUM": "LESSER", "LOAD": "LOAD_OPERAND", "ABS": "MAGNITUDE"},
@@ -221,7 +221,10 @@ def test_operations_that_feed_each_other_are_one_step() -> None:
         *(elementwise.LOAD, elementwise.MUL, elementwise.MUL, elementwise.SUB),
         *(elementwise.TANH, elementwise.ADD, elementwise.MUL),
     ]
-    assert [one.reversed for one in step.program] == [False, False, False, True, False, False, False]
+    assert [one.operand for one in step.program] == [
+        *(chain_step.SOURCE, chain_step.VALUE, chain_step.CONSTANT, chain_step.VALUE),
+        *(chain_step.NOTHING, chain_step.CONSTANT, chain_step.VALUE),
+    ]
     assert sorted(step.operations) == list(range(6))
 
 
@@ -254,7 +257,7 @@ def test_numbers_are_those_of_the_kernels() -> None:
     for module, names in ((elementwise, FUNCTIONS), (chain_step, KINDS)):
         for name in names:
             assert numbers[RENAMED.get(name, name)] == getattr(module, name), name
-    assert numbers["REGISTERS"] == elementwise._REGISTERS
+    assert numbers["REGISTERS"] == elementwise.REGISTERS
     assert numbers["COPIES"] == elementwise._COPIES
     assert numbers["WIDTH"] == elementwise._WIDTH
 
@@ -372,7 +375,7 @@ def test_a_fifth_value_takes_another_step(opencl_device: Device) -> None:
     network.finish()
     steps = launch_of(network.graph).steps
     assert 3 <= len(steps) < 8
-    assert max(one.target for step in steps for one in step.program) == elementwise._REGISTERS - 1
+    assert max(one.target for step in steps for one in step.program) == elementwise.REGISTERS - 1
     check(opencl_device, network)
 
 

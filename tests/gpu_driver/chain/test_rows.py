@@ -73,6 +73,7 @@ class Rows:
             OperationCode.NEG: np.negative,
             OperationCode.RSQRT: lambda x: 1 / np.sqrt(x),
             OperationCode.ABS: np.abs,
+            OperationCode.LOGISTIC: lambda x: 1 / (1 + np.exp(-x)),
         }
         made = self.graph.temporary(a[1].shape, self.code)
         self.graph.operation(code, [a[0]], made)
@@ -219,4 +220,64 @@ def test_bounded_products_and_those_read_again_stay_apart(opencl_device: Device)
     rows.finish(rows.pair(SUB, product, rows.pair(ADD, product, rows.number(1))))
     (step,) = rows.steps()
     assert elementwise.MULTIPLY_ADD not in functions_of(step)
+    rows.check(opencl_device)
+
+
+def test_x_times_its_logistic_is_one_instruction(opencl_device: Device) -> None:
+    rows = Rows((4, 40))
+    x = rows.pair(MUL, rows.input(), rows.input())
+    rows.finish(rows.pair(SUB, rows.pair(MUL, x, rows.single(OperationCode.LOGISTIC, x)), rows.input()))
+    (step,) = rows.steps()
+    assert elementwise.SWISH in functions_of(step)
+    assert elementwise.LOGISTIC not in functions_of(step)
+    rows.check(opencl_device)
+
+
+def test_a_logistic_that_others_read_or_of_another_factor_stays(opencl_device: Device) -> None:
+    rows = Rows((4, 40))
+    x, y = rows.input(), rows.input()
+    share = rows.single(OperationCode.LOGISTIC, x)
+    other = rows.pair(MUL, y, rows.single(OperationCode.LOGISTIC, x))
+    rows.finish(rows.pair(SUB, rows.pair(ADD, rows.pair(MUL, x, share), share), other))
+    assert elementwise.SWISH not in [one for step in rows.steps() for one in functions_of(step)]
+    rows.check(opencl_device)
+
+
+def test_what_is_read_again_is_loaded_once_while_registers_are_free(opencl_device: Device) -> None:
+    rows = Rows((4, 40))
+    x, y = rows.input(), rows.input()
+    now = rows.pair(SUB, y, rows.pair(MUL, x, y))
+    for _ in range(3):
+        now = rows.pair(SUB, x, rows.pair(MUL, rows.single(OperationCode.ABS, now), y))
+    rows.finish(now)
+    (step,) = rows.steps()
+    assert functions_of(step).count(elementwise.LOAD) == 2
+    assert sum(one.operand in elementwise.MEMORIES for one in step.program) == 2
+    rows.check(opencl_device)
+
+
+@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("dims", [(5, 48), (3, 2, 70)], ids=str)
+def test_drawn_programs_give_what_float64_gives(opencl_device: Device, dims: Dimensions, seed: int) -> None:
+    """Of means, numbers of rows and tensors that are read again and again, with more of them than registers."""
+    rows = Rows(dims)
+    rng = np.random.default_rng(seed)
+    full, narrow = [rows.input(), rows.input(), rows.constant(dims[-1])], [rows.number(0.5)]
+    for _ in range(14):
+        kind = rng.integers(5)
+        one, two = (full[i] for i in rng.integers(len(full), size=2))
+        thin, other = (narrow[i] for i in rng.integers(len(narrow), size=2))
+        code = [ADD, SUB, MUL][rng.integers(3)]
+        fuse = [FuseCode.NONE, FuseCode.NONE, FuseCode.RELU][rng.integers(3)]
+        if kind == 0 and one[1].shape == dims:
+            narrow.append(rows.mean(one))
+        elif kind == 1 and (thin[1].shape != (1,) or other[1].shape != (1,)):
+            narrow.append(rows.pair(code, thin, other, fuse))
+        elif kind == 2 and one[1].shape == dims:
+            full.append(rows.pair(code, *((one, thin) if rng.integers(2) else (thin, one)), fuse))
+        elif kind == 3 and one[1].shape == dims:
+            full.append(rows.single(OperationCode.LOGISTIC, one))
+        elif dims in (one[1].shape, two[1].shape):
+            full.append(rows.pair(code, one, two, fuse))
+    rows.finish(*[one for one in full[3:] if one[1].shape == dims][-2:])
     rows.check(opencl_device)

@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Element-wise steps put together where one feeds the next: one program for neighbours.
+
+Nobody else reads anything of them but the last one's result. Values stay in registers and the first cache instead of
+going through memory. The mean of a row, and what is made of it, are narrow values, a vector for each row, so that a
+normalisation is one step.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from gpu_driver.chain.elementwise import (
+    ADD,
+    LOAD,
+    LOGISTIC,
+    MEMORIES,
+    MUL,
+    MULTIPLY_ADD,
+    REGISTERS,
+    SWISH,
+    program_step,
+)
+from gpu_driver.chain.step import CONSTANT, ELEMENTWISE, MEAN, NARROW, NOTHING, RESIDUAL, VALUE, Instruction
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from gpu_driver.chain.step import Memory, Step
+
+_MOST_INSTRUCTIONS = 64
+
+
+def put_together(steps: Sequence[Step], keys: Mapping[Memory, int], inner: frozenset[int]) -> tuple[Step, ...]:
+    """Make one step of neighbours of which nobody else reads anything but what the last one makes.
+
+    keys, inner: as chain/launches.py has them.
+    """
+    users = _Users(steps, keys, inner)
+    result: list[Step] = []
+    at = 0
+    while at < len(steps):
+        end = users.end_of_row(at)
+        joined = None
+        while end > at + 1:
+            joined = _joined(steps[at:end], keys) if users.are_alone(at, end) else None
+            if joined is not None:
+                break
+            end -= 1
+        result.append(joined or steps[at])
+        at = max(end, at + 1)
+    return tuple(result)
+
+
+class _Users:
+    """Who uses the memories of a chain's steps."""
+
+    def __init__(self, steps: Sequence[Step], keys: Mapping[Memory, int], inner: frozenset[int]) -> None:
+        self._steps = steps
+        self._outputs = [keys[step.output] for step in steps]
+        self._inner = inner
+        self._written = Counter(self._outputs)
+        self._spans: dict[int, tuple[int, int]] = {}
+        for at, step in enumerate(steps):
+            for memory in step.memories:
+                first, _ = self._spans.setdefault(keys[memory], (at, at))
+                self._spans[keys[memory]] = first, at
+
+    def end_of_row(self, at: int) -> int:
+        """Return the end of neighbours from `at` on that go through equal rows, or through what they made of a row."""
+        shape, end, means = _rows_gone_through(self._steps[at]), at, False
+        while end < min(len(self._steps), at + _MOST_INSTRUCTIONS):
+            step = self._steps[end]
+            is_narrow = means and step.output_shape == (shape[0], 1)
+            if not step.program or not (is_narrow or _rows_gone_through(step) == shape):
+                break
+            means |= step.kind == MEAN
+            end += 1
+        return end
+
+    def are_alone(self, at: int, end: int) -> bool:
+        """Whether nobody but steps at .. end - 1 uses what those before the last make, each something of its own."""
+        spans = [self._spans[key] for key in self._outputs[at : end - 1]]
+        return all(
+            key in self._inner and self._written[key] == 1 and at <= first and last < end
+            for key, (first, last) in zip(self._outputs[at : end - 1], spans, strict=True)
+        )
+
+
+def _rows_gone_through(step: Step) -> tuple[int, int]:
+    """Return the rows and columns that the program of a step goes through."""
+    return step.input_shape if step.kind == MEAN else step.output_shape
+
+
+def _joined(steps: Sequence[Step], keys: Mapping[Memory, int]) -> Step | None:
+    """Return one step for several; None where there is no room, or what lies between is not read in order."""
+    read = [keys[memory] for step in steps for memory in _read_by(step)]
+    last, shape = steps[-1], _rows_gone_through(steps[0])
+    if keys[last.output] in read or last.output_shape != shape:
+        return None
+    program = _Program(keys, Counter(read), shape[1])
+    if not all(program.add(step) for step in steps):
+        return None
+    joined = program_step(last.kernel, last.output, tuple(program.memories), tuple(program.instructions), shape)
+    return joined and replace(joined, operations=tuple(one for step in steps for one in step.operations))
+
+
+def _read_by(step: Step) -> list[Memory]:
+    return [step.source, *([] if step.residual is None else [step.residual])]
+
+
+@dataclass
+class _Program:
+    """Instructions of several steps, as they are put together.
+
+    waiting: how many operands are yet to read a memory; depth: of the rows that it goes through; registers: where what
+    was made and is read again lies; loaded: where what was read and is read again lies as well; narrow: what of those
+    made is one number a row.
+    """
+
+    keys: Mapping[Memory, int]
+    waiting: Counter[int]
+    depth: int
+    memories: list[Memory] = field(default_factory=list)
+    instructions: list[Instruction] = field(default_factory=list)
+    registers: dict[int, int] = field(default_factory=dict)
+    loaded: dict[int, int] = field(default_factory=dict)
+    narrow: set[int] = field(default_factory=set)
+
+    def add(self, step: Step) -> bool:
+        """Add a step of one operation, if there is room for it."""
+        operands = self._operands(step)
+        if operands is None:
+            return False
+        own, other = operands
+        start = own.other if own.operand == VALUE else self._load(step.source, own, other)
+        if start is None:
+            return False
+        if step.program[1].operand == VALUE:
+            other = replace(other, other=start)
+        elif step.residual is not None and self._is_read_after(step, step.residual):
+            other = self._kept(step.residual, other, start)
+        self._release(step)
+        target = self._free_register()
+        if target is None:
+            return False
+        self._append(replace(other, start=start, target=target))
+        self.registers[self.keys[step.output]] = target
+        return len(self.instructions) <= _MOST_INSTRUCTIONS
+
+    def _operands(self, step: Step) -> tuple[Instruction, Instruction] | None:
+        """Return what loads that with which an operation begins, and the operation with what it reads beside."""
+        load, operation = step.program
+        own = self._read(step.source, load)
+        other = operation
+        if operation.operand == RESIDUAL and step.residual is not None:
+            found = self._read(step.residual, operation)
+            if found is None:
+                return None
+            other = found
+        if own is None:
+            return None
+        if step.output_shape[1] < self.depth:
+            self.narrow.add(self.keys[step.output])
+            if step.kind == ELEMENTWISE:
+                own, other = _narrow(own), _narrow(other)
+                return (own, other) if own.operand == VALUE and _is_narrow_operand(other) else None
+        is_second_made = other.operand == VALUE != own.operand and operation.operand == RESIDUAL
+        if is_second_made and not self._is_read_after(step, step.source):  # the two change places
+            turned = replace(operation, operand=own.operand, walk=own.walk, other=own.other)
+            return other, replace(turned, reversed=not operation.reversed)
+        return own, other
+
+    def _read(self, memory: Memory, instruction: Instruction) -> Instruction | None:
+        """Return an instruction that reads a memory, or the value that would be in it."""
+        key, walk = self.keys[memory], instruction.walk
+        if key in self.registers:
+            is_narrow = key in self.narrow
+            if walk is None or not (walk.is_number_of_row if is_narrow else walk.is_plain):
+                return None
+            return replace(instruction, operand=NARROW if is_narrow else VALUE, other=self.registers[key])
+        if key in self.loaded and walk is not None and walk.is_plain:
+            return replace(instruction, operand=VALUE, other=self.loaded[key])
+        at = next((i for i, one in enumerate(self.memories) if self.keys[one] == key), len(self.memories))
+        if at == len(MEMORIES):
+            return None
+        self.memories[at:] = self.memories[at:] or [memory]
+        return replace(instruction, operand=MEMORIES[at])
+
+    def _load(self, memory: Memory, own: Instruction, other: Instruction) -> int | None:
+        """Load what an operation begins with into a register, which is returned, beside that of its other operand."""
+        register = self._free_register({other.other} if other.operand in (VALUE, NARROW) else ())
+        if register is not None:
+            self.instructions.append(replace(own, target=register))
+            if _is_plain(own):
+                self.loaded[self.keys[memory]] = register
+        return register
+
+    def _kept(self, memory: Memory, other: Instruction, start: int) -> Instruction:
+        """Load an operand that is read again into a register, if one is free; return the instruction that reads it."""
+        taken = {start, *self.registers.values(), *self.loaded.values()}
+        register = next((at for at in range(REGISTERS) if at not in taken), None) if _is_plain(other) else None
+        if register is None:
+            return other
+        self.instructions.append(Instruction(LOAD, other.operand, other.walk, target=register))
+        self.loaded[self.keys[memory]] = register
+        return replace(other, operand=VALUE, other=register)
+
+    def _is_read_after(self, step: Step, memory: Memory) -> bool:
+        key = self.keys[memory]
+        return self.waiting[key] > sum(self.keys[one] == key for one in _read_by(step))
+
+    def _release(self, step: Step) -> None:
+        """Forget the values that nothing reads after a step."""
+        for memory in _read_by(step):
+            key = self.keys[memory]
+            self.waiting[key] -= 1
+            if not self.waiting[key]:
+                self.registers.pop(key, None)
+                self.loaded.pop(key, None)
+
+    def _free_register(self, besides: Collection[int] = ()) -> int | None:
+        """Return a register that nothing is needed of; what was loaded gives way, as it can be loaded again."""
+        free = [at for at in range(REGISTERS) if at not in self.registers.values() and at not in besides]
+        found = next((at for at in free if at not in self.loaded.values()), free[0] if free else None)
+        self.loaded = {key: at for key, at in self.loaded.items() if at != found}
+        return found
+
+    def _append(self, instruction: Instruction) -> None:
+        """Append an instruction, as one with the last where that makes what nothing else reads."""
+        last = self.instructions[-1] if self.instructions else None
+        one = None if last is None or last.target in self.registers.values() else _as_one(last, instruction)
+        if one is not None:
+            self.instructions.pop()
+        self.instructions.append(one or instruction)
+
+
+def _as_one(first: Instruction, second: Instruction) -> Instruction | None:
+    """Return the instruction that does what two do, of which the second reads what the first makes, if there is one."""
+    if first.is_bounded or first.is_narrow != second.is_narrow:
+        return None
+    functions = first.function, second.function
+    made = replace(first, target=second.target, low=second.low, high=second.high)
+    number = _real_number(second)
+    if functions == (MUL, ADD) and second.start == first.target and number is not None:
+        return replace(made, function=MULTIPLY_ADD, numbers={"alpha": number})
+    reads = {second.start, second.other} if second.operand == VALUE else set()
+    if functions == (LOGISTIC, MUL) and reads == {first.start, first.target}:
+        return replace(made, function=SWISH)
+    return None
+
+
+def _real_number(instruction: Instruction) -> float | None:
+    """Return the constant that an instruction reads, if that is one real number."""
+    number, walk = instruction.constant, instruction.walk
+    if instruction.operand != CONSTANT or number is None or walk is None or not walk.is_scalar:
+        return None
+    return float(number.reshape(-1)[0]) if number.dtype.kind == "f" else None
+
+
+def _is_plain(instruction: Instruction) -> bool:
+    """Whether an instruction reads a memory element by element."""
+    return instruction.operand in MEMORIES and instruction.walk is not None and instruction.walk.is_plain
+
+
+def _narrow(instruction: Instruction) -> Instruction:
+    """Return an instruction for narrow values: what it reads of them is like them."""
+    operand = VALUE if instruction.operand == NARROW else instruction.operand
+    return replace(instruction, operand=operand, is_narrow=True)
+
+
+def _is_narrow_operand(instruction: Instruction) -> bool:
+    """Whether an instruction for narrow values reads nothing beside them, or one number."""
+    is_number = instruction.walk is not None and instruction.walk.is_scalar
+    return instruction.operand in (NOTHING, VALUE) or (instruction.operand == CONSTANT and is_number)
