@@ -23,28 +23,46 @@ typedef struct {
     int column_blocks, line_blocks;
 } Turned;
 
-// Where a row of a block begins, in src and in dst.
-static inline void find_row(const Block *of, int row, size_t *from, size_t *to)
+// A row of a block: its place in every dimension, and where it begins in src and in dst.
+typedef struct {
+    size_t from, to;
+    int at[4];
+} BlockRow;
+
+static inline BlockRow row_of_block(const Block *of, int row)
 {
-    *from = of->from;
-    *to = of->to;
+    BlockRow found = {of->from, of->to, {0, 0, 0, 0}};
     for (int d = 3; d >= 0; --d) {
-        const int at = row % of->sizes[d];
+        found.at[d] = row % of->sizes[d];
         row /= of->sizes[d];
-        *from += (size_t)at * of->from_strides[d];
-        *to += (size_t)at * of->to_strides[d];
+        found.from += (size_t)found.at[d] * of->from_strides[d];
+        found.to += (size_t)found.at[d] * of->to_strides[d];
+    }
+    return found;
+}
+
+// Divisions take longer than to copy a row.
+static inline void go_to_next_row(const Block *of, BlockRow *row)
+{
+    for (int d = 3; d >= 0; --d) {
+        row->from += of->from_strides[d];
+        row->to += of->to_strides[d];
+        if (++row->at[d] < of->sizes[d])
+            return;
+        row->at[d] = 0;
+        row->from -= (size_t)of->sizes[d] * of->from_strides[d];
+        row->to -= (size_t)of->sizes[d] * of->to_strides[d];
     }
 }
 
 static void copy_rows(const Step *s, Part part, global const T *src, global T *dst, global const uchar *constants)
 {
     const Block of = *CONSTANT_AT(Block, s->weights);
-    const int last = min(part.x1 * s->unit_pixels, s->batches * s->out_height * s->out_width), depth = s->depth_out;
-    for (int row = part.x0 * s->unit_pixels; row < last; ++row) {
-        size_t from, to;
-        find_row(&of, row, &from, &to);
-        copy_row(src + from, depth, dst + to);
-    }
+    const int first = part.x0 * s->unit_pixels, depth = s->depth_out;
+    const int last = min(part.x1 * s->unit_pixels, s->batches * s->out_height * s->out_width);
+    BlockRow row = row_of_block(&of, first);
+    for (int i = first; i < last; ++i, go_to_next_row(&of, &row))
+        copy_row(src + row.from, depth, dst + row.to);
 }
 
 static void turn(const Step *s, Part part, global const T *src, global T *dst, global const uchar *constants)
@@ -52,12 +70,11 @@ static void turn(const Step *s, Part part, global const T *src, global T *dst, g
     const Turned t = *CONSTANT_AT(Turned, s->weights);
     const bool by_tiles = t.columns >= 16 && t.lines >= 16 && t.from_column == 1 && t.to_line == 1;
     for (int row = part.x0; row < part.x1; ++row) {
-        size_t from, to;
-        find_row(&t.of, row / (t.line_blocks * t.column_blocks), &from, &to);
+        const BlockRow matrix = row_of_block(&t.of, row / (t.line_blocks * t.column_blocks));
         const int x = max(0, min(row / t.line_blocks % t.column_blocks * 16, t.columns - 16)), columns = min(16, t.columns);
         const int first = row % t.line_blocks * TURNED_LINES, last = min(first + TURNED_LINES, t.lines);
-        global const RAW *taken = (global const RAW *)src + from + (long)x * t.from_column;
-        global RAW *made = (global RAW *)dst + to + (long)x * t.to_column;
+        global const RAW *taken = (global const RAW *)src + matrix.from + (long)x * t.from_column;
+        global RAW *made = (global RAW *)dst + matrix.to + (long)x * t.to_column;
         if (by_tiles)
             for (int line = first; line < last; line += 16) {
                 const int y = min(line, t.lines - 16);
