@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from nn_runtime.errors import NNError, OutputInsufficientSize
@@ -24,6 +24,7 @@ from nn_runtime.program import GotoStep, IfStep, WhileStep
 from nn_runtime.requests import Argument, request_of
 from nn_runtime.step import Step
 from nn_runtime.temporaries import buffer_of, host_bytes, new_pool, own_pool, slices
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

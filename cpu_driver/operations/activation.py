@@ -50,10 +50,10 @@ def elu(op: OperationView) -> tuple[Array, ...]:
 
 
 def logistic(real: Array) -> Array:
-    """Return 1 / (1 + exp(-x)) of float32; below -88 the result is that of -88, which is 0 but for 6e-39."""
+    """Return 1 / (1 + exp(-x)) of float32."""
     result = np.negative(real)
-    np.minimum(result, np.float32(88), out=result)
-    np.exp(result, out=result)
+    with np.errstate(over="ignore"):  # of infinity, 0 is right
+        np.exp(result, out=result)
     result += np.float32(1)
     np.divide(np.float32(1), result, out=result)
     return result

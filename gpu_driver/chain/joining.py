@@ -9,7 +9,7 @@ normalisation is one step.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from gpu_driver.chain.elementwise import (
@@ -24,6 +24,7 @@ from gpu_driver.chain.elementwise import (
     program_step,
 )
 from gpu_driver.chain.step import CONSTANT, ELEMENTWISE, MEAN, NARROW, NOTHING, RESIDUAL, VALUE, Instruction
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -134,14 +135,14 @@ class _Program:
         operands = self._operands(step)
         if operands is None:
             return False
-        own, other = operands
+        own, other, beside = operands
         start = own.other if own.operand == VALUE else self._load(step.source, own, other)
         if start is None:
             return False
         if step.program[1].operand == VALUE:
             other = replace(other, other=start)
-        elif step.residual is not None and self._is_read_after(step, step.residual):
-            other = self._kept(step.residual, other, start)
+        elif beside is not None and self._is_read_after(step, beside):
+            other = self._kept(beside, other, start)
         self._release(step)
         target = self._free_register()
         if target is None:
@@ -150,8 +151,8 @@ class _Program:
         self.registers[self.keys[step.output]] = target
         return len(self.instructions) <= _MOST_INSTRUCTIONS
 
-    def _operands(self, step: Step) -> tuple[Instruction, Instruction] | None:
-        """Return what loads that with which an operation begins, and the operation with what it reads beside."""
+    def _operands(self, step: Step) -> tuple[Instruction, Instruction, Memory | None] | None:
+        """Return what loads that with which an operation begins, the operation, and the memory that this reads."""
         load, operation = step.program
         own = self._read(step.source, load)
         other = operation
@@ -166,12 +167,12 @@ class _Program:
             self.narrow.add(self.keys[step.output])
             if step.kind == ELEMENTWISE:
                 own, other = _narrow(own), _narrow(other)
-                return (own, other) if own.operand == VALUE and _is_narrow_operand(other) else None
+                return (own, other, None) if own.operand == VALUE and _is_narrow_operand(other) else None
         is_second_made = other.operand == VALUE != own.operand and operation.operand == RESIDUAL
         if is_second_made and not self._is_read_after(step, step.source):  # the two change places
             turned = replace(operation, operand=own.operand, walk=own.walk, other=own.other)
-            return other, replace(turned, reversed=not operation.reversed)
-        return own, other
+            return other, replace(turned, reversed=not operation.reversed), step.source
+        return own, other, step.residual
 
     def _read(self, memory: Memory, instruction: Instruction) -> Instruction | None:
         """Return an instruction that reads a memory, or the value that would be in it."""
@@ -247,7 +248,7 @@ def _as_one(first: Instruction, second: Instruction) -> Instruction | None:
     if functions == (MUL, ADD) and second.start == first.target and number is not None:
         return replace(made, function=MULTIPLY_ADD, numbers={"alpha": number})
     reads = {second.start, second.other} if second.operand == VALUE else set()
-    if functions == (LOGISTIC, MUL) and reads == {first.start, first.target}:
+    if functions == (LOGISTIC, MUL) and len(reads) == 2 and reads == {first.start, first.target}:
         return replace(made, function=SWISH)
     return None
 

@@ -128,7 +128,7 @@ def _take_factor(graph: Graph, at: int) -> bool:
     if beta is None or scaling is None or _fuse_code(graph, before) != FuseCode.NONE or not graph.fits(before):
         return False
     source, factor = scaling
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         total = (beta.astype(np.float64) * factor).astype(np.float32)
     same = graph.operand(source).dimensions == graph.operand(scaled).dimensions
     if not (same and np.isfinite(total) and total > 0):

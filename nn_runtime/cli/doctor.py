@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from nn_runtime.hal.interfaces import Diagnosis
 
 OPENCL = "opencl"
-_NEEDED = ("numpy", "pyopencl", "platformdirs", "filelock", "threadpoolctl")
+_NEEDED = ("numpy", "pyopencl", "flatbuffers", "platformdirs", "filelock", "threadpoolctl")
 _OPTIONAL = {
     "pocl-binary-distribution": 'pip install "nn-runtime-opencl[pocl]"',
     "intel-opencl-rt": 'pip install "nn-runtime-opencl[intel]"',

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from nn_runtime.codes import DeviceTypeCode, FeatureLevel, OperandCode, operation_name
@@ -24,6 +24,7 @@ from nn_runtime.hal.types import (
     Timing,
 )
 from nn_runtime.hal.validation import validate_model
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

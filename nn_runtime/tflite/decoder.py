@@ -55,6 +55,11 @@ class Record:
         number: int = self._values[name]
         return number
 
+    def scalar(self, name: str) -> int | float | bool:
+        """Return a number of any kind."""
+        number: int | float | bool = self._values[name]
+        return number
+
     def numbers(self, name: str) -> npt.NDArray[Any]:
         """Return a vector of numbers as a read-only view of the file."""
         numbers: npt.NDArray[Any] = self._values[name]
@@ -102,6 +107,8 @@ class _Decoder:
         """The end of the last byte seen."""
         self._tables_left = MAX_TABLES
         self._copy_bytes_left = FREE_COPY_BYTES + MAX_COPIES_OF_FILE * len(data)
+        self._decoded: dict[tuple[int, int], tuple[Record, int, int]] = {}
+        """By kind and place: the record, and the tables and bytes that it cost."""
 
     def root(self, table: Table) -> Record:
         """Decode the root table and everything below it."""
@@ -140,7 +147,20 @@ class _Decoder:
         return position + offset
 
     def _table(self, table: Table, start: int, where: str) -> Record:
-        """Decode a table: its vtable and the fields that the schema names."""
+        """Decode a table; one that is shared is one record, and costs as much again, as readers go through it again."""
+        found = self._decoded.get((id(table), start))
+        if found is not None:
+            record, tables, copied = found
+            self._count_tables(tables, where)
+            self._count_bytes(copied, where)
+            return record
+        tables_left, bytes_left = self._tables_left, self._copy_bytes_left
+        record = self._fields(table, start, where)
+        self._decoded[id(table), start] = record, tables_left - self._tables_left, bytes_left - self._copy_bytes_left
+        return record
+
+    def _fields(self, table: Table, start: int, where: str) -> Record:
+        """Decode a table's vtable and the fields that the schema names."""
         vtable, vtable_size, table_size = self._layout(start, where)
         values = dict(table.defaults)
         tag = 0

@@ -4,8 +4,8 @@
 `decoder` makes records of its tables, whose every access stays inside the file; this module turns them into `types`
 values and checks their meaning: indices, shapes, quantisation, sizes of constants, options that fit their operator.
 Constants are views of the file's bytes, sparse ones dense copies (`sparsity`). A promise in this order: no crash, no
-access outside the file, no allocation beyond a small multiple of the file's length. Every message names where, what was
-wanted and what was found.
+access outside the file, no allocation beyond a small multiple of the file's length and what `MAX_TABLES` small objects
+take. Every message names where, what was wanted and what was found.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ def _option(options: Record, field: schema.Field) -> OptionValue:
         case schema.String():
             return options.text(field.name)
         case _:
-            return options.number(field.name)
+            return options.scalar(field.name)
 
 
 def _signature(record: Record, where: str, subgraphs: Sequence[TfliteSubgraph]) -> TfliteSignature:

@@ -91,9 +91,9 @@ class Table:
 
 
 SKIP = None
-INT8, UINT8, BOOL = (Scalar(struct.Struct(code)) for code in ("b", "B", "?"))
-INT32, UINT32, FLOAT32 = (Scalar(struct.Struct(f"<{code}")) for code in "iIf")
-INT64, UINT64 = (Scalar(struct.Struct(f"<{code}")) for code in "qQ")
+INT8, UINT8, INT32, UINT32 = (Scalar(struct.Struct(code)) for code in ("b", "B", "<i", "<I"))
+INT64, UINT64 = (Scalar(struct.Struct(code)) for code in ("<q", "<Q"))
+BOOL, FLOAT32 = Scalar(struct.Struct("?"), False), Scalar(struct.Struct("<f"), 0.0)
 INT32S, FLOAT32S, INT64S = (Vector(np.dtype(f"<{code}")) for code in ("i4", "f4", "i8"))
 UINT16S, UINT8S = (Vector(np.dtype(code)) for code in ("<u2", "u1"))
 BLOB = Vector(np.dtype("u1"), in_place=True)

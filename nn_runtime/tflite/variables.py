@@ -7,12 +7,13 @@ output, and the session hands one to the other.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from nn_runtime.errors import BadData
 from nn_runtime.tflite.builtin_operator import BuiltinOperator
 from nn_runtime.tflite.tensor_reader import quoted
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from nn_runtime.tflite.types import TfliteOperator, TfliteSubgraph

@@ -128,7 +128,7 @@ def _gelu_by_tanh(op: Operator, x: Value) -> Value:
 
 
 def _gelu_by_logistic(op: Operator, x: Value) -> Value:
-    """Return x * logistic(x * polynomial((x / 6)^2)), off by at most 1.4e-7 of x, or of 1 where |x| < 1.
+    """Return x * logistic(x * polynomial((x / 6)^2)), off by at most 2e-7 of x, or of 1 where |x| < 1.
 
     NNAPI has no error function, and x * polynomial is what the logistic function makes the normal distribution's of.
     """

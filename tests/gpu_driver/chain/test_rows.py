@@ -243,6 +243,37 @@ def test_a_logistic_that_others_read_or_of_another_factor_stays(opencl_device: D
     rows.check(opencl_device)
 
 
+def test_operands_that_change_places_are_not_taken_for_each_other(opencl_device: Device) -> None:
+    rows = Rows((4, 40))
+    y, x = rows.input(), rows.input()
+    negative = rows.single(OperationCode.NEG, x)
+    total = rows.pair(ADD, rows.pair(MUL, y, x), x)
+    rows.finish(rows.pair(SUB, total, negative))
+    assert len(rows.steps()) == 1
+    rows.check(opencl_device)
+
+
+def test_a_logistic_times_itself_is_its_square(opencl_device: Device) -> None:
+    rows = Rows((4, 40))
+    x, y = rows.input(), rows.input()
+    share = rows.single(OperationCode.LOGISTIC, rows.pair(ADD, x, y))
+    rows.finish(rows.pair(SUB, rows.pair(MUL, share, share), rows.pair(ADD, y, rows.constant(1, 40))))
+    assert elementwise.SWISH not in [one for step in rows.steps() for one in functions_of(step)]
+    rows.check(opencl_device)
+
+
+def test_a_mean_times_itself_is_a_number_of_the_row(opencl_device: Device) -> None:
+    """The variance as the mean of squares less the square of the mean."""
+    rows = Rows((5, 70))
+    x = rows.input()
+    mean = rows.mean(x)
+    variance = rows.pair(SUB, rows.mean(rows.pair(MUL, x, x)), rows.pair(MUL, mean, mean))
+    rows.finish(rows.pair(MUL, rows.pair(SUB, x, mean), variance))
+    (step,) = rows.steps()
+    assert sum(one.is_narrow for one in step.program) == 2
+    rows.check(opencl_device)
+
+
 def test_what_is_read_again_is_loaded_once_while_registers_are_free(opencl_device: Device) -> None:
     rows = Rows((4, 40))
     x, y = rows.input(), rows.input()

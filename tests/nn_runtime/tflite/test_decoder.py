@@ -14,7 +14,7 @@ import pytest
 import tflite
 
 from nn_runtime.tflite import TfliteError, read, schema
-from nn_runtime.tflite.decoder import MAX_TABLES
+from nn_runtime.tflite.decoder import MAX_TABLES, decode
 from tests.nn_runtime.tflite.sample_file import changed, refused, sample, set_subgraph
 from tests.nn_runtime.tflite.tflite_file import (
     FileSpec,
@@ -37,6 +37,16 @@ def test_shared_tables_multiply() -> None:
         file.subgraphs = file.subgraphs * 1000
 
     refused(changed(change), f"more than {MAX_TABLES} tables")
+
+
+def test_shared_tables_are_one_record() -> None:
+    def change(file: FileSpec) -> None:
+        file.subgraphs[0].operators = [OperatorSpec(0, (), ())] * 1000
+        file.subgraphs = file.subgraphs * 100
+
+    data = changed(change)
+    model, _ = decode(data, schema.MODEL)
+    assert len({id(subgraph) for subgraph in model.records("subgraphs")}) <= len(data) // 4
 
 
 def test_shared_vectors_multiply() -> None:
