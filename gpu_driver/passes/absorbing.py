@@ -52,15 +52,10 @@ _BOTH = {
 
 
 def absorb(graph: Graph) -> None:
-    """Let operations take over a constant that is added to their channels, and activations, behind them.
-
-    And let a SOFTMAX take over a factor before it.
-    """
+    """Let operations take over constants added to their channels and activations behind them, SOFTMAX a scale before."""
+    takes = (_take_bias, _take_activation, _take_factor)
     for at in list(graph.operations):
-        while at in graph.operations and (_take_bias(graph, at) or _take_activation(graph, at)):
-            pass
-    for at in list(graph.operations):
-        while at in graph.operations and _take_factor(graph, at):
+        while at in graph.operations and any(take(graph, at) for take in takes):
             pass
 
 
