@@ -52,7 +52,7 @@ _BOTH = {
 
 
 def absorb(graph: Graph) -> None:
-    """Let operations take over constants added to their channels and activations behind them, SOFTMAX a scale before."""
+    """Let operations take over added constants and activations behind them, a SOFTMAX what scales its input."""
     takes = (_take_bias, _take_activation, _take_factor)
     for at in list(graph.operations):
         while at in graph.operations and any(take(graph, at) for take in takes):
