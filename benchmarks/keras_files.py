@@ -5,7 +5,8 @@
     tf/bin/python benchmarks/keras_files.py keras-tensorflow-2.19.1
     python benchmarks/files.py keras-tensorflow-2.19.1/*.tflite
 
-Each network in float32 and, where the converter can, in 8 bits with the statistics of random inputs.
+Each network in float32, with weights of 8 bits alone ("dynamic range", what the converter makes when nothing but
+`Optimize.DEFAULT` is asked for) and, where the converter can, in 8 bits with the statistics of random inputs.
 """
 
 from __future__ import annotations
@@ -140,6 +141,7 @@ NETWORKS: Mapping[str, Callable[[], keras.Model]] = {
     "simple_rnn": recurrent(lambda: layers.SimpleRNN(32, return_sequences=True)),
     **{name: application(name) for name in APPLICATIONS},
 }
+KINDS = ("float32", "dynamic", "int8")
 NO_8_BIT = ("lstm", "bidirectional_lstm", "gru", "gru_70_steps", "simple_rnn", "words_lstm")
 """The converter's calibration ends the process in their loops."""
 
@@ -151,7 +153,7 @@ def main() -> None:
     folder = parser.parse_args().folder
     folder.mkdir(parents=True, exist_ok=True)
     for name, make in NETWORKS.items():
-        kinds = [kind for kind in ("float32", "int8") if kind == "float32" or name not in NO_8_BIT]
+        kinds = [kind for kind in KINDS if kind != "int8" or name not in NO_8_BIT]
         missing = [kind for kind in kinds if not (folder / f"{name}_{kind}.tflite").exists()]
         model = _with_numbers(make()) if missing else None
         for kind in missing:
@@ -176,8 +178,9 @@ def converted(model: keras.Model, kind: str) -> bytes:
     function = tf.function(lambda *x: model(list(x) if len(x) > 1 else x[0], training=False), input_signature=specs)
     frozen = convert_variables_to_constants_v2(function.get_concrete_function())
     converter = tf.lite.TFLiteConverter.from_concrete_functions([frozen])
-    if kind == "int8":
+    if kind != "float32":
         converter.optimizations = [tf.lite.Optimize.DEFAULT]
+    if kind == "int8":
         converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
         converter.representative_dataset = lambda: _samples(specs)
     file: bytes = converter.convert()

@@ -50,6 +50,7 @@ _FAMILIES: Mapping[str, Collection[int | str]] = {
         *(Op.COS, Op.FLOOR, Op.CEIL, Op.SQUARE),
     ),
     "gather": (Op.GATHER, Op.GATHER_ND, Op.REVERSE_SEQUENCE),
+    "landmarks": ("Landmarks2TransformMatrix", "TransformTensorBilinear", "TransformLandmarks"),
     "lookup": (Op.EMBEDDING_LOOKUP, Op.HASHTABLE_LOOKUP, Op.LSH_PROJECTION),
     "lstm": (Op.UNIDIRECTIONAL_SEQUENCE_LSTM, Op.LSTM, Op.BIDIRECTIONAL_SEQUENCE_LSTM),
     "matrix": (Op.MATRIX_DIAG, Op.MATRIX_SET_DIAG),

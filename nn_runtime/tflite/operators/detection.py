@@ -3,19 +3,16 @@
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING
 
 import numpy as np
-from flatbuffers import flexbuffers
 
 from nn_runtime.codes import OperandCode, OperationCode
+from nn_runtime.tflite.custom_options import numbers
 from nn_runtime.tflite.operators import converts
 from nn_runtime.tflite.values import Value, constant, int32, scalar
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from nn_runtime.tflite.operator import Operator
 
 _SCALES = ("y_scale", "x_scale", "h_scale", "w_scale")
@@ -32,7 +29,7 @@ def _detection_postprocess(op: Operator) -> None:
 
     Outputs: boxes, classes, scores and their number, all real.
     """
-    options = {**_DEFAULTS, **_numbers(op, _NAMES)}
+    options = {**_DEFAULTS, **numbers(op, _NAMES)}
     missing = [name for name in _NAMES if name not in options]
     if missing:
         op.fail(f"option {missing[0]} is missing")
@@ -66,24 +63,3 @@ def _with_background(op: Operator, scores: Value, classes: int) -> Value:
         op.fail(f"scores (input 1) must have {classes} or {classes + 1} classes, got {columns}")
     background = constant(np.zeros((batches, anchors, 1), np.float32))
     return op.emit(OperationCode.CONCATENATION, [background, scores, int32(2)], scores)
-
-
-def _numbers(op: Operator, names: Sequence[str]) -> dict[str, float]:
-    """Return what the options, a FlexBuffer map, say of these names."""
-    content = op.custom_options.tobytes()
-    try:
-        entries = flexbuffers.GetRoot(content).AsMap
-        return {name: number for name in names if (number := _number(entries, name)) is not None}
-    # The reader slices Python bytes, so that it cannot leave them, but damage shows as any of these.
-    except (ValueError, LookupError, TypeError, OverflowError, struct.error) as error:
-        op.fail(f"the options cannot be read: {error}")
-
-
-def _number(entries: flexbuffers.Map, name: str) -> float | None:
-    try:
-        entry = entries[name]
-    except KeyError:
-        return None
-    if not (entry.IsNumeric or entry.IsBool):
-        raise TypeError(f"{name} must be a number")
-    return float(entry.AsFloat if entry.IsFloat else entry.AsInt)
