@@ -3,7 +3,7 @@
 // what moves rows (TRANSPOSE, PAD, CONCATENATION, ...), resizing and BATCH_MATMUL, too: any number one after the other, for CPU-type devices.
 // Maths    of a step: convolve.h (convolve_bytes.h with DOT4), depthwise.h, depthwise_bytes.h, expanded.h, winograd.h, with constant, packed weights;
 //          average.h, softmax_step.h; with GENERAL elementwise_step.h, mean_step.h, copy_step.h, greatest_step.h, resize_step.h, product_step.h
-// Tensors  b0..b7: dense tensors of T, at the places that the steps name (common/chain_step.h)
+// Tensors  b0..b15: dense tensors of T, at the places that the steps name (common/chain_step.h)
 //          steps, tasks, starts, waits: as gpu_driver/chain makes them; constants: weights and vectors of all steps, each 64-byte aligned
 //          tasks lie queue by queue, in a queue step by step: starts [queues, steps + 1]; waits: the tasks that tasks wait for
 //          progress: int [1 + queues + tasks][LINE], zero at first: the number of launches that have ended and how many groups have in
@@ -314,11 +314,12 @@ static inline int find_task(const Launched *l, int own)
 // No `restrict` in functions that are inlined: Oclgrind 21.10 does not know what LLVM makes of it.
 TILE_KERNEL void chain(int first_step, int last_step, int step_count, int queues, global const Step *restrict steps,
                        global const Task *restrict tasks, global const int *restrict starts, global const int *restrict waits,
-                       global const uchar *restrict constants, volatile global int *progress, global T *b0, global T *b1, global T *b2,
-                       global T *b3, global T *b4, global T *b5, global T *b6, global T *b7, global uchar *work, int work_lines)
+                       global const uchar *restrict constants, volatile global int *progress, global uchar *b0, global uchar *b1,
+                       global uchar *b2, global uchar *b3, global uchar *b4, global uchar *b5, global uchar *b6, global uchar *b7,
+                       global uchar *b8, global uchar *b9, global uchar *b10, global uchar *b11, global uchar *b12, global uchar *b13,
+                       global uchar *b14, global uchar *b15, global uchar *work, int work_lines)
 {
-    global uchar *const buffers[] = {(global uchar *)b0, (global uchar *)b1, (global uchar *)b2, (global uchar *)b3,
-                                     (global uchar *)b4, (global uchar *)b5, (global uchar *)b6, (global uchar *)b7};
+    global uchar *const buffers[] = {b0, b1, b2, b3, b4, b5, b6, b7, b8, b9, b10, b11, b12, b13, b14, b15};
     const Launched launched = {tasks, starts, waits, progress, queues, step_count, first_step, last_step, progress[0] + 1};
     const int own = get_group_id(0) % queues;
     for (;;) {

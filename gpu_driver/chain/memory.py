@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from gpu_driver.chain.step import Memory, Step
 
-BUFFERS = 8
+BUFFERS = 16
 """Buffers of a chain; the first is its own memory for what stays inside."""
 ALIGNMENT = 64
 """Bytes, of constants and of tensors in a chain's own memory."""
