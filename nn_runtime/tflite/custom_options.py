@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of custom operators that are FlexBuffer maps."""
+"""Options of custom operators: FlexBuffer maps, or structures of TFLite's C interface."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from nn_runtime.tflite.operator import Operator
 
     T = TypeVar("T")
+
+SAME, VALID = 1, 2
+"""Paddings in structures."""
 
 
 def numbers(op: Operator, names: Sequence[str]) -> dict[str, float]:
@@ -40,6 +43,23 @@ def integers(op: Operator, name: str) -> list[int]:
         return [int(_number(item, name)) for item in items]
 
     return _read(op, read)
+
+
+def structure(op: Operator, names: Sequence[str]) -> list[int]:
+    """Return the members of a structure of integers, the first of which have these names, and check them.
+
+    `padding` must be SAME or VALID, the other named ones > 0; raises BadData.
+    """
+    content = op.custom_options
+    if content.size < 4 * len(names) or content.size % 4:
+        op.fail(f"options must be {', '.join(names)}, each of 4 bytes, got {content.size} bytes")
+    members: list[int] = content.view("<i4").tolist()
+    for name, member in zip(names, members, strict=False):
+        if name == "padding" and member not in (SAME, VALID):
+            op.fail(f"padding must be {SAME} (SAME) or {VALID} (VALID), got {member}")
+        if member < 1:
+            op.fail(f"{name} must be > 0, got {member}")
+    return members
 
 
 def _read(op: Operator, read: Callable[[flexbuffers.Map], T]) -> T:

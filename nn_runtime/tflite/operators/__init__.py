@@ -70,6 +70,7 @@ _FAMILIES: Mapping[str, Collection[int | str]] = {
         *(Op.RESHAPE, Op.SQUEEZE, Op.EXPAND_DIMS, Op.TRANSPOSE, Op.REVERSE_V2, Op.TILE, Op.BROADCAST_TO, Op.FILL),
         *(Op.ZEROS_LIKE, Op.DEPTH_TO_SPACE, Op.SPACE_TO_DEPTH, Op.SPACE_TO_BATCH_ND, Op.BATCH_TO_SPACE_ND),
     ),
+    "unpooling": ("MaxPoolingWithArgmax2D", "MaxUnpooling2D"),
     "slice": (Op.SLICE, Op.STRIDED_SLICE, Op.PAD, Op.PADV2, Op.MIRROR_PAD, Op.TOPK_V2),
     "spectrum": (Op.RFFT2D, Op.REAL, Op.IMAG, Op.COMPLEX_ABS),
     "update": (Op.DYNAMIC_UPDATE_SLICE,),

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING
 
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode, PaddingCode
 from nn_runtime.tflite.builtin_operator import BuiltinOperator
+from nn_runtime.tflite.custom_options import SAME, structure
 from nn_runtime.tflite.operators import converts
 from nn_runtime.tflite.values import int32, int32_vector, scalar
 
@@ -16,10 +16,6 @@ if TYPE_CHECKING:
 
     from nn_runtime.tflite.operator import Operator
     from nn_runtime.tflite.values import Value
-
-_TRANSPOSE_OPTIONS = struct.Struct("<3i")
-_SAME, _VALID = 1, 2
-"""Paddings in options that are a structure of TFLite's C interface."""
 
 
 def padding_scheme(op: Operator) -> Value:
@@ -105,7 +101,7 @@ def _transpose_conv_bias(op: Operator) -> None:
     sizes, filters = (source.shape or ())[1:3], (weights.shape or ())[1:3]
     paddings = []
     for size, taps, stride in zip(reversed(sizes), reversed(filters), (stride_width, stride_height), strict=True):
-        total = max(0, taps - (size - 1) % stride - 1) if padding == _SAME else 0
+        total = max(0, taps - (size - 1) % stride - 1) if padding == SAME else 0
         paddings += [int32(total // 2), int32(total - total // 2)]
     tail = [int32(stride_width), int32(stride_height), int32(FuseCode.NONE), scalar(OperandCode.BOOL, False)]
     op.result(op.emit(OperationCode.TRANSPOSE_CONV_2D, [source, weights, bias, *paddings, *tail]))
@@ -113,12 +109,7 @@ def _transpose_conv_bias(op: Operator) -> None:
 
 def _transpose_options(op: Operator) -> tuple[int, int, int]:
     """Return padding, stride_width and stride_height; the structure's later members must be 0."""
-    options = op.custom_options.tobytes()
-    if len(options) < _TRANSPOSE_OPTIONS.size or any(options[_TRANSPOSE_OPTIONS.size :]):
-        op.fail(f"options must be padding, stride_width and stride_height in 12 bytes, got {len(options)}")
-    padding, stride_width, stride_height = _TRANSPOSE_OPTIONS.unpack_from(options)
-    if padding not in (_SAME, _VALID):
-        op.fail(f"padding must be {_SAME} (SAME) or {_VALID} (VALID), got {padding}")
-    if min(stride_width, stride_height) < 1:
-        op.fail(f"strides must be > 0, got {stride_width} and {stride_height}")
+    padding, stride_width, stride_height, *later = structure(op, ("padding", "stride_width", "stride_height"))
+    if any(later):
+        op.fail(f"options behind padding, stride_width and stride_height must be 0, got {later}")
     return padding, stride_width, stride_height
