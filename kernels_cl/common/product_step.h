@@ -5,7 +5,7 @@
 //          or [batches, columns, depth] if transposed; weights: RightOf
 //          packed: float [batches][ceil(columns / 16)][depth][16], missing columns 0
 // Units    a task of pack: blocks of 16 columns, counted over all batches, TILE_PIXELS at once; of the product: tiles of TILE_PIXELS rows,
-//          each matrix apart, the last overlaps the one before
+//          each matrix apart, the last begins with rows of the one before and stores those that are its own
 // Exact    fused multiply-adds in the order of d
 
 typedef struct {
@@ -59,9 +59,10 @@ static void pack(const Step *s, Part part, global const T *src, global float *ds
     }
 }
 
-// TILE_PIXELS rows, or that row alone if row_step is 0, by `vectors` (1 or 2, a constant) of 16 columns; `count` columns are stored.
+// TILE_PIXELS rows, or that row alone if row_step is 0, by `vectors` (1 or 2, a constant) of 16 columns; rows from `own` on are stored,
+// `count` columns of them.
 static inline __attribute__((always_inline)) void multiply_tile(global const T *x, int row_step, int depth, global const float16 *w,
-                                                                global T *y, int columns, int count, int vectors)
+                                                                global T *y, int own, int columns, int count, int vectors)
 {
     float16 sum0[TILE_PIXELS], sum1[TILE_PIXELS];
     PIXELS sum0[p] = sum1[p] = (float16)0.0f;
@@ -78,7 +79,7 @@ static inline __attribute__((always_inline)) void multiply_tile(global const T *
     float16 some0[TILE_PIXELS], some1[TILE_PIXELS]; // copies, for their index is no constant
     PIXELS some0[p] = sum0[p];
     PIXELS some1[p] = sum1[p];
-    for (int p = 0; p < rows; ++p) {
+    for (int p = own; p < rows; ++p) {
         store_lanes(y, p * columns, some0[p], min(count, 16));
         if (vectors > 1)
             store_lanes(y, p * columns + 16, some1[p], count - 16);
@@ -98,14 +99,14 @@ static void multiply(const Step *s, Part part, global const T *src, global T *ds
             const int c = block * 16, count = min(16 * TWO_AT_MOST, columns - c);
             for (int t = tile - b * tiles; t < end - b * tiles; ++t) {
                 const int first = min(t * TILE_PIXELS, max(0, rows - TILE_PIXELS)), row_step = rows < TILE_PIXELS ? 0 : depth;
-                const int last = row_step ? first + 1 : rows;
+                const int last = row_step ? first + 1 : rows, own = t * TILE_PIXELS - first;
                 for (int r = first; r < last; ++r) {
                     global const T *x = matrix + (size_t)r * depth;
                     global T *y = product + (size_t)r * columns + c;
                     if (TILE_VECTORS > 1 && count > 16)
-                        multiply_tile(x, row_step, depth, w, y, columns, count, 2);
+                        multiply_tile(x, row_step, depth, w, y, own, columns, count, 2);
                     else
-                        multiply_tile(x, row_step, depth, w, y, columns, count, 1);
+                        multiply_tile(x, row_step, depth, w, y, own, columns, count, 1);
                 }
             }
         }

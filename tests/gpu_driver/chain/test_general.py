@@ -415,6 +415,30 @@ def test_attention(
     np.testing.assert_allclose(*(one.astype(np.float32) for (one,) in pairs), atol=1e-5 if code == FLOAT else 5e-3)
 
 
+@pytest.mark.parametrize("rows", [8, 11])
+def test_rows_of_a_product_are_written_by_one_task(opencl_device: Device, rows: int) -> None:
+    """Tiles are moved back at a matrix's end; another task's rows may have become something else by then."""
+    graph, heads, columns = Graph(), 3, 8192
+    dims, narrow = (1, heads, rows, columns), (1, heads, rows, 1)
+    left, right = graph.input(narrow), graph.input((1, heads, columns, 1))
+    product, means, sums, shares, same = (graph.temporary(one) for one in (dims, narrow, dims, dims, dims))
+    line = graph.constant(np.random.default_rng(0).uniform(-1, 1, columns).astype(np.float32))
+    axis = graph.constant(np.array([-1], np.int32))
+    graph.operation(OperationCode.BATCH_MATMUL, [left, right, graph.flag(False), graph.flag(True)], product)
+    graph.operation(MEAN, [product, axis, graph.integer(1)], means)
+    graph.operation(ADD, [means, line, graph.integer(FuseCode.NONE)], sums)  # may lie where the product was
+    graph.operation(OperationCode.SOFTMAX, [sums, graph.real(1.0)], shares)
+    graph.operation(ABS, [shares], same)
+    graph.operation(ADD, [same, sums, graph.integer(FuseCode.NONE)], graph.output(dims))
+    data = [np.random.default_rng(1).uniform(-1, 1, one).astype(np.float32) for one in (narrow, (1, heads, columns, 1))]
+    results = [(dims, np.dtype(np.float32))]
+    (wanted,) = answers(find_device("nnapi-reference").hal, graph, data, results)
+    prepared, result = prepare(opencl_device, graph.model()), np.empty(dims, np.float32)
+    for _ in range(100):
+        run(prepared, request(data, [result]))
+        np.testing.assert_allclose(result, wanted, atol=1e-5)
+
+
 @pytest.mark.parametrize("axes", [(1, 2), (2,), (1,), (0, 1)], ids=str)
 @pytest.mark.parametrize("dims", [(2, 9, 11, 20), (1, 40, 3, 16), (3, 5, 64, 1)], ids=str)
 @pytest.mark.parametrize("code", TYPES, ids=lambda code: code.name)
