@@ -201,7 +201,7 @@ class _Run:
         merger, steps = self._merger, self._merger.steps_of(at)
         # Convolutions of several images are done image by image, other steps are not.
         self._has_general |= any(step.is_general for step in steps)
-        self._has_images |= any(step.geometry.batches > 1 for step in steps if step.by_channel or not step.is_general)
+        self._has_images |= any(step.geometry.batches > 1 for step in steps if step.goes_by_images)
         if at > self._start:
             before = merger.steps_of(self._start)
             same = bool(before and steps) and before[0].kernel == steps[0].kernel

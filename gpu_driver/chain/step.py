@@ -184,6 +184,11 @@ class Step:
         return self.kind in (DEPTHWISE, AVERAGE, GREATEST, DEPTHWISE_BYTES)
 
     @property
+    def goes_by_images(self) -> bool:
+        """Whether several images are best done one after the other: what reads windows, and products."""
+        return self.by_channel or not (self.is_general or self.kind in (SOFTMAX, FLIP_SIGNS))
+
+    @property
     def is_depthwise(self) -> bool:
         """Whether depthwise.h does it."""
         return self.kind == DEPTHWISE

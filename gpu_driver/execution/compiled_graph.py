@@ -13,17 +13,19 @@ import pyopencl as cl
 from gpu_driver.device.context import hal_error
 from gpu_driver.execution.compiled_segment import CompiledSegment
 from gpu_driver.execution.execution_context import ExecutionContext
-from gpu_driver.launch import Launch
+from gpu_driver.launch import Launch, Packed
 from gpu_driver.lowering import Known, Lowering
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from gpu_driver.device.context import DeviceContext
+    from gpu_driver.device.device_memory import DeviceBuffer
     from gpu_driver.device.programs import Program
     from gpu_driver.device_profile import DeviceProfile
     from gpu_driver.passes import Rewritten
     from nn_runtime.hal.types import Model
+    from nn_runtime.operand import Array
 
 MAX_SEGMENTS = 32
 """Lowered segments kept for shapes known only at run time."""
@@ -50,8 +52,9 @@ class CompiledGraph:
         self.input_places = {operand: i for i, operand in enumerate(subgraph.input_indexes)}
         self.output_places = {operand: i for i, operand in enumerate(subgraph.output_indexes)}
         self._lock = threading.Lock()
-        """Guards the segments; nothing slow is done, and no other lock taken, while it is held."""
+        """Guards segments and constants; nothing slow is done, and no other lock taken, while it is held."""
         self._segments: OrderedDict[object, CompiledSegment] = OrderedDict()
+        self._constants: dict[int, DeviceBuffer] = {}
         self._closed = False
         self._compiling = threading.Lock()
         self.static = self._prepare_static()
@@ -71,6 +74,20 @@ class CompiledGraph:
         with self._compiling:
             return self._kept_segment(key) or self._compile(key, start, known)
 
+    def constant(self, operand: int) -> tuple[Array, DeviceBuffer] | None:
+        """Return a constant that control flow or the outputs name, uploaded when it is first asked for; else None."""
+        constant = self.lowering.constant(operand)
+        if constant is None:
+            return None
+        with self._lock:
+            found = self._constants.get(operand)
+        if found is None:
+            found = self.device.constant(Packed(constant))
+            with self._lock:
+                if not self._closed:
+                    self._constants[operand] = found
+        return constant, found
+
     @property
     def segments(self) -> set[CompiledSegment]:
         """The segments that are kept."""
@@ -82,6 +99,7 @@ class CompiledGraph:
         with self._lock:
             self._closed = True
             self._segments.clear()
+            self._constants.clear()
             self.static = None
 
     def _prepare_static(self) -> CompiledSegment | None:

@@ -14,7 +14,6 @@ import numpy as np
 import pyopencl as cl
 
 from gpu_driver.execution.recorded import Transfer, take_stamps
-from gpu_driver.launch import Packed
 from gpu_driver.lowering import Known
 from nn_runtime.codes import OperationCode
 from nn_runtime.errors import BadData
@@ -49,6 +48,7 @@ class Commands:
         self._recorded = recorded
         self._in_stages = in_stages
         self._transfers: list[cl.Event] = []
+        """Of host memory: their events keep it."""
         self._last: cl.Event | None = None
         self._taken = 0
         """Of the recorded ones, how many were looked through for times that the host can copy."""
@@ -108,6 +108,7 @@ class Commands:
     def _wait_for_last(self) -> None:
         if self._last is not None:
             self._last.wait()
+            self._transfers.clear()
         if self._in_stages and self._recorded is not None:
             take_stamps(self._recorded[self._taken :])
             self._taken = len(self._recorded)
@@ -274,9 +275,10 @@ class GraphRun:
 
     def _value(self, operand: int, known: Known) -> Value:
         """Return an operand's value: of a constant too."""
-        constant = self._graph.lowering.constant(operand)
+        constant = self._graph.constant(operand)
         if constant is not None:
-            return Value(constant.shape, self._graph.device.constant(Packed(constant)), constant)
+            data, memory = constant
+            return Value(data.shape, memory, data)
         dims = known.dimensions[operand]
         return Value(dims, self._bind(operand, self._size_bytes(operand, dims)), known.values.get(operand))
 

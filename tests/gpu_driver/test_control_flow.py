@@ -23,6 +23,7 @@ from nn_runtime.hal.types import (
     Subgraph,
 )
 from tests.gpu_driver.graphs import Graph, request
+from tests.gpu_driver.running import prepare, run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -138,6 +139,29 @@ def test_a_turn_moves_only_its_decisions(opencl_device: Device) -> None:
     (written_few, read_few), (written_many, read_many) = moved
     assert written_few == written_many
     assert read_many - read_few == 20 * 2  # a bool of the loop and a bool of the branch
+
+
+def test_constants_for_a_branch_are_written_once(opencl_device: Device) -> None:
+    dims = (64, 64)
+    inner = Graph()
+    given = [inner.input(dims), inner.input(dims)]
+    inner.operation(OperationCode.ADD, [*given, inner.integer(FuseCode.NONE)], inner.output(dims))
+    graph = Outer()
+    flag, value = graph.input((1,), BOOL), graph.input(dims)
+    numbers = np.random.default_rng(0).normal(size=dims).astype(np.float32)
+    branch = graph.model_operand(0)
+    graph.operation(OperationCode.IF, [flag, branch, branch, value, graph.constant(numbers)], graph.output(dims))
+    prepared = prepare(opencl_device, replace(graph.model(), referenced=(inner.model().main,)))
+    inputs, result = [np.ones(1, np.bool_), np.ones(dims, np.float32)], np.empty(dims, np.float32)
+    written = []
+    for _ in range(3):
+        before = opencl_device.statistics()["written_bytes"]
+        run(prepared, request(inputs, [result]))
+        written.append(opencl_device.statistics()["written_bytes"] - before)
+        np.testing.assert_array_equal(result, 1 + numbers)
+    prepared.close()
+    assert written[0] >= numbers.nbytes + written[1]
+    assert written[1] == written[2]
 
 
 def test_a_loop_without_end_times_out(opencl_device: Device) -> None:

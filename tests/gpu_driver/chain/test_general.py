@@ -415,6 +415,20 @@ def test_attention(
     np.testing.assert_allclose(*(one.astype(np.float32) for (one,) in pairs), atol=1e-5 if code == FLOAT else 5e-3)
 
 
+@pytest.mark.parametrize("dims", [(1, 8, 64), (8, 64), (2, 4, 64), (3, 2, 5, 16)], ids=str)
+def test_softmax_of_any_shape_is_in_the_launch(opencl_device: Device, dims: Dimensions) -> None:
+    network = Network(FLOAT, dims, 4)
+    made = network.pair(ADD, *network.tensors)
+    for _ in range(2):
+        shares = network.result(dims)
+        network.graph.operation(OperationCode.SOFTMAX, [network.centred(made), network.graph.real(1.0)], shares)
+        made = network.single(ABS, shares)
+    network.tensors += [shares, made]
+    network.finish()
+    launch_of(network.graph)
+    check(opencl_device, network)
+
+
 @pytest.mark.parametrize("rows", [8, 11])
 def test_rows_of_a_product_are_written_by_one_task(opencl_device: Device, rows: int) -> None:
     """Tiles are moved back at a matrix's end; another task's rows may have become something else by then."""

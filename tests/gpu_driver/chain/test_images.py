@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyopencl as cl
 import pytest
 
 from gpu_driver.chain import images
@@ -19,7 +21,7 @@ from nn_runtime.hal.types import DataLocation, ExecutionPreference, Priority, Re
 from tests.gpu_driver.drawn import FLOAT, QUANT8, SIGNED, Network
 from tests.gpu_driver.graphs import request
 from tests.gpu_driver.profiles import CPU_PROFILE
-from tests.gpu_driver.running import prepare, run
+from tests.gpu_driver.running import fresh, prepare, run
 
 if TYPE_CHECKING:
     from gpu_driver.device_profile import DeviceProfile
@@ -133,6 +135,32 @@ def test_a_profile_has_every_step_once(batches: int, opencl_device: Device) -> N
     )
     end = max(row.end_ns for row in profile.rows)
     assert all(0 <= row.start_ns <= row.end_ns <= end for row in profile.rows)
+
+
+def test_runs_after_an_interrupted_profile_do_every_step(
+    opencl_device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a clock, a profile enqueues the steps of a launch one by one."""
+    device = fresh(opencl_device)
+    device.profile = replace(device.profile, features=device.profile.features - {"cycle_counter"})
+    network = blocks(FLOAT, 1)
+    prepared = prepare(device, network.graph.model())
+    data, wanted, found = network.data(), np.zeros((1, 10), np.float32), np.zeros((1, 10), np.float32)
+    enqueue, calls = cl.enqueue_nd_range_kernel, itertools.count()
+
+    def interrupted(*arguments: Any) -> cl.Event:
+        if next(calls) == 2:
+            raise KeyboardInterrupt
+        return enqueue(*arguments)
+
+    run(prepared, request([data], [found]))
+    with monkeypatch.context() as patch:
+        patch.setattr(cl, "enqueue_nd_range_kernel", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            prepared.execute_profiled(request([data], [found]), None, None)
+    run(prepared, request([-data], [found]))
+    run(prepare(opencl_device, network.graph.model()), request([-data], [wanted]))
+    np.testing.assert_array_equal(found, wanted)
 
 
 def test_stages_are_timed_where_kernels_can_read_a_clock() -> None:
