@@ -191,9 +191,10 @@ class Device:
             with self._lock:
                 context = self._context
                 if context is None:
-                    from gpu_driver.device.context import DeviceContext
+                    from gpu_driver.device.context import DeviceContext, check_process
 
                     found = self._found
+                    check_process(self.name, found.process)
                     context = self._context = DeviceContext(found.device, self.profile, inline=found.inline)
         context.check_process()
         return context

@@ -138,12 +138,7 @@ class DeviceContext:
 
     def check_process(self) -> None:
         """Refuse a child process that inherited the context by fork."""
-        if os.getpid() != self.process:
-            raise HalError(
-                ErrorStatus.DEVICE_UNAVAILABLE,
-                f"{self.profile.name}: opened before this process was forked; OpenCL does not survive a fork: "
-                "start workers with 'spawn', or open the device in the child only",
-            )
+        check_process(self.profile.name, self.process)
 
     def constant(self, packed: Packed) -> DeviceBuffer:
         """Return the device's copy of constant data, uploaded once for equal bytes; raises HalError as `allocate`."""
@@ -256,6 +251,16 @@ class DeviceContext:
         np.concatenate(content, out=mapped)
         mapped.base.release(self.queue).wait()
         return handle
+
+
+def check_process(name: str, process: int) -> None:
+    """Raise HalError(DEVICE_UNAVAILABLE) in a child forked from the process where OpenCL's objects of a device are."""
+    if os.getpid() != process:
+        raise HalError(
+            ErrorStatus.DEVICE_UNAVAILABLE,
+            f"{name}: OpenCL was started before this process was forked, and does not survive that: start workers with "
+            "'spawn', or look for devices in the child only",
+        )
 
 
 def _watchdogs(idle_seconds: float) -> dict[ExecutionPreference, Watchdog]:

@@ -72,6 +72,8 @@ class FoundDevice:
     device: cl.Device = field(repr=False, compare=False)
     inline: cl.Device | None = field(default=None, repr=False, compare=False)
     """A device of the same library and processor that computes in the calling thread, if there is one."""
+    process: int = field(default_factory=os.getpid, repr=False, compare=False)
+    """Where it was found: OpenCL's objects belong to one process."""
 
     @property
     def name(self) -> str:

@@ -117,6 +117,22 @@ class SharedMemory:
                 self._block.unlink()
             self._block = None
 
+    def __getstate__(self) -> tuple[dict[str, object], bytes]:
+        """Return what a copy, here or in another process, is made of: bytes of its own, for the descriptor is ours."""
+        others = ("_fd", "_block", "_array", "_is_owner", "is_file", "offset")
+        state = {name: value for name, value in vars(self).items() if name not in others}
+        return state, self._map().tobytes() if self.size_bytes else b""
+
+    def __setstate__(self, state: tuple[dict[str, object], bytes]) -> None:
+        """Become anonymous memory with these bytes."""
+        vars(self).update(state[0])
+        self._array = None
+        self._fd, self.offset, self._block = _anonymous(max(1, self.size_bytes))
+        if state[1]:
+            prot, self.prot = self.prot, PROT_READ | PROT_WRITE
+            self._map()[:] = np.frombuffer(state[1], np.uint8)
+            self.prot = prot
+
     def __enter__(self) -> SharedMemory:
         """Return itself."""
         return self

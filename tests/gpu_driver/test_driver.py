@@ -184,7 +184,7 @@ def refused(call):
         call()
     except HalError as error:
         assert error.status == ErrorStatus.DEVICE_UNAVAILABLE, error
-        assert "opened before this process was forked" in str(error), error
+        assert "OpenCL was started before this process was forked" in str(error), error
     else:
         raise AssertionError("not refused")
 child = os.fork()
@@ -205,6 +205,24 @@ _IMPORTS = "from nn_runtime.hal.types import BufferDesc, BufferRole, ErrorStatus
 @pytest.mark.parametrize("end", ["sys.exit(0)", "os._exit(0)", "del prepared, device, buffer; sys.exit(0)"])
 def test_a_forked_child_is_refused_and_ends_well(opencl_device: Device, end: str) -> None:
     assert ended(start_python(_IMPORTS + _FORKED.format(end=end), opencl_device)) == (0, "", "")
+
+
+def test_a_child_forked_after_the_search_for_devices_is_refused(opencl_device: Device) -> None:
+    """PoCL's threads are not there any more: it would wait for them for ever."""
+    code = """
+import os
+child = os.fork()
+if child == 0:
+    try:
+        prepare(device, doubling(5))
+    except HalError as error:
+        assert "OpenCL was started before this process was forked" in str(error), error
+        sys.exit(0)
+    sys.exit(1)
+assert os.waitpid(child, 0)[1] == 0
+run_doubling(prepare(device, doubling(5)), 5)
+"""
+    assert ended(start_python(_IMPORTS + code, opencl_device)) == (0, "", "")
 
 
 # The end of the interpreter

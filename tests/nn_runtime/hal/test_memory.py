@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import copy
 import os
+import pickle
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +15,7 @@ from nn_runtime.errors import BadData, Unmappable
 from nn_runtime.hal.memory import PROT_READ, PROT_WRITE, SharedMemory
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -86,3 +89,34 @@ def test_works_without_memfd(monkeypatch: pytest.MonkeyPatch) -> None:
     memory.array()[1] = 3
     assert memory.array().tolist() == [0, 3, 0, 0, 0, 0, 0, 0]
     memory.close()
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda memory: pickle.loads(pickle.dumps(memory))])
+def test_copies_have_bytes_and_a_descriptor_of_their_own(copied: Callable[[SharedMemory], SharedMemory]) -> None:
+    with SharedMemory.create(10) as memory:
+        memory.array()[:] = range(10)
+        other = copied(memory)
+        memory.array()[0] = 7
+        assert other.array().tolist() == list(range(10))
+        assert other.fd != memory.fd
+    assert other.array()[9] == 9
+    other.array()[9] = 1
+    other.close()
+
+
+def test_a_copy_of_a_file_is_as_writable_as_the_file_was(tmp_path: Path) -> None:
+    path = tmp_path / "weights"
+    path.write_bytes(bytes(range(100)))
+    with path.open("rb") as file:
+        memory = SharedMemory.from_fd(20, PROT_READ, file.fileno(), 7)
+    other = copy.copy(memory)
+    path.write_bytes(b"")
+    assert other.array().tolist() == list(range(7, 27))
+    assert not other.array().flags.writeable
+
+
+def test_closed_memory_has_no_copy() -> None:
+    memory = SharedMemory.create(10)
+    memory.close()
+    with pytest.raises(Unmappable, match="closed"):
+        copy.copy(memory)
