@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Malformed boxes and batch indices fail when they are seen; ties go to the lower index."""
+"""Malformed boxes and batch indices fail when they are seen; ties go to the lower index; means of many samples."""
 
 from __future__ import annotations
 
@@ -48,6 +48,25 @@ def test_region_is_refused(box: tuple[float, ...], batch: int, message: str) -> 
             function(operation)
 
 
+def test_the_mean_of_very_many_quantised_samples() -> None:
+    """Each of 512 x 512 samples hits a pixel, of which one is 1 and the others 0: the mean, 2^-18, is 100 steps."""
+    code, side = OperandCode.TENSOR_QUANT8_ASYMM, 512
+    image = np.zeros((1, side + 1, side + 1, 1), np.uint8)
+    image[0, 7, 9, 0] = 1
+    regions = np.array([[0.5, 0.5, side + 0.5, side + 0.5]]) * 8  # in the steps of their type, 1/8
+    inputs = [
+        FakeOperand(code, image.shape, image, 1.0),
+        FakeOperand(OperandCode.TENSOR_QUANT16_ASYMM, (1, 4), regions.astype(np.uint16), 0.125),
+        *(integers([0]), integer(1), integer(1), real(1), real(1), integer(0), integer(0)),
+        scalar(OperandCode.BOOL, False),
+    ]
+    output = tensor(1, 1, 1, 1, code=code, scale=2**-18 / 100)
+    function = function_of(OperationCode.ROI_ALIGN)
+    assert function is not None
+    (mean,) = function(OperationView(OperationCode.ROI_ALIGN, inputs, [output]))
+    assert mean.tolist() == [[[[100]]]]
+
+
 def test_transform_refuses() -> None:
     function = function_of(OperationCode.AXIS_ALIGNED_BBOX_TRANSFORM)
     assert function is not None
@@ -65,6 +84,13 @@ def test_ties_go_to_the_lower_index() -> None:
     assert hard_nms(BOXES, scores, candidates, 0.5, 1).tolist() == [0]
     kept = soft_nms(BOXES, scores, candidates, lambda overlap: (overlap < 0.5).astype(np.float32), 0.1, -1)
     assert kept.tolist() == [0, 2]
+
+
+def test_an_overlap_of_just_the_threshold_is_too_much() -> None:
+    """As AOSP's hardNmsSelect has it; the second box is half of the first."""
+    boxes, scores = np.array([[0, 0, 2, 2], [0, 0, 1, 2]], np.float32), np.array([0.9, 0.8], np.float32)
+    assert hard_nms(boxes, scores, np.arange(2), 0.5, -1).tolist() == [0]
+    assert hard_nms(boxes, scores, np.arange(2), 0.5625, -1).tolist() == [0, 1]
 
 
 def test_soft_suppression_lowers_scores() -> None:

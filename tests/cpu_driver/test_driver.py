@@ -120,6 +120,14 @@ def test_computed_shape_that_contradicts_the_model() -> None:
     assert "operation 1 RELU" in str(error)
 
 
+def test_computed_shape_that_contradicts_the_request() -> None:
+    output = pointer(np.empty((4, 1), np.float32), (4, 1))
+    run = Request((pointer(A), pointer(B)), (output,))
+    error = _failure(_prepare(add_model(output_dims=(0, 0))), run)
+    assert error.status == ErrorStatus.GENERAL_FAILURE
+    assert "output 0: the request says [4, 1], computed [2, 2]" in str(error)
+
+
 def test_omitted_input_of_an_operation_that_needs_it() -> None:
     run = Request((pointer(A), RequestArgument(has_no_value=True)), (pointer(np.empty_like(A)),))
     prepared = _prepare(add_model())

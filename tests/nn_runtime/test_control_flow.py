@@ -7,12 +7,15 @@ TestControlFlow, TestFailingDriver, TestIntrospectionControl's control flow case
 from __future__ import annotations
 
 import itertools
+import time
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
-from nn_runtime.codes import OperationCode
+from nn_runtime import compound_run
+from nn_runtime.codes import OperationCode, ResultCode
 from nn_runtime.compilation import Compilation
 from nn_runtime.device import REFERENCE_NAME, Device
 from nn_runtime.devices import reference_device
@@ -348,17 +351,21 @@ def test_default_loop_timeout_is_below_the_maximum() -> None:
     assert 0 < default_loop_timeout() < maximum_loop_timeout()
 
 
-def test_a_deadline_ends_a_loop() -> None:
+def test_a_deadline_ends_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the loop's clock is ahead: the devices of its steps see no deadline pass."""
     compilation = Compilation(while_model(), [reference_device()])
     compilation.finish()
     assert not plan_of(compilation).is_simple
     execution = Execution(compilation)
-    execution.set_timeout(10**6)
-    for at, number in enumerate((0.0, 0.0, 1.0)):
+    execution.set_timeout(10**12)
+    for at, number in enumerate((0.0, 1.0, 3.0)):
         execution.set_input(at, np.array([number], np.float32))
     execution.set_output(0, np.zeros(1, np.float32))
-    with pytest.raises(MissedDeadline):
+    clock = SimpleNamespace(monotonic_ns=lambda: time.monotonic_ns() + 10**12)
+    monkeypatch.setattr(compound_run, "time", clock)
+    with pytest.raises(MissedDeadline, match="WHILE: the deadline passed") as caught:
         execution.compute()
+    assert caught.value.code == ResultCode.MISSED_DEADLINE_TRANSIENT
 
 
 def while_then_tanh() -> Model:

@@ -45,6 +45,7 @@ from tests.nn_runtime.graphs import chain_model
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from functools import partial
     from pathlib import Path
 
     from nn_runtime.hal.interfaces import OperationSupport
@@ -226,12 +227,28 @@ def test_a_table_is_fitted_to_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_rows_are_measured_for_every_kind_of_an_operation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The times are told by a table, whose figures are found again."""
+    true = OperationCost(4000, 6000, 1.5, 0.25)
+    rows = {"RELU": replace(true, multiply_add_ns=0.0), "FULLY_CONNECTED": true, "TANH": OperationCost(700, 700)}
+    classes = ("float32", "float16", "quant8")
+    costs_of = CostTable(5000, 300, 150, 200, 0.5, {name: dict.fromkeys(classes, cost) for name, cost in rows.items()})
     kinds = [kind for kind in cost_probes._kinds() if kind[0] in (RELU, OperationCode.FULLY_CONNECTED)]
+
+    def told(run: partial[object]) -> float:
+        model = run.func.__self__._plan.model  # type: ignore[attr-defined]
+        return GraphSample(model, 0).model_estimate(costs_of)
+
     monkeypatch.setattr(cost_probes, "_kinds", lambda: kinds)
+    monkeypatch.setattr(cost_calibration, "slice_ns", told)
     found = cost_probes.probed(reference_device(), lambda count: iter(range(count)))
-    assert found.operations["RELU"].keys() == {"float32", "float16", "quant8"}
     assert found.operations.keys() == {"RELU", "FULLY_CONNECTED", ANY_OPERATION}
-    assert found.operations["FULLY_CONNECTED"]["float32"].fixed_ns > 0
+    assert (found.run_ns, found.byte_ns) == (5000, 0.5)
+    assert (found.input_ns, found.output_ns) == pytest.approx((300, 200), abs=0.5 * 4 * 16)  # and 16 floats' bytes
+    for kind in classes:
+        assert found.operations["RELU"][kind].fixed_ns == pytest.approx(4000, rel=0.05)
+        product = found.operations["FULLY_CONNECTED"][kind]
+        got = (product.fixed_ns, product.element_ns, product.multiply_add_ns)
+        assert got == pytest.approx((4000, 1.5, 0.25), rel=0.05)
 
 
 def test_scaled_tables_scale_what_they_say() -> None:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -21,15 +20,11 @@ from nn_runtime.errors import (
 )
 from nn_runtime.execution import Execution, default_loop_timeout, maximum_loop_timeout
 from nn_runtime.hal.memory import HardwareBuffer
+from nn_runtime.hal.types import ExecutionResult
 from nn_runtime.memory import Memory
-from nn_runtime.testing.sample_drivers import NullDevice, SampleDevice
+from nn_runtime.testing.sample_drivers import NullDevice, SampleDevice, SamplePreparedModel
 from tests.nn_runtime.computing import COMPUTES, bind_all
 from tests.nn_runtime.graphs import add_model, chain_model, finished, numbers, tensor
-
-if TYPE_CHECKING:
-    from nn_runtime.hal.types import ExecutionResult
-
-    pass
 
 
 @pytest.fixture
@@ -210,9 +205,24 @@ def test_bursts(compilation: Compilation, execution: Execution) -> None:
     execution.burst_compute(burst)
 
 
-def test_loop_timeouts(execution: Execution) -> None:
+def test_loop_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver is told the default, what was set, or the longest (15 s) in place of more."""
     assert default_loop_timeout() == 2 * 10**9 < maximum_loop_timeout() == 15 * 10**9
-    execution.set_loop_timeout(2**64 - 1)
+    told: list[int | None] = []
+
+    def execute_synchronously(*arguments: object) -> ExecutionResult:
+        told.append(arguments[-1])  # type: ignore[arg-type]
+        return ExecutionResult()
+
+    monkeypatch.setattr(SamplePreparedModel, "execute_synchronously", execute_synchronously)
+    compilation = finished(add_model(), [SampleDevice("sample")])
+    for duration_ns in (None, 10**9, 2**64 - 1):
+        execution = Execution(compilation)
+        if duration_ns is not None:
+            execution.set_loop_timeout(duration_ns)
+        bind_all(execution)
+        execution.compute()
+    assert told == [2 * 10**9, 10**9, 15 * 10**9]
 
 
 def test_unknown_dimensions_are_completed_by_the_arguments() -> None:

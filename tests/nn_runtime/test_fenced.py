@@ -15,8 +15,9 @@ import pytest
 
 from nn_runtime.codes import DurationCode, OperationCode
 from nn_runtime.errors import BadData, BadState, MissedDeadline, OperationFailed, UnavailableDevice, UnexpectedNull
-from nn_runtime.event import Event
+from nn_runtime.event import Event, FenceEvent
 from nn_runtime.execution import Execution
+from nn_runtime.hal import fences
 from nn_runtime.hal.fences import Fence
 from nn_runtime.hal.types import ErrorStatus, Timing
 from nn_runtime.memory import Memory
@@ -181,6 +182,40 @@ def test_events_without_fence_are_waited_for_on_the_spot() -> None:
     second.start_compute_with_dependencies([first.start_compute()]).wait()
     assert device.record.fenced == [(0, None)]
     np.testing.assert_allclose(output, np.tanh(np.maximum(numbers(2, 3), 0)), rtol=1e-6)
+
+
+def test_a_failed_event_without_fence_only_ends_the_wait() -> None:
+    failing = SampleDevice("failing")
+    first, _ = bound(relu([failing]))
+    failing.script.execute = ErrorStatus.GENERAL_FAILURE
+    second, output = bound(relu())
+    second.start_compute_with_dependencies([first.start_compute()]).wait()
+    np.testing.assert_array_equal(output, np.maximum(numbers(2, 3), 0))
+
+
+def test_two_that_wait_at_once_finish_the_execution_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    both_see_the_fence = threading.Barrier(2, timeout=10)
+
+    def wait(_fence: int, _limit: float | None) -> fences.FenceStatus:
+        both_see_the_fence.wait()
+        return fences.FenceStatus.SIGNALLED
+
+    finishes: list[bool] = []
+
+    def finish(succeeded: bool) -> None:
+        finishes.append(succeeded)
+
+    monkeypatch.setattr(fences, "wait", wait)
+    gate = Fence()
+    event = FenceEvent(gate.duplicate(), finish)
+    waiting = [threading.Thread(target=event.wait) for _ in range(2)]
+    for thread in waiting:
+        thread.start()
+    for thread in waiting:
+        thread.join()
+    assert finishes == [True]
+    event.close()
+    gate.close()
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])

@@ -14,12 +14,12 @@ from nn_runtime.codes import FeatureLevel, OperandCode, OperationCode
 from nn_runtime.device import REFERENCE_NAME
 from nn_runtime.errors import BadData, OperationFailed, OutputInsufficientSize
 from nn_runtime.execution import Execution
-from nn_runtime.hal.types import ErrorStatus, Request
+from nn_runtime.hal.types import ErrorStatus, ExecutionResult, HalError, OutputShape, Request
 from nn_runtime.memory import Memory
 from nn_runtime.memory_desc import MemoryDesc
 from nn_runtime.model import Model
 from nn_runtime.operand import OperandType
-from nn_runtime.testing.sample_drivers import SampleDevice
+from nn_runtime.testing.sample_drivers import SampleDevice, SamplePreparedModel
 from tests.nn_runtime.graphs import UNARY, add, chain_model, finished, numbers, run, scalar, tensor
 from tests.nn_runtime.test_partition import names_of, plan_of
 
@@ -74,6 +74,25 @@ def test_a_temporary_of_unknown_size_grows_and_its_step_runs_again() -> None:
     assert len(devices[0].record.requests) == 3
     first, second = devices[1].record.requests
     assert first is second
+    np.testing.assert_allclose(result, np.tanh(np.maximum(numbers(4, 3), 0)), rtol=1e-6)
+
+
+def test_a_temporary_doubles_where_the_driver_reports_no_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    lengths: list[int] = []
+    execute = SamplePreparedModel.execute_synchronously
+
+    def needs_48_bytes(model: SamplePreparedModel, request: Request, *options: object) -> ExecutionResult:
+        length = request.outputs[0].location.length
+        if model.device.name == "rest":
+            lengths.append(length)
+            if length < 48 and len(lengths) < 10:
+                raise HalError(ErrorStatus.OUTPUT_INSUFFICIENT_SIZE, "no size", (OutputShape((0, 3), False),))
+        return execute(model, request, *options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(SamplePreparedModel, "execute_synchronously", needs_48_bytes)
+    _, compilation = split([RELU, TANH], dims=(4, 3), inner_dims=(0, 3))
+    (result,) = run(compilation, [numbers(4, 3)], [(4, 3)])
+    assert lengths == [4, 8, 16, 32, 64]
     np.testing.assert_allclose(result, np.tanh(np.maximum(numbers(4, 3), 0)), rtol=1e-6)
 
 

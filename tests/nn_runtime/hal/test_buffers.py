@@ -181,6 +181,18 @@ def test_execution_from_buffer_to_buffer(device: Device, prepared: PreparedModel
     assert destination.array().view(np.float32).tolist() == [4, 4, 4, 4]
 
 
+def test_an_output_buffer_takes_another_size_than_it_holds(device: Device) -> None:
+    prepared = _prepare(device, add_model((0, 2)))
+    result, token = _allocate(device, prepared, (), (ROLE0,))
+    for rows in (2, 3):
+        data = np.full((rows, 2), rows, np.float32)
+        output = replace(_token_argument(0), dimensions=(rows, 2))
+        _execute(prepared, [pointer(data, (rows, 2)), pointer(data, (rows, 2))], output, token)
+        destination = SharedMemory.create(data.nbytes)
+        result.copy_to(destination)
+        assert destination.array().view(np.float32).tolist() == [2 * rows] * (2 * rows)
+
+
 def test_bad_use_of_tokens(device: Device, prepared: PreparedModel) -> None:
     source, source_token = _allocate(device, prepared, (ROLE0,), (ROLE0,))
     good, out = pointer(ONES), pointer(np.empty_like(ONES))
