@@ -47,6 +47,13 @@ class BoundOperand:
         return self.constant is not None
 
     @property
+    def data(self) -> Array:
+        """The data of a constant; raises ValueError for another operand."""
+        if self.constant is None:
+            raise ValueError(f"operand {self.index} is not constant")
+        return self.constant
+
+    @property
     def count(self) -> int:
         """Number of elements."""
         return operand_types.element_count(self.dimensions)

@@ -21,16 +21,7 @@
 
 #include "common/types.h"
 #include "common/fault.h"
-
-#pragma OPENCL FP_CONTRACT OFF
-
-// The quotient correctly rounded, whatever the device's own division does.
-static inline float divide(float a, float b)
-{
-    const float quotient = a / b;
-    const float refined = quotient + fma(-quotient, b, a) / b;
-    return isfinite(refined) ? refined : quotient;
-}
+#include "common/real.h"
 
 #if T_IS_FLOAT
 #define REAL(p, i, scale, zero) LOAD(p, i)
@@ -40,14 +31,8 @@ static inline float divide(float a, float b)
 #else
 #define REAL(p, i, scale, zero) ((float)((p)[i] - (zero)) * (scale))
 #define BOX(p, i, scale) ((float)(p)[i] * (scale))
-#define STORE_SCORE(p, i, v, scale, zero) ((p)[i] = JOIN(JOIN(convert_, T), _sat)(quantized(v, scale, (float)(zero))))
-#define STORE_POINT(p, i, v, scale) ((p)[i] = convert_ushort_sat(quantized(v, scale, 0.0f)))
-// round half away from zero; NaN becomes the smallest number
-static inline int quantized(float x, float scale, float zero)
-{
-    const float q = round(divide(x, scale)) + zero;
-    return x != x ? -2147483647 - 1 : (int)clamp(q, -1000000.0f, 1000000.0f);
-}
+#define STORE_SCORE(p, i, v, scale, zero) ((p)[i] = JOIN(JOIN(convert_, T), _sat)(quantized(v, scale, zero)))
+#define STORE_POINT(p, i, v, scale) ((p)[i] = convert_ushort_sat(quantized(v, scale, 0)))
 #endif
 
 static inline int mirrored(int place, int size)

@@ -23,6 +23,7 @@
 
 #include "common/types.h"
 #include "common/quant.h"
+#include "common/inverse_sqrt.h"
 
 #if GROUP == 1
 #define LANES 16
@@ -95,29 +96,6 @@ VECTOR_KERNEL void quantized_16bit_lstm(
         cell[b * units + u] = (short)state;
         STORE(dst, b * units + u, clamp(rounding_divide_by_pot(output, 8), -128, 127) + 128);
     }
-}
-
-// Mantissa and right shift of 1 / sqrt(value), value >= 0; 0 counts as 1.
-static inline int2 inverse_sqrt_multiplier(int value)
-{
-    if (value <= 1)
-        return (int2)(2147483647, 0);
-    const int shrunk = value >= 1 << 29;
-    value >>= 2 * shrunk;
-    const int pairs = ((int)clz(value) - 1) / 2 - 1;
-    const int half_value = (value << 2 * pairs) >> 1;
-    const int quarter = rounding_divide_by_pot(half_value, 1);
-    int estimate = 1 << 28;
-    for (int step = 0; step < 5; ++step) {
-        const int square = saturating_rounding_doubling_high_mul(estimate, estimate);
-        const long cube = (long)saturating_rounding_doubling_high_mul(square, estimate) * 64;
-        const int saturated_cube = (int)clamp(cube, -2147483648L, 2147483647L);
-        const long next = (long)saturating_rounding_doubling_high_mul(estimate, 3 << 27)
-                          - saturating_rounding_doubling_high_mul(quarter, saturated_cube);
-        estimate = (int)clamp(next * 8, -2147483648L, 2147483647L);
-    }
-    const int mantissa = saturating_rounding_doubling_high_mul(estimate, 1518500250), shift = 11 + shrunk - pairs;
-    return (int2)(mantissa << max(-shift, 0), max(shift, 0));
 }
 
 typedef struct {

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from gpu_driver.bound import BoundOperand, BoundOperation
     from gpu_driver.device_profile import DeviceProfile
     from gpu_driver.launch import WorkSize
-    from nn_runtime.operand import Array
     from nn_runtime.operations.sequence import Steps
 
 _ITEM_ROWS = 8
@@ -118,7 +117,7 @@ def stacked_matrices(matrices: Sequence[BoundOperand], device: DeviceProfile) ->
     if all(matrix.is_constant for matrix in matrices):
         packed = np.zeros((depth, len(matrices), padded(units)), dtype_of(matrices[0].type))
         for at, matrix in enumerate(matrices):
-            packed[:, at, :units] = _constant(matrix).reshape(units, depth).T
+            packed[:, at, :units] = matrix.data.reshape(units, depth).T
         return Rows(Packed(packed), ())
     memory, before = _zeros(matrices[0], depth * stride, device)
     copies = (
@@ -134,7 +133,7 @@ def stacked_vectors(vectors: Sequence[BoundOperand], device: DeviceProfile) -> R
     if all(vector.is_constant for vector in vectors):
         packed = np.zeros((len(vectors), padded(units)), dtype_of(vectors[0].type))
         for at, vector in enumerate(vectors):
-            packed[at, :units] = _constant(vector)
+            packed[at, :units] = vector.data
         return Rows(Packed(packed), ())
     memory, before = _zeros(vectors[0], len(vectors) * padded(units), device)
     copies = (
@@ -172,9 +171,3 @@ def _zeros(like: BoundOperand, count: int, device: DeviceProfile) -> tuple[Scrat
     dtype = dtype_of(like.type)
     memory = Scratch(count * dtype.itemsize)
     return memory, fill_memory(memory, count, 0, dtype, device)
-
-
-def _constant(operand: BoundOperand) -> Array:
-    if operand.constant is None:
-        raise ValueError(f"operand {operand.index} is not constant")
-    return operand.constant

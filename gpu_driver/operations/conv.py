@@ -55,7 +55,7 @@ def _of_one_channel(product: Product) -> Product:
     """Return a depthwise convolution of one channel with constant weights as the CONV_2D that it is as well."""
     if not (product.packable and product.geometry.depthwise and product.geometry.input_depth == 1):
         return product
-    filters = np.ascontiguousarray(_constant(product.weights).transpose(3, 1, 2, 0))
+    filters = np.ascontiguousarray(product.weights.data.transpose(3, 1, 2, 0))
     weights = replace(product.weights, constant=filters, dimensions=filters.shape)
     return replace(product, weights=weights, geometry=replace(product.geometry, depth_multiplier=0))
 
@@ -106,7 +106,7 @@ def fits_depthwise_packed(product: Product, device: DeviceProfile) -> bool:
 
 def packed(product: Product) -> Steps:
     """Step of chain.cl with products in float32; weights packed once per device."""
-    weights = packing.pack_conv_weights(_constant(product.weights), product.weights.zero_point)
+    weights = packing.pack_conv_weights(product.weights.data, product.weights.zero_point)
     constants = _channels(product, weights, packing.pack_channels)
     values = {"zero_in": product.source.zero_point, **_requantization(product)}
     if product.quantized:
@@ -130,7 +130,7 @@ def _is_of_one_pixel(product: Product) -> bool:
 
 def packed_winograd(product: Product) -> Steps:
     """Step of chain.cl with transformed weights, and the filters for what these cannot do; packed once per device."""
-    filters = _constant(product.weights)
+    filters = product.weights.data
     constants = _channels(product, winograd.pack_weights(filters), packing.pack_channels)
     values: dict[str, int | float] = {"tiles_at_once": winograd.tiles_at_once(product.geometry)}
     kernel = chain.chain_kernel(product.defines(), dot4=0)
@@ -139,12 +139,10 @@ def packed_winograd(product: Product) -> Steps:
 
 def packed_bytes(product: Product, device: DeviceProfile) -> Steps:
     """Step of chain.cl with products of bytes; weights packed once per device."""
-    source, weights, zero_filter = product.source, _constant(product.weights), product.weights.zero_point
+    source, weights, zero_filter = product.source, product.weights.data, product.weights.zero_point
     is_signed = source.type == OperandCode.TENSOR_QUANT8_ASYMM_SIGNED
     to_unsigned = 128 if is_signed and device.dot4 != AMX else 0
-    folded = packing.fold_input_zero_point(
-        _constant(product.bias), weights, zero_filter, source.zero_point + to_unsigned
-    )
+    folded = packing.fold_input_zero_point(product.bias.data, weights, zero_filter, source.zero_point + to_unsigned)
     lanes = packing.convolution_lanes(product.geometry.output_depth, device.dot4)
     values = {"zero_in": source.zero_point, **_requantization(product)}
     packed = packing.pack_conv_weights_of_bytes(
@@ -160,7 +158,7 @@ def depthwise_packed(product: Product, device: DeviceProfile) -> Steps:
     """Step of chain.cl, one channel apart from the other; weights packed once per device."""
     if fits_depthwise_bytes(product, device):
         return depthwise_packed_bytes(product, device)
-    weights = packing.pack_depthwise_weights(_constant(product.weights), product.weights.zero_point)
+    weights = packing.pack_depthwise_weights(product.weights.data, product.weights.zero_point)
     constants = _channels(product, weights, packing.pack_depthwise_channels)
     values = {"zero_in": product.source.zero_point, **_requantization(product)}
     kernel = chain.common_kernel(product.defines(), device)
@@ -176,16 +174,16 @@ def fits_depthwise_bytes(product: Product, device: DeviceProfile) -> bool:
         and (g.dilation_height, g.dilation_width) == (1, 1)
         and g.stride_width <= 2
         and (g.input_depth == block // 2 or g.input_depth >= block)
-        and packing.fits_depthwise_bytes(_constant(product.weights), product.weights.zero_point)
+        and packing.fits_depthwise_bytes(product.weights.data, product.weights.zero_point)
     )
 
 
 def depthwise_packed_bytes(product: Product, device: DeviceProfile) -> Steps:
     """Step of chain.cl, one channel apart from the other, with products of bytes."""
-    source, weights, zero_filter = product.source, _constant(product.weights), product.weights.zero_point
+    source, weights, zero_filter = product.source, product.weights.data, product.weights.zero_point
     to_unsigned = 128 if source.type == OperandCode.TENSOR_QUANT8_ASYMM_SIGNED else 0
     folded = packing.fold_input_zero_point(
-        _constant(product.bias), np.moveaxis(weights, -1, 0), zero_filter, source.zero_point + to_unsigned
+        product.bias.data, np.moveaxis(weights, -1, 0), zero_filter, source.zero_point + to_unsigned
     )
     block = packing.depthwise_block(device.dot4)
     lanes = packing.depthwise_lanes(product.geometry.input_depth, block)
@@ -200,8 +198,8 @@ def depthwise_packed_bytes(product: Product, device: DeviceProfile) -> Steps:
 def _channels(product: Product, weights: Array, pack: Callable[[Array, DTypeLike], Array]) -> tuple[Array, ...]:
     """Return weights, bias, and for 8-bit data mantissas and exponents."""
     if not product.quantized:
-        return weights, pack(_constant(product.bias).astype(np.float32), np.float32)
-    vectors = (_constant(product.bias), *product.multipliers(), _rounding(product).offsets)
+        return weights, pack(product.bias.data.astype(np.float32), np.float32)
+    vectors = (product.bias.data, *product.multipliers(), _rounding(product).offsets)
     return weights, *(pack(values, np.int32) for values in vectors)
 
 
@@ -219,7 +217,7 @@ def _of_lanes(product: Product, folded: Array, lanes: Array, block: int) -> tupl
 def _float_scaling(product: Product) -> FloatScaling:
     """Return how sums are scaled by floats; what is rounded once, or does not fit a float, is scaled by integers."""
     depth, greatest = product.geometry.output_depth, _greatest_sums(product)
-    bias = _constant(product.bias).astype(np.int64)
+    bias = product.bias.data.astype(np.int64)
     if product.rounds_once or int(greatest.max()) >= 1 << 31:
         zeros = np.zeros(depth, np.float32)
         return FloatScaling(zeros, zeros, np.zeros(depth, np.bool_), centred=False)
@@ -251,10 +249,10 @@ def _rounding(product: Product) -> packing.Rounding:
 
 
 def _greatest_sums(product: Product) -> npt.NDArray[np.int64]:
-    weights = _constant(product.weights)
+    weights = product.weights.data
     by_channel = np.moveaxis(weights, -1, 0) if product.geometry.depthwise else weights
     return packing.greatest_sums(
-        by_channel, product.weights.zero_point, _constant(product.bias), _greatest_input(product.source)
+        by_channel, product.weights.zero_point, product.bias.data, _greatest_input(product.source)
     )
 
 
@@ -353,7 +351,7 @@ def _mean_of_pictures(product: Product, device: DeviceProfile) -> chain.Step | N
     is_whole = (g.filter_height, g.filter_width) == (g.input_height, g.input_width) and not g.padded
     if kernel is None or not product.quantized or not product.packable or not is_whole or g.depth_multiplier != 1:
         return None
-    terms, weights, bias = g.filter_height * g.filter_width, _constant(product.weights), _constant(product.bias)
+    terms, weights, bias = g.filter_height * g.filter_width, product.weights.data, product.bias.data
     multipliers, exponents = product.multipliers()
     equal = all((values == values.flat[0]).all() for values in (weights, bias, multipliers, exponents))
     if not equal or not fits_mean(terms, g.output_depth):
@@ -394,12 +392,6 @@ def _fused_product(op: BoundOperation) -> Product:
         product=product,
         own_activation=geometry.activation,
     )
-
-
-def _constant(operand: BoundOperand) -> Array:
-    if operand.constant is None:
-        raise ValueError(f"operand {operand.index} is not constant")
-    return operand.constant
 
 
 def _greatest_input(source: BoundOperand) -> int:

@@ -79,7 +79,7 @@ def _by_lanes(product: Product) -> Launch:
     multipliers = product.multipliers() if product.quantized else ()
     scalings = tuple(Packed(np.ascontiguousarray(values)) for values in multipliers)
     zeros = int_vector(source.zero_point, output.zero_point)
-    bias = Packed(_constant(product.bias).astype(np.int32 if product.quantized else np.float32))
+    bias = Packed(product.bias.data.astype(np.int32 if product.quantized else np.float32))
     return Launch(
         Kernel("grouped_conv_2d.cl", "grouped_conv_2d", (*product.defines(), ("GROUP_DEPTH", depth))),
         (
@@ -108,17 +108,11 @@ def _pack_lanes(weights: BoundOperand, depth: int) -> Array:
 
     The zero point is subtracted; channel c has at s its weight for channel (c + s) % depth of its group.
     """
-    data = _constant(weights).astype(np.float32) - np.float32(weights.zero_point)
+    data = weights.data.astype(np.float32) - np.float32(weights.zero_point)
     channels = data.shape[0]
     turned = (np.arange(channels)[:, np.newaxis] + np.arange(depth)) % depth
     flat = np.take_along_axis(data.reshape(channels, -1, depth), turned[:, np.newaxis], axis=2)
     return np.ascontiguousarray(flat.reshape(channels // LANES, LANES, -1, depth).transpose(0, 2, 3, 1))
-
-
-def _constant(operand: BoundOperand) -> Array:
-    if operand.constant is None:
-        raise ValueError(f"operand {operand.index} is not constant")
-    return operand.constant
 
 
 def _as_depthwise(product: Product) -> Product | None:

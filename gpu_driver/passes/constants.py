@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 GREATEST_GROWTH = 4
 """Of bytes: what DEQUANTIZE of 8-bit weights needs."""
 ALWAYS_BYTES = 64 << 10
-"""A result of at most that size may come from however little: FILL, TILE, or RANK of anything."""
+"""A result of at most that size may come from however little: FILL, TILE, or RANK of a constant."""
 _DRAWS = frozenset({OperationCode.RANDOM_MULTINOMIAL})
 
 
