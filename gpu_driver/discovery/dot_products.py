@@ -114,12 +114,6 @@ def usable_here(features: Collection[str]) -> tuple[str, ...]:
     return tuple(name for name in features if FEATURES.get(name) != AMX or may_use_tiles())
 
 
-def has_instructions(dot4: int, cpu: HostCpu) -> bool:
-    """Tell whether a processor has what a form is made of, and lets this process use it."""
-    has = any(form.needed <= cpu.flags for form in _FORMS.values() if form.dot4 == dot4)
-    return has and (dot4 != AMX or may_use_tiles())
-
-
 def _tried(platform: str, cpu: HostCpu) -> list[str]:
     if platform not in _PLATFORMS:
         return []

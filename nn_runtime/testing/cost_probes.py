@@ -20,6 +20,7 @@ from nn_runtime.codes import OperandCode, OperationCode
 from nn_runtime.errors import NNError
 from nn_runtime.hal.costs import CostTable, OperationCost, operation_work, type_class
 from nn_runtime.network import Network
+from nn_runtime.operand import size_bytes
 from nn_runtime.operations import definition, definitions
 from nn_runtime.testing.conformance import FinishRefused, ndk_model
 from nn_runtime.testing.cost_calibration import in_turn
@@ -111,7 +112,7 @@ def _sample(device: Device, run: CostTable, node: Node, dynamic: bool) -> Iterat
         return
     differences = [(b - a) / (COPIES - 1) for a, b in zip(*times, strict=True)]
     shapes = ([value.dimensions for value in part] for part in (node.inputs, node.outputs))
-    sizes = [0 if value.array is None else value.array.nbytes for value in node.outputs]
+    sizes = [size_bytes(value.type, value.dimensions) for value in node.outputs]
     outputs = run.output_ns * len(sizes) + run.byte_ns * sum(sizes)
     yield Sample(operation_work(node.code, *shapes), dynamic, max(0.0, statistics.median(differences) - outputs))
 

@@ -4,9 +4,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from gpu_driver.device_profile import DeviceProfile
+from gpu_driver.discovery import dot_products
 from nn_runtime.codes import DeviceTypeCode
+
+if TYPE_CHECKING:
+    from gpu_driver.discovery.host_cpu import HostCpu
 
 CPU_PROFILE = DeviceProfile(
     slug="pocl",
@@ -33,3 +38,9 @@ CPU_PROFILE = DeviceProfile(
     command_buffer=False,
 )
 GPU_PROFILE = replace(CPU_PROFILE, slug="nvidia", name="opencl-nvidia-0", type=DeviceTypeCode.GPU)
+
+
+def has_instructions(dot4: int, cpu: HostCpu) -> bool:
+    """Tell whether a processor has what a form of products of bytes is made of, and lets this process use it."""
+    has = any(form.needed <= cpu.flags for form in dot_products._FORMS.values() if form.dot4 == dot4)
+    return has and (dot4 != dot_products.AMX or dot_products.may_use_tiles())

@@ -245,7 +245,8 @@ def test_rows_are_measured_for_every_kind_of_an_operation(monkeypatch: pytest.Mo
     assert (found.run_ns, found.byte_ns) == (5000, 0.5)
     assert (found.input_ns, found.output_ns) == pytest.approx((300, 200), abs=0.5 * 4 * 16)  # and 16 floats' bytes
     for kind in classes:
-        assert found.operations["RELU"][kind].fixed_ns == pytest.approx(4000, rel=0.05)
+        relu = found.operations["RELU"][kind]
+        assert (relu.fixed_ns, relu.element_ns) == pytest.approx((4000, 1.5), rel=0.05)
         product = found.operations["FULLY_CONNECTED"][kind]
         got = (product.fixed_ns, product.element_ns, product.multiply_add_ns)
         assert got == pytest.approx((4000, 1.5, 0.25), rel=0.05)

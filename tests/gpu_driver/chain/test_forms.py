@@ -21,7 +21,7 @@ from nn_runtime.codes import OperationCode
 from nn_runtime.devices import find_device
 from tests.gpu_driver.drawn import QUANT8, SIGNED, Network, inverted_residuals
 from tests.gpu_driver.graphs import request
-from tests.gpu_driver.profiles import CPU_PROFILE
+from tests.gpu_driver.profiles import CPU_PROFILE, has_instructions
 from tests.gpu_driver.running import prepare, run
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ CODES = pytest.mark.parametrize("code", [QUANT8, SIGNED], ids=["quant8", "signed
 def form(request: pytest.FixtureRequest, opencl_device: Device, monkeypatch: pytest.MonkeyPatch) -> int:
     """Every form in turn, as if the device had no better one."""
     asked: int = request.param
-    if asked and not (opencl_device.profile.builds_chains and dot_products.has_instructions(asked, host_cpu())):
+    if asked and not (opencl_device.profile.builds_chains and has_instructions(asked, host_cpu())):
         pytest.skip("not a form for this device or this processor")
     monkeypatch.setattr(DeviceProfile, "dot4", asked)
     return asked
