@@ -116,6 +116,11 @@ class RuntimeOperand:
         if array is not None:
             self.set(array)
 
+    @property
+    def is_constant(self) -> bool:
+        """Whether no run gives it other data: the model does, or it is omitted."""
+        return self.omitted or self._operand.lifetime in CONSTANT_LIFETIMES
+
     def set(self, array: Array) -> None:
         """Give it its data."""
         self.array = array

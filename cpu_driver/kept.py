@@ -7,30 +7,30 @@ import weakref
 from typing import TYPE_CHECKING, TypeVar, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Sequence
 
-    from nn_runtime.operand import Array, Dimensions
+    from cpu_driver.graph import RuntimeOperand
+    from nn_runtime.operand import Dimensions
     from nn_runtime.operations import OperationView
 
 T = TypeVar("T")
 
-_kept: weakref.WeakKeyDictionary[OperationView, tuple[list[Dimensions | Array | None], object]] = (
-    weakref.WeakKeyDictionary()
-)
+_kept: weakref.WeakKeyDictionary[OperationView, tuple[list[Dimensions | None], object]] = weakref.WeakKeyDictionary()
 
 
 def kept(op: OperationView, make: Callable[[OperationView], T], varying: Collection[str] = ("input",)) -> T:
-    """Return make(op), made anew only where dimensions of the varying inputs or arrays of the others have changed.
+    """Return make(op), kept for later runs if all but the varying inputs are constants, and these keep their sizes.
 
-    Constants keep their arrays, everything else gets a new one in each run. `make` must not read varying inputs.
+    `make` must not read varying inputs.
     """
+    inputs = cast("Sequence[RuntimeOperand]", op.inputs)
     places = {op.position(name) for name in varying}
-    seen = [operand.dimensions if at in places else operand.value() for at, operand in enumerate(op.inputs)]
+    if not all(operand.is_constant for at, operand in enumerate(inputs) if at not in places):
+        return make(op)
+    dimensions = [inputs[at].dimensions for at in places]
     found = _kept.get(op)
-    if found is not None and all(
-        a is b or (at in places and a == b) for at, (a, b) in enumerate(zip(found[0], seen, strict=True))
-    ):
+    if found is not None and found[0] == dimensions:
         return cast("T", found[1])
     made = make(op)
-    _kept[op] = (seen, made)
+    _kept[op] = (dimensions, made)
     return made

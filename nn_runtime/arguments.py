@@ -69,6 +69,8 @@ class Parameter:
     ) -> Argument:
         """Return the argument of bytes of a memory, or of the whole; raises UnexpectedNull, BadData."""
         check_kind(f"{self}: the memory", memory, Memory)
+        if memory.is_closed:
+            raise BadState(f"{self}: the memory is closed")
         offset, length = whole(f"{self}: offset", offset), whole(f"{self}: length", length)
         dims = self._known_dimensions(operand_type)
         if memory.domain is not None or memory.is_used_whole:

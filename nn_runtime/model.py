@@ -102,6 +102,7 @@ class Model:
         """
         self._check_building("set_operand_value")
         operand = self._operand(index, "set_operand_value")
+        operand.location = hal.DataLocation()
         if value is None:
             operand.lifetime, operand.data, operand.shared = OperandLifeTime.NO_VALUE, None, None
             return

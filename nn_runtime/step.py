@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import weakref
 from typing import TYPE_CHECKING
 
 from nn_runtime.failures import foreign_failure, guarded
@@ -90,7 +91,7 @@ class Step:
         self._output_operands = tuple(model.main.operands[i] for i in model.main.output_indexes)
         self._lock = threading.Lock()
         self._on_reference: Step | None = None
-        self._accepted: tuple[Request, ExecutionResult, ExecutionResult] | None = None
+        self._accepted: tuple[weakref.ref[Request], ExecutionResult, ExecutionResult] | None = None
         """The last request, the reply, and that as it was checked: drivers may give the same reply again."""
 
     def bind(self, request: Request, options: RunOptions) -> IExecution | None:
@@ -128,12 +129,12 @@ class Step:
         except Exception as error:
             raise foreign_failure(error) from error
         accepted, known = self._accepted, None
-        if accepted is not None and accepted[0] is request:
+        if accepted is not None and accepted[0]() is request:
             if accepted[1] is result:
                 return accepted[2]
             known = accepted[1].output_shapes
         checked = checked_result(self._output_operands, result, request, options.measure, known)
-        self._accepted = request, result, checked
+        self._accepted = weakref.ref(request), result, checked
         return checked
 
     def execute_fenced(

@@ -69,46 +69,27 @@ def _finish(op: OperationView, window: SlidingWindow, values: Array) -> Array:
 
 def _pool(combine: np.ufunc, image: Array, identity: float, window: SlidingWindow) -> Array:
     """Return the combination of the pixels of every window [batches, output_height, output_width, depth]."""
-    filter_height, top, bottom = _taps_inside(
-        window.filter_height, window.padding_top, window.input_height, window.stride_height, window.output_height
-    )
-    filter_width, left, right = _taps_inside(
-        window.filter_width, window.padding_left, window.input_width, window.stride_width, window.output_width
-    )
-    rows = ((0, 0), (top, bottom), (0, 0), (0, 0))
-    columns = ((0, 0), (0, 0), (left, right), (0, 0))
-    strips = _combine_taps(
-        combine,
-        np.pad(image, rows, constant_values=identity) if np.any(rows) else image,
-        _HEIGHT_AXIS,
-        (filter_height, window.stride_height, window.output_height),
-    )
-    return _combine_taps(
-        combine,
-        np.pad(strips, columns, constant_values=identity) if np.any(columns) else strips,
-        _WIDTH_AXIS,
-        (filter_width, window.stride_width, window.output_width),
-    )
+    rows = (window.filter_height, window.stride_height, window.padding_top, window.output_height)
+    columns = (window.filter_width, window.stride_width, window.padding_left, window.output_width)
+    strips = _combine(combine, image, identity, _HEIGHT_AXIS, rows)
+    return _combine(combine, strips, identity, _WIDTH_AXIS, columns)
 
 
-def _taps_inside(filter_size: int, padding: int, size: int, stride: int, outputs: int) -> tuple[int, int, int]:
-    """Return filter size, padding before and after along one axis without the taps that see padding everywhere."""
-    reach = (outputs - 1) * stride
-    first, last = max(0, padding - reach), min(filter_size, size + padding)
-    return last - first, padding - first, max(0, reach + last - padding - size)
-
-
-def _combine_taps(combine: np.ufunc, image: Array, axis: int, sizes: tuple[int, int, int]) -> Array:
-    """Combine along one axis of a padded image; sizes are those of filter, stride and output."""
-    filter_size, stride, outputs = sizes
-    if outputs == 1:
-        taps = image[_along(axis, slice(filter_size))]
-        whole: Array = combine.reduce(taps, axis=axis, dtype=image.dtype, keepdims=True)
-        return whole
+def _combine(combine: np.ufunc, image: Array, identity: float, axis: int, sizes: tuple[int, int, int, int]) -> Array:
+    """Combine windows along one axis; sizes are those of filter, stride, padding before, and output."""
+    filter_size, stride, padding, outputs = sizes
+    if outputs <= filter_size:  # window by window, else tap by tap
+        starts = [at * stride - padding for at in range(outputs)]
+        windows = (image[_along(axis, slice(max(0, at), max(0, at + filter_size)))] for at in starts)
+        parts = [combine.reduce(one, axis, image.dtype, keepdims=True, initial=identity) for one in windows]
+        return np.concatenate(parts, axis)
     reach = (outputs - 1) * stride + 1
-    result: Array = image[_along(axis, slice(0, reach, stride))].copy()
+    around = [(0, 0)] * image.ndim
+    around[axis] = padding, max(0, reach + filter_size - 1 - padding - image.shape[axis])
+    padded = np.pad(image, around, constant_values=identity) if any(around[axis]) else image
+    result: Array = padded[_along(axis, slice(0, reach, stride))].copy()
     for tap in range(1, filter_size):
-        combine(result, image[_along(axis, slice(tap, tap + reach, stride))], out=result)
+        combine(result, padded[_along(axis, slice(tap, tap + reach, stride))], out=result)
     return result
 
 

@@ -23,7 +23,7 @@ def mean(op: OperationView) -> tuple[Array, ...]:
     """Return the mean over some axes; quantised values are summed exactly and divided in fixed point."""
     values, axes = op.array("input"), reduction(op).axes
     if op.data_type not in QUANT8_TYPES:
-        return (values.mean(axis=axes, dtype=np.float32).astype(values.dtype, copy=False),)
+        return (values.mean(axis=axes, dtype=np.float64).astype(values.dtype, copy=False),)
     sums = np.asarray(values.sum(axis=axes, dtype=np.int64))
     count = values.size // max(sums.size, 1)
     multiplier, zero_point = mean_multiplier(count), op.input("input").zero_point

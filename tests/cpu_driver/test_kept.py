@@ -3,10 +3,18 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 
 import nn_runtime as nn
+from nn_runtime.devices import reference_device
+
+
+class Watched(np.ndarray):
+    """An array whose end can be seen."""
 
 
 @pytest.mark.parametrize("variable", ["filter", "bias"])
@@ -32,3 +40,29 @@ def test_weights_that_are_inputs_may_change_from_run_to_run(variable: str) -> No
     with nn.Network.from_model(model).compile("cpu") as session:
         for value, wanted in zip(changed, expected, strict=True):
             assert session.run([pixel, np.full_like(fixed[variable], value)])[0].item() == wanted
+
+
+def test_what_was_made_of_an_argument_goes_with_it() -> None:
+    """Of constants alone is anything kept between runs."""
+    model = nn.Model()
+    rows, weights = (model.add_operand(nn.OperandType(nn.OperandCode.TENSOR_FLOAT32, (4, 4))) for _ in range(2))
+    bias = model.add_operand(nn.OperandType(nn.OperandCode.TENSOR_FLOAT32, (4,)))
+    none = model.add_operand(nn.OperandType(nn.OperandCode.INT32))
+    model.set_operand_value(none, np.int32(nn.FuseCode.NONE))
+    model.set_operand_value(bias, np.zeros(4, np.float32))
+    result = model.add_operand(nn.OperandType(nn.OperandCode.TENSOR_FLOAT32, (4, 4)))
+    model.add_operation(nn.OperationCode.FULLY_CONNECTED, [rows, weights, bias, none], [result])
+    model.identify_inputs_and_outputs([rows, weights], [result])
+    model.finish()
+    compilation = nn.Compilation(model, [reference_device()])
+    compilation.finish()
+    given = [np.eye(4, dtype=np.float32).view(Watched) for _ in range(2)]
+    watched = [weakref.ref(one) for one in given]
+    with nn.Execution(compilation) as execution:
+        for at, one in enumerate(given):
+            execution.set_input(at, one)
+        execution.set_output(0, np.zeros((4, 4), np.float32))
+        execution.compute()
+    del execution, given, one
+    gc.collect()
+    assert [reference() for reference in watched] == [None, None]

@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
+import gc
 import time
+import weakref
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 import nn_runtime as nn
-from nn_runtime.errors import BadData, BadState
+from nn_runtime.errors import BadState
 from nn_runtime.testing.sample_drivers import SampleDevice
 from tests.nn_runtime.descriptors import needs_descriptors, open_descriptors
 from tests.nn_runtime.graphs import chain_model, finished, numbers
@@ -19,6 +21,10 @@ if TYPE_CHECKING:
     from nn_runtime.device import Device
 
 RELU, TANH = nn.OperationCode.RELU, nn.OperationCode.TANH
+
+
+class Watched(np.ndarray):
+    """An array whose end can be seen."""
 
 
 def bound(compilation: nn.Compilation) -> nn.Execution:
@@ -86,8 +92,24 @@ def test_closed_memory() -> None:
     with pytest.raises(BadState, match="the memory is closed"):
         memory.to_array(np.float32, (2, 3))
     execution = nn.Execution(finished(chain_model([RELU]), [SampleDevice("one")]))
-    with pytest.raises(BadData, match="outside the memory"):
+    with pytest.raises(BadState, match="input 0: the memory is closed"):
         execution.set_input_from_memory(0, memory, 0, 24)
+
+
+def test_arguments_go_with_their_execution(device: Device) -> None:
+    """The compilation keeps nothing of a run that is over."""
+    compilation = nn.Compilation(chain_model([RELU]), [device])
+    compilation.finish()
+    memory, result = nn.Memory.from_array(numbers(2, 3)), np.zeros((2, 3), np.float32).view(Watched)
+    watched = weakref.ref(memory.shared), weakref.ref(result)
+    with nn.Execution(compilation) as execution:
+        execution.set_input_from_memory(0, memory, 0, 24)
+        execution.set_output(0, result)
+        execution.compute()
+    memory.close()
+    del execution, memory, result
+    gc.collect()
+    assert [one() for one in watched] == [None, None]
 
 
 def test_closed_device_memory(device: Device) -> None:
