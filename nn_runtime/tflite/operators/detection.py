@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nn_runtime.codes import OperandCode, OperationCode
+from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.tflite.custom_options import numbers
 from nn_runtime.tflite.operators import converts
 from nn_runtime.tflite.values import Value, constant, int32, scalar
@@ -35,12 +35,14 @@ def _detection_postprocess(op: Operator) -> None:
         op.fail(f"option {missing[0]} is missing")
     boxes, scores, anchors = (op.dequantize(op.input(at, f"input {at}")) for at in range(3))
     scores = _with_background(op, scores, int(options["num_classes"]))
+    scores, least = _reaching(op, scores, options["nms_score_threshold"])
+    overlap = np.nextafter(np.float32(options["nms_iou_threshold"]), np.float32(np.inf))  # NNAPI drops equal ones, too
     inputs = [
         *(scores, boxes, anchors),
         *(scalar(OperandCode.FLOAT32, options[name]) for name in _SCALES),
         scalar(OperandCode.BOOL, bool(options["use_regular_nms"])),
         *(int32(int(options[name])) for name in _LIMITS),
-        *(scalar(OperandCode.FLOAT32, options[name]) for name in _THRESHOLDS),
+        *(scalar(OperandCode.FLOAT32, float(threshold)) for threshold in (least, overlap)),
         scalar(OperandCode.BOOL, False),
     ]
     reals, integers = Value(OperandCode.TENSOR_FLOAT32), Value(OperandCode.TENSOR_INT32)
@@ -50,6 +52,18 @@ def _detection_postprocess(op: Operator) -> None:
     op.result(op.emit(OperationCode.CAST, [classes], reals), 1)
     op.result(found_scores, 2)
     op.result(op.emit(OperationCode.CAST, [count], reals), 3)
+
+
+def _reaching(op: Operator, scores: Value, threshold: float) -> tuple[Value, np.float32]:
+    """Return scores, and the threshold that those above it exceed which reach the given one: NNAPI keeps no equal ones.
+
+    There is no threshold below 0, so that scores grow instead, by less than any but 0 has in its last place.
+    """
+    least = np.float32(threshold)
+    if least == 0:
+        tiny = constant(np.full((1, 1, 1), np.finfo(np.float32).tiny, np.float32))
+        return op.emit(OperationCode.ADD, [scores, tiny, int32(FuseCode.NONE)], scores), least
+    return scores, np.nextafter(least, np.float32(-np.inf))
 
 
 def _with_background(op: Operator, scores: Value, classes: int) -> Value:

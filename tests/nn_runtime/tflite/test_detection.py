@@ -65,6 +65,30 @@ def test_quantised_detections(seed: int, reference_device: Device) -> None:
     check(file, [boxes, scores], reference_device)
 
 
+@pytest.mark.parametrize("threshold", [0.0, 0.25])
+@pytest.mark.parametrize("more", [{}, {"use_regular_nms": True, "detections_per_class": 4}], ids=["fast", "regular"])
+def test_scores_and_overlaps_that_reach_a_threshold(
+    threshold: float, more: dict[str, Any], reference_device: Device
+) -> None:
+    """Scores that do are kept, and overlaps of just the threshold, here of halves of boxes, do not matter."""
+    options = {**OPTIONS, "nms_score_threshold": threshold, "num_classes": 1, "h_scale": 1.0, "w_scale": 1.0, **more}
+    centres = np.array([[at // 2 * 10 + 0.5, 0.5 + 0.5 * (at % 2), 1, 1 + at % 2] for at in range(ANCHORS)])
+    boxes, scores = np.zeros((1, ANCHORS, 4), np.float32), np.zeros((1, ANCHORS, 1), np.float32)
+    scores[0, :, 0] = [0.75, 0.5, 0.25, *[threshold - 0.125] * (ANCHORS - 3)]
+    scores[0, 3, 0] = threshold
+    tensors = [
+        real(1, ANCHORS, 4),
+        real(1, ANCHORS, 1),
+        constant(centres),
+        real(1, 6, 4),
+        real(1, 6),
+        real(1, 6),
+        real(1),
+    ]
+    step = Step("TFLite_Detection_PostProcess", [0, 1, 2], [3, 4, 5, 6], custom_options=flexbuffers.Dumps(options))
+    check(write_graphs([Graph(tensors, [step], [0, 1], [3, 4, 5, 6])]), [boxes, scores], reference_device)
+
+
 def check(file: bytes, inputs: list[Array], device: Device) -> None:
     with nn.load(file).compile(device) as session:
         boxes, classes, scores, count = session.run(inputs)
@@ -74,7 +98,7 @@ def check(file: bytes, inputs: list[Array], device: Device) -> None:
     assert found > 1
     np.testing.assert_allclose(boxes[:, :found], wanted_boxes[:, :found], rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(classes[:, :found], wanted_classes[:, :found])
-    np.testing.assert_allclose(scores[:, :found], wanted_scores[:, :found], rtol=1e-6)
+    np.testing.assert_allclose(scores[:, :found], wanted_scores[:, :found], rtol=1e-6, atol=1e-30)
 
 
 @pytest.mark.parametrize(
