@@ -239,11 +239,21 @@ def _packed(program: Sequence[Instruction], at_once: int, *, by_parts: bool) -> 
         if at_once and walk.is_same_row and not (walk.is_plain or walk.is_scalar):
             copies += 1
             values["repeated"] = copies
-        for at, name in enumerate(_FIELDS):
-            row[at] = word(values.get(name, 0))
+        row[:] = words(values, _FIELDS)
     return np.concatenate([table.reshape(-1).view(np.uint8), *parts])
 
 
-def word(value: float) -> int:
-    """Return the bits of a field: of an int itself, of a float as float32."""
-    return int(np.float32(value).view(np.int32)) if isinstance(value, float) else int(value)
+def words(values: Mapping[str, float], fields: Sequence[str]) -> list[int]:
+    """Return the bits of fields, 0 where there is no value: an int as it is, a float as float32.
+
+    Raises ValueError for a value that no field has.
+    """
+    unknown = values.keys() - set(fields)
+    if unknown:
+        raise ValueError(f"no field of a kernel's table is called {', '.join(sorted(unknown))}")
+    return [_word(values.get(name, 0)) for name in fields]
+
+
+def _word(value: float) -> int:
+    is_real = isinstance(value, float | np.floating)
+    return int(np.float32(value).view(np.int32)) if is_real else int(value)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpu_driver.bound import BoundOperand
-from gpu_driver.chain.elementwise import word
+from gpu_driver.chain.elementwise import words
 from gpu_driver.chain.following import with_following
 from gpu_driver.chain.images import one_image, steps_by_image
 from gpu_driver.chain.joining import put_together
@@ -293,8 +293,7 @@ def _tables(steps: Sequence[Step], placed: Placement) -> tuple[Array, list[Array
         then += step.then is not None
         sizes = (getattr(step.geometry, name) for name in GEOMETRY)
         units = dict(zip(("unit_pixels", "unit_channels"), unit, strict=True))
-        values = ({**step.values, **units}.get(name, 0) for name in VALUES)
-        row[:] = [word(value) for value in (step.kind, *places, *positions, *sizes, *values)]
+        row[:] = [step.kind, *places, *positions, *sizes, *words({**step.values, **units}, VALUES)]
     return table, constants.parts
 
 
