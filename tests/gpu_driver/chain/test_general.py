@@ -472,7 +472,7 @@ def test_means_in_a_chain(opencl_device: Device, code: OperandCode, dims: Dimens
 def test_fields_of_tables() -> None:
     one = int(np.float32(1.5).view(np.int32))
     assert elementwise.words({"b": 1.5, "a": 7, "d": np.float32(1.5)}, ("a", "b", "c", "d")) == [7, one, 0, one]
-    with pytest.raises(ValueError, match="no field .* is called chunks"):
+    with pytest.raises(ValueError, match=r"no field .* is called chunks"):
         elementwise.words({"chunks": 1}, chain_step.VALUES)
 
 
