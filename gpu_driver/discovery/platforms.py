@@ -323,19 +323,25 @@ def _library_of(platform: cl.Platform) -> str | None:
 
 
 def _do_without_the_users_cache() -> None:
-    """Where the user's cache folder cannot be written: PoCL shows no device, and PyOpenCL fails to make a kernel.
+    """Where the user's cache folder cannot be written, or is full: PoCL shows no device, PyOpenCL makes no kernel.
 
-    Then, unless the user chose otherwise, PoCL gets a temporary folder and PyOpenCL's caches are switched off.
+    Then PoCL gets a temporary folder, and PyOpenCL's caches are switched off unless the user chose otherwise.
     """
+    if sys.platform != "linux":
+        return
     try:
         cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
     except RuntimeError:  # the user has no home
         cache = NOWHERE
     folder = cache / "pocl" / "kcache"
-    if sys.platform != "linux" or why_unwritable(folder) is None:
-        return
-    os.environ.setdefault("PYOPENCL_NO_CACHE", "1")
-    if os.environ.get("POCL_CACHE_DIR"):
+    reason = why_unwritable(folder)
+    if reason is not None:
+        os.environ.setdefault("PYOPENCL_NO_CACHE", "1")
+    chosen = os.environ.get("POCL_CACHE_DIR")
+    if chosen:
+        folder = Path(chosen)
+        reason = why_unwritable(folder)
+    if reason is None:
         return
     try:
         temporary = tempfile.mkdtemp(prefix="nnrt-pocl-")
@@ -343,7 +349,8 @@ def _do_without_the_users_cache() -> None:
         return
     os.environ["POCL_CACHE_DIR"] = temporary
     atexit.register(shutil.rmtree, temporary, ignore_errors=True)
-    _LOG.info("%s cannot be written: PoCL uses %s until this process ends", folder, temporary)
+    level = logging.WARNING if chosen else logging.INFO
+    _LOG.log(level, "%s cannot be written (%s): PoCL uses %s until this process ends", folder, reason, temporary)
 
 
 def _spread_threads_of_pocl() -> None:

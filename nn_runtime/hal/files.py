@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shutil
 import stat
 import tempfile
 import time
@@ -14,6 +15,8 @@ from pathlib import Path
 _NEW = ".nnrt-new-"
 """How the names of files begin that are not whole yet."""
 _ABANDONED_SECONDS = 3600.0
+LEAST_ROOM_BYTES = 16 << 20
+"""Free for a folder of caches that is worth using."""
 _READ = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
 """Opening a pipe does not wait for its writer."""
 
@@ -42,13 +45,17 @@ def write_file(path: Path, data: bytes) -> None:
 
 
 def why_unwritable(directory: Path) -> str | None:
-    """Return why no file can be made in a folder, made if missing, in the system's words; None where one can."""
+    """Return why no file can be made in a folder, made if missing, in the system's words; None where one can.
+
+    Little room is a reason, too: what is compiled for a network takes a few megabytes.
+    """
     try:
         directory.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=directory, prefix=_NEW):
-            return None
+            free = shutil.disk_usage(directory).free
     except OSError as error:
         return error.strerror or str(error)
+    return None if free >= LEAST_ROOM_BYTES else f"{os.strerror(errno.ENOSPC)}: {free >> 10} KiB are free"
 
 
 def _remove_abandoned(directory: Path) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from pathlib import Path
 
@@ -66,3 +67,9 @@ def test_a_folder_that_cannot_be_written_says_why(tmp_path: Path) -> None:
     assert why_unwritable(tmp_path / "file" / "new")
     with pytest.raises(OSError, match="file"):
         write_file(tmp_path / "file" / "new", b"data")
+
+
+def test_a_folder_without_room_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=300 << 10))
+    assert why_unwritable(tmp_path) == "No space left on device: 300 KiB are free"
