@@ -292,6 +292,14 @@ def test_unwritable_cache_folder(cache: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="where PoCL keeps its cache")
+def test_unwritable_folder_of_pocl(cache: Path, tmp_path: Path) -> None:
+    """PoCL shows no device there; it gets another folder, which goes with the process."""
+    found = _run(_LIST, cache)
+    assert _run(_LIST, cache, POCL_CACHE_DIR="/dev/null/kernels", TMPDIR=str(tmp_path)) == found
+    assert not list(tmp_path.glob("nnrt-pocl-*"))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="where PoCL keeps its cache")
 def test_unwritable_home(cache: Path, tmp_path: Path) -> None:
     found = _run(_LIST, cache)
     nowhere = {"HOME": "/dev/null", "XDG_CACHE_HOME": "/dev/null/cache", "TMPDIR": str(tmp_path)}
