@@ -162,6 +162,8 @@ class Operator(OperatorInputs):
                 self.fail(f"without a bias at most {_MAX_FILLED} output channels are supported, got {units}")
             self.spend(units)
             given = constant(np.zeros(units, np.int32 if quantized else np.float32))
+        if given.rank != 1 and math.prod(given.shape or ()) == units:  # all that TFLite asks
+            given = self.reshape(given, (units,))
         if not quantized:
             return self.matched(given, source)
         if given.type != OperandCode.TENSOR_INT32:

@@ -160,6 +160,17 @@ CASES = [
     Case(
         "TRANSPOSE_CONV",
         [
+            *(constant([1, 8, 6, 2]), constant(weights(2, 3, 3, 4)), real(1, 4, 3, 4)),
+            constant(np.float32([0.5, -2]).reshape(1, 1, 1, 2)),
+        ],
+        [real(1, 8, 6, 2)],
+        "TransposeConvOptions",
+        {"StrideW": 2, "StrideH": 2, "Padding": SAME},
+        name="a bias of four dimensions",
+    ),
+    Case(
+        "TRANSPOSE_CONV",
+        [
             constant([1, 8, 6, 2]),
             constant(bytes_of(np.int8, 2, 3, 3, 4), channels(2)),
             int8(0.05, -20, 1, 4, 3, 4),
