@@ -22,9 +22,10 @@ import numpy as np
 
 import nn_runtime
 from nn_runtime.cli import costs
-from nn_runtime.cli.networks import statistics_of, statistics_text
+from nn_runtime.cli.networks import statistics_text
 from nn_runtime.cli.output import busy, print_json, print_lines
-from nn_runtime.devices import devices, driver_names, listing, select, selector_in_force
+from nn_runtime.cost import cost_table
+from nn_runtime.devices import devices, distribution_of, driver_names, find_device, listing, select, selector_in_force
 from nn_runtime.devices import diagnosis as diagnosis_of
 from nn_runtime.errors import NNError
 from nn_runtime.loading import load
@@ -70,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     with busy("trying the devices"):
         trials = {name: _trial(name) for name in usable}
     known = devices()
-    measured = costs.measure(known) if args.measure else {device.name: costs.table_of(device) for device in known}
+    measured = costs.measure(known) if args.measure else {device.name: cost_table(device) for device in known}
     summaries = {name: costs.summary_of(table) for name, table in measured.items() if table is not None}
     if args.json:
         print_json(_as_json(diagnoses, usable, trials, summaries))
@@ -90,7 +91,7 @@ def _trial(device: str) -> Trial:
             session.run([np.zeros(info.shape, info.dtype) for info in session.inputs])
     except Exception as error:
         return Trial(str(error) if isinstance(error, NNError) else f"{type(error).__name__}: {error}")
-    return Trial("", statistics_of(device))
+    return Trial("", find_device(device).statistics())
 
 
 def _trial_line(device: str, trial: Trial) -> str:
@@ -138,7 +139,8 @@ def _variables() -> dict[str, str]:
 def _driver_lines(driver: str, diagnosis: Diagnosis | None) -> list[str]:
     offered = listing(driver)
     if offered.failure:
-        return [f"problem    {offered.failure}", "    mend   pip install --force-reinstall nn-runtime-opencl"]
+        remedy = f"pip install --force-reinstall {distribution_of(driver)}"
+        return [f"problem    {offered.failure}", f"    mend   {remedy}"]
     if diagnosis is not None:
         return list(diagnosis.lines())
     found = [f"device     {device.name} {device.version}: usable" for device in offered.devices]

@@ -203,6 +203,7 @@ class AdaptedPreparedModel13(AdaptedPreparedModel12):
             if fence is not None:
                 try:
                     if fences.wait(fence) == fences.FenceStatus.FAILED:
+                        callback.get_execution_info()  # raises the driver's error
                         raise HalError(ErrorStatus.GENERAL_FAILURE, "the fenced execution failed")
                 finally:
                     fences.close(fence)
