@@ -14,7 +14,7 @@ from nn_runtime.hal.types import MAXIMUM_CACHE_FILES, Capabilities, ErrorStatus,
 from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
-    from nn_runtime.hal.interfaces import IDevice
+    from nn_runtime.hal.interfaces import IDevice, UnusableDevice
 
 _NO_TEXTS = {"platform_index": int, "type": DeviceTypeCode}
 """Kinds of the fields of a description that are no strings."""
@@ -31,7 +31,7 @@ class Answers:
     capabilities: Capabilities
 
 
-def name_of(hal: IDevice) -> str:
+def name_of(hal: IDevice | UnusableDevice) -> str:
     """Return a device's name; raises HalError."""
     name = of_kind(str, guarded(lambda: hal.name, "name"), "name")
     if not name:
@@ -56,6 +56,14 @@ def checked_description(description: DeviceDescription) -> DeviceDescription:
     for name, value in vars(found).items():
         of_kind(_NO_TEXTS.get(name, str), value, f"description: {name}")
     return found
+
+
+def checked_unusable(item: UnusableDevice) -> UnusableDevice:
+    """Return a device that cannot be used, whose fields are what they must be; raises HalError."""
+    of_kind(str, item.name, "the name of an UnusableDevice")
+    of_kind(str, item.reason, f"the reason of {item.name}")
+    checked_description(item.description)
+    return item
 
 
 def _cache_files(hal: IDevice) -> tuple[int, int]:

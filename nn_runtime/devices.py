@@ -19,6 +19,7 @@ import threading
 import types
 from typing import TYPE_CHECKING
 
+from nn_runtime.answers import checked_unusable, name_of
 from nn_runtime.checks import check_kind, shown
 from nn_runtime.device import REFERENCE_NAME, RUNTIME_FEATURE_LEVEL, Device
 from nn_runtime.errors import (
@@ -29,6 +30,7 @@ from nn_runtime.errors import (
 )
 from nn_runtime.failures import answered, of_kind
 from nn_runtime.hal.interfaces import DeviceDescription, DiagnosingModule, Diagnosis, UnusableDevice
+from nn_runtime.hal.types import HalError
 from nn_runtime.observe import vlog
 from nn_runtime.value_classes import dataclass
 
@@ -191,20 +193,26 @@ def _registered(
     driver: str, item: IDevice | UnusableDevice, usable: Sequence[Device]
 ) -> Device | UnusableDevice | None:
     """Return what an item of a driver's list is to the runtime; None for a second device of a name."""
-    if isinstance(item, UnusableDevice):
-        _log.info("driver %s: %s cannot be used: %s", driver, item.name, item.reason)
-        return item
     try:
+        if isinstance(item, UnusableDevice):
+            _log.info("driver %s: %s cannot be used: %s", driver, item.name, item.reason)
+            return checked_unusable(item)
         device = Device(item)
-    except NNError as error:
+    except (NNError, HalError) as error:
         _log.warning("driver %s: %s", driver, error)
-        name = getattr(item, "name", None)
-        return UnusableDevice(name if isinstance(name, str) else shown(item), str(error))
+        return UnusableDevice(_name_or_kind(item), str(error))
     if device.name == REFERENCE_NAME or any(other.name == device.name for other in usable):
         _log.warning("driver %s: a second device called %s is ignored", driver, device.name)
         return None
     _log.debug("driver %s: %s, version %s", driver, device.name, device.version)
     return device
+
+
+def _name_or_kind(item: IDevice | UnusableDevice) -> str:
+    try:
+        return name_of(item)
+    except HalError:
+        return shown(item)
 
 
 @functools.cache
