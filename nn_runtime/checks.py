@@ -68,4 +68,4 @@ def shown(value: object) -> str:
 
 def with_article(name: str) -> str:
     """Return a class's name as it stands in a sentence."""
-    return f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"
+    return f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"

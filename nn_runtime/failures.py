@@ -59,10 +59,12 @@ def attempt(call: Callable[[], object], what: str) -> None:
 def answered(call: Callable[[], R], default: R, what: str) -> R:
     """Return what a driver answers to a query that it may leave open: the default if it fails, which is logged."""
     try:
-        return guarded(call, what)
+        return call()
     except HalError as error:
-        _log.warning("%s", error)
-        return default
+        _log.warning("%s: %s", what, error)
+    except Exception as error:
+        _log.warning("%s", foreign_failure(error, what))
+    return default
 
 
 def of_kind(kind: type, reply: R, what: str) -> R:

@@ -28,6 +28,7 @@ from nn_runtime.cost import cost_table
 from nn_runtime.devices import devices, distribution_of, driver_names, find_device, listing, select, selector_in_force
 from nn_runtime.devices import diagnosis as diagnosis_of
 from nn_runtime.errors import NNError
+from nn_runtime.failures import answered
 from nn_runtime.loading import load
 from nn_runtime.value_classes import dataclass
 
@@ -141,11 +142,18 @@ def _driver_lines(driver: str, diagnosis: Diagnosis | None) -> list[str]:
     if offered.failure:
         remedy = f"pip install --force-reinstall {distribution_of(driver)}"
         return [f"problem    {offered.failure}", f"    mend   {remedy}"]
-    if diagnosis is not None:
-        return list(diagnosis.lines())
+    said = None if diagnosis is None else answered(lambda: list(diagnosis.lines()), None, f"driver {driver}: diagnosis")
+    if said is not None:
+        return said
     found = [f"device     {device.name} {device.version}: usable" for device in offered.devices]
     refused = [f"device     {item.name}: not usable: {item.reason}" for item in offered.unusable]
     return [*found, *refused] or ["no device"]
+
+
+def _diagnosis_as_json(driver: str, diagnosis: Diagnosis | None) -> dict[str, object] | None:
+    if diagnosis is None:
+        return None
+    return answered(lambda: dict(diagnosis.to_json()), None, f"driver {driver}: diagnosis")
 
 
 def _verdict_lines(usable: list[str]) -> list[str]:
@@ -188,7 +196,7 @@ def _as_json(
                 "failure": listing(driver).failure,
                 "devices": [device.name for device in listing(driver).devices],
                 "unusable": {item.name: item.reason for item in listing(driver).unusable},
-                "diagnosis": dict(diagnosis.to_json()) if diagnosis else None,
+                "diagnosis": _diagnosis_as_json(driver, diagnosis),
             }
             for driver, diagnosis in diagnoses.items()
         },

@@ -394,7 +394,7 @@ def main(channel: Channel) -> None:
             channel.send(answer)
         except ChannelClosed:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             channel.send(("error", f"{type(error).__name__}: {error}"))
             return
         host.serve(channel)

@@ -238,7 +238,9 @@ class _AdaptedFencedCallback:
 
     def get_execution_info(self) -> tuple[Timing, Timing]:
         """Ask the driver."""
-        status, launched_timing, fenced_timing = guarded(self._driver.get_execution_info, "get_execution_info")
+        status, launched_timing, fenced_timing = guarded(
+            lambda: self._driver.get_execution_info(), "get_execution_info"
+        )
         checked(status, "get_execution_info")
         return canonical_timing(launched_timing), canonical_timing(fenced_timing)
 
