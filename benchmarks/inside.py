@@ -16,7 +16,7 @@ import networks
 
 import nn_runtime as nn
 from gpu_driver.launch import Launch, Zeroed
-from nn_runtime.cli.networks import statistics_of
+from nn_runtime.devices import find_device
 
 if TYPE_CHECKING:
     from gpu_driver.prepared_model import PreparedModel
@@ -45,7 +45,7 @@ def figures(selector: str, name: str) -> dict[str, Any]:
     data, _ = networks.golden(name)
     with nn.load(networks.model_bytes(name)) as network, network.compile(device=selector) as session:
         (device,) = session.devices_used
-        programs = statistics_of(device)
+        programs = find_device(device).statistics()
         found = _times(session, data)
         memory = _memory(made[0], networks.model_bytes(name)) if made else {}
     counts = {key: programs[key] for key in ("programs_built", "programs_loaded") if key in programs}

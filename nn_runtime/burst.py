@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 from typing import TYPE_CHECKING
 
 from nn_runtime.checks import check_kind
 from nn_runtime.compilation import Compilation
 from nn_runtime.errors import BadState
+from nn_runtime.failures import attempt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -46,15 +48,15 @@ class Burst:
 
     def release(self, memory: SharedMemory) -> None:
         """Let the drivers forget what they keep for a memory that is being closed."""
-        for channel in self.channels.values():
-            channel.free_memory(memory)
+        for step, channel in self.channels.items():
+            attempt(functools.partial(channel.free_memory, memory), f"{step.device.name}: free_memory of a burst")
 
     def close(self) -> None:
         """End the burst."""
         self._closed = True
         channels, self.channels = self.channels, {}
-        for channel in channels.values():
-            channel.close()
+        for step, channel in channels.items():
+            attempt(channel.close, f"{step.device.name}: close of a burst")
 
     def __enter__(self) -> Burst:
         return self

@@ -24,7 +24,7 @@ def check_kind(what: str, value: object, kind: type) -> None:
     if value is None:
         raise UnexpectedNull(f"{what} is None")
     if not isinstance(value, kind):
-        raise BadData(f"{what}: wanted {_with_article(kind.__name__)}, got {shown(value)}")
+        raise BadData(f"{what}: wanted {with_article(kind.__name__)}, got {shown(value)}")
 
 
 def listed(what: str, values: Iterable[T], kind: type) -> list[T]:
@@ -66,5 +66,6 @@ def shown(value: object) -> str:
     return repr(value) if isinstance(value, _PLAIN) else type(value).__name__
 
 
-def _with_article(name: str) -> str:
-    return f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"
+def with_article(name: str) -> str:
+    """Return a class's name as it stands in a sentence."""
+    return f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"

@@ -13,7 +13,7 @@ from nn_runtime import extensions, trial
 from nn_runtime.caching import CacheInfo, path_of
 from nn_runtime.checks import check_kind, copied_bytes, member
 from nn_runtime.codes import FeatureLevel, PreferenceCode, PriorityCode
-from nn_runtime.device import check_device_list
+from nn_runtime.device import checked_devices
 from nn_runtime.devices import Selection, select
 from nn_runtime.errors import BadData, BadState, NNError, UnexpectedNull
 from nn_runtime.hal.types import CACHE_TOKEN_BYTES, ExecutionPreference, Priority
@@ -52,11 +52,10 @@ class Compilation:
     def __init__(self, model: Model, devices: Sequence[Device] | None = None) -> None:
         """Raises UnexpectedNull, BadState for an unfinished or invalid model, BadData for a bad list of devices."""
         check_kind("compilation: the model", model, Model)
-        if devices is not None:
-            check_device_list("compilation", devices)
+        named = None if devices is None else checked_devices("compilation", devices)
         self._model = model.hal
         self._run_order = model.run_order
-        self._selection = Selection(tuple(devices), True) if devices is not None else None
+        self._selection = None if named is None else Selection(named, strict=True)
         self._options = PlanOptions()
         self._timeout_ns = 0
         self._finished = False

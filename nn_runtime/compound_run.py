@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from nn_runtime.errors import NNError, OutputInsufficientSize
-from nn_runtime.failures import error_of_hal
+from nn_runtime.failures import error_of_hal, guarded
 from nn_runtime.fallback import execute_on_host, fall_back, fall_back_fenced
 from nn_runtime.hal import fences
 from nn_runtime.hal.memory import SharedMemory
@@ -221,7 +221,8 @@ class CompoundRun:
         if isinstance(target.pool, BufferToken):
             host = new_pool(data.nbytes)
             host.array()[:] = data
-            buffer_of(target).copy_from(host, source.dimensions)
+            buffer = buffer_of(target)
+            guarded(lambda: buffer.copy_from(host, source.dimensions), "copy_from")
         else:
             host_bytes(target, code)[: data.nbytes] = data
 

@@ -11,6 +11,7 @@ import functools
 import math
 from typing import TYPE_CHECKING
 
+from nn_runtime.failures import answered, of_kind
 from nn_runtime.hal.costs import ANY_OPERATION, OTHER_TYPES, CostTable, HasCosts, OperationCost, operation_estimates
 from nn_runtime.hal.types import HalError, OperandLifeTime
 from nn_runtime.partition import cut, operation_score
@@ -65,7 +66,7 @@ class CostModel:
         """Estimate every operation on every device that takes it."""
         self.model = model
         self.devices = devices
-        self._tables = [_table(device) for device in devices]
+        self._tables = [cost_table(device) or _UNKNOWN_COSTS for device in devices]
         self.operation_ns = [
             [self._operation(device, answer, at, preference) for at, answer in enumerate(support[index])]
             for index, device in enumerate(devices)
@@ -152,5 +153,9 @@ class CostModel:
         return self.model.main.operands[index].lifetime in _COMPUTED
 
 
-def _table(device: Device) -> CostTable:
-    return device.hal.cost_table() if isinstance(device.hal, HasCosts) else _UNKNOWN_COSTS
+def cost_table(device: Device) -> CostTable | None:
+    """Return a device's table of costs, None where it does not tell one."""
+    hal = device.hal
+    if not isinstance(hal, HasCosts):
+        return None
+    return answered(lambda: of_kind(CostTable, hal.cost_table(), "cost_table"), None, f"{device.name}: its costs")

@@ -19,7 +19,8 @@ import threading
 import types
 from typing import TYPE_CHECKING
 
-from nn_runtime.checks import check_kind
+from nn_runtime.answers import checked_unusable, name_of
+from nn_runtime.checks import check_kind, shown
 from nn_runtime.device import REFERENCE_NAME, RUNTIME_FEATURE_LEVEL, Device
 from nn_runtime.errors import (
     BadData,
@@ -27,14 +28,16 @@ from nn_runtime.errors import (
     NNError,
     UnmatchedSelector,
 )
-from nn_runtime.hal.interfaces import DeviceDescription, DiagnosingModule, UnusableDevice
+from nn_runtime.failures import answered, of_kind
+from nn_runtime.hal.interfaces import DeviceDescription, DiagnosingModule, Diagnosis, UnusableDevice
+from nn_runtime.hal.types import HalError
 from nn_runtime.observe import vlog
 from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from nn_runtime.hal.interfaces import Diagnosis, IDevice
+    from nn_runtime.hal.interfaces import IDevice
 
 ENTRY_POINT_GROUP = "nn_runtime.drivers"
 DEFAULT_SELECTOR = "opencl,cpu"
@@ -128,14 +131,20 @@ def _loaded(driver: str) -> DriverListing:
         return DriverListing(driver, (), (), f"no driver {driver!r} is installed; there are: {known}")
     in_another_process = _in_another_process()
     try:
-        offered: list[IDevice | UnusableDevice] = _hosted(entry.value) if in_another_process else entry.load()()
-    except Exception as error:
-        _log.warning("driver %s could not be loaded: %s: %s", driver, type(error).__name__, error)
-        return DriverListing(driver, (), (), f"driver {driver} could not be loaded: {type(error).__name__}: {error}")
+        offered = list(_hosted(entry.value) if in_another_process else entry.load()())
+    except (Exception, SystemExit) as error:  # a module that exits as it is imported must not end the application
+        failure = f"driver {driver} could not be loaded: {type(error).__name__}: {error}"
+        _log.warning("%s", failure)
+        return DriverListing(driver, (), (), failure)
     usable: list[Device] = []
+    unusable: list[UnusableDevice] = []
     for item in offered:
-        _register(driver, item, usable)
-    return DriverListing(driver, tuple(usable), tuple(item for item in offered if isinstance(item, UnusableDevice)))
+        found = _registered(driver, item, usable)
+        if isinstance(found, Device):
+            usable.append(found)
+        elif found is not None:
+            unusable.append(found)
+    return DriverListing(driver, tuple(usable), tuple(unusable))
 
 
 def _in_another_process() -> bool:
@@ -165,26 +174,45 @@ def diagnosis(driver: str) -> Diagnosis | None:
         return None
     try:
         module = importlib.import_module(entry.module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         _log.info("driver %s could not be asked: %s: %s", driver, type(error).__name__, error)
         return None
-    return module.diagnose() if isinstance(module, DiagnosingModule) else None
+    if not isinstance(module, DiagnosingModule):
+        return None
+    diagnose: Callable[[], Diagnosis] = module.diagnose
+    return answered(lambda: of_kind(Diagnosis, diagnose(), "diagnose"), None, f"driver {driver}: diagnose")
 
 
-def _register(driver: str, item: IDevice | UnusableDevice, usable: list[Device]) -> None:
-    if isinstance(item, UnusableDevice):
-        _log.info("driver %s: %s cannot be used: %s", driver, item.name, item.reason)
-        return
+def distribution_of(driver: str) -> str:
+    """Return the name of the package that an installed driver is part of."""
+    entry = _entry_points()[driver]
+    return entry.dist.name if entry.dist is not None else entry.module.partition(".")[0]
+
+
+def _registered(
+    driver: str, item: IDevice | UnusableDevice, usable: Sequence[Device]
+) -> Device | UnusableDevice | None:
+    """Return what an item of a driver's list is to the runtime; None for a second device of a name."""
     try:
+        if isinstance(item, UnusableDevice):
+            _log.info("driver %s: %s cannot be used: %s", driver, item.name, item.reason)
+            return checked_unusable(item)
         device = Device(item)
-    except NNError as error:
+    except (NNError, HalError) as error:
         _log.warning("driver %s: %s", driver, error)
-        return
+        return UnusableDevice(_name_or_kind(item), str(error))
     if device.name == REFERENCE_NAME or any(other.name == device.name for other in usable):
         _log.warning("driver %s: a second device called %s is ignored", driver, device.name)
-        return
+        return None
     _log.debug("driver %s: %s, version %s", driver, device.name, device.version)
-    usable.append(device)
+    return device
+
+
+def _name_or_kind(item: IDevice | UnusableDevice) -> str:
+    try:
+        return name_of(item)
+    except HalError:
+        return shown(item)
 
 
 @functools.cache

@@ -91,7 +91,8 @@ class Execution:
         self._padding_enabled = False
         self._measure = False
         self._timeout_ns = 0
-        self._loop_timeout_ns = DEFAULT_LOOP_TIMEOUT_NS
+        self._loop_timeout_ns: int | None = None
+        """None for the default, which drivers know: not every way to reach them can carry one."""
         self._attributes: Attributes = ()
         self._outcome: Outcome | FencedOutcome | None = None
         """Of the last run, unless it failed: then `_error` is there."""
@@ -213,7 +214,7 @@ class Execution:
             if duration:
                 self._check_one_device(f"{call}: a duration")
             self._outputs.check_specified()
-            options = RunOptions(self._measure, deadline_ns, self._loop_timeout_ns)
+            options = RunOptions(self._measure, deadline_ns, self._loop_timeout_ns, attributes=self._attributes)
             outcome = run.execute_fenced(options, waited_for, duration or None)
         return FenceEvent(outcome.fence, lambda succeeded: self._finish_fenced(outcome, succeeded))
 

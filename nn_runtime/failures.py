@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How failures of drivers become errors of the NDK level (SURFACE section c)."""
+"""How failures of drivers become errors of the NDK level (SURFACE section c).
+
+Whatever a driver raises besides HalError, and whatever it answers that is no answer, is its GENERAL_FAILURE.
+"""
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, TypeVar
 
+from nn_runtime.checks import shown, with_article
 from nn_runtime.errors import NNError, OutputInsufficientSize, error_of
 from nn_runtime.hal.types import RESULT_OF_STATUS, STATUS_OF_RESULT, ErrorStatus, HalError
 
@@ -12,6 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 R = TypeVar("R")
+S = TypeVar("S")
+
+_log = logging.getLogger("nn_runtime.driver")
 
 
 def error_of_hal(error: HalError, where: str) -> NNError:
@@ -28,16 +36,49 @@ def passed_hal(error: NNError) -> NNError:
     return error if code == error.code else error_of(code, str(error), shapes)
 
 
-def guarded(call: Callable[[], R]) -> R:
-    """Call a driver; its foreign exceptions become HalError(GENERAL_FAILURE)."""
+def guarded(call: Callable[[], R], what: str) -> R:
+    """Call a driver; its foreign exceptions become HalError(GENERAL_FAILURE), which says `what` was called."""
     try:
         return call()
     except HalError:
         raise
     except Exception as error:
-        raise foreign_failure(error) from error
+        raise foreign_failure(error, what) from error
 
 
-def foreign_failure(error: Exception) -> HalError:
+def foreign_failure(error: Exception, what: str) -> HalError:
     """Return what a driver's foreign exception is to the runtime: GENERAL_FAILURE."""
-    return HalError(ErrorStatus.GENERAL_FAILURE, f"the driver failed with {type(error).__name__}: {error}")
+    return HalError(ErrorStatus.GENERAL_FAILURE, f"{what}: the driver failed with {type(error).__name__}: {error}")
+
+
+def attempt(call: Callable[[], object], what: str) -> None:
+    """Call a driver for what must go on if it fails, such as closing: its failure is logged."""
+    answered(call, None, what)
+
+
+def answered(call: Callable[[], R], default: R, what: str) -> R:
+    """Return what a driver answers to a query that it may leave open: the default if it fails, which is logged."""
+    try:
+        return call()
+    except HalError as error:
+        _log.warning("%s: %s", what, error)
+    except Exception as error:
+        _log.warning("%s", foreign_failure(error, what))
+    return default
+
+
+def of_kind(kind: type, reply: R, what: str) -> R:
+    """Return what a driver replied to `what`; raises HalError(GENERAL_FAILURE) where it is of another kind."""
+    if not isinstance(reply, kind):
+        wanted = with_article(kind.__name__)
+        raise HalError(ErrorStatus.GENERAL_FAILURE, f"{what}: wanted {wanted} from the driver, got {shown(reply)}")
+    return reply
+
+
+def two_of(call: Callable[[], tuple[R, S]], what: str) -> tuple[R, S]:
+    """Call a driver for two values; raises HalError, GENERAL_FAILURE where it replies something else."""
+    reply = guarded(call, what)
+    if not isinstance(reply, tuple) or len(reply) != 2:
+        message = f"{what}: wanted two values from the driver, got {shown(reply)}"
+        raise HalError(ErrorStatus.GENERAL_FAILURE, message)
+    return reply

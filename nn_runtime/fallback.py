@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from typing import TYPE_CHECKING
 
-from nn_runtime.failures import error_of_hal
+from nn_runtime.failures import error_of_hal, guarded
 from nn_runtime.hal.memory import SharedMemory
 from nn_runtime.hal.plain import wait_for_fences
 from nn_runtime.hal.types import ErrorStatus, HalError, Timing
@@ -72,16 +73,18 @@ def execute_on_host(
     result = step.execute(request_of(step.model, host_inputs, host_outputs), options)
     for argument, host in zip(outputs, host_outputs, strict=True):
         if argument.buffer is not None and isinstance(host.pool, SharedMemory):
-            argument.buffer.copy_from(host.pool, host.dimensions)
+            guarded(functools.partial(argument.buffer.copy_from, host.pool, host.dimensions), "copy_from")
     return result
 
 
 def _copied_to_host(argument: Argument, step: Step, at: int) -> Argument:
-    if argument.buffer is None:
+    buffer = argument.buffer
+    if buffer is None:
         return argument
     host = _host_argument(argument, step.model.main.operands[step.model.main.input_indexes[at]].type)
-    if isinstance(host.pool, SharedMemory):
-        argument.buffer.copy_to(host.pool)
+    pool = host.pool
+    if isinstance(pool, SharedMemory):
+        guarded(lambda: buffer.copy_to(pool), "copy_to")
     return host
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import numpy as np
 
 from nn_runtime.checks import check_kind, shown
-from nn_runtime.errors import BadData, BadState, NNError, UnexpectedNull, Unmappable
-from nn_runtime.failures import error_of_hal
+from nn_runtime.errors import BadData, BadState, UnexpectedNull, Unmappable
+from nn_runtime.failures import attempt, error_of_hal, guarded
 from nn_runtime.hal.memory import HardwareBuffer, SharedMemory
 from nn_runtime.hal.types import BufferToken, HalError
 from nn_runtime.numeric import whole_numbers
@@ -173,7 +173,7 @@ class Memory:
         _check_same_content(src, dst)
         try:
             _copy_bytes(src, dst)
-        except NNError:
+        except BaseException:
             if dst.domain is not None:
                 dst.domain.spoiled()
             raise
@@ -192,7 +192,7 @@ class Memory:
         self._pool = None
         self.shared = None
         if self.buffer is not None:
-            self.buffer.close()
+            attempt(self.buffer.close, "close of a buffer")
             self.buffer = None
 
     def __enter__(self) -> Memory:
@@ -246,18 +246,20 @@ def _copy_bytes(src: Memory, dst: Memory) -> None:
 
 
 def _copy_out(src: Memory, shared: SharedMemory) -> None:
-    if src.buffer is None:
+    buffer = src.buffer
+    if buffer is None:
         raise BadState("the memory is closed")
     try:
-        src.buffer.copy_to(shared)
+        guarded(lambda: buffer.copy_to(shared), "copy_to")
     except HalError as error:
         raise error_of_hal(error, "memory copy") from error
 
 
 def _copy_in(shared: SharedMemory, dst: Memory, dimensions: Dimensions) -> None:
-    if dst.buffer is None:
+    buffer = dst.buffer
+    if buffer is None:
         raise BadState("the memory is closed")
     try:
-        dst.buffer.copy_from(shared, dimensions)
+        guarded(lambda: buffer.copy_from(shared, dimensions), "copy_from")
     except HalError as error:
         raise error_of_hal(error, "memory copy") from error

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from nn_runtime.checks import check_kind
 from nn_runtime.compilation import Compilation
-from nn_runtime.errors import BadData, BadState, NNError, OperationFailed
-from nn_runtime.failures import error_of_hal
+from nn_runtime.errors import BadData, BadState, OperationFailed
+from nn_runtime.failures import of_kind, two_of
+from nn_runtime.hal.interfaces import IBuffer
 from nn_runtime.hal.memory import SharedMemory
 from nn_runtime.hal.types import BufferDesc, BufferRole, ErrorStatus, HalError
 from nn_runtime.memory import Memory
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nn_runtime.device import Device
-    from nn_runtime.hal.interfaces import IBuffer, IPreparedModel
+    from nn_runtime.hal.interfaces import IPreparedModel
     from nn_runtime.hal.types import Operand
     from nn_runtime.operand import Dimensions
     from nn_runtime.plan import StepRole
@@ -139,14 +140,14 @@ class MemoryDesc:
         domain = Domain(frozenset(self._roles), self._operand, self._dimensions)
         used = self._step_roles()
         used_devices = {role.step.device.name: role.step.device for role, _ in used}
-        failure: NNError | None = None
+        failure: HalError | None = None
         if len(used_devices) == 1:
             device = next(iter(used_devices.values()))
             try:
                 buffer, token = _allocate_on(device, self._dimensions, used)
             except HalError as error:
-                failure = error_of_hal(error, f"device memory on {device.name}")
-                _log.debug("%s; falling back", failure)
+                failure = error
+                _log.debug("device memory on %s: %s; falling back", device.name, error)
             else:
                 _log.debug("device memory %s on %s", list(self._dimensions), device.name)
                 return Memory(None, buffer, token, domain)
@@ -160,7 +161,7 @@ class MemoryDesc:
                 found += [(step_role, use.frequency) for step_role in role.plan.roles_of(role.is_input, role.index)]
         return found
 
-    def _allocate_shared(self, domain: Domain, failure: NNError | None, on_devices: bool) -> Memory:
+    def _allocate_shared(self, domain: Domain, failure: HalError | None, on_devices: bool) -> Memory:
         """Return shared memory instead; what no device uses, but only interpreted control flow, always is."""
         code = domain.operand.type
         reason = f": {failure}" if failure else ""
@@ -183,12 +184,9 @@ def _allocate_on(device: Device, dimensions: Dimensions, used: Sequence[tuple[St
             prepared.append(model)
         at = next(i for i, other in enumerate(prepared) if other is model)
         roles[0 if use.is_input else 1].append(BufferRole(at, use.index, frequency))
-    try:
-        buffer, token = device.hal.allocate(BufferDesc(dimensions), prepared, roles[0], roles[1])
-    except HalError:
-        raise
-    except Exception as error:
-        raise HalError(ErrorStatus.GENERAL_FAILURE, f"allocate: {type(error).__name__}: {error}") from error
-    if buffer is None or token <= 0:
-        raise HalError(ErrorStatus.GENERAL_FAILURE, f"the driver gave {buffer} and the token {token}")
+    desc = BufferDesc(dimensions)
+    buffer, token = two_of(lambda: device.hal.allocate(desc, prepared, roles[0], roles[1]), "allocate")
+    of_kind(IBuffer, buffer, "allocate")
+    if of_kind(int, token, "allocate: the token") <= 0:
+        raise HalError(ErrorStatus.GENERAL_FAILURE, f"allocate: wanted a token > 0, got {token}")
     return buffer, token

@@ -13,7 +13,7 @@ import numpy as np
 from nn_runtime import extensions
 from nn_runtime.checks import check_kind, copied_bytes
 from nn_runtime.codes import OEM_OPERATION, OperandCode, is_extension_code, operation_name
-from nn_runtime.device import RUNTIME_FEATURE_LEVEL, Device, check_device_list
+from nn_runtime.device import RUNTIME_FEATURE_LEVEL, Device, checked_devices
 from nn_runtime.errors import BadData, BadState, NNError, UnexpectedNull
 from nn_runtime.graph import Graph, ModelOperand
 from nn_runtime.hal import types as hal
@@ -278,8 +278,7 @@ class Model:
         Raises UnexpectedNull, BadState, BadData.
         """
         model = self.hal
-        check_device_list("supported_operations", devices)
-        answers = [query_support(model, device) for device in devices]
+        answers = [query_support(model, device) for device in checked_devices("supported_operations", devices)]
         supported = [False] * len(self._graph.operations)
         for position, original in enumerate(self._graph.run_order):
             supported[original] = any(answer[position].supported for answer in answers)

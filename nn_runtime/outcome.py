@@ -9,6 +9,7 @@ from nn_runtime.codes import DurationCode
 from nn_runtime.errors import BadState, NNError, OperationFailed
 from nn_runtime.failures import error_of_hal, passed_hal
 from nn_runtime.hal.types import UNKNOWN_DURATION, HalError, Timing
+from nn_runtime.replies import fenced_times
 from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class FencedOutcome:
         if self.callback is None:
             return Timing(), Timing()
         try:
-            return self.callback.get_execution_info()
+            return fenced_times(self.callback)
         except HalError as error:
             raise BadState(f"get_duration: {error}") from error
 
@@ -53,7 +54,7 @@ class FencedOutcome:
         """Return the error behind a fence that signalled one, which the callback knows."""
         if self.callback is not None:
             try:
-                self.callback.get_execution_info()
+                fenced_times(self.callback)
             except HalError as error:
                 return passed_hal(error_of_hal(error, "fenced execution"))
         return OperationFailed("fenced execution: its sync fence signalled an error")

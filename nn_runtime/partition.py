@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from nn_runtime.codes import CONTROL_FLOW, FeatureLevel, OperandCode, OperationCode, operation_name
 from nn_runtime.errors import BadData
-from nn_runtime.hal.interfaces import ExplainsOperations, OperationSupport, TakesUnknownSizes
+from nn_runtime.failures import guarded, of_kind
+from nn_runtime.hal.interfaces import ExplainsOperations, OperationSupport
 from nn_runtime.hal.types import (
     WRITTEN_LIFETIMES,
     ErrorStatus,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from nn_runtime.device import Device
+    from nn_runtime.hal.interfaces import IDevice
 
 _log = logging.getLogger("nn_runtime.compilation")
 
@@ -89,14 +91,8 @@ def query_support(model: Model, device: Device) -> list[OperationSupport]:
 def _answers(model: Model, device: Device) -> list[OperationSupport]:
     count = len(model.main.operations)
     try:
-        if isinstance(device.hal, ExplainsOperations):
-            answers = list(device.hal.explain_operations(model))
-        else:
-            answers = [
-                OperationSupport(bool(yes), "" if yes else "not supported")
-                for yes in device.hal.get_supported_operations(model)
-            ]
-    except Exception as error:
+        answers = _asked(model, device.hal)
+    except HalError as error:
         _log.warning("%s could not be asked for its operations: %s", device.name, error)
         return [OperationSupport(False, f"the device could not be asked: {error}")] * count
     if len(answers) != count:
@@ -115,13 +111,24 @@ def _answers(model: Model, device: Device) -> list[OperationSupport]:
     return answers
 
 
+def _asked(model: Model, hal: IDevice) -> list[OperationSupport]:
+    """Return the answers as the driver gives them; raises HalError."""
+    if isinstance(hal, ExplainsOperations):
+        what = "explain_operations"
+        return [
+            of_kind(OperationSupport, one, what) for one in guarded(lambda: list(hal.explain_operations(model)), what)
+        ]
+    answers = guarded(lambda: [bool(yes) for yes in hal.get_supported_operations(model)], "get_supported_operations")
+    return [OperationSupport(yes, "" if yes else "not supported") for yes in answers]
+
+
 def support_for_plan(model: Model, device: Device) -> list[OperationSupport]:
     """Return `query_support`, less the IF and WHILE operations of unknown sizes unless the device asks for them.
 
     The CPU device takes them always.
     """
     answers = query_support(model, device)
-    if device.is_reference or (isinstance(device.hal, TakesUnknownSizes) and device.hal.takes_unknown_sizes()):
+    if device.takes_unknown_sizes:
         return answers
     refusal = OperationSupport(False, "sizes at the boundary of its models are not known")
     return [

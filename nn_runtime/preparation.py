@@ -8,18 +8,18 @@ import time
 from typing import TYPE_CHECKING
 
 from nn_runtime.caching import prepare_cached, step_token
-from nn_runtime.failures import guarded
-from nn_runtime.hal.interfaces import TakesCompilationAttributes
-from nn_runtime.hal.types import ErrorStatus, ExecutionPreference, HalError, Priority
+from nn_runtime.failures import guarded, of_kind
+from nn_runtime.hal.interfaces import IPreparedModel, TakesCompilationAttributes
+from nn_runtime.hal.types import ExecutionPreference, Priority
 from nn_runtime.observe import trace
 from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from nn_runtime.caching import CacheInfo
     from nn_runtime.device import Device
-    from nn_runtime.hal.interfaces import Attributes, CacheRequest, IPreparedModel
+    from nn_runtime.hal.interfaces import Attributes, CacheRequest
     from nn_runtime.hal.types import Model
 
 _log = logging.getLogger("nn_runtime.compilation")
@@ -47,19 +47,14 @@ def prepare(
 ) -> tuple[IPreparedModel, bytes | None]:
     """Prepare a model on a device, from its cache where that is possible; return it and its cache token, if any.
 
-    `operations` as in `step_token`. A foreign exception of the driver becomes GENERAL_FAILURE. Raises HalError.
+    `operations` as in `step_token`. Raises HalError.
     """
     token = None
     if options.cache is not None and any(device.cache_files):
         token = step_token(options.cache, device, options.preference, options.priority, operations, options.attributes)
     count = len(model.main.operations)
     started = time.perf_counter_ns()
-    try:
-        prepared = _prepared(device, model, options, deadline_ns, token)
-    except HalError:
-        raise
-    except Exception as error:
-        raise HalError(ErrorStatus.GENERAL_FAILURE, f"prepare_model: {type(error).__name__}: {error}") from error
+    prepared = _prepared(device, model, options, deadline_ns, token)
     ended = time.perf_counter_ns()
     tracer = trace.current
     if tracer is not None:
@@ -75,15 +70,23 @@ def _prepared(
     hal = device.hal
 
     def from_model(cache: CacheRequest | None) -> IPreparedModel:
-        if options.attributes and isinstance(hal, TakesCompilationAttributes):
-            return hal.prepare_model_with_attributes(
-                model, options.preference, options.priority, deadline_ns, cache, options.attributes
-            )
-        return hal.prepare_model(model, options.preference, options.priority, deadline_ns, cache)
+        def call() -> IPreparedModel:
+            if options.attributes and isinstance(hal, TakesCompilationAttributes):
+                return hal.prepare_model_with_attributes(
+                    model, options.preference, options.priority, deadline_ns, cache, options.attributes
+                )
+            return hal.prepare_model(model, options.preference, options.priority, deadline_ns, cache)
+
+        return _checked(call, "prepare_model")
 
     def from_cache(cache: CacheRequest) -> IPreparedModel:
-        return guarded(lambda: hal.prepare_model_from_cache(deadline_ns, cache))
+        return _checked(lambda: hal.prepare_model_from_cache(deadline_ns, cache), "prepare_model_from_cache")
 
     if options.cache is None or token is None:
         return from_model(None)
     return prepare_cached(device, options.cache, token, from_cache, from_model)
+
+
+def _checked(call: Callable[[], IPreparedModel], what: str) -> IPreparedModel:
+    """Return the prepared model that a driver gives; raises HalError."""
+    return of_kind(IPreparedModel, guarded(call, what), what)

@@ -3,16 +3,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, SupportsIndex
 
 from nn_runtime.errors import BadData
-from nn_runtime.hal.types import UNKNOWN_DURATION, ErrorStatus, ExecutionResult, HalError
+from nn_runtime.failures import of_kind, two_of
+from nn_runtime.hal import fences
+from nn_runtime.hal.interfaces import IFencedExecutionCallback
+from nn_runtime.hal.types import UNKNOWN_DURATION, ErrorStatus, ExecutionResult, HalError, OutputShape, Timing
 from nn_runtime.operand import has_unknown_dimensions, merge_dimensions
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable
 
-    from nn_runtime.hal.types import Operand, OutputShape, Request
+    from nn_runtime.hal.types import Operand, Request
 
 
 def checked_result(
@@ -26,11 +30,13 @@ def checked_result(
 
     `outputs`: operands of the model's outputs. `known`: shapes that passed for this request before.
     """
+    of_kind(ExecutionResult, result, "execute")
     shapes, timing = result.output_shapes, result.timing
-    if shapes is not known:
+    if known is None or shapes is not known:
         _check_success(outputs, shapes, request)
     if not measure:
         return ExecutionResult(shapes)
+    _check_timing(timing, "execute")
     are_known = UNKNOWN_DURATION not in (timing.time_on_device_ns, timing.time_in_driver_ns)
     if are_known and timing.time_on_device_ns > timing.time_in_driver_ns:
         raise HalError(ErrorStatus.GENERAL_FAILURE, f"the driver's time on the device exceeds its own: {timing}")
@@ -42,6 +48,7 @@ def checked_failure(outputs: Sequence[Operand], error: HalError, request: Reques
     if error.status != ErrorStatus.OUTPUT_INSUFFICIENT_SIZE:
         return HalError(error.status, error.message)
     try:
+        _check_kinds(error.output_shapes)
         _check_shapes(outputs, error.output_shapes, request)
     except HalError as broken:
         return broken
@@ -50,7 +57,39 @@ def checked_failure(outputs: Sequence[Operand], error: HalError, request: Reques
     return error
 
 
+def started_fenced(
+    start: Callable[[], tuple[int | None, IFencedExecutionCallback]],
+) -> tuple[int | None, IFencedExecutionCallback]:
+    """Have a driver start a fenced execution; return its fence (None when done) and the callback. Raises HalError."""
+    what = "execute_fenced"
+    fence, callback = two_of(start, what)
+    of_kind(IFencedExecutionCallback, callback, what)
+    if fence is None or of_kind(int, fence, f"{what}: the fence") < 0:
+        return None, callback
+    try:
+        fences.close(fences.duplicate(fence))
+    except BadData as error:
+        raise HalError(ErrorStatus.GENERAL_FAILURE, f"{what}: {error}") from error
+    return fence, callback
+
+
+def fenced_times(callback: IFencedExecutionCallback) -> tuple[Timing, Timing]:
+    """Ask for the times of a fenced execution, since launch and since its fences; raises its HalError."""
+    what = "get_execution_info"
+    times = two_of(callback.get_execution_info, what)
+    for timing in times:
+        _check_timing(timing, what)
+    return times
+
+
+def _check_timing(timing: Timing, what: str) -> None:
+    found = of_kind(Timing, timing, what)
+    for duration in (found.time_on_device_ns, found.time_in_driver_ns):
+        of_kind(int, duration, f"{what}: a time")
+
+
 def _check_success(outputs: Sequence[Operand], shapes: tuple[OutputShape, ...], request: Request) -> None:
+    _check_kinds(shapes)
     if shapes:
         _check_shapes(outputs, shapes, request)
         if not all(shape.is_sufficient for shape in shapes):
@@ -61,6 +100,15 @@ def _check_success(outputs: Sequence[Operand], shapes: tuple[OutputShape, ...], 
         for operand, argument in zip(outputs, request.outputs, strict=True)
     ):
         raise HalError(ErrorStatus.GENERAL_FAILURE, "the driver left out the shape of an output that needs one")
+
+
+def _check_kinds(shapes: Sequence[OutputShape]) -> None:
+    what = "output shapes"
+    for shape in of_kind(Sequence, shapes, what):
+        dims = of_kind(OutputShape, shape, what).dimensions
+        for size in of_kind(Sequence, dims, what):
+            if type(size) is not int:
+                of_kind(SupportsIndex, size, what)
 
 
 def _check_shapes(outputs: Sequence[Operand], shapes: tuple[OutputShape, ...], request: Request) -> None:

@@ -7,29 +7,31 @@ import logging
 import threading
 import time
 import weakref
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from nn_runtime.failures import foreign_failure, guarded
-from nn_runtime.hal.interfaces import CreatesReusableExecutions, ReportsProfile, TakesExecutionAttributes
+from nn_runtime.failures import attempt, foreign_failure, guarded, of_kind
+from nn_runtime.hal.interfaces import (
+    CreatesReusableExecutions,
+    ExecutionProfile,
+    IBurstContext,
+    IExecution,
+    ReportsProfile,
+    TakesExecutionAttributes,
+)
+from nn_runtime.hal.plain import execute_after_fences, timing_since_launch
 from nn_runtime.hal.types import ErrorStatus, HalError
 from nn_runtime.observe import trace
 from nn_runtime.preparation import prepare
-from nn_runtime.replies import checked_failure, checked_result
+from nn_runtime.replies import checked_failure, checked_result, started_fenced
 from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from nn_runtime.device import Device
-    from nn_runtime.hal.interfaces import (
-        Attributes,
-        ExecutionProfile,
-        IBurstContext,
-        IExecution,
-        IFencedExecutionCallback,
-        IPreparedModel,
-    )
-    from nn_runtime.hal.types import ExecutionResult, Model, Request
+    from nn_runtime.hal.interfaces import Attributes, IFencedExecutionCallback, IPreparedModel
+    from nn_runtime.hal.types import ExecutionResult, Model, Request, Timing
     from nn_runtime.preparation import PrepareOptions
 
 _log = logging.getLogger("nn_runtime.execution")
@@ -99,10 +101,12 @@ class Step:
         if options.attributes or not isinstance(self.prepared, CreatesReusableExecutions):
             return None
         prepared = self.prepared
+        what = "create_reusable_execution"
         try:
-            return guarded(
-                lambda: prepared.create_reusable_execution(request, options.measure, options.loop_timeout_ns)
+            bound = guarded(
+                lambda: prepared.create_reusable_execution(request, options.measure, options.loop_timeout_ns), what
             )
+            return None if bound is None else of_kind(IExecution, bound, what)
         except HalError as error:
             _log.debug("no reusable execution on %s: %s", self.device.name, error)
             return None
@@ -127,7 +131,7 @@ class Step:
                 raise checked_failure(self._output_operands, error, request) from error
             raise
         except Exception as error:
-            raise foreign_failure(error) from error
+            raise foreign_failure(error, "execute") from error
         accepted, known = self._accepted, None
         if accepted is not None and accepted[0]() is request:
             if accepted[1] is result:
@@ -141,8 +145,10 @@ class Step:
         self, request: Request, wait_for: Sequence[int], options: RunOptions, duration_after_fence_ns: int | None
     ) -> tuple[int | None, IFencedExecutionCallback]:
         """Start the driver after the fences; return its fence (None when done) and the callback. Raises HalError."""
+        if options.attributes and isinstance(self.prepared, TakesExecutionAttributes):
+            return self._execute_after_fences(request, wait_for, options, duration_after_fence_ns)
         started = time.perf_counter_ns()
-        fence, callback = guarded(
+        fence, callback = started_fenced(
             lambda: self.prepared.execute_fenced(
                 request,
                 wait_for,
@@ -155,14 +161,28 @@ class Step:
         tracer = trace.current
         if tracer is not None:
             tracer.add(trace.DRIVER, "PE", f"{self.device.name} fenced", started, time.perf_counter_ns())
-        return (None if fence is None or fence < 0 else fence), callback
+        return fence, callback
+
+    def _execute_after_fences(
+        self, request: Request, wait_for: Sequence[int], options: RunOptions, duration_after_fence_ns: int | None
+    ) -> tuple[int | None, IFencedExecutionCallback]:
+        """Execute in a thread what the HAL has no fenced form for: with attributes."""
+        launched_ns = time.monotonic_ns()
+
+        def execute(deadline_ns: int | None) -> tuple[Timing, Timing]:
+            timing = self.execute(request, replace(options, deadline_ns=deadline_ns)).timing
+            return timing_since_launch(timing, launched_ns, time.monotonic_ns()), timing
+
+        return execute_after_fences(self.device.name, wait_for, options.deadline_ns, duration_after_fence_ns, execute)
 
     def open_burst(self) -> IBurstContext | None:
         """Return a burst channel; None for the CPU device, or where the driver gives none: it then runs normally."""
         if self.device.is_reference:
             return None
+        what = "configure_execution_burst"
         try:
-            return guarded(self.prepared.configure_execution_burst)
+            burst = guarded(self.prepared.configure_execution_burst, what)
+            return of_kind(IBurstContext, burst, what)
         except HalError as error:
             _log.debug("no burst on %s: %s", self.device.name, error)
             return None
@@ -187,6 +207,8 @@ class Step:
             result, rows = self.prepared.execute_profiled(request, options.deadline_ns, options.loop_timeout_ns)
         else:
             result = self._call_plain(request, options)
+        if rows is not None:
+            of_kind(ExecutionProfile, rows, "execute_profiled")
         end = time.perf_counter_ns()
         if options.profile is not None:
             options.profile.append(StepProfile(self.device.name, self.original_operations, start, end, rows))
@@ -207,6 +229,6 @@ class Step:
 
     def close(self) -> None:
         """Free the prepared model."""
-        self.prepared.close()
+        attempt(self.prepared.close, f"{self.device.name}: close of a prepared model")
         if self._on_reference is not None:
             self._on_reference.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from nn_runtime.failures import guarded
 from nn_runtime.hal.memory import SharedMemory
 from nn_runtime.hal.types import ErrorStatus, HalError
 from nn_runtime.operand import MAX_SIZE_BYTES, size_bytes
@@ -64,5 +65,6 @@ def host_bytes(argument: Argument, code: int) -> Array:
     if argument.pool is None:
         raise HalError(ErrorStatus.INVALID_ARGUMENT, "a value that control flow needs is omitted")
     host = new_pool(size_bytes(code, argument.dimensions))
-    buffer_of(argument).copy_to(host)
+    buffer = buffer_of(argument)
+    guarded(lambda: buffer.copy_to(host), "copy_to")
     return host.array()

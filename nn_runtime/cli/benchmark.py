@@ -32,12 +32,12 @@ from nn_runtime.cli.networks import (
     places_text,
     positive,
     random_input,
-    statistics_of,
     statistics_text,
 )
 from nn_runtime.cli.output import busy, check_folder, duration_text, print_json, print_lines, progress, table
 from nn_runtime.cli.roofline import peaks_of, quant8_operations, rates
 from nn_runtime.cli.timings import Clock, Launch, Report, Timed
+from nn_runtime.devices import find_device
 
 if TYPE_CHECKING:
     import argparse
@@ -119,7 +119,7 @@ def _measure(
     return Report(
         {place.device: place.operations for place in places(explanation)}, init, warmup[0], Clock.of(warmup),
         Clock.of(wall), timed, launches, Clock.of(profiled) if profiled else None,
-        {device: statistics_of(device) for device in session.devices_used}, peaks, PROFILE_NOTE,
+        {device: find_device(device).statistics() for device in session.devices_used}, peaks, PROFILE_NOTE,
     )  # fmt: skip
 
 

@@ -10,7 +10,8 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from nn_runtime.cli.output import duration_text, progress
-from nn_runtime.hal.costs import HasCosts, store_table
+from nn_runtime.cost import cost_table
+from nn_runtime.hal.costs import store_table
 from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
@@ -42,11 +43,6 @@ def line(name: str, summary: CostSummary) -> str:
     return f"costs      {name}: a run {run}, an argument {argument}, an operation {operation} ({summary.source})"
 
 
-def table_of(device: Device) -> CostTable | None:
-    """Return the table in force, None where the device does not tell one."""
-    return device.hal.cost_table() if isinstance(device.hal, HasCosts) else None
-
-
 def measure(devices: Sequence[Device]) -> dict[str, CostTable | None]:
     """Fit the tables of every device that tells its costs, store and return them; raises NNError, OSError.
 
@@ -56,7 +52,7 @@ def measure(devices: Sequence[Device]) -> dict[str, CostTable | None]:
 
     tables: dict[str, CostTable | None] = {}
     for device in devices:
-        base = table_of(device)
+        base = cost_table(device)
         if base is not None:
             found = calibrated(device, base, functools.partial(progress, f"measuring {device.name}"))
             found = replace(found, source=f"measured {datetime.now(timezone.utc):%Y-%m-%d}")

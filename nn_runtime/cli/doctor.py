@@ -22,11 +22,13 @@ import numpy as np
 
 import nn_runtime
 from nn_runtime.cli import costs
-from nn_runtime.cli.networks import statistics_of, statistics_text
+from nn_runtime.cli.networks import statistics_text
 from nn_runtime.cli.output import busy, print_json, print_lines
-from nn_runtime.devices import devices, driver_names, listing, select, selector_in_force
+from nn_runtime.cost import cost_table
+from nn_runtime.devices import devices, distribution_of, driver_names, find_device, listing, select, selector_in_force
 from nn_runtime.devices import diagnosis as diagnosis_of
 from nn_runtime.errors import NNError
+from nn_runtime.failures import answered
 from nn_runtime.loading import load
 from nn_runtime.value_classes import dataclass
 
@@ -70,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
     with busy("trying the devices"):
         trials = {name: _trial(name) for name in usable}
     known = devices()
-    measured = costs.measure(known) if args.measure else {device.name: costs.table_of(device) for device in known}
+    measured = costs.measure(known) if args.measure else {device.name: cost_table(device) for device in known}
     summaries = {name: costs.summary_of(table) for name, table in measured.items() if table is not None}
     if args.json:
         print_json(_as_json(diagnoses, usable, trials, summaries))
@@ -90,7 +92,7 @@ def _trial(device: str) -> Trial:
             session.run([np.zeros(info.shape, info.dtype) for info in session.inputs])
     except Exception as error:
         return Trial(str(error) if isinstance(error, NNError) else f"{type(error).__name__}: {error}")
-    return Trial("", statistics_of(device))
+    return Trial("", find_device(device).statistics())
 
 
 def _trial_line(device: str, trial: Trial) -> str:
@@ -138,12 +140,20 @@ def _variables() -> dict[str, str]:
 def _driver_lines(driver: str, diagnosis: Diagnosis | None) -> list[str]:
     offered = listing(driver)
     if offered.failure:
-        return [f"problem    {offered.failure}", "    mend   pip install --force-reinstall nn-runtime-opencl"]
-    if diagnosis is not None:
-        return list(diagnosis.lines())
+        remedy = f"pip install --force-reinstall {distribution_of(driver)}"
+        return [f"problem    {offered.failure}", f"    mend   {remedy}"]
+    said = None if diagnosis is None else answered(lambda: list(diagnosis.lines()), None, f"driver {driver}: diagnosis")
+    if said is not None:
+        return said
     found = [f"device     {device.name} {device.version}: usable" for device in offered.devices]
     refused = [f"device     {item.name}: not usable: {item.reason}" for item in offered.unusable]
     return [*found, *refused] or ["no device"]
+
+
+def _diagnosis_as_json(driver: str, diagnosis: Diagnosis | None) -> dict[str, object] | None:
+    if diagnosis is None:
+        return None
+    return answered(lambda: dict(diagnosis.to_json()), None, f"driver {driver}: diagnosis")
 
 
 def _verdict_lines(usable: list[str]) -> list[str]:
@@ -186,7 +196,7 @@ def _as_json(
                 "failure": listing(driver).failure,
                 "devices": [device.name for device in listing(driver).devices],
                 "unusable": {item.name: item.reason for item in listing(driver).unusable},
-                "diagnosis": dict(diagnosis.to_json()) if diagnosis else None,
+                "diagnosis": _diagnosis_as_json(driver, diagnosis),
             }
             for driver, diagnosis in diagnoses.items()
         },

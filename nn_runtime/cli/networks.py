@@ -12,7 +12,6 @@ import numpy as np
 from nn_runtime.cli.output import busy
 from nn_runtime.devices import find_device, select, selector_in_force
 from nn_runtime.errors import BadData
-from nn_runtime.hal.interfaces import ReportsStatistics
 from nn_runtime.loading import load
 from nn_runtime.plan import PartitionMode
 from nn_runtime.value_classes import dataclass
@@ -121,12 +120,6 @@ def missing_opencl_lines(selector: str | None) -> list[str]:
     """
     is_missing = "opencl" in selector_in_force(selector) and all(one.is_reference for one in select(selector).devices)
     return ["no OpenCL device could be used; nnrt doctor says why"] if is_missing else []
-
-
-def statistics_of(device: str) -> Mapping[str, int | float]:
-    """Return what a device counts of itself in this process; empty where it does not."""
-    hal = find_device(device).hal
-    return hal.statistics() if isinstance(hal, ReportsStatistics) else {}
 
 
 def statistics_text(statistics: Mapping[str, int | float]) -> str:

@@ -20,6 +20,8 @@ from nn_runtime.errors import BadData
 HAS_EVENTFD = hasattr(os, "eventfd")
 _SOCKETS_ARE_FILES = os.name != "nt"
 
+_LONGEST_POLL_S = 1e6
+"""The system counts milliseconds in 31 bits."""
 _FAILED_COUNT = 2**64 - 2
 _DONE, _FAILED = b"\x00", b"\x01"
 
@@ -111,6 +113,15 @@ def seconds_until(deadline_ns: int | None) -> float | None:
 
 
 def _readable(fd: int, timeout_s: float | None) -> bool:
+    """Tell whether a descriptor becomes readable in time: in parts where that is longer than systems count."""
+    while timeout_s is not None and timeout_s > _LONGEST_POLL_S:
+        if _polled(fd, _LONGEST_POLL_S):
+            return True
+        timeout_s -= _LONGEST_POLL_S
+    return _polled(fd, timeout_s)
+
+
+def _polled(fd: int, timeout_s: float | None) -> bool:
     if not hasattr(select, "poll"):
         return bool(select.select([fd], [], [], timeout_s)[0])
     poll = select.poll()

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
+from nn_runtime.codes import DeviceTypeCode
 from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from nn_runtime.codes import DeviceTypeCode
     from nn_runtime.hal.memory import SharedMemory
     from nn_runtime.hal.types import (
         BufferDesc,
@@ -61,13 +61,17 @@ class DeviceDescription:
     type: DeviceTypeCode
 
 
+_NOT_DESCRIBED = DeviceDescription("", -1, "", "", "", "", "", "", DeviceTypeCode.OTHER)
+"""Of a device of which nothing but its name is known."""
+
+
 @dataclass(frozen=True)
 class UnusableDevice:
     """A device that is there but cannot be used: stands in a driver's list in place of an IDevice."""
 
     name: str
     reason: str
-    description: DeviceDescription
+    description: DeviceDescription = _NOT_DESCRIBED
 
 
 @dataclass(frozen=True)
@@ -101,6 +105,7 @@ class ExecutionProfile:
     rows: tuple[ProfileRow, ...]
 
 
+@runtime_checkable
 class IBuffer(Protocol):
     """A driver-managed buffer (memory domain)."""
 
@@ -114,6 +119,7 @@ class IBuffer(Protocol):
         """Free the buffer; its token may be given out again."""
 
 
+@runtime_checkable
 class IFencedExecutionCallback(Protocol):
     """Asked for the times of a fenced execution."""
 
@@ -121,6 +127,7 @@ class IFencedExecutionCallback(Protocol):
         """Return timing since launch and timing since the waited fences signalled."""
 
 
+@runtime_checkable
 class IBurstContext(Protocol):
     """An execution channel of one prepared model that may keep resources between requests."""
 
@@ -136,6 +143,7 @@ class IBurstContext(Protocol):
         """End the channel."""
 
 
+@runtime_checkable
 class IPreparedModel(Protocol):
     """A model made ready on a device. Concurrent executions must work."""
 
@@ -231,6 +239,7 @@ class ExplainsOperations(Protocol):
         """Return one OperationSupport per operation of the main subgraph."""
 
 
+@runtime_checkable
 class IExecution(Protocol):
     """A request bound to a prepared model, to be executed again and again, by one thread at a time."""
 
@@ -332,6 +341,7 @@ class Problem(Protocol):
         """The command or setting that mends it."""
 
 
+@runtime_checkable
 class Diagnosis(Protocol):
     """What a driver found on this machine: libraries, devices, and what is wrong."""
 

@@ -70,7 +70,9 @@ def hosted(entry: str) -> list[IDevice | UnusableDevice]:
         if isinstance(item, UnusableDevice):
             devices.append(item)
         elif "failure" in item:
-            _log.warning("%s: %s does not answer its queries: %s", entry, item["name"], item["failure"])
+            reason = f"it does not answer its queries: {item['failure']}"
+            _log.warning("%s: %s: %s", entry, item["name"], reason)
+            devices.append(UnusableDevice(str(item["name"]), reason))
         else:
             devices.append(RemoteDevice(service, at, item))
     service.close_unless_used()

@@ -350,7 +350,8 @@ def _constants(device: IDevice) -> dict[str, object]:
             "costs": isinstance(device, HasCosts),
         }
     except Exception as error:
-        return {"name": device.name, "failure": f"{type(error).__name__}: {error}"}
+        name = getattr(device, "name", type(device).__name__)
+        return {"name": str(name), "failure": f"{type(error).__name__}: {error}"}
 
 
 def _abilities(prepared: object) -> list[str]:
@@ -393,7 +394,7 @@ def main(channel: Channel) -> None:
             channel.send(answer)
         except ChannelClosed:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             channel.send(("error", f"{type(error).__name__}: {error}"))
             return
         host.serve(channel)

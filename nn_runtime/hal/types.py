@@ -93,7 +93,7 @@ class HalError(Exception):
 
     def __str__(self) -> str:
         """Return the message alone."""
-        return self.message
+        return str(self.message)
 
 
 class OperandLifeTime(IntEnum):

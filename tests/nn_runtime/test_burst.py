@@ -15,6 +15,9 @@ from nn_runtime.device import REFERENCE_NAME
 from nn_runtime.errors import BadData, BadState, OperationFailed, UnexpectedNull
 from nn_runtime.execution import Execution
 from nn_runtime.hal.types import ErrorStatus, HalError
+from nn_runtime.hal.versions import adapt
+from nn_runtime.hal.versions.burst import BurstClient
+from nn_runtime.hal.versions.server import Served12
 from nn_runtime.memory import Memory
 from nn_runtime.testing.sample_drivers import SampleBurst, SampleDevice, SamplePreparedModel
 from tests.nn_runtime.graphs import chain_model, finished, numbers, while_model
@@ -137,3 +140,40 @@ def test_a_failing_burst_is_handled_like_any_execution() -> None:
             with pytest.raises(OperationFailed):
                 execution.burst_compute(Burst(compilation))
         device.script.execute = None
+
+
+def test_a_driver_that_fails_to_let_go_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(*_arguments: object) -> None:
+        raise ValueError("driver bug")
+
+    devices = [SampleDevice("relu", {RELU}), SampleDevice("tanh", {TANH})]
+    compilation = finished(chain_model([RELU, TANH]), devices)
+    memory, burst = Memory.from_array(numbers(2, 3)), Burst(compilation)
+    execution, _ = bound(compilation, memory)
+    execution.burst_compute(burst)
+    first, second = (device.record.bursts[0] for device in devices)
+    first.free_memory = first.close = fail  # type: ignore[method-assign, assignment]
+    memory.close()
+    assert memory.is_closed
+    assert len(second.freed) == 1
+    burst.close()
+    assert second.closed
+    for what in ("free_memory", "close"):
+        assert f"relu: {what} of a burst: the driver failed with ValueError: driver bug" in caplog.text
+
+
+def test_requests_go_through_the_channel_of_a_driver_of_hal_1_2() -> None:
+    adapted = adapt(Served12(SampleDevice("sample")), "old")
+    compilation = finished(chain_model([RELU]), [adapted])
+    with Burst(compilation) as burst, Memory.from_array(numbers(2, 3)) as memory:
+        (channel,) = burst.channels.values()
+        assert isinstance(channel, BurstClient)
+        execution, output = bound(compilation, memory)
+        for _ in range(3):
+            execution.burst_compute(burst)
+        assert channel.packets == 3
+        np.testing.assert_array_equal(output, np.maximum(numbers(2, 3), 0))
+        limited, _ = bound(compilation, memory)
+        limited.set_loop_timeout(10**9)  # which no packet can carry
+        limited.burst_compute(burst)
+        assert channel.packets == 3

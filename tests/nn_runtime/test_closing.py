@@ -16,7 +16,8 @@ from nn_runtime.compilation import Compilation
 from nn_runtime.errors import BadState, OperationFailed
 from nn_runtime.execution import Execution
 from nn_runtime.hal.types import ErrorStatus, HalError
-from tests.nn_runtime.graphs import chain_model, numbers
+from nn_runtime.testing.sample_drivers import SampleDevice
+from tests.nn_runtime.graphs import chain_model, finished, numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -171,3 +172,19 @@ def test_threads_that_compute_while_it_is_closed(device: Device) -> None:
         for thread in threads:
             thread.join(PATIENCE_S)
         assert failures == []
+
+
+def test_a_driver_that_fails_to_close_does_not_keep_the_others_open(caplog: pytest.LogCaptureFixture) -> None:
+    def fail() -> None:
+        raise ValueError("driver bug")
+
+    relu, tanh = OperationCode.RELU, OperationCode.TANH
+    compilation = finished(chain_model([relu, tanh]), [SampleDevice("relu", {relu}), SampleDevice("tanh", {tanh})])
+    assert compilation.plan is not None
+    first, second = (step.prepared for step in compilation.plan.steps)
+    closings: list[object] = []
+    first.close = fail  # type: ignore[method-assign]
+    second.close = lambda: closings.append(second)  # type: ignore[method-assign]
+    compilation.close()
+    assert closings == [second]
+    assert "relu: close of a prepared model: the driver failed with ValueError: driver bug" in caplog.text

@@ -128,3 +128,14 @@ def test_an_operation_that_no_device_takes_is_named_with_every_reason() -> None:
     compilation = Compilation(add_model(), [Device(SampleDevice("picky", {OperationCode.MUL}))])
     with pytest.raises(BadData, match=r"operation 0 ADD: no device can run it \(picky: ADD is not on the list\)"):
         compilation.finish()
+
+
+def test_devices_may_come_from_a_generator() -> None:
+    model = add_model()
+    compilation = Compilation(model, (device for device in [Device(SampleDevice("sample"))]))  # type: ignore[arg-type]
+    compilation.finish()
+    assert compilation.plan is not None
+    assert [step.device.name for step in compilation.plan.steps] == ["sample"]
+    assert model.supported_operations(device for device in [Device(SampleDevice("sample"))]) == [True]  # type: ignore[arg-type]
+    with pytest.raises(BadData, match="the list of devices is empty"):
+        Compilation(model, (device for device in ()))  # type: ignore[arg-type]

@@ -11,6 +11,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from importlib.metadata import EntryPoint
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,13 +20,14 @@ import nn_runtime
 from nn_runtime.codes import DeviceTypeCode, FeatureLevel
 from nn_runtime.device import REFERENCE_NAME, Device
 from nn_runtime.devices import find_device, select, selector_in_force
-from nn_runtime.errors import BadData, OperationFailed, SelectorError, UnavailableDevice
+from nn_runtime.errors import BadData, DeadObject, NNError, OperationFailed, SelectorError, UnavailableDevice
 from nn_runtime.hal.interfaces import DeviceDescription, UnusableDevice
 from nn_runtime.hal.types import DeviceStatus, ErrorStatus, HalError
 from nn_runtime.testing.sample_drivers import SampleDevice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from nn_runtime.hal.interfaces import IDevice
 
@@ -229,6 +231,73 @@ def test_a_driver_that_cannot_be_loaded_is_reported_and_not_fatal(
     assert select("broken,cpu").devices[0].name == REFERENCE_NAME
 
 
+def exiting_driver() -> list[IDevice | UnusableDevice]:
+    raise SystemExit(3)
+
+
+@pytest.mark.parametrize(
+    ("offer", "reason"),
+    [
+        (exiting_driver, "SystemExit: 3"),
+        (lambda: None, "TypeError: 'NoneType' object is not iterable"),
+        (lambda: 5, "TypeError: 'int' object is not iterable"),
+    ],
+)
+def test_a_driver_that_offers_no_list_is_one_that_cannot_be_loaded(
+    drivers: dict[str, FakeEntryPoint], offer: Callable[[], list[IDevice | UnusableDevice]], reason: str
+) -> None:
+    drivers["broken"] = FakeEntryPoint(offer)
+    assert devices_module.devices()[-1].name == REFERENCE_NAME
+    assert devices_module.listing("broken").failure == f"driver broken could not be loaded: {reason}"
+    assert select("opencl").devices[0].name == "opencl-nvidia-0"
+
+
+def test_a_driver_that_exits_as_it_is_asked_what_is_wrong(
+    drivers: dict[str, FakeEntryPoint], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "exiting_driver.py").write_text("import sys\nsys.exit(3)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    drivers["exiting"] = EntryPoint("exiting", "exiting_driver:devices", devices_module.ENTRY_POINT_GROUP)  # type: ignore[assignment]
+    assert "SystemExit: 3" in devices_module.listing("exiting").failure
+    assert devices_module.diagnosis("exiting") is None
+
+
+class Nameless(SampleDevice):
+    @property
+    def name(self) -> str:
+        raise KeyError("name")
+
+    @name.setter
+    def name(self, name: str) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("item", "name", "reason"),
+    [
+        (1, "1", "device without a name: it does not answer its queries: name: the driver failed with AttributeError"),
+        (Nameless("lost"), "Nameless", "name: the driver failed with KeyError: 'name'"),
+        (SampleDevice("old", feature_level="1.3"), "old", "wanted an int from the driver, got '1.3'"),  # type: ignore[arg-type]
+        (UnusableDevice("odd", 5), "odd", "the reason of odd: wanted a str from the driver, got 5"),  # type: ignore[arg-type]
+        (UnusableDevice("odd", "lost", None), "odd", "description: wanted a DeviceDescription"),  # type: ignore[arg-type]
+        (UnusableDevice("plain", "of which nothing is known"), "plain", "of which nothing is known"),
+    ],
+)
+def test_what_is_no_device_is_listed_as_unusable(
+    drivers: dict[str, FakeEntryPoint], item: IDevice, name: str, reason: str
+) -> None:
+    drivers["acme"] = FakeEntryPoint(lambda: [item, SampleDevice("acme-0")])
+    offered = devices_module.listing("acme")
+    assert [device.name for device in offered.devices] == ["acme-0"]
+    (unusable,) = offered.unusable
+    assert unusable.name == name
+    assert reason in unusable.reason
+    assert select("acme").devices[0].name == "acme-0"
+    with pytest.raises(UnavailableDevice) as caught:
+        select("acme::gpu")
+    assert "matches no usable device" in str(caught.value)
+
+
 def test_the_default_works_without_any_driver(drivers: dict[str, FakeEntryPoint]) -> None:
     drivers.clear()
     assert [device.name for device in select().devices] == [REFERENCE_NAME]
@@ -292,6 +361,32 @@ class WithStatus(SampleDevice):
         if self.status is None:
             raise HalError(ErrorStatus.DEVICE_UNAVAILABLE, "gone")
         return self.status
+
+
+@pytest.mark.parametrize(
+    ("failure", "error"),
+    [
+        (HalError(ErrorStatus.DEAD_OBJECT, "dead"), DeadObject),
+        (HalError(ErrorStatus.DEVICE_UNAVAILABLE, "gone"), OperationFailed),
+        (ZeroDivisionError("foreign"), OperationFailed),
+    ],
+)
+def test_waiting_for_a_device_that_fails(failure: Exception, error: type[NNError]) -> None:
+    def fail() -> None:
+        raise failure
+
+    device = SampleDevice("sample")
+    device.get_status = fail  # type: ignore[assignment, method-assign]
+    with pytest.raises(error, match="device sample: "):
+        Device(device).wait()
+
+
+@pytest.mark.parametrize("status", [None, 77, "up"])
+def test_waiting_for_a_device_of_no_status(status: object) -> None:
+    device = SampleDevice("sample")
+    device.get_status = lambda: status  # type: ignore[assignment, method-assign, return-value]
+    with pytest.raises(OperationFailed, match="device sample: get_status: "):
+        Device(device).wait()
 
 
 def test_waiting_for_a_device() -> None:

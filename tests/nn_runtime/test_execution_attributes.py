@@ -7,18 +7,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from nn_runtime.burst import Burst
 from nn_runtime.compilation import Compilation
 from nn_runtime.device import Device
 from nn_runtime.errors import (
     BadData,
     BadState,
+    MissedDeadline,
     UnexpectedNull,
 )
+from nn_runtime.event import Event
 from nn_runtime.execution import Execution
-from nn_runtime.hal.types import Extension
+from nn_runtime.hal.fences import Fence
+from nn_runtime.hal.types import ErrorStatus, Extension
 from nn_runtime.testing.sample_drivers import SampleDevice
 from tests.nn_runtime.computing import bind_all
-from tests.nn_runtime.graphs import add_model
+from tests.nn_runtime.graphs import add_model, finished
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -93,3 +97,56 @@ def test_extension_attributes_need_one_explicit_device(count: int, monkeypatch: 
     compilation.finish()
     with pytest.raises(BadData, match="exactly one device"):
         Execution(compilation).add_extension_attribute(NAME, 0, b"")
+
+
+@pytest.mark.parametrize("way", ["compute", "asynchronous", "burst", "fenced"])
+def test_extension_attributes_go_every_way(way: str) -> None:
+    device = Attributed()
+    compilation = Compilation(add_model(), [Device(device)])
+    compilation.add_extension_attribute(NAME, 1, b"compilation")
+    compilation.finish()
+    execution = Execution(compilation)
+    execution.add_extension_attribute(NAME, 7, b"run")
+    output = bind_all(execution)
+    device.prepared_with.clear()
+    if way == "burst":
+        with Burst(compilation) as burst:
+            execution.burst_compute(burst)
+    elif way == "fenced":
+        gate = Fence()
+        event = execution.start_compute_with_dependencies([Event.from_sync_fence_fd(gate.fd)])
+        assert not device.prepared_with
+        gate.signal()
+        event.wait()
+        assert not device.record.fenced
+    elif way == "asynchronous":
+        execution.start_compute().wait()
+    else:
+        execution.compute()
+    assert device.prepared_with == [((NAME, 7, b"run"),)]
+    assert output.any()
+
+
+def test_a_fenced_execution_with_attributes_fails_as_others_do() -> None:
+    device = Attributed()
+    compilation = Compilation(add_model(), [Device(device)])
+    compilation.add_extension_attribute(NAME, 1, b"compilation")
+    compilation.finish()
+    execution = Execution(compilation)
+    execution.add_extension_attribute(NAME, 7, b"run")
+    bind_all(execution)
+    device.script.execute = ErrorStatus.MISSED_DEADLINE_TRANSIENT
+    with pytest.raises(MissedDeadline, match="told to fail"):
+        execution.start_compute_with_dependencies([]).wait()
+
+
+def test_drivers_that_take_no_attributes_ignore_them() -> None:
+    device = SampleDevice("plain")
+    device.script.extensions = (Extension(NAME),)
+    compilation = finished(add_model(), [device])
+    execution = Execution(compilation)
+    execution.add_extension_attribute(NAME, 7, b"run")
+    output = bind_all(execution)
+    execution.start_compute_with_dependencies([]).wait()
+    assert len(device.record.fenced) == 1
+    assert output.any()

@@ -141,7 +141,7 @@ def test_a_foreign_exception_becomes_a_failure_with_its_cause() -> None:
     device.script.crash = KeyError("lost")
     execution = Execution(compilation)
     bind_all(execution)
-    with pytest.raises(OperationFailed, match="crashing: the driver failed with KeyError: 'lost'") as caught:
+    with pytest.raises(OperationFailed, match="crashing: execute: the driver failed with KeyError: 'lost'") as caught:
         execution.compute()
     assert caught.value.__cause__ is not None
     assert caught.value.__cause__.__cause__ is device.script.crash

@@ -368,6 +368,17 @@ def test_a_deadline_or_duration_that_passes() -> None:
         gate.close()
 
 
+def test_a_deadline_in_a_hundred_years() -> None:
+    execution, output = bound(relu())
+    gate = Fence()
+    execution.set_timeout(2**62)
+    event = execution.start_compute_with_dependencies([Event.from_sync_fence_fd(gate.fd)])
+    gate.signal()
+    event.wait()
+    np.testing.assert_array_equal(output, np.maximum(numbers(2, 3), 0))
+    gate.close()
+
+
 @pytest.mark.parametrize("timing", [Timing(), Timing(5, 10), Timing(5), Timing(time_in_driver_ns=7)])
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_times_of_a_fenced_execution(timing: Timing, asynchronous: bool) -> None:

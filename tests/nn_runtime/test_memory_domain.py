@@ -6,23 +6,27 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from nn_runtime.codes import FeatureLevel, OperationCode
 from nn_runtime.errors import OperationFailed
+from nn_runtime.execution import Execution
 from nn_runtime.hal.types import ErrorStatus, HalError
 from nn_runtime.memory import Memory
 from nn_runtime.memory_desc import MemoryDesc
 from nn_runtime.model import Model
 from nn_runtime.testing.sample_drivers import SampleDevice
-from tests.nn_runtime.graphs import finished, scalar, tensor
+from tests.nn_runtime.graphs import chain_model, finished, scalar, tensor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nn_runtime.compilation import Compilation
     from nn_runtime.hal.interfaces import IBuffer, IPreparedModel
+    from nn_runtime.hal.memory import SharedMemory
     from nn_runtime.hal.types import BufferDesc, BufferRole
+    from nn_runtime.operand import Dimensions
 
 ADD, SUB, MUL = OperationCode.ADD, OperationCode.SUB, OperationCode.MUL
 
@@ -126,3 +130,88 @@ class TestDomain:
             memory = allocate(compilation, inputs, outputs)
             assert memory.buffer is None
             assert memory.size_bytes == 8
+
+
+class Failing:
+    """A driver's buffer of which one method fails."""
+
+    def __init__(self, inner: IBuffer, method: str) -> None:
+        self._inner, self._method = inner, method
+
+    def copy_to(self, destination: SharedMemory) -> None:
+        self._fail_in("copy_to")
+        self._inner.copy_to(destination)
+
+    def copy_from(self, source: SharedMemory, dimensions: Dimensions) -> None:
+        self._fail_in("copy_from")
+        self._inner.copy_from(source, dimensions)
+
+    def close(self) -> None:
+        self._fail_in("close")
+        self._inner.close()
+
+    def _fail_in(self, method: str) -> None:
+        if method == self._method:
+            raise ValueError("driver bug")
+
+
+def failing_memory(method: str) -> Memory:
+    """Device memory with data, of which one method fails from now on."""
+    memory = allocate(finished(example(), [SampleDevice("all", {ADD, SUB, MUL})]), [0], [])
+    with Memory.from_array(np.ones(2, np.float32)) as source:
+        Memory.copy(source, memory)
+    assert memory.buffer is not None
+    memory.buffer = Failing(memory.buffer, method)
+    return memory
+
+
+def test_a_copy_that_the_driver_fails_leaves_no_data() -> None:
+    memory = failing_memory("copy_from")
+    assert memory.domain is not None
+    with (
+        Memory.from_array(np.ones(2, np.float32)) as source,
+        pytest.raises(OperationFailed, match="memory copy: copy_from: the driver failed with ValueError: driver bug"),
+    ):
+        Memory.copy(source, memory)
+    assert not memory.domain.initialized
+
+
+def test_a_copy_out_that_the_driver_fails() -> None:
+    memory = failing_memory("copy_to")
+    with (
+        Memory.from_array(np.ones(2, np.float32)) as target,
+        pytest.raises(OperationFailed, match="memory copy: copy_to: the driver failed with ValueError: driver bug"),
+    ):
+        Memory.copy(memory, target)
+    with pytest.raises(OperationFailed, match="driver bug"):
+        memory.to_array(np.float32, (2,))
+    assert memory.domain is not None
+    assert memory.domain.initialized
+
+
+def test_memory_that_the_driver_fails_to_close_is_closed(caplog: pytest.LogCaptureFixture) -> None:
+    memory = failing_memory("close")
+    memory.close()
+    assert memory.is_closed
+    assert "close of a buffer: the driver failed with ValueError: driver bug" in caplog.text
+
+
+@pytest.mark.parametrize("method", ["copy_to", "copy_from"])
+def test_a_fallback_whose_buffers_the_driver_fails(method: str) -> None:
+    device = SampleDevice("sample")
+    compilation = finished(chain_model([OperationCode.RELU]), [device], fallback=True)
+    memory = allocate(compilation, [0] if method == "copy_to" else [], [] if method == "copy_to" else [0])
+    with Memory.from_array(np.ones((2, 3), np.float32)) as source:
+        Memory.copy(source, memory)
+    assert memory.buffer is not None
+    memory.buffer = Failing(memory.buffer, method)
+    device.script.execute = ErrorStatus.GENERAL_FAILURE
+    execution, array = Execution(compilation), np.ones((2, 3), np.float32)
+    if method == "copy_to":
+        execution.set_input_from_memory(0, memory)
+        execution.set_output(0, array)
+    else:
+        execution.set_input(0, array)
+        execution.set_output_from_memory(0, memory)
+    with pytest.raises(OperationFailed, match=f"{method}: the driver failed with ValueError: driver bug"):
+        execution.compute()

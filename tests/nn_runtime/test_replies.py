@@ -1,14 +1,176 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of a driver's reply reaches the runtime; through executions in test_execution_results.py."""
+"""Drivers that reply with nonsense, or not at all: a GENERAL_FAILURE, which the CPU device makes good if it may."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from nn_runtime.hal.types import ExecutionResult, OutputShape, Timing
+from nn_runtime.burst import Burst
+from nn_runtime.codes import DurationCode, OperationCode
+from nn_runtime.errors import BadState, OperationFailed
+from nn_runtime.execution import Execution
+from nn_runtime.hal import fences
+from nn_runtime.hal.plain import FinishedFencedExecution
+from nn_runtime.hal.types import ErrorStatus, ExecutionResult, HalError, OutputShape, Timing
 from nn_runtime.replies import checked_result
+from nn_runtime.testing.sample_drivers import SampleDevice, SamplePreparedModel
+from tests.nn_runtime.graphs import chain_model, finished, numbers
 from tests.nn_runtime.hal.models import add_model, request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nn_runtime.compilation import Compilation
+    from nn_runtime.operand import Array
+
+RELU = OperationCode.RELU
+DONE = FinishedFencedExecution(Timing(), Timing())
+
+
+class Replying(SampleDevice):
+    """A device whose prepared models reply something else to one call."""
+
+    def __init__(self, call: str, reply: object) -> None:
+        super().__init__("replying")
+        self._call, self._reply = call, reply
+
+    def prepare_model(self, *arguments: Any) -> SamplePreparedModel:
+        prepared = super().prepare_model(*arguments)
+
+        def replied(*_arguments: object) -> object:
+            if isinstance(self._reply, Exception):
+                raise self._reply
+            return self._reply
+
+        setattr(prepared, self._call, replied)
+        return prepared
+
+
+def bound(compilation: Compilation) -> tuple[Execution, Array]:
+    execution, output = Execution(compilation), np.zeros((2, 3), np.float32)
+    execution.set_input(0, numbers(2, 3))
+    execution.set_output(0, output)
+    return execution, output
+
+
+def check(device: SampleDevice, run: Callable[[Execution], object], message: str) -> None:
+    """Check that a run fails with a message, and that the CPU device takes over where that is allowed."""
+    execution, _ = bound(finished(chain_model([RELU]), [device]))
+    with pytest.raises(OperationFailed, match=message):
+        run(execution)
+    execution, output = bound(finished(chain_model([RELU]), [device], fallback=True))
+    run(execution)
+    np.testing.assert_array_equal(output, np.maximum(numbers(2, 3), 0))
+
+
+@pytest.mark.parametrize(
+    ("result", "message"),
+    [
+        (None, "execute: wanted an ExecutionResult from the driver, got NoneType"),
+        ((), r"execute: wanted an ExecutionResult from the driver, got \(\)"),
+        (ExecutionResult(None), "output shapes: wanted a Sequence from the driver, got NoneType"),  # type: ignore[arg-type]
+        (ExecutionResult(7), "output shapes: wanted a Sequence from the driver, got 7"),  # type: ignore[arg-type]
+        (ExecutionResult(((2, 3),)), "output shapes: wanted an OutputShape"),  # type: ignore[arg-type]
+        (ExecutionResult((OutputShape(6),)), "output shapes: wanted a Sequence from the driver, got 6"),  # type: ignore[arg-type]
+        (ExecutionResult((OutputShape(("2", 3)),)), "output shapes: wanted a SupportsIndex"),  # type: ignore[arg-type]
+        (HalError(ErrorStatus.OUTPUT_INSUFFICIENT_SIZE, "no", 7), "output shapes: wanted a Sequence"),  # type: ignore[arg-type]
+        (HalError(ErrorStatus.GENERAL_FAILURE, None, 7), "None"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_result_that_is_none(result: object, message: str) -> None:
+    check(Replying("execute_synchronously", result), Execution.compute, message)
+
+
+@pytest.mark.parametrize("timing", [None, Timing("1", 2)])  # type: ignore[arg-type]
+def test_a_time_that_is_none(timing: Timing) -> None:
+    device = Replying("execute_synchronously", ExecutionResult((), timing))
+    execution, _ = bound(finished(chain_model([RELU]), [device]))
+    execution.set_measure_timing(True)
+    with pytest.raises(OperationFailed, match="execute: "):
+        execution.compute()
+
+
+@pytest.mark.parametrize("reply", [None, 5, (ExecutionResult(), 5)])
+def test_a_profile_that_is_none(reply: object) -> None:
+    check(Replying("execute_profiled", reply), Execution.compute_profiled, "execute")
+
+
+@pytest.mark.parametrize("reply", [None, 5, ValueError("no")])
+def test_a_prepared_model_that_is_none(reply: object) -> None:
+    device = SampleDevice("replying")
+
+    def prepare(*_arguments: object) -> object:
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    device.prepare_model = prepare  # type: ignore[assignment, method-assign]
+    with pytest.raises(OperationFailed, match="compilation: prepare_model: "):
+        finished(chain_model([RELU]), [device])
+    compilation = finished(chain_model([RELU]), [device], fallback=True)
+    assert compilation.plan is not None
+    assert compilation.plan.steps[0].device.is_reference
+
+
+@pytest.mark.parametrize("reply", [None, 5, ValueError("no")])
+@pytest.mark.parametrize("call", ["configure_execution_burst", "create_reusable_execution"])
+def test_what_a_driver_need_not_give_is_done_without(call: str, reply: object) -> None:
+    compilation = finished(chain_model([RELU]), [Replying(call, reply)])
+    execution, output = bound(compilation)
+    execution.set_reusable(True)
+    execution.compute()
+    with Burst(compilation) as burst:
+        execution.burst_compute(burst)
+    np.testing.assert_array_equal(output, np.maximum(numbers(2, 3), 0))
+
+
+@pytest.mark.parametrize(
+    ("reply", "message"),
+    [
+        (None, "execute_fenced: wanted two values from the driver, got NoneType"),
+        ((None,), "execute_fenced: wanted two values from the driver"),
+        ((None, None), "execute_fenced: wanted an IFencedExecutionCallback from the driver, got NoneType"),
+        (("3", DONE), "execute_fenced: the fence: wanted an int from the driver, got '3'"),
+        ((10**6, DONE), "execute_fenced: sync fence: 1000000 is no open descriptor"),
+    ],
+)
+def test_a_fence_that_is_none(reply: object, message: str) -> None:
+    device = Replying("execute_fenced", reply)
+    check(device, lambda execution: execution.start_compute_with_dependencies([]).wait(), message)
+
+
+class Telling:
+    """What a fenced execution replies when it is asked for its times."""
+
+    def __init__(self, reply: object) -> None:
+        self.reply = reply
+
+    def get_execution_info(self) -> object:
+        if isinstance(self.reply, Exception):
+            raise self.reply
+        return self.reply
+
+
+@pytest.mark.parametrize("reply", [None, (1, 2), ValueError("no")])
+@pytest.mark.parametrize("succeeded", [True, False])
+def test_times_of_a_fenced_execution_that_are_none(reply: object, succeeded: bool) -> None:
+    fence = fences.Fence()
+    fence.signal(succeeded)
+    execution, _ = bound(
+        finished(chain_model([RELU]), [Replying("execute_fenced", (fence.duplicate(), Telling(reply)))])
+    )
+    execution.set_measure_timing(True)
+    event = execution.start_compute_with_dependencies([])
+    if succeeded:
+        event.wait()
+        with pytest.raises(BadState, match="get_duration: get_execution_info: "):
+            execution.get_duration(DurationCode.ON_HARDWARE)
+    else:
+        with pytest.raises(OperationFailed, match="fenced execution: get_execution_info: "):
+            event.wait()
 
 
 @pytest.mark.parametrize("timing", [Timing(5, 10), Timing(10, 5)])

@@ -203,6 +203,7 @@ class AdaptedPreparedModel13(AdaptedPreparedModel12):
             if fence is not None:
                 try:
                     if fences.wait(fence) == fences.FenceStatus.FAILED:
+                        callback.get_execution_info()  # raises the driver's error
                         raise HalError(ErrorStatus.GENERAL_FAILURE, "the fenced execution failed")
                 finally:
                     fences.close(fence)
@@ -237,7 +238,9 @@ class _AdaptedFencedCallback:
 
     def get_execution_info(self) -> tuple[Timing, Timing]:
         """Ask the driver."""
-        status, launched_timing, fenced_timing = guarded(self._driver.get_execution_info, "get_execution_info")
+        status, launched_timing, fenced_timing = guarded(
+            lambda: self._driver.get_execution_info(), "get_execution_info"
+        )
         checked(status, "get_execution_info")
         return canonical_timing(launched_timing), canonical_timing(fenced_timing)
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nn_runtime.codes import CONTROL_FLOW, FeatureLevel, OperationCode
-from nn_runtime.errors import OutputInsufficientSize
+from nn_runtime.errors import OperationFailed, OutputInsufficientSize
+from nn_runtime.hal.types import ErrorStatus, HalError
 from nn_runtime.operand import has_unknown_dimensions
 from nn_runtime.testing.conformance.models import declared, ndk_model, outcome, output_types
 from nn_runtime.testing.conformance.report import (
@@ -189,13 +190,20 @@ def _copied_out(memory: Memory, dimensions: Dimensions, dtype: np.dtype[np.gener
 
 
 def _device_memory(compilation: Compilation, index: int, is_output: bool) -> Memory:
+    """Return memory of the device; raises Unsupported where it gives none."""
     from nn_runtime.memory import Memory
     from nn_runtime.memory_desc import MemoryDesc
 
     with MemoryDesc() as desc:
         (desc.add_output_role if is_output else desc.add_input_role)(compilation, index, 1.0)
         desc.finish()
-        return Memory.from_desc(desc)
+        try:
+            return Memory.from_desc(desc)
+        except OperationFailed as error:
+            refusal = error.__cause__
+            if not isinstance(refusal, HalError) or refusal.status != ErrorStatus.GENERAL_FAILURE or refusal.__cause__:
+                raise  # a crash, or a device that has memory and is out of it
+            raise Unsupported(f"allocate: {refusal}") from error
 
 
 def _shapes(example: Example, execution: Execution) -> list[Dimensions]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import types
 from dataclasses import asdict, dataclass
+from importlib.metadata import EntryPoint
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,7 +18,6 @@ from tests.nn_runtime.cli.conftest import unusable_device
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from importlib.metadata import EntryPoint
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,47 @@ def test_a_driver_that_cannot_be_loaded(
 ) -> None:
     install_driver(types.ModuleType("empty_driver"))
     assert main(["doctor"]) == 1
-    assert "problem    driver opencl could not be loaded" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "problem    driver opencl could not be loaded" in out
+    assert "    mend   pip install --force-reinstall empty_driver" in out
+
+
+class _Distribution:
+    name = "acme-npu-driver"
+
+
+def test_a_driver_of_others_is_mended_by_its_own_package(
+    no_drivers: dict[str, EntryPoint], capsys: pytest.CaptureFixture[str]
+) -> None:
+    entry = EntryPoint("acme", "no_such_driver:devices", "nn_runtime.drivers")
+    no_drivers["acme"] = entry._for(_Distribution())  # type: ignore[attr-defined]
+    main(["doctor"])
+    out = capsys.readouterr().out
+    assert "problem    driver acme could not be loaded: ModuleNotFoundError" in out
+    assert "    mend   pip install --force-reinstall acme-npu-driver" in out
+
+
+class _Mute:
+    problems = ()
+
+    def lines(self) -> list[str]:
+        raise KeyError("lines")
+
+    def to_json(self) -> dict[str, object]:
+        raise KeyError("json")
+
+
+@pytest.mark.parametrize("found", [None, 5, _Mute()])
+def test_a_driver_that_cannot_say_what_is_wrong(
+    install_driver: Callable[[types.ModuleType], None], capsys: pytest.CaptureFixture[str], found: object
+) -> None:
+    module = _driver_without_devices(unusable_device("it is mute"))
+    module.diagnose = lambda: found  # type: ignore[attr-defined]
+    install_driver(module)
+    assert main(["doctor"]) == 1
+    assert "opencl-broken-0: not usable: it is mute" in capsys.readouterr().out
+    assert main(["doctor", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["drivers"]["opencl"]["diagnosis"] is None
 
 
 def test_variables_are_shown(

@@ -126,3 +126,11 @@ def nothing() -> list[UnusableDevice]:
 
 def failing() -> list[IDevice]:
     raise ImportError("no such library")
+
+
+def exiting() -> list[IDevice]:
+    raise SystemExit(3)
+
+
+def listless() -> None:
+    """Offer nothing, not even a list."""

@@ -129,3 +129,20 @@ def test_sizes_of_a_fenced_execution(model: tuple[int, ...], given: tuple[int, .
     with pytest.raises(HalError, match=reason) as caught:
         check_sizes_known(outputs, asked)
     assert caught.value.status == ErrorStatus.INVALID_ARGUMENT
+
+
+def test_waiting_for_longer_than_systems_count(system: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    fence = Fence()
+    holder = fence.duplicate()
+    threading.Timer(0.02, fence.signal).start()
+    assert fences.wait(holder, 2**62 / 1e9) == FenceStatus.SIGNALLED
+    fences.close(holder)
+    monkeypatch.setattr(fences, "_LONGEST_POLL_S", 0.01)
+    late = Fence()
+    holder = late.duplicate()
+    start = time.monotonic()
+    assert fences.wait(holder, 0.035) == FenceStatus.PENDING
+    assert time.monotonic() - start >= 0.03
+    threading.Timer(0.02, late.signal).start()
+    assert fences.wait(holder, 5) == FenceStatus.SIGNALLED
+    fences.close(holder)

@@ -31,10 +31,27 @@ def test_domains_use_memory_of_the_device_for_every_argument(kind: Kind) -> None
     assert all(isinstance(pool, BufferToken) for pool in pools)
 
 
-def test_domains_fail_where_the_device_has_no_memory() -> None:
+@pytest.mark.parametrize(
+    ("status", "verdict"),
+    [
+        (ErrorStatus.GENERAL_FAILURE, Verdict.UNSUPPORTED),
+        (ErrorStatus.RESOURCE_EXHAUSTED_TRANSIENT, Verdict.FAILED),
+    ],
+)
+def test_domains_are_not_supported_where_the_device_has_no_memory(status: ErrorStatus, verdict: Verdict) -> None:
     """Shared memory in its place would judge nothing."""
     sample = SampleDevice("sample")
-    sample.script.allocate = ErrorStatus.GENERAL_FAILURE
+    sample.script.allocate = status
     result = run_example(CASE, Kind.PLAIN, make_runner(Device(sample), Through.DOMAINS))
+    assert result.verdict == verdict
+    assert "told to fail at allocate" in result.message
+
+
+def test_domains_fail_where_allocating_crashes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def crash(*_arguments: object) -> None:
+        raise ValueError("driver bug")
+
+    monkeypatch.setattr(SampleDevice, "allocate", crash)
+    result = run_example(CASE, Kind.PLAIN, make_runner(Device(SampleDevice("sample")), Through.DOMAINS))
     assert result.verdict == Verdict.FAILED
-    assert "device memory" in result.message
+    assert "driver bug" in result.message

@@ -21,8 +21,10 @@ from nn_runtime.execution import Execution
 from nn_runtime.hal.types import ErrorStatus, ExecutionPreference, HalError, Priority
 from nn_runtime.memory import Memory
 from nn_runtime.memory_desc import MemoryDesc
+from nn_runtime.testing.conformance import Through, Verdict, make_runner, run_example
 from tests.nn_runtime.graphs import add_model, chain_model, finished, numbers, run, tensor
 from tests.nn_runtime.hal.models import add_model as hal_add_model
+from tests.operations.cases import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -148,3 +150,12 @@ def test_caches(page: types.ModuleType, tmp_path: Path) -> None:
     stored.write_bytes(content)
     compiled(Counting())
     assert Counting.prepared == 2
+
+
+@pytest.mark.parametrize("through", Through)
+def test_no_way_to_run_examples_fails(device: Any, through: Through) -> None:
+    cases = [case for case in examples() if case.main_op == "ADD" and "float32" in case.name]
+    runner = make_runner(Device(device), through)
+    results = [run_example(case, kind, runner) for case in cases for kind in case.kinds]
+    assert [f"{one.example} {one.kind}: {one.message}" for one in results if one.verdict == Verdict.FAILED] == []
+    assert results

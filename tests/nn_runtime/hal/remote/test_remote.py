@@ -83,13 +83,14 @@ def test_unusable_and_silent_devices(shared_device: RemoteDevice, caplog: pytest
     offered = hosted(ENTRY)
     assert offered[1] == UnusableDevice("broken", "told so", DESCRIPTION)
     offered[0].close()  # type: ignore[union-attr]
-    (speaking,) = hosted("tests.nn_runtime.hal.hosted_drivers:silent")
+    silent, speaking = hosted("tests.nn_runtime.hal.hosted_drivers:silent")
     assert speaking.name == "speaking"
-    assert "silent does not answer its queries" in caplog.text
+    assert silent == UnusableDevice("silent", "it does not answer its queries: OSError: nobody there")
+    assert "silent: it does not answer its queries: OSError: nobody there" in caplog.text
     speaking.close()  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("entry", ["failing", "missing"])
+@pytest.mark.parametrize("entry", ["failing", "missing", "exiting", "listless"])
 def test_a_driver_that_cannot_be_loaded(entry: str) -> None:
     with pytest.raises(HalError, match="could not be loaded"):
         hosted(f"tests.nn_runtime.hal.hosted_drivers:{entry}")

@@ -335,3 +335,14 @@ def test_bursts_that_the_driver_does_not_open(version: FeatureLevel) -> None:
     for error, status in TRANSPORT:
         driver.replace("configure_execution_burst", raising(error), prepared._driver)
         assert status_of(prepared.configure_execution_burst) == status
+
+
+def test_a_fence_that_fails_tells_the_drivers_error_for_arrays_too() -> None:
+    driver = Driver(V13)
+    driver.sample.script.asynchronous_fences = True
+    driver.sample.script.execute = ErrorStatus.MISSED_DEADLINE_TRANSIENT
+    inputs, output = arrays()
+    prepared = driver.prepare()
+    assert status_of(lambda: prepared.execute_fenced(request(inputs, [output]), [], False, None, None, None)) == (
+        ErrorStatus.MISSED_DEADLINE_TRANSIENT
+    )
