@@ -12,6 +12,7 @@ from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.operand import QUANT8_TYPES
 from nn_runtime.tflite.builtin_operator import BuiltinOperator
 from nn_runtime.tflite.operators import converts
+from nn_runtime.tflite.operators.integers import truncated_quotient
 from nn_runtime.tflite.types import TensorType
 from nn_runtime.tflite.values import constant, int32
 
@@ -39,7 +40,10 @@ def _arithmetic(op: Operator, code: OperationCode) -> None:
         op.result(op.through_float(code, [first, second], [activation]))
         return
     if code == OperationCode.DIV and first.type == OperandCode.TENSOR_INT32:
-        op.fail("INT32 is not supported: NNAPI rounds the quotient down, TFLite towards zero")
+        if op.activation() != FuseCode.NONE:
+            op.fail("INT32 is supported without a fused activation alone")
+        op.result(truncated_quotient(op, first, second))
+        return
     op.result(op.emit(code, [op.matched(first, second), op.matched(second, first), activation]))
 
 

@@ -3,14 +3,17 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode, PaddingCode
 from nn_runtime.tflite.builtin_operator import BuiltinOperator
 from nn_runtime.tflite.mean import MeanWindow, mean_filter
-from nn_runtime.tflite.operators import converts
+from nn_runtime.tflite.operators import converts, integers
 from nn_runtime.tflite.types import TensorType
-from nn_runtime.tflite.values import int32, int32_vector, scalar
+from nn_runtime.tflite.values import constant, int32, int32_vector, scalar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,6 +31,11 @@ def _mean(op: Operator) -> None:
     wanted = op.prototype()
     if source.type != wanted.type:
         op.fail(f"the output must have the type of the input, got {op.output_tensor().type.name}")
+    if source.type == OperandCode.TENSOR_INT32:
+        count = constant(np.array([math.prod(shape[axis] for axis in axes)], np.int32))
+        mean = integers.truncated_quotient(op, integers.reduced(op, OperationCode.REDUCE_SUM, source, axes), count)
+        op.result(op.reshape(mean, _remaining(op, source, axes)))
+        return
     if not source.is_quantized:
         op.result(op.emit(OperationCode.MEAN, [source, *_reduction(op, axes)]))
         return
@@ -36,12 +44,17 @@ def _mean(op: Operator) -> None:
         op.result(op.through_float(OperationCode.MEAN, [source], _reduction(op, axes)))
         return
     mean = _mean_by_convolution(op, source, window)
-    kept = [1 if at in axes else size for at, size in enumerate(shape) if op.option("keep_dims") or at not in axes]
-    op.result(op.reshape(mean, kept or (1,)))
+    op.result(op.reshape(mean, _remaining(op, source, axes)))
 
 
 def _reduction(op: Operator, axes: Sequence[int]) -> list[Value]:
     return [int32_vector(axes), int32(op.option("keep_dims"))]
+
+
+def _remaining(op: Operator, source: Value, axes: Sequence[int]) -> Sequence[int]:
+    """Return the shape of what is reduced over some axes, [1] where nothing is left of it."""
+    shape, keeps = source.shape or (), op.option("keep_dims")
+    return [1 if at in axes else size for at, size in enumerate(shape) if keeps or at not in axes] or (1,)
 
 
 def _mean_by_convolution(op: Operator, source: Value, window: MeanWindow) -> Value:
@@ -80,7 +93,9 @@ def _reduced(op: Operator, code: OperationCode) -> None:
         op.result_of_same_quantization(source)
         return
     rest = [int32_vector(axes), scalar(OperandCode.BOOL, bool(op.option("keep_dims")))]
-    if source.is_quantized and code in (OperationCode.REDUCE_SUM, OperationCode.REDUCE_PROD):
+    if source.type == OperandCode.TENSOR_INT32:
+        op.result(op.reshape(integers.reduced(op, code, source, axes), _remaining(op, source, axes)))
+    elif source.is_quantized and code in (OperationCode.REDUCE_SUM, OperationCode.REDUCE_PROD):
         op.result(op.through_float(code, [source], rest))
     else:
         op.result_of_same_quantization(op.emit(code, [source, *rest], source))

@@ -149,6 +149,17 @@ CASES = [
         steps=1,
         usual_kernels=True,
     ),
+    *(
+        Case(code, [int32(3, 5, 4), constant(axes)], [int32(*shape)], "ReducerOptions", {"KeepDims": keeps}, name=name)
+        for code in ("SUM", "REDUCE_PROD", "REDUCE_MAX", "REDUCE_MIN", "MEAN")
+        for axes, shape, keeps, name in (
+            ([-1], (3, 5), False, "the last axis"),
+            ([0, 2], (1, 5, 1), True, "two axes"),
+            ([2, 1, 0], (), False, "all axes"),
+        )
+    ),
+    Case("SUM", [int64(3, 5), constant([1])], [int64(3)], "ReducerOptions"),
+    Case("DIV", [int32(7, 9), constant([-7, -3, -2, -1, 1, 2, 3, 5, 1000])], [int32(7, 9)], "DivOptions"),
     Case("REDUCE_PROD", [real(2, 3, 4), constant([1])], [real(2, 1, 4)], "ReducerOptions", {"KeepDims": True}),
     Case("REDUCE_MAX", [real(2, 3, 4), constant([1, 2])], [real(2)], "ReducerOptions"),
     Case("REDUCE_MAX", [int8(0.1, 3, 2, 3, 4), constant([1])], [int8(0.1, 3, 2, 4)], "ReducerOptions"),
