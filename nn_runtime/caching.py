@@ -134,7 +134,7 @@ def _opened(device: Device, info: CacheInfo, token: bytes, create: bool) -> Iter
             model_files = _open_all(stack, file_paths(info, token, _MODEL_FILE, models), flags)
             data_files = _open_all(stack, file_paths(info, token, _DATA_FILE, data), flags)
         except OSError as error:
-            if create:
+            if create and info.directory.is_dir():  # else it was said when the folder could not be made
                 _log.warning("no compilation cache for %s: %s", device.name, error)
             yield None
             return

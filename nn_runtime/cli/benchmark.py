@@ -35,7 +35,16 @@ from nn_runtime.cli.networks import (
     statistics_of,
     statistics_text,
 )
-from nn_runtime.cli.output import busy, check_folder, duration_text, print_json, print_lines, progress, table
+from nn_runtime.cli.output import (
+    busy,
+    check_folder,
+    duration_text,
+    print_json,
+    print_lines,
+    progress,
+    result_file,
+    table,
+)
 from nn_runtime.cli.roofline import peaks_of, quant8_operations, rates
 from nn_runtime.cli.timings import Clock, Launch, Report, Timed
 
@@ -89,7 +98,8 @@ def run(args: argparse.Namespace) -> int:
     if args.html:
         from nn_runtime.cli.profile_page import profile_page
 
-        Path(args.html).write_text(profile_page(Path(args.model).name, report), encoding="utf-8")
+        with result_file(Path(args.html)) as file:
+            file.write(profile_page(Path(args.model).name, report).encode())
     if args.json:
         print_json(asdict(report))
     else:

@@ -6,7 +6,7 @@ devices the selector in force takes. Every OpenCL device that can be used runs a
 of itself. The exit status is 1 if no OpenCL device can be used.
 
 The costs are what placement goes by: shipped figures for the class of a device, or what --measure made of them on this
-machine (half a minute for each device; longer where programs must be built), stored in the cache folder.
+machine (one to two minutes for each device, programs that must be built included), stored in the cache folder.
 """
 
 from __future__ import annotations

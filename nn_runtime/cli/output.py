@@ -12,7 +12,9 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
+
+from nn_runtime.hal.files import why_unwritable_file
 
 if TYPE_CHECKING:
     import os
@@ -36,6 +38,25 @@ def check_folder(option: str, path: str | os.PathLike[str]) -> None:
         raise UsageError(f"{option} {path}: is a folder, wanted a file")
     if not Path(path).parent.is_dir():
         raise UsageError(f"{option} {path}: there is no folder {Path(path).parent}")
+    reason = why_unwritable_file(Path(path))
+    if reason is not None:
+        raise UsageError(f"{option} {path}: cannot be written: {reason}")
+
+
+@contextlib.contextmanager
+def result_file(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file for a result; where it cannot be written whole, nothing is left of it, and the OSError names it."""
+    is_open = False
+    try:
+        with path.open("wb") as file:
+            is_open = True
+            yield file
+    except BaseException as error:
+        if is_open and path.is_file():
+            path.unlink()
+        if isinstance(error, OSError):
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        raise
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[str] = ()) -> list[str]:

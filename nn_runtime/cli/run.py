@@ -31,7 +31,16 @@ from nn_runtime.cli.networks import (
     places_text,
     positive,
 )
-from nn_runtime.cli.output import busy, check_folder, duration_text, print_json, print_lines, progress, warn
+from nn_runtime.cli.output import (
+    busy,
+    check_folder,
+    duration_text,
+    print_json,
+    print_lines,
+    progress,
+    result_file,
+    warn,
+)
 from nn_runtime.cli.results import Result, read_labels, summarize, summary_json, summary_lines
 
 if TYPE_CHECKING:
@@ -140,11 +149,8 @@ def _save(path: Path, outputs: Sequence[dict[str, Array]]) -> None:
         for case, arrays in enumerate(outputs)
         for name, array in arrays.items()
     }
-    try:
-        with path.open("wb") as file:
-            np.savez(file, allow_pickle=False, **named)
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from error
+    with result_file(path) as file:
+        np.savez(file, allow_pickle=False, **named)
 
 
 def _warn_of_labels(results: Sequence[Result], labels: Sequence[str]) -> None:

@@ -135,6 +135,12 @@ def test_inputs_that_do_not_fit(
         (["--device", "cpu", "--input", "nowhere.npy"], 1, "nowhere.npy: No such file"),
         (["--device", "cpu", "--output", "nowhere/x.npz"], 2, "--output nowhere/x.npz: there is no folder nowhere"),
         (["--device", "cpu", "--output", "."], 2, "--output .: is a folder"),
+        pytest.param(
+            ["--device", "cpu", "--output", "/proc/x.npz"],
+            2,
+            "--output /proc/x.npz: cannot be written: ",
+            marks=pytest.mark.skipif(not Path("/proc").is_dir(), reason="no folder that takes no file"),
+        ),
     ],
 )
 def test_one_line_for_every_error(
