@@ -15,7 +15,7 @@ import sys
 from typing import TYPE_CHECKING, NoReturn, Protocol, cast
 
 from nn_runtime import __version__
-from nn_runtime.cli.output import UsageError
+from nn_runtime.cli.output import UsageError, show_warnings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,6 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _Parser(prog=f"nnrt {args.command}").error(f"unrecognized arguments: {' '.join(unknown)}")
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a label that the terminal cannot show is no reason to stop
+    show_warnings()
     try:
         return _command(args.command).run(args)
     except BrokenPipeError:

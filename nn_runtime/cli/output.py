@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import math
 import sys
 import textwrap
@@ -164,6 +165,45 @@ def busy(what: str) -> Iterator[None]:
 
 def _show(text: str) -> None:
     print(text, end="", file=sys.stderr, flush=True)
+
+
+class _Once(logging.Filter):
+    """Lets every message pass once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._seen: set[str] = set()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        message = record.getMessage()
+        is_new = message not in self._seen
+        self._seen.add(message)
+        return is_new
+
+
+_once = _Once()
+
+
+def show_warnings() -> None:
+    """Show warnings of the library as lines of the command, each once; where nothing else handles what is logged."""
+    if logging.lastResort is not None:
+        logging.lastResort.addFilter(_once)
+        logging.lastResort.setFormatter(logging.Formatter("nnrt: %(message)s"))
+
+
+@contextlib.contextmanager
+def reported_here() -> Iterator[None]:
+    """Keep the manager of devices from warning of what the command itself reports."""
+    manager = logging.getLogger("nn_runtime.manager")
+
+    def is_other(record: logging.LogRecord) -> bool:
+        return record.levelno != logging.WARNING
+
+    manager.addFilter(is_other)
+    try:
+        yield
+    finally:
+        manager.removeFilter(is_other)
 
 
 def warn(message: str) -> None:
