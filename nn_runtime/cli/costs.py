@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from nn_runtime.cli.output import duration_text, progress
+from nn_runtime.cli.output import duration_text, on_terminal, progress, warn
 from nn_runtime.hal.costs import HasCosts, store_table
 from nn_runtime.value_classes import dataclass
 
@@ -58,6 +58,8 @@ def measure(devices: Sequence[Device]) -> dict[str, CostTable | None]:
     for device in devices:
         base = table_of(device)
         if base is not None:
+            if not on_terminal():  # where there is a bar
+                warn(f"measuring {device.name}, for one to two minutes")
             found = calibrated(device, base, functools.partial(progress, f"measuring {device.name}"))
             found = replace(found, source=f"measured {datetime.now(timezone.utc):%Y-%m-%d}")
             store_table(device.name, device.version, found)
