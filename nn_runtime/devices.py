@@ -2,9 +2,10 @@
 """Devices: loading the drivers, the list of what there is, and choosing from it by a selector.
 
 This module alone loads drivers: `cpu_driver` by name, the others by the entry-point group `nn_runtime.drivers`, each
-only when a selector asks for it. A selector is a comma list in order of preference; each item is `cpu`, a device's full
-name, or `driver[:platform[:type[:device]]]` where platform and device are an index or a case-insensitive part of slug,
-name, vendor or version, and `driver:*` means all. The module itself may be called, so that `nn_runtime.devices()` works
+only when a selector asks for it. A selector is a comma list of the devices that may be used: estimated times and the
+first run choose among them, the order decides between equals. Each item is `cpu`, a device's full name, or
+`driver[:platform[:type[:device]]]` where platform and device are an index or a case-insensitive part of slug, name,
+vendor or version, and `driver:*` means all. The module itself may be called, so that `nn_runtime.devices()` works
 whether or not the submodule has been imported before.
 """
 
@@ -60,7 +61,7 @@ if hasattr(os, "register_at_fork"):
 
 @dataclass(frozen=True)
 class Selection:
-    """Devices in order of preference; `strict`: nothing else may be used (no CPU fallback)."""
+    """Devices in the order of the selector; `strict`: nothing else may be used (no CPU fallback)."""
 
     devices: tuple[Device, ...]
     strict: bool
