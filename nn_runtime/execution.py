@@ -142,9 +142,9 @@ class Execution:
     def set_timeout(self, duration_ns: int) -> None:
         """Limit the time of a compute, 0 for no limit; raises as `set_measure_timing`.
 
-        The CPU driver looks at the clock before each operation. The OpenCL driver looks before it starts and, where shapes
-        are open or the model has IF or WHILE, before each part; what the device was given is computed to its end. So a
-        compute may take longer than the limit and still return well.
+        The CPU driver looks at the clock before each operation. The OpenCL driver looks before it starts and, where
+        shapes are open or the model has IF or WHILE, before each part; what the device was given is computed to its
+        end. So a compute may take longer than the limit and still return well.
         """
         self._check_one_device("set_timeout")
         self._check_preparation("set_timeout")
