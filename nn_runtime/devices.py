@@ -84,9 +84,12 @@ def runtime_feature_level() -> int:
 
 
 def devices() -> list[Device]:
-    """Return every usable device of every driver, the CPU reference device last."""
-    found = [device for driver in driver_names() for device in listing(driver).devices]
-    return [*found, reference_device()]
+    """Return every usable device of every driver, the CPU's last; warn of drivers that cannot be loaded."""
+    offered = [listing(driver) for driver in driver_names()]
+    for one in offered:
+        if one.failure:
+            _log.warning("%s", one.failure)
+    return [*(device for one in offered for device in one.devices), reference_device()]
 
 
 def find_device(name: str) -> Device:
@@ -106,7 +109,7 @@ def reference_device() -> Device:
 
 
 def listing(driver: str) -> DriverListing:
-    """Load a driver by its entry point and return what it offers; a failure is logged and reported in the listing."""
+    """Load a driver by its entry point and return what it offers; a failure is reported in the listing."""
     with _loading:
         return _loaded(driver)
 
@@ -131,7 +134,6 @@ def _loaded(driver: str) -> DriverListing:
     try:
         offered: list[IDevice | UnusableDevice] = _hosted(entry.value) if in_another_process else entry.load()()
     except Exception as error:
-        _log.warning("driver %s could not be loaded: %s: %s", driver, type(error).__name__, error)
         return DriverListing(driver, (), (), f"driver {driver} could not be loaded: {type(error).__name__}: {error}")
     usable: list[Device] = []
     for item in offered:
@@ -221,9 +223,9 @@ def select(selector: str | None = None) -> Selection:
 
     A name that begins with no driver's is looked for among the devices of all drivers.
 
-    An item that matches nothing is passed over (with a warning if it asks for something particular), unless nothing
-    matches at all: then UnmatchedSelector says what there is and why the rest cannot be used. Raises MalformedSelector
-    for bad syntax. Without `cpu` in the list the selection is strict.
+    An item that matches nothing is passed over (with a warning if it asks for something particular, or if its driver
+    cannot be loaded), unless nothing matches at all: then UnmatchedSelector says what there is and why the rest cannot
+    be used. Raises MalformedSelector for bad syntax. Without `cpu` in the list the selection is strict.
     """
     source, text = _in_force(selector)
     items = [item.strip() for item in text.split(",")]
@@ -246,9 +248,14 @@ def select(selector: str | None = None) -> Selection:
     if not chosen:
         raise UnmatchedSelector(source, _nothing_matches(text, missing) + _advice(missing))
     for item in missing:
-        level = logging.WARNING if ":" in item else logging.INFO
+        level = logging.WARNING if ":" in item or _is_broken(_driver_of(item)) else logging.INFO
         _log.log(level, "%s: %s", source, _nothing_matches(item, [item]))
     return Selection(tuple(chosen), not any(device.is_reference for device in chosen))
+
+
+def _is_broken(driver: str) -> bool:
+    """Tell whether a driver is installed and cannot be loaded."""
+    return driver in _entry_points() and bool(listing(driver).failure)
 
 
 def _match(item: str) -> list[Device]:
