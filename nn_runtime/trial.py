@@ -128,8 +128,7 @@ def keep_result(info: CacheInfo, devices: Sequence[Device], preference: Executio
     try:
         write_file(_path(info, devices, preference), json.dumps({"placement": placement}).encode())
     except OSError as error:
-        if info.directory.is_dir():  # else it was said when the folder could not be made
-            _log.warning("the fastest placement is not kept in %s: %s", info.directory, error)
+        _log.warning("the fastest placement is not kept in %s: %s", info.directory, error)
 
 
 def _path(info: CacheInfo, devices: Sequence[Device], preference: ExecutionPreference) -> Path:
