@@ -31,6 +31,7 @@ _TILE_PRODUCTS = 2 * 16 * 64 * 16
 _REPEATS = 7
 _TARGET_NS = 4_000_000
 """A launch shall last about that long."""
+_MOST_ROUNDS = 1 << 28
 _GPU_LOCAL, _GPU_GROUPS_PER_UNIT = 64, 32
 _CACHE_BYTES, _MEMORY_BYTES = 128 << 10, 64 << 20
 """For each part on CPU-type devices, and in all."""
@@ -97,20 +98,21 @@ class _Measurement:
     def _rate(
         self, kernel_name: str, per_round: int, arguments: Callable[[Scalar], tuple[cl.Buffer | Scalar, ...]]
     ) -> float:
-        """Return the most done in a nanosecond by launches of a kernel whose work grows with its rounds."""
+        """Return the most done in a nanosecond by launches of a kernel whose work grows with its rounds.
+
+        The shortest of several launches says whether the rounds are enough: one may be disturbed at any time.
+        """
         kernel = self._program.kernel(kernel_name)
         rounds = 1
-        best = 0.0
-        for _ in range(64):
+        while True:
             kernel.set_args(*arguments(np.int32(rounds)))
-            event = cl.enqueue_nd_range_kernel(self._device.profiling_queue, kernel, (self._items,), (self._local,))
-            event.wait()
-            duration = max(1, event.profile.end - event.profile.start)
-            if duration >= _TARGET_NS // 2 or rounds >= 1 << 28:
-                break
-            rounds = min(rounds * max(2, min(64, _TARGET_NS // duration)), 1 << 28)
-        for _ in range(_REPEATS):
-            event = cl.enqueue_nd_range_kernel(self._device.profiling_queue, kernel, (self._items,), (self._local,))
-            event.wait()
-            best = max(best, per_round * rounds / max(1, event.profile.end - event.profile.start))
-        return best
+            duration = min(self._duration(kernel) for _ in range(_REPEATS))
+            if duration >= _TARGET_NS // 2 or rounds == _MOST_ROUNDS:
+                return per_round * rounds / duration
+            rounds = min(rounds * max(2, min(64, _TARGET_NS // duration)), _MOST_ROUNDS)
+
+    def _duration(self, kernel: cl.Kernel) -> int:
+        """Return the time in ns that one launch takes on the device, at least 1."""
+        event = cl.enqueue_nd_range_kernel(self._device.profiling_queue, kernel, (self._items,), (self._local,))
+        event.wait()
+        return max(1, event.profile.end - event.profile.start)

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 VARIABLE = "NNRT_TUNING"
 OFF = "off"
 FORMAT = 1
+_IDENTITY = ("platform", "device", "driver_version", "compute_units")
+"""Entries that say which device and driver version a file is for."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -66,6 +68,18 @@ def tuning_for(profile: DeviceProfile) -> Tuning:
             except ValueError as error:
                 _LOG.info("%s: %s", file_name(profile), error)
     return Tuning()
+
+
+def problem_of_named_file() -> str | None:
+    """Return why the file that NNRT_TUNING names is of no use to any device; None where it is for one, or none is."""
+    named = os.environ.get(VARIABLE, "")
+    if named in ("", OFF):
+        return None
+    try:
+        _read(read_file(Path(named)))
+    except (OSError, ValueError) as error:
+        return f"{VARIABLE}={named}: {error}"
+    return None
 
 
 def store(
@@ -115,23 +129,30 @@ def _shipped(name: str) -> bytes | None:
 
 
 def _parsed(data: bytes, profile: DeviceProfile) -> Tuning:
+    found, values = _read(data)
+    for key, value in _identity(profile).items():
+        if found[key] != value:
+            raise ValueError(f"tuning: for {key} {found[key]!r}, not {value!r}")
+    return values
+
+
+def _read(data: bytes) -> tuple[dict[str, object], Tuning]:
+    """Return what a file is for and its values; raises ValueError for what is no file of nnrt tune."""
+    what = "tuning: not a file of nnrt tune"
     try:
         document = json.loads(data)
-        wanted = {"format": FORMAT, **_identity(profile)}
-        for key, value in wanted.items():
-            if document[key] != value:
-                raise ValueError(f"tuning: for {key} {document[key]!r}, not {value!r}")
-        return Tuning.of(document["values"])
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{what}: not JSON: {error}") from error
+    try:
+        if document["format"] != FORMAT:
+            raise ValueError(f"tuning: for format {document['format']!r}, not {FORMAT!r}")
+        return {key: document[key] for key in _IDENTITY}, Tuning.of(document["values"])
     except KeyError as error:
-        raise ValueError(f"tuning: not a file of nnrt tune: it has no {error}") from error
-    except (TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(f"tuning: not a file of nnrt tune: {error}") from error
+        raise ValueError(f"{what}: it has no {error}") from error
+    except (TypeError, AttributeError) as error:
+        raise ValueError(f"{what}: {error}") from error
 
 
 def _identity(profile: DeviceProfile) -> dict[str, object]:
-    return {
-        "platform": profile.slug,
-        "device": profile.device_name,
-        "driver_version": profile.driver_version,
-        "compute_units": profile.compute_units,
-    }
+    values = (profile.slug, profile.device_name, profile.driver_version, profile.compute_units)
+    return dict(zip(_IDENTITY, values, strict=True))

@@ -62,13 +62,14 @@ def path_of(what: str, directory: str | os.PathLike[str]) -> Path:
         raise BadData(f"{what}: wanted a path, got {shown(directory)}") from None
 
 
-def made_directory(directory: str | os.PathLike[str]) -> Path:
-    """Return a directory, made if it was missing, no caching where that is not possible; raises BadData for no path."""
+def made_directory(directory: str | os.PathLike[str]) -> Path | None:
+    """Return a directory, made if it was missing, None where that is not possible; raises BadData for no path."""
     path = path_of("cache_dir", directory)
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        _log.warning("no compilation cache in %s: %s", path, error)
+        _log.warning("no compilation cache in %s: %s", path, error.strerror or error)
+        return None
     return path
 
 

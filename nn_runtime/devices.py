@@ -2,9 +2,10 @@
 """Devices: loading the drivers, the list of what there is, and choosing from it by a selector.
 
 This module alone loads drivers: `cpu_driver` by name, the others by the entry-point group `nn_runtime.drivers`, each
-only when a selector asks for it. A selector is a comma list in order of preference; each item is `cpu`, a device's full
-name, or `driver[:platform[:type[:device]]]` where platform and device are an index or a case-insensitive part of slug,
-name, vendor or version, and `driver:*` means all. The module itself may be called, so that `nn_runtime.devices()` works
+only when a selector asks for it. A selector is a comma list of the devices that may be used: estimated times and the
+first run choose among them, the order decides between equals. Each item is `cpu`, a device's full name, or
+`driver[:platform[:type[:device]]]` where platform and device are an index or a case-insensitive part of slug, name,
+vendor or version, and `driver:*` means all. The module itself may be called, so that `nn_runtime.devices()` works
 whether or not the submodule has been imported before.
 """
 
@@ -63,7 +64,7 @@ if hasattr(os, "register_at_fork"):
 
 @dataclass(frozen=True)
 class Selection:
-    """Devices in order of preference; `strict`: nothing else may be used (no CPU fallback)."""
+    """Devices in the order of the selector; `strict`: nothing else may be used (no CPU fallback)."""
 
     devices: tuple[Device, ...]
     strict: bool
@@ -86,9 +87,12 @@ def runtime_feature_level() -> int:
 
 
 def devices() -> list[Device]:
-    """Return every usable device of every driver, the CPU reference device last."""
-    found = [device for driver in driver_names() for device in listing(driver).devices]
-    return [*found, reference_device()]
+    """Return every usable device of every driver, the CPU's last; warn of drivers that cannot be loaded."""
+    offered = [listing(driver) for driver in driver_names()]
+    for one in offered:
+        if one.failure:
+            _log.warning("%s", one.failure)
+    return [*(device for one in offered for device in one.devices), reference_device()]
 
 
 def find_device(name: str) -> Device:
@@ -108,7 +112,7 @@ def reference_device() -> Device:
 
 
 def listing(driver: str) -> DriverListing:
-    """Load a driver by its entry point and return what it offers; a failure is logged and reported in the listing."""
+    """Load a driver by its entry point and return what it offers; a failure is reported in the listing."""
     with _loading:
         return _loaded(driver)
 
@@ -133,9 +137,7 @@ def _loaded(driver: str) -> DriverListing:
     try:
         offered = list(_hosted(entry.value) if in_another_process else entry.load()())
     except (Exception, SystemExit) as error:  # a module that exits as it is imported must not end the application
-        failure = f"driver {driver} could not be loaded: {type(error).__name__}: {error}"
-        _log.warning("%s", failure)
-        return DriverListing(driver, (), (), failure)
+        return DriverListing(driver, (), (), f"driver {driver} could not be loaded: {type(error).__name__}: {error}")
     usable: list[Device] = []
     unusable: list[UnusableDevice] = []
     for item in offered:
@@ -248,9 +250,9 @@ def select(selector: str | None = None) -> Selection:
 
     A name that begins with no driver's is looked for among the devices of all drivers.
 
-    An item that matches nothing is passed over (with a warning if it asks for something particular), unless nothing
-    matches at all: then UnmatchedSelector says what there is and why the rest cannot be used. Raises MalformedSelector
-    for bad syntax. Without `cpu` in the list the selection is strict.
+    An item that matches nothing is passed over (with a warning if it asks for something particular, or if its driver
+    cannot be loaded), unless nothing matches at all: then UnmatchedSelector says what there is and why the rest cannot
+    be used. Raises MalformedSelector for bad syntax. Without `cpu` in the list the selection is strict.
     """
     source, text = _in_force(selector)
     items = [item.strip() for item in text.split(",")]
@@ -273,9 +275,14 @@ def select(selector: str | None = None) -> Selection:
     if not chosen:
         raise UnmatchedSelector(source, _nothing_matches(text, missing) + _advice(missing))
     for item in missing:
-        level = logging.WARNING if ":" in item else logging.INFO
+        level = logging.WARNING if ":" in item or _is_broken(_driver_of(item)) else logging.INFO
         _log.log(level, "%s: %s", source, _nothing_matches(item, [item]))
     return Selection(tuple(chosen), not any(device.is_reference for device in chosen))
+
+
+def _is_broken(driver: str) -> bool:
+    """Tell whether a driver is installed and cannot be loaded."""
+    return driver in _entry_points() and bool(listing(driver).failure)
 
 
 def _match(item: str) -> list[Device]:

@@ -141,7 +141,12 @@ class Execution:
         self._measure = bool(measure)
 
     def set_timeout(self, duration_ns: int) -> None:
-        """Limit the time of a compute, 0 for no limit; raises as `set_measure_timing`."""
+        """Limit the time of a compute, 0 for no limit; raises as `set_measure_timing`.
+
+        The CPU driver looks at the clock before each operation. The OpenCL driver looks before it starts and, where
+        shapes are open or the model has IF or WHILE, before each part; what the device was given is computed to its
+        end. So a compute may take longer than the limit and still return well.
+        """
         self._check_one_device("set_timeout")
         self._check_preparation("set_timeout")
         check_duration("set_timeout", duration_ns)

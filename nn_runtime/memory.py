@@ -55,7 +55,9 @@ class Memory:
         token: int = 0,
         domain: Domain | None = None,
     ) -> None:
-        """Use `from_fd`, `from_array` or `from_desc` instead."""
+        """Use `from_fd`, `from_array` or `from_desc` instead; raises UnexpectedNull for neither bytes nor a buffer."""
+        if buffer is None:
+            check_kind("memory: the shared memory", shared, SharedMemory)
         self.shared = shared
         self.buffer = buffer
         self.domain = domain

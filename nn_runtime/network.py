@@ -96,10 +96,11 @@ class Network:
         compilation.set_partition(partition)
         compilation.set_preference(preference)
         compilation.set_priority(priority)
-        if cache_dir is not None:
-            compilation.set_caching(made_directory(cache_dir), token_of(self.model.hal, model_token))
-        elif model_token is not None:
+        if cache_dir is None and model_token is not None:
             raise BadData("compile: model_token without cache_dir")
+        directory = None if cache_dir is None else made_directory(cache_dir)
+        if directory is not None:
+            compilation.set_caching(directory, token_of(self.model.hal, model_token))
         compilation.finish()
         return Session(compilation, self.interface, compilation.rivals() if trial else ())
 

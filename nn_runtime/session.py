@@ -113,8 +113,9 @@ class Session:
 
         `inputs`: one array (a network with one input), a list or tuple with one array for each input, or a dict by
         tensor names or signature names, which also decides the names of the outputs. Byte order and layout are
-        converted; so are floats to floats, and integers to integers where all values fit. Python lists of integers go
-        for floats too. Raises BadData naming the input, wanted and given; else the run's error.
+        converted; so are floats to floats (those beyond a smaller type become infinite), and integers to integers where
+        all values fit. Python lists of integers go for floats too. Raises BadData naming the input, wanted and given;
+        else the run's error.
 
         `profile` collects `self.profile`, and costs time. `measure` collects `self.timing`: by the rules of the NDK
         only for a network compiled for one device without fallback, as by `device="opencl"` or a Device.

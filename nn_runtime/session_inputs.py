@@ -86,20 +86,34 @@ class SessionInputs:
             array = np.asarray(given)
         except ValueError as error:
             raise BadData(f"{wanted}, got what is no array: {error}") from error
+        if array.dtype.kind == "O":
+            raise BadData(f"{wanted}, got {_type_name(given)}")
         is_array = isinstance(given, np.ndarray)
         got = f"got {array.dtype} {list(array.shape)}"
+        is_part = isinstance(given, (list, tuple)) and not any_rank and _fits((1, *array.shape), info.shape)
+        hint = "; a list given to run holds one entry for each input" if is_part else ""
         if array.dtype != info.dtype and not _converts(array, info.dtype, is_array):
-            raise BadData(f"{wanted}, {got}{_values_outside(array, info.dtype)}")
+            raise BadData(f"{wanted}, {got}{_values_outside(array, info.dtype)}{hint}")
         if array.shape != info.shape and not any_rank and not _fits(array.shape, info.shape):
-            raise BadData(f"{wanted}, {got}")
+            raise BadData(f"{wanted}, {got}{hint}")
         computed = dtype_of(operand.type)
         if computed.itemsize < info.dtype.itemsize and not _converts(array, computed, is_array):
             raise BadData(f"{wanted}, computed in {computed}, {got}{_values_outside(array, computed)}")
+        if array.dtype.kind == "f" and array.dtype.itemsize > computed.itemsize:
+            with np.errstate(over="ignore"):
+                return array.astype(computed)
         return dequantize(array, info.quantization) if info.is_real_inside(computed) else array
 
 
 def _names(infos: Sequence[TensorInfo]) -> str:
     return ", ".join(repr(info.name) for info in infos)
+
+
+def _type_name(given: object) -> str:
+    """Return what was given in place of numbers by Python's own name."""
+    if isinstance(given, np.ndarray):
+        return f"an array of {given.dtype}"
+    return "None" if given is None else f"a {type(given).__name__}"
 
 
 def _told_apart(names: Sequence[str]) -> list[str]:

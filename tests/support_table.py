@@ -90,7 +90,7 @@ def _cells(code: OperationCode) -> list[str]:
 def _support(code: int, data_type: int) -> tuple[str, str]:
     """Return a cell and, where OpenCL refuses, a reason."""
     if code in CONTROL_FLOW:
-        return CPU_ONLY, ""
+        return BOTH_BUT, "an operation inside that it refuses"
     if function_of(code) is None:
         return NEITHER, ""
     if launcher_of(code) is None:
@@ -131,11 +131,11 @@ def _examples() -> dict[int, list[Example]]:
 
 
 def _totals() -> str:
-    cpu = sum(function_of(code) is not None or code in CONTROL_FLOW for code in definitions())
-    return (
-        f"{len(OperationCode)} operations; {cpu} on the CPU driver, "
-        f"{sum(launcher_of(code) is not None for code in definitions())} on the OpenCL driver."
+    cpu, opencl = (
+        sum(code in CONTROL_FLOW or found(code) is not None for code in definitions())
+        for found in (function_of, launcher_of)
     )
+    return f"{len(OperationCode)} operations; {cpu} on the CPU driver, {opencl} on the OpenCL driver."
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gpu_driver import tuning
 from gpu_driver.discovery import icd, platforms, probe
 from nn_runtime.hal.cache_folder import cache_directory
 from nn_runtime.hal.files import why_unwritable
@@ -28,7 +29,7 @@ _REMEDIES = (
     (("unknown target CPU 'generic'", "does not know this processor"), _INSTALL_INTEL),
 )
 
-_VARIABLES = ("NNRT_CACHE_DIR", "NNRT_TUNING")
+_VARIABLES = ("NNRT_CACHE_DIR", tuning.VARIABLE)
 
 
 @dataclass(frozen=True)
@@ -124,6 +125,9 @@ def diagnosis_of(survey: Survey) -> Diagnosis:
         *_loader_problems(survey), *_library_problems(libraries), *_device_problems(devices), *_hidden(survey),
         *_gpu_problems(survey),
     ]  # fmt: skip
+    tuning_problem = tuning.problem_of_named_file()
+    if tuning_problem is not None:
+        problems.append(Problem(tuning_problem, f"unset {tuning.VARIABLE}"))
     if unwritable is not None:
         what = f"the cache folder {directory} cannot be written: {unwritable}"
         problems.append(Problem(what, "export NNRT_CACHE_DIR=<folder>"))

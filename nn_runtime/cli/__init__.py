@@ -2,7 +2,7 @@
 """The command `nnrt`: one module of this folder per command, imported only when that command is asked for.
 
 A command's module has `add_arguments(parser)` and `run(args) -> int` (the exit status), and its docstring is its help.
-Errors are one line on standard error: exit status 2 for wrong usage, 1 for anything that failed.
+Errors are one line on standard error: exit status 2 for wrong usage, 130 for Ctrl-C, 1 for anything else that failed.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ import argparse
 import importlib
 import io
 import os
+import signal
 import sys
 from typing import TYPE_CHECKING, NoReturn, Protocol, cast
 
 from nn_runtime import __version__
-from nn_runtime.cli.output import UsageError
+from nn_runtime.cli.output import UsageError, show_warnings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,6 +34,8 @@ COMMANDS = {
     "conformance": "run operation examples on a device and judge the results",
 }
 """One line of help per command; a module of the same name does the work."""
+_INTERRUPTED = 128 + 2
+"""As shells say of what SIGINT ended."""
 
 
 class Command(Protocol):
@@ -59,25 +62,29 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status; usage errors and `--help` leave by SystemExit as argparse does."""
     arguments = sys.argv[1:] if argv is None else list(argv)
     name = next((argument for argument in arguments if not argument.startswith("-")), "")
-    args, unknown = _parser(name).parse_known_args(arguments)
-    if unknown:
-        _Parser(prog=f"nnrt {args.command}").error(f"unrecognized arguments: {' '.join(unknown)}")
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a label that the terminal cannot show is no reason to stop
     try:
-        return _command(args.command).run(args)
+        args, unknown = _parser(name).parse_known_args(arguments)
+        if unknown:
+            _Parser(prog=f"nnrt {name}").error(f"unrecognized arguments: {' '.join(unknown)}")
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="replace")  # a label that the terminal cannot show is no reason to stop
+        show_warnings()
+        command = _command(name)
+        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # as `nnrt` starts: imports are over
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        return command.run(args)
     except BrokenPipeError:
         # The reader of a pipe has seen enough; Python must not complain while it flushes at exit.
         sys.stdout = None
         return 1
     except UsageError as error:
-        return _failed(args.command, str(error), status=2)
+        return _failed(name, str(error), status=2)
     except KeyboardInterrupt:
-        return _failed(args.command, "interrupted")
+        return _failed(name, "interrupted", status=_INTERRUPTED)
     except Exception as error:
         if not _is_ours(error):
             raise
-        return _failed(args.command, _message(error), status=_status(error))
+        return _failed(name, _message(error), status=_status(error))
 
 
 def _parser(chosen: str) -> argparse.ArgumentParser:

@@ -34,7 +34,16 @@ from nn_runtime.cli.networks import (
     random_input,
     statistics_text,
 )
-from nn_runtime.cli.output import busy, check_folder, duration_text, print_json, print_lines, progress, table
+from nn_runtime.cli.output import (
+    busy,
+    check_folder,
+    duration_text,
+    print_json,
+    print_lines,
+    progress,
+    result_file,
+    table,
+)
 from nn_runtime.cli.roofline import peaks_of, quant8_operations, rates
 from nn_runtime.cli.timings import Clock, Launch, Report, Timed
 from nn_runtime.devices import find_device
@@ -89,7 +98,8 @@ def run(args: argparse.Namespace) -> int:
     if args.html:
         from nn_runtime.cli.profile_page import profile_page
 
-        Path(args.html).write_text(profile_page(Path(args.model).name, report), encoding="utf-8")
+        with result_file(Path(args.html)) as file:
+            file.write(profile_page(Path(args.model).name, report).encode())
     if args.json:
         print_json(asdict(report))
     else:
@@ -175,20 +185,19 @@ def _launches(
     runs: Sequence[Sequence[OperationTimes]], names: Mapping[int, str], peaks: Mapping[str, Peaks],
     quant8: AbstractSet[int],
 ) -> tuple[Launch, ...]:  # fmt: skip
-    """Return one row per launch over runs that launched the same; rates are those of the median time."""
-    means = [statistics.fmean(row.duration_ns for row in same) for same in zip(*runs, strict=True)]
-    total = sum(means) or 1.0
-    cumulated = np.cumsum(means) / total
+    """Return one row per launch over runs that launched the same, all of its figures from medians."""
+    medians = [statistics.median(row.duration_ns for row in same) for same in zip(*runs, strict=True)]
+    total = sum(medians) or 1.0
+    cumulated = np.cumsum(medians) / total
     launches = []
     for at, same in enumerate(zip(*runs, strict=True)):
         one = same[0]
         is_quant8 = any(operation in quant8 for operation in one.operations)
-        median = statistics.median(row.duration_ns for row in same)
         launches.append(Launch(
             "+".join(names.get(operation, "?") for operation in one.operations) or one.kernel, one.kernel,
-            one.device, one.operations, statistics.fmean(row.start_ns for row in same), one.duration_ns,
-            means[at], means[at] / total, float(cumulated[at]), one.bytes_moved, len(same), one.flops, is_quant8,
-            rates(one.flops, one.bytes_moved, median, peaks.get(one.device), is_quant8=is_quant8),
+            one.device, one.operations, statistics.median(row.start_ns for row in same), one.duration_ns,
+            medians[at], medians[at] / total, float(cumulated[at]), one.bytes_moved, len(same), one.flops, is_quant8,
+            rates(one.flops, one.bytes_moved, medians[at], peaks.get(one.device), is_quant8=is_quant8),
         ))  # fmt: skip
     return tuple(launches)
 
@@ -236,14 +245,15 @@ def _profile_lines(report: Report, profiled: Clock) -> list[str]:
     launches = report.launches
     if not launches:
         return ["", "the devices report no profile"]
-    slowest = sorted(launches, key=lambda launch: -launch.mean)[:_TOP]
+    slowest = sorted(launches, key=lambda launch: -launch.median)[:_TOP]
     return [
         "", "Run Order", *_launch_table(launches),
         "", "Top by Computation Time", *_launch_table(slowest),
         "", "Summary by node type", *_type_table(launches),
+        f"not in launches: {_ms(report.outside_launches(profiled))} of {_ms(profiled.p50)} ms, the median run",
         "",
         *(_peaks_line(device, peaks) for device, peaks in report.peaks.items()),
-        f"profiling costs {profiled.p50 / report.inference.p50 - 1:+.1%} of a run. {report.profile_note}",
+        f"cost of profiling: {report.profiling_cost(profiled)}. {report.profile_note}",
         f"Timings (microseconds): count={profiled.count} first={profiled.first / 1e3:.0f} "
         f"min={profiled.minimum / 1e3:.0f} max={profiled.maximum / 1e3:.0f} avg={profiled.mean / 1e3:.1f} "
         f"std={profiled.deviation / 1e3:.0f}",
@@ -251,17 +261,17 @@ def _profile_lines(report: Report, profiled: Clock) -> list[str]:
 
 
 _LAUNCH_COLUMNS = (
-    "[node type]", "[start]", "[first]", "[avg ms]", "[%]", "[cdf%]", "[mem KB]", "[times called]",
+    "[node type]", "[start]", "[first]", "[median ms]", "[%]", "[cdf%]", "[mem KB]", "[times called]",
     "[Gop/s]", "[GB/s]", "[% of roof]", "[Name]",
 )  # fmt: skip
-_TYPE_COLUMNS = ("[node type]", "[count]", "[avg ms]", "[avg %]", "[cdf %]", "[mem KB]", "[times called]")
+_TYPE_COLUMNS = ("[node type]", "[count]", "[median ms]", "[%]", "[cdf %]", "[mem KB]", "[times called]")
 
 
 def _launch_table(launches: Iterable[Launch]) -> list[str]:
     """[start] counts from the start of the step; [mem KB] is what the launch reads and writes."""
     rows = [
         (
-            launch.node_type, _ms(launch.start), _ms(launch.first), _ms(launch.mean), f"{launch.share:.1%}",
+            launch.node_type, _ms(launch.start), _ms(launch.first), _ms(launch.median), f"{launch.share:.1%}",
             f"{launch.cumulated_share:.1%}", f"{launch.bytes_moved / 1024:.1f}", str(launch.times_called),
             f"{launch.rates.operations_per_ns:.1f}", f"{launch.rates.bytes_per_ns:.1f}",
             "-" if launch.rates.of_roof is None else f"{launch.rates.of_roof:.0%} {launch.rates.bound[:1]}",
@@ -285,11 +295,11 @@ def _type_table(launches: Sequence[Launch]) -> list[str]:
         groups[launch.node_type].append(launch)
     rows = []
     cumulated = 0.0
-    for name, group in sorted(groups.items(), key=lambda item: -sum(launch.mean for launch in item[1])):
+    for name, group in sorted(groups.items(), key=lambda item: -sum(launch.median for launch in item[1])):
         share = sum(launch.share for launch in group)
         cumulated += share
         rows.append((
-            name, str(len(group)), _ms(sum(launch.mean for launch in group)), f"{share:.1%}", f"{cumulated:.1%}",
+            name, str(len(group)), _ms(sum(launch.median for launch in group)), f"{share:.1%}", f"{cumulated:.1%}",
             f"{sum(launch.bytes_moved for launch in group) / 1024:.1f}", str(len(group)),
         ))  # fmt: skip
     return table(_TYPE_COLUMNS, rows, right=_TYPE_COLUMNS[1:])

@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from nn_runtime.cli.output import duration_text, progress
+from nn_runtime.cli.output import duration_text, on_terminal, progress, warn
 from nn_runtime.cost import cost_table
 from nn_runtime.hal.costs import store_table
 from nn_runtime.value_classes import dataclass
@@ -54,6 +54,8 @@ def measure(devices: Sequence[Device]) -> dict[str, CostTable | None]:
     for device in devices:
         base = cost_table(device)
         if base is not None:
+            if not on_terminal():  # where there is a bar
+                warn(f"measuring {device.name}, for one to two minutes")
             found = calibrated(device, base, functools.partial(progress, f"measuring {device.name}"))
             found = replace(found, source=f"measured {datetime.now(timezone.utc):%Y-%m-%d}")
             store_table(device.name, device.version, found)

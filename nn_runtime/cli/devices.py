@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from nn_runtime.cli.output import print_json, print_lines, table
+from nn_runtime.cli.output import print_json, print_lines, reported_here, table
 from nn_runtime.devices import driver_names, listing, reference_device, select, selector_in_force
 from nn_runtime.errors import NNError
 from nn_runtime.value_classes import dataclass
@@ -44,7 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the list; a driver that cannot be loaded has a line of its own below it."""
-    rows, failures = device_rows()
+    with reported_here():
+        rows, failures = device_rows()
     selector = selector_in_force()
     if args.json:
         print_json({"selector": selector, "devices": [asdict(row) for row in rows], "failures": failures})

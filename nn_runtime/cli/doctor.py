@@ -3,10 +3,11 @@
 
 Shows the packages, the environment variables, what every driver found (libraries, devices, cache folder), and which
 devices the selector in force takes. Every OpenCL device that can be used runs a small network, and tells what it counts
-of itself. The exit status is 1 if no OpenCL device can be used.
+of itself. The exit status is 1 if no OpenCL device can be used, or if the variable that selects devices (NNRT_DEVICE,
+PYOPENCL_CTX) asks for one that is not there.
 
 The costs are what placement goes by: shipped figures for the class of a device, or what --measure made of them on this
-machine (half a minute for each device; longer where programs must be built), stored in the cache folder.
+machine (one to two minutes for each device, programs that must be built included), stored in the cache folder.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ import numpy as np
 import nn_runtime
 from nn_runtime.cli import costs
 from nn_runtime.cli.networks import statistics_text
-from nn_runtime.cli.output import busy, print_json, print_lines
+from nn_runtime.cli.output import busy, print_json, print_lines, reported_here
 from nn_runtime.cost import cost_table
 from nn_runtime.devices import devices, distribution_of, driver_names, find_device, listing, select, selector_in_force
 from nn_runtime.devices import diagnosis as diagnosis_of
-from nn_runtime.errors import NNError
+from nn_runtime.errors import NNError, SelectorError
 from nn_runtime.failures import answered
 from nn_runtime.loading import load
 from nn_runtime.value_classes import dataclass
@@ -48,6 +49,8 @@ _OPTIONAL = {
 """Packages of the extras and the command that installs them."""
 _VARIABLES = ("NNRT_DEVICE", "PYOPENCL_CTX", "NNRT_VLOG", "NNRT_TRACE", "NNRT_DRIVER_HOST")
 """Variables of the runtime; the drivers report their own."""
+_SELECTORS = ("NNRT_DEVICE", "PYOPENCL_CTX")
+"""Those that select devices, the first that is set."""
 _NETWORK = "demo/digits_float.tflite"
 
 
@@ -59,6 +62,14 @@ class Trial:
     statistics: Mapping[str, int | float] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class _Problem:
+    """What is wrong, and what mends it."""
+
+    what: str
+    remedy: str
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare options and arguments."""
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
@@ -66,7 +77,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the report; return 1 if no OpenCL device can be used."""
+    """Print the report; return 1 if no OpenCL device can be used, or not what the environment selects."""
+    with reported_here():
+        return _examine(args)
+
+
+def _examine(args: argparse.Namespace) -> int:
     diagnoses = {driver: diagnosis_of(driver) for driver in driver_names()}
     usable = [device.name for device in listing(OPENCL).devices]
     with busy("trying the devices"):
@@ -74,15 +90,18 @@ def run(args: argparse.Namespace) -> int:
     known = devices()
     measured = costs.measure(known) if args.measure else {device.name: cost_table(device) for device in known}
     summaries = {name: costs.summary_of(table) for name, table in measured.items() if table is not None}
+    problems = _selector_problems()
     if args.json:
-        print_json(_as_json(diagnoses, usable, trials, summaries))
+        print_json(_as_json(diagnoses, usable, trials, summaries, problems))
     else:
         print_lines(_machine_lines())
         for driver, diagnosis in diagnoses.items():
             print_lines(["", f"driver {driver}", *_driver_lines(driver, diagnosis)])
         print_lines(["", *(_trial_line(name, trial) for name, trial in trials.items())])
         print_lines([*(costs.line(name, summary) for name, summary in summaries.items()), *_verdict_lines(usable)])
-    return 0 if usable else 1
+        for problem in problems:
+            print_lines([f"problem    {problem.what}", f"    mend   {problem.remedy}"])
+    return 0 if usable and not problems else 1
 
 
 def _trial(device: str) -> Trial:
@@ -167,12 +186,27 @@ def _verdict_lines(usable: list[str]) -> list[str]:
     return [first, _selection()]
 
 
+def _selector_problems() -> list[_Problem]:
+    """Return which items of the variable that selects devices match none, or that it makes no sense."""
+    variable = next((name for name in _SELECTORS if os.environ.get(name)), None)
+    if variable is None:
+        return []
+    found: list[str] = []
+    for item in selector_in_force().split(","):
+        try:
+            select(item.strip() or ",")
+        except SelectorError as error:
+            found.append(error.problem)
+    remedy = f"unset {variable}, or name a device of nnrt devices"
+    return [_Problem(f"{variable}={os.environ[variable]}: {what}", remedy) for what in found]
+
+
 def _selection() -> str:
     selector = selector_in_force()
     try:
         selection = select()
-    except NNError as error:
-        return str(error)
+    except NNError:
+        return f"selector {selector!r} takes nothing"
     names = ", ".join(device.name for device in selection.devices)
     rule = "strict, nothing else may be used" if selection.strict else "the CPU takes what the others refuse"
     return f"selector {selector!r} takes {names} ({rule})"
@@ -183,6 +217,7 @@ def _as_json(
     usable: list[str],
     trials: dict[str, Trial],
     summaries: dict[str, costs.CostSummary],
+    problems: list[_Problem],
 ) -> dict[str, object]:
     return {
         "version": nn_runtime.__version__,
@@ -204,4 +239,5 @@ def _as_json(
         "trials": {name: asdict(trial) for name, trial in trials.items()},
         "costs": {name: asdict(summary) for name, summary in summaries.items()},
         "selection": _selection(),
+        "problems": [asdict(problem) for problem in problems],
     }

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nn_runtime.cli.networks import load_file
-from nn_runtime.cli.output import UsageError, check_folder, print_json
+from nn_runtime.cli.output import UsageError, check_folder, print_json, result_file
 from nn_runtime.errors import OperationFailed
 from nn_runtime.observe.graph_dump import dot
 from nn_runtime.observe.picture import picture
@@ -58,13 +58,14 @@ def run(args: argparse.Namespace) -> int:
 
 def _write(text: str, output: Path) -> None:
     """Write the DOT text, or the picture that graphviz makes of it; raises OperationFailed, OSError."""
-    if output.suffix == ".dot":
-        output.write_text(text, encoding="utf-8")
-        return
-    program = shutil.which("dot")
-    if program is None:
-        raise OperationFailed(f"{output}: a picture takes graphviz, which is not installed; .dot needs nothing")
-    command = [program, f"-T{output.suffix[1:]}", "-o", str(output)]
-    done = subprocess.run(command, input=text, capture_output=True, encoding="utf-8", errors="replace", check=False)
-    if done.returncode:
-        raise OperationFailed(f"{output}: dot failed: {done.stderr.strip()}")
+    data = text.encode()
+    if output.suffix != ".dot":
+        program = shutil.which("dot")
+        if program is None:
+            raise OperationFailed(f"{output}: a picture takes graphviz, which is not installed; .dot needs nothing")
+        done = subprocess.run([program, f"-T{output.suffix[1:]}"], input=data, capture_output=True, check=False)
+        if done.returncode:
+            raise OperationFailed(f"{output}: dot failed: {done.stderr.decode(errors='replace').strip()}")
+        data = done.stdout
+    with result_file(output) as file:
+        file.write(data)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import math
 import sys
 import textwrap
@@ -12,7 +13,9 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
+
+from nn_runtime.hal.files import why_unwritable_file
 
 if TYPE_CHECKING:
     import os
@@ -36,6 +39,25 @@ def check_folder(option: str, path: str | os.PathLike[str]) -> None:
         raise UsageError(f"{option} {path}: is a folder, wanted a file")
     if not Path(path).parent.is_dir():
         raise UsageError(f"{option} {path}: there is no folder {Path(path).parent}")
+    reason = why_unwritable_file(Path(path))
+    if reason is not None:
+        raise UsageError(f"{option} {path}: cannot be written: {reason}")
+
+
+@contextlib.contextmanager
+def result_file(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file for a result; where it cannot be written whole, nothing is left of it, and the OSError names it."""
+    is_open = False
+    try:
+        with path.open("wb") as file:
+            is_open = True
+            yield file
+    except BaseException as error:
+        if is_open and path.is_file():
+            path.unlink()
+        if isinstance(error, OSError):
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        raise
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[str] = ()) -> list[str]:
@@ -143,6 +165,45 @@ def busy(what: str) -> Iterator[None]:
 
 def _show(text: str) -> None:
     print(text, end="", file=sys.stderr, flush=True)
+
+
+class _Once(logging.Filter):
+    """Lets every message pass once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._seen: set[str] = set()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        message = record.getMessage()
+        is_new = message not in self._seen
+        self._seen.add(message)
+        return is_new
+
+
+_once = _Once()
+
+
+def show_warnings() -> None:
+    """Show warnings of the library as lines of the command, each once; where nothing else handles what is logged."""
+    if logging.lastResort is not None:
+        logging.lastResort.addFilter(_once)
+        logging.lastResort.setFormatter(logging.Formatter("nnrt: %(message)s"))
+
+
+@contextlib.contextmanager
+def reported_here() -> Iterator[None]:
+    """Keep the manager of devices from warning of what the command itself reports."""
+    manager = logging.getLogger("nn_runtime.manager")
+
+    def is_other(record: logging.LogRecord) -> bool:
+        return record.levelno != logging.WARNING
+
+    manager.addFilter(is_other)
+    try:
+        yield
+    finally:
+        manager.removeFilter(is_other)
 
 
 def warn(message: str) -> None:

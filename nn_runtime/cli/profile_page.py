@@ -64,9 +64,10 @@ def _summary(report: Report) -> list[str]:
         f"{duration_text(report.inference.p90)} over {report.inference.count} runs without profiling."
     ]
     if report.profiled is not None:
-        cost = report.profiled.p50 / report.inference.p50 - 1
         lines.append(
-            f"Runs with profiling take {duration_text(report.profiled.p50)} ({cost:+.0%}). {report.profile_note}"
+            f"Runs with profiling take {duration_text(report.profiled.p50)} "
+            f"({report.profiling_cost(report.profiled)}), of which "
+            f"{duration_text(report.outside_launches(report.profiled))} in no launch. {report.profile_note}"
         )
     return lines
 
@@ -75,7 +76,7 @@ def _colours(launches: Sequence[Launch]) -> dict[str, str]:
     """Return a colour by node type, those that take most time first."""
     totals: dict[str, float] = {}
     for launch in launches:
-        totals[launch.node_type] = totals.get(launch.node_type, 0.0) + launch.mean
+        totals[launch.node_type] = totals.get(launch.node_type, 0.0) + launch.median
     names = sorted(totals, key=lambda name: -totals[name])
     return {name: _COLOURS[at] if at < len(_COLOURS) else _OTHER for at, name in enumerate(names)}
 
@@ -87,17 +88,18 @@ def _legend(colours: Mapping[str, str]) -> str:
 
 
 def _bars(launches: Sequence[Launch], colours: Mapping[str, str]) -> str:
-    header = ("", "launch", "operations", "time", "share", "G op/s", "GB/s", "of roof", "")
-    longest = max((launch.mean for launch in launches), default=1.0)
+    header = ("", "launch", "operations", "median", "share", "G op/s", "GB/s", "of roof", "")
+    longest = max((launch.median for launch in launches), default=1.0)
     rows: list[str] = []
     for launch in launches:
         cells = (
-            launch.node_type, ",".join(map(str, launch.operations)), duration_text(launch.mean), f"{launch.share:.1%}",
+            launch.node_type, ",".join(map(str, launch.operations)), duration_text(launch.median),
+            f"{launch.share:.1%}",
             f"{launch.rates.operations_per_ns:.0f}" if launch.flops else "",
             f"{launch.rates.bytes_per_ns:.1f}" if launch.bytes_moved else "",
             "" if launch.rates.of_roof is None else f"{launch.rates.of_roof:.0%}",
         )  # fmt: skip
-        bar = f'<i style="width:{launch.mean / longest:.1%};background:{colours[launch.node_type]}"></i>'
+        bar = f'<i style="width:{launch.median / longest:.1%};background:{colours[launch.node_type]}"></i>'
         rows.append(
             f'<tr title="{escape(launch.kernel)}"><td>{len(rows)}</td>'
             + "".join(f"<td>{escape(cell)}</td>" for cell in cells)
@@ -147,7 +149,7 @@ class _Axes:
 
 
 def _roofline(device: str, peaks: Peaks, launches: Sequence[Launch], colours: Mapping[str, str]) -> str:
-    points = [one for one in launches if one.device == device and one.flops and one.bytes_moved and one.mean > 0]
+    points = [one for one in launches if one.device == device and one.flops and one.bytes_moved and one.median > 0]
     if not points:
         return ""
     xs = [one.flops / one.bytes_moved for one in points]
@@ -159,7 +161,7 @@ def _roofline(device: str, peaks: Peaks, launches: Sequence[Launch], colours: Ma
     left, right = 10.0**axes.x0, 10.0**axes.x1
     roofs = [_roof(axes, left, right, rate, peaks.cache, _roof_name(name, rate)) for name, rate in arithmetic.items()]
     memory = [(left, left * peaks.memory), (min(right, top / peaks.memory), min(right * peaks.memory, top))]
-    slowest = sorted(zip(points, xs, strict=True), key=lambda pair: -pair[0].mean)
+    slowest = sorted(zip(points, xs, strict=True), key=lambda pair: -pair[0].median)
     dots = "".join(_dot(axes, one, x, colours[one.node_type]) for one, x in slowest)
     marks = [
         Dot(axes.x(x), axes.y(one.rates.operations_per_ns), _radius(one), str(launches.index(one)) * (at < _LABELLED))
@@ -229,7 +231,7 @@ def _radius(launch: Launch) -> float:
 
 def _dot(axes: _Axes, launch: Launch, x: float, colour: str) -> str:
     roof = "" if launch.rates.of_roof is None else f", {launch.rates.of_roof:.0%} of the roof"
-    speed = f"{duration_text(launch.mean)}, {launch.rates.operations_per_ns:.0f} G op/s{roof}"
+    speed = f"{duration_text(launch.median)}, {launch.rates.operations_per_ns:.0f} G op/s{roof}"
     text = f"{launch.node_type} {','.join(map(str, launch.operations))}: {speed}"
     place = f'cx="{axes.x(x):.1f}" cy="{axes.y(launch.rates.operations_per_ns):.1f}" r="{_radius(launch):.1f}"'
     return f'<circle class="dot" {place} fill="{colour}"><title>{escape(text)}</title></circle>'

@@ -10,7 +10,7 @@ uint8 as they are, int8 less 128, float (v - 127.5) / 127.5, which is -1..1. Wit
 (v - MEAN) / STD, quantised by the input's own scale and zero point (0,255 gives 0..1; 0,1 gives 0..255).
 
 A classifier's output is shown as its best classes, a map of class numbers as shares of the area, anything else as
-statistics.
+statistics. The first run, marked so, is slower than those after it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,16 @@ from nn_runtime.cli.networks import (
     places_text,
     positive,
 )
-from nn_runtime.cli.output import busy, check_folder, duration_text, print_json, print_lines, progress, warn
+from nn_runtime.cli.output import (
+    busy,
+    check_folder,
+    duration_text,
+    print_json,
+    print_lines,
+    progress,
+    result_file,
+    warn,
+)
 from nn_runtime.cli.results import Result, read_labels, summarize, summary_json, summary_lines
 
 if TYPE_CHECKING:
@@ -63,7 +72,8 @@ def run(args: argparse.Namespace) -> int:
     with open_session(args) as session:
         ready_ns = time.perf_counter_ns() - started
         cases = read_inputs(args.input, session.inputs, args.normalize)
-        ready_ns += _settle(session, cases[0])
+        settled_ns = _settle(session, cases[0])
+        ready_ns += settled_ns
         outputs, times_ns = _run_cases(session, cases)
         results = [
             [
@@ -75,10 +85,12 @@ def run(args: argparse.Namespace) -> int:
         _warn_of_labels(results[0], labels)
         names = _case_names(args.input, len(cases))
         if args.json:
-            print_json(_as_json(session, names, results, labels, args.top, ready_ns, times_ns))
+            print_json(_as_json(session, names, results, labels, args.top, ready_ns, times_ns, not settled_ns))
         else:
+            first = "" if settled_ns else ", first run"
             for name, case, time_ns in zip(names, results, times_ns, strict=True):
-                print(f"{name}  ({duration_text(time_ns)})")
+                print(f"{name}  ({duration_text(time_ns)}{first})")
+                first = ""
                 print_lines(f"  {line}" for result in case for line in _lines(result, labels, args.top))
             print(f"{places_text(session.explain())}; ready after {duration_text(ready_ns)}")
             print_lines(missing_opencl_lines(args.device))
@@ -140,11 +152,8 @@ def _save(path: Path, outputs: Sequence[dict[str, Array]]) -> None:
         for case, arrays in enumerate(outputs)
         for name, array in arrays.items()
     }
-    try:
-        with path.open("wb") as file:
-            np.savez(file, allow_pickle=False, **named)
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from error
+    with result_file(path) as file:
+        np.savez(file, allow_pickle=False, **named)
 
 
 def _warn_of_labels(results: Sequence[Result], labels: Sequence[str]) -> None:
@@ -161,6 +170,7 @@ def _as_json(
     top: int,
     ready_ns: int,
     times_ns: Sequence[int],
+    is_cold: bool,
 ) -> dict[str, object]:
     return {
         "devices": {place.device: place.operations for place in places(session.explain())},
@@ -169,8 +179,9 @@ def _as_json(
             {
                 "input": name,
                 "duration_ns": time_ns,
+                "first_run": is_cold and at == 0,
                 "outputs": [summary_json(result, summarize(result, labels, top)) for result in case],
             }
-            for name, case, time_ns in zip(names, results, times_ns, strict=True)
+            for at, (name, case, time_ns) in enumerate(zip(names, results, times_ns, strict=True))
         ],
     }

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from nn_runtime.cli.roofline import Rates
     from nn_runtime.hal.peaks import Peaks
 
-_PERCENTILES = (50, 90, 99)
+_PERCENTILES = (25, 50, 75, 90, 99)
 
 
 @dataclass(frozen=True)
@@ -29,17 +29,19 @@ class Clock:
     maximum: int
     mean: float
     deviation: float
+    p25: float
     p50: float
+    p75: float
     p90: float
     p99: float
 
     @classmethod
     def of(cls, times_ns: Sequence[int]) -> Clock:
         """Return the statistics of at least one run."""
-        p50, p90, p99 = (float(value) for value in np.percentile(times_ns, _PERCENTILES))
+        percentiles = (float(value) for value in np.percentile(times_ns, _PERCENTILES))
         return cls(
             len(times_ns), times_ns[0], min(times_ns), max(times_ns), statistics.fmean(times_ns),
-            statistics.pstdev(times_ns), p50, p90, p99,
+            statistics.pstdev(times_ns), *percentiles,
         )  # fmt: skip
 
 
@@ -54,9 +56,9 @@ class Timed:
 
 @dataclass(frozen=True)
 class Launch:
-    """One row of the profile over all profiled runs. Times in ns, `start` from the start of its step.
+    """One row of the profile over all profiled runs: medians in ns, `start` from the start of its step.
 
-    node_type: the operations it computes, `CONV_2D+ADD` where they are fused.
+    node_type: the operations it computes, `CONV_2D+ADD` where they are fused. share: of the time in launches.
     """
 
     node_type: str
@@ -65,7 +67,7 @@ class Launch:
     operations: tuple[int, ...]
     start: float
     first: int
-    mean: float
+    median: float
     share: float
     cumulated_share: float
     bytes_moved: int
@@ -90,3 +92,14 @@ class Report:
     statistics: dict[str, Mapping[str, int | float]]
     peaks: dict[str, Peaks]
     profile_note: str
+
+    def profiling_cost(self, profiled: Clock) -> str:
+        """Return what profiling adds to a run, in percent; "within noise" where quartiles overlap, or less than 0."""
+        plain = self.inference
+        if profiled.p50 <= plain.p50 or profiled.p25 <= plain.p75:
+            return "within noise"
+        return f"{profiled.p50 / plain.p50 - 1:+.1%}"
+
+    def outside_launches(self, profiled: Clock) -> float:
+        """Return the time in ns of a profiled run that is in none of its launches: runtime, driver, waiting."""
+        return max(0.0, profiled.p50 - sum(launch.median for launch in self.launches))

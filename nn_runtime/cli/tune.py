@@ -148,8 +148,9 @@ def _verdict(is_better: bool, path: Path | None, is_elsewhere: bool, is_dry: boo
     found = "faster with the values found" if is_better else "the values without tuning are as good"
     if path is None:
         return f"{found}; nothing stored: " + ("a dry run" if is_dry else "they are in force")
+    stored = "stored" if is_better else "those are stored"
     use = "NNRT_TUNING=FILE uses it" if is_elsewhere else "in force from the next process on"
-    return f"{found}; stored in {path} ({use})"
+    return f"{found}; {stored} in {path} ({use})"
 
 
 class _Search:

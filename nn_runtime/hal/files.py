@@ -58,6 +58,17 @@ def why_unwritable(directory: Path) -> str | None:
     return None if free >= LEAST_ROOM_BYTES else f"{os.strerror(errno.ENOSPC)}: {free >> 10} KiB are free"
 
 
+def why_unwritable_file(path: Path) -> str | None:
+    """Return why a file cannot be written in a folder that is there, in the system's words; None where it can."""
+    try:
+        if path.exists():
+            return None if os.access(path, os.W_OK) else os.strerror(errno.EACCES)
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=_NEW):
+            return None
+    except OSError as error:
+        return error.strerror or str(error)
+
+
 def _remove_abandoned(directory: Path) -> None:
     """Remove what killed processes left half written; what is younger may still be written by a live one."""
     oldest = time.time() - _ABANDONED_SECONDS

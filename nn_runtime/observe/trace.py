@@ -122,7 +122,10 @@ _read = ""
 
 
 def read_setting() -> None:
-    """Start or stop tracing as NNRT_TRACE says now; called when a model is created."""
+    """Start or stop tracing as NNRT_TRACE says now; called when a model is created.
+
+    A file that cannot be written is said now, before the work, and nothing is traced.
+    """
     global _read
     path = os.environ.get(VARIABLE, "")
     if path == _read:
@@ -132,8 +135,15 @@ def read_setting() -> None:
     if path:
         import multiprocessing
 
+        from nn_runtime.hal.files import why_unwritable_file
+
         is_child = multiprocessing.parent_process() is not None
-        start(Path(f"{path}.{os.getpid()}" if is_child else path))
+        target = Path(f"{path}.{os.getpid()}" if is_child else path)
+        reason = why_unwritable_file(target)
+        if reason is None:
+            start(target)
+        else:
+            _log.error("%s: no trace, %s cannot be written: %s", VARIABLE, target, reason)
 
 
 def start(path: Path) -> Tracer:

@@ -65,7 +65,9 @@ def read_spans(path: Path) -> list[Span]:
             raise ValueError("no trace in Chrome's format: wanted an object with traceEvents")
         events = [event for event in content["traceEvents"] if event["ph"] == "X"]
         return [span for event in events if (span := _span(event)) is not None]
-    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+    except KeyError as error:
+        raise ValueError(f"no trace in Chrome's format: an event has no {error}") from error
+    except (TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"no trace in Chrome's format: {type(error).__name__}: {error}") from error
 
 

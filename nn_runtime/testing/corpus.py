@@ -110,7 +110,8 @@ class Example:
 
 
 def spec_files(folder: Path) -> list[Path]:
-    """Return the files of a corpus; raises FileNotFoundError if there are none."""
+    """Return the files of a corpus; raises FileNotFoundError if there are none, OSError for a folder not to be read."""
+    next(folder.iterdir(), None)  # glob finds nothing in what cannot be read
     files = sorted(folder.glob("*/*.json.gz")) or sorted(folder.glob("*.json.gz"))
     if not files:
         raise FileNotFoundError(f"{folder}: no <version>/<spec>.json.gz here")

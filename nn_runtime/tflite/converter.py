@@ -230,6 +230,8 @@ def _signature_names(model: TfliteModel, subgraph_index: int) -> dict[int, str]:
 
 def _inputs(subgraph: TfliteSubgraph, names: Mapping[int, str], shapes: Shapes) -> dict[int, Value]:
     """Return the values of the inputs; raises BadData for a shape that names no input or cannot be."""
+    if not isinstance(shapes, Mapping):
+        raise BadData(f"shapes: wanted a dict of shapes by input name or position, got {type(shapes).__name__}")
     values: dict[int, Value] = {}
     left = dict(shapes)
     for position, index in enumerate(subgraph.inputs):

@@ -47,7 +47,11 @@ class OpResolverType(enum.Enum):
 
 
 class Interpreter:
-    """Runs a .tflite file, tensor by tensor. Errors are ValueError or RuntimeError as LiteRT's."""
+    """Runs a .tflite file, tensor by tensor. Errors are ValueError or RuntimeError as LiteRT's.
+
+    `experimental_delegates` are refused. Ignored: `num_threads` (OpenCL uses all cores),
+    `experimental_op_resolver_type`, and the settings of delegates.
+    """
 
     def __init__(
         self,

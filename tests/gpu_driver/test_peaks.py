@@ -4,15 +4,16 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
+
+import pytest
 
 from gpu_driver import peaks
 from nn_runtime.hal.peaks import Peaks
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
     from gpu_driver.driver import Device
 
@@ -33,6 +34,28 @@ def test_a_slow_moment_does_not_lower_the_roof(
     for damaged in ("{damaged", "[" * 100_000, json.dumps({"peaks": {"float32": 10**400}})):
         stored.write_text(damaged)
         assert peaks.peaks_of(device) == Peaks(1, 1, 1, 1)
+
+
+@pytest.mark.parametrize("disturbed", [{0}, {1, 2}, {8}, set(range(6))])
+def test_disturbed_launches_do_not_end_the_calibration(disturbed: set[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    launched: list[int] = []
+    rounds = 0
+
+    def set_args(count: int) -> None:
+        nonlocal rounds
+        rounds = int(count)
+
+    def enqueue(*_: object) -> SimpleNamespace:
+        duration = 2_000 + 100 * rounds + 3_000_000 * (len(launched) in disturbed)
+        launched.append(rounds)
+        return SimpleNamespace(wait=lambda: None, profile=SimpleNamespace(start=5, end=5 + duration))
+
+    monkeypatch.setattr(peaks.cl, "enqueue_nd_range_kernel", enqueue)
+    measurement = object.__new__(peaks._Measurement)
+    measurement._device = SimpleNamespace(profiling_queue=None)  # type: ignore[assignment]
+    measurement._program = SimpleNamespace(kernel=lambda _: SimpleNamespace(set_args=set_args))  # type: ignore[assignment]
+    measurement._items = measurement._local = 1
+    assert measurement._rate("copy", 200, lambda count: (count,)) == pytest.approx(2.0, rel=0.01)
 
 
 def test_measured_peaks_are_rates(opencl_device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

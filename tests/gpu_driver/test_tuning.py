@@ -98,6 +98,20 @@ def test_a_named_file_that_is_missing(
     assert caplog.text.count("No such file") == 1
 
 
+def test_a_named_file_that_no_device_can_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert tuning.problem_of_named_file() is None
+    path = tuning.store(PROFILE, {"elementwise_local": 128}, {}, tmp_path / "named.json")
+    monkeypatch.setenv(tuning.VARIABLE, str(path))
+    assert tuning.problem_of_named_file() is None
+    for content, wanted in (("x", "not JSON: Expecting value"), ("{}", "it has no 'format'"), ("[]", "list indices")):
+        path.write_text(content)
+        problem = tuning.problem_of_named_file()
+        assert problem is not None
+        assert problem.startswith(f"NNRT_TUNING={path}: tuning: not a file of nnrt tune: {wanted}")
+    monkeypatch.setenv(tuning.VARIABLE, "off")
+    assert tuning.problem_of_named_file() is None
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", pytest.param("[" * 100_000, id="deep"), "null", "\x00"])
 def test_what_is_no_json_object_does_not_count(text: str) -> None:
     path = tuning.store(PROFILE, {}, {})

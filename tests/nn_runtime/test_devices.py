@@ -226,9 +226,12 @@ def test_a_driver_that_cannot_be_loaded_is_reported_and_not_fatal(
     drivers["broken"] = FakeEntryPoint(broken_driver)
     assert devices_module.devices()[-1].name == REFERENCE_NAME
     assert "driver broken could not be loaded" in caplog.text
+    caplog.clear()
     with pytest.raises(UnavailableDevice, match=r"ImportError: no libOpenCL\.so\.1"):
         select("broken")
+    assert caplog.text == ""
     assert select("broken,cpu").devices[0].name == REFERENCE_NAME
+    assert "driver broken could not be loaded" in caplog.text
 
 
 def exiting_driver() -> list[IDevice | UnusableDevice]:

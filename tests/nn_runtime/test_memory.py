@@ -312,6 +312,11 @@ def test_memory_of_a_blob_is_plain_bytes() -> None:
 ALL_USAGES = HardwareBufferUsage.CPU_READ | HardwareBufferUsage.CPU_WRITE | HardwareBufferUsage.GPU_DATA_BUFFER
 
 
+def test_memory_of_nothing_is_refused() -> None:
+    with pytest.raises(UnexpectedNull, match="memory: the shared memory is None"):
+        Memory(None)
+
+
 def test_bad_hardware_buffers() -> None:
     for sizes in ((0, 1, 1), (4, 2, 1), (4, 1, 2)):
         with pytest.raises(BadData, match="hardware buffer"):

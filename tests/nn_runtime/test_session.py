@@ -92,9 +92,26 @@ def test_integers_are_accepted_where_they_fit(byte_session: Session) -> None:
         byte_session.run(np.zeros(2, np.uint8))
 
 
+def test_floats_beyond_a_smaller_type_become_infinite(doubling: Session) -> None:
+    (result,) = doubling.run(np.array([[1e300, -1e300, 1e-300], [1, 2, 3]]))
+    np.testing.assert_array_equal(result, [[np.inf, -np.inf, 0], [2, 4, 6]])
+
+
+def test_a_list_of_the_inputs_own_shape_says_what_lists_are() -> None:
+    with session_of([uint8(0.5, 0, 1, 2), uint8(0.5, 0, 1, 2)], Step("RELU", [0], [1]), [0], [1]) as session:
+        wanted = r"wanted uint8 \[1, 2\], got int64 \[2\]; a list given to run holds one entry for each input$"
+        with pytest.raises(BadData, match=wanted):
+            session.run([[1, 2]])
+        np.testing.assert_array_equal(session.run([[[1, 2]]])[0], [[1, 2]])
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
+        (None, r"input 0 't0': wanted float32 \[2, 3\], got None$"),
+        ({1.0, 2.0}, r"wanted float32 \[2, 3\], got a set$"),
+        ((x for x in ()), r"wanted float32 \[2, 3\], got a generator$"),
+        (np.zeros((2, 3), object), r"wanted float32 \[2, 3\], got an array of object$"),
         (np.zeros((2, 3), np.uint8), r"input 0 't0': wanted float32 \[2, 3\], got uint8 \[2, 3\]"),
         (np.zeros((2, 3), bool), r"got bool \[2, 3\]"),
         (np.zeros((2, 3), complex), r"got complex128 \[2, 3\]"),

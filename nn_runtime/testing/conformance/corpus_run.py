@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import multiprocessing
+import signal
+import threading
 import traceback
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
@@ -74,10 +77,31 @@ def _all_results(
             yield _run_file(file, selector, chosen, through)
         return
     # A started OpenCL runtime does not survive a fork.
+    others = multiprocessing.active_children()
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
-        futures = [pool.submit(_run_file, file, selector, chosen, through) for file in files]
-        for future in as_completed(futures):
-            yield future.result()
+        try:
+            with _interrupts_ignored():
+                futures = [pool.submit(_run_file, file, selector, chosen, through) for file in files]
+            for future in as_completed(futures):
+                yield future.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for worker in set(multiprocessing.active_children()).difference(others):
+                worker.terminate()
+            raise
+
+
+@contextlib.contextmanager
+def _interrupts_ignored() -> Iterator[None]:
+    """Start processes that Ctrl-C is nothing to: it is their parent's. Only a main thread can say so."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _run_file(file: Path, selector: str | None, chosen: Filter, through: Through) -> list[Result]:

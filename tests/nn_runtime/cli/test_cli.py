@@ -6,15 +6,18 @@ from __future__ import annotations
 import gzip
 import importlib
 import json
+import logging
 import pkgutil
+import signal
 import sys
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
 import nn_runtime
 from nn_runtime import cli
-from nn_runtime.cli.output import busy, progress
+from nn_runtime.cli.output import busy, progress, show_warnings
 from nn_runtime.devices import _loaded_reference
 
 if TYPE_CHECKING:
@@ -74,6 +77,51 @@ def test_failures_are_one_line_and_exit_1(tmp_path: Path, capsys: pytest.Capture
     assert captured.out == ""
     assert captured.err.startswith("nnrt conformance: ")
     assert captured.err.count("\n") == 1
+
+
+def test_a_folder_that_cannot_be_read_is_told_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    for path, wanted in ((tmp_path / "none", "No such file or directory"), (tmp_path / "file", "Not a directory")):
+        assert cli.main(["conformance", str(path), "--device", "cpu"]) == 1
+        assert capsys.readouterr().err == f"nnrt conformance: {path}: {wanted}\n"
+
+
+@pytest.mark.parametrize("at", ["_command", "_parser"])
+def test_an_interrupt_is_one_line_and_130(
+    at: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(_name: str) -> NoReturn:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, at, interrupted)
+    assert cli.main(["devices"]) == 130
+    assert capsys.readouterr().err == "nnrt devices: interrupted\n"
+
+
+def test_an_interrupt_is_an_exception_once_the_command_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[object] = []
+
+    def run(_args: object) -> int:
+        found.append(signal.getsignal(signal.SIGINT))
+        return 0
+
+    command = SimpleNamespace(__doc__="", add_arguments=lambda _: None, run=run)
+    monkeypatch.setattr(cli, "_command", lambda _: command)
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        assert cli.main(["devices"]) == 0
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert found == [signal.default_int_handler]
+
+
+def test_warnings_are_lines_of_the_command_and_shown_once(capsys: pytest.CaptureFixture[str]) -> None:
+    show_warnings()
+    handler = logging.lastResort
+    assert handler is not None
+    for text in ("no cache", "no cache", "another"):
+        handler.handle(logging.LogRecord("nn_runtime", logging.WARNING, "", 0, "%s", (text,), None))
+    assert capsys.readouterr().err == "nnrt: no cache\nnnrt: another\n"
 
 
 def test_a_device_that_is_not_there_is_a_usage_error(

@@ -133,3 +133,29 @@ def test_variables_are_shown(
     out = capsys.readouterr().out
     assert "variable   NNRT_DEVICE=opencl:pocl" in out
     assert "matches no usable device; there is: nnapi-reference (cpu)" in out
+    assert "    mend   unset NNRT_DEVICE, or name a device of nnrt devices" in out
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "wanted"),
+    [
+        ("NNRT_DEVICE", "zzz", "matches no usable device"),
+        ("NNRT_DEVICE", "cpu,", "an item is empty"),
+        ("NNRT_DEVICE", "cpu,opencl:none", "matches no usable device"),
+        ("PYOPENCL_CTX", "foo", "device selector 'opencl:foo::' matches no usable device"),
+    ],
+)
+def test_a_selection_of_what_is_not_there_is_a_problem(
+    variable: str,
+    value: str,
+    wanted: str,
+    no_drivers: dict[str, EntryPoint],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv(variable, value)
+    assert main(["doctor", "--json"]) == 1
+    (problem,) = json.loads(capsys.readouterr().out)["problems"]
+    assert problem["what"].startswith(f"{variable}={value}: ")
+    assert wanted in problem["what"]
+    assert problem["remedy"].startswith(f"unset {variable}")

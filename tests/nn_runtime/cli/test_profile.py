@@ -58,6 +58,13 @@ def test_a_page_without_its_folder_is_refused_before_the_runs(
     assert capsys.readouterr().err == f"nnrt benchmark: --html {page}: there is no folder {page.parent}\n"
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no disk that is always full")
+def test_a_full_disk_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["benchmark", str(_DEMO / "digits_float.tflite"), "--device", "cpu", "--runs", "1"]
+    assert main([*arguments, "--html", "/dev/full"]) == 1
+    assert capsys.readouterr().err == "nnrt benchmark: /dev/full: No space left on device\n"
+
+
 def test_operations_of_a_profile_and_its_page(
     device: object, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

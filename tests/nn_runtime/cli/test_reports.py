@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 from collections import Counter
@@ -15,6 +16,8 @@ import pytest
 from nn_runtime.cli import main, output
 from nn_runtime.cli.demo import load_scans, pictures
 from nn_runtime.cli.networks import random_input
+from nn_runtime.cli.roofline import Rates
+from nn_runtime.cli.timings import Clock, Launch, Report
 from nn_runtime.interface import TensorInfo
 
 if TYPE_CHECKING:
@@ -45,6 +48,7 @@ def test_benchmark_prints_the_known_line(capsys: pytest.CaptureFixture[str]) -> 
     assert re.search(f"^{known}$", out, re.MULTILINE)
     for section in ("Run Order", "Top by Computation Time", "Summary by node type"):
         assert f"\n{section}\n" in out
+    assert re.search(r"^not in launches: [\d.]+ of [\d.]+ ms", out, re.MULTILINE)
     assert "Timings (microseconds): count=4 first=" in out
 
 
@@ -61,6 +65,25 @@ def test_figures_of_a_benchmark(device: Device, capsys: pytest.CaptureFixture[st
     if report["launches"]:
         assert sum(launch["share"] for launch in report["launches"]) == pytest.approx(1)
         assert report["launches"][-1]["cumulated_share"] == pytest.approx(1)
+    for launch in report["launches"]:
+        assert launch["rates"]["operations_per_ns"] == pytest.approx(launch["flops"] / max(launch["median"], 1.0))
+
+
+@pytest.mark.parametrize(
+    ("plain", "profiled", "wanted"),
+    [
+        ([100, 102, 104, 106], [200, 202, 204, 206], "+97.1%"),
+        ([100, 102, 104, 106], [101, 103, 105, 107], "within noise"),
+        ([100, 102, 104, 106], [50, 52, 54, 56], "within noise"),
+        ([100, 100, 110, 900, 900], [110, 110, 600, 900, 900], "within noise"),
+    ],
+)
+def test_what_profiling_costs_beside_the_noise(plain: list[int], profiled: list[int], wanted: str) -> None:
+    clock = Clock.of(profiled)
+    launch = Launch("ADD", "add", "cpu", (0,), 0.0, 30, 30.0, 1.0, 1.0, 0, 4, 0, False, Rates(0.0, 0.0, None, ""))
+    report = Report({}, 0, 0, clock, Clock.of(plain), None, (launch,), clock, {}, {}, "")
+    assert report.profiling_cost(clock) == wanted
+    assert report.outside_launches(clock) == clock.p50 - 30
 
 
 @pytest.mark.parametrize("arguments", [["benchmark", "--runs", "0", _DIGITS], ["explain"], ["demo", "--devise", "cpu"]])
@@ -122,6 +145,17 @@ def test_random_inputs(dtype: str) -> None:
     array = random_input(TensorInfo("x", np.dtype(dtype), (1, 0, 3)), np.random.default_rng(0))
     assert array.shape == (1, 1, 3)
     assert array.dtype == dtype
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()])
+def test_a_result_that_is_not_written_whole_is_removed(error: BaseException, tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    with pytest.raises(type(error)) as caught, output.result_file(path) as file:
+        file.write(b"half")
+        raise error
+    assert not path.exists()
+    if isinstance(caught.value, OSError):
+        assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(path))
 
 
 def test_durations() -> None:

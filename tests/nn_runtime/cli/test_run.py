@@ -48,6 +48,9 @@ def test_the_best_class_comes_first(scans: Path, capsys: pytest.CaptureFixture[s
     assert main([*arguments, "--input", *files]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith(files[0])
+    assert lines[0].endswith("s, first run)")
+    assert lines[5].startswith(files[1])
+    assert "first run" not in lines[5]
     assert lines[3].endswith(f"digit {labels[0]}")
     assert lines[8].endswith(f"digit {labels[1]}")
     assert lines[-1].startswith("10 operations on nnapi-reference; ready after ")
@@ -70,6 +73,7 @@ def test_the_choice_of_a_device_is_in_no_runs_time(
     report = json.loads(capsys.readouterr().out)
     assert [case["outputs"][0]["top"][0]["index"] for case in report["cases"]] == list(load_scans().labels[:2])
     assert rivals[0] == (0 if device.is_reference else 1)
+    assert [case["first_run"] for case in report["cases"]] == [device.is_reference, False]
     assert rivals[-2:] == [0, 0]
 
 
@@ -135,6 +139,12 @@ def test_inputs_that_do_not_fit(
         (["--device", "cpu", "--input", "nowhere.npy"], 1, "nowhere.npy: No such file"),
         (["--device", "cpu", "--output", "nowhere/x.npz"], 2, "--output nowhere/x.npz: there is no folder nowhere"),
         (["--device", "cpu", "--output", "."], 2, "--output .: is a folder"),
+        pytest.param(
+            ["--device", "cpu", "--output", "/proc/x.npz"],
+            2,
+            "--output /proc/x.npz: cannot be written: ",
+            marks=pytest.mark.skipif(not Path("/proc").is_dir(), reason="no folder that takes no file"),
+        ),
     ],
 )
 def test_one_line_for_every_error(

@@ -156,7 +156,7 @@ def test_where_defaults_are_best_nothing_is_stored_but_where_it_is_asked_for(
     assert "as good; nothing stored: they are in force" in capsys.readouterr().out
     assert _tunes(monkeypatch, hal, "-o", str(tmp_path)) == 0
     assert stored == [{"speed": 3, "colour": 0}]
-    assert f"stored in {tmp_path}" in capsys.readouterr().out
+    assert f"the values without tuning are as good; those are stored in {tmp_path}" in capsys.readouterr().out
 
 
 def test_where_nothing_was_found_noise_makes_it_no_faster(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nn_runtime.hal.files import read_file, why_unwritable, write_file
+from nn_runtime.hal.files import read_file, why_unwritable, why_unwritable_file, write_file
 
 
 def test_a_file_is_written_with_its_folder_and_written_again(tmp_path: Path) -> None:
@@ -73,3 +73,13 @@ def test_a_folder_without_room_says_so(tmp_path: Path, monkeypatch: pytest.Monke
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=300 << 10))
     assert why_unwritable(tmp_path) == "No space left on device: 300 KiB are free"
+
+
+def test_a_file_that_cannot_be_written_says_why(tmp_path: Path) -> None:
+    assert why_unwritable_file(tmp_path / "new") is None
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "file").write_bytes(b"kept")
+    assert why_unwritable_file(tmp_path / "file") is None
+    assert (tmp_path / "file").read_bytes() == b"kept"
+    assert why_unwritable_file(tmp_path / "nowhere" / "new") == "No such file or directory"
+    assert not (tmp_path / "nowhere").exists()

@@ -179,6 +179,21 @@ def test_nothing_is_traced_without_the_variable() -> None:
     assert trace.current is None
 
 
+def test_a_file_that_cannot_be_written_is_said_at_the_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "nowhere" / "trace.json"
+    monkeypatch.setenv(trace.VARIABLE, str(path))
+    chain_model([RELU])
+    assert trace.current is None
+    assert caplog.messages == [f"NNRT_TRACE: no trace, {path} cannot be written: No such file or directory"]
+    chain_model([RELU])
+    assert len(caplog.messages) == 1
+    assert not path.parent.exists()
+    monkeypatch.delenv(trace.VARIABLE)
+    trace.read_setting()
+
+
 def test_a_file_that_cannot_be_written_stops_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     trace.start(tmp_path / "nowhere" / "trace.json")
     trace.stop()
