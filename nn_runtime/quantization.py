@@ -181,7 +181,8 @@ def quantize(values: Array, operand: Quantized) -> Array:
     NaN becomes the type's smallest value.
     """
     info = np.iinfo(dtype_of(operand.type))
-    scaled = round_half_away(values.astype(np.float32, copy=False) / np.float32(operand.scale))
+    # A quotient of no dimensions would be a number, which cannot be written to.
+    scaled = np.asarray(round_half_away(values.astype(np.float32, copy=False) / np.float32(operand.scale)))
     scaled += np.float32(operand.zero_point)
     np.fmax(scaled, np.float32(info.min), out=scaled)
     np.fmin(scaled, np.float32(info.max), out=scaled)

@@ -235,6 +235,31 @@ def _fold_floor_div(op: Operator) -> Array:
     return _folded(op, np.floor_divide)
 
 
+@_folds(BuiltinOperator.FLOOR_MOD)
+def _fold_floor_mod(op: Operator) -> Array:
+    if not op.array(1, "input1").all():
+        op.fail("input1 (input 1) must not be 0")
+    return _folded(op, np.mod)
+
+
+@_folds(BuiltinOperator.NEG)
+def _fold_neg(op: Operator) -> Array:
+    return -op.array(0, "input")
+
+
+@_folds(BuiltinOperator.UNSORTED_SEGMENT_PROD)
+def _fold_unsorted_segment_prod(op: Operator) -> Array:
+    """Keras finds the sizes of merged dimensions by it."""
+    data, places, count = op.array(0, "data"), op.array(1, "segment_ids"), op.integer(2, "num_segments")
+    if places.shape != data.shape[: places.ndim] or (places.size and int(places.max()) >= count):
+        op.fail(f"segment_ids (input 1) must be below {count}, of a shape that {list(data.shape)} begins with")
+    if not 0 <= count <= _MAX_FOLDED:
+        op.fail(f"at most {_MAX_FOLDED} integer constants are computed, got {count} segments")
+    result = np.ones((count, *data.shape[places.ndim :]), np.int32)
+    np.multiply.at(result, places[places >= 0], data[places >= 0])
+    return result
+
+
 @_folds(BuiltinOperator.RESHAPE)
 def _fold_reshape(op: Operator) -> Array:
     """Give the file's shape where nothing else says one."""

@@ -9,7 +9,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from nn_runtime.quantization import round_half_away, with_signs_of
+from nn_runtime.codes import OperandCode
+from nn_runtime.operand import OperandType
+from nn_runtime.quantization import quantize, round_half_away, with_signs_of
 
 FLOAT_TYPES = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 
@@ -41,3 +43,10 @@ def test_signs_are_copied(dtype: type[np.float32 | np.float64], count: int) -> N
     signed = with_signs_of(values, magnitudes)
     np.testing.assert_array_equal(np.signbit(signed), [False, True, False, True, True])
     np.testing.assert_array_equal(np.abs(signed), np.broadcast_to(magnitudes, 5))
+
+
+def test_a_number_of_no_dimensions_is_quantised() -> None:
+    operand = OperandType(OperandCode.TENSOR_QUANT8_ASYMM, (1,), 0.5, 3)
+    quantized = quantize(np.array(1.26, np.float32), operand)
+    assert quantized.shape == ()
+    assert quantized == 6

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode, PaddingCode
 from nn_runtime.tflite.builtin_operator import BuiltinOperator
 from nn_runtime.tflite.custom_options import SAME, structure
 from nn_runtime.tflite.operators import converts
-from nn_runtime.tflite.values import int32, int32_vector, scalar
+from nn_runtime.tflite.values import constant, int32, int32_vector, scalar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,10 +84,36 @@ def _transpose_conv(op: Operator) -> None:
     bias = op.bias(3, source, weights, (weights.shape or (0,))[0])
     window = [padding_scheme(op), int32(op.option("stride_w")), int32(op.option("stride_h"))]
     tail = [int32(op.activation()), scalar(OperandCode.BOOL, False)]
-    result = op.emit(OperationCode.TRANSPOSE_CONV_2D, [source, weights, bias, int32_vector(shape), *window, *tail])
-    if result.shape != tuple(shape):
-        op.fail(f"output_shape (input 0) must be {list(result.shape or ())}, got {shape}")
+    source, grown = _grown(op, source, weights, shape)
+    result = op.emit(OperationCode.TRANSPOSE_CONV_2D, [source, weights, bias, int32_vector(grown), *window, *tail])
+    if result.shape != tuple(grown):
+        op.fail(f"output_shape (input 0) must be {list(result.shape or ())}, got {grown}")
+    if grown != shape:
+        result = op.emit(OperationCode.SLICE, [result, int32_vector((0, 0, 0, 0)), int32_vector(shape)])
     op.result(result)
+
+
+def _grown(op: Operator, source: Value, weights: Value, shape: list[int]) -> tuple[Value, list[int]]:
+    """Return an input with a row or column of zeros behind it, and the output that it gives.
+
+    There where a VALID output has fewer than a stride more than products reach, of which NNAPI knows nothing.
+    """
+    sizes, taps, strides = (
+        (source.shape or ())[1:3],
+        (weights.shape or ())[1:3],
+        (op.option("stride_h"), op.option("stride_w")),
+    )
+    reached = [(size - 1) * stride + tap for size, stride, tap in zip(sizes, strides, taps, strict=True)]
+    more = [wanted - size for wanted, size in zip(shape[1:3], reached, strict=False)]
+    is_valid = op.option("padding") == 1
+    if not (is_valid and len(shape) == 4 and any(more)) or any(
+        not 0 <= n < by for n, by in zip(more, strides, strict=True)
+    ):
+        return source, shape
+    behind = [[0, 0], *([0, int(n > 0)] for n in more), [0, 0]]
+    padded = op.emit(OperationCode.PAD, [source, constant(np.array(behind, np.int32))], source)
+    height, width = (size + stride * (n > 0) for size, stride, n in zip(reached, strides, more, strict=True))
+    return padded, [shape[0], height, width, shape[3]]
 
 
 @converts("Convolution2DTransposeBias", inputs=3)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -222,9 +221,13 @@ def _sin(op: Operator) -> None:
 
 @converts(BuiltinOperator.COS, inputs=1, version=2)
 def _cos(op: Operator) -> None:
-    """(input): sin(x + pi / 2)."""
-    quarter = constant(np.array([math.pi / 2], np.float32))
-    op.result(op.emit(OperationCode.SIN, [op.emit(OperationCode.ADD, [op.input(0, "x"), quarter, _NO_ACTIVATION])]))
+    """(input): 1 - 2 sin(x / 2)^2, as exact for large x as SIN is; x + pi / 2 would be rounded."""
+    half, two, one = (constant(np.array([number], np.float32)) for number in (0.5, 2, 1))
+    sine = op.emit(OperationCode.SIN, [op.emit(OperationCode.MUL, [op.input(0, "x"), half, _NO_ACTIVATION])])
+    square = op.emit(OperationCode.MUL, [sine, sine, _NO_ACTIVATION])
+    op.result(
+        op.emit(OperationCode.SUB, [one, op.emit(OperationCode.MUL, [square, two, _NO_ACTIVATION]), _NO_ACTIVATION])
+    )
 
 
 @converts(BuiltinOperator.FLOOR, inputs=1)

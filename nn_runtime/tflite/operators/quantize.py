@@ -6,16 +6,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from nn_runtime.codes import OperandCode, OperationCode
+import numpy as np
+
+from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.operand import QUANT8_TYPES
 from nn_runtime.tflite.builtin_operator import BuiltinOperator
 from nn_runtime.tflite.operators import converts
 from nn_runtime.tflite.operators.spectrum import real_part
-from nn_runtime.tflite.values import real
+from nn_runtime.tflite.values import Value, constant, int32, real
 
 if TYPE_CHECKING:
     from nn_runtime.tflite.operator import Operator
-    from nn_runtime.tflite.values import Value
+
+_WHOLE_NUMBERS = (OperandCode.TENSOR_INT32, OperandCode.TENSOR_QUANT8_ASYMM_SIGNED)
 
 
 @converts(BuiltinOperator.QUANTIZE, inputs=1, version=6)
@@ -76,7 +79,21 @@ def _cast(op: Operator) -> None:
     elif wanted.type == OperandCode.TENSOR_BOOL8:
         op.result(op.as_booleans(_plain(op, source)))
     else:
-        op.result(op.emit(OperationCode.CAST, [_plain(op, source)]))
+        plain = _plain(op, source)
+        if wanted.type == OperandCode.TENSOR_QUANT8_ASYMM and source.type in _WHOLE_NUMBERS:
+            plain = _lowest_byte(op, plain)
+        op.result(op.emit(OperationCode.CAST, [plain]))
+
+
+def _lowest_byte(op: Operator, numbers: Value) -> Value:
+    """Return what is left of whole numbers in a byte: NNAPI's CAST cuts them to 0 and 255, TFLite's does not."""
+    whole = Value(OperandCode.TENSOR_INT32)
+    if numbers.type != whole.type:
+        numbers = op.emit(OperationCode.CAST, [numbers], whole)
+    byte = constant(np.array([256], np.int32))
+    none = int32(FuseCode.NONE)
+    blocks = op.emit(OperationCode.DIV, [numbers, byte, none], whole)  # rounded down
+    return op.emit(OperationCode.SUB, [numbers, op.emit(OperationCode.MUL, [blocks, byte, none], whole), none], whole)
 
 
 def _plain(op: Operator, source: Value) -> Value:

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from nn_runtime.tflite.types import TensorType
 from tests.nn_runtime.tflite.operator_cases import Case
-from tests.nn_runtime.tflite.operator_file import boolean, constant, int8, int32, int64, real, uint8
+from tests.nn_runtime.tflite.operator_file import Tensor, boolean, constant, int8, int32, int64, real, uint8
 
 POSITIVE = constant(np.linspace(0.1, 3, 10).reshape(2, 5))
 UNARY = ("ABS", "NEG", "EXP", "SIN", "COS", "FLOOR", "CEIL", "SQUARE")
@@ -177,5 +178,7 @@ CASES = [
     Case("CAST", [int32(5, 6)], [boolean(5, 6)], "CastOptions", name="to BOOL"),
     Case("CAST", [real(5, 6)], [int64(5, 6)], "CastOptions", name="to INT64"),
     Case("CAST", [int8(0.1, 3, 5, 6)], [int32(5, 6)], "CastOptions", name="from INT8"),
+    Case("CAST", [int32(5, 6)], [Tensor(TensorType.UINT8, (5, 6))], "CastOptions", name="from INT32"),
+    Case("CAST", [int8(0.1, 3, 5, 6)], [Tensor(TensorType.UINT8, (5, 6))], "CastOptions", name="from INT8"),
     Case("CAST", [uint8(0.1, 3, 5, 6)], [real(5, 6)], "CastOptions", name="from UINT8"),
 ]

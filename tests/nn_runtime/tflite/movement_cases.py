@@ -157,6 +157,17 @@ CASES = [
         {"StrideW": 2, "StrideH": 2, "Padding": VALID},
         name="VALID",
     ),
+    *(
+        Case(
+            "TRANSPOSE_CONV",
+            [constant([1, *size, 2]), constant(weights(2, 3, 3, 4)), real(1, 4, 3, 4)],
+            [real(1, *size, 2)],
+            "TransposeConvOptions",
+            {"StrideW": 2, "StrideH": 3, "Padding": VALID},
+            name=f"VALID of {size}",
+        )
+        for size in ((12, 7), (14, 8))
+    ),
     Case(
         "TRANSPOSE_CONV",
         [

@@ -387,6 +387,15 @@ REFUSALS = {
 REFUSALS.update({**index_cases.REFUSALS, **volume_cases.REFUSALS})
 
 
+@pytest.mark.parametrize("code", ["SIN", "COS"])
+def test_waves_are_exact_for_large_numbers(code: str, reference_device: Device) -> None:
+    angles = np.linspace(-1e5, 1e5, 4001, dtype=np.float32)
+    file = write([real(4001), real(4001)], [Step(code, [0], [1])], [0], [1])
+    with nn.load(file).compile(reference_device) as session:
+        result = session.run(angles)[0]
+    np.testing.assert_allclose(result, getattr(np, code.lower())(angles.astype(np.float64)), atol=5e-7)
+
+
 @pytest.mark.parametrize("name", REFUSALS)
 def test_what_cannot_be_converted_is_named_with_its_reason(name: str) -> None:
     case, message = REFUSALS[name]

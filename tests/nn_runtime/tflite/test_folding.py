@@ -72,6 +72,13 @@ FOLDED: dict[str, Folded] = {
         Step("BROADCAST_ARGS", [0, 1], [2]),
         [Tensor(TensorType.INT64, (2,))],
     ),
+    "NEG": ([GRID], Step("NEG", [0], [1]), [int32(2, 3)]),
+    "FLOOR_MOD": ([GRID, constant(np.int32(-4))], Step("FLOOR_MOD", [0, 1], [2]), [int32(2, 3)]),
+    "UNSORTED_SEGMENT_PROD": (
+        [constant(np.arange(1, 9).reshape(4, 2)), constant([2, 0, -1, 2]), constant(np.int32(4))],
+        Step("UNSORTED_SEGMENT_PROD", [0, 1, 2], [3], version=1),
+        [int32(4, 2)],
+    ),
     "MUL": ([GRID, constant(np.int32(-2))], Step("MUL", [0, 1], [2], "MulOptions"), [int32(2, 3)]),
 }
 
