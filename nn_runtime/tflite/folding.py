@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from itertools import zip_longest
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -97,32 +97,61 @@ def split_sizes(op: Operator, shape: Dimensions) -> tuple[int, list[int]]:
     return axis, sizes
 
 
-def strided_slices(op: Operator, shape: Dimensions) -> tuple[list[tuple[int, int, int]], set[int]]:
-    """Return begin, end, stride of every axis of a STRIDED_SLICE, and the axes dropped.
+class Slices(NamedTuple):
+    """What a STRIDED_SLICE takes: begin, end, stride of every axis, the axes it drops, and where it puts new ones.
 
-    All count from the front; an end of -1 is past it.
+    Begins and ends count from the front; an end of -1 is past it. `new`: places in the result, in rising order.
     """
-    if op.option("ellipsis_mask") or op.option("new_axis_mask"):
-        op.fail("ellipsis and new axes are not supported")
+
+    places: list[tuple[int, int, int]]
+    dropped: set[int]
+    new: list[int]
+
+    def result_shape(self, taken: Sequence[int]) -> list[int]:
+        """Return the shape of the result of what was taken along every axis."""
+        shape = [size for axis, size in enumerate(taken) if axis not in self.dropped]
+        for place in self.new:
+            shape.insert(place, 1)
+        return shape
+
+
+def strided_slices(op: Operator, shape: Dimensions) -> Slices:
+    """Return what a STRIDED_SLICE takes of a shape."""
     names = ("begin", "end", "strides")
     begins, ends, strides = (op.by_dimension(position, name) for position, name in enumerate(names, start=1))
-    if not len(begins) == len(ends) == len(strides) <= len(shape):
+    ellipses, news, shrinks = (_marked(op, name) for name in ("ellipsis_mask", "new_axis_mask", "shrink_axis_mask"))
+    given = range(len(begins))
+    own = [entry for entry in given if entry not in ellipses and entry not in news]
+    if not len(begins) == len(ends) == len(strides) or len(own) > len(shape):
         lengths = f"{len(begins)}, {len(ends)}, {len(strides)}"
         op.fail(f"begin, end and strides must have one length of at most {len(shape)}, got {lengths}")
+    if len(ellipses & set(given)) > 1:
+        op.fail(f"one ellipsis is supported at most, got {len(ellipses & set(given))}")
     if 0 in strides:
         op.fail(f"strides must not be 0, got {strides}")
-    found = [(0, size, 1) for size in shape]
-    dropped = {axis for axis in range(len(begins)) if op.option("shrink_axis_mask") >> axis & 1}
-    for axis, (begin, end, stride) in enumerate(zip(begins, ends, strides, strict=True)):
-        if op.option("offset"):
-            end += begin
-        first = None if op.option("begin_mask") >> axis & 1 else begin
-        last = None if op.option("end_mask") >> axis & 1 else end
-        found[axis] = slice(first, last, stride).indices(shape[axis])
-        if axis in dropped:
-            start = found[axis][0]
-            found[axis] = (start, start + 1, 1)
-    return found, dropped
+    found = Slices([(0, size, 1) for size in shape], set(), [])
+    axis = 0
+    for entry in given:
+        if entry in ellipses:
+            axis += len(shape) - len(own)
+        elif entry in news:
+            found.new.append(axis - len(found.dropped) + len(found.new))
+        else:
+            begin, end = begins[entry], ends[entry] + (begins[entry] if op.option("offset") else 0)
+            first = None if op.option("begin_mask") >> entry & 1 else begin
+            last = None if op.option("end_mask") >> entry & 1 else end
+            found.places[axis] = slice(first, last, strides[entry]).indices(shape[axis])
+            if entry in shrinks:
+                start = found.places[axis][0]
+                found.places[axis] = (start, start + 1, 1)
+                found.dropped.add(axis)
+            axis += 1
+    return found
+
+
+def _marked(op: Operator, name: str) -> set[int]:
+    """Return the numbers of the bits that an option has."""
+    return {bit for bit in range(MAX_RANK) if op.option(name) >> bit & 1}
 
 
 def gather_batches(op: Operator, shape: Dimensions, chosen: Dimensions, axis: int) -> int:
@@ -191,11 +220,11 @@ def _fold_concatenation(op: Operator) -> Array:
 @_folds(BuiltinOperator.STRIDED_SLICE)
 def _fold_strided_slice(op: Operator) -> Array:
     data = op.array(0, "input")
-    slices, dropped = strided_slices(op, data.shape)
-    taken = data[tuple(slice(begin, None if end < 0 else end, stride) for begin, end, stride in slices)]
-    if any(taken.shape[axis] != 1 for axis in dropped):
+    slices = strided_slices(op, data.shape)
+    taken = data[tuple(slice(begin, None if end < 0 else end, stride) for begin, end, stride in slices.places)]
+    if any(taken.shape[axis] != 1 for axis in slices.dropped):
         op.fail("an axis that is dropped must have one element")
-    return taken.reshape([size for axis, size in enumerate(taken.shape) if axis not in dropped])
+    return taken.reshape(slices.result_shape(taken.shape))
 
 
 @_folds(BuiltinOperator.CAST)

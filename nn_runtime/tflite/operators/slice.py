@@ -10,13 +10,11 @@ import numpy as np
 
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.tflite.builtin_operator import BuiltinOperator
-from nn_runtime.tflite.folding import strided_slices
+from nn_runtime.tflite.folding import Slices, strided_slices
 from nn_runtime.tflite.operators import converts
 from nn_runtime.tflite.values import Value, constant, int32, int32_vector, real_scalar
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from nn_runtime.tflite.operator import Operator
 
 _MAX_PADDING = 1 << 20
@@ -34,25 +32,28 @@ def _slice(op: Operator) -> None:
 def _strided_slice(op: Operator) -> None:
     """(input, begin, end, strides)."""
     source = op.input(0, "input")
-    slices, dropped = strided_slices(op, source.shape or ())
+    slices = strided_slices(op, source.shape or ())
     if source.type == OperandCode.TENSOR_INT32:
-        op.result(_integers_taken(op, source, slices, dropped))
+        op.result(_integers_taken(op, source, slices))
         return
     # Past the front there is no end to name: a mask says so.
-    end_mask = sum(1 << axis for axis, (_, end, _) in enumerate(slices) if end < 0)
-    shrink_mask = sum(1 << axis for axis in dropped)
-    bounds = [int32_vector(values) for values in zip(*slices, strict=True)]
+    end_mask = sum(1 << axis for axis, (_, end, _) in enumerate(slices.places) if end < 0)
+    shrink_mask = sum(1 << axis for axis in slices.dropped)
+    bounds = [int32_vector(values) for values in zip(*slices.places, strict=True)]
     masks = [int32(0), int32(end_mask), int32(shrink_mask)]
-    op.result_of_same_quantization(op.moved(OperationCode.STRIDED_SLICE, source, *bounds, *masks))
+    taken = op.moved(OperationCode.STRIDED_SLICE, source, *bounds, *masks)
+    if slices.new:
+        sizes = [len(range(*place)) for place in slices.places]
+        taken = op.reshape(taken, slices.result_shape(sizes))
+    op.result_of_same_quantization(taken)
 
 
-def _integers_taken(op: Operator, source: Value, slices: Sequence[tuple[int, int, int]], dropped: set[int]) -> Value:
-    places = [slice(begin, None if end < 0 else end, stride) for begin, end, stride in slices]
+def _integers_taken(op: Operator, source: Value, slices: Slices) -> Value:
+    places = [slice(begin, None if end < 0 else end, stride) for begin, end, stride in slices.places]
     numbers = op.numbers(source)[tuple(places)]
-    if 0 in numbers.shape or any(numbers.shape[axis] != 1 for axis in dropped):
+    if 0 in numbers.shape or any(numbers.shape[axis] != 1 for axis in slices.dropped):
         op.fail(f"a result of shape {list(numbers.shape)} is not supported")
-    shape = [size for axis, size in enumerate(numbers.shape) if axis not in dropped]
-    return op.rearranged(source, numbers.reshape(shape or [1]))
+    return op.rearranged(source, numbers.reshape(slices.result_shape(numbers.shape) or [1]))
 
 
 @converts(BuiltinOperator.PAD, inputs=2, version=6)

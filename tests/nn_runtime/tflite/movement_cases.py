@@ -98,6 +98,24 @@ CASES = [
         {"ShrinkAxisMask": 3},
         name="one element",
     ),
+    *(
+        Case(
+            "STRIDED_SLICE",
+            [kind(4, 5, 6), *(constant([bound] * count) for bound in (1, 3, 1))],
+            [kind(*shape)],
+            "StridedSliceOptions",
+            {"EllipsisMask": ellipsis, "NewAxisMask": new, "ShrinkAxisMask": shrink},
+            name=name,
+        )
+        for kind in (real, int32)
+        for count, ellipsis, new, shrink, shape, name in (
+            (2, 1, 0, 0, (4, 5, 2), "an ellipsis before"),
+            (3, 2, 0, 1, (5, 2), "an ellipsis between"),
+            (3, 0, 2, 0, (2, 1, 2, 6), "a new axis"),
+            (4, 4, 8, 1, (2, 6, 1), "all of it"),
+            (2, 2, 1, 0, (1, 4, 5, 6), "a new axis before an ellipsis"),
+        )
+    ),
     Case("PAD", [int32(2, 3), constant([[1, 0], [2, 1]])], [int32(3, 6)], "PadOptions"),
     Case("PADV2", [int32(2, 3), constant([[1, 0], [2, 1]]), constant([-7])], [int32(3, 6)], "PadV2Options"),
     Case("MIRROR_PAD", [real(3, 4), constant([[1, 2], [3, 0]])], [real(6, 7)], MIRROR, {"Mode": 0}),

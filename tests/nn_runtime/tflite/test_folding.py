@@ -72,6 +72,11 @@ FOLDED: dict[str, Folded] = {
         Step("BROADCAST_ARGS", [0, 1], [2]),
         [Tensor(TensorType.INT64, (2,))],
     ),
+    "STRIDED_SLICE with a new axis": (
+        [GRID, *(constant([bound] * 3) for bound in (1, 2, 1))],
+        Step("STRIDED_SLICE", [0, 1, 2, 3], [4], "StridedSliceOptions", {"NewAxisMask": 2, "EllipsisMask": 1}),
+        [int32(2, 1, 1)],
+    ),
     "NEG": ([GRID], Step("NEG", [0], [1]), [int32(2, 3)]),
     "FLOOR_MOD": ([GRID, constant(np.int32(-4))], Step("FLOOR_MOD", [0, 1], [2]), [int32(2, 3)]),
     "UNSORTED_SEGMENT_PROD": (
