@@ -63,7 +63,7 @@ _FAMILIES: Mapping[str, Collection[int | str]] = {
     ),
     "resize": (Op.RESIZE_BILINEAR, Op.RESIZE_NEAREST_NEIGHBOR),
     "rnn": (Op.RNN, Op.UNIDIRECTIONAL_SEQUENCE_RNN, Op.BIDIRECTIONAL_SEQUENCE_RNN, Op.SVDF),
-    "rounding": (Op.SIGN, Op.ROUND, Op.FAKE_QUANT),
+    "rounding": (Op.SIGN, Op.ROUND, Op.FAKE_QUANT, Op.BUCKETIZE),
     "scatter": (Op.SCATTER_ND, Op.SEGMENT_SUM, Op.SPARSE_TO_DENSE),
     "select": (Op.SELECT, Op.SELECT_V2, Op.ONE_HOT),
     "shape": (

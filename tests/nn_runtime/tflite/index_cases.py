@@ -213,6 +213,18 @@ REFUSALS = {
         Case("DYNAMIC_UPDATE_SLICE", [real(4), real(2), int32(2)], [real(4)], UPDATE),
         r"operator 0 DYNAMIC_UPDATE_SLICE: start_indices \(input 2\) must be 1 integers, got \[2\]",
     ),
+    "boundaries that fall": (
+        Case("BUCKETIZE", [real(2)], [int32(2)], "BucketizeOptions", {"Boundaries": [3.0, 1.0]}),
+        r"operator 0 BUCKETIZE: boundaries must be numbers that do not fall, got \[3.0, 1.0\]",
+    ),
+    "no boundaries": (
+        Case("BUCKETIZE", [real(2)], [int32(2)], "BucketizeOptions"),
+        r"operator 0 BUCKETIZE: boundaries must be numbers that do not fall, got \[\]",
+    ),
+    "bytes between boundaries": (
+        Case("BUCKETIZE", [int8s(2)], [int32(2)], "BucketizeOptions", {"Boundaries": [1.0]}),
+        r"operator 0 BUCKETIZE: input \(input 0\) must be FLOAT32, INT32 or INT64, got TENSOR_QUANT8_ASYMM_SIGNED",
+    ),
     "shapes of a run": (
         Case("BROADCAST_ARGS", [int32(2), int64(2)], [int64(2)]),
         "operator 0 BROADCAST_ARGS: no NNAPI operation",
