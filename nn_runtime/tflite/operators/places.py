@@ -27,7 +27,7 @@ _DROPPED, _NO_ROW = -1, -2
 
 @dataclass(frozen=True)
 class Combination:
-    """How two rows become one, and what a place without any has: 0, or a bound of its type for an infinity."""
+    """How two rows become one, and what a place without any has: an infinity stands for the bound of its type."""
 
     code: OperationCode
     nothing: float
@@ -63,7 +63,7 @@ def combined_at_known_places(op: Operator, rows: Value, numbers: Array, count: i
     repeats = int(np.diff(starts, append=ordered.size).max(initial=0))
     nothing = how.of_nothing(rows.type)
     if repeats > 1:
-        _check_combined(op, rows)
+        check_combined(op, rows)
         if not np.array_equal(order, np.arange(numbers.size)):
             rows, order = gathered_or_filled(op, rows, 0, order), np.arange(order.size)
     distance = 1
@@ -88,7 +88,7 @@ def combined_at_computed_places(op: Operator, rows: Value, numbers: Value, count
         return op.as_booleans(combined_at_computed_places(op, op.as_integers(rows), numbers, count, how))
     if size == 1:
         return _at_one_place(op, with_filling(op, rows, 0, nothing), numbers, count)
-    _check_combined(op, rows)
+    check_combined(op, rows)
     total = size + count + 1
     if total > _MAX_SORTED:
         op.fail(f"computed places are supported for at most {_MAX_SORTED} places and rows, got {count} and {size}")
@@ -111,17 +111,18 @@ def combined_at_computed_places(op: Operator, rows: Value, numbers: Value, count
     return _gathered(op, rows, _gathered(op, falling, constant(np.arange(count, 0, -1, dtype=np.int32))))
 
 
+def check_combined(op: Operator, rows: Value) -> None:
+    """Refuse types of which rows cannot be combined."""
+    if rows.type not in _COMBINED:
+        op.fail(f"several rows at one place are supported for FLOAT32 and INT32, got {OperandCode(rows.type).name}")
+
+
 def _at_one_place(op: Operator, row_and_filling: Value, number: Value, count: int) -> Value:
     op.spend(2 * count)
     places = constant(np.arange(count, dtype=np.int32))
     zeros, ones = (constant(np.full(count, which, np.int32)) for which in (0, 1))
     is_place = op.emit(OperationCode.EQUAL, [places, number], _BOOLEANS)
     return _gathered(op, row_and_filling, op.emit(OperationCode.SELECT, [is_place, zeros, ones], _INTEGERS))
-
-
-def _check_combined(op: Operator, rows: Value) -> None:
-    if rows.type not in _COMBINED:
-        op.fail(f"several rows at one place are supported for FLOAT32 and INT32, got {OperandCode(rows.type).name}")
 
 
 def _sorted(op: Operator, keys: Value) -> tuple[Value, Value]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows put at known places: SCATTER_ND, SEGMENT_SUM, SPARSE_TO_DENSE."""
+"""Rows put at places: SCATTER_ND, SPARSE_TO_DENSE."""
 
 from __future__ import annotations
 
@@ -50,18 +50,6 @@ def _scatter_nd(op: Operator) -> None:
         known = row_numbers(op, indices.data.reshape(-1, columns), indexed)
         result = combined_at_known_places(op, rows, known, math.prod(indexed), SUM)
     op.result_of_same_quantization(op.reshape(result, shape))
-
-
-@converts(BuiltinOperator.SEGMENT_SUM, inputs=2)
-def _segment_sum(op: Operator) -> None:
-    """(data, segments): the sums of neighbours that have one number."""
-    data, numbers = op.input(0, "data"), np.array(op.integers(1, "segment_ids"))
-    shape = data.shape or (0,)
-    if numbers.shape != shape[:1] or not np.isin(np.diff(numbers), (0, 1)).all() or numbers[:1].tolist() != [0]:
-        op.fail(f"segment_ids (input 1) must be {shape[0]} numbers from 0 that rise by 0 or 1")
-    count = int(numbers[-1]) + 1
-    rows = op.reshape(data, (numbers.size, math.prod(shape[1:])))
-    op.result(op.reshape(combined_at_known_places(op, rows, numbers, count, SUM), (count, *shape[1:])))
 
 
 @converts(BuiltinOperator.SPARSE_TO_DENSE, inputs=4, version=3)

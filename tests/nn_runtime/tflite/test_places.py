@@ -63,6 +63,30 @@ def test_infinities_stay_at_their_places(device: Device) -> None:
     np.testing.assert_array_equal(result, wanted)
 
 
+@pytest.mark.parametrize("name", ["SUM", "PROD", "MAX", "MIN"])
+@pytest.mark.parametrize("kind", [real, int32])
+@pytest.mark.parametrize(("shape", "ids"), [((40, 3), (40,)), ((2, 3, 4, 2, 2), (2, 3)), ((1, 5), (1,)), ((5,), ())])
+def test_segments_may_be_computed(
+    name: str, kind: Any, shape: tuple[int, ...], ids: tuple[int, ...], device: Device
+) -> None:
+    inputs = [kind(*shape), int32(*ids), constant(12)]
+    case = Case(f"UNSORTED_SEGMENT_{name}", inputs, [kind(12, *shape[len(ids) :])])
+    numbers = np.random.default_rng(3).integers(-3, 12, ids).astype(np.int32)
+    result, wanted = both(case, [*random_inputs(inputs[:1]), np.asarray(numbers)], device)
+    assert result.dtype == wanted.dtype
+    np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["SUM", "PROD", "MAX", "MIN"])
+@pytest.mark.parametrize("is_known", [False, True])
+def test_infinities_stay_in_their_segments(name: str, is_known: bool, device: Device) -> None:
+    data = np.array([np.inf, -np.inf, 1, 2, -np.inf, -np.inf, np.inf, np.inf, 3], np.float32)
+    ids = np.array([0, 1, 2, 2, 4, 4, 5, 5, 6], np.int32)
+    given = constant(ids) if is_known else int32(9)
+    case = Case(f"UNSORTED_SEGMENT_{name}", [real(9), given, constant(8)], [real(8)])
+    np.testing.assert_array_equal(*both(case, [data] if is_known else [data, ids], device))
+
+
 def test_computed_places_that_are_not_there_spoil_no_others(device: Device) -> None:
     """LiteRT refuses them in the run; here the rows are dropped."""
     bounds = np.iinfo(np.int32)
