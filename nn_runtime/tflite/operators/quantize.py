@@ -6,16 +6,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from nn_runtime.codes import OperandCode, OperationCode
+import numpy as np
+
+from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.operand import QUANT8_TYPES
 from nn_runtime.tflite.builtin_operator import BuiltinOperator
 from nn_runtime.tflite.operators import converts
 from nn_runtime.tflite.operators.spectrum import real_part
-from nn_runtime.tflite.values import real
+from nn_runtime.tflite.values import Value, constant, int32, int32_vector, real
 
 if TYPE_CHECKING:
     from nn_runtime.tflite.operator import Operator
-    from nn_runtime.tflite.values import Value
+
+_REAL, _INTEGER = Value(OperandCode.TENSOR_FLOAT32), Value(OperandCode.TENSOR_INT32)
 
 
 @converts(BuiltinOperator.QUANTIZE, inputs=1, version=6)
@@ -75,6 +78,8 @@ def _cast(op: Operator) -> None:
         op.result(op.emit(OperationCode.CAST, [source]))
     elif wanted.type == OperandCode.TENSOR_BOOL8:
         op.result(op.as_booleans(_plain(op, source)))
+    elif wanted.type == OperandCode.TENSOR_QUANT8_ASYMM_SIGNED:
+        op.result_of_same_quantization(_signed_bytes(op, source))
     else:
         op.result(op.emit(OperationCode.CAST, [_plain(op, source)]))
 
@@ -87,3 +92,29 @@ def _plain(op: Operator, source: Value) -> Value:
     if source.type == OperandCode.TENSOR_QUANT8_ASYMM:
         return op.emit(OperationCode.CAST, [source], replace(source, scale=1.0, zero_point=0))
     return op.as_integers(source)
+
+
+def _signed_bytes(op: Operator, source: Value) -> Value:
+    """Return numbers as signed bytes, which CAST does not make: real ones cut off, of integers the lowest 8 bits.
+
+    QUANTIZE makes them of whole real numbers with a scale of 1.
+    """
+    if source.type in (OperandCode.TENSOR_FLOAT32, OperandCode.TENSOR_FLOAT16):
+        number = op.emit(OperationCode.CAST, [source], _REAL) if source.type != _REAL.type else source
+        for code, bound in ((OperationCode.MAXIMUM, -128), (OperationCode.MINIMUM, 127)):
+            number = op.emit(code, [number, constant(np.full(1, bound, np.float32))], _REAL)
+        whole = op.emit(OperationCode.CAST, [number], _INTEGER)
+    else:
+        whole = _plain(op, source)
+        if whole.type != _INTEGER.type:
+            whole = op.emit(OperationCode.CAST, [whole], _INTEGER)
+        if source.type != OperandCode.TENSOR_BOOL8:
+            times = _with_integer(op, OperationCode.DIV, _with_integer(op, OperationCode.ADD, whole, 128), 256)
+            beyond = _with_integer(op, OperationCode.MUL, times, 256)
+            whole = op.emit(OperationCode.SUB, [whole, beyond, int32(FuseCode.NONE)], _INTEGER)
+    real_numbers = op.emit(OperationCode.CAST, [whole], _REAL)
+    return op.emit(OperationCode.QUANTIZE, [real_numbers], Value(OperandCode.TENSOR_QUANT8_ASYMM_SIGNED, scale=1.0))
+
+
+def _with_integer(op: Operator, code: OperationCode, value: Value, number: int) -> Value:
+    return op.emit(code, [value, int32_vector([number]), int32(FuseCode.NONE)], _INTEGER)

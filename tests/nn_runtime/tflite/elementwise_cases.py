@@ -171,4 +171,8 @@ CASES = [
     Case("CAST", [real(5, 6)], [int64(5, 6)], "CastOptions", name="to INT64"),
     Case("CAST", [int8(0.1, 3, 5, 6)], [int32(5, 6)], "CastOptions", name="from INT8"),
     Case("CAST", [uint8(0.1, 3, 5, 6)], [real(5, 6)], "CastOptions", name="from UINT8"),
+    *(
+        Case("CAST", [kind(5, 6)], [int8(0.1, 3, 5, 6)], "CastOptions", name=f"from {kind(1).type.name}")
+        for kind in (real, int32, int64, boolean, lambda *shape: uint8(0.1, 3, *shape))
+    ),
 ]
