@@ -139,6 +139,11 @@ class OperatorInputs:
         value = self._operator.options.get(name, ())
         return [int(element) for element in value] if isinstance(value, tuple) else []
 
+    def real_options(self, name: str) -> list[float]:
+        """Return a vector option of floats."""
+        value = self._operator.options.get(name, ())
+        return [float(element) for element in value] if isinstance(value, tuple) else []
+
     def activation(self) -> FuseCode:
         """Return the fused activation; TFLite's TANH and SIGN_BIT have no fused form here."""
         number = self.option("fused_activation_function")

@@ -63,8 +63,12 @@ _FAMILIES: Mapping[str, Collection[int | str]] = {
     ),
     "resize": (Op.RESIZE_BILINEAR, Op.RESIZE_NEAREST_NEIGHBOR),
     "rnn": (Op.RNN, Op.UNIDIRECTIONAL_SEQUENCE_RNN, Op.BIDIRECTIONAL_SEQUENCE_RNN, Op.SVDF),
-    "rounding": (Op.SIGN, Op.ROUND, Op.FAKE_QUANT),
-    "scatter": (Op.SCATTER_ND, Op.SEGMENT_SUM, Op.SPARSE_TO_DENSE),
+    "rounding": (Op.SIGN, Op.ROUND, Op.FAKE_QUANT, Op.BUCKETIZE),
+    "scatter": (Op.SCATTER_ND, Op.SPARSE_TO_DENSE),
+    "segments": (
+        *(Op.SEGMENT_SUM, Op.UNSORTED_SEGMENT_SUM, Op.UNSORTED_SEGMENT_PROD, Op.UNSORTED_SEGMENT_MAX),
+        *(Op.UNSORTED_SEGMENT_MIN,),
+    ),
     "select": (Op.SELECT, Op.SELECT_V2, Op.ONE_HOT),
     "shape": (
         *(Op.RESHAPE, Op.SQUEEZE, Op.EXPAND_DIMS, Op.TRANSPOSE, Op.REVERSE_V2, Op.TILE, Op.BROADCAST_TO, Op.FILL),

@@ -63,7 +63,7 @@ def _joined_integers(op: Operator, tensors: Sequence[Value], axis: int) -> Value
         spread = op.rearranged(tensor, op.numbers(tensor).take(places, axis))
         own = np.broadcast_to((owner == number).reshape(-1, *(1,) * (len(shape) - axis - 1)), spread.shape or ())
         chosen = Value(OperandCode.TENSOR_BOOL8, own.shape, data=own)
-        result = spread if result is None else op.emit(OperationCode.SELECT, [chosen, spread, result])
+        result = spread if result is None else op.emit(OperationCode.SELECT, [chosen, spread, result], spread)
     if result is None:
         op.fail("needs an input")
     return result

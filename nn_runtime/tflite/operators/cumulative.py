@@ -11,7 +11,7 @@ from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.operand import dtype_of
 from nn_runtime.tflite.builtin_operator import BuiltinOperator
 from nn_runtime.tflite.operators import converts
-from nn_runtime.tflite.operators.rows import gathered_or_zero
+from nn_runtime.tflite.operators.rows import gathered_or_filled
 from nn_runtime.tflite.values import constant, int32, int32_vector
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def _moved_on(op: Operator, value: Value, axis: int, distance: int) -> Value:
     kept = shape[axis] - distance
     if value.type == OperandCode.TENSOR_INT32:
         places = np.arange(shape[axis]) + (distance if is_reverse else -distance)
-        return gathered_or_zero(op, value, axis, np.where(places < shape[axis], np.maximum(places, -1), -1))
+        return gathered_or_filled(op, value, axis, np.where(places < shape[axis], np.maximum(places, -1), -1))
     if kept <= 0:
         return constant(op.filled(value, 0, dtype_of(value.type)), value.type)
     begin, size, zeros = [0] * len(shape), list(shape), np.zeros((len(shape), 2), np.int32)

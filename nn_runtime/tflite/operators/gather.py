@@ -12,12 +12,11 @@ from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.tflite.builtin_operator import BuiltinOperator
 from nn_runtime.tflite.folding import gather_batches
 from nn_runtime.tflite.operators import converts
-from nn_runtime.tflite.operators.concatenation import split_evenly
-from nn_runtime.tflite.operators.rows import row_numbers
+from nn_runtime.tflite.operators.rows import computed_row_numbers, row_numbers
 from nn_runtime.tflite.values import Value, constant, int32, int32_vector
 
 if TYPE_CHECKING:
-    from nn_runtime.operand import Array, Dimensions
+    from nn_runtime.operand import Array
     from nn_runtime.tflite.operator import Operator
 
 _NUMBERS = Value(OperandCode.TENSOR_INT32)
@@ -103,27 +102,13 @@ def _gather_nd(op: Operator) -> None:
     if not 1 <= columns <= source.rank:
         op.fail(f"indices (input 1) must have 1 to {source.rank} columns, got {list(indices.shape or ())}")
     indexed, rest = shape[:columns], shape[columns:]
-    numbers = _computed_numbers(op, indices, indexed) if indices.data is None else _known_numbers(op, indices, indexed)
+    if indices.data is None:
+        numbers = computed_row_numbers(op, indices, indexed)
+    else:
+        numbers = constant(row_numbers(op, indices.data.reshape(-1, columns), indexed))
     rows = op.reshape(source, (math.prod(indexed), math.prod(rest)))
     result = op.moved(OperationCode.GATHER, rows, int32(0), numbers)
     op.result_of_same_quantization(op.reshape(result, (*outer, *rest) or (1,)))
-
-
-def _known_numbers(op: Operator, indices: Value, indexed: Dimensions) -> Value:
-    return constant(row_numbers(op, op.array(1, "indices").reshape(-1, len(indexed)), indexed))
-
-
-def _computed_numbers(op: Operator, indices: Value, indexed: Dimensions) -> Value:
-    """Return the numbers of rows: columns of indices times the rows that they skip, added up."""
-    count = len(indexed)
-    table = op.reshape(indices, (math.prod((indices.shape or ())[:-1]), count))
-    columns = [table] if count == 1 else split_evenly(op, table, 1, count)
-    total = columns[-1]
-    for axis, column in enumerate(columns[:-1]):
-        stride = int32_vector([math.prod(indexed[axis + 1 :])])
-        skipped = op.emit(OperationCode.MUL, [column, stride, int32(FuseCode.NONE)], _NUMBERS)
-        total = op.emit(OperationCode.ADD, [total, skipped, int32(FuseCode.NONE)], _NUMBERS)
-    return op.reshape(total, (-1,))
 
 
 @converts(BuiltinOperator.REVERSE_SEQUENCE, inputs=2)

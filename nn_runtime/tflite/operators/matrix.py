@@ -11,7 +11,7 @@ import numpy as np
 from nn_runtime.codes import OperandCode, OperationCode
 from nn_runtime.tflite.builtin_operator import BuiltinOperator
 from nn_runtime.tflite.operators import converts
-from nn_runtime.tflite.operators.rows import gathered_or_zero
+from nn_runtime.tflite.operators.rows import gathered_or_filled
 from nn_runtime.tflite.values import Value
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def _matrix_diag(op: Operator) -> None:
     if not source.rank:
         op.fail("diagonal (input 0) must have rank 1 at least, got []")
     *leading, size = source.shape or ()
-    result = gathered_or_zero(op, source, source.rank - 1, _diagonal(op, size, size).reshape(-1))
+    result = gathered_or_filled(op, source, source.rank - 1, _diagonal(op, size, size).reshape(-1))
     op.result_of_same_quantization(op.reshape(result, (*leading, size, size)))
 
 
@@ -48,7 +48,7 @@ def _matrix_set_diag(op: Operator) -> None:
     places = _diagonal(op, *shape[-2:])
     op.spend(math.prod(shape))
     is_on = Value(OperandCode.TENSOR_BOOL8, shape, data=np.ascontiguousarray(np.broadcast_to(places >= 0, shape)))
-    spread = gathered_or_zero(
+    spread = gathered_or_filled(
         op, op.same_integers(diagonal, source), source.rank - 2, np.maximum(places, 0).reshape(-1)
     )
     result = op.emit(OperationCode.SELECT, [is_on, op.reshape(spread, shape), source], source)

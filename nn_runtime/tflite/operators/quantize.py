@@ -13,11 +13,12 @@ from nn_runtime.operand import QUANT8_TYPES
 from nn_runtime.tflite.builtin_operator import BuiltinOperator
 from nn_runtime.tflite.operators import converts
 from nn_runtime.tflite.operators.spectrum import real_part
-from nn_runtime.tflite.values import Value, constant, int32, real
+from nn_runtime.tflite.values import Value, constant, int32, int32_vector, real
 
 if TYPE_CHECKING:
     from nn_runtime.tflite.operator import Operator
 
+_REAL, _INTEGER = Value(OperandCode.TENSOR_FLOAT32), Value(OperandCode.TENSOR_INT32)
 _WHOLE_NUMBERS = (OperandCode.TENSOR_INT32, OperandCode.TENSOR_QUANT8_ASYMM_SIGNED)
 
 
@@ -78,22 +79,13 @@ def _cast(op: Operator) -> None:
         op.result(op.emit(OperationCode.CAST, [source]))
     elif wanted.type == OperandCode.TENSOR_BOOL8:
         op.result(op.as_booleans(_plain(op, source)))
+    elif wanted.type == OperandCode.TENSOR_QUANT8_ASYMM_SIGNED:
+        op.result_of_same_quantization(_signed_bytes(op, source))
     else:
         plain = _plain(op, source)
         if wanted.type == OperandCode.TENSOR_QUANT8_ASYMM and source.type in _WHOLE_NUMBERS:
-            plain = _lowest_byte(op, plain)
+            plain = _wrapped(op, plain, 0)
         op.result(op.emit(OperationCode.CAST, [plain]))
-
-
-def _lowest_byte(op: Operator, numbers: Value) -> Value:
-    """Return what is left of whole numbers in a byte: NNAPI's CAST cuts them to 0 and 255, TFLite's does not."""
-    whole = Value(OperandCode.TENSOR_INT32)
-    if numbers.type != whole.type:
-        numbers = op.emit(OperationCode.CAST, [numbers], whole)
-    byte = constant(np.array([256], np.int32))
-    none = int32(FuseCode.NONE)
-    blocks = op.emit(OperationCode.DIV, [numbers, byte, none], whole)  # rounded down
-    return op.emit(OperationCode.SUB, [numbers, op.emit(OperationCode.MUL, [blocks, byte, none], whole), none], whole)
 
 
 def _plain(op: Operator, source: Value) -> Value:
@@ -104,3 +96,32 @@ def _plain(op: Operator, source: Value) -> Value:
     if source.type == OperandCode.TENSOR_QUANT8_ASYMM:
         return op.emit(OperationCode.CAST, [source], replace(source, scale=1.0, zero_point=0))
     return op.as_integers(source)
+
+
+def _signed_bytes(op: Operator, source: Value) -> Value:
+    """Return numbers as signed bytes, which CAST does not make: real ones cut off, of integers the lowest 8 bits.
+
+    QUANTIZE makes them of whole real numbers with a scale of 1.
+    """
+    if source.type in (OperandCode.TENSOR_FLOAT32, OperandCode.TENSOR_FLOAT16):
+        number = op.emit(OperationCode.CAST, [source], _REAL) if source.type != _REAL.type else source
+        for code, bound in ((OperationCode.MAXIMUM, -128), (OperationCode.MINIMUM, 127)):
+            number = op.emit(code, [number, constant(np.full(1, bound, np.float32))], _REAL)
+        whole = op.emit(OperationCode.CAST, [number], _INTEGER)
+    else:
+        whole = _wrapped(op, _plain(op, source), -128)
+    real_numbers = op.emit(OperationCode.CAST, [whole], _REAL)
+    return op.emit(OperationCode.QUANTIZE, [real_numbers], Value(OperandCode.TENSOR_QUANT8_ASYMM_SIGNED, scale=1.0))
+
+
+def _wrapped(op: Operator, numbers: Value, least: int) -> Value:
+    """Return the lowest 8 bits of whole numbers, as integers from `least` to 255 more; NNAPI's CAST cuts what is beyond."""
+    if numbers.type != _INTEGER.type:
+        numbers = op.emit(OperationCode.CAST, [numbers], _INTEGER)
+    times = _with_integer(op, OperationCode.DIV, _with_integer(op, OperationCode.SUB, numbers, least), 256)
+    beyond = _with_integer(op, OperationCode.MUL, times, 256)
+    return op.emit(OperationCode.SUB, [numbers, beyond, int32(FuseCode.NONE)], _INTEGER)
+
+
+def _with_integer(op: Operator, code: OperationCode, value: Value, number: int) -> Value:
+    return op.emit(code, [value, int32_vector([number]), int32(FuseCode.NONE)], _INTEGER)

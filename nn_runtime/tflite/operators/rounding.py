@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Signs, and numbers made whole or put on a grid."""
+"""Signs, and numbers made whole, put on a grid or between bounds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.operand import dtype_of
 from nn_runtime.tflite.builtin_operator import BuiltinOperator
 from nn_runtime.tflite.operators import converts
-from nn_runtime.tflite.values import Value, constant, int32
+from nn_runtime.tflite.values import Value, constant, int32, int32_vector, scalar
 
 if TYPE_CHECKING:
     from nn_runtime.tflite.operator import Operator
@@ -102,3 +102,21 @@ def _grid(op: Operator) -> tuple[np.float32, np.float32, np.float32]:
     if not (np.isfinite(np.float32(1) / scale) and np.isfinite(high - low)):
         op.fail(f"min and max are no range of float32, got {least} and {greatest}")
     return low, high, scale
+
+
+@converts(BuiltinOperator.BUCKETIZE, inputs=1)
+def _bucketize(op: Operator) -> None:
+    """(input): how many boundaries each number is not below; a NaN is below none."""
+    source, boundaries = op.input(0, "input"), np.array(op.real_options("boundaries"), np.float32)
+    if source.type not in (OperandCode.TENSOR_FLOAT32, OperandCode.TENSOR_INT32):
+        op.fail(f"input (input 0) must be FLOAT32, INT32 or INT64, got {OperandCode(source.type).name}")
+    if not boundaries.size or not (boundaries[:-1] <= boundaries[1:]).all() or np.isnan(boundaries).any():
+        op.fail(f"boundaries must be numbers that do not fall, got {boundaries.tolist()[:8]}")
+    shape, kind = source.shape or (1,), Value(OperandCode.TENSOR_FLOAT32)
+    numbers = source if source.type == kind.type else op.emit(OperationCode.CAST, [source], kind)
+    column = op.reshape(numbers, (math.prod(shape), 1))
+    is_below = op.emit(OperationCode.LESS, [column, constant(boundaries)], Value(OperandCode.TENSOR_BOOL8))
+    zeros, ones = (constant(op.filled(is_below, number, np.float32)) for number in (0, 1))
+    counted = op.emit(OperationCode.SELECT, [is_below, zeros, ones], kind)
+    counts = op.emit(OperationCode.REDUCE_SUM, [counted, int32_vector([1]), scalar(OperandCode.BOOL, False)], kind)
+    op.result(op.reshape(op.emit(OperationCode.CAST, [counts]), shape))

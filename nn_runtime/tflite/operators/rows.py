@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
-from nn_runtime.tflite.values import constant, int32, real_scalar
+from nn_runtime.tflite.operators.concatenation import joined, split_evenly
+from nn_runtime.tflite.values import Value, constant, int32, int32_vector, real_scalar
 
 if TYPE_CHECKING:
     from nn_runtime.operand import Array, Dimensions
     from nn_runtime.tflite.operator import Operator
-    from nn_runtime.tflite.values import Value
+
+_NUMBERS = Value(OperandCode.TENSOR_INT32)
 
 
 def row_numbers(op: Operator, indices: Array, indexed: Dimensions) -> Array:
@@ -29,23 +31,47 @@ def row_numbers(op: Operator, indices: Array, indexed: Dimensions) -> Array:
     return numbers.astype(np.int32)
 
 
-def gathered_or_zero(op: Operator, source: Value, axis: int, places: Array) -> Value:
-    """Return elements of an axis by their numbers, and where the number is -1 zeros (the integer 0 if quantised)."""
+def computed_row_numbers(op: Operator, indices: Value, indexed: Dimensions) -> Value:
+    """Return the numbers [rows] of indices [..., dimensions] that are not known: columns times the rows they skip."""
+    count = len(indexed)
+    table = op.reshape(indices, (math.prod((indices.shape or ())[:-1]), count))
+    columns = [table] if count == 1 else split_evenly(op, table, 1, count)
+    total = columns[-1]
+    for axis, column in enumerate(columns[:-1]):
+        stride = int32_vector([math.prod(indexed[axis + 1 :])])
+        skipped = op.emit(OperationCode.MUL, [column, stride, int32(FuseCode.NONE)], _NUMBERS)
+        total = op.emit(OperationCode.ADD, [total, skipped, int32(FuseCode.NONE)], _NUMBERS)
+    return op.reshape(total, (-1,))
+
+
+def gathered_or_filled(op: Operator, source: Value, axis: int, places: Array, filling: float = 0) -> Value:
+    """Return elements of an axis by their numbers, and where the number is -1 `filling` (the integer if quantised)."""
     if source.type == OperandCode.TENSOR_BOOL8:
-        return op.as_booleans(gathered_or_zero(op, op.as_integers(source), axis, places))
+        return op.as_booleans(gathered_or_filled(op, op.as_integers(source), axis, places, filling))
     op.spend(places.size)
     is_taken = places >= 0
     if is_taken.all():
         return _gathered(op, source, axis, places)
-    if source.type == OperandCode.TENSOR_INT32:  # for which NNAPI has no PAD
-        factors = constant(is_taken.astype(np.int32).reshape(-1, *(1,) * (source.rank - axis - 1)))
+    if source.type == OperandCode.TENSOR_INT32:  # quicker than `with_filling`
         some = _gathered(op, source, axis, np.maximum(places, 0))
-        return op.emit(OperationCode.MUL, [some, factors, int32(FuseCode.NONE)], source)
+        alone = (-1, *(1,) * (source.rank - axis - 1))
+        factors, rest = (constant(part.astype(np.int32).reshape(alone)) for part in (is_taken, ~is_taken * filling))
+        kept = op.emit(OperationCode.MUL, [some, factors, int32(FuseCode.NONE)], source)
+        return op.emit(OperationCode.ADD, [kept, rest, int32(FuseCode.NONE)], source) if filling else kept
+    padded = with_filling(op, source, axis, filling)
+    return _gathered(op, padded, axis, np.where(is_taken, places, (source.shape or ())[axis]))
+
+
+def with_filling(op: Operator, source: Value, axis: int, filling: float = 0) -> Value:
+    """Return a value, of no booleans, with one more element along an axis, of one number (the integer if quantised)."""
+    if source.type == OperandCode.TENSOR_INT32:  # for which NNAPI has no PAD
+        shape = source.shape or ()
+        row = constant(np.full((*shape[:axis], 1, *shape[axis + 1 :]), filling, np.int32))
+        return joined(op, [source, row], axis, source)
     end = np.zeros((source.rank, 2), np.int32)
     end[axis, 1] = 1
-    zero = int32(0) if source.is_quantized else real_scalar(source, 0.0)
-    padded = op.emit(OperationCode.PAD_V2, [source, constant(end), zero], source)
-    return _gathered(op, padded, axis, np.where(is_taken, places, (source.shape or ())[axis]))
+    number = int32(int(filling)) if source.is_quantized else real_scalar(source, filling)
+    return op.emit(OperationCode.PAD_V2, [source, constant(end), number], source)
 
 
 def _gathered(op: Operator, source: Value, axis: int, places: Array) -> Value:

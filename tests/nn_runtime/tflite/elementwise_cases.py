@@ -11,6 +11,7 @@ from tests.nn_runtime.tflite.operator_file import Tensor, boolean, constant, int
 
 POSITIVE = constant(np.linspace(0.1, 3, 10).reshape(2, 5))
 UNARY = ("ABS", "NEG", "EXP", "SIN", "COS", "FLOOR", "CEIL", "SQUARE")
+BUCKETS = "BucketizeOptions"
 COMPARISONS = ("EQUAL", "NOT_EQUAL", "GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL")
 
 CASES = [
@@ -61,6 +62,9 @@ CASES = [
     Case("LOG", [int8(0.02, -128, 2, 90)], [int8(0.04, 80, 2, 90)], steps=1),
     *(Case(code, [real(2, 90)], [real(2, 90)]) for code in ("SIGN", "ROUND")),
     Case("SIGN", [int32(2, 90)], [int32(2, 90)]),
+    Case("BUCKETIZE", [real(2, 3, 30)], [int32(2, 3, 30)], BUCKETS, {"Boundaries": [-3.5, -0.25, -0.25, 2.0]}),
+    Case("BUCKETIZE", [int32(90)], [int32(90)], BUCKETS, {"Boundaries": [-4.5, 0.0, 7.0]}, name="of INT32"),
+    Case("BUCKETIZE", [int64()], [int32()], BUCKETS, {"Boundaries": [-4.5, 0.0, 7.0]}, name="of INT64"),
     *(
         Case("CUMSUM", [kind(2, 7, 3), constant(np.int32(axis))], [kind(2, 7, 3)], "CumsumOptions", values, name=name)
         for kind in (real, int32, int64)
@@ -181,4 +185,8 @@ CASES = [
     Case("CAST", [int32(5, 6)], [Tensor(TensorType.UINT8, (5, 6))], "CastOptions", name="from INT32"),
     Case("CAST", [int8(0.1, 3, 5, 6)], [Tensor(TensorType.UINT8, (5, 6))], "CastOptions", name="from INT8"),
     Case("CAST", [uint8(0.1, 3, 5, 6)], [real(5, 6)], "CastOptions", name="from UINT8"),
+    *(
+        Case("CAST", [kind(5, 6)], [int8(0.1, 3, 5, 6)], "CastOptions", name=f"from {kind(1).type.name}")
+        for kind in (real, int32, int64, boolean, lambda *shape: uint8(0.1, 3, *shape))
+    ),
 ]

@@ -116,6 +116,22 @@ CASES = [
     Case("SEGMENT_SUM", [real(8, 3), constant([0, 0, 0, 1, 2, 2, 3, 3])], [real(4, 3)]),
     Case("SEGMENT_SUM", [int32(5), constant([0, 0, 0, 0, 0])], [int32(1)]),
     Case("SEGMENT_SUM", [real(3, 2, 2), constant([0, 1, 2])], [real(3, 2, 2)], name="of one each"),
+    *(
+        Case(f"UNSORTED_SEGMENT_{name}", [kind(8, 3), constant([3, 0, 3, -1, 0, 3, 5, -7]), constant(6)], [kind(6, 3)])
+        for name in ("SUM", "PROD", "MAX", "MIN")
+        for kind in (real, int32)
+    ),
+    *(
+        Case(
+            f"UNSORTED_SEGMENT_{name}",
+            [real(2, 3, 4, 2, 2), constant([[2, 0, 1], [-1, 4, 3]]), constant([7])],
+            [real(7, 4, 2, 2)],
+            name="of one each",
+        )
+        for name in ("SUM", "MAX")
+    ),
+    Case("UNSORTED_SEGMENT_MIN", [int32(3), constant([-1, -1, -2]), constant(2)], [int32(2)], name="all dropped"),
+    Case("UNSORTED_SEGMENT_PROD", [real(3), constant(1), constant(2)], [real(2, 3)], name="one id"),
     # Diagonals
     Case("MATRIX_DIAG", [real(2, 3)], [real(2, 3, 3)]),
     Case("MATRIX_DIAG", [int32(4)], [int32(4, 4)]),
@@ -201,6 +217,23 @@ REFUSALS = {
         Case("SEGMENT_SUM", [real(2), constant([0, 2**31 - 1])], [real(1)]),
         r"operator 0 SEGMENT_SUM: segment_ids \(input 1\) must be 2 numbers from 0",
     ),
+    "segment beyond the last": (
+        Case("UNSORTED_SEGMENT_SUM", [real(3), constant([0, 4, 1]), constant(4)], [real(4)]),
+        r"operator 0 UNSORTED_SEGMENT_SUM: segment_ids \(input 1\) must be < 4, got 4",
+    ),
+    "segments of another shape": (
+        Case("UNSORTED_SEGMENT_MAX", [real(3, 4), int32(4), constant(4)], [real(4, 4)]),
+        r"operator 0 UNSORTED_SEGMENT_MAX: segment_ids \(input 1\) must be integers for first dimensions of \[3, 4\], "
+        r"got \[4\]",
+    ),
+    "no segments": (
+        Case("UNSORTED_SEGMENT_MAX", [real(3), int32(3), constant(0)], [real(0)]),
+        r"operator 0 UNSORTED_SEGMENT_MAX: num_segments \(input 2\) must be > 0, got 0",
+    ),
+    "segments of bytes": (
+        Case("UNSORTED_SEGMENT_MIN", [int8s(3), int32(3), constant(2)], [int8s(2)]),
+        "operator 0 UNSORTED_SEGMENT_MIN: several rows at one place are supported for FLOAT32 and INT32, got TENSOR_Q",
+    ),
     "diagonal of another length": (
         Case("MATRIX_SET_DIAG", [real(3, 4), real(4)], [real(3, 4)]),
         r"operator 0 MATRIX_SET_DIAG: diagonal \(input 1\) must be that of \[3, 4\], got \[4\]",
@@ -212,6 +245,18 @@ REFUSALS = {
     "start of another rank": (
         Case("DYNAMIC_UPDATE_SLICE", [real(4), real(2), int32(2)], [real(4)], UPDATE),
         r"operator 0 DYNAMIC_UPDATE_SLICE: start_indices \(input 2\) must be 1 integers, got \[2\]",
+    ),
+    "boundaries that fall": (
+        Case("BUCKETIZE", [real(2)], [int32(2)], "BucketizeOptions", {"Boundaries": [3.0, 1.0]}),
+        r"operator 0 BUCKETIZE: boundaries must be numbers that do not fall, got \[3.0, 1.0\]",
+    ),
+    "no boundaries": (
+        Case("BUCKETIZE", [real(2)], [int32(2)], "BucketizeOptions"),
+        r"operator 0 BUCKETIZE: boundaries must be numbers that do not fall, got \[\]",
+    ),
+    "bytes between boundaries": (
+        Case("BUCKETIZE", [int8s(2)], [int32(2)], "BucketizeOptions", {"Boundaries": [1.0]}),
+        r"operator 0 BUCKETIZE: input \(input 0\) must be FLOAT32, INT32 or INT64, got TENSOR_QUANT8_ASYMM_SIGNED",
     ),
     "shapes of a run": (
         Case("BROADCAST_ARGS", [int32(2), int64(2)], [int64(2)]),

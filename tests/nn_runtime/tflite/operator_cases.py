@@ -45,7 +45,7 @@ class Case:
     inputs: Sequence[Tensor | None]
     outputs: Sequence[Tensor]
     options: str = "NONE"
-    values: Mapping[str, int | float | bool | Sequence[int]] = field(default_factory=dict)
+    values: Mapping[str, int | float | bool | Sequence[int] | Sequence[float]] = field(default_factory=dict)
     steps: int = 0
     name: str = ""
     intermediates: Sequence[Tensor] = ()

@@ -29,7 +29,8 @@ Array = npt.NDArray[Any]
 _ONLY_VERSION_1 = {
     *("COMPLEX_ABS", "IMAG", "REAL", "RFFT2D"),
     *("BROADCAST_ARGS", "CONV_3D", "CUMSUM", "MATRIX_DIAG", "MATRIX_SET_DIAG", "REVERSE_SEQUENCE"),
-    *("ROUND", "SCATTER_ND", "SEGMENT_SUM"),
+    *("ROUND", "SCATTER_ND", "SEGMENT_SUM", "BUCKETIZE"),
+    *(f"UNSORTED_SEGMENT_{name}" for name in ("MAX", "MIN", "PROD", "SUM")),
     *("ASSIGN_VARIABLE", "CALL_ONCE", "READ_VARIABLE", "VAR_HANDLE"),
     *("BATCH_TO_SPACE_ND", "BIDIRECTIONAL_SEQUENCE_LSTM", "BIDIRECTIONAL_SEQUENCE_RNN", "CEIL", "COS", "ELU"),
     *("DENSIFY", "EMBEDDING_LOOKUP", "EXP", "EXPAND_DIMS", "FILL", "FLOOR", "FLOOR_MOD", "GATHER", "HARD_SWISH"),
@@ -106,7 +107,7 @@ class Step:
     inputs: Sequence[int]
     outputs: Sequence[int]
     options: str = "NONE"
-    values: Mapping[str, int | float | bool | str | Sequence[int]] = field(default_factory=dict)
+    values: Mapping[str, int | float | bool | str | Sequence[int] | Sequence[float]] = field(default_factory=dict)
     intermediates: Sequence[int] = ()
     custom_options: bytes = b""
     version: int | None = None

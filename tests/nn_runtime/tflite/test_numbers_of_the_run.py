@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pytest
 
 import nn_runtime as nn
+from nn_runtime.tflite.types import TensorType
 from tests.nn_runtime.tflite.operator_cases import Case
 from tests.nn_runtime.tflite.operator_file import (
     Tensor,
@@ -21,6 +22,7 @@ from tests.nn_runtime.tflite.operator_file import (
     random_inputs,
     real,
     reference,
+    uint8,
 )
 
 if TYPE_CHECKING:
@@ -56,6 +58,32 @@ def test_grids_of_fake_quantisation_are_those_of_the_reference(bits: int, refere
         case = Case("FAKE_QUANT", [real(data.size)], [real(data.size)], "FakeQuantOptions", options)
         result, wanted = both(case, [data], reference_device)
         np.testing.assert_array_equal(result, wanted)
+
+
+@pytest.mark.parametrize("kind", [real, int32, int64])
+def test_numbers_on_a_boundary_are_in_the_bucket_above(kind: Any, device: Device) -> None:
+    boundaries = [-np.inf, -3.0, 0.0, 1e-38, 0.1, 3.0, 3.0, 2.0**24, np.inf]
+    numbers = np.array([*boundaries, -0.0, 2**24 + 1, np.nextafter(np.float32(0.1), np.float32(0)), -4], np.float64)
+    numbers = np.append(numbers, np.nan) if kind is real else np.clip(numbers, -(2**30), 2**30)
+    numbers = numbers.astype(kind().type.dtype)
+    options = {"Boundaries": boundaries}
+    case = Case("BUCKETIZE", [kind(numbers.size)], [int32(numbers.size)], "BucketizeOptions", options)
+    result, wanted = both(case, [numbers], device)
+    assert result.dtype == wanted.dtype
+    np.testing.assert_array_equal(result, wanted)
+
+
+@pytest.mark.parametrize("kind", [real, int32, int64, lambda *shape: uint8(0.1, 3, *shape)])
+@pytest.mark.parametrize("scale", [(), 0.1])
+def test_signed_bytes_are_cut_off_from_real_numbers_and_integers(kind: Any, scale: Any, device: Device) -> None:
+    bounds, source = np.iinfo(np.int32), kind().type.dtype
+    numbers = np.array([-np.inf, np.inf, -1e9, 1e9, *np.arange(-600, 600, 0.25)], np.float32)
+    if source.kind != "f":
+        numbers = np.array([bounds.min, bounds.max, bounds.max - 128, 2**24 + 1, *range(-600, 600)], np.int64)
+    case = Case("CAST", [kind(numbers.size)], [Tensor(TensorType.INT8, (numbers.size,), scale, 3)], "CastOptions")
+    result, wanted = both(case, [numbers.astype(source)], device)
+    assert result.dtype == wanted.dtype
+    np.testing.assert_array_equal(result, wanted)
 
 
 @pytest.mark.parametrize("reverse", [False, True])

@@ -53,7 +53,7 @@ class OperatorSpec:
     inputs: Sequence[int]
     outputs: Sequence[int]
     options: str = "NONE"
-    values: Mapping[str, int | float | bool | str | Sequence[int]] = field(default_factory=dict)
+    values: Mapping[str, int | float | bool | str | Sequence[int] | Sequence[float]] = field(default_factory=dict)
     tag: int | None = None
     intermediates: Sequence[int] = ()
     custom_options: bytes = b""
@@ -226,10 +226,12 @@ class _Writer:
         number = int(is_sparse) if level.format is None else level.format
         return self._table("DimensionMetadata", Format=number, DenseSize=level.size, **fields)
 
-    def _option(self, value: float | str | Sequence[int]) -> float | None:
+    def _option(self, value: float | str | Sequence[int] | Sequence[float]) -> float | None:
         if isinstance(value, str):
             return self._text(value)
-        return self._array(value, "<i4") if isinstance(value, Sequence) else value
+        if not isinstance(value, Sequence):
+            return value
+        return self._array(value, "<f4" if any(isinstance(item, float) for item in value) else "<i4")
 
     def _operator(self, operator: OperatorSpec) -> int:
         if id(operator) not in self._shared:
