@@ -39,7 +39,7 @@ class Budget:
         """Start with all of it."""
         self._left = MAX_MADE
         self.operators = MAX_UNROLLED
-        """Of loops that are unrolled."""
+        """Of loops that are unrolled, also of an operator's own."""
 
     def spend(self, count: int) -> None:
         """Take elements away, before there is memory for them; raises BadData."""

@@ -106,6 +106,12 @@ class Operator(OperatorInputs):
         """Convert the subgraph that an option names as a part of this one; return its outputs."""
         return self._subgraphs.inline(self.option(option), arguments)
 
+    def unrolled_steps(self, operations: int, wanted: int) -> int:
+        """Take steps of so many operations from what may be unrolled: as many as wanted, or as are left."""
+        steps = min(wanted, self._builder.budget.operators // operations)
+        self._builder.budget.operators -= steps * operations
+        return steps
+
     def refer(self, option: str, arguments: Sequence[Value]) -> Value:
         """Return the subgraph that an option names, converted for these arguments, as an operand."""
         return Value(OperandCode.MODEL, (), referenced=self._subgraphs.refer(self.option(option), arguments))

@@ -54,6 +54,7 @@ _FAMILIES: Mapping[str, Collection[int | str]] = {
     "lookup": (Op.EMBEDDING_LOOKUP, Op.HASHTABLE_LOOKUP, Op.LSH_PROJECTION),
     "lstm": (Op.UNIDIRECTIONAL_SEQUENCE_LSTM, Op.LSTM, Op.BIDIRECTIONAL_SEQUENCE_LSTM),
     "matrix": (Op.MATRIX_DIAG, Op.MATRIX_SET_DIAG),
+    "non_max_suppression": (Op.NON_MAX_SUPPRESSION_V4, Op.NON_MAX_SUPPRESSION_V5),
     "pooling": (Op.AVERAGE_POOL_2D, Op.MAX_POOL_2D, Op.L2_POOL_2D),
     "products": (Op.FULLY_CONNECTED, Op.BATCH_MATMUL),
     "quantize": (Op.QUANTIZE, Op.DENSIFY, Op.DEQUANTIZE, Op.CAST),
