@@ -115,7 +115,7 @@ def _signed_bytes(op: Operator, source: Value) -> Value:
 
 
 def _wrapped(op: Operator, numbers: Value, least: int) -> Value:
-    """Return the lowest 8 bits of whole numbers, as integers from `least` to 255 more; NNAPI's CAST cuts what is beyond."""
+    """Return the lowest 8 bits of whole numbers, from `least` to 255 more; NNAPI's CAST cuts what is beyond."""
     if numbers.type != _INTEGER.type:
         numbers = op.emit(OperationCode.CAST, [numbers], _INTEGER)
     times = _with_integer(op, OperationCode.DIV, _with_integer(op, OperationCode.SUB, numbers, least), 256)
