@@ -70,6 +70,11 @@ class Value:
         """Whether it has no data."""
         return self.array is None
 
+    @property
+    def is_constant(self) -> bool:
+        """Whether no run gives it other data."""
+        return self.constant or self.omitted
+
     def value(self) -> Array | None:
         """Return the data."""
         return self.array
