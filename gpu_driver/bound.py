@@ -68,14 +68,11 @@ class BoundOperand:
 class Fusion:
     """What was folded into an operation. Launchers of convolutions honour every field but the table.
 
-    padded_source, padding: the tensor before a PAD, and (left, right, top, bottom) to add to the padding.
     activation: replaces the operation's own. residual: a tensor of the output's shape to add, before the activation.
     product: the operation's own result, before a residual is added. table: the codes that a DEQUANTIZE [256] or MAXIMUM
     [256, 256] makes of codes instead.
     """
 
-    padded_source: BoundOperand | None = None
-    padding: tuple[int, int, int, int] = (0, 0, 0, 0)
     activation: FuseCode | None = None
     residual: BoundOperand | None = None
     product: BoundOperand | None = None

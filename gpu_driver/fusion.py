@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which operations are folded by their sizes or for the device: a PAD before a convolution, a residual ADD after it."""
+"""Which operations are folded by their sizes and for the device: a residual ADD after a convolution."""
 
 from __future__ import annotations
 
@@ -12,21 +12,6 @@ from nn_runtime.operand import FLOAT_TYPES
 if TYPE_CHECKING:
     from gpu_driver.bound import BoundOperand, BoundOperation
     from gpu_driver.device_profile import DeviceProfile
-
-CONVOLUTIONS = frozenset({OperationCode.CONV_2D, OperationCode.DEPTHWISE_CONV_2D})
-
-
-def foldable_padding(pad: BoundOperation, convolution: BoundOperation) -> tuple[int, int, int, int] | None:
-    """Return the (left, right, top, bottom) by which a PAD widens an NHWC convolution's input, or None."""
-    if pad.code != OperationCode.PAD or convolution.code not in CONVOLUTIONS:
-        return None
-    if convolution.inputs[0] is not pad.outputs[0] or convolution.bool_value("layout"):
-        return None
-    amounts = pad.int_values("paddings")
-    if len(amounts) != 8 or any(amounts[:2]) or any(amounts[6:]):
-        return None
-    top, bottom, left, right = amounts[2:6]
-    return left, right, top, bottom
 
 
 def foldable_residual(first: BoundOperation, add: BoundOperation, device: DeviceProfile) -> BoundOperand | None:

@@ -19,7 +19,7 @@ from gpu_driver.launch import Alias, CopyBuffer, Launch, Measured, Steps
 from gpu_driver.operations import launcher_of
 from gpu_driver.passes import Rewritten, simplified
 from gpu_driver.passes.identities import unchanged_input
-from nn_runtime.codes import CONTROL_FLOW, OperationCode, operation_name
+from nn_runtime.codes import CONTROL_FLOW, operation_name
 from nn_runtime.errors import BadData
 from nn_runtime.hal.types import ErrorStatus, HalError, OperandLifeTime
 from nn_runtime.hal.views import constant_array
@@ -261,7 +261,7 @@ class _SegmentBuilder:
             return False
         members = list(self._lowering.origins(at))
         try:
-            op = self._fold_following(op, members)
+            op = self._fold_residual(op, members)
             if any(operand.count for operand in op.outputs):
                 self._emit(op, tuple(members))
         except BadData as error:
@@ -300,12 +300,6 @@ class _SegmentBuilder:
                     f"{op.label}: input {i} is empty ({list(operand.dimensions)}), which it does not take",
                 )
 
-    def _fold_following(self, op: BoundOperation, members: list[int]) -> BoundOperation:
-        """Fold operations after `op` into it while each is the only reader of the one before."""
-        if op.code == OperationCode.PAD:
-            return self._fold_padding(op, members)
-        return self._fold_residual(op, members)
-
     def _next(self, op: BoundOperation) -> tuple[int, BoundOperation] | None:
         """Return the only reader of `op`'s output and its place, if it can be lowered now."""
         at = self._lowering.sole_consumer(op.outputs[0].index)
@@ -316,18 +310,6 @@ class _SegmentBuilder:
         if following is None or any(operand.index not in self._dimensions for operand in written):
             return None
         return at, following
-
-    def _fold_padding(self, pad: BoundOperation, members: list[int]) -> BoundOperation:
-        at, following = self._next(pad) or (0, None)
-        padding = fusion.foldable_padding(pad, following) if following else None
-        shaped = self._bind_and_shape(at) if padding is not None else None
-        if padding is None or shaped is None:
-            return pad
-        self._take(at, members)
-        folded = Fusion(padded_source=pad.inputs[0], padding=padding)
-        return self._fold_residual(
-            BoundOperation(shaped.code, shaped.inputs, shaped.outputs, shaped.index, folded), members
-        )
 
     def _fold_residual(self, op: BoundOperation, members: list[int]) -> BoundOperation:
         at, following = self._next(op) or (0, None)

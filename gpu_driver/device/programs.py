@@ -50,6 +50,7 @@ _LOG = logging.getLogger(__name__)
 _FORMAT = 2
 MAX_FOLDER_BYTES = 512 << 20
 _LOCK_SECONDS = 5.0
+_DENORMALS_ARE_ZERO = "-cl-denorms-are-zero"  # what a masked SOFTMAX or a fading state makes costs 100 cycles
 _DEFINE_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _DEFINE_VALUE = re.compile(r"[\w.+\-*/()<>,]*", re.ASCII)  # no blanks, quotes or backslashes: one word of the options
 _build_lock = threading.Lock()  # parallel builds gain nothing, and catching warnings is a matter of the whole process
@@ -313,7 +314,7 @@ class ProgramCache:
 
 def build_options(defines: Mapping[str, str | int], options: Iterable[str] = ()) -> tuple[str, ...]:
     """The compiler's options in one order for equal defines. ValueError for what is not one plain word each."""
-    words = list(options)
+    words = [_DENORMALS_ARE_ZERO, *options]
     if not any(word.startswith("-cl-std=") for word in words):
         words.insert(0, "-cl-std=CL1.2")
     for name, value in sorted(defines.items()):

@@ -365,24 +365,12 @@ def _mean_of_pictures(product: Product, device: DeviceProfile) -> chain.Step | N
 
 
 def _fused_product(op: BoundOperation) -> Product:
-    geometry, fusion, source = convolution_geometry(op), op.fusion, op.input("input")
-    if fusion.padded_source is not None:
-        left, right, top, bottom = fusion.padding
-        source = fusion.padded_source
-        geometry = replace(
-            geometry,
-            input_height=geometry.input_height - top - bottom,
-            input_width=geometry.input_width - left - right,
-            padding_top=geometry.padding_top + top,
-            padding_bottom=geometry.padding_bottom + bottom,
-            padding_left=geometry.padding_left + left,
-            padding_right=geometry.padding_right + right,
-        )
+    geometry, fusion = convolution_geometry(op), op.fusion
     activation = geometry.activation if fusion.activation is None else fusion.activation
     filter_, bias = op.input("filter"), op.input("bias")
     product = fusion.product
     return Product(
-        source,
+        op.input("input"),
         filter_,
         bias,
         op.outputs[0],

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpu_driver.passes.absorbing import absorb
+from gpu_driver.passes.convolutions import take_images
 from gpu_driver.passes.graph import Graph, Rewritten
 from gpu_driver.passes.identities import remove_identities, remove_unread
 from gpu_driver.passes.transposes import remove_round_trips
@@ -32,5 +33,6 @@ def simplified(model: Model, before: Rewritten) -> Rewritten:
         changed = remove_round_trips(graph)
         changed |= remove_identities(graph)
         changed |= remove_unread(graph)
+        changed |= take_images(graph)
     absorb(graph)
     return graph.rewritten()

@@ -27,6 +27,8 @@ _WITH_BIAS = frozenset(
         OperationCode.TRANSPOSE_CONV_2D,
     }
 )
+_WEIGHTS, _BIAS = 1, 2
+"""Their places."""
 _WITH_ACTIVATION = _WITH_BIAS | {
     OperationCode.ADD,
     OperationCode.AVERAGE_POOL_2D,
@@ -52,8 +54,8 @@ _BOTH = {
 
 
 def absorb(graph: Graph) -> None:
-    """Let operations take over added constants and activations behind them, a SOFTMAX what scales its input."""
-    takes = (_take_bias, _take_activation, _take_factor)
+    """Let operations take over constants and activations behind them, a SOFTMAX what scales its input."""
+    takes = (_take_constant, _take_activation, _take_factor)
     for at in list(graph.operations):
         while at in graph.operations and any(take(graph, at) for take in takes):
             pass
@@ -63,11 +65,10 @@ def _take_activation(graph: Graph, at: int) -> bool:
     operation = graph.operations[at]
     if operation.type not in _WITH_ACTIVATION:
         return False
-    following = graph.sole_reader(operation.outputs[0])
+    following, reshapes = graph.reader_behind_reshapes(operation.outputs[0])
     if following is None or graph.operations[following].type not in _ACTIVATIONS:
         return False
-    (output,) = graph.operations[following].outputs
-    before, after = graph.operand(operation.outputs[0]), graph.operand(output)
+    before, after = graph.operand(operation.outputs[0]), graph.operand(graph.operations[following].outputs[0])
     if (before.type, before.scale, before.zero_point) != (after.type, after.scale, after.zero_point):
         return False
     own = _fuse_code(graph, at)
@@ -76,38 +77,66 @@ def _take_activation(graph: Graph, at: int) -> bool:
         return False
     place = graph.view(at).position("activation")
     activation = graph.add_constant(np.array(code, np.int32), operation.inputs[place])
-    inputs = (*operation.inputs[:place], activation, *operation.inputs[place + 1 :])
-    graph.replace(at, replace(operation, inputs=inputs, outputs=(output,)), (following,))
+    _take_over(graph, at, reshapes, following, {place: activation})
     return True
 
 
-def _take_bias(graph: Graph, at: int) -> bool:
-    """Take over an ADD of constants, one for each channel or for all: sums differ in the last bit of a float."""
+def _take_constant(graph: Graph, at: int) -> bool:
+    """Take over an ADD or MUL of constants, one for each channel or for all: the last bits of a float differ."""
     operation = graph.operations[at]
     if operation.type not in _WITH_BIAS or graph.operand(operation.outputs[0]).type != OperandCode.TENSOR_FLOAT32:
         return False
-    following = graph.sole_reader(operation.outputs[0])
-    if following is None or graph.operations[following].type != OperationCode.ADD:
+    following, reshapes = graph.reader_behind_reshapes(operation.outputs[0])
+    if following is None or graph.operations[following].type not in (OperationCode.ADD, OperationCode.MUL):
         return False
-    if _fuse_code(graph, at) != FuseCode.NONE or not (graph.fits(at) and graph.fits(following)):
+    places = (at, *reshapes, following)
+    if _fuse_code(graph, at) != FuseCode.NONE or not _has_channels_last(graph, at) or not all(map(graph.fits, places)):
         return False
-    op = graph.view(at)
-    bias = graph.constant(operation.inputs[op.position("bias")])
-    addition = graph.operations[following]
-    addend = _addend(graph, following, operation.outputs[0])
-    if bias is None or addend is None or _is_nchw(graph, at):
+    before, behind, after = (graph.operand(graph.operations[i].outputs[0]) for i in (at, places[-2], following))
+    numbers = _constant_beside(graph, following, graph.operations[places[-2]].outputs[0])
+    bias = graph.constant(operation.inputs[_BIAS])
+    if numbers is None or bias is None or behind.dimensions != after.dimensions:
         return False
-    before, after = (graph.operand(one.outputs[0]).dimensions for one in (operation, addition))
-    if before != after or addend.size not in (1, bias.size) or (addend.ndim and addend.shape[-1] != addend.size):
+    by_channel = numbers.shape[-1:] == (numbers.size,) == bias.shape and before.dimensions[-1] == after.dimensions[-1]
+    if not (numbers.size == 1 or by_channel):
         return False
-    total = (bias.astype(np.float64) + addend.reshape(-1)).astype(np.float32)
-    changed = {
-        op.position("bias"): graph.add_constant(total, operation.inputs[op.position("bias")]),
-        op.position("activation"): addition.inputs[2],
-    }
-    inputs = tuple(changed.get(place, i) for place, i in enumerate(operation.inputs))
-    graph.replace(at, replace(operation, inputs=inputs, outputs=addition.outputs), (following,))
+    changed = _with_constant(graph, at, graph.operations[following].type, numbers.reshape(-1).astype(np.float64))
+    if changed is None:
+        return False
+    changed[graph.view(at).position("activation")] = graph.operations[following].inputs[2]
+    _take_over(graph, at, reshapes, following, changed)
     return True
+
+
+def _with_constant(graph: Graph, at: int, code: int, numbers: Array) -> dict[int, int] | None:
+    """Return the weights and bias of an operation whose output has numbers added or is multiplied by them."""
+    operation = graph.operations[at]
+    weights, bias = (graph.constant(operation.inputs[place]) for place in (_WEIGHTS, _BIAS))
+    assert bias is not None
+    if code == OperationCode.ADD:
+        return {_BIAS: graph.add_constant((bias + numbers).astype(np.float32), operation.inputs[_BIAS])}
+    if weights is None:
+        return None
+    last = operation.type == OperationCode.DEPTHWISE_CONV_2D  # the others have output channels first
+    factors = numbers if last else numbers.reshape(-1, *[1] * (weights.ndim - 1))
+    with np.errstate(over="ignore", invalid="ignore"):
+        scaled = (weights * factors).astype(np.float32), (bias * numbers).astype(np.float32)
+    if not all(np.isfinite(one).all() for one in scaled):
+        return None
+    places = (_WEIGHTS, _BIAS)
+    return {place: graph.add_constant(one, operation.inputs[place]) for place, one in zip(places, scaled, strict=True)}
+
+
+def _take_over(graph: Graph, at: int, reshapes: list[int], following: int, changed: dict[int, int]) -> None:
+    """Give an operation other inputs at places; what it did is left out, and reshapes between write its output."""
+    operation = graph.operations[at]
+    outputs = graph.operations[following].outputs
+    inputs = tuple(changed.get(place, i) for place, i in enumerate(operation.inputs))
+    if reshapes:
+        graph.replace(at, replace(operation, inputs=inputs), (following,))
+        graph.replace(reshapes[-1], replace(graph.operations[reshapes[-1]], outputs=outputs))
+    else:
+        graph.replace(at, replace(operation, inputs=inputs, outputs=outputs), (following,))
 
 
 def _take_factor(graph: Graph, at: int) -> bool:
@@ -147,15 +176,19 @@ def _scaling(graph: Graph, at: int) -> tuple[int, float] | None:
     return None
 
 
-def _addend(graph: Graph, addition: int, operand: int) -> Array | None:
-    """Return the constant that an ADD adds to an operand."""
-    others = [i for i in graph.operations[addition].inputs[:2] if i != operand]
+def _constant_beside(graph: Graph, at: int, operand: int) -> Array | None:
+    """Return the constant that an operation of two tensors has beside an operand."""
+    others = [i for i in graph.operations[at].inputs[:2] if i != operand]
     return graph.constant(others[0]) if len(others) == 1 else None
 
 
-def _is_nchw(graph: Graph, at: int) -> bool:
+def _has_channels_last(graph: Graph, at: int) -> bool:
+    """Whether an operation's output has its channels last, as the model tells."""
     op = graph.view(at)
-    return op.position("layout") >= 0 and op.bool_value("layout")
+    try:
+        return op.position("layout") < 0 or not op.bool_value("layout")
+    except BadData:
+        return False
 
 
 def _fuse_code(graph: Graph, at: int) -> FuseCode | None:

@@ -12,7 +12,7 @@ from nn_runtime.codes import CONTROL_FLOW, OperandCode, OperationCode
 from nn_runtime.errors import BadData
 from nn_runtime.hal.types import DataLocation, Operand, OperandLifeTime, Operation, Subgraph
 from nn_runtime.hal.views import ModelOperand, constant_array
-from nn_runtime.operand import has_unknown_dimensions, merge_dimensions
+from nn_runtime.operand import dtype_of, has_unknown_dimensions, merge_dimensions
 from nn_runtime.operations import OperationView, output_dimensions
 from nn_runtime.value_classes import dataclass
 
@@ -33,6 +33,7 @@ REDUCTIONS = frozenset(
         OperationCode.REDUCE_SUM,
     }
 )
+RESHAPES = frozenset({OperationCode.EXPAND_DIMS, OperationCode.RESHAPE, OperationCode.SQUEEZE})
 _CONSTANT = (OperandLifeTime.POINTER, OperandLifeTime.CONSTANT_COPY, OperandLifeTime.CONSTANT_REFERENCE)
 
 
@@ -123,6 +124,15 @@ class Graph:
         readers = self.readers(operand)
         return readers[0] if len(readers) == 1 and self.is_temporary(operand) else None
 
+    def reader_behind_reshapes(self, operand: int) -> tuple[int | None, list[int]]:
+        """Return the only operation that reads a temporary, and the reshapes through which it does."""
+        reshapes: list[int] = []
+        at = self.sole_reader(operand)
+        while at is not None and self.operations[at].type in RESHAPES:
+            reshapes.append(at)
+            at = self.sole_reader(self.operations[at].outputs[0])
+        return at, reshapes
+
     def view(self, at: int) -> OperationView:
         """Return an operation with its operands."""
         operation = self.operations[at]
@@ -196,7 +206,13 @@ class Graph:
         self._operands.append(_constant(self._operands[like], data))
         return len(self._operands) - 1
 
-    def add_numbers(self, values: Sequence[int]) -> int:
+    def add_scalar(self, value: bool | int) -> int:
+        """Add a constant BOOL or INT32, and return it."""
+        kind = OperandCode.BOOL if isinstance(value, bool) else OperandCode.INT32
+        self._operands.append(_constant(Operand(kind), np.array(value, dtype_of(kind))))
+        return len(self._operands) - 1
+
+    def add_numbers(self, values: Sequence[int] | Sequence[tuple[int, ...]]) -> int:
         """Add a constant tensor of int32, and return it."""
         data = np.array(values, np.int32)
         self._operands.append(_constant(Operand(OperandCode.TENSOR_INT32), data))

@@ -72,7 +72,7 @@ def test_padding_is_folded_into_the_convolution() -> None:
     convolution(graph, padded, output)
     segment = lower(graph)
     assert kernels(segment) == ["chain"]
-    assert segment.commands[0].operations == (0, 1)
+    assert segment.commands[0].operations == (1, 0)
     assert padded not in segment.operands
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What convolutions take over from the addition after them, and what they leave alone."""
+"""What operations take over from those after them and a SOFTMAX from those before it, and what they leave alone."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from gpu_driver.driver import Device
+    from nn_runtime.operand import Array
 
 PADDING_VALID = 2
 
@@ -37,6 +38,77 @@ def test_a_layout_that_comes_with_the_request(opencl_device: Device, is_nchw: bo
     equation = "bihw,oi->bohw" if is_nchw else "bhwi,oi->bhwo"
     wanted = np.einsum(equation, image.astype(np.float64), filters.reshape(4, 4)) + addend
     np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-5)
+
+
+def product(graph: Graph, code: OperationCode, activation: int) -> tuple[int, npt.NDArray[np.float64], Array]:
+    """An operation with weights of [2, 4, 4, 4]: its output, what that should be, and the input's values."""
+    image = random_floats(2, 4, 4, 4)
+    source, one = graph.input(image.shape), graph.integer(1)
+    bias = random_floats(4, seed=2)
+    by_window = [graph.integer(PADDING_VALID), one, one]
+    if code == OperationCode.DEPTHWISE_CONV_2D:
+        weights, parameters = random_floats(1, 1, 1, 4, seed=1), [*by_window, one, activation]
+        wanted = image.astype(np.float64) * weights[0, 0, 0]
+    elif code == OperationCode.FULLY_CONNECTED:
+        weights, parameters = random_floats(4, 4, seed=1), [activation]
+        wanted = image.astype(np.float64) @ weights.T
+    else:
+        weights, parameters = random_floats(4, 1, 1, 4, seed=1), [*by_window, activation]
+        wanted = image.astype(np.float64) @ weights[:, 0, 0].T
+    output = graph.temporary((32, 4) if code == OperationCode.FULLY_CONNECTED else image.shape)
+    graph.operation(code, [source, graph.constant(weights), graph.constant(bias), *parameters], output)
+    return output, wanted + bias, image
+
+
+PRODUCTS = (OperationCode.CONV_2D, OperationCode.DEPTHWISE_CONV_2D, OperationCode.FULLY_CONNECTED)
+
+
+@pytest.mark.parametrize("code", PRODUCTS, ids=lambda code: code.name)
+@pytest.mark.parametrize("size", [1, 4], ids=["one number", "by channel"])
+def test_a_normalisation_behind_reshapes_is_taken_over(opencl_device: Device, code: OperationCode, size: int) -> None:
+    """MUL, RESHAPE, ADD and RELU6, as a batch normalisation that a converter left behind."""
+    graph = Graph()
+    none = graph.integer(FuseCode.NONE)
+    output, wanted, image = product(graph, code, none)
+    dims = wanted.shape if code != OperationCode.FULLY_CONNECTED else (32, 4)
+    factors, terms = 3 * random_floats(size, seed=3), random_floats(1, size, seed=4)
+    scaled, added = graph.temporary(dims), graph.temporary((8, 4, 4))
+    graph.operation(OperationCode.MUL, [graph.constant(factors), output, none], scaled)
+    flat = graph.temporary((8, 4, 4))
+    graph.operation(OperationCode.RESHAPE, [scaled, graph.constant(np.array((8, 4, 4), np.int32))], flat)
+    graph.operation(OperationCode.ADD, [flat, graph.constant(terms), none], added)
+    graph.operation(OperationCode.RELU6, [added], graph.output((8, 4, 4)))
+    assert operations_left(graph.model()) == [code.name, "RESHAPE"]
+    (result,) = results(opencl_device, graph.model(), [image])
+    wanted = np.clip(wanted * factors + terms.reshape(-1), 0, 6).reshape(8, 4, 4)
+    np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("reason", ["activation", "rows", "range", "reader", "channels"])
+def test_factors_that_are_not_of_the_channels_stay(opencl_device: Device, reason: str) -> None:
+    """Behind an activation, one for each row, beyond float32, of a result read twice, behind a reshape of channels."""
+    graph = Graph()
+    none = graph.integer(FuseCode.NONE)
+    activation = graph.integer(FuseCode.RELU) if reason == "activation" else none
+    output, wanted, image = product(graph, OperationCode.CONV_2D, activation)
+    if reason == "activation":
+        wanted = np.maximum(wanted, 0)
+    factors = random_floats(4, 1, seed=3) if reason == "rows" else random_floats(4, seed=3)
+    if reason == "range":
+        factors[:] = 1e38 * 3.4
+    dims = wanted.shape
+    if reason == "channels":
+        dims = (2, 4, 8, 2)
+        flat = graph.temporary(dims)
+        graph.operation(OperationCode.RESHAPE, [output, graph.constant(np.array(dims, np.int32))], flat)
+        output, wanted, factors = flat, wanted.reshape(dims), factors[:2]
+    graph.operation(OperationCode.MUL, [output, graph.constant(factors), none], graph.output(dims))
+    if reason == "reader":
+        graph.operation(OperationCode.TANH, [output], graph.output(dims))
+    assert "MUL" in operations_left(graph.model())
+    if reason != "range":
+        result = results(opencl_device, graph.model(), [image])[0]
+        np.testing.assert_allclose(result, wanted * factors, rtol=1e-5, atol=1e-5)
 
 
 def scaled_softmax(code: OperationCode, numbers: list[float], *, beta: float = 1.0, is_first: bool = False) -> Graph:
