@@ -94,8 +94,10 @@ class _Graph:
         self._where = f"subgraph {subgraph_index}: " if subgraph_index else ""
 
     def convert_operators(self) -> None:
-        """Convert the operators in order; raises BadData naming the one that cannot be."""
+        """Convert the operators whose results are not known, in order; raises BadData naming the one that cannot be."""
         for operator in self.subgraph.operators:
+            if operator.outputs and self.values.keys() >= set(operator.outputs):
+                continue
             try:
                 _convert_operator(
                     Operator(operator, self.subgraph, self.builder, self.values, self.variables, self.spectra, self)
@@ -139,20 +141,28 @@ class _Graph:
 
     def rounds(self, condition: int, body: int, arguments: Sequence[Value]) -> int | None:
         """Return how often a WHILE goes round, None where that is not known, or more than may be unrolled."""
-        operators = max(1, len(self._model.subgraphs[body].operators))
+        subgraph = self._model.subgraphs[body]
+        same = _same_in_every_round(subgraph)
+        operators = max(1, sum(not same.issuperset(operator.outputs) for operator in subgraph.operators))
         most = self.builder.budget.operators // operators
         found = rounds_of(self._model, condition, body, [_number(value) for value in arguments], most)
         self.builder.budget.operators -= (found or 0) * operators
         return found
 
-    def inline(self, subgraph_index: int, arguments: Sequence[Value]) -> list[Value]:
-        """Convert a subgraph as a part of this one; return its outputs."""
-        subgraph = self._called(subgraph_index, arguments)
-        values = dict(zip(subgraph.inputs, arguments, strict=True))
-        inner = _Graph(self._model, subgraph_index, values, self, self.builder)
-        inner.convert_operators()
-        inner.check_no_variables()
-        return [inner.values.get(index) or tensor_value(subgraph.tensors[index]) for index in subgraph.outputs]
+    def unroll(self, body: int, arguments: Sequence[Value], rounds: int) -> list[Value]:
+        """Convert a loop's body as parts of this graph; return its outputs. What constants make is made once."""
+        subgraph = self._called(body, arguments)
+        same = _same_in_every_round(subgraph)
+        known: dict[int, Value] = {}
+        outputs = list(arguments)
+        for _ in range(rounds):
+            values = known | dict(zip(subgraph.inputs, outputs, strict=True))
+            inner = _Graph(self._model, body, values, self, self.builder)
+            inner.convert_operators()
+            inner.check_no_variables()
+            known = {index: inner.values[index] for index in same if index in inner.values}
+            outputs = [inner.values.get(index) or tensor_value(subgraph.tensors[index]) for index in subgraph.outputs]
+        return outputs
 
     def check_no_variables(self) -> None:
         """Raise BadData for a called subgraph that has any."""
@@ -193,6 +203,16 @@ class _Graph:
             outputs.append(inner.own(found[index], [*sources, *outputs]))
         inner.finish(sources, outputs)
         return ReferencedModel(inner.builder.model, tuple(sources), tuple(outputs), inner._expansion)
+
+
+def _same_in_every_round(subgraph: TfliteSubgraph) -> frozenset[int]:
+    """Return the tensors of a loop's body that operators make of constants alone."""
+    made: set[int] = set()
+    for operator in subgraph.operators:
+        inputs = [index for index in operator.inputs if index >= 0]
+        if inputs and all(index in made or subgraph.tensors[index].data is not None for index in inputs):
+            made.update(operator.outputs)
+    return frozenset(made)
 
 
 def _number(value: Value) -> int | bool | None:

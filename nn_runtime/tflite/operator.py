@@ -41,8 +41,8 @@ class Subgraphs(Protocol):
     def rounds(self, condition: int, body: int, arguments: Sequence[Value]) -> int | None:
         """Return how often a WHILE goes round, None where that is not known."""
 
-    def inline(self, subgraph_index: int, arguments: Sequence[Value]) -> list[Value]:
-        """Convert a subgraph as a part of this one, and return its outputs; raises BadData."""
+    def unroll(self, body: int, arguments: Sequence[Value], rounds: int) -> list[Value]:
+        """Convert a loop's body so many times as a part of this graph, and return its outputs; raises BadData."""
 
     def initialise(self, subgraph_index: int) -> None:
         """Take the variables' first values from a subgraph; raises BadData."""
@@ -102,9 +102,9 @@ class Operator(OperatorInputs):
         condition, body = (self.option(f"{name}_subgraph_index") for name in ("cond", "body"))
         return self._subgraphs.rounds(condition, body, arguments)
 
-    def inline(self, option: str, arguments: Sequence[Value]) -> list[Value]:
-        """Convert the subgraph that an option names as a part of this one; return its outputs."""
-        return self._subgraphs.inline(self.option(option), arguments)
+    def unroll(self, arguments: Sequence[Value], rounds: int) -> list[Value]:
+        """Convert the body of a WHILE so many times as a part of this graph; return its outputs."""
+        return self._subgraphs.unroll(self.option("body_subgraph_index"), arguments, rounds)
 
     def unrolled_steps(self, operations: int, wanted: int) -> int:
         """Take steps of so many operations from what may be unrolled: as many as wanted, or as are left."""

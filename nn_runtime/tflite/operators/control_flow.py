@@ -30,9 +30,7 @@ def _while(op: Operator) -> None:
     arguments = [op.input(position, "argument") for position in range(op.input_count)]
     rounds = op.rounds(arguments)
     if rounds is not None and op.output_count == len(arguments):
-        for _ in range(rounds):
-            arguments = op.inline("body_subgraph_index", arguments)
-        for position, value in enumerate(arguments):
+        for position, value in enumerate(op.unroll(arguments, rounds)):
             op.result(op.made(value), position)
         return
     models = [op.refer(f"{name}_subgraph_index", arguments) for name in ("cond", "body")]

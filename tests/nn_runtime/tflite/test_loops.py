@@ -177,3 +177,31 @@ def test_a_counter_that_never_ends_stays_a_loop() -> None:
     """2^31 is the next number after the last of 32 bits: not known, as integers come round there."""
     loop = Loop(start=2**31 - 2, limit=2**31 - 1)
     nn.load(loop.file()[0])
+
+
+def test_what_constants_make_is_made_once(device: Device, reference_device: Device) -> None:
+    """A state to which a loop adds DEQUANTIZE(halves), in more rounds than it may have where each makes them anew."""
+    rounds, halves = MAX_UNROLLED // 2, np.array([[0.5, -2.0]], np.float16)
+    tensors = [constant(np.int32(0)), real(1, 2), int32(), real(1, 2)]
+    loop = Step("WHILE", [0, 1], [2, 3], "WhileOptions", {"CondSubgraphIndex": 1, "BodySubgraphIndex": 2})
+    less = [int32(), real(1, 2), constant(np.int32(rounds)), boolean()]
+    body = [int32(), real(1, 2), constant(np.int32(1)), int32(), constant(halves), real(1, 2), real(1, 2)]
+    steps = [
+        Step("DEQUANTIZE", [4], [5]),
+        Step("ADD", [1, 5], [6], "AddOptions"),
+        Step("ADD", [0, 2], [3], "AddOptions"),
+    ]
+    file = write_graphs(
+        [
+            Graph(tensors, [loop], [1], [2, 3]),
+            Graph(less, [Step("LESS", [0, 2], [3])], [0, 1], [3]),
+            Graph(body, steps, [0, 1], [3, 6]),
+        ]
+    )
+    network = nn.load(file)
+    assert names_of(network, reference_device)[:rounds] == ["ADD"] * rounds
+    assert len({operation.inputs[1] for operation in network.model.hal.main.operations[:rounds]}) == 1
+    with network.compile(device) as session:
+        count, state = session.run([np.array([[1.0, 3.0]], np.float32)])
+    assert int(count) == rounds
+    np.testing.assert_allclose(state, [[1 + rounds / 2, 3 - 2 * rounds]], rtol=1e-6)
