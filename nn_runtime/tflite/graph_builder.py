@@ -16,13 +16,13 @@ from nn_runtime.errors import BadData
 from nn_runtime.model import Model
 from nn_runtime.operand import OperandType, dtype_of
 from nn_runtime.operations import OperationView, output_dimensions, validate
-from nn_runtime.tflite.booleans import as_booleans, as_integers
+from nn_runtime.tflite.booleans import as_integers, booleans_of
 from nn_runtime.tflite.list_items import Items, Lists
 from nn_runtime.tflite.ranks import emit_beyond, is_beyond
 from nn_runtime.tflite.values import int32, int32_vector, operand_dimensions
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from nn_runtime.operand import Dimensions
     from nn_runtime.tflite.values import Value
@@ -57,6 +57,8 @@ class GraphBuilder:
         self.budget = budget
         self.lists = Lists()
         self._indices: dict[Value, int] = {}
+        self._bytes: dict[int, Value] = {}
+        self._repeated: dict[tuple[int, Dimensions], Value] = {}
 
     def index(self, value: Value) -> int:
         """Return the operand of a value; raises BadData for a type or size that no operand has."""
@@ -97,8 +99,24 @@ class GraphBuilder:
         if dims != value.dimensions:
             plain = as_integers(self, self._renamed(value, value.dimensions or ()))
             moved = self._append(OperationCode.RESHAPE, [plain, int32_vector(dims)], [plain])[0]
-            value = as_booleans(self, moved) if value.type == OperandCode.TENSOR_BOOL8 else moved
+            value = booleans_of(self, moved) if value.type == OperandCode.TENSOR_BOOL8 else moved
         return self._renamed(value, shape)
+
+    def repeated(self, value: Value, shape: Dimensions, repeat: Callable[[], Value]) -> Value:
+        """Return a value that the run computes, repeated to a shape: once for all that read it so."""
+        key = self.index(value), shape
+        if key not in self._repeated:
+            self._repeated[key] = repeat()
+        return self._repeated[key]
+
+    def keep_bytes(self, value: Value, bytes_: Value) -> None:
+        """Remember the bytes 0 and 1 that a boolean value is made of, or was made."""
+        self._bytes[self.index(value)] = bytes_
+
+    def bytes_of(self, value: Value) -> Value | None:
+        """Return the bytes 0 and 1 that stand for a boolean value, if there are any."""
+        bytes_ = self._bytes.get(self.index(value))
+        return bytes_ if bytes_ is None or bytes_.shape == value.shape else self.reshaped(bytes_, value.shape or ())
 
     def made(self, value: Value) -> Value:
         """Return a value that can be read: of a list, the rows that it had joined with the items of a loop."""

@@ -12,7 +12,7 @@ import numpy as np
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.operand import Dimensions, dtype_of
 from nn_runtime.quantization import fixed_point_multiplier
-from nn_runtime.tflite.booleans import as_booleans, as_integers
+from nn_runtime.tflite.booleans import as_booleans, as_integers, booleans_of, repeated_booleans
 from nn_runtime.tflite.operator_inputs import OperatorInputs
 from nn_runtime.tflite.values import ReferencedModel, Spectrum, Value, constant, int32, int32_vector, real, tensor_value
 from nn_runtime.tflite.variables import resource_of
@@ -199,7 +199,7 @@ class Operator(OperatorInputs):
         if value.type != OperandCode.TENSOR_BOOL8:
             return self.emit(code, [value, *rest], value)
         moved = self.as_integers(value)
-        return self.as_booleans(self.emit(code, [moved, *rest], moved))
+        return self.booleans_of(self.emit(code, [moved, *rest], moved))
 
     def rearranged(self, value: Value, indices: Array) -> Value:
         """Return elements of a value by their numbers in row-major order, for types that other operations refuse."""
@@ -224,6 +224,10 @@ class Operator(OperatorInputs):
         """Return where a value is not 0."""
         return as_booleans(self._builder, value)
 
+    def booleans_of(self, bytes_: Value) -> Value:
+        """Return the booleans of bytes 0 and 1 that `as_integers` gave, moved since then."""
+        return booleans_of(self._builder, bytes_)
+
     def zeros_like(self, value: Value) -> Value:
         """Return zeros of a real value's shape."""
         return constant(self.filled(value, 0, np.float32))
@@ -247,8 +251,12 @@ class Operator(OperatorInputs):
         if value.data is not None and value.channel_quant is None and math.prod(shape) <= _MAX_FILLED:
             self.spend(math.prod(shape))
             return replace(value, shape=shape, data=np.ascontiguousarray(np.broadcast_to(value.data, shape)))
-        multiples = [size // own for own, size in zip(aligned, shape, strict=True)]
-        return value if aligned == shape else self.moved(OperationCode.TILE, value, int32_vector(multiples))
+        if aligned == shape:
+            return value
+        if value.type == OperandCode.TENSOR_BOOL8:
+            return self._builder.repeated(value, shape, lambda: repeated_booleans(self._builder, value, shape))
+        multiples = int32_vector([size // own for own, size in zip(aligned, shape, strict=True)])
+        return self._builder.repeated(value, shape, lambda: self.emit(OperationCode.TILE, [value, multiples], value))
 
     def requantize(self, value: Value, wanted: Value, activation: FuseCode = FuseCode.NONE) -> Value:
         """Return an 8-bit value in another 8-bit type and scale, with the bits of TFLite's reference kernel.

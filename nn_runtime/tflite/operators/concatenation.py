@@ -40,7 +40,7 @@ def joined(op: Operator, tensors: Sequence[Value], axis: int, like: Value | None
     if tensors[0].type != OperandCode.TENSOR_BOOL8:
         return op.emit(OperationCode.CONCATENATION, [*tensors, int32(axis)], like)
     integers = [op.as_integers(tensor) for tensor in tensors]
-    return op.as_booleans(op.emit(OperationCode.CONCATENATION, [*integers, int32(axis)], integers[0]))
+    return op.booleans_of(op.emit(OperationCode.CONCATENATION, [*integers, int32(axis)], integers[0]))
 
 
 def _joined_integers(op: Operator, tensors: Sequence[Value], axis: int) -> Value:
@@ -105,7 +105,7 @@ def split_evenly(op: Operator, source: Value, axis: int, count: int) -> list[Val
     """Return the equal parts of a value along an axis."""
     if source.type == OperandCode.TENSOR_BOOL8:
         parts = split_evenly(op, op.as_integers(source), axis, count)
-        return [op.as_booleans(part) for part in parts]
+        return [op.booleans_of(part) for part in parts]
     return op.emit_many(OperationCode.SPLIT, [source, int32(axis), int32(count)], [source] * count)
 
 

@@ -23,7 +23,7 @@ def _selected(op: Operator, condition: Value, given: Value, other: Value) -> Non
     shape = _common_shape(op, values) or (1,)
     values = [op.broadcast(value, shape) for value in values]
     if given.type == OperandCode.TENSOR_BOOL8:
-        op.result(op.as_booleans(op.emit(OperationCode.SELECT, values, values[1])))
+        op.result(op.booleans_of(op.emit(OperationCode.SELECT, values, values[1])))
     else:
         op.result(op.emit(OperationCode.SELECT, values))
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from nn_runtime.codes import OperandCode, OperationCode
 from nn_runtime.operand import is_tensor
-from nn_runtime.tflite.booleans import as_booleans, as_integers
+from nn_runtime.tflite.booleans import as_integers, booleans_of
 from nn_runtime.tflite.ranks.operation import (
     Operation,
     Rule,
@@ -57,7 +57,7 @@ def _repeated(operation: Operation, value: Value, whole: Dimensions) -> Value:
     multiples = int32_vector([size // own for own, size in zip(shape, whole, strict=True)])
     source = as_integers(operation.builder, operation.under(value, shape))
     tiled = operation.builder.emit(OperationCode.TILE, [source, multiples], [replace(source, shape=None, data=None)])[0]
-    return as_booleans(operation.builder, tiled) if value.type == OperandCode.TENSOR_BOOL8 else tiled
+    return booleans_of(operation.builder, tiled) if value.type == OperandCode.TENSOR_BOOL8 else tiled
 
 
 def along_axis(position: int | None, dropped: bool = False) -> Rule:
