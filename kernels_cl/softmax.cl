@@ -54,7 +54,7 @@ VECTOR_KERNEL void softmax_rows(global const T *src, global T *dst, float beta, 
 
         float16 sum16 = (float16)0.0f;
         for (int i = item * 16; i < whole; i += GROUP * 16) {
-            const float16 part = exp_16(beta * (LOAD16(src, start + i) - largest));
+            const float16 part = exp_below_zero16(beta * (LOAD16(src, start + i) - largest));
             sum16 += part;
             KEEP16(dst, start + i, part);
         }
@@ -73,7 +73,7 @@ VECTOR_KERNEL void softmax_rows(global const T *src, global T *dst, float beta, 
 
         const float share = 1.0f / sum;
         for (int i = item * 16; i < whole; i += GROUP * 16)
-            STORE16(dst, start + i, share * KEPT16(dst, start + i, exp_16(beta * (LOAD16(src, start + i) - largest))));
+            STORE16(dst, start + i, share * KEPT16(dst, start + i, exp_below_zero16(beta * (LOAD16(src, start + i) - largest))));
         for (int i = whole + item; i < axis; i += GROUP)
             STORE(dst, start + i, share * KEPT(dst, start + i, exp(beta * (LOAD(src, start + i) - largest))));
     }

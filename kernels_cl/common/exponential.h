@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // exponential.h: exp and its relatives of sixteen numbers, in instructions that every CPU has as vectors.
-// Gives    exp_16(x): e^x; expm1_16(x): e^x - 1; tanh_16(x), logistic_16(x) = 1 / (1 + e^-x)
+// Gives    exp_16(x): e^x; exp_below_zero16(x): e^x for x <= 0; expm1_16(x): e^x - 1; tanh_16(x), logistic_16(x) = 1 / (1 + e^-x)
 // Exact    exp_16, expm1_16: 2 ulp, also where the result is small; tanh_16, logistic_16: 4 ulp; NaN stays NaN, results beyond the
-//          range become 0 or infinity, of logistic_16 those below 2^-127 become 0
+//          range become 0 or infinity, of exp_below_zero16 and logistic_16 those below 2^-126 become 0
 // Source   Cody and Waite's reduction x = n ln 2 + r with |r| <= ln 2 / 2, Taylor's series of e^r - 1 with coefficients fitted.
 
-// n of the reduction of numbers from `least` to 89, which others become, as a number of at most 128; and r in *rest.
-static inline float16 reduced16(float16 x, float least, float16 *rest)
+// n of the reduction of numbers from `least` on, which smaller ones become; and r in *rest.
+static inline float16 reduced_from16(float16 x, float least, float16 *rest)
 {
-    x = x > 89.0f ? (float16)89.0f : x;
     x = x < least ? (float16)least : x;
     const float16 n = (x * 1.44269504f + 12582912.0f) - 12582912.0f; // adding 1.5 * 2^23 rounds to an integer
     *rest = (x - n * 0.693359375f) + n * 2.12194440e-4f;
     return n;
+}
+
+// The same of numbers up to 89, which greater ones become, with n of at most 128.
+static inline float16 reduced16(float16 x, float least, float16 *rest)
+{
+    return reduced_from16(x > 89.0f ? (float16)89.0f : x, least, rest);
 }
 
 // e^r - 1 for |r| <= ln 2 / 2.
@@ -37,6 +42,14 @@ static inline float16 exp_16(float16 x)
     float16 r;
     const int16 n = WIDEN(reduced16(x, -104.0f, &r), int16), first = n >> 1;
     return (near_zero16(r) + 1.0f) * power_of_two16(first) * power_of_two16(n - first);
+}
+
+// e^x for x <= 0, in fewer instructions: what is below 2^-126 becomes 0.
+static inline float16 exp_below_zero16(float16 x)
+{
+    float16 r;
+    const int16 n = WIDEN(reduced_from16(x, -88.2f, &r), int16); // -127 there, whose power is 0
+    return (near_zero16(r) + 1.0f) * power_of_two16(n);
 }
 
 static inline float16 expm1_16(float16 x)

@@ -6,7 +6,7 @@
 // Exact    8-bit: yes; real: sums in a fixed order
 
 #if T_IS_FLOAT
-#define EXPONENTIAL_OF(x) exp_16(beta * ((x) - largest))
+#define EXPONENTIAL_OF(x) exp_below_zero16(beta * ((x) - largest))
 
 // A row of fewer than sixteen.
 static inline void softmax_lanes(float beta, global const T *src, global T *dst, int axis)
