@@ -3,9 +3,9 @@
 
 Constants are folded first (`constant_folding.py`, on the device). Then operations that change nothing, layout round
 trips and results that nobody reads go, convolutions read images before they are padded or spread over batches, and
-activations and constants added or multiplied are taken over by the operation before them. Real numbers that are left between 8-bit tensors become tables then (`tables.py`, on the device), after which all
-this is done once more. What these passes cannot see, because it depends on sizes of a run or on the device, is up to
-`fusion.py`.
+activations and constants added or multiplied are taken over by the operation before them. Real numbers that are left
+between 8-bit tensors become tables then (`tables.py`, on the device), after which all this is done once more. What
+these passes cannot see, because it depends on sizes of a run or on the device, is up to `fusion.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What operations take over from those beside them, whatever the sizes.
 
-Those with a fuse code and a bias from the operation after them, a SOFTMAX from the one before it.
+Those with a fuse code, weights and a bias from the operation after them, through reshapes, too; a SOFTMAX from the one
+before it.
 """
 
 from __future__ import annotations

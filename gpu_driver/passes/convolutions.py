@@ -16,6 +16,7 @@ from nn_runtime.codes import OperationCode
 from nn_runtime.errors import BadData
 from nn_runtime.operations.conv import convolution_geometry
 from nn_runtime.operations.slice import slice_parameters
+from nn_runtime.operations.sliding_window import check_padding
 from nn_runtime.operations.space import space_blocks
 from nn_runtime.value_classes import dataclass
 
@@ -196,6 +197,7 @@ def _padded(graph: Graph, at: int, added: Sequence[tuple[int, int]]) -> Operatio
     scheme = op.position("padding_scheme")
     try:
         nchw = op.position("layout") >= 0 and op.bool_value("layout")
+        outer, rows, columns = (added[1], *added[2:]) if nchw else (added[3], *added[1:3])
         if scheme < 0:
             own = [op.int_value(name) for name in _SIDES]
         elif graph.fits(at):
@@ -203,12 +205,13 @@ def _padded(graph: Graph, at: int, added: Sequence[tuple[int, int]]) -> Operatio
             own = [getattr(window, name) for name in _SIDES]
         else:
             return None
+        amounts = [side + more for side, more in zip(own, (*columns, *rows), strict=True)]
+        check_padding(op, **dict(zip(_SIDES, amounts, strict=True)))
     except BadData:
         return None  # lowering says what is wrong
-    outer, rows, columns = (added[1], *added[2:]) if nchw else (added[3], *added[1:3])
     if any((*added[0], *outer)):
         return None
-    sides = [graph.add_scalar(side + more) for side, more in zip(own, (*columns, *rows), strict=True)]
+    sides = [graph.add_scalar(amount) for amount in amounts]
     first, last = (op.position(_SIDES[0]), op.position(_SIDES[-1])) if scheme < 0 else (scheme, scheme)
     return replace(operation, inputs=(*operation.inputs[:first], *sides, *operation.inputs[last + 1 :]))
 

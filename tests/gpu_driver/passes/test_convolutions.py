@@ -209,12 +209,13 @@ def test_a_padded_image_of_several_convolutions(opencl_device: Device, scheme: s
         np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("reason", ["depth", "reader"])
+@pytest.mark.parametrize("reason", ["depth", "reader", "range"])
 def test_padding_that_no_convolution_has_stays(reason: str) -> None:
     image, filters = (1, 4, 4, 3), random_floats(2, 1, 1, 4 if reason == "depth" else 3)
     graph = Network()
-    amounts = ((0, 0), (0, 0), (0, 0), (0, 1)) if reason == "depth" else ((0, 0), (1, 0), (0, 0), (0, 0))
-    dims = (1, 4, 4, 4) if reason == "depth" else (1, 5, 4, 3)
+    rows = 1 << 25 if reason == "range" else 1
+    amounts = ((0, 0), (0, 0), (0, 0), (0, 1)) if reason == "depth" else ((0, 0), (rows, 0), (0, 0), (0, 0))
+    dims = (1, 4, 4, 4) if reason == "depth" else (1, 4 + rows, 4, 3)
     padded = graph.temporary(dims)
     graph.operation(OperationCode.PAD, [graph.input(image), graph.constant(np.array(amounts, np.int32))], padded)
     graph.convolved(padded, filters, graph.output((*dims[:3], 2)))
