@@ -117,6 +117,15 @@ def test_pooling_with_windows_that_a_run_brings_is_not_small(monkeypatch: pytest
     assert not inline.is_small(graph.model())
 
 
+def test_the_calling_thread_keeps_its_denormals(device: Device) -> None:
+    """Kernels make zeros of them; what numpy computes in the same thread afterwards has them as before."""
+    tiny, small = np.full(64, 1e-30, np.float32), np.float32(1e-10)
+    before = tiny * small
+    assert before.all()
+    run_doubling(prepare(device, doubling(10)), 10)
+    assert np.array_equal(tiny * small, before)
+
+
 def test_the_profile_has_one_thread_and_programs_of_its_own() -> None:
     profile = inline.one_thread(CPU_PROFILE)
     assert profile.compute_units == 1
