@@ -88,7 +88,7 @@ def _take_padded_image(graph: Graph, at: int) -> bool:
     found = _convolutions_behind(graph, graph.operations[at].outputs[0])
     source = graph.operations[at].inputs[0]
     dims, amounts = graph.operand(source).dimensions, graph.constant(graph.operations[at].inputs[1])
-    if found is None or amounts is None or amounts.shape != (len(dims), 2) or amounts.min() < 0:
+    if found is None or amounts is None or amounts.shape != (len(dims), 2) or (amounts < 0).any():
         return False
     reshapes, convolutions = found
     sides = [(int(before), int(after)) for before, after in amounts]
@@ -98,6 +98,8 @@ def _take_padded_image(graph: Graph, at: int) -> bool:
             return False
         dims = (*dims[:axis], 1, *dims[axis:])
         sides.insert(axis, (0, 0))
+    if len(sides) != 4:
+        return False
     padded = [one for convolution in convolutions if (one := _padded(graph, convolution, sides)) is not None]
     if len(padded) < len(convolutions):
         return False

@@ -76,14 +76,16 @@ class _Graph:
         values: dict[int, Value],
         caller: _Graph | None = None,
         builder: GraphBuilder | None = None,
+        known: Mapping[int, Value] | None = None,
     ) -> None:
         """`values` are those of the inputs; the operators' results are added. The main subgraph has no caller.
 
-        builder: of the caller, for a subgraph that becomes part of it.
+        builder: of the caller, for a subgraph that becomes part of it. known: results that operators need not make.
         """
         self.subgraph = model.subgraphs[subgraph_index]
         self.builder: GraphBuilder = builder or GraphBuilder(Budget() if caller is None else caller.builder.budget)
-        self.values = values
+        self.values = {**(known or {}), **values}
+        self._known = frozenset(known or ())
         self.variables = Variables()
         self.spectra: dict[int, Spectrum] = {}
         self._model = model
@@ -96,7 +98,7 @@ class _Graph:
     def convert_operators(self) -> None:
         """Convert the operators whose results are not known, in order; raises BadData naming the one that cannot be."""
         for operator in self.subgraph.operators:
-            if operator.outputs and self.values.keys() >= set(operator.outputs):
+            if operator.outputs and self._known.issuperset(operator.outputs):
                 continue
             try:
                 _convert_operator(
@@ -156,11 +158,11 @@ class _Graph:
         known: dict[int, Value] = {}
         outputs = list(arguments)
         for _ in range(rounds):
-            values = known | dict(zip(subgraph.inputs, outputs, strict=True))
-            inner = _Graph(self._model, body, values, self, self.builder)
+            values = dict(zip(subgraph.inputs, outputs, strict=True))
+            inner = _Graph(self._model, body, values, self, self.builder, known)
             inner.convert_operators()
             inner.check_no_variables()
-            known = {index: inner.values[index] for index in same if index in inner.values}
+            known = {index: inner.values[index] for index in same}
             outputs = [inner.values.get(index) or tensor_value(subgraph.tensors[index]) for index in subgraph.outputs]
         return outputs
 
@@ -206,10 +208,12 @@ class _Graph:
 
 
 def _same_in_every_round(subgraph: TfliteSubgraph) -> frozenset[int]:
-    """Return the tensors of a loop's body that operators make of constants alone."""
+    """Return the tensors of a loop's body that operators make of constants alone, spectra apart."""
     made: set[int] = set()
     for operator in subgraph.operators:
         inputs = [index for index in operator.inputs if index >= 0]
+        if any(subgraph.tensors[index].type is TensorType.COMPLEX64 for index in operator.outputs):
+            continue
         if inputs and all(index in made or subgraph.tensors[index].data is not None for index in inputs):
             made.update(operator.outputs)
     return frozenset(made)

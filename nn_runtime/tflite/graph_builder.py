@@ -58,7 +58,7 @@ class GraphBuilder:
         self.lists = Lists()
         self._indices: dict[Value, int] = {}
         self._bytes: dict[int, Value] = {}
-        self._repeated: dict[tuple[int, Dimensions], Value] = {}
+        self._repeated: dict[tuple[int, Dimensions | None, Dimensions], Value] = {}
 
     def index(self, value: Value) -> int:
         """Return the operand of a value; raises BadData for a type or size that no operand has."""
@@ -104,7 +104,7 @@ class GraphBuilder:
 
     def repeated(self, value: Value, shape: Dimensions, repeat: Callable[[], Value]) -> Value:
         """Return a value that the run computes, repeated to a shape: once for all that read it so."""
-        key = self.index(value), shape
+        key = self.index(value), value.shape, shape  # of five dimensions and more, several shapes are one operand
         if key not in self._repeated:
             self._repeated[key] = repeat()
         return self._repeated[key]

@@ -79,3 +79,21 @@ def test_a_mask_that_is_moved_and_read(device: Device) -> None:
     np.testing.assert_array_equal(turned, mask.T)
     np.testing.assert_array_equal(inverse, ~mask.T)
     np.testing.assert_array_equal(both, mask & other)
+
+
+def test_one_tensor_under_two_shapes_is_repeated_for_each(device: Device) -> None:
+    """Of five dimensions, the first two of which are one in NNAPI: rows or columns of the same mask."""
+    fed = [boolean(1, 2, 1, 1, 3), real(2, 2, 1, 1, 3), real(2, 2, 1, 1, 3)]
+    tensors = [*fed, constant([2, 1, 1, 1, 3]), boolean(2, 1, 1, 1, 3), real(2, 2, 1, 1, 3), real(2, 2, 1, 1, 3)]
+    steps = [
+        Step("SELECT_V2", [0, 1, 2], [5], "SelectV2Options"),
+        Step("RESHAPE", [0, 3], [4]),
+        Step("SELECT_V2", [4, 1, 2], [6], "SelectV2Options"),
+    ]
+    network = nn.load(write_graphs([Graph(tensors, steps, [0, 1, 2], [5, 6])]))
+    mask, given, other = random_inputs(fed)
+    mask[:] = np.arange(6).reshape(mask.shape) % 4 == 0
+    with network.compile(device) as session:
+        rows, columns = session.run([mask, given, other])
+    np.testing.assert_array_equal(rows, np.where(mask, given, other))
+    np.testing.assert_array_equal(columns, np.where(mask.reshape(2, 1, 1, 1, 3), given, other))
