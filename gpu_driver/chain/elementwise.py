@@ -147,6 +147,9 @@ def program_step(
     shape: tuple[int, int],
 ) -> Step | None:
     """Return a step; None where rows are too short for vectors and cannot be put together, or too long to be shared."""
+    if shape[0] == 1 and shape[1] > _WIDTH:
+        shape = _rows_of_vector(shape[1])
+        program = _in_rows(program, shape) or program
     rows, depth = shape
     operations = sum(one.function != LOAD for one in program)
     program = _simplified(program, kernel)
@@ -174,6 +177,38 @@ def program_step(
         third=third,
         reads_third=reads_third,
     )
+
+
+def in_shape(step: Step, shape: tuple[int, int]) -> Step | None:
+    """Return an element-wise step that goes through other rows of as many elements; None for one that knows its own."""
+    program = _in_rows(step.program, shape)
+    if step.kind != ELEMENTWISE or program is None or math.prod(step.output_shape) != math.prod(shape):
+        return None
+    memories = tuple(one for one in (step.source, step.residual, step.third) if one is not None)
+    found = program_step(step.kernel, step.output, memories, program, shape)
+    return found and replace(found, operations=step.operations)
+
+
+def _rows_of_vector(size: int) -> tuple[int, int]:
+    """Return rows that can be shared out among cores and a depth for a vector's elements, one row where none fit."""
+    depth = next((depth for depth in range(_WIDTH, _LEAST_ROW - 1, -1) if size % depth == 0), size)
+    return size // depth, depth
+
+
+def _in_rows(program: Sequence[Instruction], shape: tuple[int, int]) -> tuple[Instruction, ...] | None:
+    """Return a program of elements in their order and of single numbers for other rows; None for another program."""
+    rows, depth = shape
+    result = []
+    for one in program:
+        walk = one.walk
+        if walk is not None and walk.is_plain:
+            walk = Walk(rows, depth, rows, modulo=rows, step=1)
+        elif walk is not None and walk.is_scalar:
+            walk = Walk(1, 1, rows)
+        elif walk is not None or one.function == MEAN_OF_ROW:
+            return None
+        result.append(replace(one, walk=walk))
+    return tuple(result)
 
 
 def _reading(program: Sequence[Instruction], which: int) -> Reading | None:

@@ -21,6 +21,7 @@ from gpu_driver.chain.elementwise import (
     MULTIPLY_ADD,
     REGISTERS,
     SWISH,
+    in_shape,
     program_step,
 )
 from gpu_driver.chain.step import CONSTANT, ELEMENTWISE, MEAN, NARROW, NOTHING, RESIDUAL, VALUE, Instruction
@@ -39,6 +40,7 @@ def put_together(steps: Sequence[Step], keys: Mapping[Memory, int], inner: froze
 
     keys, inner: as chain/launches.py has them.
     """
+    steps = _in_shape_of_makers(steps, keys)
     users = _Users(steps, keys, inner)
     result: list[Step] = []
     at = 0
@@ -53,6 +55,17 @@ def put_together(steps: Sequence[Step], keys: Mapping[Memory, int], inner: froze
         result.append(joined or steps[at])
         at = max(end, at + 1)
     return tuple(result)
+
+
+def _in_shape_of_makers(steps: Sequence[Step], keys: Mapping[Memory, int]) -> list[Step]:
+    """Let steps that only know elements go through the rows in which the elements were made, behind reshapes too."""
+    shapes: dict[int, tuple[int, int]] = {}
+    result = []
+    for step in steps:
+        shape = shapes.get(keys[step.source], step.output_shape)
+        result.append(step if shape == step.output_shape else in_shape(step, shape) or step)
+        shapes[keys[step.output]] = result[-1].output_shape
+    return result
 
 
 class _Users:

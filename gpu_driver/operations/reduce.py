@@ -18,7 +18,7 @@ from gpu_driver.launchers.worksize import linear
 from gpu_driver.operations import launches
 from nn_runtime.codes import OperandCode, OperationCode
 from nn_runtime.operand import QUANT8_TYPES, dtype_of
-from nn_runtime.operations.reduce import mean_multiplier, reduction
+from nn_runtime.operations.reduce import mean_multiplier, merged_axes, reduction
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -58,7 +58,7 @@ def mean(op: BoundOperation, device: DeviceProfile) -> Launch:
 def _chain_step(op: BoundOperation, device: DeviceProfile) -> chain.Step | None:
     """Return what takes the place of a MEAN over neighbouring dimensions in a chain."""
     source, output = op.input("input"), op.outputs[0]
-    dims, reduced = _merged(source.dimensions, reduction(op).axes)
+    dims, reduced = merged_axes(source.dimensions, reduction(op).axes)
     kernel, terms = chain.step_kernel(output, device), _terms(op)
     if kernel is None or len(reduced) != 1:
         return None
@@ -85,7 +85,7 @@ def _reduce(kernel: str, op: BoundOperation, parameters: tuple[Argument, ...], d
     """Return the launch of a kernel of reduce.cl in the form that fits."""
     source, output = op.input("input"), op.outputs[0]
     axes, terms = reduction(op).axes, _terms(op)
-    dims, reduced = _merged(source.dimensions, axes)
+    dims, reduced = merged_axes(source.dimensions, axes)
     kept = [at for at in range(len(dims)) if at not in reduced]
     ends_kept = bool(dims) and len(dims) - 1 in kept
     last: tuple[Argument, ...] = ()
@@ -109,19 +109,6 @@ def _reduce(kernel: str, op: BoundOperation, parameters: tuple[Argument, ...], d
         flops=source.count,
         bytes_moved=source.size_bytes + output.size_bytes,
     )
-
-
-def _merged(dims: Dimensions, axes: Sequence[int]) -> tuple[Dimensions, list[int]]:
-    """Return dimensions with neighbours put together that are all reduced or all kept, and which are reduced."""
-    merged: list[int] = []
-    reduced: list[bool] = []
-    for axis, size in enumerate(dims):
-        if reduced and reduced[-1] == (axis in axes):
-            merged[-1] *= size
-        else:
-            merged.append(size)
-            reduced.append(axis in axes)
-    return tuple(merged), [at for at, is_reduced in enumerate(reduced) if is_reduced]
 
 
 def _terms(op: BoundOperation) -> int:

@@ -66,6 +66,7 @@ class Graph:
         self._wanted = frozenset(subgraph.output_indexes)
         self._operands = list(subgraph.operands)
         self.operations = dict(enumerate(subgraph.operations))
+        self._before: dict[int, tuple[Operation, ...]] = {}
         self._origins = dict(enumerate(before.origins))
         self._tables = dict(before.tables)
         self._constants: dict[int, Array | None] = {}
@@ -77,11 +78,18 @@ class Graph:
 
     def rewritten(self) -> Rewritten:
         """Return what is left."""
-        places = sorted(self.operations)
-        operations = tuple(self.operations[at] for at in places)
-        subgraph = Subgraph(tuple(self._operands), operations, self._inputs, self._outputs)
-        tables = {place: self._tables[at] for place, at in enumerate(places) if at in self._tables}
-        return Rewritten(subgraph, tuple(self._origins[at] for at in places), tables)
+        operations: list[Operation] = []
+        origins: list[tuple[int, ...]] = []
+        tables = {}
+        for at in sorted(self.operations):
+            every = *self._before.get(at, ()), self.operations[at]
+            operations += every
+            origins += [self._origins[at]] * len(every)
+            if at in self._tables:
+                tables[len(operations) - 1] = self._tables[at]
+        return Rewritten(
+            Subgraph(tuple(self._operands), tuple(operations), self._inputs, self._outputs), tuple(origins), tables
+        )
 
     # Questions
 
@@ -171,6 +179,12 @@ class Graph:
         self.operations[at] = operation
         self._connect(at, operation)
 
+    def split(self, at: int, operations: Sequence[Operation]) -> None:
+        """Put several operations in a place. Only the last is seen until there is a new graph of what is left."""
+        *before, last = operations
+        self.replace(at, last)
+        self._before[at] = tuple(before)
+
     def give_table(self, at: int, table: Array) -> None:
         """Let a DEQUANTIZE or MAXIMUM make other codes of codes."""
         self._tables[at] = table
@@ -178,6 +192,7 @@ class Graph:
     def remove(self, at: int) -> None:
         """Take an operation out."""
         self._disconnect(at)
+        self._before.pop(at, None)
         del self.operations[at]
 
     def read_instead(self, operand: int, other: int) -> None:

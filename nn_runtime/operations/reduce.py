@@ -23,7 +23,7 @@ from nn_runtime.quantization import FixedPointMultiplier
 from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from nn_runtime.operand import Dimensions
 
@@ -43,6 +43,19 @@ def reduction(op: OperationView) -> Reduction:
     if op.int_value("keep_dims") > 0:
         return Reduction(axes, tuple(1 if i in axes else size for i, size in enumerate(dims)))
     return Reduction(axes, tuple(size for i, size in enumerate(dims) if i not in axes) or (1,))
+
+
+def merged_axes(dims: Dimensions, axes: Sequence[int]) -> tuple[Dimensions, list[int]]:
+    """Return dimensions with neighbours put together that are all reduced or all kept, and which are reduced."""
+    merged: list[int] = []
+    reduced: list[bool] = []
+    for axis, size in enumerate(dims):
+        if reduced and reduced[-1] == (axis in axes):
+            merged[-1] *= size
+        else:
+            merged.append(size)
+            reduced.append(axis in axes)
+    return tuple(merged), [at for at, is_reduced in enumerate(reduced) if is_reduced]
 
 
 def mean_multiplier(count: int) -> FixedPointMultiplier:

@@ -229,6 +229,55 @@ def test_operations_that_feed_each_other_are_one_step() -> None:
 
 
 @pytest.mark.parametrize("code", [FLOAT, HALF], ids=lambda code: code.name)
+@pytest.mark.parametrize("size", [20000, 40961, 30 * 64 * 17, 7 * 131 * 32])
+def test_long_vectors_are_shared_out_by_rows(opencl_device: Device, code: OperandCode, size: int) -> None:
+    graph = Graph()
+    first, second = (graph.input((size,), code) for _ in range(2))
+    output = graph.output((size,), code)
+    now = first
+    for place, (operation, other) in enumerate(((MUL, second), (SUB, second), (MAXIMUM, first), (ADD, first))):
+        following = output if place == 3 else graph.temporary((size,), code)
+        activation = [] if operation == MAXIMUM else [graph.integer(FuseCode.NONE)]
+        graph.operation(operation, [now, other, *activation], following)
+        now = following
+    has_rows = size != 40961  # a prime number
+    if has_rows:
+        (step,) = launch_of(graph).steps
+        assert step.output_shape[0] > 1
+        assert step.output_shape[0] * step.output_shape[1] == size
+    a, b = np.random.default_rng(size).uniform(-1, 1, (2, size)).astype(dtype_of(code))
+    result = np.empty(size, dtype_of(code))
+    run(prepare(opencl_device, graph.model()), request([a, b], [result]))
+    x, y = a.astype(np.float64), b.astype(np.float64)
+    tolerance = TOLERANCE[code]
+    np.testing.assert_allclose(result, np.maximum(x * y - y, x) + x, rtol=tolerance, atol=tolerance)
+
+
+def test_what_knows_elements_only_goes_through_the_rows_that_made_them(opencl_device: Device) -> None:
+    dims, size = (30, 64), 30 * 64
+    graph = Graph()
+    source, output = graph.input(dims), graph.output(dims)
+    row = graph.constant(np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 64))
+    product, square, shifted = graph.temporary(dims), graph.temporary((size,)), graph.temporary((size,))
+    vector, image = graph.temporary((size,)), graph.temporary(dims)
+    none = graph.integer(FuseCode.NONE)
+    graph.operation(MUL, [source, row, none], product)
+    graph.operation(OperationCode.RESHAPE, [product, graph.constant(np.array([size], np.int32))], vector)
+    graph.operation(MUL, [vector, vector, none], square)
+    graph.operation(ADD, [square, graph.constant(np.array([0.5], np.float32)), none], shifted)
+    graph.operation(OperationCode.RESHAPE, [shifted, graph.constant(np.array(dims, np.int32))], image)
+    graph.operation(SUB, [image, row, none], output)
+    (step,) = launch_of(graph).steps
+    assert step.output_shape == dims
+
+    data = np.random.default_rng(0).uniform(-1, 1, dims).astype(np.float32)
+    result = np.empty(dims, np.float32)
+    run(prepare(opencl_device, graph.model()), request([data], [result]))
+    numbers = np.linspace(-1, 1, 64)
+    np.testing.assert_allclose(result, (data * numbers) ** 2 + 0.5 - numbers, rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("code", [FLOAT, HALF], ids=lambda code: code.name)
 def test_every_function_of_real_numbers(opencl_device: Device, code: OperandCode) -> None:
     """Functions one after the other, such that each has numbers it is made for; products keep their inputs apart."""
     network = Network(code, (5, 70), 9)
