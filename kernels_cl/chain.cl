@@ -15,6 +15,7 @@
 //          DOT4: 0 | 1 | 2 | 3 | 4 (required); not 0: products of bytes by common/dot4.h, where that form of it works: quantised
 //          (else the build fails or the process dies of an illegal instruction)
 //          WINOGRAD: 0 | 1 (required); 1: there may be steps by winograd.h, for float and half
+//          DEPTHWISE5: 0 | 1 (required with DOT4): 1: there may be steps by depthwise_bytes.h with filters of 5 x 5
 //          GENERAL: 0 | 1 (required); 1: there may be steps by elementwise_step.h, mean_step.h, copy_step.h, greatest_step.h, resize_step.h, product_step.h
 //          DEPTH_CHUNK: longest run of products of a pixel staged at once, a multiple of 16, with DOT4 of 64 (required)
 //          TILE_PIXELS, TILE_VECTORS, DEPTHWISE_PIXELS: see common/tile.h, common/depthwise.h; TILE_PIXELS 16 with DOT4 4
@@ -40,6 +41,9 @@
 #endif
 #ifndef WINOGRAD
 #error "chain.cl: define WINOGRAD"
+#endif
+#if DOT4 && !defined DEPTHWISE5
+#error "chain.cl: define DEPTHWISE5"
 #endif
 #ifndef GENERAL
 #error "chain.cl: define GENERAL"
@@ -219,7 +223,7 @@ static __attribute__((noinline)) void run_step(const Step *s, global const Step 
 #endif
 #if DOT4
     else if (s->kind == DEPTHWISE_BYTES)
-        depthwise3_bytes(s, part, src, dst, constants);
+        depthwise_bytes(s, part, src, dst, constants);
 #endif
     else if (is_depthwise3(s))
         depthwise3(s, part, src, dst, constants);

@@ -15,7 +15,7 @@ from gpu_driver.chain.images import one_image, steps_by_image
 from gpu_driver.chain.joining import put_together
 from gpu_driver.chain.memory import ALIGNMENT, BUFFERS, Placement
 from gpu_driver.chain.schedule import schedule
-from gpu_driver.chain.step import CONSTANTS, GEOMETRY, STEP_FIELDS, VALUES
+from gpu_driver.chain.step import CONSTANTS, DEPTHWISE_BYTES, GEOMETRY, STEP_FIELDS, VALUES
 from gpu_driver.chain.tasks import tasks_of, unit_of
 from gpu_driver.chain.tiles import Tiles, tiles_for, tiles_of_kernel, usual_tiles
 from gpu_driver.convolution.expanded import joined
@@ -265,6 +265,7 @@ def _kernel_of(steps: Sequence[Step], tiles: Tiles) -> Kernel:
     kernel = steps[0].kernel
     rare = (
         ("WINOGRAD", int(any(step.is_winograd for step in steps))),
+        ("DEPTHWISE5", int(any(step.kind == DEPTHWISE_BYTES and step.geometry.filter_height == 5 for step in steps))),
         ("GENERAL", int(any(step.is_general or step.then for step in steps))),
     )
     return replace(kernel, defines=(*kernel.defines, *rare, *tiles.defines()))

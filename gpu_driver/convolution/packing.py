@@ -194,25 +194,27 @@ def depthwise_lanes(depth: int, block: int) -> IntArray:
 
 
 def fits_depthwise_bytes(weights: npt.NDArray[np.generic], zero_point: int) -> bool:
-    """Whether every weight [1, 3, 3, depth] less its zero point is a sum of two signed bytes (`depthwise_bytes.h`)."""
+    """Whether `depthwise_bytes.h` takes weights [1, rows, columns, depth]: each is a sum of two signed bytes."""
     recentred = weights.astype(np.int32) - zero_point
-    return weights.shape[1:3] == (3, 3) and bool(recentred.min() >= -256 and recentred.max() <= 254)
+    return weights.shape[1:3] in ((3, 3), (5, 5)) and bool(recentred.min() >= -256 and recentred.max() <= 254)
 
 
 def pack_depthwise_weights_of_bytes(
     weights: npt.NDArray[np.generic], zero_point: int, input_zero_point: int, block: int
 ) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.bool_]]:
-    """[1, 3, 3, depth] -> int8 [n, block]: by block [column 3][vector 4][block / 4][row 4], padding, what is left.
+    """[1, size, size, depth] -> int8 [n, block]: by block [column][operand][vector 4][block / 4][row 4], padding, rest.
 
-    zero_point is subtracted, the fourth row is 0; padding is the byte input_zero_point; weights that are no signed
-    bytes are left over in part, and their blocks are told, too: [ceil(depth / block)]. Channels as `depthwise_lanes`.
+    zero_point is subtracted, rows beyond the filter are 0; padding is the byte input_zero_point; weights that are no
+    signed bytes are left over in part, and their blocks are told, too: [ceil(depth / block)]. Channels as
+    `depthwise_lanes`.
     """
-    depth = weights.shape[-1]
-    rows = np.zeros((4, 3, depth), np.int32)
-    rows[:3] = weights.reshape(3, 3, depth).astype(np.int32) - zero_point
-    blocks = rows[:, :, depthwise_lanes(depth, block)].reshape(4, 3, -1, 4, block // 4).transpose(2, 1, 3, 4, 0)
+    size, depth = weights.shape[2:]
+    rows = np.zeros((_ceil_divide(size, 4) * 4, size, depth), np.int32)
+    rows[:size] = weights[0].astype(np.int32) - zero_point
+    lanes = rows[:, :, depthwise_lanes(depth, block)].reshape(-1, 4, size, _ceil_divide(depth, block), 4, block // 4)
+    blocks = lanes.transpose(3, 2, 0, 4, 5, 1)
     bytes_ = np.clip(blocks, -128, 127)
-    has_rest = (bytes_ != blocks).any(axis=(1, 2, 3, 4))
+    has_rest = (bytes_ != blocks).any(axis=(1, 2, 3, 4, 5))
     padding = np.full((1, block), input_zero_point & 0xFF, np.uint8).view(np.int8)
     packed, rest = (part.astype(np.int8).reshape(-1, block) for part in (bytes_, (blocks - bytes_)[has_rest]))
     return np.concatenate([packed, padding, rest]), has_rest

@@ -166,7 +166,7 @@ def depthwise_packed(product: Product, device: DeviceProfile) -> Steps:
 
 
 def fits_depthwise_bytes(product: Product, device: DeviceProfile) -> bool:
-    """Tell whether depthwise_bytes.h applies: 8-bit, 3 x 3, room for its tiles, works on the device."""
+    """Tell whether depthwise_bytes.h applies: 8-bit, 3 x 3 or 5 x 5, room for its tiles, works on the device."""
     g, block = product.geometry, packing.depthwise_block(device.dot4)
     return (
         device.dot4 != 0

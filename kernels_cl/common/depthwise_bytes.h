@@ -1,44 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_bytes.h: depthwise.h for bytes and filters of 3 x 3 by the instructions of dot4.h: the three rows of a column are one operand.
+// depthwise_bytes.h: depthwise.h for bytes and filters of 3 x 3 or 5 x 5 by the instructions of dot4.h: up to four rows of a column are one operand.
 // Maths    as depthwise.h, quantised. With x' = x for unsigned inputs, x + 128 for signed ones, zero_in' alike:
 //          sum (x - zero_in) * (w - zero_w) = sum x' * (w - zero_w) - zero_in' * sum (w - zero_w); x' = zero_in' outside the image
 // Tensors  as depthwise.h, but in blocks of DEPTHWISE_LANES, which are so many channels of a pixel, or half as many of two neighbours:
 //          the rest of up to a half. The last block may overlap the one before. The order of lanes is that of bytes.h (packing.py:
 //          depthwise_lanes)
-//          weights char, packed: [blocks][column 3][4][DOT4_LANES][row 4], zero_w subtracted, the fourth row 0; then zero_in for a block;
-//          then, for blocks of which a weight is no signed byte, what is left of it (packing.py: pack_depthwise_weights_of_bytes)
+//          weights char, packed: [blocks][columns][operands][4][DOT4_LANES][row 4], zero_w subtracted, rows beyond the filter 0; then zero_in
+//          for a block; then, for blocks of which a weight is no signed byte, what is left of it (packing.py: pack_depthwise_weights_of_bytes)
 //          modes: that of finish_bytes.h, and 4 times the number of the block among those with such weights, from 1 on
 //          bias: less zero_in' * sum (w - zero_w) (packing.py: fold_input_zero_point)
-// Needs    filter 3 x 3, not dilated, stride_width 1 or 2, depth of half a block or at least a block, every w - zero_w in -255..254
+// Defines  DEPTHWISE5: 0 | 1 (required): 1: there may be filters of 5 x 5
+// Needs    filter 3 x 3 or 5 x 5, not dilated, stride_width 1 or 2, depth of half a block or at least a block, every w - zero_w in -255..254
 // Exact    where sums are at most 2^24 in magnitude, else mode must be BY_INTEGERS
 #define DEPTHWISE_LANES (4 * DOT4_LANES)
-#define ROWS _Pragma("unroll") for (int i = 0; i < 3; ++i)
 #define QUARTERS _Pragma("unroll") for (int j = 0; j < 4; ++j)
+#define GREATEST_SIZE (DEPTHWISE5 ? 5 : 3)
+#define OPERANDS(size) ((size + 3) / 4) // of a column
 
 // The rows that a row of results reads. step: elements from a column to the next, 0 for a row of zero_in.
 typedef struct {
-    global const T *first[3];
-    long step[3];
+    global const T *first[GREATEST_SIZE];
+    long step[GREATEST_SIZE];
     int width, outside; // columns; x' outside the image four times
 } Rows;
 
 // Rows of a column on top of each other, four bytes a lane, of one pixel or two `stride` apart, which begin at column x.
-static INLINED void stack_column(Ints *column, const Rows *rows, int x, const int pixels, const int stride)
+static INLINED void stack_column(Ints *column, const Rows *rows, int x, const int pixels, const int stride, const int size)
 {
-    Ints row[3];
+    Ints row[GREATEST_SIZE];
 #if T_IS_SIGNED
     const HalfInts flip = (HalfInts)0x80808080;
 #else
     const HalfInts flip = (HalfInts)0;
 #endif
     if (x >= 0 && x + (pixels - 1) * stride < rows->width) {
-        ROWS {
+        _Pragma("unroll") for (int i = 0; i < size; ++i) {
             global const T *at = rows->first[i] + x * rows->step[i];
             row[i] = (pixels == 1 ? LOAD_INTS(at) : (Ints)(LOAD_HALF(at), LOAD_HALF(at + stride * rows->step[i]))) ^ (Ints)(flip, flip);
         }
     } else {
         const HalfInts outside = (HalfInts)rows->outside;
-        ROWS {
+        _Pragma("unroll") for (int i = 0; i < size; ++i) {
             row[i] = (Ints)rows->outside;
             if (pixels == 2) {
                 global const T *at = rows->first[i] + x * rows->step[i];
@@ -48,12 +50,23 @@ static INLINED void stack_column(Ints *column, const Rows *rows, int x, const in
             }
         }
     }
-    const Ints low = low_bytes(row[0], row[1]), low_third = low_bytes(row[2], row[2]);
-    const Ints high = high_bytes(row[0], row[1]), high_third = high_bytes(row[2], row[2]);
-    column[0] = low_words(low, low_third);
-    column[1] = high_words(low, low_third);
-    column[2] = low_words(high, high_third);
-    column[3] = high_words(high, high_third);
+    // Rows beyond the filter are any: their weights are 0.
+    const Ints last = row[min(3, size - 1)];
+    const Ints low = low_bytes(row[0], row[1]), low_end = low_bytes(row[2], last);
+    const Ints high = high_bytes(row[0], row[1]), high_end = high_bytes(row[2], last);
+    column[0] = low_words(low, low_end);
+    column[1] = high_words(low, low_end);
+    column[2] = low_words(high, high_end);
+    column[3] = high_words(high, high_end);
+#if DEPTHWISE5
+    if (size == 5) {
+        const Ints fifth_low = low_bytes(row[4], row[4]), fifth_high = high_bytes(row[4], row[4]);
+        column[4] = low_words(fifth_low, fifth_low);
+        column[5] = high_words(fifth_low, fifth_low);
+        column[6] = low_words(fifth_high, fifth_high);
+        column[7] = high_words(fifth_high, fifth_high);
+    }
+#endif
 }
 
 // Of a block.
@@ -93,55 +106,84 @@ static INLINED void store_pixels(global T *dst, Ints bytes, const int pixels, in
     }
 }
 
-#define ADD_COLUMN(to, from, k)                                                 \
-    do {                                                                        \
-        QUARTERS to[j] = dot4(from[j], column[j], l->weights[(k) * 4 + j]);     \
-        if (l->rest)                                                            \
-            QUARTERS to[j] = dot4(to[j], column[j], l->rest[(k) * 4 + j]);      \
-    } while (0)
-
-// One row of results of a block of channels, or of half a block for two pixels at once.
-static INLINED void depthwise_row(const Step *s, const Rows *rows, const Lanes *l, global T *dst, const int pixels, const int stride)
+// Adds the products of a column of inputs to the sums of a window whose place in them is `part`, and which begins part * step + k columns
+// before. At k = 0 a window begins, and all are one place further.
+static INLINED void add_to_window(const Lanes *l, const Ints *column, Ints (*sums)[4], const int part, const int k, const int step,
+                                  const int size)
 {
-    const int out_width = s->out_width, depth = s->depth_in, left = -s->padding_left;
-    Ints column[4], sum[4], next[4], later[4];
-    if (pixels * stride <= 2) {
-        stack_column(column, rows, left, pixels, stride);
-        ADD_COLUMN(next, l->bias, 0);
-    }
-    if (pixels * stride == 1) {
-        stack_column(column, rows, left + 1, pixels, stride);
-        ADD_COLUMN(later, l->bias, 0);
-        ADD_COLUMN(next, next, 1);
-    }
-    for (int ox = 0; ox < out_width; ox += pixels) {
-        const int x = left + ox * stride;
-        if (pixels * stride == 1) {
-            stack_column(column, rows, x + 2, pixels, stride);
-            ADD_COLUMN(sum, next, 2);
-            ADD_COLUMN(next, later, 1);
-            ADD_COLUMN(later, l->bias, 0);
-        } else {
-            if (pixels * stride > 2) {
-                stack_column(column, rows, x, pixels, stride);
-                ADD_COLUMN(next, l->bias, 0);
-            }
-            stack_column(column, rows, x + 1, pixels, stride);
-            ADD_COLUMN(sum, next, 1);
-            stack_column(column, rows, x + 2, pixels, stride);
-            ADD_COLUMN(sum, sum, 2);
-            if (pixels * stride == 2)
-                ADD_COLUMN(next, l->bias, 0);
+    _Pragma("unroll") for (int i = 0; i < OPERANDS(size); ++i) {
+        const int at = ((part * step + k) * OPERANDS(size) + i) * 4;
+        QUARTERS {
+            const Ints sum = k > 0 || i > 0 ? sums[part][j] : part > 0 ? sums[part - 1][j] : l->bias[j];
+            sums[part][j] = dot4(sum, column[4 * i + j], l->weights[at + j]);
         }
-        store_pixels(dst + (long)ox * depth, finish_lanes(s, l, sum), pixels, depth, out_width - ox);
+        if (l->rest)
+            QUARTERS sums[part][j] = dot4(sums[part][j], column[4 * i + j], l->rest[at + j]);
     }
 }
 
-static void depthwise3_bytes(const Step *s, Part part, global const T *src, global T *dst, global const uchar *constants)
+// To the sums of all windows that have begun; last: the place of the first of them.
+static INLINED void add_column(const Lanes *l, const Ints *column, Ints (*sums)[4], const int last, const int k, const int step,
+                              const int size)
 {
-    const int height = s->height, width = s->width, depth = s->depth_in, out_height = s->out_height;
+#define ADD_TO_WINDOW(part)                        \
+    if (part <= last && part * step + k < size)    \
+        add_to_window(l, column, sums, part, k, step, size)
+    // No loop: compilers would leave the sums in memory.
+    ADD_TO_WINDOW(4);
+    ADD_TO_WINDOW(3);
+    ADD_TO_WINDOW(2);
+    ADD_TO_WINDOW(1);
+    ADD_TO_WINDOW(0);
+}
+
+// One row of results of a block of channels, or of half a block for two pixels at once. Every column of inputs is read once.
+static INLINED void depthwise_row(const Step *s, const Rows *rows, const Lanes *l, global T *dst, const int pixels, const int stride,
+                                  const int size)
+{
+    const int step = pixels * stride, before = (size - 1) / step, last = size - 1 - before * step;
+    const int out_width = s->out_width, depth = s->depth_in;
+    Ints sums[5][4], column[4 * OPERANDS(GREATEST_SIZE)];
+    int x = -s->padding_left;
+    _Pragma("unroll") for (int begun = 0; begun < before; ++begun) {
+        _Pragma("unroll") for (int k = 0; k < step; ++k) {
+            stack_column(column, rows, x + k, pixels, stride, size);
+            add_column(l, column, sums, begun, k, step, size);
+        }
+        x += step;
+    }
+    for (int ox = 0; ox < out_width; ox += pixels) {
+        _Pragma("unroll") for (int k = 0; k <= last; ++k) {
+            stack_column(column, rows, x + k, pixels, stride, size);
+            add_column(l, column, sums, before, k, step, size);
+        }
+        store_pixels(dst + (long)ox * depth, finish_lanes(s, l, sums[before]), pixels, depth, out_width - ox);
+        _Pragma("unroll") for (int k = last + 1; k < min(step, size); ++k) {
+            stack_column(column, rows, x + k, pixels, stride, size);
+            add_column(l, column, sums, before, k, step, size);
+        }
+        x += step;
+    }
+}
+
+static INLINED void depthwise_rows(const Step *s, const Rows *rows, const Lanes *l, global T *dst, int pixels, const int size)
+{
+    if (pixels == 1 && s->stride_width == 1)
+        depthwise_row(s, rows, l, dst, 1, 1, size);
+    else if (pixels == 1)
+        depthwise_row(s, rows, l, dst, 1, 2, size);
+    else if (s->stride_width == 1)
+        depthwise_row(s, rows, l, dst, 2, 1, size);
+    else
+        depthwise_row(s, rows, l, dst, 2, 2, size);
+}
+
+static void depthwise_bytes(const Step *s, Part part, global const T *src, global T *dst, global const uchar *constants)
+{
+    const int height = s->height, width = s->width, depth = s->depth_in, out_height = s->out_height, size = s->filter_height;
+    const int quads = size * OPERANDS(size) * 4;
     global const Ints *weights = CONSTANT_AT(Ints, s->weights), *bias = CONSTANT_AT(Ints, s->bias);
-    global const Ints *end = weights + ceil_divide(depth, DEPTHWISE_LANES) * 12;
+    global const Ints *end = weights + ceil_divide(depth, DEPTHWISE_LANES) * quads;
     global const T *padding = (global const T *)end;
     const Scaling scaling = scaling_of(s, constants);
     const RoundingModes modes = rounding_modes();
@@ -153,26 +195,24 @@ static void depthwise3_bytes(const Step *s, Part part, global const T *src, glob
             const int pixels = rest <= DEPTHWISE_LANES / 2 ? 2 : 1;
             const int channel = rest >= DEPTHWISE_LANES ? block * DEPTHWISE_LANES : depth - DEPTHWISE_LANES / pixels;
             const int mode = CONSTANT_AT(int, s->modes)[block] % 4, left = CONSTANT_AT(int, s->modes)[block] / 4;
-            const Lanes lanes = {weights + block * 12, left ? end + 1 + (left - 1) * 12 : 0, bias + block * 4,
+            const Lanes lanes = {weights + block * quads, left ? end + 1 + (left - 1) * quads : 0, bias + block * 4,
                                  scaling_at(scaling, block * (DEPTHWISE_LANES / 16)), mode, mode == BY_INTEGERS ? 0 : words_of(s->zero_out),
                                  bytes_of(s->low), bytes_of(s->high)};
             Rows rows;
-            for (int fy = 0; fy < 3; ++fy) {
-                const int in_image = inside(y + fy, height);
+            for (int fy = 0; fy < GREATEST_SIZE; ++fy) {
+                const int in_image = fy < size && inside(y + fy, height);
                 rows.first[fy] = in_image ? src + (long)nhwc_offset(b, y + fy, 0, height, width, depth) + channel : padding;
                 rows.step[fy] = in_image ? depth : 0;
             }
             rows.width = width;
             rows.outside = bytes_of(s->zero_in ^ TO_UNSIGNED);
             global T *to = dst + (long)row * s->out_width * depth + channel;
-            if (pixels == 1 && s->stride_width == 1)
-                depthwise_row(s, &rows, &lanes, to, 1, 1);
-            else if (pixels == 1)
-                depthwise_row(s, &rows, &lanes, to, 1, 2);
-            else if (s->stride_width == 1)
-                depthwise_row(s, &rows, &lanes, to, 2, 1);
+#if DEPTHWISE5
+            if (size == 5)
+                depthwise_rows(s, &rows, &lanes, to, pixels, 5);
             else
-                depthwise_row(s, &rows, &lanes, to, 2, 2);
+#endif
+                depthwise_rows(s, &rows, &lanes, to, pixels, 3);
         }
     }
     round_to_nearest(&modes);

@@ -228,18 +228,19 @@ def test_a_task_knows_the_weights_of_the_next_product_in_its_queue() -> None:
             assert rows[at, 5:7].tolist() == [begin + 2 * block * depth, 2 * depth]
 
 
+@pytest.mark.parametrize(("size", "lines"), [(3, 12), (5, 40)])
 @pytest.mark.parametrize(("zero_point", "weight", "fits"), [(0, 254, True), (0, 255, False), (255, 0, True)])
 def test_weights_of_nine_bits_are_two_signed_bytes_in_a_depthwise_step(
-    zero_point: int, weight: int, fits: bool
+    size: int, lines: int, zero_point: int, weight: int, fits: bool
 ) -> None:
-    weights = np.full((1, 3, 3, 144), zero_point, np.uint8)
+    weights = np.full((1, size, size, 144), zero_point, np.uint8)
     weights[0, 1, 2, 70] = weight
     assert packing.fits_depthwise_bytes(weights, zero_point) == fits
     if fits:
         packed, has_rest = packing.pack_depthwise_weights_of_bytes(weights, zero_point, 3, 64)
         assert has_rest.tolist() == [False, True, False]
-        assert len(packed) == 3 * 12 + 1 + 12
-        first, rest = packed[12:24].astype(int), packed[37:].astype(int)
+        assert len(packed) == 3 * lines + 1 + lines
+        first, rest = packed[lines : 2 * lines].astype(int), packed[3 * lines + 1 :].astype(int)
         assert (first + rest).sum() == weight - zero_point
 
 

@@ -155,16 +155,16 @@ def test_packed_weights_and_their_excess_are_all_of_them(
 
 @CODES
 @pytest.mark.parametrize("wide_channels", [0, 5])
-@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize(("size", "stride"), [(3, 1), (3, 2), (5, 1), (5, 2)])
 @pytest.mark.parametrize(
     "dims",
     [(1, 15, 23, 40), (2, 8, 16, 16), (1, 3, 14, 33), (2, 5, 9, 32), (1, 9, 4, 96), (1, 6, 1, 144), (1, 5, 8, 48)],
 )
 def test_depthwise_convolutions(
-    form: int, opencl_device: Device, code: OperandCode, dims: Dimensions, stride: int, wide_channels: int
+    form: int, opencl_device: Device, code: OperandCode, dims: Dimensions, size: int, stride: int, wide_channels: int
 ) -> None:
     network = Network(code, dims, 3, wide_channels)
-    network.depthwise(3, stride, is_output=True)
+    network.depthwise(size, stride, is_output=True)
     compare(opencl_device, network)
 
 
