@@ -17,7 +17,7 @@ from gpu_driver.chain.memory import ALIGNMENT, BUFFERS, Placement
 from gpu_driver.chain.schedule import schedule
 from gpu_driver.chain.step import CONSTANTS, DEPTHWISE_BYTES, GEOMETRY, STEP_FIELDS, VALUES
 from gpu_driver.chain.tasks import tasks_of, unit_of
-from gpu_driver.chain.tiles import Tiles, tiles_for, tiles_of_kernel, usual_tiles
+from gpu_driver.chain.tiles import Tiles, tiles_for, tiles_of_kernel
 from gpu_driver.convolution.expanded import joined
 from gpu_driver.launch import Clock, Images, Launch, Packed, Scratch, Stage, Steps, Zeroed, int32
 
@@ -54,13 +54,12 @@ def merge(
     storage: the operand whose memory an operand uses, where it is another; boundary: operands used elsewhere too.
     """
     merger = _Merger(commands, storage, boundary, device)
-    merged: list[Command] = []
-    start = 0
-    while start < len(commands):
-        end = _end_of_run(merger, start, len(commands))
-        merged += merger.joined(range(start, end))
-        start = end
-    return merged
+    runs: list[range] = []
+    while not runs or runs[-1].stop < len(commands):
+        start = runs[-1].stop if runs else 0
+        runs.append(range(start, _end_of_run(merger, start, len(commands))))
+    merger.find_programs(runs)
+    return [command for run in runs for command in merger.joined(run)]
 
 
 class _Merger:
@@ -82,6 +81,7 @@ class _Merger:
             for command in commands
         ]
         self._tiles = tiles_for([step for steps in self._steps_of for step in steps], device)
+        self._programs: dict[Kernel, Kernel] = {}
         self._used: dict[int, tuple[int, int]] = {}
         for at, command in enumerate(commands):
             memories: list[object] = [memory for step in self._steps_of[at] for memory in step.memories]
@@ -92,12 +92,18 @@ class _Merger:
                     first, _ = self._used.setdefault(self._key(memory), (at, at))
                     self._used[self._key(memory)] = first, at
 
+    def find_programs(self, runs: Sequence[Sequence[int]]) -> None:
+        """Find what each kernel must know for all runs that are worth a program: it can do others then, too."""
+        worth = [step for run in runs if self._is_worth_a_program(run) for step in self._steps(run)]
+        self._programs = {
+            kernel: _program_of(kernel, [step for step in worth if step.kernel == kernel])
+            for kernel in {step.kernel for step in worth}
+        }
+
     def joined(self, run: Sequence[int]) -> list[Command]:
         """Return one command that does what those of a run do, or those where it would need too large a buffer."""
         steps = self._steps(run)
-        if all(step.is_general for step in steps) and len(run) < LEAST_GENERAL:
-            return [self._alone(at) for at in run]
-        if len(run) > 1 or (steps and self._tiles != usual_tiles(self._device)):
+        if steps and self._has_program(steps):
             keys = {memory: self._key(memory) for step in steps for memory in step.memories}
             launches = self._launches(steps, keys, self._inner(run))
             sizes = (one.size_bytes for launch in launches for one in launch.arguments if isinstance(one, Scratch))
@@ -105,13 +111,22 @@ class _Merger:
                 return [*launches]
         return [self._alone(at) for at in run]
 
+    def _is_worth_a_program(self, run: Sequence[int]) -> bool:
+        """Whether a run has what only chain.cl does, or so many operations that their own programs take longer."""
+        least = LEAST_GENERAL if all(step.is_general for step in self._steps(run)) else 2
+        return len(run) >= least or any(isinstance(self._commands[at], Steps) for at in run)
+
+    def _has_program(self, steps: Sequence[Step]) -> bool:
+        program = self._programs.get(steps[0].kernel)
+        return program is not None and (("GENERAL", 1) in program.defines or not any(step.is_general for step in steps))
+
     def _alone(self, at: int) -> Command:
         command = self._commands[at]
         if not isinstance(command, Steps):
             return command
         steps = self._steps_of[at]
         keys = {memory: self._key(memory) for step in steps for memory in step.memories}
-        return _launch(steps, keys, self._inner((at,)), self._device, usual_tiles(self._device))
+        return self._one_launch(steps, keys, self._inner((at,)))
 
     def _launches(self, steps: tuple[Step, ...], keys: Mapping[Memory, int], inner: frozenset[int]) -> list[Launch]:
         """Return one launch, or one for the steps that are done image by image and one for the others."""
@@ -131,7 +146,10 @@ class _Merger:
     def _launch(self, steps: tuple[Step, ...], keys: Mapping[Memory, int], inner: frozenset[int]) -> Launch:
         steps = joined(put_together(steps, keys, inner), keys, inner, self._device.compute_units)
         steps = with_following(steps, keys, inner)
-        return _launch(steps, keys, inner, self._device, self._tiles)
+        return self._one_launch(steps, keys, inner)
+
+    def _one_launch(self, steps: tuple[Step, ...], keys: Mapping[Memory, int], inner: frozenset[int]) -> Launch:
+        return _launch(steps, keys, inner, self._device, self._tiles, self._programs[steps[0].kernel])
 
     def steps_of(self, at: int) -> tuple[Step, ...]:
         """Return what a command does, if it can be joined with others."""
@@ -215,10 +233,15 @@ class _Run:
 
 
 def _launch(
-    steps: tuple[Step, ...], keys: Mapping[Memory, int], inner: frozenset[int], device: DeviceProfile, tiles: Tiles
+    steps: tuple[Step, ...],
+    keys: Mapping[Memory, int],
+    inner: frozenset[int],
+    device: DeviceProfile,
+    tiles: Tiles,
+    program: Kernel,
 ) -> Launch:
     """Return the launch of several steps; keys: equal for equal memory; inner: what lies in the chain's own memory."""
-    tiles = tiles_of_kernel(tiles, steps[0].kernel)
+    tiles = tiles_of_kernel(tiles, program)
     steps = tuple(replace(step, tile_pixels=tiles.pixels) for step in steps)
     placed = Placement(steps, keys, inner)
     tasks = _tasks(steps, keys, device)
@@ -236,7 +259,7 @@ def _launch(
         int32(lines),
     )
     return Launch(
-        _clocked(_kernel_of(steps, tiles), device),
+        _clocked(replace(program, defines=(*program.defines, *tiles.defines())), device),
         arguments,
         (queues,),
         (1,),
@@ -260,15 +283,14 @@ def _tasks(steps: Sequence[Step], keys: Mapping[Memory, int], device: DeviceProf
     return tasks
 
 
-def _kernel_of(steps: Sequence[Step], tiles: Tiles) -> Kernel:
+def _program_of(kernel: Kernel, steps: Sequence[Step]) -> Kernel:
     """Return the kernel that knows how to do all steps: compiling what few networks use takes time."""
-    kernel = steps[0].kernel
     rare = (
         ("WINOGRAD", int(any(step.is_winograd for step in steps))),
         ("DEPTHWISE5", int(any(step.kind == DEPTHWISE_BYTES and step.geometry.filter_height == 5 for step in steps))),
-        ("GENERAL", int(any(step.is_general or step.then for step in steps))),
+        ("GENERAL", int(any(step.is_general for step in steps))),
     )
-    return replace(kernel, defines=(*kernel.defines, *rare, *tiles.defines()))
+    return replace(kernel, defines=(*kernel.defines, *rare))
 
 
 def _clocked(kernel: Kernel, device: DeviceProfile) -> Kernel:

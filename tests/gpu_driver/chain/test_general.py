@@ -228,6 +228,32 @@ def test_operations_that_feed_each_other_are_one_step() -> None:
     assert sorted(step.operations) == list(range(6))
 
 
+@pytest.mark.parametrize(
+    ("before", "programs"),
+    [
+        (4, ["chain.cl", "unary.cl", "chain.cl"]),
+        (2, ["elementwise.cl", "elementwise.cl", "unary.cl", "elementwise.cl"]),
+    ],
+)
+def test_an_operation_alone_is_done_by_a_program_that_others_need(before: int, programs: list[str]) -> None:
+    dims = (30, 64)
+    graph = Graph()
+    source, now = graph.input(dims), 0
+    for place in range(before):
+        other = source if place == 0 else now
+        now = graph.temporary(dims)
+        graph.operation(MUL, [source, other, graph.integer(FuseCode.NONE)], now)
+    logarithm = graph.temporary(dims)
+    graph.operation(OperationCode.LOG, [now], logarithm)
+    graph.operation(ADD, [logarithm, source, graph.integer(FuseCode.NONE)], graph.output(dims))
+    lowering = Lowering(graph.model(), CPU_PROFILE)
+    commands = lowering.lower(0, lowering.static_inputs()).commands
+    launches = [command for command in commands if isinstance(command, Launch)]
+    assert [launch.kernel.source for launch in launches] == programs
+    chains = {launch.kernel for launch in launches if launch.kernel.source == "chain.cl"}
+    assert len(chains) <= 1
+
+
 @pytest.mark.parametrize("code", [FLOAT, HALF], ids=lambda code: code.name)
 @pytest.mark.parametrize("size", [20000, 40961, 30 * 64 * 17, 7 * 131 * 32])
 def test_long_vectors_are_shared_out_by_rows(opencl_device: Device, code: OperandCode, size: int) -> None:

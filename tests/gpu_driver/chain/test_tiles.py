@@ -76,7 +76,6 @@ def results_with(
     choice: Tiles, device: Device, model: Model, source: Array, dims: Dimensions, monkeypatch: pytest.MonkeyPatch
 ) -> Array:
     monkeypatch.setattr(launches, "tiles_for", lambda steps, device: choice)
-    monkeypatch.setattr(launches, "usual_tiles", lambda device: choice)
     result = np.empty(dims, source.dtype)
     run(prepare(device, model), request([source], [result]))
     return result

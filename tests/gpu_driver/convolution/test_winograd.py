@@ -12,7 +12,7 @@ import pytest
 from gpu_driver import chain
 from gpu_driver.chain import images, launches
 from gpu_driver.convolution import winograd
-from gpu_driver.launch import Launch, Scratch
+from gpu_driver.launch import Kernel, Launch, Scratch
 from gpu_driver.lowering import Lowering
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.operations.sliding_window import SlidingWindow
@@ -282,8 +282,8 @@ def test_bits_do_not_depend_on_how_tiles_are_put_together(
     expected = drawn.run(opencl_device)
     launch_of_steps = launches._launch
 
-    def simulated(steps: Any, keys: Any, inner: Any, device: DeviceProfile, tiles: Tiles) -> Launch:
-        return launch_of_steps(steps, keys, inner, replace(device, compute_units=queues), tiles)
+    def simulated(steps: Any, keys: Any, inner: Any, device: DeviceProfile, tiles: Tiles, program: Kernel) -> Launch:
+        return launch_of_steps(steps, keys, inner, replace(device, compute_units=queues), tiles, program)
 
     monkeypatch.setattr(launches, "_launch", simulated)
     monkeypatch.setattr(winograd, "LEAST_ROWS", rows)
