@@ -117,3 +117,9 @@ def converted_operators() -> list[int]:
     """Return the codes of the builtin operators that have a conversion."""
     _families.load_all()
     return sorted(code for code in _conversions if isinstance(code, int))
+
+
+def custom_operators() -> list[str]:
+    """Return the names of the custom operators that have a conversion."""
+    _families.load_all()
+    return sorted(code for code in _conversions if isinstance(code, str))
