@@ -5,19 +5,34 @@
 //          range become 0 or infinity, of exp_below_zero16 and logistic_16 those below 2^-126 become 0
 // Source   Cody and Waite's reduction x = n ln 2 + r with |r| <= ln 2 / 2, Taylor's series of e^r - 1 with coefficients fitted.
 
-// n of the reduction of numbers from `least` on, which smaller ones become; and r in *rest.
-static inline float16 reduced_from16(float16 x, float least, float16 *rest)
+#define ROUNDING 12582912.0f // 1.5 * 2^23: a sum with it is rounded to an integer, which its last bits are
+
+static inline float16 between16(float16 x, float least, float greatest) // NaN stays
 {
     x = x < least ? (float16)least : x;
-    const float16 n = (x * 1.44269504f + 12582912.0f) - 12582912.0f; // adding 1.5 * 2^23 rounds to an integer
-    *rest = (x - n * 0.693359375f) + n * 2.12194440e-4f;
+    return x > greatest ? (float16)greatest : x;
+}
+
+static inline float16 rest16(float16 x, float16 n)
+{
+    return (x - n * 0.693359375f) + n * 2.12194440e-4f;
+}
+
+// n of the reduction of numbers from `least` to 89, which others become, at most 128; and r in *rest.
+static inline float16 reduced16(float16 x, float least, float16 *rest)
+{
+    x = between16(x, least, 89.0f);
+    const float16 n = (x * 1.44269504f + ROUNDING) - ROUNDING;
+    *rest = rest16(x, n);
     return n;
 }
 
-// The same of numbers up to 89, which greater ones become, with n of at most 128.
-static inline float16 reduced16(float16 x, float least, float16 *rest)
+// 2^n, in place of n: of numbers from -88.2, whose n is -127 and 2^n 0, to 89.
+static inline float16 power_of_reduced16(float16 x, float16 *rest)
 {
-    return reduced_from16(x > 89.0f ? (float16)89.0f : x, least, rest);
+    const float16 biased = x * 1.44269504f + (ROUNDING + 127.0f); // its last bits are the exponent of 2^n
+    *rest = rest16(x, biased - (ROUNDING + 127.0f));
+    return as_float16(as_int16(biased) << 23);
 }
 
 // e^r - 1 for |r| <= ln 2 / 2.
@@ -48,8 +63,8 @@ static inline float16 exp_16(float16 x)
 static inline float16 exp_below_zero16(float16 x)
 {
     float16 r;
-    const int16 n = WIDEN(reduced_from16(x, -88.2f, &r), int16); // -127 there, whose power is 0
-    return (near_zero16(r) + 1.0f) * power_of_two16(n);
+    const float16 power = power_of_reduced16(x < -88.2f ? (float16)-88.2f : x, &r);
+    return (near_zero16(r) + 1.0f) * power;
 }
 
 static inline float16 expm1_16(float16 x)
@@ -69,6 +84,6 @@ static inline float16 tanh_16(float16 x)
 static inline float16 logistic_16(float16 x)
 {
     float16 r; // e^-x beside 1 need not be exact where it is small: no exponents below -126
-    const float16 n = reduced16(-x, -87.0f, &r);
-    return 1.0f / (1.0f + (near_zero16(r) + 1.0f) * power_of_two16(WIDEN(n, int16)));
+    const float16 power = power_of_reduced16(between16(-x, -87.0f, 89.0f), &r);
+    return 1.0f / (1.0f + (near_zero16(r) + 1.0f) * power);
 }
