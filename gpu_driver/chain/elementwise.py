@@ -147,9 +147,7 @@ def program_step(
     shape: tuple[int, int],
 ) -> Step | None:
     """Return a step; None where rows are too short for vectors and cannot be put together, or too long to be shared."""
-    if shape[0] == 1 and shape[1] > _WIDTH:
-        shape = _rows_of_vector(shape[1])
-        program = _in_rows(program, shape) or program
+    shape, program = _vector_in_rows(shape, program)
     rows, depth = shape
     operations = sum(one.function != LOAD for one in program)
     program = _simplified(program, kernel)
@@ -189,10 +187,14 @@ def in_shape(step: Step, shape: tuple[int, int]) -> Step | None:
     return found and replace(found, operations=step.operations)
 
 
-def _rows_of_vector(size: int) -> tuple[int, int]:
-    """Return rows that can be shared out among cores and a depth for a vector's elements, one row where none fit."""
+def _vector_in_rows(
+    shape: tuple[int, int], program: tuple[Instruction, ...]
+) -> tuple[tuple[int, int], tuple[Instruction, ...]]:
+    """Return rows that cores can share, and the program for them, of one long row that knows elements only."""
+    rows, size = shape
     depth = next((depth for depth in range(_WIDTH, _LEAST_ROW - 1, -1) if size % depth == 0), size)
-    return size // depth, depth
+    in_rows = _in_rows(program, (size // depth, depth)) if rows == 1 and size > _WIDTH else None
+    return (shape, program) if in_rows is None else ((size // depth, depth), in_rows)
 
 
 def _in_rows(program: Sequence[Instruction], shape: tuple[int, int]) -> tuple[Instruction, ...] | None:

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What becomes of runs of operations: which program does them, through which rows; values by float64 numpy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from gpu_driver.launch import Launch
+from gpu_driver.lowering import Lowering
+from nn_runtime.codes import FuseCode, OperandCode, OperationCode
+from nn_runtime.operand import dtype_of
+from tests.gpu_driver.graphs import Graph, request
+from tests.gpu_driver.profiles import CPU_PROFILE
+from tests.gpu_driver.running import prepare, run
+
+if TYPE_CHECKING:
+    from gpu_driver.driver import Device
+
+FLOAT, HALF = OperandCode.TENSOR_FLOAT32, OperandCode.TENSOR_FLOAT16
+ADD, SUB, MUL, MAXIMUM = OperationCode.ADD, OperationCode.SUB, OperationCode.MUL, OperationCode.MAXIMUM
+TOLERANCE = {FLOAT: 2e-5, HALF: 2e-2}
+
+
+def launches_of(graph: Graph) -> list[Launch]:
+    lowering = Lowering(graph.model(), CPU_PROFILE)
+    return [one for one in lowering.lower(0, lowering.static_inputs()).commands if isinstance(one, Launch)]
+
+
+@pytest.mark.parametrize(
+    ("before", "programs"),
+    [
+        (4, ["chain.cl", "unary.cl", "chain.cl"]),
+        (2, ["elementwise.cl", "elementwise.cl", "unary.cl", "elementwise.cl"]),
+    ],
+)
+def test_an_operation_alone_is_done_by_a_program_that_others_need(before: int, programs: list[str]) -> None:
+    dims = (30, 64)
+    graph = Graph()
+    source, now = graph.input(dims), 0
+    for place in range(before):
+        other = source if place == 0 else now
+        now = graph.temporary(dims)
+        graph.operation(MUL, [source, other, graph.integer(FuseCode.NONE)], now)
+    logarithm = graph.temporary(dims)
+    graph.operation(OperationCode.LOG, [now], logarithm)
+    graph.operation(ADD, [logarithm, source, graph.integer(FuseCode.NONE)], graph.output(dims))
+    launches = launches_of(graph)
+    assert [launch.kernel.source for launch in launches] == programs
+    chains = {launch.kernel for launch in launches if launch.kernel.source == "chain.cl"}
+    assert len(chains) <= 1
+
+
+@pytest.mark.parametrize("code", [FLOAT, HALF], ids=lambda code: code.name)
+@pytest.mark.parametrize("size", [20000, 40961, 30 * 64 * 17, 7 * 131 * 32])
+def test_long_vectors_are_shared_out_by_rows(opencl_device: Device, code: OperandCode, size: int) -> None:
+    graph = Graph()
+    first, second = (graph.input((size,), code) for _ in range(2))
+    output = graph.output((size,), code)
+    now = first
+    for place, (operation, other) in enumerate(((MUL, second), (SUB, second), (MAXIMUM, first), (ADD, first))):
+        following = output if place == 3 else graph.temporary((size,), code)
+        activation = [] if operation == MAXIMUM else [graph.integer(FuseCode.NONE)]
+        graph.operation(operation, [now, other, *activation], following)
+        now = following
+    has_rows = size != 40961  # a prime number
+    if has_rows:
+        ((step,),) = (launch.steps for launch in launches_of(graph))
+        assert step.output_shape[0] > 1
+        assert step.output_shape[0] * step.output_shape[1] == size
+    a, b = np.random.default_rng(size).uniform(-1, 1, (2, size)).astype(dtype_of(code))
+    result = np.empty(size, dtype_of(code))
+    run(prepare(opencl_device, graph.model()), request([a, b], [result]))
+    x, y = a.astype(np.float64), b.astype(np.float64)
+    tolerance = TOLERANCE[code]
+    np.testing.assert_allclose(result, np.maximum(x * y - y, x) + x, rtol=tolerance, atol=tolerance)
+
+
+def test_what_knows_elements_only_goes_through_the_rows_that_made_them(opencl_device: Device) -> None:
+    dims, size = (30, 64), 30 * 64
+    graph = Graph()
+    source, output = graph.input(dims), graph.output(dims)
+    row = graph.constant(np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 64))
+    product, square, shifted = graph.temporary(dims), graph.temporary((size,)), graph.temporary((size,))
+    vector, image = graph.temporary((size,)), graph.temporary(dims)
+    none = graph.integer(FuseCode.NONE)
+    graph.operation(MUL, [source, row, none], product)
+    graph.operation(OperationCode.RESHAPE, [product, graph.constant(np.array([size], np.int32))], vector)
+    graph.operation(MUL, [vector, vector, none], square)
+    graph.operation(ADD, [square, graph.constant(np.array([0.5], np.float32)), none], shifted)
+    graph.operation(OperationCode.RESHAPE, [shifted, graph.constant(np.array(dims, np.int32))], image)
+    graph.operation(SUB, [image, row, none], output)
+    ((step,),) = (launch.steps for launch in launches_of(graph))
+    assert step.output_shape == dims
+
+    data = np.random.default_rng(0).uniform(-1, 1, dims).astype(np.float32)
+    result = np.empty(dims, np.float32)
+    run(prepare(opencl_device, graph.model()), request([data], [result]))
+    numbers = np.linspace(-1, 1, 64)
+    np.testing.assert_allclose(result, (data * numbers) ** 2 + 0.5 - numbers, rtol=2e-5, atol=2e-6)
