@@ -126,24 +126,24 @@
 #define BEGAN 2
 #define ENDED 4
 
-#define CONVOLVE 0
-#define DEPTHWISE 1
-#define FLIP_SIGNS 2
-#define AVERAGE 3
-#define DEPTHWISE_BYTES 4
-#define EXPANDED 5
-#define SOFTMAX 6
-#define BY_WINOGRAD 7
-#define ELEMENTWISE 8
-#define MEAN 9
-#define COPY 10
-#define PACK 11
-#define MULTIPLY 12
-#define GREATEST 13
-#define FILL 14
-#define BILINEAR 15
-#define NEAREST 16
-#define TURN 17
+#define KIND_CONVOLVE 0
+#define KIND_DEPTHWISE 1
+#define KIND_FLIP_SIGNS 2
+#define KIND_AVERAGE 3
+#define KIND_DEPTHWISE_BYTES 4
+#define KIND_EXPANDED 5
+#define KIND_SOFTMAX 6
+#define KIND_WINOGRAD 7
+#define KIND_ELEMENTWISE 8
+#define KIND_MEAN 9
+#define KIND_COPY 10
+#define KIND_PACK 11
+#define KIND_MULTIPLY 12
+#define KIND_GREATEST 13
+#define KIND_FILL 14
+#define KIND_BILINEAR 15
+#define KIND_NEAREST 16
+#define KIND_TURN 17
 // Words between what different cores write: two lines of most caches, which some fetch together.
 #define LINE 32
 // Turns of waiting for its own next task after which a group looks at the queues of others, and turns between two such looks.
@@ -199,30 +199,30 @@ static __attribute__((noinline)) void run_step(const Step *s, global const Step 
     global const T *src = (global const T *)(buffers[s->src] + (size_t)s->src_offset * 64);
     global const T *residual = (global const T *)(buffers[s->residual] + (size_t)s->residual_offset * 64);
     global T *dst = (global T *)(buffers[s->dst] + (size_t)s->dst_offset * 64);
-    if (s->kind == CONVOLVE)
+    if (s->kind == KIND_CONVOLVE)
 #if READS_DIRECTLY
         convolve(s, part, src, dst, residual, constants, (global float *)work);
 #else
         convolve(s, part, src, dst, residual, constants);
 #endif
-    else if (s->kind == AVERAGE)
+    else if (s->kind == KIND_AVERAGE)
         average(s, part, src, dst);
 #if QUANTIZED
-    else if (s->kind == FLIP_SIGNS)
+    else if (s->kind == KIND_FLIP_SIGNS)
         flip_signs(s, part, src, dst);
 #endif
 #if WINOGRAD
-    else if (s->kind == BY_WINOGRAD)
+    else if (s->kind == KIND_WINOGRAD)
         winograd(s, part, src, dst, residual, constants, (global float *)work);
 #endif
 #if READS_DIRECTLY
-    else if (s->kind == EXPANDED) {
+    else if (s->kind == KIND_EXPANDED) {
         const Step before = steps[s->before];
         expanded(&before, s, part, src, dst, constants, (global float *)work);
     }
 #endif
 #if DOT4
-    else if (s->kind == DEPTHWISE_BYTES)
+    else if (s->kind == KIND_DEPTHWISE_BYTES)
         depthwise_bytes(s, part, src, dst, constants);
 #endif
     else if (is_depthwise3(s))
@@ -238,24 +238,24 @@ static __attribute__((noinline)) void run_general(const Step *s, Part part, glob
     global const T *src = (global const T *)(buffers[s->src] + (size_t)s->src_offset * 64);
     global const T *residual = (global const T *)(buffers[s->residual] + (size_t)s->residual_offset * 64);
     global T *dst = (global T *)(buffers[s->dst] + (size_t)s->dst_offset * 64);
-    if (s->kind == ELEMENTWISE)
+    if (s->kind == KIND_ELEMENTWISE)
         elementwise(s, part, src, dst, residual, (global const T *)(buffers[s->third] + (size_t)s->third_offset * 64), constants);
-    else if (s->kind == MEAN)
+    else if (s->kind == KIND_MEAN)
         mean(s, part, src, dst, constants);
-    else if (s->kind == COPY)
+    else if (s->kind == KIND_COPY)
         copy_rows(s, part, src, dst, constants);
-    else if (s->kind == TURN)
+    else if (s->kind == KIND_TURN)
         turn(s, part, src, dst, constants);
-    else if (s->kind == GREATEST)
+    else if (s->kind == KIND_GREATEST)
         greatest(s, part, src, dst);
-    else if (s->kind == FILL)
+    else if (s->kind == KIND_FILL)
         fill_rows(s, part, dst);
-    else if (s->kind == BILINEAR)
+    else if (s->kind == KIND_BILINEAR)
         resize_bilinear(s, part, src, dst, constants);
-    else if (s->kind == NEAREST)
+    else if (s->kind == KIND_NEAREST)
         resize_nearest(s, part, src, dst, constants);
 #if T_IS_FLOAT
-    else if (s->kind == PACK)
+    else if (s->kind == KIND_PACK)
         pack(s, part, src, (global float *)dst, constants);
     else
         multiply(s, part, src, dst, (global const float *)residual);
@@ -333,10 +333,10 @@ TILE_KERNEL void chain(int first_step, int last_step, int step_count, int queues
         const Step step = steps[tasks[at].part.step];
         volatile global int *line = progress + LINE * (1 + queues + at);
         STAMP(line, BEGAN);
-        if (step.kind == SOFTMAX)
+        if (step.kind == KIND_SOFTMAX)
             softmax_rows(&step, tasks[at].part, buffers, constants);
 #if GENERAL
-        else if (step.kind >= ELEMENTWISE)
+        else if (step.kind >= KIND_ELEMENTWISE)
             run_general(&step, tasks[at].part, buffers, constants);
 #endif
         else

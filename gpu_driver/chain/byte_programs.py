@@ -7,16 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpu_driver.chain.step import CONSTANT, NOTHING, SOURCE, VALUE
+from gpu_driver.chain.kinds import From, Function
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gpu_driver.chain.step import Instruction
     from nn_runtime.operand import Array
-
-LOAD, TABLE = 6, 7
-"""As in common/elementwise_step.h."""
 
 
 def table_of(program: Sequence[Instruction], dtype: np.dtype[np.generic]) -> Array | None:
@@ -31,7 +28,7 @@ def table_of(program: Sequence[Instruction], dtype: np.dtype[np.generic]) -> Arr
         other = _other(one, every, values)
         if other is None:
             return None
-        if one.function == LOAD:
+        if one.function == Function.LOAD:
             made = other
         else:
             own = values[one.start]
@@ -46,17 +43,17 @@ def table_of(program: Sequence[Instruction], dtype: np.dtype[np.generic]) -> Arr
 
 def _other(one: Instruction, every: Array, values: dict[int, Array]) -> Array | None:
     """Return the codes that an instruction reads beside its own; None where that is no code of the same element."""
-    if one.operand == NOTHING:
+    if one.operand == From.NOTHING:
         return every
-    if one.operand == VALUE:
+    if one.operand == From.VALUE:
         return values[one.other]
-    if one.operand == CONSTANT and one.constant is not None and one.constant.size == 1:
+    if one.operand == From.CONSTANT and one.constant is not None and one.constant.size == 1:
         return np.full(256, one.constant.reshape(()), np.int64)
-    return every if one.operand == SOURCE and one.walk is not None and one.walk.is_plain else None
+    return every if one.operand == From.SOURCE and one.walk is not None and one.walk.is_plain else None
 
 
 def _made(one: Instruction, a: Array, b: Array, dtype: np.dtype[np.generic]) -> Array | None:
-    if one.function == TABLE and one.constant is not None:
+    if one.function == Function.TABLE and one.constant is not None:
         looked_up: Array = one.constant.reshape(-1)[a.astype(dtype).view(np.uint8)].astype(np.int64)
         return looked_up
     return None if one.exact is None else one.exact(a, b)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from gpu_driver.chain.step import COPY, FILL, TURN, Reading, Step, rows_of
+from gpu_driver.chain.kinds import Kind
+from gpu_driver.chain.step import Reading, Step, rows_of
 from nn_runtime.operand import FLOAT_TYPES
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def copy_step(
         return None
     # Rows come in the order in which they are written: who reads them waits for those that it needs by their numbers.
     block = sorted((one for one in block if one[0] > 1), key=lambda one: -one[2])
-    kind, rows, depth, places = _rows(block, offsets) or _turned(block, offsets) or (COPY, 0, 0, ())
+    kind, rows, depth, places = _rows(block, offsets) or _turned(block, offsets) or (Kind.COPY, 0, 0, ())
     if not places:
         return None
     count = math.prod(size for size, _, _ in block)
@@ -66,11 +67,11 @@ def copy_step(
         0,
         2 * count * item_bytes,
         reads=Reading(source.size_bytes // item_bytes // width, width),
-        writes_part=kind == TURN or count * item_bytes < output.size_bytes,
+        writes_part=kind == Kind.TURN or count * item_bytes < output.size_bytes,
     )
 
 
-_Moved: TypeAlias = tuple[int, int, int, tuple[int, ...]]
+_Moved: TypeAlias = tuple[Kind, int, int, tuple[int, ...]]
 """Kind of step, rows, their length, and their places as copy_step.h takes them."""
 
 
@@ -80,7 +81,7 @@ def _rows(block: Sequence[Dimension], offsets: tuple[int, int]) -> _Moved | None
     rows = math.prod(size for size, _, _ in outer)
     if len(outer) > _MOST_OUTER or steps != [1, 1] or (depth < _SHORT_ROW and rows > _MOST_SHORT_ROWS):
         return None
-    return COPY, rows, depth, _places(outer, offsets)
+    return Kind.COPY, rows, depth, _places(outer, offsets)
 
 
 def _turned(block: Sequence[Dimension], offsets: tuple[int, int]) -> _Moved | None:
@@ -95,7 +96,7 @@ def _turned(block: Sequence[Dimension], offsets: tuple[int, int]) -> _Moved | No
     parts = -(-columns[0] // _TURNED_COLUMNS), -(-lines[0] // _TURNED_LINES)
     rows = math.prod(size for size, _, _ in outer) * math.prod(parts)
     length = min(columns[0], _TURNED_COLUMNS) * min(lines[0], _TURNED_LINES)
-    return TURN, rows, length, (*_places(outer, offsets), *columns, *lines, *parts)
+    return Kind.TURN, rows, length, (*_places(outer, offsets), *columns, *lines, *parts)
 
 
 def _places(outer: Sequence[Dimension], offsets: tuple[int, int]) -> tuple[int, ...]:
@@ -110,7 +111,7 @@ def fill_step(kernel: Kernel, output: BoundOperand, value: float) -> Step:
     rows = output.count // depth
     return Step(
         kernel,
-        FILL,
+        Kind.FILL,
         output,
         output,
         None,

@@ -15,19 +15,8 @@ import numpy as np
 
 from gpu_driver.chain import byte_programs
 from gpu_driver.chain.byte_tables import parts as parts_of
-from gpu_driver.chain.step import (
-    CONSTANT,
-    ELEMENTWISE,
-    RESIDUAL,
-    SOURCE,
-    THIRD,
-    VALUE,
-    Instruction,
-    Reading,
-    Step,
-    Walk,
-    rows_of,
-)
+from gpu_driver.chain.kinds import From, Function, Kind
+from gpu_driver.chain.step import Instruction, Reading, Step, Walk, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -37,10 +26,6 @@ if TYPE_CHECKING:
     from gpu_driver.launch import Kernel, Launch
     from nn_runtime.operand import Array, Dimensions
 
-LOAD, TABLE = byte_programs.LOAD, byte_programs.TABLE
-ADD, SUB, MUL, DIV, MAXIMUM, MINIMUM, CLAMP = 0, 1, 2, 3, 4, 5, 8
-ABS, NEG, EXP, SQRT, RSQRT, LOGISTIC, TANH, HARD_SWISH, ELU, PRELU, PAIRS = 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19
-MEAN_OF_ROW, MULTIPLY_ADD, SWISH = 20, 21, 22
 WORDS = 32
 """Of an instruction."""
 _FIELDS = (
@@ -60,7 +45,7 @@ REGISTERS = 4
 """Values that an instruction can begin with, as common/elementwise_step.h has them."""
 _COPIES = 8
 """Rows that are the same for all rows, and are copied, as that has them."""
-MEMORIES = (SOURCE, RESIDUAL, THIRD)
+MEMORIES = (From.SOURCE, From.RESIDUAL, From.THIRD)
 
 
 def walk_of(operand: Dimensions, output: Dimensions) -> Walk | None:
@@ -83,7 +68,7 @@ def step_of(
     kernel: Kernel,
     output: BoundOperand,
     operands: Sequence[BoundOperand],
-    function: int,
+    function: Function,
     low: float,
     high: float,
     numbers: Mapping[str, int | float] | None = None,
@@ -100,20 +85,20 @@ def step_of(
     if not variable or any(walk is None for walk in walks):
         return None
     first = variable[0]
-    program = [Instruction(LOAD, SOURCE, walks[first])]
+    program = [Instruction(Function.LOAD, From.SOURCE, walks[first])]
     others = [at for at in range(len(operands)) if at != first]
     residual: BoundOperand | None = None
     if not others:
         program.append(Instruction(function, constant=table, low=low, high=high, numbers=numbers or {}, exact=exact))
     for at in others:
-        other, which = operands[at], RESIDUAL
+        other, which = operands[at], From.RESIDUAL
         if other is operands[first]:
-            which = VALUE
+            which = From.VALUE
         elif other.is_constant:
-            which = CONSTANT
+            which = From.CONSTANT
         else:
             residual = other
-        data = other.constant if which == CONSTANT else table
+        data = other.constant if which == From.CONSTANT else table
         if data is not None and data.nbytes > _MOST_CONSTANT_BYTES:
             return None
         program.append(Instruction(function, which, walks[at], data, at < first, low, high, numbers or {}, exact=exact))
@@ -126,12 +111,13 @@ def mean_of_row(operand: Dimensions) -> tuple[Instruction, ...]:
     rows, depth = math.prod(operand[:-1]), operand[-1]
     if not _LEAST_ROW <= depth <= _WIDTH:
         return ()
-    return Instruction(LOAD, SOURCE, Walk(rows, depth, rows, modulo=rows, step=1)), Instruction(MEAN_OF_ROW)
+    walk = Walk(rows, depth, rows, modulo=rows, step=1)
+    return Instruction(Function.LOAD, From.SOURCE, walk), Instruction(Function.MEAN_OF_ROW)
 
 
 def has_mean(program: Sequence[Instruction]) -> bool:
     """Whether a program needs all of a row at once."""
-    return any(one.function == MEAN_OF_ROW for one in program)
+    return any(one.function == Function.MEAN_OF_ROW for one in program)
 
 
 def joinable(launch: Launch, step: Step | None) -> Launch:
@@ -149,7 +135,7 @@ def program_step(
     """Return a step; None where rows are too short for vectors and cannot be put together, or too long to be shared."""
     shape, program = _vector_in_rows(shape, program)
     rows, depth = shape
-    operations = sum(one.function != LOAD for one in program)
+    operations = sum(one.function != Function.LOAD for one in program)
     program = _simplified(program, kernel)
     at_once = _at_once(program, depth)
     if depth > _MOST_ELEMENTS_OF_A_ROW or not (at_once or depth >= _LEAST_ROW):
@@ -160,7 +146,7 @@ def program_step(
     reads, reads_residual, reads_third = (_reading(program, which) for which in MEMORIES)
     return Step(
         kernel,
-        ELEMENTWISE,
+        Kind.ELEMENTWISE,
         source,
         output,
         residual,
@@ -180,7 +166,7 @@ def program_step(
 def in_shape(step: Step, shape: tuple[int, int]) -> Step | None:
     """Return an element-wise step that goes through other rows of as many elements; None for one that knows its own."""
     program = _in_rows(step.program, shape)
-    if step.kind != ELEMENTWISE or program is None or math.prod(step.output_shape) != math.prod(shape):
+    if step.kind != Kind.ELEMENTWISE or program is None or math.prod(step.output_shape) != math.prod(shape):
         return None
     memories = tuple(one for one in (step.source, step.residual, step.third) if one is not None)
     found = program_step(step.kernel, step.output, memories, program, shape)
@@ -207,7 +193,7 @@ def _in_rows(program: Sequence[Instruction], shape: tuple[int, int]) -> tuple[In
             walk = Walk(rows, depth, rows, modulo=rows, step=1)
         elif walk is not None and walk.is_scalar:
             walk = Walk(1, 1, rows)
-        elif walk is not None or one.function == MEAN_OF_ROW:
+        elif walk is not None or one.function == Function.MEAN_OF_ROW:
             return None
         result.append(replace(one, walk=walk))
     return tuple(result)
@@ -225,10 +211,10 @@ def _reading(program: Sequence[Instruction], which: int) -> Reading | None:
 def _simplified(program: tuple[Instruction, ...], kernel: Kernel) -> tuple[Instruction, ...]:
     """Return a table in the place of what makes of a byte another."""
     dtype = {"uchar": np.dtype(np.uint8), "char": np.dtype(np.int8)}.get(str(dict(kernel.defines)["T"]))
-    if dtype is None or [one.function for one in program] == [LOAD, TABLE]:
+    if dtype is None or [one.function for one in program] == [Function.LOAD, Function.TABLE]:
         return program
     table = byte_programs.table_of(program, dtype)
-    return program if table is None else (program[0], Instruction(TABLE, constant=table))
+    return program if table is None else (program[0], Instruction(Function.TABLE, constant=table))
 
 
 def _at_once(program: Sequence[Instruction], depth: int) -> int:
@@ -268,8 +254,8 @@ def _packed(program: Sequence[Instruction], at_once: int, *, by_parts: bool) -> 
             **one.numbers,
         }
         if one.constant is not None:
-            values["table" if one.function == PAIRS else "place"] = end // _ALIGNMENT
-            constant = parts_of(one.constant) if by_parts and one.function == TABLE else one.constant
+            values["table" if one.function == Function.PAIRS else "place"] = end // _ALIGNMENT
+            constant = parts_of(one.constant) if by_parts and one.function == Function.TABLE else one.constant
             flat = np.ascontiguousarray(constant).reshape(-1).view(np.uint8)
             parts += [flat, np.zeros(-flat.size % _ALIGNMENT, np.uint8)]
             end += -(-flat.size // _ALIGNMENT) * _ALIGNMENT

@@ -11,14 +11,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gpu_driver.chain.elementwise import has_mean
-from gpu_driver.chain.step import CONVOLVE, DEPTHWISE, DEPTHWISE_BYTES, ELEMENTWISE, EXPANDED
+from gpu_driver.chain.kinds import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from gpu_driver.chain.step import Memory, Reading, Step
 
-_PRODUCTS = (CONVOLVE, DEPTHWISE, DEPTHWISE_BYTES, EXPANDED)
+_PRODUCTS = (Kind.CONVOLVE, Kind.DEPTHWISE, Kind.DEPTHWISE_BYTES, Kind.EXPANDED)
 
 
 def with_following(steps: Sequence[Step], keys: Mapping[Memory, int], inner: frozenset[int]) -> tuple[Step, ...]:
@@ -29,7 +29,7 @@ def with_following(steps: Sequence[Step], keys: Mapping[Memory, int], inner: fro
     used = Counter(keys[memory] for step in steps for memory in step.memories)
     result: list[Step] = []
     for step in steps:
-        at = _maker(result, step, keys) if step.kind == ELEMENTWISE else None
+        at = _maker(result, step, keys) if step.kind == Kind.ELEMENTWISE else None
         key = None if at is None else keys[result[at].output]
         joined = _joined(result[at], step, keys) if at is not None and key in inner and used[key] == 2 else None
         if at is None or joined is None:

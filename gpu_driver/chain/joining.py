@@ -13,18 +13,13 @@ from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from gpu_driver.chain.elementwise import (
-    ADD,
-    LOAD,
-    LOGISTIC,
     MEMORIES,
-    MUL,
-    MULTIPLY_ADD,
     REGISTERS,
-    SWISH,
     in_shape,
     program_step,
 )
-from gpu_driver.chain.step import CONSTANT, ELEMENTWISE, MEAN, NARROW, NOTHING, RESIDUAL, VALUE, Instruction
+from gpu_driver.chain.kinds import From, Function, Kind
+from gpu_driver.chain.step import Instruction
 from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
@@ -90,7 +85,7 @@ class _Users:
             is_narrow = means and step.output_shape == (shape[0], 1)
             if not step.program or not (is_narrow or _rows_gone_through(step) == shape):
                 break
-            means |= step.kind == MEAN
+            means |= step.kind == Kind.MEAN
             end += 1
         return end
 
@@ -105,7 +100,7 @@ class _Users:
 
 def _rows_gone_through(step: Step) -> tuple[int, int]:
     """Return the rows and columns that the program of a step goes through."""
-    return step.input_shape if step.kind == MEAN else step.output_shape
+    return step.input_shape if step.kind == Kind.MEAN else step.output_shape
 
 
 def _joined(steps: Sequence[Step], keys: Mapping[Memory, int]) -> Step | None:
@@ -149,10 +144,10 @@ class _Program:
         if operands is None:
             return False
         own, other, beside = operands
-        start = own.other if own.operand == VALUE else self._load(step.source, own, other)
+        start = own.other if own.operand == From.VALUE else self._load(step.source, own, other)
         if start is None:
             return False
-        if step.program[1].operand == VALUE:
+        if step.program[1].operand == From.VALUE:
             other = replace(other, other=start)
         elif beside is not None and self._is_read_after(step, beside):
             other = self._kept(beside, other, start)
@@ -169,7 +164,7 @@ class _Program:
         load, operation = step.program
         own = self._read(step.source, load)
         other = operation
-        if operation.operand == RESIDUAL and step.residual is not None:
+        if operation.operand == From.RESIDUAL and step.residual is not None:
             found = self._read(step.residual, operation)
             if found is None:
                 return None
@@ -178,10 +173,10 @@ class _Program:
             return None
         if step.output_shape[1] < self.depth:
             self.narrow.add(self.keys[step.output])
-            if step.kind == ELEMENTWISE:
+            if step.kind == Kind.ELEMENTWISE:
                 own, other = _narrow(own), _narrow(other)
-                return (own, other, None) if own.operand == VALUE and _is_narrow_operand(other) else None
-        is_second_made = other.operand == VALUE != own.operand and operation.operand == RESIDUAL
+                return (own, other, None) if own.operand == From.VALUE and _is_narrow_operand(other) else None
+        is_second_made = other.operand == From.VALUE != own.operand and operation.operand == From.RESIDUAL
         if is_second_made and not self._is_read_after(step, step.source):  # the two change places
             turned = replace(operation, operand=own.operand, walk=own.walk, other=own.other)
             return other, replace(turned, reversed=not operation.reversed), step.source
@@ -194,9 +189,9 @@ class _Program:
             is_narrow = key in self.narrow
             if walk is None or not (walk.is_number_of_row if is_narrow else walk.is_plain):
                 return None
-            return replace(instruction, operand=NARROW if is_narrow else VALUE, other=self.registers[key])
+            return replace(instruction, operand=From.NARROW if is_narrow else From.VALUE, other=self.registers[key])
         if key in self.loaded and walk is not None and walk.is_plain:
-            return replace(instruction, operand=VALUE, other=self.loaded[key])
+            return replace(instruction, operand=From.VALUE, other=self.loaded[key])
         at = next((i for i, one in enumerate(self.memories) if self.keys[one] == key), len(self.memories))
         if at == len(MEMORIES):
             return None
@@ -205,7 +200,7 @@ class _Program:
 
     def _load(self, memory: Memory, own: Instruction, other: Instruction) -> int | None:
         """Load what an operation begins with into a register, which is returned, beside that of its other operand."""
-        register = self._free_register({other.other} if other.operand in (VALUE, NARROW) else ())
+        register = self._free_register({other.other} if other.operand in (From.VALUE, From.NARROW) else ())
         if register is not None:
             self.instructions.append(replace(own, target=register))
             if _is_plain(own):
@@ -218,9 +213,9 @@ class _Program:
         register = next((at for at in range(REGISTERS) if at not in taken), None) if _is_plain(other) else None
         if register is None:
             return other
-        self.instructions.append(Instruction(LOAD, other.operand, other.walk, target=register))
+        self.instructions.append(Instruction(Function.LOAD, other.operand, other.walk, target=register))
         self.loaded[self.keys[memory]] = register
-        return replace(other, operand=VALUE, other=register)
+        return replace(other, operand=From.VALUE, other=register)
 
     def _is_read_after(self, step: Step, memory: Memory) -> bool:
         key = self.keys[memory]
@@ -258,18 +253,18 @@ def _as_one(first: Instruction, second: Instruction) -> Instruction | None:
     functions = first.function, second.function
     made = replace(first, target=second.target, low=second.low, high=second.high)
     number = _real_number(second)
-    if functions == (MUL, ADD) and second.start == first.target and number is not None:
-        return replace(made, function=MULTIPLY_ADD, numbers={"alpha": number})
-    reads = {second.start, second.other} if second.operand == VALUE else set()
-    if functions == (LOGISTIC, MUL) and len(reads) == 2 and reads == {first.start, first.target}:
-        return replace(made, function=SWISH)
+    if functions == (Function.MUL, Function.ADD) and second.start == first.target and number is not None:
+        return replace(made, function=Function.MULTIPLY_ADD, numbers={"alpha": number})
+    reads = {second.start, second.other} if second.operand == From.VALUE else set()
+    if functions == (Function.LOGISTIC, Function.MUL) and len(reads) == 2 and reads == {first.start, first.target}:
+        return replace(made, function=Function.SWISH)
     return None
 
 
 def _real_number(instruction: Instruction) -> float | None:
     """Return the constant that an instruction reads, if that is one real number."""
     number, walk = instruction.constant, instruction.walk
-    if instruction.operand != CONSTANT or number is None or walk is None or not walk.is_scalar:
+    if instruction.operand != From.CONSTANT or number is None or walk is None or not walk.is_scalar:
         return None
     return float(number.reshape(-1)[0]) if number.dtype.kind == "f" else None
 
@@ -281,11 +276,11 @@ def _is_plain(instruction: Instruction) -> bool:
 
 def _narrow(instruction: Instruction) -> Instruction:
     """Return an instruction for narrow values: what it reads of them is like them."""
-    operand = VALUE if instruction.operand == NARROW else instruction.operand
+    operand = From.VALUE if instruction.operand == From.NARROW else instruction.operand
     return replace(instruction, operand=operand, is_narrow=True)
 
 
 def _is_narrow_operand(instruction: Instruction) -> bool:
     """Whether an instruction for narrow values reads nothing beside them, or one number."""
     is_number = instruction.walk is not None and instruction.walk.is_scalar
-    return instruction.operand in (NOTHING, VALUE) or (instruction.operand == CONSTANT and is_number)
+    return instruction.operand in (From.NOTHING, From.VALUE) or (instruction.operand == From.CONSTANT and is_number)

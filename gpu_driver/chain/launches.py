@@ -13,9 +13,10 @@ from gpu_driver.chain.elementwise import words
 from gpu_driver.chain.following import with_following
 from gpu_driver.chain.images import one_image, steps_by_image
 from gpu_driver.chain.joining import put_together
+from gpu_driver.chain.kinds import Kind
 from gpu_driver.chain.memory import ALIGNMENT, BUFFERS, Placement
 from gpu_driver.chain.schedule import schedule
-from gpu_driver.chain.step import CONSTANTS, DEPTHWISE_BYTES, GEOMETRY, STEP_FIELDS, VALUES
+from gpu_driver.chain.step import CONSTANTS, GEOMETRY, STEP_FIELDS, VALUES
 from gpu_driver.chain.tasks import tasks_of, unit_of
 from gpu_driver.chain.tiles import Tiles, tiles_for, tiles_of_kernel
 from gpu_driver.convolution.expanded import joined
@@ -285,9 +286,10 @@ def _tasks(steps: Sequence[Step], keys: Mapping[Memory, int], device: DeviceProf
 
 def _program_of(kernel: Kernel, steps: Sequence[Step]) -> Kernel:
     """Return the kernel that knows how to do all steps: compiling what few networks use takes time."""
+    depthwise = [step for step in steps if step.kind == Kind.DEPTHWISE_BYTES]
     rare = (
         ("WINOGRAD", int(any(step.is_winograd for step in steps))),
-        ("DEPTHWISE5", int(any(step.kind == DEPTHWISE_BYTES and step.geometry.filter_height == 5 for step in steps))),
+        ("DEPTHWISE5", int(any(step.geometry.filter_height == 5 for step in depthwise))),
         ("GENERAL", int(any(step.is_general for step in steps))),
     )
     return replace(kernel, defines=(*kernel.defines, *rare))

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpu_driver.chain.elementwise import mean_of_row
-from gpu_driver.chain.step import MEAN, Reading, Step, rows_of
+from gpu_driver.chain.kinds import Kind
+from gpu_driver.chain.step import Reading, Step, rows_of
 from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def mean_step(
     is_of_row = ("QUANTIZED", 0) in kernel.defines and (terms, inner) == (depth, 1)
     return Step(
         kernel,
-        MEAN,
+        Kind.MEAN,
         source,
         output,
         None,

@@ -7,6 +7,7 @@ import math
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
+from gpu_driver.chain.kinds import From, Function, Kind
 from gpu_driver.convolution.staging import copied_bytes
 from gpu_driver.convolution.winograd import work_bytes
 from nn_runtime.codes import FuseCode
@@ -22,15 +23,8 @@ if TYPE_CHECKING:
 
 Memory: TypeAlias = "BoundOperand | Scratch | Images"
 
-CONVOLVE, DEPTHWISE, FLIP_SIGNS, AVERAGE, DEPTHWISE_BYTES, EXPANDED, SOFTMAX, WINOGRAD = 0, 1, 2, 3, 4, 5, 6, 7
-ELEMENTWISE, MEAN, COPY, PACK, MULTIPLY, GREATEST, FILL, BILINEAR, NEAREST, TURN = range(8, 18)
-GENERAL = frozenset({ELEMENTWISE, MEAN, COPY, PACK, MULTIPLY, GREATEST, FILL, BILINEAR, NEAREST, TURN})
+GENERAL = frozenset(kind for kind in Kind if kind >= Kind.ELEMENTWISE)
 """What convolutional networks can do without."""
-NOTHING, SOURCE, RESIDUAL, VALUE, CONSTANT, THIRD, NARROW = 0, 1, 2, 3, 4, 5, 6
-"""Operands of an Instruction."""
-BY_INTEGERS, BY_FLOATS, CENTRED = 0, 1, 2
-ROUND_TWICE, ROUND_TWICE_AT_ONCE, ROUND_ONCE, ROUND_POSITIVE = 0, 1, 2, 3
-
 PLACES = (
     *("kind", "src", "src_offset", "dst", "dst_offset", "residual", "residual_offset", "third", "third_offset"),
     *("before", "then"),
@@ -112,15 +106,15 @@ class Walk:
 
 @dataclass(frozen=True, eq=False)
 class Instruction:
-    """One of common/elementwise_step.h. operand: SOURCE etc., or NOTHING; constant: what CONSTANT, TABLE, PAIRS read.
+    """One of common/elementwise_step.h. constant: what From.CONSTANT, TABLE and PAIRS read.
 
     start, target, other: numbers of the values that it begins with, that it makes, and that VALUE reads, or NARROW, a
     number for each row. is_narrow: it makes such numbers of such. exact: what it makes of codes (int64) of both
     operands, of 8-bit tensors.
     """
 
-    function: int
-    operand: int = NOTHING
+    function: Function
+    operand: int = From.NOTHING
     walk: Walk | None = None
     constant: Array | None = None
     reversed: bool = False
@@ -153,7 +147,7 @@ class Step:
     """
 
     kernel: Kernel
-    kind: int
+    kind: Kind
     source: Memory
     output: Memory
     residual: Memory | None
@@ -181,22 +175,22 @@ class Step:
     @property
     def by_channel(self) -> bool:
         """Whether every output channel reads its input channel only."""
-        return self.kind in (DEPTHWISE, AVERAGE, GREATEST, DEPTHWISE_BYTES)
+        return self.kind in (Kind.DEPTHWISE, Kind.AVERAGE, Kind.GREATEST, Kind.DEPTHWISE_BYTES)
 
     @property
     def goes_by_images(self) -> bool:
         """Whether several images are best done one after the other: what reads windows, and products."""
-        return self.by_channel or not (self.is_general or self.kind in (SOFTMAX, FLIP_SIGNS))
+        return self.by_channel or not (self.is_general or self.kind in (Kind.SOFTMAX, Kind.FLIP_SIGNS))
 
     @property
     def is_depthwise(self) -> bool:
         """Whether depthwise.h does it."""
-        return self.kind == DEPTHWISE
+        return self.kind == Kind.DEPTHWISE
 
     @property
     def is_float_product(self) -> bool:
         """Whether convolve.h does it, on real numbers."""
-        return self.kind == CONVOLVE and ("QUANTIZED", 0) in self.kernel.defines
+        return self.kind == Kind.CONVOLVE and ("QUANTIZED", 0) in self.kernel.defines
 
     @property
     def dot4(self) -> int:
@@ -211,16 +205,16 @@ class Step:
     @property
     def is_winograd(self) -> bool:
         """Whether winograd.h does it."""
-        return self.kind == WINOGRAD
+        return self.kind == Kind.WINOGRAD
 
     @property
     def reads_in_place(self) -> bool:
         """Whether inputs are read where they lie, so that a task of few channels does nothing that others do, too."""
-        if self.is_depthwise or self.kind == DEPTHWISE_BYTES or self.is_float_product:
+        if self.is_depthwise or self.kind == Kind.DEPTHWISE_BYTES or self.is_float_product:
             return True
         g = self.geometry
         pointwise = (g.filter_height, g.filter_width, g.stride_height, g.stride_width) == (1, 1, 1, 1)
-        return self.kind == CONVOLVE and self.dot4 != 0 and pointwise and g.input_depth % 4 == 0
+        return self.kind == Kind.CONVOLVE and self.dot4 != 0 and pointwise and g.input_depth % 4 == 0
 
     @property
     def memories(self) -> tuple[Memory, ...]:
@@ -267,7 +261,7 @@ class Step:
         """Return one step that does this and what makes its input, which is nowhere else then."""
         return replace(
             self,
-            kind=EXPANDED,
+            kind=Kind.EXPANDED,
             source=first.source,
             flops=first.flops + self.flops,
             bytes_moved=first.bytes_moved + self.bytes_moved - 2 * first.output.size_bytes,

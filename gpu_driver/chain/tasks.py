@@ -7,20 +7,7 @@ import itertools
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from gpu_driver.chain.step import (
-    BILINEAR,
-    CONVOLVE,
-    COPY,
-    DEPTHWISE_BYTES,
-    ELEMENTWISE,
-    FILL,
-    FLIP_SIGNS,
-    MEAN,
-    MULTIPLY,
-    NEAREST,
-    SOFTMAX,
-    TURN,
-)
+from gpu_driver.chain.kinds import Kind
 from gpu_driver.convolution.packing import depthwise_block
 from gpu_driver.convolution.winograd import pixels_of, tile_count
 from gpu_driver.tuning_values import Tuning
@@ -43,7 +30,12 @@ EVEN_ROWS = 16
 """Per core: so many are even enough, fewer are cut by channels too."""
 HEAVY_WEIGHTS_BYTES = 500_000
 """More is better read by one core only, and once: it does not stay in a core's own caches beside the rest."""
-ROW_BY_ROW = frozenset({FLIP_SIGNS, SOFTMAX, ELEMENTWISE, MEAN, COPY, FILL, BILINEAR, NEAREST})
+ROW_BY_ROW = frozenset(
+    (
+        *(Kind.FLIP_SIGNS, Kind.SOFTMAX, Kind.ELEMENTWISE, Kind.MEAN),
+        *(Kind.COPY, Kind.FILL, Kind.BILINEAR, Kind.NEAREST),
+    )
+)
 """Steps that can be cut after any row; by themselves they are cut after rows that are tiles of others."""
 UNTUNED = Tuning()
 
@@ -124,7 +116,7 @@ def unit_of(step: Step) -> tuple[int, int]:
         return step.geometry.output_width, _channels_of_block(step)
     if step.before is not None:
         return step.geometry.output_width, CONVOLUTION_BLOCK
-    if step.kind == TURN:
+    if step.kind == Kind.TURN:
         return 1, step.output_shape[1]
     pixels = 1 if step.kind in ROW_BY_ROW else step.tile_pixels
     return pixels, CONVOLUTION_BLOCK if _has_blocks(step) else step.output_shape[1]
@@ -137,12 +129,12 @@ def _blocks_overlap(step: Step) -> bool:
 
 
 def _has_blocks(step: Step) -> bool:
-    return step.kind in (CONVOLVE, MEAN) or step.is_winograd
+    return step.kind in (Kind.CONVOLVE, Kind.MEAN) or step.is_winograd
 
 
 def _count(step: Step) -> int:
     """Return what is cut into rows of tile_pixels."""
-    if step.kind == MULTIPLY:
+    if step.kind == Kind.MULTIPLY:
         return step.geometry.batches * _tiles(step) * step.tile_pixels
     return tile_count(step.geometry) if step.is_winograd else step.output_shape[0]
 
@@ -193,7 +185,7 @@ def _rows_read(step: Step, reads: Reading, task: Task) -> tuple[Span, Span]:
 
 
 def _pixels(step: Step, first: int, last: int) -> Span:
-    if step.kind == MULTIPLY:
+    if step.kind == Kind.MULTIPLY:
         return tuple(_first_row(step, tile // step.tile_pixels) for tile in (first, last))  # type: ignore[return-value]
     return pixels_of(step.geometry, first, last) if step.is_winograd else (first, last)
 
@@ -220,12 +212,12 @@ def _few_pixels(step: Step, tuning: Tuning) -> int:
 
 def _has_heavy_weights(step: Step, pixels: int) -> bool:
     """Whether a product has many weights, more of them than of inputs: every core gets channels of its own."""
-    is_product = step.kind == CONVOLVE and step.reads_in_place
+    is_product = step.kind == Kind.CONVOLVE and step.reads_in_place
     return is_product and step.constants[0].nbytes > HEAVY_WEIGHTS_BYTES and step.output_shape[1] > pixels
 
 
 def _channels_of_block(step: Step) -> int:
-    return depthwise_block(step.dot4) if step.kind == DEPTHWISE_BYTES else DEPTHWISE_BLOCK
+    return depthwise_block(step.dot4) if step.kind == Kind.DEPTHWISE_BYTES else DEPTHWISE_BLOCK
 
 
 def _parts(rows: int, blocks: int, parts: int) -> list[Span]:

@@ -6,7 +6,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gpu_driver.chain.step import CONVOLVE, DEPTHWISE, EXPANDED, TILE_PIXELS
+from gpu_driver.chain.kinds import Kind
+from gpu_driver.chain.step import TILE_PIXELS
 from gpu_driver.discovery.dot_products import AMX
 from nn_runtime.value_classes import dataclass
 
@@ -74,8 +75,8 @@ def tiles_for(steps: Sequence[Step], device: DeviceProfile) -> Tiles:
     usual = usual_tiles(device)
     if sum(step.flops for step in steps) < LEAST_FLOPS or any(step.is_winograd for step in steps):
         return usual
-    convolutions = [step for step in steps if step.kind == CONVOLVE]
-    depthwise = [step for step in steps if step.kind in (DEPTHWISE, EXPANDED)]
+    convolutions = [step for step in steps if step.kind == Kind.CONVOLVE]
+    depthwise = [step for step in steps if step.kind in (Kind.DEPTHWISE, Kind.EXPANDED)]
     times = TIMES_WITH_FEW if usual.pixels == FEW_PIXELS else TIMES
     return replace(
         usual,

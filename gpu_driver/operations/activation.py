@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from nn_runtime.operand import Array
 
 _SMOOTH = {
-    OperationCode.LOGISTIC: ("logistic", programs.LOGISTIC),
-    OperationCode.TANH: ("hyperbolic_tangent", programs.TANH),
-    OperationCode.HARD_SWISH: ("hard_swish", programs.HARD_SWISH),
+    OperationCode.LOGISTIC: ("logistic", chain.Function.LOGISTIC),
+    OperationCode.TANH: ("hyperbolic_tangent", chain.Function.TANH),
+    OperationCode.HARD_SWISH: ("hard_swish", chain.Function.HARD_SWISH),
 }
 
 
@@ -54,7 +54,7 @@ def relu(op: BoundOperation, device: DeviceProfile) -> Launch:
         2 * output.size_bytes,
         in_place=True,
     )
-    return programs.joinable(launch, chain_step(op, device, programs.CLAMP, (low.item(), high.item())))
+    return programs.joinable(launch, chain_step(op, device, chain.Function.CLAMP, (low.item(), high.item())))
 
 
 @launches(OperationCode.LOGISTIC, OperationCode.TANH, OperationCode.HARD_SWISH)
@@ -72,7 +72,7 @@ def elu(op: BoundOperation, device: DeviceProfile) -> Launch:
     """ELU. FLOAT32, FLOAT16; kernel activation_smooth.cl:elu."""
     alpha = op.float_value("alpha")
     launch = mapped("activation_smooth.cl", "elu", op, device, None, float32(alpha))
-    return programs.joinable(launch, chain_step(op, device, programs.ELU, numbers={"alpha": alpha}))
+    return programs.joinable(launch, chain_step(op, device, chain.Function.ELU, numbers={"alpha": alpha}))
 
 
 def mapped(
@@ -80,7 +80,7 @@ def mapped(
     kernel: str,
     op: BoundOperation,
     device: DeviceProfile,
-    function: int | None = None,
+    function: chain.Function | None = None,
     *parameters: Argument,
 ) -> Launch:
     """Return the launch of a kernel of common/map.h, defined by T, from the operation's input to its output.
@@ -104,7 +104,7 @@ def mapped(
 def chain_step(
     op: BoundOperation,
     device: DeviceProfile,
-    function: int,
+    function: chain.Function,
     bounds: tuple[float, float] | None = None,
     numbers: Mapping[str, float] | None = None,
     table: Array | None = None,
@@ -124,14 +124,14 @@ def chain_step(
         high,
         numbers,
         table,
-        (lambda codes, _: np.clip(codes, low, high)) if function == programs.CLAMP else None,
+        (lambda codes, _: np.clip(codes, low, high)) if function == chain.Function.CLAMP else None,
     )
 
 
 def by_table(op: BoundOperation, table: Array, device: DeviceProfile) -> Launch:
     """Return the launch of an operation from 8 bits to 8 bits of the same type."""
     launch = lookup(op.input("input"), op.outputs[0], table, device)
-    return programs.joinable(launch, chain_step(op, device, programs.TABLE, table=table))
+    return programs.joinable(launch, chain_step(op, device, chain.Function.TABLE, table=table))
 
 
 def lookup(source: BoundOperand, output: BoundOperand, table: Array, device: DeviceProfile) -> Launch:

@@ -85,7 +85,7 @@ def _packed_steps(op: BoundOperation, sizes: BatchMatmul, kernel: Kernel) -> Ste
     packed = Scratch(4 * batches * blocks * LANES * depth)
     packing = chain.Step(
         kernel,
-        chain.PACK,
+        chain.Kind.PACK,
         rhs,
         packed,
         None,
@@ -98,7 +98,7 @@ def _packed_steps(op: BoundOperation, sizes: BatchMatmul, kernel: Kernel) -> Ste
     )
     product = chain.Step(
         kernel,
-        chain.MULTIPLY,
+        chain.Kind.MULTIPLY,
         lhs,
         output,
         packed,

@@ -117,7 +117,7 @@ def packed(product: Product) -> Steps:
             constants = halves, *constants[1:]
             values["half_weights"] = 1
     kernel = chain.chain_kernel(product.defines(), dot4=0)
-    return _step(product, chain.CONVOLVE, kernel, constants, values)
+    return _step(product, chain.Kind.CONVOLVE, kernel, constants, values)
 
 
 def _is_of_one_pixel(product: Product) -> bool:
@@ -134,7 +134,7 @@ def packed_winograd(product: Product) -> Steps:
     constants = _channels(product, winograd.pack_weights(filters), packing.pack_channels)
     values: dict[str, int | float] = {"tiles_at_once": winograd.tiles_at_once(product.geometry)}
     kernel = chain.chain_kernel(product.defines(), dot4=0)
-    return _step(product, chain.WINOGRAD, kernel, (*constants, packing.pack_conv_weights(filters)), values)
+    return _step(product, chain.Kind.WINOGRAD, kernel, (*constants, packing.pack_conv_weights(filters)), values)
 
 
 def packed_bytes(product: Product, device: DeviceProfile) -> Steps:
@@ -151,7 +151,7 @@ def packed_bytes(product: Product, device: DeviceProfile) -> Steps:
     vectors = _of_lanes(product, folded, lanes, chain.CONVOLUTION_BLOCK)
     constants = packed.weights, *vectors, packed.excess, packed.places
     kernel = chain.chain_kernel(product.defines(), dot4=device.dot4)
-    return _step(product, chain.CONVOLVE, kernel, constants, values)
+    return _step(product, chain.Kind.CONVOLVE, kernel, constants, values)
 
 
 def depthwise_packed(product: Product, device: DeviceProfile) -> Steps:
@@ -162,7 +162,7 @@ def depthwise_packed(product: Product, device: DeviceProfile) -> Steps:
     constants = _channels(product, weights, packing.pack_depthwise_channels)
     values = {"zero_in": product.source.zero_point, **_requantization(product)}
     kernel = chain.common_kernel(product.defines(), device)
-    return _step(product, chain.DEPTHWISE, kernel, constants, values)
+    return _step(product, chain.Kind.DEPTHWISE, kernel, constants, values)
 
 
 def fits_depthwise_bytes(product: Product, device: DeviceProfile) -> bool:
@@ -192,7 +192,7 @@ def depthwise_packed_bytes(product: Product, device: DeviceProfile) -> Steps:
     constants = packed_weights, *vectors, modes + 4 * np.cumsum(has_rest, dtype=np.int32) * has_rest
     values = {"zero_in": source.zero_point, **_requantization(product)}
     kernel = chain.chain_kernel(product.defines(), dot4=device.dot4)
-    return _step(product, chain.DEPTHWISE_BYTES, kernel, constants, values)
+    return _step(product, chain.Kind.DEPTHWISE_BYTES, kernel, constants, values)
 
 
 def _channels(product: Product, weights: Array, pack: Callable[[Array, DTypeLike], Array]) -> tuple[Array, ...]:
@@ -210,7 +210,8 @@ def _of_lanes(product: Product, folded: Array, lanes: Array, block: int) -> tupl
     vectors = (folded, *multipliers, rounding.offsets, found.factors, found.offsets)
     inexact = packing.pack_lanes(~found.exact, lanes)
     blocks = np.logical_or.reduceat(inexact, np.arange(0, inexact.size, block))
-    modes = np.where(blocks, chain.BY_INTEGERS, chain.CENTRED if found.centred else chain.BY_FLOATS)
+    by_floats = chain.Rescale.CENTRED if found.centred else chain.Rescale.BY_FLOATS
+    modes = np.where(blocks, chain.Rescale.BY_INTEGERS, by_floats)
     return *(packing.pack_lanes(values, lanes) for values in vectors), modes.astype(np.int32)
 
 
@@ -235,13 +236,13 @@ def _requantization(product: Product) -> dict[str, int | float]:
     return {"zero_out": product.before.zero_point, "rounding_mode": _rounding_mode(product)}
 
 
-def _rounding_mode(product: Product) -> int:
+def _rounding_mode(product: Product) -> chain.Round:
     if product.rounds_once:
-        return chain.ROUND_ONCE
+        return chain.Round.ONCE
     if not _rounding(product).at_once:
-        return chain.ROUND_TWICE
+        return chain.Round.TWICE
     low, _ = product.bounds()
-    return chain.ROUND_POSITIVE if low.item() >= product.before.zero_point else chain.ROUND_TWICE_AT_ONCE
+    return chain.Round.POSITIVE if low.item() >= product.before.zero_point else chain.Round.TWICE_AT_ONCE
 
 
 def _rounding(product: Product) -> packing.Rounding:
@@ -258,7 +259,7 @@ def _greatest_sums(product: Product) -> npt.NDArray[np.int64]:
 
 def _step(
     product: Product,
-    kind: int,
+    kind: chain.Kind,
     kernel: Kernel,
     constants: tuple[Array, ...],
     values: dict[str, int | float],
@@ -287,7 +288,7 @@ def flip_signs(source: BoundOperand, output: BoundOperand, device: DeviceProfile
     rows = source.count // depth
     step = chain.Step(
         chain.common_kernel(types, device),
-        chain.FLIP_SIGNS,
+        chain.Kind.FLIP_SIGNS,
         source,
         output,
         None,

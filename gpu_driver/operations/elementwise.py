@@ -35,7 +35,12 @@ if TYPE_CHECKING:
     from gpu_driver.launch import Argument
     from nn_runtime.operand import Array
 
-_NUMBERS = {OperationCode.ADD: 0, OperationCode.SUB: 1, OperationCode.MUL: 2, OperationCode.DIV: 3}
+_FUNCTIONS = {
+    OperationCode.ADD: chain.Function.ADD,
+    OperationCode.SUB: chain.Function.SUB,
+    OperationCode.MUL: chain.Function.MUL,
+    OperationCode.DIV: chain.Function.DIV,
+}
 _PRELU_NUMBERS = (
     *("zero0", "zero1", "zero_out"),
     *("multiplier0", "exponent0", "multiplier1", "exponent1"),
@@ -51,7 +56,7 @@ def elementwise(op: BoundOperation, device: DeviceProfile) -> Launch:
     """ADD, SUB, MUL, DIV. Every type, rank up to 4; kernels elementwise.cl:elementwise, elementwise_broadcast."""
     first, second, output = op.input("input0"), op.input("input1"), op.outputs[0]
     shape = broadcast(first.dimensions, second.dimensions, output.dimensions)
-    common = (first, second, output, int32(_NUMBERS[OperationCode(op.code)]), *_arithmetic(op))
+    common = (first, second, output, int32(_FUNCTIONS[OperationCode(op.code)]), *_arithmetic(op))
     moved = first.size_bytes + second.size_bytes + output.size_bytes
     types = defines(device, T=c_type(output))
     if not shape.fits_rows(device):
@@ -80,7 +85,7 @@ def _chain_step(op: BoundOperation, device: DeviceProfile) -> chain.Step | None:
     if kernel is None:
         return None
     operands = op.input("input0"), op.input("input1")
-    function = _NUMBERS[OperationCode(op.code)]
+    function = _FUNCTIONS[OperationCode(op.code)]
     if op.data_type in FLOAT_TYPES:
         return programs.step_of(kernel, output, operands, function, *activation_range_float(op.fuse_code()))
     low, high = activation_range_quantized(op.fuse_code(), output)
@@ -150,7 +155,7 @@ def extreme(op: BoundOperation, device: DeviceProfile) -> Launch:
     greatest = op.code == OperationCode.MAXIMUM
     operands = first, second, output
     launch = pairwise("extreme", operands, (int32(greatest),), device, tables)
-    function = programs.MAXIMUM if greatest else programs.MINIMUM
+    function = chain.Function.MAXIMUM if greatest else chain.Function.MINIMUM
     exact = np.maximum if greatest else np.minimum
     return launch if tables is not None else _joinable(launch, operands, function, device, exact=exact)
 
@@ -166,7 +171,7 @@ def prelu(op: BoundOperation, device: DeviceProfile) -> Launch:
     """PRELU. FLOAT32, FLOAT16, QUANT8, any rank; kernel broadcast.cl:prelu."""
     source, alpha, output = operands = op.input("input"), op.input("alpha"), op.outputs[0]
     if op.data_type not in QUANT8_TYPES:
-        return _joinable(pairwise("prelu", operands, (), device), operands, programs.PRELU, device)
+        return _joinable(pairwise("prelu", operands, (), device), operands, chain.Function.PRELU, device)
     factors = prelu_multipliers(source.scale, alpha.scale, output.scale)
     pairs = factors.positive.mantissa, factors.positive.exponent, factors.negative.mantissa, factors.negative.exponent
     zeros = source.zero_point, alpha.zero_point, output.zero_point
@@ -185,7 +190,7 @@ def prelu(op: BoundOperation, device: DeviceProfile) -> Launch:
         codes: Array = np.clip(np.where(x >= 0, kept, scaled), low, high) + output.zero_point
         return codes
 
-    return _joinable(launch, operands, programs.PRELU, device, (low, high), numbers, exact)
+    return _joinable(launch, operands, chain.Function.PRELU, device, (low, high), numbers, exact)
 
 
 def _by_pairs(operands: tuple[BoundOperand, BoundOperand, BoundOperand], table: Array, device: DeviceProfile) -> Launch:
@@ -196,13 +201,13 @@ def _by_pairs(operands: tuple[BoundOperand, BoundOperand, BoundOperand], table: 
         return codes
 
     launch = pairwise("pairs", operands, (Packed(table),), device)
-    return _joinable(launch, operands, programs.PAIRS, device, exact=exact, table=table)
+    return _joinable(launch, operands, chain.Function.PAIRS, device, exact=exact, table=table)
 
 
 def _joinable(
     launch: Launch,
     operands: tuple[BoundOperand, BoundOperand, BoundOperand],
-    function: int,
+    function: chain.Function,
     device: DeviceProfile,
     bounds: tuple[float, float] = (-math.inf, math.inf),
     numbers: Mapping[str, int | float] | None = None,

@@ -56,7 +56,7 @@ def _chain_step(launch: Launch, op: BoundOperation, window: SlidingWindow, kerne
     low, high = (bound.item() for bound in _bounds(op, window))
     return chain.Step(
         kernel,
-        chain.AVERAGE if op.code == OperationCode.AVERAGE_POOL_2D else chain.GREATEST,
+        chain.Kind.AVERAGE if op.code == OperationCode.AVERAGE_POOL_2D else chain.Kind.GREATEST,
         source,
         output,
         None,

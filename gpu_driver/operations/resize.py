@@ -75,7 +75,7 @@ def _chain_step(
     pixels = g.input_height * g.input_width
     return chain.Step(
         kernel,
-        chain.BILINEAR if op.code == OperationCode.RESIZE_BILINEAR else chain.NEAREST,
+        chain.Kind.BILINEAR if op.code == OperationCode.RESIZE_BILINEAR else chain.Kind.NEAREST,
         op.input("input"),
         op.outputs[0],
         None,

@@ -61,7 +61,7 @@ def _chain_step(launch: Launch, op: BoundOperation, sizes: tuple[int, int], devi
     tables = softmax_tables(beta, source.scale) if quantized else None
     return chain.Step(
         chain.common_kernel((("T", c_type(output)), ("QUANTIZED", int(quantized))), device),
-        chain.SOFTMAX,
+        chain.Kind.SOFTMAX,
         source,
         output,
         None,

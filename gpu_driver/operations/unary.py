@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpu_driver.chain import elementwise as programs
+from gpu_driver import chain
 from gpu_driver.operations import launches
 from gpu_driver.operations.activation import by_table, mapped
 from nn_runtime.codes import OperationCode
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 _IN_CHAINS = {
-    OperationCode.ABS: programs.ABS,
-    OperationCode.EXP: programs.EXP,
-    OperationCode.NEG: programs.NEG,
-    OperationCode.RSQRT: programs.RSQRT,
-    OperationCode.SQRT: programs.SQRT,
+    OperationCode.ABS: chain.Function.ABS,
+    OperationCode.EXP: chain.Function.EXP,
+    OperationCode.NEG: chain.Function.NEG,
+    OperationCode.RSQRT: chain.Function.RSQRT,
+    OperationCode.SQRT: chain.Function.SQRT,
 }
 
 

@@ -6,9 +6,9 @@
 //          8-bit T: added_by_floats16, multiplied_by_floats16: the same by float32 arithmetic, for factors that give the same integers for
 //          all pairs of bytes (chain/byte_pairs.py); bounds are to be applied
 
-#define ADD 0
-#define SUB 1
-#define MUL 2
+#define DO_ADD 0
+#define DO_SUB 1
+#define DO_MUL 2
 
 #if T_IS_FLOAT
 
@@ -16,7 +16,7 @@
     static inline V combine##SUFFIX(V a, V b, int operation, V low, V high, int left_shift, int4 zeros, int2 factor0,  \
         int2 factor1, int2 factor_out)                                                                                 \
     {                                                                                                                  \
-        const V y = operation == ADD ? a + b : operation == SUB ? a - b : operation == MUL ? a * b : a / b;            \
+        const V y = operation == DO_ADD ? a + b : operation == DO_SUB ? a - b : operation == DO_MUL ? a * b : a / b;            \
         return y < low ? low : y > high ? high : y;                                                                    \
     }
 
@@ -27,11 +27,11 @@
     static inline V combine##SUFFIX(V a, V b, int operation, V low, V high, int left_shift, int4 zeros, int2 factor0,  \
         int2 factor1, int2 factor_out)                                                                                 \
     {                                                                                                                  \
-        if (operation == ADD)                                                                                          \
+        if (operation == DO_ADD)                                                                                          \
             return as_##V(as_u##V(a) + as_u##V(b));                                                                    \
-        if (operation == SUB)                                                                                          \
+        if (operation == DO_SUB)                                                                                          \
             return as_##V(as_u##V(a) - as_u##V(b));                                                                    \
-        if (operation == MUL)                                                                                          \
+        if (operation == DO_MUL)                                                                                          \
             return as_##V(as_u##V(a) * as_u##V(b));                                                                    \
         const V divisor = b == 0 || b == -1 ? (V)1 : b;                                                                \
         const V quotient = a / divisor;                                                                                \
@@ -49,12 +49,12 @@
         V real;                                                                                                        \
         a -= zeros.x;                                                                                                  \
         b -= zeros.y;                                                                                                  \
-        if (operation == MUL) {                                                                                        \
+        if (operation == DO_MUL) {                                                                                        \
             real = a * b;                                                                                              \
         } else {                                                                                                       \
             a = multiply_by_quantized_multiplier##SUFFIX(a << left_shift, (V)factor0.x, (V)factor0.y);                 \
             b = multiply_by_quantized_multiplier##SUFFIX(b << left_shift, (V)factor1.x, (V)factor1.y);                 \
-            real = operation == ADD ? a + b : a - b;                                                                   \
+            real = operation == DO_ADD ? a + b : a - b;                                                                   \
         }                                                                                                              \
         real = multiply_by_quantized_multiplier##SUFFIX(real, (V)factor_out.x, (V)factor_out.y);                       \
         return min(max(real, low), high) + zeros.z;                                                                    \

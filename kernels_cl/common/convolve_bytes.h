@@ -11,7 +11,7 @@
 //          amx.h), and places int [blocks + 1]: the first of a block of 32 channels; then of each unit: 65536 times its run, plus the
 //          number of its first quad in it
 //          bias: less zero_in' * sum (w - zero_w) (packing.py: fold_input_zero_point)
-// Exact    while taps * depth_in <= 65536, and sums are at most 2^24 in magnitude where mode is not BY_INTEGERS
+// Exact    while taps * depth_in <= 65536, and sums are at most 2^24 in magnitude where mode is not RESCALE_BY_INTEGERS
 
 #define VECTORS (DOT4_LANES / 8) // of 16 channels of a tile: their sums must fit into registers
 // Weights of so many quads of 16 channels stay in a core's first cache with what else it needs.

@@ -11,7 +11,7 @@
 //          bias: less zero_in' * sum (w - zero_w) (packing.py: fold_input_zero_point)
 // Defines  DEPTHWISE5: 0 | 1 (required): 1: there may be filters of 5 x 5
 // Needs    filter 3 x 3 or 5 x 5, not dilated, stride_width 1 or 2, depth of half a block or at least a block, every w - zero_w in -255..254
-// Exact    where sums are at most 2^24 in magnitude, else mode must be BY_INTEGERS
+// Exact    where sums are at most 2^24 in magnitude, else mode must be RESCALE_BY_INTEGERS
 #define DEPTHWISE_LANES (4 * DOT4_LANES)
 #define QUARTERS _Pragma("unroll") for (int j = 0; j < 4; ++j)
 #define GREATEST_SIZE (DEPTHWISE5 ? 5 : 3)
@@ -80,9 +80,9 @@ static INLINED Ints finish_lanes(const Step *s, const Lanes *l, const Ints *sum)
 {
     global const Floats *scale = (global const Floats *)l->scaling.scale, *offset = (global const Floats *)l->scaling.offset;
     Ints value[4];
-    if (l->mode == BY_FLOATS) {
+    if (l->mode == RESCALE_BY_FLOATS) {
         QUARTERS value[j] = cut(scale_sum(sum[j], scale[j], offset[j]));
-    } else if (l->mode == CENTRED) {
+    } else if (l->mode == RESCALE_CENTRED) {
         QUARTERS value[j] = cut(scale_centred(sum[j], scale[j], offset[j]));
     } else {
         int16 some[DEPTHWISE_LANES / 16]; // a copy: arrays passed on by address do not stay in registers
@@ -196,7 +196,7 @@ static void depthwise_bytes(const Step *s, Part part, global const T *src, globa
             const int channel = rest >= DEPTHWISE_LANES ? block * DEPTHWISE_LANES : depth - DEPTHWISE_LANES / pixels;
             const int mode = CONSTANT_AT(int, s->modes)[block] % 4, left = CONSTANT_AT(int, s->modes)[block] / 4;
             const Lanes lanes = {weights + block * quads, left ? end + 1 + (left - 1) * quads : 0, bias + block * 4,
-                                 scaling_at(scaling, block * (DEPTHWISE_LANES / 16)), mode, mode == BY_INTEGERS ? 0 : words_of(s->zero_out),
+                                 scaling_at(scaling, block * (DEPTHWISE_LANES / 16)), mode, mode == RESCALE_BY_INTEGERS ? 0 : words_of(s->zero_out),
                                  bytes_of(s->low), bytes_of(s->high)};
             Rows rows;
             for (int fy = 0; fy < GREATEST_SIZE; ++fy) {

@@ -27,28 +27,29 @@
     for (int v4 = 0; v4 < vectors; v4 += 4)              \
         _Pragma("unroll") for (int v = v4; v < v4 + 4; ++v) { __VA_ARGS__; }
 
-// As gpu_driver/chain/elementwise.py numbers them; those up to DIVIDE as common/combine.h.
-#define DIVIDE 3
-#define GREATER 4
-#define LESSER 5
-#define LOAD_OPERAND 6
-#define TABLE 7
-#define CLAMP 8
-#define MAGNITUDE 9
-#define NEGATIVE 10
-#define EXPONENTIAL 11
-#define SQUARE_ROOT 12
-#define RECIPROCAL_ROOT 13
-#define SIGMOID 14
-#define HYPERBOLIC_TANGENT 15
-#define HARD_SWISH 16
-#define EXPONENTIAL_LINEAR 17
-#define RECTIFIER 18
-#define PAIRS 19
-#define MEAN_OF_ROW 20
-#define MULTIPLY_ADD 21
-#define SWISH 22
+// These and KIND_, RESCALE_, ROUND_ as gpu_driver/chain/kinds.py numbers them; the first three are in common/combine.h.
+#define DO_DIV 3
+#define DO_MAXIMUM 4
+#define DO_MINIMUM 5
+#define DO_LOAD 6
+#define DO_TABLE 7
+#define DO_CLAMP 8
+#define DO_ABS 9
+#define DO_NEG 10
+#define DO_EXP 11
+#define DO_SQRT 12
+#define DO_RSQRT 13
+#define DO_LOGISTIC 14
+#define DO_TANH 15
+#define DO_HARD_SWISH 16
+#define DO_ELU 17
+#define DO_PRELU 18
+#define DO_PAIRS 19
+#define DO_MEAN_OF_ROW 20
+#define DO_MULTIPLY_ADD 21
+#define DO_SWISH 22
 
+#define FROM_NOTHING 0
 #define FROM_SOURCE 1
 #define FROM_RESIDUAL 2
 #define FROM_VALUE 3
@@ -229,25 +230,25 @@ static inline void apply(const Columns *at, global const Instruction *i, int vec
 {
     const float alpha = i->alpha;
     switch (i->function) {
-        PAIR(ADD, x + y)
-        PAIR(SUB, x - y)
-        PAIR(MUL, x * y)
-        PAIR(DIVIDE, x / y)
-        PAIR(MULTIPLY_ADD, x * y + alpha)
-        PAIR(GREATER, x != x || x > y ? x : y)
-        PAIR(LESSER, x != x || x < y ? x : y)
-        PAIR(RECTIFIER, x >= 0.0f ? x : x * y)
-        SIMPLE(CLAMP, x)
-        SIMPLE(MAGNITUDE, fabs(x))
-        SIMPLE(NEGATIVE, -x)
-        SIMPLE(EXPONENTIAL, exp_16(x))
-        SIMPLE(SQUARE_ROOT, sqrt(x))
-        SIMPLE(RECIPROCAL_ROOT, 1.0f / sqrt(x))
-        SIMPLE(SIGMOID, logistic_16(x))
-        SIMPLE(SWISH, x * logistic_16(x))
-        SIMPLE(HYPERBOLIC_TANGENT, tanh_16(x))
-        SIMPLE(HARD_SWISH, x * (clamp(x + 3.0f, 0.0f, 6.0f) * (1.0f / 6.0f))) // a division takes ten times as long
-        SIMPLE(EXPONENTIAL_LINEAR, (x < 0.0f ? (float16)0.0f : x) + fmin(alpha * expm1_16(x), 0.0f))
+        PAIR(DO_ADD, x + y)
+        PAIR(DO_SUB, x - y)
+        PAIR(DO_MUL, x * y)
+        PAIR(DO_DIV, x / y)
+        PAIR(DO_MULTIPLY_ADD, x * y + alpha)
+        PAIR(DO_MAXIMUM, x != x || x > y ? x : y)
+        PAIR(DO_MINIMUM, x != x || x < y ? x : y)
+        PAIR(DO_PRELU, x >= 0.0f ? x : x * y)
+        SIMPLE(DO_CLAMP, x)
+        SIMPLE(DO_ABS, fabs(x))
+        SIMPLE(DO_NEG, -x)
+        SIMPLE(DO_EXP, exp_16(x))
+        SIMPLE(DO_SQRT, sqrt(x))
+        SIMPLE(DO_RSQRT, 1.0f / sqrt(x))
+        SIMPLE(DO_LOGISTIC, logistic_16(x))
+        SIMPLE(DO_SWISH, x * logistic_16(x))
+        SIMPLE(DO_TANH, tanh_16(x))
+        SIMPLE(DO_HARD_SWISH, x * (clamp(x + 3.0f, 0.0f, 6.0f) * (1.0f / 6.0f))) // a division takes ten times as long
+        SIMPLE(DO_ELU, (x < 0.0f ? (float16)0.0f : x) + fmin(alpha * expm1_16(x), 0.0f))
     default:
         break;
     }
@@ -263,7 +264,7 @@ static inline void apply(const Columns *at, global const Instruction *i, int vec
 static inline void apply(const Columns *at, global const Instruction *i, int vectors, const int16 *a, const int16 *b, int16 *to)
 {
     const int low = i->low, high = i->high;
-    if (i->function == TABLE) {
+    if (i->function == DO_TABLE) {
         int16 bytes[WIDTH / 64];
         EVERY_FOUR(((T16 *)bytes)[v] = WIDEN(a[v], T16))
 #if DOT4
@@ -276,19 +277,19 @@ static inline void apply(const Columns *at, global const Instruction *i, int vec
             ((uchar *)bytes)[k] = table[((uchar *)bytes)[k]];
 #endif
         EVERY_FOUR(to[v] = WIDEN(((T16 *)bytes)[v], int16))
-    } else if (i->function == PAIRS) {
+    } else if (i->function == DO_PAIRS) {
         global const T *table = (global const T *)(at->constants + (size_t)i->table * 64);
         EVERY_VALUE(to[v] = paired16(a[v], b[v], table))
-    } else if (i->function == CLAMP) {
+    } else if (i->function == DO_CLAMP) {
         EVERY_FOUR(to[v] = activate_int16(a[v], low, high))
-    } else if (i->function == GREATER) {
+    } else if (i->function == DO_MAXIMUM) {
         EVERY_FOUR(to[v] = max(a[v], b[v]))
-    } else if (i->function == LESSER) {
+    } else if (i->function == DO_MINIMUM) {
         EVERY_FOUR(to[v] = min(a[v], b[v]))
     } else if (i->by_floats) {
         const float factor0 = i->real0, factor1 = i->real1, offset = i->offset;
         const int zero0 = i->zeros[0], zero1 = i->zeros[1], zero_out = i->zeros[2];
-        if (i->function == MUL)
+        if (i->function == DO_MUL)
             EVERY_FOUR(to[v] = activate_int16(
                            multiplied_by_floats16(a[v] - zero0, b[v] - zero1, factor0, offset, zero_out), low, high))
         else
@@ -297,7 +298,7 @@ static inline void apply(const Columns *at, global const Instruction *i, int vec
         const int4 zeros = (int4)(i->zeros[0], i->zeros[1], i->zeros[2], 0);
         const int2 factor0 = (int2)(i->factor0[0], i->factor0[1]), factor1 = (int2)(i->factor1[0], i->factor1[1]);
         const int2 factor_out = (int2)(i->factor_out[0], i->factor_out[1]);
-        if (i->function == RECTIFIER)
+        if (i->function == DO_PRELU)
             EVERY_VALUE(to[v] = rectified16(a[v], b[v], zeros, (int4)(factor0, factor1), low, high))
         else
             EVERY_VALUE(to[v] = combine16(a[v], b[v], i->function, (int16)low, (int16)high, i->left_shift, zeros, factor0,
@@ -315,16 +316,16 @@ static inline void compute(const Columns *at, global const Instruction *program,
         COMPUTE_T16 *to = values[i->to];
 #if T_IS_FLOAT
         const int vectors = padded(i->is_narrow ? at->rows : at->vectors);
-        if (i->function == MEAN_OF_ROW) {
+        if (i->function == DO_MEAN_OF_ROW) {
             means_of_rows(at, values[i->from], to);
             continue;
         }
         if (i->operand == FROM_NARROW)
-            widen_rows(at, values[i->place], i->function == LOAD_OPERAND ? to : others);
+            widen_rows(at, values[i->place], i->function == DO_LOAD ? to : others);
 #else
         const int vectors = padded(at->vectors);
 #endif
-        if (i->function == LOAD_OPERAND) {
+        if (i->function == DO_LOAD) {
             if (i->operand != FROM_NARROW && !load_operand(at, i, to))
                 EVERY_FOUR(to[v] = to[0])
             continue;
@@ -333,7 +334,7 @@ static inline void compute(const Columns *at, global const Instruction *program,
         int is_one = 0;
         if (i->operand == FROM_VALUE) {
             other = values[i->place];
-        } else if (i->operand != 0) {
+        } else if (i->operand != FROM_NOTHING) {
             is_one = i->operand != FROM_NARROW && !load_operand(at, i, others);
             other = others;
         }
@@ -403,7 +404,7 @@ static void elementwise(const Step *s, Part part, global const T *src, global T 
     const int is_long = s->at_once && right - left == depth;
     const int last = is_long ? (end - begin) * depth : right, width = is_long ? s->at_once : WIDTH;
 #if !T_IS_FLOAT
-    if (s->instructions == 2 && program[1].function == TABLE) {
+    if (s->instructions == 2 && program[1].function == DO_TABLE) {
         for (int row = begin; row < end; row += is_long ? end - begin : 1)
             look_up_row(own + (size_t)program[1].place * 64, src + (size_t)row * depth + left, dst + (size_t)row * depth + left, last - left);
         return;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // finish_bytes.h: how sums of bytes' products become bytes, 16, 32 or four vectors of channels at once (bytes.h says in which order).
 // Maths    the requantisation of quant.h and ADD, by floats where float_rounding.py found that the result is the same for every sum:
-//          BY_FLOATS: sum * scale + offset, rounded towards zero and cut to an integer; CENTRED: the same with the offset of the sum's
-//          sign; then zero_out is added. BY_INTEGERS elsewhere.
+//          RESCALE_BY_FLOATS: sum * scale + offset, rounded towards zero and cut to an integer; RESCALE_CENTRED: the same with the offset of the sum's
+//          sign; then zero_out is added. RESCALE_BY_INTEGERS elsewhere.
 // Defines  common/chain_step.h, common/bytes.h (required, before inclusion)
-#define BY_INTEGERS 0
-#define BY_FLOATS 1
-#define CENTRED 2
+#define RESCALE_BY_INTEGERS 0
+#define RESCALE_BY_FLOATS 1
+#define RESCALE_CENTRED 2
 
 // Of one vector of sums.
 typedef struct {
@@ -97,7 +97,7 @@ static INLINED void finish16(const Step *s, global T *dst, global const T *resid
 {
     const int depth_out = s->depth_out, zero_out = s->zero_out, low = s->low, high = s->high;
     int16 values[TILE_PIXELS];
-    if (mode == BY_INTEGERS) {
+    if (mode == RESCALE_BY_INTEGERS) {
         int16 some[TILE_PIXELS]; // a copy: arrays passed on by address do not stay in registers
         PIXELS some[p] = sum[p];
         requantize_by_integers(s, some, rows, 0, &scaling);
@@ -107,7 +107,7 @@ static INLINED void finish16(const Step *s, global T *dst, global const T *resid
         const float16 scale = *scaling.scale, start = *scaling.offset;
         float16 scaled[TILE_PIXELS];
         PIXELS scaled[p] = WIDEN(sum[p], float16);
-        if (mode == BY_FLOATS)
+        if (mode == RESCALE_BY_FLOATS)
             PIXELS scaled[p] = multiply_add_down_16(scaled[p], scale, start);
         else
             PIXELS scaled[p] = multiply_add_down_16(scaled[p], scale, WITH_SIGN_OF(scaled[p], start, 16));
@@ -195,11 +195,11 @@ static INLINED void finish32(const Step *s, global T *dst, global const T *resid
     const int16 zero = (int16)words_of(s->zero_out);
     const int is_common = rows == TILE_PIXELS && (count == 32 || count == 24), last = offset + (TILE_PIXELS - 1) * depth_out;
     int adds = s->has_residual, low = s->low, high = s->high;
-    if (mode == BY_FLOATS) {
+    if (mode == RESCALE_BY_FLOATS) {
         const float16 scale0 = *first.scale, offset0 = *first.offset, scale1 = *second.scale, offset1 = *second.offset;
         PIXELS words[p] = add_words(words_of_ints(cut(scale_sum(sum0[p], scale0, offset0)), cut(scale_sum(sum1[p], scale1, offset1))),
                                     zero);
-    } else if (mode == CENTRED) {
+    } else if (mode == RESCALE_CENTRED) {
         const float16 scale0 = *first.scale, offset0 = *first.offset, scale1 = *second.scale, offset1 = *second.offset;
         if (adds && s->adds_by_floats && is_common && last + 32 <= s->batches * s->out_height * s->out_width * depth_out) {
             const float least = (float)(low - s->zero_out), greatest = (float)(high - s->zero_out);

@@ -156,7 +156,7 @@ def test_convolution(
 ) -> None:
     network = Network(dims, 1, int(4500 / (taps * dims[-1] ** 0.5)))
     network.convolve(depth, taps, stride, dilation, is_output=True)
-    assert network.steps() == [chain.CONVOLVE]
+    assert network.steps() == [chain.Kind.CONVOLVE]
     network.check(opencl_device)
 
 
@@ -165,7 +165,7 @@ def test_convolution(
 def test_depthwise_convolution(opencl_device: Device, depth: int, taps: int, stride: int, dilation: int) -> None:
     network = Network((1, 15, 17, depth), 2, 2000)
     network.depthwise(taps, stride, dilation, is_output=True)
-    assert network.steps() == [chain.DEPTHWISE]
+    assert network.steps() == [chain.Kind.DEPTHWISE]
     network.check(opencl_device)
 
 
@@ -178,7 +178,7 @@ def test_a_sum_is_rounded_before_a_residual_is_added(opencl_device: Device, dims
     skipped, value = network.last, network.value
     network.convolve(depth, most=1)
     network.plus(skipped, value, is_output=True)
-    assert network.steps() == [chain.CONVOLVE, chain.CONVOLVE]
+    assert network.steps() == [chain.Kind.CONVOLVE, chain.Kind.CONVOLVE]
     network.check(opencl_device)
 
 
@@ -190,7 +190,7 @@ def test_a_sum_of_winograd_is_rounded_before_a_residual_is_added(opencl_device: 
     network.convolve(32, 3, most=1)
     rounded_once = rounded(network.exact + value)
     network.plus(skipped, value, is_output=True)
-    assert network.steps() == [chain.CONVOLVE, chain.WINOGRAD]
+    assert network.steps() == [chain.Kind.CONVOLVE, chain.Kind.WINOGRAD]
     result = np.empty(rounded_once.shape, np.float16)
     run(prepare(opencl_device, network.graph.model()), request([network.source], [result]))
     np.testing.assert_allclose(result, network.value, rtol=2**-9, atol=2)
@@ -210,7 +210,7 @@ def test_what_lies_between_joined_convolutions_is_rounded(
     network = Network(dims, 4, 60)
     network.convolve(depth, taps, stride, most=8)
     network.depthwise(3, depthwise_stride, is_output=True)
-    assert network.steps() == [chain.EXPANDED]
+    assert network.steps() == [chain.Kind.EXPANDED]
     network.check(opencl_device)
 
 
@@ -218,7 +218,7 @@ def test_what_lies_between_joined_convolutions_is_rounded(
 def test_fully_connected(opencl_device: Device, rows: int, depth: int, units: int) -> None:
     network = Network((rows, depth), 5, int(6000 / depth**0.5))
     network.fully(units)
-    assert network.steps() == [chain.CONVOLVE]
+    assert network.steps() == [chain.Kind.CONVOLVE]
     network.check(opencl_device)
 
 

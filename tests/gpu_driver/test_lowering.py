@@ -84,7 +84,7 @@ def test_padding_with_another_reader_stays() -> None:
     convolution(graph, padded, output)
     (launch,) = lower(graph).commands
     assert isinstance(launch, Launch)
-    assert [step.kind for step in launch.steps] == [chain.FILL, chain.COPY, chain.CONVOLVE]
+    assert [step.kind for step in launch.steps] == [chain.Kind.FILL, chain.Kind.COPY, chain.Kind.CONVOLVE]
 
 
 @pytest.mark.parametrize("activation", [FuseCode.NONE, FuseCode.RELU])

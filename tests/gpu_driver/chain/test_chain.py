@@ -187,7 +187,7 @@ def elements_written(step: chain.Step, task: chain.Task) -> Array:
     pixels, depth = step.output_shape
     numbers = np.arange(pixels * depth).reshape(pixels, depth)
     first = task.channels[0]
-    if step.kind == chain.DEPTHWISE and depth >= 16:
+    if step.kind == chain.Kind.DEPTHWISE and depth >= 16:
         first = min(first, depth - 16)
     return numbers[slice(*task.pixels), first : task.channels[1]].ravel()
 
@@ -199,10 +199,10 @@ def elements_read(step: chain.Step, task: chain.Task) -> Array:
     pixels = np.arange(*task.pixels)
     b, rest = np.divmod(pixels, g.output_height * g.output_width)
     oy, ox = np.divmod(rest, g.output_width)
-    first = task.channels[0] if step.kind == chain.DEPTHWISE else 0
-    if step.kind == chain.DEPTHWISE and g.input_depth >= 16:
+    first = task.channels[0] if step.kind == chain.Kind.DEPTHWISE else 0
+    if step.kind == chain.Kind.DEPTHWISE and g.input_depth >= 16:
         first = min(first, g.input_depth - 16)
-    last = task.channels[1] if step.kind == chain.DEPTHWISE else g.input_depth
+    last = task.channels[1] if step.kind == chain.Kind.DEPTHWISE else g.input_depth
     found = []
     for fy in range(g.filter_height):
         for fx in range(g.filter_width):
@@ -218,7 +218,7 @@ def test_a_task_knows_the_weights_of_the_next_product_in_its_queue() -> None:
     table, rows, starts, _ = tables_of(launch)
     for first, last in zip(starts[:, 0].tolist(), starts[:, -1].tolist(), strict=True):
         for at in range(first, last):
-            products = [row for row in rows[at + 1 : last] if launch.steps[row[0]].kind == chain.CONVOLVE]
+            products = [row for row in rows[at + 1 : last] if launch.steps[row[0]].kind == chain.Kind.CONVOLVE]
             if not products:
                 assert rows[at, 5:7].tolist() == [0, 0]
                 continue
@@ -337,7 +337,7 @@ def test_softmax_of_a_convolution_is_one_launch_and_what_the_cpu_driver_gives(
     scale, zero_point = (0.0, 0) if code == FLOAT else (1 / 256, 0 if code == QUANT8 else -128)
     output = network.graph.output(dims, code, scale, zero_point)
     network.graph.operation(OperationCode.SOFTMAX, [network.last, network.graph.real(0.7)], output)
-    assert [step.kind for step in launch_of(network).steps] == [chain.CONVOLVE, chain.SOFTMAX]
+    assert [step.kind for step in launch_of(network).steps] == [chain.Kind.CONVOLVE, chain.Kind.SOFTMAX]
     model, source = network.graph.model(), network.data()
     results = []
     for device in (find_device("nnapi-reference").hal, opencl_device):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gpu_driver import chain
-from gpu_driver.chain import elementwise
+from gpu_driver.chain.kinds import Function
 from gpu_driver.launch import Launch
 from gpu_driver.lowering import Lowering
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
@@ -30,7 +30,7 @@ QUANT8, SIGNED = OperandCode.TENSOR_QUANT8_ASYMM, OperandCode.TENSOR_QUANT8_ASYM
 TYPES = [FLOAT, HALF, QUANT8, SIGNED]
 SCALE, ZERO = 0.5, {QUANT8: 9, SIGNED: -9}
 DIMS = (2, 6, 8, 24)
-CHANNELWISE = [elementwise.PRELU, elementwise.MUL, elementwise.PRELU, elementwise.ADD]
+CHANNELWISE = [Function.PRELU, Function.MUL, Function.PRELU, Function.ADD]
 
 
 class Moves:
@@ -206,7 +206,7 @@ def test_rows_that_are_read_in_another_order_are_waited_for(
 
 def test_moves_of_rows_are_steps() -> None:
     steps = [step.kind for seed in range(20) for one in launches_of(drawn(FLOAT, DIMS, seed)) for step in one.steps]
-    assert {chain.COPY, chain.FILL, chain.TURN} <= set(steps)
+    assert {chain.Kind.COPY, chain.Kind.FILL, chain.Kind.TURN} <= set(steps)
 
 
 def test_padded_and_joined_tensors_are_one_launch(opencl_device: Device) -> None:
@@ -221,7 +221,7 @@ def test_padded_and_joined_tensors_are_one_launch(opencl_device: Device) -> None
     moves.add(OperationCode.CONCATENATION, [*(one for one, _ in parts), moves.graph.integer(3)], joined)
     moves.finish()
     (launch,) = launches_of(moves)
-    assert [step.kind for step in launch.steps].count(chain.FILL) == 1
+    assert [step.kind for step in launch.steps].count(chain.Kind.FILL) == 1
     assert len(launch.steps) >= 5
     check(opencl_device, moves)
 
@@ -243,7 +243,7 @@ def test_rows_of_channels_are_repeated(opencl_device: Device, code: OperandCode,
     moves.finish(1)
     (launch,) = launches_of(moves)
     step, *_ = launch.steps
-    assert [one.function for one in step.program] == [elementwise.LOAD, *CHANNELWISE]
+    assert [one.function for one in step.program] == [Function.LOAD, *CHANNELWISE]
     assert (step.values["at_once"] > 0) == (depth <= 256)
     check(opencl_device, moves)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gpu_driver import chain
-from gpu_driver.chain import elementwise
+from gpu_driver.chain.kinds import Kind
 from gpu_driver.launch import Launch
 from gpu_driver.lowering import Lowering
 from gpu_driver.tuning_values import Tuning
@@ -181,7 +181,7 @@ def test_any_number_of_groups_and_queues(
 
 def test_what_follows_is_no_step_of_its_own() -> None:
     steps = residual_block(FLOAT, (1, 9, 13, 24), 32).steps
-    assert [step.kind for step in steps] == [chain.CONVOLVE, chain.DEPTHWISE, chain.WINOGRAD, elementwise.ELEMENTWISE]
+    assert [step.kind for step in steps] == [Kind.CONVOLVE, Kind.DEPTHWISE, Kind.WINOGRAD, Kind.ELEMENTWISE]
     steps = residual_block(SIGNED, (1, 9, 13, 24), 64).steps
     assert all(step.then is not None for step in steps)
     assert [operation for step in steps for operation in step.operations] == list(range(9))

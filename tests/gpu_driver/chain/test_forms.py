@@ -178,7 +178,7 @@ def test_depthwise_sums_that_floats_do_not_hold_are_scaled_as_integers(bias_rang
     (launch,) = lowering.lower(0, lowering.static_inputs()).commands
     assert isinstance(launch, Launch)
     modes = launch.steps[0].constants[-1] % 4
-    assert (modes == chain.BY_INTEGERS).all() == by_integers
+    assert (modes == chain.Rescale.BY_INTEGERS).all() == by_integers
 
 
 @CODES

@@ -15,6 +15,7 @@ import kernels_cl
 from gpu_driver import chain
 from gpu_driver.chain import elementwise
 from gpu_driver.chain import step as chain_step
+from gpu_driver.chain.kinds import From, Function
 from gpu_driver.chain.memory import BUFFERS
 from gpu_driver.launch import Launch
 from gpu_driver.lowering import Lowering
@@ -38,29 +39,6 @@ LOGISTIC, TANH, RELU6, NEG = OperationCode.LOGISTIC, OperationCode.TANH, Operati
 MAXIMUM, MINIMUM, PRELU = OperationCode.MAXIMUM, OperationCode.MINIMUM, OperationCode.PRELU
 TYPES = [FLOAT, HALF, QUANT8, SIGNED]
 SHAPES = [(3, 40), (2, 5, 16), (1, 9, 33), (2, 3, 7, 20), (1, 4, 300), (1, 1, 1, 5), (30, 3)]
-FUNCTIONS = (
-    *("ADD", "SUB", "MUL", "DIV", "MAXIMUM", "MINIMUM", "LOAD", "TABLE", "CLAMP", "ABS", "NEG", "EXP", "SQRT", "RSQRT"),
-    *("LOGISTIC", "TANH", "HARD_SWISH", "ELU", "PRELU", "PAIRS", "MEAN_OF_ROW", "MULTIPLY_ADD", "SWISH"),
-)
-KINDS = (
-    *("CONVOLVE", "DEPTHWISE", "FLIP_SIGNS", "AVERAGE", "DEPTHWISE_BYTES", "EXPANDED", "SOFTMAX", "WINOGRAD"),
-    *("ELEMENTWISE", "MEAN", "COPY", "PACK", "MULTIPLY", "GREATEST", "FILL", "BILINEAR", "NEAREST", "TURN"),
-    *("SOURCE", "RESIDUAL", "VALUE", "CONSTANT", "THIRD", "NARROW"),
-)
-RENAMED = {
-    **{"DIV": "DIVIDE", "MAXIMUM": "GREATER", "MINIMUM": "LESSER", "LOAD": "LOAD_OPERAND", "ABS": "MAGNITUDE"},
-    **{"NEG": "NEGATIVE", "EXP": "EXPONENTIAL", "SQRT": "SQUARE_ROOT", "RSQRT": "RECIPROCAL_ROOT"},
-    **{
-        "LOGISTIC": "SIGMOID",
-        "TANH": "HYPERBOLIC_TANGENT",
-        "ELU": "EXPONENTIAL_LINEAR",
-        "PRELU": "RECTIFIER",
-        "SOURCE": "FROM_SOURCE",
-    },
-    **{"RESIDUAL": "FROM_RESIDUAL", "VALUE": "FROM_VALUE", "CONSTANT": "FROM_CONSTANT", "WINOGRAD": "BY_WINOGRAD"},
-    **{"THIRD": "FROM_THIRD", "NARROW": "FROM_NARROW"},
-}
-"""Names of the kernels, which must not be those of OpenCL's functions or of another number."""
 TOLERANCE = {FLOAT: 2e-5, HALF: 2e-2}
 
 
@@ -218,12 +196,12 @@ def test_operations_that_feed_each_other_are_one_step() -> None:
     (step,) = launch_of(graph).steps
     assert step.residual is None
     assert [one.function for one in step.program] == [
-        *(elementwise.LOAD, elementwise.MUL, elementwise.MUL, elementwise.SUB),
-        *(elementwise.TANH, elementwise.ADD, elementwise.MUL),
+        *(Function.LOAD, Function.MUL, Function.MUL, Function.SUB),
+        *(Function.TANH, Function.ADD, Function.MUL),
     ]
     assert [one.operand for one in step.program] == [
-        *(chain_step.SOURCE, chain_step.VALUE, chain_step.CONSTANT, chain_step.VALUE),
-        *(chain_step.NOTHING, chain_step.CONSTANT, chain_step.VALUE),
+        *(From.SOURCE, From.VALUE, From.CONSTANT, From.VALUE),
+        *(From.NOTHING, From.CONSTANT, From.VALUE),
     ]
     assert sorted(step.operations) == list(range(6))
 
@@ -251,12 +229,9 @@ def test_every_function_of_real_numbers(opencl_device: Device, code: OperandCode
     check(opencl_device, network)
 
 
-def test_numbers_are_those_of_the_kernels() -> None:
+def test_sizes_are_those_of_the_kernels() -> None:
     source = kernels_cl.source("chain.cl")
     numbers = {name: int(value) for name, value in re.findall(r"#define (\w+) (\d+)\b", source)}
-    for module, names in ((elementwise, FUNCTIONS), (chain_step, KINDS)):
-        for name in names:
-            assert numbers[RENAMED.get(name, name)] == getattr(module, name), name
     assert numbers["REGISTERS"] == elementwise.REGISTERS
     assert numbers["COPIES"] == elementwise._COPIES
     assert numbers["WIDTH"] == elementwise._WIDTH
@@ -312,7 +287,7 @@ def test_values_that_are_read_more_than_once_stay_in_a_step(
     programs = [step.program for step in launch_of(network.graph).steps]
     assert len(programs) == 2
     most = 10 if network.scale else 9  # the last of real products and the zero added to it are one
-    assert max(sum(one.function != elementwise.LOAD for one in program) for program in programs) == most
+    assert max(sum(one.function != Function.LOAD for one in program) for program in programs) == most
     check(opencl_device, network)
 
 
@@ -326,7 +301,7 @@ def test_three_tensors_are_read_by_a_step(opencl_device: Device, code: OperandCo
     first, second = sorted(launch_of(network.graph).steps, key=lambda step: len(step.program))
     assert first.third is None
     assert second.third is not None
-    assert sum(one.function != elementwise.LOAD for one in second.program) == 6
+    assert sum(one.function != Function.LOAD for one in second.program) == 6
     rows = (*dims[:-1], 1)
     data = [network.values(shape) for shape in (dims, dims, rows, rows)]
     network.data = lambda: data  # type: ignore[method-assign]
@@ -342,7 +317,7 @@ def test_a_fourth_tensor_takes_another_step(opencl_device: Device) -> None:
     network.tensors = [total, inputs[0]]
     network.finish()
     steps = launch_of(network.graph).steps
-    assert sorted(sum(one.function != elementwise.LOAD for one in step.program) for step in steps) == [1, 2, 2]
+    assert sorted(sum(one.function != Function.LOAD for one in step.program) for step in steps) == [1, 2, 2]
     data = [network.values(network.dims) for _ in inputs]
     network.data = lambda: data  # type: ignore[method-assign]
     check(opencl_device, network)
@@ -408,7 +383,9 @@ def test_attention(
     graph.operation(OperationCode.SOFTMAX, [scaled, beta], output)
     if code == FLOAT and transposed:
         kinds = [step.kind for step in launch_of(graph).steps]
-        assert sorted(kinds) == sorted([*[chain.COPY] * 2, chain.PACK, chain.MULTIPLY, chain.SOFTMAX])
+        assert sorted(kinds) == sorted(
+            [*[chain.Kind.COPY] * 2, chain.Kind.PACK, chain.Kind.MULTIPLY, chain.Kind.SOFTMAX]
+        )
     data = [rng.normal(size=one).astype(dtype_of(code)) for one in shapes]
     pairs = [answers(device, graph, data, [(dims, dtype_of(code))]) for device in
              (find_device("nnapi-reference").hal, opencl_device)]  # fmt: skip
@@ -508,7 +485,7 @@ def test_greatest_of_windows_in_a_chain(
     network.tensors = [network.pair(MUL, output, output), output]
     network.finish()
     kinds = [step.kind for step in launch_of(network.graph).steps]
-    assert chain.GREATEST in kinds
+    assert chain.Kind.GREATEST in kinds
     data = [network.values(dims) for _ in range(2)]
     network.data = lambda: data  # type: ignore[method-assign]
     check(opencl_device, network)
@@ -545,5 +522,5 @@ def test_what_makes_of_a_byte_another_is_a_table(opencl_device: Device, code: Op
     network.tensors = [network.pair(SUB, network.single(TANH, bounded), first), network.pair(ADD, bounded, second)]
     network.finish()
     programs = [[one.function for one in step.program] for step in launch_of(network.graph).steps]
-    assert programs[0] == [elementwise.LOAD, elementwise.TABLE]
+    assert programs[0] == [Function.LOAD, Function.TABLE]
     check(opencl_device, network)

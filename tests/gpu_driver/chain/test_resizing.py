@@ -47,7 +47,8 @@ def test_resized_pictures(
     opencl_device: Device, code: OperandCode, operation: OperationCode, size: tuple[int, int], depth: int
 ) -> None:
     network = decoder(code, operation, depth, size)
-    assert (chain.BILINEAR if operation == BILINEAR else chain.NEAREST) in [step.kind for step in network.steps]
+    kind = chain.Kind.BILINEAR if operation == BILINEAR else chain.Kind.NEAREST
+    assert kind in [step.kind for step in network.steps]
     network.check(opencl_device)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from gpu_driver.chain import elementwise
-from gpu_driver.chain import step as chain_step
+from gpu_driver.chain.kinds import Function, Kind
 from gpu_driver.launch import Launch
 from gpu_driver.lowering import Lowering
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
@@ -130,8 +130,8 @@ def test_a_normalisation_is_one_step(opencl_device: Device, code: OperandCode, d
     rows = Rows(dims, code)
     rows.finish(rows.normalised(rows.input()))
     (step,) = rows.steps()
-    assert functions_of(step).count(elementwise.MEAN_OF_ROW) == 2
-    assert step.kind == chain_step.ELEMENTWISE
+    assert functions_of(step).count(Function.MEAN_OF_ROW) == 2
+    assert step.kind == Kind.ELEMENTWISE
     assert len(step.operations) == 13
     rows.check(opencl_device)
 
@@ -148,7 +148,7 @@ def test_what_is_added_before_is_part_of_the_step(opencl_device: Device, dims: D
 def test_rows_that_do_not_fit_take_more_steps(opencl_device: Device, dims: Dimensions) -> None:
     rows = Rows(dims)
     rows.finish(rows.normalised(rows.input()))
-    assert sum(step.kind == chain_step.MEAN for step in rows.steps()) == 2
+    assert sum(step.kind == Kind.MEAN for step in rows.steps()) == 2
     rows.check(opencl_device)
 
 
@@ -157,7 +157,7 @@ def test_a_mean_that_others_read_is_a_step_of_its_own(opencl_device: Device) -> 
     x = rows.input()
     mean = rows.mean(x)
     rows.finish(rows.pair(SUB, x, mean), mean)
-    assert chain_step.MEAN in [step.kind for step in rows.steps()]
+    assert Kind.MEAN in [step.kind for step in rows.steps()]
     rows.check(opencl_device)
 
 
@@ -207,7 +207,7 @@ def test_a_number_is_added_to_a_product_by_the_same_instruction(opencl_device: D
     rows.finish(rows.pair(SUB, x, rows.pair(ADD, rows.pair(MUL, x, y), rows.number(0.5), FuseCode.RELU)))
     (step,) = rows.steps()
     load, sum_of_product, *_ = step.program
-    assert (load.function, sum_of_product.function) == (elementwise.LOAD, elementwise.MULTIPLY_ADD)
+    assert (load.function, sum_of_product.function) == (Function.LOAD, Function.MULTIPLY_ADD)
     assert (sum_of_product.low, sum_of_product.numbers) == (0, {"alpha": 0.5})
     rows.check(opencl_device)
 
@@ -219,7 +219,7 @@ def test_bounded_products_and_those_read_again_stay_apart(opencl_device: Device)
     product = rows.pair(MUL, x, bounded)
     rows.finish(rows.pair(SUB, product, rows.pair(ADD, product, rows.number(1))))
     (step,) = rows.steps()
-    assert elementwise.MULTIPLY_ADD not in functions_of(step)
+    assert Function.MULTIPLY_ADD not in functions_of(step)
     rows.check(opencl_device)
 
 
@@ -228,8 +228,8 @@ def test_x_times_its_logistic_is_one_instruction(opencl_device: Device) -> None:
     x = rows.pair(MUL, rows.input(), rows.input())
     rows.finish(rows.pair(SUB, rows.pair(MUL, x, rows.single(OperationCode.LOGISTIC, x)), rows.input()))
     (step,) = rows.steps()
-    assert elementwise.SWISH in functions_of(step)
-    assert elementwise.LOGISTIC not in functions_of(step)
+    assert Function.SWISH in functions_of(step)
+    assert Function.LOGISTIC not in functions_of(step)
     rows.check(opencl_device)
 
 
@@ -239,7 +239,7 @@ def test_a_logistic_that_others_read_or_of_another_factor_stays(opencl_device: D
     share = rows.single(OperationCode.LOGISTIC, x)
     other = rows.pair(MUL, y, rows.single(OperationCode.LOGISTIC, x))
     rows.finish(rows.pair(SUB, rows.pair(ADD, rows.pair(MUL, x, share), share), other))
-    assert elementwise.SWISH not in [one for step in rows.steps() for one in functions_of(step)]
+    assert Function.SWISH not in [one for step in rows.steps() for one in functions_of(step)]
     rows.check(opencl_device)
 
 
@@ -258,7 +258,7 @@ def test_a_logistic_times_itself_is_its_square(opencl_device: Device) -> None:
     x, y = rows.input(), rows.input()
     share = rows.single(OperationCode.LOGISTIC, rows.pair(ADD, x, y))
     rows.finish(rows.pair(SUB, rows.pair(MUL, share, share), rows.pair(ADD, y, rows.constant(1, 40))))
-    assert elementwise.SWISH not in [one for step in rows.steps() for one in functions_of(step)]
+    assert Function.SWISH not in [one for step in rows.steps() for one in functions_of(step)]
     rows.check(opencl_device)
 
 
@@ -282,7 +282,7 @@ def test_what_is_read_again_is_loaded_once_while_registers_are_free(opencl_devic
         now = rows.pair(SUB, x, rows.pair(MUL, rows.single(OperationCode.ABS, now), y))
     rows.finish(now)
     (step,) = rows.steps()
-    assert functions_of(step).count(elementwise.LOAD) == 2
+    assert functions_of(step).count(Function.LOAD) == 2
     assert sum(one.operand in elementwise.MEMORIES for one in step.program) == 2
     rows.check(opencl_device)
 

@@ -85,7 +85,7 @@ def waits_of(launch: Launch) -> list[list[tuple[int, int, int]]]:
 @pytest.mark.parametrize("cores", [2, 4])
 def test_cores_do_not_wait_for_each_other_for_rows_of_their_own(cores: int) -> None:
     launch = Rows(28 * cores).launch(cores)
-    assert [step.kind for step in launch.steps] == [chain.CONVOLVE, chain.SOFTMAX, chain.CONVOLVE]
+    assert [step.kind for step in launch.steps] == [chain.Kind.CONVOLVE, chain.Kind.SOFTMAX, chain.Kind.CONVOLVE]
     assert waits_of(launch) == [[], [], []]
 
 

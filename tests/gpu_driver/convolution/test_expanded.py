@@ -49,7 +49,7 @@ def kinds(network: Network, cores: int = 2) -> list[int]:
 def test_a_convolution_and_the_depthwise_one_after_it_are_one_step() -> None:
     network = block((1, 28, 28, 16), 96)
     launch = launch_of(network)
-    assert [step.kind for step in launch.steps] == [chain.EXPANDED, chain.CONVOLVE]
+    assert [step.kind for step in launch.steps] == [chain.Kind.EXPANDED, chain.Kind.CONVOLVE]
     assert launch.steps[0].operations == (0, 1)
     assert sorted(launch.operations) == [0, 1, 2]
     assert launch.flops == 2 * 28 * 28 * (16 * 96 + 9 * 96 + 96 * 8)
@@ -71,7 +71,7 @@ def test_what_lies_between_has_no_memory() -> None:
     ids=["depth", "type", "rows", "columns"],
 )
 def test_others_stay_apart(network: Network, cores: int) -> None:
-    assert kinds(network, cores) == [chain.CONVOLVE, chain.DEPTHWISE, chain.CONVOLVE]
+    assert kinds(network, cores) == [chain.Kind.CONVOLVE, chain.Kind.DEPTHWISE, chain.Kind.CONVOLVE]
 
 
 def test_what_somebody_else_reads_is_written() -> None:
@@ -81,7 +81,7 @@ def test_what_somebody_else_reads_is_written() -> None:
     network.depthwise()
     network.convolve(32)
     network.plus(between, is_output=True)
-    assert chain.EXPANDED not in kinds(network)
+    assert chain.Kind.EXPANDED not in kinds(network)
 
 
 @pytest.mark.parametrize("cores", [1, 2, 5])
@@ -89,7 +89,7 @@ def test_what_somebody_else_reads_is_written() -> None:
 def test_a_task_reads_the_rows_that_its_own_need(taps: int, stride: int, depthwise_stride: int, cores: int) -> None:
     height = 14 * cores * stride
     step = launch_of(block((1, height, 15, 16), 48, taps, stride, depthwise_stride), cores).steps[0]
-    assert step.kind == chain.EXPANDED
+    assert step.kind == chain.Kind.EXPANDED
     outer, inner = step.geometry, step.before.geometry if step.before else step.geometry
     for task in chain.tasks_of(step, cores):
         needed = set()
@@ -128,7 +128,7 @@ def test_joined_steps_give_what_steps_apart_and_the_cpu_driver_give(
     results = []
     for device, least_rows in ((find_device("nnapi-reference").hal, 1), (opencl_device, 1), (opencl_device, 1 << 30)):
         monkeypatch.setattr("gpu_driver.convolution.expanded.LEAST_ROWS", least_rows)
-        assert (chain.EXPANDED in kinds(network)) == (least_rows == 1)
+        assert (chain.Kind.EXPANDED in kinds(network)) == (least_rows == 1)
         results.append(np.empty(network.dims, source.dtype))
         run(prepare(device, model), request([source], [results[-1]]))  # type: ignore[arg-type]
     np.testing.assert_allclose(results[1], results[0], atol=2e-5, rtol=2e-5)

@@ -146,7 +146,7 @@ def all_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     ids=str,
 )
 def test_many_tiles_and_channels_have_fewer_products(layer: Layer) -> None:
-    assert kinds(layer)[0] == chain.WINOGRAD
+    assert kinds(layer)[0] == chain.Kind.WINOGRAD
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_many_tiles_and_channels_have_fewer_products(layer: Layer) -> None:
     ids=str,
 )
 def test_others_are_direct(layer: Layer) -> None:
-    assert kinds(layer) == [chain.CONVOLVE]
+    assert kinds(layer) == [chain.Kind.CONVOLVE]
 
 
 def test_devices_without_chains_keep_their_kernels() -> None:
@@ -253,7 +253,7 @@ def test_tasks_do_every_tile_of_every_channel_once(dims: tuple[int, int, int, in
 )
 @pytest.mark.usefixtures("all_sizes")
 def test_results_are_those_of_double_precision(opencl_device: Device, layer: Layer) -> None:
-    assert kinds(layer)[0] == chain.WINOGRAD
+    assert kinds(layer)[0] == chain.Kind.WINOGRAD
     drawn = layer.drawn()
     exact, tolerance = drawn.expected(), 2e-3 if layer.code == HALF else 1e-5
     np.testing.assert_allclose(drawn.run(opencl_device), exact, atol=tolerance, rtol=tolerance)
@@ -348,7 +348,7 @@ def test_several_layers_of_several_images(
         last, exact = output, np.maximum(convolved(exact, filters, bias, (1, 1, 1, 1)), 0)
     assert source == 0
     launch = launch_of(graph.model())
-    assert [step.kind for step in launch.steps] == [chain.WINOGRAD] * 3
+    assert [step.kind for step in launch.steps] == [chain.Kind.WINOGRAD] * 3
     assert launch.repeats == (3 if least_flops == 1 else 1)
     result = np.empty(dims, np.float32)
     run(prepare(opencl_device, graph.model()), request([image], [result]))

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Numbers in the tables of a chain, under the names by which kernels_cl defines them."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Kind(IntEnum):
+    """What a step does: KIND_* in chain.cl."""
+
+    CONVOLVE = 0
+    DEPTHWISE = 1
+    FLIP_SIGNS = 2
+    AVERAGE = 3
+    DEPTHWISE_BYTES = 4
+    EXPANDED = 5
+    SOFTMAX = 6
+    WINOGRAD = 7
+    ELEMENTWISE = 8
+    MEAN = 9
+    COPY = 10
+    PACK = 11
+    MULTIPLY = 12
+    GREATEST = 13
+    FILL = 14
+    BILINEAR = 15
+    NEAREST = 16
+    TURN = 17
+
+
+class Rescale(IntEnum):
+    """How a sum of products of bytes becomes a byte: RESCALE_* in common/finish_bytes.h."""
+
+    BY_INTEGERS = 0
+    BY_FLOATS = 1
+    CENTRED = 2
+
+
+class Round(IntEnum):
+    """How the integers of that are rounded: ROUND_* in common/chain_step.h."""
+
+    TWICE = 0
+    TWICE_AT_ONCE = 1
+    ONCE = 2
+    POSITIVE = 3
+
+
+class From(IntEnum):
+    """Where an instruction finds what it reads beside its own values: FROM_* in common/elementwise_step.h."""
+
+    NOTHING = 0
+    SOURCE = 1
+    RESIDUAL = 2
+    VALUE = 3
+    CONSTANT = 4
+    THIRD = 5
+    NARROW = 6
+
+
+class Function(IntEnum):
+    """What an instruction does: DO_* in common/elementwise_step.h, the first three also in common/combine.h."""
+
+    ADD = 0
+    SUB = 1
+    MUL = 2
+    DIV = 3
+    MAXIMUM = 4
+    MINIMUM = 5
+    LOAD = 6
+    TABLE = 7
+    CLAMP = 8
+    ABS = 9
+    NEG = 10
+    EXP = 11
+    SQRT = 12
+    RSQRT = 13
+    LOGISTIC = 14
+    TANH = 15
+    HARD_SWISH = 16
+    ELU = 17
+    PRELU = 18
+    PAIRS = 19
+    MEAN_OF_ROW = 20
+    MULTIPLY_ADD = 21
+    SWISH = 22
