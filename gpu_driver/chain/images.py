@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 from gpu_driver.launch import Images
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
+    from gpu_driver.chain.memory import Memories
     from gpu_driver.chain.step import Memory, Step
     from gpu_driver.device_profile import DeviceProfile
 
@@ -22,13 +23,10 @@ LEAST_FLOPS = 20_000_000
 """Of an image: less is not worth launches of its own."""
 
 
-def steps_by_image(
-    steps: Sequence[Step], keys: Mapping[Memory, int], inner: frozenset[int], device: DeviceProfile
-) -> int:
+def steps_by_image(steps: Sequence[Step], memories: Memories, device: DeviceProfile) -> int:
     """Return how many steps, from the first, are best done image by image; 0 for none.
 
-    keys, inner: as chain/launches.py has them. Last steps of one pixel an image are left together: all share their
-    weights.
+    Last steps of one pixel an image are left together: all share their weights.
     """
     count = steps[0].geometry.batches
     end = next((at for at, step in enumerate(steps) if step.geometry.batches != count or step.is_general), len(steps))
@@ -36,7 +34,7 @@ def steps_by_image(
         end -= 1
     if count == 1 or sum(step.flops for step in steps[:end]) < LEAST_FLOPS * count:
         return 0
-    return next((n for n in range(end, 1, -1) if _can_be_cut(steps, n, keys, inner, device)), 0)
+    return next((n for n in range(end, 1, -1) if _can_be_cut(steps, n, memories, device)), 0)
 
 
 def one_image(steps: Sequence[Step]) -> tuple[Step, ...]:
@@ -68,12 +66,10 @@ def _is_product(step: Step) -> bool:
     return not step.by_channel and g.output_height * g.output_width == 1
 
 
-def _can_be_cut(
-    steps: Sequence[Step], n: int, keys: Mapping[Memory, int], inner: frozenset[int], device: DeviceProfile
-) -> bool:
+def _can_be_cut(steps: Sequence[Step], n: int, memories: Memories, device: DeviceProfile) -> bool:
     """Tell whether every image of what others see begins where a buffer may begin."""
     count = steps[0].geometry.batches
-    after = {keys[memory] for step in steps[n:] for memory in step.memories}
-    seen = [one for step in steps[:n] for one in step.memories if keys[one] not in inner or keys[one] in after]
+    first = memories.only_within(steps[:n], steps[n:])
+    seen = [one for step in steps[:n] for one in step.memories if not first.is_inner(one)]
     alignment = max(64, device.mem_base_addr_align_bytes)
     return all(one.size_bytes % (count * alignment) == 0 for one in seen)

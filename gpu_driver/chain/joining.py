@@ -23,27 +23,25 @@ from gpu_driver.chain.step import Instruction
 from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Sequence
 
+    from gpu_driver.chain.memory import Memories
     from gpu_driver.chain.step import Memory, Step
 
 _MOST_INSTRUCTIONS = 64
 
 
-def put_together(steps: Sequence[Step], keys: Mapping[Memory, int], inner: frozenset[int]) -> tuple[Step, ...]:
-    """Make one step of neighbours of which nobody else reads anything but what the last one makes.
-
-    keys, inner: as chain/launches.py has them.
-    """
-    steps = _in_shape_of_makers(steps, keys)
-    users = _Users(steps, keys, inner)
+def put_together(steps: Sequence[Step], memories: Memories) -> tuple[Step, ...]:
+    """Make one step of neighbours of which nobody else reads anything but what the last one makes."""
+    steps = _in_shape_of_makers(steps, memories)
+    users = _Users(steps, memories)
     result: list[Step] = []
     at = 0
     while at < len(steps):
         end = users.end_of_row(at)
         joined = None
         while end > at + 1:
-            joined = _joined(steps[at:end], keys) if users.are_alone(at, end) else None
+            joined = _joined(steps[at:end], memories) if users.are_alone(at, end) else None
             if joined is not None:
                 break
             end -= 1
@@ -52,30 +50,30 @@ def put_together(steps: Sequence[Step], keys: Mapping[Memory, int], inner: froze
     return tuple(result)
 
 
-def _in_shape_of_makers(steps: Sequence[Step], keys: Mapping[Memory, int]) -> list[Step]:
+def _in_shape_of_makers(steps: Sequence[Step], memories: Memories) -> list[Step]:
     """Let steps that only know elements go through the rows in which the elements were made, behind reshapes too."""
     shapes: dict[int, tuple[int, int]] = {}
     result = []
     for step in steps:
-        shape = shapes.get(keys[step.source], step.output_shape)
+        shape = shapes.get(memories.key(step.source), step.output_shape)
         result.append(step if shape == step.output_shape else in_shape(step, shape) or step)
-        shapes[keys[step.output]] = result[-1].output_shape
+        shapes[memories.key(step.output)] = result[-1].output_shape
     return result
 
 
 class _Users:
     """Who uses the memories of a chain's steps."""
 
-    def __init__(self, steps: Sequence[Step], keys: Mapping[Memory, int], inner: frozenset[int]) -> None:
+    def __init__(self, steps: Sequence[Step], memories: Memories) -> None:
         self._steps = steps
-        self._outputs = [keys[step.output] for step in steps]
-        self._inner = inner
+        self._outputs = [memories.key(step.output) for step in steps]
+        self._inner = memories.inner
         self._written = Counter(self._outputs)
         self._spans: dict[int, tuple[int, int]] = {}
         for at, step in enumerate(steps):
             for memory in step.memories:
-                first, _ = self._spans.setdefault(keys[memory], (at, at))
-                self._spans[keys[memory]] = first, at
+                first, _ = self._spans.setdefault(memories.key(memory), (at, at))
+                self._spans[memories.key(memory)] = first, at
 
     def end_of_row(self, at: int) -> int:
         """Return the end of neighbours from `at` on that go through equal rows, or through what they made of a row."""
@@ -103,16 +101,16 @@ def _rows_gone_through(step: Step) -> tuple[int, int]:
     return step.input_shape if step.kind == Kind.MEAN else step.output_shape
 
 
-def _joined(steps: Sequence[Step], keys: Mapping[Memory, int]) -> Step | None:
+def _joined(steps: Sequence[Step], memories: Memories) -> Step | None:
     """Return one step for several; None where there is no room, or what lies between is not read in order."""
-    read = [keys[memory] for step in steps for memory in _read_by(step)]
+    read = [memories.key(memory) for step in steps for memory in _read_by(step)]
     last, shape = steps[-1], _rows_gone_through(steps[0])
-    if keys[last.output] in read or last.output_shape != shape:
+    if memories.key(last.output) in read or last.output_shape != shape:
         return None
-    program = _Program(keys, Counter(read), shape[1])
+    program = _Program(memories, Counter(read), shape[1])
     if not all(program.add(step) for step in steps):
         return None
-    joined = program_step(last.kernel, last.output, tuple(program.memories), tuple(program.instructions), shape)
+    joined = program_step(last.kernel, last.output, tuple(program.operands), tuple(program.instructions), shape)
     return joined and replace(joined, operations=tuple(one for step in steps for one in step.operations))
 
 
@@ -124,15 +122,15 @@ def _read_by(step: Step) -> list[Memory]:
 class _Program:
     """Instructions of several steps, as they are put together.
 
-    waiting: how many operands are yet to read a memory; depth: of the rows that it goes through; registers: where what
-    was made and is read again lies; loaded: where what was read and is read again lies as well; narrow: what of those
-    made is one number a row.
+    operands: the memories that it reads; waiting: how many are yet to read a memory; depth: of the rows that it goes
+    through; registers: where what was made and is read again lies; loaded: where what was read and is read again lies
+    as well; narrow: what of those made is one number a row.
     """
 
-    keys: Mapping[Memory, int]
+    memories: Memories
     waiting: Counter[int]
     depth: int
-    memories: list[Memory] = field(default_factory=list)
+    operands: list[Memory] = field(default_factory=list)
     instructions: list[Instruction] = field(default_factory=list)
     registers: dict[int, int] = field(default_factory=dict)
     loaded: dict[int, int] = field(default_factory=dict)
@@ -156,7 +154,7 @@ class _Program:
         if target is None:
             return False
         self._append(replace(other, start=start, target=target))
-        self.registers[self.keys[step.output]] = target
+        self.registers[self.memories.key(step.output)] = target
         return len(self.instructions) <= _MOST_INSTRUCTIONS
 
     def _operands(self, step: Step) -> tuple[Instruction, Instruction, Memory | None] | None:
@@ -172,7 +170,7 @@ class _Program:
         if own is None:
             return None
         if step.output_shape[1] < self.depth:
-            self.narrow.add(self.keys[step.output])
+            self.narrow.add(self.memories.key(step.output))
             if step.kind == Kind.ELEMENTWISE:
                 own, other = _narrow(own), _narrow(other)
                 return (own, other, None) if own.operand == From.VALUE and _is_narrow_operand(other) else None
@@ -184,7 +182,7 @@ class _Program:
 
     def _read(self, memory: Memory, instruction: Instruction) -> Instruction | None:
         """Return an instruction that reads a memory, or the value that would be in it."""
-        key, walk = self.keys[memory], instruction.walk
+        key, walk = self.memories.key(memory), instruction.walk
         if key in self.registers:
             is_narrow = key in self.narrow
             if walk is None or not (walk.is_number_of_row if is_narrow else walk.is_plain):
@@ -192,10 +190,10 @@ class _Program:
             return replace(instruction, operand=From.NARROW if is_narrow else From.VALUE, other=self.registers[key])
         if key in self.loaded and walk is not None and walk.is_plain:
             return replace(instruction, operand=From.VALUE, other=self.loaded[key])
-        at = next((i for i, one in enumerate(self.memories) if self.keys[one] == key), len(self.memories))
+        at = next((i for i, one in enumerate(self.operands) if self.memories.key(one) == key), len(self.operands))
         if at == len(MEMORIES):
             return None
-        self.memories[at:] = self.memories[at:] or [memory]
+        self.operands[at:] = self.operands[at:] or [memory]
         return replace(instruction, operand=MEMORIES[at])
 
     def _load(self, memory: Memory, own: Instruction, other: Instruction) -> int | None:
@@ -204,7 +202,7 @@ class _Program:
         if register is not None:
             self.instructions.append(replace(own, target=register))
             if _is_plain(own):
-                self.loaded[self.keys[memory]] = register
+                self.loaded[self.memories.key(memory)] = register
         return register
 
     def _kept(self, memory: Memory, other: Instruction, start: int) -> Instruction:
@@ -214,17 +212,17 @@ class _Program:
         if register is None:
             return other
         self.instructions.append(Instruction(Function.LOAD, other.operand, other.walk, target=register))
-        self.loaded[self.keys[memory]] = register
+        self.loaded[self.memories.key(memory)] = register
         return replace(other, operand=From.VALUE, other=register)
 
     def _is_read_after(self, step: Step, memory: Memory) -> bool:
-        key = self.keys[memory]
-        return self.waiting[key] > sum(self.keys[one] == key for one in _read_by(step))
+        key = self.memories.key(memory)
+        return self.waiting[key] > sum(self.memories.key(one) == key for one in _read_by(step))
 
     def _release(self, step: Step) -> None:
         """Forget the values that nothing reads after a step."""
         for memory in _read_by(step):
-            key = self.keys[memory]
+            key = self.memories.key(memory)
             self.waiting[key] -= 1
             if not self.waiting[key]:
                 self.registers.pop(key, None)

@@ -14,7 +14,7 @@ from gpu_driver.chain.following import with_following
 from gpu_driver.chain.images import one_image, steps_by_image
 from gpu_driver.chain.joining import put_together
 from gpu_driver.chain.kinds import Kind
-from gpu_driver.chain.memory import ALIGNMENT, BUFFERS, Placement
+from gpu_driver.chain.memory import ALIGNMENT, BUFFERS, Memories, Placement
 from gpu_driver.chain.schedule import schedule
 from gpu_driver.chain.step import CONSTANTS, GEOMETRY, STEP_FIELDS, VALUES
 from gpu_driver.chain.tasks import tasks_of, unit_of
@@ -105,8 +105,7 @@ class _Merger:
         """Return one command that does what those of a run do, or those where it would need too large a buffer."""
         steps = self._steps(run)
         if steps and self._has_program(steps):
-            keys = {memory: self._key(memory) for step in steps for memory in step.memories}
-            launches = self._launches(steps, keys, self._inner(run))
+            launches = self._launches(steps, self._memories(run))
             sizes = (one.size_bytes for launch in launches for one in launch.arguments if isinstance(one, Scratch))
             if max(sizes, default=0) <= self._device.max_alloc_bytes:
                 return [*launches]
@@ -125,32 +124,29 @@ class _Merger:
         command = self._commands[at]
         if not isinstance(command, Steps):
             return command
-        steps = self._steps_of[at]
-        keys = {memory: self._key(memory) for step in steps for memory in step.memories}
-        return self._one_launch(steps, keys, self._inner((at,)))
+        return self._one_launch(self._steps_of[at], self._memories((at,)))
 
-    def _launches(self, steps: tuple[Step, ...], keys: Mapping[Memory, int], inner: frozenset[int]) -> list[Launch]:
+    def _launches(self, steps: tuple[Step, ...], memories: Memories) -> list[Launch]:
         """Return one launch, or one for the steps that are done image by image and one for the others."""
-        n = steps_by_image(steps, keys, inner, self._device)
+        n = steps_by_image(steps, memories, self._device)
         if n:
-            before = {keys[one] for step in steps[:n] for one in step.memories}
-            after = {keys[one] for step in steps[n:] for one in step.memories}
-            if max(len(before - (inner - after)), len(after - (inner - before))) < BUFFERS:
+            first = memories.only_within(steps[:n], steps[n:])
+            others = memories.only_within(steps[n:], steps[:n])
+            if max(first.outer_count, others.outer_count) < BUFFERS:
                 of_image = one_image(steps[:n])
-                wholes: dict[Memory, int] = {
-                    one: keys[one.whole] for step in of_image for one in step.memories if isinstance(one, Images)
+                parts: dict[Memory, int] = {
+                    one: first.key(one.whole) for step in of_image for one in step.memories if isinstance(one, Images)
                 }
-                first = [self._launch(of_image, wholes, inner - after)]
-                return [*first, self._launch(steps[n:], keys, inner - before)] if n < len(steps) else first
-        return [self._launch(steps, keys, inner)]
+                launches = [self._launch(of_image, Memories(parts, first.inner))]
+                return [*launches, self._launch(steps[n:], others)] if n < len(steps) else launches
+        return [self._launch(steps, memories)]
 
-    def _launch(self, steps: tuple[Step, ...], keys: Mapping[Memory, int], inner: frozenset[int]) -> Launch:
-        steps = joined(put_together(steps, keys, inner), keys, inner, self._device.compute_units)
-        steps = with_following(steps, keys, inner)
-        return self._one_launch(steps, keys, inner)
+    def _launch(self, steps: tuple[Step, ...], memories: Memories) -> Launch:
+        steps = joined(put_together(steps, memories), memories, self._device.compute_units)
+        return self._one_launch(with_following(steps, memories), memories)
 
-    def _one_launch(self, steps: tuple[Step, ...], keys: Mapping[Memory, int], inner: frozenset[int]) -> Launch:
-        return _launch(steps, keys, inner, self._device, self._tiles, self._programs[steps[0].kernel])
+    def _one_launch(self, steps: tuple[Step, ...], memories: Memories) -> Launch:
+        return _launch(steps, memories, self._device, self._tiles, self._programs[steps[0].kernel])
 
     def steps_of(self, at: int) -> tuple[Step, ...]:
         """Return what a command does, if it can be joined with others."""
@@ -175,10 +171,14 @@ class _Merger:
     def _steps(self, run: Sequence[int]) -> tuple[Step, ...]:
         return tuple(step for at in run for step in self._steps_of[at])
 
-    def _inner(self, run: Sequence[int]) -> frozenset[int]:
-        """Return the memories that only the run uses."""
-        written = {self._key(step.output) for step in self._steps(run)}
-        return frozenset(key for key in written if self.is_inside(key, run[0], run[-1]))
+    def _memories(self, run: Sequence[int]) -> Memories:
+        """Return the memories of a run; inner ones are those that are written and nobody else uses."""
+        steps = self._steps(run)
+        written = {self._key(step.output) for step in steps}
+        return Memories(
+            {memory: self._key(memory) for step in steps for memory in step.memories},
+            frozenset(key for key in written if self.is_inside(key, run[0], run[-1])),
+        )
 
     def _key(self, memory: Memory) -> int:
         """Return what stands for the memory: an operand, or a number that none has."""
@@ -234,18 +234,13 @@ class _Run:
 
 
 def _launch(
-    steps: tuple[Step, ...],
-    keys: Mapping[Memory, int],
-    inner: frozenset[int],
-    device: DeviceProfile,
-    tiles: Tiles,
-    program: Kernel,
+    steps: tuple[Step, ...], memories: Memories, device: DeviceProfile, tiles: Tiles, program: Kernel
 ) -> Launch:
-    """Return the launch of several steps; keys: equal for equal memory; inner: what lies in the chain's own memory."""
+    """Return the launch of several steps; what only they use lies in the chain's own memory."""
     tiles = tiles_of_kernel(tiles, program)
     steps = tuple(replace(step, tile_pixels=tiles.pixels) for step in steps)
-    placed = Placement(steps, keys, inner)
-    tasks = _tasks(steps, keys, device)
+    placed = Placement(steps, memories)
+    tasks = _tasks(steps, memories, device)
     queues = 1 + max(task.queue for part in tasks for task in part)
     table, constants = _tables(steps, placed)
     scheduled = schedule(steps, tasks, queues, placed, table[:, STEP_FIELDS.index("weights")])
@@ -273,14 +268,14 @@ def _launch(
     )
 
 
-def _tasks(steps: Sequence[Step], keys: Mapping[Memory, int], device: DeviceProfile) -> list[list[Task]]:
+def _tasks(steps: Sequence[Step], memories: Memories, device: DeviceProfile) -> list[list[Task]]:
     """Cut every step, where it can be like the one that makes its source."""
     made: dict[int, list[Task]] = {}
     tasks = []
     for step in steps:
-        found = tasks_of(step, device.compute_units, device.tuning, made.get(keys[step.source], ()))
+        found = tasks_of(step, device.compute_units, device.tuning, made.get(memories.key(step.source), ()))
         tasks.append(found)
-        made[keys[step.output]] = found
+        made[memories.key(step.output)] = found
     return tasks
 
 

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from gpu_driver.chain.step import Memory, Step
+    from gpu_driver.chain.memory import Memories
+    from gpu_driver.chain.step import Step
 
 WINDOW_ELEMENTS = 16384
 """How much of its input a tile of the convolution may read; there is room for a copy of so much (staging.py)."""
@@ -20,19 +20,16 @@ LEAST_ROWS = 14
 """Per core, of what lies between: neighbouring cores both compute one or two rows."""
 
 
-def joined(steps: Sequence[Step], keys: Mapping[Memory, int], inner: frozenset[int], cores: int) -> tuple[Step, ...]:
-    """Put convolutions and the depthwise ones after them together where nobody else reads what lies between.
-
-    keys, inner: as chain/launches.py has them.
-    """
-    used = Counter(keys[memory] for step in steps for memory in step.memories)
+def joined(steps: Sequence[Step], memories: Memories, cores: int) -> tuple[Step, ...]:
+    """Put convolutions and the depthwise ones after them together where nobody else reads what lies between."""
+    used = memories.used_by(steps)
     result: list[Step] = []
     for step in steps:
         last = result[-1] if result else None
         if (
             last is not None
-            and keys[last.output] in inner
-            and used[keys[last.output]] == 2
+            and memories.is_inner(last.output)
+            and used[memories.key(last.output)] == 2
             and _fits(last, step, cores)
         ):
             result[-1] = step.after(last)

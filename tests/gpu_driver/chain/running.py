@@ -24,9 +24,9 @@ def simulate_groups(monkeypatch: pytest.MonkeyPatch, groups: int, queues: int) -
     """Cut steps for so many cores, into small tasks, and launch so many work-groups."""
     launch_of_steps = launches._launch
 
-    def simulated(steps: Any, keys: Any, inner: Any, device: DeviceProfile, tiles: Tiles, program: Kernel) -> Launch:
+    def simulated(steps: Any, memories: Any, device: DeviceProfile, tiles: Tiles, program: Kernel) -> Launch:
         small = replace(device, compute_units=queues, tuning=replace(device.tuning, least_task_flops=30_000))
-        launch = launch_of_steps(steps, keys, inner, small, tiles, program)
+        launch = launch_of_steps(steps, memories, small, tiles, program)
         *others, work, lines = launch.arguments
         assert isinstance(lines, np.int32)
         if lines:

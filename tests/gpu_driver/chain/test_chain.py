@@ -374,8 +374,8 @@ def test_any_number_of_groups_and_queues_gives_the_same_bits(
     run(prepare(find_device("nnapi-reference").hal, model), request([source], [expected]))  # type: ignore[arg-type]
     launch_of_steps = launches._launch
 
-    def simulated(steps: Any, keys: Any, inner: Any, device: DeviceProfile, tiles: Tiles, program: Kernel) -> Launch:
-        launch = launch_of_steps(steps, keys, inner, replace(device, compute_units=queues), tiles, program)
+    def simulated(steps: Any, memories: Any, device: DeviceProfile, tiles: Tiles, program: Kernel) -> Launch:
+        launch = launch_of_steps(steps, memories, replace(device, compute_units=queues), tiles, program)
         return replace(launch, global_size=(groups,))
 
     monkeypatch.setattr(launches, "_launch", simulated)

@@ -282,8 +282,8 @@ def test_bits_do_not_depend_on_how_tiles_are_put_together(
     expected = drawn.run(opencl_device)
     launch_of_steps = launches._launch
 
-    def simulated(steps: Any, keys: Any, inner: Any, device: DeviceProfile, tiles: Tiles, program: Kernel) -> Launch:
-        return launch_of_steps(steps, keys, inner, replace(device, compute_units=queues), tiles, program)
+    def simulated(steps: Any, memories: Any, device: DeviceProfile, tiles: Tiles, program: Kernel) -> Launch:
+        return launch_of_steps(steps, memories, replace(device, compute_units=queues), tiles, program)
 
     monkeypatch.setattr(launches, "_launch", simulated)
     monkeypatch.setattr(winograd, "LEAST_ROWS", rows)
