@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
-from nn_runtime.binding import Binding
 from nn_runtime.checks import check_kind
 from nn_runtime.codes import DurationCode, operation_name
 from nn_runtime.compilation import Compilation
-from nn_runtime.errors import BadData, BadState, NNError, OutputInsufficientSize
+from nn_runtime.errors import BadData, BadState, NNError
+from nn_runtime.execution import Execution
 from nn_runtime.interface import Interface
 from nn_runtime.operand import dtype_of
 from nn_runtime.reports import ExplainedOperation, Explanation, Profile, Timing, profile_of
+from nn_runtime.runner import Runner
 from nn_runtime.session_inputs import SessionInputs
 from nn_runtime.trial import fastest
 
@@ -27,14 +28,11 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from nn_runtime.interface import TensorInfo
-    from nn_runtime.operand import Array, Dimensions
-    from nn_runtime.plan import Plan
+    from nn_runtime.operand import Array
     from nn_runtime.session_inputs import Inputs
     from nn_runtime.step import StepProfile
 
 _log = logging.getLogger("nn_runtime.compilation")
-
-_MAX_ATTEMPTS = 4
 
 
 class Session:
@@ -44,22 +42,18 @@ class Session:
         """Use `Network.compile`. `rivals`: other compilations of the model, for the first run to time."""
         check_kind("session: the compilation", compilation, Compilation)
         check_kind("session: the interface", interface, Interface)
-        if compilation.plan is None:
-            raise BadState("session: the compilation is not finished, or its finish failed")
-        self._compilation = compilation
+        self._runner = Runner(compilation, interface)
+        self._rivals = [Runner(rival, interface) for rival in rivals]
         self._interface = interface
-        self._plan: Plan = compilation.plan
-        main = self._plan.model.main
+        main = self._runner.plan.model.main
         self._inputs = SessionInputs(interface, [main.operands[i] for i in main.input_indexes])
         self._lock = threading.Lock()
-        self._bindings: dict[bool, Binding] = {}
         self._states: dict[int, Array] = {}
         self._profile: Profile | None = None
         self._profiled_steps: Sequence[StepProfile] | None = None
         """What `_profile` is made of, once it is asked for."""
         self._timing: Timing | None = None
         self._closed = False
-        self._rivals = [Session(rival, interface) for rival in rivals]
         self.reset_variables()
 
     def __repr__(self) -> str:
@@ -79,7 +73,7 @@ class Session:
     @property
     def devices_used(self) -> tuple[str, ...]:
         """Names of the devices that run steps, in order of first use; before the first run, see `rivals`."""
-        return tuple(dict.fromkeys(step.device.name for step in self._plan.steps))
+        return self._runner.devices_used
 
     @property
     def rivals(self) -> tuple[str, ...]:
@@ -146,7 +140,7 @@ class Session:
                 measured.get(placement.operation, None if profile is None else 0),
                 fused.get(placement.operation),
             )
-            for placement in self._plan.placements
+            for placement in self._runner.plan.placements
         ]
         return Explanation(tuple(sorted(rows, key=lambda row: row.index)))
 
@@ -160,11 +154,9 @@ class Session:
         with self._lock:
             if not self._closed:
                 self._closed = True
-                self._close_rivals()
-                for binding in self._bindings.values():
-                    binding.execution.close()
-                self._bindings.clear()
-                self._compilation.close()
+                for runner in (self._runner, *self._rivals):
+                    runner.close()
+                self._rivals = []
 
     def __enter__(self) -> Session:
         return self
@@ -174,16 +166,17 @@ class Session:
 
     def _check_measurable(self) -> None:
         """Raise BadData where no time can be told: the NDK's own error names calls that the user did not make."""
-        if not self._compilation.has_one_explicit_device:
-            names = ", ".join(device.name for device in self._compilation.devices)
-            fallback = "" if self._compilation.is_explicit else " with fallback to the CPU"
+        compilation = self._runner.compilation
+        if not compilation.has_one_explicit_device:
+            names = ", ".join(device.name for device in compilation.devices)
+            fallback = "" if compilation.is_explicit else " with fallback to the CPU"
             raise BadData(
                 "run: measure=True wants a network compiled for one device without fallback, as by device='opencl' or "
                 f"a Device, got one for {names}{fallback}"
             )
 
     def _clear_states(self) -> None:
-        main = self._plan.model.main
+        main = self._runner.plan.model.main
         for state in self._interface.states:
             operand = main.operands[main.input_indexes[state.input]]
             first = operand.zero_point if state.initial is None else state.initial
@@ -194,81 +187,36 @@ class Session:
 
         Raises what the plan itself does; nothing is settled then.
         """
-        self._run(given, False, False)
-        able: list[Session] = []
+        arrays = self._inputs.arrays(given)
+        runs = [partial(self._runner.run, arrays, self._states, Execution.compute)]
+        runs[0]()
+        able = [self._runner]
         for rival in self._rivals:
+            run = partial(rival.run, arrays, self._states, Execution.compute)
             try:
-                rival.run(given)
-                able.append(rival)
+                run()
             except NNError as error:
                 _log.warning("%s is not tried: %s", rival.devices_used[0], error)
-        winner = fastest([lambda: self._run(given, False, False), *(partial(rival.run, given) for rival in able)])
-        if winner:
-            self._exchange(able[winner - 1])
+                continue
+            runs.append(run)
+            able.append(rival)
+        winner = able[fastest(runs)]
+        losers = [one for one in (self._runner, *self._rivals) if one is not winner]
+        self._runner, self._rivals = winner, []
+        for loser in losers:
+            loser.close()
         _log.debug("the first run gives the network to %s", "+".join(self.devices_used))
-        self._compilation.keep_placement()
-        self._close_rivals()
+        winner.compilation.keep_placement()
         self._clear_states()
 
-    def _exchange(self, rival: Session) -> None:
-        self._compilation, rival._compilation = rival._compilation, self._compilation
-        self._plan, rival._plan = rival._plan, self._plan
-        self._bindings, rival._bindings = rival._bindings, self._bindings
-
-    def _close_rivals(self) -> None:
-        for rival in self._rivals:
-            rival.close()
-        self._rivals = []
-
     def _run(self, given: Sequence[npt.ArrayLike], profile: bool, measure: bool) -> list[Array]:
-        arrays = self._inputs.arrays(given)
-        try:
-            for _ in range(_MAX_ATTEMPTS - 1):
-                binding = self._binding(arrays, measure)
-                try:
-                    return self._run_bound(binding, arrays, profile, measure)
-                except OutputInsufficientSize as error:
-                    binding.execution.close()
-                    self._bindings[measure] = Binding(
-                        self._compilation, self._interface, _shapes(arrays), measure, binding.enlarged(error.shapes)
-                    )
-            return self._run_bound(self._binding(arrays, measure), arrays, profile, measure)
-        except NNError:
-            raise
-        except BaseException:  # an interrupt, after which an execution may count as computing for ever
-            self._bindings.pop(measure, None)
-            raise
+        def compute(execution: Execution) -> None:
+            if profile:
+                self._profile, self._profiled_steps = None, execution.compute_profiled()
+            else:
+                execution.compute()
+            if measure:
+                durations = (DurationCode.ON_HARDWARE, DurationCode.IN_DRIVER)
+                self._timing = Timing(*(execution.get_duration(code) for code in durations))
 
-    def _binding(self, arrays: Sequence[Array], measure: bool) -> Binding:
-        """Return the execution for inputs of these shapes: the last one where it fits."""
-        binding = self._bindings.get(measure)
-        if binding is None or (binding.is_dynamic and binding.shapes != _shapes(arrays)):
-            if binding is not None:
-                binding.execution.close()
-            binding = Binding(self._compilation, self._interface, _shapes(arrays), measure)
-            self._bindings[measure] = binding
-        return binding
-
-    def _run_bound(self, binding: Binding, arrays: Sequence[Array], profile: bool, measure: bool) -> list[Array]:
-        for target, array in zip(binding.inputs, arrays, strict=False):
-            target[...] = array
-        for position, state in self._states.items():
-            np.copyto(binding.inputs[position], state)
-        if profile:
-            self._profile, self._profiled_steps = None, binding.execution.compute_profiled()
-        else:
-            binding.execution.compute()
-        if measure:
-            durations = (DurationCode.ON_HARDWARE, DurationCode.IN_DRIVER)
-            self._timing = Timing(*(binding.execution.get_duration(code) for code in durations))
-        for kept in self._interface.states:
-            if kept.output is not None:
-                np.copyto(self._states[kept.input], binding.outputs[kept.output])
-        return [
-            binding.result(position, info)
-            for position, info in zip(self._interface.output_positions, self._interface.outputs, strict=True)
-        ]
-
-
-def _shapes(arrays: Sequence[Array]) -> tuple[Dimensions, ...]:
-    return tuple(array.shape for array in arrays)
+        return self._runner.run(self._inputs.arrays(given), self._states, compute, measure=measure)

@@ -235,7 +235,7 @@ def test_rows_are_measured_for_every_kind_of_an_operation(monkeypatch: pytest.Mo
     kinds = [kind for kind in cost_probes._kinds() if kind[0] in (RELU, OperationCode.FULLY_CONNECTED)]
 
     def told(run: partial[object]) -> float:
-        model = run.func.__self__._plan.model  # type: ignore[attr-defined]
+        model = run.func.__self__._runner.plan.model  # type: ignore[attr-defined]
         return GraphSample(model, 0).model_estimate(costs_of)
 
     monkeypatch.setattr(cost_probes, "_kinds", lambda: kinds)

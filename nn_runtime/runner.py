@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A compilation with its bound executions: what a session runs, and each of the rivals that it times."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nn_runtime.binding import Binding
+from nn_runtime.errors import BadState, NNError, OutputInsufficientSize
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from nn_runtime.compilation import Compilation
+    from nn_runtime.execution import Execution
+    from nn_runtime.interface import Interface
+    from nn_runtime.operand import Array, Dimensions
+    from nn_runtime.plan import Plan
+
+_MAX_ATTEMPTS = 4
+
+
+class Runner:
+    """Runs a compilation on arrays of any shapes that it takes, keeping the latest execution."""
+
+    def __init__(self, compilation: Compilation, interface: Interface) -> None:
+        """Raises BadState for a compilation that is not finished."""
+        if compilation.plan is None:
+            raise BadState("session: the compilation is not finished, or its finish failed")
+        self.compilation = compilation
+        self.plan: Plan = compilation.plan
+        self._interface = interface
+        self._bindings: dict[bool, Binding] = {}
+        """By whether times are measured."""
+
+    @property
+    def devices_used(self) -> tuple[str, ...]:
+        """Names of the devices that run steps, in order of first use."""
+        return tuple(dict.fromkeys(step.device.name for step in self.plan.steps))
+
+    def run(
+        self,
+        arrays: Sequence[Array],
+        states: Mapping[int, Array],
+        compute: Callable[[Execution], object],
+        *,
+        measure: bool = False,
+    ) -> list[Array]:
+        """Compute by way of `compute` and return new output arrays; raises the run's error.
+
+        arrays: the inputs in order; states: by position of input what is kept between runs, which is brought up to
+        date.
+        """
+        try:
+            for _ in range(_MAX_ATTEMPTS - 1):
+                binding = self._binding(arrays, measure)
+                try:
+                    return self._run_bound(binding, arrays, states, compute)
+                except OutputInsufficientSize as error:
+                    sizes = binding.enlarged(error.shapes)
+                    binding.execution.close()
+                    self._bindings[measure] = self._new_binding(arrays, measure, sizes)
+            return self._run_bound(self._binding(arrays, measure), arrays, states, compute)
+        except NNError:
+            raise
+        except BaseException:  # an interrupt, after which an execution may count as computing for ever
+            self._bindings.pop(measure, None)
+            raise
+
+    def close(self) -> None:
+        """Free the prepared models."""
+        for binding in self._bindings.values():
+            binding.execution.close()
+        self._bindings.clear()
+        self.compilation.close()
+
+    def _binding(self, arrays: Sequence[Array], measure: bool) -> Binding:
+        """Return the execution for inputs of these shapes: the last one where it fits."""
+        binding = self._bindings.get(measure)
+        if binding is None or (binding.is_dynamic and binding.shapes != _shapes(arrays)):
+            if binding is not None:
+                binding.execution.close()
+            binding = self._bindings[measure] = self._new_binding(arrays, measure)
+        return binding
+
+    def _new_binding(self, arrays: Sequence[Array], measure: bool, sizes: Sequence[int] = ()) -> Binding:
+        return Binding(self.compilation, self._interface, _shapes(arrays), measure, sizes)
+
+    def _run_bound(
+        self,
+        binding: Binding,
+        arrays: Sequence[Array],
+        states: Mapping[int, Array],
+        compute: Callable[[Execution], object],
+    ) -> list[Array]:
+        for target, array in zip(binding.inputs, arrays, strict=False):
+            target[...] = array
+        for position, state in states.items():
+            np.copyto(binding.inputs[position], state)
+        compute(binding.execution)
+        interface = self._interface
+        for kept in interface.states:
+            if kept.output is not None:
+                np.copyto(states[kept.input], binding.outputs[kept.output])
+        return [
+            binding.result(position, info)
+            for position, info in zip(interface.output_positions, interface.outputs, strict=True)
+        ]
+
+
+def _shapes(arrays: Sequence[Array]) -> tuple[Dimensions, ...]:
+    return tuple(array.shape for array in arrays)
