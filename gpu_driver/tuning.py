@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from gpu_driver.tuning_values import Tuning
 from nn_runtime.hal.cache_folder import cache_directory
-from nn_runtime.hal.files import read_file, write_file
+from nn_runtime.hal.files import read_file, result_file, write_file
 from nn_runtime.hal.tuning import TuningParameter
 
 if TYPE_CHECKING:
@@ -91,7 +91,8 @@ def store(
     text = json.dumps(document, indent=1) + "\n"
     if path is not None:
         path = path / file_name(profile) if path.is_dir() else path
-        path.write_text(text, encoding="utf-8")
+        with result_file(path) as file:
+            file.write(text.encode())
         return path
     path = user_file(profile)
     write_file(path, text.encode())

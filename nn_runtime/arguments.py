@@ -11,7 +11,6 @@ from nn_runtime.checks import check_kind
 from nn_runtime.codes import operand_type_name
 from nn_runtime.errors import BadData, BadState
 from nn_runtime.hal.memory import PROT_WRITE
-from nn_runtime.memory import Memory
 from nn_runtime.memory_domain import Role
 from nn_runtime.model import check_array
 from nn_runtime.numeric import whole
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from nn_runtime.hal.types import Operand
+    from nn_runtime.memory import Memory
     from nn_runtime.memory_domain import Domain
     from nn_runtime.operand import Array, Dimensions
     from nn_runtime.plan import Plan
@@ -67,8 +67,7 @@ class Parameter:
     def bind_memory(
         self, memory: Memory, offset: int, length: int, operand_type: OperandType | None, padded: bool
     ) -> Argument:
-        """Return the argument of bytes of a memory, or of the whole; raises UnexpectedNull, BadData."""
-        check_kind(f"{self}: the memory", memory, Memory)
+        """Return the argument of bytes of a memory, or of the whole; raises BadState, BadData."""
         if memory.is_closed:
             raise BadState(f"{self}: the memory is closed")
         offset, length = whole(f"{self}: offset", offset), whole(f"{self}: length", length)
@@ -161,7 +160,7 @@ class Arguments:
     def bind_memory(
         self, index: int, memory: Memory, offset: int, length: int, operand_type: OperandType | None, padded: bool
     ) -> None:
-        """Bind bytes of a memory, or the whole; raises BadState where one is bound, UnexpectedNull, BadData."""
+        """Bind bytes of a memory, or the whole; raises BadState where one is bound, BadData."""
         parameter = self._open_parameter(index)
         self._bound[index] = parameter.bind_memory(memory, offset, length, operand_type, padded)
         self.memories[index] = memory

@@ -67,6 +67,11 @@ class Binding:
             self.outputs.append(array)
             self.execution.set_output(position, array)
 
+    @property
+    def guesses(self) -> int:
+        """How many outputs there are whose size is not known."""
+        return len(self._open)
+
     def result(self, position: int, info: TensorInfo) -> Array:
         """Return a copy of an output after a run, in the interface's dtype."""
         array = self.outputs[position]

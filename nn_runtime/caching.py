@@ -78,16 +78,16 @@ def step_token(
     device: Device,
     preference: ExecutionPreference,
     priority: Priority,
-    operations: Sequence[tuple[int, int]] = (),
+    operations: Sequence[tuple[int, ...]] = (),
     attributes: Attributes = (),
 ) -> bytes:
     """Return the 32-byte token of a step: the application's, hashed with all that decides what is prepared.
 
-    `operations`: (model, operation) of every operation of a compound plan's step, none for a simple plan.
+    `operations`: how one gets to every operation of a compound plan's step from the main model, none for a simple plan.
     """
     hashed = hashlib.sha256(info.token)
-    for source, operation in operations:
-        hashed.update(source.to_bytes(4, "little") + operation.to_bytes(4, "little"))
+    for path in operations:
+        hashed.update(b"".join(number.to_bytes(4, "little") for number in (len(path), *path)))
     hashed.update(device.name.encode() + b"\0")
     hashed.update(device.version.encode() + b"\0")
     hashed.update(int(preference).to_bytes(4, "little") + int(priority).to_bytes(4, "little"))

@@ -162,20 +162,8 @@ class Compilation:
         """
         self._check_open("finish")
         self._finished = True
-        selection = self._selected()
-        deadline_ns = deadline_after(self._timeout_ns)
         kept = self._kept_placement()
-        options = replace(self._options, deadline_ns=deadline_ns, fallback=not selection.strict, whole_on=kept)
-        started = time.perf_counter_ns()
-        for pool in self._model.pools:
-            pool.check_length()
-        self._plan = make_plan(self._model, self._run_order, selection.devices, options)
-        ended = time.perf_counter_ns()
-        tracer = trace.current
-        if tracer is not None:
-            count = len(self._model.main.operations)
-            tracer.add(trace.RUNTIME, "PC", "compilation", started, ended, operations=count)
-        _log.debug("compilation finished in %.1f ms", (ended - started) / 1e6)
+        self._plan = self._made_plan(kept)
         self._rivals = self._plan.rivals if kept is None else ()
 
     def rivals(self) -> list[Compilation]:
@@ -185,14 +173,16 @@ class Compilation:
         """
         found = []
         for name in self._rivals:
-            rival = copy.copy(self)
-            rival._options = replace(self._options, whole_on=name)
-            rival._finished = False
             try:
-                rival.finish()
+                plan = self._made_plan(name)
             except NNError as error:
                 _log.warning("%s is not tried: %s", name, error)
                 continue
+            if [step.device.name for step in plan.steps] != [name]:  # it failed, and the CPU device took over
+                plan.close()
+                continue
+            rival = copy.copy(self)
+            rival._plan, rival._rivals = plan, ()
             found.append(rival)
         return found
 
@@ -232,11 +222,28 @@ class Compilation:
     def __exit__(self, *exc_info: object) -> None:
         self.close()
 
+    def _made_plan(self, whole_on: str | None) -> Plan:
+        """Return the plan, in mode "cost" with the whole model on a device if one is named; raises as `finish`."""
+        selection = self._selected()
+        deadline_ns = deadline_after(self._timeout_ns)
+        options = replace(self._options, deadline_ns=deadline_ns, fallback=not selection.strict, whole_on=whole_on)
+        started = time.perf_counter_ns()
+        for pool in self._model.pools:
+            pool.check_length()
+        plan = make_plan(self._model, self._run_order, selection.devices, options)
+        ended = time.perf_counter_ns()
+        tracer = trace.current
+        if tracer is not None:
+            count = len(self._model.main.operations)
+            tracer.add(trace.RUNTIME, "PC", "compilation", started, ended, operations=count)
+        _log.debug("compilation finished in %.1f ms", (ended - started) / 1e6)
+        return plan
+
     def _kept_placement(self) -> str | None:
-        """Return the device for the whole model, or _SPLIT, that is demanded or has been kept; else None."""
+        """Return the device for the whole model, or _SPLIT, that has been kept as the fastest; else None."""
         options = self._options
-        if options.whole_on is not None or options.partition != PartitionMode.COST or options.cache is None:
-            return options.whole_on
+        if options.partition != PartitionMode.COST or options.cache is None:
+            return None
         return trial.kept_result(options.cache, self.devices, options.preference)
 
     def _selected(self) -> Selection:

@@ -295,8 +295,8 @@ class CompoundRun:
         operands = self._plan.operands
         static = [slot for slot in self._plan.temporaries if slot not in self._dynamic]
         loops = [(at, step) for at, step in enumerate(self._plan.program) if isinstance(step, WhileStep)]
-        in_loops = [slot for _, step in loops for slot in step.body_outputs]
-        places = iter(slices([operands[slot] for slot in (*static, *in_loops, *in_loops)]))
+        in_loops = [slot for _, step in loops for slot in (*step.body_outputs, *step.body_outputs)]
+        places = iter(slices([operands[slot] for slot in (*static, *in_loops)]))
         self._arguments.update(zip(static, places, strict=False))
         for at, step in loops:
             first, second = ([next(places) for _ in step.body_outputs] for _ in range(2))

@@ -75,7 +75,7 @@ class CostModel:
     def place(self, others: Sequence[list[int]] = ()) -> CostPlacement:
         """Return the cheapest of: every single device, and by SPLIT_GAIN the best path through the run order, `others`.
 
-        On a tie the earlier single device wins, then the path.
+        On a tie the earlier single device wins, then the path. Where none is possible, the first of `others` shows why.
         """
         count = len(self.model.main.operations)
         candidates = [[device] * count for device in range(len(self.devices))]
@@ -83,6 +83,8 @@ class CostModel:
         totals = [self.total(chosen) for chosen in candidates]
         single = min(range(len(self.devices)), key=totals.__getitem__)
         best = min(range(len(candidates)), key=totals.__getitem__)
+        if math.isinf(totals[best]):
+            return self._placement(others[0] if others else candidates[best], [])
         if totals[best] > totals[single] * (1 - SPLIT_GAIN):
             best = single
         rivals = [d for d in range(len(self.devices)) if d != best and totals[d] <= RIVAL_FACTOR * totals[best]]

@@ -23,12 +23,7 @@ from typing import TYPE_CHECKING
 from nn_runtime.answers import checked_unusable, name_of
 from nn_runtime.checks import check_kind, shown
 from nn_runtime.device import REFERENCE_NAME, RUNTIME_FEATURE_LEVEL, Device
-from nn_runtime.errors import (
-    BadData,
-    MalformedSelector,
-    NNError,
-    UnmatchedSelector,
-)
+from nn_runtime.errors import BadData, MalformedSelector, NNError, UnavailableDevice, UnmatchedSelector
 from nn_runtime.failures import answered, of_kind
 from nn_runtime.hal.interfaces import DeviceDescription, DiagnosingModule, Diagnosis, UnusableDevice
 from nn_runtime.hal.types import HalError
@@ -96,7 +91,10 @@ def devices() -> list[Device]:
 
 
 def find_device(name: str) -> Device:
-    """Return the device of that exact name, loading as few drivers as possible; raises UnavailableDevice."""
+    """Return the first device of a selector, a name as a rule, loading as few drivers as possible.
+
+    Raises UnavailableDevice.
+    """
     return select(name).devices[0]
 
 
@@ -106,7 +104,7 @@ def driver_names() -> list[str]:
 
 
 def reference_device() -> Device:
-    """Return the CPU device `nnapi-reference`."""
+    """Return the CPU device `nnapi-reference`; raises UnavailableDevice where its process cannot be started."""
     with _loading:
         return _loaded_reference()
 
@@ -121,7 +119,10 @@ def listing(driver: str) -> DriverListing:
 def _loaded_reference() -> Device:
     vlog.read_tags()
     if _in_another_process():
-        return Device(_usable(_hosted("cpu_driver.driver:devices"))[0])
+        try:
+            return Device(_usable(_hosted("cpu_driver.driver:devices"))[0])
+        except HalError as error:
+            raise UnavailableDevice(f"{REFERENCE_NAME}: {error}") from error
     module = importlib.import_module("cpu_driver.driver")
     return Device(module.devices()[0])
 

@@ -32,7 +32,7 @@ class Event:
         """Return an event that is signalled when a sync fence is; the descriptor is duplicated. Raises BadData."""
         if whole("event: sync fence descriptor", fd) <= 0:
             raise BadData(f"event: a sync fence descriptor must be > 0, got {fd}")
-        return FenceEvent(fences.duplicate(fd), None)
+        return FenceEvent(fences.duplicate(fd))
 
     @property
     def fence(self) -> int | None:
@@ -75,14 +75,21 @@ class Event:
 class FenceEvent(Event):
     """Signalled when a sync fence is. The first wait runs the finish of the execution that it belongs to."""
 
-    def __init__(self, fence: int | None, finish: Callable[[bool], NNError | None] | None) -> None:
+    def __init__(
+        self,
+        fence: int | None,
+        finish: Callable[[bool], NNError | None] | None = None,
+        abandon: Callable[[FenceEvent], object] | None = None,
+    ) -> None:
         """`fence` is owned by the event, None if all is done.
 
         `finish` completes the execution, told whether the fence signalled without error, and returns its error.
+        `abandon` gets the fence, as an event of its own, if nobody has waited when this event is dropped.
         """
         super().__init__()
         self._fence = fence
         self._finish = finish
+        self._abandon = abandon
         self._lock = threading.Lock()
 
     @property
@@ -114,10 +121,12 @@ class FenceEvent(Event):
             self._fence = None
 
     def __del__(self) -> None:
-        """Close the fence without waiting."""
-        if self._fence is not None:
-            fences.close(self._fence)
-            self._fence = None
+        """Close the fence without waiting, or hand it to the execution that is not completed."""
+        fence, self._fence = self._fence, None
+        if self._abandon is not None and not self._done.is_set():
+            self._abandon(FenceEvent(fence))
+        elif fence is not None:
+            fences.close(fence)
 
     def _finished(self, succeeded: bool) -> NNError | None:
         if self._finish is not None:

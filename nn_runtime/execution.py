@@ -18,6 +18,7 @@ from nn_runtime.compilation import Compilation, check_duration, deadline_after
 from nn_runtime.errors import (
     BadData,
     BadState,
+    MissedDeadline,
     NNError,
     OperationFailed,
     OutputInsufficientSize,
@@ -31,6 +32,7 @@ from nn_runtime.hal.types import (
     MAXIMUM_LOOP_TIMEOUT_NS,
     HalError,
 )
+from nn_runtime.memory import Memory
 from nn_runtime.numeric import whole
 from nn_runtime.observe import trace
 from nn_runtime.operand import is_tensor
@@ -42,7 +44,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from nn_runtime.hal.interfaces import Attributes, IBurstContext
-    from nn_runtime.memory import Memory
     from nn_runtime.operand import Array, Dimensions, OperandType
     from nn_runtime.plan import Plan
     from nn_runtime.run import Run
@@ -97,11 +98,14 @@ class Execution:
         self._outcome: Outcome | FencedOutcome | None = None
         """Of the last run, unless it failed: then `_error` is there."""
         self._error: NNError | None = None
+        self._abandoned: tuple[FencedOutcome, FenceEvent] | None = None
+        """A fenced run whose event was dropped before anybody waited for it."""
         self._plan.used_by(self)
 
     @property
     def is_computing(self) -> bool:
         """Whether a run has started and not completed."""
+        self._complete_abandoned()
         return self._state == _State.COMPUTING
 
     def set_input(self, index: int, array: Array | None, operand_type: OperandType | None = None) -> None:
@@ -113,7 +117,9 @@ class Execution:
         self._inputs.bind_array(index, array, operand_type, self._padding_enabled)
 
     def set_output(self, index: int, array: Array | None, operand_type: OperandType | None = None) -> None:
-        """Bind an array that takes output `index`; it may be larger only where the dimensions are not known.
+        """Bind an array that takes output `index`.
+
+        It may be larger only where the dimensions are not known, or padding is enabled.
 
         Raises as `set_input`.
         """
@@ -124,6 +130,7 @@ class Execution:
         self, index: int, memory: Memory, offset: int = 0, length: int = 0, operand_type: OperandType | None = None
     ) -> None:
         """Bind bytes of a memory as input `index`; device memory is used whole (offset and length 0)."""
+        check_kind(f"input {index}: the memory", memory, Memory)
         self._check_preparation(f"input {index}")
         self._inputs.bind_memory(index, memory, offset, length, operand_type, self._padding_enabled)
 
@@ -131,6 +138,7 @@ class Execution:
         self, index: int, memory: Memory, offset: int = 0, length: int = 0, operand_type: OperandType | None = None
     ) -> None:
         """Bind bytes of a memory to take output `index`; device memory is used whole (offset and length 0)."""
+        check_kind(f"output {index}: the memory", memory, Memory)
         self._check_preparation(f"output {index}")
         self._outputs.bind_memory(index, memory, offset, length, operand_type, self._padding_enabled)
 
@@ -221,7 +229,11 @@ class Execution:
             self._outputs.check_specified()
             options = RunOptions(self._measure, deadline_ns, self._loop_timeout_ns, attributes=self._attributes)
             outcome = run.execute_fenced(options, waited_for, duration or None)
-        return FenceEvent(outcome.fence, lambda succeeded: self._finish_fenced(outcome, succeeded))
+
+        def abandon(event: FenceEvent) -> None:
+            self._abandoned = outcome, event
+
+        return FenceEvent(outcome.fence, lambda succeeded: self._finish_fenced(outcome, succeeded), abandon)
 
     def burst_compute(self, burst: Burst) -> None:
         """Run as `compute` by a burst of the same compilation; raises UnexpectedNull, BadData, BadState if in use."""
@@ -261,6 +273,7 @@ class Execution:
 
     def close(self) -> None:
         """Let arguments and temporaries go; ignored while computing."""
+        self._complete_abandoned()
         with self._lock:
             if self._state != _State.COMPUTING:
                 self._run = None
@@ -284,12 +297,14 @@ class Execution:
             raise BadData(f"{call}: the compilation must be for exactly one device, named explicitly")
 
     def _check_completed(self, call: str) -> None:
+        self._complete_abandoned()
         if self._state != _State.COMPLETED:
             how = "is closed" if self._state == _State.CLOSED else "has not completed"
             raise BadState(f"{call}: the execution {how}")
 
     def _start(self, check_device_inputs: bool = True) -> Run:
         """Go from preparation (or completed and reusable) to computing; bind at the first time."""
+        self._complete_abandoned()
         with self._lock:
             if self._state == _State.CLOSED:
                 raise BadState("compute: the execution is closed")
@@ -390,6 +405,24 @@ class Execution:
             return error
         self._complete(outcome)
         return None
+
+    def _complete_abandoned(self) -> None:
+        """Complete a fenced run whose event was dropped, if its fence has signalled."""
+        if self._abandoned is None:
+            return
+        with self._lock:
+            if self._abandoned is None:
+                return
+            outcome, event = self._abandoned
+            succeeded = True
+            try:
+                event.wait(0)
+            except MissedDeadline:
+                return
+            except NNError:
+                succeeded = False
+            self._abandoned = None
+        self._finish_fenced(outcome, succeeded)
 
     def _mark_device_outputs(self, outcome: Outcome | FencedOutcome) -> None:
         for index, domain in self._outputs.domains():

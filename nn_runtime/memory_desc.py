@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from nn_runtime.checks import check_kind
 from nn_runtime.compilation import Compilation
-from nn_runtime.errors import BadData, BadState, OperationFailed
+from nn_runtime.errors import BadData, BadState, OperationFailed, UnexpectedNull
 from nn_runtime.failures import of_kind, two_of
 from nn_runtime.hal.interfaces import IBuffer
 from nn_runtime.hal.memory import SharedMemory
@@ -65,6 +65,8 @@ class MemoryDesc:
 
     def set_dimensions(self, dims: Sequence[int]) -> None:
         """Say the dimensions (0 for unknown), merged with those of the roles; raises BadState, BadData."""
+        if dims is None:
+            raise UnexpectedNull("memory desc: the dimensions are None")
         self._check_open()
         given = whole_numbers("memory desc: dimensions", dims)
         if any(size < 0 for size in given):
@@ -97,8 +99,8 @@ class MemoryDesc:
             raise BadState("memory desc: it is finished")
 
     def _add_role(self, compilation: Compilation, is_input: bool, index: int, frequency: float) -> None:
-        self._check_open()
         check_kind("memory desc: the compilation", compilation, Compilation)
+        self._check_open()
         index = whole("memory desc: index of a role", index)
         plan = compilation.plan
         if plan is None:

@@ -84,8 +84,8 @@ class Model:
 
     def add_operand(self, operand_type: OperandType) -> int:
         """Append an operand and return its index; raises BadState, BadData."""
-        self._check_building("add_operand")
         check_kind("add_operand: the operand type", operand_type, OperandType)
+        self._check_building("add_operand")
         at = len(self._graph.operands)
         try:
             check_operand_type(operand_type)
@@ -120,10 +120,10 @@ class Model:
 
     def set_operand_value_from_memory(self, index: int, memory: Memory, offset: int, length: int) -> None:
         """Make an operand a constant that lies in shared memory; raises BadState, BadData."""
+        check_kind(f"set_operand_value_from_memory: operand {index}: the memory", memory, Memory)
         self._check_building("set_operand_value_from_memory")
         operand = self._operand(index, "set_operand_value_from_memory")
         label = self._graph.label(index)
-        check_kind(f"{label}: the memory", memory, Memory)
         self._check_can_be_constant(operand, label)
         if memory.is_closed:
             raise BadState(f"{label}: the memory is closed")
@@ -143,9 +143,9 @@ class Model:
 
     def set_operand_value_from_model(self, index: int, model: Model) -> None:
         """Let a MODEL operand refer to a finished model; raises BadState, BadData."""
+        check_kind(f"set_operand_value_from_model: operand {index}: the model", model, Model)
         self._check_building("set_operand_value_from_model")
         operand = self._operand(index, "set_operand_value_from_model")
-        check_kind(f"{self._graph.label(index)}: the model", model, Model)
         if model._state != _State.FINISHED:
             raise BadState(f"{self._graph.label(index)}: the referenced model must be finished and valid")
         if operand.type != OperandCode.MODEL:
@@ -155,10 +155,11 @@ class Model:
 
     def set_operand_symm_per_channel_quant_params(self, index: int, params: ChannelQuant) -> None:
         """Set the scales of a TENSOR_QUANT8_SYMM_PER_CHANNEL operand; raises BadState, BadData."""
-        self._check_building("set_operand_symm_per_channel_quant_params")
-        operand = self._operand(index, "set_operand_symm_per_channel_quant_params")
+        call = "set_operand_symm_per_channel_quant_params"
         if params is None:
-            raise UnexpectedNull(f"{self._graph.label(index)}: the per-channel parameters are None")
+            raise UnexpectedNull(f"{call}: operand {index}: the per-channel parameters are None")
+        self._check_building(call)
+        operand = self._operand(index, call)
         kind = operand.operand_type
         changed = OperandType(kind.type, kind.dims, kind.scale, kind.zero_point, params)
         try:
@@ -193,9 +194,9 @@ class Model:
 
     def add_operation(self, code: int, inputs: Sequence[int], outputs: Sequence[int]) -> None:
         """Append an operation; counts, types, ranks and quantisation are checked at once. Raises BadState, BadData."""
-        self._check_building("add_operation")
         if inputs is None or outputs is None:
             raise UnexpectedNull("add_operation: the inputs or outputs are None")
+        self._check_building("add_operation")
         at, operands = len(self._graph.operations), self._graph.operands
         label = f"operation {at} {operation_name(whole(f'operation {at}: code', code))}"
         inputs, outputs = whole_numbers(f"{label}: inputs", inputs), whole_numbers(f"{label}: outputs", outputs)
@@ -214,9 +215,9 @@ class Model:
 
     def identify_inputs_and_outputs(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
         """Name the model's inputs and outputs, each operand at most once; raises BadState, BadData."""
-        self._check_building("identify_inputs_and_outputs")
         if inputs is None or outputs is None:
             raise UnexpectedNull("identify_inputs_and_outputs: the inputs or outputs are None")
+        self._check_building("identify_inputs_and_outputs")
         inputs, outputs = whole_numbers("model inputs", inputs), whole_numbers("model outputs", outputs)
         if self._identified:
             raise BadState("identify_inputs_and_outputs: inputs and outputs are named already")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from nn_runtime.codes import CONTROL_FLOW, FeatureLevel, OperandCode, OperationCode, operation_name
 from nn_runtime.errors import BadData
 from nn_runtime.failures import guarded, of_kind
+from nn_runtime.hal.capabilities import WORST, lookup
 from nn_runtime.hal.interfaces import ExplainsOperations, OperationSupport
 from nn_runtime.hal.types import (
     WRITTEN_LIFETIMES,
@@ -27,7 +28,7 @@ from nn_runtime.hal.types import (
     PerformanceInfo,
     Subgraph,
 )
-from nn_runtime.hal.versions.slicing import slice_of
+from nn_runtime.hal.versions.slicing import slice_of, with_main
 from nn_runtime.operand import has_unknown_dimensions
 from nn_runtime.order import ReadyOperations
 from nn_runtime.value_classes import dataclass
@@ -39,9 +40,6 @@ if TYPE_CHECKING:
     from nn_runtime.hal.interfaces import IDevice
 
 _log = logging.getLogger("nn_runtime.compilation")
-
-_WORST = PerformanceInfo(3.4028234663852886e38, 3.4028234663852886e38)
-"""Of a type that is not in a device's table (float max)."""
 
 INTERPRETER = -1
 """In place of a device index: IF and WHILE that the plan itself interprets, so that their models may be split."""
@@ -196,13 +194,13 @@ def operation_score(
         parts = [_graph_score(model, graph.operands[i], device, preference) for i in operation.inputs[:2]]
         return _figure(table.while_performance, preference) + sum(parts)
     if not operation.inputs:
-        return _figure(_WORST, preference)
+        return _figure(WORST, preference)
     code = graph.operands[operation.inputs[0]].type
     if model.relax_computation_float32_to_float16 and code == OperandCode.FLOAT32:
         return _figure(table.relaxed_float32_to_float16_scalar, preference)
     if model.relax_computation_float32_to_float16 and code == OperandCode.TENSOR_FLOAT32:
         return _figure(table.relaxed_float32_to_float16_tensor, preference)
-    return _figure(table.operand_performance.get(code, _WORST), preference)
+    return _figure(lookup(table, code), preference)
 
 
 def _graph_score(model: Model, reference: Operand, device: Device, preference: ExecutionPreference) -> float:
@@ -321,8 +319,7 @@ def _step_model(model: Model, device: int, members: Sequence[int], crossing: set
         tuple(builder.numbers[index] for index in inputs),
         tuple(builder.numbers[index] for index in outputs),
     )
-    referenced = model.referenced if any(o.type == OperandCode.MODEL for o in operands) else ()
-    return StepModel(device, tuple(members), replace(model, main=cut_out, referenced=referenced), inputs, outputs)
+    return StepModel(device, tuple(members), with_main(model, cut_out), inputs, outputs)
 
 
 def _check_step(step: StepModel, device: Device) -> None:

@@ -116,7 +116,7 @@ class Plan:
         self.is_closed = False
         """Whether the prepared models are freed as soon as nothing runs the plan; a user that ends then says so."""
         self._users: weakref.WeakSet[PlanUser] = weakref.WeakSet()
-        self._users_lock = threading.Lock()
+        self._users_lock = threading.RLock()
         self._is_freed = False
 
     @property
@@ -165,7 +165,8 @@ class Plan:
     def free_unused(self) -> None:
         """Free every prepared model of a closed plan, unless a user computes or that is done."""
         with self._users_lock:
-            if self._is_freed or any(user.is_computing for user in self._users):
+            is_used = any(user.is_computing for user in self._users)  # one that finds its end frees the plan itself
+            if is_used or self._is_freed:
                 return
             self._is_freed = True
         for step in self.steps:
@@ -308,7 +309,7 @@ def _whole_model(model: Model, run_order: Sequence[int], device: Device, options
 def _prepared_step(step: SourceStep, devices: Sequence[Device], run_order: Sequence[int], options: PlanOptions) -> Step:
     part = step.part
     device = devices[part.device]
-    prepared, token = prepare(device, part.model, options, None, [(step.source, at) for at in part.operations])
+    prepared, token = prepare(device, part.model, options, None, [(*step.source, at) for at in part.operations])
     numbers = part.operations if step.number is None else [step.number] * len(part.operations)
     originals = [run_order[at] for at in numbers]
     return Step(device, part.model, prepared, originals, step.inputs, step.outputs, token)

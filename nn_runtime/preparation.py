@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from nn_runtime.caching import prepare_cached, step_token
 from nn_runtime.failures import guarded, of_kind
-from nn_runtime.hal.interfaces import IPreparedModel, TakesCompilationAttributes
+from nn_runtime.hal.interfaces import IPreparedModel, PreparesAgain, TakesCompilationAttributes
 from nn_runtime.hal.types import ExecutionPreference, Priority
 from nn_runtime.observe import trace
 from nn_runtime.value_classes import dataclass
@@ -43,7 +43,7 @@ def prepare(
     model: Model,
     options: PrepareOptions,
     deadline_ns: int | None,
-    operations: Sequence[tuple[int, int]] = (),
+    operations: Sequence[tuple[int, ...]] = (),
 ) -> tuple[IPreparedModel, bytes | None]:
     """Prepare a model on a device, from its cache where that is possible; return it and its cache token, if any.
 
@@ -69,7 +69,7 @@ def _prepared(
     """Return the model prepared by the driver: from the cache files of a token, if one is given and they serve."""
     hal = device.hal
 
-    def from_model(cache: CacheRequest | None) -> IPreparedModel:
+    def from_model(cache: CacheRequest | None, deadline_ns: int | None) -> IPreparedModel:
         def call() -> IPreparedModel:
             if options.attributes and isinstance(hal, TakesCompilationAttributes):
                 return hal.prepare_model_with_attributes(
@@ -80,11 +80,14 @@ def _prepared(
         return _checked(call, "prepare_model")
 
     def from_cache(cache: CacheRequest) -> IPreparedModel:
-        return _checked(lambda: hal.prepare_model_from_cache(deadline_ns, cache), "prepare_model_from_cache")
+        prepared = _checked(lambda: hal.prepare_model_from_cache(deadline_ns, cache), "prepare_model_from_cache")
+        if isinstance(prepared, PreparesAgain):
+            prepared.prepare_again_by(lambda: from_model(None, None))
+        return prepared
 
     if options.cache is None or token is None:
-        return from_model(None)
-    return prepare_cached(device, options.cache, token, from_cache, from_model)
+        return from_model(None, deadline_ns)
+    return prepare_cached(device, options.cache, token, from_cache, lambda cache: from_model(cache, deadline_ns))
 
 
 def _checked(call: Callable[[], IPreparedModel], what: str) -> IPreparedModel:

@@ -11,11 +11,11 @@ one numbering, the slots: those of the main model first, under their own indices
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from nn_runtime.codes import OperandCode, OperationCode
+from nn_runtime.codes import OperationCode
 from nn_runtime.hal.types import CONSTANT_LIFETIMES, Model, Operand, OperandLifeTime
+from nn_runtime.hal.versions.slicing import with_main
 from nn_runtime.partition import INTERPRETER, StepModel, cut
 from nn_runtime.value_classes import dataclass
 
@@ -28,13 +28,14 @@ Place: TypeAlias = Callable[[Model], Sequence[int]]
 
 @dataclass(frozen=True)
 class SourceStep:
-    """A step model with where it comes from: model `source` in order of first use, and its operands as slots.
+    """A step model with where it comes from, and its operands as slots.
 
-    `number`: the operation of the main model that it belongs to, if it is not cut from the main model itself.
+    `source`: how one gets from the main model to the one that it is cut from, an operation and which of its inputs for
+    every level. `number`: the operation of the main model that it belongs to, if it is cut from another model.
     """
 
     part: StepModel
-    source: int
+    source: tuple[int, ...]
     number: int | None
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
@@ -84,6 +85,14 @@ class GotoStep:
 ControlStep: TypeAlias = IfStep | WhileStep | GotoStep
 
 
+@dataclass(frozen=True)
+class _Owner:
+    """An interpreted IF or WHILE: how one gets to it, and the main model's operation, both as in SourceStep."""
+
+    source: tuple[int, ...]
+    number: int
+
+
 class Program:
     """A model cut into steps, with the models that interpreted IF and WHILE operations refer to."""
 
@@ -101,13 +110,11 @@ class Program:
         """Place in `steps` of every operation of the main model."""
         self._devices = devices
         self._place = place
-        self._sources = 0
-        self._add_graph(model, chosen, None)
+        self._add_graph(model, chosen, (), None)
 
-    def _add_graph(self, model: Model, chosen: Sequence[int], number: int | None) -> int:
+    def _add_graph(self, model: Model, chosen: Sequence[int], source: tuple[int, ...], number: int | None) -> int:
         """Append the steps of a model and return the slot of its first operand."""
-        source, base = self._sources, len(self.operands)
-        self._sources += 1
+        base = len(self.operands)
         self.operands += model.main.operands
         for part in cut(model, self._devices, chosen):
             for at in part.operations if number is None else ():
@@ -118,19 +125,20 @@ class Program:
                 self.steps.append(SourceStep(part, source, number, tuple(inputs), tuple(outputs)))
                 continue
             self.constants |= {slot for slot in inputs if self.operands[slot].lifetime in _VALUES}
-            owner = part.operations[0] if number is None else number
-            interpret = self._add_if if model.main.operations[part.operations[0]].type == OperationCode.IF else None
-            (interpret or self._add_while)(model, inputs, outputs, owner)
+            (at,) = part.operations
+            owner = _Owner((*source, at), at if number is None else number)
+            interpret = self._add_if if model.main.operations[at].type == OperationCode.IF else self._add_while
+            interpret(model, inputs, outputs, owner)
         return base
 
-    def _add_if(self, model: Model, inputs: Sequence[int], outputs: Sequence[int], number: int) -> None:
+    def _add_if(self, model: Model, inputs: Sequence[int], outputs: Sequence[int], owner: _Owner) -> None:
         condition, then_model, else_model, *arguments = inputs
         start = len(self.steps)
         self.steps.append(GotoStep(0))
-        then_inputs, then_outputs = self._add_referenced(model, then_model, number)
+        then_inputs, then_outputs = self._add_referenced(model, then_model, owner, 1)
         after_then = len(self.steps)
         self.steps.append(GotoStep(0))
-        else_inputs, else_outputs = self._add_referenced(model, else_model, number)
+        else_inputs, else_outputs = self._add_referenced(model, else_model, owner, 2)
         self.steps[after_then] = GotoStep(len(self.steps))
         self.steps[start] = IfStep(
             condition, tuple(arguments), tuple(outputs), then_inputs, then_outputs, else_inputs, else_outputs,
@@ -139,29 +147,30 @@ class Program:
         for inner in ((*then_inputs, *then_outputs), (*else_inputs, *else_outputs)):
             self._alias((*arguments, *outputs), inner)
 
-    def _add_while(self, model: Model, inputs: Sequence[int], outputs: Sequence[int], number: int) -> None:
+    def _add_while(self, model: Model, inputs: Sequence[int], outputs: Sequence[int], owner: _Owner) -> None:
         condition_model, body_model, *arguments = inputs
         start = len(self.steps)
         self.steps.append(GotoStep(0))
-        condition_inputs, (condition_output,) = self._add_referenced(model, condition_model, number)
+        condition_inputs, (condition_output,) = self._add_referenced(model, condition_model, owner, 0)
         after_condition = len(self.steps)
         self.steps.append(GotoStep(start))
-        body_inputs, body_outputs = self._add_referenced(model, body_model, number)
+        body_inputs, body_outputs = self._add_referenced(model, body_model, owner, 1)
         self.steps.append(GotoStep(start))
         self.steps[start] = WhileStep(
-            f"operation {number} WHILE", tuple(arguments), tuple(outputs), condition_inputs, condition_output,
+            f"operation {owner.number} WHILE", tuple(arguments), tuple(outputs), condition_inputs, condition_output,
             body_inputs, body_outputs, start + 1, after_condition + 1, len(self.steps),
         )  # fmt: skip
         self.temporaries.append(condition_output)
         for inner in (condition_inputs, body_inputs):
             self._alias(arguments, inner)
 
-    def _add_referenced(self, model: Model, slot: int, number: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Append the steps of the model that a MODEL operand refers to; return its inputs and outputs as slots."""
+    def _add_referenced(
+        self, model: Model, slot: int, owner: _Owner, place: int
+    ) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Append the steps of the model to which input `place` refers; return its inputs and outputs as slots."""
         graph = model.referenced[self.operands[slot].location.offset]
-        has_models = any(operand.type == OperandCode.MODEL for operand in graph.operands)
-        inner = replace(model, main=graph, referenced=model.referenced if has_models else ())
-        base = self._add_graph(inner, self._place(inner), number)
+        inner = with_main(model, graph)
+        base = self._add_graph(inner, self._place(inner), (*owner.source, place), owner.number)
         return tuple(base + i for i in graph.input_indexes), tuple(base + i for i in graph.output_indexes)
 
     def _alias(self, outer: Sequence[int], inner: Sequence[int]) -> None:

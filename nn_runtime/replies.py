@@ -11,12 +11,12 @@ from nn_runtime.failures import of_kind, two_of
 from nn_runtime.hal import fences
 from nn_runtime.hal.interfaces import IFencedExecutionCallback
 from nn_runtime.hal.types import UNKNOWN_DURATION, ErrorStatus, ExecutionResult, HalError, OutputShape, Timing
-from nn_runtime.operand import has_unknown_dimensions, merge_dimensions
+from nn_runtime.operand import dtype_of, element_count, has_unknown_dimensions, merge_dimensions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from nn_runtime.hal.types import Operand, Request
+    from nn_runtime.hal.types import Operand, Request, RequestArgument
 
 
 def checked_result(
@@ -121,5 +121,19 @@ def _check_shapes(outputs: Sequence[Operand], shapes: tuple[OutputShape, ...], r
         try:
             known = merge_dimensions(operand.dimensions, argument.dimensions)
             merge_dimensions(known, shape.dimensions)
+            _check_room(operand, argument, shape)
         except BadData as error:
             raise HalError(ErrorStatus.GENERAL_FAILURE, f"the driver's shape of output {at}: {error}") from error
+
+
+def _check_room(operand: Operand, argument: RequestArgument, shape: OutputShape) -> None:
+    """Raise BadData for a shape that no tensor has, or that is said to fit where it does not."""
+    if any(size < 0 for size in shape.dimensions):
+        raise BadData(f"sizes must be >= 0, got {list(shape.dimensions)}")
+    if argument.has_no_value or argument.location.length == 0 or not shape.is_sufficient:
+        return
+    needed = element_count(shape.dimensions) * dtype_of(operand.type).itemsize
+    if needed > argument.location.length:
+        raise BadData(
+            f"{list(shape.dimensions)} are {needed} bytes, said to fit into a buffer of {argument.location.length}"
+        )

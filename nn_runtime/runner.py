@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from nn_runtime.operand import Array, Dimensions
     from nn_runtime.plan import Plan
 
-_MAX_ATTEMPTS = 4
+_MAX_GUESSES = 3
+"""How often outputs of unknown size are enlarged, and once more for each of them: a run may find one after another."""
 
 
 class Runner:
@@ -54,15 +55,13 @@ class Runner:
         date.
         """
         try:
-            for _ in range(_MAX_ATTEMPTS - 1):
-                binding = self._binding(arrays, measure)
+            binding = self._binding(arrays, measure)
+            for _ in range(_MAX_GUESSES + binding.guesses):
                 try:
                     return self._run_bound(binding, arrays, states, compute)
                 except OutputInsufficientSize as error:
-                    sizes = binding.enlarged(error.shapes)
-                    binding.execution.close()
-                    self._bindings[measure] = self._new_binding(arrays, measure, sizes)
-            return self._run_bound(self._binding(arrays, measure), arrays, states, compute)
+                    binding = self._exchanged(binding, arrays, measure, binding.enlarged(error.shapes))
+            return self._run_bound(binding, arrays, states, compute)
         except NNError:
             raise
         except BaseException:  # an interrupt, after which an execution may count as computing for ever
@@ -80,13 +79,18 @@ class Runner:
         """Return the execution for inputs of these shapes: the last one where it fits."""
         binding = self._bindings.get(measure)
         if binding is None or (binding.is_dynamic and binding.shapes != _shapes(arrays)):
-            if binding is not None:
-                binding.execution.close()
-            binding = self._bindings[measure] = self._new_binding(arrays, measure)
+            binding = self._exchanged(binding, arrays, measure)
         return binding
 
-    def _new_binding(self, arrays: Sequence[Array], measure: bool, sizes: Sequence[int] = ()) -> Binding:
-        return Binding(self.compilation, self._interface, _shapes(arrays), measure, sizes)
+    def _exchanged(
+        self, before: Binding | None, arrays: Sequence[Array], measure: bool, sizes: Sequence[int] = ()
+    ) -> Binding:
+        """Return a new binding in the place of the one before, which stays where inputs of these shapes are refused."""
+        binding = Binding(self.compilation, self._interface, _shapes(arrays), measure, sizes)
+        if before is not None:
+            before.execution.close()
+        self._bindings[measure] = binding
+        return binding
 
     def _run_bound(
         self,

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nn_runtime.caching import file_paths
+from nn_runtime.errors import NNError
 from nn_runtime.hal.costs import processor
 from nn_runtime.hal.files import read_file, write_file
 
@@ -50,10 +51,11 @@ _log = logging.getLogger("nn_runtime.compilation")
 
 
 def fastest(runs: Sequence[Callable[[], object]]) -> int:
-    """Return which of some plans takes the least time, in their own order on a tie; raises as they do.
+    """Return which of some plans takes the least time, in their own order on a tie; raises as the first one does.
 
-    They have run before. Other work on the machine slows all plans of a round, so that a plan's time counts by its
-    ratio to the least of the same round; where no plan is the best in most rounds, there are more of them.
+    They have run before; another one that fails now is out of the race. Other work on the machine slows all plans of a
+    round, so that a plan's time counts by its ratio to the least of the same round; where no plan is the best in most
+    rounds, there are more of them.
     """
     times: list[list[float]] = [[] for _ in runs]
     racing = list(range(len(runs)))
@@ -67,7 +69,13 @@ def fastest(runs: Sequence[Callable[[], object]]) -> int:
         ):
             break
         for at in order.sample(racing, len(racing)):
-            times[at].append(_slice(runs[at]))
+            try:
+                times[at].append(_slice(runs[at]))
+            except NNError as error:
+                if at == 0:
+                    raise
+                _log.warning("a plan is not tried any more: %s", error)
+                racing.remove(at)
         rounds += 1
         racing = _left(times, racing)
     return _winner(_ratios(times, racing))

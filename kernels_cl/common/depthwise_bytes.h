@@ -141,6 +141,11 @@ static INLINED void add_column(const Lanes *l, const Ints *column, Ints (*sums)[
 static INLINED void depthwise_row(const Step *s, const Rows *rows, const Lanes *l, global T *dst, const int pixels, const int stride,
                                   const int size)
 {
+#define READ_BEHIND(k)                                              \
+    if ((k) < min(step, size)) {                                    \
+        stack_column(column, rows, x + (k), pixels, stride, size);  \
+        add_column(l, column, sums, before, k, step, size);         \
+    }
     const int step = pixels * stride, before = (size - 1) / step, last = size - 1 - before * step;
     const int out_width = s->out_width, depth = s->depth_in;
     Ints sums[5][4], column[4 * OPERANDS(GREATEST_SIZE)];
@@ -158,10 +163,10 @@ static INLINED void depthwise_row(const Step *s, const Rows *rows, const Lanes *
             add_column(l, column, sums, before, k, step, size);
         }
         store_pixels(dst + (long)ox * depth, finish_lanes(s, l, sums[before]), pixels, depth, out_width - ox);
-        _Pragma("unroll") for (int k = last + 1; k < min(step, size); ++k) {
-            stack_column(column, rows, x + k, pixels, stride, size);
-            add_column(l, column, sums, before, k, step, size);
-        }
+        // No loop: where there is nothing to do, compilers warn that they cannot unroll it.
+        READ_BEHIND(last + 1);
+        READ_BEHIND(last + 2);
+        READ_BEHIND(last + 3);
         x += step;
     }
 }

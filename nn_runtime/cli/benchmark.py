@@ -41,12 +41,12 @@ from nn_runtime.cli.output import (
     print_json,
     print_lines,
     progress,
-    result_file,
     table,
 )
 from nn_runtime.cli.roofline import peaks_of, quant8_operations, rates
 from nn_runtime.cli.timings import Clock, Launch, Report, Timed
 from nn_runtime.devices import find_device
+from nn_runtime.hal.files import result_file
 
 if TYPE_CHECKING:
     import argparse

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nn_runtime.cli.networks import load_file
-from nn_runtime.cli.output import UsageError, check_folder, print_json, result_file
+from nn_runtime.cli.output import UsageError, check_folder, print_json
 from nn_runtime.errors import OperationFailed
+from nn_runtime.hal.files import result_file
 from nn_runtime.observe.graph_dump import dot
 from nn_runtime.observe.picture import picture
 

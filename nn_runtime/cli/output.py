@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from nn_runtime.hal.files import why_unwritable_file
 
@@ -42,22 +42,6 @@ def check_folder(option: str, path: str | os.PathLike[str]) -> None:
     reason = why_unwritable_file(Path(path))
     if reason is not None:
         raise UsageError(f"{option} {path}: cannot be written: {reason}")
-
-
-@contextlib.contextmanager
-def result_file(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file for a result; where it cannot be written whole, nothing is left of it, and the OSError names it."""
-    is_open = False
-    try:
-        with path.open("wb") as file:
-            is_open = True
-            yield file
-    except BaseException as error:
-        if is_open and path.is_file():
-            path.unlink()
-        if isinstance(error, OSError):
-            raise OSError(error.errno, error.strerror, str(path)) from error
-        raise
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[str] = ()) -> list[str]:

@@ -38,10 +38,10 @@ from nn_runtime.cli.output import (
     print_json,
     print_lines,
     progress,
-    result_file,
     warn,
 )
 from nn_runtime.cli.results import Result, read_labels, summarize, summary_json, summary_lines
+from nn_runtime.hal.files import result_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

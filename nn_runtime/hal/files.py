@@ -1,16 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that several processes share: written to a temporary name and renamed, so that a reader sees all or nothing."""
+"""Files written to a temporary name and renamed, so that a reader, or a full disk, sees all or nothing."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import os
+import secrets
 import shutil
 import stat
 import tempfile
 import time
 from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _NEW = ".nnrt-new-"
 """How the names of files begin that are not whole yet."""
@@ -42,6 +47,40 @@ def write_file(path: Path, data: bytes) -> None:
             Path(temporary).unlink()
         raise
     _remove_abandoned(path.parent)
+
+
+@contextlib.contextmanager
+def result_file(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file for what the user asked for: it takes its name when it is whole, and what was there stays till then.
+
+    What is no plain file (a pipe, /dev/stdout), or lies where no other can be made, is written as it comes. The OSError
+    of a failure names the path.
+    """
+    target = path.resolve()  # the file behind a link
+    try:
+        if _is_written_in_place(path, target):
+            with path.open("wb") as stream:
+                yield stream
+            return
+        temporary = target.with_name(_NEW + secrets.token_hex(8))
+        try:
+            with temporary.open("xb") as stream:
+                yield stream
+            if target.exists():
+                shutil.copymode(target, temporary)
+            temporary.replace(target)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+            raise
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def _is_written_in_place(path: Path, target: Path) -> bool:
+    if Path("/dev") in path.absolute().parents:  # where /dev/stdout may be a file that a shell has open
+        return True
+    return path.exists() and not (path.is_file() and os.access(target.parent, os.W_OK))
 
 
 def why_unwritable(directory: Path) -> str | None:

@@ -3,7 +3,7 @@
 
 Methods return values and raise `HalError(ErrorStatus, message)`. Deadlines are absolute `time.monotonic_ns()` times,
 None for "no deadline". A plain driver implements IDevice and IPreparedModel only; the optional Protocols
-(`ExplainsOperations`, `ReportsProfile`, `ReportsStatistics`, `DescribesDevice`) are looked for with `isinstance`.
+(those that begin with "Optional" here, `HasCosts`, `Tunable`) are looked for with `isinstance`.
 
 A driver package offers a callable `devices() -> list[IDevice | UnusableDevice]`, best device first, as an entry point
 of the group `nn_runtime.drivers`; the entry point's name is the driver's name in device selectors. The module of that
@@ -18,7 +18,7 @@ from nn_runtime.codes import DeviceTypeCode
 from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from nn_runtime.hal.memory import SharedMemory
     from nn_runtime.hal.types import (
@@ -303,6 +303,14 @@ class TakesExecutionAttributes(Protocol):
         attributes: Attributes,
     ) -> ExecutionResult:
         """Execute as `execute_synchronously`, with attributes of the device's extensions."""
+
+
+@runtime_checkable
+class PreparesAgain(Protocol):
+    """Optional: a prepared model from cache files that may be lost with its driver, and the driver be started anew."""
+
+    def prepare_again_by(self, prepare: Callable[[], IPreparedModel]) -> None:
+        """Keep what has the same device prepare the model, for when it is lost."""
 
 
 @runtime_checkable

@@ -7,8 +7,8 @@ descriptor; arrays of the application are copied through shared memory that is k
 
 A call whose driver dies fails with DEAD_OBJECT at once. The next call to a device starts the driver anew, once; if it
 then says other things of itself than before, the device stays dead. A prepared model of a dead driver is prepared again
-at its next execution, and a buffer allocated again at its next use, empty. Fences die with the driver: pending ones
-signal an error.
+at its next execution (one from cache files only if `prepare_again_by` said how), and a buffer allocated again at its
+next use, empty. Fences die with the driver: pending ones signal an error.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ class RemoteDevice:
         return self._prepare(model, preference, priority, deadline_ns, cache, None)
 
     def prepare_model_from_cache(self, deadline_ns: int | None, cache: CacheRequest) -> RemotePreparedModel:
-        """Prepare on the driver, from cache files; not prepared again if the driver dies."""
+        """Prepare on the driver, from cache files."""
         files, place = _cache_arguments(cache)
 
         def prepare(host: HostProcess) -> Placed:

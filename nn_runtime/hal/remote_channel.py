@@ -25,7 +25,8 @@ PASSES_DESCRIPTORS = hasattr(socket, "AF_UNIX") and hasattr(socket, "send_fds")
 
 _LENGTH = struct.Struct("<I")
 _READ_BYTES = 1 << 16
-_MAX_DESCRIPTORS = 250
+MOST_DESCRIPTORS = 250
+"""In one message."""
 _SECRET_BYTES = 32
 _MODULES = frozenset(
     {
@@ -77,6 +78,8 @@ class Channel:
                 os.fstat(fd)
         except Exception as error:
             raise BadMessage(f"it cannot be sent: {error}") from error
+        if len(descriptors) > MOST_DESCRIPTORS:
+            raise BadMessage(f"at most {MOST_DESCRIPTORS} file descriptors can be sent at once, got {len(descriptors)}")
         data = _LENGTH.pack(len(payload)) + payload
         try:
             if descriptors:
@@ -100,7 +103,7 @@ class Channel:
             return self.receive(), []
         descriptors: list[int] = []
         try:
-            data, descriptors, _flags, _address = socket.recv_fds(self._socket, _READ_BYTES, _MAX_DESCRIPTORS)
+            data, descriptors, _flags, _address = socket.recv_fds(self._socket, _READ_BYTES, MOST_DESCRIPTORS)
             return _loaded(self._rest(data)), descriptors
         except OSError as error:
             raise ChannelClosed(str(error)) from error

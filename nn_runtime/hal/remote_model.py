@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from nn_runtime.hal import fences
 from nn_runtime.hal.plain import check_sizes_known, execute_after_fences, timing_since_launch
 from nn_runtime.hal.relocation import Relocation
-from nn_runtime.hal.remote_channel import PASSES_DESCRIPTORS
+from nn_runtime.hal.remote_channel import MOST_DESCRIPTORS, PASSES_DESCRIPTORS
 from nn_runtime.hal.types import BufferToken, ErrorStatus, ExecutionResult, HalError, OutputShape, Timing
 from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from nn_runtime.hal.interfaces import Attributes, ExecutionProfile, IFencedExecutionCallback
+    from nn_runtime.hal.interfaces import Attributes, ExecutionProfile, IFencedExecutionCallback, IPreparedModel
     from nn_runtime.hal.memory import SharedMemory
     from nn_runtime.hal.remote_process import HostProcess
     from nn_runtime.hal.types import Operand, Request
@@ -76,7 +76,7 @@ class RemotePreparedModel:
         placed: Placed,
         again: Callable[[], Placed] | None,
     ) -> None:
-        """`outputs`: of the model, () where they are not known. `again` prepares on a driver started anew."""
+        """`outputs`: of the model, () where they are not known. `again`: prepares on a driver started anew."""
         self.device = device
         self._outputs = outputs
         self._output_types = [operand.type for operand in outputs]
@@ -106,7 +106,8 @@ class RemotePreparedModel:
         if any(fence < 0 for fence in wait_for):
             raise HalError(ErrorStatus.INVALID_ARGUMENT, "a fence to wait for is empty")
         check_sizes_known(self._outputs, request)
-        if not PASSES_DESCRIPTORS or not fences.HAS_EVENTFD or _has_pointers(request):
+        too_many = len(wait_for) > MOST_DESCRIPTORS
+        if not PASSES_DESCRIPTORS or not fences.HAS_EVENTFD or too_many or _has_pointers(request):
             return self._fenced_here(request, wait_for, measure, deadline_ns, loop_timeout_ns, duration_after_fence_ns)
         placed = self.living()
         host = placed.host
@@ -132,6 +133,16 @@ class RemotePreparedModel:
             placed = self._placed
             with contextlib.suppress(HalError):
                 placed.host.call("close", placed.number)
+
+    def prepare_again_by(self, prepare: Callable[[], IPreparedModel]) -> None:
+        """Keep how to prepare it where the driver dies (PreparesAgain)."""
+
+        def again() -> Placed:
+            made = cast("RemotePreparedModel", prepare())
+            made._released.detach()
+            return made._placed
+
+        self._again = again
 
     def living(self) -> Placed:
         """Return where it is, prepared again if the driver has died; raises HalError."""

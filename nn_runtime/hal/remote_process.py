@@ -206,6 +206,9 @@ class HostProcess:
             except ChannelClosed as error:
                 self.dead = True
                 raise self._death() from error
+            except BaseException:
+                self.dead = True  # an answer may still come: nobody may take it for another's
+                raise
             self._channels.append(channel)
             return channel
 
@@ -266,9 +269,15 @@ def _end_all() -> None:
 
 
 def _start() -> tuple[subprocess.Popen[bytes], Channel]:
-    """Start a process that hosts a driver, and return it with the channel to it."""
-    if not PASSES_DESCRIPTORS:
-        return _start_by_port()
+    """Start a process that hosts a driver, and return it with the channel to it; raises HalError."""
+    try:
+        return _start_by_descriptor() if PASSES_DESCRIPTORS else _start_by_port()
+    except OSError as error:
+        message = f"no process can be started for a driver by {sys.executable}: {error.strerror or error}"
+        raise HalError(ErrorStatus.GENERAL_FAILURE, message) from error
+
+
+def _start_by_descriptor() -> tuple[subprocess.Popen[bytes], Channel]:
     ours, theirs = socket.socketpair()
     with theirs:
         code = _CHILD.format(path=sys.path, descriptor=theirs.fileno())

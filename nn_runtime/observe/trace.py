@@ -100,7 +100,10 @@ class Tracer:
             rows.append(_metadata("thread_name", row, name=layer if thread == 1 else f"{layer}, thread {thread}"))
             rows.append(_metadata("thread_sort_index", row, sort_index=row))
         path = self.path if os.getpid() == self._process else Path(f"{self.path}.{os.getpid()}")
-        path.write_text(json.dumps({"traceEvents": [*rows, *self.events], "displayTimeUnit": "ns"}))
+        from nn_runtime.hal.files import result_file  # nothing that is only read needs it
+
+        with result_file(path) as file:
+            file.write(json.dumps({"traceEvents": [*rows, *self.events], "displayTimeUnit": "ns"}).encode())
 
     def _row(self, layer: str) -> int:
         identity = threading.get_ident()

@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nn_runtime.codes import DeviceTypeCode, FeatureLevel, OperandCode, OperationCode, operand_type_name
+from nn_runtime.hal.capabilities import uniform, updated
 from nn_runtime.hal.interfaces import OperationSupport
 from nn_runtime.hal.types import Capabilities, PerformanceInfo
 from nn_runtime.hal.versions import adapt, serve
-from nn_runtime.hal.versions.capabilities import uniform, updated
 from nn_runtime.operand import is_tensor
 from nn_runtime.testing.sample_drivers import SampleDevice, uniform_capabilities
 from nn_runtime.value_classes import dataclass

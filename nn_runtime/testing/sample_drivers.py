@@ -10,8 +10,9 @@ import os
 from dataclasses import field
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
-from nn_runtime.codes import DeviceTypeCode, FeatureLevel, OperandCode, operation_name
+from nn_runtime.codes import DeviceTypeCode, FeatureLevel, operation_name
 from nn_runtime.devices import reference_device
+from nn_runtime.hal.capabilities import uniform
 from nn_runtime.hal.interfaces import ExplainsOperations, OperationSupport
 from nn_runtime.hal.plain import PlainBurst, execute_after_fences
 from nn_runtime.hal.types import (
@@ -53,9 +54,8 @@ T = TypeVar("T")
 
 
 def uniform_capabilities(exec_time: float, power_usage: float) -> Capabilities:
-    """Return a table with the same figures for every operand type and special case."""
-    info = PerformanceInfo(exec_time, power_usage)
-    return Capabilities({int(code): info for code in OperandCode}, info, info, info, info)
+    """Return `uniform` capabilities."""
+    return uniform(PerformanceInfo(exec_time, power_usage))
 
 
 @dataclass

@@ -154,8 +154,12 @@ class BurstClient:
             if len(packet) > self._requests.length or not self._requests.write(packet):
                 return self._prepared.execute_synchronously(request, measure, None, None)
             self.packets += 1
-            with self._prepared.deaths.awaiting(self):
-                answer = self._results.read()
+            try:
+                with self._prepared.deaths.awaiting(self):
+                    answer = self._results.read()
+            except BaseException:
+                self._close_channels()  # the answer may still come: nobody may take it for another's
+                raise
         if answer is None:
             if self._died:
                 raise HalError(ErrorStatus.DEAD_OBJECT, "the service behind the driver died")

@@ -15,10 +15,11 @@ import numpy as np
 
 from nn_runtime.codes import FeatureLevel, OperandCode
 from nn_runtime.hal import types as hal
+from nn_runtime.hal.capabilities import WORST, lookup
 from nn_runtime.hal.memory import SharedMemory
 from nn_runtime.hal.types import ErrorStatus, HalError, OperandLifeTime
-from nn_runtime.hal.versions import capabilities as tables
 from nn_runtime.hal.versions import v1_0, v1_1, v1_2, v1_3
+from nn_runtime.hal.versions.capabilities import types_of
 from nn_runtime.hal.versions.compliance import minimum_level, request_level, without_dead_operands
 from nn_runtime.operand import ChannelQuant
 
@@ -170,11 +171,9 @@ def canonical_capabilities(reply: VersionedCapabilities) -> hal.Capabilities:
         relaxed = reply.relaxed_float32_to_float16_performance if isinstance(reply, v1_1.Capabilities) else floating
         table: dict[int, hal.PerformanceInfo] = dict.fromkeys(_AS_QUANTIZED, quantized)
         table.update(dict.fromkeys(_AS_FLOAT, floating))
-        return hal.Capabilities(table, relaxed, relaxed, tables.WORST, tables.WORST)
+        return hal.Capabilities(table, relaxed, relaxed, WORST, WORST)
     control = (
-        (reply.if_performance, reply.while_performance)
-        if isinstance(reply, v1_3.Capabilities)
-        else (tables.WORST, tables.WORST)
+        (reply.if_performance, reply.while_performance) if isinstance(reply, v1_3.Capabilities) else (WORST, WORST)
     )
     return hal.Capabilities(
         {entry.type: entry.info for entry in reply.operand_performance},
@@ -194,13 +193,13 @@ def capabilities_to(table: hal.Capabilities, version: Literal[FeatureLevel.HAL_1
 def capabilities_to(table: hal.Capabilities, version: Literal[FeatureLevel.HAL_1_3]) -> v1_3.Capabilities: ...
 def capabilities_to(table: hal.Capabilities, version: int) -> VersionedCapabilities:
     """Return the figures in a version's form: of the types that it knows."""
-    floating = tables.lookup(table, OperandCode.TENSOR_FLOAT32)
-    quantized = tables.lookup(table, OperandCode.TENSOR_QUANT8_ASYMM)
+    floating = lookup(table, OperandCode.TENSOR_FLOAT32)
+    quantized = lookup(table, OperandCode.TENSOR_QUANT8_ASYMM)
     if version < FeatureLevel.HAL_1_1:
         return v1_0.Capabilities(floating, quantized)
     if version < FeatureLevel.HAL_1_2:
         return v1_1.Capabilities(floating, quantized, table.relaxed_float32_to_float16_tensor)
-    known = sorted(code for code in table.operand_performance if code in tables.types_of(version))
+    known = sorted(code for code in table.operand_performance if code in types_of(version))
     entries = tuple(v1_2.OperandPerformance(code, table.operand_performance[code]) for code in known)
     relaxed = (table.relaxed_float32_to_float16_scalar, table.relaxed_float32_to_float16_tensor)
     if version < FeatureLevel.HAL_1_3:

@@ -93,10 +93,18 @@ def _sliced(model: Model, kept: Sequence[int]) -> Model:
         tuple(numbers[i] for i in inputs),
         tuple(numbers[i] for i in outputs),
     )
-    codes = {operand.type for operand in operands} | {operation.type for operation in main.operations}
-    refers = any(operand.type == OperandCode.MODEL for operand in operands)
+    return with_main(model, main)
+
+
+def with_main(model: Model, main: Subgraph) -> Model:
+    """Return a model with another main graph, and of the rest what that refers to."""
+    refers = any(operand.type == OperandCode.MODEL for operand in main.operands)
+    referenced = model.referenced if refers else ()
+    graphs = (main, *referenced)
+    codes = {operand.type for graph in graphs for operand in graph.operands}
+    codes |= {operation.type for graph in graphs for operation in graph.operations}
     prefixes = model.extension_name_to_prefix if any(map(is_extension_code, codes)) else {}
-    return replace(model, main=main, referenced=model.referenced if refers else (), extension_name_to_prefix=prefixes)
+    return replace(model, main=main, referenced=referenced, extension_name_to_prefix=prefixes)
 
 
 def _with_lifetime(operand: Operand, lifetime: OperandLifeTime) -> Operand:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import re
 from collections import Counter
@@ -145,17 +144,6 @@ def test_random_inputs(dtype: str) -> None:
     array = random_input(TensorInfo("x", np.dtype(dtype), (1, 0, 3)), np.random.default_rng(0))
     assert array.shape == (1, 1, 3)
     assert array.dtype == dtype
-
-
-@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()])
-def test_a_result_that_is_not_written_whole_is_removed(error: BaseException, tmp_path: Path) -> None:
-    path = tmp_path / "page.html"
-    with pytest.raises(type(error)) as caught, output.result_file(path) as file:
-        file.write(b"half")
-        raise error
-    assert not path.exists()
-    if isinstance(caught.value, OSError):
-        assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(path))
 
 
 def test_durations() -> None:

@@ -3,14 +3,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
+import stat
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from nn_runtime.hal.files import read_file, why_unwritable, why_unwritable_file, write_file
+from nn_runtime.hal.files import read_file, result_file, why_unwritable, why_unwritable_file, write_file
 
 
 def test_a_file_is_written_with_its_folder_and_written_again(tmp_path: Path) -> None:
@@ -34,6 +37,51 @@ def test_an_interrupted_writer_leaves_the_old_file(
         write_file(tmp_path / "file", b"new")
     assert read_file(tmp_path / "file") == b"old"
     assert list(tmp_path.iterdir()) == [tmp_path / "file"]
+
+
+@pytest.mark.parametrize("before", [None, b"old"])
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()])
+def test_a_result_that_is_not_written_whole_leaves_what_was_there(
+    error: BaseException, before: bytes | None, tmp_path: Path
+) -> None:
+    path = tmp_path / "page.html"
+    if before is not None:
+        path.write_bytes(before)
+    with pytest.raises(type(error)) as caught, result_file(path) as file:
+        file.write(b"half")
+        raise error
+    assert [one.read_bytes() for one in tmp_path.iterdir()] == ([] if before is None else [before])
+    if isinstance(caught.value, OSError):
+        assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(path))
+
+
+def test_a_result_keeps_the_permissions_of_the_file_before_and_the_link_to_it(tmp_path: Path) -> None:
+    file, link = tmp_path / "file", tmp_path / "link"
+    with result_file(file) as stream:
+        stream.write(b"first")
+    plain = tmp_path / "plain"
+    plain.write_bytes(b"")
+    assert file.stat().st_mode == plain.stat().st_mode
+    file.chmod(0o640)
+    link.symlink_to(file)
+    with result_file(link) as stream:
+        stream.write(b"second")
+    assert link.is_symlink()
+    assert (file.read_bytes(), file.stat().st_mode & 0o777) == (b"second", 0o640)
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes with names")
+def test_a_result_for_a_pipe_goes_through_it(tmp_path: Path) -> None:
+    pipe, got = tmp_path / "pipe", []
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: got.append(pipe.read_bytes()))
+    reader.start()
+    with result_file(pipe) as stream:
+        stream.write(b"all")
+    reader.join()
+    assert got == [b"all"]
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
 
 
 def test_what_killed_writers_left_is_removed(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from nn_runtime.codes import FeatureLevel, OperandCode, OperationCode
+from nn_runtime.hal.capabilities import WORST, lookup, uniform
 from nn_runtime.hal.types import (
     UNKNOWN_DURATION,
     ErrorStatus,
@@ -23,7 +24,7 @@ from nn_runtime.hal.types import (
     Timing,
 )
 from nn_runtime.hal.versions import compliant_with, convert_to, minimum_level, to_canonical, v1_0, v1_1, v1_2, v1_3
-from nn_runtime.hal.versions.capabilities import WORST, lookup, types_of, uniform, updated
+from nn_runtime.hal.versions.capabilities import types_of
 from nn_runtime.hal.versions.conversion import (
     canonical_capabilities,
     canonical_status,
@@ -181,15 +182,6 @@ def test_capability_tables_are_sorted_unique_and_without_models() -> None:
     assert codes == sorted(set(codes))
     assert OperandCode.MODEL not in codes
     assert OperandCode.TENSOR_QUANT8_ASYMM_SIGNED not in codes
-
-
-def test_figures_of_single_types_can_be_replaced() -> None:
-    better = PerformanceInfo(0.1, 0.1)
-    table = updated(uniform(PerformanceInfo(1, 1)), [OperandCode.TENSOR_INT32], better)
-    assert lookup(table, OperandCode.TENSOR_INT32) == better
-    assert lookup(table, OperandCode.TENSOR_FLOAT32) == PerformanceInfo(1, 1)
-    with pytest.raises(KeyError):
-        updated(table, [OperandCode.MODEL], better)
 
 
 def test_status_that_a_version_does_not_know_is_a_general_failure() -> None:
