@@ -18,6 +18,7 @@ import os
 import threading
 import time
 import weakref
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -26,6 +27,7 @@ import pyopencl as cl
 from gpu_driver.device.buffers import readable_bytes
 from gpu_driver.device.device_memory import Accounts, DeviceBuffer
 from gpu_driver.device.inline import one_thread
+from gpu_driver.device.interrupts import interrupts_held
 from gpu_driver.device.programs import ProgramCache
 from gpu_driver.device.scheduler import Scheduler
 from nn_runtime.hal.types import ErrorStatus, ExecutionPreference, HalError, Priority
@@ -94,7 +96,8 @@ class DeviceContext:
         self.process = os.getpid()
         with _opening.slot(Priority.HIGH):
             devices = [device] if inline is None else [device, inline]
-            self.context: cl.Context = cl.Context(devices) if within is None else within.context
+            with interrupts_held():  # the driver's threads start processes
+                self.context: cl.Context = cl.Context(devices) if within is None else within.context
             self.queue = cl.CommandQueue(self.context, device)
             profiling = cl.command_queue_properties.PROFILING_ENABLE
             self.profiling_queue = cl.CommandQueue(self.context, device, properties=profiling)
@@ -282,8 +285,9 @@ _process = os.getpid()
 def _shut_down() -> None:
     if _contexts_here() or os.getpid() == _process:  # else the lock may have been copied while it was taken
         _opening.close(EXIT_SECONDS)
-    for context in _contexts_here():
-        context.shut_down()
+    with suppress(KeyboardInterrupt):  # what is not stored will be compiled again
+        for context in _contexts_here():
+            context.shut_down()
 
 
 def _contexts_here() -> list[DeviceContext]:

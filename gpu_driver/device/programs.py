@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING
 
 import kernels_cl
 from gpu_driver import cache_files
+from gpu_driver.device.interrupts import interrupts_held
 from nn_runtime.hal.cache_folder import cache_directory
 from nn_runtime.hal.files import why_unwritable
 from nn_runtime.value_classes import dataclass
@@ -220,7 +221,8 @@ class ProgramCache:
             return True
 
     def _binary(self, program: Program) -> bytes:
-        binaries = program.cl_program.binaries
+        with interrupts_held():  # PoCL compiles here, too
+            binaries = program.cl_program.binaries
         # PoCL leaves out the devices for which it was not built.
         at = program.cl_program.devices.index(self._device) if len(binaries) > 1 else 0
         return binaries[at]
@@ -305,7 +307,8 @@ class ProgramCache:
         with _build_lock, warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             program.int_ptr  # noqa: B018  # makes the program object now, which takes PyOpenCL's cache out of the way
-            program.build(list(words), devices=[self._device])
+            with interrupts_held():
+                program.build(list(words), devices=[self._device])
         for warning in caught:
             if issubclass(warning.category, cl.CompilerWarning):
                 _LOG.debug("%s", warning.message)

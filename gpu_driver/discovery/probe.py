@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpu_driver import cache_files
+from gpu_driver.device.interrupts import interrupts_held
 from gpu_driver.discovery import dot_products, icd, matrix_units, pocl_repair
 from gpu_driver.discovery.host_cpu import host_cpu
 from gpu_driver.discovery.trial import one_line, run_once
@@ -294,7 +295,8 @@ def list_devices() -> list[tuple[cl.Device, int]]:
 
     found = []
     try:
-        platforms = cl.get_platforms()
+        with interrupts_held():  # the drivers' threads start processes
+            platforms = cl.get_platforms()
     except cl.Error as error:  # PLATFORM_NOT_FOUND_KHR: no library, or none with a platform
         _LOG.info("no OpenCL platform: %s", error)
         return []

@@ -16,7 +16,7 @@ import sys
 from typing import TYPE_CHECKING, NoReturn, Protocol, cast
 
 from nn_runtime import __version__
-from nn_runtime.cli.output import UsageError, show_warnings
+from nn_runtime.cli.output import UsageError, show_warnings, visible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -130,7 +130,7 @@ def _message(error: Exception) -> str:
     if isinstance(error, SelectorError) and error.source == SELECTOR_ARGUMENT:
         return f"--device: {error.problem}"
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
-        return f"{error.filename or repr(error.filename)}: {error.strerror}"
+        return f"{visible(str(error.filename)) or repr(error.filename)}: {error.strerror}"
     if isinstance(error, MemoryError):
         return f"out of memory: {error}"
     return str(error)
@@ -142,5 +142,5 @@ def _failed(command: str, message: str, status: int = 1) -> int:
     more = " ... (NNRT_VLOG=all shows the rest)" if len(lines) > 1 else ""
     if more and os.environ.get("NNRT_VLOG"):
         print(message, file=sys.stderr)
-    print(f"nnrt {command}: {' '.join(lines[0].split())}{more}", file=sys.stderr)
+    print(visible(f"nnrt {command}: {' '.join(lines[0].split())}{more}"), file=sys.stderr)
     return status

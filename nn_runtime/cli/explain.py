@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING
 
 from nn_runtime.cli.networks import (
     add_network_arguments,
+    compiled,
+    load_file,
     missing_opencl_lines,
-    open_session,
     places,
     places_text,
 )
-from nn_runtime.cli.output import duration_text, print_json, print_lines, table
+from nn_runtime.cli.output import busy, duration_text, print_json, print_lines, table
 
 if TYPE_CHECKING:
     import argparse
@@ -36,7 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Compile the network and print the placement."""
-    with open_session(args) as session:
+    with busy("preparing"), load_file(args.model) as network:
+        session = compiled(network, args)
+    with session:
         explanation = session.explain()
         rivals = session.rivals
     if args.json:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nn_runtime.cli.output import busy
+from nn_runtime.cli.output import visible
+from nn_runtime.codes import OperationCode
 from nn_runtime.devices import find_device, select, selector_in_force
 from nn_runtime.errors import BadData
 from nn_runtime.loading import load
@@ -25,6 +26,12 @@ if TYPE_CHECKING:
     from nn_runtime.reports import Explanation
     from nn_runtime.session import Session
 
+_SAME_VALUES = frozenset(
+    {
+        *(OperationCode.RESHAPE, OperationCode.SQUEEZE, OperationCode.EXPAND_DIMS),
+        *(OperationCode.QUANTIZE, OperationCode.DEQUANTIZE),
+    }
+)
 _MOST_RANDOM_INTEGER = 100
 """Random integers other than 8-bit ones stay below this: they are often indices."""
 
@@ -62,10 +69,24 @@ def positive(text: str) -> int:
     return int(text)
 
 
-def open_session(args: argparse.Namespace) -> Session:
-    """Load and compile the network that the arguments name."""
-    with busy("preparing"), load_file(args.model) as network:
-        return network.compile(args.device, partition=args.partition, cache_dir=args.cache_dir)
+def compiled(network: Network, args: argparse.Namespace) -> Session:
+    """Compile a network as the arguments say."""
+    return network.compile(args.device, partition=args.partition, cache_dir=args.cache_dir)
+
+
+def softmax_outputs(network: Network) -> frozenset[str]:
+    """Return the names of the outputs that SOFTMAX makes, also behind what leaves the values as they are."""
+    main = network.model.hal.main
+    makers = {index: operation for operation in main.operations for index in operation.outputs}
+
+    def is_softmax(index: int) -> bool:
+        maker = makers.get(index)
+        while maker is not None and maker.type in _SAME_VALUES:
+            maker = makers.get(maker.inputs[0])
+        return maker is not None and maker.type == OperationCode.SOFTMAX
+
+    places = zip(network.interface.output_positions, network.outputs, strict=True)
+    return frozenset(info.name for position, info in places if is_softmax(main.output_indexes[position]))
 
 
 def load_file(path: str) -> Network:
@@ -73,7 +94,7 @@ def load_file(path: str) -> Network:
     try:
         return load(path)
     except BadData as error:
-        raise BadData(f"{path}: {error}") from error
+        raise BadData(f"{visible(path)}: {error}") from error
 
 
 def compile_for_timing(

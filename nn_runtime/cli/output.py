@@ -11,6 +11,7 @@ import sys
 import textwrap
 import threading
 import time
+import unicodedata
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -61,10 +62,18 @@ def wrapped(text: str, indent: int) -> list[str]:
     return textwrap.wrap(text, _WIDTH, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False)
 
 
+def visible(text: str) -> str:
+    """Return a text with escapes in place of what a terminal would obey: names in files are anybody's."""
+    return "".join(
+        letter.encode("unicode_escape").decode() if unicodedata.category(letter)[0] == "C" else letter
+        for letter in text
+    )
+
+
 def print_lines(lines: Iterable[str]) -> None:
-    """Print lines to standard output."""
+    """Print lines to standard output, `visible`."""
     for line in lines:
-        print(line)
+        print(visible(line))
 
 
 def print_json(value: object) -> None:
@@ -191,5 +200,5 @@ def reported_here() -> Iterator[None]:
 
 
 def warn(message: str) -> None:
-    """Print a line that is no failure to standard error."""
-    print(f"nnrt: {message}", file=sys.stderr)
+    """Print a line that is no failure to standard error, `visible`."""
+    print(f"nnrt: {visible(message)}", file=sys.stderr)

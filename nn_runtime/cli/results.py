@@ -30,12 +30,16 @@ _MOST_LOST = 0.25
 
 @dataclass(frozen=True)
 class Result:
-    """An output: its name, values as the network gives them, and the quantisation (scale 0: none)."""
+    """An output: its name, values as the network gives them, and the quantisation (scale 0: none).
+
+    is_softmax: whether the network makes them by SOFTMAX.
+    """
 
     name: str
     values: Array
     scale: float
     zero_point: int
+    is_softmax: bool = False
 
     def real(self) -> npt.NDArray[np.float64]:
         """Return the values that the numbers stand for."""
@@ -117,7 +121,9 @@ def is_classifier(result: Result, labels: Sequence[str]) -> bool:
 
 
 def are_probabilities(result: Result) -> bool:
-    """Tell whether the values are at least 0 and sum to 1, as far as their quantisation lets them."""
+    """Tell whether SOFTMAX made the values, or they look so: at least 0, with a sum of 1 but for their quantisation."""
+    if result.is_softmax:
+        return True
     real = result.real()
     rounded_away = min(_MOST_LOST, real.size * result.scale / 2)
     return bool(real.min() >= 0 and abs(real.sum() - 1) <= max(_SUM_TOLERANCE, rounded_away))

@@ -25,11 +25,13 @@ import numpy as np
 from nn_runtime.cli.inputs import Normalization, read_inputs
 from nn_runtime.cli.networks import (
     add_network_arguments,
+    compiled,
+    load_file,
     missing_opencl_lines,
-    open_session,
     places,
     places_text,
     positive,
+    softmax_outputs,
 )
 from nn_runtime.cli.output import (
     busy,
@@ -69,7 +71,10 @@ def run(args: argparse.Namespace) -> int:
         check_folder("--output", args.output)
     labels = read_labels(args.labels) if args.labels else []
     started = time.perf_counter_ns()
-    with open_session(args) as session:
+    with busy("preparing"), load_file(args.model) as network:
+        session = compiled(network, args)
+        of_softmax = softmax_outputs(network)
+    with session:
         ready_ns = time.perf_counter_ns() - started
         cases = read_inputs(args.input, session.inputs, args.normalize)
         settled_ns = _settle(session, cases[0])
@@ -77,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
         outputs, times_ns = _run_cases(session, cases)
         results = [
             [
-                Result(name, array, info.scale, info.zero_point)
+                Result(name, array, info.scale, info.zero_point, name in of_softmax)
                 for (name, array), info in zip(case.items(), session.outputs, strict=True)
             ]
             for case in outputs
@@ -89,10 +94,10 @@ def run(args: argparse.Namespace) -> int:
         else:
             first = "" if settled_ns else ", first run"
             for name, case, time_ns in zip(names, results, times_ns, strict=True):
-                print(f"{name}  ({duration_text(time_ns)}{first})")
+                print_lines([f"{name}  ({duration_text(time_ns)}{first})"])
                 first = ""
                 print_lines(f"  {line}" for result in case for line in _lines(result, labels, args.top))
-            print(f"{places_text(session.explain())}; ready after {duration_text(ready_ns)}")
+            print_lines([f"{places_text(session.explain())}; ready after {duration_text(ready_ns)}"])
             print_lines(missing_opencl_lines(args.device))
     if args.output:
         _save(args.output, outputs)
