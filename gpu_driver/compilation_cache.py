@@ -90,7 +90,10 @@ def save(cache: CacheRequest, profile: DeviceProfile, compiled: Compiled) -> boo
                 return False
             cache_files.rewrite_descriptor(data_fd, data)
             cache_files.rewrite_descriptor(model_fd, model)
-    except (HalError, NNError, OSError, MemoryError) as error:
+    except OSError as error:
+        _LOG.warning("compilation cache: not written: %s", error.strerror or error)
+        return False
+    except (HalError, NNError, MemoryError) as error:
         _LOG.info("compilation cache: not written: %s", error)
         return False
     return True

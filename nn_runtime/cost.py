@@ -90,6 +90,11 @@ class CostModel:
         rivals = [d for d in range(len(self.devices)) if d != best and totals[d] <= RIVAL_FACTOR * totals[best]]
         return self._placement(candidates[best], sorted(rivals, key=totals.__getitem__))
 
+    def by_device_ns(self, at: int) -> dict[str, float]:
+        """Return the estimates of an operation on all devices that take it, by name."""
+        estimates = {device.name: ns[at] for device, ns in zip(self.devices, self.operation_ns, strict=True)}
+        return {name: ns for name, ns in estimates.items() if math.isfinite(ns)}
+
     def takes_all(self, device: int) -> bool:
         """Tell whether a device takes every operation."""
         return not any(map(math.isinf, self.operation_ns[device]))

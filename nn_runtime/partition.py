@@ -57,6 +57,8 @@ class Placement:
     support: Mapping[str, OperationSupport]
     estimated_ns: float | None
     """The device's own estimate, or mode "cost"'s."""
+    elsewhere_ns: Mapping[str, float]
+    """Mode "cost"'s estimates for the other devices that take it, by name."""
 
 
 @dataclass(frozen=True)

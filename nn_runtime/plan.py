@@ -25,7 +25,7 @@ from nn_runtime.step import Step
 from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from nn_runtime.device import Device
     from nn_runtime.hal.interfaces import OperationSupport
@@ -70,6 +70,19 @@ class PlanUser(Protocol):
     @property
     def is_computing(self) -> bool:
         """Whether it runs the plan now."""
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """The device index of every operation (or INTERPRETER), estimates, and the names of rivals.
+
+    estimates_ns: on that device, None where it is not known; by_device_ns: by mode "cost", on all that take it.
+    """
+
+    chosen: list[int]
+    estimates_ns: Sequence[float | None]
+    by_device_ns: Sequence[Mapping[str, float]]
+    rivals: list[str]
 
 
 class Plan:
@@ -192,27 +205,29 @@ def make_plan(model: Model, run_order: Sequence[int], devices: Sequence[Device],
     `options.fallback` any other failure gives a simple plan on the CPU device among `devices`.
     """
     support = [support_for_plan(model, device) for device in devices]
-    chosen, estimates, rivals = _place(model, run_order, devices, support, options)
+    placed = _place(model, run_order, devices, support, options)
     reference = next((device for device in devices if device.is_reference), None) if options.fallback else None
     if _has_operations_of_vendors(model):
         reference = None
-    source, program = _prepared_program(model, run_order, devices, chosen, options, reference)
+    source, program = _prepared_program(model, run_order, devices, placed.chosen, options, reference)
 
     def placement(at: int) -> Placement:
         number = source.operation_at[at] if source is not None else 0
         step = program[number]
+        where = step.device if isinstance(step, Step) else _interpreting(devices)
         return Placement(
             operation=run_order[at],
             code=model.main.operations[at].type,
-            device=step.device if isinstance(step, Step) else _interpreting(devices),
+            device=where,
             step=number,
             support={device.name: support[index][at] for index, device in enumerate(devices)},
-            estimated_ns=estimates[at],
+            estimated_ns=placed.estimates_ns[at],
+            elsewhere_ns={name: ns for name, ns in placed.by_device_ns[at].items() if name != where.name},
         )
 
     placements = [placement(at) for at in range(len(model.main.operations))]
     _log_plan(placements, len(program))
-    return Plan(model, program, source, placements, options, reference, rivals)
+    return Plan(model, program, source, placements, options, reference, placed.rivals)
 
 
 def _prepared_program(
@@ -260,18 +275,18 @@ def _place(
     devices: Sequence[Device],
     support: Sequence[Sequence[OperationSupport]],
     options: PlanOptions,
-) -> tuple[list[int], Sequence[float | None], list[str]]:
-    """Return the device index of every operation (or INTERPRETER), its estimated time where known, and the rivals."""
+) -> _Placed:
     chosen = place_by_capabilities(model, devices, support, options.preference, run_order)
     if options.partition == PartitionMode.COST and options.preference != ExecutionPreference.LOW_POWER:
         # The cost of steps inside a loop is not modelled: IF and WHILE stay whole, on the CPU device where it won.
         whole = [devices.index(_interpreting(devices)) if device == INTERPRETER else device for device in chosen]
         costs = CostModel(model, devices, support, options.preference)
         fixed = next((at for at, device in enumerate(devices) if device.name == options.whole_on), None)
-        placed = costs.place([whole]) if fixed is None or not costs.takes_all(fixed) else costs.whole_on(fixed)
-        return placed.chosen, placed.estimates_ns, [devices[rival].name for rival in placed.rivals]
+        found = costs.place([whole]) if fixed is None or not costs.takes_all(fixed) else costs.whole_on(fixed)
+        by_device = [costs.by_device_ns(at) for at in range(len(chosen))]
+        return _Placed(found.chosen, found.estimates_ns, by_device, [devices[rival].name for rival in found.rivals])
     own = [None if device == INTERPRETER else support[device][at].estimated_ns for at, device in enumerate(chosen)]
-    return chosen, own, []
+    return _Placed(chosen, own, [{}] * len(chosen), [])
 
 
 def _place_inner(model: Model, devices: Sequence[Device], options: PlanOptions) -> list[int]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from nn_runtime.step import StepProfile
 
@@ -81,8 +81,10 @@ class Profile:
 class ExplainedOperation:
     """Where one operation runs and why.
 
-    `refusals`: reasons of the devices that do not take it. `measured_ns` is of the last profiled run: the launch's time
-    with the first operation that it computes, 0 with the others (`fused_into` names the first), None without a profile.
+    `refusals`: reasons of the devices that do not take it. `elsewhere_ns`: where estimates decide, those for the other
+    devices, by name; a plan's time as a whole counts, so that the slower one may win. `measured_ns` is of the last
+    profiled run: the launch's time with the first operation that it computes, 0 with the others (`fused_into` names the
+    first), None without a profile.
     """
 
     index: int
@@ -92,17 +94,30 @@ class ExplainedOperation:
     refusals: Mapping[str, str]
     estimated_ns: float | None
     measured_ns: int | None
-    fused_into: int | None = None
+    fused_into: int | None
+    elsewhere_ns: Mapping[str, float]
+
+    @property
+    def why(self) -> str:
+        """What other devices say: refusals, and estimates in ms."""
+        others = [f"{device}: {_milliseconds(ns)} ms" for device, ns in self.elsewhere_ns.items()]
+        return "; ".join([*(f"{device}: {reason}" for device, reason in self.refusals.items()), *others])
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """Every operation of a network. Printable."""
+    """Every operation of a network. Printable, and a sequence of its operations."""
 
     operations: tuple[ExplainedOperation, ...]
 
+    def __iter__(self) -> Iterator[ExplainedOperation]:
+        return iter(self.operations)
+
+    def __len__(self) -> int:
+        return len(self.operations)
+
     def __str__(self) -> str:
-        table = [("operation", "name", "step", "device", "estimated ms", "measured ms", "why")]
+        table = [("operation", "name", "step", "device", "estimated ms", "measured ms", "other devices")]
         table += [
             (
                 str(row.index),
@@ -111,7 +126,7 @@ class Explanation:
                 row.device,
                 _milliseconds(row.estimated_ns),
                 f"with {row.fused_into}" if row.fused_into is not None else _milliseconds(row.measured_ns),
-                "; ".join(f"{device}: {reason}" for device, reason in row.refusals.items()),
+                row.why,
             )
             for row in self.operations
         ]

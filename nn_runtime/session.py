@@ -93,12 +93,12 @@ class Session:
         return self._timing
 
     @overload
+    def run(self, inputs: Inputs, *, profile: bool = ..., measure: bool = ...) -> list[Array]: ...
+
+    @overload
     def run(
         self, inputs: Mapping[str, npt.ArrayLike], *, profile: bool = ..., measure: bool = ...
     ) -> dict[str, Array]: ...
-
-    @overload
-    def run(self, inputs: Inputs, *, profile: bool = ..., measure: bool = ...) -> list[Array]: ...
 
     def run(
         self, inputs: Inputs | Mapping[str, npt.ArrayLike], *, profile: bool = False, measure: bool = False
@@ -139,6 +139,7 @@ class Session:
                 placement.estimated_ns,
                 measured.get(placement.operation, None if profile is None else 0),
                 fused.get(placement.operation),
+                placement.elsewhere_ns,
             )
             for placement in self._runner.plan.placements
         ]

@@ -32,6 +32,7 @@ from nn_runtime.cli.networks import (
     places_text,
     positive,
     random_input,
+    seconds,
     statistics_text,
 )
 from nn_runtime.cli.output import (
@@ -74,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_network_arguments(parser)
     parser.add_argument("--runs", metavar="N", type=positive, default=50, help="runs to time (default: 50)")
     parser.add_argument("--warmup", metavar="N", type=positive, default=5, help="runs before them (default: 5)")
-    parser.add_argument("--max-secs", metavar="S", type=positive, default=30,
+    parser.add_argument("--max-secs", metavar="S", type=seconds, default=30.0,
                         help="stop each part after so many seconds (default: 30)")  # fmt: skip
     parser.add_argument("--profile", action="store_true", help="print a table per launch")
     parser.add_argument("--html", metavar="FILE", help="write the profile as a page with a roofline")
@@ -133,7 +134,7 @@ def _measure(
     )  # fmt: skip
 
 
-def _runs(what: str, count: int, max_secs: int) -> Iterable[int]:
+def _runs(what: str, count: int, max_secs: float) -> Iterable[int]:
     """Count the runs, at least one, until the time is up."""
     end = time.monotonic() + max_secs
     for at in progress(what, count):

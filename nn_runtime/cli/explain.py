@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json({**_as_json(explanation), "rivals": rivals})
         return 0
-    header = ("index", "operation", "device", "step", "estimate", "refused by")
+    header = ("index", "operation", "device", "step", "estimate", "other devices")
     print_lines(table(header, map(_cells, explanation.operations), right=("index", "step", "estimate")))
     print_lines(["", places_text(explanation), *_rival_lines(rivals), *_refusal_lines(explanation)])
     print_lines(missing_opencl_lines(args.device))
@@ -53,8 +53,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _cells(row: ExplainedOperation) -> tuple[str, ...]:
-    refusals = "; ".join(f"{device}: {reason}" for device, reason in row.refusals.items())
-    return str(row.index), row.name, row.device, str(row.step), duration_text(row.estimated_ns), refusals
+    refusals = [f"{device}: {reason}" for device, reason in row.refusals.items()]
+    others = [f"{device}: {duration_text(ns)}" for device, ns in row.elsewhere_ns.items()]
+    estimate = duration_text(row.estimated_ns)
+    return str(row.index), row.name, row.device, str(row.step), estimate, "; ".join([*refusals, *others])
 
 
 def _rival_lines(rivals: Sequence[str]) -> list[str]:
@@ -68,6 +70,9 @@ def _refusal_lines(explanation: Explanation) -> list[str]:
 
 def _as_json(explanation: Explanation) -> dict[str, object]:
     return {
-        "operations": [{**asdict(row), "refusals": dict(row.refusals)} for row in explanation.operations],
+        "operations": [
+            {**asdict(row), "refusals": dict(row.refusals), "elsewhere_ns": dict(row.elsewhere_ns)}
+            for row in explanation.operations
+        ],
         "devices": [asdict(place) for place in places(explanation)],
     }

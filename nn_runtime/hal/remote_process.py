@@ -206,6 +206,8 @@ class HostProcess:
             except ChannelClosed as error:
                 self.dead = True
                 raise self._death() from error
+            except HalError:  # the process refuses
+                raise
             except BaseException:
                 self.dead = True  # an answer may still come: nobody may take it for another's
                 raise
@@ -283,7 +285,10 @@ def _start_by_descriptor() -> tuple[subprocess.Popen[bytes], Channel]:
         code = _CHILD.format(path=sys.path, descriptor=theirs.fileno())
         try:
             process = subprocess.Popen(
-                [sys.executable, "-c", code], pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, close_fds=True
+                [sys.executable, "-c", code],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C in the terminal is the application's
             )
         except OSError:
             ours.close()
@@ -294,7 +299,7 @@ def _start_by_descriptor() -> tuple[subprocess.Popen[bytes], Channel]:
 def _start_by_port() -> tuple[subprocess.Popen[bytes], Channel]:
     rendezvous = Rendezvous()
     code = _CHILD.format(path=sys.path, descriptor=-1)
-    process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE)
+    process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, start_new_session=True)
     if process.stdin is not None:
         with process.stdin as pipe:  # not on the command line, which others can read
             pipe.write(repr(rendezvous.address).encode() + b"\n")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from nn_runtime.tflite.converter import convert, supported_operators
     from nn_runtime.tflite.decoder import TfliteError
-    from nn_runtime.tflite.interpreter import Interpreter, OpResolverType, SignatureRunner
+    from nn_runtime.tflite.interpreter import Interpreter, OpResolverType, SignatureRunner, load_delegate
     from nn_runtime.tflite.reader import read
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "SignatureRunner",
     "TfliteError",
     "convert",
+    "load_delegate",
     "read",
     "supported_operators",
 ]
@@ -31,6 +32,7 @@ _HOME = {
     "SignatureRunner": "interpreter",
     "TfliteError": "decoder",
     "convert": "converter",
+    "load_delegate": "interpreter",
     "read": "reader",
     "supported_operators": "converter",
 }

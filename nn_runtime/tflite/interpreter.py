@@ -10,7 +10,7 @@ what has no meaning here (threads, resolvers, delegate settings) is accepted and
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypedDict
 
 import numpy as np
 
@@ -31,10 +31,20 @@ if TYPE_CHECKING:
     from nn_runtime.session import Session
     from nn_runtime.tflite.types import TfliteLevel, TfliteModel, TfliteSignature, TfliteSparsity, TfliteTensor
 
-Details: TypeAlias = "dict[str, object]"
-"""What is known of a tensor, by LiteRT's keys."""
-
 _WITHOUT_DTYPE = {TensorType.RESOURCE: np.object_, TensorType.VARIANT: np.object_}
+
+
+class TensorDetails(TypedDict):
+    """What is known of a tensor, by LiteRT's keys."""
+
+    name: str
+    index: int
+    shape: npt.NDArray[np.int32]
+    shape_signature: npt.NDArray[np.int32]
+    dtype: type[np.generic | object]
+    quantization: tuple[float, int]
+    quantization_parameters: dict[str, Any]
+    sparsity_parameters: dict[str, Any]
 
 
 class OpResolverType(enum.Enum):
@@ -89,17 +99,17 @@ class Interpreter:
         """Prepare the network for the inputs' shapes and give its inputs and outputs memory."""
         self._runner(0).allocate()
 
-    def get_input_details(self) -> list[Details]:
+    def get_input_details(self) -> list[TensorDetails]:
         """Return the details of every input: name, index, shape, dtype, quantisation ..."""
         runner = self._runner(0)
         return [runner.details(index) for index in runner.subgraph.inputs]
 
-    def get_output_details(self) -> list[Details]:
+    def get_output_details(self) -> list[TensorDetails]:
         """Return the details of every output."""
         runner = self._runner(0)
         return [runner.details(index) for index in runner.subgraph.outputs]
 
-    def get_tensor_details(self, subgraph_index: int = 0) -> list[Details]:
+    def get_tensor_details(self, subgraph_index: int = 0) -> list[TensorDetails]:
         """Return the details of every tensor of a subgraph."""
         if not 0 <= subgraph_index < self.num_subgraphs():
             raise BadData(f"subgraph_index must be below {self.num_subgraphs()}, got {subgraph_index}")
@@ -151,7 +161,9 @@ class Interpreter:
             signature_key = signatures[0].key
         found = next((signature for signature in signatures if signature.key == signature_key), None)
         if found is None:
-            known = ", ".join(repr(signature.key) for signature in signatures) or "none"
+            if not signatures:
+                raise BadData("get_signature_runner: the file has no signatures: use set_tensor, invoke and get_tensor")
+            known = ", ".join(repr(signature.key) for signature in signatures)
             raise BadData(f"signature_key must be one of the file's ({known}), got {signature_key!r}")
         return SignatureRunner(self._runner(found.subgraph_index), found)
 
@@ -186,6 +198,11 @@ class Interpreter:
                 )
 
 
+def load_delegate(library: str, options: Mapping[str, object] | None = None) -> NoReturn:
+    """Raise ValueError, as LiteRT does for a delegate that cannot be loaded: programs go on without it then."""
+    raise BadData(f"load_delegate {library!r}: delegates are not supported, choose a device by device= or NNRT_DEVICE")
+
+
 class SignatureRunner:
     """Runs one signature with inputs by name; each call gives the inputs the shapes of its arguments."""
 
@@ -209,15 +226,15 @@ class SignatureRunner:
         self._runner.invoke()
         return {name: self._runner.array(index).copy() for name, index in self._outputs.items()}
 
-    def get_input_details(self) -> dict[str, Details]:
+    def get_input_details(self) -> dict[str, TensorDetails]:
         """Return the details of the inputs by name."""
         return self._details(self._inputs)
 
-    def get_output_details(self) -> dict[str, Details]:
+    def get_output_details(self) -> dict[str, TensorDetails]:
         """Return the details of the outputs by name."""
         return self._details(self._outputs)
 
-    def _details(self, names: Mapping[str, int]) -> dict[str, Details]:
+    def _details(self, names: Mapping[str, int]) -> dict[str, TensorDetails]:
         return {name: self._runner.details(index) for name, index in names.items()}
 
 
@@ -248,7 +265,7 @@ class _Runner:
         infos = (*self._network.inputs, *self._network.outputs)
         self._arrays = {info.index: np.zeros(info.shape, info.dtype) for info in infos}
 
-    def details(self, index: int) -> Details:
+    def details(self, index: int) -> TensorDetails:
         """Return LiteRT's details of a tensor."""
         shape = self._tensor(index).shape
         if index in self._arrays:
@@ -352,7 +369,7 @@ def _check_open_sizes(tensor: TfliteTensor, shape: Dimensions) -> None:
         raise OperationFailed(f"resize_tensor_input: only sizes -1 of {list(signature)} may change, got {list(shape)}")
 
 
-def _details(tensor: TfliteTensor, index: int, shape: Dimensions) -> Details:
+def _details(tensor: TfliteTensor, index: int, shape: Dimensions) -> TensorDetails:
     quantization = tensor.quantization
     scales = np.array([] if quantization is None else quantization.scales, np.float32)
     zero_points = np.array([] if quantization is None else quantization.zero_points, np.int32)
@@ -375,15 +392,15 @@ def _details(tensor: TfliteTensor, index: int, shape: Dimensions) -> Details:
     }
 
 
-def _sparsity_details(sparsity: TfliteSparsity) -> Details:
+def _sparsity_details(sparsity: TfliteSparsity) -> dict[str, Any]:
     """Return how the file stores a sparse constant, by LiteRT's keys."""
-    details: Details = {"traversal_order": np.array(sparsity.traversal_order, np.int32)}
+    details: dict[str, Any] = {"traversal_order": np.array(sparsity.traversal_order, np.int32)}
     if sparsity.block_map:
         details["block_map"] = np.array(sparsity.block_map, np.int32)
     return {**details, "dim_metadata": [_level_details(level) for level in sparsity.levels]}
 
 
-def _level_details(level: TfliteLevel) -> Details:
+def _level_details(level: TfliteLevel) -> dict[str, Any]:
     if level.segments is None or level.indices is None:
         return {"format": 0, "dense_size": level.size}
     segments, indices = level.segments.astype(np.int32), level.indices.astype(np.int32)

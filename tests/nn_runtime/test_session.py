@@ -246,7 +246,8 @@ def test_explanation_and_profile(doubling: Session) -> None:
         "ms",
         "measured",
         "ms",
-        "why",
+        "other",
+        "devices",
     ]
     assert "nnapi-reference" in text
     assert str(profile).startswith("step 0: 1 operations on nnapi-reference, ")
