@@ -133,7 +133,8 @@ def _loaded(driver: str) -> DriverListing:
     entry = _entry_points().get(driver)
     if entry is None:
         known = ", ".join(["cpu", *driver_names()])
-        return DriverListing(driver, (), (), f"no driver {driver!r} is installed; there are: {known}")
+        hint = f"; opencl::{driver} means devices of that type" if driver in ("gpu", "accelerator") else ""
+        return DriverListing(driver, (), (), f"no driver {driver!r} is installed; there are: {known}{hint}")
     in_another_process = _in_another_process()
     try:
         offered = list(_hosted(entry.value) if in_another_process else entry.load()())

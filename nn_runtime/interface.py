@@ -5,12 +5,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from nn_runtime.codes import OperandCode
 from nn_runtime.operand import OperandType
 from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
-    import numpy as np
+    import numpy.typing as npt
 
     from nn_runtime.operand import Array
 
@@ -21,8 +23,8 @@ class TensorInfo:
 
     `dtype` is that of the interface: the runtime casts where the model computes in another, and dequantises integers of
     a scale where it computes with real numbers. A size 0 is open, () is a scalar or an open rank. Real value =
-    scale * (q - zero_point); scale 0 means not quantised. `signature_name` is a
-    second name, "" if there is none; `index` the tensor's in its file, -1 without a file.
+    scale * (q - zero_point); scale 0 means not quantised. `signature_name` is a second name, "" if there is none;
+    `index` the tensor's in its file, -1 without a file.
     """
 
     name: str
@@ -36,6 +38,21 @@ class TensorInfo:
     def is_real_inside(self, computed: np.dtype[np.generic]) -> bool:
         """Tell whether it is 16-bit integers of a scale for its user, but real numbers for the model."""
         return self.scale > 0 and self.dtype.name == "int16" and computed.kind == "f"
+
+    def quantize(self, real: npt.ArrayLike) -> Array:
+        """Return real values as the tensor takes them: rounded and clipped to its integers, or in its dtype alone."""
+        if not self.scale:
+            return np.asarray(real, self.dtype)
+        info = np.iinfo(str(self.dtype))
+        nearest = np.rint(np.asarray(real, np.float64) / self.scale) + self.zero_point
+        codes: Array = np.clip(nearest, info.min, info.max).astype(self.dtype)
+        return codes
+
+    def dequantize(self, values: npt.ArrayLike) -> Array:
+        """Return the real values, float32, that integers of the tensor stand for; others as they are."""
+        if not self.scale:
+            return np.asarray(values)
+        return ((np.asarray(values, np.float64) - self.zero_point) * self.scale).astype(np.float32)
 
     @property
     def quantization(self) -> OperandType:

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from nn_runtime.tflite.converter import convert
 from nn_runtime.tflite.reader import read
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Mapping, Sequence
 
     from nn_runtime.network import Network
@@ -25,4 +25,9 @@ def load(
     are otherwise as in the file (1 from the usual exporters). Raises BadData (content, an operator that cannot be
     converted), OSError (path).
     """
-    return convert(read(source), shapes)
+    try:
+        return convert(read(source), shapes)
+    except OSError as error:
+        if error.filename is None and isinstance(source, str | os.PathLike):
+            raise OSError(error.errno, error.strerror, os.fspath(source)) from error
+        raise

@@ -120,6 +120,8 @@ def _selection(device: str | Device | Sequence[Device] | None) -> Selection:
         return select(device)
     chosen = (device,) if isinstance(device, Device) or not isinstance(device, Iterable) else tuple(device)
     wrong = [one for one in chosen if not isinstance(one, Device)]
+    if wrong and all(isinstance(one, str) for one in chosen):
+        raise BadData(f"compile: device: a selector of several devices is one string: {','.join(map(str, chosen))!r}")
     if wrong:
         raise BadData(f"compile: device: wanted a selector, a Device or a list of Devices, got {wrong[0]!r}")
     if not chosen:

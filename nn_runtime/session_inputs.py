@@ -90,8 +90,7 @@ class SessionInputs:
             raise BadData(f"{wanted}, got {_type_name(given)}")
         is_array = isinstance(given, np.ndarray)
         got = f"got {array.dtype} {list(array.shape)}"
-        is_part = isinstance(given, (list, tuple)) and not any_rank and _fits((1, *array.shape), info.shape)
-        hint = "; a list given to run holds one entry for each input" if is_part else ""
+        hint = "" if any_rank else _hint(given, array, info)
         if array.dtype != info.dtype and not _converts(array, info.dtype, is_array):
             raise BadData(f"{wanted}, {got}{_values_outside(array, info.dtype)}{hint}")
         if array.shape != info.shape and not any_rank and not _fits(array.shape, info.shape):
@@ -103,6 +102,19 @@ class SessionInputs:
             with np.errstate(over="ignore"):
                 return array.astype(computed)
         return dequantize(array, info.quantization) if info.is_real_inside(computed) else array
+
+
+def _hint(given: npt.ArrayLike, array: Array, info: TensorInfo) -> str:
+    """Return what is probably meant where an array is not what an input wants; nothing where that is not known."""
+    if _fits((1, *array.shape), info.shape):
+        if isinstance(given, (list, tuple)):
+            return "; a list given to run holds one entry for each input"
+        return "; one of a batch needs the batch's dimension: array[np.newaxis]"
+    if len(array.shape) == len(info.shape) > 1 and _fits(array.shape[1:], info.shape[1:]) and array.shape != info.shape:
+        return f"; nn.load(..., shapes={{{info.name!r}: {list(array.shape)}}}) makes a network of that batch"
+    if info.scale and array.dtype.kind == "f":
+        return f"; it is quantised: session.inputs[...].quantize makes {info.dtype} of real values"
+    return ""
 
 
 def _names(infos: Sequence[TensorInfo]) -> str:

@@ -14,15 +14,18 @@ run and compiling for the one chosen. The first inference may still fill caches.
 
 from __future__ import annotations
 
+import platform
 import statistics
 import time
 from collections import defaultdict
 from dataclasses import asdict
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nn_runtime import __version__
 from nn_runtime.cli.networks import (
     add_network_arguments,
     compile_for_timing,
@@ -46,8 +49,10 @@ from nn_runtime.cli.output import (
 )
 from nn_runtime.cli.roofline import peaks_of, quant8_operations, rates
 from nn_runtime.cli.timings import Clock, Launch, Report, Timed
+from nn_runtime.codes import operation_name
 from nn_runtime.devices import find_device
 from nn_runtime.hal.files import result_file
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     import argparse
@@ -56,7 +61,7 @@ if TYPE_CHECKING:
 
     from nn_runtime.cli.inputs import Array
     from nn_runtime.hal.peaks import Peaks
-    from nn_runtime.hal.types import Model
+    from nn_runtime.model import Model
     from nn_runtime.reports import Explanation, OperationTimes
     from nn_runtime.session import Session
 
@@ -68,6 +73,27 @@ PROFILE_NOTE = (
 )
 _TOP = 10
 _SEED = 0
+
+
+@dataclass(frozen=True)
+class _Operations:
+    """What the profile says of operations, by index: their names, the shapes of their results; which are 8-bit."""
+
+    names: Mapping[int, str]
+    results: Mapping[int, str]
+    quant8: AbstractSet[int]
+
+    @classmethod
+    def of(cls, model: Model) -> _Operations:
+        """Return what is known of the operations of a finished model."""
+        main = model.hal.main
+        shapes = ["x".join(map(str, operand.dimensions)) for operand in main.operands]
+        numbered = list(zip(model.run_order, main.operations, strict=True))
+        return cls(
+            {number: operation_name(operation.type) for number, operation in numbered},
+            {number: shapes[operation.outputs[0]] for number, operation in numbered},
+            quant8_operations(model.hal),
+        )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -89,13 +115,13 @@ def run(args: argparse.Namespace) -> int:
     start = time.perf_counter_ns()
     with busy("preparing"), load_file(args.model) as network:
         session, has_clock = compile_for_timing(network, args.device, args.partition, args.cache_dir)
-        model = network.model.hal
+        operations = _Operations.of(network.model)
     init = time.perf_counter_ns() - start
     with session:
         random = np.random.default_rng(_SEED)
         inputs = [random_input(info, random) for info in session.inputs]
         explanation = session.explain()
-        report = _measure(session, inputs, args, init, has_clock, model)
+        report = _measure(session, inputs, args, init, has_clock, operations)
     if args.html:
         from nn_runtime.cli.profile_page import profile_page
 
@@ -109,7 +135,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _measure(
-    session: Session, inputs: list[Array], args: argparse.Namespace, init: int, has_clock: bool, model: Model
+    session: Session, inputs: list[Array], args: argparse.Namespace, init: int, has_clock: bool, operations: _Operations
 ) -> Report:
     def once(**options: bool) -> int:
         start = time.perf_counter_ns()
@@ -126,12 +152,24 @@ def _measure(
     if args.profile or args.html:
         with busy("measuring the peaks of the devices"):
             peaks = peaks_of(session.devices_used)
-        launches, profiled = _profiled(session, inputs, args, explanation, peaks, quant8_operations(model))
+        launches, profiled = _profiled(session, inputs, args, operations, peaks)
     return Report(
         {place.device: place.operations for place in places(explanation)}, init, warmup[0], Clock.of(warmup),
         Clock.of(wall), timed, launches, Clock.of(profiled) if profiled else None,
         {device: find_device(device).statistics() for device in session.devices_used}, peaks, PROFILE_NOTE,
+        _circumstances(session.devices_used),
     )  # fmt: skip
+
+
+def _circumstances(names: Sequence[str]) -> tuple[str, ...]:
+    now = datetime.now(tz=timezone.utc)
+    lines = [f"Measured {now:%Y-%m-%d %H:%M} UTC by nnrt {__version__}, Python {platform.python_version()}."]
+    for name in names:
+        device = find_device(name)
+        found = device.description
+        what = f"{found.device_name}, {found.platform_name}, {device.version}" if found else device.version
+        lines.append(f"{name}: {what}.")
+    return tuple(lines)
 
 
 def _runs(what: str, count: int, max_secs: float) -> Iterable[int]:
@@ -163,12 +201,10 @@ def _profiled(
     session: Session,
     inputs: list[Array],
     args: argparse.Namespace,
-    explanation: Explanation,
+    operations: _Operations,
     peaks: Mapping[str, Peaks],
-    quant8: AbstractSet[int],
 ) -> tuple[tuple[Launch, ...], list[int]]:
     """Return the launches of the profiled runs, in run order, and the wall times of those runs."""
-    names = {row.index: row.name for row in explanation.operations}
     runs = []
     wall = []
     for _ in _runs("profiling", args.runs, args.max_secs):
@@ -179,13 +215,12 @@ def _profiled(
             runs.append(session.profile.rows)
     # A network of unknown shapes may be launched differently from run to run: the last way counts.
     runs = [rows for rows in runs if len(rows) == len(runs[-1])]
-    return _launches(runs, names, peaks, quant8), wall
+    return _launches(runs, operations, peaks), wall
 
 
 def _launches(
-    runs: Sequence[Sequence[OperationTimes]], names: Mapping[int, str], peaks: Mapping[str, Peaks],
-    quant8: AbstractSet[int],
-) -> tuple[Launch, ...]:  # fmt: skip
+    runs: Sequence[Sequence[OperationTimes]], operations: _Operations, peaks: Mapping[str, Peaks]
+) -> tuple[Launch, ...]:
     """Return one row per launch over runs that launched the same, all of its figures from medians."""
     medians = [statistics.median(row.duration_ns for row in same) for same in zip(*runs, strict=True)]
     total = sum(medians) or 1.0
@@ -193,9 +228,10 @@ def _launches(
     launches = []
     for at, same in enumerate(zip(*runs, strict=True)):
         one = same[0]
-        is_quant8 = any(operation in quant8 for operation in one.operations)
+        is_quant8 = any(operation in operations.quant8 for operation in one.operations)
         launches.append(Launch(
-            "+".join(names.get(operation, "?") for operation in one.operations) or one.kernel, one.kernel,
+            "+".join(operations.names.get(operation, "?") for operation in one.operations) or one.kernel,
+            operations.results.get(one.operations[-1], "") if one.operations else "", one.kernel,
             one.device, one.operations, statistics.median(row.start_ns for row in same), one.duration_ns,
             medians[at], medians[at] / total, float(cumulated[at]), one.bytes_moved, len(same), one.flops, is_quant8,
             rates(one.flops, one.bytes_moved, medians[at], peaks.get(one.device), is_quant8=is_quant8),

@@ -183,8 +183,9 @@ def picture(path: Path, wanted: TensorInfo, normalization: Normalization | None)
     """Return a picture as an input takes it; raises BadData where file or input is not a picture."""
     layout = picture_layout(wanted)
     if layout is None:
-        shape = list(wanted.shape)
-        raise BadData(f"{path}: input {wanted.name!r} {wanted.dtype} {shape} takes no picture; give .npy, .npz or .raw")
+        path.stat()  # raises where there is no such file
+        shape, kinds = list(wanted.shape), ".npy, .npz, .raw, .bin or .dat"
+        raise BadData(f"{path}: input {wanted.name!r} {wanted.dtype} {shape} takes no picture; give {kinds}")
     pixels = _pixels(path, layout)
     values = convert_pixels(pixels, wanted, normalization)
     axis = layout.channel_axis

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nn_runtime.checks import shown
 from nn_runtime.cli.output import visible
 from nn_runtime.codes import OperationCode
 from nn_runtime.devices import find_device, select, selector_in_force
@@ -35,7 +34,7 @@ _SAME_VALUES = frozenset(
         *(OperationCode.QUANTIZE, OperationCode.DEQUANTIZE),
     }
 )
-_MOST_DIGITS = 9
+_MOST_DIGITS, _SHOWN = 9, 40
 _MOST_RANDOM_INTEGER = 100
 """Random integers other than 8-bit ones stay below this: they are often indices."""
 
@@ -69,7 +68,9 @@ def add_device_argument(parser: argparse.ArgumentParser) -> None:
 def positive(text: str) -> int:
     """Return an argument that must be a number of at least 1."""
     if not text.isdecimal() or len(text) > _MOST_DIGITS or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"wanted a whole number from 1 to 10^{_MOST_DIGITS} - 1, got {shown(text)}")
+        raise argparse.ArgumentTypeError(
+            f"wanted a whole number from 1 to 10^{_MOST_DIGITS} - 1, got {text[:_SHOWN]!r}"
+        )
     return int(text)
 
 
@@ -80,7 +81,7 @@ def seconds(text: str) -> float:
     except ValueError:
         value = math.nan
     if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"wanted a number of seconds > 0, got {shown(text)}")
+        raise argparse.ArgumentTypeError(f"wanted a number of seconds > 0, got {text[:_SHOWN]!r}")
     return min(value, threading.TIMEOUT_MAX)
 
 

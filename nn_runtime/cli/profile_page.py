@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from nn_runtime.cli.timings import Launch, Report
     from nn_runtime.hal.peaks import Peaks
 
-_COLOURS = ("#2f7ed8", "#d9822b", "#1c9c63", "#b5489a", "#7a6ff0", "#c23b3b", "#3aa6b9", "#8c7a3f")
+_COLOURS = (
+    *("#2f7ed8", "#d9822b", "#1c9c63", "#b5489a", "#7a6ff0", "#c23b3b", "#3aa6b9", "#8c7a3f"),
+    *("#e377c2", "#17608f", "#9ac33a", "#6b3fa0", "#a0522d", "#e0b020", "#0f7b6c", "#d45d79"),
+)
 _OTHER = "#8a8f98"
 _LABELLED = 8
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM = 920, 440, 64, 46
@@ -27,14 +30,15 @@ _STYLE = """
 body{font:14px/1.45 system-ui,sans-serif;color:var(--ink);background:var(--page);max-width:1000px;margin:2em auto;
 padding:0 1em}
 h1{font-size:1.4em;margin:0 0 .2em}h2{font-size:1.1em;margin:2em 0 .4em}p{margin:.3em 0;color:var(--soft)}
-svg{width:100%;height:auto;background:var(--panel);border-radius:8px}
+.wide{overflow-x:auto}svg{width:100%;min-width:680px;height:auto;background:var(--panel);border-radius:8px}
 svg text{font:12px system-ui,sans-serif;fill:var(--ink)}svg .soft{fill:var(--soft)}
 .grid{stroke:var(--line)}.roof{stroke:var(--ink);stroke-width:1.6;fill:none}.thin{stroke-dasharray:5 4;stroke-width:1.2}
 .lead{stroke:var(--soft);stroke-width:.8}.behind{fill:var(--panel);fill-opacity:.8}
 .dot{stroke:var(--page);stroke-width:1;fill-opacity:.85}
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums;font-size:13px}
-th,td{padding:3px 8px;text-align:right;border-bottom:1px solid var(--line)}th{color:var(--soft);font-weight:500}
-td:nth-child(-n+2),th:nth-child(-n+2){text-align:left}
+th,td{padding:3px 8px;text-align:right;white-space:nowrap;border-bottom:1px solid var(--line)}
+th{color:var(--soft);font-weight:500}
+td:nth-child(-n+2),th:nth-child(-n+2){text-align:left}td.none{color:var(--soft)}
 td.bar{width:26%;padding-right:0}td.bar i{display:block;height:11px;border-radius:3px;min-width:1px}
 .legend span{display:inline-block;margin-right:1.2em;color:var(--ink)}
 .legend i{display:inline-block;width:10px;height:10px;border-radius:5px;margin-right:.4em}
@@ -46,11 +50,11 @@ def profile_page(title: str, report: Report) -> str:
     colours = _colours(report.launches)
     parts = [
         f"<h1>{escape(title)}</h1>",
-        *(f"<p>{escape(line)}</p>" for line in _summary(report)),
+        *(f"<p>{escape(line)}</p>" for line in (*_summary(report), " ".join(report.circumstances))),
         *(_roofline(device, peaks, report.launches, colours) for device, peaks in report.peaks.items()),
         "<h2>Time of every launch, in run order</h2>",
         f'<p class="legend">{_legend(colours)}</p>',
-        _bars(report.launches, colours),
+        _bars(report, colours),
     ]
     head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{escape(title)}</title>'
     body = "".join(parts)
@@ -87,17 +91,19 @@ def _legend(colours: Mapping[str, str]) -> str:
     )
 
 
-def _bars(launches: Sequence[Launch], colours: Mapping[str, str]) -> str:
-    header = ("", "launch", "operations", "median", "share", "G op/s", "GB/s", "of roof", "")
-    longest = max((launch.median for launch in launches), default=1.0)
+def _bars(report: Report, colours: Mapping[str, str]) -> str:
+    """Return the table of launches; the last row is the time that a run spends in none."""
+    header = ("number", "launch", "operations", "result", "median", "share", "G op/s", "GB/s", "of roof", "time")
+    outside = 0.0 if report.profiled is None else report.outside_launches(report.profiled)
+    longest = max((outside, *(launch.median for launch in report.launches)), default=1.0) or 1.0
     rows: list[str] = []
-    for launch in launches:
+    for launch in report.launches:
         cells = (
-            launch.node_type, ",".join(map(str, launch.operations)), duration_text(launch.median),
+            launch.node_type, ",".join(map(str, launch.operations)), launch.result, duration_text(launch.median),
             f"{launch.share:.1%}",
             f"{launch.rates.operations_per_ns:.0f}" if launch.flops else "",
             f"{launch.rates.bytes_per_ns:.1f}" if launch.bytes_moved else "",
-            "" if launch.rates.of_roof is None else f"{launch.rates.of_roof:.0%}",
+            "" if launch.rates.of_roof is None else f"{launch.rates.of_roof:.0%} {launch.rates.bound[:1]}",
         )  # fmt: skip
         bar = f'<i style="width:{launch.median / longest:.1%};background:{colours[launch.node_type]}"></i>'
         rows.append(
@@ -105,7 +111,13 @@ def _bars(launches: Sequence[Launch], colours: Mapping[str, str]) -> str:
             + "".join(f"<td>{escape(cell)}</td>" for cell in cells)
             + f'<td class="bar">{bar}</td></tr>'
         )
-    return f"<table><tr>{''.join(f'<th>{name}</th>' for name in header)}</tr>{''.join(rows)}</table>"
+    bar = f'<i style="width:{outside / longest:.1%};background:{_OTHER}"></i>'
+    rows.append(
+        '<tr title="the runtime, the drivers, threads that wake and wait"><td></td><td class="none">in no launch</td>'
+        f'<td></td><td></td><td>{escape(duration_text(outside))}</td>{"<td></td>" * 4}<td class="bar">{bar}</td></tr>'
+    )
+    heads = "".join(f"<th>{name}</th>" for name in header)
+    return f'<div class="wide"><table><tr>{heads}</tr>{"".join(rows)}</table></div>'
 
 
 class _Axes:
@@ -179,9 +191,10 @@ def _roofline(device: str, peaks: Peaks, launches: Sequence[Launch], colours: Ma
     )
     return (
         f"<h2>Roofline of {escape(device)}</h2><p>A dot is a launch, larger where it takes longer; the numbers are "
-        "those of the table below. Lines are the peaks measured on this device.</p>"
-        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img">{axes.grid()}{"".join(roofs)}'
-        f'<path class="roof thin" d="{_path(axes, memory)}"/>{slopes}{dots}{labels}{axis_names}</svg>'
+        "those of the table below, where a and m say whether arithmetic or memory is the roof. Lines are the peaks "
+        "measured on this device.</p>"
+        f'<div class="wide"><svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img">{axes.grid()}{"".join(roofs)}'
+        f'<path class="roof thin" d="{_path(axes, memory)}"/>{slopes}{dots}{labels}{axis_names}</svg></div>'
     )
 
 

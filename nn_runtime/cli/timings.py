@@ -58,10 +58,12 @@ class Timed:
 class Launch:
     """One row of the profile over all profiled runs: medians in ns, `start` from the start of its step.
 
-    node_type: the operations it computes, `CONV_2D+ADD` where they are fused. share: of the time in launches.
+    node_type: the operations it computes, `CONV_2D+ADD` where they are fused. result: the shape that the last of them
+    makes. share: of the time in launches.
     """
 
     node_type: str
+    result: str
     kernel: str
     device: str
     operations: tuple[int, ...]
@@ -92,6 +94,8 @@ class Report:
     statistics: dict[str, Mapping[str, int | float]]
     peaks: dict[str, Peaks]
     profile_note: str
+    circumstances: tuple[str, ...]
+    """When, by what and on what it was measured, a line each."""
 
     def profiling_cost(self, profiled: Clock) -> str:
         """Return what profiling adds to a run, in percent; "within noise" where quartiles overlap, or less than 0."""

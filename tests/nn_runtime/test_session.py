@@ -46,6 +46,37 @@ def byte_session() -> Iterator[Session]:
 
 
 @pytest.mark.parametrize(
+    ("given", "hint"),
+    [
+        (np.zeros(3, np.float32), r"; one of a batch needs the batch's dimension: array\[np.newaxis\]$"),
+        (np.zeros((4, 3), np.float32), r"; nn.load\(..., shapes={'t0': \[4, 3\]}\) makes a network of that batch$"),
+        (np.zeros((1, 4), np.float32), r"got float32 \[1, 4\]$"),
+    ],
+    ids=["one", "batch", "other"],
+)
+def test_shapes_that_are_nearly_right_get_a_hint(given: np.ndarray, hint: str) -> None:
+    tensors = [real(1, 3), real(1, 3)]
+    with session_of(tensors, Step("RELU", [0], [1]), [0], [1]) as session, pytest.raises(BadData, match=hint):
+        session.run(given)
+
+
+def test_real_values_of_a_quantised_input(byte_session: Session) -> None:
+    with pytest.raises(BadData, match=r"got float32 \[3\]; it is quantised: .*quantize makes uint8 of real values$"):
+        byte_session.run(np.zeros(3, np.float32))
+    integers = byte_session.inputs[0].quantize([-99.0, 0.26, 99.0])
+    assert (integers.dtype, integers.tolist()) == (np.uint8, [0, 103, 255])
+    (answer,) = byte_session.run(integers)
+    np.testing.assert_allclose(byte_session.outputs[0].dequantize(answer), [0, 0.3, 15.5], rtol=1e-6)
+
+
+def test_values_without_a_scale_stay_as_they_are(doubling: Session) -> None:
+    given = doubling.inputs[0].quantize([[1, 2, 3], [4, 5, 6]])
+    assert given.dtype == np.float32
+    (answer,) = doubling.run(given)
+    assert doubling.outputs[0].dequantize(answer) is answer
+
+
+@pytest.mark.parametrize(
     "given",
     [
         np.arange(6, dtype=np.float32).reshape(2, 3),

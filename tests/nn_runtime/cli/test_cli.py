@@ -17,7 +17,7 @@ import pytest
 
 import nn_runtime
 from nn_runtime import cli
-from nn_runtime.cli.output import busy, progress, show_warnings
+from nn_runtime.cli.output import busy, print_lines, progress, show_warnings
 from nn_runtime.devices import _loaded_reference
 
 if TYPE_CHECKING:
@@ -77,6 +77,31 @@ def test_failures_are_one_line_and_exit_1(tmp_path: Path, capsys: pytest.Capture
     assert captured.out == ""
     assert captured.err.startswith("nnrt conformance: ")
     assert captured.err.count("\n") == 1
+
+
+def test_names_cannot_command_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["explain", str(tmp_path / "a\x1b[31m\nb.tflite"), "--device", "cpu"]) == 1
+    wanted = f"nnrt explain: {tmp_path}/a\\x1b[31m\\nb.tflite: No such file or directory\n"
+    assert capsys.readouterr().err == wanted
+    print_lines(["label\x07\u202e", "Zo\u00eb\u3000\u732b"])
+    assert capsys.readouterr().out == "label\\x07\\u202e\nZo\u00eb\u3000\u732b\n"
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        (["--max-secs", "inf"], "wanted a number of seconds > 0, got 'inf'"),
+        (["--max-secs", "-1"], "wanted a number of seconds > 0, got '-1'"),
+        (["--runs", "1.5"], "wanted a whole number from 1 to 10^9 - 1, got '1.5'"),
+        (["--runs", "9" * 5000], "wanted a whole number from 1 to 10^9 - 1, got '999"),
+    ],
+)
+def test_numbers_of_a_benchmark(option: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["benchmark", "x.tflite", *option])
+    err = capsys.readouterr().err
+    assert message in err
+    assert len(err) < 300
 
 
 def test_a_folder_that_cannot_be_read_is_told_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -90,6 +90,10 @@ def test_operations_of_a_profile_and_its_page(
     assert not {tag for tag, _ in parser.found} & {"script", "link", "img", "iframe", "object"}
     assert not any(name in attributes for _, attributes in parser.found for name in ("src", "href"))
     rows = [tag for tag, _ in parser.found].count("tr") - 1
-    assert rows == len(report["launches"])
+    assert rows == len(report["launches"]) + 1
+    assert "in no launch" in text
+    assert all(launch["result"] in text for launch in report["launches"])
+    assert report["launches"][-1]["result"] == "1x10"
+    assert any(line.startswith(f"{name}: ") and line in text for line in report["circumstances"])
     for part in text.split("<svg")[1:]:
         ElementTree.fromstring("<svg" + part.split("</svg>")[0] + "</svg>")

@@ -79,8 +79,10 @@ def test_figures_of_a_benchmark(device: Device, capsys: pytest.CaptureFixture[st
 )
 def test_what_profiling_costs_beside_the_noise(plain: list[int], profiled: list[int], wanted: str) -> None:
     clock = Clock.of(profiled)
-    launch = Launch("ADD", "add", "cpu", (0,), 0.0, 30, 30.0, 1.0, 1.0, 0, 4, 0, False, Rates(0.0, 0.0, None, ""))
-    report = Report({}, 0, 0, clock, Clock.of(plain), None, (launch,), clock, {}, {}, "")
+    launch = Launch(
+        "ADD", "2x3", "add", "cpu", (0,), 0.0, 30, 30.0, 1.0, 1.0, 0, 4, 0, False, Rates(0.0, 0.0, None, "")
+    )
+    report = Report({}, 0, 0, clock, Clock.of(plain), None, (launch,), clock, {}, {}, "", ())
     assert report.profiling_cost(clock) == wanted
     assert report.outside_launches(clock) == clock.p50 - 30
 

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from nn_runtime.cli.results import Result, Statistics, read_labels, summarize, summary_json, summary_lines
+from nn_runtime.cli.results import (
+    Result,
+    Statistics,
+    is_classifier,
+    read_labels,
+    summarize,
+    summary_json,
+    summary_lines,
+)
 from nn_runtime.errors import BadData
 
 if TYPE_CHECKING:
@@ -37,6 +45,13 @@ def test_probabilities_that_are_rounded_to_0_are_missing_in_the_sum(classes: int
     values[0, :3] = 100, 80, 36  # 0.84 of 1; MobileNet has such answers
     summary = summarize(Result("p", values, 1 / 256, 0), [], 1)
     assert isinstance(summary, Statistics) != is_classifier
+
+
+def test_what_softmax_makes_is_probabilities_whatever_their_sum() -> None:
+    values = np.zeros((1, 1001), np.uint8)
+    values[0, 3] = 15  # the others are less than half a step
+    assert not is_classifier(Result("p", values, 1 / 256, 0), [])
+    assert is_classifier(Result("p", values, 1 / 256, 0, is_softmax=True), [])
 
 
 def test_scores_without_bounds_need_labels_to_be_ranked() -> None:
