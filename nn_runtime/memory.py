@@ -160,8 +160,8 @@ class Memory:
     def copy(src: Memory, dst: Memory) -> None:
         """Copy all bytes (and the dimensions, between device memories).
 
-        Raises BadData for an uninitialised source or different sizes or dimensions; a failed copy leaves `dst`
-        uninitialised.
+        Raises BadData for an uninitialised source or different sizes or dimensions, which leave `dst` as it was; a copy
+        that fails on the way leaves it uninitialised.
         """
         for what, memory in (("source", src), ("destination", dst)):
             check_kind(f"memory copy: the {what}", memory, Memory)

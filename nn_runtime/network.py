@@ -87,7 +87,7 @@ class Network:
 
         `trial`: in mode "cost", let the first run time the single devices that may be as fast as the plan by the
         estimates, and keep the fastest (in `cache_dir` for later processes too); False goes by the estimates alone,
-        which are the same in every process.
+        which are the same in every process, unless `cache_dir` holds what an earlier trial found.
 
         Raises NNError: UnavailableDevice for a selector that matches nothing, BadData for an operation that no device
         takes.

@@ -55,7 +55,7 @@ def measure(devices: Sequence[Device]) -> dict[str, CostTable | None]:
         base = cost_table(device)
         if base is not None:
             if not on_terminal():  # where there is a bar
-                warn(f"measuring {device.name}, for one to two minutes")
+                warn(f"measuring {device.name}, for one to four minutes")
             found = calibrated(device, base, functools.partial(progress, f"measuring {device.name}"))
             found = replace(found, source=f"measured {datetime.now(timezone.utc):%Y-%m-%d}")
             store_table(device.name, device.version, found)

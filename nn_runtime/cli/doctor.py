@@ -7,7 +7,7 @@ of itself. The exit status is 1 if no OpenCL device can be used, or if the varia
 PYOPENCL_CTX) asks for one that is not there.
 
 The costs are what placement goes by: shipped figures for the class of a device, or what --measure made of them on this
-machine (one to two minutes for each device, programs that must be built included), stored in the cache folder.
+machine (one to four minutes for each device, programs that must be built included), stored in the cache folder.
 """
 
 from __future__ import annotations
