@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import networks
 
 import nn_runtime as nn
-from gpu_driver.launch import Launch, Zeroed
+from gpu_driver.kernel import Zeroed
+from gpu_driver.launch import Launch
 from nn_runtime.devices import find_device
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpu_driver.bound import BoundOperand
-from gpu_driver.launch import Images, Launch, Steps
+from gpu_driver.kernel import Images
+from gpu_driver.launch import Launch, Steps
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from gpu_driver.device_profile import DeviceProfile
-    from gpu_driver.launch import Command, Lowered, Scratch
+    from gpu_driver.kernel import Scratch
+    from gpu_driver.launch import Command, Lowered
     from nn_runtime.hal.types import Model
     from nn_runtime.operand import Array, Dimensions
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gpu_driver.device.context import DeviceContext
-    from gpu_driver.launch import Scalar
+    from gpu_driver.kernel import Scalar
 
 SOURCE = "peaks.cl"
 _VECTOR = 16

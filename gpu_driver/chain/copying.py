@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from gpu_driver.bound import BoundOperand
     from gpu_driver.chain.step import Memory
-    from gpu_driver.launch import Kernel
+    from gpu_driver.kernel import Kernel
 
 Dimension: TypeAlias = tuple[int, int, int]
 """Of a block that is copied: size, strides in the source and in the destination, in elements."""

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     from gpu_driver.bound import BoundOperand
     from gpu_driver.chain.step import Memory
-    from gpu_driver.launch import Kernel, Launch
+    from gpu_driver.kernel import Kernel
+    from gpu_driver.launch import Launch
     from nn_runtime.operand import Array, Dimensions
 
 WORDS = 32

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gpu_driver.launch import Images
+from gpu_driver.kernel import Images
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gpu_driver.convolution import packing
 from gpu_driver.convolution.product import ELEMENT_NAMES
-from gpu_driver.launch import Kernel
+from gpu_driver.kernel import Kernel
 from nn_runtime.codes import OperandCode
 from nn_runtime.operand import FLOAT_TYPES, QUANT8_TYPES
 

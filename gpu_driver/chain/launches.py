@@ -20,7 +20,8 @@ from gpu_driver.chain.step import CONSTANTS, GEOMETRY, STEP_FIELDS, VALUES
 from gpu_driver.chain.tasks import tasks_of, unit_of
 from gpu_driver.chain.tiles import Tiles, tiles_for, tiles_of_kernel
 from gpu_driver.convolution.expanded import joined
-from gpu_driver.launch import Clock, Images, Launch, Packed, Scratch, Stage, Steps, Zeroed, int32
+from gpu_driver.kernel import Images, Packed, Scratch, Zeroed, int32
+from gpu_driver.launch import Clock, Launch, Stage, Steps
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
     from gpu_driver.chain.step import Memory, Step
     from gpu_driver.chain.tasks import Task
     from gpu_driver.device_profile import DeviceProfile
-    from gpu_driver.launch import Argument, Command, Kernel
+    from gpu_driver.kernel import Argument, Kernel
+    from gpu_driver.launch import Command
     from nn_runtime.operand import Array
 
 LINE_WORDS = 32

@@ -15,7 +15,7 @@ from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from gpu_driver.bound import BoundOperand
-    from gpu_driver.launch import Kernel
+    from gpu_driver.kernel import Kernel
 
 _LANES = 16
 _MOST_TERMS = 1 << 16

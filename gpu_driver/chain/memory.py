@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from gpu_driver.device.buffers import Lifetime, plan_arenas
-from gpu_driver.launch import Scratch
+from gpu_driver.kernel import Scratch
 from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:

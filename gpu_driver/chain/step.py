@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from gpu_driver.bound import BoundOperand
-    from gpu_driver.launch import Images, Kernel, Scratch
+    from gpu_driver.kernel import Images, Kernel, Scratch
     from nn_runtime.operand import Array
 
 Memory: TypeAlias = "BoundOperand | Scratch | Images"

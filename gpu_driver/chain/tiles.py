@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from gpu_driver.chain.step import Step
     from gpu_driver.device_profile import DeviceProfile
-    from gpu_driver.launch import Kernel
+    from gpu_driver.kernel import Kernel
 
 COLUMNS = 7
 TIMES: Mapping[int, float] = {TILE_PIXELS: 1.0, 8: 1.0, 9: 1.02}

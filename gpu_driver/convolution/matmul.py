@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpu_driver.launch import Kernel, Launch, Packed, float32, int32, int_vector
+from gpu_driver.kernel import Kernel, Packed, float32, int32, int_vector
+from gpu_driver.launch import Launch
 from gpu_driver.launchers.strided import image_strides
 from gpu_driver.launchers.vectors import c_type
 from nn_runtime.operand import FLOAT_TYPES, QUANT8_TYPES, dtype_of
@@ -17,7 +18,7 @@ from nn_runtime.value_classes import dataclass
 if TYPE_CHECKING:
     from gpu_driver.bound import BoundOperand
     from gpu_driver.convolution.product import Product
-    from gpu_driver.launch import Argument, Scalar
+    from gpu_driver.kernel import Argument, Scalar
     from nn_runtime.operations.batch_matmul import BatchMatmul
 
 SOURCE_VECTORS, FILTER_VECTORS, OUTPUT_VECTORS = 1, 2, 4

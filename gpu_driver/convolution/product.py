@@ -9,7 +9,7 @@ import numpy as np
 
 from gpu_driver.convolution.addition import addition_factors
 from gpu_driver.convolution.float_rounding import addition_by_floats
-from gpu_driver.launch import float32, int32
+from gpu_driver.kernel import float32, int32
 from nn_runtime.codes import FuseCode, OperandCode
 from nn_runtime.operand import QUANT8_TYPES
 from nn_runtime.operations.elementwise import ADD_LEFT_SHIFT
@@ -18,7 +18,7 @@ from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from gpu_driver.bound import BoundOperand
-    from gpu_driver.launch import Argument, Scalar
+    from gpu_driver.kernel import Argument, Scalar
     from nn_runtime.operand import Array
     from nn_runtime.operations.conv import Convolution
 

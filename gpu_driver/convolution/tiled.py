@@ -12,7 +12,8 @@ import numpy as np
 
 from gpu_driver.convolution.matmul import FILTER_VECTORS, SOURCE_VECTORS, of_batches, of_product
 from gpu_driver.convolution.units import time_by_floats, units_launch
-from gpu_driver.launch import Kernel, Launch, Packed, int_vector
+from gpu_driver.kernel import Kernel, Packed, int_vector
+from gpu_driver.launch import Launch
 from gpu_driver.launchers.vectors import c_type
 from gpu_driver.launchers.worksize import linear
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from gpu_driver.convolution.matmul import Matmul
     from gpu_driver.convolution.product import Product
     from gpu_driver.device_profile import DeviceProfile
-    from gpu_driver.launch import Argument, Scalar
+    from gpu_driver.kernel import Argument, Scalar
     from nn_runtime.operations.batch_matmul import BatchMatmul
 
 _TILE_ITEMS, _NARROW_ITEMS = 256, 64

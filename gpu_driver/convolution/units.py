@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpu_driver.convolution.matmul import FILTER_VECTORS, SOURCE_VECTORS
-from gpu_driver.launch import Kernel, Launch
+from gpu_driver.kernel import Kernel
 from nn_runtime.codes import OperandCode
 from nn_runtime.operand import dtype_of
 from nn_runtime.value_classes import dataclass
@@ -18,6 +18,7 @@ from nn_runtime.value_classes import dataclass
 if TYPE_CHECKING:
     from gpu_driver.convolution.matmul import Matmul
     from gpu_driver.device_profile import DeviceProfile
+    from gpu_driver.launch import Launch
 
 _WARP = 32
 _SIDES = SOURCE_VECTORS, FILTER_VECTORS

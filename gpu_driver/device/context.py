@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from gpu_driver.device.programs import CacheStats
     from gpu_driver.device_profile import DeviceProfile
-    from gpu_driver.launch import Packed
+    from gpu_driver.kernel import Packed
     from nn_runtime.operand import Array
 
 IDLE_SECONDS = 10.0

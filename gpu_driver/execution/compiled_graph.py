@@ -13,7 +13,8 @@ import pyopencl as cl
 from gpu_driver.device.context import hal_error
 from gpu_driver.execution.compiled_segment import CompiledSegment
 from gpu_driver.execution.execution_context import ExecutionContext
-from gpu_driver.launch import Launch, Packed
+from gpu_driver.kernel import Packed
+from gpu_driver.launch import Launch
 from gpu_driver.lowering import Known, Lowering
 
 if TYPE_CHECKING:

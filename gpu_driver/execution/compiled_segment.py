@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from gpu_driver.bound import BoundOperand
 from gpu_driver.device.buffers import Lifetime, plan_arenas
 from gpu_driver.device.programs import ProgramBuildError
-from gpu_driver.launch import Fault, Images, Launch, Packed, Scratch
+from gpu_driver.kernel import Fault, Images, Packed, Scratch
+from gpu_driver.launch import Launch
 from nn_runtime.hal.types import ErrorStatus, HalError
 
 if TYPE_CHECKING:
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from gpu_driver.device.context import DeviceContext
     from gpu_driver.device.device_memory import DeviceBuffer
     from gpu_driver.device.programs import Launched, Program
-    from gpu_driver.launch import Argument, Command
+    from gpu_driver.kernel import Argument
+    from gpu_driver.launch import Command
     from gpu_driver.lowering import Segment
 
 Memory: TypeAlias = "int | Scratch"

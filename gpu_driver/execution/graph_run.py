@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from gpu_driver.execution.execution_context import ExecutionContext
     from gpu_driver.execution.recorded import Recorded
     from gpu_driver.execution.segment_context import SegmentContext
-    from gpu_driver.launch import Scratch
+    from gpu_driver.kernel import Scratch
     from gpu_driver.lowering import MeasuredOutputs
     from nn_runtime.operand import Array, Dimensions
 

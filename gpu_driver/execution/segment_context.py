@@ -14,7 +14,8 @@ import pyopencl as cl
 from gpu_driver.bound import BoundOperand
 from gpu_driver.device.context import hal_error
 from gpu_driver.execution.recorded import Clocked
-from gpu_driver.launch import CopyBuffer, Fault, Images, Launch, Packed, RandomSeed, Scratch, Zeroed, int32
+from gpu_driver.kernel import Fault, Images, Packed, RandomSeed, Scratch, Zeroed, int32
+from gpu_driver.launch import CopyBuffer, Launch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
     from gpu_driver.device.programs import Program
     from gpu_driver.execution.compiled_segment import CompiledSegment, Memory
     from gpu_driver.execution.recorded import Recorded
-    from gpu_driver.launch import Argument, Clock, Command, Scalar, WorkSize
+    from gpu_driver.kernel import Argument, Scalar
+    from gpu_driver.launch import Clock, Command, WorkSize
     from gpu_driver.lowering import Segment
     from nn_runtime.operand import Array
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from gpu_driver.launch import Kernel, Launch, Packed, int32
+from gpu_driver.kernel import Kernel, Packed, int32
+from gpu_driver.launch import Launch
 from gpu_driver.launchers.strided import MAX_DIMENSIONS, dense_strides, int8_vector
 from gpu_driver.launchers.vectors import LANES, c_type, defines, per_item, work_sizes
 from gpu_driver.launchers.worksize import linear
@@ -18,7 +19,8 @@ from nn_runtime.value_classes import dataclass
 if TYPE_CHECKING:
     from gpu_driver.bound import BoundOperand
     from gpu_driver.device_profile import DeviceProfile
-    from gpu_driver.launch import Argument, WorkSize
+    from gpu_driver.kernel import Argument
+    from gpu_driver.launch import WorkSize
     from nn_runtime.operand import Array, Dimensions
     from nn_runtime.operations import OperationView
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from gpu_driver.launch import Fault, Scratch, int32
+from gpu_driver.kernel import Fault, Scratch, int32
 
 if TYPE_CHECKING:
     from gpu_driver.bound import BoundOperation
-    from gpu_driver.launch import Argument
+    from gpu_driver.kernel import Argument
 
 _INT_BYTES = 4
 

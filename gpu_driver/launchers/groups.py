@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _GROUP = 256
 
 Defines = tuple[tuple[str, "str | int"], ...]
-"""As in launch.Kernel."""
+"""As in `Kernel`."""
 
 
 def group_size(device: DeviceProfile) -> int:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpu_driver.launch import Kernel, Launch, Packed, Scratch, int32
+from gpu_driver.kernel import Kernel, Packed, Scratch, int32
+from gpu_driver.launch import Launch
 from gpu_driver.launchers.groups import group_size, typed_group
 from gpu_driver.launchers.strided import Side, fill_memory, strided_copy
 from gpu_driver.launchers.vectors import LANES

@@ -11,7 +11,8 @@ import numpy as np
 
 from gpu_driver import chain
 from gpu_driver.chain.elementwise import joinable
-from gpu_driver.launch import Kernel, Launch, Scratch, int32, int_vector
+from gpu_driver.kernel import Kernel, Scratch, int32, int_vector
+from gpu_driver.launch import Launch
 from gpu_driver.launchers.vectors import LANES, per_item
 from gpu_driver.launchers.worksize import linear, round_up
 from nn_runtime.operand import dtype_of
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from gpu_driver.bound import BoundOperand
     from gpu_driver.device_profile import DeviceProfile
-    from gpu_driver.launch import Argument, Packed, Scalar
+    from gpu_driver.kernel import Argument, Packed, Scalar
     from nn_runtime.operand import Dimensions
 
 MAX_DIMENSIONS = 8

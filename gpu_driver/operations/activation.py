@@ -10,7 +10,8 @@ import numpy as np
 
 from gpu_driver import chain
 from gpu_driver.chain import elementwise as programs
-from gpu_driver.launch import Kernel, Launch, Packed, float32, int32
+from gpu_driver.kernel import Kernel, Packed, float32, int32
+from gpu_driver.launch import Launch
 from gpu_driver.launchers.vectors import LANES, c_type, defines, per_item, work_sizes
 from gpu_driver.operations import launches
 from nn_runtime.codes import OperationCode
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from gpu_driver.bound import BoundOperand, BoundOperation
     from gpu_driver.device_profile import DeviceProfile
-    from gpu_driver.launch import Argument
+    from gpu_driver.kernel import Argument
     from nn_runtime.operand import Array
 
 _SMOOTH = {

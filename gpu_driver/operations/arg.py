@@ -6,7 +6,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from gpu_driver.launch import Kernel, Launch, int32
+from gpu_driver.kernel import Kernel, int32
+from gpu_driver.launch import Launch
 from gpu_driver.launchers.vectors import LANES, c_type, defines, per_item, work_sizes
 from gpu_driver.launchers.worksize import linear
 from gpu_driver.operations import launches

@@ -11,7 +11,8 @@ import numpy as np
 
 from gpu_driver import chain
 from gpu_driver.convolution.tiled import batches_launch
-from gpu_driver.launch import Kernel, Launch, Scratch, Steps, int_vector
+from gpu_driver.kernel import Kernel, Scratch, int_vector
+from gpu_driver.launch import Launch, Steps
 from gpu_driver.launchers.strided import Side, strided_copy
 from gpu_driver.launchers.vectors import LANES, c_type
 from gpu_driver.launchers.worksize import linear

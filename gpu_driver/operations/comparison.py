@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpu_driver.launch import int32
+from gpu_driver.kernel import int32
 from gpu_driver.launchers.broadcast import pairwise, refuse_pair
 from gpu_driver.operations import launches, supports
 from nn_runtime.codes import OperandCode

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpu_driver.launch import Packed
+from gpu_driver.kernel import Packed
 from gpu_driver.launchers.strided import Side, dense_strides, strided_copy
 from gpu_driver.operations import launches
 from nn_runtime.codes import OperationCode

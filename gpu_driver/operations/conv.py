@@ -14,7 +14,8 @@ from gpu_driver.convolution import packing, tiled, winograd
 from gpu_driver.convolution.float_rounding import FloatScaling, FloatSearch
 from gpu_driver.convolution.product import ELEMENT_NAMES, Product
 from gpu_driver.discovery.dot_products import AMX
-from gpu_driver.launch import Kernel, Launch, Packed, Steps, int32, int_vector
+from gpu_driver.kernel import Kernel, Packed, int32, int_vector
+from gpu_driver.launch import Launch, Steps
 from gpu_driver.launchers.strided import dense_strides, image_strides
 from gpu_driver.launchers.worksize import linear
 from gpu_driver.operations import launches
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from gpu_driver.bound import BoundOperand, BoundOperation
     from gpu_driver.device_profile import DeviceProfile
-    from gpu_driver.launch import Scalar
+    from gpu_driver.kernel import Scalar
     from nn_runtime.operand import Array
 
 _NOTHING: tuple[Scalar, ...] = ()

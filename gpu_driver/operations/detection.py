@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpu_driver.launch import Kernel, Launch, Measured, Packed, Scratch, float32, float_vector, int32, int_vector
+from gpu_driver.kernel import Kernel, Packed, Scratch, float32, float_vector, int32, int_vector
+from gpu_driver.launch import Launch, Measured
 from gpu_driver.launchers.faults import complaints
 from gpu_driver.launchers.groups import group_defines, one_group_each
 from gpu_driver.launchers.strided import fill, fill_memory, image_strides
@@ -30,7 +31,7 @@ from nn_runtime.value_classes import dataclass
 if TYPE_CHECKING:
     from gpu_driver.bound import BoundOperand, BoundOperation
     from gpu_driver.device_profile import DeviceProfile
-    from gpu_driver.launch import Argument
+    from gpu_driver.kernel import Argument
 
 _16BIT = {OperandCode.TENSOR_QUANT16_ASYMM: "ushort", OperandCode.TENSOR_QUANT16_SYMM: "short"}
 _INT_BYTES = _FLOAT_BYTES = 4

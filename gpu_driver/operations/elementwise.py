@@ -11,7 +11,8 @@ import numpy as np
 from gpu_driver import chain
 from gpu_driver.chain import elementwise as programs
 from gpu_driver.chain.byte_pairs import Bytes, by_floats, specified
-from gpu_driver.launch import Kernel, Launch, Packed, float32, int32, int_vector
+from gpu_driver.kernel import Kernel, Packed, float32, int32, int_vector
+from gpu_driver.launch import Launch
 from gpu_driver.launchers.broadcast import broadcast, pairwise, refuse_pair
 from gpu_driver.launchers.vectors import c_type, defines
 from gpu_driver.launchers.worksize import linear
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
     from gpu_driver.bound import BoundOperand, BoundOperation
     from gpu_driver.device_profile import DeviceProfile
-    from gpu_driver.launch import Argument
+    from gpu_driver.kernel import Argument
     from nn_runtime.operand import Array
 
 _FUNCTIONS = {

@@ -6,7 +6,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from gpu_driver.launch import Kernel, Launch, Scratch, int32
+from gpu_driver.kernel import Kernel, Scratch, int32
+from gpu_driver.launch import Launch
 from gpu_driver.launchers.faults import complaints, no_complaints
 from gpu_driver.launchers.strided import raw_type
 from gpu_driver.launchers.vectors import per_item

@@ -11,7 +11,8 @@ import numpy as np
 from gpu_driver.chain import redirected
 from gpu_driver.convolution.packing import EXACT_FLOAT_LIMIT
 from gpu_driver.convolution.product import Product
-from gpu_driver.launch import Kernel, Launch, Packed, Scratch, int_vector
+from gpu_driver.kernel import Kernel, Packed, Scratch, int_vector
+from gpu_driver.launch import Launch
 from gpu_driver.launchers.strided import Side, dense_strides, strided_copy
 from gpu_driver.launchers.vectors import LANES
 from gpu_driver.operations import launches

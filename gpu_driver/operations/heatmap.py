@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpu_driver.launch import Kernel, Launch, float32, float_vector, int_vector
+from gpu_driver.kernel import Kernel, float32, float_vector, int_vector
+from gpu_driver.launch import Launch
 from gpu_driver.launchers.faults import complaints
 from gpu_driver.launchers.strided import image_strides
 from gpu_driver.launchers.vectors import c_type

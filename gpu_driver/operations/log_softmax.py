@@ -6,7 +6,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from gpu_driver.launch import Kernel, Launch, float32, int32
+from gpu_driver.kernel import Kernel, float32, int32
+from gpu_driver.launch import Launch
 from gpu_driver.launchers.vectors import c_type
 from gpu_driver.launchers.worksize import linear
 from gpu_driver.operations import launches

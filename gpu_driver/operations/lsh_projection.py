@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpu_driver.launch import Kernel, Launch, int32
+from gpu_driver.kernel import Kernel, int32
+from gpu_driver.launch import Launch
 from gpu_driver.launchers.vectors import c_type
 from gpu_driver.launchers.worksize import linear
 from gpu_driver.operations import launches

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpu_driver.launch import Kernel, Launch, Scratch, float_vector, int_vector
+from gpu_driver.kernel import Kernel, Scratch, float_vector, int_vector
+from gpu_driver.launch import Launch
 from gpu_driver.launchers.groups import one_group_each, typed_group
 from gpu_driver.launchers.recurrent import (
     FLOAT_BYTES,
@@ -29,7 +30,8 @@ from nn_runtime.value_classes import dataclass
 if TYPE_CHECKING:
     from gpu_driver.bound import BoundOperation
     from gpu_driver.device_profile import DeviceProfile
-    from gpu_driver.launch import Argument, WorkSize
+    from gpu_driver.kernel import Argument
+    from gpu_driver.launch import WorkSize
 
 
 @launches(OperationCode.LSTM)

@@ -6,7 +6,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from gpu_driver.launch import Kernel, Launch, float32, int32
+from gpu_driver.kernel import Kernel, float32, int32
+from gpu_driver.launch import Launch
 from gpu_driver.launchers.vectors import c_type
 from gpu_driver.launchers.worksize import linear
 from gpu_driver.operations import launches
@@ -16,7 +17,7 @@ from nn_runtime.operand import QUANT8_TYPES
 if TYPE_CHECKING:
     from gpu_driver.bound import BoundOperation
     from gpu_driver.device_profile import DeviceProfile
-    from gpu_driver.launch import Argument
+    from gpu_driver.kernel import Argument
 
 
 @launches(OperationCode.L2_NORMALIZATION)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpu_driver import chain
-from gpu_driver.launch import Kernel, Launch, float32, int32, int_vector
+from gpu_driver.kernel import Kernel, float32, int32, int_vector
+from gpu_driver.launch import Launch
 from gpu_driver.launchers.vectors import LANES, c_type, per_item
 from gpu_driver.launchers.worksize import rows
 from gpu_driver.operations import launches
@@ -21,7 +22,8 @@ from nn_runtime.quantization import activation_range_float, activation_range_qua
 if TYPE_CHECKING:
     from gpu_driver.bound import BoundOperation
     from gpu_driver.device_profile import DeviceProfile
-    from gpu_driver.launch import Argument, Scalar, WorkSize
+    from gpu_driver.kernel import Argument, Scalar
+    from gpu_driver.launch import WorkSize
     from nn_runtime.operations.sliding_window import SlidingWindow
 
 _NAMES = {OperationCode.AVERAGE_POOL_2D: "average_pool_2d", OperationCode.MAX_POOL_2D: "max_pool_2d"}

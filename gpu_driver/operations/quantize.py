@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpu_driver.launch import Alias, Kernel, Launch, Packed, float32, int32
+from gpu_driver.kernel import Kernel, Packed, float32, int32
+from gpu_driver.launch import Alias, Launch
 from gpu_driver.launchers.vectors import LANES, c_type, defines, per_item, work_sizes
 from gpu_driver.launchers.worksize import linear
 from gpu_driver.operations import launches

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpu_driver.launch import Kernel, Launch, Packed, Scratch, int32, int_vector
+from gpu_driver.kernel import Kernel, Packed, Scratch, int32, int_vector
+from gpu_driver.launch import Launch
 from gpu_driver.launchers.groups import one_group_each, typed_group
 from gpu_driver.launchers.recurrent import padded, stacked_matrices, stacked_vectors
 from gpu_driver.operations import launches
@@ -25,7 +26,7 @@ from nn_runtime.quantization import FixedPointMultiplier
 if TYPE_CHECKING:
     from gpu_driver.bound import BoundOperation
     from gpu_driver.device_profile import DeviceProfile
-    from gpu_driver.launch import Argument, Scalar
+    from gpu_driver.kernel import Argument, Scalar
     from gpu_driver.launchers.recurrent import Rows
 
 _GATE_INTEGER_BITS = 3

@@ -11,7 +11,8 @@ import numpy as np
 from gpu_driver import chain
 from gpu_driver.chain.elementwise import joinable
 from gpu_driver.chain.mean import Scaling, fits_mean, mean_step
-from gpu_driver.launch import Kernel, Launch, int32, int_vector
+from gpu_driver.kernel import Kernel, int32, int_vector
+from gpu_driver.launch import Launch
 from gpu_driver.launchers.strided import dense_strides
 from gpu_driver.launchers.vectors import LANES, c_type, defines, group_size, per_item, work_sizes
 from gpu_driver.launchers.worksize import linear
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from gpu_driver.bound import BoundOperation
     from gpu_driver.device_profile import DeviceProfile
-    from gpu_driver.launch import Argument, Scalar
+    from gpu_driver.kernel import Argument, Scalar
     from nn_runtime.operand import Dimensions
 
 _MAX_RANK = 4

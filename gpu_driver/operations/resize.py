@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from gpu_driver import chain
 from gpu_driver.chain.elementwise import joinable
-from gpu_driver.launch import Kernel, Launch, Packed, int32
+from gpu_driver.kernel import Kernel, Packed, int32
+from gpu_driver.launch import Launch
 from gpu_driver.launchers.vectors import c_type
 from gpu_driver.launchers.worksize import rows
 from gpu_driver.operations import launches

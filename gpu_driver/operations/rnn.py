@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpu_driver.launch import Kernel, Launch, Scratch, float32, int_vector
+from gpu_driver.kernel import Kernel, Scratch, float32, int_vector
+from gpu_driver.launch import Launch
 from gpu_driver.launchers.groups import one_group_each, typed_group
 from gpu_driver.launchers.recurrent import (
     FLOAT_BYTES,

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpu_driver.launch import Kernel, Launch, Packed, int32
+from gpu_driver.kernel import Kernel, Packed, int32
+from gpu_driver.launch import Launch
 from gpu_driver.launchers.strided import raw_type
 from gpu_driver.launchers.worksize import linear
 from gpu_driver.operations import launches
@@ -16,7 +17,7 @@ from nn_runtime.quantization import requantization_table
 if TYPE_CHECKING:
     from gpu_driver.bound import BoundOperation
     from gpu_driver.device_profile import DeviceProfile
-    from gpu_driver.launch import Argument
+    from gpu_driver.kernel import Argument
 
 
 @launches(OperationCode.SELECT)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpu_driver import chain
-from gpu_driver.launch import Kernel, Launch, Packed, float32, int32
+from gpu_driver.kernel import Kernel, Packed, float32, int32
+from gpu_driver.launch import Launch
 from gpu_driver.launchers.vectors import c_type, defines, group_size, per_item
 from gpu_driver.launchers.worksize import linear
 from gpu_driver.operations import launches
@@ -21,7 +22,7 @@ from nn_runtime.operations.softmax import softmax_tables
 if TYPE_CHECKING:
     from gpu_driver.bound import BoundOperand, BoundOperation
     from gpu_driver.device_profile import DeviceProfile
-    from gpu_driver.launch import Argument
+    from gpu_driver.kernel import Argument
 
 
 @launches(OperationCode.SOFTMAX)

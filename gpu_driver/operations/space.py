@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from gpu_driver.launch import Scratch
+from gpu_driver.kernel import Scratch
 from gpu_driver.launchers.strided import Side, dense_strides, fill_memory, image_strides, strided_copy
 from gpu_driver.operations import launches
 from nn_runtime.codes import OperationCode

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpu_driver.launch import Kernel, Launch, Scratch, float32, int32
+from gpu_driver.kernel import Kernel, Scratch, float32, int32
+from gpu_driver.launch import Launch
 from gpu_driver.launchers.recurrent import FLOAT_BYTES
 from gpu_driver.launchers.vectors import c_type
 from gpu_driver.launchers.worksize import rows

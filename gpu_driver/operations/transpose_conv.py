@@ -10,7 +10,8 @@ import numpy as np
 
 from gpu_driver.chain import redirected
 from gpu_driver.convolution.product import ELEMENT_NAMES, Product
-from gpu_driver.launch import Kernel, Launch, Packed, Scratch, int32, int_vector
+from gpu_driver.kernel import Kernel, Packed, Scratch, int32, int_vector
+from gpu_driver.launch import Launch
 from gpu_driver.launchers.strided import Side, dense_strides, image_strides, strided_copy
 from gpu_driver.launchers.worksize import linear
 from gpu_driver.operations import launches
@@ -22,7 +23,8 @@ from nn_runtime.operations.transpose_conv import transpose_convolution
 if TYPE_CHECKING:
     from gpu_driver.bound import BoundOperation
     from gpu_driver.device_profile import DeviceProfile
-    from gpu_driver.launch import Argument, Steps
+    from gpu_driver.kernel import Argument
+    from gpu_driver.launch import Steps
     from nn_runtime.operations.transpose_conv import TransposeConvolution
 
 

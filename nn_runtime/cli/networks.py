@@ -156,7 +156,7 @@ def missing_opencl_lines(selector: str | None) -> list[str]:
     Raises SelectorError.
     """
     is_missing = "opencl" in selector_in_force(selector) and all(one.is_reference for one in select(selector).devices)
-    return ["no OpenCL device could be used; nnrt doctor says why"] if is_missing else []
+    return ["no OpenCL device could be used, numpy computes all; nnrt doctor says why"] if is_missing else []
 
 
 def statistics_text(statistics: Mapping[str, int | float]) -> str:

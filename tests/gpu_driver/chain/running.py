@@ -10,14 +10,15 @@ import numpy as np
 
 from gpu_driver.chain import launches
 from gpu_driver.chain.memory import ALIGNMENT
-from gpu_driver.launch import Scratch
+from gpu_driver.kernel import Scratch
 
 if TYPE_CHECKING:
     import pytest
 
     from gpu_driver.chain.tiles import Tiles
     from gpu_driver.device_profile import DeviceProfile
-    from gpu_driver.launch import Kernel, Launch
+    from gpu_driver.kernel import Kernel
+    from gpu_driver.launch import Launch
 
 
 def simulate_groups(monkeypatch: pytest.MonkeyPatch, groups: int, queues: int) -> None:

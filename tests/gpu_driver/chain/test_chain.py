@@ -15,7 +15,8 @@ import kernels_cl
 from gpu_driver import chain
 from gpu_driver.chain import launches
 from gpu_driver.convolution import packing
-from gpu_driver.launch import Kernel, Launch, Packed, Scratch
+from gpu_driver.kernel import Kernel, Packed, Scratch
+from gpu_driver.launch import Launch
 from gpu_driver.lowering import Lowering
 from nn_runtime.codes import OperandCode, OperationCode
 from nn_runtime.devices import find_device

@@ -12,7 +12,8 @@ import pyopencl as cl
 import pytest
 
 from gpu_driver.chain import images
-from gpu_driver.launch import Launch, Scratch
+from gpu_driver.kernel import Scratch
+from gpu_driver.launch import Launch
 from gpu_driver.lowering import Lowering
 from nn_runtime.codes import OperationCode
 from nn_runtime.devices import find_device

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from gpu_driver import chain
-from gpu_driver.launch import Launch, Packed
+from gpu_driver.kernel import Packed
+from gpu_driver.launch import Launch
 from gpu_driver.lowering import Lowering
 from gpu_driver.tuning_values import Tuning
 from nn_runtime.codes import FuseCode, OperationCode

@@ -11,7 +11,8 @@ import pytest
 
 from gpu_driver import chain
 from gpu_driver.chain import images
-from gpu_driver.launch import Launch, Scratch
+from gpu_driver.kernel import Scratch
+from gpu_driver.launch import Launch
 from gpu_driver.lowering import Lowering
 from nn_runtime.devices import find_device
 from tests.gpu_driver.drawn import FLOAT, QUANT8, Network

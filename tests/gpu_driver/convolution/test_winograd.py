@@ -12,7 +12,8 @@ import pytest
 from gpu_driver import chain
 from gpu_driver.chain import images, launches
 from gpu_driver.convolution import winograd
-from gpu_driver.launch import Kernel, Launch, Scratch
+from gpu_driver.kernel import Kernel, Scratch
+from gpu_driver.launch import Launch
 from gpu_driver.lowering import Lowering
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.operations.sliding_window import SlidingWindow

@@ -17,7 +17,8 @@ from gpu_driver.device import context as context_module
 from gpu_driver.device.context import DeviceContext, Watchdog
 from gpu_driver.device.device_memory import DeviceBuffer, MemoryStats
 from gpu_driver.execution.compiled_graph import MAX_SEGMENTS
-from gpu_driver.launch import Launch, Packed
+from gpu_driver.kernel import Packed
+from gpu_driver.launch import Launch
 from gpu_driver.prepared_model import PreparedModel
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.hal.buffers import BufferRegistry, ManagedBuffer
