@@ -172,7 +172,10 @@ class Compilation:
         None in mode "aosp", or where caching has kept which plan is the fastest. One that fails is left out.
         """
         found = []
+        own = () if self._plan is None else tuple(step.device.name for step in self._plan.steps)
         for name in self._rivals:
+            if own == (name,):  # the plan failed, and the CPU device took over
+                continue
             try:
                 plan = self._made_plan(name)
             except NNError as error:

@@ -254,6 +254,49 @@ OF_A_KIND: dict[str, tuple[Callable[[Any], object], str]] = {
 }
 
 
+def _computed() -> nn.Execution:
+    execution = _execution()
+    execution.set_input(0, VALUES)
+    execution.set_output(0, np.zeros_like(VALUES))
+    execution.compute()
+    return execution
+
+
+def _finished_desc() -> nn.MemoryDesc:
+    desc = nn.MemoryDesc()
+    desc.add_input_role(_compilation(), 0, 1.0)
+    desc.finish()
+    return desc
+
+
+NULL: Any = None
+NULL_IN_A_WRONG_STATE: dict[str, Callable[[], object]] = {
+    "an operand's type": lambda: _model().add_operand(NULL),
+    "an operation's inputs": lambda: _model().add_operation(OperationCode.RELU, NULL, [0]),
+    "an operation's outputs": lambda: _model().add_operation(OperationCode.RELU, [0], NULL),
+    "a model's inputs": lambda: _model().identify_inputs_and_outputs(NULL, [0]),
+    "a model's outputs": lambda: _model().identify_inputs_and_outputs([0], NULL),
+    "a constant's memory": lambda: _model().set_operand_value_from_memory(0, NULL, 0, 0),
+    "a referenced model": lambda: _model().set_operand_value_from_model(0, NULL),
+    "scales": lambda: _model().set_operand_symm_per_channel_quant_params(0, NULL),
+    "a caching folder": lambda: _compilation().set_caching(NULL, bytes(32)),
+    "an input's memory": lambda: _computed().set_input_from_memory(0, NULL),
+    "an output's memory": lambda: _computed().set_output_from_memory(0, NULL),
+    "a burst": lambda: _computed().burst_compute(NULL),
+    "events": lambda: _computed().start_compute_with_dependencies(NULL),
+    "an input role's compilation": lambda: _finished_desc().add_input_role(NULL, 0, 1.0),
+    "an output role's compilation": lambda: _finished_desc().add_output_role(NULL, 0, 1.0),
+    "a described memory's dimensions": lambda: _finished_desc().set_dimensions(NULL),
+}
+
+
+@pytest.mark.parametrize("name", NULL_IN_A_WRONG_STATE)
+def test_null_comes_before_the_state(name: str) -> None:
+    """As the NDK has it: UNEXPECTED_NULL even where the call is not allowed any more."""
+    with pytest.raises(nn.UnexpectedNull):
+        NULL_IN_A_WRONG_STATE[name]()
+
+
 @pytest.mark.parametrize("name", OF_A_KIND)
 def test_objects_of_another_kind_are_errors_of_ours(name: str) -> None:
     call, wanted = OF_A_KIND[name]

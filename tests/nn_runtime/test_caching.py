@@ -17,18 +17,20 @@ from nn_runtime.compilation import Compilation
 from nn_runtime.device import Device
 from nn_runtime.devices import Selection, reference_device
 from nn_runtime.errors import BadData, BadState, OperationFailed, UnexpectedNull
+from nn_runtime.hal.interfaces import OperationSupport
 from nn_runtime.hal.types import ErrorStatus, ExecutionPreference
+from nn_runtime.model import Model
 from nn_runtime.network import Network
 from nn_runtime.testing.sample_drivers import SampleDevice
 from nn_runtime.trial import keep_result, kept_result
 from tests.nn_runtime.descriptors import needs_descriptors, open_descriptors
-from tests.nn_runtime.graphs import chain_model, if_model, numbers, run, unary_model
+from tests.nn_runtime.graphs import chain_model, flag, if_model, numbers, refer, run, tensor, unary_model
 from tests.nn_runtime.test_partition import plan_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nn_runtime.model import Model
+    from nn_runtime.hal import types as hal
 
 RELU, TANH, LOGISTIC = OperationCode.RELU, OperationCode.TANH, OperationCode.LOGISTIC
 TOKEN = bytes(range(32))
@@ -253,6 +255,33 @@ def test_equal_partitions_of_different_branches_have_different_tokens(tmp_path: 
     first, second = (token_of([device], tmp_path, step, model=model) for step in range(2))
     assert None not in (first, second)
     assert first != second
+
+
+class FirstIf(SampleDevice):
+    """A device that takes the first operation of a model whole, if it is an IF, and nothing else."""
+
+    def explain_operations(self, model: hal.Model) -> list[OperationSupport]:
+        codes = [operation.type for operation in model.main.operations]
+        return [OperationSupport(at == 0 and code == OperationCode.IF) for at, code in enumerate(codes)]
+
+
+def test_a_branch_keeps_its_token_where_another_if_is_not_interpreted(tmp_path: Path) -> None:
+    """The second IF's branches are then the first that are cut, as the first IF's were before."""
+    model = Model()
+    condition, x, *results = flag(model), *(model.add_operand(tensor(2, 3)) for _ in range(3))
+    for result, (then_code, else_code) in zip(results, ((LOGISTIC, TANH), (RELU, OperationCode.NEG)), strict=True):
+        branches = [refer(model, unary_model(code)) for code in (then_code, else_code)]
+        model.add_operation(OperationCode.IF, [condition, *branches, x], [result])
+    model.identify_inputs_and_outputs([condition, x], results)
+    model.finish()
+    device = caching_device(operations={RELU, TANH, LOGISTIC, OperationCode.NEG})
+    compiled([device], tmp_path, model=model)
+    compilation = compiled([FirstIf("first"), device], tmp_path, model=model)
+    assert sorted(step.device.name for step in plan_of(compilation).steps) == ["first", "sample", "sample"]
+    assert ways(device) == ["model"] * 4 + ["cache"] * 2
+    first, second = run(compilation, [np.array([True]), numbers(2, 3)], [(2, 3)] * 2)
+    np.testing.assert_allclose(first, 1 / (1 + np.exp(-numbers(2, 3))), rtol=1e-6)
+    np.testing.assert_array_equal(second, np.maximum(numbers(2, 3), 0))
 
 
 def test_the_cpu_never_caches(tmp_path: Path) -> None:

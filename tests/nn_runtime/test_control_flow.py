@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from nn_runtime import compound_run
-from nn_runtime.codes import OperationCode, ResultCode
+from nn_runtime.codes import OperandCode, OperationCode, ResultCode
 from nn_runtime.compilation import Compilation
 from nn_runtime.device import REFERENCE_NAME, Device
 from nn_runtime.devices import reference_device
@@ -39,6 +39,7 @@ from tests.nn_runtime.graphs import (
     less_model,
     numbers,
     refer,
+    run,
     tensor,
     unary_model,
     while_model,
@@ -260,6 +261,47 @@ def test_a_loop_uses_two_buffers_by_turns() -> None:
     assert written[0] != written[1]
     assert read[1:] == written[:-1]
     assert len({id(request) for request in device.record.requests}) == 3
+
+
+def counter(model: Model, value: int) -> int:
+    index = model.add_operand(tensor(1, code=OperandCode.TENSOR_INT32))
+    model.set_operand_value(index, np.array([value], np.int32))
+    return index
+
+
+def negated_by_a_loop(model: Model, x: int, size: int, times: int) -> int:
+    """Append a loop that negates x so many times, and return its result."""
+    kinds_of_state = (tensor(1, code=OperandCode.TENSOR_INT32), tensor(size))
+    goes_on, body = Model(), Model()
+    count, _ = states = [goes_on.add_operand(kind) for kind in kinds_of_state]
+    result = flag(goes_on)
+    goes_on.add_operation(LESS, [count, counter(goes_on, times)], [result])
+    goes_on.identify_inputs_and_outputs(states, [result])
+    goes_on.finish()
+    count, value = states = [body.add_operand(kind) for kind in kinds_of_state]
+    next_count, negative = results = [body.add_operand(kind) for kind in kinds_of_state]
+    add(body, count, counter(body, 1), next_count)
+    body.add_operation(OperationCode.NEG, [value], [negative])
+    body.identify_inputs_and_outputs(states, results)
+    body.finish()
+    counted, y = (model.add_operand(kind) for kind in kinds_of_state)
+    model.add_operation(WHILE, [refer(model, goes_on), refer(model, body), counter(model, 0), x], [counted, y])
+    return y
+
+
+@pytest.mark.parametrize("fallback", [False, True])
+def test_loops_whose_states_differ_in_size(fallback: bool, caplog: pytest.LogCaptureFixture) -> None:
+    model = Model()
+    inputs = [model.add_operand(tensor(size)) for size in (2, 3)]
+    results = [negated_by_a_loop(model, inputs[0], 2, 3), negated_by_a_loop(model, inputs[1], 3, 2)]
+    model.identify_inputs_and_outputs(inputs, results)
+    model.finish()
+    compilation = finished(model, [reference_device().hal], fallback)
+    assert kinds(compilation).count("while") == 2
+    first, second = run(compilation, [numbers(2), numbers(3)], [(2,), (3,)])
+    np.testing.assert_array_equal(first, -numbers(2))
+    np.testing.assert_array_equal(second, numbers(3))
+    assert "the whole model goes to" not in caplog.text
 
 
 def roles(compilation: Compilation, is_input: bool, index: int) -> list[tuple[int, bool, int]]:

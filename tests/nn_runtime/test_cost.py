@@ -13,11 +13,12 @@ import pytest
 
 import cpu_driver.estimate
 from gpu_driver.estimate import shipped_table
-from nn_runtime.codes import DeviceTypeCode, OperandCode, OperationCode
+from nn_runtime.codes import DeviceTypeCode, FeatureLevel, OperandCode, OperationCode
 from nn_runtime.compilation import Compilation
 from nn_runtime.cost import RIVAL_FACTOR, SPLIT_GAIN, CostModel
 from nn_runtime.device import Device
 from nn_runtime.devices import Selection, reference_device
+from nn_runtime.errors import OperationFailed
 from nn_runtime.hal import costs
 from nn_runtime.hal.costs import (
     ANY_OPERATION,
@@ -35,13 +36,14 @@ from nn_runtime.hal.types import ExecutionPreference
 from nn_runtime.operations import definitions
 from nn_runtime.partition import query_support
 from nn_runtime.testing import cost_calibration, cost_probes
+from nn_runtime.testing.aosp_samples import fake
 from nn_runtime.testing.conformance import hal_model
 from nn_runtime.testing.cost_fit import GraphSample, Sample, adjusted, fit
 from nn_runtime.testing.product_probes import product_nodes
 from nn_runtime.testing.random_graph import RandomGraph, Size, example_of
 from nn_runtime.testing.sample_drivers import SampleDevice, uniform_capabilities
 from tests.gpu_driver.profiles import CPU_PROFILE
-from tests.nn_runtime.graphs import chain_model
+from tests.nn_runtime.graphs import chain_model, finished
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -349,6 +351,14 @@ def test_no_plan_is_estimated_slower_than_the_best_single_device(seed: int) -> N
     placed = model.place()
     assert placed.total_ns <= min(model.total([device] * 12) for device in range(3))
     assert placed == model_of(codes, *tables).place()
+
+
+@pytest.mark.parametrize("partition", ["aosp", "cost"])
+def test_where_no_placement_is_possible_the_error_says_why(partition: str) -> None:
+    """The first operation's result has no size before it runs, and only a device of HAL 1.0 takes it."""
+    devices = [fake("old", FeatureLevel.HAL_1_0, {RELU}).device, SampleDevice("new", {TANH})]
+    with pytest.raises(OperationFailed, match="operation 0 on old gives results of unknown size"):
+        finished(chain_model([RELU, TANH], (0,)), devices, partition=partition)
 
 
 def test_types_have_the_class_that_tables_use() -> None:

@@ -405,6 +405,23 @@ def test_waiting_for_a_device() -> None:
     assert reference.type == DeviceTypeCode.CPU
 
 
+@pytest.mark.skipif(os.name != "posix", reason="a script is no program here")
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_reference_device_whose_process_does_not_start_or_ends_at_once(
+    is_there: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    program = tmp_path / "python"
+    if is_there:
+        program.write_text("#!/bin/sh\n")
+        program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    monkeypatch.setenv("NNRT_DRIVER_HOST", "process")
+    monkeypatch.setattr(devices_module, "_loaded_reference", devices_module._loaded_reference.__wrapped__)
+    for call in (devices_module.reference_device, lambda: select("cpu")):
+        with pytest.raises(UnavailableDevice, match=f"{REFERENCE_NAME}: .*process"):
+            call()
+
+
 IMPORT_COSTS = """
 import sys
 import nn_runtime.devices

@@ -5,19 +5,26 @@ from __future__ import annotations
 
 import gc
 import itertools
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from nn_runtime.codes import OperandCode
+from nn_runtime.codes import FeatureLevel, OperandCode, is_extension_code
 from nn_runtime.device import Device
 from nn_runtime.errors import BadData, BadState, UnexpectedNull
+from nn_runtime.hal.interfaces import OperationSupport
 from nn_runtime.hal.types import Extension
 from nn_runtime.model import Model
 from nn_runtime.operand import ChannelQuant, OperandType
-from nn_runtime.testing.sample_drivers import SampleDevice
-from tests.nn_runtime.graphs import chain_model, tensor
-from tests.nn_runtime.test_control_flow import RELU
+from nn_runtime.testing.aosp_samples import fake
+from nn_runtime.testing.sample_drivers import SampleDevice, SamplePreparedModel
+from tests.nn_runtime.graphs import chain_model, finished, numbers, run, tensor, unary_model
+from tests.nn_runtime.test_control_flow import RELU, TANH
+from tests.nn_runtime.test_partition import plan_of
+
+if TYPE_CHECKING:
+    from nn_runtime.hal import types as hal
 
 _names = (f"com.example.test{number}" for number in itertools.count())
 SCALAR, TENSOR = 0, 1
@@ -141,6 +148,36 @@ def test_operations_of_extensions_check_only_their_operands_numbers(device: Devi
 def test_a_model_lists_only_the_extensions_it_uses(device: Device, name: str) -> None:
     Model().extension_operand_type(device, name, SCALAR)
     assert chain_model([RELU]).hal.extension_name_to_prefix == {}
+
+
+class Vendor(SampleDevice):
+    """A device for operations of extensions alone, all of which compute TANH."""
+
+    def explain_operations(self, model: hal.Model) -> list[OperationSupport]:
+        return [OperationSupport(is_extension_code(operation.type)) for operation in model.main.operations]
+
+    def prepare_model(self, model: hal.Model, *arguments: Any) -> SamplePreparedModel:
+        return super().prepare_model(unary_model(TANH).hal, *arguments)
+
+
+@pytest.mark.parametrize("version", [FeatureLevel.HAL_1_0, FeatureLevel.HAL_1_1, FeatureLevel.HAL_1_2])
+def test_operations_of_extensions_elsewhere_in_a_model_are_nothing_to_an_older_driver(
+    version: FeatureLevel, name: str
+) -> None:
+    """Drivers before HAL 1.2 know no extensions, and take models without them alone."""
+    vendor = Vendor("vendor")
+    vendor.script.extensions = (Extension(name),)
+    model = Model()
+    x, between, y = (model.add_operand(tensor(2, 3)) for _ in range(3))
+    model.add_operation(RELU, [x], [between])
+    model.add_operation(model.extension_operation_type(Device(vendor), name, 0), [between], [y])
+    model.identify_inputs_and_outputs([x], [y])
+    model.finish()
+    old = fake("old", version, {RELU})
+    compilation = finished(model, [old.device, vendor])
+    assert [step.device.name for step in plan_of(compilation).steps] == ["old", "vendor"]
+    (result,) = run(compilation, [numbers(2, 3)], [(2, 3)])
+    np.testing.assert_allclose(result, np.tanh(np.maximum(numbers(2, 3), 0)), rtol=1e-6)
 
 
 def test_conflicting_records_disable_an_extension_for_all(device: Device, name: str) -> None:

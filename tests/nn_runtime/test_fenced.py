@@ -6,6 +6,7 @@ TestIntrospectionControl TimingTest).
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
 from typing import TYPE_CHECKING
@@ -25,6 +26,7 @@ from nn_runtime.memory_desc import MemoryDesc
 from nn_runtime.testing.sample_drivers import SampleDevice
 from tests.nn_runtime.descriptors import needs_descriptors, open_descriptors
 from tests.nn_runtime.graphs import add_model, chain_model, finished, if_model, numbers, tensor, unary_model
+from tests.nn_runtime.test_partition import plan_of
 
 if TYPE_CHECKING:
     from nn_runtime.compilation import Compilation
@@ -154,6 +156,74 @@ def test_it_counts_as_computing_until_its_event_was_waited_for() -> None:
     with execution.start_compute_with_dependencies([]):
         pass
     execution.compute()
+
+
+def join_threads_of(*devices: str) -> None:
+    """Return when fenced executions of these devices have signalled what they signal."""
+    for thread in threading.enumerate():
+        if thread.name in devices:
+            thread.join()
+
+
+@pytest.mark.parametrize("succeeds", [True, False])
+def test_an_execution_whose_event_was_dropped_ends_with_its_fence(succeeds: bool) -> None:
+    execution, output = bound(relu([fenced_device("dropped")]))
+    execution.set_reusable(True)
+    gate = Fence()
+    execution.start_compute_with_dependencies([Event.from_sync_fence_fd(gate.fd)])
+    gc.collect()
+    assert execution.is_computing
+    with pytest.raises(BadState, match="is computing"):
+        execution.compute()
+    execution.close()  # ignored
+    gate.signal(succeeds)
+    join_threads_of("dropped")
+    if succeeds:
+        assert execution.get_output_operand_dimensions(0) == (2, 3)
+        np.testing.assert_array_equal(output, np.maximum(numbers(2, 3), 0))
+        output[:] = np.nan
+    else:
+        with pytest.raises(BadState, match="signalled an error"):
+            execution.get_output_operand_dimensions(0)
+    assert not execution.is_computing
+    execution.compute()
+    np.testing.assert_array_equal(output, np.maximum(numbers(2, 3), 0))
+    gate.close()
+
+
+@pytest.mark.parametrize("closes", [True, False])
+def test_a_compilation_closed_meanwhile_is_freed_when_that_shows(closes: bool) -> None:
+    compilation = relu([fenced_device("dropped")])
+    (step,) = plan_of(compilation).steps
+    closings: list[object] = []
+    step.prepared.close = lambda: closings.append(step)  # type: ignore[method-assign]
+    execution, _ = bound(compilation)
+    gate = Fence()
+    execution.start_compute_with_dependencies([Event.from_sync_fence_fd(gate.fd)])
+    gc.collect()
+    compilation.close()
+    assert closings == []
+    gate.signal()
+    join_threads_of("dropped")
+    if closes:
+        execution.close()
+    assert not execution.is_computing
+    assert closings == [step]
+    gate.close()
+
+
+def test_a_compilation_closed_after_a_fence_that_nobody_waited_for_is_freed_at_once() -> None:
+    compilation = relu([fenced_device("dropped")])
+    (step,) = plan_of(compilation).steps
+    closings: list[object] = []
+    step.prepared.close = lambda: closings.append(step)  # type: ignore[method-assign]
+    execution, _ = bound(compilation)
+    execution.start_compute_with_dependencies([])
+    gc.collect()
+    join_threads_of("dropped")
+    compilation.close()
+    assert closings == [step]
+    assert not execution.is_computing
 
 
 def test_executions_chain_across_devices() -> None:
@@ -435,9 +505,7 @@ def test_fences_leak_nothing() -> None:
     before = open_descriptors()
     for _ in range(20):
         once()
-    for thread in threading.enumerate():
-        if thread.name in ("rest", "tanh"):
-            thread.join()
+    join_threads_of("rest", "tanh")
     assert open_descriptors() <= before
 
 

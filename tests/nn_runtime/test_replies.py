@@ -17,11 +17,11 @@ from nn_runtime.hal.plain import FinishedFencedExecution
 from nn_runtime.hal.types import ErrorStatus, ExecutionResult, HalError, OutputShape, Timing
 from nn_runtime.replies import checked_result
 from nn_runtime.testing.sample_drivers import SampleDevice, SamplePreparedModel
-from tests.nn_runtime.graphs import chain_model, finished, numbers
+from tests.nn_runtime.graphs import chain_model, finished, numbers, tensor
 from tests.nn_runtime.hal.models import add_model, request
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from nn_runtime.compilation import Compilation
     from nn_runtime.operand import Array
@@ -51,17 +51,17 @@ class Replying(SampleDevice):
 
 def bound(compilation: Compilation) -> tuple[Execution, Array]:
     execution, output = Execution(compilation), np.zeros((2, 3), np.float32)
-    execution.set_input(0, numbers(2, 3))
+    execution.set_input(0, numbers(2, 3), tensor(2, 3))
     execution.set_output(0, output)
     return execution, output
 
 
-def check(device: SampleDevice, run: Callable[[Execution], object], message: str) -> None:
+def check(device: SampleDevice, run: Callable[[Execution], object], message: str, dims: Sequence[int] = (2, 3)) -> None:
     """Check that a run fails with a message, and that the CPU device takes over where that is allowed."""
-    execution, _ = bound(finished(chain_model([RELU]), [device]))
+    execution, _ = bound(finished(chain_model([RELU], dims), [device]))
     with pytest.raises(OperationFailed, match=message):
         run(execution)
-    execution, output = bound(finished(chain_model([RELU]), [device], fallback=True))
+    execution, output = bound(finished(chain_model([RELU], dims), [device], fallback=True))
     run(execution)
     np.testing.assert_array_equal(output, np.maximum(numbers(2, 3), 0))
 
@@ -82,6 +82,23 @@ def check(device: SampleDevice, run: Callable[[Execution], object], message: str
 )
 def test_a_result_that_is_none(result: object, message: str) -> None:
     check(Replying("execute_synchronously", result), Execution.compute, message)
+
+
+@pytest.mark.parametrize(
+    ("result", "message"),
+    [
+        (ExecutionResult((OutputShape((-5, 3)),)), r"sizes must be >= 0, got \[-5, 3\]$"),
+        (ExecutionResult((OutputShape((3, 3)),)), r"\[3, 3\] are 36 bytes, said to fit into a buffer of 24$"),
+        (ExecutionResult((OutputShape((2**40, 3)),)), "said to fit into a buffer of 24$"),
+        (
+            HalError(ErrorStatus.OUTPUT_INSUFFICIENT_SIZE, "no", (OutputShape((-5, 3), False),)),
+            r"sizes must be >= 0, got \[-5, 3\]$",
+        ),
+    ],
+)
+def test_a_shape_that_cannot_be(result: object, message: str) -> None:
+    device = Replying("execute_synchronously", result)
+    check(device, Execution.compute, f"the driver's shape of output 0: .*{message}", (0, 3))
 
 
 @pytest.mark.parametrize("timing", [None, Timing("1", 2)])  # type: ignore[arg-type]

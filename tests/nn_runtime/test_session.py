@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -14,6 +15,8 @@ import nn_runtime as nn
 from nn_runtime import Model, Network, OperandCode, OperandType, OperationCode
 from nn_runtime.errors import BadData, BadState
 from nn_runtime.execution import Execution
+from nn_runtime.testing.sample_drivers import SampleDevice
+from tests.nn_runtime.graphs import chain_model
 from tests.nn_runtime.test_network import adding_model
 from tests.nn_runtime.tflite.operator_file import Step, Tensor, constant, int64, real, uint8, write
 from tests.nn_runtime.tflite.test_converter import CASES
@@ -235,6 +238,34 @@ def test_open_shapes_follow_the_inputs(reference_device: Device) -> None:
             np.testing.assert_allclose(session.run(data)[0], np.tanh(data), rtol=1e-6)
         with pytest.raises(BadData, match=r"wanted float32 \[any, 2\], got float32 \[3, 3\]"):
             session.run(np.zeros((3, 3), np.float32))
+
+
+def test_refused_inputs_leave_a_session_as_it_is(reference_device: Device) -> None:
+    ones = np.ones((2, 3), np.float32)
+    with Network.from_model(chain_model([OperationCode.RELU], (0, 3))).compile(reference_device) as session:
+        session.run(ones)
+        for _ in range(2):
+            with pytest.raises(BadData):
+                session.run(np.ones((0, 3), np.float32))
+            np.testing.assert_array_equal(session.run(ones)[0], ones)
+
+
+def test_outputs_of_unknown_size_may_be_found_one_after_another() -> None:
+    """Each is a step's of its own, which runs only when the one before has had room."""
+    model = Model()
+    values = [model.add_operand(OperandType(FLOATS, (0,))) for _ in range(6)]
+    for at, ends in enumerate(itertools.pairwise(values)):
+        code = OperationCode.NEG if at % 2 else OperationCode.TANH
+        model.add_operation(code, [ends[0]], [ends[1]])
+    model.identify_inputs_and_outputs(values[:1], values[1:])
+    model.finish()
+    devices = [nn.Device(SampleDevice(code.name, {code})) for code in (OperationCode.TANH, OperationCode.NEG)]
+    data = np.linspace(-2, 2, 300_000, dtype=np.float32)
+    with Network.from_model(model).compile(devices, partition="aosp") as session:
+        wanted = data
+        for at, result in enumerate(session.run(data)):
+            wanted = -wanted if at % 2 else np.tanh(wanted)
+            np.testing.assert_allclose(result, wanted, rtol=1e-6)
 
 
 def test_a_scalar_input_takes_scalars_alone() -> None:

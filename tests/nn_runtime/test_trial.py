@@ -13,12 +13,14 @@ import nn_runtime as nn
 from nn_runtime import session, trial
 from nn_runtime.codes import OperationCode, PreferenceCode
 from nn_runtime.cost import RIVAL_FACTOR
-from nn_runtime.device import Device
+from nn_runtime.device import REFERENCE_NAME, Device
+from nn_runtime.devices import reference_device
 from nn_runtime.errors import BadState, OperationFailed
 from nn_runtime.hal.types import ErrorStatus
 from nn_runtime.network import Network
 from nn_runtime.testing.sample_drivers import SampleDevice
-from tests.nn_runtime.graphs import chain_model, numbers
+from tests.nn_runtime.graphs import chain_model, finished, numbers
+from tests.nn_runtime.test_partition import plan_of
 from tests.nn_runtime.tflite.test_converter import CASES
 
 if TYPE_CHECKING:
@@ -104,6 +106,29 @@ def test_a_plan_that_is_far_slower_is_soon_left_out(clock: Clock) -> None:
     assert clock.runs == 2 + 2 * trial.FEWEST_ROUNDS
 
 
+def failing(clock: Clock, duration: float) -> Callable[[], None]:
+    """Return a plan that fails at its third run."""
+    plan, left = clock.plan(duration), iter(range(2))
+
+    def run() -> None:
+        plan()
+        if next(left, None) is None:
+            raise OperationFailed("as told")
+
+    return run
+
+
+def test_a_plan_that_fails_is_out_of_the_race(clock: Clock) -> None:
+    assert trial.fastest([clock.plan(2e-4), failing(clock, 5e-5), clock.plan(1e-4)]) == 2
+    assert trial.fastest([clock.plan(1e-4), failing(clock, 5e-5)]) == 0
+
+
+def test_the_first_plan_that_fails_raises(clock: Clock) -> None:
+    """It is the one that the session has: there is nothing to go on with."""
+    with pytest.raises(OperationFailed, match="as told"):
+        trial.fastest([failing(clock, 1e-4), clock.plan(1e-4)])
+
+
 class Devices:
     """Devices whose estimates are so many times that of the first."""
 
@@ -172,6 +197,21 @@ def test_a_rival_that_fails_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None
         devices.hal[2].script.execute = ErrorStatus.GENERAL_FAILURE
         compiled.run(DATA)
         assert compiled.devices_used == ("sample3",)
+
+
+@pytest.mark.parametrize(
+    ("unprepared", "left"), [(None, ["sample1", REFERENCE_NAME]), (0, ["sample1"]), (1, [REFERENCE_NAME])]
+)
+def test_the_cpu_device_that_takes_over_is_tried_once(unprepared: int | None, left: list[str]) -> None:
+    """In place of the plan, or of a rival that cannot be prepared: there it would be timed against itself."""
+    model = chain_model([RELU] * 30)
+    cpu_ns = reference_device().hal.explain_operations(model.hal)[0].estimated_ns
+    devices = Devices(*(share * cpu_ns * 1e-6 for share in (0.5, 0.6)))
+    if unprepared is not None:
+        devices.hal[unprepared].script.prepare = ErrorStatus.GENERAL_FAILURE
+    compilation = finished(model, devices.hal, fallback=True, partition="cost")
+    assert plan_of(compilation).rivals == ("sample1", REFERENCE_NAME)
+    assert [step.device.name for rival in compilation.rivals() for step in plan_of(rival).steps] == left
 
 
 def test_a_plan_that_fails_raises_and_leaves_the_choice_open(monkeypatch: pytest.MonkeyPatch) -> None:

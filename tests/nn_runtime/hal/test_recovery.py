@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from nn_runtime.codes import OperationCode
+from nn_runtime.compilation import Compilation
 from nn_runtime.device import Device
 from nn_runtime.errors import DeadObject, NNError, OperationFailed, ResourceExhausted
 from nn_runtime.execution import Execution
@@ -29,8 +30,8 @@ from tests.nn_runtime.hal.remote_driver import allocated, kill, prepare, start, 
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
-    from nn_runtime.compilation import Compilation
     from nn_runtime.hal.remote import RemoteDevice
     from nn_runtime.hal.remote_buffer import RemoteBuffer
 
@@ -265,6 +266,31 @@ def test_one_who_executes_recovers_for_all(device: RemoteDevice) -> None:
         other.check(Reused.compute)
     assert device.service.starts == 2
     assert Device(device).hal is device
+
+
+def test_what_was_prepared_from_cache_files_is_prepared_again_from_the_model(
+    device: RemoteDevice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sample driver started anew can do nothing with the files of the one before."""
+    values = np.array([-1, 2, -3, 4], np.float32)
+    prepared: list[object] = []
+    from_cache = device.prepare_model_from_cache
+
+    def noted(deadline_ns: int | None, cache: CacheRequest) -> object:
+        prepared.append(from_cache(deadline_ns, cache))
+        return prepared[-1]
+
+    monkeypatch.setattr(device, "prepare_model_from_cache", noted)
+    for _ in range(2):
+        compilation = Compilation(graphs.chain_model([OperationCode.RELU], (4,)), [Device(device)])
+        compilation.set_caching(tmp_path, bytes(32))
+        compilation.finish()
+    assert len(prepared) == 1
+    for starts in range(1, 4):
+        (result,) = graphs.run(compilation, [values], [(4,)])
+        np.testing.assert_array_equal(result, np.maximum(values, 0))
+        assert device.service.starts == starts
+        kill(device)
 
 
 def test_preparing_from_cache_asks_the_driver_started_anew(device: RemoteDevice) -> None:

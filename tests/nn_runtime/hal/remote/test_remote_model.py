@@ -21,6 +21,7 @@ from nn_runtime.hal.interfaces import (
     TakesExecutionAttributes,
 )
 from nn_runtime.hal.memory import HardwareBuffer, SharedMemory
+from nn_runtime.hal.remote_channel import MOST_DESCRIPTORS, PASSES_DESCRIPTORS
 from nn_runtime.hal.types import (
     ErrorStatus,
     HalError,
@@ -164,6 +165,24 @@ def test_fences(shared_device: RemoteDevice, in_arrays: bool) -> None:
     )
     dynamic = prepare(shared_device, add_model((2, 2), (0, 2)))
     assert status_of(lambda: dynamic.execute_fenced(call, [], True, None, None, None)) == ErrorStatus.INVALID_ARGUMENT
+
+
+@pytest.mark.skipif(not PASSES_DESCRIPTORS, reason="descriptors are not passed here")
+@pytest.mark.parametrize("count", [MOST_DESCRIPTORS, MOST_DESCRIPTORS + 1, 2 * MOST_DESCRIPTORS])
+def test_an_execution_waits_for_all_of_many_fences(shared_device: RemoteDevice, count: int) -> None:
+    """Where one message cannot carry them, a thread of this process waits."""
+    prepared = prepare(shared_device, add_model())
+    pool, shared = shared_request()
+    signalled, last = Fence(), Fence()
+    signalled.signal()
+    fence, _ = prepared.execute_fenced(shared, [signalled.fd] * (count - 1) + [last.fd], False, None, None, None)
+    assert fence is not None
+    assert wait(fence, 0.1) == FenceStatus.PENDING
+    pool.array()[:16].view(np.float32)[:] = 5
+    last.signal()
+    assert wait(fence, 10) == FenceStatus.SIGNALLED
+    np.testing.assert_array_equal(pool.array()[128:144].view(np.float32), 5)
+    close(fence)
 
 
 def test_caches(shared_device: RemoteDevice, tmp_path: Path) -> None:

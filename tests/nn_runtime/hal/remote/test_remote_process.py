@@ -35,6 +35,7 @@ from nn_runtime.hal.types import (
     Timing,
 )
 from tests.nn_runtime import graphs
+from tests.nn_runtime.descriptors import open_descriptors
 from tests.nn_runtime.hal.hosted_drivers import BREAKING, CHANGING, DESCRIPTION
 from tests.nn_runtime.hal.models import add_model, request
 from tests.nn_runtime.hal.remote_driver import (
@@ -319,6 +320,15 @@ def test_the_driver_ends_with_the_application(how: str) -> None:
     while time.monotonic() < until and is_running(pid):
         time.sleep(0.05)
     assert not is_running(pid)
+
+
+def test_a_process_that_cannot_be_started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    before = open_descriptors()
+    with pytest.raises(HalError, match=r"no process can be started for a driver by .*python: ") as caught:
+        hosted(ENTRY)
+    assert caught.value.status == ErrorStatus.GENERAL_FAILURE
+    assert open_descriptors() <= before
 
 
 def test_a_driver_without_usable_devices_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -273,6 +273,38 @@ def test_errors_of_the_driver_come_through(device: Fake, client: BurstClient) ->
     client.close()
 
 
+def test_the_answer_to_an_interrupted_request_is_nobody_elses(
+    device: Fake, client: BurstClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver answers it with an error, the next one well."""
+    inputs, output = arrays()
+    read, write, mine = Channel.read, Channel.write, threading.current_thread()
+    answered = threading.Event()
+
+    def noted(channel: Channel, packet: Sequence[bytes]) -> bool:
+        written = write(channel, packet)
+        if threading.current_thread() is not mine:
+            answered.set()
+        return written
+
+    def interrupted(channel: Channel) -> list[bytes] | None:
+        if threading.current_thread() is not mine:
+            return read(channel)
+        assert answered.wait(30)
+        raise KeyboardInterrupt
+
+    device.sample.script.execute = ErrorStatus.GENERAL_FAILURE
+    with monkeypatch.context() as patched:
+        patched.setattr(Channel, "write", noted)
+        patched.setattr(Channel, "read", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            client.execute(request(inputs, [output]), False, None, None)
+    device.sample.script.execute = None
+    client.execute(request(inputs, [output]), False, None, None)
+    np.testing.assert_array_equal(output, inputs[0] + inputs[1])
+    client.close()
+
+
 def test_shapes_come_through(device: Fake) -> None:
     burst = prepared_on(device, (0, 2)).configure_execution_burst()
     inputs, output = arrays()
