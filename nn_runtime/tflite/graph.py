@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nn_runtime.tflite.decoder import TfliteError
-from nn_runtime.tflite.schema import SUBGRAPH_OPTIONS
+from nn_runtime.tflite.options import SUBGRAPH_OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

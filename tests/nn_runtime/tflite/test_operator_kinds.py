@@ -11,9 +11,9 @@ import pytest
 import nn_runtime as nn
 from nn_runtime.errors import BadData
 from nn_runtime.tflite import supported_operators
+from nn_runtime.tflite.builtin_operator import OPERATOR_NAMES
 from nn_runtime.tflite.folding import FOLDED_KINDS
 from nn_runtime.tflite.operators import kind_of
-from nn_runtime.tflite.schema import OPERATOR_NAMES
 from tests.nn_runtime.tflite.operator_cases import TANH, Case, weights
 from tests.nn_runtime.tflite.operator_file import Graph, Step, constant, real, write, write_graphs
 from tests.nn_runtime.tflite.test_converter import CASES
