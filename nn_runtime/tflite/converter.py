@@ -158,13 +158,27 @@ class _Graph:
         known: dict[int, Value] = {}
         outputs = list(arguments)
         for _ in range(rounds):
-            values = dict(zip(subgraph.inputs, outputs, strict=True))
-            inner = _Graph(self._model, body, values, self, self.builder, known)
-            inner.convert_operators()
-            inner.check_no_variables()
+            inner = self._part(body, outputs, known)
             known = {index: inner.values[index] for index in same}
-            outputs = [inner.values.get(index) or tensor_value(subgraph.tensors[index]) for index in subgraph.outputs]
+            outputs = inner.results()
         return outputs
+
+    def inline(self, subgraph_index: int, arguments: Sequence[Value]) -> list[Value]:
+        """Convert a subgraph that a composite stands for as a part of this graph; return its outputs."""
+        self.builder.budget.inline(len(self._called(subgraph_index, arguments).operators))
+        return self._part(subgraph_index, arguments, {}).results()
+
+    def _part(self, subgraph_index: int, arguments: Sequence[Value], known: Mapping[int, Value]) -> _Graph:
+        """Return a subgraph converted for these arguments as a part of this graph."""
+        values = dict(zip(self._model.subgraphs[subgraph_index].inputs, arguments, strict=True))
+        inner = _Graph(self._model, subgraph_index, values, self, self.builder, known)
+        inner.convert_operators()
+        inner.check_no_variables()
+        return inner
+
+    def results(self) -> list[Value]:
+        """Return the values of the subgraph's outputs."""
+        return [self.values.get(at) or tensor_value(self.subgraph.tensors[at]) for at in self.subgraph.outputs]
 
     def check_no_variables(self) -> None:
         """Raise BadData for a called subgraph that has any."""

@@ -44,6 +44,9 @@ class Subgraphs(Protocol):
     def unroll(self, body: int, arguments: Sequence[Value], rounds: int) -> list[Value]:
         """Convert a loop's body so many times as a part of this graph, and return its outputs; raises BadData."""
 
+    def inline(self, subgraph_index: int, arguments: Sequence[Value]) -> list[Value]:
+        """Convert a subgraph as a part of this graph, and return its outputs; raises BadData."""
+
     def initialise(self, subgraph_index: int) -> None:
         """Take the variables' first values from a subgraph; raises BadData."""
 
@@ -105,6 +108,10 @@ class Operator(OperatorInputs):
     def unroll(self, arguments: Sequence[Value], rounds: int) -> list[Value]:
         """Convert the body of a WHILE so many times as a part of this graph; return its outputs."""
         return self._subgraphs.unroll(self.option("body_subgraph_index"), arguments, rounds)
+
+    def inline(self, option: str, arguments: Sequence[Value]) -> list[Value]:
+        """Convert the subgraph that an option names as a part of this graph; return its outputs."""
+        return self._subgraphs.inline(self.option(option), arguments)
 
     def unrolled_steps(self, operations: int, wanted: int) -> int:
         """Take steps of so many operations from what may be unrolled: as many as wanted, or as are left."""

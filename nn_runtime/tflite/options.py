@@ -6,6 +6,8 @@ Field order gives the vtable slot, so unused fields are listed as SKIP.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from nn_runtime.tflite.builtin_operator import OPERATOR_NAMES
 from nn_runtime.tflite.fields import (
     BOOL,
@@ -21,6 +23,9 @@ from nn_runtime.tflite.fields import (
     Table,
     table,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _OPTIONS = (
     table(
@@ -169,6 +174,7 @@ _OPTIONS = (
     table("CallOnceOptions", init_subgraph_index=INT32),
     table("IfOptions", then_subgraph_index=INT32, else_subgraph_index=INT32),
     table("WhileOptions", cond_subgraph_index=INT32, body_subgraph_index=INT32),
+    table("StableHLOCompositeOptions", name=STRING, decomposition_subgraph_index=INT32),
 )
 
 # Fields of builtin options that are subgraph indices.
@@ -179,6 +185,7 @@ SUBGRAPH_OPTIONS = (
     "else_subgraph_index",
     "cond_subgraph_index",
     "body_subgraph_index",
+    "decomposition_subgraph_index",
 )
 
 # The kinds of options by their tag, from 1 on.
@@ -311,6 +318,33 @@ _TAGS = (
     "RightShiftOptions",
 )
 
+# The kinds of the second options, which came when the first had no tags left.
+_TAGS_2 = (
+    "StablehloConcatenateOptions",
+    "StablehloBroadcastInDimOptions",
+    "StablehloSliceOptions",
+    "StablehloConvolutionOptions",
+    "StablehloCustomCallOptions",
+    "StablehloReduceOptions",
+    "StablehloScatterOptions",
+    "StablehloCompareOptions",
+    "StablehloDynamicSliceOptions",
+    "StablehloPadOptions",
+    "StablehloIotaOptions",
+    "StablehloDotGeneralOptions",
+    "StablehloReduceWindowOptions",
+    "StablehloSortOptions",
+    "StablehloWhileOptions",
+    "StablehloGatherOptions",
+    "StablehloTransposeOptions",
+    "DilateOptions",
+    "StablehloRngBitGeneratorOptions",
+    "ReduceWindowOptions",
+    "StableHLOCompositeOptions",
+    "StablehloShiftLeftOptions",
+    "StablehloCaseOptions",
+)
+
 # Operators whose options table is not named after them.
 _OPTIONS_OF = {
     "AVERAGE_POOL_2D": "Pool2DOptions",
@@ -332,18 +366,19 @@ _OPTIONS_OF = {
 }
 
 
-def _options_by_tag() -> dict[int, Table]:
-    """Return every tag of the options union with its table; options without fields have an empty one."""
-    described = {table.name: table for table in _OPTIONS}
-    return {tag: described.get(name) or table(name) for tag, name in enumerate(_TAGS, start=1)}
+def _options_by_tag(names: Sequence[str]) -> dict[int, Table]:
+    """Return every tag of an options union with its table; options without fields have an empty one."""
+    described = {one.name: one for one in _OPTIONS}
+    return {tag: described.get(name) or table(name) for tag, name in enumerate(names, start=1)}
 
 
 def _options_by_operator() -> dict[int, Table]:
     """Return the options table of each operator whose options have fields."""
-    by_name = {table.name.lower(): table for table in _OPTIONS}
+    by_name = {one.name.lower(): one for one in _OPTIONS}
     names = {code: _OPTIONS_OF.get(name, name.replace("_", "") + "Options") for code, name in OPERATOR_NAMES.items()}
     return {code: by_name[name.lower()] for code, name in names.items() if name.lower() in by_name}
 
 
-OPTIONS_BY_TAG = _options_by_tag()
+OPTIONS_BY_TAG = _options_by_tag(_TAGS)
+OPTIONS_2_BY_TAG = _options_by_tag(_TAGS_2)
 OPTIONS_BY_OPERATOR = _options_by_operator()

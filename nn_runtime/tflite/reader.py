@@ -20,7 +20,7 @@ from nn_runtime.tflite import graph
 from nn_runtime.tflite.builtin_operator import OPERATOR_NAMES, BuiltinOperator
 from nn_runtime.tflite.decoder import Record, TfliteError, decode
 from nn_runtime.tflite.fields import String, Vector
-from nn_runtime.tflite.options import OPTIONS_BY_OPERATOR, OPTIONS_BY_TAG
+from nn_runtime.tflite.options import OPTIONS_2_BY_TAG, OPTIONS_BY_OPERATOR, OPTIONS_BY_TAG
 from nn_runtime.tflite.schema import MODEL
 from nn_runtime.tflite.tensor_reader import MAX_SHOWN, Buffers, Bytes, quoted, read_tensor, with_empty_data
 from nn_runtime.tflite.types import (
@@ -42,6 +42,8 @@ __all__ = ["TfliteError", "TfliteModel", "read"]
 SCHEMA_VERSION = 3
 _PLACEHOLDER = BuiltinOperator.PLACEHOLDER_FOR_GREATER_OP_CODES
 """`deprecated_builtin_code` of operators that do not fit in its 8 bits."""
+_OPTIONS = {"builtin_options": OPTIONS_BY_TAG, "builtin_options_2": OPTIONS_2_BY_TAG}
+"""The fields that an operator's options may be in, and what they are by their tag."""
 # A zip archive ends with a record of 22 bytes and a comment of at most 65,535.
 _ZIP_START, _ZIP_END, _ZIP_END_BYTES = b"PK\x03\x04", b"PK\x05\x06", 22 + 65535
 
@@ -183,14 +185,18 @@ def _operator(record: Record, index: int, where: str, code: _Code, tensor_count:
 
 def _options(operator: Record, code: int, where: str) -> dict[str, OptionValue]:
     """Return the builtin options; where the file leaves them out, the schema's defaults."""
-    tag = operator.number("builtin_options_type")
-    given = OPTIONS_BY_TAG[tag] if tag else None
-    wanted = OPTIONS_BY_OPERATOR.get(code, given)
+    given = [
+        (tables[tag], operator.record(name))
+        for name, tables in _OPTIONS.items()
+        if (tag := operator.number(f"{name}_type"))
+    ]
+    wanted = OPTIONS_BY_OPERATOR.get(code, given[0][0] if given else None)
     if wanted is None:
         return {}
-    if given is not None and given is not wanted:
-        raise TfliteError(f"{where}: builtin options must be {wanted.name}, got {given.name}")
-    options = operator.record("builtin_options") or Record(wanted.defaults)
+    for table, _ in given:
+        if table is not wanted:
+            raise TfliteError(f"{where}: builtin options must be {wanted.name}, got {table.name}")
+    options = next((record for _, record in given if record is not None), None) or Record(wanted.defaults)
     return {field.name: _option(options, field) for field in wanted.fields}
 
 

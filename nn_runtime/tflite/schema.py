@@ -27,7 +27,7 @@ from nn_runtime.tflite.fields import (
     Union,
     table,
 )
-from nn_runtime.tflite.options import OPTIONS_BY_TAG
+from nn_runtime.tflite.options import OPTIONS_2_BY_TAG, OPTIONS_BY_TAG
 
 QUANTIZATION = table(
     "QuantizationParameters",
@@ -78,6 +78,10 @@ OPERATOR = table(
     custom_options_format=SKIP,
     mutating_variable_inputs=SKIP,
     intermediates=INT32S,
+    large_custom_options_offset=SKIP,
+    large_custom_options_size=SKIP,
+    builtin_options_2_type=UINT8,
+    builtin_options_2=Union(OPTIONS_2_BY_TAG),
 )
 SUBGRAPH = table(
     "SubGraph",

@@ -39,7 +39,7 @@ _FAMILIES: Mapping[str, Collection[int | str]] = {
         *(Op.LOCAL_RESPONSE_NORMALIZATION,),
     ),
     "concatenation": (Op.CONCATENATION, "TensorListSetItem", Op.PACK, Op.SPLIT, Op.UNPACK, Op.SPLIT_V),
-    "control_flow": (Op.IF, Op.WHILE),
+    "control_flow": (Op.IF, Op.WHILE, Op.STABLEHLO_COMPOSITE),
     "convolution": (Op.CONV_2D, Op.DEPTHWISE_CONV_2D, Op.TRANSPOSE_CONV, "Convolution2DTransposeBias"),
     "cumulative": (Op.CUMSUM,),
     "detection": ("TFLite_Detection_PostProcess",),

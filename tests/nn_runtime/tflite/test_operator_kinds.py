@@ -25,6 +25,7 @@ REFUSED_BY_LITERT = {case.code for case in COUNTED} - {"MIRROR_PAD"}
 """LiteRT's MIRROR_PAD does not count its inputs."""
 _CALLS = {
     "CALL_ONCE": ("CallOnceOptions", {"InitSubgraphIndex": 1}),
+    "STABLEHLO_COMPOSITE": ("StableHLOCompositeOptions", {"DecompositionSubgraphIndex": 1}),
     "IF": ("IfOptions", {"ThenSubgraphIndex": 1, "ElseSubgraphIndex": 1}),
     "WHILE": ("WhileOptions", {"CondSubgraphIndex": 1, "BodySubgraphIndex": 1}),
 }

@@ -118,8 +118,11 @@ def test_operators_have_the_numbers_of_the_packages(litert: Any) -> None:
 
 
 def test_options_have_the_tags_of_the_package(litert: Any) -> None:
-    ours = {table.name: tag for tag, table in options.OPTIONS_BY_TAG.items()}
-    assert ours.items() <= members(litert.BuiltinOptions).items()
+    for tables, tags in (
+        (options.OPTIONS_BY_TAG, litert.BuiltinOptions),
+        (options.OPTIONS_2_BY_TAG, litert.BuiltinOptions2),
+    ):
+        assert {table.name: tag for tag, table in tables.items()}.items() <= members(tags).items()
     indices = next(item.kind for item in schema.DIMENSION.fields if item.name == "array_indices")
     assert isinstance(indices, fields.Union)
     assert {"NONE": 0, **{table.name: tag for tag, table in indices.variants.items()}} == members(
