@@ -130,6 +130,10 @@ class _Graph:
         self.builder.model.identify_inputs_and_outputs(inputs, [self.builder.index(value) for value in outputs])
         self.builder.model.finish()
 
+    def of_file(self, subgraph_index: int) -> TfliteSubgraph:
+        """Return a subgraph as the file has it."""
+        return self._model.subgraphs[subgraph_index]
+
     def refer(self, subgraph_index: int, arguments: Sequence[Value]) -> ReferencedModel:
         """Convert a subgraph that IF or WHILE calls with these arguments."""
         call = (subgraph_index, *((value.type, value.shape, value.scale, value.zero_point) for value in arguments))

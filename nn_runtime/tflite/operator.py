@@ -35,6 +35,9 @@ _GREATEST_MULTIPLE_EXPONENT = 6
 class Subgraphs(Protocol):
     """The other subgraphs of the file, for operators that call one."""
 
+    def of_file(self, subgraph_index: int) -> TfliteSubgraph:
+        """Return a subgraph as the file has it."""
+
     def refer(self, subgraph_index: int, arguments: Sequence[Value]) -> ReferencedModel:
         """Convert a subgraph for given arguments; raises BadData."""
 
@@ -99,6 +102,10 @@ class Operator(OperatorInputs):
     def call(self, code: OperationCode, inputs: Sequence[Value], results: Sequence[Value]) -> list[Value]:
         """Append an operation whose outputs have the shapes of `results`."""
         return self._builder.emit(code, inputs, results)
+
+    def subgraph(self, option: str) -> TfliteSubgraph:
+        """Return the subgraph that an option names as the file has it."""
+        return self._subgraphs.of_file(self.option(option))
 
     def rounds(self, arguments: Sequence[Value]) -> int | None:
         """Return how often a WHILE with these arguments goes round, None where that is not known."""

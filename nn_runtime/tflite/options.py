@@ -17,6 +17,7 @@ from nn_runtime.tflite.fields import (
     INT32,
     INT32S,
     INT64,
+    INT64S,
     SKIP,
     STRING,
     UINT32,
@@ -175,6 +176,25 @@ _OPTIONS = (
     table("IfOptions", then_subgraph_index=INT32, else_subgraph_index=INT32),
     table("WhileOptions", cond_subgraph_index=INT32, body_subgraph_index=INT32),
     table("StableHLOCompositeOptions", name=STRING, decomposition_subgraph_index=INT32),
+    table(
+        "StablehloScatterOptions",
+        indices_are_sorted=BOOL,
+        update_window_dims=INT64S,
+        inserted_window_dims=INT64S,
+        scatter_dims_to_operand_dims=INT64S,
+        index_vector_dim=INT64,
+        unique_indices=BOOL,
+        update_computation_subgraph_index=INT32,
+    ),
+    table(
+        "StablehloReduceWindowOptions",
+        window_dimensions=INT64S,
+        window_strides=INT64S,
+        base_dilations=INT64S,
+        window_dilations=INT64S,
+        padding=INT64S,
+        body_subgraph_index=INT32,
+    ),
 )
 
 # Fields of builtin options that are subgraph indices.
@@ -186,6 +206,7 @@ SUBGRAPH_OPTIONS = (
     "cond_subgraph_index",
     "body_subgraph_index",
     "decomposition_subgraph_index",
+    "update_computation_subgraph_index",
 )
 
 # The kinds of options by their tag, from 1 on.

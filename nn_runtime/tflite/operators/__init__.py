@@ -65,7 +65,7 @@ _FAMILIES: Mapping[str, Collection[int | str]] = {
     "resize": (Op.RESIZE_BILINEAR, Op.RESIZE_NEAREST_NEIGHBOR),
     "rnn": (Op.RNN, Op.UNIDIRECTIONAL_SEQUENCE_RNN, Op.BIDIRECTIONAL_SEQUENCE_RNN, Op.SVDF),
     "rounding": (Op.SIGN, Op.ROUND, Op.FAKE_QUANT, Op.BUCKETIZE),
-    "scatter": (Op.SCATTER_ND, Op.SPARSE_TO_DENSE),
+    "scatter": (Op.SCATTER_ND, Op.SPARSE_TO_DENSE, Op.STABLEHLO_SCATTER),
     "segments": (
         *(Op.SEGMENT_SUM, Op.UNSORTED_SEGMENT_SUM, Op.UNSORTED_SEGMENT_PROD, Op.UNSORTED_SEGMENT_MAX),
         *(Op.UNSORTED_SEGMENT_MIN,),
@@ -81,6 +81,7 @@ _FAMILIES: Mapping[str, Collection[int | str]] = {
     "update": (Op.DYNAMIC_UPDATE_SLICE,),
     "variable": (Op.CALL_ONCE, Op.VAR_HANDLE, Op.READ_VARIABLE, Op.ASSIGN_VARIABLE),
     "volume": (Op.CONV_3D,),
+    "windows": (Op.STABLEHLO_REDUCE_WINDOW,),
 }
 
 _families = Families(__name__, _FAMILIES)

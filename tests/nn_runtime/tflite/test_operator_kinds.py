@@ -26,6 +26,8 @@ REFUSED_BY_LITERT = {case.code for case in COUNTED} - {"MIRROR_PAD"}
 _CALLS = {
     "CALL_ONCE": ("CallOnceOptions", {"InitSubgraphIndex": 1}),
     "STABLEHLO_COMPOSITE": ("StableHLOCompositeOptions", {"DecompositionSubgraphIndex": 1}),
+    "STABLEHLO_REDUCE_WINDOW": ("StablehloReduceWindowOptions", {"BodySubgraphIndex": 1}),
+    "STABLEHLO_SCATTER": ("StablehloScatterOptions", {"UpdateComputationSubgraphIndex": 1}),
     "IF": ("IfOptions", {"ThenSubgraphIndex": 1, "ElseSubgraphIndex": 1}),
     "WHILE": ("WhileOptions", {"CondSubgraphIndex": 1, "BodySubgraphIndex": 1}),
 }
