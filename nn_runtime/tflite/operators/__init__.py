@@ -38,6 +38,7 @@ _FAMILIES: Mapping[str, Collection[int | str]] = {
         *(Op.ELU, Op.PRELU, Op.LEAKY_RELU, Op.GELU, Op.LOG_SOFTMAX, Op.L2_NORMALIZATION),
         *(Op.LOCAL_RESPONSE_NORMALIZATION,),
     ),
+    "angles": (Op.ATAN2,),
     "concatenation": (Op.CONCATENATION, "TensorListSetItem", Op.PACK, Op.SPLIT, Op.UNPACK, Op.SPLIT_V),
     "control_flow": (Op.IF, Op.WHILE, Op.STABLEHLO_COMPOSITE),
     "convolution": (Op.CONV_2D, Op.DEPTHWISE_CONV_2D, Op.TRANSPOSE_CONV, "Convolution2DTransposeBias"),

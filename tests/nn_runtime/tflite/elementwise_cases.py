@@ -34,6 +34,7 @@ CASES = [
         for code in ("MAXIMUM", "MINIMUM")
         for kind in (real, int32, lambda *shape: int8(0.1, 3, *shape), lambda *shape: uint8(0.1, 3, *shape))
     ),
+    Case("ATAN2", [real(2, 50), real(2, 50)], [real(2, 50)], "ATan2Options"),
     Case("POW", [POSITIVE, real(2, 5)], [real(2, 5)], "PowOptions"),
     *(
         Case(code, [kind(2, 50), other(2, 50)], [boolean(2, 50)], name=kind(1).type.name)
