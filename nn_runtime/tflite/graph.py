@@ -95,6 +95,7 @@ def _check_composite(operator: TfliteOperator, index: int, subgraphs: Sequence[T
         if len(own) != len(inner):
             raise TfliteError(f"{where}: must have {len(inner)} {what}s, as subgraph {number} has, got {len(own)}")
         for position, (at, inner_at) in enumerate(zip(own, inner, strict=True)):
-            given, wanted = subgraphs[index].tensors[at].type, callee.tensors[inner_at].type
-            if at >= 0 and given is not wanted:
-                raise TfliteError(f"{where}: {what} {position} must be {wanted.name}, got {given.name}")
+            wanted = callee.tensors[inner_at].type
+            if at >= 0 and subgraphs[index].tensors[at].type is not wanted:
+                given = subgraphs[index].tensors[at].type.name
+                raise TfliteError(f"{where}: {what} {position} must be {wanted.name}, got {given}")

@@ -136,6 +136,11 @@ def test_an_argument_that_is_left_out_is_named() -> None:
         nn.load(write_graphs([main(composite([0, -1], [2, 3, 5], 1)), scaled_root()]))
 
 
+def test_an_argument_of_a_graph_without_tensors_is_left_out() -> None:
+    with pytest.raises(BadData, match=r"argument \(input 0\) is missing"):
+        nn.load(write_graphs([Graph([], [composite([-1], [], 1)], [], []), Graph([real(3)], [], [0], [])]))
+
+
 def test_what_cannot_be_converted_is_named_with_its_subgraphs() -> None:
     inner = Graph([real(2, 3), real(2, 3)], [Step("UNIQUE", [0], [1])], [0], [1])
     outer = Graph([real(2, 3), real(2, 3)], [composite([0], [1], 2)], [0], [1])
