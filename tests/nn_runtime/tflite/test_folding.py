@@ -234,6 +234,14 @@ def known(inputs: Sequence[Tensor], step: Step, result: Tensor) -> bytes:
             r"SPLIT_V: size_splits must be 1 sizes of sum 3, got \[\]",
         ),
         (
+            known(
+                [GRID, constant([[1]])],
+                Step("CONCATENATION", [0, 1], [2], "ConcatenationOptions", {"Axis": 1}),
+                int32(2, 4),
+            ),
+            r"CONCATENATION: the inputs must have one shape but for axis 1, got \[\[2, 3\], \[1, 1\]\]",
+        ),
+        (
             known([GRID, constant([1, 2])], Step("ADD", [0, 1], [2], "AddOptions"), int32(2, 3)),
             r"ADD: the shapes must go together, got \[2, 3\] and \[2\]",
         ),
