@@ -221,3 +221,8 @@ class BuiltinOperator:
     STABLEHLO_SHIFT_LEFT = 207
     STABLEHLO_CBRT = 208
     STABLEHLO_CASE = 209
+
+
+OPERATOR_NAMES: dict[int, str] = {
+    code: name for name, code in vars(BuiltinOperator).items() if not name.startswith("_")
+}

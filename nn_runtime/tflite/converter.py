@@ -24,7 +24,7 @@ from nn_runtime.tflite.operator import Operator
 from nn_runtime.tflite.operators import conversion_of, converted_operators, kind_of
 from nn_runtime.tflite.sixteen_bit import with_real_numbers
 from nn_runtime.tflite.tensor_reader import quoted
-from nn_runtime.tflite.types import TensorType
+from nn_runtime.tflite.types import TensorType, TfliteSignature
 from nn_runtime.tflite.values import ReferencedModel, Spectrum, Value, constant, tensor_value
 from nn_runtime.tflite.variables import Variables
 
@@ -48,17 +48,17 @@ def convert(
     makes every tensor that an operator computes an output, after the file's own.
     """
     of_file = model.subgraphs[subgraph_index]
-    names = _signature_names(model, subgraph_index)
+    signature = _signature(model, subgraph_index)
     model = with_list_items(with_real_numbers(model))
     subgraph = model.subgraphs[subgraph_index]
-    graph = _Graph(model, subgraph_index, _inputs(subgraph, names, shapes or {}))
+    graph = _Graph(model, subgraph_index, _inputs(subgraph, signature, shapes or {}))
     graph.convert_operators()
     outputs = list(subgraph.outputs)
     if preserve_all:
         computed = {index for operator in subgraph.operators for index in operator.outputs}
         known = computed.intersection(graph.values).difference(outputs)
         outputs += sorted(index for index in known if graph.values[index].data is None)
-    return _finished(graph, of_file, outputs, names)
+    return _finished(graph, of_file, outputs, signature)
 
 
 def supported_operators() -> list[int]:
@@ -130,6 +130,10 @@ class _Graph:
         self.builder.model.identify_inputs_and_outputs(inputs, [self.builder.index(value) for value in outputs])
         self.builder.model.finish()
 
+    def of_file(self, subgraph_index: int) -> TfliteSubgraph:
+        """Return a subgraph as the file has it."""
+        return self._model.subgraphs[subgraph_index]
+
     def refer(self, subgraph_index: int, arguments: Sequence[Value]) -> ReferencedModel:
         """Convert a subgraph that IF or WHILE calls with these arguments."""
         call = (subgraph_index, *((value.type, value.shape, value.scale, value.zero_point) for value in arguments))
@@ -158,13 +162,27 @@ class _Graph:
         known: dict[int, Value] = {}
         outputs = list(arguments)
         for _ in range(rounds):
-            values = dict(zip(subgraph.inputs, outputs, strict=True))
-            inner = _Graph(self._model, body, values, self, self.builder, known)
-            inner.convert_operators()
-            inner.check_no_variables()
+            inner = self._part(body, outputs, known)
             known = {index: inner.values[index] for index in same}
-            outputs = [inner.values.get(index) or tensor_value(subgraph.tensors[index]) for index in subgraph.outputs]
+            outputs = inner.results()
         return outputs
+
+    def inline(self, subgraph_index: int, arguments: Sequence[Value]) -> list[Value]:
+        """Convert a subgraph that a composite stands for as a part of this graph; return its outputs."""
+        self.builder.budget.inline(len(self._called(subgraph_index, arguments).operators))
+        return self._part(subgraph_index, arguments, {}).results()
+
+    def _part(self, subgraph_index: int, arguments: Sequence[Value], known: Mapping[int, Value]) -> _Graph:
+        """Return a subgraph converted for these arguments as a part of this graph."""
+        values = dict(zip(self._model.subgraphs[subgraph_index].inputs, arguments, strict=True))
+        inner = _Graph(self._model, subgraph_index, values, self, self.builder, known)
+        inner.convert_operators()
+        inner.check_no_variables()
+        return inner
+
+    def results(self) -> list[Value]:
+        """Return the values of the subgraph's outputs."""
+        return [self.values.get(at) or tensor_value(self.subgraph.tensors[at]) for at in self.subgraph.outputs]
 
     def check_no_variables(self) -> None:
         """Raise BadData for a called subgraph that has any."""
@@ -244,23 +262,30 @@ def _convert_operator(op: Operator) -> None:
     conversion(op)
 
 
-def _signature_names(model: TfliteModel, subgraph_index: int) -> dict[int, str]:
-    """Return the names that the subgraph's first signature gives to tensors."""
-    signature = next((found for found in model.signatures if found.subgraph_index == subgraph_index), None)
-    if signature is None:
-        return {}
-    return {index: name for names in (signature.outputs, signature.inputs) for name, index in names.items()}
+def _signature(model: TfliteModel, subgraph_index: int) -> TfliteSignature:
+    """Return the first signature of a subgraph, one without names where it has none."""
+    own = (signature for signature in model.signatures if signature.subgraph_index == subgraph_index)
+    return next(own, TfliteSignature("", subgraph_index, {}, {}))
 
 
-def _inputs(subgraph: TfliteSubgraph, names: Mapping[int, str], shapes: Shapes) -> dict[int, Value]:
+def _names(named: Mapping[str, int], indices: Sequence[int]) -> list[str]:
+    """Return the name that a signature gives to each tensor, its next one where it comes again, "" without any."""
+    left: dict[int, list[str]] = {}
+    for name, index in named.items():
+        left.setdefault(index, []).append(name)
+    return [own.pop(0) if len(own := left.get(index, [""])) > 1 else own[0] for index in indices]
+
+
+def _inputs(subgraph: TfliteSubgraph, signature: TfliteSignature, shapes: Shapes) -> dict[int, Value]:
     """Return the values of the inputs; raises BadData for a shape that names no input or cannot be."""
     if not isinstance(shapes, Mapping):
         raise BadData(f"shapes: wanted a dict of shapes by input name or position, got {type(shapes).__name__}")
     values: dict[int, Value] = {}
     left = dict(shapes)
-    for position, index in enumerate(subgraph.inputs):
+    names = _names(signature.inputs, subgraph.inputs)
+    for position, (index, name) in enumerate(zip(subgraph.inputs, names, strict=True)):
         tensor = subgraph.tensors[index]
-        keys = [key for key in (tensor.name, names.get(index, tensor.name), position) if key in left]
+        keys = [key for key in (tensor.name, name or tensor.name, position) if key in left]
         what = f"input {position} {quoted(tensor.name)}"
         wanted = whole_numbers(f"{what}: shape", left[keys[0]]) if keys else tensor.shape
         for key in keys:
@@ -275,7 +300,7 @@ def _inputs(subgraph: TfliteSubgraph, names: Mapping[int, str], shapes: Shapes) 
 
 
 def _finished(
-    graph: _Graph, of_file: TfliteSubgraph, output_indices: Sequence[int], names: Mapping[int, str]
+    graph: _Graph, of_file: TfliteSubgraph, output_indices: Sequence[int], signature: TfliteSignature
 ) -> Network:
     """Name the model's inputs and outputs as the file has them, variables last, and finish it."""
     subgraph, variables = graph.subgraph, graph.variables.kept()
@@ -293,20 +318,26 @@ def _finished(
         if changed:
             outputs.append(graph.own(variable.current, [*sources, *outputs]))
     graph.finish(sources, outputs)
-    infos = {index: _info(of_file, names, graph.values, index) for index in (*subgraph.inputs, *output_indices)}
     interface = Interface(
-        tuple(infos[index] for index in subgraph.inputs),
-        tuple(infos[index] for index in output_indices),
+        _infos(of_file, graph.values, subgraph.inputs, signature.inputs),
+        _infos(of_file, graph.values, output_indices, signature.outputs),
         tuple(positions[index] for index in output_indices),
         tuple(states),
     )
     return Network(graph.builder.model, interface)
 
 
-def _info(subgraph: TfliteSubgraph, names: Mapping[int, str], values: Mapping[int, Value], index: int) -> TensorInfo:
+def _infos(
+    subgraph: TfliteSubgraph, values: Mapping[int, Value], indices: Sequence[int], named: Mapping[str, int]
+) -> tuple[TensorInfo, ...]:
+    pairs = zip(indices, _names(named, indices), strict=True)
+    return tuple(_info(subgraph, values, index, name) for index, name in pairs)
+
+
+def _info(subgraph: TfliteSubgraph, values: Mapping[int, Value], index: int, name: str) -> TensorInfo:
     tensor, value = subgraph.tensors[index], values[index]
     dtype = np.dtype(np.float32) if tensor.type.dtype is None else tensor.type.dtype.newbyteorder("=")
     scale, zero_point = (value.scale, value.zero_point) if tensor.quantization is not None else (0.0, 0)
     if tensor.quantization is not None and tensor.type is TensorType.INT16 and not value.is_quantized:
         scale, zero_point = float(tensor.quantization.scales[0]), int(tensor.quantization.zero_points[0])
-    return TensorInfo(tensor.name, dtype, value.shape or (), scale, zero_point, names.get(index, ""), index)
+    return TensorInfo(tensor.name, dtype, value.shape or (), scale, zero_point, name, index)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nn_runtime.errors import BadData
-from nn_runtime.tflite.schema import Child, Children, Field, Kind, Scalar, String, Table, Union, Vector
+from nn_runtime.tflite.fields import Child, Children, Field, Kind, Scalar, String, Table, Union, Vector
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

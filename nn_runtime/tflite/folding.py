@@ -212,9 +212,10 @@ def _fold_pack(op: Operator) -> Array:
 @_folds(BuiltinOperator.CONCATENATION)
 def _fold_concatenation(op: Operator) -> Array:
     arrays = list(_arrays(op))
-    if any(array.ndim != 1 for array in arrays):
-        op.fail("integer constants must be vectors")
-    return np.concatenate(arrays)
+    axis = op.axis(op.option("axis"), arrays[0].ndim)
+    if len({(*array.shape[:axis], -1, *array.shape[axis + 1 :]) for array in arrays}) != 1:
+        op.fail(f"the inputs must have one shape but for axis {axis}, got {[list(array.shape) for array in arrays]}")
+    return np.concatenate(arrays, axis)
 
 
 @_folds(BuiltinOperator.STRIDED_SLICE)

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from nn_runtime.tflite.builtin_operator import BuiltinOperator
 from nn_runtime.tflite.decoder import TfliteError
-from nn_runtime.tflite.schema import SUBGRAPH_OPTIONS
+from nn_runtime.tflite.options import SUBGRAPH_OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -47,7 +48,7 @@ def _check_operator(operator: TfliteOperator, ready: set[int], written: set[int]
 
 
 def check_calls(subgraphs: Sequence[TfliteSubgraph]) -> None:
-    """Require that control flow names existing subgraphs and nests at most MAX_CALL_DEPTH deep, so without circles."""
+    """Require that calls name existing subgraphs and nest at most MAX_CALL_DEPTH deep, so without circles."""
     callees = [
         sorted({callee for operator in subgraph.operators for callee in _callees(operator, index, len(subgraphs))})
         for index, subgraph in enumerate(subgraphs)
@@ -62,9 +63,13 @@ def check_calls(subgraphs: Sequence[TfliteSubgraph]) -> None:
     if len(depths) < len(subgraphs):
         index = min(set(range(len(subgraphs))) - depths.keys())
         raise TfliteError(
-            f"subgraph {index}: IF, WHILE and CALL must nest at most {MAX_CALL_DEPTH} deep, "
+            f"subgraph {index}: calls must nest at most {MAX_CALL_DEPTH} deep, "
             f"got deeper or a subgraph that calls itself"
         )
+    for index, subgraph in enumerate(subgraphs):
+        for operator in subgraph.operators:
+            if operator.code == BuiltinOperator.STABLEHLO_COMPOSITE:
+                _check_composite(operator, index, subgraphs)
 
 
 def _callees(operator: TfliteOperator, subgraph: int, count: int) -> Iterator[int]:
@@ -79,3 +84,18 @@ def _callees(operator: TfliteOperator, subgraph: int, count: int) -> Iterator[in
                 f"got {callee}"
             )
         yield callee
+
+
+def _check_composite(operator: TfliteOperator, index: int, subgraphs: Sequence[TfliteSubgraph]) -> None:
+    """Require inputs and outputs like those of the subgraph that it stands for, whose shapes follow the arguments'."""
+    where = f"subgraph {index}: operator {operator.index} {operator.name}"
+    (number,) = _callees(operator, index, len(subgraphs))
+    callee = subgraphs[number]
+    for what, own, inner in (("input", operator.inputs, callee.inputs), ("output", operator.outputs, callee.outputs)):
+        if len(own) != len(inner):
+            raise TfliteError(f"{where}: must have {len(inner)} {what}s, as subgraph {number} has, got {len(own)}")
+        for position, (at, inner_at) in enumerate(zip(own, inner, strict=True)):
+            wanted = callee.tensors[inner_at].type
+            if at >= 0 and subgraphs[index].tensors[at].type is not wanted:
+                given = subgraphs[index].tensors[at].type.name
+                raise TfliteError(f"{where}: {what} {position} must be {wanted.name}, got {given}")

@@ -30,22 +30,30 @@ if TYPE_CHECKING:
 
 MAX_MADE = 1 << 26
 MAX_UNROLLED = 1 << 12
+MAX_INLINED = 1 << 14
 
 
 class Budget:
-    """What a conversion may still make, as a small file can ask for much: elements of constants, operators of loops."""
+    """What a conversion may still make, as a small file can ask for much: elements of constants, operators."""
 
     def __init__(self) -> None:
         """Start with all of it."""
         self._left = MAX_MADE
         self.operators = MAX_UNROLLED
         """Of loops that are unrolled, also of an operator's own."""
+        self._inlined = MAX_INLINED
 
     def spend(self, count: int) -> None:
         """Take elements away, before there is memory for them; raises BadData."""
         self._left -= count
         if self._left < 0:
             raise BadData(f"more than {MAX_MADE} elements of constants that are not in the file")
+
+    def inline(self, operators: int) -> None:
+        """Take operators of a composite away, as each call of a subgraph makes them again; raises BadData."""
+        self._inlined -= operators
+        if self._inlined < 0:
+            raise BadData(f"more than {MAX_INLINED} operators in composites")
 
 
 class GraphBuilder:

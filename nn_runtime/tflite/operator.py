@@ -35,6 +35,9 @@ _GREATEST_MULTIPLE_EXPONENT = 6
 class Subgraphs(Protocol):
     """The other subgraphs of the file, for operators that call one."""
 
+    def of_file(self, subgraph_index: int) -> TfliteSubgraph:
+        """Return a subgraph as the file has it."""
+
     def refer(self, subgraph_index: int, arguments: Sequence[Value]) -> ReferencedModel:
         """Convert a subgraph for given arguments; raises BadData."""
 
@@ -43,6 +46,9 @@ class Subgraphs(Protocol):
 
     def unroll(self, body: int, arguments: Sequence[Value], rounds: int) -> list[Value]:
         """Convert a loop's body so many times as a part of this graph, and return its outputs; raises BadData."""
+
+    def inline(self, subgraph_index: int, arguments: Sequence[Value]) -> list[Value]:
+        """Convert a subgraph as a part of this graph, and return its outputs; raises BadData."""
 
     def initialise(self, subgraph_index: int) -> None:
         """Take the variables' first values from a subgraph; raises BadData."""
@@ -97,6 +103,10 @@ class Operator(OperatorInputs):
         """Append an operation whose outputs have the shapes of `results`."""
         return self._builder.emit(code, inputs, results)
 
+    def subgraph(self, option: str) -> TfliteSubgraph:
+        """Return the subgraph that an option names as the file has it."""
+        return self._subgraphs.of_file(self.option(option))
+
     def rounds(self, arguments: Sequence[Value]) -> int | None:
         """Return how often a WHILE with these arguments goes round, None where that is not known."""
         condition, body = (self.option(f"{name}_subgraph_index") for name in ("cond", "body"))
@@ -105,6 +115,10 @@ class Operator(OperatorInputs):
     def unroll(self, arguments: Sequence[Value], rounds: int) -> list[Value]:
         """Convert the body of a WHILE so many times as a part of this graph; return its outputs."""
         return self._subgraphs.unroll(self.option("body_subgraph_index"), arguments, rounds)
+
+    def inline(self, option: str, arguments: Sequence[Value]) -> list[Value]:
+        """Convert the subgraph that an option names as a part of this graph; return its outputs."""
+        return self._subgraphs.inline(self.option(option), arguments)
 
     def unrolled_steps(self, operations: int, wanted: int) -> int:
         """Take steps of so many operations from what may be unrolled: as many as wanted, or as are left."""

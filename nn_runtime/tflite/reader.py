@@ -16,8 +16,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nn_runtime.tflite import graph, schema
+from nn_runtime.tflite import graph
+from nn_runtime.tflite.builtin_operator import OPERATOR_NAMES, BuiltinOperator
 from nn_runtime.tflite.decoder import Record, TfliteError, decode
+from nn_runtime.tflite.fields import String, Vector
+from nn_runtime.tflite.options import OPTIONS_2_BY_TAG, OPTIONS_BY_OPERATOR, OPTIONS_BY_TAG
+from nn_runtime.tflite.schema import MODEL
 from nn_runtime.tflite.tensor_reader import MAX_SHOWN, Buffers, Bytes, quoted, read_tensor, with_empty_data
 from nn_runtime.tflite.types import (
     OptionValue,
@@ -31,9 +35,15 @@ from nn_runtime.value_classes import dataclass
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from nn_runtime.tflite.fields import Field
+
 __all__ = ["TfliteError", "TfliteModel", "read"]
 
 SCHEMA_VERSION = 3
+_PLACEHOLDER = BuiltinOperator.PLACEHOLDER_FOR_GREATER_OP_CODES
+"""`deprecated_builtin_code` of operators that do not fit in its 8 bits."""
+_OPTIONS = {"builtin_options": OPTIONS_BY_TAG, "builtin_options_2": OPTIONS_2_BY_TAG}
+"""The fields that an operator's options may be in, and what they are by their tag."""
 # A zip archive ends with a record of 22 bytes and a comment of at most 65,535.
 _ZIP_START, _ZIP_END, _ZIP_END_BYTES = b"PK\x03\x04", b"PK\x05\x06", 22 + 65535
 
@@ -41,7 +51,7 @@ _ZIP_START, _ZIP_END, _ZIP_END_BYTES = b"PK\x03\x04", b"PK\x05\x06", 22 + 65535
 def read(source: str | os.PathLike[str] | bytes | bytearray | memoryview) -> TfliteModel:
     """Read a .tflite file by its path, or from its bytes. Raises TfliteError (bad content) or OSError (bad path)."""
     data = bytes(source) if isinstance(source, bytes | bytearray | memoryview) else _load(source)
-    model, end = decode(data, schema.MODEL)
+    model, end = decode(data, MODEL)
     _check_attachment(data, end)
     return _model(model, data, end)
 
@@ -105,13 +115,13 @@ def _operator_code(record: Record, index: int) -> _Code:
     """Check an operator code. Old files have the 8-bit field alone, newer ones both."""
     old, new, version = (record.number(name) for name in ("deprecated_builtin_code", "builtin_code", "version"))
     code = max(old, new)
-    agree = 0 in (old, new) or old == new or (old == schema.PLACEHOLDER and new > schema.PLACEHOLDER)
+    agree = 0 in (old, new) or old == new or (old == _PLACEHOLDER and new > _PLACEHOLDER)
     if min(old, new) < 0 or not agree:
         raise TfliteError(
             f"operator code {index}: builtin_code and deprecated_builtin_code must agree, got {new} and {old}"
         )
-    if code != schema.CUSTOM:
-        return _Code(code, schema.OPERATOR_NAMES.get(code, f"BUILTIN_{code}"), None, version)
+    if code != BuiltinOperator.CUSTOM:
+        return _Code(code, OPERATOR_NAMES.get(code, f"BUILTIN_{code}"), None, version)
     custom_code = record.text("custom_code")
     if not custom_code:
         raise TfliteError(f"operator code {index}: CUSTOM must have a custom_code, got none")
@@ -175,23 +185,27 @@ def _operator(record: Record, index: int, where: str, code: _Code, tensor_count:
 
 def _options(operator: Record, code: int, where: str) -> dict[str, OptionValue]:
     """Return the builtin options; where the file leaves them out, the schema's defaults."""
-    tag = operator.number("builtin_options_type")
-    given = schema.OPTIONS_BY_TAG[tag] if tag else None
-    wanted = schema.OPTIONS_BY_OPERATOR.get(code, given)
+    given = [
+        (tables[tag], operator.record(name))
+        for name, tables in _OPTIONS.items()
+        if (tag := operator.number(f"{name}_type"))
+    ]
+    wanted = OPTIONS_BY_OPERATOR.get(code, given[0][0] if given else None)
     if wanted is None:
         return {}
-    if given is not None and given is not wanted:
-        raise TfliteError(f"{where}: builtin options must be {wanted.name}, got {given.name}")
-    options = operator.record("builtin_options") or Record(wanted.defaults)
+    for table, _ in given:
+        if table is not wanted:
+            raise TfliteError(f"{where}: builtin options must be {wanted.name}, got {table.name}")
+    options = next((record for _, record in given if record is not None), None) or Record(wanted.defaults)
     return {field.name: _option(options, field) for field in wanted.fields}
 
 
-def _option(options: Record, field: schema.Field) -> OptionValue:
+def _option(options: Record, field: Field) -> OptionValue:
     """Return one field of an options table."""
     match field.kind:
-        case schema.Vector():
+        case Vector():
             return options.integers(field.name)
-        case schema.String():
+        case String():
             return options.text(field.name)
         case _:
             return options.scalar(field.name)

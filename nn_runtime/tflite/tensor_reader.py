@@ -65,12 +65,12 @@ class Buffers:
         self._booleans.add(index)
 
     def count_dense_bytes(self, count: int, where: str) -> None:
-        """Spend `count` of the bytes that sparse constants may take when they are made dense."""
+        """Spend `count` of the bytes that sparse and 4-bit constants may take when they are made dense."""
         self._dense_bytes_left -= count
         if self._dense_bytes_left < 0:
             raise TfliteError(
-                f"{where}: sparse constants must not take more than {MAX_DENSE_MULTIPLE} times the file's length when "
-                f"they are made dense"
+                f"{where}: sparse and 4-bit constants must not take more than {MAX_DENSE_MULTIPLE} times the file's "
+                f"length when they are made dense"
             )
 
     def _content(self, index: int) -> Bytes | None:
@@ -114,7 +114,7 @@ def read_tensor(record: Record, where: str, buffers: Buffers) -> TfliteTensor:
     if sparsity is not None:
         data = _densified(sparsity, content, tensor_type, shape, buffers, where)
     elif content is not None:
-        data = _constant(content, tensor_type, shape, where)
+        data = _constant(content, tensor_type, shape, buffers, where)
     return TfliteTensor(
         name=name,
         type=tensor_type,
@@ -155,15 +155,29 @@ def _shape_signature(signature: tuple[int, ...], shape: tuple[int, ...], where: 
     return signature
 
 
-def _constant(content: Bytes, tensor_type: TensorType, shape: tuple[int, ...], where: str) -> npt.NDArray[np.generic]:
-    """Return a constant as a view of the file, shaped where numpy has its type, else flat bytes."""
+def _constant(
+    content: Bytes, tensor_type: TensorType, shape: tuple[int, ...], buffers: Buffers, where: str
+) -> npt.NDArray[np.generic]:
+    """Return a constant as a view of the file, shaped where numpy has its type, else flat bytes; INT4 as int8."""
     if tensor_type.bits is None:
         return content
     wanted = _size_bytes(shape, tensor_type)
     if content.size != wanted:
         raise TfliteError(f"{where}: {tensor_type.name} {shape} needs {wanted} bytes of data, got {content.size}")
+    if tensor_type is TensorType.INT4:
+        buffers.count_dense_bytes(math.prod(shape), where)
+        return _readonly(_halves_of_bytes(content)[: math.prod(shape)].reshape(shape))
     dtype = tensor_type.dtype
     return content if dtype is None else content.view(dtype).reshape(shape)
+
+
+def _halves_of_bytes(content: Bytes) -> npt.NDArray[np.int8]:
+    """Return signed numbers of 4 bits, of each byte the lower one first."""
+    signed = content.view(np.int8)
+    numbers = np.empty((content.size, 2), np.int8)
+    np.right_shift(np.left_shift(signed, 4, out=numbers[:, 0]), 4, out=numbers[:, 0])
+    np.right_shift(signed, 4, out=numbers[:, 1])
+    return numbers.reshape(-1)
 
 
 def _densified(

@@ -35,11 +35,12 @@ _OPERAND_TYPES = {
     TensorType.INT64: OperandCode.TENSOR_INT32,
     TensorType.UINT8: OperandCode.TENSOR_QUANT8_ASYMM,
     TensorType.INT8: OperandCode.TENSOR_QUANT8_ASYMM_SIGNED,
+    TensorType.INT4: OperandCode.TENSOR_QUANT8_ASYMM_SIGNED,
     TensorType.INT16: OperandCode.TENSOR_QUANT16_SYMM,
     TensorType.UINT16: OperandCode.TENSOR_QUANT16_ASYMM,
     TensorType.BOOL: OperandCode.TENSOR_BOOL8,
 }
-"""INT64 is computed in 32 bits; the interface casts."""
+"""INT64 is computed in 32 bits; the interface casts. Constants of INT4 are bytes."""
 
 _QUANTIZED = QUANT8_TYPES | {OperandCode.TENSOR_QUANT16_SYMM, OperandCode.TENSOR_QUANT16_ASYMM}
 _SAME_SCALE = 1e-6
@@ -170,6 +171,8 @@ def tensor_value(tensor: TfliteTensor, shape: Dimensions | None = None) -> Value
     if code is None:
         raise BadData(f"tensor {quoted(tensor.name)}: type {tensor.type.name} is not supported")
     data = tensor.data
+    if data is None and tensor.type is TensorType.INT4:
+        raise BadData(f"tensor {quoted(tensor.name)}: INT4 is supported for constants alone")
     if data is not None and tensor.type is TensorType.INT64:
         data = _narrowed(data, tensor.name)
     plain = Value(code, tensor.shape if shape is None else shape, data=data)
@@ -188,8 +191,8 @@ def _quantized(plain: Value, tensor: TfliteTensor) -> Value:
 
 def _per_channel(plain: Value, tensor: TfliteTensor, quantization: TfliteQuantization) -> Value:
     where = f"tensor {quoted(tensor.name)}"
-    if tensor.type is not TensorType.INT8 or tensor.data is None:
-        raise BadData(f"{where}: per-channel quantisation is supported for INT8 constants alone")
+    if plain.type != OperandCode.TENSOR_QUANT8_ASYMM_SIGNED or tensor.data is None:
+        raise BadData(f"{where}: per-channel quantisation is supported for INT8 and INT4 constants alone")
     if quantization.zero_points.any():
         raise BadData(f"{where}: per-channel zero points must be 0, got {int(quantization.zero_points.max())}")
     scales = ChannelQuant(tuple(quantization.scales.tolist()), quantization.quantized_dimension)

@@ -38,13 +38,14 @@ _FAMILIES: Mapping[str, Collection[int | str]] = {
         *(Op.ELU, Op.PRELU, Op.LEAKY_RELU, Op.GELU, Op.LOG_SOFTMAX, Op.L2_NORMALIZATION),
         *(Op.LOCAL_RESPONSE_NORMALIZATION,),
     ),
+    "angles": (Op.ATAN2,),
     "concatenation": (Op.CONCATENATION, "TensorListSetItem", Op.PACK, Op.SPLIT, Op.UNPACK, Op.SPLIT_V),
-    "control_flow": (Op.IF, Op.WHILE),
+    "control_flow": (Op.IF, Op.WHILE, Op.STABLEHLO_COMPOSITE),
     "convolution": (Op.CONV_2D, Op.DEPTHWISE_CONV_2D, Op.TRANSPOSE_CONV, "Convolution2DTransposeBias"),
     "cumulative": (Op.CUMSUM,),
     "detection": ("TFLite_Detection_PostProcess",),
     "elementwise": (
-        *(Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.ADD_N, Op.FLOOR_DIV, Op.FLOOR_MOD, Op.SQUARED_DIFFERENCE, Op.MAXIMUM),
+        *(Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.ADD_N, Op.FLOOR_DIV, Op.SQUARED_DIFFERENCE, Op.MAXIMUM),
         *(Op.MINIMUM, Op.POW, Op.EQUAL, Op.NOT_EQUAL, Op.GREATER, Op.GREATER_EQUAL, Op.LESS, Op.LESS_EQUAL),
         *(Op.LOGICAL_AND, Op.LOGICAL_OR, Op.LOGICAL_NOT, Op.ABS, Op.NEG, Op.EXP, Op.LOG, Op.SQRT, Op.RSQRT, Op.SIN),
         *(Op.COS, Op.FLOOR, Op.CEIL, Op.SQUARE),
@@ -62,10 +63,11 @@ _FAMILIES: Mapping[str, Collection[int | str]] = {
         *(Op.MEAN, Op.ARG_MAX, Op.ARG_MIN, Op.SUM, Op.REDUCE_PROD, Op.REDUCE_MAX, Op.REDUCE_MIN, Op.REDUCE_ANY),
         *(Op.REDUCE_ALL,),
     ),
+    "remainder": (Op.FLOOR_MOD,),
     "resize": (Op.RESIZE_BILINEAR, Op.RESIZE_NEAREST_NEIGHBOR),
     "rnn": (Op.RNN, Op.UNIDIRECTIONAL_SEQUENCE_RNN, Op.BIDIRECTIONAL_SEQUENCE_RNN, Op.SVDF),
     "rounding": (Op.SIGN, Op.ROUND, Op.FAKE_QUANT, Op.BUCKETIZE),
-    "scatter": (Op.SCATTER_ND, Op.SPARSE_TO_DENSE),
+    "scatter": (Op.SCATTER_ND, Op.SPARSE_TO_DENSE, Op.STABLEHLO_SCATTER),
     "segments": (
         *(Op.SEGMENT_SUM, Op.UNSORTED_SEGMENT_SUM, Op.UNSORTED_SEGMENT_PROD, Op.UNSORTED_SEGMENT_MAX),
         *(Op.UNSORTED_SEGMENT_MIN,),
@@ -81,6 +83,7 @@ _FAMILIES: Mapping[str, Collection[int | str]] = {
     "update": (Op.DYNAMIC_UPDATE_SLICE,),
     "variable": (Op.CALL_ONCE, Op.VAR_HANDLE, Op.READ_VARIABLE, Op.ASSIGN_VARIABLE),
     "volume": (Op.CONV_3D,),
+    "windows": (Op.STABLEHLO_REDUCE_WINDOW,),
 }
 
 _families = Families(__name__, _FAMILIES)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""IF and WHILE: the subgraphs that they call become referenced models."""
+"""IF and WHILE, the subgraphs of which become referenced models; composites, of which they become a part."""
 
 from __future__ import annotations
 
@@ -35,6 +35,14 @@ def _while(op: Operator) -> None:
         return
     models = [op.refer(f"{name}_subgraph_index", arguments) for name in ("cond", "body")]
     _call(op, OperationCode.WHILE, [*models, *arguments], models[1])
+
+
+@converts(BuiltinOperator.STABLEHLO_COMPOSITE, inputs=None)
+def _composite(op: Operator) -> None:
+    """(arguments ...): a name for what a subgraph computes; its operators take the composite's place."""
+    arguments = [op.input(position, "argument") for position in range(op.input_count)]
+    for position, value in enumerate(op.inline("decomposition_subgraph_index", arguments)):
+        op.result_of_same_quantization(op.made(value), position)
 
 
 def _call(op: Operator, code: OperationCode, inputs: list[Value], model: Value) -> None:

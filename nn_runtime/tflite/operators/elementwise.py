@@ -87,17 +87,6 @@ def _floor_div(op: Operator) -> None:
     op.result(quotient if quotient.type == OperandCode.TENSOR_INT32 else op.emit(OperationCode.FLOOR, [quotient]))
 
 
-@converts(BuiltinOperator.FLOOR_MOD, inputs=2, version=2)
-def _floor_mod(op: Operator) -> None:
-    """(input0, input1) of integers: a - floor(a / b) * b."""
-    first, second = _pair(op)
-    if first.type != OperandCode.TENSOR_INT32:
-        op.fail("only INT32 and INT64 are supported")
-    quotient = op.emit(OperationCode.DIV, [first, second, _NO_ACTIVATION])
-    product = op.emit(OperationCode.MUL, [quotient, second, _NO_ACTIVATION])
-    op.result(op.emit(OperationCode.SUB, [first, product, _NO_ACTIVATION]))
-
-
 @converts(BuiltinOperator.SQUARED_DIFFERENCE, inputs=2, version=2)
 def _squared_difference(op: Operator) -> None:
     """(input0, input1)."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -46,7 +47,8 @@ class Combination:
         return op.emit(self.code, [first, second, *activation], first)
 
 
-SUM = Combination(OperationCode.ADD, 0)
+SUM, PRODUCT = Combination(OperationCode.ADD, 0), Combination(OperationCode.MUL, 1)
+GREATEST, LEAST = Combination(OperationCode.MAXIMUM, -math.inf), Combination(OperationCode.MINIMUM, math.inf)
 
 
 def combined_at_known_places(op: Operator, rows: Value, numbers: Array, count: int, how: Combination) -> Value:

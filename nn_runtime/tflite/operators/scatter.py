@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows put at places: SCATTER_ND, SPARSE_TO_DENSE."""
+"""Rows put at places: SCATTER_ND, SPARSE_TO_DENSE, STABLEHLO_SCATTER."""
 
 from __future__ import annotations
 
@@ -11,13 +11,27 @@ import numpy as np
 from nn_runtime.codes import OperandCode, OperationCode
 from nn_runtime.tflite.builtin_operator import BuiltinOperator
 from nn_runtime.tflite.operators import converts
-from nn_runtime.tflite.operators.places import SUM, combined_at_computed_places, combined_at_known_places
+from nn_runtime.tflite.operators.computations import combination
+from nn_runtime.tflite.operators.concatenation import joined
+from nn_runtime.tflite.operators.places import (
+    GREATEST,
+    PRODUCT,
+    SUM,
+    check_combined,
+    combined_at_computed_places,
+    combined_at_known_places,
+)
 from nn_runtime.tflite.operators.rows import computed_row_numbers, row_numbers
-from nn_runtime.tflite.values import Value
+from nn_runtime.tflite.operators.shape import transposed
+from nn_runtime.tflite.values import Value, constant, int32, int32_vector, scalar
 
 if TYPE_CHECKING:
-    from nn_runtime.operand import Dimensions
+    from collections.abc import Sequence
+
+    from nn_runtime.operand import Array, Dimensions
     from nn_runtime.tflite.operator import Operator
+
+_INTEGERS, _BOOLEANS = Value(OperandCode.TENSOR_INT32), Value(OperandCode.TENSOR_BOOL8)
 
 
 def _wanted_shape(op: Operator, position: int, name: str) -> Dimensions:
@@ -73,3 +87,107 @@ def _sparse_to_dense(op: Operator) -> None:
     result = op.emit(OperationCode.SELECT, [chosen, spread, rest], spread)
     result = op.as_booleans(result) if values.type == OperandCode.TENSOR_BOOL8 else result
     op.result_of_same_quantization(op.reshape(result, shape))
+
+
+@converts(BuiltinOperator.STABLEHLO_SCATTER, inputs=3)
+def _stablehlo_scatter(op: Operator) -> None:
+    """(operand, indices, updates): rows of the operand, replaced by the updates of their places or combined with them.
+
+    A row is what the operand has at one index of the axes that are scattered. Of updates of one place the last counts;
+    those of places outside are left out.
+    """
+    source, indices = op.input(0, "operand"), op.input(1, "scatter_indices")
+    updates = op.same_integers(op.input(2, "updates"), source)
+    shape = source.shape or ()
+    axes = _scattered_axes(op, source)
+    rest = [axis for axis in range(len(shape)) if axis not in axes]
+    order = [*axes, *rest]
+    indexed, row = ([shape[axis] for axis in some] for some in (axes, rest))
+    outer = _outer(op, indices, len(axes))
+    windows = op.integer_options("update_window_dims")
+    places = [axis for axis in range(updates.rank) if axis not in windows]
+    is_order = sorted([*places, *windows]) == list(range(updates.rank))
+    sizes = [(updates.shape or ())[axis] for axis in (*places, *windows)] if is_order else []
+    if sizes != [*outer, *row] or updates.type != source.type:
+        given = f"{list(updates.shape or ())} with rows along {windows}"
+        op.fail(f"updates (input 2) must be {outer} rows {row} of the operand's type, got {given}")
+    base = op.reshape(_turned(op, source, order), (math.prod(indexed), math.prod(row)))
+    rows = op.reshape(_turned(op, updates, [*places, *windows]), (math.prod(outer), math.prod(row)))
+    updated = _updated(op, base, rows, _numbers_inside(op, indices, indexed))
+    result = op.reshape(updated, [*indexed, *row])
+    op.result_of_same_quantization(_turned(op, result, [order.index(axis) for axis in range(len(order))]))
+
+
+def _scattered_axes(op: Operator, source: Value) -> list[int]:
+    axes, inserted = (op.integer_options(name) for name in ("scatter_dims_to_operand_dims", "inserted_window_dims"))
+    if not axes or sorted(axes) != sorted(inserted) or len(set(axes) & set(range(source.rank))) != len(axes):
+        op.fail(f"scatter_dims_to_operand_dims must be inserted_window_dims, got {axes} and {inserted}")
+    return axes
+
+
+def _outer(op: Operator, indices: Value, columns: int) -> list[int]:
+    """Return the shape of which each element is an index, of so many columns."""
+    shape, vector = list(indices.shape or ()), op.option("index_vector_dim")
+    given = [*shape, 1] if vector == len(shape) else shape
+    if vector != len(given) - 1 or given[-1] != columns or indices.type != OperandCode.TENSOR_INT32 or 0 in given:
+        op.fail(f"scatter_indices (input 1) must be integers with {columns} in the last axis, got {shape}")
+    return given[:-1]
+
+
+def _turned(op: Operator, value: Value, order: Sequence[int]) -> Value:
+    """Return a value with its axes in another order."""
+    shape = value.shape or ()
+    moved = [axis for axis in order if shape[axis] > 1]
+    return (
+        op.reshape(value, [shape[axis] for axis in order]) if moved == sorted(moved) else transposed(op, value, order)
+    )
+
+
+def _numbers_inside(op: Operator, indices: Value, indexed: Sequence[int]) -> Array | Value:
+    """Return the numbers of rows that indices are of, < 0 or (computed ones) beyond them for those outside."""
+    if indices.data is not None:
+        table = indices.data.reshape(-1, len(indexed))
+        is_inside = np.all((table >= 0) & (table < np.array(indexed)), axis=1, keepdims=True)
+        numbers = row_numbers(op, np.where(is_inside, table, 0), tuple(indexed))
+        return np.where(is_inside[:, 0], numbers, -1)
+    computed = computed_row_numbers(op, indices, tuple(indexed))
+    if len(indexed) == 1:
+        return computed
+    columns = op.reshape(indices, (-1, len(indexed)))
+    is_at_least_0 = op.emit(OperationCode.GREATER_EQUAL, [columns, int32_vector([0])], _BOOLEANS)
+    is_below_size = op.emit(OperationCode.LESS, [columns, int32_vector(indexed)], _BOOLEANS)
+    is_column = op.emit(OperationCode.LOGICAL_AND, [is_at_least_0, is_below_size], _BOOLEANS)
+    is_row = op.emit(
+        OperationCode.REDUCE_ALL, [is_column, int32_vector([1]), scalar(OperandCode.BOOL, False)], _BOOLEANS
+    )
+    outside = constant(op.filled(computed, -1, np.int32))
+    return op.emit(OperationCode.SELECT, [is_row, computed, outside], _INTEGERS)
+
+
+def _updated(op: Operator, base: Value, rows: Value, numbers: Array | Value) -> Value:
+    """Return rows of which some are replaced by others or combined with them, as the options say."""
+    count, how = (base.shape or ())[0], combination(op, "update_computation_subgraph_index")
+    if how is None:
+        both = joined(op, [base, rows], 0, base)
+        return op.moved(OperationCode.GATHER, both, int32(0), _latest(op, numbers, count))
+    check_combined(op, rows)
+    if how not in (SUM, PRODUCT):
+        op.fail("greatest and least numbers are not supported, sums and products are")
+    if isinstance(numbers, Value):
+        return how.of(op, base, combined_at_computed_places(op, rows, numbers, count, how))
+    return how.of(op, base, combined_at_known_places(op, rows, numbers, count, how))
+
+
+def _latest(op: Operator, numbers: Array | Value, count: int) -> Value:
+    """Return for each of so many rows its own number, or that of the last row behind them which shall be there."""
+    op.spend(count)
+    own = np.arange(count, dtype=np.int32)
+    if not isinstance(numbers, Value):
+        is_inside = numbers >= 0
+        own[numbers[is_inside]] = count + np.flatnonzero(is_inside)
+        return constant(own)
+    size = (numbers.shape or ())[0]
+    op.spend(size)
+    behind = constant(np.arange(count, count + size, dtype=np.int32).reshape(size, 1))
+    latest = op.reshape(combined_at_computed_places(op, behind, numbers, count, GREATEST), (count,))
+    return op.emit(OperationCode.MAXIMUM, [latest, constant(own)], _INTEGERS)

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nn_runtime.codes import OperandCode, OperationCode
+from nn_runtime.codes import OperandCode
 from nn_runtime.operand import dtype_of
 from nn_runtime.tflite.builtin_operator import BuiltinOperator
 from nn_runtime.tflite.operators import converts
 from nn_runtime.tflite.operators.places import (
+    GREATEST,
+    LEAST,
+    PRODUCT,
     SUM,
     Combination,
     check_combined,
@@ -67,14 +70,14 @@ def _unsorted_sum(op: Operator) -> None:
 
 @converts(BuiltinOperator.UNSORTED_SEGMENT_PROD, inputs=3)
 def _unsorted_prod(op: Operator) -> None:
-    _unsorted(op, Combination(OperationCode.MUL, 1))
+    _unsorted(op, PRODUCT)
 
 
 @converts(BuiltinOperator.UNSORTED_SEGMENT_MAX, inputs=3)
 def _unsorted_max(op: Operator) -> None:
-    _unsorted(op, Combination(OperationCode.MAXIMUM, -math.inf))
+    _unsorted(op, GREATEST)
 
 
 @converts(BuiltinOperator.UNSORTED_SEGMENT_MIN, inputs=3)
 def _unsorted_min(op: Operator) -> None:
-    _unsorted(op, Combination(OperationCode.MINIMUM, math.inf))
+    _unsorted(op, LEAST)

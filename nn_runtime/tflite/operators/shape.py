@@ -61,11 +61,14 @@ def _expand_dims(op: Operator) -> None:
 def _transpose(op: Operator) -> None:
     """(input, permutation)."""
     source = op.input(0, "input")
-    order = op.by_dimension(1, "perm")
+    op.result_of_same_quantization(transposed(op, source, op.by_dimension(1, "perm")))
+
+
+def transposed(op: Operator, source: Value, order: Sequence[int]) -> Value:
+    """Return a value with its axes in another order."""
     if source.type == OperandCode.TENSOR_INT32:
-        op.result(op.rearranged(source, op.numbers(source).transpose(_permutation(op, order, source.rank))))
-    else:
-        op.result_of_same_quantization(op.moved(OperationCode.TRANSPOSE, source, int32_vector(order)))
+        return op.rearranged(source, op.numbers(source).transpose(_permutation(op, order, source.rank)))
+    return op.moved(OperationCode.TRANSPOSE, source, int32_vector(order))
 
 
 def _permutation(op: Operator, order: Sequence[int], rank: int) -> list[int]:

@@ -12,6 +12,7 @@ from tests.nn_runtime.tflite.operator_file import Tensor, boolean, constant, int
 POSITIVE = constant(np.linspace(0.1, 3, 10).reshape(2, 5))
 UNARY = ("ABS", "NEG", "EXP", "SIN", "COS", "FLOOR", "CEIL", "SQUARE")
 BUCKETS = "BucketizeOptions"
+GRID = np.linspace(0.01, 1, 40, dtype=np.float32)
 COMPARISONS = ("EQUAL", "NOT_EQUAL", "GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL")
 
 CASES = [
@@ -21,6 +22,8 @@ CASES = [
     Case("FLOOR_DIV", [int32(2, 9), constant([7, -3, 2, 1, -1, 4, 5, -8, 9])], [int32(2, 9)], "FloorDivOptions"),
     Case("FLOOR_DIV", [real(2, 3), constant([2.0, -3.0, 0.5])], [real(2, 3)], "FloorDivOptions"),
     Case("FLOOR_MOD", [int32(2, 9), constant([7, -3, 2, 1, -1, 4, 5, -8, 9])], [int32(2, 9)], "FloorModOptions"),
+    Case("FLOOR_MOD", [real(40, 3), constant([0.7, -0.3, 2.5])], [real(40, 3)], "FloorModOptions"),
+    Case("FLOOR_MOD", [real(3, 1), constant(GRID)], [real(3, 40)], "FloorModOptions", name="broadcast"),
     Case("SQUARED_DIFFERENCE", [real(2, 5), real(2, 1)], [real(2, 5)], "SquaredDifferenceOptions"),
     Case(
         "SQUARED_DIFFERENCE",
@@ -34,6 +37,7 @@ CASES = [
         for code in ("MAXIMUM", "MINIMUM")
         for kind in (real, int32, lambda *shape: int8(0.1, 3, *shape), lambda *shape: uint8(0.1, 3, *shape))
     ),
+    Case("ATAN2", [real(2, 50), real(2, 50)], [real(2, 50)], "ATan2Options"),
     Case("POW", [POSITIVE, real(2, 5)], [real(2, 5)], "PowOptions"),
     *(
         Case(code, [kind(2, 50), other(2, 50)], [boolean(2, 50)], name=kind(1).type.name)

@@ -31,7 +31,7 @@ _ONLY_VERSION_1 = {
     *("BROADCAST_ARGS", "CONV_3D", "CUMSUM", "MATRIX_DIAG", "MATRIX_SET_DIAG", "REVERSE_SEQUENCE"),
     *("ROUND", "SCATTER_ND", "SEGMENT_SUM", "BUCKETIZE"),
     *(f"UNSORTED_SEGMENT_{name}" for name in ("MAX", "MIN", "PROD", "SUM")),
-    *("ASSIGN_VARIABLE", "CALL_ONCE", "READ_VARIABLE", "VAR_HANDLE"),
+    *("ASSIGN_VARIABLE", "CALL_ONCE", "READ_VARIABLE", "VAR_HANDLE", "STABLEHLO_COMPOSITE", "ATAN2"),
     *("BATCH_TO_SPACE_ND", "BIDIRECTIONAL_SEQUENCE_LSTM", "BIDIRECTIONAL_SEQUENCE_RNN", "CEIL", "COS", "ELU"),
     *("DENSIFY", "EMBEDDING_LOOKUP", "EXP", "EXPAND_DIMS", "FILL", "FLOOR", "FLOOR_MOD", "GATHER", "HARD_SWISH"),
     *("HASHTABLE_LOOKUP", "IF", "L2_NORMALIZATION", "L2_POOL_2D", "LOCAL_RESPONSE_NORMALIZATION", "LOG"),
@@ -107,7 +107,9 @@ class Step:
     inputs: Sequence[int]
     outputs: Sequence[int]
     options: str = "NONE"
-    values: Mapping[str, int | float | bool | str | Sequence[int] | Sequence[float]] = field(default_factory=dict)
+    values: Mapping[str, int | float | bool | str | bytes | Sequence[int] | Sequence[float]] = field(
+        default_factory=dict
+    )
     intermediates: Sequence[int] = ()
     custom_options: bytes = b""
     version: int | None = None

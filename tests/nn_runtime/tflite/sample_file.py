@@ -22,7 +22,7 @@ from tests.nn_runtime.tflite.tflite_file import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-FLOAT32, INT32, UINT8, STRING, BOOL, INT8, INT4 = 0, 2, 3, 5, 6, 9, 17
+FLOAT32, INT32, UINT8, STRING, BOOL, INT8, INT4, UINT4 = 0, 2, 3, 5, 6, 9, 17, 20
 ADD, CONV_2D, RESHAPE, CUSTOM, IF, WHILE = 0, 3, 22, 32, 118, 119
 FILTER = bytes(range(6))
 BIAS = struct.pack("<3i", 7, -8, 9)

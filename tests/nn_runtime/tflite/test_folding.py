@@ -55,6 +55,11 @@ FOLDED: dict[str, Folded] = {
         [int32(3, 1)],
     ),
     "EXPAND_DIMS": ([GRID, constant(np.int32(-2))], Step("EXPAND_DIMS", [0, 1], [2]), [int32(2, 1, 3)]),
+    "CONCATENATION": (
+        [GRID, constant([[7], [8]]), GRID],
+        Step("CONCATENATION", [0, 1, 2], [3], "ConcatenationOptions", {"Axis": -1}),
+        [int32(2, 7)],
+    ),
     "ADD": (
         [constant(np.array([[1], [20]])), constant([[3, 4, 5]])],
         Step("ADD", [0, 1], [2], "AddOptions"),
@@ -227,6 +232,14 @@ def known(inputs: Sequence[Tensor], step: Step, result: Tensor) -> bytes:
                 int32(2, 3),
             ),
             r"SPLIT_V: size_splits must be 1 sizes of sum 3, got \[\]",
+        ),
+        (
+            known(
+                [GRID, constant([[1]])],
+                Step("CONCATENATION", [0, 1], [2], "ConcatenationOptions", {"Axis": 1}),
+                int32(2, 4),
+            ),
+            r"CONCATENATION: the inputs must have one shape but for axis 1, got \[\[2, 3\], \[1, 1\]\]",
         ),
         (
             known([GRID, constant([1, 2])], Step("ADD", [0, 1], [2], "AddOptions"), int32(2, 3)),

@@ -11,9 +11,9 @@ import pytest
 import nn_runtime as nn
 from nn_runtime.errors import BadData
 from nn_runtime.tflite import supported_operators
+from nn_runtime.tflite.builtin_operator import OPERATOR_NAMES
 from nn_runtime.tflite.folding import FOLDED_KINDS
 from nn_runtime.tflite.operators import kind_of
-from nn_runtime.tflite.schema import OPERATOR_NAMES
 from tests.nn_runtime.tflite.operator_cases import TANH, Case, weights
 from tests.nn_runtime.tflite.operator_file import Graph, Step, constant, real, write, write_graphs
 from tests.nn_runtime.tflite.test_converter import CASES
@@ -25,6 +25,9 @@ REFUSED_BY_LITERT = {case.code for case in COUNTED} - {"MIRROR_PAD"}
 """LiteRT's MIRROR_PAD does not count its inputs."""
 _CALLS = {
     "CALL_ONCE": ("CallOnceOptions", {"InitSubgraphIndex": 1}),
+    "STABLEHLO_COMPOSITE": ("StableHLOCompositeOptions", {"DecompositionSubgraphIndex": 1}),
+    "STABLEHLO_REDUCE_WINDOW": ("StablehloReduceWindowOptions", {"BodySubgraphIndex": 1}),
+    "STABLEHLO_SCATTER": ("StablehloScatterOptions", {"UpdateComputationSubgraphIndex": 1}),
     "IF": ("IfOptions", {"ThenSubgraphIndex": 1, "ElseSubgraphIndex": 1}),
     "WHILE": ("WhileOptions", {"CondSubgraphIndex": 1, "BodySubgraphIndex": 1}),
 }

@@ -22,10 +22,10 @@ from tests.nn_runtime.tflite.sample_file import (
     CUSTOM,
     FILTER,
     IF,
-    INT4,
     INT8,
     INT32,
     STRING,
+    UINT4,
     WHILE,
     changed,
     refused,
@@ -147,12 +147,12 @@ def test_names_that_are_not_utf8() -> None:
 
 def test_types_without_dtype_stay_bytes() -> None:
     def change(file: FileSpec) -> None:
-        file.subgraphs[0].tensors += [TensorSpec("text", STRING, (9,), 4), TensorSpec("nibbles", INT4, (3, 3), 4)]
+        file.subgraphs[0].tensors += [TensorSpec("text", STRING, (9,), 4), TensorSpec("halves", UINT4, (3, 3), 4)]
 
-    text, nibbles = read(changed(change)).subgraphs[0].tensors[-2:]
+    text, halves = read(changed(change)).subgraphs[0].tensors[-2:]
     assert text.data is not None
-    assert nibbles.data is not None
-    assert bytes(text.data) == bytes(nibbles.data) == b"1.5.0"
+    assert halves.data is not None
+    assert bytes(text.data) == bytes(halves.data) == b"1.5.0"
 
 
 def test_constant_without_elements() -> None:

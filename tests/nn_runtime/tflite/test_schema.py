@@ -12,7 +12,7 @@ import pytest
 import tflite
 from flatbuffers.number_types import to_numpy_type
 
-from nn_runtime.tflite import schema
+from nn_runtime.tflite import fields, options, schema
 from nn_runtime.tflite.builtin_operator import BuiltinOperator
 from nn_runtime.tflite.types import TensorType
 
@@ -60,38 +60,38 @@ class Recorder:
         self.kind = "union"
 
 
-def expected_kind(kind: schema.Kind) -> str:
+def expected_kind(kind: fields.Kind) -> str:
     match kind:
-        case schema.Scalar():
+        case fields.Scalar():
             return f"scalar {kind.format.format.lstrip('<')}"
-        case schema.Vector():
+        case fields.Vector():
             return f"vector {kind.item.str}"
         case _:
             return type(kind).__name__.lower()
 
 
-def all_tables(table: schema.Table) -> list[schema.Table]:
+def all_tables(table: fields.Table) -> list[fields.Table]:
     found = [table]
     for item in table.fields:
-        if isinstance(item.kind, schema.Child | schema.Children):
+        if isinstance(item.kind, fields.Child | fields.Children):
             found += all_tables(item.kind.table)
-        elif isinstance(item.kind, schema.Union):
+        elif isinstance(item.kind, fields.Union):
             found += item.kind.variants.values()
     return found
 
 
-def answer(table: schema.Table, item: schema.Field, recorder: Recorder) -> object:
+def answer(table: fields.Table, item: fields.Field, recorder: Recorder) -> object:
     """What the package's accessor of a field returns."""
     reader = getattr(tflite, table.name)()
     reader._tab = recorder
     name = "".join(part[:1].upper() + part[1:] for part in item.name.split("_"))
-    if isinstance(item.kind, schema.Vector):
+    if isinstance(item.kind, fields.Vector):
         return getattr(reader, f"{name}AsNumpy")()
-    return getattr(reader, name)(0) if isinstance(item.kind, schema.Children) else getattr(reader, name)()
+    return getattr(reader, name)(0) if isinstance(item.kind, fields.Children) else getattr(reader, name)()
 
 
 @pytest.mark.parametrize("table", all_tables(schema.MODEL), ids=lambda table: table.name)
-def test_schema_is_that_of_the_accessors(table: schema.Table) -> None:
+def test_schema_is_that_of_the_accessors(table: fields.Table) -> None:
     for item in table.fields:
         recorder = Recorder(has_fields=True)
         answer(table, item, recorder)
@@ -99,10 +99,10 @@ def test_schema_is_that_of_the_accessors(table: schema.Table) -> None:
 
 
 @pytest.mark.parametrize("table", all_tables(schema.MODEL), ids=lambda table: table.name)
-def test_defaults_are_those_of_the_accessors(table: schema.Table) -> None:
+def test_defaults_are_those_of_the_accessors(table: fields.Table) -> None:
     assert set(table.defaults) == {item.name for item in table.fields}
     for item in table.fields:
-        if isinstance(item.kind, schema.Scalar):
+        if isinstance(item.kind, fields.Scalar):
             ours, theirs = table.defaults[item.name], answer(table, item, Recorder(has_fields=False))
             assert (type(ours), ours) == (type(theirs), theirs), item.name
 
@@ -118,10 +118,13 @@ def test_operators_have_the_numbers_of_the_packages(litert: Any) -> None:
 
 
 def test_options_have_the_tags_of_the_package(litert: Any) -> None:
-    ours = {table.name: tag for tag, table in schema.OPTIONS_BY_TAG.items()}
-    assert ours.items() <= members(litert.BuiltinOptions).items()
+    for tables, tags in (
+        (options.OPTIONS_BY_TAG, litert.BuiltinOptions),
+        (options.OPTIONS_2_BY_TAG, litert.BuiltinOptions2),
+    ):
+        assert {table.name: tag for tag, table in tables.items()}.items() <= members(tags).items()
     indices = next(item.kind for item in schema.DIMENSION.fields if item.name == "array_indices")
-    assert isinstance(indices, schema.Union)
+    assert isinstance(indices, fields.Union)
     assert {"NONE": 0, **{table.name: tag for tag, table in indices.variants.items()}} == members(
         litert.SparseIndexVector
     )

@@ -53,7 +53,9 @@ class OperatorSpec:
     inputs: Sequence[int]
     outputs: Sequence[int]
     options: str = "NONE"
-    values: Mapping[str, int | float | bool | str | Sequence[int] | Sequence[float]] = field(default_factory=dict)
+    values: Mapping[str, int | float | bool | str | bytes | Sequence[int] | Sequence[float]] = field(
+        default_factory=dict
+    )
     tag: int | None = None
     intermediates: Sequence[int] = ()
     custom_options: bytes = b""
@@ -226,30 +228,34 @@ class _Writer:
         number = int(is_sparse) if level.format is None else level.format
         return self._table("DimensionMetadata", Format=number, DenseSize=level.size, **fields)
 
-    def _option(self, value: float | str | Sequence[int] | Sequence[float]) -> float | None:
+    def _option(self, value: float | str | bytes | Sequence[int] | Sequence[float], integers: str) -> float | None:
         if isinstance(value, str):
             return self._text(value)
+        if isinstance(value, bytes):
+            return int(self._builder.CreateByteVector(value))
         if not isinstance(value, Sequence):
             return value
-        return self._array(value, "<f4" if any(isinstance(item, float) for item in value) else "<i4")
+        return self._array(value, "<f4" if any(isinstance(item, float) for item in value) else integers)
 
     def _operator(self, operator: OperatorSpec) -> int:
         if id(operator) not in self._shared:
             options = None
+            is_second = not hasattr(tflite.BuiltinOptions, operator.options)
             if operator.options != "NONE":
-                values = {name: self._option(value) for name, value in operator.values.items()}
+                integers = "<i8" if is_second else "<i4"
+                values = {name: self._option(value, integers) for name, value in operator.values.items()}
                 options = self._table(operator.options, **values)
-            tag = getattr(tflite.BuiltinOptions, operator.options) if operator.tag is None else operator.tag
+            tags, field = (tflite.BuiltinOptions2, "Options2") if is_second else (tflite.BuiltinOptions, "Options")
+            tag = getattr(tags, operator.options) if operator.tag is None else operator.tag
             self._shared[id(operator)] = self._table(
                 "Operator",
                 Inputs=self._array(operator.inputs, "<i4"),
                 Outputs=self._array(operator.outputs, "<i4"),
                 Intermediates=self._array(operator.intermediates, "<i4"),
-                BuiltinOptions=options,
                 CustomOptions=self._builder.CreateByteVector(operator.custom_options)
                 if operator.custom_options
                 else None,
-                BuiltinOptionsType=tag,
                 OpcodeIndex=operator.code,
+                **{f"Builtin{field}": options, f"Builtin{field}Type": tag},
             )
         return self._shared[id(operator)]

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""STABLEHLO_SCATTER and STABLEHLO_REDUCE_WINDOW, as PyTorch's exporter leaves them, against LiteRT's results."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+import nn_runtime as nn
+from nn_runtime.errors import BadData, NNError
+from tests.nn_runtime.tflite.operator_file import (
+    Array,
+    Graph,
+    Step,
+    Tensor,
+    boolean,
+    constant,
+    int8,
+    int32,
+    random_inputs,
+    real,
+    reference,
+    write_graphs,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from nn_runtime.device import Device
+
+INFINITY = float("inf")
+REPLACED = "the second"
+"""What a computation without operators gives of two numbers."""
+
+
+@dataclass
+class Hlo:
+    """One operator, and the operator of its computation."""
+
+    code: str
+    inputs: Sequence[Tensor]
+    output: Tensor
+    values: Mapping[str, Sequence[int] | int]
+    computation: str = REPLACED
+    numbers: Mapping[int, Array] = field(default_factory=dict)
+
+    def file(self) -> bytes:
+        kind = replace(self.output, shape=())
+        steps = [] if self.computation == REPLACED else [Step(self.computation, [0, 1], [2], version=1)]
+        inner = Graph([kind, kind, kind][: 2 + len(steps)], steps, [0, 1], [1 + len(steps)])
+        name = "Scatter" if self.code == "STABLEHLO_SCATTER" else "ReduceWindow"
+        index = "UpdateComputationSubgraphIndex" if name == "Scatter" else "BodySubgraphIndex"
+        options = f"Stablehlo{name}Options"
+        count = len(self.inputs)
+        step = Step(self.code, range(count), [count], options, {**self.values, index: 1}, version=1)
+        fed = [position for position, tensor in enumerate(self.inputs) if tensor.data is None]
+        return write_graphs([Graph([*self.inputs, self.output], [step], fed, [count]), inner])
+
+    def but(self, **values: Sequence[int] | int) -> Hlo:
+        """Return it with other options."""
+        return replace(self, values={**self.values, **values})
+
+    def arrays(self) -> list[Array]:
+        """Return inputs of a run: random ones, but where `numbers` has one by its position."""
+        fed = [position for position, tensor in enumerate(self.inputs) if tensor.data is None]
+        arrays = random_inputs([self.inputs[position] for position in fed])
+        return [self.numbers.get(position, array) for position, array in zip(fed, arrays, strict=True)]
+
+
+def scatter(
+    operand: Tensor,
+    indices: Tensor | list[list[int]],
+    updates: Tensor,
+    axes: list[int],
+    windows: list[int],
+    computation: str = REPLACED,
+) -> Hlo:
+    """A list of indices is given at the run; `windows` are the axes of the updates that are not places."""
+    numbers = {}
+    if not isinstance(indices, Tensor):
+        numbers[1] = np.array(indices, np.int32)
+        indices = int32(*numbers[1].shape)
+    values = {
+        "UpdateWindowDims": windows,
+        "InsertedWindowDims": sorted(axes),
+        "ScatterDimsToOperandDims": axes,
+        "IndexVectorDim": len(indices.shape) - 1,
+    }
+    return Hlo(
+        "STABLEHLO_SCATTER", [operand, indices, updates], replace(operand, data=None), values, computation, numbers
+    )
+
+
+def windows(
+    shape: tuple[int, ...],
+    result: tuple[int, ...],
+    initial: float,
+    computation: str,
+    sizes: list[int],
+    strides: list[int],
+    dilations: list[int],
+    padding: list[int],
+) -> Hlo:
+    values = {
+        "WindowDimensions": sizes,
+        "WindowStrides": strides,
+        "BaseDilations": [1] * len(shape),
+        "WindowDilations": dilations,
+        "Padding": padding,
+    }
+    inputs = [real(*shape), constant(np.float32(initial))]
+    return Hlo("STABLEHLO_REDUCE_WINDOW", inputs, real(*result), values, computation)
+
+
+ONES = [1, 1, 1, 1]
+CASES = {
+    "rows of known places": scatter(real(5, 3), constant([[4], [0]]), real(2, 3), [0], [1]),
+    "the last of a place": scatter(real(5, 3), constant([[2], [0], [2]]), real(3, 3), [0], [1]),
+    "rows of a cache": scatter(real(1, 8, 2, 4), [[3], [4]], real(1, 2, 2, 4), [1], [0, 2, 3]),
+    "one row of a cache": scatter(real(2, 8, 3), [[6]], real(2, 1, 3), [1], [0, 2]),
+    "the last of a computed place": scatter(real(5, 3), [[2], [0], [2]], real(3, 3), [0], [1]),
+    "computed places outside": scatter(real(5, 3), [[5], [1], [-1]], real(3, 3), [0], [1]),
+    "known places outside": scatter(real(5, 3), constant([[5], [1], [-1]]), real(3, 3), [0], [1]),
+    "elements": scatter(real(2, 3, 4), [[1, 2, 3], [0, 0, 0], [1, 0, 2]], real(3), [0, 1, 2], []),
+    "elements outside": scatter(real(3, 4), [[0, 4], [1, 1], [-1, 5], [3, 0]], real(4), [0, 1], []),
+    "columns": scatter(real(2, 3, 4), constant([[3, 0], [1, 1]]), real(3, 2), [2, 0], [0]),
+    "integers": scatter(int32(5, 3), [[4], [0]], int32(2, 3), [0], [1]),
+    "booleans": scatter(boolean(5, 3), [[4], [0]], boolean(2, 3), [0], [1]),
+    "bytes": scatter(int8(0.5, 3, 5, 3), [[4], [0]], int8(0.5, 3, 2, 3), [0], [1]),
+    "sums": scatter(real(5, 3), [[4], [0], [4]], real(3, 3), [0], [1], "STABLEHLO_ADD"),
+    "sums at known places": scatter(real(5, 3), constant([[4], [0], [4]]), real(3, 3), [0], [1], "STABLEHLO_ADD"),
+    "products": scatter(real(5, 3), [[4], [0], [4]], real(3, 3), [0], [1], "STABLEHLO_MULTIPLY"),
+    "sums of images": windows(
+        (2, 7, 8, 3), (2, 4, 3, 3), 0, "ADD", [1, 3, 2, 1], [1, 2, 3, 1], ONES, [0, 0, 1, 1, 0, 1, 0, 0]
+    ),
+    "greatest of images": windows(
+        (1, 7, 7, 3), (1, 4, 4, 3), -INFINITY, "MAXIMUM", [1, 3, 3, 1], [1, 2, 2, 1], ONES, [0, 0, 1, 1, 1, 1, 0, 0]
+    ),
+    "greatest, but not below 1": windows(
+        (1, 4, 4, 3), (1, 3, 3, 3), 1, "MAXIMUM", [1, 2, 2, 1], ONES, ONES, [0] * 8
+    ),
+    "sums from 2": windows((1, 4, 4, 3), (1, 3, 3, 3), 2, "ADD", [1, 2, 2, 1], ONES, ONES, [0] * 8),
+    "greatest with gaps": windows(
+        (1, 2, 7, 8), (1, 2, 5, 3), -INFINITY, "MAXIMUM",
+        [1, 1, 3, 3], [1, 1, 1, 2], [1, 1, 2, 2], [0, 0, 0, 0, 1, 1, 0, 1],
+    ),
+    "least of a row": windows((9,), (3,), INFINITY, "MINIMUM", [3], [3], [1], [0, 0]),
+    "products of rows": windows((3, 6), (2, 5), 1, "MUL", [2, 2], [1, 1], [1, 1], [0, 0, 0, 0]),
+    "sums over depth": windows((1, 1, 6, 2, 3), (1, 1, 4, 2, 3), 0, "ADD", [1, 1, 3, 1, 1], [1] * 5, [1] * 5, [0] * 10),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_results_are_those_of_litert(name: str, device: Device) -> None:
+    case = CASES[name]
+    file, inputs = case.file(), case.arrays()
+    with nn.load(file).compile(device) as session:
+        np.testing.assert_allclose(session.run(inputs)[0], reference(file, inputs)[0], rtol=1e-6, atol=1e-6)
+
+
+def test_sums_as_torch_exports_them(reference_device: Device) -> None:
+    """With ADD for their computation, which LiteRT does not know there."""
+    case = scatter(real(5, 3), [[4], [0], [4]], real(3, 3), [0], [1], "ADD")
+    operand, indices, updates = case.arrays()
+    wanted = operand.copy()
+    np.add.at(wanted, indices[:, 0], updates)
+    with nn.load(case.file()).compile(reference_device) as session:
+        np.testing.assert_allclose(session.run([operand, indices, updates])[0], wanted, rtol=1e-6)
+
+
+ROWS, IMAGES = CASES["rows of known places"], CASES["greatest of images"]
+REFUSED = {
+    "must be one ADD, MUL, MAXIMUM or MINIMUM of two arguments": replace(ROWS, computation="SUB"),
+    "greatest and least numbers are not supported": replace(ROWS, computation="MAXIMUM"),
+    "scatter_dims_to_operand_dims must be inserted_window_dims": ROWS.but(InsertedWindowDims=[1]),
+    r"updates \(input 2\) must be \[2\] rows \[3\]": ROWS.but(UpdateWindowDims=[0, 9]),
+    r"scatter_indices \(input 1\) must be integers with 1 in the last axis": ROWS.but(IndexVectorDim=0),
+    "to be combined": replace(IMAGES, computation=REPLACED),
+    "base_dilations of 1": IMAGES.but(BaseDilations=[1, 2, 1, 1]),
+    "padding must be 2 for each of 4 axes": IMAGES.but(Padding=[0] * 7),
+    "window_strides must be 1 for each of 4 axes, at least 1": IMAGES.but(WindowStrides=[1, 0, 1, 1]),
+    "a window must fit into 3 elements along axis 3": IMAGES.but(WindowDimensions=[1, 1, 1, 4]),
+}
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_other_forms_are_refused(message: str) -> None:
+    with pytest.raises(BadData, match=message):
+        nn.load(REFUSED[message].file())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_mutated_options_are_converted_or_refused(name: str) -> None:
+    rng = np.random.default_rng(len(name))
+    case = CASES[name]
+    for option, value in case.values.items():
+        for number in (-1, 0, 1, 2, 1 << 40):
+            numbers = list(value) if not isinstance(value, int) else [value]
+            if numbers:
+                numbers[int(rng.integers(len(numbers)))] = number
+            changed = numbers[0] if isinstance(value, int) else numbers[: int(rng.integers(1, 9))]
+            try:
+                nn.load(case.but(**{option: changed}).file())
+            except NNError:
+                continue
