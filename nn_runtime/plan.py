@@ -221,7 +221,7 @@ def make_plan(model: Model, run_order: Sequence[int], devices: Sequence[Device],
             device=where,
             step=number,
             support={device.name: support[index][at] for index, device in enumerate(devices)},
-            estimated_ns=placed.estimates_ns[at],
+            estimated_ns=placed.by_device_ns[at].get(where.name, placed.estimates_ns[at]),
             elsewhere_ns={name: ns for name, ns in placed.by_device_ns[at].items() if name != where.name},
         )
 

@@ -208,8 +208,12 @@ class HostProcess:
                 raise self._death() from error
             except HalError:  # the process refuses
                 raise
+            except OSError as error:
+                message = f"{self.entry}: no further channel: {error.strerror or error}"
+                raise HalError(ErrorStatus.RESOURCE_EXHAUSTED_TRANSIENT, message) from error
             except BaseException:
                 self.dead = True  # an answer may still come: nobody may take it for another's
+                self._control.close()
                 raise
             self._channels.append(channel)
             return channel
@@ -299,7 +303,11 @@ def _start_by_descriptor() -> tuple[subprocess.Popen[bytes], Channel]:
 def _start_by_port() -> tuple[subprocess.Popen[bytes], Channel]:
     rendezvous = Rendezvous()
     code = _CHILD.format(path=sys.path, descriptor=-1)
-    process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, start_new_session=True)
+    try:
+        process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, start_new_session=True)
+    except OSError:
+        rendezvous.close()
+        raise
     if process.stdin is not None:
         with process.stdin as pipe:  # not on the command line, which others can read
             pipe.write(repr(rendezvous.address).encode() + b"\n")

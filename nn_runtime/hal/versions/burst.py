@@ -151,12 +151,14 @@ class BurstClient:
         except BadPacket:
             return self._prepared.execute_synchronously(request, measure, None, None)
         with self._lock:
-            if len(packet) > self._requests.length or not self._requests.write(packet):
-                return self._prepared.execute_synchronously(request, measure, None, None)
-            self.packets += 1
             try:
+                if len(packet) > self._requests.length or not self._requests.write(packet):
+                    return self._prepared.execute_synchronously(request, measure, None, None)
+                self.packets += 1
                 with self._prepared.deaths.awaiting(self):
                     answer = self._results.read()
+            except HalError:
+                raise
             except BaseException:
                 self._close_channels()  # the answer may still come: nobody may take it for another's
                 raise
