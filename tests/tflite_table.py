@@ -26,6 +26,9 @@ checked operator by operator, so that a form of an operator may be refused, too;
 wanted and what it got. "At import": computed from shapes and integers that are known then, and from nothing else. An
 operator becomes one or several operations of NNAPI, of which [`SUPPORT.md`](SUPPORT.md) says who computes them;
 `nnrt graph FILE` shows them.
+
+NNAPI has no integers of 64 bits: inputs, outputs and constants of INT64 are computed in 32, so that what does
+not fit is refused where it is given, and wraps where it is computed.
 """
 AT_IMPORT = "at import"
 NO_OPERATORS = frozenset({"CUSTOM", "DELEGATE", "PLACEHOLDER_FOR_GREATER_OP_CODES"})
