@@ -137,7 +137,7 @@ def _accesses(step: Step, tasks: Sequence[Task]) -> list[list[_Access]]:
     found: list[list[_Access]] = [[] for _ in tasks]
     for memory, shape, span_of in roles:
         size, row = memory.size_bytes, shape[1] * step.element_bytes
-        has_shape = row * shape[0] == size
+        has_shape = row * shape[0] == size and (span_of is not _written or step.writes_rows_in_order)
         for task, accesses in zip(tasks, found, strict=True):
             (first, last), channels = span_of(step, task)
             places = (first * row, last * row) if has_shape else (0, size)

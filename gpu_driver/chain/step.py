@@ -173,6 +173,11 @@ class Step:
         return self.kind in GENERAL
 
     @property
+    def writes_rows_in_order(self) -> bool:
+        """Whether rows of the output lie one behind the other, as they are counted; those of a TURN are scattered."""
+        return self.kind != Kind.TURN
+
+    @property
     def by_channel(self) -> bool:
         """Whether every output channel reads its input channel only."""
         return self.kind in (Kind.DEPTHWISE, Kind.AVERAGE, Kind.GREATEST, Kind.DEPTHWISE_BYTES)
@@ -213,8 +218,7 @@ class Step:
         if self.is_depthwise or self.kind == Kind.DEPTHWISE_BYTES or self.is_float_product:
             return True
         g = self.geometry
-        pointwise = (g.filter_height, g.filter_width, g.stride_height, g.stride_width) == (1, 1, 1, 1)
-        return self.kind == Kind.CONVOLVE and self.dot4 != 0 and pointwise and g.input_depth % 4 == 0
+        return self.kind == Kind.CONVOLVE and self.dot4 != 0 and g.is_per_pixel and g.input_depth % 4 == 0
 
     @property
     def memories(self) -> tuple[Memory, ...]:

@@ -19,8 +19,7 @@ def copied_bytes(g: SlidingWindow, tile_pixels: int, *, is_half: bool) -> int:
     """Return what a convolution needs at once for copies of its inputs, tiles having `tile_pixels` pixels."""
     pixels = g.batches * g.output_height * g.output_width
     depth = g.filter_height * g.filter_width * g.input_depth
-    pointwise = g.pointwise and (g.stride_height, g.stride_width) == (1, 1)
-    if not is_half and pointwise and (pixels == 1 or pixels % tile_pixels == 0):
+    if not is_half and g.is_per_pixel and (pixels == 1 or pixels % tile_pixels == 0):
         return 0
     elements = tile_pixels * ((depth + 31) // 16 * 16 + 16)
     return _FLOAT_BYTES * ((max(COPIED_ELEMENTS, 2 * elements) if is_half else elements) + _OVERRUN)

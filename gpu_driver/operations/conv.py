@@ -124,9 +124,7 @@ def packed(product: Product) -> Steps:
 def _is_of_one_pixel(product: Product) -> bool:
     """Whether direct.h: convolve_pixel does it, which takes as long as reading the weights."""
     g = product.geometry
-    window = g.filter_height, g.filter_width, g.stride_height, g.stride_width, g.padded
-    pixels = g.batches * g.output_height * g.output_width
-    return not product.quantized and pixels == 1 and window == (1, 1, 1, 1, False)
+    return not product.quantized and g.is_per_pixel and g.batches * g.output_height * g.output_width == 1
 
 
 def packed_winograd(product: Product) -> Steps:

@@ -63,6 +63,13 @@ class SlidingWindow:
         """Whether each output pixel sees exactly one input pixel."""
         return self.filter_height == self.filter_width == 1 and not self.padded
 
+    @property
+    def is_per_pixel(self) -> bool:
+        """Whether each output pixel sees the input pixel at its own place, and that alone."""
+        strides = self.stride_height, self.stride_width
+        sizes = (self.output_height, self.output_width), (self.input_height, self.input_width)
+        return self.pointwise and strides == (1, 1) and sizes[0] == sizes[1]
+
 
 def image_dimensions(op: OperationView) -> tuple[int, int, int, int]:
     """Return batches, height, width and depth of the input, whatever its layout; only batches may be 0."""

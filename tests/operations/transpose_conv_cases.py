@@ -142,6 +142,9 @@ CASES = (
     generated("same_sparse", (1, 2, 2, 2), (1, 1, 2, 2), (3, 4), (0, -2, 0, -2), (SAME, 6, 8)),
     generated("same_nchw", (1, 2, 3, 2), (3, 3, 2, 2), (2, 2), (0, 0, 0, 1), (SAME, 4, 6), FuseCode.RELU1, nchw=True),
     generated("valid", (1, 2, 2, 3), (2, 3, 2, 3), (1, 2), (0, 0, 0, 0), (VALID, 4, 4)),
+    # Phases whose pictures are smaller than the input, of whole tiles or of one pixel.
+    generated("cropped", (1, 7, 12, 4), (16, 2, 2, 4), (2, 2), (0, 1, 0, 0)),
+    generated("cropped_to_pixels", (1, 2, 2, 20), (5, 2, 2, 20), (2, 2), (0, 1, 0, 1)),
     per_channel(),
     litert(
         "same",

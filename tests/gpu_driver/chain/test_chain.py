@@ -141,7 +141,31 @@ def test_starts_say_where_the_tasks_of_a_queue_and_step_lie(cores: int) -> None:
 @pytest.mark.parametrize("cores", [1, 2, 12])
 @pytest.mark.parametrize("code", [FLOAT, QUANT8])
 def test_tasks_wait_for_everything_that_they_read_and_overwrite(code: OperandCode, batches: int, cores: int) -> None:
-    launch = launch_of(inverted_residuals(code, batches), cores)
+    check_waits(launch_of(inverted_residuals(code, batches), cores), cores)
+
+
+@pytest.mark.parametrize("cores", [1, 2, 12])
+def test_turned_matrices_wait_for_all_that_used_their_memory(cores: int) -> None:
+    launch = launch_of(turned(), cores)
+    assert chain.Kind.TURN in [step.kind for step in launch.steps]
+    check_waits(launch, cores)
+
+
+def turned() -> Network:
+    """A picture whose sides change places, into memory that a convolution beside it has done with."""
+    network = Network(FLOAT, (1, 100, 200, 4), 5)
+    first = network.convolve(4)
+    network.convolve(4, 3)
+    network.convolve(32, 5, is_output=True)
+    swapped = network.operand((1, 200, 100, 4))
+    order = network.graph.constant(np.array([0, 2, 1, 3], np.int32), OperandCode.TENSOR_INT32)
+    network.graph.operation(OperationCode.TRANSPOSE, [first, order], swapped)
+    network.last, network.dims = swapped, (1, 200, 100, 4)
+    network.convolve(4, 3, is_output=True)
+    return network
+
+
+def check_waits(launch: Launch, cores: int) -> None:
     table, rows, _, waits = tables_of(launch)
     order = np.argsort(rows[:, 0], kind="stable")  # of the steps: every task must wait for earlier ones only
     numbers = np.argsort(order)
@@ -186,6 +210,8 @@ def overlap(first: tuple[tuple[int, int], Array], second: tuple[tuple[int, int],
 
 def elements_written(step: chain.Step, task: chain.Task) -> Array:
     pixels, depth = step.output_shape
+    if step.kind == chain.Kind.TURN:
+        return np.arange(pixels * depth)  # parts of them, anywhere
     numbers = np.arange(pixels * depth).reshape(pixels, depth)
     first = task.channels[0]
     if step.kind == chain.Kind.DEPTHWISE and depth >= 16:
@@ -194,6 +220,8 @@ def elements_written(step: chain.Step, task: chain.Task) -> Array:
 
 
 def elements_read(step: chain.Step, task: chain.Task) -> Array:
+    if step.reads is not None:
+        return np.arange(step.reads.rows * step.reads.depth)
     g = step.geometry
     numbers = np.arange(g.batches * g.input_height * g.input_width * g.input_depth)
     image = numbers.reshape(g.batches, g.input_height, g.input_width, g.input_depth)
