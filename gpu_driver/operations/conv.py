@@ -358,6 +358,8 @@ def _mean_of_pictures(product: Product, device: DeviceProfile) -> chain.Step | N
         return None
     weight = int(weights.flat[0]) - product.weights.zero_point
     offset = int(bias.flat[0]) - product.source.zero_point * terms * weight
+    if 255 * terms * abs(weight) + abs(offset) >= 1 << 31:  # mean_step.h adds and multiplies in 32 bits
+        return None
     factor = int(multipliers.flat[0]), int(exponents.flat[0])
     low, high = (int(bound.item()) for bound in product.bounds())
     scaling = Scaling(weight, offset, *factor, product.output.zero_point, low, high)

@@ -19,7 +19,7 @@ from gpu_driver.chain.kinds import From, Function
 from gpu_driver.chain.memory import BUFFERS
 from gpu_driver.launch import Launch
 from gpu_driver.lowering import Lowering
-from nn_runtime.codes import FuseCode, OperandCode, OperationCode
+from nn_runtime.codes import FuseCode, OperandCode, OperationCode, PaddingCode
 from nn_runtime.devices import find_device
 from nn_runtime.operand import dtype_of
 from tests.gpu_driver.chain.running import simulate_groups
@@ -444,6 +444,22 @@ def test_means_in_a_chain(opencl_device: Device, code: OperandCode, dims: Dimens
     network.tensors += [network.pair(SUB, last, means), network.pair(ADD, last, means)]
     network.finish()
     check(opencl_device, network)
+
+
+@pytest.mark.parametrize("size", [9, 184, 200])
+def test_whole_pictures_weighed_alike(opencl_device: Device, size: int) -> None:
+    """As means of chains, unless numbers on the way need more than 32 bits: 200 * 200 * 255 * 255 do."""
+    graph, depth, scale = Graph(), 16, 1 / 255
+    dims, result, product_scale = (1, size, size, depth), (1, 1, 1, depth), float(np.float32(scale) * np.float32(1e-5))
+    weights = graph.constant(np.full(dims, 255, np.uint8), QUANT8, 1e-5, 0)
+    bias = graph.constant(np.zeros(depth, np.int32), OperandCode.TENSOR_INT32, product_scale)
+    numbers = map(graph.integer, (PaddingCode.VALID, 1, 1, 1, FuseCode.NONE))
+    operands = [graph.input(dims, QUANT8, scale, 255), weights, bias, *numbers]
+    graph.operation(OperationCode.DEPTHWISE_CONV_2D, operands, graph.output(result, QUANT8, 0.05, 200))
+    data = [np.random.default_rng(0).integers(255 - np.arange(depth) % 4, 256, dims).astype(np.uint8)]
+    results = [(result, np.dtype(np.uint8))]
+    (wanted,) = answers(find_device("nnapi-reference").hal, graph, data, results)
+    np.testing.assert_array_equal(answers(opencl_device, graph, data, results)[0], wanted)
 
 
 def test_fields_of_tables() -> None:
