@@ -30,6 +30,7 @@ POINTS = (0.0, 0.625, -0.625, 1.5, -1.5)
 TILE_ROWS = 7
 """Tiles that are multiplied together, in registers."""
 LEAST_TILES, LEAST_DEPTH, LEAST_OUTPUTS = 9, 32, 8
+"""What is worth it; winograd.h takes 16 channels and more."""
 LEAST_ROWS, MOST_ROWS, WORK_DEPTH = 4, 8, 1024
 """Rows of TILE_ROWS tiles that share a pass over the weights: with so many input channels together, within bounds."""
 
