@@ -11,7 +11,7 @@ from nn_runtime.failures import of_kind, two_of
 from nn_runtime.hal import fences
 from nn_runtime.hal.interfaces import IFencedExecutionCallback
 from nn_runtime.hal.types import UNKNOWN_DURATION, ErrorStatus, ExecutionResult, HalError, OutputShape, Timing
-from nn_runtime.operand import dtype_of, element_count, has_unknown_dimensions, merge_dimensions
+from nn_runtime.operand import has_unknown_dimensions, merge_dimensions, size_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -132,7 +132,7 @@ def _check_room(operand: Operand, argument: RequestArgument, shape: OutputShape)
         raise BadData(f"sizes must be >= 0, got {list(shape.dimensions)}")
     if argument.has_no_value or argument.location.length == 0 or not shape.is_sufficient:
         return
-    needed = element_count(shape.dimensions) * dtype_of(operand.type).itemsize
+    needed = size_bytes(operand.type, shape.dimensions)
     if needed > argument.location.length:
         raise BadData(
             f"{list(shape.dimensions)} are {needed} bytes, said to fit into a buffer of {argument.location.length}"

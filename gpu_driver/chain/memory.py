@@ -53,7 +53,7 @@ class Memories:
         return Counter(self.keys[memory] for step in steps for memory in step.memories)
 
     def only_within(self, steps: Iterable[Step], others: Iterable[Step]) -> Memories:
-        """Return the memories as some of the steps see them, which others are apart from."""
+        """Return the memories of some steps; inner ones are those that the others do not use."""
         shared = self.used_by(others).keys()
         return Memories({one: self.keys[one] for step in steps for one in step.memories}, self.inner - shared)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import threading
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -82,7 +81,7 @@ def seconds(text: str) -> float:
         value = math.nan
     if not 0 < value < math.inf:
         raise argparse.ArgumentTypeError(f"wanted a number of seconds > 0, got {text[:_SHOWN]!r}")
-    return min(value, threading.TIMEOUT_MAX)
+    return value
 
 
 def compiled(network: Network, args: argparse.Namespace) -> Session:

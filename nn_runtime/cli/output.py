@@ -26,6 +26,8 @@ _WIDTH = 100
 _BAR_WIDTH = 30
 _SILENT_SECONDS = 1.0
 _GAP = "  "
+_JOINERS = "\u200c\u200d"
+"""Letters need them in Persian and Hindi, among others; a terminal obeys neither."""
 _CLEAR = "\r\x1b[K"
 """Back to the first column, and erase the line."""
 
@@ -65,7 +67,9 @@ def wrapped(text: str, indent: int) -> list[str]:
 def visible(text: str) -> str:
     """Return a text with escapes in place of what a terminal would obey: names in files are anybody's."""
     return "".join(
-        letter.encode("unicode_escape").decode() if unicodedata.category(letter)[0] == "C" else letter
+        letter.encode("unicode_escape").decode()
+        if unicodedata.category(letter)[0] == "C" and letter not in _JOINERS
+        else letter
         for letter in text
     )
 

@@ -83,8 +83,8 @@ def test_names_cannot_command_the_terminal(tmp_path: Path, capsys: pytest.Captur
     assert cli.main(["explain", str(tmp_path / "a\x1b[31m\nb.tflite"), "--device", "cpu"]) == 1
     wanted = f"nnrt explain: {tmp_path}/a\\x1b[31m\\nb.tflite: No such file or directory\n"
     assert capsys.readouterr().err == wanted
-    print_lines(["label\x07\u202e", "Zo\u00eb\u3000\u732b"])
-    assert capsys.readouterr().out == "label\\x07\\u202e\nZo\u00eb\u3000\u732b\n"
+    print_lines(["label\x07\u202e", "Zo\u00eb\u200d\u3000\u732b"])
+    assert capsys.readouterr().out == "label\\x07\\u202e\nZo\u00eb\u200d\u3000\u732b\n"
 
 
 @pytest.mark.parametrize(
