@@ -9,12 +9,22 @@ import numpy as np
 
 from nn_runtime.codes import OperandCode
 from nn_runtime.operand import OperandType
+from nn_runtime.quantization import dequantize, quantize
 from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from nn_runtime.operand import Array
+
+_QUANTISED = {
+    "uint8": OperandCode.TENSOR_QUANT8_ASYMM,
+    "int8": OperandCode.TENSOR_QUANT8_ASYMM_SIGNED,
+    "int16": OperandCode.TENSOR_QUANT16_SYMM,
+    "uint16": OperandCode.TENSOR_QUANT16_ASYMM,
+    "int32": OperandCode.TENSOR_INT32,
+}
+"""Types of integers that may have a scale."""
 
 
 @dataclass(frozen=True)
@@ -40,24 +50,20 @@ class TensorInfo:
         return self.scale > 0 and self.dtype.name == "int16" and computed.kind == "f"
 
     def quantize(self, real: npt.ArrayLike) -> Array:
-        """Return real values as the tensor takes them: rounded and clipped to its integers, or in its dtype alone."""
-        if not self.scale:
-            return np.asarray(real, self.dtype)
-        info = np.iinfo(str(self.dtype))
-        nearest = np.rint(np.asarray(real, np.float64) / self.scale) + self.zero_point
-        codes: Array = np.clip(nearest, info.min, info.max).astype(self.dtype)
-        return codes
+        """Return real values as the tensor takes them: rounded and clipped to its integers, or in its dtype alone.
+
+        NaN becomes the least integer.
+        """
+        return quantize(np.asarray(real), self.quantization) if self.scale else np.asarray(real, self.dtype)
 
     def dequantize(self, values: npt.ArrayLike) -> Array:
         """Return the real values, float32, that integers of the tensor stand for; others as they are."""
-        if not self.scale:
-            return np.asarray(values)
-        return ((np.asarray(values, np.float64) - self.zero_point) * self.scale).astype(np.float32)
+        return dequantize(np.asarray(values), self.quantization) if self.scale else np.asarray(values)
 
     @property
     def quantization(self) -> OperandType:
-        """What `quantize` and `dequantize` take for one that is real inside."""
-        return OperandType(OperandCode.TENSOR_QUANT16_SYMM, (), self.scale, self.zero_point)
+        """Type, scale and zero point of one that has a scale."""
+        return OperandType(_QUANTISED[self.dtype.name], (), self.scale, self.zero_point)
 
     def __str__(self) -> str:
         quantized = f" scale {self.scale:g} zero point {self.zero_point}" if self.scale else ""

@@ -66,7 +66,9 @@ def test_shapes_that_are_nearly_right_get_a_hint(given: np.ndarray, hint: str) -
 def test_real_values_of_a_quantised_input(byte_session: Session) -> None:
     with pytest.raises(BadData, match=r"got float32 \[3\]; it is quantised: .*quantize makes uint8 of real values$"):
         byte_session.run(np.zeros(3, np.float32))
-    integers = byte_session.inputs[0].quantize([-99.0, 0.26, 99.0])
+    info = byte_session.inputs[0]
+    assert info.quantize([np.nan, -np.inf, np.inf, 0.05]).tolist() == [0, 0, 255, 101]  # halves go away from zero
+    integers = info.quantize([-99.0, 0.26, 99.0])
     assert (integers.dtype, integers.tolist()) == (np.uint8, [0, 103, 255])
     (answer,) = byte_session.run(integers)
     np.testing.assert_allclose(byte_session.outputs[0].dequantize(answer), [0, 0.3, 15.5], rtol=1e-6)
