@@ -283,9 +283,9 @@ _process = os.getpid()
 
 @atexit.register
 def _shut_down() -> None:
-    if _contexts_here() or os.getpid() == _process:  # else the lock may have been copied while it was taken
-        _opening.close(EXIT_SECONDS)
     with suppress(KeyboardInterrupt):  # what is not stored will be compiled again
+        if _contexts_here() or os.getpid() == _process:  # else the lock may have been copied while it was taken
+            _opening.close(EXIT_SECONDS)
         for context in _contexts_here():
             context.shut_down()
 
