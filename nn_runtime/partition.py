@@ -157,11 +157,14 @@ def place_by_capabilities(
     """Return for each operation the index of its best device, by the capability tables.
 
     The lower figure wins; on a tie the earlier device, except that the CPU wins any tie. IF and WHILE that the CPU wins
-    go to the INTERPRETER if all sizes are known. `numbers` are the original indices, for messages. Raises BadData for
-    an operation that no device takes.
+    go to the INTERPRETER if all sizes are known, as do those that nobody takes whole, for what a vendor's device alone
+    computes inside. `numbers` are the original indices, for messages. Raises BadData for an operation that no device
+    takes.
     """
+    has_cpu = any(device.is_reference for device in devices)
     chosen = []
     for at, operation in enumerate(model.main.operations):
+        may_interpret = has_cpu and operation.type in CONTROL_FLOW and not has_unknown_boundary(model, operation)
         best = -1
         best_score = 0.0
         for index, device in enumerate(devices):
@@ -170,10 +173,9 @@ def place_by_capabilities(
             score = operation_score(model, model.main, operation, device, preference)
             if best < 0 or score < best_score or (score == best_score and device.is_reference):
                 best, best_score = index, score
-        if best < 0:
+        if best < 0 and not may_interpret:
             raise BadData(no_device(operation, numbers[at], devices, [answers[at] for answers in support]))
-        interpreted = operation.type in CONTROL_FLOW and devices[best].is_reference
-        chosen.append(INTERPRETER if interpreted and not has_unknown_boundary(model, operation) else best)
+        chosen.append(INTERPRETER if may_interpret and (best < 0 or devices[best].is_reference) else best)
     return chosen
 
 

@@ -277,7 +277,12 @@ def _place(
     options: PlanOptions,
 ) -> _Placed:
     chosen = place_by_capabilities(model, devices, support, options.preference, run_order)
-    if options.partition == PartitionMode.COST and options.preference != ExecutionPreference.LOW_POWER:
+    must_interpret = any(
+        device == INTERPRETER and not any(answers[at].supported for answers in support)
+        for at, device in enumerate(chosen)
+    )
+    by_cost = options.partition == PartitionMode.COST and options.preference != ExecutionPreference.LOW_POWER
+    if by_cost and not must_interpret:
         # The cost of steps inside a loop is not modelled: IF and WHILE stay whole, on the CPU device where it won.
         whole = [devices.index(_interpreting(devices)) if device == INTERPRETER else device for device in chosen]
         costs = CostModel(model, devices, support, options.preference)

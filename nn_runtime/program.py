@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from nn_runtime.codes import OperationCode
+from nn_runtime.errors import BadData
 from nn_runtime.hal.types import CONSTANT_LIFETIMES, Model, Operand, OperandLifeTime
 from nn_runtime.hal.versions.slicing import with_main
 from nn_runtime.partition import INTERPRETER, StepModel, cut
@@ -170,7 +171,11 @@ class Program:
         """Append the steps of the model to which input `place` refers; return its inputs and outputs as slots."""
         graph = model.referenced[self.operands[slot].location.offset]
         inner = with_main(model, graph)
-        base = self._add_graph(inner, self._place(inner), (*owner.source, place), owner.number)
+        try:
+            chosen = self._place(inner)
+        except BadData as error:
+            raise BadData(f"operation {owner.number}, the model of its input {place}: {error}") from error
+        base = self._add_graph(inner, chosen, (*owner.source, place), owner.number)
         return tuple(base + i for i in graph.input_indexes), tuple(base + i for i in graph.output_indexes)
 
     def _alias(self, outer: Sequence[int], inner: Sequence[int]) -> None:

@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 from nn_runtime.codes import FeatureLevel, OperandCode, is_extension_code
-from nn_runtime.device import Device
+from nn_runtime.compilation import Compilation
+from nn_runtime.device import REFERENCE_NAME, Device
+from nn_runtime.devices import reference_device
 from nn_runtime.errors import BadData, BadState, UnexpectedNull
 from nn_runtime.hal.interfaces import OperationSupport
 from nn_runtime.hal.types import Extension
@@ -19,8 +21,8 @@ from nn_runtime.model import Model
 from nn_runtime.operand import ChannelQuant, OperandType
 from nn_runtime.testing.aosp_samples import fake
 from nn_runtime.testing.sample_drivers import SampleDevice, SamplePreparedModel
-from tests.nn_runtime.graphs import chain_model, finished, numbers, run, tensor, unary_model
-from tests.nn_runtime.test_control_flow import RELU, TANH
+from tests.nn_runtime.graphs import chain_model, finished, if_model, numbers, run, tensor, unary_model
+from tests.nn_runtime.test_control_flow import RELU, TANH, run_if
 from tests.nn_runtime.test_partition import plan_of
 
 if TYPE_CHECKING:
@@ -160,13 +162,47 @@ class Vendor(SampleDevice):
         return super().prepare_model(unary_model(TANH).hal, *arguments)
 
 
+def vendor_of(name: str) -> Vendor:
+    vendor = Vendor("vendor")
+    vendor.script.extensions = (Extension(name),)
+    return vendor
+
+
+def vendor_model(vendor: Vendor, name: str) -> Model:
+    """One operation of the extension."""
+    model = Model()
+    x, y = (model.add_operand(tensor(2, 3)) for _ in range(2))
+    model.add_operation(model.extension_operation_type(Device(vendor), name, 0), [x], [y])
+    model.identify_inputs_and_outputs([x], [y])
+    model.finish()
+    return model
+
+
+@pytest.mark.parametrize("partition", ["aosp", "cost"])
+def test_control_flow_around_operations_of_extensions_is_interpreted(partition: str, name: str) -> None:
+    """No device takes the IF whole: neither the CPU with its operation, nor the vendor's with the RELU."""
+    vendor = vendor_of(name)
+    model = if_model(unary_model(RELU, (2, 3)), vendor_model(vendor, name), (2, 3))
+    compilation = Compilation(model, [Device(vendor), reference_device()])
+    compilation.set_partition(partition)
+    compilation.finish()
+    assert [step.device.name for step in plan_of(compilation).steps] == [REFERENCE_NAME, "vendor"]
+    for condition, expected in ((True, np.maximum(numbers(2, 3), 0)), (False, np.tanh(numbers(2, 3)))):
+        np.testing.assert_allclose(run_if(compilation, condition, numbers(2, 3)), expected, rtol=1e-6)
+
+
+def test_nobody_for_an_operation_of_an_extension_in_a_branch(name: str) -> None:
+    model = if_model(unary_model(RELU, (2, 3)), vendor_model(vendor_of(name), name), (2, 3))
+    with pytest.raises(BadData, match="operation 0, the model of its input 2: operation 0 .*: no device can run it"):
+        finished(model, [], fallback=True)
+
+
 @pytest.mark.parametrize("version", [FeatureLevel.HAL_1_0, FeatureLevel.HAL_1_1, FeatureLevel.HAL_1_2])
 def test_operations_of_extensions_elsewhere_in_a_model_are_nothing_to_an_older_driver(
     version: FeatureLevel, name: str
 ) -> None:
     """Drivers before HAL 1.2 know no extensions, and take models without them alone."""
-    vendor = Vendor("vendor")
-    vendor.script.extensions = (Extension(name),)
+    vendor = vendor_of(name)
     model = Model()
     x, between, y = (model.add_operand(tensor(2, 3)) for _ in range(3))
     model.add_operation(RELU, [x], [between])
