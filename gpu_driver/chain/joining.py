@@ -107,7 +107,7 @@ def _joined(steps: Sequence[Step], memories: Memories) -> Step | None:
     last, shape = steps[-1], _rows_gone_through(steps[0])
     if memories.key(last.output) in read or last.output_shape != shape:
         return None
-    program = _Program(memories, Counter(read), shape[1])
+    program = _Program(memories, _Registers(Counter(read)), shape[1])
     if not all(program.add(step) for step in steps):
         return None
     joined = program_step(last.kernel, last.output, tuple(program.operands), tuple(program.instructions), shape)
@@ -118,27 +118,87 @@ def _read_by(step: Step) -> list[Memory]:
     return [step.source, *([] if step.residual is None else [step.residual])]
 
 
+class _Registers:
+    """What lies in which register while instructions of several steps are put together, by the keys of memories.
+
+    Of what the steps made, it is the only copy, of what was loaded not: that gives way where a register is needed.
+    """
+
+    def __init__(self, readers: Counter[int]) -> None:
+        """`readers`: how many are yet to read each memory."""
+        self._readers = readers
+        self._made: dict[int, int] = {}
+        self._loaded: dict[int, int] = {}
+        self._narrow: set[int] = set()
+
+    def of_made(self, key: int) -> int | None:
+        """Return where that lies which a step made."""
+        return self._made.get(key)
+
+    def of_loaded(self, key: int) -> int | None:
+        """Return where the elements of a memory lie."""
+        return self._loaded.get(key)
+
+    def holds_made(self, register: int) -> bool:
+        """Whether something that a step made, and that is yet to be read, lies there."""
+        return register in self._made.values()
+
+    def is_narrow(self, key: int) -> bool:
+        """Whether what was made is one number a row."""
+        return key in self._narrow
+
+    def free(self, besides: Collection[int] = ()) -> int | None:
+        """Return a register in which nothing lies, else one of what was loaded; None where there is neither."""
+        free = [at for at in range(REGISTERS) if at not in self._made.values() and at not in besides]
+        found = next((at for at in free if at not in self._loaded.values()), free[0] if free else None)
+        self._loaded = {key: at for key, at in self._loaded.items() if at != found}
+        return found
+
+    def unused(self, besides: int) -> int | None:
+        """Return a register in which nothing lies at all."""
+        taken = {besides, *self._made.values(), *self._loaded.values()}
+        return next((at for at in range(REGISTERS) if at not in taken), None)
+
+    def put_loaded(self, key: int, register: int) -> None:
+        """Note that the elements of a memory lie there, too."""
+        self._loaded[key] = register
+
+    def put_made(self, key: int, register: int, is_narrow: bool) -> None:
+        """Note that what a step made lies there."""
+        self._made[key] = register
+        if is_narrow:
+            self._narrow.add(key)
+
+    def is_read_besides(self, reads: Sequence[int], key: int) -> bool:
+        """Whether more are yet to read a memory than those reads."""
+        return self._readers[key] > reads.count(key)
+
+    def release(self, reads: Sequence[int]) -> None:
+        """Count reads as done; what nobody is yet to read is forgotten."""
+        for key in reads:
+            self._readers[key] -= 1
+            if not self._readers[key]:
+                self._made.pop(key, None)
+                self._loaded.pop(key, None)
+
+
 @dataclass
 class _Program:
     """Instructions of several steps, as they are put together.
 
-    operands: the memories that it reads; waiting: how many are yet to read a memory; depth: of the rows that it goes
-    through; registers: where what was made and is read again lies; loaded: where what was read and is read again lies
-    as well; narrow: what of those made is one number a row.
+    operands: the memories that it reads; depth: of the rows that it goes through.
     """
 
     memories: Memories
-    waiting: Counter[int]
+    registers: _Registers
     depth: int
     operands: list[Memory] = field(default_factory=list)
     instructions: list[Instruction] = field(default_factory=list)
-    registers: dict[int, int] = field(default_factory=dict)
-    loaded: dict[int, int] = field(default_factory=dict)
-    narrow: set[int] = field(default_factory=set)
 
     def add(self, step: Step) -> bool:
         """Add a step of one operation, if there is room for it."""
-        operands = self._operands(step)
+        reads = [self.memories.key(memory) for memory in _read_by(step)]
+        operands = self._operands(step, reads)
         if operands is None:
             return False
         own, other, beside = operands
@@ -147,17 +207,20 @@ class _Program:
             return False
         if step.program[1].operand == From.VALUE:
             other = replace(other, other=start)
-        elif beside is not None and self._is_read_after(step, beside):
+        elif beside is not None and self.registers.is_read_besides(reads, self.memories.key(beside)):
             other = self._kept(beside, other, start)
-        self._release(step)
-        target = self._free_register()
+        self.registers.release(reads)
+        target = self.registers.free()
         if target is None:
             return False
         self._append(replace(other, start=start, target=target))
-        self.registers[self.memories.key(step.output)] = target
+        self.registers.put_made(self.memories.key(step.output), target, self._makes_narrow(step))
         return len(self.instructions) <= _MOST_INSTRUCTIONS
 
-    def _operands(self, step: Step) -> tuple[Instruction, Instruction, Memory | None] | None:
+    def _makes_narrow(self, step: Step) -> bool:
+        return step.output_shape[1] < self.depth
+
+    def _operands(self, step: Step, reads: Sequence[int]) -> tuple[Instruction, Instruction, Memory | None] | None:
         """Return what loads that with which an operation begins, the operation, and the memory that this reads."""
         load, operation = step.program
         own = self._read(step.source, load)
@@ -169,27 +232,26 @@ class _Program:
             other = found
         if own is None:
             return None
-        if step.output_shape[1] < self.depth:
-            self.narrow.add(self.memories.key(step.output))
-            if step.kind == Kind.ELEMENTWISE:
-                own, other = _narrow(own), _narrow(other)
-                return (own, other, None) if own.operand == From.VALUE and _is_narrow_operand(other) else None
+        if self._makes_narrow(step) and step.kind == Kind.ELEMENTWISE:
+            own, other = _narrow(own), _narrow(other)
+            return (own, other, None) if own.operand == From.VALUE and _is_narrow_operand(other) else None
         is_second_made = other.operand == From.VALUE != own.operand and operation.operand == From.RESIDUAL
-        if is_second_made and not self._is_read_after(step, step.source):  # the two change places
+        if is_second_made and not self.registers.is_read_besides(reads, self.memories.key(step.source)):
             turned = replace(operation, operand=own.operand, walk=own.walk, other=own.other)
-            return other, replace(turned, reversed=not operation.reversed), step.source
+            return other, replace(turned, reversed=not operation.reversed), step.source  # the two change places
         return own, other, step.residual
 
     def _read(self, memory: Memory, instruction: Instruction) -> Instruction | None:
         """Return an instruction that reads a memory, or the value that would be in it."""
         key, walk = self.memories.key(memory), instruction.walk
-        if key in self.registers:
-            is_narrow = key in self.narrow
+        made, loaded = self.registers.of_made(key), self.registers.of_loaded(key)
+        if made is not None:
+            is_narrow = self.registers.is_narrow(key)
             if walk is None or not (walk.is_number_of_row if is_narrow else walk.is_plain):
                 return None
-            return replace(instruction, operand=From.NARROW if is_narrow else From.VALUE, other=self.registers[key])
-        if key in self.loaded and walk is not None and walk.is_plain:
-            return replace(instruction, operand=From.VALUE, other=self.loaded[key])
+            return replace(instruction, operand=From.NARROW if is_narrow else From.VALUE, other=made)
+        if loaded is not None and walk is not None and walk.is_plain:
+            return replace(instruction, operand=From.VALUE, other=loaded)
         at = next((i for i, one in enumerate(self.operands) if self.memories.key(one) == key), len(self.operands))
         if at == len(MEMORIES):
             return None
@@ -198,47 +260,26 @@ class _Program:
 
     def _load(self, memory: Memory, own: Instruction, other: Instruction) -> int | None:
         """Load what an operation begins with into a register, which is returned, beside that of its other operand."""
-        register = self._free_register({other.other} if other.operand in (From.VALUE, From.NARROW) else ())
+        register = self.registers.free({other.other} if other.operand in (From.VALUE, From.NARROW) else ())
         if register is not None:
             self.instructions.append(replace(own, target=register))
             if _is_plain(own):
-                self.loaded[self.memories.key(memory)] = register
+                self.registers.put_loaded(self.memories.key(memory), register)
         return register
 
     def _kept(self, memory: Memory, other: Instruction, start: int) -> Instruction:
         """Load an operand that is read again into a register, if one is free; return the instruction that reads it."""
-        taken = {start, *self.registers.values(), *self.loaded.values()}
-        register = next((at for at in range(REGISTERS) if at not in taken), None) if _is_plain(other) else None
+        register = self.registers.unused(start) if _is_plain(other) else None
         if register is None:
             return other
         self.instructions.append(Instruction(Function.LOAD, other.operand, other.walk, target=register))
-        self.loaded[self.memories.key(memory)] = register
+        self.registers.put_loaded(self.memories.key(memory), register)
         return replace(other, operand=From.VALUE, other=register)
-
-    def _is_read_after(self, step: Step, memory: Memory) -> bool:
-        key = self.memories.key(memory)
-        return self.waiting[key] > sum(self.memories.key(one) == key for one in _read_by(step))
-
-    def _release(self, step: Step) -> None:
-        """Forget the values that nothing reads after a step."""
-        for memory in _read_by(step):
-            key = self.memories.key(memory)
-            self.waiting[key] -= 1
-            if not self.waiting[key]:
-                self.registers.pop(key, None)
-                self.loaded.pop(key, None)
-
-    def _free_register(self, besides: Collection[int] = ()) -> int | None:
-        """Return a register that nothing is needed of; what was loaded gives way, as it can be loaded again."""
-        free = [at for at in range(REGISTERS) if at not in self.registers.values() and at not in besides]
-        found = next((at for at in free if at not in self.loaded.values()), free[0] if free else None)
-        self.loaded = {key: at for key, at in self.loaded.items() if at != found}
-        return found
 
     def _append(self, instruction: Instruction) -> None:
         """Append an instruction, as one with the last where that makes what nothing else reads."""
         last = self.instructions[-1] if self.instructions else None
-        one = None if last is None or last.target in self.registers.values() else _as_one(last, instruction)
+        one = None if last is None or self.registers.holds_made(last.target) else _as_one(last, instruction)
         if one is not None:
             self.instructions.pop()
         self.instructions.append(one or instruction)

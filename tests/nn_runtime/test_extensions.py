@@ -193,7 +193,7 @@ def test_control_flow_around_operations_of_extensions_is_interpreted(partition: 
 
 def test_nobody_for_an_operation_of_an_extension_in_a_branch(name: str) -> None:
     model = if_model(unary_model(RELU, (2, 3)), vendor_model(vendor_of(name), name), (2, 3))
-    with pytest.raises(BadData, match="operation 0, the model of its input 2: operation 0 .*: no device can run it"):
+    with pytest.raises(BadData, match=r"operation 0, the model of its input 2: operation 0 .*: no device can run it"):
         finished(model, [], fallback=True)
 
 
