@@ -67,7 +67,7 @@ def copy_step(
         0,
         2 * count * item_bytes,
         reads=Reading(source.size_bytes // item_bytes // width, width),
-        writes_part=kind == Kind.TURN or count * item_bytes < output.size_bytes,
+        writes_part=count * item_bytes < output.size_bytes,
     )
 
 

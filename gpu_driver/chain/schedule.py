@@ -105,7 +105,7 @@ def _waits(steps: Sequence[Step], tasks: Sequence[Sequence[Task]], placed: Place
             for read, found in zip(reads, makers, strict=True):
                 for maker in found:
                     made = _reshaped(*read.span, read.shape, steps[maker].output_shape)
-                    if steps[maker].writes_part or made is None:
+                    if not steps[maker].is_read_by_rows or made is None:
                         needed |= _bits(numbers[maker], numbers[maker + 1])
                     else:
                         needed |= _overlapping(tasks[maker], *made) << numbers[maker]

@@ -178,6 +178,11 @@ class Step:
         return self.kind != Kind.TURN
 
     @property
+    def is_read_by_rows(self) -> bool:
+        """Whether who reads rows of the output waits for the tasks alone that write them; else for all tasks."""
+        return self.writes_rows_in_order and not self.writes_part
+
+    @property
     def by_channel(self) -> bool:
         """Whether every output channel reads its input channel only."""
         return self.kind in (Kind.DEPTHWISE, Kind.AVERAGE, Kind.GREATEST, Kind.DEPTHWISE_BYTES)
