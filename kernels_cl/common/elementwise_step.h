@@ -147,6 +147,27 @@ static inline global const T *row_of(global const Instruction *i, global const T
     return from + (size_t)own * i->row_stride;
 }
 
+// Where the elements that are computed at once lie as values do, so that they need no copy: `rows` from `row` on, `stride` apart.
+// Returns 0 where they do not. Address spaces are one on a CPU.
+static inline COMPUTE_T16 *in_place(const Columns *at, global const T *row, int stride)
+{
+#if T_IS_FLOAT && !T_IS_HALF
+    const int has_gaps = at->last != at->first + 16 * (at->of_row - 1) || at->lanes < 16 || (at->rows > 1 && stride != 16 * at->of_row);
+    const size_t place = (size_t)(row + at->first);
+    return has_gaps || at->vectors % 4 || place % sizeof(float16) ? 0 : (float16 *)place;
+#else
+    return 0;
+#endif
+}
+
+static inline const COMPUTE_T16 *operand_in_place(const Columns *at, global const Instruction *i)
+{
+    const int is_own = at->rows == 1 || (i->divide == 1 && at->row + at->rows <= i->modulo);
+    if (!i->step || i->repeated || !is_own)
+        return 0;
+    return in_place(at, row_of(i, operand_of(at, i), at->row), i->row_stride);
+}
+
 // What an instruction reads beside the values: a vector for every one of theirs (returns 1), or one for all (0).
 static inline int load_operand(const Columns *at, global const Instruction *i, COMPUTE_T16 *values)
 {
@@ -245,7 +266,7 @@ static inline void apply(const Columns *at, global const Instruction *i, int vec
         SIMPLE(DO_SQRT, sqrt(x))
         SIMPLE(DO_RSQRT, 1.0f / sqrt(x))
         SIMPLE(DO_LOGISTIC, logistic_16(x))
-        SIMPLE(DO_SWISH, x * logistic_16(x))
+        SIMPLE(DO_SWISH, swish_16(x))
         SIMPLE(DO_TANH, tanh_16(x))
         SIMPLE(DO_HARD_SWISH, x * (clamp(x + 3.0f, 0.0f, 6.0f) * (1.0f / 6.0f))) // a division takes ten times as long
         SIMPLE(DO_ELU, (x < 0.0f ? (float16)0.0f : x) + fmin(alpha * expm1_16(x), 0.0f))
@@ -310,42 +331,58 @@ static inline void apply(const Columns *at, global const Instruction *i, int vec
 // depth: of the rows of dst
 static inline void compute(const Columns *at, global const Instruction *program, int instructions, global T *dst, int depth)
 {
-    COMPUTE_T16 values[REGISTERS][LINES], others[LINES];
+    COMPUTE_T16 rooms[REGISTERS][LINES], others[LINES], *result = rooms[0];
+    const COMPUTE_T16 *values[REGISTERS]; // in the rooms, or where they are in memory
     for (int n = 0; n < instructions; ++n) {
         global const Instruction *i = program + n;
-        COMPUTE_T16 *to = values[i->to];
+        const COMPUTE_T16 *own = values[i->from], *other = own;
+        result = rooms[i->to];
 #if T_IS_FLOAT
         const int vectors = padded(i->is_narrow ? at->rows : at->vectors);
         if (i->function == DO_MEAN_OF_ROW) {
-            means_of_rows(at, values[i->from], to);
+            means_of_rows(at, own, result);
+            values[i->to] = result;
             continue;
         }
-        if (i->operand == FROM_NARROW)
-            widen_rows(at, values[i->place], i->function == DO_LOAD ? to : others);
+        if (i->operand == FROM_NARROW) {
+            COMPUTE_T16 *wide = i->function == DO_LOAD ? result : others;
+            widen_rows(at, values[i->place], wide);
+            other = wide;
+        }
 #else
         const int vectors = padded(at->vectors);
 #endif
-        if (i->function == DO_LOAD) {
-            if (i->operand != FROM_NARROW && !load_operand(at, i, to))
-                EVERY_FOUR(to[v] = to[0])
-            continue;
-        }
-        const COMPUTE_T16 *own = values[i->from], *other = own;
         int is_one = 0;
         if (i->operand == FROM_VALUE) {
             other = values[i->place];
-        } else if (i->operand != FROM_NOTHING) {
-            is_one = i->operand != FROM_NARROW && !load_operand(at, i, others);
-            other = others;
+        } else if (i->operand != FROM_NOTHING && i->operand != FROM_NARROW) {
+            other = operand_in_place(at, i);
+            if (other == 0) {
+                COMPUTE_T16 *copy = i->function == DO_LOAD ? result : others;
+                is_one = !load_operand(at, i, copy);
+                other = copy;
+            }
         }
+        if (i->function == DO_LOAD) {
+            if (is_one)
+                EVERY_FOUR(result[v] = result[0])
+            values[i->to] = other;
+            continue;
+        }
+        COMPUTE_T16 *straight = n == instructions - 1 && !i->is_narrow ? in_place(at, dst, depth) : 0;
+        if (straight != 0)
+            result = straight;
         const int is_reversed = i->reversed;
 #if T_IS_FLOAT
-        apply(at, i, vectors, is_reversed ? other : own, is_reversed ? own : other, is_one && is_reversed, is_one && !is_reversed, to);
+        apply(at, i, vectors, is_reversed ? other : own, is_reversed ? own : other, is_one && is_reversed, is_one && !is_reversed, result);
 #else
         if (is_one)
             EVERY_FOUR(others[v] = others[0])
-        apply(at, i, vectors, is_reversed ? other : own, is_reversed ? own : other, to);
+        apply(at, i, vectors, is_reversed ? other : own, is_reversed ? own : other, result);
 #endif
+        if (straight != 0)
+            return;
+        values[i->to] = result;
     }
     for (int r = 0; r < at->rows; ++r)
         store_row(at, dst + (size_t)r * depth, values[program[instructions - 1].to] + r * at->of_row);
