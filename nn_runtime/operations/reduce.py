@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from nn_runtime.codes import FeatureLevel, OperandCode, OperationCode
@@ -46,10 +47,15 @@ def reduction(op: OperationView) -> Reduction:
 
 
 def merged_axes(dims: Dimensions, axes: Sequence[int]) -> tuple[Dimensions, list[int]]:
-    """Return dimensions with neighbours put together that are all reduced or all kept, and which are reduced."""
+    """Return dimensions with neighbours put together that are all reduced or all kept, and which are reduced.
+
+    Dimensions of 1 are neither, and go, unless there are no others.
+    """
     merged: list[int] = []
     reduced: list[bool] = []
     for axis, size in enumerate(dims):
+        if size == 1 and math.prod(dims) != 1:
+            continue
         if reduced and reduced[-1] == (axis in axes):
             merged[-1] *= size
         else:

@@ -86,6 +86,32 @@ class Rows:
         self.graph.operation(OperationCode.MEAN, [a[0], axes, self.graph.integer(1)], made)
         return made, expected
 
+    def mean_without_dimensions(self, a: Number) -> Number:
+        """The mean of rows and of all dimensions of 1."""
+        axes = [at for at, size in enumerate(a[1].shape) if size == 1 or at == a[1].ndim - 1]
+        expected = a[1].mean(axis=tuple(axes))
+        made = self.graph.temporary(expected.shape, self.code)
+        places = self.graph.constant(np.array(axes, np.int32))
+        self.graph.operation(OperationCode.MEAN, [a[0], places, self.graph.integer(0)], made)
+        return made, expected
+
+    def for_rows(self, a: Number) -> Number:
+        """Numbers of rows in as many dimensions as the rows have."""
+        dims = (*self.dims[:-1], 1)
+        made = self.graph.temporary(dims, self.code)
+        shape = self.graph.constant(np.array(dims, np.int32))
+        self.graph.operation(OperationCode.RESHAPE, [a[0], shape], made)
+        return made, a[1].reshape(dims)
+
+    def normalised_by_pytorch(self, x: Number) -> Number:
+        """A layer's normalisation as PyTorch's exporter writes it."""
+        mean = self.mean_without_dimensions(x)
+        difference = self.pair(SUB, x, self.for_rows(mean))
+        variance = self.mean_without_dimensions(self.pair(MUL, difference, difference))
+        root = self.single(OperationCode.RSQRT, self.pair(ADD, variance, self.number(EPSILON)))
+        shift = self.pair(SUB, self.number(0), self.pair(MUL, root, mean))
+        return self.pair(ADD, self.pair(MUL, x, self.for_rows(root)), self.for_rows(shift))
+
     def normalised(self, x: Number) -> Number:
         """A layer's normalisation as TensorFlow's converter writes it."""
         mean = self.mean(x)
@@ -133,6 +159,16 @@ def test_a_normalisation_is_one_step(opencl_device: Device, code: OperandCode, d
     assert functions_of(step).count(Function.MEAN_OF_ROW) == 2
     assert step.kind == Kind.ELEMENTWISE
     assert len(step.operations) == 13
+    rows.check(opencl_device)
+
+
+@pytest.mark.parametrize("dims", [(4, 40), (1, 64, 256), (1, 3, 1, 31)], ids=str)
+def test_a_normalisation_of_pytorch_is_one_step(opencl_device: Device, dims: Dimensions) -> None:
+    """Its means are over the dimensions of 1, too, and without them."""
+    rows = Rows(dims)
+    rows.finish(rows.normalised_by_pytorch(rows.input()))
+    (step,) = rows.steps()
+    assert len(step.operations) == 11
     rows.check(opencl_device)
 
 
