@@ -32,7 +32,7 @@ WORDS = 32
 _FIELDS = (
     *("function", "operand", "place", "reversed", "divide", "modulo", "row_stride", "step"),
     *("low", "high", "alpha", "left_shift"),
-    *("zero0", "zero1", "zero_out", "unused", "multiplier0", "exponent0", "multiplier1", "exponent1"),
+    *("zero0", "zero1", "zero_out", "terms", "multiplier0", "exponent0", "multiplier1", "exponent1"),
     *("multiplier_out", "exponent_out", "by_floats", "real0", "real1", "offset"),
     *("is_bounded", "from", "to", "repeated", "table", "is_narrow"),
 )
@@ -252,6 +252,7 @@ def _packed(program: Sequence[Instruction], at_once: int, *, by_parts: bool) -> 
             "to": one.target,
             "place": one.other,
             "is_narrow": int(one.is_narrow),
+            "terms": one.constant.size if one.constant is not None and one.function == Function.POLYNOMIAL else 0,
             **one.numbers,
         }
         if one.constant is not None:

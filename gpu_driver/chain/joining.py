@@ -12,12 +12,9 @@ from collections import Counter
 from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
-from gpu_driver.chain.elementwise import (
-    MEMORIES,
-    REGISTERS,
-    in_shape,
-    program_step,
-)
+import numpy as np
+
+from gpu_driver.chain.elementwise import MEMORIES, REGISTERS, in_shape, program_step
 from gpu_driver.chain.kinds import From, Function, Kind
 from gpu_driver.chain.step import Instruction
 from nn_runtime.value_classes import dataclass
@@ -277,12 +274,14 @@ class _Program:
         return replace(other, operand=From.VALUE, other=register)
 
     def _append(self, instruction: Instruction) -> None:
-        """Append an instruction, as one with the last where that makes what nothing else reads."""
-        last = self.instructions[-1] if self.instructions else None
-        one = None if last is None or self.registers.holds_made(last.target) else _as_one(last, instruction)
-        if one is not None:
+        """Append an instruction, as one with those before it that make what nothing else reads."""
+        while self.instructions and not self.registers.holds_made(self.instructions[-1].target):
+            one = _as_one(self.instructions[-1], instruction)
+            if one is None:
+                break
             self.instructions.pop()
-        self.instructions.append(one or instruction)
+            instruction = one
+        self.instructions.append(instruction)
 
 
 def _as_one(first: Instruction, second: Instruction) -> Instruction | None:
@@ -294,10 +293,32 @@ def _as_one(first: Instruction, second: Instruction) -> Instruction | None:
     number = _real_number(second)
     if functions == (Function.MUL, Function.ADD) and second.start == first.target and number is not None:
         return replace(made, function=Function.MULTIPLY_ADD, numbers={"alpha": number})
-    reads = {second.start, second.other} if second.operand == From.VALUE else set()
-    if functions == (Function.LOGISTIC, Function.MUL) and len(reads) == 2 and reads == {first.start, first.target}:
-        return replace(made, function=Function.SWISH)
+    if second.function == Function.MULTIPLY_ADD:
+        return _longer_polynomial(first, second)
+    if functions == (Function.LOGISTIC, Function.MUL) and second.operand == From.VALUE:
+        others = {second.start, second.other} - {first.target}
+        if len(others) == 1 and first.target in (second.start, second.other):
+            return replace(made, function=Function.GATE, operand=From.VALUE, walk=second.walk, other=others.pop())
     return None
+
+
+def _longer_polynomial(first: Instruction, second: Instruction) -> Instruction | None:
+    """Return Horner's scheme with one step more: what was made times the value it was made of, plus a number."""
+    before = _coefficients(first)
+    factors = {second.start, second.other} if second.operand == From.VALUE else set()
+    if before is None or first.start == first.target or factors != {first.start, first.target}:
+        return None
+    coefficients = np.array([*before, second.numbers["alpha"]], np.float32)
+    return replace(second, function=Function.POLYNOMIAL, operand=From.NOTHING, walk=None, numbers={},
+                   constant=coefficients, reversed=False, start=first.start, other=0)  # fmt: skip
+
+
+def _coefficients(instruction: Instruction) -> Sequence[float] | None:
+    """Return those of the polynomial of its value that an instruction computes, if it does, the highest first."""
+    if instruction.function == Function.POLYNOMIAL and instruction.constant is not None:
+        return [float(one) for one in instruction.constant]
+    number = _real_number(instruction) if instruction.function == Function.MULTIPLY_ADD else None
+    return None if number is None else (number, float(instruction.numbers["alpha"]))
 
 
 def _real_number(instruction: Instruction) -> float | None:

@@ -83,4 +83,5 @@ class Function(IntEnum):
     PAIRS = 19
     MEAN_OF_ROW = 20
     MULTIPLY_ADD = 21
-    SWISH = 22
+    GATE = 22
+    POLYNOMIAL = 23

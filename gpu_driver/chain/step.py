@@ -106,7 +106,7 @@ class Walk:
 
 @dataclass(frozen=True, eq=False)
 class Instruction:
-    """One of common/elementwise_step.h. constant: what From.CONSTANT, TABLE and PAIRS read.
+    """One of common/elementwise_step.h. constant: what From.CONSTANT, TABLE and PAIRS read; coefficients of POLYNOMIAL.
 
     start, target, other: numbers of the values that it begins with, that it makes, and that VALUE reads, or NARROW, a
     number for each row. is_narrow: it makes such numbers of such. exact: what it makes of codes (int64) of both

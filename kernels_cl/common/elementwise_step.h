@@ -6,7 +6,8 @@
 // Tensors  dst [batches * out_height * out_width, depth_out] of T, dense; at_once: 0, or all rows that a task has are one long row of which
 //          so many elements are computed at once, WIDTH or whole rows
 //          operands of T: element (row / divide % modulo) * row_stride + column * step of src, residual, third, or of a constant
-// Units    place: of a constant or table, in 64 bytes from the instructions on; of VALUE and NARROW: which of the values; table: place of that of PAIRS
+// Units    place: of a constant or table, in 64 bytes from the instructions on; of VALUE and NARROW: which of the values; table: place of that of PAIRS; place of a
+//          POLYNOMIAL: of its coefficients, so many as `terms`, the highest first
 //          repeated: of a row that is the same for all rows: which of the task's own copies has at_once elements of it, row after row,
 //          counted from 1; 0 for other operands
 //          low, high: bounds of the activation, as combine.h has them
@@ -14,7 +15,7 @@
 //          weights: the instructions (gpu_driver/chain/elementwise.py), so many as `instructions` says
 //          MEAN_OF_ROW: values[to] = the means of the rows of values[from]; narrow, as such values are: a vector for each row, all lanes alike
 // Needs    values are made before they are read; MEAN_OF_ROW: at_once 0, rows of 16 to WIDTH elements
-// Exact    quantised: yes; float: each operation rounded to T, MULTIPLY_ADD once; means of sums by lane; EXP, LOGISTIC, TANH, ELU as common/exponential.h
+// Exact    quantised: yes; float: each operation rounded to T, a multiplication and addition of MULTIPLY_ADD and POLYNOMIAL once; means of sums by lane; EXP, LOGISTIC, TANH, ELU as common/exponential.h
 
 #define WIDTH 512 // elements computed at once
 #define LINES (WIDTH / 16)
@@ -47,7 +48,8 @@
 #define DO_PAIRS 19
 #define DO_MEAN_OF_ROW 20
 #define DO_MULTIPLY_ADD 21
-#define DO_SWISH 22
+#define DO_GATE 22
+#define DO_POLYNOMIAL 23
 
 #define FROM_NOTHING 0
 #define FROM_SOURCE 1
@@ -63,7 +65,7 @@ typedef struct {
     COMPUTE_T low, high;
     float alpha;
     int left_shift;
-    int zeros[4], factor0[2], factor1[2], factor_out[2]; // zeros of a, b, result
+    int zeros[3], terms, factor0[2], factor1[2], factor_out[2]; // zeros of a, b, result
     int by_floats;
     float real0, real1, offset;
     int is_bounded; // float: whether low and high are finite
@@ -246,6 +248,25 @@ static inline void widen_rows(const Columns *at, const float16 *narrow, float16 
     case number:                                                \
         EVERY_FOUR(const float16 x = a[v]; to[v] = __VA_ARGS__) \
         break;
+static inline void polynomial(global const float *terms, int count, int vectors, const float16 *a, float16 *to)
+{
+    for (int v = 0; v < vectors; v += 4) {
+        const float16 x0 = a[v], x1 = a[v + 1], x2 = a[v + 2], x3 = a[v + 3];
+        float16 y0 = (float16)terms[0], y1 = y0, y2 = y0, y3 = y0;
+        for (int n = 1; n < count; ++n) {
+            const float16 term = (float16)terms[n];
+            y0 = ROUND16(y0 * x0 + term);
+            y1 = ROUND16(y1 * x1 + term);
+            y2 = ROUND16(y2 * x2 + term);
+            y3 = ROUND16(y3 * x3 + term);
+        }
+        to[v] = y0;
+        to[v + 1] = y1;
+        to[v + 2] = y2;
+        to[v + 3] = y3;
+    }
+}
+
 static inline void apply(const Columns *at, global const Instruction *i, int vectors, const float16 *a, const float16 *b, int a_is_one,
                          int b_is_one, float16 *to)
 {
@@ -266,9 +287,14 @@ static inline void apply(const Columns *at, global const Instruction *i, int vec
         SIMPLE(DO_SQRT, sqrt(x))
         SIMPLE(DO_RSQRT, 1.0f / sqrt(x))
         SIMPLE(DO_LOGISTIC, logistic_16(x))
-        SIMPLE(DO_SWISH, swish_16(x))
+    case DO_GATE:
+        EVERY_FOUR(to[v] = gated_16(b[v], a[v]))
+        break;
         SIMPLE(DO_TANH, tanh_16(x))
         SIMPLE(DO_HARD_SWISH, x * (clamp(x + 3.0f, 0.0f, 6.0f) * (1.0f / 6.0f))) // a division takes ten times as long
+    case DO_POLYNOMIAL:
+        polynomial((global const float *)(at->constants + (size_t)i->place * 64), i->terms, vectors, a, to);
+        break;
         SIMPLE(DO_ELU, (x < 0.0f ? (float16)0.0f : x) + fmin(alpha * expm1_16(x), 0.0f))
     default:
         break;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // exponential.h: exp and its relatives of sixteen numbers, in instructions that every CPU has as vectors.
 // Gives    exp_16(x): e^x; exp_below_zero16(x): e^x for x <= 0; expm1_16(x): e^x - 1; tanh_16(x), logistic_16(x) = 1 / (1 + e^-x),
-//          swish_16(x) = x / (1 + e^-x)
-// Exact    expm1_16: 2 ulp, also where the result is small; exp_16: 3 ulp; tanh_16: 4 ulp; logistic_16, swish_16: 4 ulp for |x| < 10,
+//          gated_16(x, y) = x / (1 + e^-y)
+// Exact    expm1_16: 2 ulp, also where the result is small; exp_16: 3 ulp; tanh_16: 4 ulp; logistic_16, gated_16: 4 ulp for |x| < 10,
 //          7 beyond; NaN stays NaN, results beyond the range become 0 or infinity, of exp_below_zero16 and logistic_16 those below
 //          2^-126 become 0
 // Source   Cody and Waite's reduction x = n ln 2 + r with |r| <= ln 2 / 2; for e^r the polynomial of degree 5 with the least relative
@@ -107,7 +107,7 @@ static inline float16 logistic_16(float16 x)
     return 1.0f / one_and_exp_of_negative16(x);
 }
 
-static inline float16 swish_16(float16 x)
+static inline float16 gated_16(float16 x, float16 gate)
 {
-    return x / one_and_exp_of_negative16(x);
+    return x / one_and_exp_of_negative16(gate);
 }

@@ -264,18 +264,56 @@ def test_x_times_its_logistic_is_one_instruction(opencl_device: Device) -> None:
     x = rows.pair(MUL, rows.input(), rows.input())
     rows.finish(rows.pair(SUB, rows.pair(MUL, x, rows.single(OperationCode.LOGISTIC, x)), rows.input()))
     (step,) = rows.steps()
-    assert Function.SWISH in functions_of(step)
+    assert Function.GATE in functions_of(step)
     assert Function.LOGISTIC not in functions_of(step)
     rows.check(opencl_device)
 
 
-def test_a_logistic_that_others_read_or_of_another_factor_stays(opencl_device: Device) -> None:
+def test_a_logistic_that_others_read_stays(opencl_device: Device) -> None:
+    rows = Rows((4, 40))
+    x = rows.input()
+    share = rows.single(OperationCode.LOGISTIC, x)
+    rows.finish(rows.pair(SUB, rows.pair(ADD, rows.pair(MUL, x, share), share), rows.input()))
+    assert Function.GATE not in [one for step in rows.steps() for one in functions_of(step)]
+    rows.check(opencl_device)
+
+
+@pytest.mark.parametrize("is_first", [False, True])
+def test_a_logistic_times_another_value_is_one_instruction(opencl_device: Device, is_first: bool) -> None:
     rows = Rows((4, 40))
     x, y = rows.input(), rows.input()
-    share = rows.single(OperationCode.LOGISTIC, x)
-    other = rows.pair(MUL, y, rows.single(OperationCode.LOGISTIC, x))
-    rows.finish(rows.pair(SUB, rows.pair(ADD, rows.pair(MUL, x, share), share), other))
-    assert Function.SWISH not in [one for step in rows.steps() for one in functions_of(step)]
+    factors = rows.pair(ADD, x, y), rows.single(OperationCode.LOGISTIC, rows.pair(SUB, x, y))
+    product = rows.pair(MUL, *factors) if is_first else rows.pair(MUL, *reversed(factors))
+    rows.finish(rows.pair(SUB, product, y))
+    assert [functions_of(step).count(Function.GATE) for step in rows.steps()] == [1]
+    rows.check(opencl_device)
+
+
+@pytest.mark.parametrize("code", [FLOAT, HALF], ids=lambda code: code.name)
+@pytest.mark.parametrize("is_first", [False, True])
+def test_horners_scheme_is_one_instruction(opencl_device: Device, code: OperandCode, is_first: bool) -> None:
+    rows = Rows((33, 40), code)
+    x = rows.pair(SUB, rows.input(), rows.input())
+    value = rows.pair(ADD, rows.pair(MUL, x, rows.number(0.25)), rows.number(-1.5))
+    for number in (0.5, -0.75, 2):
+        factors = (x, value) if is_first else (value, x)
+        value = rows.pair(ADD, rows.pair(MUL, *factors), rows.number(number))
+    rows.finish(rows.pair(DIV, value, rows.constant(1, 40)))
+    (step,) = rows.steps()
+    assert functions_of(step) == [Function.LOAD, Function.SUB, Function.POLYNOMIAL, Function.DIV, Function.ADD]
+    rows.check(opencl_device)
+
+
+@pytest.mark.parametrize("of", ["square", "other", "bounded"])
+def test_what_is_not_horners_scheme_stays(opencl_device: Device, of: str) -> None:
+    """A polynomial's square, one times another value, and one that is cut."""
+    rows = Rows((4, 40))
+    x, y = rows.input(), rows.input()
+    fuse = FuseCode.RELU if of == "bounded" else FuseCode.NONE
+    inner = rows.pair(ADD, rows.pair(MUL, x, rows.number(0.25)), rows.number(-0.5), fuse)
+    factor = {"square": inner, "other": y, "bounded": x}[of]
+    rows.finish(rows.pair(ADD, rows.pair(MUL, inner, factor), rows.number(0.75)))
+    assert Function.POLYNOMIAL not in [one for step in rows.steps() for one in functions_of(step)]
     rows.check(opencl_device)
 
 
@@ -294,7 +332,7 @@ def test_a_logistic_times_itself_is_its_square(opencl_device: Device) -> None:
     x, y = rows.input(), rows.input()
     share = rows.single(OperationCode.LOGISTIC, rows.pair(ADD, x, y))
     rows.finish(rows.pair(SUB, rows.pair(MUL, share, share), rows.pair(ADD, y, rows.constant(1, 40))))
-    assert Function.SWISH not in [one for step in rows.steps() for one in functions_of(step)]
+    assert Function.GATE not in [one for step in rows.steps() for one in functions_of(step)]
     rows.check(opencl_device)
 
 
