@@ -355,7 +355,8 @@ class _SegmentBuilder:
         boundary = {i for i in variable if self._lowering.crosses(i, done)}
         aliased, resolved = _resolve_aliases(self._commands, boundary)
         storage = shared_in_place(resolved, aliased, boundary)
-        commands = chain.merge(resolved, storage, boundary, self._lowering.device)
+        unchanged = variable - {storage.get(i, i) for i in written}
+        commands = chain.merge(resolved, storage, boundary, unchanged, self._lowering.device)
         touched = _touched(commands)
         used = {storage.get(i, i) for i in touched if i in variable}
         return Segment(

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from gpu_driver.chain.images import one_image, steps_by_image
 from gpu_driver.chain.joining import put_together
 from gpu_driver.chain.kinds import Kind
 from gpu_driver.chain.memory import ALIGNMENT, BUFFERS, Memories, Placement
+from gpu_driver.chain.order import gathered
 from gpu_driver.chain.schedule import schedule
 from gpu_driver.chain.step import CONSTANTS, GEOMETRY, STEP_FIELDS, VALUES
 from gpu_driver.chain.tasks import tasks_of, unit_of
@@ -50,12 +52,18 @@ def redirected(only: Steps, memory: Mapping[BoundOperand, Scratch]) -> Steps:
 
 
 def merge(
-    commands: Sequence[Command | Steps], storage: Mapping[int, int], boundary: Collection[int], device: DeviceProfile
+    commands: Sequence[Command | Steps],
+    storage: Mapping[int, int],
+    boundary: Collection[int],
+    unchanged: Collection[int],
+    device: DeviceProfile,
 ) -> list[Command]:
-    """Put neighbouring steps together, and launches that could be steps.
+    """Put neighbouring steps together, and launches that could be steps; other launches give way where they can.
 
-    storage: the operand whose memory an operand uses, where it is another; boundary: operands used elsewhere too.
+    storage: the operand whose memory an operand uses, where it is another; boundary: operands used elsewhere too;
+    unchanged: operands whose memory none of the commands writes.
     """
+    commands = gathered(commands, functools.partial(_key, storage), unchanged)
     merger = _Merger(commands, storage, boundary, device)
     runs: list[range] = []
     while not runs or runs[-1].stop < len(commands):
@@ -183,8 +191,12 @@ class _Merger:
         )
 
     def _key(self, memory: Memory) -> int:
-        """Return what stands for the memory: an operand, or a number that none has."""
-        return self._storage.get(memory.index, memory.index) if isinstance(memory, BoundOperand) else -id(memory)
+        return _key(self._storage, memory)
+
+
+def _key(storage: Mapping[int, int], memory: Memory) -> int:
+    """Return what stands for the memory: an operand, or a number that none has."""
+    return storage.get(memory.index, memory.index) if isinstance(memory, BoundOperand) else -id(memory)
 
 
 def _end_of_run(merger: _Merger, start: int, stop: int) -> int:

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Launches that give way to chains: which programs run, and values by float64 numpy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from nn_runtime.codes import FuseCode, OperationCode
+from tests.gpu_driver.chain.test_launches import launches_of
+from tests.gpu_driver.graphs import Graph, request
+from tests.gpu_driver.running import prepare, run
+
+if TYPE_CHECKING:
+    from gpu_driver.driver import Device
+
+LOG, SUB = OperationCode.LOG, OperationCode.SUB
+DIMS = (9, 64)
+CHAIN, ALONE = "chain.cl", "unary.cl"
+
+
+class Calculation:
+    """Operations of a chain, and logarithms, which are not; beside every operand what it should hold."""
+
+    def __init__(self) -> None:
+        self.graph = Graph()
+        self.inputs = list(np.random.default_rng(7).uniform(1, 3, (2, *DIMS)).astype(np.float32))
+        self.values = {self.graph.input(DIMS): one.astype(np.float64) for one in self.inputs}
+        self.x, self.y = self.values
+        self.outputs: list[int] = []
+
+    def chain(self, first: int, second: int, count: int = 4, *, is_output: bool = False) -> int:
+        """Subtract so many times."""
+        for place in range(count):
+            made = self._made(is_output and place == count - 1)
+            self.graph.operation(SUB, [first, second, self.graph.integer(FuseCode.NONE)], made)
+            self.values[made] = self.values[first] - self.values[second]
+            first = made
+        return first
+
+    def log(self, source: int, *, is_output: bool = False) -> int:
+        made = self._made(is_output)
+        self.graph.operation(LOG, [source], made)
+        self.values[made] = np.log(self.values[source])
+        return made
+
+    def _made(self, is_output: bool) -> int:
+        made = self.graph.output(DIMS) if is_output else self.graph.temporary(DIMS)
+        self.outputs += [made] * is_output
+        return made
+
+    def check(self, device: Device, programs: list[str]) -> None:
+        assert [launch.kernel.source for launch in launches_of(self.graph)] == programs
+        results = [np.empty(DIMS, np.float32) for _ in self.outputs]
+        run(prepare(device, self.graph.model()), request(self.inputs, results))
+        for result, output in zip(results, self.outputs, strict=True):
+            np.testing.assert_allclose(result, self.values[output], rtol=1e-5, atol=1e-5)
+
+
+def test_what_needs_nothing_of_a_chain_is_done_before_it(opencl_device: Device) -> None:
+    graph = Calculation()
+    now = graph.chain(graph.x, graph.y)
+    graph.chain(now, graph.log(graph.log(graph.y)), is_output=True)
+    graph.check(opencl_device, [ALONE, ALONE, CHAIN])
+
+
+def test_what_a_chain_does_not_need_is_done_after_it(opencl_device: Device) -> None:
+    graph = Calculation()
+    now = graph.chain(graph.y, graph.x)
+    graph.log(graph.chain(graph.x, now, 1), is_output=True)
+    graph.chain(now, graph.y, is_output=True)
+    graph.check(opencl_device, [CHAIN, ALONE])
+
+
+def test_what_must_be_done_between_two_chains_stays_there(opencl_device: Device) -> None:
+    graph = Calculation()
+    now = graph.chain(graph.y, graph.x)
+    positive = graph.chain(graph.chain(graph.x, now, 1), now, 1)
+    graph.chain(graph.chain(graph.log(positive), graph.y), graph.x, is_output=True)
+    graph.check(opencl_device, [CHAIN, ALONE, CHAIN])
+
+
+@pytest.mark.parametrize("is_first", [False, True])
+def test_branches_share_the_chains_before_and_after(opencl_device: Device, is_first: bool) -> None:
+    """Both branches have a logarithm between chains: two chains, whatever the order of the model."""
+    graph = Calculation()
+    first = graph.log(graph.chain(graph.x, graph.chain(graph.y, graph.x), 1))
+    if is_first:
+        first = graph.chain(first, graph.y, is_output=True)
+    second = graph.log(graph.chain(graph.y, graph.chain(graph.x, graph.y), 1))
+    if not is_first:
+        first = graph.chain(first, graph.y, is_output=True)
+    graph.chain(second, first, is_output=True)
+    graph.check(opencl_device, [CHAIN, ALONE, ALONE, CHAIN])
