@@ -68,17 +68,28 @@ static void copy_rows(const Step *s, Part part, global const T *src, global T *d
 static void turn(const Step *s, Part part, global const T *src, global T *dst, global const uchar *constants)
 {
     const Turned t = *CONSTANT_AT(Turned, s->weights);
-    const bool by_tiles = t.columns >= 16 && t.lines >= 16 && t.from_column == 1 && t.to_line == 1;
+    const bool dense = t.from_column == 1 && t.to_line == 1;
+    const bool by_tiles = dense && t.columns >= 16 && t.lines >= 16;
+    const bool to_threes = dense && t.columns >= 16 && t.lines == 3 && t.to_column == 3;
+    const bool from_threes = dense && t.lines >= 16 && t.columns == 3 && t.from_line == 3;
+    const int parts = t.line_blocks * t.column_blocks;
+    BlockRow matrix = row_of_block(&t.of, part.x0 / parts);
     for (int row = part.x0; row < part.x1; ++row) {
-        const BlockRow matrix = row_of_block(&t.of, row / (t.line_blocks * t.column_blocks));
+        if (row > part.x0 && row % parts == 0)
+            go_to_next_row(&t.of, &matrix);
         const int x = max(0, min(row / t.line_blocks % t.column_blocks * 16, t.columns - 16)), columns = min(16, t.columns);
         const int first = row % t.line_blocks * TURNED_LINES, last = min(first + TURNED_LINES, t.lines);
         global const RAW *taken = (global const RAW *)src + matrix.from + (long)x * t.from_column;
         global RAW *made = (global RAW *)dst + matrix.to + (long)x * t.to_column;
-        if (by_tiles)
+        if (to_threes)
+            interleave_three(taken, made, t.from_line);
+        else if (by_tiles || from_threes)
             for (int line = first; line < last; line += 16) {
                 const int y = min(line, t.lines - 16);
-                turn_tile(taken + (long)y * t.from_line, made + y, t.from_line, t.to_column);
+                if (by_tiles)
+                    turn_tile(taken + (long)y * t.from_line, made + y, t.from_line, t.to_column);
+                else
+                    separate_three(taken + (long)y * t.from_line, made + y, t.to_column);
             }
         else
             for (int y = first; y < last; ++y)

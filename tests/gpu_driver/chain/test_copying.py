@@ -209,6 +209,25 @@ def test_moves_of_rows_are_steps() -> None:
     assert {chain.Kind.COPY, chain.Kind.FILL, chain.Kind.TURN} <= set(steps)
 
 
+@pytest.mark.parametrize("size", [(4, 4), (9, 13), (3, 5), (40, 41)], ids=str)
+@pytest.mark.parametrize("order", [(0, 2, 3, 1), (0, 3, 1, 2)], ids=["channels last", "channels first"])
+@pytest.mark.parametrize("code", TYPES, ids=lambda code: code.name)
+def test_pictures_in_another_layout(
+    opencl_device: Device, code: OperandCode, order: tuple[int, ...], size: tuple[int, int]
+) -> None:
+    """Three channels, and numbers of pixels that are and are not multiples of a vector's."""
+    is_first = order == (0, 2, 3, 1)
+    moves = Moves(code, (2, 3, *size) if is_first else (2, *size, 3), 5)
+    tensor, data = moves.tensors[0]
+    moves.add(OperationCode.TRANSPOSE, [tensor, moves.integers(*order)], data.transpose(order))
+    for _ in range(3):
+        moves.draw_keep(*moves.tensors[-1])
+    moves.finish()
+    kinds = [step.kind for launch in launches_of(moves) for step in launch.steps]
+    assert chain.Kind.TURN in kinds
+    check(opencl_device, moves)
+
+
 def test_padded_and_joined_tensors_are_one_launch(opencl_device: Device) -> None:
     """As residual blocks of face detectors have them: PAD of channels, and heads joined at the end."""
     moves = Moves(FLOAT, (1, 8, 8, 32), 1)
