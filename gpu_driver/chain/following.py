@@ -13,7 +13,7 @@ from gpu_driver.chain.elementwise import has_mean
 from gpu_driver.chain.kinds import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from gpu_driver.chain.memory import Memories
     from gpu_driver.chain.step import Memory, Reading, Step
@@ -26,24 +26,37 @@ def with_following(steps: Sequence[Step], memories: Memories) -> tuple[Step, ...
     used = memories.used_by(steps)
     result: list[Step] = []
     for step in steps:
-        at = _maker(result, step, memories) if step.kind == Kind.ELEMENTWISE else None
-        joined = None
-        if at is not None and memories.is_inner(result[at].output) and used[memories.key(result[at].output)] == 2:
-            joined = _joined(result[at], step, memories)
-        if at is None or joined is None:
+        if step.kind != Kind.ELEMENTWISE or not _join_product(result, step, memories, used):
             result.append(step)
-        else:
-            result[at] = joined
     return tuple(result)
 
 
-def _maker(steps: Sequence[Step], step: Step, memories: Memories) -> int | None:
-    """Return which of the steps before makes what a step reads last; None where something is made later still.
+def _join_product(before: list[Step], step: Step, memories: Memories, used: Mapping[int, int]) -> bool:
+    """Join a step with one of those before it; whether there is such.
 
-    What the step makes is used by nobody before it.
+    Where that made what the step reads last, the step is done in its place: what it makes is used by nobody before.
+    Else that waits until now.
     """
-    read = {memories.key(memory) for memory in (step.source, step.residual, step.third) if memory is not None}
-    return next((at for at in reversed(range(len(steps))) if memories.key(steps[at].output) in read), None)
+    read = {memories.key(one) for one in (step.source, step.residual, step.third) if one is not None}
+    makers = [at for at in reversed(range(len(before))) if memories.key(before[at].output) in read]
+    for at in makers:
+        first = before[at]
+        is_alone = memories.is_inner(first.output) and used[memories.key(first.output)] == 2
+        joined = _joined(first, step, memories) if is_alone else None
+        if joined is not None and at == makers[0]:
+            before[at] = joined
+            return True
+        if joined is not None and _can_wait(before, at, memories):
+            del before[at]
+            before.append(joined)
+            return True
+    return False
+
+
+def _can_wait(steps: Sequence[Step], at: int, memories: Memories) -> bool:
+    """Whether none of the steps behind one writes what it uses."""
+    own = {memories.key(one) for one in steps[at].memories}
+    return all(memories.key(other.output) not in own for other in steps[at + 1 :])
 
 
 def _joined(first: Step, step: Step, memories: Memories) -> Step | None:

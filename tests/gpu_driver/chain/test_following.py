@@ -106,6 +106,13 @@ class Network:
         operands += [] if code == OperationCode.PRELU else [none]
         self.graph.operation(OperationCode(code), operands, self.tensor(dims))
 
+    def padded(self, tensor: int, dims: Dimensions, depth: int) -> int:
+        """Add a PAD of channels, which is left beside the last tensor."""
+        made = self.graph.temporary((*dims[:-1], depth), self.code, self.scale(TENSOR_SCALE), self.zero)
+        amounts = self.graph.constant(np.array([[0, 0]] * (len(dims) - 1) + [[0, depth - dims[-1]]], np.int32))
+        self.graph.operation(OperationCode.PAD, [tensor, amounts], made)
+        return made
+
     def finish(self) -> None:
         output = self.graph.output(self.dims, self.code, self.scale(TENSOR_SCALE), self.zero)
         operands = [self.now, self.constant((1,)), self.graph.integer(FuseCode.NONE)]
@@ -240,4 +247,21 @@ def test_a_softmax_over_any_axis(opencl_device: Device, code: OperandCode, depth
     output = graph.output(dims, code, scale, zero)
     beta = graph.half(1.0) if code == HALF else graph.real(1.0)
     graph.operation(OperationCode.SOFTMAX, [source, beta, graph.integer(axis)], output)
+    network.check(opencl_device)
+
+
+@pytest.mark.parametrize("code", TYPES, ids=lambda code: code.name)
+def test_a_product_waits_for_what_is_added_to_it(opencl_device: Device, code: OperandCode) -> None:
+    """As face detectors have it: what is added is made of something else between the product and the ADD."""
+    network = Network(code, (1, 20, 24, 24))
+    network.product(CONV, 24)
+    for depth in (32, 48):
+        entry, dims = network.now, network.dims
+        network.product(DEPTHWISE, dims[-1], filter_size=3)
+        network.product(CONV, depth)
+        network.follow(OperationCode.ADD, network.padded(entry, dims, depth))
+    network.finish()
+    joined = [step for step in network.steps if step.then is not None]
+    assert [step.kind for step in joined] == [Kind.CONVOLVE] * 2
+    assert Kind.ELEMENTWISE not in [step.kind for step in network.steps]
     network.check(opencl_device)
