@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpu_driver.passes.graph import RESHAPES
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.errors import BadData
 
@@ -45,6 +46,7 @@ _ACTIVATIONS = {
     OperationCode.RELU6: FuseCode.RELU6,
 }
 _SCALING = frozenset({OperationCode.MUL, OperationCode.DIV})
+_MOVING = RESHAPES | {OperationCode.SLICE, OperationCode.TRANSPOSE}
 _BOTH = {
     **{(FuseCode.NONE, code): code for code in _ACTIVATIONS.values()},
     **{(code, code): code for code in _ACTIVATIONS.values()},
@@ -141,27 +143,44 @@ def _take_over(graph: Graph, at: int, reshapes: list[int], following: int, chang
 
 
 def _take_factor(graph: Graph, at: int) -> bool:
-    """Let a SOFTMAX take over a number that its input is multiplied with or divided by: exponents round differently."""
+    """Let a SOFTMAX take over a number that its input is multiplied with or divided by: exponents round differently.
+
+    As in attention, that may be done before products of matrices, and before what only moves elements.
+    """
     operation = graph.operations[at]
     if operation.type != OperationCode.SOFTMAX or graph.operand(operation.inputs[0]).type != OperandCode.TENSOR_FLOAT32:
         return False
-    scaled, before = operation.inputs[0], graph.producer(operation.inputs[0])
-    if before is None or graph.sole_reader(scaled) != at or graph.operations[before].type not in _SCALING:
-        return False
     place = graph.view(at).position("beta")
-    beta, scaling = graph.constant(operation.inputs[place]), _scaling(graph, before)
-    if beta is None or scaling is None or _fuse_code(graph, before) != FuseCode.NONE or not graph.fits(before):
+    beta, before = graph.constant(operation.inputs[place]), _scaling_before(graph, operation.inputs[0], at)
+    scaling = None if before is None else _scaling(graph, before)
+    if beta is None or before is None or scaling is None:
         return False
     source, factor = scaling
     with np.errstate(over="ignore", invalid="ignore"):
         total = (beta.astype(np.float64) * factor).astype(np.float32)
-    same = graph.operand(source).dimensions == graph.operand(scaled).dimensions
-    if not (same and np.isfinite(total) and total > 0):
+    if not (np.isfinite(total) and total > 0):
         return False
-    changed = {0: source, place: graph.add_constant(total, operation.inputs[place])}
-    inputs = tuple(changed.get(number, i) for number, i in enumerate(operation.inputs))
-    graph.replace(at, replace(operation, inputs=inputs), (before,))
+    graph.read_instead(graph.operations[before].outputs[0], source)
+    inputs = list(graph.operations[at].inputs)
+    inputs[place] = graph.add_constant(total, operation.inputs[place])
+    graph.replace(at, replace(operation, inputs=tuple(inputs)), (before,))
     return True
+
+
+def _scaling_before(graph: Graph, operand: int, reader: int) -> int | None:
+    """Return what scales an operand by a positive number, for an operation alone, maybe before others."""
+    at = graph.producer(operand)
+    is_read_once = graph.sole_reader(operand) == reader and graph.operations[reader].inputs.count(operand) == 1
+    if at is None or not is_read_once or not graph.fits(at):
+        return None
+    operation = graph.operations[at]
+    if operation.type in _SCALING:
+        source, factor = _scaling(graph, at) or (operand, 0.0)
+        same = graph.operand(source).dimensions == graph.operand(operand).dimensions
+        return at if factor > 0 and same and _fuse_code(graph, at) == FuseCode.NONE else None
+    factors = 2 if operation.type == OperationCode.BATCH_MATMUL else int(operation.type in _MOVING)
+    found = (_scaling_before(graph, one, at) for one in operation.inputs[:factors])
+    return next((one for one in found if one is not None), None)
 
 
 def _scaling(graph: Graph, at: int) -> tuple[int, float] | None:

@@ -10,7 +10,7 @@ import pytest
 
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from tests.gpu_driver.graphs import Graph
-from tests.gpu_driver.passes.simplifying import operations_left, random_floats, results
+from tests.gpu_driver.passes.simplifying import operations_left, random_floats, reshape, results, transpose
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -173,3 +173,51 @@ def test_a_softmax_leaves_factors_that_others_read_or_that_bound() -> None:
     graph.operation(OperationCode.MUL, [scaled, half, graph.integer(FuseCode.RELU)], bounded)
     graph.operation(OperationCode.SOFTMAX, [bounded, graph.real(1.0)], graph.output((3, 20)))
     assert operations_left(graph.model()) == ["MUL", "SOFTMAX", "MUL", "SOFTMAX"]
+
+
+class Attention:
+    """SOFTMAX of products of queries and keys [2, 5, 4], both scaled and moved before, as PyTorch's exporter has it."""
+
+    def __init__(self, factors: tuple[float, float]) -> None:
+        self.graph = graph = Graph()
+        self.values = [random_floats(5, 2, 4), random_floats(5, 2, 4, seed=1)]
+        self.moved = []
+        for factor in factors:
+            scaled, turned = graph.temporary((5, 2, 4)), graph.temporary((2, 5, 4))
+            operands = [graph.input((5, 2, 4)), graph.constant(np.array([factor], np.float32))]
+            graph.operation(OperationCode.MUL, [*operands, graph.integer(FuseCode.NONE)], scaled)
+            transpose(graph, scaled, (1, 0, 2), turned)
+            self.moved.append(turned)
+
+    def finish(self, first: int, second: int) -> None:
+        graph, product, scores = self.graph, self.graph.temporary((2, 5, 5)), self.graph.temporary((1, 2, 5, 5))
+        graph.operation(OperationCode.BATCH_MATMUL, [first, second, graph.flag(False), graph.flag(True)], product)
+        reshape(graph, product, (1, 2, 5, 5), scores)
+        graph.operation(OperationCode.SOFTMAX, [scores, graph.real(1.0)], graph.output((1, 2, 5, 5)))
+
+    def check(self, device: Device, first: Array, second: Array) -> None:
+        (result,) = results(device, self.graph.model(), self.values)
+        scores = np.einsum("qhd,khd->hqk", first.astype(np.float64), second.astype(np.float64))
+        np.testing.assert_allclose(result[0], softmax(scores), rtol=1e-5, atol=1e-7)
+
+
+def test_a_softmax_takes_over_factors_of_queries_and_keys(opencl_device: Device) -> None:
+    attention = Attention((0.5, 0.25))
+    attention.finish(*attention.moved)
+    assert "MUL" not in operations_left(attention.graph.model())
+    attention.check(opencl_device, 0.5 * attention.values[0], 0.25 * attention.values[1])
+
+
+def test_a_negative_factor_stays_beside_one_that_goes(opencl_device: Device) -> None:
+    attention = Attention((-0.5, 0.25))
+    attention.finish(*attention.moved)
+    assert operations_left(attention.graph.model()).count("MUL") == 1
+    attention.check(opencl_device, -0.5 * attention.values[0], 0.25 * attention.values[1])
+
+
+def test_a_factor_of_both_operands_counts_twice(opencl_device: Device) -> None:
+    """What a product reads twice stays as it is."""
+    attention = Attention((0.5, 0.25))
+    attention.finish(attention.moved[0], attention.moved[0])
+    assert operations_left(attention.graph.model()).count("MUL") == 1
+    attention.check(opencl_device, 0.5 * attention.values[0], 0.5 * attention.values[0])
