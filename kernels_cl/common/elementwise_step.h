@@ -6,8 +6,8 @@
 // Tensors  dst [batches * out_height * out_width, depth_out] of T, dense; at_once: 0, or all rows that a task has are one long row of which
 //          so many elements are computed at once, WIDTH or whole rows
 //          operands of T: element (row / divide % modulo) * row_stride + column * step of src, residual, third, or of a constant
-// Units    place: of a constant or table, in 64 bytes from the instructions on; of VALUE and NARROW: which of the values; table: place of that of PAIRS; place of a
-//          POLYNOMIAL: of its coefficients, so many as `terms`, the highest first
+// Units    place: of a constant or table, in 64 bytes from the instructions on; of VALUE and NARROW: which of the values; of
+//          POLYNOMIAL: of its coefficients, so many as `terms`, the highest first; table: place of that of PAIRS
 //          repeated: of a row that is the same for all rows: which of the task's own copies has at_once elements of it, row after row,
 //          counted from 1; 0 for other operands
 //          low, high: bounds of the activation, as combine.h has them
@@ -15,7 +15,8 @@
 //          weights: the instructions (gpu_driver/chain/elementwise.py), so many as `instructions` says
 //          MEAN_OF_ROW: values[to] = the means of the rows of values[from]; narrow, as such values are: a vector for each row, all lanes alike
 // Needs    values are made before they are read; MEAN_OF_ROW: at_once 0, rows of 16 to WIDTH elements
-// Exact    quantised: yes; float: each operation rounded to T, a multiplication and addition of MULTIPLY_ADD and POLYNOMIAL once; means of sums by lane; EXP, LOGISTIC, TANH, ELU as common/exponential.h
+// Exact    quantised: yes; float: each operation rounded to T, products to which MULTIPLY_ADD and POLYNOMIAL add only then; means of sums by
+//          lane; EXP, LOGISTIC, GATE, TANH, ELU as common/exponential.h
 
 #define WIDTH 512 // elements computed at once
 #define LINES (WIDTH / 16)
@@ -231,23 +232,7 @@ static inline void widen_rows(const Columns *at, const float16 *narrow, float16 
 
 // a, b: the operands in the order of the operation
 #if T_IS_FLOAT
-// a_is_one, b_is_one: whether one vector stands for all
-#define PAIR(number, ...)                                                           \
-    case number:                                                                    \
-        if (a_is_one) {                                                             \
-            const float16 x = a[0];                                                 \
-            EVERY_FOUR(const float16 y = b[v]; to[v] = __VA_ARGS__)                 \
-        } else if (b_is_one) {                                                      \
-            const float16 y = b[0];                                                 \
-            EVERY_FOUR(const float16 x = a[v]; to[v] = __VA_ARGS__)                 \
-        } else {                                                                    \
-            EVERY_FOUR(const float16 x = a[v]; const float16 y = b[v]; to[v] = __VA_ARGS__) \
-        }                                                                           \
-        break;
-#define SIMPLE(number, ...)                                     \
-    case number:                                                \
-        EVERY_FOUR(const float16 x = a[v]; to[v] = __VA_ARGS__) \
-        break;
+// Horner's scheme, of four vectors at a time.
 static inline void polynomial(global const float *terms, int count, int vectors, const float16 *a, float16 *to)
 {
     for (int v = 0; v < vectors; v += 4) {
@@ -267,6 +252,23 @@ static inline void polynomial(global const float *terms, int count, int vectors,
     }
 }
 
+// a_is_one, b_is_one: whether one vector stands for all
+#define PAIR(number, ...)                                                           \
+    case number:                                                                    \
+        if (a_is_one) {                                                             \
+            const float16 x = a[0];                                                 \
+            EVERY_FOUR(const float16 y = b[v]; to[v] = __VA_ARGS__)                 \
+        } else if (b_is_one) {                                                      \
+            const float16 y = b[0];                                                 \
+            EVERY_FOUR(const float16 x = a[v]; to[v] = __VA_ARGS__)                 \
+        } else {                                                                    \
+            EVERY_FOUR(const float16 x = a[v]; const float16 y = b[v]; to[v] = __VA_ARGS__) \
+        }                                                                           \
+        break;
+#define SIMPLE(number, ...)                                     \
+    case number:                                                \
+        EVERY_FOUR(const float16 x = a[v]; to[v] = __VA_ARGS__) \
+        break;
 static inline void apply(const Columns *at, global const Instruction *i, int vectors, const float16 *a, const float16 *b, int a_is_one,
                          int b_is_one, float16 *to)
 {
@@ -287,15 +289,15 @@ static inline void apply(const Columns *at, global const Instruction *i, int vec
         SIMPLE(DO_SQRT, sqrt(x))
         SIMPLE(DO_RSQRT, 1.0f / sqrt(x))
         SIMPLE(DO_LOGISTIC, logistic_16(x))
+        SIMPLE(DO_TANH, tanh_16(x))
+        SIMPLE(DO_HARD_SWISH, x * (clamp(x + 3.0f, 0.0f, 6.0f) * (1.0f / 6.0f))) // a division takes ten times as long
+        SIMPLE(DO_ELU, (x < 0.0f ? (float16)0.0f : x) + fmin(alpha * expm1_16(x), 0.0f))
     case DO_GATE:
         EVERY_FOUR(to[v] = gated_16(b[v], a[v]))
         break;
-        SIMPLE(DO_TANH, tanh_16(x))
-        SIMPLE(DO_HARD_SWISH, x * (clamp(x + 3.0f, 0.0f, 6.0f) * (1.0f / 6.0f))) // a division takes ten times as long
     case DO_POLYNOMIAL:
         polynomial((global const float *)(at->constants + (size_t)i->place * 64), i->terms, vectors, a, to);
         break;
-        SIMPLE(DO_ELU, (x < 0.0f ? (float16)0.0f : x) + fmin(alpha * expm1_16(x), 0.0f))
     default:
         break;
     }
@@ -357,12 +359,12 @@ static inline void apply(const Columns *at, global const Instruction *i, int vec
 // depth: of the rows of dst
 static inline void compute(const Columns *at, global const Instruction *program, int instructions, global T *dst, int depth)
 {
-    COMPUTE_T16 rooms[REGISTERS][LINES], others[LINES], *result = rooms[0];
-    const COMPUTE_T16 *values[REGISTERS]; // in the rooms, or where they are in memory
+    COMPUTE_T16 rooms[REGISTERS][LINES], others[LINES];
+    const COMPUTE_T16 *values[REGISTERS] = {rooms[0], rooms[1], rooms[2], rooms[3]}; // or where they are in memory
     for (int n = 0; n < instructions; ++n) {
         global const Instruction *i = program + n;
         const COMPUTE_T16 *own = values[i->from], *other = own;
-        result = rooms[i->to];
+        COMPUTE_T16 *result = rooms[i->to];
 #if T_IS_FLOAT
         const int vectors = padded(i->is_narrow ? at->rows : at->vectors);
         if (i->function == DO_MEAN_OF_ROW) {
