@@ -4,12 +4,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from gpu_driver import chain
+from gpu_driver.chain.multiplying import Sizes, multiply_steps
 from gpu_driver.convolution.tiled import batches_launch
 from gpu_driver.kernel import Kernel, Scratch, int_vector
 from gpu_driver.launch import Launch, Steps
@@ -27,7 +25,6 @@ if TYPE_CHECKING:
     from gpu_driver.device_profile import DeviceProfile
     from gpu_driver.launch import WorkSize
     from nn_runtime.operations.batch_matmul import BatchMatmul
-    from nn_runtime.operations.sliding_window import SlidingWindow
 
 _TILE_ROWS = 8
 """As in batch_matmul.cl."""
@@ -43,7 +40,8 @@ def batch_matmul(op: BoundOperation, device: DeviceProfile) -> Steps | tuple[Lau
         return (by_groups,)
     kernel_of_steps = chain.step_kernel(output, device)
     if kernel_of_steps is not None and output.type == OperandCode.TENSOR_FLOAT32 and not sizes.adj_x:
-        return _packed_steps(op, sizes, kernel_of_steps)
+        packed = Sizes(sizes.batches, sizes.rows, sizes.columns, sizes.depth, sizes.adj_y)
+        return Steps(multiply_steps(kernel_of_steps, lhs, rhs, output, packed))
     rows, columns, depth = sizes.rows, sizes.columns, sizes.depth
     left = (1, rows) if sizes.adj_x else (depth, 1)
     right = (1, depth) if sizes.adj_y else (columns, 1)
@@ -76,46 +74,6 @@ def batch_matmul(op: BoundOperation, device: DeviceProfile) -> Steps | tuple[Lau
         bytes_moved=lhs.size_bytes + rhs.size_bytes + output.size_bytes,
     )
     return *before, product
-
-
-def _packed_steps(op: BoundOperation, sizes: BatchMatmul, kernel: Kernel) -> Steps:
-    """Return two steps of a chain: right sides packed, then products."""
-    lhs, rhs, output = op.input("lhs"), op.input("rhs"), op.outputs[0]
-    batches, rows, columns, depth = sizes.batches, sizes.rows, sizes.columns, sizes.depth
-    blocks = -(-columns // LANES)
-    packed = Scratch(4 * batches * blocks * LANES * depth)
-    packing = chain.Step(
-        kernel,
-        chain.Kind.PACK,
-        rhs,
-        packed,
-        None,
-        chain.rows_of(batches * blocks, depth * LANES),
-        (np.array([depth, columns, int(sizes.adj_y)], np.int32),),
-        {},
-        0,
-        rhs.size_bytes + packed.size_bytes,
-        reads=chain.Reading(rhs.count // rhs.dimensions[-1], rhs.dimensions[-1], batches),
-    )
-    product = chain.Step(
-        kernel,
-        chain.Kind.MULTIPLY,
-        lhs,
-        output,
-        packed,
-        _products_of(batches, rows, columns, depth),
-        (np.zeros(1, np.int32),),
-        {},
-        2 * output.count * depth,
-        lhs.size_bytes + packed.size_bytes + output.size_bytes,
-        reads=chain.Reading(batches * rows, depth, batches),
-        reads_residual=chain.Reading(batches * blocks, depth * LANES, batches),
-    )
-    return Steps((packing, product))
-
-
-def _products_of(batches: int, rows: int, columns: int, depth: int) -> SlidingWindow:
-    return replace(chain.rows_of(rows, columns, batches), input_depth=depth)
 
 
 def _fits_tiles(sizes: BatchMatmul, device: DeviceProfile) -> bool:

@@ -6,17 +6,21 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from gpu_driver import chain
+from gpu_driver.chain.multiplying import Sizes, with_bias
 from gpu_driver.convolution.product import Product
+from gpu_driver.launch import Steps
 from gpu_driver.operations import launches
 from gpu_driver.operations.conv import fits_packed, general, packed_product
-from nn_runtime.codes import OperationCode
+from nn_runtime.codes import OperandCode, OperationCode
 from nn_runtime.operations.conv import Convolution
 from nn_runtime.operations.fully_connected import fully_connected_sizes
+from nn_runtime.quantization import activation_range_float
 
 if TYPE_CHECKING:
     from gpu_driver.bound import BoundOperation
     from gpu_driver.device_profile import DeviceProfile
-    from gpu_driver.launch import Launch, Steps
+    from gpu_driver.launch import Launch
     from nn_runtime.operations.fully_connected import FullyConnected
 
 
@@ -35,7 +39,21 @@ def fully_connected(op: BoundOperation, device: DeviceProfile) -> Launch | Steps
         _as_convolution(sizes),
         rounds_once=True,
     )
-    return packed_product(product, device) if fits_packed(product, device) else general(product, device)
+    if fits_packed(product, device):
+        return packed_product(product, device)
+    return _by_computed_weights(op, sizes, device) or general(product, device)
+
+
+def _by_computed_weights(op: BoundOperation, sizes: FullyConnected, device: DeviceProfile) -> Steps | None:
+    """Return steps that pack weights in every run; None where they have none."""
+    weights, output = op.input("weights"), op.outputs[0]
+    kernel = chain.step_kernel(output, device)
+    if kernel is None or output.type != OperandCode.TENSOR_FLOAT32 or weights.is_constant:
+        return None
+    product = Sizes(1, sizes.batches, sizes.units, sizes.input_size, turned=True)
+    bounds = activation_range_float(sizes.activation)
+    steps = with_bias(kernel, op.input("input"), weights, op.input("bias"), output, product, bounds)
+    return None if steps is None else Steps(steps)
 
 
 def _as_convolution(sizes: FullyConnected) -> Convolution:

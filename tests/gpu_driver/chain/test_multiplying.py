@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FULLY_CONNECTED by weights that are made meanwhile: a product of matrices, with the results of float64 numpy."""
+"""FULLY_CONNECTED by weights that are made meanwhile: weights packed by a step, with the results of float64 numpy."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from gpu_driver.chain.kinds import Kind
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.operand import dtype_of
+from tests.gpu_driver.chain.test_launches import launches_of
 from tests.gpu_driver.graphs import Graph
-from tests.gpu_driver.passes.simplifying import operations_left, random_floats, results
+from tests.gpu_driver.passes.simplifying import random_floats, results
 
 if TYPE_CHECKING:
     from gpu_driver.driver import Device
@@ -21,45 +23,48 @@ ROWS, UNITS, DEPTH = 40, 24, 32
 
 
 def connected(
-    dims: tuple[int, ...], bias: Array, fuse: FuseCode, code: OperandCode = OperandCode.TENSOR_FLOAT32
+    dims: tuple[int, ...], bias: Array | None, fuse: FuseCode, code: OperandCode = OperandCode.TENSOR_FLOAT32
 ) -> Graph:
-    """FULLY_CONNECTED of an input by the negated second input."""
+    """FULLY_CONNECTED of an input by the negated second input; the bias is the third one if it is no constant."""
     graph = Graph()
     source, negative = graph.input(dims, code), graph.temporary((UNITS, DEPTH), code)
     graph.operation(OperationCode.NEG, [graph.input((UNITS, DEPTH), code)], negative)
-    operands = [source, negative, graph.constant(bias.astype(dtype_of(code)), code), graph.integer(fuse)]
+    numbers = graph.input((UNITS,)) if bias is None else graph.constant(bias.astype(dtype_of(code)), code)
+    operands = [source, negative, numbers, graph.integer(fuse)]
     graph.operation(OperationCode.FULLY_CONNECTED, operands, graph.output((ROWS, UNITS), code))
     return graph
 
 
+def kinds_of(graph: Graph) -> list[Kind]:
+    return [Kind(step.kind) for launch in launches_of(graph) for step in launch.steps]
+
+
 def check(device: Device, graph: Graph, dims: tuple[int, ...], bias: Array, fuse: FuseCode) -> None:
     rows, weights = random_floats(*dims), random_floats(UNITS, DEPTH, seed=1)
-    (result,) = results(device, graph.model(), [rows, weights])
+    inputs = [rows, weights, bias][: len(graph.model().main.input_indexes)]
+    (result,) = results(device, graph.model(), inputs)
     expected = -rows.reshape(ROWS, DEPTH).astype(np.float64) @ weights.T.astype(np.float64) + bias
     np.testing.assert_allclose(result, np.maximum(expected, 0) if fuse == FuseCode.RELU else expected, 1e-5, 1e-5)
 
 
 def test_without_bias_it_is_one_product(opencl_device: Device) -> None:
     graph = connected((ROWS, DEPTH), np.zeros(UNITS), FuseCode.NONE)
-    assert operations_left(graph.model()) == ["NEG", "BATCH_MATMUL"]
+    assert kinds_of(graph) == [Kind.ELEMENTWISE, Kind.PACK, Kind.MULTIPLY]
     check(opencl_device, graph, (ROWS, DEPTH), np.zeros(UNITS), FuseCode.NONE)
 
 
+@pytest.mark.parametrize("is_constant", [False, True])
 @pytest.mark.parametrize("fuse", [FuseCode.NONE, FuseCode.RELU])
 @pytest.mark.parametrize("dims", [(ROWS, DEPTH), (8, 5, DEPTH), (5, 4, 4, 16)], ids=str)
-def test_bias_and_activation_are_an_addition(opencl_device: Device, dims: tuple[int, ...], fuse: FuseCode) -> None:
+def test_bias_and_activation_are_an_addition(
+    opencl_device: Device, dims: tuple[int, ...], fuse: FuseCode, is_constant: bool
+) -> None:
     bias = random_floats(UNITS, seed=2)
-    graph = connected(dims, bias, fuse)
-    before = ["RESHAPE"] if dims != (ROWS, DEPTH) else []
-    assert operations_left(graph.model()) == ["NEG", *before, "BATCH_MATMUL", "ADD"]
+    graph = connected(dims, bias if is_constant else None, fuse)
+    assert kinds_of(graph) == [Kind.ELEMENTWISE, Kind.PACK, Kind.MULTIPLY, Kind.ELEMENTWISE]
     check(opencl_device, graph, dims, bias, fuse)
 
 
-def test_half_numbers_and_constant_weights_stay() -> None:
-    half = connected((ROWS, DEPTH), np.zeros(UNITS), FuseCode.NONE, OperandCode.TENSOR_FLOAT16)
-    assert operations_left(half.model()) == ["NEG", "FULLY_CONNECTED"]
-    graph = Graph()
-    numbers = [graph.constant(one) for one in (random_floats(UNITS, DEPTH), random_floats(UNITS, seed=1))]
-    operands = [graph.input((ROWS, DEPTH)), *numbers, graph.integer(FuseCode.NONE)]
-    graph.operation(OperationCode.FULLY_CONNECTED, operands, graph.output((ROWS, UNITS)))
-    assert operations_left(graph.model()) == ["FULLY_CONNECTED"]
+def test_half_numbers_have_no_such_steps() -> None:
+    graph = connected((ROWS, DEPTH), np.zeros(UNITS), FuseCode.NONE, OperandCode.TENSOR_FLOAT16)
+    assert Kind.MULTIPLY not in kinds_of(graph)

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Products of float32 matrices of which both are made meanwhile, as steps of a chain."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpu_driver.chain.elementwise import program_step, walk_of
+from gpu_driver.chain.kinds import From, Function, Kind
+from gpu_driver.chain.step import Instruction, Reading, Step, rows_of
+from gpu_driver.kernel import Scratch
+from nn_runtime.value_classes import dataclass
+
+if TYPE_CHECKING:
+    from gpu_driver.bound import BoundOperand
+    from gpu_driver.chain.step import Memory
+    from gpu_driver.kernel import Kernel
+
+_LANES = 16
+_FLOAT_BYTES = 4
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Of products [rows, depth] x [depth, columns]; the right sides are [columns, depth] if they are `turned`."""
+
+    batches: int
+    rows: int
+    columns: int
+    depth: int
+    turned: bool
+
+
+def multiply_steps(
+    kernel: Kernel, left: BoundOperand, right: BoundOperand, output: Memory, sizes: Sizes
+) -> tuple[Step, Step]:
+    """Return two steps: right sides packed, then products."""
+    batches, rows, columns, depth = sizes.batches, sizes.rows, sizes.columns, sizes.depth
+    blocks = -(-columns // _LANES)
+    packed = Scratch(_FLOAT_BYTES * batches * blocks * _LANES * depth)
+    packing = Step(
+        kernel,
+        Kind.PACK,
+        right,
+        packed,
+        None,
+        rows_of(batches * blocks, depth * _LANES),
+        (np.array([depth, columns, int(sizes.turned)], np.int32),),
+        {},
+        0,
+        right.size_bytes + packed.size_bytes,
+        reads=Reading(right.count // right.dimensions[-1], right.dimensions[-1], batches),
+    )
+    product = Step(
+        kernel,
+        Kind.MULTIPLY,
+        left,
+        output,
+        packed,
+        replace(rows_of(rows, columns, batches), input_depth=depth),
+        (np.zeros(1, np.int32),),
+        {},
+        2 * batches * rows * columns * depth,
+        left.size_bytes + packed.size_bytes + output.size_bytes,
+        reads=Reading(batches * rows, depth, batches),
+        reads_residual=Reading(batches * blocks, depth * _LANES, batches),
+    )
+    return packing, product
+
+
+def with_bias(
+    kernel: Kernel, left: BoundOperand, right: BoundOperand, bias: BoundOperand, output: BoundOperand, sizes: Sizes,
+    bounds: tuple[float, float],
+) -> tuple[Step, ...] | None:  # fmt: skip
+    """Return the steps of one product to which a vector is added within bounds; None where the addition is no step."""
+    if bias.constant is not None and not bias.constant.any() and not np.isfinite(bounds).any():
+        return multiply_steps(kernel, left, right, output, sizes)
+    shape = sizes.rows, sizes.columns
+    product = Scratch(_FLOAT_BYTES * sizes.rows * sizes.columns)
+    low, high = bounds
+    addition = program_step(
+        kernel,
+        output,
+        (product,) if bias.is_constant else (product, bias),
+        (
+            Instruction(Function.LOAD, From.SOURCE, walk_of(shape, shape)),
+            Instruction(
+                Function.ADD,
+                From.CONSTANT if bias.is_constant else From.RESIDUAL,
+                walk_of(bias.dimensions, shape),
+                bias.constant if bias.is_constant else None,
+                low=low,
+                high=high,
+            ),
+        ),
+        shape,
+    )
+    return None if addition is None else (*multiply_steps(kernel, left, right, product, sizes), addition)
