@@ -74,4 +74,4 @@ def test_few_rows_share_their_sums() -> None:
     ids=["cpu", "small_groups", "little_local_memory"],
 )
 def test_devices_that_cannot_take_the_general_kernel(device: DeviceProfile) -> None:
-    assert launch(64, 64, 64, device).kernel.source == "conv_2d.cl"
+    assert launch(64, 64, 64, device, QUANT8).kernel.source == "conv_2d.cl"
