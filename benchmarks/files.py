@@ -103,7 +103,7 @@ def _measured(model: bytes, seconds: float) -> Figures:
 
 
 def _inputs(model: bytes) -> list[Array]:
-    """Return random inputs: real ones from 0 to 1, codes of any value."""
+    """Return random inputs: real ones from 0 to 1, codes of any value, words of those that every vocabulary has."""
     random = np.random.default_rng(0)
     data: list[Array] = []
     for spec in nn.load(model).inputs:
@@ -113,8 +113,9 @@ def _inputs(model: bytes) -> list[Array]:
         elif dtype.kind == "b":
             data.append(random.integers(0, 2, shape).astype(dtype))
         else:
-            limits = np.iinfo(dtype.name)
-            data.append(random.integers(max(limits.min, -128), min(limits.max, 255) + 1, shape).astype(dtype))
+            limits, is_word = np.iinfo(dtype.name), dtype.itemsize >= 4
+            least, greatest = (0, 99) if is_word else (max(limits.min, -128), min(limits.max, 255))
+            data.append(random.integers(least, greatest + 1, shape).astype(dtype))
     return data
 
 
