@@ -24,21 +24,30 @@ _PRODUCTS = (Kind.CONVOLVE, Kind.DEPTHWISE, Kind.DEPTHWISE_BYTES, Kind.EXPANDED)
 def with_following(steps: Sequence[Step], memories: Memories) -> tuple[Step, ...]:
     """Join products with the element-wise steps that alone read what they make."""
     used = memories.used_by(steps)
+    made: set[int] = set()
     result: list[Step] = []
     for step in steps:
-        if step.kind != Kind.ELEMENTWISE or not _join_product(result, step, memories, used):
+        read = made & {memories.key(one) for one in (step.source, step.residual, step.third) if one is not None}
+        if step.kind != Kind.ELEMENTWISE or not _join_product(result, step, read, memories, used):
             result.append(step)
+        made.add(memories.key(step.output))
     return tuple(result)
 
 
-def _join_product(before: list[Step], step: Step, memories: Memories, used: Mapping[int, int]) -> bool:
-    """Join a step with one of those before it; whether there is such.
+def _join_product(before: list[Step], step: Step, read: set[int], memories: Memories, used: Mapping[int, int]) -> bool:
+    """Join a step with one of those before it, which make what it reads; whether there is such.
 
     Where that made what the step reads last, the step is done in its place: what it makes is used by nobody before.
     Else that waits until now.
     """
-    read = {memories.key(one) for one in (step.source, step.residual, step.third) if one is not None}
-    makers = [at for at in reversed(range(len(before))) if memories.key(before[at].output) in read]
+    makers: list[int] = []
+    missing = set(read)
+    for at in reversed(range(len(before))):
+        if not missing:
+            break
+        if memories.key(before[at].output) in missing:
+            missing.remove(memories.key(before[at].output))
+            makers.append(at)
     for at in makers:
         first = before[at]
         is_alone = memories.is_inner(first.output) and used[memories.key(first.output)] == 2

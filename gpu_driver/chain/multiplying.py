@@ -12,32 +12,21 @@ from gpu_driver.chain.elementwise import program_step, walk_of
 from gpu_driver.chain.kinds import From, Function, Kind
 from gpu_driver.chain.step import Instruction, Reading, Step, rows_of
 from gpu_driver.kernel import Scratch
-from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from gpu_driver.bound import BoundOperand
     from gpu_driver.chain.step import Memory
     from gpu_driver.kernel import Kernel
+    from nn_runtime.operations.batch_matmul import BatchMatmul
 
 _LANES = 16
 _FLOAT_BYTES = 4
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """Of products [rows, depth] x [depth, columns]; the right sides are [columns, depth] if they are `turned`."""
-
-    batches: int
-    rows: int
-    columns: int
-    depth: int
-    turned: bool
-
-
 def multiply_steps(
-    kernel: Kernel, left: BoundOperand, right: BoundOperand, output: Memory, sizes: Sizes
+    kernel: Kernel, left: BoundOperand, right: BoundOperand, output: Memory, sizes: BatchMatmul
 ) -> tuple[Step, Step]:
-    """Return two steps: right sides packed, then products."""
+    """Return two steps: right sides packed, then products; left sides are not swapped."""
     batches, rows, columns, depth = sizes.batches, sizes.rows, sizes.columns, sizes.depth
     blocks = -(-columns // _LANES)
     packed = Scratch(_FLOAT_BYTES * batches * blocks * _LANES * depth)
@@ -48,7 +37,7 @@ def multiply_steps(
         packed,
         None,
         rows_of(batches * blocks, depth * _LANES),
-        (np.array([depth, columns, int(sizes.turned)], np.int32),),
+        (np.array([depth, columns, int(sizes.adj_y)], np.int32),),
         {},
         0,
         right.size_bytes + packed.size_bytes,
@@ -72,9 +61,14 @@ def multiply_steps(
 
 
 def with_bias(
-    kernel: Kernel, left: BoundOperand, right: BoundOperand, bias: BoundOperand, output: BoundOperand, sizes: Sizes,
+    kernel: Kernel,
+    left: BoundOperand,
+    right: BoundOperand,
+    bias: BoundOperand,
+    output: BoundOperand,
+    sizes: BatchMatmul,
     bounds: tuple[float, float],
-) -> tuple[Step, ...] | None:  # fmt: skip
+) -> tuple[Step, ...] | None:
     """Return the steps of one product to which a vector is added within bounds; None where the addition is no step."""
     if bias.constant is not None and not bias.constant.any() and not np.isfinite(bounds).any():
         return multiply_steps(kernel, left, right, output, sizes)

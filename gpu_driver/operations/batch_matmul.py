@@ -7,7 +7,7 @@ import math
 from typing import TYPE_CHECKING
 
 from gpu_driver import chain
-from gpu_driver.chain.multiplying import Sizes, multiply_steps
+from gpu_driver.chain.multiplying import multiply_steps
 from gpu_driver.convolution.tiled import batches_launch
 from gpu_driver.kernel import Kernel, Scratch, int_vector
 from gpu_driver.launch import Launch, Steps
@@ -40,8 +40,7 @@ def batch_matmul(op: BoundOperation, device: DeviceProfile) -> Steps | tuple[Lau
         return (by_groups,)
     kernel_of_steps = chain.step_kernel(output, device)
     if kernel_of_steps is not None and output.type == OperandCode.TENSOR_FLOAT32 and not sizes.adj_x:
-        packed = Sizes(sizes.batches, sizes.rows, sizes.columns, sizes.depth, sizes.adj_y)
-        return Steps(multiply_steps(kernel_of_steps, lhs, rhs, output, packed))
+        return Steps(multiply_steps(kernel_of_steps, lhs, rhs, output, sizes))
     rows, columns, depth = sizes.rows, sizes.columns, sizes.depth
     left = (1, rows) if sizes.adj_x else (depth, 1)
     right = (1, depth) if sizes.adj_y else (columns, 1)

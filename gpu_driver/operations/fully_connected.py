@@ -7,12 +7,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gpu_driver import chain
-from gpu_driver.chain.multiplying import Sizes, with_bias
+from gpu_driver.chain.multiplying import with_bias
 from gpu_driver.convolution.product import Product
 from gpu_driver.launch import Steps
 from gpu_driver.operations import launches
 from gpu_driver.operations.conv import fits_packed, general, packed_product
 from nn_runtime.codes import OperandCode, OperationCode
+from nn_runtime.operations.batch_matmul import BatchMatmul
 from nn_runtime.operations.conv import Convolution
 from nn_runtime.operations.fully_connected import fully_connected_sizes
 from nn_runtime.quantization import activation_range_float
@@ -50,7 +51,7 @@ def _by_computed_weights(op: BoundOperation, sizes: FullyConnected, device: Devi
     kernel = chain.step_kernel(output, device)
     if kernel is None or output.type != OperandCode.TENSOR_FLOAT32 or weights.is_constant:
         return None
-    product = Sizes(1, sizes.batches, sizes.units, sizes.input_size, turned=True)
+    product = BatchMatmul((), sizes.batches, sizes.units, sizes.input_size, adj_x=False, adj_y=True)
     bounds = activation_range_float(sizes.activation)
     steps = with_bias(kernel, op.input("input"), weights, op.input("bias"), output, product, bounds)
     return None if steps is None else Steps(steps)

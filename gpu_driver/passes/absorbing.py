@@ -169,18 +169,23 @@ def _take_factor(graph: Graph, at: int) -> bool:
 
 def _scaling_before(graph: Graph, operand: int, reader: int) -> int | None:
     """Return what scales an operand by a positive number, for an operation alone, maybe before others."""
-    at = graph.producer(operand)
-    is_read_once = graph.sole_reader(operand) == reader and graph.operations[reader].inputs.count(operand) == 1
-    if at is None or not is_read_once or not graph.fits(at):
-        return None
-    operation = graph.operations[at]
-    if operation.type in _SCALING:
-        source, factor = _scaling(graph, at) or (operand, 0.0)
-        same = graph.operand(source).dimensions == graph.operand(operand).dimensions
-        return at if factor > 0 and same and _fuse_code(graph, at) == FuseCode.NONE else None
-    factors = 2 if operation.type == OperationCode.BATCH_MATMUL else int(operation.type in _MOVING)
-    found = (_scaling_before(graph, one, at) for one in operation.inputs[:factors])
-    return next((one for one in found if one is not None), None)
+    waiting = [(operand, reader)]
+    while waiting:
+        operand, reader = waiting.pop()
+        at = graph.producer(operand)
+        is_read_once = graph.sole_reader(operand) == reader and graph.operations[reader].inputs.count(operand) == 1
+        if at is None or not is_read_once or not graph.fits(at):
+            continue
+        operation = graph.operations[at]
+        if operation.type in _SCALING:
+            source, factor = _scaling(graph, at) or (operand, 0.0)
+            same = graph.operand(source).dimensions == graph.operand(operand).dimensions
+            if factor > 0 and same and _fuse_code(graph, at) == FuseCode.NONE:
+                return at
+            continue
+        factors = 2 if operation.type == OperationCode.BATCH_MATMUL else int(operation.type in _MOVING)
+        waiting += [(one, at) for one in operation.inputs[:factors]]
+    return None
 
 
 def _scaling(graph: Graph, at: int) -> tuple[int, float] | None:

@@ -221,3 +221,21 @@ def test_a_factor_of_both_operands_counts_twice(opencl_device: Device) -> None:
     attention.finish(attention.moved[0], attention.moved[0])
     assert operations_left(attention.graph.model()).count("MUL") == 1
     attention.check(opencl_device, 0.5 * attention.values[0], 0.5 * attention.values[0])
+
+
+def test_a_factor_before_thousands_of_moves(opencl_device: Device) -> None:
+    """No depth of a model is one of the interpreter's stack."""
+    graph = Graph()
+    now = graph.temporary((4, 5))
+    operands = [graph.input((4, 5)), graph.constant(np.array([0.5], np.float32)), graph.integer(FuseCode.NONE)]
+    graph.operation(OperationCode.MUL, operands, now)
+    for place in range(3000):
+        dims = (5, 4) if place % 2 else (4, 5)
+        after = graph.temporary(dims[::-1])
+        reshape(graph, now, dims[::-1], after)
+        now = after
+    graph.operation(OperationCode.SOFTMAX, [now, graph.real(1.0)], graph.output((4, 5)))
+    assert "MUL" not in operations_left(graph.model())
+    values = random_floats(4, 5)
+    (result,) = results(opencl_device, graph.model(), [values])
+    np.testing.assert_allclose(result, softmax(0.5 * values.astype(np.float64)), rtol=1e-5, atol=1e-7)
