@@ -6,14 +6,27 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from typing import TYPE_CHECKING
 
 import pytest
 
 from gpu_driver.device.interrupts import interrupts_held
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 pytestmark = pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="this system has no signal masks")
 
 
+@pytest.fixture
+def _interruptible() -> Iterator[None]:
+    """A process that a shell starts in the background ignores Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_interruptible")
 def test_an_interrupt_comes_when_the_compiler_is_done() -> None:
     done = []
     with pytest.raises(KeyboardInterrupt), interrupts_held():
