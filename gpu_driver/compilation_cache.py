@@ -22,6 +22,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING
 
 from gpu_driver import cache_files
+from gpu_driver.preparation import Preparation
 from nn_runtime.errors import NNError
 from nn_runtime.hal.model_format import pack_model, unpack_model
 from nn_runtime.hal.types import CACHE_TOKEN_BYTES, ErrorStatus, ExecutionPreference, HalError, Priority
@@ -39,7 +40,7 @@ FILES = (1, 1)
 MAX_MODEL_FILE_BYTES = 512 << 20
 
 _LOG = logging.getLogger(__name__)
-_FORMAT = 2
+_FORMAT = 3
 _LENGTH = struct.Struct("<I")
 _READ_WAIT_SECONDS = 1.0
 
@@ -49,9 +50,8 @@ class Compiled:
     """What preparing needs. binaries: of programs, by `Program.key`."""
 
     model: Model
-    priority: Priority
+    how: Preparation
     binaries: Mapping[str, bytes]
-    preference: ExecutionPreference = ExecutionPreference.FAST_SINGLE_ANSWER
 
 
 def check_request(cache: CacheRequest) -> None:
@@ -77,8 +77,9 @@ def save(cache: CacheRequest, profile: DeviceProfile, compiled: Compiled) -> boo
             **header,
             "kind": "model",
             "data": cache_files.digest_of(data).hex(),
-            "priority": int(compiled.priority),
-            "preference": int(compiled.preference),
+            "priority": int(compiled.how.priority),
+            "preference": int(compiled.how.preference),
+            "quantizes_inputs": int(compiled.how.quantizes_inputs),
             "model": document,
             "programs": [[key, _digest(binary)] for key, binary in compiled.binaries.items()],
         }
@@ -119,9 +120,12 @@ def _loaded(cache: CacheRequest, profile: DeviceProfile) -> Compiled:
         raise cache_files.Unusable("model and data file do not belong together")
     _, parts = _checked(sealed_data, "data", cache.token, profile)
     model = unpack_model(header.get("model"), b"".join(parts))
-    priority = Priority(_number(header, "priority"))
-    preference = ExecutionPreference(_number(header, "preference"))
-    return Compiled(model, priority, _programs(header.get("programs"), binaries), preference)
+    how = Preparation(
+        ExecutionPreference(_number(header, "preference")),
+        Priority(_number(header, "priority")),
+        bool(_number(header, "quantizes_inputs")),
+    )
+    return Compiled(model, how, _programs(header.get("programs"), binaries))
 
 
 def _number(header: Mapping[str, object], name: str) -> int:

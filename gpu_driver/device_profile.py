@@ -8,7 +8,7 @@ import json
 from dataclasses import field
 from importlib import resources
 
-from gpu_driver.discovery.dot_products import WIDE_FORMS, best_form
+from gpu_driver.discovery.dot_products import AVX512_VNNI, WIDE_FORMS, best_form
 from gpu_driver.discovery.matrix_units import FEATURES as MATRIX_UNIT_FEATURES
 from gpu_driver.tuning_values import Tuning
 from nn_runtime.codes import DeviceTypeCode, OperandCode
@@ -29,7 +29,7 @@ class DeviceProfile:
     registers: vectors of 16 floats that a core's registers hold, of a CPU. fp16: half arithmetic (half storage
     works everywhere). int8_dot, command_buffer, subgroups: the Khronos extensions. features: assembly variants
     that were seen to work. device_name: what OpenCL calls it. tuning: numbers for speed, nothing that changes what is
-    computed.
+    computed. quantizes_inputs: whether products with weights that were bytes may make bytes of their inputs.
     """
 
     slug: str
@@ -57,6 +57,7 @@ class DeviceProfile:
     features: frozenset[str] = field(default=frozenset())
     device_name: str = ""
     tuning: Tuning = field(default=Tuning())
+    quantizes_inputs: bool = False
 
     @property
     def is_cpu(self) -> bool:
@@ -82,6 +83,11 @@ class DeviceProfile:
     def dot4(self) -> int:
         """DOT4 of common/dot4.h: the best form of products of bytes that was seen to work, else 0."""
         return best_form(self.features)
+
+    @property
+    def dot4_of_vectors(self) -> int:
+        """The best such form that has vectors of sums: not AMX, whose instructions come with the others' (dot4.h)."""
+        return min(self.dot4, AVX512_VNNI)
 
     @property
     def x86_avx512(self) -> bool:

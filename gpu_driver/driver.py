@@ -18,8 +18,10 @@ from gpu_driver.discovery.platforms import find_devices
 from gpu_driver.estimate import cost_table_of
 from gpu_driver.lowering import MAX_ELEMENTS
 from gpu_driver.operations import launcher_of, refusal_of
+from gpu_driver.preparation import Preparation
 from gpu_driver.tuning_values import Tuning
 from nn_runtime.codes import CONTROL_FLOW, FeatureLevel, is_extension_code, operation_name
+from nn_runtime.hal import dynamic_quantization
 from nn_runtime.hal.buffers import BufferRegistry
 from nn_runtime.hal.costs import operation_estimates
 from nn_runtime.hal.interfaces import DeviceDescription, OperationSupport, UnusableDevice
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
     from gpu_driver.prepared_model import PreparedModel
     from nn_runtime.codes import DeviceTypeCode
     from nn_runtime.hal.costs import CostTable
-    from nn_runtime.hal.interfaces import CacheRequest, Diagnosis, IBuffer, IDevice, IPreparedModel
+    from nn_runtime.hal.interfaces import Attributes, CacheRequest, Diagnosis, IBuffer, IDevice, IPreparedModel
     from nn_runtime.hal.peaks import Peaks
     from nn_runtime.hal.tuning import TuningParameter
     from nn_runtime.hal.types import (
@@ -101,8 +103,8 @@ class Device:
         return DeviceStatus.AVAILABLE
 
     def get_supported_extensions(self) -> Sequence[Extension]:
-        """Return none."""
-        return ()
+        """Return the one that has no operations, but an attribute."""
+        return (dynamic_quantization.EXTENSION,)
 
     def get_number_of_cache_files_needed(self) -> tuple[int, int]:
         """Return one and one: model and programs, and constants."""
@@ -141,9 +143,22 @@ class Device:
         cache: CacheRequest | None,
     ) -> PreparedModel:
         """Lower the model, pack its constants, build and warm its programs; save what was done in the cache files."""
+        return self.prepare_model_with_attributes(model, preference, priority, deadline_ns, cache, ())
+
+    def prepare_model_with_attributes(
+        self,
+        model: Model,
+        preference: ExecutionPreference,
+        priority: Priority,
+        deadline_ns: int | None,
+        cache: CacheRequest | None,
+        attributes: Attributes,
+    ) -> PreparedModel:
+        """Prepare as `prepare_model`; products may be computed on bytes if an attribute says so."""
         validate_preference(preference)
         validate_priority(priority)
-        prepared = self._prepare(model, preference, priority, deadline_ns, {})
+        how = Preparation(preference, priority, dynamic_quantization.is_allowed(attributes))
+        prepared = self._prepare(model, how, deadline_ns, {})
         if cache is not None and self._save(prepared, cache):
             self._count("models_saved")
         return prepared
@@ -158,7 +173,7 @@ class Device:
         kept = compilation_cache.load(cache, self.profile)
         binaries = dict(kept.binaries)
         try:
-            prepared = self._prepare(kept.model, kept.preference, kept.priority, deadline_ns, binaries)
+            prepared = self._prepare(kept.model, kept.how, deadline_ns, binaries)
         except HalError as error:
             if error.status != ErrorStatus.INVALID_ARGUMENT:
                 raise
@@ -219,8 +234,7 @@ class Device:
     def _prepare(
         self,
         model: Model,
-        preference: ExecutionPreference,
-        priority: Priority,
+        how: Preparation,
         deadline_ns: int | None,
         binaries: dict[str, bytes],
     ) -> PreparedModel:
@@ -236,8 +250,8 @@ class Device:
         if deadline_ns is not None and time.monotonic_ns() >= deadline_ns:
             raise HalError(ErrorStatus.MISSED_DEADLINE_PERSISTENT, "the deadline passed before the preparation")
         context = self._context_for(model)
-        with context.preparations.slot(priority, deadline_ns), context.programs.offered(binaries):
-            return PreparedModel(context, model, self._buffers, priority, preference)
+        with context.preparations.slot(how.priority, deadline_ns), context.programs.offered(binaries):
+            return PreparedModel(context, model, self._buffers, how)
 
     def _context_for(self, model: Model) -> DeviceContext:
         """Return the context of the device, or of its inline one for a small model."""
@@ -255,7 +269,7 @@ class Device:
         except (HalError, cl.Error) as error:
             _LOG.info("compilation cache: not written: %s", error)
             return False
-        compiled = compilation_cache.Compiled(prepared.model, prepared.priority, binaries, prepared.preference)
+        compiled = compilation_cache.Compiled(prepared.model, prepared.how, binaries)
         return compilation_cache.save(cache, self.profile, compiled)
 
     def _count(self, what: str) -> None:

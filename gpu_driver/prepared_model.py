@@ -6,7 +6,6 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyopencl as cl
@@ -40,10 +39,10 @@ if TYPE_CHECKING:
     from gpu_driver.device.context import DeviceContext
     from gpu_driver.device.programs import Program
     from gpu_driver.device.storage import DeviceStorage
-    from gpu_driver.device_profile import DeviceProfile
     from gpu_driver.execution.recorded import Recorded
     from gpu_driver.lowering import Lowering
     from gpu_driver.passes import Rewritten
+    from gpu_driver.preparation import Preparation
     from nn_runtime.hal.buffers import BoundBuffers, BufferRegistry
     from nn_runtime.hal.interfaces import ExecutionProfile
     from nn_runtime.hal.types import Model, Request
@@ -57,22 +56,20 @@ class PreparedModel:
         device: DeviceContext,
         model: Model,
         buffers: BufferRegistry[DeviceStorage],
-        priority: Priority = Priority.MEDIUM,
-        preference: ExecutionPreference = ExecutionPreference.FAST_SINGLE_ANSWER,
+        how: Preparation,
     ) -> None:
         """Lower, pack, build and warm what the model alone fixes; raises HalError."""
         self.model = model
         self.device = device
         self._buffers = buffers
-        self._priority = priority
-        self._preference = preference
+        self.how = how
         self._lock = threading.Lock()
         """Guards the contexts; nothing slow is done, and no other lock taken, while it is held."""
         self._idle: list[ExecutionContext] = []
         self._watched = False
         self._closed = False
         self._checked: weakref.ref[Request] | None = None
-        profile = _profile_for(device.profile, preference)
+        profile = how.profile_of(device.profile)
         folded = [fold_constants(device, model, one, profile) for one in (model.main, *model.referenced)]
         tabled = [fold_into_tables(device, model, one, profile) for one in folded]
         self._folding = {program for one in tabled for program in one.programs}
@@ -148,7 +145,7 @@ class PreparedModel:
         with self._lock:
             idle, self._idle = self._idle, [context for context in self._idle if context.last_used >= before]
             watched = self._watched = bool(self._idle)
-        if self._preference == ExecutionPreference.LOW_POWER:
+        if self.how.preference == ExecutionPreference.LOW_POWER:
             unused = [context for context in idle if context.last_used < before][-1:]
             for context in unused:
                 context.release_memory()
@@ -159,12 +156,12 @@ class PreparedModel:
     @property
     def priority(self) -> Priority:
         """Its priority."""
-        return self._priority
+        return self.how.priority
 
     @property
     def preference(self) -> ExecutionPreference:
         """What its executions shall spare: LOW_POWER gives memory back soon, SUSTAINED_SPEED only in need."""
-        return self._preference
+        return self.how.preference
 
     @property
     def programs(self) -> set[Program]:
@@ -201,7 +198,7 @@ class PreparedModel:
         queue = self.device.queue if events is None else self.device.profiling_queue
         commands = Commands(queue, events, in_stages=in_stages)
         buffers = self._buffers.bind(self, request)
-        slot = self.device.executions.slot(self._priority, deadline_ns)
+        slot = self.device.executions.slot(self.how.priority, deadline_ns)
         try:
             with slot:
                 shapes = self._execute(request, buffers, limits, commands)
@@ -258,7 +255,7 @@ class PreparedModel:
             self._idle.append(context)
             watched, self._watched = self._watched, True
         if not watched:
-            self.device.watch(self, self._preference)
+            self.device.watch(self, self.how.preference)
 
 
 def _left_out(count: int, folded: Rewritten, lowering: Lowering) -> dict[int, str]:
@@ -267,16 +264,6 @@ def _left_out(count: int, folded: Rewritten, lowering: Lowering) -> dict[int, st
     computed = {operation for at in range(lowering.operation_count) for operation in lowering.origins(at)}
     words = {operation: "left out" if operation in unfolded else "folded at preparation" for operation in range(count)}
     return {operation: word for operation, word in words.items() if operation not in computed}
-
-
-def _profile_for(profile: DeviceProfile, preference: ExecutionPreference) -> DeviceProfile:
-    """Return what to lower for: with LOW_POWER one core of a CPU, so that none spins until another is done.
-
-    On Intel's runtime two: the thread that waits computes as well, or else it is that which spins.
-    """
-    if profile.is_cpu and preference == ExecutionPreference.LOW_POWER:
-        return replace(profile, compute_units=min(profile.compute_units, 2 if profile.slug == "intel" else 1))
-    return profile
 
 
 def check_deadline(deadline_ns: int | None) -> None:

@@ -42,7 +42,9 @@
 #ifndef WINOGRAD
 #error "chain.cl: define WINOGRAD"
 #endif
-#if DOT4 && !defined DEPTHWISE5
+#define OF_BYTES (DOT4 && QUANTIZED)
+#define DYNAMIC (DOT4 && !QUANTIZED)
+#if OF_BYTES && !defined DEPTHWISE5
 #error "chain.cl: define DEPTHWISE5"
 #endif
 #ifndef GENERAL
@@ -62,6 +64,8 @@
 #include "common/window.h"
 #if DOT4
 #include "common/dot4.h"
+#endif
+#if OF_BYTES
 #include "common/bytes.h"
 #include "common/finish_bytes.h"
 #if DOT4 == 4
@@ -78,7 +82,7 @@
 #if READS_DIRECTLY
 #include "common/expanded.h"
 #endif
-#if DOT4
+#if OF_BYTES
 #include "common/depthwise_bytes.h"
 #endif
 #if WINOGRAD
@@ -113,6 +117,9 @@
 #if T_IS_FLOAT
 #include "common/product_step.h"
 #endif
+#if DYNAMIC
+#include "common/dynamic_step.h"
+#endif
 #endif
 
 #ifndef CLOCK
@@ -144,6 +151,9 @@
 #define KIND_BILINEAR 15
 #define KIND_NEAREST 16
 #define KIND_TURN 17
+#define KIND_RANGES 18
+#define KIND_TO_BYTES 19
+#define KIND_MULTIPLY_BYTES 20
 // Words between what different cores write: two lines of most caches, which some fetch together.
 #define LINE 32
 // Turns of waiting for its own next task after which a group looks at the queues of others, and turns between two such looks.
@@ -221,7 +231,7 @@ static __attribute__((noinline)) void run_step(const Step *s, global const Step 
         expanded(&before, s, part, src, dst, constants, (global float *)work);
     }
 #endif
-#if DOT4
+#if OF_BYTES
     else if (s->kind == KIND_DEPTHWISE_BYTES)
         depthwise_bytes(s, part, src, dst, constants);
 #endif
@@ -233,7 +243,8 @@ static __attribute__((noinline)) void run_step(const Step *s, global const Step 
 
 #if GENERAL
 // The steps of networks that are more than convolutions.
-static __attribute__((noinline)) void run_general(const Step *s, Part part, global uchar *const *buffers, global const uchar *constants)
+static __attribute__((noinline)) void run_general(const Step *s, Part part, global uchar *const *buffers, global const uchar *constants,
+                                                  global uchar *work)
 {
     global const T *src = (global const T *)(buffers[s->src] + (size_t)s->src_offset * 64);
     global const T *residual = (global const T *)(buffers[s->residual] + (size_t)s->residual_offset * 64);
@@ -254,6 +265,17 @@ static __attribute__((noinline)) void run_general(const Step *s, Part part, glob
         resize_bilinear(s, part, src, dst, constants);
     else if (s->kind == KIND_NEAREST)
         resize_nearest(s, part, src, dst, constants);
+#if DYNAMIC
+    else if (s->kind == KIND_RANGES)
+        find_ranges(s, part, src, (global float2 *)dst);
+    else if (s->kind == KIND_TO_BYTES)
+        make_bytes(s, part, src, (global uchar *)dst, (global const float2 *)residual);
+    else if (s->kind == KIND_MULTIPLY_BYTES && s->level_rows)
+        multiply_images(s, part, (global const uchar *)src, dst, residual,
+                        (global const float2 *)(buffers[s->third] + (size_t)s->third_offset * 64), constants);
+    else if (s->kind == KIND_MULTIPLY_BYTES)
+        multiply_rows(s, part, src, dst, residual, constants, work);
+#endif
 #if T_IS_FLOAT
     else if (s->kind == KIND_PACK)
         pack(s, part, src, (global float *)dst, constants);
@@ -326,6 +348,7 @@ TILE_KERNEL void chain(int first_step, int last_step, int step_count, int queues
     global uchar *const buffers[] = {b0, b1, b2, b3, b4, b5, b6, b7, b8, b9, b10, b11, b12, b13, b14, b15};
     const Launched launched = {tasks, starts, waits, progress, queues, step_count, first_step, last_step, progress[0] + 1};
     const int own = get_group_id(0) % queues;
+    global uchar *const own_work = work + (size_t)get_group_id(0) * work_lines * 64;
     for (;;) {
         const int at = find_task(&launched, own);
         if (at < 0)
@@ -337,14 +360,14 @@ TILE_KERNEL void chain(int first_step, int last_step, int step_count, int queues
             softmax_rows(&step, tasks[at].part, buffers, constants);
 #if GENERAL
         else if (step.kind >= KIND_ELEMENTWISE)
-            run_general(&step, tasks[at].part, buffers, constants);
+            run_general(&step, tasks[at].part, buffers, constants, own_work);
 #endif
         else
-            run_step(&step, steps, tasks[at].part, buffers, constants, work + (size_t)get_group_id(0) * work_lines * 64);
+            run_step(&step, steps, tasks[at].part, buffers, constants, own_work);
 #if GENERAL
         if (step.then) {
             const Step then = steps[step.then];
-            run_general(&then, tasks[at].part, buffers, constants);
+            run_general(&then, tasks[at].part, buffers, constants, own_work);
         }
 #endif
         STAMP(line, ENDED);

@@ -16,6 +16,7 @@ from nn_runtime.codes import FeatureLevel, PreferenceCode, PriorityCode
 from nn_runtime.device import checked_devices
 from nn_runtime.devices import Selection, select
 from nn_runtime.errors import BadData, BadState, NNError, UnexpectedNull
+from nn_runtime.hal.dynamic_quantization import with_permission
 from nn_runtime.hal.types import CACHE_TOKEN_BYTES, ExecutionPreference, Priority
 from nn_runtime.model import Model
 from nn_runtime.numeric import whole
@@ -136,6 +137,16 @@ class Compilation:
             raise BadData("add_extension_attribute: the compilation must be for exactly one device, named explicitly")
         self._check_open("add_extension_attribute")
         attributes = extensions.with_attribute(self._options.attributes, name, code, own)
+        self._options = replace(self._options, attributes=attributes)
+
+    def set_dynamic_quantization(self, allowed: bool) -> None:
+        """Allow drivers to compute products on bytes, made in every run, where weights were bytes; else none does.
+
+        `nn_runtime.hal.dynamic_quantization` says what that means. Raises BadState after finish, BadData.
+        """
+        check_kind("set_dynamic_quantization: allowed", allowed, bool)
+        self._check_open("set_dynamic_quantization")
+        attributes = with_permission(self._options.attributes, allowed)
         self._options = replace(self._options, attributes=attributes)
 
     def set_timeout(self, duration_ns: int) -> None:

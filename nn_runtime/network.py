@@ -29,12 +29,18 @@ if TYPE_CHECKING:
 class Network:
     """A finished model and its interface; `compile` makes it ready to run."""
 
-    def __init__(self, model: Model, interface: Interface) -> None:
-        """`interface` must fit the finished model; `from_model` derives one. Raises UnexpectedNull, BadData."""
+    def __init__(self, model: Model, interface: Interface, *, dynamic_quantization: bool = False) -> None:
+        """`interface` must fit the finished model; `from_model` derives one. Raises UnexpectedNull, BadData.
+
+        `dynamic_quantization`: whether `compile` allows products on bytes where nothing else is said: the network was
+        made for it.
+        """
         check_kind("network: the model", model, Model)
         check_kind("network: the interface", interface, Interface)
+        check_kind("network: dynamic_quantization", dynamic_quantization, bool)
         self.model = model
         self.interface = interface
+        self.dynamic_quantization = dynamic_quantization
 
     @classmethod
     def from_model(
@@ -77,6 +83,7 @@ class Network:
         cache_dir: str | os.PathLike[str] | None = None,
         model_token: str | None = None,
         trial: bool = True,
+        dynamic_quantization: bool | None = None,
     ) -> Session:
         """Prepare the network for devices and return a session.
 
@@ -89,6 +96,10 @@ class Network:
         estimates, and keep the fastest (in `cache_dir` for later processes too); False goes by the estimates alone,
         which are the same in every process, unless `cache_dir` holds what an earlier trial found.
 
+        `dynamic_quantization`: whether drivers may make bytes of what is multiplied with weights that were bytes, which
+        is faster, and what TensorFlow Lite does; False keeps real numbers. The default is what the network says: True
+        for a file with such operators.
+
         Raises NNError: UnavailableDevice for a selector that matches nothing, BadData for an operation that no device
         takes.
         """
@@ -96,6 +107,8 @@ class Network:
         compilation.set_partition(partition)
         compilation.set_preference(preference)
         compilation.set_priority(priority)
+        if self.dynamic_quantization if dynamic_quantization is None else dynamic_quantization:
+            compilation.set_dynamic_quantization(True)
         if cache_dir is None and model_token is not None:
             raise BadData("compile: model_token without cache_dir")
         directory = None if cache_dir is None else made_directory(cache_dir)

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from gpu_driver.chain.memory import Memories
     from gpu_driver.chain.step import Memory, Reading, Step
 
-_PRODUCTS = (Kind.CONVOLVE, Kind.DEPTHWISE, Kind.DEPTHWISE_BYTES, Kind.EXPANDED)
+_PRODUCTS = (Kind.CONVOLVE, Kind.DEPTHWISE, Kind.DEPTHWISE_BYTES, Kind.EXPANDED, Kind.MULTIPLY_BYTES)
+_MOST_OTHERS = 2
+"""Memories that a step reads beside its source."""
 
 
 def with_following(steps: Sequence[Step], memories: Memories) -> tuple[Step, ...]:
@@ -87,9 +89,12 @@ def _joined(first: Step, step: Step, memories: Memories) -> Step | None:
     ):
         if memory is not None and not memories.are_same(memory, first.output):
             others.append((memory, reads))
-    if len(others) > 2:
+    own_third = [] if first.third is None else [(first.third, first.reads_third)]
+    free = _MOST_OTHERS - len(others) - len(own_third)
+    if free < 0:
         return None
-    (residual, reads_residual), (third, reads_third) = [*others, *[(None, None)] * 2][:2]
+    every: list[tuple[Memory | None, Reading | None]] = [*others, *[(None, None)] * free, *own_third]
+    (residual, reads_residual), (third, reads_third) = every
 
     def in_place(memory: Memory | None) -> Memory | None:
         return step.output if memory is not None and memories.are_same(memory, first.output) else memory

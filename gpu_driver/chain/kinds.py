@@ -27,6 +27,9 @@ class Kind(IntEnum):
     BILINEAR = 15
     NEAREST = 16
     TURN = 17
+    RANGES = 18
+    TO_BYTES = 19
+    MULTIPLY_BYTES = 20
 
 
 class Rescale(IntEnum):

@@ -107,7 +107,7 @@ class _Merger:
         """Find what each kernel must know for all runs that are worth a program: it can do others then, too."""
         worth = [step for run in runs if self._is_worth_a_program(run) for step in self._steps(run)]
         self._programs = {
-            kernel: _program_of(kernel, [step for step in worth if step.kernel == kernel])
+            kernel: _program_of(kernel, [step for step in worth if step.kernel == kernel], self._device)
             for kernel in {step.kernel for step in worth}
         }
 
@@ -293,8 +293,10 @@ def _tasks(steps: Sequence[Step], memories: Memories, device: DeviceProfile) -> 
     return tasks
 
 
-def _program_of(kernel: Kernel, steps: Sequence[Step]) -> Kernel:
+def _program_of(kernel: Kernel, steps: Sequence[Step], device: DeviceProfile) -> Kernel:
     """Return the kernel that knows how to do all steps: compiling what few networks use takes time."""
+    if any(step.kind == Kind.MULTIPLY_BYTES for step in steps):
+        kernel = replace(kernel, defines=tuple({**dict(kernel.defines), "DOT4": device.dot4_of_vectors}.items()))
     depthwise = [step for step in steps if step.kind == Kind.DEPTHWISE_BYTES]
     rare = (
         ("WINOGRAD", int(any(step.is_winograd for step in steps))),

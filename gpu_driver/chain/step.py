@@ -8,8 +8,8 @@ from dataclasses import field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from gpu_driver.chain.kinds import From, Function, Kind
+from gpu_driver.convolution import dynamic, winograd
 from gpu_driver.convolution.staging import copied_bytes
-from gpu_driver.convolution.winograd import work_bytes
 from nn_runtime.codes import FuseCode
 from nn_runtime.operations.sliding_window import SlidingWindow
 from nn_runtime.value_classes import dataclass
@@ -43,7 +43,7 @@ VALUES = (
     *("multiplier_sum", "exponent_sum", "rounding_sum"),
     *("adds_by_floats", "factor_product", "factor_residual", "offset_sum", "low_sum", "high_sum"),
     *("tiles_at_once", "instructions", "at_once", "unit_pixels", "unit_channels"),
-    "half_weights",
+    *("half_weights", "level_rows"),
 )
 ELEMENT_BYTES = {"float": 4, "half": 2, "uchar": 1, "char": 1}
 STEP_FIELDS = (*PLACES, *CONSTANTS, *GEOMETRY, *VALUES)
@@ -220,7 +220,7 @@ class Step:
     @property
     def reads_in_place(self) -> bool:
         """Whether inputs are read where they lie, so that a task of few channels does nothing that others do, too."""
-        if self.is_depthwise or self.kind == Kind.DEPTHWISE_BYTES or self.is_float_product:
+        if self.kind in (Kind.DEPTHWISE, Kind.DEPTHWISE_BYTES, Kind.MULTIPLY_BYTES) or self.is_float_product:
             return True
         g = self.geometry
         return self.kind == Kind.CONVOLVE and self.dot4 != 0 and g.is_per_pixel and g.input_depth % 4 == 0
@@ -260,7 +260,9 @@ class Step:
     def work_bytes(self) -> int:
         """Size of the memory that every work-group needs for itself while it does a task of this."""
         if self.is_winograd:
-            return work_bytes(self.geometry.input_depth, int(self.values["tiles_at_once"]))
+            return winograd.work_bytes(self.geometry.input_depth, int(self.values["tiles_at_once"]))
+        if self.kind == Kind.MULTIPLY_BYTES:
+            return 0 if "level_rows" in self.values else dynamic.work_bytes(self.geometry.input_depth, self.tile_pixels)
         is_half = ("T", "half") in self.kernel.defines
         if self.is_float_product:
             return copied_bytes(self.geometry, self.tile_pixels, is_half=is_half)

@@ -33,7 +33,7 @@ HEAVY_WEIGHTS_BYTES = 500_000
 ROW_BY_ROW = frozenset(
     (
         *(Kind.FLIP_SIGNS, Kind.SOFTMAX, Kind.ELEMENTWISE, Kind.MEAN),
-        *(Kind.COPY, Kind.FILL, Kind.BILINEAR, Kind.NEAREST),
+        *(Kind.COPY, Kind.FILL, Kind.BILINEAR, Kind.NEAREST, Kind.RANGES),
     )
 )
 """Steps that can be cut after any row; by themselves they are cut after rows that are tiles of others."""
@@ -118,6 +118,11 @@ def unit_of(step: Step) -> tuple[int, int]:
         return step.geometry.output_width, CONVOLUTION_BLOCK
     if step.kind == Kind.TURN:
         return 1, step.output_shape[1]
+    if step.kind == Kind.TO_BYTES:
+        return step.geometry.output_width, step.output_shape[1]
+    if step.kind == Kind.MULTIPLY_BYTES:
+        g = step.geometry
+        return g.output_width if g.batches * g.output_height > 1 else step.tile_pixels, CONVOLUTION_BLOCK
     pixels = 1 if step.kind in ROW_BY_ROW else step.tile_pixels
     return pixels, CONVOLUTION_BLOCK if _has_blocks(step) else step.output_shape[1]
 
@@ -207,12 +212,13 @@ def _few_pixels(step: Step, tuning: Tuning) -> int:
     """
     if not (step.reads_in_place or step.is_winograd):
         return 0
-    return tuning.few_pixels // 2 if ("QUANTIZED", 1) in step.kernel.defines else tuning.few_pixels
+    of_bytes = ("QUANTIZED", 1) in step.kernel.defines or step.kind == Kind.MULTIPLY_BYTES
+    return tuning.few_pixels // 2 if of_bytes else tuning.few_pixels
 
 
 def _has_heavy_weights(step: Step, pixels: int) -> bool:
     """Whether a product has many weights, more of them than of inputs: every core gets channels of its own."""
-    is_product = step.kind == Kind.CONVOLVE and step.reads_in_place
+    is_product = step.kind in (Kind.CONVOLVE, Kind.MULTIPLY_BYTES) and step.reads_in_place
     return is_product and step.constants[0].nbytes > HEAVY_WEIGHTS_BYTES and step.output_shape[1] > pixels
 
 

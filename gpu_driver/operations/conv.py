@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpu_driver import chain
+from gpu_driver.chain.dynamic import dynamic_steps
 from gpu_driver.chain.mean import Scaling, fits_mean, mean_step
-from gpu_driver.convolution import packing, tiled, winograd
+from gpu_driver.convolution import dynamic, packing, tiled, winograd
 from gpu_driver.convolution.float_rounding import FloatScaling, FloatSearch
 from gpu_driver.convolution.product import ELEMENT_NAMES, Product
 from gpu_driver.discovery.dot_products import AMX
@@ -74,6 +75,9 @@ def packed_product(product: Product, device: DeviceProfile) -> Steps:
     """Return the fastest packed step of chain.cl for a product that `fits_packed`."""
     if fits_bytes(product, device):
         return packed_bytes(product, device)
+    of_bytes = packed_dynamic(product, device)
+    if of_bytes is not None:
+        return of_bytes
     return packed_winograd(product) if fits_winograd(product) else packed(product)
 
 
@@ -125,6 +129,19 @@ def _is_of_one_pixel(product: Product) -> bool:
     """Whether direct.h: convolve_pixel does it, which takes as long as reading the weights."""
     g = product.geometry
     return not product.quantized and g.is_per_pixel and g.batches * g.output_height * g.output_width == 1
+
+
+def packed_dynamic(product: Product, device: DeviceProfile) -> Steps | None:
+    """Steps of chain.cl with products of bytes made in every run; None where nobody allows it or it is no gain."""
+    is_allowed = device.quantizes_inputs and device.dot4 != 0 and product.source.type == OperandCode.TENSOR_FLOAT32
+    if not is_allowed or not dynamic.fits(product.geometry):
+        return None
+    weights = dynamic.as_bytes(product.weights.data.reshape(product.weights.dimensions))
+    if weights is None:
+        return None
+    low, high = (bound.item() for bound in product.bounds())
+    kernel = chain.chain_kernel(product.defines(), dot4=0)
+    return Steps(dynamic_steps(kernel, product, weights, {"low": low, "high": high, **product.residual_values()}))
 
 
 def packed_winograd(product: Product) -> Steps:

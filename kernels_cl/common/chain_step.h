@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // chain_step.h: a step of chain.cl as the table holds it (gpu_driver/chain/step.py: STEP_FIELDS, in the same order), and the arithmetic of its end.
 // Units    kind: CONVOLVE, DEPTHWISE, FLIP_SIGNS, AVERAGE, DEPTHWISE_BYTES, EXPANDED, SOFTMAX, WINOGRAD, ELEMENTWISE, MEAN, COPY,
-//          PACK, MULTIPLY, GREATEST, FILL, BILINEAR, NEAREST, TURN; src, dst, residual, third: numbers of buffers
+//          PACK, MULTIPLY, GREATEST, FILL, BILINEAR, NEAREST, TURN, RANGES, TO_BYTES, MULTIPLY_BYTES; src, dst, residual, third: numbers of buffers
 //          before: EXPANDED: the step that it does itself
 //          instructions, at_once: of ELEMENTWISE, see elementwise_step.h; unit_pixels, unit_channels: what a task counts
 //          then: 0, or the step, ELEMENTWISE, that each task does with what it has written, in place
-//          half_weights: 1: the weights of a product of one pixel are halves
+//          half_weights: 1: the weights of a product of one pixel are halves; level_rows: see dynamic_step.h
 //          tiles_at_once, multipliers: of WINOGRAD, see winograd.h; multipliers are the filters
 //          *_offset, and places of weights to places in the constants: in units of 64 bytes
 //          zero_*, low*, high*: quantised (but low, high float for float and half); low, high of the convolution itself if quantised (low of FILL: the value),
@@ -40,6 +40,7 @@ typedef struct {
     int tiles_at_once;
     int instructions, at_once, unit_pixels, unit_channels;
     int half_weights;
+    int level_rows;
 } Step;
 
 // What a task computes. x0..x1 - 1: `unit_pixels` each, counted over all images: tiles of TILE_PIXELS pixels, output rows of pictures

@@ -316,7 +316,7 @@ static inline void apply(const Columns *at, global const Instruction *i, int vec
     if (i->function == DO_TABLE) {
         int16 bytes[WIDTH / 64];
         EVERY_FOUR(((T16 *)bytes)[v] = WIDEN(a[v], T16))
-#if DOT4
+#if OF_BYTES
         global const int16 *table = (global const int16 *)(at->constants + (size_t)i->place * 64);
         for (int k = 0; k < vectors / 4; ++k)
             bytes[k] = look_up_bytes(table, bytes[k]);
@@ -428,7 +428,7 @@ static inline void look_up_row(global const uchar *table, global const T *src, g
         else
             for (int k = 0; k < some; ++k)
                 ((T *)&bytes)[k] = src[i + k];
-#if DOT4
+#if OF_BYTES
         bytes = look_up_bytes((global const int16 *)table, bytes);
 #else
         for (int k = 0; k < 64; ++k)

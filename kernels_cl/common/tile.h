@@ -13,7 +13,7 @@
 #define TWO_AT_MOST (TILE_VECTORS > 1 ? 2 : 1) // vectors of kernels that are made for one or two
 #define PIXELS _Pragma("unroll") for (int p = 0; p < TILE_PIXELS; ++p)
 
-#if DOT4
+#if OF_BYTES
 // Bytes. Copies overrun by up to 15 elements, zeros behind the last product by up to 15 more.
 #define STAGE_WIDTH (DEPTH_CHUNK + 64)
 #if T_IS_SIGNED

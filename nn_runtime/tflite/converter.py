@@ -222,6 +222,7 @@ class _Graph:
         for index in subgraph.outputs:
             outputs.append(inner.own(found[index], [*sources, *outputs]))
         inner.finish(sources, outputs)
+        self.builder.has_weights_of_bytes |= inner.builder.has_weights_of_bytes
         return ReferencedModel(inner.builder.model, tuple(sources), tuple(outputs), inner._expansion)
 
 
@@ -324,7 +325,7 @@ def _finished(
         tuple(positions[index] for index in output_indices),
         tuple(states),
     )
-    return Network(graph.builder.model, interface)
+    return Network(graph.builder.model, interface, dynamic_quantization=graph.builder.has_weights_of_bytes)
 
 
 def _infos(

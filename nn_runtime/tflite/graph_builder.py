@@ -64,6 +64,8 @@ class GraphBuilder:
         self.model = Model()
         self.budget = budget
         self.lists = Lists()
+        self.has_weights_of_bytes = False
+        """Whether real numbers are multiplied with weights of 8 bits somewhere: "dynamic range quantisation"."""
         self._indices: dict[Value, int] = {}
         self._bytes: dict[int, Value] = {}
         self._repeated: dict[tuple[int, Dimensions | None, Dimensions], Value] = {}

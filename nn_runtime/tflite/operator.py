@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _MAX_FILLED = 1 << 24
 _MAX_INDICES = 1 << 20
+_SIGNED_BYTES = frozenset({OperandCode.TENSOR_QUANT8_ASYMM_SIGNED, OperandCode.TENSOR_QUANT8_SYMM_PER_CHANNEL})
 _GREATEST_MULTIPLE_EXPONENT = 6
 
 
@@ -172,6 +173,13 @@ class Operator(OperatorInputs):
         """Return weights as they go with the data: constants of another type than float32 data are made real."""
         real_data = source.type == OperandCode.TENSOR_FLOAT32
         return real(value) if real_data and value.type != source.type and value.data is not None else value
+
+    def weights(self, position: int, name: str, rank: int, source: Value) -> Value:
+        """Return weights of a product as `matched` gives them; the network is told of those of 8 bits for real data."""
+        given = self.input(position, name, rank=rank)
+        is_real = source.type == OperandCode.TENSOR_FLOAT32
+        self._builder.has_weights_of_bytes |= is_real and given.type in _SIGNED_BYTES and given.data is not None
+        return self.matched(given, source)
 
     def bias(self, position: int, source: Value, weights: Value, units: int) -> Value:
         """Return a bias [units] as NNAPI wants it: zeros where there is none, scale input * weights."""

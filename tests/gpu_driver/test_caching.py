@@ -18,6 +18,7 @@ import pytest
 from cpu_driver.driver import Device as CpuDevice
 from gpu_driver import cache_files, compilation_cache
 from gpu_driver.compilation_cache import Compiled, load, save
+from gpu_driver.preparation import Preparation
 from nn_runtime.codes import OperationCode
 from nn_runtime.hal.interfaces import CacheRequest
 from nn_runtime.hal.types import ErrorStatus, ExecutionPreference, HalError, Priority
@@ -239,13 +240,13 @@ _CODE = b"no code, a test's bytes"
 def kept(files: Files) -> Files:
     """Files with a model and bytes in the place of a program, written for CPU_PROFILE; needs no device."""
     model = CpuDevice().prepare_model(doubling(2), BEST, Priority.MEDIUM, None, None).model
-    assert save(files.request(), CPU_PROFILE, Compiled(model, Priority.HIGH, {"key": _CODE}))
+    assert save(files.request(), CPU_PROFILE, Compiled(model, Preparation(priority=Priority.HIGH), {"key": _CODE}))
     return files
 
 
 def test_what_was_saved_comes_back(kept: Files) -> None:
     found = load(kept.request(), CPU_PROFILE)
-    assert found.priority == Priority.HIGH
+    assert found.how.priority == Priority.HIGH
     assert found.binaries == {"key": _CODE}
     prepared = CpuDevice().prepare_model(found.model, BEST, Priority.MEDIUM, None, None)
     source, result = np.arange(32, dtype=np.float32).reshape(2, 16), np.zeros((2, 16), np.float32)
@@ -279,7 +280,7 @@ def test_exchanged_files_are_refused(kept: Files, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
     others = Files(other)
-    assert save(others.request(), CPU_PROFILE, Compiled(transposing(), Priority.HIGH, {}))
+    assert save(others.request(), CPU_PROFILE, Compiled(transposing(), Preparation(priority=Priority.HIGH), {}))
     kept.model.write_bytes(content[0])
     kept.data.write_bytes(others.data.read_bytes())
     with pytest.raises(HalError, match="do not belong together"):
@@ -304,7 +305,7 @@ def test_files_of_any_position_and_greater_size_are_rewritten(kept: Files) -> No
     for fd in (*cache.model_files, *cache.data_files):
         os.lseek(fd, 0, os.SEEK_END)
         os.write(fd, bytes(1000))
-    assert save(cache, CPU_PROFILE, Compiled(doubling(4), Priority.LOW, {}))
+    assert save(cache, CPU_PROFILE, Compiled(doubling(4), Preparation(priority=Priority.LOW), {}))
     assert load(cache, CPU_PROFILE).model.main.operands[0].dimensions == (4, 16)
 
 
@@ -339,10 +340,10 @@ def test_a_writer_keeps_others_out_for_a_while(kept: Files, monkeypatch: pytest.
     mine, others = kept.request(), kept.request()
     with cache_files.locked(mine.model_files[0], exclusive=True, wait_seconds=0.0) as got:
         assert got
-        assert not save(others, CPU_PROFILE, Compiled(doubling(4), Priority.LOW, {}))
+        assert not save(others, CPU_PROFILE, Compiled(doubling(4), Preparation(priority=Priority.LOW), {}))
         with pytest.raises(HalError, match="another process is writing"):
             load(others, CPU_PROFILE)
-    assert load(others, CPU_PROFILE).priority == Priority.HIGH
+    assert load(others, CPU_PROFILE).how.priority == Priority.HIGH
 
 
 def test_a_full_disk_leaves_no_half_file(kept: Files, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -352,7 +353,7 @@ def test_a_full_disk_leaves_no_half_file(kept: Files, monkeypatch: pytest.Monkey
     cache = kept.request()
     with monkeypatch.context() as patched:
         patched.setattr(os, "write", write)
-        assert not save(cache, CPU_PROFILE, Compiled(doubling(4), Priority.LOW, {}))
+        assert not save(cache, CPU_PROFILE, Compiled(doubling(4), Preparation(priority=Priority.LOW), {}))
     with pytest.raises(HalError, match=r"is empty|do not belong together"):
         load(cache, CPU_PROFILE)
 
@@ -424,7 +425,7 @@ def test_a_binary_that_the_driver_refuses_is_no_program(device: Device, files: F
     model = doubling(3)
     prepared = filled(device, files)
     binaries = {program.key: b"rubbish" for program in prepared.programs}
-    assert save(files.request(), device.profile, Compiled(model, Priority.LOW, binaries))
+    assert save(files.request(), device.profile, Compiled(model, Preparation(priority=Priority.LOW), binaries))
     other = fresh(device)
     assert "lacks programs" in refusal(other, files.request())
     run_doubling(prepare(other, model), 3)

@@ -14,6 +14,7 @@ from gpu_driver.device import context as context_module
 from gpu_driver.device.buffers import readable_bytes
 from gpu_driver.device.context import DeviceContext
 from gpu_driver.launch import Launch
+from gpu_driver.preparation import Preparation
 from gpu_driver.prepared_model import PreparedModel
 from nn_runtime.codes import OperandCode
 from nn_runtime.hal.buffers import BufferRegistry
@@ -92,7 +93,7 @@ def test_low_power_takes_memory_once_for_runs_that_follow_each_other(
 ) -> None:
     monkeypatch.setattr(context_module, "LOW_POWER_IDLE_SECONDS", 1000.0)
     context = DeviceContext(opencl_device._found.device, opencl_device.profile, idle_seconds=1000.0)
-    prepared = PreparedModel(context, doubling(10), BufferRegistry(lambda prepared: None), Priority.MEDIUM, LOW_POWER)
+    prepared = PreparedModel(context, doubling(10), BufferRegistry(lambda prepared: None), Preparation(LOW_POWER))
     for seed in range(3):
         run_doubling(prepared, 10, seed)
         assert context.accounts.stats.allocated_bytes == CONSTANT_BYTES + 3 * 10 * ROW_BYTES
@@ -104,9 +105,7 @@ def test_low_power_takes_memory_once_for_runs_that_follow_each_other(
 def test_sustained_speed_keeps_memory_until_another_model_needs_it(opencl_device: Device) -> None:
     context = DeviceContext(opencl_device._found.device, opencl_device.profile, idle_seconds=0.02)
     models = {
-        preference: PreparedModel(
-            context, doubling(10), BufferRegistry(lambda prepared: None), Priority.MEDIUM, preference
-        )
+        preference: PreparedModel(context, doubling(10), BufferRegistry(lambda prepared: None), Preparation(preference))
         for preference in (FAST, SUSTAINED)
     }
     for prepared in models.values():

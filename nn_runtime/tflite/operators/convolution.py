@@ -47,7 +47,7 @@ def convolution_window(op: Operator, *extra: Value) -> list[Value]:
 def _conv_2d(op: Operator) -> None:
     """(input, filter [depth_out, height, width, depth_in / groups], bias or none)."""
     source = op.input(0, "input", rank=4)
-    weights = op.matched(op.input(1, "filter", rank=4), source)
+    weights = op.weights(1, "filter", 4, source)
     bias = op.bias(2, source, weights, (weights.shape or (0,))[0])
     depth, group_depth = (source.shape or (0,))[-1], (weights.shape or (0,))[-1]
     if group_depth and depth != group_depth and depth % group_depth == 0:

@@ -24,7 +24,7 @@ def _fully_connected(op: Operator) -> None:
     if op.option("weights_format"):
         op.fail("shuffled weights are not supported")
     source = op.input(0, "input")
-    weights = op.matched(op.input(1, "weights", rank=2), source)
+    weights = op.weights(1, "weights", 2, source)
     units, size = weights.shape or (0, 0)
     shape = source.shape or ()
     bias = op.bias(2, source, weights, units)

@@ -19,6 +19,7 @@ from gpu_driver.device.device_memory import DeviceBuffer, MemoryStats
 from gpu_driver.execution.compiled_graph import MAX_SEGMENTS
 from gpu_driver.kernel import Packed
 from gpu_driver.launch import Launch
+from gpu_driver.preparation import Preparation
 from gpu_driver.prepared_model import PreparedModel
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.hal.buffers import BufferRegistry, ManagedBuffer
@@ -279,7 +280,7 @@ def test_an_lstm_keeps_its_states_on_the_device(device: Device) -> None:
 
 def test_the_watchdog_gives_memory_back_after_idleness(opencl_device: Device) -> None:
     context = DeviceContext(opencl_device._found.device, opencl_device.profile, idle_seconds=0.02)
-    prepared = PreparedModel(context, doubling(10), BufferRegistry(lambda prepared: None))
+    prepared = PreparedModel(context, doubling(10), BufferRegistry(lambda prepared: None), Preparation())
     for seed in range(3):
         run_doubling(prepared, 10, seed)
         until(lambda: context.accounts.stats.allocated_bytes == CONSTANT_BYTES)
