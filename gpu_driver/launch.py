@@ -23,13 +23,17 @@ WorkSize: TypeAlias = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Stage:
-    """Part of a launch that can be enqueued apart, to be timed: its first two arguments are then first and last."""
+    """Part of a launch that can be enqueued apart, to be timed: its first two arguments are then first and last.
+
+    on_bytes: it computes products of real numbers on bytes made of them.
+    """
 
     operations: tuple[int, ...]
     first: int
     last: int
     flops: int
     bytes_moved: int
+    on_bytes: bool = False
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,7 @@ class Launch:
     stages: tuple[Stage, ...] = field(default=())
     clock: Clock | None = None
     in_place: bool = False
+    on_bytes: bool = False
 
     @cached_property
     def repeats(self) -> int:

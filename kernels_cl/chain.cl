@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // chain.cl: CONV_2D, DEPTHWISE_CONV_2D, FULLY_CONNECTED, ADD after them, pooling, SOFTMAX; with GENERAL element-wise operations, MEAN,
 // what moves rows (TRANSPOSE, PAD, CONCATENATION, ...), resizing and BATCH_MATMUL, too: any number one after the other, for CPU-type devices.
-// Maths    of a step: convolve.h (convolve_bytes.h with DOT4), depthwise.h, depthwise_bytes.h, expanded.h, winograd.h, with constant, packed weights;
-//          average.h, softmax_step.h; with GENERAL elementwise_step.h, mean_step.h, copy_step.h, greatest_step.h, resize_step.h, product_step.h
+// Maths    of a step: convolve.h (convolve_bytes.h for bytes with DOT4), depthwise.h, depthwise_bytes.h, expanded.h, winograd.h, with constant,
+//          packed weights; average.h, softmax_step.h; with GENERAL elementwise_step.h, mean_step.h, copy_step.h, greatest_step.h, resize_step.h,
+//          product_step.h, and with DOT4 for floats dynamic_step.h
 // Tensors  b0..b15: dense tensors of T, at the places that the steps name (common/chain_step.h)
 //          steps, tasks, starts, waits: as gpu_driver/chain makes them; constants: weights and vectors of all steps, each 64-byte aligned
 //          tasks lie queue by queue, in a queue step by step: starts [queues, steps + 1]; waits: the tasks that tasks wait for
@@ -12,11 +13,11 @@
 // Units    first_step, last_step: the part of the steps to do; those before are done
 // Defines  T: float | half | uchar | char (required)
 //          QUANTIZED: 0 | 1 (required); 1 with uchar and char
-//          DOT4: 0 | 1 | 2 | 3 | 4 (required); not 0: products of bytes by common/dot4.h, where that form of it works: quantised
-//          (else the build fails or the process dies of an illegal instruction)
+//          DOT4: 0 | 1 | 2 | 3 | 4 (required); not 0: products of bytes by common/dot4.h, of those that tensors have or, 1 to 3, that are
+//          made of floats, where that form of it works (else the build fails or the process dies of an illegal instruction)
 //          WINOGRAD: 0 | 1 (required); 1: there may be steps by winograd.h, for float and half
 //          DEPTHWISE5: 0 | 1 (required with DOT4): 1: there may be steps by depthwise_bytes.h with filters of 5 x 5
-//          GENERAL: 0 | 1 (required); 1: there may be steps by elementwise_step.h, mean_step.h, copy_step.h, greatest_step.h, resize_step.h, product_step.h
+//          GENERAL: 0 | 1 (required); 1: there may be steps by the headers that are named above after "with GENERAL"
 //          DEPTH_CHUNK: longest run of products of a pixel staged at once, a multiple of 16, with DOT4 of 64 (required)
 //          TILE_PIXELS, TILE_VECTORS, DEPTHWISE_PIXELS: see common/tile.h, common/depthwise.h; TILE_PIXELS 16 with DOT4 4
 // Launch   global (groups), local (1); any number of groups, where there is `work` at most `queues`; at most one per core makes sense
@@ -29,7 +30,8 @@
 //          later: whoever loses patience may leave, and one group alone comes to an end too.
 // Needs    work-items that run are never suspended for good: threads of a CPU
 //          tensors of at most 2^31 - 1 elements
-// Exact    quantised: bit for bit as TFLite's reference; float: fused multiply-adds in a fixed order for each step and size
+// Exact    quantised: bit for bit as TFLite's reference; float: fused multiply-adds in a fixed order for each step and size; dynamic_step.h
+//          rounds inputs to bytes
 #ifndef T
 #error "chain.cl: define T"
 #endif
@@ -153,7 +155,8 @@
 #define KIND_TURN 17
 #define KIND_RANGES 18
 #define KIND_TO_BYTES 19
-#define KIND_MULTIPLY_BYTES 20
+#define KIND_BYTES_OF_ROWS 20
+#define KIND_MULTIPLY_BYTES 21
 // Words between what different cores write: two lines of most caches, which some fetch together.
 #define LINE 32
 // Turns of waiting for its own next task after which a group looks at the queues of others, and turns between two such looks.
@@ -243,8 +246,7 @@ static __attribute__((noinline)) void run_step(const Step *s, global const Step 
 
 #if GENERAL
 // The steps of networks that are more than convolutions.
-static __attribute__((noinline)) void run_general(const Step *s, Part part, global uchar *const *buffers, global const uchar *constants,
-                                                  global uchar *work)
+static __attribute__((noinline)) void run_general(const Step *s, Part part, global uchar *const *buffers, global const uchar *constants)
 {
     global const T *src = (global const T *)(buffers[s->src] + (size_t)s->src_offset * 64);
     global const T *residual = (global const T *)(buffers[s->residual] + (size_t)s->residual_offset * 64);
@@ -270,11 +272,11 @@ static __attribute__((noinline)) void run_general(const Step *s, Part part, glob
         find_ranges(s, part, src, (global float2 *)dst);
     else if (s->kind == KIND_TO_BYTES)
         make_bytes(s, part, src, (global uchar *)dst, (global const float2 *)residual);
-    else if (s->kind == KIND_MULTIPLY_BYTES && s->level_rows)
-        multiply_images(s, part, (global const uchar *)src, dst, residual,
-                        (global const float2 *)(buffers[s->third] + (size_t)s->third_offset * 64), constants);
+    else if (s->kind == KIND_BYTES_OF_ROWS)
+        make_bytes_of_rows(s, part, src, (global uchar *)dst);
     else if (s->kind == KIND_MULTIPLY_BYTES)
-        multiply_rows(s, part, src, dst, residual, constants, work);
+        multiply_bytes(s, part, (global const uchar *)src, dst, residual,
+                       (global const float2 *)(buffers[s->third] + (size_t)s->third_offset * 64), constants);
 #endif
 #if T_IS_FLOAT
     else if (s->kind == KIND_PACK)
@@ -348,7 +350,6 @@ TILE_KERNEL void chain(int first_step, int last_step, int step_count, int queues
     global uchar *const buffers[] = {b0, b1, b2, b3, b4, b5, b6, b7, b8, b9, b10, b11, b12, b13, b14, b15};
     const Launched launched = {tasks, starts, waits, progress, queues, step_count, first_step, last_step, progress[0] + 1};
     const int own = get_group_id(0) % queues;
-    global uchar *const own_work = work + (size_t)get_group_id(0) * work_lines * 64;
     for (;;) {
         const int at = find_task(&launched, own);
         if (at < 0)
@@ -360,14 +361,14 @@ TILE_KERNEL void chain(int first_step, int last_step, int step_count, int queues
             softmax_rows(&step, tasks[at].part, buffers, constants);
 #if GENERAL
         else if (step.kind >= KIND_ELEMENTWISE)
-            run_general(&step, tasks[at].part, buffers, constants, own_work);
+            run_general(&step, tasks[at].part, buffers, constants);
 #endif
         else
-            run_step(&step, steps, tasks[at].part, buffers, constants, own_work);
+            run_step(&step, steps, tasks[at].part, buffers, constants, work + (size_t)get_group_id(0) * work_lines * 64);
 #if GENERAL
         if (step.then) {
             const Step then = steps[step.then];
-            run_general(&then, tasks[at].part, buffers, constants, own_work);
+            run_general(&then, tasks[at].part, buffers, constants);
         }
 #endif
         STAMP(line, ENDED);

@@ -35,7 +35,8 @@ class StepTimes:
 class OperationTimes:
     """One launch of a profiled run: the operations it computes (several when fused), by index in the model.
 
-    `start_ns` counts from the start of its step.
+    `start_ns` counts from the start of its step. `on_bytes`: products of real numbers are computed on bytes made of
+    them (`Network.compile`: `dynamic_quantization`).
     """
 
     operations: tuple[int, ...]
@@ -45,6 +46,12 @@ class OperationTimes:
     duration_ns: int
     bytes_moved: int
     flops: int
+    on_bytes: bool
+
+    @property
+    def name(self) -> str:
+        """The kernel, and how it computes where there are several ways."""
+        return f"{self.kernel} on bytes" if self.on_bytes else self.kernel
 
 
 @dataclass(frozen=True)
@@ -61,7 +68,7 @@ class Profile:
         ]
         table = [("operations", "kernel", "device", "ms")]
         table += [
-            (",".join(map(str, row.operations)), row.kernel, row.device, _milliseconds(row.duration_ns))
+            (",".join(map(str, row.operations)), row.name, row.device, _milliseconds(row.duration_ns))
             for row in self.rows
         ]
         return "\n".join([*lines, *(_table(table) if self.rows else [])])
@@ -145,6 +152,7 @@ def profile_of(steps: Sequence[StepProfile]) -> Profile:
             row.end_ns - row.start_ns,
             row.bytes_moved,
             row.flops,
+            row.on_bytes,
         )
         for step in steps
         if step.rows is not None

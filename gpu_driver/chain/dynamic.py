@@ -14,82 +14,110 @@ from gpu_driver.convolution import dynamic, packing
 from gpu_driver.kernel import Scratch
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from gpu_driver.bound import BoundOperand
+    from gpu_driver.chain.memory import Memories
+    from gpu_driver.chain.step import Memory
     from gpu_driver.convolution.dynamic import BytesOfFloats
     from gpu_driver.convolution.product import Product
     from gpu_driver.kernel import Kernel
     from nn_runtime.operand import Array
+    from nn_runtime.operations.sliding_window import SlidingWindow
 
 _RANGE_BYTES = 8
+_OF_BYTES = (Kind.RANGES, Kind.TO_BYTES, Kind.BYTES_OF_ROWS)
 
 
 def dynamic_steps(
     kernel: Kernel, product: Product, weights: BytesOfFloats, values: Mapping[str, int | float]
 ) -> tuple[Step, ...]:
-    """Return three steps, ranges of the images, bytes of them, products; or one that does this row by row.
+    """Return the steps that make bytes of what a product reads, and the product, which adds its residual if it has one.
 
     weights: [depth_out, filter_height, filter_width, depth_in]. values: of the product's end.
     """
-    g = product.geometry
-    if dynamic.goes_by_rows(g):
-        return (_by_rows(kernel, product, weights, values),)
-    parts = dynamic.parts_of(g)
-    ranges = Scratch(_RANGE_BYTES * g.batches * parts)
-    pixels = g.batches * g.input_height * g.input_width
-    find = Step(
-        kernel,
-        Kind.RANGES,
-        product.source,
-        ranges,
-        None,
-        replace(rows_of(parts, 2, g.batches), input_depth=product.source.count // (g.batches * parts)),
-        (np.zeros(1, np.int32),),
-        {},
-        product.source.count,
-        product.source.size_bytes,
-        reads=Reading(pixels, g.input_depth, g.batches * parts),
-    )
-    data = Scratch(dynamic.bytes_of(g))
-    make = Step(
-        kernel,
-        Kind.TO_BYTES,
-        product.source,
-        data,
-        ranges,
-        dynamic.padded(g),
-        (np.zeros(1, np.int32),),
-        {"level_rows": parts},
-        product.source.count,
-        product.source.size_bytes + data.size_bytes,
-        reads=Reading(pixels, g.input_depth, g.batches),
-        reads_residual=Reading(g.batches * parts, 2, g.batches),
-    )
-    multiply = replace(
-        _by_rows(kernel, product, weights, {**values, "level_rows": parts}),
-        source=data,
-        geometry=dynamic.of_products(g),
-        third=ranges,
-        reads_third=Reading(g.batches * parts, 2, g.batches),
-    )
-    return find, make, multiply
-
-
-def _by_rows(kernel: Kernel, product: Product, weights: BytesOfFloats, values: Mapping[str, int | float]) -> Step:
-    """Return the step that makes bytes of its rows itself."""
-    g = product.geometry
-    return Step(
+    multiply = Step(
         kernel,
         Kind.MULTIPLY_BYTES,
         product.source,
         product.output,
         product.residual,
-        replace(g, batches=1, input_width=g.batches * g.input_width, output_width=g.batches * g.output_width),
+        product.geometry,
         _constants(product, weights),
         values,
         product.flops,
         product.bytes_moved - product.weights.size_bytes + weights.weights.nbytes,
     )
+    return (_of_rows if product.geometry.is_per_pixel else _of_images)(multiply, product.source)
+
+
+def made_once(steps: Sequence[Step], memories: Memories) -> tuple[Step, ...]:
+    """Let products that read the same find its ranges and make its bytes once."""
+    made: dict[tuple[object, ...], Memory] = {}
+    same: dict[Memory, Memory] = {}
+    result = []
+    for each in steps:
+        residual, third = (None if one is None else same.get(one, one) for one in (each.residual, each.third))
+        step = replace(each, source=same.get(each.source, each.source), residual=residual, third=third)
+        if step.kind in _OF_BYTES:
+            what = memories.key(step.source), residual, step.kind, step.geometry, tuple(step.values.items())
+            if what in made:
+                same[step.output] = made[what]
+                continue
+            made[what] = step.output
+        result.append(step)
+        written = memories.key(step.output)
+        made = {what: output for what, output in made.items() if what[0] != written}
+    return tuple(result)
+
+
+def _of_rows(multiply: Step, source: BoundOperand) -> tuple[Step, ...]:
+    """Return two steps: every pixel has a scale of its own."""
+    g, kernel = multiply.geometry, multiply.kernel
+    pixels = g.batches * g.output_height * g.output_width
+    data = Scratch(dynamic.bytes_of_rows(pixels, g.input_depth))
+    row = replace(g, batches=1, input_height=1, output_height=1, input_width=pixels, output_width=pixels)
+    make = _first_step(kernel, source, Kind.BYTES_OF_ROWS, data, rows_of(pixels, g.input_depth))
+    return make, replace(multiply, source=data, geometry=row)
+
+
+def _of_images(multiply: Step, source: BoundOperand) -> tuple[Step, ...]:
+    """Return three steps: every image has a scale of its own, which all its parts must be known for."""
+    g, kernel = multiply.geometry, multiply.kernel
+    parts = dynamic.parts_of(g)
+    pixels = g.batches * g.input_height * g.input_width
+    of_ranges = Reading(g.batches * parts, 2, g.batches)
+    ranges, data = Scratch(_RANGE_BYTES * g.batches * parts), Scratch(dynamic.bytes_of(g))
+    row = replace(rows_of(parts, 2, g.batches), input_depth=source.count // (g.batches * parts))
+    find = replace(
+        _first_step(kernel, source, Kind.RANGES, ranges, row), reads=Reading(pixels, g.input_depth, g.batches * parts)
+    )
+    make = replace(
+        _first_step(kernel, source, Kind.TO_BYTES, data, dynamic.padded(g)),
+        residual=ranges,
+        values={"level_rows": parts},
+        reads=Reading(pixels, g.input_depth, g.batches),
+        reads_residual=of_ranges,
+    )
+    return (
+        find,
+        make,
+        replace(
+            multiply,
+            source=data,
+            geometry=dynamic.of_products(g),
+            values={**multiply.values, "level_rows": parts},
+            third=ranges,
+            reads_third=of_ranges,
+        ),
+    )
+
+
+def _first_step(kernel: Kernel, source: BoundOperand, kind: Kind, output: Scratch, geometry: SlidingWindow) -> Step:
+    """Return a step that reads what a product reads, and has no constants."""
+    nothing = (np.zeros(1, np.int32),)
+    moved = source.size_bytes + output.size_bytes
+    return Step(kernel, kind, source, output, None, geometry, nothing, {}, source.count, moved)
 
 
 def _constants(product: Product, weights: BytesOfFloats) -> tuple[Array, ...]:

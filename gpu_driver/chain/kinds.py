@@ -29,7 +29,8 @@ class Kind(IntEnum):
     TURN = 17
     RANGES = 18
     TO_BYTES = 19
-    MULTIPLY_BYTES = 20
+    BYTES_OF_ROWS = 20
+    MULTIPLY_BYTES = 21
 
 
 class Rescale(IntEnum):

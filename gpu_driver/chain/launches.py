@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpu_driver.bound import BoundOperand
+from gpu_driver.chain.dynamic import made_once
 from gpu_driver.chain.elementwise import words
 from gpu_driver.chain.following import with_following
 from gpu_driver.chain.images import one_image, steps_by_image
@@ -152,7 +153,8 @@ class _Merger:
         return [self._launch(steps, memories)]
 
     def _launch(self, steps: tuple[Step, ...], memories: Memories) -> Launch:
-        steps = joined(put_together(steps, memories), memories, self._device.compute_units)
+        steps = made_once(put_together(steps, memories), memories)
+        steps = joined(steps, memories, self._device.compute_units)
         return self._one_launch(with_following(steps, memories), memories)
 
     def _one_launch(self, steps: tuple[Step, ...], memories: Memories) -> Launch:
@@ -258,7 +260,9 @@ def _launch(
     queues = 1 + max(task.queue for part in tasks for task in part)
     table, constants = _tables(steps, placed)
     scheduled = schedule(steps, tasks, queues, placed, table[:, STEP_FIELDS.index("weights")])
-    stages = [Stage(step.operations, at, at + 1, step.flops, step.bytes_moved) for at, step in enumerate(steps)]
+    stages = [
+        Stage(step.operations, at, at + 1, step.flops, step.bytes_moved, step.on_bytes) for at, step in enumerate(steps)
+    ]
     lines = -(-max(step.work_bytes for step in steps) // ALIGNMENT)
     arguments: tuple[Argument, ...] = (
         *(int32(0), int32(len(steps)), int32(len(steps)), int32(queues)),
@@ -279,6 +283,7 @@ def _launch(
         steps,
         tuple(stages) if len(stages) > 1 else (),
         Clock(LINE_WORDS, 1 + queues, tuple(scheduled.rows[:, 0].tolist())) if device.cycle_counter else None,
+        on_bytes=any(step.on_bytes for step in steps),
     )
 
 

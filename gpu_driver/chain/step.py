@@ -8,7 +8,7 @@ from dataclasses import field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from gpu_driver.chain.kinds import From, Function, Kind
-from gpu_driver.convolution import dynamic, winograd
+from gpu_driver.convolution import winograd
 from gpu_driver.convolution.staging import copied_bytes
 from nn_runtime.codes import FuseCode
 from nn_runtime.operations.sliding_window import SlidingWindow
@@ -218,6 +218,11 @@ class Step:
         return self.kind == Kind.WINOGRAD
 
     @property
+    def on_bytes(self) -> bool:
+        """Whether it computes products of real numbers on bytes made of them."""
+        return self.kind == Kind.MULTIPLY_BYTES
+
+    @property
     def reads_in_place(self) -> bool:
         """Whether inputs are read where they lie, so that a task of few channels does nothing that others do, too."""
         if self.kind in (Kind.DEPTHWISE, Kind.DEPTHWISE_BYTES, Kind.MULTIPLY_BYTES) or self.is_float_product:
@@ -261,8 +266,6 @@ class Step:
         """Size of the memory that every work-group needs for itself while it does a task of this."""
         if self.is_winograd:
             return winograd.work_bytes(self.geometry.input_depth, int(self.values["tiles_at_once"]))
-        if self.kind == Kind.MULTIPLY_BYTES:
-            return 0 if "level_rows" in self.values else dynamic.work_bytes(self.geometry.input_depth, self.tile_pixels)
         is_half = ("T", "half") in self.kernel.defines
         if self.is_float_product:
             return copied_bytes(self.geometry, self.tile_pixels, is_half=is_half)

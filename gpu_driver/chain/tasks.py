@@ -33,7 +33,7 @@ HEAVY_WEIGHTS_BYTES = 500_000
 ROW_BY_ROW = frozenset(
     (
         *(Kind.FLIP_SIGNS, Kind.SOFTMAX, Kind.ELEMENTWISE, Kind.MEAN),
-        *(Kind.COPY, Kind.FILL, Kind.BILINEAR, Kind.NEAREST, Kind.RANGES),
+        *(Kind.COPY, Kind.FILL, Kind.BILINEAR, Kind.NEAREST, Kind.RANGES, Kind.BYTES_OF_ROWS),
     )
 )
 """Steps that can be cut after any row; by themselves they are cut after rows that are tiles of others."""

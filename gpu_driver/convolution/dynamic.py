@@ -2,7 +2,8 @@
 """Products of real numbers with weights that were bytes, on bytes made of the inputs in every run (dynamic_step.h).
 
 Files with "dynamic range quantisation" ask for that: products of bytes take a fraction of the time, and such weights a
-quarter of the memory. Every image, or row of a FULLY_CONNECTED, has a scale and a zero point of its own.
+quarter of the memory. Every image has a scale and a zero point of its own, and where a product reads one pixel, or one
+row of a FULLY_CONNECTED, this has (docs/decisions/0015-dynamic-range.md).
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ if TYPE_CHECKING:
     from nn_runtime.operations.sliding_window import SlidingWindow
 
 _MOST_PIXELS = 16
-"""Of a tile (chain/tiles.py has fewer), all of which are read, even if some are not there."""
+"""Of a tile (chain/tiles.py has fewer), all of which are read, even those that are not there."""
 _MOST_PARTS = 64
-_ROWS_BYTES, _LEVELS_BYTES = 65536, 8
-"""Of dynamic_step.h."""
+_LEVELS_BYTES = 8
+"""Of a row: a scale and a zero point."""
 _QUAD = 4
 _GREATEST_BYTE = 127
 _ROUNDED = 2.0**-21
@@ -37,15 +38,9 @@ def fits(g: SlidingWindow) -> bool:
     return (g.dilation_width == 1 or g.filter_width == 1) and depth <= BYTES_MAX_DEPTH
 
 
-def goes_by_rows(g: SlidingWindow) -> bool:
-    """Tell whether pixels are quantised one by one: those of a FULLY_CONNECTED, or images of one pixel."""
-    return g.is_per_pixel and g.output_height == 1 and 1 in (g.output_width, g.batches)
-
-
-def work_bytes(depth: int, tile_pixels: int) -> int:
-    """Return the size of the memory that each work-group needs for levels and bytes of rows."""
-    rows = max(1, _ROWS_BYTES // (depth * tile_pixels)) * tile_pixels
-    return rows * (_LEVELS_BYTES + depth) + _QUAD
+def bytes_of_rows(rows: int, depth: int) -> int:
+    """Return the size of rows with what each is worth, and of what is read behind them."""
+    return rows * _LEVELS_BYTES + (rows + _MOST_PIXELS) * depth + _QUAD
 
 
 def bytes_of(g: SlidingWindow) -> int:
@@ -120,10 +115,7 @@ def padded(g: SlidingWindow) -> SlidingWindow:
 
 
 def of_products(g: SlidingWindow) -> SlidingWindow:
-    """Return the geometry of products of what `padded` gives; one row where no window reaches another."""
-    if g.is_per_pixel:
-        pixels = g.output_height * g.output_width
-        return replace(g, input_height=1, input_width=pixels, output_height=1, output_width=pixels)
+    """Return the geometry of products of what `padded` gives."""
     if not g.padded:
         return g
     copied = padded(g)

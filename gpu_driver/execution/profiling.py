@@ -71,6 +71,7 @@ def _sums(images: Sequence[Sequence[ProfileRow]]) -> Sequence[ProfileRow]:
             same[0].start_ns + sum(row.end_ns - row.start_ns for row in same),
             sum(row.bytes_moved for row in same),
             sum(row.flops for row in same),
+            same[0].on_bytes,
         )
         for same in zip(*images, strict=True)
     ]
@@ -94,7 +95,7 @@ def _rows(command: object, event: cl.Event, origin: int) -> list[ProfileRow]:
     busy = np.bincount(of_stage, ended - began, count) * (ns_per_cycle / launch.global_size[0])
     spans = zip(launch.stages, starts.astype(int).tolist(), (starts + busy).astype(int).tolist(), strict=True)
     return [
-        ProfileRow(stage.operations, row.kernel, start, end, stage.bytes_moved, stage.flops)
+        ProfileRow(stage.operations, row.kernel, start, end, stage.bytes_moved, stage.flops, stage.on_bytes)
         for stage, start, end in spans
     ]
 
@@ -103,7 +104,7 @@ def _row(command: object, event: cl.Event, origin: int) -> ProfileRow:
     start, end = event.profile.start - origin, event.profile.end - origin
     if isinstance(command, Launch):
         name = f"{command.kernel.source.removesuffix('.cl')}:{command.kernel.name}"
-        return ProfileRow(command.operations, name, start, end, command.bytes_moved, command.flops)
+        return ProfileRow(command.operations, name, start, end, command.bytes_moved, command.flops, command.on_bytes)
     if isinstance(command, Transfer):
         return ProfileRow((), command.name, start, end, command.size_bytes)
     return ProfileRow(getattr(command, "operations", ()), "copy", start, end)

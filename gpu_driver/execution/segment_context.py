@@ -229,7 +229,13 @@ class SegmentContext:
                 kernel.set_arg(0, int32(stage.first))
                 kernel.set_arg(1, int32(stage.last))
                 event = cl.enqueue_nd_range_kernel(queue, kernel, launch.global_size, launch.local_size)
-                part = replace(launch, operations=stage.operations, flops=stage.flops, bytes_moved=stage.bytes_moved)
+                part = replace(
+                    launch,
+                    operations=stage.operations,
+                    flops=stage.flops,
+                    bytes_moved=stage.bytes_moved,
+                    on_bytes=stage.on_bytes,
+                )
                 events.append((part, event))
         finally:  # whatever interrupts them: later runs do all stages
             kernel.set_arg(0, int32(launch.stages[0].first))

@@ -13,9 +13,6 @@
 //          bias: less zero_in' * sum (w - zero_w) (packing.py: fold_input_zero_point)
 // Exact    while taps * depth_in <= 65536, and sums are at most 2^24 in magnitude where mode is not RESCALE_BY_INTEGERS
 
-#define VECTORS (DOT4_LANES / 8) // of 16 channels of a tile: their sums must fit into registers
-// Weights of so many quads of 16 channels stay in a core's first cache with what else it needs.
-#define GROUP_QUADS 384
 // The products of what is there at once: of the only run, or run by run. The first has no loop around it, so that compilers keep more in
 // registers.
 #define EACH_RUN(products)                                                                           \

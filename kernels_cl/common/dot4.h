@@ -4,6 +4,7 @@
 //          (required)
 // Gives    DOT4_LANES: sums in a register, 8 or 16; Ints, Floats: vectors of so many; dot4; dot4_16: the same for sixteen
 //          OPERAND, RESULT: constraints of such vectors
+//          VECTORS: of 16 sums of each pixel of a tile; GROUP_QUADS: four weights of 16 channels that a group of tiles multiplies by
 // An "r" besides: Intel's front end knows no vector registers and wants a letter that it knows; LLVM takes the first that fits.
 #if DOT4 >= 3
 #define DOT4_LANES 16
@@ -18,6 +19,8 @@ typedef float16 Floats;
 typedef int8 Ints;
 typedef float8 Floats;
 #endif
+#define VECTORS (DOT4_LANES / 8) // so that the sums of TILE_PIXELS pixels fit into registers
+#define GROUP_QUADS 384          // which stay in a core's first cache with what else it needs
 
 // Each lane: sum + four unsigned bytes of x times four signed bytes of w.
 #if DOT4 == 1

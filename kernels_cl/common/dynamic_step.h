@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // dynamic_step.h: a convolution or a FULLY_CONNECTED of float, whose weights were bytes, on bytes that are made of its inputs in every run
-// ("dynamic range quantisation"): as three steps of chain.cl, which find the ranges of images, make bytes of them, and multiply; or as one
-// that does this row by row.
-// Maths    of each image, or of each row of a FULLY_CONNECTED: low = min(0, min x), high = max(0, max x), scale = (high - low) / 255,
+// ("dynamic range quantisation"): as steps of chain.cl, which find the ranges of images, make bytes of them, and multiply. Where a product
+// reads one pixel, or a row of a FULLY_CONNECTED, this has a range of its own, and one step finds it and makes its bytes.
+// Maths    of each image or row: low = min(0, min x), high = max(0, max x), scale = (high - low) / 255,
 //          zero = round(-low / scale), q = clamp(round(x / scale + zero), 0, 255), as XNNPACK does for such weights;
 //          y[b,oy,ox,o] = act((sum over fy, fx, i of q[b,iy,ix,i] * w[o,fy,fx,i] - zero * sum of w[o]) * scale * scale_w[o] + bias[o] [+ residual])
 //          images with a value that is no finite number give NaN
-// Tensors  x, y, residual of float, dense; ranges float2 [batches, level_rows], lowest and highest of equal parts of an image;
-//          level_rows 0: the step does all, and rows are [out_width, depth_in]
+// Tensors  x, y, residual of float, dense; ranges float2 [batches, level_rows], lowest and highest of equal parts of an image
 //          q uchar [batches, height, width, depth_in] with its padding, `zero`; bytes behind it may be read, not used
-//          rows: bytes of at most ROWS_BYTES, or TILE_PIXELS rows, are in memory of the work-group's own (chain/dynamic.py: work_bytes)
+//          of rows, level_rows 0: x [out_width, depth_in], q Levels [out_width] and uchar [out_width, depth_in] behind them
 //          weights char [ceil(depth_out / 16)][filter_height][ceil(filter_width * depth_in / 4)][16][4], missing ones 0
-//          (packing.py: pack_rows_of_bytes); bias float, multipliers: sums of w int, shifts: scale_w float: [ceil(depth_out / 16) * 16]
-// Defines  DOT4: 1 | 2 | 3, common/dot4.h, common/tile.h (required, before inclusion)
+//          (convolution/dynamic.py: pack_weights); bias float, multipliers: sums of w int, shifts: scale_w float: [ceil(depth_out / 16) * 16]
+// Defines  DOT4: 1 | 2 | 3, common/dot4.h, common/tile.h, UnalignedUchar16 (required, before inclusion)
 // Needs    dilation_width 1, or a filter one wide; taps * depth_in <= 65536
-// Units    tasks of bytes: rows of the padded image; of products: rows of pixels, or tiles of TILE_PIXELS if there is only one row
+// Units    tasks of bytes: rows of the padded image, or of x; of products: rows of pixels, or tiles of TILE_PIXELS if there is only one row
 // Exact    sums of products; what rounds is the making of bytes, one division and two fused multiply-adds
 
 // What a byte is worth, and the byte of 0.
@@ -23,14 +22,17 @@ typedef struct {
     int zero;
 } Levels;
 
+// Adding it leaves an integer below 2^22, rounded, in the lowest bits of a float.
+#define ROUNDING 12582912.0f
+
 static inline Levels levels_of(float2 range)
 {
     const float scale = range.y / 255.0f - range.x / 255.0f;
     if (scale <= FLT_MIN) // as good as all 0
         return (Levels){1.0f, 0};
-    if (!isfinite(scale))
+    if (!(scale <= FLT_MAX))
         return (Levels){NAN, 0};
-    return (Levels){scale, (int)rint(-range.x / scale)};
+    return (Levels){scale, as_int(ROUNDING - range.x / scale) & 255};
 }
 
 static inline Levels levels_of_image(global const float2 *ranges, int parts, int image)
@@ -41,23 +43,28 @@ static inline Levels levels_of_image(global const float2 *ranges, int parts, int
     return levels_of(range);
 }
 
+#define EXTEND_RANGE(values)                       \
+    {                                              \
+        const float16 value = values;              \
+        low = value < low ? value : low;           \
+        high = value > high ? value : high;        \
+        wrong = fma(value, (float16)0.0f, wrong);  \
+    }
+
 static inline float2 range_of(global const float *x, int count)
 {
     float16 low = 0.0f, high = 0.0f, wrong = 0.0f; // wrong: NaN where a value is no finite number
-    for (int i = 0; i < count; i += 16) {
-        const float16 value = load_lanes(x, i, min(16, count - i));
-        low = value < low ? value : low;
-        high = value > high ? value : high;
-        wrong = fma(value, (float16)0.0f, wrong);
-    }
-    float lows[16], highs[16], wrongs[16];
-    vstore16(low, 0, lows);
-    vstore16(high, 0, highs);
-    vstore16(wrong, 0, wrongs);
-    float2 range = 0.0f;
-    for (int i = 0; i < 16; ++i)
-        range = wrongs[i] == 0.0f ? (float2)(min(range.x, lows[i]), max(range.y, highs[i])) : (float2)(-INFINITY, INFINITY);
-    return range;
+    if (count < 16)
+        EXTEND_RANGE(load_lanes(x, 0, count))
+    else
+        for (int i = 0; i < count; i += 16)
+            EXTEND_RANGE(LOAD16(x, min(i, count - 16))) // of the last some again
+    const float8 low8 = min(low.lo, low.hi), high8 = max(high.lo, high.hi), wrong8 = wrong.lo + wrong.hi;
+    const float4 low4 = min(low8.lo, low8.hi), high4 = max(high8.lo, high8.hi), wrong4 = wrong8.lo + wrong8.hi;
+    const float2 low2 = min(low4.lo, low4.hi), high2 = max(high4.lo, high4.hi), wrong2 = wrong4.lo + wrong4.hi;
+    if (wrong2.x + wrong2.y != 0.0f)
+        return (float2)(-INFINITY, INFINITY);
+    return (float2)(min(low2.x, low2.y), max(high2.x, high2.y));
 }
 
 static void find_ranges(const Step *s, Part part, global const float *src, global float2 *dst)
@@ -68,9 +75,6 @@ static void find_ranges(const Step *s, Part part, global const float *src, globa
 }
 
 typedef struct __attribute__((packed)) {
-    uchar16 value;
-} UnalignedBytes16;
-typedef struct __attribute__((packed)) {
     int value;
 } UnalignedQuad;
 
@@ -78,29 +82,29 @@ static inline void fill_bytes(global uchar *dst, int count, int value)
 {
     int i = 0;
     for (; i + 16 <= count; i += 16)
-        ((global UnalignedBytes16 *)(dst + i))->value = (uchar16)(uchar)value;
+        ((global UnalignedUchar16 *)(dst + i))->value = (uchar16)(uchar)value;
     for (; i < count; ++i)
         dst[i] = value;
 }
 
-// Adding it leaves an integer below 2^22, rounded, in the lowest bits of a float.
-#define ROUNDING 12582912.0f
-
-static inline void quantize_run(global uchar *dst, global const float *src, int count, Levels levels)
+static inline uchar16 quantized(float16 x, float inverse, float zero)
 {
-    const float inverse = 1.0f / levels.scale, zero = (float)levels.zero;
-    for (int i = 0; i < count; i += 16) {
-        const int lanes = min(16, count - i);
-        const float16 scaled = fma(load_lanes(src, i, lanes), (float16)inverse, (float16)zero);
-        const int16 value = as_int16(min(max(scaled, (float16)0.0f), (float16)255.0f) + (float16)ROUNDING) & (int16)255;
-        const uchar16 bytes = WIDEN(value, uchar16);
-        if (lanes == 16) {
-            ((global UnalignedBytes16 *)(dst + i))->value = bytes;
-        } else {
-            uchar some[16];
-            vstore16(bytes, 0, some);
-            for (int k = 0; k < lanes; ++k)
-                dst[i + k] = some[k];
+    const float16 scaled = fma(x, (float16)inverse, (float16)zero);
+    const int16 value = as_int16(min(max(scaled, (float16)0.0f), (float16)255.0f) + (float16)ROUNDING) & (int16)255;
+    return WIDEN(value, uchar16);
+}
+
+static inline void quantize_run(global uchar *dst, global const float *src, int count, float inverse, float zero)
+{
+    if (count < 16) {
+        uchar some[16];
+        vstore16(quantized(load_lanes(src, 0, count), inverse, zero), 0, some);
+        for (int i = 0; i < count; ++i)
+            dst[i] = some[i];
+    } else {
+        for (int i = 0; i < count; i += 16) {
+            const int at = min(i, count - 16);
+            ((global UnalignedUchar16 *)(dst + at))->value = quantized(LOAD16(src, at), inverse, zero);
         }
     }
 }
@@ -122,14 +126,40 @@ static void make_bytes(const Step *s, Part part, global const float *src, global
             continue;
         }
         fill_bytes(line, left, levels.zero);
-        quantize_run(line + left, src + ((size_t)b * s->height + y) * s->width * depth, inside, levels);
+        quantize_run(line + left, src + ((size_t)b * s->height + y) * s->width * depth, inside, 1.0f / levels.scale, (float)levels.zero);
         fill_bytes(line + left + inside, length - left - inside, levels.zero);
     }
 }
 
-// Weights of so many quads of 16 channels stay in a core's first cache with what else it needs.
-#define GROUP_QUADS 384
-#define BYTE_VECTORS (DOT4_LANES / 8) // of 16 channels of a tile
+static void make_bytes_of_rows(const Step *s, Part part, global const float *src, global uchar *dst)
+{
+    const int depth = s->depth_in, last = min(part.x1 * s->unit_pixels, s->out_width);
+    global Levels *levels = (global Levels *)dst;
+    dst += s->out_width * sizeof(Levels);
+    for (int first = part.x0 * s->unit_pixels; first < last; first += 16) {
+        const int count = min(16, last - first);
+        float lows[16], highs[16], scales[16], inverses[16];
+        int zeros[16];
+        for (int i = 0; i < 16; ++i)
+            lows[i] = highs[i] = 0.0f;
+        for (int i = 0; i < count; ++i) {
+            const float2 range = range_of(src + (size_t)(first + i) * depth, depth);
+            lows[i] = range.x;
+            highs[i] = range.y;
+        }
+        const float16 low = vload16(0, lows), spread = vload16(0, highs) / 255.0f - low / 255.0f;
+        const float16 scale = spread <= FLT_MIN ? (float16)1.0f : spread <= FLT_MAX ? spread : (float16)NAN;
+        const int16 zero = spread <= FLT_MIN || !(spread <= FLT_MAX) ? (int16)0 : as_int16(ROUNDING - low / scale) & 255;
+        vstore16(scale, 0, scales);
+        vstore16(1.0f / scale, 0, inverses);
+        vstore16(zero, 0, zeros);
+        for (int i = 0; i < count; ++i) {
+            const size_t row = first + i;
+            levels[row] = (Levels){scales[i], zeros[i]};
+            quantize_run(dst + row * depth, src + row * depth, depth, inverses[i], (float)zeros[i]);
+        }
+    }
+}
 
 static inline int16 spread_quad(global const uchar *x)
 {
@@ -186,42 +216,15 @@ static inline __attribute__((always_inline)) void multiply_tile_of_bytes(const S
 }
 
 // The same for vectors first .. end - 1.
-static inline void multiply_tiles_of_bytes(const Step *s, const BytesOf *of, global const uchar *x, long step, long run_step, int first, int end,
+static __attribute__((noinline)) void multiply_tiles_of_bytes(const Step *s, const BytesOf *of, global const uchar *x, long step, long run_step, int first, int end,
                                            const Levels *levels, global float *dst, global const float *residual, int rows, int first_pixel)
 {
-    for (int vector = first; vector < end; vector += BYTE_VECTORS) {
+    for (int vector = first; vector < end; vector += VECTORS) {
         const int offset = first_pixel * s->depth_out + vector * 16;
-        if (BYTE_VECTORS > 1 && vector + 1 < end)
+        if (VECTORS > 1 && vector + 1 < end)
             multiply_tile_of_bytes(s, of, x, step, run_step, vector, levels, dst, residual, rows, offset, 2);
         else
             multiply_tile_of_bytes(s, of, x, step, run_step, vector, levels, dst, residual, rows, offset, 1);
-    }
-}
-
-static void multiply_images(const Step *s, Part part, global const uchar *src, global float *dst, global const float *residual,
-                            global const float2 *ranges, global const uchar *constants)
-{
-    const BytesOf of = bytes_of_step(s, constants);
-    const int pixels = s->batches * s->out_height * s->out_width;
-    const int begin = part.x0 * s->unit_pixels, end = min(part.x1 * s->unit_pixels, pixels);
-    const int end_vector = min(2 * part.y1, ceil_divide(s->depth_out, 16)), group = max(2, GROUP_QUADS / of.quads / 2 * 2);
-    const long step = (long)s->stride_width * s->depth_in, run_step = (long)s->dilation_height * s->width * s->depth_in;
-    Levels levels[TILE_PIXELS];
-    int known = -1;
-    for (int vector = 2 * part.y0; vector < end_vector; vector += group) {
-        int rows;
-        for (int first = begin; first < end; first += rows) {
-            const int row = first / s->out_width, x = first - row * s->out_width, b = row / s->out_height;
-            const long y = (long)b * s->height + (row - b * s->out_height) * s->stride_height;
-            rows = min(TILE_PIXELS, min(end - first, s->out_width - x));
-            if (b != known) {
-                const Levels own = levels_of_image(ranges, s->level_rows, b);
-                PIXELS levels[p] = own;
-                known = b;
-            }
-            multiply_tiles_of_bytes(s, &of, src + y * s->width * s->depth_in + x * step, step, run_step, vector,
-                                    min(vector + group, end_vector), levels, dst, residual, rows, first);
-        }
     }
 }
 
@@ -251,39 +254,42 @@ static inline __attribute__((always_inline)) void multiply_row_of_bytes(const St
     }
 }
 
-// So many bytes of rows are there at once, if these are more than TILE_PIXELS rows.
-#define ROWS_BYTES 65536
-
-static void multiply_rows(const Step *s, Part part, global const float *src, global float *dst, global const float *residual,
-                          global const uchar *constants, global uchar *bytes)
+static void multiply_bytes(const Step *s, Part part, global const uchar *src, global float *dst, global const float *residual,
+                           global const float2 *ranges, global const uchar *constants)
 {
     const BytesOf of = bytes_of_step(s, constants);
-    const int depth = s->depth_in, most = max(1, ROWS_BYTES / (depth * TILE_PIXELS)) * TILE_PIXELS;
-    const int begin = part.x0 * TILE_PIXELS, end = min(part.x1 * TILE_PIXELS, s->out_width);
+    const int pixels = s->batches * s->out_height * s->out_width, by_rows = s->level_rows == 0;
+    const int begin = part.x0 * s->unit_pixels, end = min(part.x1 * s->unit_pixels, pixels);
     const int end_vector = min(2 * part.y1, ceil_divide(s->depth_out, 16)), group = max(2, GROUP_QUADS / of.quads / 2 * 2);
-    global Levels *const levels = (global Levels *)bytes;
-    bytes += most * sizeof(Levels);
-    for (int first = begin; first < end; first += most) {
-        const int count = min(most, end - first);
-        for (int row = 0; row < count; ++row) {
-            global const float *x = src + (size_t)(first + row) * depth;
-            levels[row] = levels_of(range_of(x, depth));
-            quantize_run(bytes + row * depth, x, depth, levels[row]);
-        }
-        if (s->out_width == 1) {
-            int vector = 2 * part.y0;
-            for (; vector + ONE_ROW <= end_vector; vector += ONE_ROW)
-                multiply_row_of_bytes(s, &of, bytes, vector, levels[0], dst, residual, ONE_ROW);
-            for (; vector < end_vector; ++vector)
-                multiply_row_of_bytes(s, &of, bytes, vector, levels[0], dst, residual, 1);
-            return;
-        }
-        for (int vector = 2 * part.y0; vector < end_vector; vector += group)
-            for (int row = 0; row < count; row += TILE_PIXELS) {
-                Levels own[TILE_PIXELS];
-                PIXELS own[p] = levels[row + p];
-                multiply_tiles_of_bytes(s, &of, bytes + row * depth, depth, 0, vector, min(vector + group, end_vector), own, dst, residual,
-                                        min(TILE_PIXELS, count - row), first + row);
+    const long step = (long)s->stride_width * s->depth_in, run_step = (long)s->dilation_height * s->width * s->depth_in;
+    global const Levels *const of_rows = (global const Levels *)src;
+    if (by_rows)
+        src += pixels * sizeof(Levels);
+    if (by_rows && pixels == 1) {
+        int vector = 2 * part.y0;
+        for (; vector + ONE_ROW <= end_vector; vector += ONE_ROW)
+            multiply_row_of_bytes(s, &of, src, vector, of_rows[0], dst, residual, ONE_ROW);
+        for (; vector < end_vector; ++vector)
+            multiply_row_of_bytes(s, &of, src, vector, of_rows[0], dst, residual, 1);
+        return;
+    }
+    Levels levels[TILE_PIXELS];
+    int known = -1;
+    for (int vector = 2 * part.y0; vector < end_vector; vector += group) {
+        int rows;
+        for (int first = begin; first < end; first += rows) {
+            const int row = first / s->out_width, x = first - row * s->out_width, b = row / s->out_height;
+            const long y = (long)b * s->height + (row - b * s->out_height) * s->stride_height;
+            rows = min(TILE_PIXELS, min(end - first, s->out_width - x));
+            if (by_rows) {
+                PIXELS levels[p] = of_rows[first + p];
+            } else if (b != known) {
+                const Levels own = levels_of_image(ranges, s->level_rows, b);
+                PIXELS levels[p] = own;
+                known = b;
             }
+            multiply_tiles_of_bytes(s, &of, src + y * s->width * s->depth_in + x * step, step, run_step, vector,
+                                    min(vector + group, end_vector), levels, dst, residual, rows, first);
+        }
     }
 }

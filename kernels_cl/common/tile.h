@@ -13,6 +13,12 @@
 #define TWO_AT_MOST (TILE_VECTORS > 1 ? 2 : 1) // vectors of kernels that are made for one or two
 #define PIXELS _Pragma("unroll") for (int p = 0; p < TILE_PIXELS; ++p)
 
+#if DOT4
+typedef struct __attribute__((packed)) {
+    uchar16 value;
+} UnalignedUchar16;
+#endif
+
 #if OF_BYTES
 // Bytes. Copies overrun by up to 15 elements, zeros behind the last product by up to 15 more.
 #define STAGE_WIDTH (DEPTH_CHUNK + 64)
@@ -21,9 +27,6 @@
 #else
 #define TO_UNSIGNED 0
 #endif
-typedef struct __attribute__((packed)) {
-    uchar16 value;
-} UnalignedUchar16;
 #define STAGE_T uchar
 #define STAGE16(stage, value16) (((UnalignedUchar16 *)(stage))->value = (value16))
 #define STAGED(src, i, zero) ((uchar)(src)[i])

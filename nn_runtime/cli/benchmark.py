@@ -114,7 +114,9 @@ def run(args: argparse.Namespace) -> int:
         check_folder("--html", args.html)
     start = time.perf_counter_ns()
     with busy("preparing"), load_file(args.model) as network:
-        session, has_clock = compile_for_timing(network, args.device, args.partition, args.cache_dir)
+        session, has_clock = compile_for_timing(
+            network, args.device, args.partition, args.cache_dir, args.dynamic_quantization
+        )
         operations = _Operations.of(network.model)
     init = time.perf_counter_ns() - start
     with session:
@@ -228,10 +230,11 @@ def _launches(
     launches = []
     for at, same in enumerate(zip(*runs, strict=True)):
         one = same[0]
-        is_quant8 = any(operation in operations.quant8 for operation in one.operations)
+        is_quant8 = one.on_bytes or any(operation in operations.quant8 for operation in one.operations)
         launches.append(Launch(
             "+".join(operations.names.get(operation, "?") for operation in one.operations) or one.kernel,
-            operations.results.get(one.operations[-1], "") if one.operations else "", one.kernel,
+            operations.results.get(one.operations[-1], "") if one.operations else "",
+            one.name,
             one.device, one.operations, statistics.median(row.start_ns for row in same), one.duration_ns,
             medians[at], medians[at] / total, float(cumulated[at]), one.bytes_moved, len(same), one.flops, is_quant8,
             rates(one.flops, one.bytes_moved, medians[at], peaks.get(one.device), is_quant8=is_quant8),

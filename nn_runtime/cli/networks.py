@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from nn_runtime.cli.inputs import Array
+    from nn_runtime.device import Device
     from nn_runtime.interface import TensorInfo
     from nn_runtime.network import Network
     from nn_runtime.reports import Explanation
@@ -48,7 +49,7 @@ class Place:
 
 
 def add_network_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare MODEL, --device and --partition."""
+    """Declare MODEL, --device and how to compile."""
     parser.add_argument("model", metavar="MODEL", help=".tflite file")
     add_device_argument(parser)
     modes = [mode.value for mode in PartitionMode]
@@ -56,6 +57,9 @@ def add_network_arguments(parser: argparse.ArgumentParser) -> None:
                         help="place operations by estimated time, or as Android does (default: cost)")  # fmt: skip
     parser.add_argument("--cache-dir", metavar="DIR", default=None,
                         help="keep what drivers prepare in DIR, and use what is kept there")  # fmt: skip
+    parser.add_argument("--dynamic-quantization", action=argparse.BooleanOptionalAction, default=None,
+                        help="multiply weights of 8 bits with bytes made of real data in every run, or with the data "
+                             "(default: bytes where a file has real data and such weights, as LiteRT)")  # fmt: skip
 
 
 def add_device_argument(parser: argparse.ArgumentParser) -> None:
@@ -86,7 +90,12 @@ def seconds(text: str) -> float:
 
 def compiled(network: Network, args: argparse.Namespace) -> Session:
     """Compile a network as the arguments say."""
-    return network.compile(args.device, partition=args.partition, cache_dir=args.cache_dir)
+    return network.compile(
+        args.device,
+        partition=args.partition,
+        cache_dir=args.cache_dir,
+        dynamic_quantization=args.dynamic_quantization,
+    )
 
 
 def softmax_outputs(network: Network) -> frozenset[str]:
@@ -113,17 +122,27 @@ def load_file(path: str) -> Network:
 
 
 def compile_for_timing(
-    network: Network, selector: str | None, partition: str, cache_dir: str | None = None
+    network: Network,
+    selector: str | None,
+    partition: str,
+    cache_dir: str | None = None,
+    dynamic_quantization: bool | None = None,
 ) -> tuple[Session, bool]:
     """Compile, and tell whether `run(..., measure=True)` works.
 
     Times are measured on exactly one explicit device, so a network that runs whole on one of several devices is
     compiled for that one: the one where its first run leaves it.
     """
+
+    def compiled_for(device: str | Device | None) -> Session:
+        return network.compile(
+            device, partition=partition, cache_dir=cache_dir, dynamic_quantization=dynamic_quantization
+        )
+
     selection = select(selector)
     if len(selection.devices) == 1:
-        return network.compile(selection.devices[0], partition=partition, cache_dir=cache_dir), True
-    session = network.compile(selector, partition=partition, cache_dir=cache_dir)
+        return compiled_for(selection.devices[0]), True
+    session = compiled_for(selector)
     if session.rivals:
         rng = np.random.default_rng(0)
         session.run([random_input(info, rng) for info in session.inputs])
@@ -131,7 +150,7 @@ def compile_for_timing(
         return session, False
     used = find_device(session.devices_used[0])
     session.close()
-    return network.compile(used, partition=partition, cache_dir=cache_dir), True
+    return compiled_for(used), True
 
 
 def places(explanation: Explanation) -> list[Place]:

@@ -87,7 +87,8 @@ class CacheRequest:
 class ProfileRow:
     """One launch or operation of the last execution. Times in ns from the start of the execution.
 
-    `operations` are the indices (main subgraph) of the operations it computes: several when fused.
+    `operations` are the indices (main subgraph) of the operations it computes: several when fused. `on_bytes`: products
+    of real numbers are computed on bytes made of them (hal/dynamic_quantization).
     """
 
     operations: tuple[int, ...]
@@ -96,6 +97,7 @@ class ProfileRow:
     end_ns: int
     bytes_moved: int = 0
     flops: int = 0
+    on_bytes: bool = False
 
 
 @dataclass(frozen=True)
