@@ -34,7 +34,8 @@ def dynamic_steps(
 ) -> tuple[Step, ...]:
     """Return the steps that make bytes of what a product reads, and the product, which adds its residual if it has one.
 
-    weights: [depth_out, filter_height, filter_width, depth_in]. values: of the product's end.
+    weights: [depth_out, filter_height, filter_width, depth_in]. values: of the product's end. Pixels have scales of
+    their own where the product reads but one, and is no part of one that reads more.
     """
     multiply = Step(
         kernel,
@@ -48,7 +49,8 @@ def dynamic_steps(
         product.flops,
         product.bytes_moved - product.weights.size_bytes + weights.weights.nbytes,
     )
-    return (_of_rows if product.geometry.is_per_pixel else _of_images)(multiply, product.source)
+    by_rows = product.geometry.is_per_pixel and product.part_of is None
+    return _of_rows(multiply, product.source) if by_rows else _of_images(multiply, product.source)
 
 
 def made_once(steps: Sequence[Step], memories: Memories) -> tuple[Step, ...]:
@@ -57,10 +59,9 @@ def made_once(steps: Sequence[Step], memories: Memories) -> tuple[Step, ...]:
     same: dict[Memory, Memory] = {}
     result = []
     for each in steps:
-        residual, third = (None if one is None else same.get(one, one) for one in (each.residual, each.third))
-        step = replace(each, source=same.get(each.source, each.source), residual=residual, third=third)
+        step = each.on(same)
         if step.kind in _OF_BYTES:
-            what = memories.key(step.source), residual, step.kind, step.geometry, tuple(step.values.items())
+            what = memories.key(step.source), step.residual, step.kind, step.geometry, tuple(step.values.items())
             if what in made:
                 same[step.output] = made[what]
                 continue
@@ -124,7 +125,7 @@ def _constants(product: Product, weights: BytesOfFloats) -> tuple[Array, ...]:
     """Return weights, bias, sums of weights and scales by channel."""
     sums = weights.weights.reshape(len(weights.weights), -1).sum(axis=1, dtype=np.int32)
     return (
-        dynamic.pack_weights(weights.weights),
+        dynamic.pack_weights(weights.weights, by_taps=product.geometry.dilation_width > 1),
         packing.pack_channels(product.bias.data, np.float32),
         packing.pack_channels(sums, np.int32),
         packing.pack_channels(weights.scales, np.float32),

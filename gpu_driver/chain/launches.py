@@ -43,13 +43,9 @@ LEAST_GENERAL = 4
 """So many operations that are no products are worth the program of a chain."""
 
 
-def redirected(only: Steps, memory: Mapping[BoundOperand, Scratch]) -> Steps:
-    """Return one step on scratch memory in the place of operands."""
-    (step,) = only.steps
-    source, output, *residual = (
-        memory.get(one, one) if isinstance(one, BoundOperand) else one for one in step.memories
-    )
-    return Steps((replace(step, source=source, output=output, residual=residual[0] if residual else None),))
+def redirected(all_of_it: Steps, memory: Mapping[Memory, Memory]) -> Steps:
+    """Return steps on scratch memory in the place of operands."""
+    return Steps(tuple(step.on(memory) for step in all_of_it.steps))
 
 
 def merge(

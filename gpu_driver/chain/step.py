@@ -271,6 +271,12 @@ class Step:
             return copied_bytes(self.geometry, self.tile_pixels, is_half=is_half)
         return copied_bytes(self.before.geometry, self.tile_pixels, is_half=True) if self.before and is_half else 0
 
+    def on(self, others: Mapping[Memory, Memory]) -> Step:
+        """Return the step with other memories in the place of some."""
+        residual, third = (None if one is None else others.get(one, one) for one in (self.residual, self.third))
+        source, output = (others.get(one, one) for one in (self.source, self.output))
+        return replace(self, source=source, output=output, residual=residual, third=third)
+
     def after(self, first: Step) -> Step:
         """Return one step that does this and what makes its input, which is nowhere else then."""
         return replace(

@@ -34,8 +34,7 @@ _ROUNDED = 2.0**-21
 
 def fits(g: SlidingWindow) -> bool:
     """Tell whether dynamic_step.h applies to a geometry."""
-    depth = g.filter_height * g.filter_width * g.input_depth
-    return (g.dilation_width == 1 or g.filter_width == 1) and depth <= BYTES_MAX_DEPTH
+    return g.filter_height * g.filter_width * g.input_depth <= BYTES_MAX_DEPTH
 
 
 def bytes_of_rows(rows: int, depth: int) -> int:
@@ -47,7 +46,7 @@ def bytes_of(g: SlidingWindow) -> int:
     """Return the size of images with their padding, and of what is read behind them."""
     copied = padded(g)
     count = g.batches * copied.output_height * copied.output_width * g.input_depth
-    return count + (_MOST_PIXELS * g.stride_width + g.filter_width) * g.input_depth + _QUAD
+    return count + (_MOST_PIXELS * g.stride_width + g.filter_width * g.dilation_width) * g.input_depth + _QUAD
 
 
 class BytesOfFloats(NamedTuple):
@@ -57,13 +56,14 @@ class BytesOfFloats(NamedTuple):
     scales: FloatArray
 
 
-def as_bytes(weights: FloatArray) -> BytesOfFloats | None:
+def as_bytes(weights: FloatArray, whole: FloatArray) -> BytesOfFloats | None:
     """Return weights [depth_out, ...] that were bytes before, as files of a quarter of the size have them; else None.
 
-    Their greatest magnitude, of each channel or of all, was 127, as converters choose the scale.
+    The greatest magnitude of the whole filter that they are a part of, of each channel or of all, was 127, as
+    converters choose the scale.
     """
     flat = weights.reshape(weights.shape[0], -1)
-    by_channel = np.abs(flat).max(axis=1, keepdims=True)
+    by_channel = np.abs(whole.reshape(whole.shape[0], -1)).max(axis=1, keepdims=True)
     for greatest in (by_channel, np.full_like(by_channel, by_channel.max())):
         scales = np.where(greatest > 0, greatest / np.float32(_GREATEST_BYTE), np.float32(1))
         for some in (slice(1), slice(None)):  # nearly all others are found out at once
@@ -77,17 +77,19 @@ def as_bytes(weights: FloatArray) -> BytesOfFloats | None:
     return None
 
 
-def pack_weights(weights: npt.NDArray[np.int8]) -> npt.NDArray[np.int8]:
-    """[depth_out, filter_height, filter_width, depth_in] -> int8 [vectors of 16 channels, filter_height, quads, 16, 4].
+def pack_weights(weights: npt.NDArray[np.int8], *, by_taps: bool) -> npt.NDArray[np.int8]:
+    """[depth_out, filter_height, filter_width, depth_in] -> int8 [vectors of 16 channels, runs, quads, 16, 4].
 
-    A row of a filter begins with a quad; missing weights are 0.
+    A run is what lies together: a row of a filter, or with dilation along it a tap. It begins with a quad; missing
+    weights are 0.
     """
-    depth_out, rows = weights.shape[:2]
-    runs = weights.reshape(depth_out, rows, -1)
+    depth_out, height, width, _ = weights.shape
+    count = height * width if by_taps else height
+    runs = weights.reshape(depth_out, count, -1)
     blocks, quads = -(-depth_out // CHANNEL_BLOCK), -(-runs.shape[2] // _QUAD)
-    padded = np.zeros((blocks * CHANNEL_BLOCK, rows, quads * _QUAD), np.int8)
+    padded = np.zeros((blocks * CHANNEL_BLOCK, count, quads * _QUAD), np.int8)
     padded[:depth_out, :, : runs.shape[2]] = runs
-    return np.ascontiguousarray(padded.reshape(blocks, CHANNEL_BLOCK, rows, quads, _QUAD).transpose(0, 2, 3, 1, 4))
+    return np.ascontiguousarray(padded.reshape(blocks, CHANNEL_BLOCK, count, quads, _QUAD).transpose(0, 2, 3, 1, 4))
 
 
 def padded(g: SlidingWindow) -> SlidingWindow:

@@ -34,7 +34,10 @@ ELEMENT_NAMES = {
 
 @dataclass(frozen=True)
 class Product:
-    """Operands and geometry of a convolution or a FULLY_CONNECTED, after fusion."""
+    """Operands and geometry of a convolution or a FULLY_CONNECTED, after fusion.
+
+    part_of: the filter of which `weights` are some taps, where it is a part of a larger one's work.
+    """
 
     source: BoundOperand
     weights: BoundOperand
@@ -47,6 +50,7 @@ class Product:
     product: BoundOperand | None = None
     own_activation: FuseCode = FuseCode.NONE
     rounds_once: bool = False
+    part_of: BoundOperand | None = None
 
     @property
     def quantized(self) -> bool:

@@ -136,7 +136,8 @@ def packed_dynamic(product: Product, device: DeviceProfile) -> Steps | None:
     is_allowed = device.quantizes_inputs and device.dot4 != 0 and product.source.type == OperandCode.TENSOR_FLOAT32
     if not is_allowed or not dynamic.fits(product.geometry):
         return None
-    weights = dynamic.as_bytes(product.weights.data.reshape(product.weights.dimensions))
+    filters, whole = (one.data.reshape(one.dimensions) for one in (product.weights, product.part_of or product.weights))
+    weights = dynamic.as_bytes(filters, whole)
     if weights is None:
         return None
     low, high = (bound.item() for bound in product.bounds())

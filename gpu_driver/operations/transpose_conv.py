@@ -69,9 +69,9 @@ def _phase_geometry(g: TransposeConvolution, phase: tuple[int, int]) -> Convolut
         dilation_height=1,
         dilation_width=1,
         padding_top=filter_height - 1 - before_y,
-        padding_bottom=0,
+        padding_bottom=max(0, rows + before_y - g.input_height),
         padding_left=filter_width - 1 - before_x,
-        padding_right=0,
+        padding_right=max(0, columns + before_x - g.input_width),
         nchw=g.nchw,
         activation=g.activation,
     )
@@ -91,7 +91,11 @@ def _one_phase(
     )
     made = replace(output, dimensions=geometry.output_dimensions)
     part = replace(
-        product, weights=replace(weights, constant=taps, dimensions=taps.shape), output=made, geometry=geometry
+        product,
+        weights=replace(weights, constant=taps, dimensions=taps.shape),
+        output=made,
+        geometry=geometry,
+        part_of=weights,
     )
     scratch = Scratch(made.size_bytes)
     batch, row, column, channel = dense_strides(output.dimensions)

@@ -9,10 +9,10 @@
 // Tensors  x, y, residual of float, dense; ranges float2 [batches, level_rows], lowest and highest of equal parts of an image
 //          q uchar [batches, height, width, depth_in] with its padding, `zero`; bytes behind it may be read, not used
 //          of rows, level_rows 0: x [out_width, depth_in], q Levels [out_width] and uchar [out_width, depth_in] behind them
-//          weights char [ceil(depth_out / 16)][filter_height][ceil(filter_width * depth_in / 4)][16][4], missing ones 0
-//          (convolution/dynamic.py: pack_weights); bias float, multipliers: sums of w int, shifts: scale_w float: [ceil(depth_out / 16) * 16]
+//          weights char [ceil(depth_out / 16)][runs][ceil(length of a run / 4)][16][4], missing ones 0; a run is a row of the filter, or
+//          with dilation_width more than 1 a tap (convolution/dynamic.py: pack_weights); bias float, multipliers: sums of w int, shifts: scale_w float: [ceil(depth_out / 16) * 16]
 // Defines  DOT4: 1 | 2 | 3, common/dot4.h, common/tile.h, UnalignedUchar16 (required, before inclusion)
-// Needs    dilation_width 1, or a filter one wide; taps * depth_in <= 65536
+// Needs    taps * depth_in <= 65536
 // Units    tasks of bytes: rows of the padded image, or of x; of products: rows of pixels, or tiles of TILE_PIXELS if there is only one row
 // Exact    sums of products; what rounds is the making of bytes, one division and two fused multiply-adds
 
@@ -112,7 +112,8 @@ static inline void quantize_run(global uchar *dst, global const float *src, int 
 static void make_bytes(const Step *s, Part part, global const float *src, global uchar *dst, global const float2 *ranges)
 {
     const int depth = s->depth_in, length = s->out_width * depth;
-    const int left = s->padding_left * depth, inside = min(s->width * depth, length - left);
+    const int cut = max(0, -s->padding_left) * depth, left = max(0, s->padding_left) * depth;
+    const int inside = max(0, min(s->width * depth - cut, length - left));
     int known = -1;
     Levels levels = {1.0f, 0};
     for (int row = part.x0; row < part.x1; ++row) {
@@ -126,7 +127,7 @@ static void make_bytes(const Step *s, Part part, global const float *src, global
             continue;
         }
         fill_bytes(line, left, levels.zero);
-        quantize_run(line + left, src + ((size_t)b * s->height + y) * s->width * depth, inside, 1.0f / levels.scale, (float)levels.zero);
+        quantize_run(line + left, src + ((size_t)b * s->height + y) * s->width * depth + cut, inside, 1.0f / levels.scale, (float)levels.zero);
         fill_bytes(line + left + inside, length - left - inside, levels.zero);
     }
 }
@@ -169,13 +170,16 @@ static inline int16 spread_quad(global const uchar *x)
 typedef struct {
     global const int16 *weights, *sums;
     global const float16 *bias, *scales;
-    int quads;
+    int across, runs, quads; // runs of each row of the filter, of all, and quads of all
+    int apart;               // bytes between two runs of a row
 } BytesOf;
 
 static inline BytesOf bytes_of_step(const Step *s, global const uchar *constants)
 {
+    const int across = s->dilation_width > 1 ? s->filter_width : 1, runs = s->filter_height * across;
     return (BytesOf){CONSTANT_AT(int16, s->weights), CONSTANT_AT(int16, s->multipliers), CONSTANT_AT(float16, s->bias),
-                     CONSTANT_AT(float16, s->shifts), s->filter_height * ceil_divide(s->filter_width * s->depth_in, 4)};
+                     CONSTANT_AT(float16, s->shifts), across, runs,
+                     runs * ceil_divide(s->filter_width / across * s->depth_in, 4), s->dilation_width * s->depth_in};
 }
 
 static inline float16 real_sum(const BytesOf *of, int vector, int16 sum, Levels levels)
@@ -188,11 +192,12 @@ static inline __attribute__((always_inline)) void multiply_tile_of_bytes(const S
                                                                          long run_step, int vector, const Levels *levels, global float *dst,
                                                                          global const float *residual, int rows, int offset, int vectors)
 {
-    const int runs = s->filter_height, length = of->quads / runs, channels = s->depth_out - vector * 16;
+    const int runs = of->runs, length = of->quads / runs, channels = s->depth_out - vector * 16;
+    const long to_next_row = run_step - (of->across - 1) * of->apart;
     global const int16 *w0 = of->weights + (size_t)vector * of->quads, *w1 = w0 + (vectors > 1 ? of->quads : 0);
     int16 sum0[TILE_PIXELS], sum1[TILE_PIXELS];
     PIXELS sum0[p] = sum1[p] = (int16)0;
-    for (int run = 0; run < runs; ++run) {
+    for (int run = 1; run <= runs; ++run) {
         for (int q = 0; q < length; ++q) {
             const int16 a = w0[q], b = w1[q];
             PIXELS {
@@ -204,7 +209,7 @@ static inline __attribute__((always_inline)) void multiply_tile_of_bytes(const S
         }
         w0 += length;
         w1 += length;
-        x += run_step;
+        x += run % of->across ? of->apart : to_next_row;
     }
     float16 totals[TILE_PIXELS];
     PIXELS totals[p] = real_sum(of, vector, sum0[p], levels[p]);

@@ -20,6 +20,7 @@ from gpu_driver import cache_files, compilation_cache
 from gpu_driver.compilation_cache import Compiled, load, save
 from gpu_driver.preparation import Preparation
 from nn_runtime.codes import OperationCode
+from nn_runtime.hal.dynamic_quantization import with_permission
 from nn_runtime.hal.interfaces import CacheRequest
 from nn_runtime.hal.types import ErrorStatus, ExecutionPreference, HalError, Priority
 from nn_runtime.testing.random_graph import Size, compare, generate
@@ -367,6 +368,13 @@ def test_the_priority_and_the_result_come_from_the_files(device: Device, files: 
     assert prepared.priority == Priority.LOW
     run_doubling(prepared, 3)
     assert device.statistics()["models_from_cache"] == 1
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+def test_the_permission_to_compute_on_bytes_comes_from_the_files(device: Device, files: Files, allowed: bool) -> None:
+    attributes = with_permission((), allowed)
+    device.prepare_model_with_attributes(doubling(3), BEST, Priority.LOW, None, files.request(), attributes).close()
+    assert load(files.request(), device.profile).how.quantizes_inputs == allowed
 
 
 def test_what_was_checked_is_what_is_used(device: Device, files: Files, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,6 +45,8 @@ def test_setters_check_their_values_and_refuse_after_finish() -> None:
         compilation.set_priority(0)
     with pytest.raises(BadData):
         compilation.set_partition("fastest")
+    with pytest.raises(BadData, match="set_dynamic_quantization: allowed: wanted a bool, got 1"):
+        compilation.set_dynamic_quantization(1)  # type: ignore[arg-type]
     compilation.set_timeout(2**64 - 1)
     compilation.finish()
     for call in (
@@ -52,6 +54,7 @@ def test_setters_check_their_values_and_refuse_after_finish() -> None:
         lambda: compilation.set_priority(PriorityCode.HIGH),
         lambda: compilation.set_timeout(0),
         lambda: compilation.set_partition("cost"),
+        lambda: compilation.set_dynamic_quantization(True),
         compilation.finish,
     ):
         with pytest.raises(BadState, match="finished"):

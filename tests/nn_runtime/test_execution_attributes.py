@@ -18,6 +18,7 @@ from nn_runtime.errors import (
 )
 from nn_runtime.event import Event
 from nn_runtime.execution import Execution
+from nn_runtime.hal import dynamic_quantization
 from nn_runtime.hal.fences import Fence
 from nn_runtime.hal.types import ErrorStatus, Extension
 from nn_runtime.testing.sample_drivers import SampleDevice
@@ -138,6 +139,18 @@ def test_a_fenced_execution_with_attributes_fails_as_others_do() -> None:
     device.script.execute = ErrorStatus.MISSED_DEADLINE_TRANSIENT
     with pytest.raises(MissedDeadline, match="told to fail"):
         execution.start_compute_with_dependencies([]).wait()
+
+
+@pytest.mark.parametrize("asked", [[True], [False], [False, True], [True, False]])
+def test_drivers_are_told_whether_they_may_compute_on_bytes(asked: list[bool]) -> None:
+    device = Attributed()
+    compilation = Compilation(add_model(), [Device(device)])
+    for allowed in asked:
+        compilation.set_dynamic_quantization(allowed)
+    compilation.finish()
+    (attributes,) = device.prepared_with
+    assert attributes == ((dynamic_quantization.EXTENSION.name, dynamic_quantization.ALLOWED_CODE, bytes([asked[-1]])),)
+    assert dynamic_quantization.is_allowed(attributes) == asked[-1]  # type: ignore[arg-type]
 
 
 def test_drivers_that_take_no_attributes_ignore_them() -> None:

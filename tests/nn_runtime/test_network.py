@@ -81,6 +81,21 @@ def test_compile_checks_its_arguments(reference_device: Device) -> None:
             assert session.devices_used == ("nnapi-reference",)
 
 
+@pytest.mark.parametrize("of_network", [False, True])
+@pytest.mark.parametrize("of_compile", [None, False, True])
+def test_products_on_bytes_are_allowed_as_the_network_or_the_caller_says(
+    of_network: bool, of_compile: bool | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bool] = []
+    monkeypatch.setattr(nn.Compilation, "set_dynamic_quantization", lambda _, allowed: asked.append(allowed))
+    model = adding_model(3)
+    interface = Network.from_model(model).interface
+    with Network(model, interface, dynamic_quantization=of_network) as network:
+        assert network.dynamic_quantization == of_network
+        network.compile("cpu", dynamic_quantization=of_compile).close()
+    assert any(asked) == (of_network if of_compile is None else of_compile)
+
+
 def test_the_conversion_is_a_function_also_after_a_file_was_loaded() -> None:
     nn.load(write([real(2), real(2)], [Step("RELU", [0], [1])], [0], [1])).close()
     assert callable(nn.tflite.convert)

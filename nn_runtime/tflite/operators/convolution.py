@@ -80,7 +80,7 @@ def _transpose_conv(op: Operator) -> None:
     """(output shape, filter [depth_out, height, width, depth_in], input, bias or none)."""
     shape = op.by_dimension(0, "output_shape")
     source = op.input(2, "input", rank=4)
-    weights = op.matched(op.input(1, "filter", rank=4), source)
+    weights = op.weights(1, "filter", 4, source)
     bias = op.bias(3, source, weights, (weights.shape or (0,))[0])
     window = [padding_scheme(op), int32(op.option("stride_w")), int32(op.option("stride_h"))]
     tail = [int32(op.activation()), scalar(OperandCode.BOOL, False)]
@@ -123,7 +123,7 @@ def _transpose_conv_bias(op: Operator) -> None:
     What SAME padding takes away is told by the last step of the stride, so that odd sizes grow by less than the stride.
     """
     source = op.input(0, "input", rank=4)
-    weights = op.matched(op.input(1, "filter", rank=4), source)
+    weights = op.weights(1, "filter", 4, source)
     bias = op.bias(2, source, weights, (weights.shape or (0,))[0])
     padding, stride_width, stride_height = _transpose_options(op)
     sizes, filters = (source.shape or ())[1:3], (weights.shape or ())[1:3]

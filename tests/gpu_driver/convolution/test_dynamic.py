@@ -166,6 +166,8 @@ LAYERS = [
     Layer((2, 11, 13, 8), 16, 3, 0, 2, residual=True, negative=True),
     Layer((1, 9, 9, 16), 20, 1, 0, 2),
     Layer((1, 10, 6, 5), 24, 3, 1, 1, (2, 1)),
+    Layer((2, 12, 13, 6), 20, 3, 2, 1, (2, 3)),
+    Layer((1, 9, 15, 16), 40, 3, 0, 2, (1, 4)),
     Layer((1, 1, 23, 40), 50, 1),
     Layer((4, 1, 1, 30), 70, 1),
     Layer((1, 1, 1, 83), 130, 1, residual=True),
@@ -289,10 +291,30 @@ def test_others_have_real_numbers(profile: DeviceProfile) -> None:
     assert not set(kinds(Drawn(LAYERS[0]).model(), profile)) & set(STEPS)
 
 
-def test_half_numbers_and_dilated_rows_stay_as_they_are() -> None:
+def test_half_numbers_and_long_sums_stay_as_they_are() -> None:
     half = Drawn(LAYERS[0], OperandCode.TENSOR_FLOAT16)
-    dilated = Drawn(Layer((1, 9, 9, 8), 16, 3, 1, 1, (1, 2)))
-    assert not (set(kinds(half.model())) | set(kinds(dilated.model()))) & set(STEPS)
+    long = Drawn(Layer((1, 70_000), 4))
+    assert not (set(kinds(half.model())) | set(kinds(long.model()))) & {*STEPS, *STEPS_BY_ROWS}
+
+
+@pytest.mark.parametrize("layer", [Layer((1, 8, 8, 16), 32, 3, 1), Layer((9, 40), 16)], ids=str)
+def test_what_several_products_read_becomes_bytes_once(layer: Layer) -> None:
+    """Two layers of other weights read the input, a third the input as well, but with its own padding or activation."""
+    graph = Graph()
+    source = graph.input(layer.image)
+    others = layer._replace(padding=0) if layer.taps else layer._replace(activation=FuseCode.RELU)
+    for one in (layer, layer, others):
+        drawn = Drawn(one)
+        constants = [graph.constant(drawn.weights), graph.constant(drawn.bias)]
+        window = [graph.integer(number) for number in ([one.padding] * 4 + [1, 1] if one.taps else [])]
+        code = OperationCode.CONV_2D if one.taps else OperationCode.FULLY_CONNECTED
+        operands = [source, *constants, *window, graph.integer(one.activation)]
+        graph.operation(code, operands, graph.output(one.output))
+    found = kinds(graph.model())
+    assert found.count(chain.Kind.MULTIPLY_BYTES) == 3
+    assert found.count(chain.Kind.TO_BYTES) == (2 if layer.taps else 0)
+    assert found.count(chain.Kind.RANGES) == (1 if layer.taps else 0)
+    assert found.count(chain.Kind.BYTES_OF_ROWS) == (0 if layer.taps else 1)
 
 
 def test_tiles_of_the_processor_are_not_for_it() -> None:
@@ -313,7 +335,7 @@ def test_bytes_are_found_again(by_channel: bool) -> None:
     scales = rng.uniform(1e-6, 10, (24, 1, 1, 1)).astype(np.float32) if by_channel else np.float32(0.0123)
     if by_channel:
         integers[4] = 0
-    found = dynamic.as_bytes((integers * scales).astype(np.float32))
+    found = dynamic.as_bytes(*[(integers * scales).astype(np.float32)] * 2)
     assert found is not None
     assert np.array_equal(found.weights, integers)
     nonzero = integers.reshape(24, -1).any(axis=1)
@@ -331,14 +353,17 @@ def test_bytes_are_found_again(by_channel: bool) -> None:
     ids=["random", "nan", "infinite", "too fine"],
 )
 def test_others_were_no_bytes(weights: Array) -> None:
-    assert dynamic.as_bytes(weights.astype(np.float32)) is None
+    assert dynamic.as_bytes(*[weights.astype(np.float32)] * 2) is None
 
 
-def test_packed_weights() -> None:
+@pytest.mark.parametrize(("by_taps", "shape"), [(False, (2, 2, 4, 16, 4)), (True, (2, 6, 2, 16, 4))])
+def test_packed_weights(by_taps: bool, shape: tuple[int, ...]) -> None:
     integers = np.random.default_rng(4).integers(-127, 128, (20, 2, 3, 5)).astype(np.int8)
-    packed = dynamic.pack_weights(integers)
-    assert packed.shape == (2, 2, 4, 16, 4)
-    for channel, row in np.ndindex(20, 2):
-        run = packed[channel // 16, row, :, channel % 16].reshape(-1)
-        assert np.array_equal(run, [*integers[channel, row].reshape(-1), 0])
+    packed = dynamic.pack_weights(integers, by_taps=by_taps)
+    assert packed.shape == shape
+    for channel, at in np.ndindex(20, shape[1]):
+        expected = integers[channel].reshape(shape[1], -1)[at]
+        found = packed[channel // 16, at, :, channel % 16].reshape(-1)
+        assert np.array_equal(found[: expected.size], expected)
+        assert not found[expected.size :].any()
     assert not packed[1, :, :, 4:].any()
