@@ -66,17 +66,18 @@ class BoundOperand:
 
 @dataclass(frozen=True)
 class Fusion:
-    """What was folded into an operation. Launchers of convolutions honour every field but the table.
+    """What was folded into an operation. Launchers of convolutions honour every field but the last two.
 
     activation: replaces the operation's own. residual: a tensor of the output's shape to add, before the activation.
     product: the operation's own result, before a residual is added. table: the codes that a DEQUANTIZE [256] or MAXIMUM
-    [256, 256] makes of codes instead.
+    [256, 256] makes of codes instead. from_end: a GATHER or EMBEDDING_LOOKUP counts negative indices from the end.
     """
 
     activation: FuseCode | None = None
     residual: BoundOperand | None = None
     product: BoundOperand | None = None
     table: Array | None = None
+    from_end: bool = False
 
 
 class BoundOperation(OperationView):

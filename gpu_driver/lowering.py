@@ -107,7 +107,7 @@ class Lowering:
         rewritten = simplified(model, graph or Rewritten.of(model.main))
         self.subgraph = self._graph = rewritten.subgraph
         self._origins = rewritten.origins
-        self._tables = rewritten.tables
+        self._tables, self._from_end = rewritten.tables, rewritten.from_end
         self.operation_count = len(self._graph.operations)
         self._constants = {
             i: array
@@ -138,9 +138,9 @@ class Lowering:
         """Return the data of a model constant, or None."""
         return self._constants.get(operand)
 
-    def table(self, at: int) -> Array | None:
-        """Return what operation `at` makes of codes by a table, None where there is none (see `Rewritten`)."""
-        return self._tables.get(at)
+    def fusion(self, at: int) -> Fusion:
+        """Return what passes folded into operation `at` that its operands do not tell (see `Rewritten`)."""
+        return Fusion(table=self._tables.get(at), from_end=at in self._from_end)
 
     def shape_inputs(self) -> frozenset[int]:
         """Return the model inputs whose values are parameters of an operation, so that a run must bring them."""
@@ -288,7 +288,7 @@ class _SegmentBuilder:
             label = "" if message.startswith(op.label) else f"{op.label}: "
             raise HalError(ErrorStatus.GENERAL_FAILURE, f"{label}{message}") from error
         outputs = [self._operands[operand.index] for operand in op.outputs]
-        return BoundOperation(op.code, op.inputs, outputs, op.index, Fusion(table=self._lowering.table(at)))
+        return BoundOperation(op.code, op.inputs, outputs, op.index, self._lowering.fusion(at))
 
     @staticmethod
     def _refuse_empty_inputs(op: BoundOperation) -> None:

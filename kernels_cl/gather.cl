@@ -1,48 +1,67 @@
 // SPDX-License-Identifier: Apache-2.0
 // gather.cl: GATHER, EMBEDDING_LOOKUP, HASHTABLE_LOOKUP: slices chosen by index, indices chosen by key.
-// Maths    gather, gather_rows: dst[o, n, i] = src[o, indices[n], i]; -1 gives 0 where missing_is_zero; other indices outside the axis are
+// Maths    gather, gather_rows: dst[o, n, i] = src[o, indices[n], i]; negative indices are NEGATIVE_*, others outside the axis are
 //                       complained of (common/fault.h) and clamped to it
 //          find_keys: place[n] = first p with keys[p] == lookups[n], else -1; hits[n] = 1 or 0
-// Tensors  src [outer, axis, inner], dst [outer, chosen, inner] of T, indices int [chosen], dense row-major
+// Tensors  src [outer, axis, inner] of T, dst [outer, chosen, inner] of T, or of R, indices int [chosen], dense row-major
 //          keys int [key_count], ascending; lookups, place int [count]; hits uchar [count]
-// Units    rows: outer * chosen; rows_per_item: of them what a work-item copies
+// Units    rows: outer * chosen; rows_per_item: of them what a work-item copies; scale, zero_point: of src, where there is R
 // Defines  T: uchar | ushort | uint: an unsigned type of the element's size (required); bits are moved as they are
+//          R: float: what is found becomes real numbers; then T: uchar | char
 // Launch   gather: global (>= chosen * inner, outer), local (64, 1); one work-item per element
 //          gather_rows: global (ceil(rows / rows_per_item)), local (1); for CPUs
 //          find_keys: global (>= count), local (64); one work-item per lookup
 //          extra items return
-// Exact    yes
+// Exact    yes; with R as DEQUANTIZE
 #ifndef T
 #error "gather.cl: define T"
 #endif
 
 #include "common/fault.h"
 
-kernel void gather(global const T *src, global const int *indices, global T *dst, int axis, int inner, int chosen, int missing_is_zero,
-    global int *fault, int number)
+#ifdef R
+#define MOVED(value) (scale * (R)((value) - zero_point))
+#else
+#define R T
+#define MOVED(value) (value)
+#endif
+
+// What a negative index means: as any outside the axis; that there is nothing, so 0; or a place counted from the axis' end.
+#define NEGATIVE_WRONG 0
+#define NEGATIVE_MISSING 1
+#define NEGATIVE_FROM_END 2
+
+// The place of an index on the axis, -1 where there is nothing.
+static inline int place_of(int index, int axis, int negative, volatile global int *fault, int number)
+{
+    if (index < 0 && negative == NEGATIVE_MISSING)
+        return -1;
+    const int place = index < 0 && negative == NEGATIVE_FROM_END ? index + axis : index;
+    if (place < 0 || place >= axis)
+        complain(fault, number);
+    return clamp(place, 0, axis - 1);
+}
+
+kernel void gather(global const T *src, global const int *indices, global R *dst, int axis, int inner, int chosen, int negative,
+    float scale, int zero_point, global int *fault, int number)
 {
     const int i = (int)get_global_id(0), outer = (int)get_global_id(1);
     if (i >= chosen * inner)
         return;
-    const int index = indices[i / inner];
-    if ((index < 0 && !missing_is_zero) || index >= axis)
-        complain(fault, number);
-    const T value = src[(outer * axis + clamp(index, 0, axis - 1)) * inner + i % inner];
-    dst[outer * chosen * inner + i] = missing_is_zero && index < 0 ? (T)0 : value;
+    const int place = place_of(indices[i / inner], axis, negative, fault, number);
+    dst[outer * chosen * inner + i] = place < 0 ? (R)0 : MOVED(src[(outer * axis + place) * inner + i % inner]);
 }
 
-__attribute__((reqd_work_group_size(1, 1, 1))) kernel void gather_rows(global const T *src, global const int *indices, global T *dst,
-    int axis, int inner, int chosen, int missing_is_zero, global int *fault, int number, int rows, int rows_per_item)
+__attribute__((reqd_work_group_size(1, 1, 1))) kernel void gather_rows(global const T *src, global const int *indices, global R *dst,
+    int axis, int inner, int chosen, int negative, float scale, int zero_point, global int *fault, int number, int rows, int rows_per_item)
 {
     const int first = (int)get_global_id(0) * rows_per_item;
     for (int row = first; row < min(first + rows_per_item, rows); ++row) {
-        const int index = indices[row % chosen], missing = missing_is_zero && index < 0;
-        if ((index < 0 && !missing_is_zero) || index >= axis)
-            complain(fault, number);
-        global const T *from = src + (row / chosen * axis + clamp(index, 0, axis - 1)) * inner;
-        global T *to = dst + row * inner;
+        const int place = place_of(indices[row % chosen], axis, negative, fault, number);
+        global const T *from = src + (row / chosen * axis + max(place, 0)) * inner;
+        global R *to = dst + row * inner;
         for (int i = 0; i < inner; ++i)
-            to[i] = missing ? (T)0 : from[i];
+            to[i] = place < 0 ? (R)0 : MOVED(from[i]);
     }
 }
 

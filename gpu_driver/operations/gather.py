@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import math
+from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from gpu_driver.kernel import Kernel, Scratch, int32
+from gpu_driver.kernel import Kernel, Scratch, float32, int32
 from gpu_driver.launch import Launch
 from gpu_driver.launchers.faults import complaints, no_complaints
 from gpu_driver.launchers.strided import raw_type
-from gpu_driver.launchers.vectors import per_item
+from gpu_driver.launchers.vectors import c_type, per_item
 from gpu_driver.launchers.worksize import linear, rows
 from gpu_driver.operations import launches
 from nn_runtime.codes import OperationCode
@@ -24,13 +25,21 @@ if TYPE_CHECKING:
 _INT_BYTES = 4
 
 
+class _Negative(IntEnum):
+    """What a negative index means: NEGATIVE_* in gather.cl."""
+
+    WRONG = 0
+    MISSING = 1
+    FROM_END = 2
+
+
 @launches(OperationCode.GATHER)
 def gather(op: BoundOperation, device: DeviceProfile) -> Launch:
     """GATHER. Any type; kernel gather.cl:gather. Known indices are checked here, others by the kernel."""
     source, indices = op.input("input"), op.input("indices")
     axis = op.axis("axis", len(source.dimensions))
     faults = _check(op, "indices", source.dimensions[axis])
-    return _gather(source, indices, indices.count, op.outputs[0], axis, faults, device)
+    return _gather(source, indices, indices.count, op.outputs[0], axis, faults, device, _negative(op))
 
 
 @launches(OperationCode.EMBEDDING_LOOKUP)
@@ -38,7 +47,7 @@ def embedding_lookup(op: BoundOperation, device: DeviceProfile) -> Launch:
     """EMBEDDING_LOOKUP. Any type; kernel gather.cl:gather. Known indices are checked here, others by the kernel."""
     values, lookups = op.input("values"), op.input("lookups")
     faults = _check(op, "lookups", values.dimensions[0])
-    return _gather(values, lookups, lookups.count, op.outputs[0], 0, faults, device)
+    return _gather(values, lookups, lookups.count, op.outputs[0], 0, faults, device, _negative(op))
 
 
 @launches(OperationCode.HASHTABLE_LOOKUP)
@@ -55,7 +64,7 @@ def hashtable_lookup(op: BoundOperation, device: DeviceProfile) -> tuple[Launch,
         bytes_moved=lookups.size_bytes + keys.size_bytes,
     )
     faults = no_complaints(op)
-    return search, _gather(values, places, lookups.count, op.outputs[0], 0, faults, device, missing_is_zero=True)
+    return search, _gather(values, places, lookups.count, op.outputs[0], 0, faults, device, _Negative.MISSING)
 
 
 def _check(op: BoundOperation, name: str, limit: int) -> Faults:
@@ -63,8 +72,12 @@ def _check(op: BoundOperation, name: str, limit: int) -> Faults:
     indices = op.input(name).value()
     if indices is None:
         return complaints(op, name, f"must be in [0, {limit})")
-    check_indices(op, name, indices, limit)
+    check_indices(op, name, indices + limit * (indices < 0) if op.fusion.from_end else indices, limit)
     return no_complaints(op)
+
+
+def _negative(op: BoundOperation) -> _Negative:
+    return _Negative.FROM_END if op.fusion.from_end else _Negative.WRONG
 
 
 def _gather(
@@ -75,15 +88,16 @@ def _gather(
     axis: int,
     faults: Faults,
     device: DeviceProfile,
-    missing_is_zero: bool = False,
+    negative: _Negative,
 ) -> Launch:
     dims = source.dimensions
     outer, inner = math.prod(dims[:axis]), math.prod(dims[axis + 1 :])
-    types, sizes = (
-        (("T", raw_type(source)),),
-        tuple(int32(value) for value in (dims[axis], inner, chosen, missing_is_zero)),
-    )
-    common, moved = (source, indices, output, *sizes, *faults), 2 * output.size_bytes
+    types: tuple[tuple[str, str], ...] = (("T", raw_type(source)),)
+    if output.type != source.type:
+        types = ("T", c_type(source)), ("R", c_type(output))
+    sizes = (int32(value) for value in (dims[axis], inner, chosen, negative))
+    codes = float32(source.scale), int32(source.zero_point)
+    common, moved = (source, indices, output, *sizes, *codes, *faults), 2 * output.size_bytes
     if not device.is_cpu:
         return Launch(
             Kernel("gather.cl", "gather", types), common, *rows(chosen * inner, outer, device), bytes_moved=moved

@@ -2,7 +2,7 @@
 """What operations take over from those beside them, whatever the sizes.
 
 Those with a fuse code, weights and a bias from the operation after them, through reshapes, too; a SOFTMAX from the one
-before it.
+before it; what looks up rows of a table from those before and after it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 from gpu_driver.passes.graph import RESHAPES
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.errors import BadData
+from nn_runtime.operand import QUANT8_TYPES
 
 if TYPE_CHECKING:
     from gpu_driver.passes.graph import Graph
@@ -45,6 +46,8 @@ _ACTIVATIONS = {
     OperationCode.RELU1: FuseCode.RELU1,
     OperationCode.RELU6: FuseCode.RELU6,
 }
+_LOOKUPS = {OperationCode.GATHER: (0, 2), OperationCode.EMBEDDING_LOOKUP: (1, 0)}
+"""Places of the table and of the indices."""
 _SCALING = frozenset({OperationCode.MUL, OperationCode.DIV})
 _MOVING = RESHAPES | {OperationCode.SLICE, OperationCode.TRANSPOSE}
 _BOTH = {
@@ -57,8 +60,11 @@ _BOTH = {
 
 
 def absorb(graph: Graph) -> None:
-    """Let operations take over constants and activations behind them, a SOFTMAX what scales its input."""
-    takes = (_take_constant, _take_activation, _take_factor)
+    """Let operations take over constants and activations behind them, a SOFTMAX what scales its input.
+
+    A lookup takes over the DEQUANTIZE behind it, and before it what counts negative indices from the end.
+    """
+    takes = (_take_constant, _take_activation, _take_factor, _take_dequantize, _take_negative_indices)
     for at in list(graph.operations):
         while at in graph.operations and any(take(graph, at) for take in takes):
             pass
@@ -165,6 +171,62 @@ def _take_factor(graph: Graph, at: int) -> bool:
     inputs[place] = graph.add_constant(total, operation.inputs[place])
     graph.replace(at, replace(operation, inputs=tuple(inputs)), (before,))
     return True
+
+
+def _take_dequantize(graph: Graph, at: int) -> bool:
+    """Let a lookup in a table of 8 bits make real numbers of what it finds."""
+    operation = graph.operations[at]
+    if operation.type not in _LOOKUPS or graph.operand(operation.outputs[0]).type not in QUANT8_TYPES:
+        return False
+    following = graph.sole_reader(operation.outputs[0])
+    if following is None or graph.operations[following].type != OperationCode.DEQUANTIZE:
+        return False
+    outputs = graph.operations[following].outputs
+    if graph.operand(outputs[0]).type != OperandCode.TENSOR_FLOAT32:
+        return False
+    graph.replace(at, replace(operation, outputs=outputs), (following,))
+    return True
+
+
+def _take_negative_indices(graph: Graph, at: int) -> bool:
+    """Let a lookup count from the end instead of SELECT(indices < 0, indices + size, indices), as Keras writes it."""
+    operation = graph.operations[at]
+    if operation.type not in _LOOKUPS or not graph.fits(at):
+        return False
+    table, place = _LOOKUPS[OperationCode(operation.type)]
+    select = graph.producer(operation.inputs[place])
+    if select is None or graph.operations[select].type != OperationCode.SELECT:
+        return False
+    chosen, added, indices = graph.operations[select].inputs
+    less, add = graph.producer(chosen), graph.producer(added)
+    size = graph.operand(operation.inputs[table]).dimensions[_axis(graph, at)]
+    if (
+        (less is None or graph.operations[less].type != OperationCode.LESS)
+        or (add is None or graph.operations[add].type != OperationCode.ADD)
+        or not (graph.fits(select) and graph.sole_reader(operation.inputs[place]) == at)
+        or _number_beside(graph, less, indices) != 0
+        or graph.operations[less].inputs[0] != indices
+        or _number_beside(graph, add, indices) != size
+    ):
+        return False
+    inputs = [*operation.inputs]
+    inputs[place] = indices
+    alone = [one for one, result in ((less, chosen), (add, added)) if graph.sole_reader(result) == select]
+    graph.replace(at, replace(operation, inputs=tuple(inputs)), (select, *alone))
+    graph.count_from_end(at)
+    return True
+
+
+def _axis(graph: Graph, at: int) -> int:
+    """Return the axis of the table that a lookup's indices count."""
+    op = graph.view(at)
+    return op.axis("axis", len(op.dimensions("input"))) if op.code == OperationCode.GATHER else 0
+
+
+def _number_beside(graph: Graph, at: int, operand: int) -> int | None:
+    """Return the number that an operation of two tensors of integers has beside an operand."""
+    numbers = _constant_beside(graph, at, operand)
+    return int(numbers.reshape(-1)[0]) if numbers is not None and numbers.size == 1 else None
 
 
 def _scaling_before(graph: Graph, operand: int, reader: int) -> int | None:

@@ -42,12 +42,15 @@ class Rewritten:
     """A subgraph after the passes. `origins`: for each operation, those of the model that it computes, first its own.
 
     `tables`: by place of a DEQUANTIZE, the codes [256] that it makes of codes instead of real numbers; of a MAXIMUM,
-    the codes [256, 256] that it makes of two. Operands keep their indices; new ones come behind them.
+    the codes [256, 256] that it makes of two. `from_end`: places of a GATHER or EMBEDDING_LOOKUP that counts negative
+    indices from the end. Either may make real numbers of 8-bit values, too. Operands keep their indices; new ones come
+    behind them.
     """
 
     subgraph: Subgraph
     origins: tuple[tuple[int, ...], ...]
     tables: Mapping[int, Array] = field(default_factory=dict)
+    from_end: frozenset[int] = frozenset()
 
     @staticmethod
     def of(subgraph: Subgraph) -> Rewritten:
@@ -69,6 +72,7 @@ class Graph:
         self._before: dict[int, tuple[Operation, ...]] = {}
         self._origins = dict(enumerate(before.origins))
         self._tables = dict(before.tables)
+        self._from_end = set(before.from_end)
         self._constants: dict[int, Array | None] = {}
         self._readers: dict[int, list[int]] = {}
         self._producers: dict[int, int] = {}
@@ -81,15 +85,17 @@ class Graph:
         operations: list[Operation] = []
         origins: list[tuple[int, ...]] = []
         tables = {}
+        from_end = set()
         for at in sorted(self.operations):
             every = *self._before.get(at, ()), self.operations[at]
             operations += every
             origins += [self._origins[at]] * len(every)
             if at in self._tables:
                 tables[len(operations) - 1] = self._tables[at]
-        return Rewritten(
-            Subgraph(tuple(self._operands), tuple(operations), self._inputs, self._outputs), tuple(origins), tables
-        )
+            if at in self._from_end:
+                from_end.add(len(operations) - 1)
+        subgraph = Subgraph(tuple(self._operands), tuple(operations), self._inputs, self._outputs)
+        return Rewritten(subgraph, tuple(origins), tables, frozenset(from_end))
 
     # Questions
 
@@ -188,6 +194,10 @@ class Graph:
     def give_table(self, at: int, table: Array) -> None:
         """Let a DEQUANTIZE or MAXIMUM make other codes of codes."""
         self._tables[at] = table
+
+    def count_from_end(self, at: int) -> None:
+        """Let a GATHER or EMBEDDING_LOOKUP count negative indices from the end."""
+        self._from_end.add(at)
 
     def remove(self, at: int) -> None:
         """Take an operation out."""
