@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,13 +19,13 @@ from gpu_driver.launchers.vectors import LANES, c_type, defines, group_size, per
 from gpu_driver.launchers.worksize import linear
 from gpu_driver.operations import launches
 from nn_runtime.codes import OperandCode, OperationCode
-from nn_runtime.operand import QUANT8_TYPES, dtype_of
+from nn_runtime.operand import FLOAT_TYPES, QUANT8_TYPES, dtype_of
 from nn_runtime.operations.reduce import mean_multiplier, merged_axes, reduction
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from gpu_driver.bound import BoundOperation
+    from gpu_driver.bound import BoundOperand, BoundOperation
     from gpu_driver.device_profile import DeviceProfile
     from gpu_driver.kernel import Argument, Scalar
     from nn_runtime.operand import Dimensions
@@ -79,7 +80,36 @@ def _chain_step(op: BoundOperation, device: DeviceProfile) -> chain.Step | None:
 @launches(*_NUMBERS)
 def reduce(op: BoundOperation, device: DeviceProfile) -> Launch:
     """REDUCE_*. FLOAT32, FLOAT16, MAX and MIN also QUANT8, ALL and ANY BOOL8; kernels reduce.cl:reduce*."""
-    return _reduce("reduce", op, (int32(_NUMBERS[OperationCode(op.code)]),), device)
+    launch = _reduce("reduce", op, (int32(_NUMBERS[OperationCode(op.code)]),), device)
+    return joinable(launch, _greatest_step(launch, op, device) if op.code == OperationCode.REDUCE_MAX else None)
+
+
+def _greatest_step(launch: Launch, op: BoundOperation, device: DeviceProfile) -> chain.Step | None:
+    """Return what takes the place of a REDUCE_MAX over neighbouring dimensions before long rows in a chain."""
+    source, output = op.input("input"), op.outputs[0]
+    dims, reduced = merged_axes(source.dimensions, reduction(op).axes)
+    kernel = chain.step_kernel(output, device)
+    if kernel is None or len(reduced) != 1 or reduced[0] == len(dims) - 1 or dims[-1] < LANES:
+        return None
+    outer, terms, inner = math.prod(dims[: reduced[0]]), dims[reduced[0]], dims[-1]
+    line = replace(chain.rows_of(1, inner), input_width=terms, filter_width=terms)
+    return chain.Step(
+        kernel,
+        chain.Kind.GREATEST,
+        source,
+        output,
+        None,
+        replace(line, input_height=outer, output_height=outer),
+        (np.ones(1, np.int32),),
+        {"low": -math.inf, "high": math.inf} if op.data_type in FLOAT_TYPES else _codes(output),
+        launch.flops,
+        launch.bytes_moved,
+    )
+
+
+def _codes(output: BoundOperand) -> dict[str, int]:
+    info = np.iinfo(dtype_of(output.type))
+    return {"low": int(info.min), "high": int(info.max)}
 
 
 def _reduce(kernel: str, op: BoundOperation, parameters: tuple[Argument, ...], device: DeviceProfile) -> Launch:

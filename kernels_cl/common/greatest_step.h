@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// greatest_step.h: MAX_POOL_2D as a step of chain.cl.
+// greatest_step.h: MAX_POOL_2D, or REDUCE_MAX of rows, as a step of chain.cl.
 // Maths    y[b,oy,ox,c] = act(max over fy, fx of x[b,iy,ix,c]), iy and ix as convolve.h; positions outside the image do not count, nor NaN
-// Tensors  src [batches, height, width, depth_in], dst [batches, out_height, out_width, depth_in] of T, dense
+//          unless it wins
+// Tensors  src [batches, height, width, depth_in], dst [batches, out_height, out_width, depth_in] of T, dense; weights int [1]: whether NaN wins
 // Needs    every window holds a pixel
 // Exact    yes
 
@@ -10,16 +11,21 @@
 #define LOAD_KEPT16(p, i, count) load_lanes(p, i, count)
 #define STORE_KEPT16(p, i, v, count) store_lanes(p, i, v, count)
 #define LOWEST (-INFINITY)
+#define IS_GREATER(value, found) ((value) > (found) || (nan_wins && isnan(value)))
 #else
 #define KEPT_T16 T16 // bytes are compared as they are
 #define LOAD_KEPT16(p, i, count) ((count) == 16 ? ((global const UnalignedT16 *)((p) + (i)))->value : WIDEN(load_lanes(p, i, count), T16))
 #define STORE_KEPT16(p, i, v, count) store_lanes(p, i, WIDEN(v, int16), count)
 #define LOWEST (T_IS_SIGNED ? -128 : 0)
+#define IS_GREATER(value, found) ((value) > (found))
 #endif
 
-static void greatest(const Step *s, Part part, global const T *src, global T *dst)
+static void greatest(const Step *s, Part part, global const T *src, global T *dst, global const uchar *constants)
 {
     const int height = s->height, width = s->width, depth = s->depth_in, lanes = min(depth, 16), out_height = s->out_height, out_width = s->out_width;
+#if T_IS_FLOAT
+    const int16 nan_wins = -*CONSTANT_AT(int, s->weights);
+#endif
     const KEPT_T16 low = (KEPT_T16)s->low, high = (KEPT_T16)s->high;
     for (int row = part.x0; row < part.x1; ++row) {
         const int b = row / out_height, top = (row - b * out_height) * s->stride_height - s->padding_top;
@@ -33,7 +39,7 @@ static void greatest(const Step *s, Part part, global const T *src, global T *ds
                 for (int y = y0; y < y1; ++y)
                     for (int x = x0; x < x1; ++x) {
                         const KEPT_T16 value = LOAD_KEPT16(src, nhwc_offset(b, y, x, height, width, depth) + channel, lanes);
-                        found = value > found ? value : found;
+                        found = IS_GREATER(value, found) ? value : found;
                     }
                 found = found < low ? low : found;
                 STORE_KEPT16(dst, (row * out_width + ox) * depth + channel, found > high ? high : found, lanes);

@@ -507,6 +507,30 @@ def test_greatest_of_windows_in_a_chain(
     check(opencl_device, network)
 
 
+@pytest.mark.parametrize("is_wrong", [False, True], ids=["numbers", "NaN"])
+@pytest.mark.parametrize(("dims", "axes"), [((1, 126, 32), [1]), ((3, 7, 5, 24), [1, 2]), ((40, 33), [0])], ids=str)
+@pytest.mark.parametrize("code", TYPES, ids=lambda code: code.name)
+def test_greatest_of_rows_in_a_chain(
+    opencl_device: Device, code: OperandCode, dims: tuple[int, ...], axes: list[int], is_wrong: bool
+) -> None:
+    network = Network(code, dims, 5)
+    last = network.pair(SUB, *network.tensors)
+    operand = network.graph.model().main.operands[last]
+    network.dims = tuple(size for axis, size in enumerate(dims) if axis not in axes)
+    output = network.result(network.dims, operand.scale, operand.zero_point)
+    numbers = network.graph.constant(np.array(axes, np.int32)), network.graph.flag(False)
+    network.graph.operation(OperationCode.REDUCE_MAX, [last, *numbers], output)
+    network.tensors = [network.pair(MUL, output, output), output]
+    network.finish()
+    assert chain.Kind.GREATEST in [step.kind for step in launch_of(network.graph).steps]
+    data = [network.values(dims) for _ in range(2)]
+    if is_wrong and data[0].dtype.kind == "f":
+        data[0].reshape(-1)[::37] = np.nan
+        data[0].reshape(-1)[1::41] = np.inf
+    network.data = lambda: data  # type: ignore[method-assign]
+    check(opencl_device, network)
+
+
 @pytest.mark.parametrize("code", TYPES, ids=lambda code: code.name)
 @pytest.mark.parametrize("operand", ["tensor", "scalar", "row", "same"])
 @pytest.mark.parametrize("operation", [ADD, SUB, MUL, MAXIMUM, MINIMUM, PRELU])
