@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 _MOST_PIXELS = 16
 """Of a tile (chain/tiles.py has fewer), all of which are read, even those that are not there."""
 _MOST_PARTS = 64
-_LEVELS_BYTES = 8
-"""Of a row: a scale and a zero point."""
+_LEVELS_BYTES = 12
+"""Of a row: a scale, its inverse and a zero point."""
 _QUAD = 4
 _GREATEST_BYTE = 127
 _ROUNDED = 2.0**-21

@@ -16,23 +16,27 @@
 // Units    tasks of bytes: rows of the padded image, or of x; of products: rows of pixels, or tiles of TILE_PIXELS if there is only one row
 // Exact    sums of products; what rounds is the making of bytes, one division and two fused multiply-adds
 
-// What a byte is worth, and the byte of 0.
+// What a byte is worth, 1 / scale, and the byte of 0.
 typedef struct {
-    float scale;
+    float scale, inverse;
     int zero;
 } Levels;
 
 // Adding it leaves an integer below 2^22, rounded, in the lowest bits of a float.
 #define ROUNDING 12582912.0f
 
-static inline Levels levels_of(float2 range)
+// Of 16 ranges; those of at most FLT_MIN are as good as all 0.
+static inline void find_levels(Levels *levels, float16 low, float16 high)
 {
-    const float scale = range.y / 255.0f - range.x / 255.0f;
-    if (scale <= FLT_MIN) // as good as all 0
-        return (Levels){1.0f, 0};
-    if (!(scale <= FLT_MAX))
-        return (Levels){NAN, 0};
-    return (Levels){scale, as_int(ROUNDING - range.x / scale) & 255};
+    float scales[16], inverses[16];
+    int zeros[16];
+    const float16 spread = high / 255.0f - low / 255.0f;
+    const float16 scale = spread <= FLT_MIN ? (float16)1.0f : spread <= FLT_MAX ? spread : (float16)NAN;
+    vstore16(scale, 0, scales);
+    vstore16(1.0f / scale, 0, inverses);
+    vstore16(spread > FLT_MIN && spread <= FLT_MAX ? as_int16(ROUNDING - low / scale) & 255 : (int16)0, 0, zeros);
+    for (int i = 0; i < 16; ++i)
+        levels[i] = (Levels){scales[i], inverses[i], zeros[i]};
 }
 
 static inline Levels levels_of_image(global const float2 *ranges, int parts, int image)
@@ -40,7 +44,9 @@ static inline Levels levels_of_image(global const float2 *ranges, int parts, int
     float2 range = 0.0f;
     for (int i = image * parts; i < (image + 1) * parts; ++i)
         range = (float2)(min(range.x, ranges[i].x), max(range.y, ranges[i].y));
-    return levels_of(range);
+    Levels levels[16];
+    find_levels(levels, (float16)range.x, (float16)range.y);
+    return levels[0];
 }
 
 #define EXTEND_RANGE(values)                       \
@@ -94,8 +100,9 @@ static inline uchar16 quantized(float16 x, float inverse, float zero)
     return WIDEN(value, uchar16);
 }
 
-static inline void quantize_run(global uchar *dst, global const float *src, int count, float inverse, float zero)
+static inline void quantize_run(global uchar *dst, global const float *src, int count, Levels levels)
 {
+    const float inverse = levels.inverse, zero = (float)levels.zero;
     if (count < 16) {
         uchar some[16];
         vstore16(quantized(load_lanes(src, 0, count), inverse, zero), 0, some);
@@ -115,7 +122,7 @@ static void make_bytes(const Step *s, Part part, global const float *src, global
     const int cut = max(0, -s->padding_left) * depth, left = max(0, s->padding_left) * depth;
     const int inside = max(0, min(s->width * depth - cut, length - left));
     int known = -1;
-    Levels levels = {1.0f, 0};
+    Levels levels = {1.0f, 1.0f, 0};
     for (int row = part.x0; row < part.x1; ++row) {
         const int b = row / s->out_height, y = row - b * s->out_height - s->padding_top;
         global uchar *line = dst + (size_t)row * length;
@@ -127,7 +134,7 @@ static void make_bytes(const Step *s, Part part, global const float *src, global
             continue;
         }
         fill_bytes(line, left, levels.zero);
-        quantize_run(line + left, src + ((size_t)b * s->height + y) * s->width * depth + cut, inside, 1.0f / levels.scale, (float)levels.zero);
+        quantize_run(line + left, src + ((size_t)b * s->height + y) * s->width * depth + cut, inside, levels);
         fill_bytes(line + left + inside, length - left - inside, levels.zero);
     }
 }
@@ -139,8 +146,8 @@ static void make_bytes_of_rows(const Step *s, Part part, global const float *src
     dst += s->out_width * sizeof(Levels);
     for (int first = part.x0 * s->unit_pixels; first < last; first += 16) {
         const int count = min(16, last - first);
-        float lows[16], highs[16], scales[16], inverses[16];
-        int zeros[16];
+        float lows[16], highs[16];
+        Levels own[16];
         for (int i = 0; i < 16; ++i)
             lows[i] = highs[i] = 0.0f;
         for (int i = 0; i < count; ++i) {
@@ -148,16 +155,11 @@ static void make_bytes_of_rows(const Step *s, Part part, global const float *src
             lows[i] = range.x;
             highs[i] = range.y;
         }
-        const float16 low = vload16(0, lows), spread = vload16(0, highs) / 255.0f - low / 255.0f;
-        const float16 scale = spread <= FLT_MIN ? (float16)1.0f : spread <= FLT_MAX ? spread : (float16)NAN;
-        const int16 zero = spread <= FLT_MIN || !(spread <= FLT_MAX) ? (int16)0 : as_int16(ROUNDING - low / scale) & 255;
-        vstore16(scale, 0, scales);
-        vstore16(1.0f / scale, 0, inverses);
-        vstore16(zero, 0, zeros);
+        find_levels(own, vload16(0, lows), vload16(0, highs));
         for (int i = 0; i < count; ++i) {
             const size_t row = first + i;
-            levels[row] = (Levels){scales[i], zeros[i]};
-            quantize_run(dst + row * depth, src + row * depth, depth, inverses[i], (float)zeros[i]);
+            levels[row] = own[i];
+            quantize_run(dst + row * depth, src + row * depth, depth, own[i]);
         }
     }
 }
