@@ -33,7 +33,7 @@ kernel void softmax(
     for (int i = 0; i < axis; ++i)
         sum += terms[largest - LOAD(src, start + i * inner)];
     const int length = 64 - (int)clz(sum);
-    const int inverse = reciprocal(sum, length);
+    const int inverse = reciprocal(half_of(sum, length));
     for (int i = 0; i < axis; ++i) {
         const int at = start + i * inner;
         STORE(dst, at, result_of(exponentials[largest - LOAD(src, at)], inverse, length + 3) + offset);
@@ -72,7 +72,7 @@ VECTOR_KERNEL void softmax_rows(global const T *src, global T *dst, global const
         barrier(CLK_LOCAL_MEM_FENCE);
 
         const int length = 64 - (int)clz(sum);
-        const int inverse = reciprocal(sum, length);
+        const int inverse = reciprocal(half_of(sum, length));
         for (int i = item; i < axis; i += GROUP)
             STORE(dst, start + i, result_of(exponentials[largest - LOAD(src, start + i)], inverse, length + 3) + offset);
     }

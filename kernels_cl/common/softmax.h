@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // softmax.h: what kernels of SOFTMAX share.
 // Defines  T, common/types.h; for 8-bit T common/quant.h (required, before inclusion)
-// Gives    largest_lane, sum_of_lanes of float16 (real T); largest_lane of int16, reciprocal, result_of (8-bit T)
+// Gives    largest_lane, sum_of_lanes of float16 (real T); largest_lane of int16, half_of, reciprocal, reciprocal16, result_of (8-bit T)
 //          KEEP(dst, i, v), KEPT(dst, i, again), KEEP16, KEPT16 (real T): floats wait in the output for their sum; where T would round
 //          them, they are computed again
 
@@ -47,18 +47,30 @@ static inline int saturating_shift_left(int value, int bits)
     return (int)clamp((long)value << bits, -2147483648L, 2147483647L);
 }
 
-// 1 / m of m = sum / 2^(bit length - 1), 31 fraction bits: three Newton-Raphson steps; sum > 0 of at most 40 bits.
-static inline int reciprocal(long sum, int length)
+static inline int16 saturating_shift_left16(int16 value, int bits)
 {
-    const long above_one = ((sum << max(32 - length, 0)) >> max(length - 32, 0)) - (1L << 31);
-    const int half_denominator = (int)((above_one + (1L << 31)) >> 1);
-    int estimate = 1515870810 + saturating_rounding_doubling_high_mul(half_denominator, -1010580540);
-    for (int step = 0; step < 3; ++step) {
-        const int error = (1 << 29) - saturating_rounding_doubling_high_mul(half_denominator, estimate);
-        estimate += saturating_shift_left(saturating_rounding_doubling_high_mul(estimate, error), 2);
-    }
-    return saturating_shift_left(estimate, 1);
+    return value > (INT_MAX >> bits) ? (int16)INT_MAX : value < (INT_MIN >> bits) ? (int16)INT_MIN : value << bits;
 }
+
+// m / 2 of m = sum / 2^(bit length - 1), 31 fraction bits; sum > 0 of at most 40 bits.
+static inline int half_of(long sum, int length)
+{
+    return (int)(((sum << max(32 - length, 0)) >> max(length - 32, 0)) >> 1);
+}
+
+// 1 / m of m / 2, 31 fraction bits: three Newton-Raphson steps; for one and for sixteen.
+#define RECIPROCAL(NAME, INTS, HIGH_MUL, SHIFT_LEFT)                    \
+    static inline INTS NAME(INTS half_m)                                \
+    {                                                                   \
+        INTS estimate = 1515870810 + HIGH_MUL(half_m, (INTS)(-1010580540)); \
+        for (int step = 0; step < 3; ++step) {                          \
+            const INTS error = (1 << 29) - HIGH_MUL(half_m, estimate);  \
+            estimate += SHIFT_LEFT(HIGH_MUL(estimate, error), 2);       \
+        }                                                               \
+        return SHIFT_LEFT(estimate, 1);                                 \
+    }
+RECIPROCAL(reciprocal, int, saturating_rounding_doubling_high_mul, saturating_shift_left)
+RECIPROCAL(reciprocal16, int16, saturating_rounding_doubling_high_mul16, saturating_shift_left16)
 
 // y of one element; a shift past 31 bits leaves nothing.
 static inline int result_of(int exponential, int inverse, int shift)

@@ -55,20 +55,32 @@ static inline void softmax_row(const Step *s, global const T *src, global T *dst
         STORE16(dst, axis - 16, share * last);
 }
 #else
-static inline void softmax_row(const Step *s, global const T *src, global T *dst, global const uchar *constants)
+// The largest of a row, half its sum, and the bits of that.
+static inline void sum_row(const Step *s, global const T *src, global const uchar *constants, int *largest, int *half_sum, int *length)
 {
-    global const int *exponentials = CONSTANT_AT(int, s->weights), *terms = CONSTANT_AT(int, s->bias);
-    const int axis = s->depth_out, whole = axis & ~15, offset = s->zero_out;
-    int16 largest16 = (int16)-128;
-    for (int i = 0; i < whole; i += 16)
-        largest16 = max(largest16, LOAD16(src, i));
-    int largest = largest_lane(largest16);
+    global const int *terms = CONSTANT_AT(int, s->bias);
+    const int axis = s->depth_out, whole = axis & ~15;
+    int found = -128;
+    if (whole) {
+        int16 largest16 = (int16)-128;
+        for (int i = 0; i < whole; i += 16)
+            largest16 = max(largest16, LOAD16(src, i));
+        found = largest_lane(largest16);
+    }
     for (int i = whole; i < axis; ++i)
-        largest = max(largest, LOAD(src, i));
+        found = max(found, LOAD(src, i));
     long sum = 0;
     for (int i = 0; i < axis; ++i)
-        sum += terms[largest - LOAD(src, i)];
-    const int length = 64 - (int)clz(sum), inverse = reciprocal(sum, length);
+        sum += terms[found - LOAD(src, i)];
+    *largest = found;
+    *length = 64 - (int)clz(sum);
+    *half_sum = half_of(sum, *length);
+}
+
+static inline void finish_row(const Step *s, global const T *src, global T *dst, global const uchar *constants, int largest, int inverse, int length)
+{
+    global const int *exponentials = CONSTANT_AT(int, s->weights);
+    const int axis = s->depth_out, offset = s->zero_out;
     if (axis < 512) {
         for (int i = 0; i < axis; ++i)
             STORE(dst, i, result_of(exponentials[largest - LOAD(src, i)], inverse, length + 3) + offset);
@@ -80,6 +92,21 @@ static inline void softmax_row(const Step *s, global const T *src, global T *dst
     for (int i = 0; i < axis; ++i)
         dst[i] = results[largest - LOAD(src, i)];
 }
+
+// At most sixteen rows: of their sums the reciprocals are found at once.
+static inline void softmax_some(const Step *s, global const T *src, global T *dst, global const uchar *constants, int rows)
+{
+    int largest[16], half_sums[16], lengths[16], inverses[16];
+    for (int i = 0; i < 16; ++i)
+        half_sums[i] = 1 << 30;
+    for (int i = 0; i < rows; ++i)
+        sum_row(s, src + (size_t)i * s->depth_out, constants, largest + i, half_sums + i, lengths + i);
+    vstore16(reciprocal16(vload16(0, half_sums)), 0, inverses);
+    for (int i = 0; i < rows; ++i) {
+        const size_t at = (size_t)i * s->depth_out;
+        finish_row(s, src + at, dst + at, constants, largest[i], inverses[i], lengths[i]);
+    }
+}
 #endif
 
 static __attribute__((noinline)) void softmax_rows(
@@ -88,6 +115,11 @@ static __attribute__((noinline)) void softmax_rows(
     global const T *src = (global const T *)(buffers[s->src] + (size_t)s->src_offset * 64);
     global T *dst = (global T *)(buffers[s->dst] + (size_t)s->dst_offset * 64);
     const int last = min(part.x1 * s->unit_pixels, s->batches * s->out_height * s->out_width);
+#if T_IS_FLOAT
     for (int row = part.x0 * s->unit_pixels; row < last; ++row)
         softmax_row(s, src + (size_t)row * s->depth_out, dst + (size_t)row * s->depth_out, constants);
+#else
+    for (int row = part.x0 * s->unit_pixels; row < last; row += 16)
+        softmax_some(s, src + (size_t)row * s->depth_out, dst + (size_t)row * s->depth_out, constants, min(16, last - row));
+#endif
 }

@@ -356,7 +356,9 @@ def test_float_steps_give_what_the_cpu_driver_gives(
 
 
 @pytest.mark.parametrize("code", [FLOAT, QUANT8, SIGNED], ids=["float32", "quant8", "signed"])
-@pytest.mark.parametrize("dims", [(1, 1001), (3, 5), (2, 3, 4, 37), (1, 2, 1, 512), (1, 9, 5, 21)])
+@pytest.mark.parametrize(
+    "dims", [(1, 1001), (3, 5), (2, 3, 4, 37), (1, 2, 1, 512), (1, 9, 5, 21), (1, 31, 33, 2), (1, 7, 5, 600)], ids=str
+)
 def test_softmax_of_a_convolution_is_one_launch_and_what_the_cpu_driver_gives(
     opencl_device: Device, code: OperandCode, dims: Dimensions
 ) -> None:
