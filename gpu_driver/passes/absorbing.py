@@ -2,7 +2,7 @@
 """What operations take over from those beside them, whatever the sizes.
 
 Those with a fuse code, weights and a bias from the operation after them, through reshapes, too; a SOFTMAX from the one
-before it; what looks up rows of a table from those before and after it.
+before it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import numpy as np
 from gpu_driver.passes.graph import RESHAPES
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.errors import BadData
-from nn_runtime.operand import QUANT8_TYPES
 
 if TYPE_CHECKING:
     from gpu_driver.passes.graph import Graph
@@ -46,8 +45,6 @@ _ACTIVATIONS = {
     OperationCode.RELU1: FuseCode.RELU1,
     OperationCode.RELU6: FuseCode.RELU6,
 }
-_LOOKUPS = {OperationCode.GATHER: (0, 2), OperationCode.EMBEDDING_LOOKUP: (1, 0)}
-"""Places of the table and of the indices."""
 _SCALING = frozenset({OperationCode.MUL, OperationCode.DIV})
 _MOVING = RESHAPES | {OperationCode.SLICE, OperationCode.TRANSPOSE}
 _BOTH = {
@@ -60,11 +57,8 @@ _BOTH = {
 
 
 def absorb(graph: Graph) -> None:
-    """Let operations take over constants and activations behind them, a SOFTMAX what scales its input.
-
-    A lookup takes over the DEQUANTIZE behind it, and before it what counts negative indices from the end.
-    """
-    takes = (_take_constant, _take_activation, _take_factor, _take_dequantize, _take_negative_indices)
+    """Let operations take over constants and activations behind them, a SOFTMAX what scales its input."""
+    takes = (_take_constant, _take_activation, _take_factor)
     for at in list(graph.operations):
         while at in graph.operations and any(take(graph, at) for take in takes):
             pass
@@ -102,7 +96,7 @@ def _take_constant(graph: Graph, at: int) -> bool:
     if _fuse_code(graph, at) != FuseCode.NONE or not _has_channels_last(graph, at) or not all(map(graph.fits, places)):
         return False
     before, behind, after = (graph.operand(graph.operations[i].outputs[0]) for i in (at, places[-2], following))
-    numbers = _constant_beside(graph, following, graph.operations[places[-2]].outputs[0])
+    numbers = graph.constant_beside(following, graph.operations[places[-2]].outputs[0])
     bias = graph.constant(operation.inputs[_BIAS])
     if numbers is None or bias is None or behind.dimensions != after.dimensions:
         return False
@@ -173,62 +167,6 @@ def _take_factor(graph: Graph, at: int) -> bool:
     return True
 
 
-def _take_dequantize(graph: Graph, at: int) -> bool:
-    """Let a lookup in a table of 8 bits make real numbers of what it finds."""
-    operation = graph.operations[at]
-    if operation.type not in _LOOKUPS or graph.operand(operation.outputs[0]).type not in QUANT8_TYPES:
-        return False
-    following = graph.sole_reader(operation.outputs[0])
-    if following is None or graph.operations[following].type != OperationCode.DEQUANTIZE:
-        return False
-    outputs = graph.operations[following].outputs
-    if graph.operand(outputs[0]).type != OperandCode.TENSOR_FLOAT32:
-        return False
-    graph.replace(at, replace(operation, outputs=outputs), (following,))
-    return True
-
-
-def _take_negative_indices(graph: Graph, at: int) -> bool:
-    """Let a lookup count from the end instead of SELECT(indices < 0, indices + size, indices), as Keras writes it."""
-    operation = graph.operations[at]
-    if operation.type not in _LOOKUPS or not graph.fits(at):
-        return False
-    table, place = _LOOKUPS[OperationCode(operation.type)]
-    select = graph.producer(operation.inputs[place])
-    if select is None or graph.operations[select].type != OperationCode.SELECT:
-        return False
-    chosen, added, indices = graph.operations[select].inputs
-    less, add = graph.producer(chosen), graph.producer(added)
-    size = graph.operand(operation.inputs[table]).dimensions[_axis(graph, at)]
-    if (
-        (less is None or graph.operations[less].type != OperationCode.LESS)
-        or (add is None or graph.operations[add].type != OperationCode.ADD)
-        or not (graph.fits(select) and graph.sole_reader(operation.inputs[place]) == at)
-        or _number_beside(graph, less, indices) != 0
-        or graph.operations[less].inputs[0] != indices
-        or _number_beside(graph, add, indices) != size
-    ):
-        return False
-    inputs = [*operation.inputs]
-    inputs[place] = indices
-    alone = [one for one, result in ((less, chosen), (add, added)) if graph.sole_reader(result) == select]
-    graph.replace(at, replace(operation, inputs=tuple(inputs)), (select, *alone))
-    graph.count_from_end(at)
-    return True
-
-
-def _axis(graph: Graph, at: int) -> int:
-    """Return the axis of the table that a lookup's indices count."""
-    op = graph.view(at)
-    return op.axis("axis", len(op.dimensions("input"))) if op.code == OperationCode.GATHER else 0
-
-
-def _number_beside(graph: Graph, at: int, operand: int) -> int | None:
-    """Return the number that an operation of two tensors of integers has beside an operand."""
-    numbers = _constant_beside(graph, at, operand)
-    return int(numbers.reshape(-1)[0]) if numbers is not None and numbers.size == 1 else None
-
-
 def _scaling_before(graph: Graph, operand: int, reader: int) -> int | None:
     """Return what scales an operand by a positive number, for an operation alone, maybe before others."""
     waiting = [(operand, reader)]
@@ -261,12 +199,6 @@ def _scaling(graph: Graph, at: int) -> tuple[int, float] | None:
             value = float(number.reshape(-1)[0])
             return source, 1 / value if divides else value
     return None
-
-
-def _constant_beside(graph: Graph, at: int, operand: int) -> Array | None:
-    """Return the constant that an operation of two tensors has beside an operand."""
-    others = [i for i in graph.operations[at].inputs[:2] if i != operand]
-    return graph.constant(others[0]) if len(others) == 1 else None
 
 
 def _has_channels_last(graph: Graph, at: int) -> bool:

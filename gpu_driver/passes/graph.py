@@ -121,6 +121,11 @@ class Graph:
             self._constants[operand] = constant_array(self._model, self._operands[operand])
         return self._constants[operand]
 
+    def constant_beside(self, at: int, operand: int) -> Array | None:
+        """Return the data of the constant that an operation of two tensors has beside an operand."""
+        others = [i for i in self.operations[at].inputs[:2] if i != operand]
+        return self.constant(others[0]) if len(others) == 1 else None
+
     def is_known(self, operand: int) -> bool:
         """Whether its dimensions are known, and it is not empty."""
         return not has_unknown_dimensions(self._operands[operand].type, self._operands[operand].dimensions)
