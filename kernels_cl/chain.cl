@@ -16,7 +16,7 @@
 //          DOT4: 0 | 1 | 2 | 3 | 4 (required); not 0: products of bytes by common/dot4.h, of those that tensors have or, 1 to 3, that are
 //          made of floats, where that form of it works (else the build fails or the process dies of an illegal instruction)
 //          WINOGRAD: 0 | 1 (required); 1: there may be steps by winograd.h, for float and half
-//          DEPTHWISE5: 0 | 1 (required with DOT4): 1: there may be steps by depthwise_bytes.h with filters of 5 x 5
+//          DEPTHWISE5: 0 | 1 (required): 1: there may be steps by depthwise_bytes.h or depthwise.h with filters of 5 x 5
 //          GENERAL: 0 | 1 (required); 1: there may be steps by the headers that are named above after "with GENERAL"
 //          DEPTH_CHUNK: longest run of products of a pixel staged at once, a multiple of 16, with DOT4 of 64 (required)
 //          TILE_PIXELS, TILE_VECTORS, DEPTHWISE_PIXELS: see common/tile.h, common/depthwise.h; TILE_PIXELS 16 with DOT4 4
@@ -46,7 +46,7 @@
 #endif
 #define OF_BYTES (DOT4 && QUANTIZED)
 #define DYNAMIC (DOT4 && !QUANTIZED)
-#if OF_BYTES && !defined DEPTHWISE5
+#ifndef DEPTHWISE5
 #error "chain.cl: define DEPTHWISE5"
 #endif
 #ifndef GENERAL
@@ -238,8 +238,8 @@ static __attribute__((noinline)) void run_step(const Step *s, global const Step 
     else if (s->kind == KIND_DEPTHWISE_BYTES)
         depthwise_bytes(s, part, src, dst, constants);
 #endif
-    else if (is_depthwise3(s))
-        depthwise3(s, part, src, dst, constants);
+    else if (goes_by_columns(s))
+        depthwise_by_columns(s, part, src, dst, constants);
     else
         depthwise(s, part, src, dst, constants);
 }

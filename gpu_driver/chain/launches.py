@@ -21,7 +21,7 @@ from gpu_driver.chain.order import gathered
 from gpu_driver.chain.schedule import schedule
 from gpu_driver.chain.step import CONSTANTS, GEOMETRY, STEP_FIELDS, VALUES
 from gpu_driver.chain.tasks import tasks_of, unit_of
-from gpu_driver.chain.tiles import Tiles, tiles_for, tiles_of_kernel
+from gpu_driver.chain.tiles import FEW_REGISTERS, Tiles, tiles_for, tiles_of_kernel
 from gpu_driver.convolution.expanded import joined
 from gpu_driver.kernel import Images, Packed, Scratch, Zeroed, int32
 from gpu_driver.launch import Clock, Launch, Stage, Steps
@@ -298,10 +298,12 @@ def _program_of(kernel: Kernel, steps: Sequence[Step], device: DeviceProfile) ->
     """Return the kernel that knows how to do all steps: compiling what few networks use takes time."""
     if any(step.kind == Kind.MULTIPLY_BYTES for step in steps):
         kernel = replace(kernel, defines=tuple({**dict(kernel.defines), "DOT4": device.dot4_of_vectors}.items()))
-    depthwise = [step for step in steps if step.kind == Kind.DEPTHWISE_BYTES]
+    # With few registers real numbers are as fast tap by tap.
+    wide = (Kind.DEPTHWISE_BYTES, Kind.DEPTHWISE)[: 1 if device.registers <= FEW_REGISTERS else 2]
+    depthwise = [step for step in steps if step.kind in wide]
     rare = (
         ("WINOGRAD", int(any(step.is_winograd for step in steps))),
-        ("DEPTHWISE5", int(any(step.geometry.filter_height == 5 for step in depthwise))),
+        ("DEPTHWISE5", int(any(step.geometry.filter_width == 5 for step in depthwise))),
         ("GENERAL", int(any(step.is_general for step in steps))),
     )
     return replace(kernel, defines=(*kernel.defines, *rare))

@@ -6,6 +6,7 @@
 //          channels depth - 16 .. depth - 1, or 0 .. depth - 1 and zeros if depth < 16 (packing.py: pack_depthwise_weights)
 //          bias, multipliers, shifts, roundings: [ceil(depth / 16) * 16] in the same channel order (packing.py: pack_depthwise_channels)
 //          where depth is no multiple of 16 and > 16, or out_width none of DEPTHWISE_PIXELS, an element may be written twice, the same
+// Defines  DEPTHWISE5: 0 | 1 (required): 1: filters of 5 columns side by side are done as those of 3
 // Exact    quantised: yes, if filter_height * filter_width <= 256 (packing.py: fits_depthwise)
 //          float: the bias first, then one fused multiply-add per tap, row by row
 #ifndef DEPTHWISE_PIXELS
@@ -52,42 +53,48 @@ static inline void add_tap(float16 *sum, global const T *src, long step, float16
     }
 }
 
-// Adds the products of one row of a filter three wide to the sums of DEPTHWISE_PIXELS neighbours whose first window begins at src, column x.
-#define DEFINE_ADD_ROW3(STRIDE)                                                                                                   \
-    static inline void add_row3_stride##STRIDE(float16 *sum, global const T *src, long depth, global const float16 *w, int zero, \
-                                               int x, int width)                                                                 \
-    {                                                                                                                             \
-        float16 column[(DEPTHWISE_PIXELS - 1) * STRIDE + 3];                                                                      \
-        if (x >= 0 && x + (DEPTHWISE_PIXELS - 1) * STRIDE + 3 <= width) {                                                         \
-            _Pragma("unroll") for (int k = 0; k < (DEPTHWISE_PIXELS - 1) * STRIDE + 3; ++k, src += depth)                         \
-                column[k] = TAP16(src, zero);                                                                                     \
-        } else {                                                                                                                  \
-            _Pragma("unroll") for (int k = 0; k < (DEPTHWISE_PIXELS - 1) * STRIDE + 3; ++k, src += depth)                         \
-            {                                                                                                                     \
-                column[k] = (float16)0.0f;                                                                                        \
-                if (inside(x + k, width))                                                                                         \
-                    column[k] = TAP16(src, zero);                                                                                 \
-            }                                                                                                                     \
-        }                                                                                                                         \
-        NEIGHBOURS sum[p] = fma(column[p * STRIDE], w[0], sum[p]);                                                                \
-        NEIGHBOURS sum[p] = fma(column[p * STRIDE + 1], w[1], sum[p]);                                                            \
-        NEIGHBOURS sum[p] = fma(column[p * STRIDE + 2], w[2], sum[p]);                                                            \
+// Adds the products of one row of a filter TAPS wide to the sums of DEPTHWISE_PIXELS neighbours whose first window begins at src, column x.
+// Every column is read once, for all windows that have it.
+#define ADD_COLUMN(TAPS, STRIDE)                                             \
+    const float16 column = TAP16(src, zero);                                 \
+    NEIGHBOURS {                                                             \
+        if (k >= p * (STRIDE) && k < p * (STRIDE) + (TAPS)) /* a constant */ \
+            sum[p] = fma(column, w[k - p * (STRIDE)], sum[p]);               \
     }
-DEFINE_ADD_ROW3(1)
-DEFINE_ADD_ROW3(2)
+#define DEFINE_ADD_ROW(TAPS, STRIDE)                                                                                         \
+    static inline void add_row##TAPS##_stride##STRIDE(float16 *sum, global const T *src, long depth, global const float16 *w, \
+                                                      int zero, int x, int width)                                            \
+    {                                                                                                                        \
+        if (x >= 0 && x + (DEPTHWISE_PIXELS - 1) * (STRIDE) + (TAPS) <= width) {                                             \
+            _Pragma("unroll") for (int k = 0; k < (DEPTHWISE_PIXELS - 1) * (STRIDE) + (TAPS); ++k, src += depth) {           \
+                ADD_COLUMN(TAPS, STRIDE)                                                                                     \
+            }                                                                                                                \
+        } else {                                                                                                             \
+            _Pragma("unroll") for (int k = 0; k < (DEPTHWISE_PIXELS - 1) * (STRIDE) + (TAPS); ++k, src += depth) {           \
+                if (inside(x + k, width)) {                                                                                  \
+                    ADD_COLUMN(TAPS, STRIDE)                                                                                 \
+                }                                                                                                            \
+            }                                                                                                                \
+        }                                                                                                                    \
+    }
+DEFINE_ADD_ROW(3, 1)
+DEFINE_ADD_ROW(3, 2)
+#if DEPTHWISE5
+DEFINE_ADD_ROW(5, 1)
+DEFINE_ADD_ROW(5, 2)
+#endif
 
-static void depthwise3(const Step *s, Part part, global const T *src, global T *dst,
-                                    global const uchar *constants)
+static void depthwise_by_columns(const Step *s, Part part, global const T *src, global T *dst, global const uchar *constants)
 {
     const int height = s->height, width = s->width, depth = s->depth_in, out_height = s->out_height, out_width = s->out_width;
-    const int filter_height = s->filter_height;
+    const int filter_height = s->filter_height, filter_width = s->filter_width;
     const int stride_width = s->stride_width, zero_in = s->zero_in;
     const COMPUTE_T low = s->low, high = s->high;
     for (int tile = 0; tile < out_width; tile += DEPTHWISE_PIXELS) {
         const int ox = max(0, min(tile, out_width - DEPTHWISE_PIXELS)), left = ox * stride_width - s->padding_left;
         for (int block = part.y0; block < part.y1; ++block) {
             const int channel = max(0, min(block * 16, depth - 16));
-            global const float16 *filter = CONSTANT_AT(float16, s->weights) + (size_t)block * filter_height * 3;
+            global const float16 *filter = CONSTANT_AT(float16, s->weights) + (size_t)block * filter_height * filter_width;
             const COMPUTE_T16 start = CONSTANT_AT(COMPUTE_T16, s->bias)[block];
 #if QUANTIZED
             const int16 multiplier = CONSTANT_AT(int16, s->multipliers)[block], shift = CONSTANT_AT(int16, s->shifts)[block];
@@ -102,10 +109,18 @@ static void depthwise3(const Step *s, Part part, global const T *src, global T *
                     if (!inside(y, height))
                         continue;
                     global const T *x = src + (long)nhwc_offset(b, y, left, height, width, depth) + channel;
-                    if (stride_width == 1)
-                        add_row3_stride1(sum, x, depth, filter + 3 * fy, zero_in, left, width);
+                    global const float16 *w = filter + fy * filter_width;
+#if DEPTHWISE5
+                    if (filter_width == 5 && stride_width == 1)
+                        add_row5_stride1(sum, x, depth, w, zero_in, left, width);
+                    else if (filter_width == 5)
+                        add_row5_stride2(sum, x, depth, w, zero_in, left, width);
                     else
-                        add_row3_stride2(sum, x, depth, filter + 3 * fy, zero_in, left, width);
+#endif
+                        if (stride_width == 1)
+                        add_row3_stride1(sum, x, depth, w, zero_in, left, width);
+                    else
+                        add_row3_stride2(sum, x, depth, w, zero_in, left, width);
                 }
                 global T *y = dst + (long)(row * out_width + ox) * depth + channel;
                 NEIGHBOURS {
@@ -123,11 +138,11 @@ static void depthwise3(const Step *s, Part part, global const T *src, global T *
     }
 }
 
-// Whether depthwise3 applies: three columns side by side, enough output pixels and channels for its tiles.
-static inline int is_depthwise3(const Step *s)
+// Whether depthwise_by_columns applies: columns side by side, enough output pixels and channels for its tiles.
+static inline int goes_by_columns(const Step *s)
 {
-    return s->filter_width == 3 && s->dilation_width == 1 && s->dilation_height == 1 && s->stride_width <= 2
-           && s->out_width >= DEPTHWISE_PIXELS && s->depth_in >= 16;
+    return (s->filter_width == 3 || (DEPTHWISE5 && s->filter_width == 5)) && s->dilation_width == 1 && s->dilation_height == 1
+           && s->stride_width <= 2 && s->out_width >= DEPTHWISE_PIXELS && s->depth_in >= 16;
 }
 
 static void depthwise(const Step *s, Part part, global const T *src, global T *dst,
