@@ -79,6 +79,7 @@ static inline void add_tap(float16 *sum, global const T *src, long step, float16
     }
 DEFINE_ADD_ROW(3, 1)
 DEFINE_ADD_ROW(3, 2)
+#define MOST_COLUMNS (DEPTHWISE5 ? 5 : 3)
 #if DEPTHWISE5
 DEFINE_ADD_ROW(5, 1)
 DEFINE_ADD_ROW(5, 2)
@@ -141,7 +142,7 @@ static void depthwise_by_columns(const Step *s, Part part, global const T *src, 
 // Whether depthwise_by_columns applies: columns side by side, enough output pixels and channels for its tiles.
 static inline int goes_by_columns(const Step *s)
 {
-    return (s->filter_width == 3 || (DEPTHWISE5 && s->filter_width == 5)) && s->dilation_width == 1 && s->dilation_height == 1
+    return (s->filter_width == 3 || s->filter_width == MOST_COLUMNS) && s->dilation_width == 1 && s->dilation_height == 1
            && s->stride_width <= 2 && s->out_width >= DEPTHWISE_PIXELS && s->depth_in >= 16;
 }
 
