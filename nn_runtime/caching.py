@@ -91,9 +91,16 @@ def step_token(
     hashed.update(device.name.encode() + b"\0")
     hashed.update(device.version.encode() + b"\0")
     hashed.update(int(preference).to_bytes(4, "little") + int(priority).to_bytes(4, "little"))
-    for name, code, data in attributes:
-        hashed.update(name.encode() + b"\0" + code.to_bytes(2, "little") + len(data).to_bytes(8, "little") + data)
+    hashed.update(attribute_bytes(attributes))
     return hashed.digest()
+
+
+def attribute_bytes(attributes: Attributes) -> bytes:
+    """Return attributes of a compilation as bytes to hash, other ones for other attributes."""
+    return b"".join(
+        name.encode() + b"\0" + code.to_bytes(2, "little") + len(data).to_bytes(8, "little") + data
+        for name, code, data in attributes
+    )
 
 
 def file_paths(info: CacheInfo, token: bytes, kind: str, count: int) -> list[Path]:

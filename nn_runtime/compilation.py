@@ -202,10 +202,11 @@ class Compilation:
 
     def keep_placement(self) -> None:
         """Keep in the caching folder, if one is set, that this plan is the fastest: it then has no rivals."""
-        if self._options.cache is not None:
+        options = self._options
+        if options.cache is not None:
             names = {step.device.name for step in self.finished_plan("keep_placement").steps}
             placement = names.pop() if len(names) == 1 else _SPLIT
-            trial.keep_result(self._options.cache, self.devices, self._options.preference, placement)
+            trial.keep_result(options.cache, self.devices, options.preference, placement, options.attributes)
 
     def preferred_memory_alignment_for_input(self, index: int) -> int:
         """Return the alignment in bytes at which an input costs least; raises BadState, BadData."""
@@ -258,7 +259,7 @@ class Compilation:
         options = self._options
         if options.partition != PartitionMode.COST or options.cache is None:
             return None
-        return trial.kept_result(options.cache, self.devices, options.preference)
+        return trial.kept_result(options.cache, self.devices, options.preference, options.attributes)
 
     def _selected(self) -> Selection:
         if self._selection is None:

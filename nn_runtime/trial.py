@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nn_runtime.caching import file_paths
+from nn_runtime.caching import attribute_bytes, file_paths
 from nn_runtime.errors import NNError
 from nn_runtime.hal.costs import processor
 from nn_runtime.hal.files import read_file, write_file
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from nn_runtime.caching import CacheInfo
     from nn_runtime.device import Device
+    from nn_runtime.hal.interfaces import Attributes
     from nn_runtime.hal.types import ExecutionPreference
 
 SLICE_SECONDS = 0.005
@@ -122,26 +123,34 @@ def _slice(run: Callable[[], object]) -> float:
     return float(np.median(found[len(found) // 2 :]))
 
 
-def kept_result(info: CacheInfo, devices: Sequence[Device], preference: ExecutionPreference) -> str | None:
-    """Return what `keep_result` kept for the same devices, driver versions and processor, or None."""
+def kept_result(
+    info: CacheInfo, devices: Sequence[Device], preference: ExecutionPreference, attributes: Attributes = ()
+) -> str | None:
+    """Return what `keep_result` kept for the same devices, driver versions, processor and attributes, or None."""
     try:
-        document = json.loads(read_file(_path(info, devices, preference)))
+        document = json.loads(read_file(_path(info, devices, preference, attributes)))
         return str(document["placement"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
 
-def keep_result(info: CacheInfo, devices: Sequence[Device], preference: ExecutionPreference, placement: str) -> None:
+def keep_result(
+    info: CacheInfo,
+    devices: Sequence[Device],
+    preference: ExecutionPreference,
+    placement: str,
+    attributes: Attributes = (),
+) -> None:
     """Keep which placement won, a device's name or any other word; a folder that cannot be written is no error."""
     try:
-        write_file(_path(info, devices, preference), json.dumps({"placement": placement}).encode())
+        write_file(_path(info, devices, preference, attributes), json.dumps({"placement": placement}).encode())
     except OSError as error:
         _log.warning("the fastest placement is not kept in %s: %s", info.directory, error)
 
 
-def _path(info: CacheInfo, devices: Sequence[Device], preference: ExecutionPreference) -> Path:
+def _path(info: CacheInfo, devices: Sequence[Device], preference: ExecutionPreference, attributes: Attributes) -> Path:
     hashed = hashlib.sha256(info.token)
     for text in (processor(), *(part for device in devices for part in (device.name, device.version))):
         hashed.update(text.encode() + b"\0")
-    hashed.update(int(preference).to_bytes(4, "little"))
+    hashed.update(int(preference).to_bytes(4, "little") + attribute_bytes(attributes))
     return file_paths(info, hashed.digest(), _KIND, 1)[0]

@@ -17,6 +17,7 @@ from nn_runtime.compilation import Compilation
 from nn_runtime.device import Device
 from nn_runtime.devices import Selection, reference_device
 from nn_runtime.errors import BadData, BadState, OperationFailed, UnexpectedNull
+from nn_runtime.hal.dynamic_quantization import with_permission
 from nn_runtime.hal.interfaces import OperationSupport
 from nn_runtime.hal.types import ErrorStatus, ExecutionPreference
 from nn_runtime.model import Model
@@ -207,6 +208,15 @@ def test_a_pipe_in_place_of_the_kept_placement(tmp_path: Path) -> None:
         path.unlink()
         os.mkfifo(path)
         assert kept_result(info, devices, ExecutionPreference.FAST_SINGLE_ANSWER) is None
+
+
+def test_a_placement_is_kept_for_the_attributes_that_it_was_found_with(tmp_path: Path) -> None:
+    info, devices = CacheInfo(tmp_path, TOKEN), (reference_device(),)
+    how = ExecutionPreference.FAST_SINGLE_ANSWER
+    keep_result(info, devices, how, "split", with_permission((), True))
+    assert kept_result(info, devices, how, with_permission((), True)) == "split"
+    assert kept_result(info, devices, how, with_permission((), False)) is None
+    assert kept_result(info, devices, how) is None
 
 
 def test_tokens_of_simple_plans_differ(tmp_path: Path) -> None:
