@@ -298,9 +298,9 @@ def _program_of(kernel: Kernel, steps: Sequence[Step], device: DeviceProfile) ->
     """Return the kernel that knows how to do all steps: compiling what few networks use takes time."""
     if any(step.kind == Kind.MULTIPLY_BYTES for step in steps):
         kernel = replace(kernel, defines=tuple({**dict(kernel.defines), "DOT4": device.dot4_of_vectors}.items()))
-    # With few registers real numbers are as fast tap by tap.
-    wide = (Kind.DEPTHWISE_BYTES, Kind.DEPTHWISE)[: 1 if device.registers <= FEW_REGISTERS else 2]
-    depthwise = [step for step in steps if step.kind in wide]
+    depthwise = [step for step in steps if step.kind == Kind.DEPTHWISE_BYTES]
+    if device.registers > FEW_REGISTERS:  # with few of them real numbers are as fast tap by tap
+        depthwise += [step for step in steps if step.kind == Kind.DEPTHWISE]
     rare = (
         ("WINOGRAD", int(any(step.is_winograd for step in steps))),
         ("DEPTHWISE5", int(any(step.geometry.filter_width == 5 for step in depthwise))),

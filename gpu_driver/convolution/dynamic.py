@@ -67,7 +67,7 @@ def as_bytes(weights: FloatArray, whole: FloatArray) -> BytesOfFloats | None:
     for greatest in (by_channel, np.full_like(by_channel, by_channel.max())):
         scales = np.where(greatest > 0, greatest / np.float32(_GREATEST_BYTE), np.float32(1))
         for some in (slice(1), slice(None)):  # nearly all others are found out at once
-            with np.errstate(invalid="ignore"):
+            with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
                 integers = np.rint(flat[some] / scales[some])
                 same = np.abs(integers * scales[some] - flat[some]) <= _ROUNDED * np.abs(flat[some])
             if not same.all():

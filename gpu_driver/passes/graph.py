@@ -200,6 +200,10 @@ class Graph:
         """Let a DEQUANTIZE or MAXIMUM make other codes of codes."""
         self._tables[at] = table
 
+    def counts_from_end(self, at: int) -> bool:
+        """Whether a GATHER or EMBEDDING_LOOKUP counts negative indices from the end."""
+        return at in self._from_end
+
     def count_from_end(self, at: int) -> None:
         """Let a GATHER or EMBEDDING_LOOKUP count negative indices from the end."""
         self._from_end.add(at)

@@ -38,6 +38,8 @@ def _take_dequantize(graph: Graph, at: int) -> None:
 
 def _take_negative_indices(graph: Graph, at: int) -> None:
     """Let a lookup count from the end instead of SELECT(indices < 0, indices + size, indices), as Keras writes it."""
+    if graph.counts_from_end(at):  # once: twice would not be the same for what is less than -size
+        return
     operation = graph.operations[at]
     table, place = _PLACES[OperationCode(operation.type)]
     select = graph.producer(operation.inputs[place])

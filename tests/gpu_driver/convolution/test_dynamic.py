@@ -348,9 +348,10 @@ def test_bytes_are_found_again(by_channel: bool) -> None:
         np.random.default_rng(3).standard_normal((8, 5)),
         np.full((8, 5), np.nan),
         np.full((8, 5), np.inf),
+        np.full((8, 5), 1e-45),
         np.arange(40.0).reshape(8, 5) + 1000,
     ],
-    ids=["random", "nan", "infinite", "too fine"],
+    ids=["random", "nan", "infinite", "too small", "too fine"],
 )
 def test_others_were_no_bytes(weights: Array) -> None:
     assert dynamic.as_bytes(*[weights.astype(np.float32)] * 2) is None

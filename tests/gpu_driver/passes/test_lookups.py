@@ -35,17 +35,20 @@ class Lookup:
     limit: int = 0
     otherwise: str = "indices"
     read_twice: str = ""
+    guards: int = 1
 
     def model(self) -> Model:
         graph, dims = Graph(), INDICES.shape
-        names = {"indices": graph.input(dims, INT32)}
-        for name in ("sum", "chosen"):
-            names[name] = (graph.output if name == self.read_twice else graph.temporary)(dims, INT32)
-        is_less = graph.temporary(dims, OperandCode.TENSOR_BOOL8)
-        limit, added = (graph.constant(np.array([one], np.int32)) for one in (self.limit, self.added))
-        graph.operation(OperationCode.LESS, [names["indices"], limit], is_less)
-        graph.operation(OperationCode.ADD, [names["indices"], added, graph.integer(FuseCode.NONE)], names["sum"])
-        graph.operation(OperationCode.SELECT, [is_less, names["sum"], names[self.otherwise]], names["chosen"])
+        names = {"chosen": graph.input(dims, INT32)}
+        for _ in range(self.guards):
+            names = {"indices": names["chosen"]}
+            for name in ("sum", "chosen"):
+                names[name] = (graph.output if name == self.read_twice else graph.temporary)(dims, INT32)
+            is_less = graph.temporary(dims, OperandCode.TENSOR_BOOL8)
+            limit, added = (graph.constant(np.array([one], np.int32)) for one in (self.limit, self.added))
+            graph.operation(OperationCode.LESS, [names["indices"], limit], is_less)
+            graph.operation(OperationCode.ADD, [names["indices"], added, graph.integer(FuseCode.NONE)], names["sum"])
+            graph.operation(OperationCode.SELECT, [is_less, names["sum"], names[self.otherwise]], names["chosen"])
         table = graph.constant(TABLE, CODES, SCALE, ZERO)
         found = graph.temporary((*dims, DEPTH), CODES, SCALE, ZERO)
         lookup = [names["chosen"], table]
@@ -93,6 +96,14 @@ def test_other_rules_stay(opencl_device: Device, other: Lookup) -> None:
     else:
         (result,) = results(opencl_device, model, [indices])
         np.testing.assert_array_equal(result, SCALE * (TABLE[chosen].astype(np.float32) - ZERO))
+
+
+def test_only_one_of_two_rules_goes(opencl_device: Device) -> None:
+    """What is less than -size is counted from the end twice."""
+    model = Lookup(guards=2).model()
+    assert operations_left(model) == ["LESS", "ADD", "SELECT", "GATHER"]
+    (result,) = results(opencl_device, model, [INDICES - ROWS])
+    np.testing.assert_array_equal(result, SCALE * (TABLE[(INDICES - ROWS) % ROWS].astype(np.float32) - ZERO))
 
 
 @pytest.mark.parametrize("name", ["sum", "chosen"])
