@@ -107,7 +107,9 @@ class Network:
         compilation.set_partition(partition)
         compilation.set_preference(preference)
         compilation.set_priority(priority)
-        if self.dynamic_quantization if dynamic_quantization is None else dynamic_quantization:
+        allowed = self.dynamic_quantization if dynamic_quantization is None else dynamic_quantization
+        check_kind("compile: dynamic_quantization", allowed, bool)
+        if allowed:
             compilation.set_dynamic_quantization(True)
         if cache_dir is None and model_token is not None:
             raise BadData("compile: model_token without cache_dir")
