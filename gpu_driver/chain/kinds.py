@@ -39,6 +39,7 @@ class Rescale(IntEnum):
     BY_INTEGERS = 0
     BY_FLOATS = 1
     CENTRED = 2
+    PRECISELY = 3
 
 
 class Round(IntEnum):

@@ -29,7 +29,7 @@ PLACES = (
     *("kind", "src", "src_offset", "dst", "dst_offset", "residual", "residual_offset", "third", "third_offset"),
     *("before", "then"),
 )
-_VECTORS = "bias", "multipliers", "shifts", "roundings", "scales", "offsets"
+_VECTORS = "bias", "multipliers", "shifts", "roundings", "scales", "rests", "offsets"
 CONSTANTS = ("weights", *_VECTORS, "modes", "excess", "places")
 GEOMETRY = (
     *("batches", "input_height", "input_width", "input_depth", "output_height", "output_width", "output_depth"),

@@ -195,6 +195,7 @@ def _describe(
     type_ = _type_of(device)
     identity = [platform.name, platform.version, device.name, device.version, device.driver_version]
     identity += [_size_text(library), verdict.repaired_as or ""]
+    identity += [f"{name}={os.environ[name]}" for name in probe.COMPILER_VARIABLES if name in os.environ]
     if type_ == DeviceTypeCode.CPU:
         identity.append(host_cpu().digest)
     found = FoundDevice(

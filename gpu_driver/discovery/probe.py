@@ -44,11 +44,12 @@ _MARK = "@nnrt-probe "
 _BEGIN, _ENUMERATED, _VERDICT = "begin", "enumerated", "verdict"
 _MAX_CHILDREN_PER_LIBRARY = 8
 
-# Variables that change which devices a library shows or how it compiles; POCL_CACHE_DIR does so only when wrong.
+COMPILER_VARIABLES = "POCL_WORK_GROUP_METHOD", "CL_CONFIG_USE_VECTORIZER", "CL_CONFIG_CPU_TARGET_ARCH"
+"""Those that change how a library compiles, as long as the process lives."""
+# And those that change which devices a library shows; POCL_CACHE_DIR does so only when wrong.
 _KEY_VARIABLES = (
     "OCL_ICD_VENDORS", "OCL_ICD_FILENAMES", "LD_LIBRARY_PATH", "PYOPENCL_BUILD_OPTIONS", "POCL_DEVICES",
-    "POCL_WORK_GROUP_METHOD", "RUSTICL_ENABLE", "CUDA_VISIBLE_DEVICES",
-    "CL_CONFIG_USE_VECTORIZER", "CL_CONFIG_CPU_TARGET_ARCH",
+    "RUSTICL_ENABLE", "CUDA_VISIBLE_DEVICES", *COMPILER_VARIABLES,
 )  # fmt: skip
 ENVIRONMENT_VARIABLES = (*_KEY_VARIABLES, "PYOPENCL_CTX", "PYOPENCL_NO_CACHE", "POCL_CACHE_DIR", "POCL_DEBUG")
 

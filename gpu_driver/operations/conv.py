@@ -224,11 +224,15 @@ def _of_lanes(product: Product, folded: Array, lanes: Array, block: int) -> tupl
     """Return bias to modes as finish_bytes.h takes them, by lane, modes by `block` lanes."""
     multipliers, rounding = product.multipliers(), _rounding(product)
     found = _float_scaling(product)
-    vectors = (folded, *multipliers, rounding.offsets, found.factors, found.offsets)
-    inexact = packing.pack_lanes(~found.exact, lanes)
-    blocks = np.logical_or.reduceat(inexact, np.arange(0, inexact.size, block))
+    vectors = (folded, *multipliers, rounding.offsets, found.factors, found.rests, found.offsets)
+
+    def any_of_block(channels: Array) -> Array:
+        of_lanes = packing.pack_lanes(channels, lanes)
+        return np.logical_or.reduceat(of_lanes, np.arange(0, of_lanes.size, block))
+
     by_floats = chain.Rescale.CENTRED if found.centred else chain.Rescale.BY_FLOATS
-    modes = np.where(blocks, chain.Rescale.BY_INTEGERS, by_floats)
+    modes = np.where(any_of_block(found.rests != 0), chain.Rescale.PRECISELY, by_floats)
+    modes = np.where(any_of_block(~found.exact), chain.Rescale.BY_INTEGERS, modes)
     return *(packing.pack_lanes(values, lanes) for values in vectors), modes.astype(np.int32)
 
 
@@ -238,12 +242,11 @@ def _float_scaling(product: Product) -> FloatScaling:
     bias = product.bias.data.astype(np.int64)
     if product.rounds_once or int(greatest.max()) >= 1 << 31:
         zeros = np.zeros(depth, np.float32)
-        return FloatScaling(zeros, zeros, np.zeros(depth, np.bool_), centred=False)
+        return FloatScaling(zeros, zeros, zeros, np.zeros(depth, np.bool_), centred=False)
     spread = greatest - np.abs(bias)
     low, high = (int(bound.item()) for bound in product.bounds())
     sums = bias - spread, bias + spread
-    found = FloatSearch(*product.multipliers(), sums, product.before.zero_point, (low, high)).result()
-    return replace(found, exact=found.exact & (greatest <= packing.EXACT_FLOAT_LIMIT))
+    return FloatSearch(*product.multipliers(), sums, product.before.zero_point, (low, high)).result()
 
 
 def _requantization(product: Product) -> dict[str, int | float]:

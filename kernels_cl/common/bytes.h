@@ -75,8 +75,8 @@ DEFINE_UNARY(cut_float, Floats, Floats, "vroundps $3,")
 #endif
 
 // multiply_add_down rounds towards zero between round_down and round_to_nearest, a pair for every task. With AVX2 these set the control
-// register of floating-point arithmetic: what comes between may give no other floats than integers up to 2^24. What is volatile keeps its
-// order, and loads stay on their side of "memory".
+// register of floating-point arithmetic: what comes between may give no other floats than integers, of which those beyond 2^24 may be
+// rounded either way. What is volatile keeps its order, and loads stay on their side of "memory".
 typedef struct {
     uint nearest, down; // of that register
 } RoundingModes;

@@ -12,7 +12,7 @@
 //          of the sum if float; rounding_mode: ROUND_TWICE; ROUND_TWICE_AT_ONCE where quant.h: multiply_and_round16 applies to all
 //          channels with these roundings, ROUND_POSITIVE if low >= zero_out, too; ROUND_ONCE for FULLY_CONNECTED with such roundings
 //          *_product, *_residual, *_sum: ADD_LEFT_SHIFT and the factors of ADD (addition.py)
-//          scales, offsets, modes: finish_bytes.h, as adds_by_floats and what belongs to it; excess, places: convolve_bytes.h
+//          scales, rests, offsets, modes: finish_bytes.h, as adds_by_floats and what belongs to it; excess, places: convolve_bytes.h
 #define ROUND_TWICE 0
 #define ROUND_TWICE_AT_ONCE 1
 #define ROUND_ONCE 2
@@ -27,7 +27,7 @@
 typedef struct {
     int kind;
     int src, src_offset, dst, dst_offset, residual, residual_offset, third, third_offset, before, then;
-    int weights, bias, multipliers, shifts, roundings, scales, offsets, modes, excess, places;
+    int weights, bias, multipliers, shifts, roundings, scales, rests, offsets, modes, excess, places;
     int batches, height, width, depth_in, out_height, out_width, depth_out;
     int filter_height, filter_width, stride_height, stride_width, dilation_height, dilation_width, padding_top, padding_left;
     int chunk, zero_in, zero_out, rounding_mode;

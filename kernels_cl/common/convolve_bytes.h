@@ -11,7 +11,7 @@
 //          amx.h), and places int [blocks + 1]: the first of a block of 32 channels; then of each unit: 65536 times its run, plus the
 //          number of its first quad in it
 //          bias: less zero_in' * sum (w - zero_w) (packing.py: fold_input_zero_point)
-// Exact    while taps * depth_in <= 65536, and sums are at most 2^24 in magnitude where mode is not RESCALE_BY_INTEGERS
+// Exact    while taps * depth_in <= 65536, and sums where no step of their result is beyond 2^24 where mode is not RESCALE_BY_INTEGERS
 
 // The products of what is there at once: of the only run, or run by run. The first has no loop around it, so that compilers keep more in
 // registers.

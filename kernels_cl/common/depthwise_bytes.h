@@ -11,7 +11,7 @@
 //          bias: less zero_in' * sum (w - zero_w) (packing.py: fold_input_zero_point)
 // Defines  DEPTHWISE5: 0 | 1 (required): 1: there may be filters of 5 x 5
 // Needs    filter 3 x 3 or 5 x 5, not dilated, stride_width 1 or 2, depth of half a block or at least a block, every w - zero_w in -255..254
-// Exact    where sums are at most 2^24 in magnitude, else mode must be RESCALE_BY_INTEGERS
+// Exact    where no step of the sums' result is beyond 2^24, else mode must be RESCALE_BY_INTEGERS
 #define DEPTHWISE_LANES (4 * DOT4_LANES)
 #define QUARTERS _Pragma("unroll") for (int j = 0; j < 4; ++j)
 #define GREATEST_SIZE (DEPTHWISE5 ? 5 : 3)
@@ -84,10 +84,13 @@ static INLINED Ints finish_lanes(const Step *s, const Lanes *l, const Ints *sum)
         QUARTERS value[j] = cut(scale_sum(sum[j], scale[j], offset[j]));
     } else if (l->mode == RESCALE_CENTRED) {
         QUARTERS value[j] = cut(scale_centred(sum[j], scale[j], offset[j]));
+    } else if (l->mode == RESCALE_PRECISELY) {
+        global const Floats *rest = (global const Floats *)l->scaling.rest;
+        QUARTERS value[j] = cut(scale_precisely(sum[j], scale[j], rest[j], offset[j]));
     } else {
         int16 some[DEPTHWISE_LANES / 16]; // a copy: arrays passed on by address do not stay in registers
         QUARTERS ((Ints *)some)[j] = sum[j];
-        requantize_by_integers(s, some, DEPTHWISE_LANES / 16, 1, &l->scaling);
+        requantize_by_integers(s, some, DEPTHWISE_LANES / 16, 1, l->scaling.multiplier, l->scaling.shift, l->scaling.rounding);
         QUARTERS value[j] = ((Ints *)some)[j];
     }
     const Ints low = add_words(words_of_ints(value[0], value[1]), (Ints)l->zero);

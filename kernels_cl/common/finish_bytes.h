@@ -2,29 +2,31 @@
 // finish_bytes.h: how sums of bytes' products become bytes, 16, 32 or four vectors of channels at once (bytes.h says in which order).
 // Maths    the requantisation of quant.h and ADD, by floats where float_rounding.py found that the result is the same for every sum:
 //          RESCALE_BY_FLOATS: sum * scale + offset, rounded towards zero and cut to an integer; RESCALE_CENTRED: the same with the offset of the sum's
-//          sign; then zero_out is added. RESCALE_BY_INTEGERS elsewhere.
+//          sign; RESCALE_PRECISELY: that with two floats for a factor, sum * scale + (sum * rest + offset); then zero_out is added.
+//          RESCALE_BY_INTEGERS elsewhere.
 // Defines  common/chain_step.h, common/bytes.h (required, before inclusion)
 #define RESCALE_BY_INTEGERS 0
 #define RESCALE_BY_FLOATS 1
 #define RESCALE_CENTRED 2
+#define RESCALE_PRECISELY 3
 
 // Of one vector of sums.
 typedef struct {
     global const int16 *multiplier, *shift, *rounding;
-    global const float16 *scale, *offset;
+    global const float16 *scale, *rest, *offset;
 } Scaling;
 
 static inline Scaling scaling_of(const Step *s, global const uchar *constants)
 {
     const Scaling first = {CONSTANT_AT(int16, s->multipliers), CONSTANT_AT(int16, s->shifts), CONSTANT_AT(int16, s->roundings),
-                           CONSTANT_AT(float16, s->scales), CONSTANT_AT(float16, s->offsets)};
+                           CONSTANT_AT(float16, s->scales), CONSTANT_AT(float16, s->rests), CONSTANT_AT(float16, s->offsets)};
     return first;
 }
 
 static inline Scaling scaling_at(Scaling first, int vector)
 {
     const Scaling scaling = {first.multiplier + vector, first.shift + vector, first.rounding + vector, first.scale + vector,
-                             first.offset + vector};
+                             first.rest + vector, first.offset + vector};
     return scaling;
 }
 
@@ -53,11 +55,18 @@ static inline Floats scale_centred(Ints sum, Floats scale, Floats offset)
     return multiply_add_down(x, scale, WITH_SIGN_OF(x, offset, DOT4_LANES));
 }
 
+static inline Floats scale_precisely(Ints sum, Floats scale, Floats rest, Floats offset)
+{
+    const Floats x = WIDEN(sum, Floats);
+    return multiply_add_down(x, scale, multiply_add_down(x, rest, WITH_SIGN_OF(x, offset, DOT4_LANES)));
+}
+
 // A call: rare, so that what calls it keeps its registers for what is not. step: 1 if the sums are neighbours, 0 if they share a scaling.
-static __attribute__((noinline)) void requantize_by_integers(const Step *s, int16 *sums, int count, int step, const Scaling *scaling)
+static __attribute__((noinline)) void requantize_by_integers(const Step *s, int16 *sums, int count, int step, global const int16 *multiplier,
+                                                             global const int16 *shift, global const int16 *rounding)
 {
     for (int i = 0; i < count; ++i)
-        sums[i] = requantize16(s, sums[i], scaling->multiplier[i * step], scaling->shift[i * step], scaling->rounding[i * step]);
+        sums[i] = requantize16(s, sums[i], multiplier[i * step], shift[i * step], rounding[i * step]);
 }
 
 static inline float16 add_by_floats(const Step *s, float16 product, int16 residual)
@@ -100,7 +109,7 @@ static INLINED void finish16(const Step *s, global T *dst, global const T *resid
     if (mode == RESCALE_BY_INTEGERS) {
         int16 some[TILE_PIXELS]; // a copy: arrays passed on by address do not stay in registers
         PIXELS some[p] = sum[p];
-        requantize_by_integers(s, some, rows, 0, &scaling);
+        requantize_by_integers(s, some, rows, 0, scaling.multiplier, scaling.shift, scaling.rounding);
         PIXELS values[p] = some[p];
     } else {
         const int is_common = rows == TILE_PIXELS && count == 16;
@@ -109,8 +118,11 @@ static INLINED void finish16(const Step *s, global T *dst, global const T *resid
         PIXELS scaled[p] = WIDEN(sum[p], float16);
         if (mode == RESCALE_BY_FLOATS)
             PIXELS scaled[p] = multiply_add_down_16(scaled[p], scale, start);
-        else
+        else if (mode == RESCALE_CENTRED)
             PIXELS scaled[p] = multiply_add_down_16(scaled[p], scale, WITH_SIGN_OF(scaled[p], start, 16));
+        else
+            PIXELS scaled[p] =
+                multiply_add_down_16(scaled[p], scale, multiply_add_down_16(scaled[p], *scaling.rest, WITH_SIGN_OF(scaled[p], start, 16)));
         if (is_common && !s->has_residual) {
             store_tile16(s, dst + offset, scaled);
             return;
@@ -190,42 +202,54 @@ static INLINED void store_tile32(global T *dst, int depth_out, const int16 *word
 static INLINED void finish32(const Step *s, global T *dst, global const T *residual, const int16 *sum0, const int16 *sum1, int mode,
                              Scaling first, Scaling second, int rows, int offset, int count)
 {
-    const int depth_out = s->depth_out;
-    int16 words[TILE_PIXELS];
-    const int16 zero = (int16)words_of(s->zero_out);
+    const int depth_out = s->depth_out, zero_out = s->zero_out;
     const int is_common = rows == TILE_PIXELS && (count == 32 || count == 24), last = offset + (TILE_PIXELS - 1) * depth_out;
+    const float16 scale0 = *first.scale, offset0 = *first.offset, scale1 = *second.scale, offset1 = *second.offset;
     int adds = s->has_residual, low = s->low, high = s->high;
+    float16 scaled0[TILE_PIXELS], scaled1[TILE_PIXELS];
     if (mode == RESCALE_BY_FLOATS) {
-        const float16 scale0 = *first.scale, offset0 = *first.offset, scale1 = *second.scale, offset1 = *second.offset;
-        PIXELS words[p] = add_words(words_of_ints(cut(scale_sum(sum0[p], scale0, offset0)), cut(scale_sum(sum1[p], scale1, offset1))),
-                                    zero);
+        PIXELS {
+            scaled0[p] = scale_sum(sum0[p], scale0, offset0);
+            scaled1[p] = scale_sum(sum1[p], scale1, offset1);
+        }
     } else if (mode == RESCALE_CENTRED) {
-        const float16 scale0 = *first.scale, offset0 = *first.offset, scale1 = *second.scale, offset1 = *second.offset;
-        if (adds && s->adds_by_floats && is_common && last + 32 <= s->batches * s->out_height * s->out_width * depth_out) {
-            const float least = (float)(low - s->zero_out), greatest = (float)(high - s->zero_out);
-            global const T *x = residual + offset;
-            PIXELS {
-                const int16 other = widen_to_words(LOAD_HALF(x));
-                const float16 product0 = activate16(cut_float(scale_centred(sum0[p], scale0, offset0)), least, greatest);
-                const float16 product1 = activate16(cut_float(scale_centred(sum1[p], scale1, offset1)), least, greatest);
-                words[p] = words_of_ints(nearest(add_by_floats(s, product0, low_words(other, other) >> 16)),
-                                         nearest(add_by_floats(s, product1, high_words(other, other) >> 16)));
-                x += depth_out;
-            }
-            adds = 0;
-            low = s->low_sum;
-            high = s->high_sum;
-        } else {
-            PIXELS words[p] = add_words(words_of_ints(cut(scale_centred(sum0[p], scale0, offset0)),
-                                                      cut(scale_centred(sum1[p], scale1, offset1))), zero);
+        PIXELS {
+            scaled0[p] = scale_centred(sum0[p], scale0, offset0);
+            scaled1[p] = scale_centred(sum1[p], scale1, offset1);
+        }
+    } else if (mode == RESCALE_PRECISELY) {
+        const float16 rest0 = *first.rest, rest1 = *second.rest;
+        PIXELS {
+            scaled0[p] = scale_precisely(sum0[p], scale0, rest0, offset0);
+            scaled1[p] = scale_precisely(sum1[p], scale1, rest1, offset1);
         }
     } else {
         int16 some0[TILE_PIXELS], some1[TILE_PIXELS]; // copies: arrays passed on by address do not stay in registers
         PIXELS some0[p] = sum0[p];
         PIXELS some1[p] = sum1[p];
-        requantize_by_integers(s, some0, rows, 0, &first);
-        requantize_by_integers(s, some1, rows, 0, &second);
-        PIXELS words[p] = words_of_ints(some0[p], some1[p]);
+        requantize_by_integers(s, some0, rows, 0, first.multiplier, first.shift, first.rounding);
+        requantize_by_integers(s, some1, rows, 0, second.multiplier, second.shift, second.rounding);
+        PIXELS scaled0[p] = WIDEN(some0[p] - zero_out, float16);
+        PIXELS scaled1[p] = WIDEN(some1[p] - zero_out, float16);
+    }
+    int16 words[TILE_PIXELS];
+    if (adds && s->adds_by_floats && is_common && last + 32 <= s->batches * s->out_height * s->out_width * depth_out) {
+        const float least = (float)(low - zero_out), greatest = (float)(high - zero_out);
+        global const T *x = residual + offset;
+        PIXELS {
+            const int16 other = widen_to_words(LOAD_HALF(x));
+            const float16 product0 = activate16(cut_float(scaled0[p]), least, greatest);
+            const float16 product1 = activate16(cut_float(scaled1[p]), least, greatest);
+            words[p] = words_of_ints(nearest(add_by_floats(s, product0, low_words(other, other) >> 16)),
+                                     nearest(add_by_floats(s, product1, high_words(other, other) >> 16)));
+            x += depth_out;
+        }
+        adds = 0;
+        low = s->low_sum;
+        high = s->high_sum;
+    } else {
+        const int16 zero = (int16)words_of(zero_out);
+        PIXELS words[p] = add_words(words_of_ints(cut(scaled0[p]), cut(scaled1[p])), zero);
     }
     if (is_common && !adds && count == 32) {
         store_tile32(dst + offset, depth_out, words, low, high);

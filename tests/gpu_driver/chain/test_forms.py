@@ -9,19 +9,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from gpu_driver import chain
 from gpu_driver.convolution import packing, product
 from gpu_driver.convolution.float_rounding import FloatSearch
 from gpu_driver.device_profile import DeviceProfile
 from gpu_driver.discovery import dot_products
 from gpu_driver.discovery.host_cpu import host_cpu
-from gpu_driver.launch import Launch
-from gpu_driver.lowering import Lowering
 from nn_runtime.codes import OperationCode
 from nn_runtime.devices import find_device
 from tests.gpu_driver.drawn import QUANT8, SIGNED, Network, inverted_residuals
 from tests.gpu_driver.graphs import request
-from tests.gpu_driver.profiles import CPU_PROFILE, has_instructions
+from tests.gpu_driver.profiles import has_instructions
 from tests.gpu_driver.running import prepare, run
 
 if TYPE_CHECKING:
@@ -64,6 +61,15 @@ def test_what_floats_cannot_round_is_rounded_by_integers(
     found = FloatSearch.result
     monkeypatch.setattr(FloatSearch, "result", lambda self: replace(one := found(self), exact=np.zeros_like(one.exact)))
     monkeypatch.setattr(product, "addition_by_floats", lambda *_: {})
+    compare(opencl_device, inverted_residuals(code))
+
+
+@CODES
+def test_factors_of_two_floats(
+    form: int, opencl_device: Device, code: OperandCode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for one in ("_nearest", "_neighbours"):
+        monkeypatch.setattr(FloatSearch, one, lambda *_: ())
     compare(opencl_device, inverted_residuals(code))
 
 
@@ -168,17 +174,13 @@ def test_depthwise_convolutions(
     compare(opencl_device, network)
 
 
-@pytest.mark.parametrize(("bias_range", "by_integers"), [(500, False), (1 << 26, True)])
-def test_depthwise_sums_that_floats_do_not_hold_are_scaled_as_integers(bias_range: int, by_integers: bool) -> None:
-    network = Network(QUANT8, (1, 9, 11, 64), 3)
-    network.bias_range = bias_range
+@CODES
+def test_sums_that_floats_do_not_hold(form: int, opencl_device: Device, code: OperandCode) -> None:
+    network = Network(code, (1, 9, 11, 64), 3)
+    network.bias_range = 1 << 26
+    network.convolve(70)
     network.depthwise(is_output=True)
-    profile = replace(CPU_PROFILE, features=frozenset({"x86_avx_vnni"}))
-    lowering = Lowering(network.graph.model(), profile)
-    (launch,) = lowering.lower(0, lowering.static_inputs()).commands
-    assert isinstance(launch, Launch)
-    modes = launch.steps[0].constants[-1] % 4
-    assert (modes == chain.Rescale.BY_INTEGERS).all() == by_integers
+    compare(opencl_device, network)
 
 
 @CODES

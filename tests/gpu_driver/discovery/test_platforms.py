@@ -275,6 +275,16 @@ def test_devices_are_the_same_in_every_process(cache: Path) -> None:
         assert usable or reason
 
 
+def test_what_is_compiled_otherwise_is_kept_apart(cache: Path) -> None:
+    """Intel's runtime compiles for another processor on demand, which its devices' names do not tell."""
+    found, others = (
+        cast("list[list[object]]", _run(_LIST, cache, **how))
+        for how in ({}, {"CL_CONFIG_CPU_TARGET_ARCH": "corei7-avx"})
+    )
+    assert found
+    assert not {row[3] for row in found} & {row[3] for row in others}
+
+
 def test_folder_and_variables_do_not_outlive_the_search(cache: Path, tmp_path: Path) -> None:
     code = _LIST.replace("print", f"import os; print(json.dumps(os.environ.get('{icd.VENDORS_VARIABLE}'))) #")
     code = code.replace("import os;", "platforms.find_devices(); import os;")
