@@ -4,6 +4,7 @@
 // Tensors  lhs [batches, rows, depth], y [batches, rows, columns] of T, dense; pack: src [batches, depth, columns] of T,
 //          or [batches, columns, depth] if transposed; weights: RightOf
 //          packed: float [batches][ceil(columns / 16)][depth][16], missing columns 0
+// Defines  common/tile.h, common/prefetch.h (required, before inclusion)
 // Units    a task of pack: blocks of 16 columns, counted over all batches, TILE_PIXELS at once; of the product: tiles of TILE_PIXELS rows,
 //          each matrix apart, the last begins with rows of the one before and stores those that are its own
 // Exact    fused multiply-adds in the order of d
@@ -64,6 +65,11 @@ static void pack(const Step *s, Part part, global const T *src, global float *ds
 static inline __attribute__((always_inline)) void multiply_tile(global const T *x, int row_step, int depth, global const float16 *w,
                                                                 global T *y, int own, int columns, int count, int vectors)
 {
+    if (row_step) // what the next columns are stored to
+        PIXELS {
+            PREFETCH(y + p * columns + 16 * vectors);
+            PREFETCH(y + p * columns + 16 * vectors + 16);
+        }
     float16 sum0[TILE_PIXELS], sum1[TILE_PIXELS];
     PIXELS sum0[p] = sum1[p] = (float16)0.0f;
     for (int d = 0; d < depth; ++d) {
@@ -74,6 +80,14 @@ static inline __attribute__((always_inline)) void multiply_tile(global const T *
             if (vectors > 1)
                 sum1[p] = fma(value, w1, sum1[p]);
         }
+    }
+    if (row_step && own == 0 && count >= 16 * vectors) {
+        PIXELS {
+            STORE16(y, p * columns, sum0[p]);
+            if (vectors > 1)
+                STORE16(y, p * columns + 16, sum1[p]);
+        }
+        return;
     }
     const int rows = row_step ? TILE_PIXELS : 1;
     float16 some0[TILE_PIXELS], some1[TILE_PIXELS]; // copies, for their index is no constant
@@ -86,12 +100,15 @@ static inline __attribute__((always_inline)) void multiply_tile(global const T *
     }
 }
 
+// Rows and results of some tiles stay in the second cache, so that lines of results are whole before they leave it, and rows are read once.
+#define GROUP_ELEMENTS 65536
+
 static void multiply(const Step *s, Part part, global const T *src, global T *dst, global const float *packed)
 {
     const int rows = s->out_width, depth = s->depth_in, columns = s->depth_out, blocks = ceil_divide(columns, 16);
-    const int tiles = ceil_divide(rows, TILE_PIXELS);
+    const int tiles = ceil_divide(rows, TILE_PIXELS), group = max(1, GROUP_ELEMENTS / (TILE_PIXELS * (depth + columns)));
     for (int tile = part.x0; tile < part.x1;) {
-        const int b = tile / tiles, end = min((b + 1) * tiles, part.x1);
+        const int b = tile / tiles, end = min(min((b + 1) * tiles, tile + group), part.x1);
         global const T *matrix = src + (size_t)b * rows * depth;
         global T *product = dst + (size_t)b * rows * columns;
         for (int block = 0; block < blocks; block += TWO_AT_MOST) {

@@ -112,32 +112,31 @@ def _leaky_relu(op: Operator) -> None:
 
 @converts(BuiltinOperator.GELU, inputs=1, version=3)
 def _gelu(op: Operator) -> None:
-    """(input): x times the normal distribution's function, or its approximation by TANH; quantised: in float32."""
+    """(input): x times the normal distribution's function, or its approximation by tanh; quantised: in float32."""
     source = op.input(0, "input")
     x = op.dequantize(source) if source.is_quantized else source
-    result = _gelu_by_tanh(op, x) if op.option("approximate") else _gelu_by_logistic(op, x)
+    inner = _product(op, x, _of_tanh(op, x) if op.option("approximate") else _of_normal(op, x))
+    result = _product(op, x, op.emit(OperationCode.LOGISTIC, [inner], x))
     op.result(op.emit(OperationCode.QUANTIZE, [result]) if source.is_quantized else result)
 
 
-def _gelu_by_tanh(op: Operator, x: Value) -> Value:
-    """Return x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3)))."""
-    cube = _product(op, _product(op, x, x), x)
-    inner = _sum(op, x, _product(op, cube, _number(x, 0.044715)))
-    wave = op.emit(OperationCode.TANH, [_product(op, inner, _number(x, np.sqrt(2 / np.pi)))], x)
-    return _product(op, _product(op, x, _number(x, 0.5)), _sum(op, wave, _number(x, 1.0)))
+def _of_tanh(op: Operator, x: Value) -> Value:
+    """Return p with logistic(x * p) = (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))) / 2."""
+    slope = 2 * np.sqrt(2 / np.pi)
+    return _sum(op, _product(op, _product(op, x, x), _number(x, 0.044715 * slope)), _number(x, slope))
 
 
-def _gelu_by_logistic(op: Operator, x: Value) -> Value:
-    """Return x * logistic(x * polynomial((x / 6)^2)), off by at most 2e-7 of x, or of 1 where |x| < 1.
+def _of_normal(op: Operator, x: Value) -> Value:
+    """Return p with logistic(x * p) = F(x), the normal distribution's function, for which NNAPI has no operation.
 
-    NNAPI has no error function, and x * polynomial is what the logistic function makes the normal distribution's of.
+    x * F(x) is off by at most 2e-7 of x, or of 1 where |x| < 1.
     """
     part = op.emit(OperationCode.MUL, [x, _number(x, 1 / _GELU_END), int32(FuseCode.RELU1)], x)
     square = _product(op, part, part)
     polynomial = _number(x, _GELU_POLYNOMIAL[0])
     for coefficient in _GELU_POLYNOMIAL[1:]:
         polynomial = _sum(op, _product(op, square, polynomial), _number(x, coefficient))
-    return _product(op, x, op.emit(OperationCode.LOGISTIC, [_product(op, x, polynomial)], x))
+    return polynomial
 
 
 _GELU_END = 6.0
