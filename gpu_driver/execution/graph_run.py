@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from gpu_driver.execution.compiled_graph import CompiledGraph
     from gpu_driver.execution.compiled_segment import CompiledSegment
     from gpu_driver.execution.execution_context import ExecutionContext
+    from gpu_driver.execution.fault_number import FaultNumber
     from gpu_driver.execution.recorded import Recorded
     from gpu_driver.execution.segment_context import SegmentContext
     from gpu_driver.kernel import Scratch
@@ -52,14 +53,14 @@ class Commands:
         self._last: cl.Event | None = None
         self._taken = 0
         """Of the recorded ones, how many were looked through for times that the host can copy."""
-        self._suspects: dict[SegmentContext, DeviceBuffer] = {}
-        """Segments that may have complained since somebody looked, and where."""
+        self._suspects: set[FaultNumber] = set()
+        """Those of segments that may have complained since somebody looked."""
 
     def run(self, segment: SegmentContext, boundary: dict[int, DeviceBuffer]) -> None:
         """Enqueue a segment's commands."""
         self._last = segment.enqueue(self.queue, boundary, self._recorded, in_stages=self._in_stages) or self._last
         if segment.fault is not None:
-            self._suspects[segment] = segment.fault
+            self._suspects.add(segment.fault)
 
     def write(self, buffer: DeviceBuffer, data: Array) -> None:
         """Enqueue a copy to the device."""
@@ -90,20 +91,23 @@ class Commands:
         if not self._suspects:
             self._wait_for_last()
             return
-        found = [(segment, fault, np.zeros(1, np.int32)) for segment, fault in self._suspects.items()]
-        for _, fault, number in found:
-            self.read(fault, number)
+        found = [(fault, np.zeros(1, np.int32) if fault.seen is None else fault.seen) for fault in self._suspects]
+        for fault, number in found:
+            if number is not fault.seen:
+                self.read(fault.buffer, number)
         self._wait_for_last()
-        for segment, _, number in found:
-            if number[0]:
-                raise HalError(ErrorStatus.GENERAL_FAILURE, segment.problem(int(number[0])))
+        for fault, number in found:
+            fault.check(int(number[0]))
         self._suspects.clear()
 
     def abandon(self) -> None:
         """Wait until nothing that was enqueued runs any more, and leave no complaint to a later execution."""
-        for fault in self._suspects.values():
-            self.write(fault, np.zeros(1, np.int32))
+        for fault in self._suspects:
+            if fault.seen is None:
+                self.write(fault.buffer, np.zeros(1, np.int32))
         self.queue.finish()
+        for fault in self._suspects:
+            fault.forget()
 
     def _wait_for_last(self) -> None:
         if self._last is not None:

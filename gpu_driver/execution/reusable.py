@@ -161,14 +161,9 @@ class ReusableExecution:
                 try:
                     segment = context.segment(self._segment)
                     one_launch = events is None or segment.is_one_launch
-                    if one_launch and not self._own and segment.fault is None:
+                    if one_launch and not self._own and segment.complains_in_sight:
                         recorded = events if in_stages else None
-                        last = segment.enqueue(queue, self._in_place, recorded, in_stages=in_stages)
-                        if last is not None:
-                            last.wait()
-                        if recorded is not None:
-                            take_stamps(recorded)
-                        return last
+                        return self._run_in_place(segment, queue, recorded, in_stages=in_stages)
                     self._enqueue(context, segment, Commands(queue, events, in_stages=in_stages))
                     return events[-1][1] if events else None
                 except BaseException:
@@ -181,6 +176,26 @@ class ReusableExecution:
         except BaseException:
             slot.abandon()
             raise
+
+    def _run_in_place(
+        self, segment: SegmentContext, queue: cl.CommandQueue, recorded: list[Recorded] | None, *, in_stages: bool
+    ) -> cl.Event | None:
+        """Execute where nothing is copied; return the last event."""
+        fault = segment.fault
+        try:
+            last = segment.enqueue(queue, self._in_place, recorded, in_stages=in_stages)
+            if last is not None:
+                last.wait()
+            if fault is not None:
+                fault.check_seen()
+        except BaseException:
+            if fault is not None:
+                queue.finish()
+                fault.forget()
+            raise
+        if recorded is not None:
+            take_stamps(recorded)
+        return last
 
     def _enqueue(self, context: ExecutionContext, segment: SegmentContext, commands: Commands) -> None:
         boundary = {i: context.boundary(i, size) for i, size in self._own}

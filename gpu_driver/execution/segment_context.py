@@ -13,6 +13,7 @@ import pyopencl as cl
 
 from gpu_driver.bound import BoundOperand
 from gpu_driver.device.context import hal_error
+from gpu_driver.execution.fault_number import FaultNumber
 from gpu_driver.execution.recorded import Clocked
 from gpu_driver.kernel import Fault, Images, Packed, RandomSeed, Scratch, Zeroed, int32
 from gpu_driver.launch import CopyBuffer, Launch
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from nn_runtime.operand import Array
 
 _SEED_BYTES = 16
-_INT_BYTES = 4
 
 
 class SegmentContext:
@@ -47,8 +47,7 @@ class SegmentContext:
         """By identity of the launch."""
         self._stamps: dict[int, Array] = {}
         """When its tasks began and ended, by identity of a launch that is enqueued once, where the host sees it."""
-        self.fault = compiled.device.zeros(_INT_BYTES)[0] if compiled.problems else None
-        """The number of the fault that the first launch to complain left, else 0."""
+        self.fault = FaultNumber(compiled.device, compiled.problems) if compiled.problems else None
         self._kernels = [
             None if program is None or not isinstance(command, Launch) else self._make_kernel(command, program)
             for command, program in zip(self._commands, compiled.programs, strict=True)
@@ -100,10 +99,6 @@ class SegmentContext:
         self._compiled.device.accounts.read(data.nbytes)
         return cl.enqueue_copy(queue, data, self._temporaries[scratch], is_blocking=False)
 
-    def problem(self, number: int) -> str:
-        """Return what a launch complains of that left a number in `fault`."""
-        return self._compiled.problems[number]
-
     def drop_arenas(self) -> None:
         """Forget the temporaries' memory, and what boundary memory was used."""
         self._temporaries.clear()
@@ -145,6 +140,11 @@ class SegmentContext:
         except cl.Error as error:
             raise hal_error(error, describe(self._commands[at], self._compiled.segment)) from error
         return event
+
+    @property
+    def complains_in_sight(self) -> bool:
+        """Whether the host sees what launches complain of, if they ever do, without a read."""
+        return self.fault is None or self.fault.seen is not None
 
     @property
     def is_one_launch(self) -> bool:
@@ -267,7 +267,7 @@ class SegmentContext:
                 self._stamps[id(command)] = command.clock.stamps(seen)
             return buffer.handle
         if isinstance(argument, Fault):
-            return None if self.fault is None else self.fault.handle
+            return None if self.fault is None else self.fault.buffer.handle
         return None if isinstance(argument, Scratch | Images | RandomSeed) else argument
 
     def _set(self, memory: Memory, buffer: cl.Buffer, arena: cl.Buffer | None = None, offset: int = 0) -> None:
