@@ -87,7 +87,7 @@ typedef struct __attribute__((packed)) {
 // copies: of rows that are repeated; from `first` on if it is a long row, else there are none
 typedef struct {
     global const T *src, *residual, *third;
-    const COMPUTE_T *copies;
+    const COMPUTE_T16 *copies;
     global const uchar *constants; // the instructions, and what follows
     int row, rows, first, last, of_row, vectors, lanes;
 } Columns;
@@ -165,6 +165,8 @@ static inline COMPUTE_T16 *in_place(const Columns *at, global const T *row, int 
 
 static inline const COMPUTE_T16 *operand_in_place(const Columns *at, global const Instruction *i)
 {
+    if (at->copies != 0 && i->repeated && is_gapless(at) && at->lanes == 16)
+        return at->copies + (i->repeated - 1) * (COPY_LENGTH / 16);
     const int is_own = at->rows == 1 || (i->divide == 1 && at->row + at->rows <= i->modulo);
     if (!i->step || i->repeated || !is_own)
         return 0;
@@ -176,7 +178,7 @@ static inline int load_operand(const Columns *at, global const Instruction *i, C
 {
     global const T *from = operand_of(at, i);
     if (at->copies != 0 && i->repeated) {
-        const COMPUTE_T *copy = at->copies + (i->repeated - 1) * COPY_LENGTH;
+        const COMPUTE_T *copy = (const COMPUTE_T *)at->copies + (i->repeated - 1) * COPY_LENGTH;
         const int before = at->vectors - 1, last = at->lanes < 16 ? 0 : at->last - at->first;
         for (int v = 0; v < before; ++v)
             values[v] = vload16(v, copy);
@@ -476,9 +478,9 @@ static void elementwise(const Step *s, Part part, global const T *src, global T 
     }
 #endif
     Columns at = {src, residual, third, 0, own, begin, 1, 0, 0, 0, 0, 0};
-    COMPUTE_T copies[COPIES * COPY_LENGTH];
+    COMPUTE_T16 copies[COPIES * COPY_LENGTH / 16];
     if (is_long) {
-        copy_repeated(&at, program, s->instructions, depth, width, copies);
+        copy_repeated(&at, program, s->instructions, depth, width, (COMPUTE_T *)copies);
         at.copies = copies;
     }
     // Instructions are looked at once for all rows that fit.
