@@ -10,6 +10,9 @@ from nn_runtime.value_classes import dataclass
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_ALIASING_BYTES, _APART_BYTES = 4096, 1088
+"""Loads wait for stores whose addresses are alike modulo the first; what lies apart by the second does not."""
+
 
 @dataclass(frozen=True)
 class Lifetime:
@@ -39,7 +42,8 @@ class ArenaPlan:
 def plan_arenas(temporaries: Sequence[Lifetime], alignment: int, limit_bytes: int) -> ArenaPlan:
     """Place temporaries so that those alive at once do not overlap; larger ones first, each at its lowest gap.
 
-    No arena is larger than `limit_bytes`, unless a single temporary is.
+    What follows temporaries of whole pages begins elsewhere in a page than they do. No arena is larger than
+    `limit_bytes`, unless a single temporary is.
     Source: greedy by size, Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020.
     """
     order = sorted(range(len(temporaries)), key=lambda i: (-temporaries[i].size_bytes, temporaries[i].first))
@@ -48,7 +52,7 @@ def plan_arenas(temporaries: Sequence[Lifetime], alignment: int, limit_bytes: in
     for i in order:
         one = temporaries[i]
         rivals = [
-            (place, temporaries[j].size_bytes)
+            (place, _kept_bytes(temporaries[j].size_bytes))
             for j, place in places.items()
             if temporaries[j].first <= one.last and one.first <= temporaries[j].last
         ]
@@ -59,6 +63,10 @@ def plan_arenas(temporaries: Sequence[Lifetime], alignment: int, limit_bytes: in
         else:
             sizes[places[i].arena] = max(sizes[places[i].arena], end)
     return ArenaPlan(tuple(places[i] for i in range(len(temporaries))), tuple(sizes))
+
+
+def _kept_bytes(size_bytes: int) -> int:
+    return size_bytes + (_APART_BYTES if size_bytes % _ALIASING_BYTES == 0 else 0)
 
 
 def readable_bytes(count: int) -> str:

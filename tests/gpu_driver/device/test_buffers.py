@@ -21,6 +21,14 @@ def test_gap_between_two_is_filled() -> None:
     assert plan_arenas(lifetimes, 64, NO_LIMIT).places[3] == Place(0, 512)
 
 
+def test_what_follows_whole_pages_begins_elsewhere_in_a_page() -> None:
+    lifetimes = [Lifetime(8192, at, at + 1) for at in range(4)]
+    plan = plan_arenas([*lifetimes, Lifetime(5000, 0, 4)], 64, NO_LIMIT)
+    offsets = [place.offset for place in plan.places]
+    assert offsets == [0, 8192 + 1088, 0, 8192 + 1088, 2 * (8192 + 1088)]
+    assert plan.sizes_bytes == (offsets[-1] + 5000,)
+
+
 def test_nothing_needs_nothing() -> None:
     assert plan_arenas([], 64, NO_LIMIT) == ArenaPlan((), ())
 
