@@ -39,10 +39,10 @@ _GREATEST_SHIFT = 22
 """So that thresholds times mantissas are integers of 64 bits."""
 _NEAR, _FAR = 4e-5, 2e-4
 """How near to a whole number, in steps of the result, the first try and later ones can go wrong."""
-_PIECE = 64
-"""Channels looked at together, so that the temporaries stay in the cache."""
 _NEARER = 2e-6
 """The same with two factors: far more than rounding the second product changes, and the offsets that are tried."""
+_PIECE = 64
+"""Channels looked at together, so that the temporaries stay in the cache."""
 _INTEGERS = 2**24
 """Up to here all integers are float32 numbers."""
 _DOUBT = 1e-13
