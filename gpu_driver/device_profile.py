@@ -8,7 +8,7 @@ import json
 from dataclasses import field
 from importlib import resources
 
-from gpu_driver.discovery.dot_products import AVX512_VNNI, WIDE_FORMS, best_form
+from gpu_driver.discovery.dot_products import AVX512_VNNI, VBMI, WIDE_FORMS, best_form
 from gpu_driver.discovery.matrix_units import FEATURES as MATRIX_UNIT_FEATURES
 from gpu_driver.tuning_values import Tuning
 from nn_runtime.codes import DeviceTypeCode, OperandCode
@@ -93,6 +93,11 @@ class DeviceProfile:
     def x86_avx512(self) -> bool:
         """Whether inline assembly with the registers of AVX-512 works, vpdpbusd among it."""
         return self.dot4 in WIDE_FORMS
+
+    @property
+    def x86_vbmi(self) -> bool:
+        """Whether those that pick among 128 bytes work, too."""
+        return VBMI in self.features
 
     @property
     def matrix_units(self) -> int | None:

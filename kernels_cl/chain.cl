@@ -106,6 +106,7 @@
 #include "common/prelu.h"
 #if QUANTIZED
 #include "common/pairs.h"
+#include "common/look_up_row.h"
 #endif
 #include "common/elementwise_step.h"
 #include "common/mean_step.h"

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpu_driver import byte_tables
 from gpu_driver.chain import byte_programs
-from gpu_driver.chain.byte_tables import parts as parts_of
 from gpu_driver.chain.kinds import From, Function, Kind
 from gpu_driver.chain.step import Instruction, Reading, Step, Walk, rows_of
 
@@ -152,7 +152,7 @@ def program_step(
         output,
         residual,
         rows_of(rows, depth),
-        (_packed(program, at_once, by_parts=("DOT4", 0) not in kernel.defines),),
+        (_packed(program, at_once, of_bytes=("DOT4", 0) not in kernel.defines),),
         {"instructions": len(program), "at_once": at_once},
         rows * depth * operations,
         sum(memory.size_bytes for memory in (*memories, output)),
@@ -229,7 +229,7 @@ def _at_once(program: Sequence[Instruction], depth: int) -> int:
     return _WIDTH // depth * depth if repeated and 2 * depth <= _WIDTH else 0
 
 
-def _packed(program: Sequence[Instruction], at_once: int, *, by_parts: bool) -> Array:
+def _packed(program: Sequence[Instruction], at_once: int, *, of_bytes: bool) -> Array:
     """Return the bytes of a program and of what its instructions read, each part 64-byte aligned."""
     parts: list[Array] = []
     table = np.zeros((len(program), WORDS), np.int32)
@@ -257,7 +257,8 @@ def _packed(program: Sequence[Instruction], at_once: int, *, by_parts: bool) -> 
         }
         if one.constant is not None:
             values["table" if one.function == Function.PAIRS else "place"] = end // _ALIGNMENT
-            constant = parts_of(one.constant) if by_parts and one.function == Function.TABLE else one.constant
+            is_table = of_bytes and one.function == Function.TABLE
+            constant = byte_tables.packed(one.constant) if is_table else one.constant
             flat = np.ascontiguousarray(constant).reshape(-1).view(np.uint8)
             parts += [flat, np.zeros(-flat.size % _ALIGNMENT, np.uint8)]
             end += -(-flat.size // _ALIGNMENT) * _ALIGNMENT

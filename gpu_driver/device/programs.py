@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING
 import kernels_cl
 from gpu_driver import cache_files
 from gpu_driver.device.interrupts import interrupts_held
+from gpu_driver.discovery.dot_products import WIDE_FORMS
 from nn_runtime.hal.cache_folder import cache_directory
 from nn_runtime.hal.files import why_unwritable
 from nn_runtime.value_classes import dataclass
@@ -228,11 +229,11 @@ class ProgramCache:
         return binaries[at]
 
     def _assembly(self, defines: Mapping[str, str | int]) -> tuple[str, ...]:
-        """Return the options that let common/types.h convert halves by assembly, where that is known to work."""
-        by_assembly = (
-            self._profile.slug == "pocl" and self._profile.x86_avx512 and defines.get("T") in ("half", "float")
-        )
-        return ("-DHALF_BY_ASSEMBLY=1",) if by_assembly else ()
+        """Return the options for what common/types.h and common/bytes.h do by assembly where that is known to work."""
+        profile = self._profile
+        of_halves = profile.slug == "pocl" and profile.x86_avx512 and defines.get("T") in ("half", "float")
+        of_tables = profile.x86_vbmi and defines.get("DOT4") in WIDE_FORMS
+        return (*(("-DHALF_BY_ASSEMBLY=1",) if of_halves else ()), *(("-DVBMI=1",) if of_tables else ()))
 
     def _key(self, text: str, words: tuple[str, ...]) -> str:
         added = os.environ.get("PYOPENCL_BUILD_OPTIONS")  # PyOpenCL adds these itself

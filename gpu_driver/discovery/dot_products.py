@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""By which instructions of an x86 processor a device multiplies bytes, tried with the headers that the kernels use.
+"""By which instructions of an x86 processor a device multiplies bytes and looks them up, tried with kernels' headers.
 
 The processor's flags say what to try. Only what was built by the device's own compiler and gave the right sums is
 trusted, so that a runtime without inline assembly, or one that compiles for an older processor, has another form or
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 import kernels_cl
+from gpu_driver import byte_tables
 from gpu_driver.discovery.host_cpu import may_use_tiles
 from gpu_driver.discovery.pocl_repair import SKX_FLAGS
 from gpu_driver.discovery.trial import one_line, run_once
@@ -34,6 +35,9 @@ AVX2, AVX_VNNI, AVX512_VNNI, AMX = 1, 2, 3, 4
 """DOT4 of common/dot4.h."""
 WIDE_FORMS = frozenset({AVX512_VNNI, AMX})
 """Those with the registers of AVX-512."""
+VBMI = "x86_vbmi"
+"""The feature of a device that looks bytes up by picking among 128 at once: VBMI of common/bytes.h, for wide forms."""
+_VBMI_FLAG = "avx512vbmi"
 
 
 class _Form(NamedTuple):
@@ -61,10 +65,11 @@ _SOURCES = "common/types.h", "common/dot4.h", "common/bytes.h"
 _TILE_SOURCE = "common/amx.h"
 _KERNEL = """
 kernel void nnrt_probe_dot4(global const int16 *x, global const int16 *w, global const float16 *factors,
+                            global const int16 *table,
 #if DOT4 == 4
                             global const uchar *pixels, global const int16 *weights, global const int16 *bias,
 #endif
-                            global int16 *sum, global float16 *scaled
+                            global int16 *sum, global float16 *scaled, global int16 *found
 #if DOT4 == 4
                             , global int16 *unsigned_sums, global int16 *signed_sums
 #endif
@@ -75,6 +80,7 @@ kernel void nnrt_probe_dot4(global const int16 *x, global const int16 *w, global
     round_down(&modes);
     scaled[0] = multiply_add_down_16(scaled[0], factors[0], factors[1]);
     round_to_nearest(&modes);
+    found[0] = look_up_bytes(table, x[0]);
 #if DOT4 == 4
     int16 sums[2][16];
     shape_tiles(QUADS - CHUNK_QUADS);
@@ -102,11 +108,13 @@ def best_form(features: Collection[str]) -> int:
 
 
 def features_of(device: cl.Device, context: cl.Context, cpu: HostCpu) -> tuple[str, ...]:
-    """Return the names in FEATURES of the forms that work on a device: the best, and behind AMX what it contains."""
-    best = next((name for name in _tried(device.platform.name, cpu) if works(context, FEATURES[name])), None)
-    if best is None:
-        return ()
-    return (best, "x86_vnni") if FEATURES[best] == AMX else (best,)
+    """Return which of FEATURES work on a device, the best and behind AMX what it contains, and VBMI if that does."""
+    for name in _tried(device.platform.name, cpu):
+        form = FEATURES[name]
+        for vbmi in (True, False) if form in WIDE_FORMS and _VBMI_FLAG in cpu.flags else (False,):
+            if works(context, form, vbmi=vbmi):
+                return name, *(("x86_vnni",) if form == AMX else ()), *((VBMI,) if vbmi else ())
+    return ()
 
 
 def usable_here(features: Collection[str]) -> tuple[str, ...]:
@@ -120,20 +128,24 @@ def _tried(platform: str, cpu: HostCpu) -> list[str]:
     return [name for name, form in _FORMS.items() if form.suits(cpu)]
 
 
-def works(context: cl.Context, dot4: int) -> bool:
-    """Tell whether GNU inline assembly of this form builds, multiplies bytes right, and rounds where it should."""
+def works(context: cl.Context, dot4: int, *, vbmi: bool = False) -> bool:
+    """Tell whether GNU inline assembly of this form builds, multiplies bytes right, and rounds where it should.
+
+    vbmi: whether it looks bytes up by VBMI, too.
+    """
     import pyopencl as cl
 
     if dot4 == AMX and not may_use_tiles():
         return False
     try:
-        return _answers_right(context, dot4)
+        return _answers_right(context, dot4, vbmi=vbmi)
     except cl.Error as error:
-        _LOG.info("%s: no products of bytes in form %d: %s", context.devices[0].name, dot4, one_line(str(error)))
+        form = f"{dot4}{' with VBMI' * vbmi}"
+        _LOG.info("%s: no products of bytes in form %s: %s", context.devices[0].name, form, one_line(str(error)))
         return False
 
 
-def _answers_right(context: cl.Context, dot4: int) -> bool:
+def _answers_right(context: cl.Context, dot4: int, *, vbmi: bool) -> bool:
     unsigned, signed = np.arange(4 * _VECTOR).astype(np.uint8) * 3, (np.arange(4 * _VECTOR) - 40).astype(np.int8)
     unsigned[:8], signed[:8] = 255, np.repeat([-128, 127], 4)  # what 16 bits do not hold
     total = np.arange(_VECTOR, dtype=np.int32)
@@ -145,21 +157,23 @@ def _answers_right(context: cl.Context, dot4: int) -> bool:
     near = exact.astype(np.float32)
     down = np.where(near > exact, np.nextafter(near, np.float32(0)), near)
     factors = np.repeat([factor, term], _VECTOR).astype(np.float32)
-    inputs: list[_Numbers] = [unsigned, signed, factors]
-    outputs: list[_Numbers] = [total, scaled]
-    right: list[_Numbers] = [expected, down]
+    table = (np.arange(256) * 167 + 13).astype(np.uint8)
+    inputs: list[_Numbers] = [unsigned, signed, factors, byte_tables.packed(table)]
+    outputs: list[_Numbers] = [total, scaled, np.zeros_like(unsigned)]
+    right: list[_Numbers] = [expected, down, table[unsigned]]
     if dot4 == AMX:
         tiles = _trial_of_tiles()
         inputs += tiles.inputs
         outputs += [np.zeros_like(sums) for sums in tiles.expected]
         right += tiles.expected
-    run_once(context, _source(dot4), "nnrt_probe_dot4", (1,), (1,), inputs, outputs)
+    run_once(context, _source(dot4, vbmi=vbmi), "nnrt_probe_dot4", (1,), (1,), inputs, outputs)
     return all(np.array_equal(found, one) for found, one in zip(outputs, right, strict=True))
 
 
-def _source(dot4: int) -> str:
+def _source(dot4: int, *, vbmi: bool) -> str:
     names = (*_SOURCES, _TILE_SOURCE) if dot4 == AMX else _SOURCES
-    defines = f"#define T uchar\n#define DOT4 {dot4}\n#define QUADS {_TILE_QUADS}\n"
+    numbers = {"DOT4": dot4, "VBMI": int(vbmi), "QUADS": _TILE_QUADS}
+    defines = "#define T uchar\n" + "".join(f"#define {name} {number}\n" for name, number in numbers.items())
     return defines + "".join(map(kernels_cl.source, names)) + _KERNEL
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import pyopencl as cl
 
 _LOG = logging.getLogger(__name__)
-_FORMAT = 7
+_FORMAT = 8
 BAD_VERDICT_SECONDS = 600
 CHILD_TIMEOUT_SECONDS = 120
 _MARK = "@nnrt-probe "

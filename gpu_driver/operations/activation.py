@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpu_driver import chain
+from gpu_driver import byte_tables, chain
 from gpu_driver.chain import elementwise as programs
 from gpu_driver.kernel import Kernel, Packed, float32, int32
 from gpu_driver.launch import Launch
@@ -139,9 +139,11 @@ def lookup(source: BoundOperand, output: BoundOperand, table: Array, device: Dev
     """Return the launch of activation_table.cl:lookup: `table` [256] by the byte of each one-byte element."""
     item_elements = per_item(output.count, device)
     global_size, local_size = work_sizes(-(-output.count // item_elements), device)
+    dot4 = device.dot4_of_vectors
+    form, data = ((("DOT4", dot4),), byte_tables.packed(table)) if dot4 else ((), table)
     return Launch(
-        Kernel("activation_table.cl", "lookup", defines(device)),
-        (source, output, Packed(table), int32(output.count), int32(item_elements)),
+        Kernel("activation_table.cl", "lookup", (*form, *defines(device))),
+        (source, output, Packed(data), int32(output.count), int32(item_elements)),
         global_size,
         local_size,
         output.count,

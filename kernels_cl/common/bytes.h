@@ -179,8 +179,27 @@ static inline int16 spread4_16(global const uchar *x, const Ints *sign_bits)
 #endif
 }
 
-// table[x] of 64 bytes x, by sixteen parts of sixteen bytes, each four times. A part that a byte, less 16 for each part before, names by
-// bits 0 to 3 counts while bit 7 is clear; the exclusive or of those is the result (chain/byte_tables.py).
+// table[x] of 64 bytes x (chain/byte_tables.py). By instructions that pick among 128 bytes, of both halves of the table as it is; else by
+// sixteen parts of sixteen bytes, each four times: one that a byte, less 16 for each part before, names by bits 0 to 3 counts while bit 7
+// is clear; the exclusive or of those is the result.
+#ifndef VBMI
+#define VBMI 0
+#endif
+#if VBMI
+// Of 64 bytes x, those of two times 64 that their lower seven bits name.
+static inline int16 pick_of_128(int16 x, int16 first, int16 second)
+{
+    __asm__("vpermi2b %2, %1, %0" : "+" RESULT(x) : OPERAND(first), OPERAND(second));
+    return x;
+}
+
+static inline int16 look_up_bytes(global const int16 *parts, int16 x)
+{
+    global const int16 *table = parts + 16;
+    const int16 is_lower = pick_bytes((int16)-1, x);
+    return (pick_of_128(x, table[0], table[1]) & is_lower) | (pick_of_128(x, table[2], table[3]) & ~is_lower);
+}
+#else
 #if DOT4_LANES == 16
 #define PART(i) parts[i]
 #else
@@ -209,3 +228,4 @@ static inline int16 look_up_bytes(global const int16 *parts, int16 x)
     return (int16)(look_up_lanes(parts, x.lo), look_up_lanes(parts, x.hi));
 #endif
 }
+#endif

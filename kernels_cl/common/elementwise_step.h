@@ -75,12 +75,6 @@ typedef struct {
     int is_narrow;
 } Instruction;
 
-#if !T_IS_FLOAT
-typedef struct __attribute__((packed)) {
-    int16 value;
-} UnalignedBytes64;
-#endif
-
 // What is computed at once: the same part of `rows` rows from `row` on, `of_row` vectors of each from column `first` on, the last of them at
 // column `last`, over the one before it if need be; one of fewer `lanes` if the part is that short. After the last of all `vectors`, values
 // have copies of it up to a multiple of four.
@@ -417,33 +411,6 @@ static inline void compute(const Columns *at, global const Instruction *program,
     for (int r = 0; r < at->rows; ++r)
         store_row(at, dst + (size_t)r * depth, values[program[instructions - 1].to] + r * at->of_row);
 }
-
-#if !T_IS_FLOAT
-// A program that is but a table: `count` neighbours of src go through it to dst, which may be the same.
-static inline void look_up_row(global const uchar *table, global const T *src, global T *dst, int count)
-{
-    int16 bytes = (int16)0; // 64 of them
-    for (int i = 0; i < count; i += 64) {
-        const int some = min(count - i, 64);
-        if (some == 64)
-            bytes = ((global const UnalignedBytes64 *)(src + i))->value;
-        else
-            for (int k = 0; k < some; ++k)
-                ((T *)&bytes)[k] = src[i + k];
-#if OF_BYTES
-        bytes = look_up_bytes((global const int16 *)table, bytes);
-#else
-        for (int k = 0; k < 64; ++k)
-            ((uchar *)&bytes)[k] = table[((uchar *)&bytes)[k]];
-#endif
-        if (some == 64)
-            ((global UnalignedBytes64 *)(dst + i))->value = bytes;
-        else
-            for (int k = 0; k < some; ++k)
-                dst[i + k] = ((T *)&bytes)[k];
-    }
-}
-#endif
 
 // Copies the rows that are the same for all rows, as often as they are needed at once.
 static inline void copy_repeated(const Columns *at, global const Instruction *program, int instructions, int depth, int at_once,

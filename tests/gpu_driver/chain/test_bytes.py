@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arithmetic on bytes by float32, and tables in sixteen parts, beside what they stand for."""
+"""Arithmetic on bytes by float32, beside what it stands for."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from gpu_driver.chain.byte_pairs import Bytes, by_floats
-from gpu_driver.chain.byte_tables import parts
 from nn_runtime.codes import OperationCode
 from nn_runtime.operations.elementwise import ADD_LEFT_SHIFT, add_parameters, mul_multiplier
 from nn_runtime.quantization import multiply_by_quantized_multiplier
@@ -46,18 +45,3 @@ def test_floats_that_are_found_are_near_the_specified_results(code: OperationCod
         got = np.rint(a * found[0] + (second.values * found[1] + found[2])) - output.zero_point
     low, high = -128 - output.zero_point, 127 - output.zero_point
     assert np.count_nonzero(np.clip(got, low, high) != np.clip(right, low, high)) <= 2
-
-
-def test_parts_of_a_table_say_what_the_table_says() -> None:
-    table = np.random.default_rng(0).integers(0, 256, 256).astype(np.uint8)
-    found = parts(table)
-    assert (found.reshape(16, 4, 16) == found[:, np.newaxis, :16]).all()
-    for byte in range(256):
-        value, place = 0, byte
-        for at, part in enumerate(found):
-            if place < 128:
-                value ^= int(part[place % 16])
-            # Bytes are subtracted from as unsigned ones that wrap, from the ninth part on as signed ones that do not.
-            signed = place - 256 if place >= 128 else place
-            place = (place - 16) % 256 if at < 8 else max(-128, signed - 16) % 256
-        assert value == table[byte]

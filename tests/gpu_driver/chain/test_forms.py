@@ -189,9 +189,11 @@ def test_sums_that_floats_do_not_hold(form: int, opencl_device: Device, code: Op
 
 
 @CODES
-def test_tables_of_bytes(form: int, opencl_device: Device, code: OperandCode) -> None:
+@pytest.mark.parametrize("alone", [False, True], ids=["in a chain", "alone"])
+def test_tables_of_bytes(form: int, opencl_device: Device, code: OperandCode, alone: bool) -> None:
     network = Network(code, (1, 7, 9, 37), 3)
-    network.convolve(70)
+    if not alone:
+        network.convolve(70)
     scale, zero_point = 1 / 256, 0 if code == QUANT8 else -128
     output = network.graph.output(network.dims, code, scale, zero_point)
     network.graph.operation(OperationCode.LOGISTIC, [network.last], output)

@@ -246,6 +246,20 @@ def test_halves_are_converted_by_assembly_where_that_is_known_to_work(device: De
         assert ("-DHALF_BY_ASSEMBLY=1" in cache.get("x.cl", {"T": name}).options) is wanted
 
 
+def test_tables_are_looked_up_by_vbmi_where_that_is_known_to_work(device: Device, tmp_path: Path) -> None:
+    source = "kernel void doubled(global int *a) { a[get_global_id(0)] *= 2; }"
+    context, profile = device
+    for features, dot4, wanted in (
+        ({"x86_vnni", "x86_vbmi"}, 3, True),
+        ({"x86_amx", "x86_vnni", "x86_vbmi"}, 4, True),
+        ({"x86_vnni", "x86_vbmi"}, 1, False),
+        ({"x86_vnni", "x86_vbmi"}, 0, False),
+        ({"x86_vnni"}, 3, False),
+    ):
+        cache = _cache((context, replace(profile, features=frozenset(features))), tmp_path, source)
+        assert ("-DVBMI=1" in cache.get("x.cl", {"T": "uchar", "DOT4": dot4}).options) is wanted
+
+
 def test_options_are_the_same_for_equal_defines() -> None:
     always = "-cl-denorms-are-zero"
     assert build_options({"B": True, "A": "half"}, ["-w"]) == ("-cl-std=CL1.2", always, "-w", "-DA=half", "-DB=1")

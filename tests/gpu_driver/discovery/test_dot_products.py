@@ -15,7 +15,7 @@ import pyopencl as cl
 import pytest
 
 from gpu_driver.discovery import dot_products
-from gpu_driver.discovery.dot_products import AMX, AVX2, AVX512_VNNI, AVX_VNNI, FEATURES
+from gpu_driver.discovery.dot_products import AMX, AVX2, AVX512_VNNI, AVX_VNNI, FEATURES, VBMI, WIDE_FORMS
 from gpu_driver.discovery.host_cpu import HostCpu, host_cpu
 from gpu_driver.discovery.platforms import find_devices
 from gpu_driver.discovery.pocl_repair import SKX_FLAGS
@@ -35,7 +35,8 @@ POCL, INTEL = "Portable Computing Language", "Intel(R) OpenCL"
 HASWELL = {"avx2", "fma"}
 ALDER_LAKE = HASWELL | {"avx_vnni"}
 CASCADE_LAKE = SKX_FLAGS | {"avx512_vnni"}
-SAPPHIRE_RAPIDS = CASCADE_LAKE | {"avx_vnni", "amx_tile", "amx_int8"}
+ICE_LAKE = CASCADE_LAKE | {"avx512vbmi"}
+SAPPHIRE_RAPIDS = ICE_LAKE | {"avx_vnni", "amx_tile", "amx_int8"}
 
 
 @pytest.fixture(scope="module", params=ON_X86, ids=lambda found: found.name)
@@ -59,7 +60,7 @@ def test_the_best_form_that_works_is_chosen(
 ) -> None:
     device = SimpleNamespace(platform=SimpleNamespace(name=platform))
     cpu = HostCpu("x86_64", "", frozenset(flags))
-    with mock.patch.object(dot_products, "works", side_effect=lambda _, form: form in working):
+    with mock.patch.object(dot_products, "works", side_effect=lambda _, form, *, vbmi: form in working and not vbmi):
         features = dot_products.features_of(device, mock.sentinel.context, cpu)  # type: ignore[arg-type]
     assert features == ((feature, "x86_vnni") if feature == "x86_amx" else (feature,) if feature else ())
     profile = replace(CPU_PROFILE, features=frozenset({*features, "cycle_counter"}))
@@ -67,13 +68,29 @@ def test_the_best_form_that_works_is_chosen(
 
 
 @pytest.mark.parametrize(
-    ("form", "flags"),
-    [(AVX2, HASWELL), (AVX_VNNI, ALDER_LAKE), (AVX512_VNNI, CASCADE_LAKE), (AMX, SAPPHIRE_RAPIDS)],
+    ("flags", "features"),
+    [(CASCADE_LAKE, ("x86_vnni",)), (ICE_LAKE, ("x86_vnni", VBMI)), (SAPPHIRE_RAPIDS, ("x86_amx", "x86_vnni", VBMI))],
 )
-def test_a_form_works_where_the_processor_has_its_instructions(context: cl.Context, form: int, flags: set[str]) -> None:
+def test_bytes_are_looked_up_by_vbmi_where_the_processor_has_it(flags: set[str], features: tuple[str, ...]) -> None:
+    device = SimpleNamespace(platform=SimpleNamespace(name=POCL))
+    with mock.patch.object(dot_products, "works", return_value=True):
+        found = dot_products.features_of(device, mock.sentinel.context, HostCpu("x86_64", "", frozenset(flags)))  # type: ignore[arg-type]
+    assert found == features
+
+
+@pytest.mark.parametrize(
+    ("form", "flags", "vbmi"),
+    [
+        (AVX2, HASWELL, False), (AVX_VNNI, ALDER_LAKE, False), (AVX512_VNNI, CASCADE_LAKE, False),
+        (AVX512_VNNI, ICE_LAKE, True), (AMX, SAPPHIRE_RAPIDS, True),
+    ],
+)  # fmt: skip
+def test_a_form_works_where_the_processor_has_its_instructions(
+    context: cl.Context, form: int, flags: set[str], vbmi: bool
+) -> None:
     if not (flags <= host_cpu().flags and has_instructions(form, host_cpu())):
         pytest.skip("the processor lacks them, or Linux refuses them, and would end this process")
-    assert dot_products.works(context, form)
+    assert dot_products.works(context, form, vbmi=vbmi)
 
 
 @pytest.mark.parametrize("found", ON_X86, ids=lambda found: found.name)
@@ -86,6 +103,7 @@ def test_devices_say_which_form_they_have(found: FoundDevice) -> None:
         expected = "x86_avx2"
     wanted = {expected, "x86_vnni"} if expected == "x86_amx" else {expected}
     assert set(found.features) & set(FEATURES) == (wanted if expected else set())
+    assert (VBMI in found.features) == (FEATURES.get(expected or "") in WIDE_FORMS and flags >= ICE_LAKE)
 
 
 def test_a_process_that_is_refused_tiles_has_the_next_form(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,7 +137,7 @@ def test_a_process_without_room_for_tiles_in_its_stack_for_signals_does_not_use_
     assert "x86_amx" not in run.stdout.split()
 
 
-@pytest.mark.parametrize("output", [0, 1], ids=["sums", "rounding"])
+@pytest.mark.parametrize("output", [0, 1, 2], ids=["sums", "rounding", "table"])
 def test_wrong_answers_fail_the_trial(context: cl.Context, output: int) -> None:
     def wrong(*arguments: object) -> None:
         run_once(*arguments)  # type: ignore[arg-type]
@@ -137,8 +155,8 @@ def test_wrong_answers_fail_the_trial(context: cl.Context, output: int) -> None:
 def test_wrong_products_of_tiles_fail_the_trial(context: cl.Context, sign: int) -> None:
     def wrong(*arguments: object) -> None:
         run_once(*arguments)  # type: ignore[arg-type]
-        if sign < len(arguments[-1]) - 2:  # type: ignore[arg-type]
-            arguments[-1][2 + sign][1, 15, 7] += 1  # type: ignore[index]
+        if sign < len(arguments[-1]) - 3:  # type: ignore[arg-type]
+            arguments[-1][3 + sign][1, 15, 7] += 1  # type: ignore[index]
 
     if not has_instructions(AMX, host_cpu()):
         pytest.skip("the processor has no tiles, or Linux refuses them")
@@ -152,7 +170,8 @@ def test_right_sums_pass_only_with_rounding_towards_zero(rounds_down: bool) -> N
     """The numbers of the trial tell the two ways of rounding apart."""
 
     def computed(*arguments: object) -> None:
-        (unsigned, signed, factors), (total, scaled) = arguments[-2:]  # type: ignore[misc]
+        (unsigned, signed, factors, table), (total, scaled, found) = arguments[-2:]  # type: ignore[misc]
+        found[:] = table[16:].reshape(-1)[unsigned]
         total += (unsigned.astype(np.int32) * signed).reshape(-1, 4).sum(1)
         exact = scaled * np.float64(factors[0]) + factors[-1]
         scaled[:] = exact.astype(np.float32)
