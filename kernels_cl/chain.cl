@@ -108,6 +108,7 @@
 #include "common/pairs.h"
 #include "common/look_up_row.h"
 #endif
+#include "common/kept.h"
 #include "common/elementwise_step.h"
 #include "common/mean_step.h"
 #include "common/copy_row.h"

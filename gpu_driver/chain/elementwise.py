@@ -38,8 +38,10 @@ _FIELDS = (
 )
 _ALIGNMENT = 64
 _LEAST_ROW = 16
-_WIDTH = 512
+_WIDTH, _WIDTH_OF_BYTES = 512, 2048
 """Elements that are computed at once, as common/elementwise_step.h has them."""
+_EVEN = 64
+"""Elements of the vectors that it goes through without looking at each."""
 _MOST_ELEMENTS_OF_A_ROW = 16384
 _MOST_CONSTANT_BYTES = 1 << 20
 REGISTERS = 4
@@ -138,7 +140,7 @@ def program_step(
     rows, depth = shape
     operations = sum(one.function != Function.LOAD for one in program)
     program = _simplified(program, kernel)
-    at_once = _at_once(program, depth)
+    at_once = _at_once(program, depth, _WIDTH if _byte_type(kernel) is None else _WIDTH_OF_BYTES)
     if depth > _MOST_ELEMENTS_OF_A_ROW or not (at_once or depth >= _LEAST_ROW):
         return None
     source, residual, third = (*memories, None, None)[: len(MEMORIES)]
@@ -211,22 +213,30 @@ def _reading(program: Sequence[Instruction], which: int) -> Reading | None:
 
 def _simplified(program: tuple[Instruction, ...], kernel: Kernel) -> tuple[Instruction, ...]:
     """Return a table in the place of what makes of a byte another."""
-    dtype = {"uchar": np.dtype(np.uint8), "char": np.dtype(np.int8)}.get(str(dict(kernel.defines)["T"]))
+    dtype = _byte_type(kernel)
     if dtype is None or [one.function for one in program] == [Function.LOAD, Function.TABLE]:
         return program
     table = byte_programs.table_of(program, dtype)
     return program if table is None else (program[0], Instruction(Function.TABLE, constant=table))
 
 
-def _at_once(program: Sequence[Instruction], depth: int) -> int:
+def _byte_type(kernel: Kernel) -> np.dtype[np.generic] | None:
+    """Return the type of a kernel's elements if they are bytes."""
+    return {"uchar": np.dtype(np.uint8), "char": np.dtype(np.int8)}.get(str(dict(kernel.defines)["T"]))
+
+
+def _at_once(program: Sequence[Instruction], depth: int, width: int) -> int:
     """Return how many elements of one long row of all rows are computed at once; 0 where rows must be apart."""
     others = [one for one in program if one.walk is not None and not (one.walk.is_plain or one.walk.is_scalar)]
     if has_mean(program):
         return 0
     if not others:
-        return _WIDTH
+        return width
     repeated = all(one.walk is not None and one.walk.is_same_row for one in others) and len(others) <= _COPIES
-    return _WIDTH // depth * depth if repeated and 2 * depth <= _WIDTH else 0
+    if not repeated or 2 * depth > width:
+        return 0
+    even = math.lcm(depth, _EVEN)
+    return width // even * even or width // depth * depth
 
 
 def _packed(program: Sequence[Instruction], at_once: int, *, of_bytes: bool) -> Array:

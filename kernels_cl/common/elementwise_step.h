@@ -18,10 +18,14 @@
 // Exact    quantised: yes; float: each operation rounded to T, products to which MULTIPLY_ADD and POLYNOMIAL add only then; means of sums by
 //          lane; EXP, LOGISTIC, GATE, TANH, ELU as common/exponential.h
 
+#if T_IS_FLOAT
 #define WIDTH 512 // elements computed at once
+#else
+#define WIDTH 2048
+#endif
 #define LINES (WIDTH / 16)
 #define COPY_LENGTH (WIDTH + 16) // what is loaded of one that is short
-#define REGISTERS 4 // these two as gpu_driver/chain/elementwise.py has them
+#define REGISTERS 4 // these and WIDTH as gpu_driver/chain/elementwise.py has them
 #define COPIES 8
 #define EVERY_VALUE(...) for (int v = 0; v < vectors; ++v) { __VA_ARGS__; }
 // For what takes an instruction or two; vectors are a multiple of four.
@@ -81,17 +85,21 @@ typedef struct {
 // copies: of rows that are repeated; from `first` on if it is a long row, else there are none
 typedef struct {
     global const T *src, *residual, *third;
-    const COMPUTE_T16 *copies;
+    const KEPT_T16 *copies;
     global const uchar *constants; // the instructions, and what follows
     int row, rows, first, last, of_row, vectors, lanes;
 } Columns;
+
+typedef struct __attribute__((packed)) {
+    KEPT_T16 value;
+} UnalignedKept;
 
 static inline int padded(int vectors)
 {
     return (vectors + 3) & ~3;
 }
 
-static inline void pad(const Columns *at, COMPUTE_T16 *values)
+static inline void pad(const Columns *at, KEPT_T16 *values)
 {
     for (int v = at->vectors; v < padded(at->vectors); ++v)
         values[v] = values[at->vectors - 1];
@@ -102,31 +110,28 @@ static inline int is_gapless(const Columns *at)
     return at->of_row % 4 == 0 && at->last == at->first + 16 * (at->of_row - 1);
 }
 
-static inline void load_row(const Columns *at, global const T *from, COMPUTE_T16 *values)
+static inline void load_row(const Columns *at, global const T *from, KEPT_T16 *values)
 {
     const int vectors = at->of_row, before = vectors - 1;
     if (is_gapless(at)) {
-        EVERY_FOUR(values[v] = LOAD16(from, at->first + 16 * v))
+        EVERY_FOUR(values[v] = load_kept(from, at->first + 16 * v, 16))
         return;
     }
     for (int v = 0; v < before; ++v)
-        values[v] = LOAD16(from, at->first + 16 * v);
-    values[before] = at->lanes < 16 ? load_lanes(from, at->first, at->lanes) : LOAD16(from, at->last);
+        values[v] = load_kept(from, at->first + 16 * v, 16);
+    values[before] = load_kept(from, at->lanes < 16 ? at->first : at->last, at->lanes);
 }
 
-static inline void store_row(const Columns *at, global T *to, const COMPUTE_T16 *values)
+static inline void store_row(const Columns *at, global T *to, const KEPT_T16 *values)
 {
     const int vectors = at->of_row, before = vectors - 1;
     if (is_gapless(at)) {
-        EVERY_FOUR(STORE16(to, at->first + 16 * v, values[v]))
+        EVERY_FOUR(store_kept(to, at->first + 16 * v, values[v], 16))
         return;
     }
     for (int v = 0; v < before; ++v)
-        STORE16(to, at->first + 16 * v, values[v]);
-    if (at->lanes < 16)
-        store_lanes(to, at->first, values[before], at->lanes);
-    else
-        STORE16(to, at->last, values[before]);
+        store_kept(to, at->first + 16 * v, values[v], 16);
+    store_kept(to, at->lanes < 16 ? at->first : at->last, values[before], at->lanes);
 }
 
 static inline global const T *operand_of(const Columns *at, global const Instruction *i)
@@ -146,18 +151,18 @@ static inline global const T *row_of(global const Instruction *i, global const T
 
 // Where the elements that are computed at once lie as values do, so that they need no copy: `rows` from `row` on, `stride` apart.
 // Returns 0 where they do not. Address spaces are one on a CPU.
-static inline COMPUTE_T16 *in_place(const Columns *at, global const T *row, int stride)
+static inline KEPT_T16 *in_place(const Columns *at, global const T *row, int stride)
 {
-#if T_IS_FLOAT && !T_IS_HALF
+#if !T_IS_HALF
     const int has_gaps = at->last != at->first + 16 * (at->of_row - 1) || at->lanes < 16 || (at->rows > 1 && stride != 16 * at->of_row);
     const size_t place = (size_t)(row + at->first);
-    return has_gaps || at->vectors % 4 || place % sizeof(float16) ? 0 : (float16 *)place;
+    return has_gaps || at->vectors % 4 || place % sizeof(KEPT_T16) ? 0 : (KEPT_T16 *)place;
 #else
     return 0;
 #endif
 }
 
-static inline const COMPUTE_T16 *operand_in_place(const Columns *at, global const Instruction *i)
+static inline const KEPT_T16 *operand_in_place(const Columns *at, global const Instruction *i)
 {
     if (at->copies != 0 && i->repeated && is_gapless(at) && at->lanes == 16)
         return at->copies + (i->repeated - 1) * (COPY_LENGTH / 16);
@@ -168,20 +173,20 @@ static inline const COMPUTE_T16 *operand_in_place(const Columns *at, global cons
 }
 
 // What an instruction reads beside the values: a vector for every one of theirs (returns 1), or one for all (0).
-static inline int load_operand(const Columns *at, global const Instruction *i, COMPUTE_T16 *values)
+static inline int load_operand(const Columns *at, global const Instruction *i, KEPT_T16 *values)
 {
     global const T *from = operand_of(at, i);
     if (at->copies != 0 && i->repeated) {
-        const COMPUTE_T *copy = (const COMPUTE_T *)at->copies + (i->repeated - 1) * COPY_LENGTH;
+        const KEPT_T *copy = (const KEPT_T *)at->copies + (i->repeated - 1) * COPY_LENGTH;
         const int before = at->vectors - 1, last = at->lanes < 16 ? 0 : at->last - at->first;
         for (int v = 0; v < before; ++v)
-            values[v] = vload16(v, copy);
-        values[before] = vload16(0, copy + last);
+            values[v] = ((const UnalignedKept *)(copy + 16 * v))->value;
+        values[before] = ((const UnalignedKept *)(copy + last))->value;
         pad(at, values);
         return 1;
     }
     if (!i->step && (at->rows == 1 || i->modulo == 1)) {
-        values[0] = (COMPUTE_T16)LOAD(row_of(i, from, at->row), 0);
+        values[0] = (KEPT_T16)(KEPT_T)LOAD(row_of(i, from, at->row), 0);
         return 0;
     }
     for (int r = 0; r < at->rows; ++r, values += at->of_row) {
@@ -189,7 +194,7 @@ static inline int load_operand(const Columns *at, global const Instruction *i, C
         if (i->step) {
             load_row(at, row, values);
         } else {
-            const COMPUTE_T16 value = (COMPUTE_T16)LOAD(row, 0);
+            const KEPT_T16 value = (KEPT_T16)(KEPT_T)LOAD(row, 0);
             for (int v = 0; v < at->of_row; ++v)
                 values[v] = value;
         }
@@ -306,27 +311,17 @@ static inline void apply(const Columns *at, global const Instruction *i, int vec
 #endif
 }
 #else
-static inline void apply(const Columns *at, global const Instruction *i, int vectors, const int16 *a, const int16 *b, int16 *to)
+static inline void apply(const Columns *at, global const Instruction *i, int vectors, const T16 *a, const T16 *b, T16 *to)
 {
     const int low = i->low, high = i->high;
     if (i->function == DO_TABLE) {
-        int16 bytes[WIDTH / 64];
-        EVERY_FOUR(((T16 *)bytes)[v] = WIDEN(a[v], T16))
-#if OF_BYTES
-        global const int16 *table = (global const int16 *)(at->constants + (size_t)i->place * 64);
-        for (int k = 0; k < vectors / 4; ++k)
-            bytes[k] = look_up_bytes(table, bytes[k]);
-#else
-        global const uchar *table = at->constants + (size_t)i->place * 64;
-        for (int k = 0; k < 16 * vectors; ++k)
-            ((uchar *)bytes)[k] = table[((uchar *)bytes)[k]];
-#endif
-        EVERY_FOUR(to[v] = WIDEN(((T16 *)bytes)[v], int16))
+        look_up_row(at->constants + (size_t)i->place * 64, (global const T *)(size_t)a, (global T *)(size_t)to, 16 * vectors);
     } else if (i->function == DO_PAIRS) {
         global const T *table = (global const T *)(at->constants + (size_t)i->table * 64);
-        EVERY_VALUE(to[v] = paired16(a[v], b[v], table))
+        EVERY_VALUE(to[v] = WIDEN(paired16(WIDEN(a[v], int16), WIDEN(b[v], int16), table), T16))
     } else if (i->function == DO_CLAMP) {
-        EVERY_FOUR(to[v] = activate_int16(a[v], low, high))
+        const T16 least = (T16)(T)low, most = (T16)(T)high;
+        EVERY_FOUR(to[v] = min(max(a[v], least), most))
     } else if (i->function == DO_MAXIMUM) {
         EVERY_FOUR(to[v] = max(a[v], b[v]))
     } else if (i->function == DO_MINIMUM) {
@@ -334,20 +329,22 @@ static inline void apply(const Columns *at, global const Instruction *i, int vec
     } else if (i->by_floats) {
         const float factor0 = i->real0, factor1 = i->real1, offset = i->offset;
         const int zero0 = i->zeros[0], zero1 = i->zeros[1], zero_out = i->zeros[2];
+#define OF_FLOATS(...)                                                                   \
+    EVERY_FOUR(const int16 x = WIDEN(a[v], int16) - zero0; const int16 y = WIDEN(b[v], int16); \
+               to[v] = WIDEN(activate_int16(__VA_ARGS__, low, high), T16))
         if (i->function == DO_MUL)
-            EVERY_FOUR(to[v] = activate_int16(
-                           multiplied_by_floats16(a[v] - zero0, b[v] - zero1, factor0, offset, zero_out), low, high))
+            OF_FLOATS(multiplied_by_floats16(x, y - zero1, factor0, offset, zero_out))
         else
-            EVERY_FOUR(to[v] = activate_int16(added_by_floats16(a[v] - zero0, b[v], factor0, factor1, offset), low, high))
+            OF_FLOATS(added_by_floats16(x, y, factor0, factor1, offset))
     } else {
         const int4 zeros = (int4)(i->zeros[0], i->zeros[1], i->zeros[2], 0);
         const int2 factor0 = (int2)(i->factor0[0], i->factor0[1]), factor1 = (int2)(i->factor1[0], i->factor1[1]);
         const int2 factor_out = (int2)(i->factor_out[0], i->factor_out[1]);
+#define OF_INTEGERS(...) EVERY_VALUE(const int16 x = WIDEN(a[v], int16); const int16 y = WIDEN(b[v], int16); to[v] = WIDEN(__VA_ARGS__, T16))
         if (i->function == DO_PRELU)
-            EVERY_VALUE(to[v] = rectified16(a[v], b[v], zeros, (int4)(factor0, factor1), low, high))
+            OF_INTEGERS(rectified16(x, y, zeros, (int4)(factor0, factor1), low, high))
         else
-            EVERY_VALUE(to[v] = combine16(a[v], b[v], i->function, (int16)low, (int16)high, i->left_shift, zeros, factor0,
-                                          factor1, factor_out))
+            OF_INTEGERS(combine16(x, y, i->function, (int16)low, (int16)high, i->left_shift, zeros, factor0, factor1, factor_out))
     }
 }
 #endif
@@ -355,12 +352,12 @@ static inline void apply(const Columns *at, global const Instruction *i, int vec
 // depth: of the rows of dst
 static inline void compute(const Columns *at, global const Instruction *program, int instructions, global T *dst, int depth)
 {
-    COMPUTE_T16 rooms[REGISTERS][LINES], others[LINES];
-    const COMPUTE_T16 *values[REGISTERS] = {rooms[0], rooms[1], rooms[2], rooms[3]}; // or where they are in memory
+    KEPT_T16 rooms[REGISTERS][LINES], others[LINES];
+    const KEPT_T16 *values[REGISTERS] = {rooms[0], rooms[1], rooms[2], rooms[3]}; // or where they are in memory
     for (int n = 0; n < instructions; ++n) {
         global const Instruction *i = program + n;
-        const COMPUTE_T16 *own = values[i->from], *other = own;
-        COMPUTE_T16 *result = rooms[i->to];
+        const KEPT_T16 *own = values[i->from], *other = own;
+        KEPT_T16 *result = rooms[i->to];
 #if T_IS_FLOAT
         const int vectors = padded(i->is_narrow ? at->rows : at->vectors);
         if (i->function == DO_MEAN_OF_ROW) {
@@ -369,7 +366,7 @@ static inline void compute(const Columns *at, global const Instruction *program,
             continue;
         }
         if (i->operand == FROM_NARROW) {
-            COMPUTE_T16 *wide = i->function == DO_LOAD ? result : others;
+            KEPT_T16 *wide = i->function == DO_LOAD ? result : others;
             widen_rows(at, values[i->place], wide);
             other = wide;
         }
@@ -382,7 +379,7 @@ static inline void compute(const Columns *at, global const Instruction *program,
         } else if (i->operand != FROM_NOTHING && i->operand != FROM_NARROW) {
             other = operand_in_place(at, i);
             if (other == 0) {
-                COMPUTE_T16 *copy = i->function == DO_LOAD ? result : others;
+                KEPT_T16 *copy = i->function == DO_LOAD ? result : others;
                 is_one = !load_operand(at, i, copy);
                 other = copy;
             }
@@ -393,7 +390,7 @@ static inline void compute(const Columns *at, global const Instruction *program,
             values[i->to] = other;
             continue;
         }
-        COMPUTE_T16 *straight = n == instructions - 1 && !i->is_narrow ? in_place(at, dst, depth) : 0;
+        KEPT_T16 *straight = n == instructions - 1 && !i->is_narrow ? in_place(at, dst, depth) : 0;
         if (straight != 0)
             result = straight;
         const int is_reversed = i->reversed;
@@ -414,16 +411,16 @@ static inline void compute(const Columns *at, global const Instruction *program,
 
 // Copies the rows that are the same for all rows, as often as they are needed at once.
 static inline void copy_repeated(const Columns *at, global const Instruction *program, int instructions, int depth, int at_once,
-                                 COMPUTE_T *copies)
+                                 KEPT_T *copies)
 {
     for (int n = 0; n < instructions; ++n) {
         if (!program[n].repeated)
             continue;
         global const T *from = operand_of(at, program + n);
-        COMPUTE_T *copy = copies + (program[n].repeated - 1) * COPY_LENGTH;
+        KEPT_T *copy = copies + (program[n].repeated - 1) * COPY_LENGTH;
         for (int e = 0; e < at_once; e += depth)
             for (int c = 0; c < depth; ++c)
-                copy[e + c] = LOAD(from, c);
+                copy[e + c] = (KEPT_T)LOAD(from, c);
     }
 }
 
@@ -445,9 +442,9 @@ static void elementwise(const Step *s, Part part, global const T *src, global T 
     }
 #endif
     Columns at = {src, residual, third, 0, own, begin, 1, 0, 0, 0, 0, 0};
-    COMPUTE_T16 copies[COPIES * COPY_LENGTH / 16];
+    KEPT_T16 copies[COPIES * COPY_LENGTH / 16];
     if (is_long) {
-        copy_repeated(&at, program, s->instructions, depth, width, (COMPUTE_T *)copies);
+        copy_repeated(&at, program, s->instructions, depth, width, (KEPT_T *)copies);
         at.copies = copies;
     }
     // Instructions are looked at once for all rows that fit.

@@ -7,15 +7,9 @@
 // Exact    yes
 
 #if T_IS_FLOAT
-#define KEPT_T16 float16
-#define LOAD_KEPT16(p, i, count) load_lanes(p, i, count)
-#define STORE_KEPT16(p, i, v, count) store_lanes(p, i, v, count)
 #define LOWEST (-INFINITY)
 #define IS_GREATER(value, found) ((value) > (found) || (nan_wins && isnan(value)))
 #else
-#define KEPT_T16 T16 // bytes are compared as they are
-#define LOAD_KEPT16(p, i, count) ((count) == 16 ? ((global const UnalignedT16 *)((p) + (i)))->value : WIDEN(load_lanes(p, i, count), T16))
-#define STORE_KEPT16(p, i, v, count) store_lanes(p, i, WIDEN(v, int16), count)
 #define LOWEST (T_IS_SIGNED ? -128 : 0)
 #define IS_GREATER(value, found) ((value) > (found))
 #endif
@@ -38,11 +32,11 @@ static void greatest(const Step *s, Part part, global const T *src, global T *ds
                 KEPT_T16 found = (KEPT_T16)LOWEST;
                 for (int y = y0; y < y1; ++y)
                     for (int x = x0; x < x1; ++x) {
-                        const KEPT_T16 value = LOAD_KEPT16(src, nhwc_offset(b, y, x, height, width, depth) + channel, lanes);
+                        const KEPT_T16 value = load_kept(src, nhwc_offset(b, y, x, height, width, depth) + channel, lanes);
                         found = IS_GREATER(value, found) ? value : found;
                     }
                 found = found < low ? low : found;
-                STORE_KEPT16(dst, (row * out_width + ox) * depth + channel, found > high ? high : found, lanes);
+                store_kept(dst, (row * out_width + ox) * depth + channel, found > high ? high : found, lanes);
             }
         }
     }

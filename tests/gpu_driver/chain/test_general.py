@@ -231,10 +231,12 @@ def test_every_function_of_real_numbers(opencl_device: Device, code: OperandCode
 
 def test_sizes_are_those_of_the_kernels() -> None:
     source = kernels_cl.source("chain.cl")
-    numbers = {name: int(value) for name, value in re.findall(r"#define (\w+) (\d+)\b", source)}
-    assert numbers["REGISTERS"] == elementwise.REGISTERS
-    assert numbers["COPIES"] == elementwise._COPIES
-    assert numbers["WIDTH"] == elementwise._WIDTH
+    numbers: dict[str, list[int]] = {}
+    for name, value in re.findall(r"#define (\w+) (\d+)\b", source):
+        numbers.setdefault(name, []).append(int(value))
+    assert numbers["REGISTERS"] == [elementwise.REGISTERS]
+    assert numbers["COPIES"] == [elementwise._COPIES]
+    assert numbers["WIDTH"] == [elementwise._WIDTH, elementwise._WIDTH_OF_BYTES]
 
 
 def test_fields_of_an_instruction_are_those_of_the_kernel() -> None:
