@@ -5,11 +5,13 @@
 //          quantised, qa = a - zeros.x, qb = b - zeros.y, M(x, f) = multiply_by_quantized_multiplier(x, f.x, f.y):
 //          ADD, SUB: clamp(M(M(qa << left_shift, factor0) +- M(qb << left_shift, factor1), factor_out), low, high) + zeros.z
 //          MUL:      clamp(M(qa * qb, factor_out), low, high) + zeros.z; no DIV
+//          the same by float32 arithmetic where by_floats is not 0 (common/combine.h)
 // Tensors  src0, src1, dst: elements of T. The output's dimensions with neighbours merged are sizes (outermost first, unused 1),
 //          strides0 and strides1 those of the inputs in elements, 0 where broadcast; dst dense
 //          elementwise: the innermost dimension is apart: `inner` elements, strides step0, step1 of 0 or 1
 // Units    zeros: zero points (src0, src1, dst); factors (mantissa, exponent); low, high of COMPUTE_T: bounds of the activation,
-//          quantised ones less zeros.z; per_item: vectors, rows_per_item: rows that a work-item computes
+//          quantised ones less zeros.z; by_floats, reals (factors, offset, 0): whether and by which numbers float32 arithmetic gives the
+//          same integers; per_item: vectors, rows_per_item: rows that a work-item computes
 // Defines  T: float | half | uchar | char | int (required); 8-bit types are quantised
 //          GROUP: work-items of a group of VECTOR_KERNEL
 // Launch   elementwise: global (>= ceil(ceil(inner / 16) / per_item), ceil(rows / rows_per_item)), local (GROUP, 1)
@@ -26,6 +28,17 @@
 #include "common/activation.h"
 
 #include "common/combine.h"
+
+// What combine16 makes of two vectors.
+static inline COMPUTE_T16 combined16(COMPUTE_T16 a, COMPUTE_T16 b, int operation, COMPUTE_T low, COMPUTE_T high, int left_shift, int4 zeros,
+    int2 factor0, int2 factor1, int2 factor_out, int by_floats, float4 reals)
+{
+#if TYPE_NUMBER == TYPE_NUMBER_uchar || TYPE_NUMBER == TYPE_NUMBER_char
+    if (by_floats)
+        return activate_int16(combined_by_floats16(a - zeros.x, b, operation, zeros, reals), low + zeros.z, high + zeros.z);
+#endif
+    return combine16(a, b, operation, (COMPUTE_T16)low, (COMPUTE_T16)high, left_shift, zeros, factor0, factor1, factor_out);
+}
 
 // Element offsets in both inputs of a position counted over `sizes`.
 static inline int2 offsets_of(int position, int4 sizes, int4 strides0, int4 strides1)
@@ -45,8 +58,8 @@ static inline int2 offsets_of(int position, int4 sizes, int4 strides0, int4 stri
 }
 
 VECTOR_KERNEL void elementwise(global const T *src0, global const T *src1, global T *dst, int operation, COMPUTE_T low, COMPUTE_T high,
-    int left_shift, int4 zeros, int2 factor0, int2 factor1, int2 factor_out, int4 sizes, int4 strides0, int4 strides1, int rows,
-    int inner, int step0, int step1, int per_item, int rows_per_item)
+    int left_shift, int4 zeros, int2 factor0, int2 factor1, int2 factor_out, int by_floats, float4 reals, int4 sizes, int4 strides0,
+    int4 strides1, int rows, int inner, int step0, int step1, int per_item, int rows_per_item)
 {
     const int first = (int)get_global_id(0) * per_item * 16;
     if (first >= inner)
@@ -70,7 +83,7 @@ VECTOR_KERNEL void elementwise(global const T *src0, global const T *src1, globa
                 for (; i + 16 <= end * inner; i += 16, at += 16) {
                     const COMPUTE_T16 a = flat0 ? LOAD16(src0, at.x) : vload16(0, pattern0 + phase);
                     const COMPUTE_T16 b = flat1 ? LOAD16(src1, at.y) : vload16(0, pattern1 + phase);
-                    STORE16(dst, i, combine16(a, b, operation, (COMPUTE_T16)low, (COMPUTE_T16)high, left_shift, zeros, factor0, factor1, factor_out));
+                    STORE16(dst, i, combined16(a, b, operation, low, high, left_shift, zeros, factor0, factor1, factor_out, by_floats, reals));
                     phase = (phase + 16) % inner;
                 }
                 at -= i - row * inner;
@@ -89,15 +102,15 @@ VECTOR_KERNEL void elementwise(global const T *src0, global const T *src1, globa
                 const int x = min(i, inner - 16);
                 const COMPUTE_T16 a = step0 ? LOAD16(src0, at.x + x) : same0;
                 const COMPUTE_T16 b = step1 ? LOAD16(src1, at.y + x) : same1;
-                const COMPUTE_T16 y = combine16(a, b, operation, (COMPUTE_T16)low, (COMPUTE_T16)high, left_shift, zeros, factor0, factor1, factor_out);
-                STORE16(dst, row * inner + x, y);
+                STORE16(dst, row * inner + x, combined16(a, b, operation, low, high, left_shift, zeros, factor0, factor1, factor_out, by_floats, reals));
             }
         }
     }
 }
 
 kernel void elementwise_broadcast(global const T *src0, global const T *src1, global T *dst, int operation, COMPUTE_T low, COMPUTE_T high,
-    int left_shift, int4 zeros, int2 factor0, int2 factor1, int2 factor_out, int4 sizes, int4 strides0, int4 strides1, int count)
+    int left_shift, int4 zeros, int2 factor0, int2 factor1, int2 factor_out, int by_floats, float4 reals, int4 sizes, int4 strides0,
+    int4 strides1, int count)
 {
     const int i = (int)get_global_id(0);
     if (i >= count)

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpu_driver import chain
+from gpu_driver.byte_pairs import Bytes, by_floats, specified
 from gpu_driver.chain import elementwise as programs
-from gpu_driver.chain.byte_pairs import Bytes, by_floats, specified
-from gpu_driver.kernel import Kernel, Packed, float32, int32, int_vector
+from gpu_driver.kernel import Kernel, Packed, float32, float_vector, int32, int_vector
 from gpu_driver.launch import Launch
 from gpu_driver.launchers.broadcast import broadcast, pairwise, refuse_pair
 from gpu_driver.launchers.vectors import c_type, defines
 from gpu_driver.launchers.worksize import linear
 from gpu_driver.operations import launches, supports
+from gpu_driver.operations.activation import by_table
 from nn_runtime.codes import OperationCode
 from nn_runtime.operand import FLOAT_TYPES, QUANT8_TYPES, dtype_of
 from nn_runtime.operations.elementwise import ADD_LEFT_SHIFT, add_parameters, mul_multiplier, prelu_multipliers
@@ -57,7 +58,8 @@ def elementwise(op: BoundOperation, device: DeviceProfile) -> Launch:
     """ADD, SUB, MUL, DIV. Every type, rank up to 4; kernels elementwise.cl:elementwise, elementwise_broadcast."""
     first, second, output = op.input("input0"), op.input("input1"), op.outputs[0]
     shape = broadcast(first.dimensions, second.dimensions, output.dimensions)
-    common = (first, second, output, int32(_FUNCTIONS[OperationCode(op.code)]), *_arithmetic(op))
+    reals = _reals(op) if device.is_cpu else None  # elsewhere integers take no longer than memory
+    common = (first, second, output, int32(_FUNCTIONS[OperationCode(op.code)]), *_arithmetic(op, reals))
     moved = first.size_bytes + second.size_bytes + output.size_bytes
     types = defines(device, T=c_type(output))
     if not shape.fits_rows(device):
@@ -76,10 +78,20 @@ def elementwise(op: BoundOperation, device: DeviceProfile) -> Launch:
         output.count,
         moved,
     )
-    return programs.joinable(launch, _chain_step(op, device))
+    return programs.joinable(launch, _chain_step(op, reals, device))
 
 
-def _chain_step(op: BoundOperation, device: DeviceProfile) -> chain.Step | None:
+def _reals(op: BoundOperation) -> tuple[float, float, float] | None:
+    """Return the numbers by which float32 arithmetic combines bytes; None for other types, or where there are none."""
+    if op.data_type not in QUANT8_TYPES:
+        return None
+    first, second, output = (_bytes(one) for one in (op.input("input0"), op.input("input1"), op.outputs[0]))
+    return by_floats(OperationCode(op.code), first, second, output)
+
+
+def _chain_step(
+    op: BoundOperation, reals: tuple[float, float, float] | None, device: DeviceProfile
+) -> chain.Step | None:
     """Return what takes the launch's place in a chain, None where it does not fit in."""
     output = op.outputs[0]
     kernel = chain.step_kernel(output, device)
@@ -92,11 +104,10 @@ def _chain_step(op: BoundOperation, device: DeviceProfile) -> chain.Step | None:
     low, high = activation_range_quantized(op.fuse_code(), output)
     first, second, result = (_bytes(one) for one in (*operands, output))
     exact = specified(OperationCode(op.code), (first, second, result), (low, high))
-    found = by_floats(OperationCode(op.code), first, second, result)
-    if found is not None:
+    if reals is not None:
         names = "zero0", "zero1", "zero_out", "real0", "real1", "offset"
         zeros = (one.zero_point for one in (*operands, output))
-        numbers = {"by_floats": 1, **dict(zip(names, (*zeros, *found), strict=True))}
+        numbers = {"by_floats": 1, **dict(zip(names, (*zeros, *reals), strict=True))}
         return programs.step_of(kernel, output, operands, function, low, high, numbers, exact=exact)
     low, high = low - output.zero_point, high - output.zero_point
     factors = dict(zip(("0", "1", "_out"), _factors(op), strict=True))
@@ -118,17 +129,19 @@ def _dimensions(*parts: tuple[int, ...]) -> tuple[Argument, ...]:
     return tuple(int_vector(*[1 if at == 0 else 0] * (_MAX_RANK - len(part)), *part) for at, part in enumerate(parts))
 
 
-def _arithmetic(op: BoundOperation) -> tuple[Argument, ...]:
-    """Return the arguments low, high, left_shift, zeros, factor0, factor1, factor_out."""
+def _arithmetic(op: BoundOperation, reals: tuple[float, float, float] | None) -> tuple[Argument, ...]:
+    """Return the arguments low, high, left_shift, zeros, factor0, factor1, factor_out, by_floats, reals."""
+    by_reals = int32(reals is not None), float_vector(*(reals or (0, 0, 0)), 0)
     first, second, output = op.input("input0"), op.input("input1"), op.outputs[0]
     if op.data_type in FLOAT_TYPES:
         low, high = activation_range_float(op.fuse_code())
-        return float32(low), float32(high), *_fixed_point((0, 0, 0), _UNUSED, _UNUSED, _UNUSED)
+        return float32(low), float32(high), *_fixed_point((0, 0, 0), _UNUSED, _UNUSED, _UNUSED), *by_reals
     if op.data_type not in QUANT8_TYPES:
-        return int32(0), int32(0), *_fixed_point((0, 0, 0), _UNUSED, _UNUSED, _UNUSED)
+        return int32(0), int32(0), *_fixed_point((0, 0, 0), _UNUSED, _UNUSED, _UNUSED), *by_reals
     bounds = activation_range_quantized(op.fuse_code(), output)
     centred = (int32(bound - output.zero_point) for bound in bounds)
-    return (*centred, *_fixed_point((first.zero_point, second.zero_point, output.zero_point), *_factors(op)))
+    zeros = first.zero_point, second.zero_point, output.zero_point
+    return (*centred, *_fixed_point(zeros, *_factors(op)), *by_reals)
 
 
 def _factors(op: BoundOperation) -> tuple[FixedPointMultiplier, FixedPointMultiplier, FixedPointMultiplier]:
@@ -169,7 +182,7 @@ def power(op: BoundOperation, device: DeviceProfile) -> Launch:
 
 @launches(OperationCode.PRELU)
 def prelu(op: BoundOperation, device: DeviceProfile) -> Launch:
-    """PRELU. FLOAT32, FLOAT16, QUANT8, any rank; kernel broadcast.cl:prelu."""
+    """PRELU. FLOAT32, FLOAT16, QUANT8, any rank; kernel broadcast.cl:prelu, of bytes by one number a table."""
     source, alpha, output = operands = op.input("input"), op.input("alpha"), op.outputs[0]
     if op.data_type not in QUANT8_TYPES:
         return _joinable(pairwise("prelu", operands, (), device), operands, chain.Function.PRELU, device)
@@ -180,7 +193,6 @@ def prelu(op: BoundOperation, device: DeviceProfile) -> Launch:
     low, high = int(info.min) - output.zero_point, int(info.max) - output.zero_point
     arguments = int_vector(*pairs), int_vector(*zeros, 0), int32(low), int32(high)
     numbers = dict(zip(_PRELU_NUMBERS, (*zeros, *pairs), strict=True))
-    launch = pairwise("prelu", operands, arguments, device)
 
     def exact(a: Array, b: Array) -> Array:
         x = a - source.zero_point
@@ -191,6 +203,11 @@ def prelu(op: BoundOperation, device: DeviceProfile) -> Launch:
         codes: Array = np.clip(np.where(x >= 0, kept, scaled), low, high) + output.zero_point
         return codes
 
+    if alpha.constant is not None and alpha.count == 1:
+        codes = np.arange(256, dtype=np.uint8).view(dtype_of(output.type))
+        table = exact(codes.astype(np.int64), alpha.constant.reshape(()).astype(np.int64))
+        return by_table(op, table.astype(codes.dtype), device)
+    launch = pairwise("prelu", operands, arguments, device)
     return _joinable(launch, operands, chain.Function.PRELU, device, (low, high), numbers, exact)
 
 

@@ -3,8 +3,8 @@
 // Maths    as elementwise.cl
 // Defines  T, common/types.h, common/quant.h (required, before inclusion)
 // Gives    ADD, SUB, MUL: numbers of operations, all others are DIV; combine, combine16
-//          8-bit T: added_by_floats16, multiplied_by_floats16: the same by float32 arithmetic, for factors that give the same integers for
-//          all pairs of bytes (chain/byte_pairs.py); bounds are to be applied
+//          8-bit T: combined_by_floats16: the same by float32 arithmetic, for numbers that give the same integers for all pairs of bytes
+//          (byte_pairs.py); bounds are to be applied
 
 #define DO_ADD 0
 #define DO_SUB 1
@@ -77,16 +77,23 @@ static inline int16 nearest_integer16(float16 x)
     return as_int16(x + 12582912.0f) - 0x4b400000;
 }
 
-// a: centred; b: as stored, its zero point is part of the offset, as that of the result is
+// b: as stored, its zero point is part of the offset, as that of the result is
 static inline int16 added_by_floats16(int16 a, int16 b, float factor0, float factor1, float offset)
 {
     return nearest_integer16(fma(WIDEN(a, float16), (float16)factor0, fma(WIDEN(b, float16), (float16)factor1, (float16)offset)));
 }
 
-// a, b: centred; offset: a little more than a half, with the product's sign
+// b: centred, too; offset: a little more than a half, with the product's sign
 static inline int16 multiplied_by_floats16(int16 a, int16 b, float factor, float offset, int zero)
 {
     const float16 product = WIDEN(a * b, float16);
     return WIDEN(fma(product, (float16)factor, copysign((float16)offset, product)), int16) + zero;
+}
+
+// a: centred; reals: two factors, an offset
+static inline int16 combined_by_floats16(int16 a, int16 b, int operation, int4 zeros, float4 reals)
+{
+    return operation == DO_MUL ? multiplied_by_floats16(a, b - zeros.y, reals.x, reals.z, zeros.z)
+                               : added_by_floats16(a, b, reals.x, reals.y, reals.z);
 }
 #endif

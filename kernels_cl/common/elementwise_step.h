@@ -327,24 +327,24 @@ static inline void apply(const Columns *at, global const Instruction *i, int vec
     } else if (i->function == DO_MINIMUM) {
         EVERY_FOUR(to[v] = min(a[v], b[v]))
     } else if (i->by_floats) {
-        const float factor0 = i->real0, factor1 = i->real1, offset = i->offset;
-        const int zero0 = i->zeros[0], zero1 = i->zeros[1], zero_out = i->zeros[2];
-#define OF_FLOATS(...)                                                                   \
-    EVERY_FOUR(const int16 x = WIDEN(a[v], int16) - zero0; const int16 y = WIDEN(b[v], int16); \
-               to[v] = WIDEN(activate_int16(__VA_ARGS__, low, high), T16))
+        const float4 reals = (float4)(i->real0, i->real1, i->offset, 0.0f);
+        const int4 zeros = (int4)(i->zeros[0], i->zeros[1], i->zeros[2], 0);
+#define BY_FLOATS(operation)                                                                                                             \
+    EVERY_FOUR(const int16 y = combined_by_floats16(WIDEN(a[v], int16) - zeros.x, WIDEN(b[v], int16), operation, zeros, reals); \
+               to[v] = WIDEN(activate_int16(y, low, high), T16))
         if (i->function == DO_MUL)
-            OF_FLOATS(multiplied_by_floats16(x, y - zero1, factor0, offset, zero_out))
+            BY_FLOATS(DO_MUL)
         else
-            OF_FLOATS(added_by_floats16(x, y, factor0, factor1, offset))
+            BY_FLOATS(DO_ADD)
     } else {
         const int4 zeros = (int4)(i->zeros[0], i->zeros[1], i->zeros[2], 0);
         const int2 factor0 = (int2)(i->factor0[0], i->factor0[1]), factor1 = (int2)(i->factor1[0], i->factor1[1]);
         const int2 factor_out = (int2)(i->factor_out[0], i->factor_out[1]);
-#define OF_INTEGERS(...) EVERY_VALUE(const int16 x = WIDEN(a[v], int16); const int16 y = WIDEN(b[v], int16); to[v] = WIDEN(__VA_ARGS__, T16))
+#define BY_INTEGERS(...) EVERY_VALUE(const int16 x = WIDEN(a[v], int16); const int16 y = WIDEN(b[v], int16); to[v] = WIDEN(__VA_ARGS__, T16))
         if (i->function == DO_PRELU)
-            OF_INTEGERS(rectified16(x, y, zeros, (int4)(factor0, factor1), low, high))
+            BY_INTEGERS(rectified16(x, y, zeros, (int4)(factor0, factor1), low, high))
         else
-            OF_INTEGERS(combine16(x, y, i->function, (int16)low, (int16)high, i->left_shift, zeros, factor0, factor1, factor_out))
+            BY_INTEGERS(combine16(x, y, i->function, (int16)low, (int16)high, i->left_shift, zeros, factor0, factor1, factor_out))
     }
 }
 #endif

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gpu_driver.chain.byte_pairs import Bytes, by_floats
+from gpu_driver.byte_pairs import Bytes, by_floats
 from nn_runtime.codes import OperationCode
 from nn_runtime.operations.elementwise import ADD_LEFT_SHIFT, add_parameters, mul_multiplier
 from nn_runtime.quantization import multiply_by_quantized_multiplier
