@@ -46,7 +46,8 @@ def bytes_of(g: SlidingWindow) -> int:
     """Return the size of images with their padding, and of what is read behind them."""
     copied = padded(g)
     count = g.batches * copied.output_height * copied.output_width * g.input_depth
-    return count + (_MOST_PIXELS * g.stride_width + g.filter_width * g.dilation_width) * g.input_depth + _QUAD
+    stride = g.stride_width if g.output_width > 1 else 0
+    return count + (_MOST_PIXELS * stride + g.filter_width * g.dilation_width) * g.input_depth + _QUAD
 
 
 class BytesOfFloats(NamedTuple):

@@ -112,22 +112,31 @@ def _take_constant(graph: Graph, at: int) -> bool:
 
 
 def _with_constant(graph: Graph, at: int, code: int, numbers: Array) -> dict[int, int] | None:
-    """Return the weights and bias of an operation whose output has numbers added or is multiplied by them."""
+    """Return the weights and bias of an operation whose output has numbers added or is multiplied by them.
+
+    None where they are not constants, or float32 does not hold the results.
+    """
     operation = graph.operations[at]
     weights, bias = (graph.constant(operation.inputs[place]) for place in (_WEIGHTS, _BIAS))
     assert bias is not None
-    if code == OperationCode.ADD:
-        return {_BIAS: graph.add_constant((bias + numbers).astype(np.float32), operation.inputs[_BIAS])}
-    if weights is None:
+    with np.errstate(invalid="ignore"):  # infinities among the constants
+        if code == OperationCode.ADD:
+            wanted = {_BIAS: bias + numbers}
+        elif weights is None:
+            return None
+        else:
+            last = operation.type == OperationCode.DEPTHWISE_CONV_2D  # the others have output channels first
+            factors = numbers if last else numbers.reshape(-1, *[1] * (weights.ndim - 1))
+            wanted = {_WEIGHTS: weights * factors, _BIAS: bias * numbers}
+    if not all(map(_fits_float32, wanted.values())):
         return None
-    last = operation.type == OperationCode.DEPTHWISE_CONV_2D  # the others have output channels first
-    factors = numbers if last else numbers.reshape(-1, *[1] * (weights.ndim - 1))
-    with np.errstate(over="ignore", invalid="ignore"):
-        scaled = (weights * factors).astype(np.float32), (bias * numbers).astype(np.float32)
-    if not all(np.isfinite(one).all() for one in scaled):
-        return None
-    places = (_WEIGHTS, _BIAS)
-    return {place: graph.add_constant(one, operation.inputs[place]) for place, one in zip(places, scaled, strict=True)}
+    return {place: graph.add_constant(one.astype(np.float32), operation.inputs[place]) for place, one in wanted.items()}
+
+
+def _fits_float32(values: Array) -> bool:
+    """Whether all numbers are 0 or normal ones as float32."""
+    sizes, limits = np.abs(values), np.finfo(np.float32)
+    return bool(((sizes == 0) | ((sizes >= limits.tiny) & (sizes <= limits.max))).all())
 
 
 def _take_over(graph: Graph, at: int, reshapes: list[int], following: int, changed: dict[int, int]) -> None:

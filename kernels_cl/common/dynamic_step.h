@@ -119,7 +119,7 @@ static inline void quantize_run(global uchar *dst, global const float *src, int 
 static void make_bytes(const Step *s, Part part, global const float *src, global uchar *dst, global const float2 *ranges)
 {
     const int depth = s->depth_in, length = s->out_width * depth;
-    const int cut = max(0, -s->padding_left) * depth, left = max(0, s->padding_left) * depth;
+    const int cut = min(max(0, -s->padding_left), s->width) * depth, left = min(max(0, s->padding_left), s->out_width) * depth;
     const int inside = max(0, min(s->width * depth - cut, length - left));
     int known = -1;
     Levels levels = {1.0f, 1.0f, 0};
@@ -268,7 +268,8 @@ static void multiply_bytes(const Step *s, Part part, global const uchar *src, gl
     const int pixels = s->batches * s->out_height * s->out_width, by_rows = s->level_rows == 0;
     const int begin = part.x0 * s->unit_pixels, end = min(part.x1 * s->unit_pixels, pixels);
     const int end_vector = min(2 * part.y1, ceil_divide(s->depth_out, 16)), group = max(2, GROUP_QUADS / of.quads / 2 * 2);
-    const long step = (long)s->stride_width * s->depth_in, run_step = (long)s->dilation_height * s->width * s->depth_in;
+    // Pixels that a tile has beyond its row are read too: a row of one pixel may lie where so many strides are far away.
+    const long step = s->out_width > 1 ? (long)s->stride_width * s->depth_in : 0, run_step = (long)s->dilation_height * s->width * s->depth_in;
     global const Levels *const of_rows = (global const Levels *)src;
     if (by_rows)
         src += pixels * sizeof(Levels);
@@ -289,7 +290,7 @@ static void multiply_bytes(const Step *s, Part part, global const uchar *src, gl
             const long y = (long)b * s->height + (row - b * s->out_height) * s->stride_height;
             rows = min(TILE_PIXELS, min(end - first, s->out_width - x));
             if (by_rows) {
-                PIXELS levels[p] = of_rows[first + p];
+                PIXELS levels[p] = of_rows[min(first + p, pixels - 1)];
             } else if (b != known) {
                 const Levels own = levels_of_image(ranges, s->level_rows, b);
                 PIXELS levels[p] = own;

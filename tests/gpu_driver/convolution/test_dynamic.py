@@ -175,6 +175,8 @@ LAYERS = [
     Layer((3, 31), 40, activation=FuseCode.RELU),
     Layer((50, 128), 33, negative=True),
     Layer((40, 9000), 16),
+    Layer((2, 70, 3, 64), 32, 3, 30, 64),  # windows that lie beside the image
+    Layer((3, 5, 4, 16), 24, 3, 2, 7),
 ]
 
 

@@ -111,6 +111,35 @@ def test_factors_that_are_not_of_the_channels_stay(opencl_device: Device, reason
         np.testing.assert_allclose(result, wanted * factors, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("code", PRODUCTS, ids=lambda code: code.name)
+@pytest.mark.parametrize(
+    ("following", "bias", "number", "left"),
+    [
+        (OperationCode.ADD, 3e38, 3e38, 2), (OperationCode.ADD, -np.inf, np.inf, 2), (OperationCode.ADD, 3e38, -3e38, 1),
+        (OperationCode.MUL, 1e-20, 1e-20, 2), (OperationCode.MUL, 1e20, 1e20, 2), (OperationCode.MUL, 0, np.inf, 2),
+        (OperationCode.MUL, 0, 0, 1), (OperationCode.MUL, 1e-20, 1e10, 1),
+    ],
+)  # fmt: skip
+@pytest.mark.filterwarnings("error")
+def test_constants_that_float32_does_not_hold_stay(
+    code: OperationCode, following: OperationCode, bias: float, number: float, left: int
+) -> None:
+    graph = Graph()
+    one, none = graph.integer(1), graph.integer(FuseCode.NONE)
+    dims = (3, 4) if code == OperationCode.FULLY_CONNECTED else (1, 3, 1, 4)
+    weights = np.ones({4: (1, 1, 1, 4), 2: (4, 4)}[len(dims)], np.float32)
+    if code == OperationCode.CONV_2D:
+        weights = np.ones((4, 1, 1, 4), np.float32)
+    windows = [] if code == OperationCode.FULLY_CONNECTED else [graph.integer(PADDING_VALID), one, one]
+    windows += [one] if code == OperationCode.DEPTHWISE_CONV_2D else []
+    constants = graph.constant(weights), graph.constant(np.full(4, bias, np.float32))
+    output = graph.temporary(dims)
+    graph.operation(code, [graph.input(dims), *constants, *windows, none], output)
+    numbers = graph.constant(np.full(4, number, np.float32))
+    graph.operation(following, [output, numbers, none], graph.output(dims))
+    assert len(operations_left(graph.model())) == left
+
+
 def scaled_softmax(code: OperationCode, numbers: list[float], *, beta: float = 1.0, is_first: bool = False) -> Graph:
     """SOFTMAX of an input [3, 20] with which something is done by constants before, one after the other."""
     graph = Graph()
