@@ -262,7 +262,7 @@ static __attribute__((noinline)) void run_general(const Step *s, Part part, glob
     else if (s->kind == KIND_TURN)
         turn(s, part, src, dst, constants);
     else if (s->kind == KIND_GREATEST)
-        greatest(s, part, src, dst, constants);
+        greatest(s, part, src, dst);
     else if (s->kind == KIND_FILL)
         fill_rows(s, part, dst);
     else if (s->kind == KIND_BILINEAR)

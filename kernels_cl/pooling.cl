@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // pooling.cl: AVERAGE_POOL_2D, MAX_POOL_2D.
 // Maths    y[b,oy,ox,c] = act(mean or max over fy, fx of x[b, oy * stride_height - padding_top + fy, ox alike, c]);
-//          positions outside the image do not count; 8-bit means of the stored values, rounded half away from 0
+//          positions outside the image do not count, NaN is the greatest; 8-bit means of the stored values, rounded half away from 0
 // Tensors  src [batches, height, width, depth] of T, dst [batches, out_height, out_width, depth] of T, dense; NCHW is batches * depth
 //          images of depth 1
 // Units    low, high of COMPUTE_T: bounds of the activation; blocks: sixteen channels each; blocks_per_item of them a work-item computes
@@ -41,14 +41,27 @@ static inline Window window_at(int oy, int ox, int height, int width, int2 filte
 // Combines LOADER(src, offset of each pixel) within window: rows first, then the rows' results.
 #define COMBINE_SUM(a, b) ((a) + (b))
 #define COMBINE_MAX(a, b) ((b) > (a) ? (b) : (a))
-#define POOL(V, LOADER, COMBINE, identity, image, c)                                                                            \
+#define POOL(V, BITS, LOADER, COMBINE, identity, image, c)                                                                      \
     V result = (V)(identity);                                                                                                   \
+    BITS sizes = (BITS)0;                                                                                                       \
     for (int y = window.y0; y < window.y1; ++y) {                                                                               \
         V line = (V)(identity);                                                                                                 \
-        for (int x = window.x0; x < window.x1; ++x)                                                                             \
-            line = COMBINE(line, LOADER(src, ((image) + y * width + x) * depth + (c)));                                         \
+        for (int x = window.x0; x < window.x1; ++x) {                                                                           \
+            const V value = LOADER(src, ((image) + y * width + x) * depth + (c));                                               \
+            line = COMBINE(line, value);                                                                                        \
+            sizes = max(sizes, SIZE_OF(BITS, value));                                                                           \
+        }                                                                                                                       \
         result = COMBINE(result, line);                                                                                         \
     }
+
+// Maxima ask of a window, not of each value, whether it has NaN: bits of its size beyond infinity's.
+#if T_IS_FLOAT
+#define SIZE_OF(BITS, value) (as_##BITS(value) & (BITS)INT_MAX)
+#define MAX_OF(V, BITS) (sizes > (BITS)0x7f800000 ? (V)NAN : result)
+#else
+#define SIZE_OF(BITS, value) ((BITS)0)
+#define MAX_OF(V, BITS) result
+#endif
 
 #define WINDOW_PIXELS ((window.y1 - window.y0) * (window.x1 - window.x0))
 #define SUM_RESULT MEAN_OF(result, WINDOW_PIXELS)
@@ -62,7 +75,7 @@ static inline Window window_at(int oy, int ox, int height, int width, int2 filte
         if (i >= out_width * depth)                                                                                             \
             return;                                                                                                             \
         const Window window = window_at(row % out_height, i / depth, height, width, filter, stride, padding);                   \
-        POOL(COMPUTE_T, LOAD, COMBINE, identity, row / out_height * height * width, i % depth)                                  \
+        POOL(COMPUTE_T, int, LOAD, COMBINE, identity, row / out_height * height * width, i % depth)                                  \
         const COMPUTE_T y = RESULT;                                                                                             \
         STORE(dst, row * out_width * depth + i, y < low ? low : y > high ? high : y);                                           \
     }                                                                                                                           \
@@ -76,7 +89,7 @@ static inline Window window_at(int oy, int ox, int height, int width, int2 filte
             const Window window = window_at(row % out_height, ox, height, width, filter, stride, padding);                      \
             for (int block = first; block < last; block += 16) {                                                                \
                 const int c = min(block, depth - 16);                                                                           \
-                POOL(COMPUTE_T16, LOAD16, COMBINE, identity, image, c)                                                          \
+                POOL(COMPUTE_T16, int16, LOAD16, COMBINE, identity, image, c)                                                          \
                 const COMPUTE_T16 y = RESULT16;                                                                                 \
                 STORE16(dst, (row * out_width + ox) * depth + c,                                                                \
                     y < (COMPUTE_T16)low ? (COMPUTE_T16)low : y > (COMPUTE_T16)high ? (COMPUTE_T16)high : y);                   \
@@ -85,4 +98,4 @@ static inline Window window_at(int oy, int ox, int height, int width, int2 filte
     }
 
 POOLING(average_pool_2d, COMBINE_SUM, 0, SUM_RESULT, SUM_RESULT16)
-POOLING(max_pool_2d, COMBINE_MAX, LEAST, result, result)
+POOLING(max_pool_2d, COMBINE_MAX, LEAST, MAX_OF(COMPUTE_T, int), MAX_OF(COMPUTE_T16, int16))

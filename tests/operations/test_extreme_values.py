@@ -36,8 +36,12 @@ def _run(
     parameters: list[tuple[OperandCode, Any]],
     room: tuple[int, ...],
     dynamic: bool = False,
+    result: OperandCode | None = None,
 ) -> Array:
-    """Run one operation of `data` and parameters, which are inputs where `dynamic`; the output has room for `room`."""
+    """Run one operation of `data` and parameters, which are inputs where `dynamic`; the output has room for `room`.
+
+    result: its type, where it is not that of `data`.
+    """
     values = [np.asarray(data, _DTYPES[code]), *(np.asarray(value, _DTYPES[kind]) for kind, value in parameters)]
     scale = 0.5 if code == OperandCode.TENSOR_QUANT8_ASYMM else 0.0
     model = nn.Model()
@@ -46,17 +50,18 @@ def _run(
         operands.append(model.add_operand(nn.OperandType(kind, value.shape)))
         if not dynamic:
             model.set_operand_value(operands[-1], value)
-    result = model.add_operand(nn.OperandType(code, (0,) * len(room) if dynamic else room, scale))
-    model.add_operation(operation, operands, [result])
+    made = code if result is None else result
+    output_operand = model.add_operand(nn.OperandType(made, (0,) * len(room) if dynamic else room, scale))
+    model.add_operation(operation, operands, [output_operand])
     inputs = operands if dynamic else operands[:1]
-    model.identify_inputs_and_outputs(inputs, [result])
+    model.identify_inputs_and_outputs(inputs, [output_operand])
     model.finish()
     with nn.Compilation(model, [device]) as compilation:
         compilation.finish()
         with nn.Execution(compilation) as execution:
             for at in range(len(inputs)):
                 execution.set_input(at, values[at])
-            output = np.empty(room, _DTYPES[code])
+            output = np.empty(room, _DTYPES[made])
             execution.set_output(0, output)
             execution.compute()
             return output
@@ -71,6 +76,26 @@ def test_sums_of_infinities(operation: OperationCode, code: OperandCode, size: i
     keep = (OperandCode.INT32, 0) if operation == OperationCode.MEAN else (OperandCode.BOOL, False)
     got = _run(device, operation, code, data, [(OperandCode.TENSOR_INT32, [1]), keep], (4,))
     np.testing.assert_array_equal(got, [INF, -INF, NAN, NAN])
+
+
+@pytest.mark.parametrize("code", FLOATS, ids=lambda code: code.name)
+@pytest.mark.parametrize("depth", [1, 20])
+def test_a_maximum_of_what_is_no_number(code: OperandCode, depth: int, device: Device) -> None:
+    data = np.repeat([[NAN, 1, 2, 4, -INF, -INF], [0, 3, NAN, -INF, -INF, -INF]], depth).reshape(1, 2, 6, depth)
+    for size, wanted in ((2, [NAN, NAN, -INF]), (1, [NAN, 1, 2, 4, -INF, -INF])):
+        numbers = [(OperandCode.INT32, number) for number in (0, 0, 0, 0, size, size, size, size, 0)]
+        got = _run(device, OperationCode.MAX_POOL_2D, code, data, numbers, (1, 2 // size, 6 // size, depth))
+        np.testing.assert_array_equal(got[0, 0], np.repeat(wanted, depth).reshape(-1, depth))
+
+
+@pytest.mark.parametrize("code", FLOATS, ids=lambda code: code.name)
+@pytest.mark.parametrize("size", [4, 20])
+@pytest.mark.parametrize("operation", [OperationCode.ARGMAX, OperationCode.ARGMIN])
+def test_the_place_of_what_is_no_number(operation: OperationCode, code: OperandCode, size: int, device: Device) -> None:
+    """The first NaN, as numpy has it; zeros of either sign are the same."""
+    rows = np.tile(np.array([[1, NAN, 3, NAN], [NAN, 1, 3, 2], [0.0, -0.0, 0.0, -0.0], [-INF, 2, INF, 1]]), size // 4)
+    got = _run(device, operation, code, rows, [(OperandCode.INT32, 1)], (4,), result=OperandCode.TENSOR_INT32)
+    assert got.tolist() == [1, 0, 0, 2 if operation == OperationCode.ARGMAX else 0]
 
 
 @pytest.mark.parametrize("code", FLOATS, ids=lambda code: code.name)

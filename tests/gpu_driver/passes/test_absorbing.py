@@ -115,7 +115,8 @@ def test_factors_that_are_not_of_the_channels_stay(opencl_device: Device, reason
 @pytest.mark.parametrize(
     ("following", "bias", "number", "left"),
     [
-        (OperationCode.ADD, 3e38, 3e38, 2), (OperationCode.ADD, -np.inf, np.inf, 2), (OperationCode.ADD, 3e38, -3e38, 1),
+        (OperationCode.ADD, 3e38, 3e38, 2), (OperationCode.ADD, -np.inf, np.inf, 2),
+        (OperationCode.ADD, 3e38, -3e38, 1),
         (OperationCode.MUL, 1e-20, 1e-20, 2), (OperationCode.MUL, 1e20, 1e20, 2), (OperationCode.MUL, 0, np.inf, 2),
         (OperationCode.MUL, 0, 0, 1), (OperationCode.MUL, 1e-20, 1e10, 1),
     ],
