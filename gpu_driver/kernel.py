@@ -70,7 +70,7 @@ class Images:
 
 @dataclass(frozen=True, eq=False)
 class Zeroed:
-    """Memory of a launch's own that is zero when it starts; its kernel leaves it zero."""
+    """Memory of a launch's own that is zero before its first run, and keeps what its kernel leaves there."""
 
     size_bytes: int
 

@@ -240,9 +240,9 @@ static __attribute__((noinline)) void run_step(const Step *s, global const Step 
     else if (s->kind == KIND_DEPTHWISE_BYTES)
         depthwise_bytes(s, part, src, dst, constants);
 #endif
-    else if (goes_by_columns(s))
+    else if (s->kind == KIND_DEPTHWISE && goes_by_columns(s))
         depthwise_by_columns(s, part, src, dst, constants);
-    else
+    else if (s->kind == KIND_DEPTHWISE)
         depthwise(s, part, src, dst, constants);
 }
 
@@ -283,7 +283,7 @@ static __attribute__((noinline)) void run_general(const Step *s, Part part, glob
 #if T_IS_FLOAT
     else if (s->kind == KIND_PACK)
         pack(s, part, src, (global float *)dst, constants);
-    else
+    else if (s->kind == KIND_MULTIPLY)
         multiply(s, part, src, dst, (global const float *)residual);
 #endif
 }

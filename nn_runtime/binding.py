@@ -10,9 +10,9 @@ import numpy as np
 
 from nn_runtime.errors import BadState
 from nn_runtime.execution import Execution
-from nn_runtime.operand import OperandType, dtype_of, is_tensor
+from nn_runtime.hal.memory import pages_of_zeros
+from nn_runtime.operand import OperandType, dtype_of, has_unknown_dimensions
 from nn_runtime.quantization import quantize
-from nn_runtime.temporaries import PAGE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,14 +53,14 @@ class Binding:
             dims = shapes[position] if position < len(shapes) else operand.dimensions
             array = _on_pages(dims, dtype_of(operand.type))
             self.inputs.append(array)
-            dynamic = _is_open(operand.type, operand.dimensions)
+            dynamic = has_unknown_dimensions(operand.type, operand.dimensions)
             self.is_dynamic |= dynamic
             self.execution.set_input(position, array, OperandType(operand.type, dims) if dynamic else None)
         known = dict(zip(interface.output_positions, interface.outputs, strict=True))
         for position, operand_index in enumerate(main.output_indexes):
             operand = main.operands[operand_index]
             dims = known[position].shape if position in known else operand.dimensions
-            if _is_open(operand.type, operand.dimensions):
+            if has_unknown_dimensions(operand.type, operand.dimensions):
                 self._open.add(position)
                 dims = (sizes[position] if sizes else _FIRST_GUESS_BYTES // dtype_of(operand.type).itemsize,)
             array = _on_pages(dims, dtype_of(operand.type))
@@ -85,19 +85,12 @@ class Binding:
         sizes = [array.size for array in self.outputs]
         for position in self._open:
             dims = shapes[position] if position < len(shapes) else ()
-            needed = int(np.prod(dims, dtype=np.int64)) if dims else 0
+            needed = int(np.prod(dims, dtype=np.int64)) if dims else 0  # 0 stands for what is not known, too
             sizes[position] = needed or 4 * sizes[position]
         return sizes
 
 
 def _on_pages(dims: Sequence[int], dtype: np.dtype[np.generic]) -> Array:
     """Return a new array that begins on a page, which some devices can use in place; it holds zeros."""
-    size_bytes = math.prod(dims) * dtype.itemsize
-    room = np.zeros(size_bytes + PAGE_BYTES, np.uint8)
-    start = -room.ctypes.data % PAGE_BYTES
-    array: Array = room[start : start + size_bytes].view(dtype).reshape(dims)
+    array: Array = pages_of_zeros(math.prod(dims) * dtype.itemsize).view(dtype).reshape(dims)
     return array
-
-
-def _is_open(code: int, dims: Dimensions) -> bool:
-    return is_tensor(code) and (not dims or 0 in dims)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import operator
+import os
 from typing import TYPE_CHECKING
 
 from nn_runtime.errors import BadData, UnexpectedNull
@@ -64,6 +65,12 @@ def copied_bytes(what: str, data: bytes) -> bytes:
 def shown(value: object) -> str:
     """Return a short text for a value of any kind: itself where that says more than its class."""
     return repr(value) if isinstance(value, _PLAIN) else type(value).__name__
+
+
+def path_shown(path: str | os.PathLike[str]) -> str:
+    """Return a path as it stands in a message: itself, unless it has what a terminal would obey."""
+    text = os.fsdecode(path)
+    return text if text.isprintable() else repr(text)
 
 
 def with_article(name: str) -> str:

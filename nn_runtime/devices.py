@@ -252,8 +252,8 @@ def select(selector: str | None = None) -> Selection:
 
     A name that begins with no driver's is looked for among the devices of all drivers.
 
-    An item that matches nothing is passed over (with a warning if it asks for something particular, or if its driver
-    cannot be loaded), unless nothing matches at all: then UnmatchedSelector says what there is and why the rest cannot
+    An item that matches nothing is passed over (with a warning, but for an installed driver that has no device here),
+    unless nothing matches at all: then UnmatchedSelector says what there is and why the rest cannot
     be used. Raises MalformedSelector for bad syntax. Without `cpu` in the list the selection is strict.
     """
     source, text = _in_force(selector)
@@ -277,14 +277,10 @@ def select(selector: str | None = None) -> Selection:
     if not chosen:
         raise UnmatchedSelector(source, _nothing_matches(text, missing) + _advice(missing))
     for item in missing:
-        level = logging.WARNING if ":" in item or _is_broken(_driver_of(item)) else logging.INFO
+        is_usual = item.lower() in _entry_points() and not listing(item.lower()).failure
+        level = logging.INFO if is_usual else logging.WARNING
         _log.log(level, "%s: %s", source, _nothing_matches(item, [item]))
     return Selection(tuple(chosen), not any(device.is_reference for device in chosen))
-
-
-def _is_broken(driver: str) -> bool:
-    """Tell whether a driver is installed and cannot be loaded."""
-    return driver in _entry_points() and bool(listing(driver).failure)
 
 
 def _match(item: str) -> list[Device]:

@@ -52,7 +52,7 @@ class Event:
         if not self._done.wait(_checked(timeout)):
             raise MissedDeadline(f"event: the execution has not ended within {timeout} s")
         if self._error is not None:
-            raise self._error
+            raise self._error.with_traceback(None)  # each wait has one of its own
 
     def sync_fence_fd(self) -> int:
         """Return a new descriptor of the event's sync fence; raises BadData if it has none."""

@@ -187,7 +187,10 @@ class Memory:
         self._keepers.add(keeper)
 
     def close(self) -> None:
-        """Let the bytes go: a driver's buffer at once, shared memory when no model or execution uses it any more."""
+        """Let the bytes go: a driver's buffer at once, shared memory when no model or execution uses it any more.
+
+        An execution that has started with a driver's buffer, but not ended, may fail.
+        """
         if self.shared is not None:
             for keeper in list(self._keepers):
                 keeper.release(self.shared)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nn_runtime.failures import guarded
-from nn_runtime.hal.memory import SharedMemory
+from nn_runtime.hal.memory import PAGE_BYTES, SharedMemory
 from nn_runtime.hal.types import ErrorStatus, HalError
 from nn_runtime.operand import MAX_SIZE_BYTES, size_bytes
 from nn_runtime.requests import Argument
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from nn_runtime.hal.interfaces import IBuffer
     from nn_runtime.hal.types import Operand
     from nn_runtime.operand import Array, Dimensions
-
-PAGE_BYTES = 4096
 
 
 def own_pool(dimensions: Dimensions, length: int) -> Argument:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import atexit
 import hashlib
+import logging
 import math
 import os
 import threading
@@ -30,6 +31,7 @@ from gpu_driver.device.inline import one_thread
 from gpu_driver.device.interrupts import interrupts_held
 from gpu_driver.device.programs import ProgramCache
 from gpu_driver.device.scheduler import Scheduler
+from nn_runtime.hal.memory import PAGE_BYTES, pages_of_zeros
 from nn_runtime.hal.types import ErrorStatus, ExecutionPreference, HalError, Priority
 
 if TYPE_CHECKING:
@@ -40,14 +42,14 @@ if TYPE_CHECKING:
     from gpu_driver.kernel import Packed
     from nn_runtime.operand import Array
 
+_log = logging.getLogger(__name__)
+
 IDLE_SECONDS = 10.0
 """How long memory for temporaries is kept after the last execution."""
 LOW_POWER_IDLE_SECONDS = 0.1
 """The same where power is to be saved: taking memory again for every run costs more than the run (decision 0009)."""
 MAX_EXECUTIONS = 4
 """Executions at once on one device; more wait by priority. They share one queue, so more would gain nothing."""
-PAGE_BYTES = 4096
-"""Host memory that begins at a multiple of it is used in place on devices that can."""
 EXIT_SECONDS = 30.0
 """How long the end of the interpreter waits for what still runs."""
 STORE_SECONDS = 10.0
@@ -175,12 +177,18 @@ class DeviceContext:
             raise hal_error(error, f"host memory of {readable_bytes(data.nbytes)}") from error
 
     def zeros(self, size_bytes: int) -> tuple[DeviceBuffer, Array | None]:
-        """Return a new buffer of zeros, and the same memory as the host sees it where that is used in place."""
+        """Return a new buffer of zeros, and the same memory as the host sees it where that is used in place.
+
+        Raises as `allocate`.
+        """
         data = pages_of_zeros(size_bytes)
-        flags = cl.mem_flags.READ_WRITE
         if self.profile.uses_host_memory:
-            handle = cl.Buffer(self.context, flags | cl.mem_flags.USE_HOST_PTR, hostbuf=data)
-            return DeviceBuffer(self.accounts, handle, size_bytes), data
+            self._make_room(size_bytes)
+            flags = cl.mem_flags.READ_WRITE | cl.mem_flags.USE_HOST_PTR
+            try:
+                return DeviceBuffer(self.accounts, cl.Buffer(self.context, flags, hostbuf=data), size_bytes), data
+            except cl.Error as error:
+                raise hal_error(error, f"allocation of {readable_bytes(size_bytes)}") from error
         buffer = self.allocate(size_bytes)
         buffer.write(self.queue, data).wait()
         return buffer, None
@@ -208,6 +216,23 @@ class DeviceContext:
     def _allocate(self, content: int | Sequence[Array]) -> DeviceBuffer:
         """Return a buffer of a size, or one that holds constant data, the bytes of several arrays."""
         size_bytes = content if isinstance(content, int) else sum(part.nbytes for part in content)
+        self._make_room(size_bytes)
+        try:
+            handle = self._new_handle(content)
+        except cl.Error as error:
+            if error.code not in _EXHAUSTED:
+                raise hal_error(error, "allocation") from error
+            self._release_idle()
+            try:
+                handle = self._new_handle(content)
+            except cl.Error as again:
+                raise hal_error(again, f"allocation of {readable_bytes(size_bytes)}") from again
+        if not isinstance(content, int):
+            self.accounts.written(size_bytes)
+        return DeviceBuffer(self.accounts, handle, size_bytes)
+
+    def _make_room(self, size_bytes: int) -> None:
+        """Give idle memory back where a buffer needs that; raises HalError where there is no room for it."""
         limit = self.profile.max_alloc_bytes
         if size_bytes > limit:
             raise HalError(
@@ -222,19 +247,6 @@ class DeviceContext:
                 ErrorStatus.RESOURCE_EXHAUSTED_TRANSIENT,
                 f"needs {readable_bytes(size_bytes)}, {readable_bytes(used)} of {readable_bytes(has)} are in use",
             )
-        try:
-            handle = self._new_handle(content)
-        except cl.Error as error:
-            if error.code not in _EXHAUSTED:
-                raise hal_error(error, "allocation") from error
-            self._release_idle()
-            try:
-                handle = self._new_handle(content)
-            except cl.Error as again:
-                raise hal_error(again, f"allocation of {readable_bytes(size_bytes)}") from again
-        if not isinstance(content, int):
-            self.accounts.written(size_bytes)
-        return DeviceBuffer(self.accounts, handle, size_bytes)
 
     def _release_idle(self) -> None:
         for watchdog in self._watchdogs.values():
@@ -334,16 +346,14 @@ class Watchdog:
             holders = list(self._holders)
             self._holders.clear()  # one that is added from now on stays, whatever it answers
         for holder in holders:
-            if holder.release_idle(before):
+            try:
+                has_more = holder.release_idle(before)
+            except Exception:
+                _log.exception("idle memory of %s is not given back", holder)
+                continue
+            if has_more:
                 with self._lock:
                     self._holders.add(holder)
-
-
-def pages_of_zeros(size_bytes: int) -> Array:
-    """Return new bytes [size_bytes] that begin on a page."""
-    room = np.zeros(size_bytes + PAGE_BYTES, np.uint8)
-    start = -room.ctypes.data % PAGE_BYTES
-    return room[start : start + size_bytes]
 
 
 def hal_error(error: cl.Error, doing: str) -> HalError:

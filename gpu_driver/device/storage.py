@@ -47,7 +47,7 @@ class DeviceStorage:
         self._transfer(self.buffer.write, source)
 
     def close(self) -> None:
-        """Let go of the memory; executions that use it still hold it."""
+        """Let go of the memory; executions that have been enqueued still hold it, others on their way fail."""
         self._buffer = None
 
     def _transfer(self, copy: Callable[[cl.CommandQueue, Array], cl.Event], data: Array) -> None:

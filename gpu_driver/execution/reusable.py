@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import weakref
 from typing import TYPE_CHECKING, Protocol, cast
@@ -218,6 +219,7 @@ class BindingBurst(PlainBurst):
         """Bind nothing yet."""
         super().__init__(prepared)
         self._model = prepared
+        self._lock = threading.Lock()
         self._latest: tuple[weakref.ref[Request], bool] | None = None
         self._execution: ReusableExecution | None = None
         """Of the latest request, once it has come again."""
@@ -226,14 +228,22 @@ class BindingBurst(PlainBurst):
         self, request: Request, measure: bool, deadline_ns: int | None, loop_timeout_ns: int | None
     ) -> ExecutionResult:
         """Execute one request."""
-        latest = self._latest
-        if latest is None or latest[0]() is not request or latest[1] != measure:
-            self._latest, self._execution = (weakref.ref(request), measure), None
-        elif self._execution is None:
-            self._execution = self._model.create_reusable_execution(request, measure, loop_timeout_ns)
-        if self._execution is None:
+        execution = self._bound_execution(request, measure, loop_timeout_ns)
+        if execution is None:
             return super().execute(request, measure, deadline_ns, loop_timeout_ns)
-        return self._execution.execute_synchronously(deadline_ns)
+        return execution.execute_synchronously(deadline_ns)
+
+    def _bound_execution(
+        self, request: Request, measure: bool, loop_timeout_ns: int | None
+    ) -> ReusableExecution | None:
+        """Return the request bound if it came the last time, too; memory is freed before that or after."""
+        with self._lock:
+            latest = self._latest
+            if latest is None or latest[0]() is not request or latest[1] != measure:
+                self._latest, self._execution = (weakref.ref(request), measure), None
+            elif self._execution is None:
+                self._execution = self._model.create_reusable_execution(request, measure, loop_timeout_ns)
+            return self._execution
 
     def free_memory(self, memory: SharedMemory) -> None:
         """Forget what is bound."""
@@ -241,7 +251,8 @@ class BindingBurst(PlainBurst):
 
     def close(self) -> None:
         """Forget what is bound."""
-        self._latest = self._execution = None
+        with self._lock:
+            self._latest = self._execution = None
 
 
 def _in_place(device: DeviceContext, bound: Bound) -> dict[int, DeviceBuffer]:

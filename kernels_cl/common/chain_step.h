@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // chain_step.h: a step of chain.cl as the table holds it (gpu_driver/chain/step.py: STEP_FIELDS, in the same order), and the arithmetic of its end.
-// Units    kind: CONVOLVE, DEPTHWISE, FLIP_SIGNS, AVERAGE, DEPTHWISE_BYTES, EXPANDED, SOFTMAX, WINOGRAD, ELEMENTWISE, MEAN, COPY,
-//          PACK, MULTIPLY, GREATEST, FILL, BILINEAR, NEAREST, TURN, RANGES, TO_BYTES, MULTIPLY_BYTES; src, dst, residual, third: numbers of buffers
+// Units    kind: KIND_* of chain.cl; src, dst, residual, third: numbers of buffers
 //          before: EXPANDED: the step that it does itself
 //          instructions, at_once: of ELEMENTWISE, see elementwise_step.h; unit_pixels, unit_channels: what a task counts
 //          then: 0, or the step, ELEMENTWISE, that each task does with what it has written, in place

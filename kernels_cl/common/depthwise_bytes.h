@@ -10,7 +10,7 @@
 //          modes: that of finish_bytes.h, and 4 times the number of the block among those with such weights, from 1 on
 //          bias: less zero_in' * sum (w - zero_w) (packing.py: fold_input_zero_point)
 // Defines  DEPTHWISE5: 0 | 1 (required): 1: there may be filters of 5 x 5
-// Needs    filter 3 x 3 or 5 x 5, not dilated, stride_width 1 or 2, depth of half a block or at least a block, every w - zero_w in -255..254
+// Needs    filter 3 x 3 or 5 x 5, not dilated, stride_width 1 or 2, depth of half a block or at least a block, every w - zero_w in -256..254
 // Exact    where no step of the sums' result is beyond 2^24, else mode must be RESCALE_BY_INTEGERS
 #define DEPTHWISE_LANES (4 * DOT4_LANES)
 #define QUARTERS _Pragma("unroll") for (int j = 0; j < 4; ++j)

@@ -14,10 +14,10 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nn_runtime.cli.networks import load_file
 from nn_runtime.cli.output import UsageError, check_folder, print_json
 from nn_runtime.errors import OperationFailed
 from nn_runtime.hal.files import result_file
+from nn_runtime.loading import load
 from nn_runtime.observe.graph_dump import dot
 from nn_runtime.observe.picture import picture
 
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"--output {output}: the ending says what to write: .dot, .svg, .png ...")
     if output is not None:
         check_folder("--output", output)
-    with load_file(args.model) as network:
+    with load(args.model) as network:
         model = network.model.hal
         is_picture = output is not None and output.suffix != ".dot"
         draw = picture if is_picture and not args.full else dot

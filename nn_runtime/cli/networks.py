@@ -10,11 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nn_runtime.cli.output import visible
 from nn_runtime.codes import OperationCode
 from nn_runtime.devices import find_device, select, selector_in_force
-from nn_runtime.errors import BadData
-from nn_runtime.loading import load
 from nn_runtime.plan import PartitionMode
 from nn_runtime.value_classes import dataclass
 
@@ -113,14 +110,6 @@ def softmax_outputs(network: Network) -> frozenset[str]:
     return frozenset(info.name for position, info in places if is_softmax(main.output_indexes[position]))
 
 
-def load_file(path: str) -> Network:
-    """Load a network; raises BadData that names the file, OSError."""
-    try:
-        return load(path)
-    except BadData as error:
-        raise BadData(f"{visible(path)}: {error}") from error
-
-
 def compile_for_timing(
     network: Network,
     selector: str | None,
@@ -173,7 +162,8 @@ def missing_opencl_lines(selector: str | None) -> list[str]:
 
     Raises SelectorError.
     """
-    is_missing = "opencl" in selector_in_force(selector) and all(one.is_reference for one in select(selector).devices)
+    is_asked_for = "opencl" in (item.strip().lower() for item in selector_in_force(selector).split(","))
+    is_missing = is_asked_for and all(one.is_reference for one in select(selector).devices)
     return ["no OpenCL device could be used, numpy computes all; nnrt doctor says why"] if is_missing else []
 
 

@@ -181,11 +181,22 @@ class _Once(logging.Filter):
 _once = _Once()
 
 
+class _Line(logging.Formatter):
+    """Makes a line of the command of a message, with its own name for what the library calls an argument."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        from nn_runtime.devices import SELECTOR_ARGUMENT
+
+        message = record.getMessage()
+        of_argument = message.startswith(f"{SELECTOR_ARGUMENT}: ")
+        return f"nnrt: {message.replace(SELECTOR_ARGUMENT, '--device', 1) if of_argument else message}"
+
+
 def show_warnings() -> None:
     """Show warnings of the library as lines of the command, each once; where nothing else handles what is logged."""
     if logging.lastResort is not None:
         logging.lastResort.addFilter(_once)
-        logging.lastResort.setFormatter(logging.Formatter("nnrt: %(message)s"))
+        logging.lastResort.setFormatter(_Line())
 
 
 @contextlib.contextmanager

@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nn_runtime.cli.networks import add_device_argument, load_file, positive, random_input
+from nn_runtime.cli.networks import add_device_argument, positive, random_input
 from nn_runtime.cli.output import UsageError, check_folder, duration_text, print_json, print_lines, progress, table
 from nn_runtime.devices import select
 from nn_runtime.hal.tuning import Tunable
+from nn_runtime.loading import load
 from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def run(args: argparse.Namespace) -> int:
     if not isinstance(hal, Tunable) or not parameters:
         raise UsageError(f"{device.name} has nothing to tune")
     with ExitStack() as stack:
-        networks = {path: stack.enter_context(load_file(path)) for path in args.models}
+        networks = {path: stack.enter_context(load(path)) for path in args.models}
         search = _Search(device, hal, networks, args.rounds, stack)
         in_force = hal.tuning()
         defaults = {one.name: one.default for one in parameters}

@@ -21,6 +21,15 @@ if TYPE_CHECKING:
 
 PROT_READ = 1
 PROT_WRITE = 2
+PAGE_BYTES = 4096
+"""Memory that begins on a page some devices use in place."""
+
+
+def pages_of_zeros(size_bytes: int) -> npt.NDArray[np.uint8]:
+    """Return new bytes [size_bytes] that begin on a page, all 0."""
+    room = np.zeros(size_bytes + PAGE_BYTES, np.uint8)
+    start = -room.ctypes.data % PAGE_BYTES
+    return room[start : start + size_bytes]
 
 
 class SharedMemory:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 PASSES_DESCRIPTORS = hasattr(socket, "AF_UNIX") and hasattr(socket, "send_fds")
 
 _LENGTH = struct.Struct("<I")
+_MOST_BYTES = (1 << 32) - 1
 _READ_BYTES = 1 << 16
 MOST_DESCRIPTORS = 250
 """In one message."""
@@ -80,6 +81,8 @@ class Channel:
             raise BadMessage(f"it cannot be sent: {error}") from error
         if len(descriptors) > MOST_DESCRIPTORS:
             raise BadMessage(f"at most {MOST_DESCRIPTORS} file descriptors can be sent at once, got {len(descriptors)}")
+        if len(payload) > _MOST_BYTES:
+            raise BadMessage(f"at most {_MOST_BYTES} bytes can be sent at once, got {len(payload)}")
         data = _LENGTH.pack(len(payload)) + payload
         try:
             if descriptors:

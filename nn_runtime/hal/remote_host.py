@@ -171,10 +171,10 @@ class Host:
         attributes: Attributes | None,
     ) -> tuple[list[str], Sequence[int]]:
         """IDevice.prepare_model; returns what the prepared model can do beside the necessary."""
-        device = self._objects[target]
-        complete = self._model(model, pools, extension_types)
-        arguments = (complete, preference, priority, deadline_ns, _cache(descriptors, cache))
         try:
+            device = self._objects[target]
+            complete = self._model(model, pools, extension_types)
+            arguments = (complete, preference, priority, deadline_ns, _cache(descriptors, cache))
             if attributes is None:
                 prepared = device.prepare_model(*arguments)
             else:
@@ -193,9 +193,8 @@ class Host:
         cache: tuple[int, bytes],
     ) -> tuple[list[str], Sequence[int]]:
         """IDevice.prepare_model_from_cache."""
-        files = _cache(descriptors, cache)
         try:
-            prepared = self._objects[target].prepare_model_from_cache(deadline_ns, files)
+            prepared = self._objects[target].prepare_model_from_cache(deadline_ns, _cache(descriptors, cache))
         finally:
             _close_all(descriptors)
         self._objects[number] = prepared

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypedDict
 
 import numpy as np
 
+from nn_runtime.checks import path_shown
 from nn_runtime.errors import BadData, BadState, NNError, OperationFailed
 from nn_runtime.tflite.converter import convert
+from nn_runtime.tflite.decoder import TfliteError
 from nn_runtime.tflite.reader import read
 from nn_runtime.tflite.types import TensorType
 from nn_runtime.tflite.variables import resources
@@ -358,6 +360,10 @@ def _read(path: str | os.PathLike[str] | None, content: bytes | None) -> TfliteM
         raise BadData("model_path or model_content must be given")
     try:
         return read(path or content or b"")
+    except TfliteError as error:
+        if not path:
+            raise
+        raise TfliteError(f"{path_shown(path)}: {error}") from error
     except OSError as error:
         raise BadData(f"could not open {path!r}: {error.strerror}") from error
 

@@ -182,6 +182,25 @@ def test_a_missing_item_is_passed_over_with_a_warning(
     assert "'opencl:amd' matches no usable device" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("item", "is_usual"),
+    [
+        ("opencl", True),
+        ("OpenCL", True),
+        ("gpu", False),
+        ("foo", False),
+        ("opencl-amd-0", False),
+        ("opencl;cpu", False),
+    ],
+)
+def test_only_a_driver_without_devices_is_passed_over_in_silence(
+    drivers: dict[str, FakeEntryPoint], caplog: pytest.LogCaptureFixture, item: str, is_usual: bool
+) -> None:
+    drivers["opencl"].offer = list
+    assert select(f"{item},cpu").devices[0].name == REFERENCE_NAME
+    assert (f"device selector {item!r} matches no usable device" not in caplog.text) == is_usual
+
+
 @pytest.mark.parametrize("selector", ["opencl,,cpu", "opencl:a:toaster", "opencl:a:gpu:0:1"])
 def test_bad_syntax(drivers: dict[str, FakeEntryPoint], selector: str) -> None:
     with pytest.raises(BadData, match="selector"):

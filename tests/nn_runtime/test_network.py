@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,9 +12,11 @@ import pytest
 import nn_runtime as nn
 from nn_runtime import FuseCode, Model, Network, OperandCode, OperandType, OperationCode
 from nn_runtime.errors import BadData, BadState, UnavailableDevice
+from nn_runtime.tflite import Interpreter, TfliteError
 from tests.nn_runtime.tflite.operator_file import Step, real, write
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from nn_runtime.device import Device
@@ -66,6 +69,16 @@ def test_load_takes_a_path_or_bytes(tmp_path: Path) -> None:
         nn.load(tmp_path / "absent.tflite")
     with pytest.raises(BadData, match=r"not a \.tflite file"):
         nn.load(b"no network at all")
+
+
+@pytest.mark.parametrize("name", ["cut.tflite", "a name\n.tflite"])
+@pytest.mark.parametrize("open_file", [nn.load, Interpreter], ids=["load", "Interpreter"])
+def test_errors_of_a_file_name_it(tmp_path: Path, open_file: Callable[[Path], object], name: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(b"\0" * 100)
+    shown = str(path) if name == "cut.tflite" else repr(str(path))
+    with pytest.raises(TfliteError, match=f"^{re.escape(shown)}: not a .tflite file"):
+        open_file(path)
 
 
 def test_compile_checks_its_arguments(reference_device: Device) -> None:

@@ -49,6 +49,11 @@ def test_benchmark_prints_the_known_line(capsys: pytest.CaptureFixture[str]) -> 
         assert f"\n{section}\n" in out
     assert re.search(r"^not in launches: [\d.]+ of [\d.]+ ms", out, re.MULTILINE)
     assert "Timings (microseconds): count=4 first=" in out
+    tables = re.findall(r"^\[node type\] +\[start\].*\n((?:[A-Z].*\n)+)", out, re.MULTILINE)
+    assert len(tables) == 2
+    for lines in tables:  # each cumulated in its own order
+        shares, cumulated = zip(*(re.findall(r"([\d.]+)%", line)[:2] for line in lines.splitlines()), strict=True)
+        np.testing.assert_allclose(np.cumsum([float(one) for one in shares]), [float(one) for one in cumulated], atol=1)
 
 
 def test_figures_of_a_benchmark(device: Device, capsys: pytest.CaptureFixture[str]) -> None:

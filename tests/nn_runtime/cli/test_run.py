@@ -187,7 +187,7 @@ def test_too_few_files_is_a_usage_error(
     model.add_operation(nn_runtime.OperationCode.ADD, [*operands, fuse], [total])
     model.identify_inputs_and_outputs(operands, [total])
     model.finish()
-    monkeypatch.setattr("nn_runtime.cli.networks.load", lambda path: nn_runtime.Network.from_model(model, ["a", "b"]))
+    monkeypatch.setattr("nn_runtime.cli.run.load", lambda path: nn_runtime.Network.from_model(model, ["a", "b"]))
     assert main(["run", "any.tflite", "--device", "cpu", "--input", str(scans / "0.npy")]) == 2
     _one_line(capsys, "wanted a file for each of 2 inputs ('a', 'b'), got 1")
 
