@@ -60,41 +60,51 @@ def tasks_of(step: Step, cores: int, tuning: Tuning = UNTUNED, made: Sequence[Ta
     made: the tasks of the step that makes what it reads. What goes row by row is cut like these, however small it is:
     a core that does all of it would wait for the others, and they for it.
     """
-    _, depth = step.output_shape
-    row, block = unit_of(step)
+    pixels_of_row, channels_of_block = unit_of(step)
     grain = step.tile_pixels if step.kind in ROW_BY_ROW else 1
     count = _count(step)
-    rows, blocks = -(-count // (row * grain)), -(-depth // block)
+    rows, blocks = -(-count // (pixels_of_row * grain)), -(-step.output_shape[1] // channels_of_block)
     cost = step.flops + FLOPS_PER_BYTE * step.bytes_moved
     parts = min(cores, -(-cost // tuning.least_task_flops))
     bands = tuning.bands_of_large_steps if step.flops > LARGE_STEP_FLOPS * cores else tuning.bands
     bands = min(bands, -(-cost // (tuning.least_task_flops * parts)))
     followed = _rows_of_queues(made, step)
     if len(followed) >= parts:
-        cuts = ((queue, first, last, min(bands, last - first)) for queue, (first, last) in followed.items())
         return [
-            Task(queue, x, (0, blocks), x, (0, blocks * block))
-            for queue, first, last, some in cuts
-            for x in ((first + a, first + b) for a, b in _cuts(last - first, some))
+            Task(queue, x, (0, blocks), x, (0, blocks * channels_of_block))
+            for queue, (first, last) in followed.items()
+            for x in ((first + a, first + b) for a, b in _cuts(last - first, min(bands, last - first)))
         ]
+    few_pixels = count < _few_pixels(step, tuning) * parts or _has_heavy_weights(step, count)
+    pieces = _cut(step, rows, blocks, parts, bands, few_pixels=few_pixels)
+    return [_task(step, part * cores // parts, (x[0] * grain, x[1] * grain), y) for part, x, y in pieces]
+
+
+def _task(step: Step, queue: int, x: Span, y: Span) -> Task:
+    """Return the task of a part of a step, in what tasks count; `x` may end behind the step."""
+    (row, block), count = unit_of(step), _count(step)
+    first, last = x[0], min(x[1], -(-count // row))
+    pixels = _pixels(step, first * row, min(last * row, count))
+    return Task(queue, (first, last), y, pixels, (y[0] * block, y[1] * block))
+
+
+def _cut(
+    step: Step, rows: int, blocks: int, parts: int, bands: int, *, few_pixels: bool
+) -> Sequence[tuple[int, Span, Span]]:
+    """Cut rows x blocks of channels among `parts`, each into some `bands`; return part, rows and blocks of each piece.
+
+    few_pixels: whether weights are most of what is read, so that parts have channels of their own.
+    """
     if step.before is not None:
-        rectangles = _columns(rows, blocks, parts, bands)
-    elif step.then is not None and _blocks_overlap(step):
-        rectangles = [(part, x, (0, blocks)) for part, x, _ in _columns(rows, 1, parts, bands)]
-    elif count < _few_pixels(step, tuning) * parts or _has_heavy_weights(step, count):
+        return _columns(rows, blocks, parts, bands)
+    if step.then is not None and _blocks_overlap(step):
+        return [(part, x, (0, blocks)) for part, x, _ in _columns(rows, 1, parts, bands)]
+    if few_pixels:
         bands = 1 if step.is_winograd else bands  # every task transforms all of its tiles
-        spans = enumerate(_cuts(rows * blocks, min(parts, rows * blocks)))
-        rectangles = [(part, x, y) for part, span in spans for y, x in _rectangles(span, rows, bands)]
-    else:
-        spans = enumerate(_parts(rows, blocks, parts))
-        rectangles = [(part, x, y) for part, span in spans for x, y in _rectangles(span, blocks, bands)]
-    whole = ((part, (x[0] * grain, min(x[1] * grain, -(-count // row))), y) for part, x, y in rectangles)
-    return [
-        Task(
-            part * cores // parts, x, y, _pixels(step, x[0] * row, min(x[1] * row, count)), (y[0] * block, y[1] * block)
-        )
-        for part, x, y in whole
-    ]
+        spans = _cuts(rows * blocks, min(parts, rows * blocks))
+        return [(part, x, y) for part, span in enumerate(spans) for y, x in _rectangles(span, rows, bands)]
+    spans = _parts(rows, blocks, parts)
+    return [(part, x, y) for part, span in enumerate(spans) for x, y in _rectangles(span, blocks, bands)]
 
 
 def _rows_of_queues(made: Sequence[Task], step: Step) -> dict[int, Span]:
