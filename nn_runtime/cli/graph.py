@@ -14,7 +14,7 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nn_runtime.cli.output import UsageError, check_folder, print_json
+from nn_runtime.cli.output import UsageError, check_folder, new_file, print_json
 from nn_runtime.errors import OperationFailed
 from nn_runtime.hal.files import result_file
 from nn_runtime.loading import load
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare options and arguments."""
     parser.add_argument("model", metavar="MODEL", help=".tflite file")
-    parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="where to write it (default: print it)")
+    parser.add_argument("-o", "--output", metavar="FILE", type=new_file, help="where to write it (default: print it)")
     parser.add_argument("--full", action="store_true", help="a node for every operand in a picture, too")
     parser.add_argument("--json", action="store_true", help="print what was drawn, and the graph or its file, as JSON")
 

@@ -223,7 +223,8 @@ def _pixels(path: Path, layout: PictureLayout) -> npt.NDArray[np.uint8]:
     except FileNotFoundError:
         raise
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise BadData(f"{path}: not a picture that Pillow can read: {error}") from error
+        problem = f"no .npy, .npz, .raw, .bin or .dat, and not a picture that Pillow can read: {error}"
+        raise BadData(f"{path}: {problem}") from error
     size = (layout.width or image.width, layout.height or image.height)
     if size != image.size:
         image = image.resize(size, Image.Resampling.BILINEAR)

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import json
 import logging
 import math
+import os
 import sys
 import textwrap
 import threading
@@ -19,7 +21,6 @@ from typing import TYPE_CHECKING
 from nn_runtime.hal.files import why_unwritable_file
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Iterable, Iterator, Sequence
 
 _WIDTH = 100
@@ -34,6 +35,13 @@ _CLEAR = "\r\x1b[K"
 
 class UsageError(Exception):
     """The command line asks for something that makes no sense: exit status 2."""
+
+
+def new_file(text: str) -> Path:
+    """Return an argument that must be the name of a file."""
+    if not text or text.endswith(("/", os.sep)):
+        raise argparse.ArgumentTypeError(f"wanted a file, got {text!r}")
+    return Path(text)
 
 
 def check_folder(option: str, path: str | os.PathLike[str]) -> None:

@@ -36,6 +36,7 @@ from nn_runtime.cli.output import (
     busy,
     check_folder,
     duration_text,
+    new_file,
     print_json,
     print_lines,
     progress,
@@ -61,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--top", metavar="K", type=positive, default=5, help="classes to show (default: 5)")
     parser.add_argument("--normalize", metavar="MEAN,STD", type=normalization, default=None,
                         help="pictures' values v of 0..255 become (v - MEAN) / STD")  # fmt: skip
-    parser.add_argument("--output", metavar="FILE.npz", type=Path, help="keep the outputs by name")
+    parser.add_argument("--output", metavar="FILE.npz", type=new_file, help="keep the outputs by name")
     parser.add_argument("--json", action="store_true", help="print the answers as JSON")
 
 
