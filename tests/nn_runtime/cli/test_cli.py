@@ -58,6 +58,15 @@ def test_an_unknown_option_is_an_error_of_the_command(command: list[str], capsys
     assert capsys.readouterr().err.startswith(f"nnrt {command[0]}: unrecognized arguments: --odd (nnrt {command[0]} ")
 
 
+@pytest.mark.parametrize("command", [["run", "x.tflite"], ["graph", "x.tflite"]])
+@pytest.mark.parametrize("name", ["", "absent/"])
+def test_names_of_new_files(command: list[str], name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        cli.main([*command, "--output", name])
+    assert caught.value.code == 2
+    assert f"--output: wanted a file, got {name!r}" in capsys.readouterr().err
+
+
 def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         cli.main(["--version"])

@@ -139,8 +139,6 @@ def test_inputs_that_do_not_fit(
         (["--device", "cpu", "--input", "nowhere.npy"], 1, "nowhere.npy: No such file"),
         (["--device", "cpu", "--output", "nowhere/x.npz"], 2, "--output nowhere/x.npz: there is no folder nowhere"),
         (["--device", "cpu", "--output", "."], 2, "--output .: is a folder"),
-        (["--device", "cpu", "--output", "absent/"], 2, "--output: wanted a file, got 'absent/'"),
-        (["--device", "cpu", "--output", ""], 2, "--output: wanted a file, got ''"),
         pytest.param(
             ["--device", "cpu", "--output", "/proc/x.npz"],
             2,
