@@ -156,7 +156,7 @@ def opencv(model: bytes) -> Run:
     def run(data: Sequence[Array]) -> Array:
         network.setInput(data[0])
         output: Array = network.forward()
-        return output
+        return output.view(np.uint8) ^ 128 if output.dtype == np.int8 else output  # uint8 inside is int8, less 128
 
     return run
 

@@ -36,6 +36,10 @@ TITLES = {
     "keras_lstm_mnist_ptq": "LSTM 8-bit (28 steps)",
     "dtln_noise_suppression": "noise suppression (2 LSTM) 8-bit",
 }
+AGAINST_OPENCL = (FLOAT, PER_CHANNEL, QUANT)
+"""What is compared with other engines over OpenCL."""
+SCALED = (FLOAT, QUANT)
+"""What is measured with other inputs too."""
 OPERATORS = {value: name for name, value in vars(schema.BuiltinOperator).items() if isinstance(value, int)}
 
 

@@ -96,8 +96,9 @@ def _pieces() -> Mapping[str, Callable[[float], Figures]]:
     for name in networks.TITLES:
         found[name] = lambda seconds, name=name: compare(name, ALL, seconds)  # type: ignore[misc]
     found["float16"] = lambda seconds: compare(networks.FLOAT, FLOAT16, seconds)
-    found["opencl"] = lambda seconds: compare(networks.FLOAT, ON_OPENCL, seconds, peer="PoCL")
-    for name in (networks.FLOAT, networks.QUANT):
+    for name in networks.AGAINST_OPENCL:
+        found[f"opencl-{name}"] = lambda seconds, name=name: compare(name, ON_OPENCL, seconds, peer="PoCL")  # type: ignore[misc]
+    for name in networks.SCALED:
         found[f"sizes-{name}"] = lambda seconds, name=name: scaling(name, SCALED, SIZES, seconds)  # type: ignore[misc]
     found["start"] = lambda _: {name: start_up(engines.OURS[name]) for name in ("PoCL", "Intel")}
     found["inside"] = inside

@@ -48,9 +48,10 @@ def _parts(name: str, results: Figures) -> Iterable[str]:
             yield _network(title, results[network], TARGETS.get(network, {}))
     if "float16" in results:
         yield _network("MobileNet V2 in float16 and in float32", results["float16"], {})
-    if "opencl" in results:
-        yield _opencl(results["opencl"])
-    for network in (networks.FLOAT, networks.QUANT):
+    for network in networks.AGAINST_OPENCL:
+        if f"opencl-{network}" in results:
+            yield _opencl(network, results[f"opencl-{network}"])
+    for network in networks.SCALED:
         if f"sizes-{network}" in results:
             yield _scaling(network, results[f"sizes-{network}"])
     if "inside" in results:
@@ -93,7 +94,7 @@ def _network(title: str, piece: Figures, targets: Mapping[str, float]) -> str:
     return f"### {title}\n\n{table(header, rows)}\n\n{note}{left_out}"
 
 
-def _opencl(piece: Figures) -> str:
+def _opencl(name: str, piece: Figures) -> str:
     rows = [
         (engine, f"{row['median_ms']:.2f}", f"{row['ratio']:.1f}", f"{row['first_seconds']:.2f}", row["difference"])
         for engine, row in piece["rows"].items()
@@ -101,7 +102,7 @@ def _opencl(piece: Figures) -> str:
     ]
     absent = "".join(f" {engine}: {row['problem']}." for engine, row in piece["rows"].items() if row["problem"])
     header = ("engine", "median ms", "times ours", "seconds to load and run once", "from the reference")
-    title = "### OpenCL peers on the same PoCL device, MobileNet V2 float32"
+    title = f"### OpenCL peers on the same PoCL device, {networks.TITLES[name]}"
     return f"{title}\n\n{table(header, rows)}\n\n{piece['measured']}, load {piece['load']}.{absent}"
 
 

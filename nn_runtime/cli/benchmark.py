@@ -30,6 +30,7 @@ from nn_runtime import __version__
 from nn_runtime.cli.networks import (
     add_network_arguments,
     compile_for_timing,
+    loaded,
     missing_opencl_lines,
     places,
     places_text,
@@ -52,7 +53,6 @@ from nn_runtime.cli.timings import Clock, Launch, Report, Timed
 from nn_runtime.codes import operation_name
 from nn_runtime.devices import find_device
 from nn_runtime.hal.files import result_file
-from nn_runtime.loading import load
 from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def run(args: argparse.Namespace) -> int:
     if args.html:
         check_folder("--html", args.html)
     start = time.perf_counter_ns()
-    with busy("preparing"), load(args.model) as network:
+    with busy("preparing"), loaded(args) as network:
         session, has_clock = compile_for_timing(
             network, args.device, args.partition, args.cache_dir, args.dynamic_quantization
         )

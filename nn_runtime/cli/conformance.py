@@ -3,7 +3,7 @@
 
 The folder holds <version>/<spec>.json.gz files. Every example runs in the kinds it allows: plain,
 dynamic_output_shape, quant8_to_signed, device_memory. Prints a table per operation, the failing
-examples, and the counts; the exit status is 1 if any example failed.
+examples, and the counts; the exit status is 1 if any example failed, or none passed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the corpus, print the report; return 1 if any example failed."""
+    """Run the corpus, print the report; return 1 if any example failed or none passed."""
     chosen = Filter(args.kinds, args.only, args.exclude, args.operations)
     progress = functools.partial(show_progress, "files") if on_terminal() else None
     report = run_corpus(args.folder, args.device, chosen, args.jobs, Through(args.through), progress)
@@ -52,7 +52,8 @@ def run(args: argparse.Namespace) -> int:
         print_json(_as_json(report))
     else:
         _print_report(report)
-    return 1 if report.counts()[Verdict.FAILED] else 0
+    counts = report.counts()
+    return 0 if counts[Verdict.PASSED] and not counts[Verdict.FAILED] else 1
 
 
 def _kinds(text: str) -> tuple[Kind, ...]:

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 from nn_runtime.cli.networks import (
     add_network_arguments,
     compiled,
+    loaded,
     missing_opencl_lines,
     places,
     places_text,
 )
 from nn_runtime.cli.output import busy, duration_text, print_json, print_lines, table
-from nn_runtime.loading import load
 
 if TYPE_CHECKING:
     import argparse
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Compile the network and print the placement."""
-    with busy("preparing"), load(args.model) as network:
+    with busy("preparing"), loaded(args) as network:
         session = compiled(network, args)
     with session:
         explanation = session.explain()

@@ -14,10 +14,10 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nn_runtime.cli.networks import add_model_arguments, loaded
 from nn_runtime.cli.output import UsageError, check_folder, new_file, print_json
 from nn_runtime.errors import OperationFailed
 from nn_runtime.hal.files import result_file
-from nn_runtime.loading import load
 from nn_runtime.observe.graph_dump import dot
 from nn_runtime.observe.picture import picture
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare options and arguments."""
-    parser.add_argument("model", metavar="MODEL", help=".tflite file")
+    add_model_arguments(parser)
     parser.add_argument("-o", "--output", metavar="FILE", type=new_file, help="where to write it (default: print it)")
     parser.add_argument("--full", action="store_true", help="a node for every operand in a picture, too")
     parser.add_argument("--json", action="store_true", help="print what was drawn, and the graph or its file, as JSON")
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"--output {output}: the ending says what to write: .dot, .svg, .png ...")
     if output is not None:
         check_folder("--output", output)
-    with load(args.model) as network:
+    with loaded(args) as network:
         model = network.model.hal
         is_picture = output is not None and output.suffix != ".dot"
         draw = picture if is_picture and not args.full else dot

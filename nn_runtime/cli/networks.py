@@ -4,14 +4,17 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nn_runtime.cli.output import UsageError
 from nn_runtime.codes import OperationCode
 from nn_runtime.devices import find_device, select, selector_in_force
+from nn_runtime.loading import load
 from nn_runtime.plan import PartitionMode
 from nn_runtime.value_classes import dataclass
 
@@ -45,9 +48,16 @@ class Place:
     steps: int
 
 
-def add_network_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare MODEL, --device and how to compile."""
+def add_model_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare MODEL and --shape, for `loaded`."""
     parser.add_argument("model", metavar="MODEL", help=".tflite file")
+    parser.add_argument("--shape", metavar="[NAME=]N,N,...", type=shape, action="append", default=[],
+                        help="another shape of an input, and so of the network, as 8,224,224,3")  # fmt: skip
+
+
+def add_network_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare MODEL, --shape, --device and how to compile."""
+    add_model_arguments(parser)
     add_device_argument(parser)
     modes = [mode.value for mode in PartitionMode]
     parser.add_argument("--partition", choices=modes, default=PartitionMode.COST.value,
@@ -74,6 +84,16 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def shape(text: str) -> tuple[str, tuple[int, ...]]:
+    """Return the name, "" for none, and the sizes of `[NAME=]N,N,...`."""
+    name, _, sizes = text.rpartition("=")  # names may have any sign
+    try:
+        return name, tuple(positive(size.strip()) for size in sizes.split(","))
+    except argparse.ArgumentTypeError as error:
+        wanted = "wanted [NAME=]N,N,... with sizes from 1 on, as 8,224,224,3"
+        raise argparse.ArgumentTypeError(f"{wanted}, got {text[:_SHOWN]!r}") from error
+
+
 def seconds(text: str) -> float:
     """Return an argument that must be a time."""
     try:
@@ -83,6 +103,19 @@ def seconds(text: str) -> float:
     if not 0 < value < math.inf:
         raise argparse.ArgumentTypeError(f"wanted a number of seconds > 0, got {text[:_SHOWN]!r}")
     return value
+
+
+def loaded(args: argparse.Namespace) -> Network:
+    """Return the network of MODEL, with what --shape gives to inputs by name, or in turn."""
+    given: list[tuple[str, tuple[int, ...]]] = args.shape
+    turn = itertools.count()
+    shapes: dict[str | int, tuple[int, ...]] = {}
+    for name, sizes in given:
+        key = name or next(turn)
+        if key in shapes:
+            raise UsageError(f"--shape: input {key!r} is given twice")
+        shapes[key] = sizes
+    return load(args.model, shapes)
 
 
 def compiled(network: Network, args: argparse.Namespace) -> Session:

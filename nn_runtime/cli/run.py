@@ -26,6 +26,7 @@ from nn_runtime.cli.inputs import Normalization, read_inputs
 from nn_runtime.cli.networks import (
     add_network_arguments,
     compiled,
+    loaded,
     missing_opencl_lines,
     places,
     places_text,
@@ -44,7 +45,6 @@ from nn_runtime.cli.output import (
 )
 from nn_runtime.cli.results import Result, read_labels, summarize, summary_json, summary_lines
 from nn_runtime.hal.files import result_file
-from nn_runtime.loading import load
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
         check_folder("--output", args.output)
     labels = read_labels(args.labels) if args.labels else []
     started = time.perf_counter_ns()
-    with busy("preparing"), load(args.model) as network:
+    with busy("preparing"), loaded(args) as network:
         session = compiled(network, args)
         of_softmax = softmax_outputs(network)
     with session:

@@ -286,11 +286,13 @@ def _inputs(subgraph: TfliteSubgraph, signature: TfliteSignature, shapes: Shapes
     names = _names(signature.inputs, subgraph.inputs)
     for position, (index, name) in enumerate(zip(subgraph.inputs, names, strict=True)):
         tensor = subgraph.tensors[index]
-        keys = [key for key in (tensor.name, name or tensor.name, position) if key in left]
+        keys = [key for key in dict.fromkeys((tensor.name, name or tensor.name, position)) if key in left]
         what = f"input {position} {quoted(tensor.name)}"
+        if keys[1:]:
+            raise BadData(f"shapes: {what} is given by {keys[0]!r} and by {keys[1]!r}")
         wanted = whole_numbers(f"{what}: shape", left[keys[0]]) if keys else tensor.shape
         for key in keys:
-            left.pop(key, None)
+            del left[key]
         if any(size <= 0 for size in wanted):
             raise BadData(f"{what}: every size must be > 0, got {list(wanted)}")
         values[index] = tensor_value(tensor, wanted)

@@ -56,6 +56,33 @@ def test_the_best_class_comes_first(scans: Path, capsys: pytest.CaptureFixture[s
     assert lines[-1].startswith("10 operations on nnapi-reference; ready after ")
 
 
+@pytest.mark.parametrize("shape", ["scan=2,8,8,1", "2, 8, 8, 1"])
+def test_several_at_once(shape: str, scans: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    np.save(tmp_path / "both.npy", np.stack([np.load(scans / f"{at}.npy") for at in range(2)]).reshape(2, 8, 8, 1))
+    arguments = ["run", str(_DIGITS), "--device", "cpu", "--shape", shape, "--output", str(tmp_path / "out.npz")]
+    assert main([*arguments, "--input", str(tmp_path / "both.npy")]) == 0
+    with np.load(tmp_path / "out.npz") as outputs:
+        (answers,) = outputs.values()
+    assert list(answers.argmax(axis=1)) == list(load_scans().labels[:2])
+
+
+@pytest.mark.parametrize(
+    ("shapes", "status", "message"),
+    [
+        (["odd=2,8,8,1"], 1, "shapes: no input is called 'odd'; the inputs are 'scan'"),
+        (["2,8,8,1", "2,8,8,1"], 1, "shapes: no input is called 1; the inputs are 'scan'"),
+        (["scan=2,8,8,1", "scan=2,8,8,1"], 2, "--shape: input 'scan' is given twice"),
+        (["scan=2,8,8,1", "3,8,8,1"], 1, "shapes: input 0 'scan' is given by 'scan' and by 0"),
+    ],
+)
+def test_shapes_that_fit_no_input(
+    shapes: list[str], status: int, message: str, scans: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = [option for shape in shapes for option in ("--shape", shape)]
+    assert main(["run", str(_DIGITS), "--device", "cpu", *options, "--input", str(scans / "0.npy")]) == status
+    assert message in capsys.readouterr().err
+
+
 def test_the_choice_of_a_device_is_in_no_runs_time(
     device: Device, scans: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,7 +214,7 @@ def test_too_few_files_is_a_usage_error(
     model.add_operation(nn_runtime.OperationCode.ADD, [*operands, fuse], [total])
     model.identify_inputs_and_outputs(operands, [total])
     model.finish()
-    monkeypatch.setattr("nn_runtime.cli.run.load", lambda path: nn_runtime.Network.from_model(model, ["a", "b"]))
+    monkeypatch.setattr("nn_runtime.cli.run.loaded", lambda _: nn_runtime.Network.from_model(model, ["a", "b"]))
     assert main(["run", "any.tflite", "--device", "cpu", "--input", str(scans / "0.npy")]) == 2
     _one_line(capsys, "wanted a file for each of 2 inputs ('a', 'b'), got 1")
 
