@@ -135,15 +135,6 @@ DEFINE_FOR_SIXTEEN(int16, nearest, float16)
 DEFINE_FOR_SIXTEEN(int16, cut, float16)
 DEFINE_FOR_SIXTEEN(float16, cut_float, float16)
 
-static inline float16 multiply_add_down_16(float16 x, float16 y, float16 z)
-{
-#if DOT4_LANES == 16
-    return multiply_add_down(x, y, z);
-#else
-    return (float16)(multiply_add_down(x.lo, y.lo, z.lo), multiply_add_down(x.hi, y.hi, z.hi));
-#endif
-}
-
 #define SIGN_BITS (Ints)0x80808080
 
 // Four neighbouring bytes, signed ones plus 128, in every lane. sign_bits: SIGN_BITS on the stack: a tile of a convolution leaves none of
@@ -179,7 +170,7 @@ static inline int16 spread4_16(global const uchar *x, const Ints *sign_bits)
 #endif
 }
 
-// table[x] of 64 bytes x (chain/byte_tables.py). By instructions that pick among 128 bytes, of both halves of the table as it is; else by
+// table[x] of 64 bytes x (byte_tables.py). By instructions that pick among 128 bytes, of both halves of the table as it is; else by
 // sixteen parts of sixteen bytes, each four times: one that a byte, less 16 for each part before, names by bits 0 to 3 counts while bit 7
 // is clear; the exclusive or of those is the result.
 #ifndef VBMI

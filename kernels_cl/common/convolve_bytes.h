@@ -33,21 +33,19 @@
 #define multiply_tiles multiply_unsigned_tiles
 #endif
 
-// One quad after the other: sums of 16 channels, or of 32.
-#define ADD_PRODUCTS16                                                                               \
-    for (int q = 0; q < length; ++q) {                                                               \
-        const int16 x0 = run_w0[q];                                                                  \
-        PIXELS sum0[p] = dot4_16(sum0[p], spread4_16(run_x + p * step + 4 * q, &sign_bits), x0);     \
-    }
-#define ADD_PRODUCTS32                                                                               \
-    for (int q = 0; q < length; ++q) {                                                               \
-        const int16 x0 = run_w0[q], x1 = run_w1[q];                                                  \
-        PIXELS {                                                                                     \
-            const int16 value = spread4_16(run_x + p * step + 4 * q, &sign_bits);                    \
-            sum0[p] = dot4_16(sum0[p], value, x0);                                                   \
-            sum1[p] = dot4_16(sum1[p], value, x1);                                                   \
-        }                                                                                            \
-    }
+// How a filter is cut into runs.
+typedef struct {
+    int depth, by_rows, runs, run_quads;
+} Filter;
+
+static inline Filter filter_of(const Step *s)
+{
+    const int depth = s->filter_height * s->filter_width * s->depth_in;
+    const int by_rows = s->dilation_width == 1 && s->filter_height * ceil_divide(s->filter_width * s->depth_in, 4) * 4 <= DEPTH_CHUNK;
+    const int runs = by_rows ? s->filter_height : 1;
+    const Filter filter = {depth, by_rows, runs, ceil_divide(depth / runs, 4)};
+    return filter;
+}
 
 // Where the window of a tile's first pixel begins, if those of all its pixels are read where they lie: in one row, inside the image, and not
 // so near to the tensor's end that the last four bytes of a run reach beyond it; else -1.
@@ -62,22 +60,123 @@ static inline int windows_in_place(const InputView *v, int first_pixel, int rows
     return fits && end <= v->elements - v->gap ? nhwc_offset(b, y, x, v->height, v->width, v->depth) : -1;
 }
 
+// What a tile reads: x, the first byte of its first pixel; step, bytes to the next pixel's; run_step, to the next run's.
+typedef struct {
+    global const uchar *x;
+    long step, run_step;
+    int staged; // else where the input lies
+} Windows;
+
+static INLINED Windows windows_of_tile(const Step *s, const InputView *view, const Filter *filter, global const T *src, const uchar *stage,
+                                       int first_pixel, int rows, int in_place)
+{
+    const int alone = in_place && s->batches * s->out_height * s->out_width == 1; // then every pixel of the tile is that one
+    const int window = in_place || !filter->by_rows ? -1 : windows_in_place(view, first_pixel, rows);
+    if (!alone && (!in_place || rows < TILE_PIXELS) && window < 0) {
+        // CPUs have one address space.
+        const Windows copied = {(global const uchar *)(size_t)stage, STAGE_WIDTH, 4 * filter->run_quads, 1};
+        return copied;
+    }
+    const Windows found = {(global const uchar *)src + (window < 0 ? (long)first_pixel * filter->depth : window),
+                           alone ? 0 : (long)s->stride_width * s->depth_in, (long)s->dilation_height * s->width * s->depth_in, 0};
+    return found;
+}
+
+// What is multiplied at once: quads of each run, from `first` on. is_last: they end it.
+typedef struct {
+    int first, length, is_last;
+} Piece;
+
+#if DOT4 == 4
+#define EXCESS_QUADS CHUNK_QUADS // a unit
+#define BEGIN_SUMS(bias0, bias1) begin_tiles(bias0, bias1)
+#define END_SUMS end_tiles(sum0, sum1);
+
+static INLINED void add_products(int16 *sum0, int16 *sum1, const Windows *windows, int runs, Piece piece, global const int16 *run_w0,
+                                 global const int16 *run_w1, int vectors, const Ints *sign_bits)
+{
+    const long step = windows->step, run_step = windows->run_step;
+    const int length = piece.length;
+    global const uchar *run_x = windows->x;
+    EACH_RUN(multiply_tiles(run_x, step, run_w0, run_w1, length, piece.is_last);)
+}
+
+static INLINED void add_excess(int16 *sum0, int16 *sum1, const Windows *windows, Piece piece, global const int16 *weights,
+                               global const int *places, int units, int vector, const Ints *sign_bits)
+{
+    for (int i = 0; i < units; ++i, weights += 2 * CHUNK_QUADS) {
+        const int first = (places[i] & 0xffff) - piece.first, some = min(CHUNK_QUADS, piece.length - first);
+        multiply_tiles(quad_at(windows->x - 4 * piece.first, places[i], windows->run_step), windows->step, weights, weights + CHUNK_QUADS,
+                       some, piece.is_last && first + some == piece.length);
+    }
+}
+#else
+#define EXCESS_QUADS 1
+#define BEGIN_SUMS(bias0, bias1)                                                                     \
+    PIXELS sum0[p] = *(bias0);                                                                       \
+    PIXELS sum1[p] = *(bias1);
+#define END_SUMS
+
+// One quad after the other: sums of 16 channels, or of 32.
+#define ADD_PRODUCTS16                                                                               \
+    for (int q = 0; q < length; ++q) {                                                               \
+        const int16 x0 = run_w0[q];                                                                  \
+        PIXELS sum0[p] = dot4_16(sum0[p], spread4_16(run_x + p * step + 4 * q, sign_bits), x0);     \
+    }
+#define ADD_PRODUCTS32                                                                               \
+    for (int q = 0; q < length; ++q) {                                                               \
+        const int16 x0 = run_w0[q], x1 = run_w1[q];                                                  \
+        PIXELS {                                                                                     \
+            const int16 value = spread4_16(run_x + p * step + 4 * q, sign_bits);                    \
+            sum0[p] = dot4_16(sum0[p], value, x0);                                                   \
+            sum1[p] = dot4_16(sum1[p], value, x1);                                                   \
+        }                                                                                            \
+    }
+
+static INLINED void add_products(int16 *sum0, int16 *sum1, const Windows *windows, int runs, Piece piece, global const int16 *run_w0,
+                                 global const int16 *run_w1, int vectors, const Ints *sign_bits)
+{
+    const long step = windows->step, run_step = windows->run_step;
+    const int length = piece.length;
+    global const uchar *run_x = windows->x;
+#if VECTORS == 2
+    if (vectors == 2) {
+        EACH_RUN(ADD_PRODUCTS32)
+        return;
+    }
+#endif
+    EACH_RUN(ADD_PRODUCTS16)
+}
+
+static INLINED void add_excess(int16 *sum0, int16 *sum1, const Windows *windows, Piece piece, global const int16 *weights,
+                               global const int *places, int units, int vector, const Ints *sign_bits)
+{
+    for (int i = 0; i < units; ++i, weights += 2) {
+        const int16 x0 = weights[vector % 2];
+        global const uchar *const quad = quad_at(windows->x - 4 * piece.first, places[i], windows->run_step);
+        PIXELS sum0[p] = dot4_16(sum0[p], spread4_16(quad + p * windows->step, sign_bits), x0);
+#if VECTORS == 2
+        const int16 x1 = weights[1];
+        PIXELS sum1[p] = dot4_16(sum1[p], spread4_16(quad + p * windows->step, sign_bits), x1);
+#endif
+    }
+}
+#endif
+
 static void convolve(const Step *s, Part part, global const T *src, global T *dst, global const T *residual,
                      global const uchar *constants)
 {
     global const int16 *weights = CONSTANT_AT(int16, s->weights), *bias = CONSTANT_AT(int16, s->bias);
     global const int *modes = CONSTANT_AT(int, s->modes);
     InputView view = input_view(s);
-    const int zero_in = s->zero_in, depth_out = s->depth_out, all_vectors = ceil_divide(depth_out, 16);
+    const Filter filter = filter_of(s);
+    const int depth_out = s->depth_out, all_vectors = ceil_divide(depth_out, 16);
     global const int16 *excess_weights = CONSTANT_AT(int16, s->excess);
     global const int *first_places = CONSTANT_AT(int, s->places), *places = first_places + ceil_divide(all_vectors, 2) + 1;
-    const int pixels = s->batches * s->out_height * s->out_width;
-    const int depth = s->filter_height * s->filter_width * s->depth_in;
-    const int by_rows = s->dilation_width == 1 && s->filter_height * ceil_divide(s->filter_width * s->depth_in, 4) * 4 <= DEPTH_CHUNK;
-    const int runs = by_rows ? s->filter_height : 1, run_quads = ceil_divide(depth / runs, 4), quads = runs * run_quads;
+    const int depth = filter.depth, runs = filter.runs, quads = runs * filter.run_quads;
     const int in_place = view.pointwise && depth % 4 == 0;
-    if (by_rows)
-        view.gap = 4 * run_quads - depth / runs;
+    if (filter.by_rows)
+        view.gap = 4 * filter.run_quads - depth / runs;
     int16 stage_vectors[TILE_PIXELS * STAGE_WIDTH / 64]; // for its alignment
     uchar *const stage = (uchar *)stage_vectors;
     const int group = in_place ? max(1, GROUP_QUADS / (2 * quads)) : part.y1 - part.y0;
@@ -87,82 +186,41 @@ static void convolve(const Step *s, Part part, global const T *src, global T *ds
     const RoundingModes rounding = rounding_modes();
     round_down(&rounding);
 #if DOT4 == 4
-    shape_tiles((run_quads - 1) % CHUNK_QUADS + 1);
+    shape_tiles((filter.run_quads - 1) % CHUNK_QUADS + 1);
 #endif
 
     for (int i = 0; i < groups * tiles; ++i) {
         const int y0 = part.y0 + i / tiles * group, y1 = min(y0 + group, part.y1), tile = part.x0 + i % tiles;
         const int first_pixel = tile * TILE_PIXELS;
-        const int rows = min(TILE_PIXELS, pixels - first_pixel);
-        const int alone = in_place && pixels == 1; // then every pixel of the tile is that one
-        const int window = in_place || !by_rows ? -1 : windows_in_place(&view, first_pixel, rows);
-        const int staged = !alone && (!in_place || rows < TILE_PIXELS) && window < 0;
-        // CPUs have one address space.
-        global const uchar *const x = staged ? (global const uchar *)(size_t)stage
-                                             : (global const uchar *)src + (window < 0 ? (long)first_pixel * depth : window);
-        const long step = staged ? STAGE_WIDTH : alone ? 0 : (long)s->stride_width * s->depth_in;
-        const long run_step = staged ? 4 * run_quads : (long)s->dilation_height * s->width * s->depth_in;
-        const int chunk = staged && !by_rows ? DEPTH_CHUNK : depth;
+        const int rows = min(TILE_PIXELS, s->batches * s->out_height * s->out_width - first_pixel);
+        const Windows windows = windows_of_tile(s, &view, &filter, src, stage, first_pixel, rows, in_place);
+        const int chunk = windows.staged && !filter.by_rows ? DEPTH_CHUNK : depth;
         const int end = min(2 * y1, all_vectors);
         int vectors;
         for (int vector = 2 * y0; vector < end; vector += vectors) {
-            const int channel = vector * 16, mode = modes[vector / 2];
+            const int channel = vector * 16, offset = first_pixel * depth_out + channel, mode = modes[vector / 2];
             const int last_excess = first_places[vector / 2 + 1];
             int excess = first_places[vector / 2];
             vectors = min(end - vector, VECTORS);
             int16 sum0[TILE_PIXELS], sum1[TILE_PIXELS];
-#if DOT4 == 4
-            begin_tiles(bias + vector, bias + vector + vectors - 1);
-#else
-            PIXELS sum0[p] = bias[vector];
-            PIXELS sum1[p] = bias[vector + vectors - 1];
-#endif
+            BEGIN_SUMS(bias + vector, bias + vector + vectors - 1);
             for (int k0 = 0; k0 < depth; k0 += chunk) {
                 const int count = min(chunk, depth - k0);
-                const int length = by_rows ? run_quads : ceil_divide(count, 4); // of a run, or of what is staged of it
-                if (staged && (vector == 2 * y0 || !by_rows && depth > DEPTH_CHUNK)) {
+                const Piece piece = {k0 / 4, filter.by_rows ? filter.run_quads : ceil_divide(count, 4), k0 + count == depth};
+                if (windows.staged && (vector == 2 * y0 || !filter.by_rows && depth > DEPTH_CHUNK)) {
                     for (int p = rows; p < TILE_PIXELS; ++p)
-                        stage_padding(stage + p * STAGE_WIDTH, 4 * runs * length, zero_in);
+                        stage_padding(stage + p * STAGE_WIDTH, 4 * runs * piece.length, s->zero_in);
                     stage_tile(stage, STAGE_WIDTH, src, &view, first_pixel, rows, k0, k0 + count);
                 }
-                global const int16 *run_w0 = weights + (size_t)vector * quads + k0 / 4;
-                global const int16 *run_w1 = vectors == 2 ? run_w0 + quads : run_w0;
-                global const uchar *run_x = x;
+                global const int16 *w = weights + (size_t)vector * quads + piece.first;
                 const int first_excess = excess;
-                while (excess < last_excess && (by_rows || places[excess] < k0 / 4 + length))
+                while (excess < last_excess && (filter.by_rows || places[excess] < piece.first + piece.length))
                     ++excess;
-#if DOT4 == 4
-                EACH_RUN(multiply_tiles(run_x, step, run_w0, run_w1, length, k0 + count == depth);)
-                for (int i = first_excess; i < excess; ++i) {
-                    global const int16 *const left = excess_weights + 2 * CHUNK_QUADS * i;
-                    const int first = (places[i] & 0xffff) - k0 / 4, some = min(CHUNK_QUADS, length - first);
-                    multiply_tiles(quad_at(x - k0, places[i], run_step), step, left, left + CHUNK_QUADS, some,
-                                   k0 + count == depth && first + some == length);
-                }
-#else
-#if VECTORS == 2
-                if (vectors == 2) {
-                    EACH_RUN(ADD_PRODUCTS32)
-                } else
-#endif
-                {
-                    EACH_RUN(ADD_PRODUCTS16)
-                }
-                for (int i = first_excess; i < excess; ++i) {
-                    const int16 x0 = excess_weights[2 * i + vector % 2];
-                    global const uchar *const quad = quad_at(x - k0, places[i], run_step);
-                    PIXELS sum0[p] = dot4_16(sum0[p], spread4_16(quad + p * step, &sign_bits), x0);
-#if VECTORS == 2
-                    const int16 x1 = excess_weights[2 * i + 1];
-                    PIXELS sum1[p] = dot4_16(sum1[p], spread4_16(quad + p * step, &sign_bits), x1);
-#endif
-                }
-#endif
+                add_products(sum0, sum1, &windows, runs, piece, w, vectors == 2 ? w + quads : w, vectors, &sign_bits);
+                add_excess(sum0, sum1, &windows, piece, excess_weights + (size_t)2 * EXCESS_QUADS * first_excess, places + first_excess,
+                           excess - first_excess, vector, &sign_bits);
             }
-#if DOT4 == 4
-            end_tiles(sum0, sum1);
-#endif
-            const int offset = first_pixel * depth_out + channel;
+            END_SUMS
 #if VECTORS == 2
             if (vectors == 2)
                 finish32(s, dst, residual, sum0, sum1, mode, scaling_at(scaling, vector), scaling_at(scaling, vector + 1), rows, offset,

@@ -41,7 +41,10 @@ static inline int bytes_of(int value)
     return (value & 0xff) * 0x1010101;
 }
 
-#define WITH_SIGN_OF(x, y, lanes) JOIN(as_float, lanes)(JOIN(as_int, lanes)(y) | (JOIN(as_int, lanes)(x) & INT_MIN)) // y is not negative
+static inline Floats with_sign_of(Floats x, Floats y) // y is not negative
+{
+    return JOIN(as_float, DOT4_LANES)(JOIN(as_int, DOT4_LANES)(y) | (JOIN(as_int, DOT4_LANES)(x) & INT_MIN));
+}
 
 // Between round_down and round_to_nearest.
 static inline Floats scale_sum(Ints sum, Floats scale, Floats offset)
@@ -52,13 +55,13 @@ static inline Floats scale_sum(Ints sum, Floats scale, Floats offset)
 static inline Floats scale_centred(Ints sum, Floats scale, Floats offset)
 {
     const Floats x = WIDEN(sum, Floats);
-    return multiply_add_down(x, scale, WITH_SIGN_OF(x, offset, DOT4_LANES));
+    return multiply_add_down(x, scale, with_sign_of(x, offset));
 }
 
 static inline Floats scale_precisely(Ints sum, Floats scale, Floats rest, Floats offset)
 {
     const Floats x = WIDEN(sum, Floats);
-    return multiply_add_down(x, scale, multiply_add_down(x, rest, WITH_SIGN_OF(x, offset, DOT4_LANES)));
+    return multiply_add_down(x, scale, multiply_add_down(x, rest, with_sign_of(x, offset)));
 }
 
 // A call: rare, so that what calls it keeps its registers for what is not. step: 1 if the sums are neighbours, 0 if they share a scaling.
@@ -72,6 +75,49 @@ static __attribute__((noinline)) void requantize_by_integers(const Step *s, int1
 static inline float16 add_by_floats(const Step *s, float16 product, int16 residual)
 {
     return fma(product, (float16)s->factor_product, fma(WIDEN(residual, float16), (float16)s->factor_residual, (float16)s->offset_sum));
+}
+
+#if DOT4_LANES == 16
+#define scale_sum_16 scale_sum
+#define scale_centred_16 scale_centred
+#define scale_precisely_16 scale_precisely
+#else
+static inline float16 scale_sum_16(int16 sum, float16 scale, float16 offset)
+{
+    return (float16)(scale_sum(sum.lo, scale.lo, offset.lo), scale_sum(sum.hi, scale.hi, offset.hi));
+}
+
+static inline float16 scale_centred_16(int16 sum, float16 scale, float16 offset)
+{
+    return (float16)(scale_centred(sum.lo, scale.lo, offset.lo), scale_centred(sum.hi, scale.hi, offset.hi));
+}
+
+static inline float16 scale_precisely_16(int16 sum, float16 scale, float16 rest, float16 offset)
+{
+    return (float16)(scale_precisely(sum.lo, scale.lo, rest.lo, offset.lo), scale_precisely(sum.hi, scale.hi, rest.hi, offset.hi));
+}
+#endif
+
+// Scales 16 channels of `rows` pixels of a tile: what they are before zero_out is added and they are cut to integers. Between round_down and
+// round_to_nearest.
+static INLINED void scale_tile(const Step *s, float16 *scaled, const int16 *sum, int mode, Scaling scaling, int rows)
+{
+    if (mode == RESCALE_BY_INTEGERS) {
+        int16 some[TILE_PIXELS]; // a copy: arrays passed on by address do not stay in registers
+        PIXELS some[p] = sum[p];
+        requantize_by_integers(s, some, rows, 0, scaling.multiplier, scaling.shift, scaling.rounding);
+        PIXELS scaled[p] = WIDEN(some[p] - s->zero_out, float16);
+        return;
+    }
+    const float16 scale = *scaling.scale, offset = *scaling.offset;
+    if (mode == RESCALE_BY_FLOATS) {
+        PIXELS scaled[p] = scale_sum_16(sum[p], scale, offset);
+    } else if (mode == RESCALE_CENTRED) {
+        PIXELS scaled[p] = scale_centred_16(sum[p], scale, offset);
+    } else {
+        const float16 rest = *scaling.rest;
+        PIXELS scaled[p] = scale_precisely_16(sum[p], scale, rest, offset);
+    }
 }
 
 // Stores 16 channels of each pixel of a tile.
@@ -105,44 +151,27 @@ static INLINED void finish16(const Step *s, global T *dst, global const T *resid
                              int offset, int count, const RoundingModes *modes)
 {
     const int depth_out = s->depth_out, zero_out = s->zero_out, low = s->low, high = s->high;
-    int16 values[TILE_PIXELS];
-    if (mode == RESCALE_BY_INTEGERS) {
-        int16 some[TILE_PIXELS]; // a copy: arrays passed on by address do not stay in registers
-        PIXELS some[p] = sum[p];
-        requantize_by_integers(s, some, rows, 0, scaling.multiplier, scaling.shift, scaling.rounding);
-        PIXELS values[p] = some[p];
-    } else {
-        const int is_common = rows == TILE_PIXELS && count == 16;
-        const float16 scale = *scaling.scale, start = *scaling.offset;
-        float16 scaled[TILE_PIXELS];
-        PIXELS scaled[p] = WIDEN(sum[p], float16);
-        if (mode == RESCALE_BY_FLOATS)
-            PIXELS scaled[p] = multiply_add_down_16(scaled[p], scale, start);
-        else if (mode == RESCALE_CENTRED)
-            PIXELS scaled[p] = multiply_add_down_16(scaled[p], scale, WITH_SIGN_OF(scaled[p], start, 16));
-        else
-            PIXELS scaled[p] =
-                multiply_add_down_16(scaled[p], scale, multiply_add_down_16(scaled[p], *scaling.rest, WITH_SIGN_OF(scaled[p], start, 16)));
-        if (is_common && !s->has_residual) {
-            store_tile16(s, dst + offset, scaled);
-            return;
-        }
-        if (is_common && s->adds_by_floats) {
-            const float least = (float)(low - zero_out), greatest = (float)(high - zero_out);
-            const int low_sum = s->low_sum, high_sum = s->high_sum;
-            round_to_nearest(modes);
-            PIXELS {
-                const float16 sum_of_both = add_by_floats(s, activate16(cut_float_16(scaled[p]), least, greatest), LOAD16(residual, offset));
-                STORE16(dst, offset, activate_int16(nearest_16(sum_of_both), low_sum, high_sum));
-                offset += depth_out;
-            }
-            round_down(modes);
-            return;
-        }
-        PIXELS values[p] = activate_int16(cut_16(scaled[p]) + zero_out, low, high);
+    const int is_common = rows == TILE_PIXELS && count == 16;
+    float16 scaled[TILE_PIXELS];
+    scale_tile(s, scaled, sum, mode, scaling, rows);
+    if (is_common && !s->has_residual) {
+        store_tile16(s, dst + offset, scaled);
+        return;
     }
-    int16 some[TILE_PIXELS]; // a copy, for its index is no constant
-    PIXELS some[p] = values[p];
+    if (is_common && s->adds_by_floats) {
+        const float least = (float)(low - zero_out), greatest = (float)(high - zero_out);
+        const int low_sum = s->low_sum, high_sum = s->high_sum;
+        round_to_nearest(modes);
+        PIXELS {
+            const float16 sum_of_both = add_by_floats(s, activate16(cut_float_16(scaled[p]), least, greatest), LOAD16(residual, offset));
+            STORE16(dst, offset, activate_int16(nearest_16(sum_of_both), low_sum, high_sum));
+            offset += depth_out;
+        }
+        round_down(modes);
+        return;
+    }
+    int16 some[TILE_PIXELS]; // in memory, for its index is no constant
+    PIXELS some[p] = activate_int16(cut_16(scaled[p]) + zero_out, low, high);
     for (int p = 0; p < rows; ++p, offset += depth_out) {
         int16 value = some[p];
         if (s->has_residual)
@@ -204,34 +233,10 @@ static INLINED void finish32(const Step *s, global T *dst, global const T *resid
 {
     const int depth_out = s->depth_out, zero_out = s->zero_out;
     const int is_common = rows == TILE_PIXELS && (count == 32 || count == 24), last = offset + (TILE_PIXELS - 1) * depth_out;
-    const float16 scale0 = *first.scale, offset0 = *first.offset, scale1 = *second.scale, offset1 = *second.offset;
     int adds = s->has_residual, low = s->low, high = s->high;
     float16 scaled0[TILE_PIXELS], scaled1[TILE_PIXELS];
-    if (mode == RESCALE_BY_FLOATS) {
-        PIXELS {
-            scaled0[p] = scale_sum(sum0[p], scale0, offset0);
-            scaled1[p] = scale_sum(sum1[p], scale1, offset1);
-        }
-    } else if (mode == RESCALE_CENTRED) {
-        PIXELS {
-            scaled0[p] = scale_centred(sum0[p], scale0, offset0);
-            scaled1[p] = scale_centred(sum1[p], scale1, offset1);
-        }
-    } else if (mode == RESCALE_PRECISELY) {
-        const float16 rest0 = *first.rest, rest1 = *second.rest;
-        PIXELS {
-            scaled0[p] = scale_precisely(sum0[p], scale0, rest0, offset0);
-            scaled1[p] = scale_precisely(sum1[p], scale1, rest1, offset1);
-        }
-    } else {
-        int16 some0[TILE_PIXELS], some1[TILE_PIXELS]; // copies: arrays passed on by address do not stay in registers
-        PIXELS some0[p] = sum0[p];
-        PIXELS some1[p] = sum1[p];
-        requantize_by_integers(s, some0, rows, 0, first.multiplier, first.shift, first.rounding);
-        requantize_by_integers(s, some1, rows, 0, second.multiplier, second.shift, second.rounding);
-        PIXELS scaled0[p] = WIDEN(some0[p] - zero_out, float16);
-        PIXELS scaled1[p] = WIDEN(some1[p] - zero_out, float16);
-    }
+    scale_tile(s, scaled0, sum0, mode, first, rows);
+    scale_tile(s, scaled1, sum1, mode, second, rows);
     int16 words[TILE_PIXELS];
     if (adds && s->adds_by_floats && is_common && last + 32 <= s->batches * s->out_height * s->out_width * depth_out) {
         const float least = (float)(low - zero_out), greatest = (float)(high - zero_out);
