@@ -78,7 +78,10 @@ kernel void nnrt_probe_dot4(global const int16 *x, global const int16 *w, global
     sum[0] = dot4_16(sum[0], x[0], w[0]);
     const RoundingModes modes = rounding_modes();
     round_down(&modes);
-    scaled[0] = multiply_add_down_16(scaled[0], factors[0], factors[1]);
+    global Floats *const values = (global Floats *)scaled;
+    global const Floats *const scales = (global const Floats *)factors, *const offsets = (global const Floats *)(factors + 1);
+    for (int i = 0; i < 16 / DOT4_LANES; ++i)
+        values[i] = multiply_add_down(values[i], scales[i], offsets[i]);
     round_to_nearest(&modes);
     found[0] = look_up_bytes(table, x[0]);
 #if DOT4 == 4
