@@ -3,9 +3,9 @@
 
     python benchmarks/cost_tables.py [--rows] {cpu,opencl:pocl,opencl:intel} ...
 
-Fits cpu_driver/costs.json and gpu_driver/profiles/costs_{pocl,intel}.json in the checkout to this machine, in half a
-minute a device. With --rows every kind of operation is measured first, in some minutes, on a quiet machine. Users fit
-the tables to their own devices with `nnrt doctor --measure`, which stores them elsewhere.
+Fits cpu_driver/costs.json and gpu_driver/profiles/costs_{pocl,intel}.json in the checkout to this machine, in one to
+four minutes a device. With --rows every kind of operation is measured first, in some minutes, on a quiet machine.
+Users fit the tables to their own devices with `nnrt doctor --measure`, which stores them elsewhere.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@
 //          DEPTHWISE5: 0 | 1 (required): 1: there may be steps by depthwise_bytes.h or depthwise.h with filters of 5 x 5
 //          GENERAL: 0 | 1 (required); 1: there may be steps by the headers that are named above after "with GENERAL"
 //          DEPTH_CHUNK: longest run of products of a pixel staged at once, a multiple of 16, with DOT4 of 64 (required)
+//          CLOCK: 0 (default) | 1; 1: tasks leave the processor's cycle counter in progress when they begin and end
 //          TILE_PIXELS, TILE_VECTORS, DEPTHWISE_PIXELS: see common/tile.h, common/depthwise.h; TILE_PIXELS 16 with DOT4 4
 // Launch   global (groups), local (1); any number of groups, where there is `work` at most `queues`; at most one per core makes sense
 // Order    Every queue is a part of the picture in all steps and belongs to a group, so that what a task reads was mostly written by the
@@ -127,7 +128,7 @@
 #endif
 
 #ifndef CLOCK
-#define CLOCK 0 // 1: the processor's cycle counter can be read: each task's line then tells when it began and ended
+#define CLOCK 0
 #endif
 #if CLOCK
 #define STAMP(line, word) (*(volatile global ulong *)((line) + (word)) = (ulong)__builtin_readcyclecounter())

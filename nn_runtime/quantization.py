@@ -2,7 +2,7 @@
 """The one host-side truth for quantised arithmetic: multipliers, rounding, activation bounds.
 
 A real multiplier is kept as a 31-bit mantissa and an exponent; products are rounded as gemmlowp does: a saturating
-rounding doubling high multiply, then a rounding right shift with ties away from zero (operations.json, common rules).
+rounding doubling high multiply, then a rounding right shift with ties away from zero.
 FULLY_CONNECTED alone rounds once, as LiteRT's does (docs/decisions/0002-eight-bit-is-exact.md).
 """
 

@@ -123,6 +123,9 @@ class Explanation:
     def __len__(self) -> int:
         return len(self.operations)
 
+    def __getitem__(self, at: int) -> ExplainedOperation:
+        return self.operations[at]
+
     def __str__(self) -> str:
         table = [("operation", "name", "step", "device", "estimated ms", "measured ms", "other devices")]
         table += [

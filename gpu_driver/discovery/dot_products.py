@@ -79,7 +79,8 @@ kernel void nnrt_probe_dot4(global const int16 *x, global const int16 *w, global
     const RoundingModes modes = rounding_modes();
     round_down(&modes);
     global Floats *const values = (global Floats *)scaled;
-    global const Floats *const scales = (global const Floats *)factors, *const offsets = (global const Floats *)(factors + 1);
+    global const Floats *const scales = (global const Floats *)factors;
+    global const Floats *const offsets = (global const Floats *)(factors + 1);
     for (int i = 0; i < 16 / DOT4_LANES; ++i)
         values[i] = multiply_add_down(values[i], scales[i], offsets[i]);
     round_to_nearest(&modes);

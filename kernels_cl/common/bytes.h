@@ -3,6 +3,7 @@
 // Lanes are counted in groups of 16 bytes, two or four a vector; pairwise instructions work on each group apart. So vectors a, b of ints, of
 // which group i has channels 8 i .. 8 i + 3 and 8 i + 4 .. 8 i + 7, become words of which group i has channels 8 i .. 8 i + 7, and so on.
 // Defines  T: uchar | char, common/types.h, common/dot4.h (required, before inclusion)
+//          VBMI: 0 (default) | 1; 1: tables are looked up by an instruction of AVX512-VBMI; with DOT4 3 and 4
 
 #define DEFINE_PAIRWISE(name, instruction)                                                      \
     static inline Ints name(Ints a, Ints b)                                                     \

@@ -5,7 +5,7 @@ A family's file calls `define(Definition(...))` once per operation: input lists 
 outputs, the data types with the feature level that brought each, a `check` for what the rows cannot say, and `prepare`,
 the rule for the output dimensions. Inputs are looked up by name, so that code does not depend on the variant's order.
 
-Source of the rows: operations.json of the specification facts.
+Source of the rows: NeuralNetworksTypes.h and the operation specifications of Android 13 (CONTRIBUTING.md).
 """
 
 from __future__ import annotations

@@ -296,7 +296,9 @@ def test_explanation_and_profile(doubling: Session) -> None:
     profile = doubling.profile
     assert profile is not None
     assert [step.device for step in profile.steps] == ["nnapi-reference"]
-    (row,) = doubling.explain().operations
+    explanation = doubling.explain()
+    (row,) = explanation
+    assert explanation[0] is row
     assert (row.index, row.name, row.device, row.step, row.refusals) == (0, "ADD", "nnapi-reference", 0, {})
     assert row.measured_ns is not None
     assert 0 < row.measured_ns <= profile.steps[0].duration_ns
