@@ -174,6 +174,11 @@ def _answers_right(context: cl.Context, dot4: int, *, vbmi: bool) -> bool:
     return all(np.array_equal(found, one) for found, one in zip(outputs, right, strict=True))
 
 
+def trial_text() -> str:
+    """Return all that the sources of the trials are made of."""
+    return "".join(map(kernels_cl.source, (*_SOURCES, _TILE_SOURCE))) + _KERNEL
+
+
 def _source(dot4: int, *, vbmi: bool) -> str:
     names = (*_SOURCES, _TILE_SOURCE) if dot4 == AMX else _SOURCES
     numbers = {"DOT4": dot4, "VBMI": int(vbmi), "QUADS": _TILE_QUADS}

@@ -33,6 +33,7 @@ _RANGES = {"half": ("f2", -64, 64), "uchar": ("u1", 0, 255), "char": ("i1", -128
 """Data type, least and greatest number of the trial."""
 _ATTRIBUTES = "cl_nv_device_attribute_query"
 _ROWS, _COLUMNS, _LINE_BYTES, _WARP, _WARPS = 16, 8, 32, 32, 2
+_UNITS = "common/mma.h"
 _KERNEL = """
 __attribute__((reqd_work_group_size(64, 1, 1))) kernel void nnrt_probe_units(
     global const uint4 *left, global const uint2 *right, global Sums *sums)
@@ -75,6 +76,11 @@ def works(context: cl.Context, level: int) -> bool:
         return False
 
 
+def trial_text() -> str:
+    """Return all that the sources of the trials are made of."""
+    return kernels_cl.source(_UNITS) + _KERNEL
+
+
 def _sums_right(context: cl.Context, level: int, left_type: str, right_type: str) -> bool:
     rng = np.random.default_rng(level)
     left, right = (_numbers(rng, (_WARPS, lines), name) for lines, name in ((_ROWS, left_type), (_COLUMNS, right_type)))
@@ -83,7 +89,7 @@ def _sums_right(context: cl.Context, level: int, left_type: str, right_type: str
     products = np.einsum("wrk,wck->wrc", left.astype(np.int64), right.astype(np.int64))
     sums = of_sums(before)
     defines = f"#define T {left_type}\n#define FILTER_T {right_type}\n#define MATRIX_UNITS {level}\n"
-    source = defines + kernels_cl.source("common/mma.h") + _KERNEL
+    source = defines + trial_text()
     size = (_WARPS * _WARP,)
     run_once(context, source, "nnrt_probe_units", size, size, [of_left(left), of_right(right)], [sums])
     return np.array_equal(sums, of_sums(before + products))

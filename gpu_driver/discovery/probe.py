@@ -3,12 +3,13 @@
 
 A broken driver can end the process it runs in, so the first try happens in a child. One child serves one OpenCL
 library (or, where libraries cannot be told apart, all of them). Verdicts are kept in the cache folder, by library
-file, processor and the variables that change what drivers do; a bad verdict for ten minutes only, because what it
-blames may have been mended outside.
+file, processor, the kernels that devices are tried with, and the variables that change what drivers do; a bad verdict
+for ten minutes only, because what it blames may have been mended outside.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import logging
@@ -130,7 +131,14 @@ def library_verdicts(
 
 
 def _verdict_path(library: str | None) -> Path:
-    parts: list[object] = [_FORMAT, library, host_cpu().digest, str(icd.pyopencl_folder()), sys.version_info[:2]]
+    parts: list[object] = [
+        _FORMAT,
+        _trials(),
+        library,
+        host_cpu().digest,
+        str(icd.pyopencl_folder()),
+        sys.version_info[:2],
+    ]
     if library is not None and Path(library).is_absolute():
         try:
             state = Path(library).stat()
@@ -140,6 +148,13 @@ def _verdict_path(library: str | None) -> Path:
     parts += [os.environ.get(name) for name in _KEY_VARIABLES]
     digest = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
     return cache_directory() / "devices" / f"{digest}.json"
+
+
+@functools.cache
+def _trials() -> str:
+    """Return a digest of all kernels that devices are tried with: other ones may be answered otherwise."""
+    text = _SOURCE + dot_products.trial_text() + matrix_units.trial_text()
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _encode(verdict: LibraryVerdict) -> bytes:

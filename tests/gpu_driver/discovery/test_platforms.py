@@ -14,15 +14,18 @@ import sys
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from gpu_driver.discovery import icd, platforms, pocl_repair, probe
+from gpu_driver.discovery import dot_products, icd, matrix_units, platforms, pocl_repair, probe
 from gpu_driver.discovery.diagnosis import diagnose
 from gpu_driver.discovery.host_cpu import HostCpu, parse_cpuinfo
 from gpu_driver.discovery.platforms import FoundDevice
 from nn_runtime.codes import DeviceTypeCode
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 _ROOT = Path(__file__).parents[3]
 _LIST = """
@@ -258,6 +261,19 @@ def test_damaged_verdicts_are_asked_again(change: dict[str, object]) -> None:
 
 
 # --- whole processes ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("trial", [dot_products, matrix_units], ids=["dot_products", "matrix_units"])
+def test_other_trials_ask_devices_again(trial: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = probe._verdict_path("library.so")
+    monkeypatch.setattr(trial, "_KERNEL", trial._KERNEL + " ")
+    probe._trials.cache_clear()
+    try:
+        assert probe._verdict_path("library.so") != before
+    finally:
+        monkeypatch.undo()
+        probe._trials.cache_clear()
+    assert probe._verdict_path("library.so") == before
 
 
 def test_importing_opens_nothing() -> None:
