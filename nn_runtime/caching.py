@@ -42,14 +42,15 @@ class CacheInfo:
 
 
 def token_of(model: Model, name: str | None) -> bytes:
-    """Return the token of an application that has none of its own: of a name, or else of all that a model says.
+    """Return the token of an application that has none of its own: of all that a model says, and of a name, if any.
 
     Raises BadData for a name that is no string.
     """
+    digest = model_digest(model)
     if name is None:
-        return model_digest(model)
+        return digest
     check_kind("model_token", name, str)
-    return hashlib.sha256(name.encode()).digest()
+    return hashlib.sha256(digest + name.encode()).digest()
 
 
 def path_of(what: str, directory: str | os.PathLike[str]) -> Path:
@@ -57,9 +58,12 @@ def path_of(what: str, directory: str | os.PathLike[str]) -> Path:
     if directory == "":
         raise BadData(f"{what}: the path is empty")
     try:
-        return Path(directory)
+        path = Path(directory)
     except TypeError:
         raise BadData(f"{what}: wanted a path, got {shown(directory)}") from None
+    if "\0" in str(path):
+        raise BadData(f"{what}: a path has no null characters, got {str(path)!r}")
+    return path
 
 
 def made_directory(directory: str | os.PathLike[str]) -> Path | None:

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nn_runtime.checks import shown
 from nn_runtime.codes import OperandCode
+from nn_runtime.errors import BadData
 from nn_runtime.operand import OperandType
 from nn_runtime.quantization import dequantize, quantize
 from nn_runtime.value_classes import dataclass
@@ -52,9 +54,12 @@ class TensorInfo:
     def quantize(self, real: npt.ArrayLike) -> Array:
         """Return real values as the tensor takes them: rounded and clipped to its integers, or in its dtype alone.
 
-        NaN becomes the least integer.
+        NaN becomes the least integer. Raises BadData for what is no real number.
         """
-        return quantize(np.asarray(real), self.quantization) if self.scale else np.asarray(real, self.dtype)
+        values = np.asarray(real)
+        if values.dtype.kind not in "biuf":
+            raise BadData(f"quantize {self.name!r}: wanted real numbers, got {shown(real)}")
+        return quantize(values, self.quantization) if self.scale else np.asarray(real, self.dtype)
 
     def dequantize(self, values: npt.ArrayLike) -> Array:
         """Return the real values, float32, that integers of the tensor stand for; others as they are."""

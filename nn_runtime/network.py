@@ -89,8 +89,8 @@ class Network:
 
         `device`: a selector (default: NNRT_DEVICE, else `opencl,cpu`), or devices to use without fallback.
         `partition`: "cost" (least estimated time) or "aosp" (by capabilities, as Android does). `cache_dir`: a folder,
-        made if missing, where drivers keep what they prepare, so that later processes need not; `model_token`: a name
-        there that belongs to this network alone (default: a hash of all that it is made of).
+        made if missing, where drivers keep what they prepare, so that later processes need not, under a hash of all
+        that the network is made of; `model_token`: a name that keeps equal networks apart there.
 
         `trial`: in mode "cost", let the first run time the single devices that may be as fast as the plan by the
         estimates, and keep the fastest (in `cache_dir` for later processes too); False goes by the estimates alone,

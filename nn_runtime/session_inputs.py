@@ -110,7 +110,12 @@ def _hint(given: npt.ArrayLike, array: Array, info: TensorInfo) -> str:
         if isinstance(given, (list, tuple)):
             return "; a list given to run holds one entry for each input"
         return "; one of a batch needs the batch's dimension: array[np.newaxis]"
-    if len(array.shape) == len(info.shape) > 1 and _fits(array.shape[1:], info.shape[1:]) and array.shape != info.shape:
+    if (
+        array.size
+        and len(array.shape) == len(info.shape) > 1
+        and _fits(array.shape[1:], info.shape[1:])
+        and array.shape != info.shape
+    ):
         return f"; nn.load(..., shapes={{{info.name!r}: {list(array.shape)}}}) makes a network of that batch"
     if info.scale and array.dtype.kind == "f":
         return f"; it is quantised: session.inputs[...].quantize makes {info.dtype} of real values"

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from gpu_driver import tuning
 from gpu_driver.discovery import icd, platforms, probe
+from gpu_driver.discovery.dot_products import best_form, forms_to_try
+from gpu_driver.discovery.host_cpu import host_cpu
 from nn_runtime.hal.cache_folder import cache_directory
 from nn_runtime.hal.files import why_unwritable
 from nn_runtime.value_classes import dataclass
@@ -147,10 +149,12 @@ def _library_report(entry: icd.IcdEntry, survey: Survey) -> LibraryReport:
 
 
 def _device_report(device: FoundDevice) -> DeviceReport:
+    promised = [] if best_form(device.features) or not device.usable else forms_to_try(device.platform_name, host_cpu())
+    failed = [f"instructions for products of bytes did not work: {', '.join(promised)}"] if promised else []
     return DeviceReport(
         name=device.name, type=device.type.name, platform=f"{device.platform_name} {device.platform_version}",
         device=device.device_name, driver_version=device.driver_version, library=device.library,
-        usable=device.usable, reason=device.reason, notes=device.notes, features=device.features,
+        usable=device.usable, reason=device.reason, notes=(*device.notes, *failed), features=device.features,
     )  # fmt: skip
 
 

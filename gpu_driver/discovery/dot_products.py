@@ -113,7 +113,7 @@ def best_form(features: Collection[str]) -> int:
 
 def features_of(device: cl.Device, context: cl.Context, cpu: HostCpu) -> tuple[str, ...]:
     """Return which of FEATURES work on a device, the best and behind AMX what it contains, and VBMI if that does."""
-    for name in _tried(device.platform.name, cpu):
+    for name in forms_to_try(device.platform.name, cpu):
         form = FEATURES[name]
         for vbmi in (True, False) if form in WIDE_FORMS and _VBMI_FLAG in cpu.flags else (False,):
             if works(context, form, vbmi=vbmi):
@@ -126,7 +126,8 @@ def usable_here(features: Collection[str]) -> tuple[str, ...]:
     return tuple(name for name in features if FEATURES.get(name) != AMX or may_use_tiles())
 
 
-def _tried(platform: str, cpu: HostCpu) -> list[str]:
+def forms_to_try(platform: str, cpu: HostCpu) -> list[str]:
+    """Return those of FEATURES that the processor has, on a platform whose compiler may know them, the best first."""
     if platform not in _PLATFORMS:
         return []
     return [name for name, form in _FORMS.items() if form.suits(cpu)]

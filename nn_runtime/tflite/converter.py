@@ -298,7 +298,9 @@ def _inputs(subgraph: TfliteSubgraph, signature: TfliteSignature, shapes: Shapes
         values[index] = tensor_value(tensor, wanted)
     if left:
         known = ", ".join(quoted(subgraph.tensors[index].name) for index in subgraph.inputs)
-        raise BadData(f"shapes: no input is called {next(iter(left))!r}; the inputs are {known}")
+        key = next(iter(left))
+        what = f"there is no input {key}" if isinstance(key, int) else f"no input is called {key!r}"
+        raise BadData(f"shapes: {what}; the inputs are {known}")
     return values
 
 

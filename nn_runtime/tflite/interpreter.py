@@ -10,12 +10,14 @@ what has no meaning here (threads, resolvers, delegate settings) is accepted and
 from __future__ import annotations
 
 import enum
+import operator
 from typing import TYPE_CHECKING, Any, NoReturn, TypedDict
 
 import numpy as np
 
 from nn_runtime.checks import path_shown
 from nn_runtime.errors import BadData, BadState, NNError, OperationFailed
+from nn_runtime.numeric import whole_numbers
 from nn_runtime.tflite.converter import convert
 from nn_runtime.tflite.decoder import TfliteError
 from nn_runtime.tflite.reader import read
@@ -126,20 +128,22 @@ class Interpreter:
 
     def set_tensor(self, tensor_index: int, value: npt.ArrayLike) -> None:
         """Copy a value into an input; dtype and shape must be the tensor's."""
-        self._runner(0).set(int(tensor_index), value)
+        self._runner(0).set(operator.index(tensor_index), value)
 
     def get_tensor(self, tensor_index: int, subgraph_index: int = 0) -> Array:
         """Return a copy of an input, output or constant."""
-        copy: Array = self._runner(subgraph_index).array(int(tensor_index)).copy()
+        copy: Array = self._runner(subgraph_index).array(operator.index(tensor_index)).copy()
         return copy
 
     def tensor(self, tensor_index: int) -> Callable[[], Array]:
         """Return a function that gives a view of an input, output or constant."""
-        return lambda: self._runner(0).array(int(tensor_index))
+        place = operator.index(tensor_index)
+        return lambda: self._runner(0).array(place)
 
     def resize_tensor_input(self, input_index: int, tensor_size: Sequence[int], strict: bool = False) -> None:
         """Give an input another shape, from the next `allocate_tensors` on; `strict`: only where the file has -1."""
-        self._runner(0).resize(int(input_index), tuple(int(size) for size in tensor_size), strict)
+        sizes = tuple(whole_numbers("resize_tensor_input: the sizes", tensor_size))
+        self._runner(0).resize(operator.index(input_index), sizes, strict)
 
     def invoke(self) -> None:
         """Run once; raises RuntimeError before `allocate_tensors`."""
@@ -297,10 +301,12 @@ class _Runner:
         if self._session is None:
             raise BadData("the tensor has no data yet, call allocate_tensors() first")
         if index not in self._arrays:
-            raise BadData(
-                f"tensor {index} {tensor.name!r} is neither an input, an output nor a constant: "
-                "values between operators are kept only with experimental_preserve_all_tensors"
+            why = (
+                "no operator of the model that runs gives its value"
+                if self._preserve_all
+                else "values between operators are kept only with experimental_preserve_all_tensors"
             )
+            raise BadData(f"tensor {index} {tensor.name!r} is neither an input, an output nor a constant: {why}")
         return self._arrays[index]
 
     def resize(self, index: int, shape: Dimensions, strict: bool) -> None:

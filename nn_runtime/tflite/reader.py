@@ -59,6 +59,8 @@ def read(source: str | os.PathLike[str] | bytes | bytearray | memoryview) -> Tfl
 def _load(path: str | os.PathLike[str]) -> bytes:
     """Read a regular file whole. Not mapped: a mapped file that somebody cuts short kills the process."""
     name = os.fspath(path)  # a number would be taken for a descriptor, and closed
+    if "\0" in os.fsdecode(name):
+        raise TfliteError("a path has no null characters")
     if stat.S_ISFIFO(os.stat(name).st_mode):  # noqa: PTH116 (a path-like of any kind)
         raise TfliteError("must be a regular file: opening a pipe would wait for its writer")
     with open(name, "rb") as file:  # noqa: PTH123 (a path-like of any kind)

@@ -174,6 +174,16 @@ BAD: dict[str, tuple[Callable[[], object], ResultCode, str]] = {
         ResultCode.BAD_DATA,
         "the path is empty",
     ),
+    "caching folder of null characters": (
+        lambda: nn.Compilation(_model()).set_caching("a\0b", bytes(32)),
+        ResultCode.BAD_DATA,
+        "no null characters, got 'a.+b'",
+    ),
+    "file of null characters": (
+        lambda: nn.load("a\0b"),
+        ResultCode.BAD_DATA,
+        "'a.+b': a path has no null characters",
+    ),
     "input of no type": (
         lambda: _execution().set_input(0, VALUES, _any(5)),
         ResultCode.BAD_DATA,

@@ -328,6 +328,8 @@ def test_a_network_is_kept_under_a_name(tmp_path: Path) -> None:
     for name in ("one", "two", "one"):
         network.compile([Device(device)], cache_dir=str(tmp_path), model_token=name).close()
     assert ways(device) == ["model", "model", "cache"]
+    Network.from_model(chain_model([TANH])).compile([Device(device)], cache_dir=tmp_path, model_token="one").close()
+    assert ways(device)[-1] == "model"  # another network by the same name
     with pytest.raises(BadData, match="model_token without cache_dir"):
         network.compile([Device(device)], model_token="one")
 

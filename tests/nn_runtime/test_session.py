@@ -54,8 +54,9 @@ def byte_session() -> Iterator[Session]:
         (np.zeros(3, np.float32), r"; one of a batch needs the batch's dimension: array\[np.newaxis\]$"),
         (np.zeros((4, 3), np.float32), r"; nn.load\(..., shapes={'t0': \[4, 3\]}\) makes a network of that batch$"),
         (np.zeros((1, 4), np.float32), r"got float32 \[1, 4\]$"),
+        (np.zeros((0, 3), np.float32), r"got float32 \[0, 3\]$"),
     ],
-    ids=["one", "batch", "other"],
+    ids=["one", "batch", "other", "none"],
 )
 def test_shapes_that_are_nearly_right_get_a_hint(given: np.ndarray, hint: str) -> None:
     tensors = [real(1, 3), real(1, 3)]
@@ -68,6 +69,9 @@ def test_real_values_of_a_quantised_input(byte_session: Session) -> None:
         byte_session.run(np.zeros(3, np.float32))
     info = byte_session.inputs[0]
     assert info.quantize([np.nan, -np.inf, np.inf, 0.05]).tolist() == [0, 0, 255, 101]  # halves go away from zero
+    for wrong in (None, 1j, "1"):
+        with pytest.raises(BadData, match="quantize 't0': wanted real numbers, got "):
+            info.quantize(wrong)  # type: ignore[arg-type]
     integers = info.quantize([-99.0, 0.26, 99.0])
     assert (integers.dtype, integers.tolist()) == (np.uint8, [0, 103, 255])
     (answer,) = byte_session.run(integers)

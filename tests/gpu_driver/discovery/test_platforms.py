@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from gpu_driver.discovery import dot_products, icd, matrix_units, platforms, pocl_repair, probe
+from gpu_driver.discovery import diagnosis, dot_products, icd, matrix_units, platforms, pocl_repair, probe
 from gpu_driver.discovery.diagnosis import diagnose
 from gpu_driver.discovery.host_cpu import HostCpu, parse_cpuinfo
 from gpu_driver.discovery.platforms import FoundDevice
@@ -418,6 +418,14 @@ def test_doctor_tells_what_an_early_pyopencl_hides(cache: Path) -> None:
     early = "import pyopencl\ntry: pyopencl.get_platforms()\nexcept pyopencl.Error: pass\n"
     report = cast("dict[str, object]", _run(early + _DOCTOR, cache))
     assert "PyOpenCL had started its loader before" in str(report["problems"])
+
+
+def test_a_diagnosis_tells_of_instructions_that_did_not_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = _found("pocl", "3.0", "libpocl.so")
+    monkeypatch.setattr(diagnosis, "forms_to_try", lambda platform, cpu: ["x86_vnni", "x86_avx2"])
+    told = "instructions for products of bytes did not work: x86_vnni, x86_avx2"
+    assert diagnosis._device_report(device).notes[-1] == told
+    assert told not in diagnosis._device_report(replace(device, features=("x86_avx2",))).notes
 
 
 def test_a_diagnosis_names_the_instructions_that_were_seen_to_work() -> None:

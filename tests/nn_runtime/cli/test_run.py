@@ -70,7 +70,7 @@ def test_several_at_once(shape: str, scans: Path, tmp_path: Path, capsys: pytest
     ("shapes", "status", "message"),
     [
         (["odd=2,8,8,1"], 1, "shapes: no input is called 'odd'; the inputs are 'scan'"),
-        (["2,8,8,1", "2,8,8,1"], 1, "shapes: no input is called 1; the inputs are 'scan'"),
+        (["2,8,8,1", "2,8,8,1"], 1, "shapes: there is no input 1; the inputs are 'scan'"),
         (["scan=2,8,8,1", "scan=2,8,8,1"], 2, "--shape: input 'scan' is given twice"),
         (["scan=2,8,8,1", "3,8,8,1"], 1, "shapes: input 0 'scan' is given by 'scan' and by 0"),
     ],

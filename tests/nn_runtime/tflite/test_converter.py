@@ -157,6 +157,10 @@ def test_other_shapes_change_the_whole_network(reference_device: Device) -> None
         np.testing.assert_allclose(session.run(image)[0], reference(file, image)[0], rtol=1e-5, atol=1e-5)
     with pytest.raises(BadData, match="no input is called 'x'; the inputs are 't0'"):
         nn.load(file, shapes={"x": (1,)})
+    with pytest.raises(BadData, match="there is no input 1; the inputs are 't0'"):
+        nn.load(file, shapes={1: (1,)})
+    with pytest.raises(BadData, match="input 0 't0' is given by 't0' and by 0"):
+        nn.load(file, shapes={"t0": (3, 11, 9, 2), 0: (3, 11, 9, 2)})
     with pytest.raises(BadData, match="shapes: wanted a dict of shapes by input name or position, got list"):
         nn.load(file, shapes=[(3, 11, 9, 2)])  # type: ignore[arg-type]
     with pytest.raises(BadData, match=r"operator 0 CONV_2D: filter .* must have depth 3"):

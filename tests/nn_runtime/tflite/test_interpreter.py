@@ -125,6 +125,11 @@ def test_resizing() -> None:
             interpreter.resize_tensor_input(0, [4, 2], strict=True)
         with pytest.raises(RuntimeError):
             interpreter.resize_tensor_input(0, [-4, 3])
+        with pytest.raises(ValueError):
+            interpreter.resize_tensor_input(0, 7)  # type: ignore[arg-type]
+        for wrong in ("0", 0.9):
+            with pytest.raises(TypeError):
+                interpreter.set_tensor(wrong, data)  # type: ignore[arg-type]
         interpreter.resize_tensor_input(0, [2, 5])
         with pytest.raises(RuntimeError):
             interpreter.allocate_tensors()
