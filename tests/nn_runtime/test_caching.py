@@ -26,6 +26,7 @@ from nn_runtime.testing.sample_drivers import SampleDevice
 from nn_runtime.trial import keep_result, kept_result
 from tests.nn_runtime.descriptors import needs_descriptors, open_descriptors
 from tests.nn_runtime.graphs import chain_model, flag, if_model, numbers, refer, run, tensor, unary_model
+from tests.nn_runtime.test_execution_attributes import NAME, Attributed
 from tests.nn_runtime.test_partition import plan_of
 
 if TYPE_CHECKING:
@@ -231,6 +232,22 @@ def test_tokens_of_simple_plans_differ(tmp_path: Path) -> None:
         token_of([device], tmp_path, priority=PriorityCode.HIGH),
         token_of([device], tmp_path, token=bytes(32)),
     ]
+    assert None not in tokens
+    assert len(set(tokens)) == len(tokens)
+
+
+def test_tokens_of_plans_with_other_attributes_differ(tmp_path: Path) -> None:
+    def token(*attributes: tuple[int, bytes]) -> bytes | None:
+        device = Attributed()
+        device.script.cache_files = (1, 2)
+        compilation = Compilation(chain_model([RELU]), [Device(device)])
+        compilation.set_caching(tmp_path, TOKEN)
+        for code, data in attributes:
+            compilation.add_extension_attribute(NAME, code, data)
+        compilation.finish()
+        return plan_of(compilation).steps[0].cache_token
+
+    tokens = [token(), token((1, b"a")), token((2, b"a")), token((1, b"b")), token((1, b"a"), (2, b"a"))]
     assert None not in tokens
     assert len(set(tokens)) == len(tokens)
 

@@ -100,6 +100,15 @@ def test_shared_copies_need_equal_sizes() -> None:
         Memory.copy(source, Memory.from_array(np.zeros(1, np.float32)))
 
 
+def test_memory_that_is_only_read_takes_no_copy() -> None:
+    with tempfile.TemporaryFile() as file:
+        file.truncate(16)
+        target = Memory.from_fd(16, READ, file.fileno(), 0)
+    with pytest.raises(Unmappable, match="memory copy: the destination was mapped without PROT_WRITE"):
+        Memory.copy(shared(4), target)
+    assert target.to_array(np.float32, (4,)).tolist() == [0, 0, 0, 0]
+
+
 def test_roles_of_a_descriptor() -> None:
     compilation = finished(add_model((2, 3)), [SampleDevice("sample")])
     desc = MemoryDesc()

@@ -18,17 +18,20 @@ if TYPE_CHECKING:
 
 LOG, SUB = OperationCode.LOG, OperationCode.SUB
 DIMS = (9, 64)
-CHAIN, ALONE = "chain.cl", "unary.cl"
+CHAIN, ALONE, POWER = "chain.cl", "unary.cl", "broadcast.cl"
 
 
 class Calculation:
-    """Operations of a chain, and logarithms, which are not; beside every operand what it should hold."""
+    """Operations of a chain, and logarithms and powers, which are not; beside every operand what it should hold."""
 
     def __init__(self) -> None:
         self.graph = Graph()
         self.inputs = list(np.random.default_rng(7).uniform(1, 3, (2, *DIMS)).astype(np.float32))
         self.values = {self.graph.input(DIMS): one.astype(np.float64) for one in self.inputs}
         self.x, self.y = self.values
+        exponents = np.linspace(0.5, 2, DIMS[1], dtype=np.float32)
+        self.exponents = self.graph.constant(exponents)
+        self.values[self.exponents] = exponents.astype(np.float64)
         self.outputs: list[int] = []
 
     def chain(self, first: int, second: int, count: int = 4, *, is_output: bool = False) -> int:
@@ -44,6 +47,13 @@ class Calculation:
         made = self._made(is_output)
         self.graph.operation(LOG, [source], made)
         self.values[made] = np.log(self.values[source])
+        return made
+
+    def power(self, source: int, *, is_output: bool = False) -> int:
+        """To a constant exponent for each column."""
+        made = self._made(is_output)
+        self.graph.operation(OperationCode.POW, [source, self.exponents], made)
+        self.values[made] = self.values[source] ** self.values[self.exponents]
         return made
 
     def _made(self, is_output: bool) -> int:
@@ -80,6 +90,25 @@ def test_what_must_be_done_between_two_chains_stays_there(opencl_device: Device)
     positive = graph.chain(graph.chain(graph.x, now, 1), now, 1)
     graph.chain(graph.chain(graph.log(positive), graph.y), graph.x, is_output=True)
     graph.check(opencl_device, [CHAIN, ALONE, CHAIN])
+
+
+def test_what_writes_where_a_chain_reads_is_done_after_it(opencl_device: Device) -> None:
+    """The second logarithm, in place of the first, which the chain before it reads."""
+    graph = Calculation()
+    now = graph.chain(graph.y, graph.x)
+    positive = graph.chain(graph.chain(graph.x, now, 1), now, 1)
+    first = graph.log(positive)
+    now = graph.chain(graph.y, first)
+    graph.chain(now, graph.log(first), is_output=True)
+    graph.check(opencl_device, [CHAIN, ALONE, CHAIN, ALONE, CHAIN])
+
+
+def test_what_has_the_same_constant_may_change_places(opencl_device: Device) -> None:
+    graph = Calculation()
+    now = graph.chain(graph.y, graph.x)
+    graph.power(graph.chain(graph.x, now, 1), is_output=True)
+    graph.chain(now, graph.power(graph.y), is_output=True)
+    graph.check(opencl_device, [POWER, CHAIN, POWER])
 
 
 @pytest.mark.parametrize("is_first", [False, True])

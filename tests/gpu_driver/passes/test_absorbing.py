@@ -111,6 +111,22 @@ def test_factors_that_are_not_of_the_channels_stay(opencl_device: Device, reason
         np.testing.assert_allclose(result, wanted * factors, rtol=1e-5, atol=1e-5)
 
 
+def test_terms_that_make_a_column_wider_stay(opencl_device: Device) -> None:
+    """As many as there are channels, but added to each number of a column that a reshape makes."""
+    graph = Graph()
+    none = graph.integer(FuseCode.NONE)
+    source, weights, bias = random_floats(3, 4), random_floats(4, 4, seed=1), random_floats(4, seed=2)
+    terms, made, column = random_floats(4, seed=3), graph.temporary((3, 4)), graph.temporary((12, 1))
+    constants = graph.constant(weights), graph.constant(bias)
+    graph.operation(OperationCode.FULLY_CONNECTED, [graph.input((3, 4)), *constants, none], made)
+    reshape(graph, made, (12, 1), column)
+    graph.operation(OperationCode.ADD, [column, graph.constant(terms), none], graph.output((12, 4)))
+    assert operations_left(graph.model()) == ["FULLY_CONNECTED", "RESHAPE", "ADD"]
+    (result,) = results(opencl_device, graph.model(), [source])
+    wanted = (source.astype(np.float64) @ weights.T + bias).reshape(12, 1) + terms
+    np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("code", PRODUCTS, ids=lambda code: code.name)
 @pytest.mark.parametrize(
     ("following", "bias", "number", "left"),
@@ -192,6 +208,25 @@ def test_a_softmax_takes_over_factors(
 def test_a_softmax_leaves_what_is_no_positive_factor(code: OperationCode, number: float, is_first: bool) -> None:
     graph = scaled_softmax(code, [number], beta=2.0, is_first=is_first)
     assert operations_left(graph.model()) == [code.name, "SOFTMAX"]
+
+
+def test_a_softmax_leaves_a_factor_with_which_beta_would_be_nothing(opencl_device: Device) -> None:
+    graph = scaled_softmax(OperationCode.MUL, [1e-30], beta=1e-30)
+    assert operations_left(graph.model()) == ["MUL", "SOFTMAX"]
+    (result,) = results(opencl_device, graph.model(), [random_floats(3, 20)])
+    np.testing.assert_allclose(result, np.full((3, 20), 1 / 20), rtol=1e-5, atol=1e-7)
+
+
+def test_a_softmax_leaves_a_factor_that_adds_a_dimension(opencl_device: Device) -> None:
+    graph = Graph()
+    scaled = graph.temporary((1, 2, 3))
+    operands = [graph.input((2, 3)), graph.constant(np.full((1, 1, 1), 0.5, np.float32)), graph.integer(FuseCode.NONE)]
+    graph.operation(OperationCode.MUL, operands, scaled)
+    graph.operation(OperationCode.SOFTMAX, [scaled, graph.real(1.0)], graph.output((1, 2, 3)))
+    assert operations_left(graph.model()) == ["MUL", "SOFTMAX"]
+    values = random_floats(2, 3)
+    (result,) = results(opencl_device, graph.model(), [values])
+    np.testing.assert_allclose(result[0], softmax(0.5 * values.astype(np.float64)), rtol=1e-5, atol=1e-7)
 
 
 def test_a_softmax_leaves_factors_that_others_read_or_that_bound() -> None:

@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
+from nn_runtime.hal.types import HalError
 from tests.gpu_driver.graphs import Graph
 from tests.gpu_driver.passes.simplifying import operations_left, random_floats, reshape, results
+from tests.gpu_driver.running import prepare
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from gpu_driver.driver import Device
     from nn_runtime.operand import Array, Dimensions
 
-VALID = 2
+SAME, VALID = 1, 2
 QUANT8 = OperandCode.TENSOR_QUANT8_ASYMM_SIGNED
 Sides = tuple[tuple[int, int], tuple[int, int]]
 
@@ -58,12 +60,12 @@ class Network(Graph):
         self.operation(OperationCode.BATCH_TO_SPACE_ND, [source, block_shape], result)
         return result
 
-    def convolved(self, source: int, filters: Array, result: int, stride: int = 1) -> int:
-        """CONV_2D without padding and bias; DEPTHWISE_CONV_2D for one filter."""
+    def convolved(self, source: int, filters: Array, result: int, stride: int = 1, scheme: int = VALID) -> int:
+        """CONV_2D without bias, and where nothing else is said without padding; DEPTHWISE_CONV_2D for one filter."""
         depthwise = filters.shape[0] == 1
         bias = self.constant(np.zeros(filters.shape[3 if depthwise else 0], np.float32))
         multiplier = [self.integer(1)] if depthwise else []
-        numbers = [self.integer(VALID), self.integer(stride), self.integer(stride), *multiplier]
+        numbers = [self.integer(scheme), self.integer(stride), self.integer(stride), *multiplier]
         code = OperationCode.DEPTHWISE_CONV_2D if depthwise else OperationCode.CONV_2D
         inputs = [source, self.constant(filters), bias, *numbers, self.integer(FuseCode.NONE)]
         self.operation(code, inputs, result)
@@ -112,6 +114,23 @@ def test_a_slice_of_more_than_the_padding_stays(opencl_device: Device) -> None:
     assert operations_left(graph.model()) == ["CONV_2D", "SLICE"]
     (result,) = results(opencl_device, graph.model(), [image])
     wanted = dilated(image, filters, sides, block)[:, 1:]
+    np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_a_slice_of_every_second_pixel_stays(opencl_device: Device) -> None:
+    """A convolution's image has all of its rows and columns from the first to the last."""
+    block, sides = (2, 2), ((2, 2), (2, 2))
+    image, filters = random_floats(1, 4, 4, 3), random_floats(5, 3, 3, 3, seed=1)
+    graph = Network()
+    split = graph.to_batches(graph.input(image.shape), image.shape, block, sides)
+    inner = graph.convolved(split, filters, graph.temporary((4, 2, 2, 5)))
+    joined = graph.from_batches(inner, block, graph.temporary((1, 4, 4, 5)))
+    places = [graph.constant(np.array(one, np.int32)) for one in ((0, 0, 0, 0), (1, 4, 4, 5), (1, 2, 2, 1))]
+    masks = [graph.integer(0) for _ in range(3)]
+    graph.operation(OperationCode.STRIDED_SLICE, [joined, *places, *masks], graph.output((1, 2, 2, 5)))
+    assert operations_left(graph.model()) == ["CONV_2D", "STRIDED_SLICE"]
+    (result,) = results(opencl_device, graph.model(), [image])
+    wanted = dilated(image, filters, sides, block)[:, ::2, ::2]
     np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-5)
 
 
@@ -164,16 +183,17 @@ def test_8_bit_padding_is_the_zero_point(opencl_device: Device) -> None:
     assert (result != wanted).mean() < 0.02
 
 
-@pytest.mark.parametrize("reason", ["stride", "block", "reader", "result"])
+@pytest.mark.parametrize("reason", ["stride", "block", "reader", "result", "padding"])
 def test_batches_that_are_more_than_a_dilation_stay(opencl_device: Device, reason: str) -> None:
-    """A stride, another block behind, and pixels by batches that something else reads."""
+    """A stride, another block behind, pixels by batches that something else reads, and batches that are padded."""
     block, none = (2, 2), ((0, 0), (0, 0))
     image, filters = random_floats(1, 12, 12, 3), random_floats(4, 2, 2, 3, seed=1)
     graph = Network()
     split = graph.to_batches(graph.input(image.shape), image.shape, block, none)
-    size = 3 if reason == "stride" else 5
+    size = {"stride": 3, "padding": 6}.get(reason, 5)
     dims = (4, size, size, 4)
-    inner = graph.convolved(split, filters, graph.temporary(dims), stride=2 if reason == "stride" else 1)
+    stride, scheme = 2 if reason == "stride" else 1, SAME if reason == "padding" else VALID
+    inner = graph.convolved(split, filters, graph.temporary(dims), stride, scheme)
     behind = (4, 1) if reason == "block" else block
     joined = (1, size * behind[0], size * behind[1], 4)
     graph.from_batches(inner, behind, graph.output(joined))
@@ -183,8 +203,9 @@ def test_batches_that_are_more_than_a_dilation_stay(opencl_device: Device, reaso
         graph.operation(OperationCode.TANH, [inner], graph.output(dims))
     assert operations_left(graph.model())[:3] == ["SPACE_TO_BATCH_ND", "CONV_2D", "BATCH_TO_SPACE_ND"]
     result = results(opencl_device, graph.model(), [image])[0]
-    if reason in ("reader", "result"):
-        np.testing.assert_allclose(result, dilated(image, filters, none, block), rtol=1e-5, atol=1e-5)
+    if reason in ("reader", "result", "padding"):
+        sides: Sides = ((0, 2), (0, 2)) if reason == "padding" else none  # one pixel of every batch
+        np.testing.assert_allclose(result, dilated(image, filters, sides, block), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("scheme", ["explicit", "SAME"])
@@ -222,3 +243,17 @@ def test_padding_that_no_convolution_has_stays(reason: str) -> None:
     if reason == "reader":
         graph.operation(OperationCode.TANH, [padded], graph.output(dims))
     assert operations_left(graph.model())[:2] == ["PAD", "CONV_2D"]
+
+
+def test_padding_of_less_than_nothing_is_refused(opencl_device: Device) -> None:
+    """Though with the convolution's own padding it would be none."""
+    graph = Network()
+    padded = graph.temporary((1, 3, 4, 3))
+    amounts = graph.constant(np.array([[0, 0], [-1, 0], [0, 0], [0, 0]], np.int32))
+    graph.operation(OperationCode.PAD, [graph.input((1, 4, 4, 3)), amounts], padded)
+    constants = graph.constant(random_floats(2, 3, 3, 3)), graph.constant(np.zeros(2, np.float32))
+    numbers = [graph.integer(number) for number in (1, 1, 1, 1, 1, 1, FuseCode.NONE)]
+    graph.operation(OperationCode.CONV_2D, [padded, *constants, *numbers], graph.output((1, 3, 4, 2)))
+    assert operations_left(graph.model()) == ["PAD", "CONV_2D"]
+    with pytest.raises(HalError, match=r"operation 0 PAD: paddings .*must be >= 0"):
+        prepare(opencl_device, graph.model())

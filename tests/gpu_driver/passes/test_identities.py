@@ -154,6 +154,19 @@ def test_dequantising_and_quantising_the_same_is_nothing(
     assert np.array_equal(result[:, 0], data)
 
 
+@pytest.mark.parametrize("code", [QUANT8, SIGNED])
+def test_a_model_that_ends_dequantising_and_quantising_the_same(opencl_device: Device, code: OperandCode) -> None:
+    """The output has memory of its own, so something writes it."""
+    graph = Graph()
+    source, between = graph.input((256,), code, 0.37, 5), graph.temporary((256,))
+    graph.operation(OperationCode.DEQUANTIZE, [source], between)
+    graph.operation(OperationCode.QUANTIZE, [between], graph.output((256,), code, 0.37, 5))
+    assert operations_left(graph.model()) == ["DEQUANTIZE", "QUANTIZE"]
+    data = np.arange(256, dtype=np.uint8).view(np.int8 if code == SIGNED else np.uint8)
+    (result,) = results(opencl_device, graph.model(), [data])
+    assert np.array_equal(result, data)
+
+
 def test_other_quantisation_is_launched(opencl_device: Device) -> None:
     graph = Graph()
     source, between, output = graph.input((8,), QUANT8, 0.5), graph.temporary((8,)), graph.output((8,), QUANT8, 0.25)

@@ -28,11 +28,15 @@ INDICES = np.array([0, -1, 5, -6, 3], np.int32)
 
 @dataclass
 class Lookup:
-    """Rows of a table of 8 bits as Keras's Embedding looks them up: SELECT(x < limit, x + added, x)."""
+    """Rows of a table of 8 bits as Keras's Embedding looks them up: SELECT(x < limit, x + added, x).
+
+    limit_first: SELECT(limit < x, x + added, x).
+    """
 
     code: OperationCode = OperationCode.GATHER
     added: int = ROWS
     limit: int = 0
+    limit_first: bool = False
     otherwise: str = "indices"
     read_twice: str = ""
     guards: int = 1
@@ -46,7 +50,8 @@ class Lookup:
                 names[name] = (graph.output if name == self.read_twice else graph.temporary)(dims, INT32)
             is_less = graph.temporary(dims, OperandCode.TENSOR_BOOL8)
             limit, added = (graph.constant(np.array([one], np.int32)) for one in (self.limit, self.added))
-            graph.operation(OperationCode.LESS, [names["indices"], limit], is_less)
+            compared = [limit, names["indices"]] if self.limit_first else [names["indices"], limit]
+            graph.operation(OperationCode.LESS, compared, is_less)
             graph.operation(OperationCode.ADD, [names["indices"], added, graph.integer(FuseCode.NONE)], names["sum"])
             graph.operation(OperationCode.SELECT, [is_less, names["sum"], names[self.otherwise]], names["chosen"])
         table = graph.constant(TABLE, CODES, SCALE, ZERO)
@@ -81,15 +86,16 @@ def test_what_is_outside_the_table_is_wrong(opencl_device: Device, code: Operati
 
 @pytest.mark.parametrize(
     "other",
-    [Lookup(added=ROWS - 1), Lookup(limit=1), Lookup(otherwise="sum")],
-    ids=["another size", "another limit", "another choice"],
+    [Lookup(added=ROWS - 1), Lookup(limit=1), Lookup(otherwise="sum"), Lookup(limit_first=True)],
+    ids=["another size", "another limit", "another choice", "another order"],
 )
 def test_other_rules_stay(opencl_device: Device, other: Lookup) -> None:
     model = other.model()
     assert operations_left(model) == ["LESS", "ADD", "SELECT", "GATHER"]
     indices = np.array([2, 3, 0, 1, 4], np.int32)
     added = indices + other.added
-    chosen = np.where(indices < other.limit, added, added if other.otherwise == "sum" else indices)
+    is_less = other.limit < indices if other.limit_first else indices < other.limit
+    chosen = np.where(is_less, added, added if other.otherwise == "sum" else indices)
     if (chosen >= ROWS).any():
         with pytest.raises(HalError, match="must be in"):
             results(opencl_device, model, [indices])

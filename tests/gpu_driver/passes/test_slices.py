@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 class Parts:
     """A TRANSPOSE, and SLICEs of what it makes, of which each is an output."""
 
-    def __init__(self, dims: tuple[int, ...], order: tuple[int, ...]) -> None:
+    def __init__(self, dims: tuple[int, ...], order: tuple[int, ...], *, is_output: bool = False) -> None:
         self.graph = Graph()
         self.source = random_floats(*dims)
         self.data = self.source.transpose(order)
-        self.turned = self.graph.temporary(self.data.shape)
+        self.turned = (self.graph.output if is_output else self.graph.temporary)(self.data.shape)
         transpose(self.graph, self.graph.input(dims), order, self.turned)
-        self.expected: list[Array] = []
+        self.expected: list[Array] = [self.data] * is_output
 
     def cut(self, begins: Sequence[int], sizes: Sequence[int]) -> None:
         ends = [begin + size if size >= 0 else None for begin, size in zip(begins, sizes, strict=True)]
@@ -80,4 +80,11 @@ def test_what_others_read_stays(opencl_device: Device) -> None:
     parts.graph.operation(OperationCode.ABS, [parts.turned], parts.graph.output((4, 5, 6)))
     parts.expected.append(np.abs(parts.data))
     assert parts.operations == ["TRANSPOSE", "SLICE", "ABS"]
+    parts.check(opencl_device)
+
+
+def test_what_the_caller_gets_stays(opencl_device: Device) -> None:
+    parts = Parts((5, 4, 6), (1, 0, 2), is_output=True)
+    parts.cut((1, 0, 0), (1, 5, 6))
+    assert parts.operations == ["TRANSPOSE", "SLICE"]
     parts.check(opencl_device)
