@@ -48,6 +48,13 @@ def test_region_is_refused(box: tuple[float, ...], batch: int, message: str) -> 
             function(operation)
 
 
+@pytest.mark.parametrize(("threshold", "kept"), [(0.5, [0]), (0.51, [0, 1])])
+def test_an_overlap_as_large_as_the_threshold_is_too_large(threshold: float, kept: list[int]) -> None:
+    """Half of the second box is the first."""
+    boxes, scores = np.array([[0, 0, 1, 1], [0, 0, 2, 1]], np.float32), np.array([0.9, 0.8], np.float32)
+    assert hard_nms(boxes, scores, np.arange(2), threshold, -1).tolist() == kept
+
+
 def test_the_mean_of_very_many_quantised_samples() -> None:
     """Each of 512 x 512 samples hits a pixel, of which one is 1 and the others 0: the mean, 2^-18, is 100 steps."""
     code, side = OperandCode.TENSOR_QUANT8_ASYMM, 512

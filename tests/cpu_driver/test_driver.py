@@ -18,6 +18,9 @@ from nn_runtime.codes import DeviceTypeCode, FeatureLevel, OperandCode, Operatio
 from nn_runtime.hal.interfaces import CacheRequest, ExplainsOperations, ReportsProfile
 from nn_runtime.hal.memory import SharedMemory
 from nn_runtime.hal.types import (
+    BufferDesc,
+    BufferRole,
+    BufferToken,
     DataLocation,
     ErrorStatus,
     ExecutionPreference,
@@ -108,6 +111,28 @@ def test_unknown_sizes_change_from_run_to_run() -> None:
         assert output.tolist() == [[2, 2]] * rows
 
 
+def test_a_shape_that_is_an_input_changes_from_run_to_run() -> None:
+    ints = OperandCode.TENSOR_INT32
+    operands = (
+        Operand(FLOATS, (2, 3), lifetime=INPUT),
+        Operand(ints, (2,), lifetime=INPUT),
+        Operand(FLOATS, (0, 0), lifetime=OUTPUT),
+    )
+    prepared = _prepare(Model(Subgraph(operands, (Operation(OperationCode.RESHAPE, (0, 1), (2,)),), (0, 1), (2,))))
+    data = np.arange(6, dtype=np.float32).reshape(2, 3)
+    for wanted in ((3, 2), (1, 6), (6, 1)):
+        output = np.empty(wanted, np.float32)
+        assert _run(prepared, request([data, np.array(wanted, np.int32)], [output])) == (wanted,)
+        assert output.ravel().tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_fenced_execution_has_no_longer_than_it_was_given() -> None:
+    prepared, run = _prepare(add_model()), request([A, B], [np.empty((2, 2), np.float32)])
+    with pytest.raises(HalError) as caught:
+        prepared.execute_fenced(run, (), False, None, None, 0)
+    assert caught.value.status == ErrorStatus.MISSED_DEADLINE_PERSISTENT
+
+
 def test_output_too_small_tells_all_shapes() -> None:
     error = _failure(_prepare(add_model(output_dims=(0, 0))), request([A, B], [np.empty(3, np.float32)]))
     assert error.status == ErrorStatus.OUTPUT_INSUFFICIENT_SIZE
@@ -172,6 +197,64 @@ def test_a_foreign_exception_becomes_a_general_failure(monkeypatch: pytest.Monke
     assert error.status == ErrorStatus.GENERAL_FAILURE
     assert "operation 0 ADD: KeyError" in str(error)
     assert isinstance(error.__cause__, KeyError)
+
+
+def test_too_little_memory_may_be_enough_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    operations.function_of(OperationCode.ADD)
+
+    def greedy(_op: object) -> tuple[Array, ...]:
+        raise MemoryError
+
+    monkeypatch.setitem(operations._functions, OperationCode.ADD, greedy)
+    error = _failure(_prepare(add_model()), request([A, B], [np.empty_like(A)]))
+    assert error.status == ErrorStatus.RESOURCE_EXHAUSTED_TRANSIENT
+    assert str(error) == "operation 0 ADD: out of memory"
+
+
+def test_a_buffer_of_unknown_size_grows_with_what_is_written() -> None:
+    device = Device()
+    prepared = device.prepare_model(
+        add_model((0, 2)), ExecutionPreference.FAST_SINGLE_ANSWER, Priority.MEDIUM, None, None
+    )
+    buffer, token = device.allocate(BufferDesc(), [prepared], [], [BufferRole(0, 0, 1.0)])
+    there = (RequestArgument(location=DataLocation(pool_index=0)),)
+    for rows in (1, 5, 2):
+        data = np.full((rows, 2), rows, np.float32)
+        given = (pointer(data, (rows, 2)), pointer(data, (rows, 2)))
+        assert _run(prepared, Request(given, there, (BufferToken(token),))) == ((rows, 2),)
+        back = SharedMemory.create(8 * rows)
+        buffer.copy_to(back)
+        assert back.array().view(np.float32).tolist() == [2 * rows] * 2 * rows
+    buffer.close()
+
+
+def test_the_mean_of_a_long_column_loses_no_ones() -> None:
+    """2^24 and 2^16 ones, of which a sum in float32 would keep none."""
+    ones = 2**16
+    values = np.ones((ones + 1, 2), np.float32)
+    values[0] = 2**24
+    operands = (
+        Operand(FLOATS, values.shape, lifetime=INPUT),
+        constant(OperandCode.TENSOR_INT32, np.zeros(1, np.int32), (1,)),
+        constant(OperandCode.INT32, np.zeros((), np.int32)),
+        Operand(FLOATS, (2,), lifetime=OUTPUT),
+    )
+    model = Model(Subgraph(operands, (Operation(OperationCode.MEAN, (0, 1, 2), (3,)),), (0,), (3,)))
+    output = np.empty(2, np.float32)
+    _run(_prepare(model), request([values], [output]))
+    np.testing.assert_allclose(output, (2**24 + ones) / (ones + 1), rtol=1e-6)
+
+
+def test_every_byte_but_zero_is_true() -> None:
+    operands = (
+        Operand(OperandCode.TENSOR_BOOL8, (4,), lifetime=INPUT),
+        *(Operand(FLOATS, (4,), lifetime=INPUT) for _ in range(2)),
+        Operand(FLOATS, (4,), lifetime=OUTPUT),
+    )
+    model = Model(Subgraph(operands, (Operation(OperationCode.SELECT, (0, 1, 2), (3,)),), (0, 1, 2), (3,)))
+    condition, output = np.array([0, 1, 2, 255], np.uint8), np.empty(4, np.float32)
+    _run(_prepare(model), request([condition, np.ones(4, np.float32), np.zeros(4, np.float32)], [output]))
+    assert output.tolist() == [0, 1, 1, 1]
 
 
 @pytest.mark.parametrize("wrong", [np.zeros(4, np.float64), np.zeros(3, np.float32)], ids=["dtype", "size"])

@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
+from cpu_driver import prepared_model as cpu_prepared_model
 from cpu_driver.driver import Device as CpuDevice
+from gpu_driver import prepared_model
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.hal.types import (
     DataLocation,
@@ -23,7 +26,7 @@ from nn_runtime.hal.types import (
     Subgraph,
 )
 from tests.gpu_driver.graphs import Graph, request
-from tests.gpu_driver.running import prepare, run
+from tests.gpu_driver.running import fresh, memory_of, prepare, run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -169,6 +172,50 @@ def test_a_loop_without_end_times_out(opencl_device: Device) -> None:
     with pytest.raises(HalError, match="the loop timed out") as caught:
         execute(opencl_device, loop(float("inf"), (2, 3)), inputs, 20_000_000)
     assert caught.value.status == ErrorStatus.MISSED_DEADLINE_TRANSIENT
+
+
+@pytest.mark.parametrize("is_cpu", [False, True])
+def test_no_loop_may_run_longer_than_the_longest_timeout(
+    opencl_device: Device, monkeypatch: pytest.MonkeyPatch, is_cpu: bool
+) -> None:
+    module = cpu_prepared_model if is_cpu else prepared_model
+    monkeypatch.setattr(module, "MAXIMUM_LOOP_TIMEOUT_NS", 20_000_000)
+    inputs = np.zeros(1, np.float32), np.zeros((2, 3), np.float32)
+    begin = time.monotonic()
+    with pytest.raises(HalError, match="the loop timed out"):
+        execute(CpuDevice() if is_cpu else opencl_device, loop(float("inf"), (2, 3)), inputs, 20_000_000_000)
+    assert time.monotonic() - begin < 10
+
+
+def test_a_loop_ends_at_the_deadline_too(opencl_device: Device) -> None:
+    dims, body = (2, 3), Graph()
+    zero, none = body.constant(np.zeros(1, np.float32)), body.integer(FuseCode.NONE)
+    for one in ((1,), dims):
+        body.operation(OperationCode.ADD, [body.input(one), zero, none], body.output(one))
+    model = replace(loop(0, dims), referenced=(less_than(1, dims), body.model().main))
+    prepared = prepare(opencl_device, model)
+    inputs = np.zeros(1, np.float32), np.zeros(dims, np.float32)
+    asked = request(inputs, [np.empty_like(one) for one in inputs])
+    with pytest.raises(HalError, match="the deadline passed before operation 0 WHILE") as caught:
+        prepared.execute_synchronously(asked, False, time.monotonic_ns() + 200_000_000, 5_000_000_000)
+    assert caught.value.status == ErrorStatus.MISSED_DEADLINE_TRANSIENT
+    prepared.close()
+
+
+def test_memory_of_a_loop_is_given_back_at_a_pause(opencl_device: Device) -> None:
+    device = fresh(opencl_device)
+    model, low = loop(3, (8, 8)), ExecutionPreference.LOW_POWER
+    prepared = device.prepare_model(model, low, Priority.MEDIUM, None, None)
+    inputs = np.zeros(1, np.float32), np.ones((8, 8), np.float32)
+    outputs = [np.empty_like(one) for one in inputs]
+    kept = []
+    for _ in range(2):
+        run(prepared, request(inputs, outputs))
+        prepared.release_idle(time.monotonic() + 1)
+        kept.append(memory_of(device).allocated_bytes)
+        np.testing.assert_array_equal(outputs[1], np.full((8, 8), 8))
+    assert max(kept) < outputs[1].nbytes  # constants alone
+    prepared.close()
 
 
 def test_a_refusal_names_the_operation_inside(opencl_device: Device) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from cpu_driver.driver import Device as CpuDevice
+from gpu_driver.device_profile import DeviceProfile
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.hal.fences import FenceStatus, close, wait
 from nn_runtime.hal.memory import SharedMemory
@@ -20,12 +21,14 @@ from nn_runtime.hal.types import (
     BufferToken,
     DataLocation,
     ErrorStatus,
+    ExecutionPreference,
     HalError,
     Model,
+    Priority,
     RequestArgument,
 )
 from tests.gpu_driver.graphs import Graph, request
-from tests.gpu_driver.running import at_once, prepare, run
+from tests.gpu_driver.running import at_once, fresh, prepare, run
 from tests.gpu_driver.test_control_flow import Outer, less_than
 
 if TYPE_CHECKING:
@@ -330,14 +333,16 @@ def test_sizes_that_a_run_brings(opencl_device: Device) -> None:
     prepared.close()
 
 
-def test_a_buffer_on_the_device_that_was_to_be_written_has_no_value(opencl_device: Device) -> None:
-    prepared = prepare(opencl_device, gathering())
-    buffer, token = opencl_device.allocate(BufferDesc(), [prepared], [], [BufferRole(0, 0, 1.0)])
+@pytest.mark.parametrize("is_cpu", [False, True])
+def test_a_buffer_on_the_device_that_was_to_be_written_has_no_value(opencl_device: Device, is_cpu: bool) -> None:
+    device = CpuDevice() if is_cpu else opencl_device
+    prepared = device.prepare_model(gathering(), ExecutionPreference.FAST_SINGLE_ANSWER, Priority.MEDIUM, None, None)
+    buffer, token = device.allocate(BufferDesc(), [prepared], [], [BufferRole(0, 0, 1.0)])
     there = (RequestArgument(location=DataLocation(pool_index=0)),)
     for indices, fails in ((ints(0, 1, 2, 5), True), (ints(0, 1, 2, 3), False), (ints(0, -1, 2, 3), True)):
         asked = replace(request([ROWS, indices], []), outputs=there, pools=(BufferToken(token),))
         with pytest.raises(HalError, match="GATHER") if fails else nullcontext():
-            run(prepared, asked)
+            prepared.execute_synchronously(asked, False, None, None)
         back = SharedMemory.create(16)
         with pytest.raises(HalError) if fails else nullcontext():
             buffer.copy_to(back)
@@ -367,6 +372,23 @@ def test_a_bound_request_is_right_after_a_fault(opencl_device: Device, offset: i
         indices[3] = last
         with pytest.raises(HalError, match="GATHER") if fails else nullcontext():
             execution.execute_synchronously(None)
+        if not fails:
+            np.testing.assert_array_equal(result, ROWS[indices])
+    prepared.close()
+
+
+def test_a_device_with_memory_of_its_own_is_right_after_a_fault(
+    opencl_device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There the host does not see what a launch complains of: it is read, and taken back."""
+    device = fresh(opencl_device)
+    monkeypatch.setattr(DeviceProfile, "uses_host_memory", False)
+    prepared = prepare(device, gathering())
+    result = np.zeros(4, np.float32)
+    for last, fails in ((4, False), (5, True), (3, False)):
+        indices = ints(0, 1, 2, last)
+        with pytest.raises(HalError, match="GATHER") if fails else nullcontext():
+            run(prepared, request([ROWS, indices], [result]))
         if not fails:
             np.testing.assert_array_equal(result, ROWS[indices])
     prepared.close()

@@ -100,3 +100,19 @@ def test_what_knows_elements_only_goes_through_the_rows_that_made_them(opencl_de
     run(prepare(opencl_device, graph.model()), request([data], [result]))
     numbers = np.linspace(-1, 1, 64)
     np.testing.assert_allclose(result, (data * numbers) ** 2 + 0.5 - numbers, rtol=2e-5, atol=2e-6)
+
+
+def test_constants_that_only_begin_alike_are_apart(opencl_device: Device) -> None:
+    """Two products by diagonal matrices, of which the last numbers are 2 and 3: 6 times the last input."""
+    depth, graph = 64, Graph()
+    zeros, none = graph.constant(np.zeros(depth, np.float32)), graph.integer(FuseCode.NONE)
+    now = graph.input((4, depth))
+    for last, made in ((2, graph.temporary((4, depth))), (3, graph.output((4, depth)))):
+        weights = np.eye(depth, dtype=np.float32)
+        weights[-1, -1] = last
+        graph.operation(OperationCode.FULLY_CONNECTED, [now, graph.constant(weights), zeros, none], made)
+        now = made
+    assert len(launches_of(graph)) == 1
+    source, result = np.ones((4, depth), np.float32), np.zeros((4, depth), np.float32)
+    run(prepare(opencl_device, graph.model()), request([source], [result]))
+    assert np.array_equal(result, np.array([[1] * (depth - 1) + [6]] * 4))

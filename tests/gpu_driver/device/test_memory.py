@@ -414,6 +414,24 @@ def test_the_watchdog_keeps_an_eye_on_what_is_used_meanwhile() -> None:
         assert holder.asked == asked
 
 
+class Unwilling:
+    """Memory that cannot be given back."""
+
+    def release_idle(self, before: float) -> bool:
+        raise HalError(ErrorStatus.GENERAL_FAILURE, "made up")
+
+
+def test_one_whose_memory_cannot_be_given_back_keeps_no_other_from_it() -> None:
+    watchdog = Watchdog(1000.0)
+    unwilling = [Unwilling() for _ in range(4)]
+    willing = [Holder(Watchdog(1000.0), 0) for _ in range(4)]
+    for first, second in zip(unwilling, willing, strict=True):
+        watchdog.watch(first)
+        watchdog.watch(second)
+    watchdog.release_all()
+    assert [holder.asked for holder in willing] == [1] * 4
+
+
 # What does not fit
 
 
@@ -435,6 +453,35 @@ def test_a_model_larger_than_the_device_is_refused(device: Device) -> None:
     assert str(caught.value) == "the model needs 3.0 MiB, the device has 2.0 MiB"
     assert memory_of(device).allocated_bytes == 0
     run_doubling(prepare(device, doubling(2**12)), 2**12)
+
+
+def test_memory_is_given_out_to_the_last_byte_and_no_further(opencl_device: Device) -> None:
+    """Of 3 pages, 2 for one buffer at most: 2 and 1 are given out; more for one never, more in all not now."""
+    page = 4096
+    profile = replace(opencl_device.profile, max_alloc_bytes=2 * page, global_mem_bytes=3 * page)
+    context = DeviceContext(opencl_device._found.device, profile)
+    for take in (context.allocate, context.zeros):
+        with pytest.raises(HalError) as caught:
+            take(2 * page + 1)
+        assert caught.value.status == ErrorStatus.RESOURCE_EXHAUSTED_PERSISTENT
+        held = [take(2 * page), take(page)]
+        with pytest.raises(HalError) as caught:
+            take(1)
+        assert caught.value.status == ErrorStatus.RESOURCE_EXHAUSTED_TRANSIENT
+        held.clear()
+        assert context.accounts.stats.allocated_bytes == 0
+
+
+def test_an_execution_that_ends_after_its_model_was_closed_keeps_no_memory(device: Device) -> None:
+    prepared = prepare(device, doubling(10))
+    context = prepared.begin()
+    context.boundary(0, ROW_BYTES)
+    prepared.close()
+    assert memory_of(device).allocated_bytes == ROW_BYTES
+    prepared.end(context)
+    del context
+    gc.collect()
+    assert memory_of(device).allocated_bytes == 0
 
 
 def test_temporaries_together_larger_than_a_buffer_lie_in_several(device: Device) -> None:

@@ -53,6 +53,37 @@ def free_slots(scheduler: Scheduler) -> int:
     return taken
 
 
+def test_a_deadline_in_the_far_future_is_waited_for() -> None:
+    """No thread can be told to wait for so many centuries."""
+    scheduler, failures = Scheduler(1), list[BaseException]()
+    with scheduler.slot(LOW):
+
+        def body() -> None:
+            try:
+                with scheduler.slot(LOW, 2**64 - 1):
+                    pass
+            except BaseException as error:
+                failures.append(error)
+
+        thread = threading.Thread(target=body, daemon=True)
+        thread.start()
+        until(lambda: scheduler.waiting == 1 or not thread.is_alive())
+    thread.join(60)
+    assert not thread.is_alive()
+    assert failures == []
+
+
+def test_only_the_thread_that_holds_a_slot_gives_it_up() -> None:
+    scheduler = Scheduler(1)
+    slot = scheduler.slot(LOW)
+    with slot:
+        other = threading.Thread(target=slot.abandon)
+        other.start()
+        other.join(60)
+        assert free_slots(scheduler) == 0
+    assert free_slots(scheduler) == 1
+
+
 def test_priority_goes_before_arrival() -> None:
     arrivals = [("a", LOW), ("b", MEDIUM), ("c", HIGH), ("d", LOW), ("e", HIGH), ("f", MEDIUM)]
     assert "".join(order_of_service(Scheduler(1), arrivals)) == "cebfad"

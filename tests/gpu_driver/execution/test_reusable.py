@@ -4,14 +4,20 @@
 from __future__ import annotations
 
 import pickle
+import threading
 import time
+from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
+from gpu_driver.device.context import MAX_EXECUTIONS
+from nn_runtime.codes import OperationCode
 from nn_runtime.hal.interfaces import CreatesReusableExecutions, ExecutionProfile
 from nn_runtime.hal.types import (
+    UNKNOWN_DURATION,
     DataLocation,
     ErrorStatus,
     ExecutionPreference,
@@ -20,7 +26,7 @@ from nn_runtime.hal.types import (
     Request,
     RequestArgument,
 )
-from tests.gpu_driver.graphs import request
+from tests.gpu_driver.graphs import Graph, request
 from tests.gpu_driver.running import at_once, doubling, filled, fresh, prepare, run_doubling, transposing
 
 if TYPE_CHECKING:
@@ -84,6 +90,18 @@ def test_memory_that_is_read_and_written(opencl_device: Device) -> None:
         assert np.array_equal(both, factor * draw(0))
 
 
+def test_a_result_that_takes_the_place_of_what_is_still_read(opencl_device: Device) -> None:
+    side = 256
+    graph = Graph()
+    source, turned = graph.input((side, side)), graph.output((side, side))
+    graph.operation(OperationCode.TRANSPOSE, [source, graph.constant(np.array([1, 0], np.int32))], turned)
+    both = at(0, side * side // 16).reshape(side, side)
+    data = np.arange(side * side, dtype=np.float32).reshape(side, side)
+    both[:] = data
+    bound(prepare(opencl_device, graph.model()), request([both], [both])).execute_synchronously(None)
+    assert np.array_equal(both, data.T)
+
+
 def test_input_that_may_not_be_written(opencl_device: Device) -> None:
     prepared = prepare(opencl_device, doubling(ROWS))
     source, result = at(0), at(0)
@@ -106,6 +124,17 @@ def test_a_burst_of_the_same_and_of_other_requests(opencl_device: Device) -> Non
         assert np.array_equal(result, 2 * draw(turn))
         if turn == 6:
             burst.free_memory(filled(source))
+    burst.close()
+
+
+@pytest.mark.parametrize("measure", [False, True])
+def test_a_burst_measures_what_is_asked_for_anew(opencl_device: Device, measure: bool) -> None:
+    """The request is bound from its second time on, for the one way to ask; then it is asked the other way."""
+    burst = prepare(opencl_device, doubling(ROWS)).configure_execution_burst()
+    asked = request([at(0)], [at(0)])
+    for wanted in (measure, measure, measure, not measure):
+        timing = burst.execute(asked, wanted, None, None).timing
+        assert (timing.time_in_driver_ns != UNKNOWN_DURATION) is wanted
     burst.close()
 
 
@@ -180,6 +209,20 @@ def test_deadline_and_closed_model(opencl_device: Device) -> None:
         execution.execute_synchronously(None)
 
 
+def test_a_busy_device_is_waited_for_until_the_deadline(opencl_device: Device) -> None:
+    device = fresh(opencl_device)
+    execution = bound(prepare(device, doubling(ROWS)), request([at(0)], [at(0)]))
+    with ExitStack() as busy:
+        for _ in range(MAX_EXECUTIONS):
+            busy.enter_context(device.context().executions.slot(Priority.MEDIUM))
+        release = threading.Timer(5, busy.close)  # it comes too late
+        release.start()
+        with pytest.raises(HalError) as caught:
+            execution.execute_synchronously(time.monotonic_ns() + 20_000_000)
+        release.cancel()
+    assert caught.value.status == ErrorStatus.MISSED_DEADLINE_TRANSIENT
+
+
 def test_what_is_not_bound(opencl_device: Device) -> None:
     """Shapes that come with the request, and requests that are wrong: their errors come when they are executed."""
     model = prepare(opencl_device, transposing())
@@ -188,3 +231,5 @@ def test_what_is_not_bound(opencl_device: Device) -> None:
     prepared = prepare(opencl_device, doubling(ROWS))
     assert prepared.create_reusable_execution(request([at(0)], [at(0, ROWS - 1)]), False, None) is None
     assert prepared.create_reusable_execution(Request((), (), ()), False, None) is None
+    left_out = replace(request([at(0)], []), outputs=(RequestArgument(has_no_value=True),))
+    assert prepared.create_reusable_execution(left_out, False, None) is None
