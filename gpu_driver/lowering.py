@@ -239,7 +239,7 @@ class _SegmentBuilder:
         self._lowering = lowering
         self._start = start
         self._dimensions: dict[int, Dimensions] = dict(known.dimensions)
-        self._known = Known(self._dimensions, known.values, known.omitted)
+        self._known = replace(known, dimensions=self._dimensions)
         self._operands: dict[int, BoundOperand] = {}
         self._commands: list[Command | Steps | Alias] = []
         self._folded: set[int] = set(known.done)

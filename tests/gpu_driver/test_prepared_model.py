@@ -81,6 +81,27 @@ def test_a_value_computed_on_the_device_shapes_a_later_operation(opencl_device: 
         assert np.array_equal(result, data.reshape(-1))
 
 
+def test_a_sum_that_a_convolution_does_before_a_value_is_read_back(opencl_device: Device) -> None:
+    """The ADD behind the RESHAPE, for which the ADD of the dimensions has to be waited for, is done by then."""
+    image = (1, 4, 4, 1)
+    graph = Graph()
+    source, other, sizes = graph.input(image), graph.input(image), graph.input((2,), OperandCode.TENSOR_INT32)
+    product, shape = graph.temporary(image), graph.temporary((2,), OperandCode.TENSOR_INT32)
+    none, one, valid = graph.integer(FuseCode.NONE), graph.integer(1), graph.integer(2)
+    weights = [graph.constant(np.full((1, 1, 1, 1), 2, np.float32)), graph.constant(np.zeros(1, np.float32))]
+    graph.operation(OperationCode.CONV_2D, [source, *weights, valid, one, one, none], product)
+    graph.operation(OperationCode.ADD, [sizes, graph.constant(np.zeros(2, np.int32)), none], shape)
+    graph.operation(OperationCode.RESHAPE, [other, shape], graph.output((0, 0)))
+    graph.operation(OperationCode.ADD, [product, other, none], graph.output(image))
+    prepared = prepare(opencl_device, graph.model())
+    given = [np.arange(16, dtype=np.float32).reshape(image), np.full(image, 5, np.float32)]
+    for rows, columns in ((2, 8), (4, 4)):
+        reshaped, total = np.zeros((rows, columns), np.float32), np.zeros(image, np.float32)
+        run(prepared, request([*given, np.array([rows, columns], np.int32)], [reshaped, total]))
+        assert (reshaped == 5).all()
+        assert np.array_equal(total, 2 * given[0] + 5)
+
+
 def test_chained_executions_stay_on_the_device(opencl_device: Device) -> None:
     """Doubling twice through memory domains: the profile shows no transfer at all."""
     prepared = prepare(opencl_device, doubling(4))
