@@ -142,6 +142,20 @@ def test_a_failing_burst_is_handled_like_any_execution() -> None:
         device.script.execute = None
 
 
+def test_memory_of_an_output_is_let_go_too() -> None:
+    device = SampleDevice("sample")
+    compilation = finished(chain_model([RELU]), [device])
+    memory, burst = Memory.from_array(np.zeros((2, 3), np.float32)), Burst(compilation)
+    shared = memory.shared
+    execution = Execution(compilation)
+    execution.set_input(0, numbers(2, 3))
+    execution.set_output_from_memory(0, memory, 0, 24)
+    execution.burst_compute(burst)
+    memory.close()
+    assert device.record.bursts[0].freed == [shared]
+    burst.close()
+
+
 def test_a_driver_that_fails_to_let_go_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
     def fail(*_arguments: object) -> None:
         raise ValueError("driver bug")

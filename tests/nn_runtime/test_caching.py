@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from nn_runtime.caching import CacheInfo, file_paths
+from nn_runtime.caching import CacheInfo, file_paths, step_token
 from nn_runtime.codes import OperationCode, PreferenceCode, PriorityCode
 from nn_runtime.compilation import Compilation
 from nn_runtime.device import Device
@@ -19,7 +19,7 @@ from nn_runtime.devices import Selection, reference_device
 from nn_runtime.errors import BadData, BadState, OperationFailed, UnexpectedNull
 from nn_runtime.hal.dynamic_quantization import with_permission
 from nn_runtime.hal.interfaces import OperationSupport
-from nn_runtime.hal.types import ErrorStatus, ExecutionPreference
+from nn_runtime.hal.types import ErrorStatus, ExecutionPreference, Priority
 from nn_runtime.model import Model
 from nn_runtime.network import Network
 from nn_runtime.testing.sample_drivers import SampleDevice
@@ -218,6 +218,23 @@ def test_a_placement_is_kept_for_the_attributes_that_it_was_found_with(tmp_path:
     assert kept_result(info, devices, how, with_permission((), True)) == "split"
     assert kept_result(info, devices, how, with_permission((), False)) is None
     assert kept_result(info, devices, how) is None
+
+
+def test_a_placement_is_kept_for_the_version_of_the_driver(tmp_path: Path) -> None:
+    info, how = CacheInfo(tmp_path, TOKEN), ExecutionPreference.FAST_SINGLE_ANSWER
+    old, new = ((Device(caching_device(version=version)),) for version in ("1", "2"))
+    keep_result(info, old, how, "split")
+    assert kept_result(info, old, how) == "split"
+    assert kept_result(info, new, how) is None
+
+
+def test_a_token_tells_where_the_path_of_an_operation_ends(tmp_path: Path) -> None:
+    info, device = CacheInfo(tmp_path, TOKEN), Device(caching_device())
+    tokens = {
+        step_token(info, device, ExecutionPreference.FAST_SINGLE_ANSWER, Priority.MEDIUM, paths)
+        for paths in ([(0,), (1,), (2,)], [(0, 1), (2,)], [(0,), (1, 2)], [(0, 1, 2)])
+    }
+    assert len(tokens) == 4
 
 
 def test_tokens_of_simple_plans_differ(tmp_path: Path) -> None:

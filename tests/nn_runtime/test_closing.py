@@ -130,6 +130,25 @@ def test_without_any_that_computes_all_is_freed_at_once(device: Device, ran: boo
     assert gate.closings == 1
 
 
+@pytest.mark.parametrize("codes", [[OperationCode.RELU], [OperationCode.RELU, OperationCode.TANH]])
+def test_what_took_over_on_the_cpu_is_freed_too(codes: list[OperationCode]) -> None:
+    devices = [SampleDevice(code.name, {code}) for code in codes]
+    compilation = finished(chain_model(codes), devices, fallback=True)
+    devices[0].script.execute = ErrorStatus.GENERAL_FAILURE
+    execution, _ = _bound(compilation)
+    execution.compute()
+    plan = compilation.plan
+    assert plan is not None
+    assert plan.reference is not None
+    took_over = (
+        plan.whole_on_reference() if plan.is_simple else plan.steps[0].on_reference(plan.reference, plan.options)
+    )
+    gate = Gate(took_over.prepared)
+    took_over.prepared = gate  # type: ignore[assignment]
+    compilation.close()
+    assert gate.closings == 1
+
+
 def test_an_execution_that_was_dropped_holds_nothing_up(device: Device) -> None:
     compilation, gate = _gated(device)
     gate.opened.set()

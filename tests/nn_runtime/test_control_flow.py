@@ -441,6 +441,56 @@ def test_a_body_that_fails_goes_to_the_cpu_or_fails() -> None:
         run_while(strict, 0.0, 1.0, 3.0)
 
 
+def test_an_omitted_condition_is_refused() -> None:
+    compilation = Compilation(branches(), [Device(SampleDevice("sample", {RELU, TANH})), reference_device()])
+    compilation.finish()
+    execution = Execution(compilation)
+    execution.set_input(0, None)
+    execution.set_input(1, numbers(2, 3))
+    execution.set_output(0, np.zeros((2, 3), np.float32))
+    with pytest.raises(BadData, match="is omitted"):
+        execution.compute()
+
+
+def test_a_loop_starts_anew_after_a_body_that_failed() -> None:
+    failing = SampleDevice("failing", {ADD})
+    compilation = Compilation(while_model(), [Device(failing), reference_device()])
+    compilation.finish()
+    execution, output = Execution(compilation), np.zeros(1, np.float32)
+    execution.set_reusable(True)
+    for at, number in enumerate((5.0, 2.0, 8.0)):
+        execution.set_input(at, np.array([number], np.float32))
+    execution.set_output(0, output)
+    failing.script.execute = ErrorStatus.GENERAL_FAILURE
+    with pytest.raises(OperationFailed, match="told to fail"):
+        execution.compute()
+    failing.script.execute = None
+    execution.compute()
+    assert output[0] == 9
+
+
+@pytest.mark.parametrize("fenced", [False, True])
+def test_a_loop_that_timed_out_is_not_run_again_on_the_cpu(fenced: bool, caplog: pytest.LogCaptureFixture) -> None:
+    execution = Execution(finished(while_model(), [SampleDevice("sample", {ADD})], fallback=True))
+    execution.set_loop_timeout(10**6)
+    for at, number in enumerate((0.0, 0.0, 1.0)):
+        execution.set_input(at, np.array([number], np.float32))
+    execution.set_output(0, np.zeros(1, np.float32))
+    with pytest.raises(MissedDeadline, match="timed out"):
+        execution.start_compute_with_dependencies([]).wait() if fenced else execution.compute()
+    assert "goes to" not in caplog.text
+
+
+def test_an_omitted_result_of_a_loop_is_not_copied() -> None:
+    compilation = Compilation(while_model(), [Device(SampleDevice("sample", {ADD})), reference_device()])
+    compilation.finish()
+    execution = Execution(compilation)
+    for at, number in enumerate((0.0, 1.0, 3.0)):
+        execution.set_input(at, np.array([number], np.float32))
+    execution.set_output(0, None)
+    execution.compute()
+
+
 def test_cost_mode_leaves_control_flow_whole() -> None:
     compilation = finished(while_model(), [SampleDevice("sample", {ADD})], fallback=True, partition="cost")
     assert kinds(compilation) == [REFERENCE_NAME]

@@ -128,6 +128,30 @@ def test_extension_attributes_go_every_way(way: str) -> None:
     assert output.any()
 
 
+@pytest.mark.parametrize("way", ["reusable", "profiled"])
+def test_extension_attributes_come_before_what_knows_none(way: str) -> None:
+    """A driver that also binds requests and reports profiles is executed with the attributes all the same."""
+    device = Attributed()
+    compilation = Compilation(add_model(), [Device(device)])
+    compilation.add_extension_attribute(NAME, 1, b"compilation")
+    compilation.finish()
+    assert compilation.plan is not None
+    prepared = compilation.plan.steps[0].prepared
+
+    def without(*arguments: object) -> None:
+        pytest.fail(f"executed without attributes: {arguments}")
+
+    prepared.create_reusable_execution = without  # type: ignore[attr-defined]
+    prepared.execute_profiled = without  # type: ignore[attr-defined]
+    execution = Execution(compilation)
+    execution.set_reusable(way == "reusable")
+    execution.add_extension_attribute(NAME, 7, b"run")
+    bind_all(execution)
+    device.prepared_with.clear()
+    execution.compute_profiled() if way == "profiled" else execution.compute()
+    assert device.prepared_with == [((NAME, 7, b"run"),)]
+
+
 def test_a_fenced_execution_with_attributes_fails_as_others_do() -> None:
     device = Attributed()
     compilation = Compilation(add_model(), [Device(device)])

@@ -509,6 +509,17 @@ def test_fences_leak_nothing() -> None:
     assert open_descriptors() <= before
 
 
+@needs_descriptors
+def test_an_event_that_is_dropped_leaves_no_descriptor() -> None:
+    fence = Fence()
+    before = open_descriptors()
+    events = [Event.from_sync_fence_fd(fence.fd) for _ in range(20)]
+    assert open_descriptors() > before
+    del events
+    assert open_descriptors() <= before
+    fence.close()
+
+
 def event_of_pipe() -> Event:
     """An event of a descriptor that the application made: a pipe with something in it."""
     read, write = os.pipe()

@@ -221,6 +221,47 @@ def test_dimensions_known_only_after_the_run() -> None:
         Memory.copy(Memory.from_array(numbers(4, 3)), memory)
 
 
+def test_dynamic_device_memory_takes_results_of_other_sizes() -> None:
+    device = SampleDevice("sample")
+    compilation = finished(chain_model([OperationCode.RELU], (0, 3)), [device])
+    desc = MemoryDesc()
+    desc.add_output_role(compilation, 0, 1.0)
+    desc.finish()
+    memory = Memory.from_desc(desc)
+    assert memory.buffer is not None
+    for rows in (4, 2, 5):
+        execution = Execution(compilation)
+        execution.set_input(0, numbers(rows, 3), tensor(rows, 3))
+        execution.set_output_from_memory(0, memory)
+        execution.compute()
+        assert memory.size_bytes == 12 * rows
+        np.testing.assert_array_equal(memory.to_array(np.float32, (rows, 3)), np.maximum(numbers(rows, 3), 0))
+
+
+def test_one_explicit_compilation_among_the_roles_rules_shared_memory_out() -> None:
+    device = SampleDevice("sample")
+    device.script.allocate = ErrorStatus.GENERAL_FAILURE
+    desc = MemoryDesc()
+    for fallback in (True, False):
+        desc.add_input_role(finished(chain_model([OperationCode.RELU]), [device], fallback), 0, 1.0)
+    desc.finish()
+    with pytest.raises(OperationFailed, match="not possible on the devices"):
+        Memory.from_desc(desc)
+
+
+def test_a_compilation_closed_before_the_memory_is_made_asks_nothing_of_its_device() -> None:
+    device = SampleDevice("sample")
+    compilation = finished(chain_model([OperationCode.RELU]), [device])
+    desc = MemoryDesc()
+    desc.add_input_role(compilation, 0, 1.0)
+    desc.finish()
+    compilation.close()
+    memory = Memory.from_desc(desc)
+    assert memory.shared is not None
+    assert memory.size_bytes == 24
+    assert not device.record.allocations
+
+
 @pytest.mark.parametrize("fallback", [False, True])
 @pytest.mark.parametrize("dims", [(2, 3), (0, 3)])
 def test_shared_memory_takes_over_only_without_explicit_devices_and_with_known_size(
@@ -372,10 +413,10 @@ def test_another_format_is_used_whole_by_a_driver_that_takes_it() -> None:
     assert request.inputs[0].location.length == 0
 
 
-def device_memory(dims: tuple[int, ...], wanted: tuple[int, ...] = (), code: int = FLOAT) -> Memory:
+def device_memory(dims: tuple[int, ...], wanted: tuple[int, ...] = (), code: int = FLOAT, scale: float = 0.0) -> Memory:
     """Device memory for input 0 of a RELU."""
     model = Model()
-    x, y = (model.add_operand(tensor(*dims, code=code)) for _ in range(2))
+    x, y = (model.add_operand(tensor(*dims, code=code, scale=scale)) for _ in range(2))
     model.add_operation(OperationCode.RELU, [x], [y])
     model.identify_inputs_and_outputs([x], [y])
     model.finish()
@@ -441,6 +482,27 @@ def test_copies_between_types_and_from_nothing() -> None:
     Memory.copy(memory, memory)
     same = device_memory((6, 4))
     Memory.copy(same, same)
+
+
+def test_copies_between_scales() -> None:
+    """The same bytes would be other numbers."""
+    source, same, other = (
+        device_memory((6, 4), code=OperandCode.TENSOR_QUANT8_ASYMM, scale=scale) for scale in (0.5, 0.5, 0.25)
+    )
+    Memory.copy(shared(24, np.uint8), source)
+    Memory.copy(source, same)
+    with pytest.raises(BadData, match="different operand types"):
+        Memory.copy(source, other)
+
+
+def test_dynamic_device_memory_takes_copies_of_other_sizes() -> None:
+    target = device_memory((0, 4))
+    for rows in (6, 3):
+        source = device_memory((rows, 4))
+        Memory.copy(shared(4 * rows), source)
+        Memory.copy(source, target)
+        assert target.size_bytes == 16 * rows
+        assert (target.to_array(np.float32, (4 * rows,)) == np.arange(4 * rows)).all()
 
 
 def test_a_failed_copy_takes_the_data_away() -> None:

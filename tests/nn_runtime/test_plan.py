@@ -96,6 +96,22 @@ def test_a_temporary_doubles_where_the_driver_reports_no_size(monkeypatch: pytes
     np.testing.assert_allclose(result, np.tanh(np.maximum(numbers(4, 3), 0)), rtol=1e-6)
 
 
+def test_a_temporary_that_a_driver_says_is_beyond_4_gib_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = 0
+
+    def needs_12_gib(model: SamplePreparedModel, *_arguments: object) -> ExecutionResult:
+        nonlocal runs
+        runs += 1
+        status = ErrorStatus.OUTPUT_INSUFFICIENT_SIZE if runs == 1 else ErrorStatus.DEVICE_UNAVAILABLE
+        raise HalError(status, "as told", (OutputShape((2**30, 3), False),) if runs == 1 else ())
+
+    monkeypatch.setattr(SamplePreparedModel, "execute_synchronously", needs_12_gib)
+    _, compilation = split([RELU, TANH], dims=(4, 3), inner_dims=(0, 3))
+    with pytest.raises(OperationFailed, match=f"a temporary of {12 * 2**30} bytes"):
+        run(compilation, [numbers(4, 3)], [(4, 3)])
+    assert runs == 1
+
+
 def test_main_outputs_of_unknown_size_in_a_split() -> None:
     _, compilation = split([RELU, TANH], dims=(0, 3), inner_dims=(0, 0))
     execution = Execution(compilation)
@@ -127,6 +143,34 @@ def test_an_old_device_cannot_produce_results_of_unknown_size() -> None:
     with pytest.raises(OperationFailed, match=r"old .*unknown size"):
         finished(model, [old, new])
     assert names_of(finished(model, [old, new], fallback=True)) == [REFERENCE_NAME]
+
+
+def reshaping_model() -> Model:
+    """TANH(RESHAPE(x [12], shape)): the sizes depend on the data of the second input."""
+    model = Model()
+    x, shape = model.add_operand(tensor(12)), model.add_operand(tensor(2, code=OperandCode.TENSOR_INT32))
+    reshaped, y = model.add_operand(tensor(0, 0)), model.add_operand(tensor(0, 0))
+    model.add_operation(OperationCode.RESHAPE, [x, shape], [reshaped])
+    model.add_operation(TANH, [reshaped], [y])
+    model.identify_inputs_and_outputs([x, shape], [y])
+    model.finish()
+    return model
+
+
+@pytest.mark.parametrize("operations", [[{OperationCode.RESHAPE}, {TANH}], [{OperationCode.RESHAPE, TANH}]])
+def test_results_have_the_dimensions_of_their_own_run(operations: list[set[int]]) -> None:
+    devices = [SampleDevice(f"device {at}", codes) for at, codes in enumerate(operations)]
+    execution = Execution(finished(reshaping_model(), devices))
+    execution.set_reusable(True)
+    shape, result = np.zeros(2, np.int32), np.zeros(12, np.float32)
+    execution.set_input(0, np.arange(12, dtype=np.float32))
+    execution.set_input(1, shape)
+    execution.set_output(0, result)
+    for dims in ((4, 3), (3, 4), (2, 6)):
+        shape[:] = dims
+        execution.compute()
+        assert execution.get_output_operand_dimensions(0) == dims
+        np.testing.assert_allclose(result, np.tanh(np.arange(12)), rtol=1e-6)
 
 
 def test_requests_of_a_split_are_reused() -> None:

@@ -179,6 +179,15 @@ def test_the_first_run_moves_a_network_to_the_fastest(monkeypatch: pytest.Monkey
         assert after[3] == 0
 
 
+@pytest.mark.parametrize("winner", [0, 1, 2])
+def test_a_trial_frees_all_but_the_winner(monkeypatch: pytest.MonkeyPatch, winner: int) -> None:
+    give(monkeypatch, winner)
+    with Devices(1, 1.1, 1.2).compile() as compiled:
+        plans = [one.compilation.plan for one in (compiled._runner, *compiled._rivals)]
+        compiled.run(DATA)
+        assert [plan is not None and plan.is_closed for plan in plans] == [at != winner for at in range(3)]
+
+
 @pytest.mark.parametrize("options", [{"trial": False}, {"partition": "aosp"}, {"preference": PreferenceCode.LOW_POWER}])
 def test_where_nothing_is_tried(options: dict[str, object]) -> None:
     devices = Devices(1, 1)

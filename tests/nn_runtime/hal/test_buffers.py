@@ -161,6 +161,11 @@ def test_flexible_buffer_takes_dimensions_with_the_data(device: Device) -> None:
     buffer.copy_to(SharedMemory.create(40))
 
 
+def test_a_role_is_the_same_by_another_place_in_the_list(device: Device, prepared: PreparedModel) -> None:
+    with pytest.raises(HalError, match="given twice"):
+        device.allocate(BufferDesc(), [prepared, prepared], [ROLE0, BufferRole(1, 0, 1.0)], [])
+
+
 def _token_argument(pool: int) -> RequestArgument:
     return RequestArgument(location=DataLocation(pool_index=pool))
 
@@ -191,6 +196,22 @@ def test_an_output_buffer_takes_another_size_than_it_holds(device: Device) -> No
         destination = SharedMemory.create(data.nbytes)
         result.copy_to(destination)
         assert destination.array().view(np.float32).tolist() == [2 * rows] * (2 * rows)
+
+
+def test_an_input_buffer_is_read_with_the_dimensions_that_it_holds(device: Device) -> None:
+    prepared = _prepare(device, add_model((0, 2)))
+    buffer, token = _allocate(device, prepared, (ROLE0,))
+    buffer.copy_from(_shared(np.ones((5, 2), np.float32)), (5, 2))
+    for rows in (3, 5):
+        data, result = np.ones((rows, 2), np.float32), np.zeros((rows, 2), np.float32)
+        inputs = [replace(_token_argument(0), dimensions=(rows, 2)), pointer(data, (rows, 2))]
+        if rows == 5:
+            _execute(prepared, inputs, pointer(result, (rows, 2)), token)
+            assert (result == 2).all()
+            continue
+        with pytest.raises(HalError, match=f"input 0: buffer {token}") as caught:
+            _execute(prepared, inputs, pointer(result, (rows, 2)), token)
+        assert _status(caught) == ErrorStatus.INVALID_ARGUMENT
 
 
 def test_bad_use_of_tokens(device: Device, prepared: PreparedModel) -> None:

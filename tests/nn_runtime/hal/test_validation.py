@@ -94,6 +94,13 @@ BROKEN: dict[str, tuple[Change, str]] = {
     "per-channel on another type": (_operand(0, channel_quant=ChannelQuant((1.0, 1.0), 0)), "belong to"),
     "extension data on a standard type": (_operand(0, extension_data=b"x"), "extension data"),
     "extension not listed": (_operand(0, type=_EXTENSION), "no extension"),
+    "per-channel scales on an extension": (
+        lambda model: replace(
+            _operand(0, type=_EXTENSION, channel_quant=ChannelQuant((1.0, 1.0), 0))(model),
+            extension_name_to_prefix={"com.example": 1},
+        ),
+        "per-channel scales must be 0",
+    ),
     "model type without its lifetime": (_added(Operand(OperandCode.MODEL)), "lifetime SUBGRAPH"),
     "lifetime of a model on a tensor": (_operand(0, lifetime=OperandLifeTime.SUBGRAPH), "lifetime SUBGRAPH"),
     "location of a temporary": (_operand(3, location=DataLocation(length=4)), "operand 3"),
@@ -105,8 +112,16 @@ BROKEN: dict[str, tuple[Change, str]] = {
         "0 pools",
     ),
     "pointer to nothing": (_added(Operand(FLOATS, (1,), lifetime=OperandLifeTime.POINTER)), "needs an array"),
+    "pointer with an offset": (
+        _operand(2, location=DataLocation(offset=4, length=4, pointer=np.zeros((), np.int32))),
+        "in pool 0 at offset 0",
+    ),
     "negative offset": (_constant_copy(16, -4), "negative"),
     "no such referenced model": (_added(_model_operand(0)), "0 referenced models"),
+    "referenced model in a pool": (
+        lambda model: _operand(5, location=DataLocation(pool_index=1))(_referring(None)(model)),
+        "its index alone",
+    ),
     "reference to itself": (_referring(0), "cycle"),
     "cycle among unreferenced models": (_referring(None, 2, 1), "cycle"),
     "unknown operation": (_main(operations=(replace(_ADD, type=9999), _RELU)), "operation"),
@@ -209,6 +224,11 @@ def _with_first_input(argument: RequestArgument, pools: tuple[SharedMemory | Buf
         (_with_first_input(_argument(length=16)), "0 pools"),
         (_with_first_input(_argument(), (BufferToken(0),)), "token must be > 0"),
         (_with_first_input(_argument(length=4), (BufferToken(1),)), "used whole"),
+        (_with_first_input(_argument(padding=4), (BufferToken(1),)), "used whole"),
+        (
+            _with_first_input(RequestArgument(location=DataLocation(length=16, padding=4, pointer=_GOOD))),
+            "16 bytes and 4 of padding do not fit 16",
+        ),
         (_with_first_input(_argument(offset=-1, length=16)), "negative"),
         (_with_first_input(pointer(np.zeros((4, 4), np.float32)[::2, ::2])), "C-contiguous"),
     ],
@@ -237,6 +257,13 @@ def test_unknown_dimensions_of_inputs_must_be_given() -> None:
     with pytest.raises(HalError, match="input 0: all dimensions must be known"):
         validate_request(model, request([_GOOD, _GOOD], [_GOOD]))
     validate_request(model, Request((pointer(_GOOD, (2, 2)),) * 2, (pointer(_GOOD),)))
+
+
+def test_negative_dimensions_of_a_buffer_are_refused() -> None:
+    """Where there is no length to compare with."""
+    argument = RequestArgument(dimensions=(-2, 2))
+    with pytest.raises(HalError, match="input 0: dimensions must not be negative"):
+        validate_request(add_model((0, 2)), _with_first_input(argument, (BufferToken(1),)))
 
 
 def test_unknown_dimensions_of_outputs_may_stay_unless_fenced() -> None:
