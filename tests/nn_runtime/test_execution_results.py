@@ -215,6 +215,23 @@ def test_profiles_come_with_the_steps_of_the_run(execution: Execution) -> None:
     assert step.end_ns > step.start_ns
 
 
+def test_a_profile_of_a_measured_run_keeps_its_times() -> None:
+    """The driver's own profiling reports no times of the run as a whole."""
+    device = SampleDevice("sample")
+    device.script.timing = Timing(3_000, 5_000)
+    compilation = finished(add_model(), [device])
+    assert compilation.plan is not None
+    prepared = compilation.plan.steps[0].prepared
+    prepared.execute_profiled = lambda *_arguments: pytest.fail("not measured")  # type: ignore[attr-defined]
+    execution = Execution(compilation)
+    execution.set_measure_timing(True)
+    bind_all(execution)
+    (step,) = execution.compute_profiled()
+    assert step.rows is None
+    assert execution.get_duration(DurationCode.ON_HARDWARE) == 3_000
+    assert execution.get_duration(DurationCode.IN_DRIVER) == 5_000
+
+
 def test_a_computed_result_that_is_too_large() -> None:
     """AOSP DynamicOutputShapeOverflow: 40000 x 40000 floats are more than 2^32-1 bytes."""
     model = Model()

@@ -14,9 +14,9 @@ from nn_runtime.codes import FeatureLevel, OperandCode, is_extension_code
 from nn_runtime.compilation import Compilation
 from nn_runtime.device import REFERENCE_NAME, Device
 from nn_runtime.devices import reference_device
-from nn_runtime.errors import BadData, BadState, UnexpectedNull
+from nn_runtime.errors import BadData, BadState, OperationFailed, UnexpectedNull
 from nn_runtime.hal.interfaces import OperationSupport
-from nn_runtime.hal.types import Extension
+from nn_runtime.hal.types import ErrorStatus, Extension
 from nn_runtime.model import Model
 from nn_runtime.operand import ChannelQuant, OperandType
 from nn_runtime.testing.aosp_samples import fake
@@ -189,6 +189,16 @@ def test_control_flow_around_operations_of_extensions_is_interpreted(partition: 
     assert [step.device.name for step in plan_of(compilation).steps] == [REFERENCE_NAME, "vendor"]
     for condition, expected in ((True, np.maximum(numbers(2, 3), 0)), (False, np.tanh(numbers(2, 3)))):
         np.testing.assert_allclose(run_if(compilation, condition, numbers(2, 3)), expected, rtol=1e-6)
+
+
+def test_the_cpu_never_takes_over_from_a_vendor_in_a_branch(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    vendor = vendor_of(name)
+    model = if_model(unary_model(RELU, (2, 3)), vendor_model(vendor, name), (2, 3))
+    compilation = finished(model, [vendor], fallback=True)
+    vendor.script.execute = ErrorStatus.GENERAL_FAILURE
+    with pytest.raises(OperationFailed, match="vendor: told to fail at execute"):
+        run_if(compilation, False, numbers(2, 3))
+    assert "goes to" not in caplog.text
 
 
 def test_nobody_for_an_operation_of_an_extension_in_a_branch(name: str) -> None:

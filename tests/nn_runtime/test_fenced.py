@@ -395,6 +395,19 @@ def test_a_failing_launch_goes_to_the_cpu_where_allowed(codes: list[OperationCod
         np.testing.assert_allclose(output, wanted if len(codes) == 1 else np.tanh(wanted), rtol=1e-6)
 
 
+def test_a_failing_launch_waits_for_the_step_under_way() -> None:
+    """Or it would write into the application's memory after the failure was reported."""
+    devices = [fenced_device("relu", {RELU}), SampleDevice("tanh", {TANH})]
+    devices[1].script.execute = ErrorStatus.GENERAL_FAILURE
+    gate = Fence()
+    execution, _ = bound(finished(chain_model([RELU, TANH]), devices))
+    threading.Timer(0.02, gate.signal).start()
+    with pytest.raises(OperationFailed, match="tanh: told to fail"):
+        execution.start_compute_with_dependencies([Event.from_sync_fence_fd(gate.fd)])
+    assert len(devices[0].record.requests) == 1
+    gate.close()
+
+
 def test_a_fence_that_fails_is_no_reason_for_the_cpu() -> None:
     """The first step is under way when the second cannot be launched: the CPU device still waits for the fence."""
     devices = [fenced_device("relu", {RELU}), SampleDevice("tanh", {TANH})]

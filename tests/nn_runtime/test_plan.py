@@ -212,6 +212,16 @@ def test_a_failing_prepare_goes_to_the_cpu_only_where_allowed() -> None:
         finished(chain_model([RELU]), [device], fallback=True)
 
 
+def test_steps_prepared_before_one_that_fails_are_freed(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[str] = []
+    monkeypatch.setattr(SamplePreparedModel, "close", lambda prepared: closed.append(prepared.device.name))
+    devices = [SampleDevice("relu", {RELU}), SampleDevice("tanh", {TANH})]
+    devices[1].script.prepare = ErrorStatus.GENERAL_FAILURE
+    with pytest.raises(OperationFailed, match="tanh: told to fail at prepare"):
+        finished(chain_model([RELU, TANH]), devices)
+    assert closed == ["relu"]
+
+
 def test_a_step_without_inputs_sends_the_whole_model_to_the_cpu() -> None:
     model = Model()
     constant, a, x, y = (model.add_operand(tensor(2)) for _ in range(4))

@@ -101,6 +101,19 @@ def test_a_shape_that_cannot_be(result: object, message: str) -> None:
     check(device, Execution.compute, f"the driver's shape of output 0: .*{message}", (0, 3))
 
 
+def test_the_same_reply_is_checked_for_every_request() -> None:
+    """A driver may give the same object again, though the application wants another size."""
+    device = SampleDevice("sample")
+    compilation = finished(chain_model([RELU], (0, 3)), [device])
+    device.script.result = ExecutionResult((OutputShape((2, 3)),))
+    bound(compilation)[0].compute()
+    execution, output = Execution(compilation), np.zeros((4, 3), np.float32)
+    execution.set_input(0, numbers(4, 3), tensor(4, 3))
+    execution.set_output(0, output, tensor(4, 3))
+    with pytest.raises(OperationFailed, match="the driver's shape of output 0"):
+        execution.compute()
+
+
 @pytest.mark.parametrize("timing", [None, Timing("1", 2)])  # type: ignore[arg-type]
 def test_a_time_that_is_none(timing: Timing) -> None:
     device = Replying("execute_synchronously", ExecutionResult((), timing))

@@ -11,7 +11,6 @@ from nn_runtime.hal.plain import (
     FinishedFencedExecution,
     PlainBurst,
     check_sizes_known,
-    earlier_deadline,
     wait_for_fences,
 )
 from nn_runtime.hal.relocation import Relocator
@@ -78,10 +77,9 @@ class AdaptedPreparedModel:
         loop_timeout_ns: int | None,
         duration_after_fence_ns: int | None,
     ) -> tuple[int | None, IFencedExecutionCallback]:
-        """Wait for the fences, then execute: the version has no fences."""
+        """Wait for the fences, then execute: the version has no fences, and no limit of a duration."""
         check_sizes_known(self._outputs, request)
         wait_for_fences(wait_for, deadline_ns)
-        deadline_ns = earlier_deadline(deadline_ns, duration_after_fence_ns)
         result = self.execute_synchronously(request, measure, deadline_ns, loop_timeout_ns)
         return None, FinishedFencedExecution(result.timing, result.timing)
 

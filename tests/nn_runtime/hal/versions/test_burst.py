@@ -206,6 +206,24 @@ def test_unknown_slots_are_asked_for_once(device: Fake) -> None:
     side.server.close()
 
 
+def test_too_few_memories_in_a_reply_are_none(device: Fake) -> None:
+    side = OneSided(device)
+    side.get_memories = lambda _slots: (ErrorStatus.NONE, [])  # type: ignore[method-assign]
+    reply = side.call(good_packet())
+    assert reply is not None
+    assert reply[0] == ErrorStatus.INVALID_ARGUMENT
+    side.server.close()
+
+
+def test_shapes_go_with_insufficient_sizes_alone(device: Fake) -> None:
+    side = OneSided(device)
+    shapes = device.sample.script.output_shapes = (OutputShape((4, 4), False),)
+    for status, wanted in ((ErrorStatus.OUTPUT_INSUFFICIENT_SIZE, shapes), (ErrorStatus.GENERAL_FAILURE, ())):
+        device.sample.script.execute = status
+        assert side.call(good_packet()) == (status, wanted, v1_2.Timing())
+    side.server.close()
+
+
 @pytest.mark.parametrize(
     ("length", "status"), [(5, ErrorStatus.NONE), (4, ErrorStatus.GENERAL_FAILURE), (2, ErrorStatus.GENERAL_FAILURE)]
 )
@@ -327,10 +345,14 @@ def test_memory_may_go_before_the_burst_and_the_reverse(device: Fake, client: Bu
     client.free_memory(pool)
     assert not client._memories._slots
     client.execute(shared, False, None, None)
+    server = client._context
+    assert isinstance(server, BurstServer)
+    assert list(server._memories) == [1]
     device.sample.record.requests.clear()
     del shared, pool
     gc.collect()
     assert not client._memories._slots
+    assert not server._memories
     client.close()
 
 
