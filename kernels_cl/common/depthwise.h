@@ -65,12 +65,16 @@ static inline void add_tap(float16 *sum, global const T *src, long step, float16
     static inline void add_row##TAPS##_stride##STRIDE(float16 *sum, global const T *src, long depth, global const float16 *w, \
                                                       int zero, int x, int width)                                            \
     {                                                                                                                        \
-        if (x >= 0 && x + (DEPTHWISE_PIXELS - 1) * (STRIDE) + (TAPS) <= width) {                                             \
-            _Pragma("unroll") for (int k = 0; k < (DEPTHWISE_PIXELS - 1) * (STRIDE) + (TAPS); ++k, src += depth) {           \
-                ADD_COLUMN(TAPS, STRIDE)                                                                                     \
+        const int columns = (DEPTHWISE_PIXELS - 1) * (STRIDE) + (TAPS);                                                      \
+        const int outer = (TAPS) / 2; /* columns on either side that may lie outside: mostly none or these do */             \
+        if (x >= -outer && x + columns <= width + outer) {                                                                   \
+            _Pragma("unroll") for (int k = 0; k < columns; ++k, src += depth) {                                              \
+                if ((k >= outer || x + k >= 0) && (k < columns - outer || x + k < width)) {                                  \
+                    ADD_COLUMN(TAPS, STRIDE)                                                                                 \
+                }                                                                                                            \
             }                                                                                                                \
         } else {                                                                                                             \
-            _Pragma("unroll") for (int k = 0; k < (DEPTHWISE_PIXELS - 1) * (STRIDE) + (TAPS); ++k, src += depth) {           \
+            _Pragma("unroll") for (int k = 0; k < columns; ++k, src += depth) {                                              \
                 if (inside(x + k, width)) {                                                                                  \
                     ADD_COLUMN(TAPS, STRIDE)                                                                                 \
                 }                                                                                                            \

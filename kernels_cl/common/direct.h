@@ -256,36 +256,53 @@ static __attribute__((noinline)) int convolve_pairs(const Step *s, Part part, gl
     return tile;
 }
 
+#define ADD_EIGHTH(WEIGHT, i, k)                                                                                             \
+    {                                                                                                                        \
+        const float16 value = (float16)(x[k]);                                                                               \
+        sum[i] = fma(value, WEIGHT(k), sum[i]);                                                                              \
+        if (TWO_AT_MOST > 1)                                                                                                 \
+            next[i] = fma(value, WEIGHT(pitch + (k)), next[i]);                                                              \
+    }
 #define SUM_EIGHT(WEIGHT)                                                                                                    \
     for (; k + 8 <= depth; k += 8)                                                                                           \
-        _Pragma("unroll") for (int i = 0; i < 8; ++i) sum[i] = fma((float16)(x[k + i]), WEIGHT(k + i), sum[i]);              \
+        _Pragma("unroll") for (int i = 0; i < 8; ++i) ADD_EIGHTH(WEIGHT, i, k + i)                                           \
     for (; k < depth; ++k)                                                                                                   \
-        sum[0] = fma((float16)(x[k]), WEIGHT(k), sum[0]);
+        ADD_EIGHTH(WEIGHT, 0, k)
 #define WEIGHT_OF_FLOATS(k) w[k]
 #define WEIGHT_OF_HALVES(k) float16_of(halves[k])
 
-// One pixel with a window of one: weights are used once, so several sums keep many loads on their way.
+static inline float16 total_of_eight(const float16 *sum)
+{
+    return ((sum[0] + sum[4]) + (sum[1] + sum[5])) + ((sum[2] + sum[6]) + (sum[3] + sum[7]));
+}
+
+// One pixel with a window of one: weights are used once, so several sums, of two blocks of channels, keep many loads on their way.
 static __attribute__((noinline)) void convolve_pixel(const Step *s, Part part, global const T *src, global T *dst,
                                                       global const T *residual, global const float16 *weights, global const float16 *bias,
                                                       global float *copy)
 {
     const int depth = s->depth_in, depth_out = s->depth_out, last = min(2 * part.y1, ceil_divide(depth_out, 16));
     global const float *x = READABLE(src, 0, depth, depth, copy);
-    for (int block = 2 * part.y0; block < last; ++block) {
+    for (int block = 2 * part.y0; block < last; block += TWO_AT_MOST) {
         global const float16 *w = weights + (size_t)block * depth;
         global const ushort16 *halves = (global const ushort16 *)weights + (size_t)block * depth;
-        const int offset = block * 16, count = min(16, depth_out - offset);
-        float16 sum[8];
-        _Pragma("unroll") for (int i = 0; i < 8; ++i) sum[i] = (float16)0.0f;
+        const int blocks = min(TWO_AT_MOST, last - block);
+        const long pitch = blocks > 1 ? depth : 0;
+        float16 sum[8], next[8];
+        _Pragma("unroll") for (int i = 0; i < 8; ++i) sum[i] = next[i] = (float16)0.0f;
         int k = 0;
         if (s->half_weights) {
             SUM_EIGHT(WEIGHT_OF_HALVES)
         } else {
             SUM_EIGHT(WEIGHT_OF_FLOATS)
         }
-        float16 value = bias[block] + (((sum[0] + sum[4]) + (sum[1] + sum[5])) + ((sum[2] + sum[6]) + (sum[3] + sum[7])));
-        if (s->has_residual)
-            value = ADD_RESIDUAL(s, value, load_lanes(residual, offset, count));
-        store_lanes(dst, offset, activate16(value, s->low, s->high), count);
+        const float16 totals[2] = {total_of_eight(sum), total_of_eight(next)};
+        for (int i = 0; i < blocks; ++i) {
+            const int offset = (block + i) * 16, count = min(16, depth_out - offset);
+            float16 value = bias[block + i] + totals[i];
+            if (s->has_residual)
+                value = ADD_RESIDUAL(s, value, load_lanes(residual, offset, count));
+            store_lanes(dst, offset, activate16(value, s->low, s->high), count);
+        }
     }
 }
