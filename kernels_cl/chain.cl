@@ -164,6 +164,9 @@
 #define LINE 32
 // Turns of waiting for its own next task after which a group looks at the queues of others, and turns between two such looks.
 #define BEFORE_HELPING 256
+// Turns, of about a nanosecond, that the first group stays for the others to end, and then for them to leave.
+#define LONGEST_STAY 4096
+#define TIME_TO_LEAVE 400
 
 #define NOT_READY -1
 #define NONE_LEFT -2
@@ -377,11 +380,17 @@ TILE_KERNEL void chain(int first_step, int last_step, int step_count, int queues
         STAMP(line, ENDED);
         PUBLISH(line, launched.number);
     }
-    // The last group makes ready for the next launch.
+    // The last group makes ready for the next launch. The first one leaves after all others, or after some patience: who leaves last
+    // wakes the thread that waits for the launch, whose core the first one mostly has; a core that sleeps is slow to wake for another.
     if (atomic_inc(progress + 1) == (int)get_num_groups(0) - 1) {
         for (int queue = 0; queue < queues; ++queue)
             progress[LINE * (1 + queue)] = 0;
         progress[1] = 0;
         progress[0] = launched.number;
+    } else if (get_group_id(0) == 0) {
+        for (int turn = 0; turn < LONGEST_STAY && OBSERVE(progress) != launched.number; ++turn)
+            ;
+        for (int turn = 0; turn < TIME_TO_LEAVE; ++turn)
+            OBSERVE(progress);
     }
 }
