@@ -29,6 +29,8 @@ Figures: TypeAlias = dict[str, Any]
 """Plain values that JSON can hold."""
 
 SLICE_SECONDS = 0.1
+LEAST_ROUNDS = 3
+"""For what differs from round to round."""
 NEAR_NS = 100.0
 """Cores that share a cache see each other's writes in less than this, others later."""
 FLOAT_TOLERANCE, HALF_TOLERANCE, PIXELS_AGREE = 1e-4, 1e-2, 0.99
@@ -64,6 +66,28 @@ def in_turn(workers: Mapping[str, Worker], peer: str, seconds: float, slice_seco
     for one in running:
         rows[one] |= _row(one, peer if peer in running else one, rounds, [None] * len(rounds))
     return rows
+
+
+def steadiness(name: str, names: Sequence[str], seconds: float, least_runs: int) -> Figures:
+    """Return by engine how many times its median the 99th percentile is, of so many runs without a pause in each round.
+
+    The median over rounds, and the least and the greatest: what else a host does may hit one engine and not another.
+    """
+    data, _ = networks.golden(name)
+    with ExitStack() as stack:
+        workers = {one: stack.enter_context(_worker(stack, one, networks.model_bytes(name), data)) for one in names}
+        running = {one: worker for one, worker in workers.items() if not worker.problem}
+        needed = {
+            one: least_runs * statistics.median(worker.slice(SLICE_SECONDS)) / 1e3 for one, worker in running.items()
+        }
+        found: dict[str, list[float]] = {one: [] for one in running}
+        end = time.perf_counter() + seconds
+        while time.perf_counter() < end or any(len(ratios) < LEAST_ROUNDS for ratios in found.values()):
+            for one, worker in running.items():
+                times = worker.slice(needed[one])
+                found[one].append(float(np.percentile(times, 99)) / statistics.median(times))
+    return {one: {"p99": statistics.median(ratios), "range": [min(ratios), max(ratios)], "rounds": len(ratios)}
+            for one, ratios in found.items()}  # fmt: skip
 
 
 @dataclass(frozen=True)

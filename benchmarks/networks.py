@@ -40,6 +40,8 @@ AGAINST_OPENCL = (FLOAT, PER_CHANNEL, QUANT)
 """What is compared with other engines over OpenCL."""
 SCALED = (FLOAT, QUANT)
 """What is measured with other inputs too."""
+STEADY = (FLOAT, PER_CHANNEL, QUANT)
+"""Whose slowest runs are looked at."""
 OPERATORS = {value: name for name, value in vars(schema.BuiltinOperator).items() if isinstance(value, int)}
 
 

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 import engines
 import networks
-from measure import Figures, compare, scaling
+from measure import Figures, compare, scaling, steadiness
 from report import RESULTS, write_report
 
 import nn_runtime as nn
@@ -39,7 +39,9 @@ SIZES = ((1, 224), (8, 224), (32, 224), (1, 128), (1, 160), (1, 192), (1, 320), 
 ALL = (*engines.OURS, *engines.NATIVE)
 ON_OPENCL = ("PoCL", *engines.OPENCL_PEERS)
 FLOAT16 = *(f"{name}{ending}" for name in ("PoCL", "Intel") for ending in ("", engines.IN_HALVES)), engines.LITERT
-SCALED = ("PoCL", "Intel", engines.LITERT)
+BESIDE_LITERT = ("PoCL", "Intel", engines.LITERT)
+STEADY_RUNS = 2200
+"""Without a pause, for the 99th percentile: some more than 2,000, as runs may be faster than expected."""
 STARTS = 5
 _START = """
 import sys, time, numpy as np, nn_runtime as nn
@@ -99,7 +101,13 @@ def _pieces() -> Mapping[str, Callable[[float], Figures]]:
     for name in networks.AGAINST_OPENCL:
         found[f"opencl-{name}"] = lambda seconds, name=name: compare(name, ON_OPENCL, seconds, peer="PoCL")  # type: ignore[misc]
     for name in networks.SCALED:
-        found[f"sizes-{name}"] = lambda seconds, name=name: scaling(name, SCALED, SIZES, seconds)  # type: ignore[misc]
+        found[f"sizes-{name}"] = lambda seconds, name=name: scaling(name, BESIDE_LITERT, SIZES, seconds)  # type: ignore[misc]
+    found["steadiness"] = lambda seconds: {
+        "rows": {
+            name: steadiness(name, BESIDE_LITERT, seconds / len(networks.STEADY), STEADY_RUNS)
+            for name in networks.STEADY
+        }
+    }
     found["start"] = lambda _: {name: start_up(engines.OURS[name]) for name in ("PoCL", "Intel")}
     found["inside"] = inside
     return found

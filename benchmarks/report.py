@@ -54,10 +54,9 @@ def _parts(name: str, results: Figures) -> Iterable[str]:
     for network in networks.SCALED:
         if f"sizes-{network}" in results:
             yield _scaling(network, results[f"sizes-{network}"])
-    if "inside" in results:
-        yield _inside(results["inside"])
-    if "start" in results:
-        yield _start(results["start"])
+    for piece, section in (("steadiness", _steadiness), ("inside", _inside), ("start", _start)):
+        if piece in results:
+            yield section(results[piece])
 
 
 def machine_line(machine: Figures) -> str:
@@ -122,6 +121,19 @@ def _scaling(name: str, piece: Figures) -> str:
         f"(aim for ours: <= 1.3). {piece['rounds']} rounds; {piece['measured']}, load {piece['load']}."
     )
     return f"{title}\n\n{table(('input', *by_engine), rows)}\n\n{note}"
+
+
+def _steadiness(piece: Figures) -> str:
+    rows = []
+    for network, figures in piece["rows"].items():
+        cells = ("{:.2f} ({:.2f}-{:.2f})".format(one["p99"], *one["range"]) for one in figures.values())
+        rows.append((networks.TITLES[network], *cells, str(min(one["rounds"] for one in figures.values()))))
+    header = ("network", *next(iter(piece["rows"].values())), "rounds")
+    note = (
+        "At least 2,000 runs of each engine without a pause, one engine after the other; the median, the least and the "
+        f"greatest over the rounds. Aim: ours no greater than LiteRT's. {piece['measured']}, load {piece['load']}."
+    )
+    return f"### 99th percentile over the median\n\n{table(header, rows)}\n\n{note}"
 
 
 def _inside(piece: Figures) -> str:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -49,6 +50,7 @@ def results() -> dict[str, Any]:
         "machine": machine,
         name: {**stamp, "rounds": 3, "rounds_near": 2, "rounds_far": 1, "rows": rows},
         f"sizes-{name}": {**stamp, "rounds": 3, "rows": {"PoCL": scaled}},
+        "steadiness": {**stamp, "rows": {name: {"PoCL": {"p99": 1.25, "range": [1.125, 2.0], "rounds": 3}}}},
     }
 
 
@@ -96,6 +98,7 @@ def test_tables_replace_only_what_lies_between_the_marks(tmp_path: Path, monkeyp
     assert any("**disagrees**" in line for line in lines)
     assert "Left out: OpenVINO (ModuleNotFoundError: no <openvino>)" in text
     assert "| 8 x 224 x 224 | 3.00 ms, 3.00 ps, 1.50 |" in text
+    assert "| MobileNet V2 float32 | 1.25 (1.12-2.00) | 3 |" in lines
     assert lines.count("## cpu") == 2
     for name in ("one", "two"):
         assert f"({tmp_path.name}/{name}.svg)" in text
@@ -143,3 +146,26 @@ def test_tensors_alive_at_once_and_products(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(networks, "operator_name", lambda _, operator: operator.kind)
     assert networks.largest_live_bytes(b"") == 2 * 4 * 4 * 8 * 4
     assert networks.multiply_adds(b"") == 16 * 8 * 3 + 16 * 8 * 9 * 8
+
+
+def test_steadiness_is_of_enough_runs_in_enough_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that takes 2 ms a run, each hundredth time 5 or 7 ms."""
+    import measure
+
+    slices: list[float] = []
+
+    def slice_of(seconds: float) -> list[float]:
+        slices.append(seconds)
+        slow = 5.0 if len(slices) % 2 else 7.0
+        return [slow if at % 50 == 0 else 2.0 for at in range(1000)]
+
+    worker = SimpleNamespace(problem="", slice=slice_of)
+    absent = SimpleNamespace(problem="not installed")
+    monkeypatch.setattr(measure.networks, "golden", lambda _name: (np.zeros(1), np.zeros(1)))
+    monkeypatch.setattr(measure.networks, "model_bytes", lambda _name: b"")
+    monkeypatch.setattr(
+        measure, "_worker", lambda _stack, name, *_: contextlib.nullcontext(worker if name == "PoCL" else absent)
+    )
+    found = measure.steadiness("network", ["PoCL", "other"], 0, 2200)
+    assert found == {"PoCL": {"p99": 3.5, "range": [2.5, 3.5], "rounds": 3}}
+    assert slices == pytest.approx([measure.SLICE_SECONDS, 4.4, 4.4, 4.4])
