@@ -7,10 +7,11 @@ import itertools
 import json
 import os
 import random
+import struct
 import tempfile
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -34,7 +35,7 @@ from tests.nn_runtime.descriptors import needs_descriptors, open_descriptors
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from gpu_driver.driver import Device
     from gpu_driver.prepared_model import PreparedModel
@@ -264,6 +265,47 @@ def test_another_device_driver_or_platform_is_refused(kept: Files, what: str) ->
 def test_another_version_of_the_package_is_refused(kept: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compilation_cache, "_package_version", lambda: "99")
     with pytest.raises(HalError, match="is for another package"):
+        load(kept.request(), CPU_PROFILE)
+
+
+def test_the_preference_comes_back(files: Files) -> None:
+    how = Preparation(ExecutionPreference.LOW_POWER, Priority.MEDIUM)
+    assert save(files.request(), CPU_PROFILE, Compiled(transposing(), how, {}))
+    assert load(files.request(), CPU_PROFILE).how == how
+
+
+def rewritten(path: Path, change: Callable[[dict[str, Any]], object], more: bytes = b"") -> None:
+    """Change the header of a file, as the driver that wrote it could have, and add bytes at its end."""
+    content = cache_files.unseal(path.read_bytes())
+    assert content is not None
+    (length,) = struct.unpack_from("<I", content)
+    header = json.loads(content[4 : 4 + length])
+    change(header)
+    text = json.dumps(header).encode().ljust(length)
+    path.write_bytes(cache_files.seal(struct.pack("<I", len(text)) + text + content[4 + length :] + more))
+
+
+@pytest.mark.parametrize(
+    ("change", "more", "message"),
+    [
+        (lambda header: header.update(priority="0"), b"", "its header has no priority"),
+        (lambda header: header.pop("preference"), b"", "its header has no preference"),
+        (lambda header: header.update(programs={}), b"", "does not name the programs"),
+        (lambda header: header["programs"].clear(), b"", "does not name the programs"),
+        (lambda header: header["programs"][0].reverse(), b"", "not the one that its header names"),
+        (lambda header: header.update(lengths=[-1]), b"", "outside of the file"),
+        (lambda header: header.update(lengths=[1 << 40]), b"", "outside of the file"),
+        (lambda header: header.update(lengths=[]), b"", "not all of the file"),
+        (lambda header: None, b"x", "not all of the file"),
+    ],
+)
+def test_a_header_that_does_not_fit_is_refused(
+    kept: Files, change: Callable[[dict[str, Any]], object], more: bytes, message: str
+) -> None:
+    rewritten(kept.model, lambda _header: None)
+    load(kept.request(), CPU_PROFILE)
+    rewritten(kept.model, change, more)
+    with pytest.raises(HalError, match=message):
         load(kept.request(), CPU_PROFILE)
 
 

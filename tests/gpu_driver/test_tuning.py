@@ -51,11 +51,14 @@ def test_the_file_says_what_it_is_for(folder: Path) -> None:
     assert tuning.tuning_for(PROFILE) == replace(Tuning(), elementwise_local=128)
 
 
-def test_without_a_file_and_switched_off_there_are_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_file_and_switched_off_there_are_defaults(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     assert tuning.tuning_for(PROFILE) == Tuning()
     tuning.store(PROFILE, {"elementwise_local": 128}, {})
     monkeypatch.setenv(tuning.VARIABLE, "off")
     assert tuning.tuning_for(PROFILE) == Tuning()
+    assert not caplog.text
 
 
 @pytest.mark.parametrize(
@@ -155,8 +158,10 @@ def test_a_shipped_file_counts_unless_the_user_has_one(tmp_path: Path, monkeypat
     assert path == profiles / tuning.file_name(PROFILE)
     assert tuning.tuning_for(PROFILE) == replace(Tuning(), bands=3)
     assert tuning.tuning_for(replace(PROFILE, driver_version="3.1")) == Tuning()
-    tuning.store(PROFILE, {}, {})
+    users = tuning.store(PROFILE, {}, {})
     assert tuning.tuning_for(PROFILE) == Tuning()
+    users.write_text("{")
+    assert tuning.tuning_for(PROFILE) == replace(Tuning(), bands=3)
 
 
 def test_no_value_changes_an_answer(opencl_device: Device) -> None:

@@ -107,8 +107,18 @@ def test_second_cache_loads_what_the_first_stored(device: Device, tmp_path: Path
     assert (stats.builds, stats.loads, stats.shared, stats.stores) == (0, 1, 1, 0)
 
 
-def test_other_source_defines_or_device_are_other_programs(device: Device, tmp_path: Path) -> None:
+def test_other_source_defines_or_device_are_other_programs(
+    device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = _fill(device, tmp_path)
+    context, profile = device
+    elsewhere = ProgramCache(context, replace(profile, identity="another"), tmp_path, lambda _name: _SOURCE)
+    other = elsewhere.get("double.cl", _DEFINES, launches=_LAUNCHES)
+    assert not other.from_disk
+    assert other.path != path
+    with monkeypatch.context() as patched:
+        patched.setenv("PYOPENCL_BUILD_OPTIONS", "-DUNUSED=1")
+        assert not _cache(device, tmp_path).get("double.cl", _DEFINES, launches=_LAUNCHES).from_disk
     for cache, defines in (
         (_cache(device, tmp_path), {**_DEFINES, "FACTOR": 3}),
         (_cache(device, tmp_path, _SOURCE + "\n"), _DEFINES),
@@ -116,6 +126,27 @@ def test_other_source_defines_or_device_are_other_programs(device: Device, tmp_p
         program = cache.get("double.cl", defines, launches=_LAUNCHES)
         assert not program.from_disk
         assert program.path != path
+
+
+def test_other_launches_have_a_file_of_their_own_where_that_holds_no_more(device: Device, tmp_path: Path) -> None:
+    """PoCL's binary has what was launched; that of others is complete."""
+    path = _fill(device, tmp_path)
+    program = _cache(device, tmp_path).get("double.cl", _DEFINES, launches=[("doubled", (2,))])
+    assert (program.path == path) == program.from_disk == (device[1].slug != "pocl")
+
+
+def test_a_file_that_is_used_is_not_the_oldest(device: Device, tmp_path: Path) -> None:
+    path = _fill(device, tmp_path)
+    os.utime(path, (1, 1))
+    assert _cache(device, tmp_path).get("double.cl", _DEFINES, launches=_LAUNCHES).from_disk
+    assert path.stat().st_mtime > 1
+
+
+def test_a_folder_is_kept_within_its_size(device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits: list[Path] = []
+    monkeypatch.setattr(programs, "_prune", limits.append)
+    _fill(device, tmp_path)
+    assert limits == [tmp_path]
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "empty", "foreign", "sealed rubbish"])
