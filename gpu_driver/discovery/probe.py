@@ -3,8 +3,9 @@
 
 A broken driver can end the process it runs in, so the first try happens in a child. One child serves one OpenCL
 library (or, where libraries cannot be told apart, all of them). Verdicts are kept in the cache folder, by library
-file, processor, the kernels that devices are tried with, and the variables that change what drivers do; a bad verdict
-for ten minutes only, because what it blames may have been mended outside.
+file, processor, the kernels that devices are tried with, the processor that PoCL 3.0 is told to compile for, and the
+variables that change what drivers do; a bad verdict for ten minutes only, because what it blames may have been mended
+outside.
 """
 
 from __future__ import annotations
@@ -134,6 +135,7 @@ def _verdict_path(library: str | None) -> Path:
     parts: list[object] = [
         _FORMAT,
         _trials(),
+        pocl_repair.replacement_name(host_cpu()),
         library,
         host_cpu().digest,
         str(icd.pyopencl_folder()),

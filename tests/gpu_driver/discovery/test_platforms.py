@@ -276,6 +276,13 @@ def test_other_trials_ask_devices_again(trial: ModuleType, monkeypatch: pytest.M
     assert probe._verdict_path("library.so") == before
 
 
+def test_another_repair_of_pocl_asks_devices_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A verdict with another name than this process would write makes a device unusable."""
+    before = probe._verdict_path("library.so")
+    monkeypatch.setattr(pocl_repair, "replacement_name", lambda _cpu: "another")
+    assert probe._verdict_path("library.so") != before
+
+
 def test_importing_opens_nothing() -> None:
     code = "import sys, gpu_driver.discovery.platforms; print([name for name in sys.modules if 'pyopencl' in name])"
     environment = {**os.environ, "PYTHONPATH": str(_ROOT)}
