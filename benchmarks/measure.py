@@ -68,26 +68,34 @@ def in_turn(workers: Mapping[str, Worker], peer: str, seconds: float, slice_seco
     return rows
 
 
-def steadiness(name: str, names: Sequence[str], seconds: float, least_runs: int) -> Figures:
-    """Return by engine how many times its median the 99th percentile is, of so many runs without a pause in each round.
+def steadiness(name: str, names: Sequence[str], seconds: float, wanted_runs: int) -> Figures:
+    """Return by engine how many times its median the 99th percentile is, of about so many runs without a pause a round.
 
     The median over rounds, and the least and the greatest: what else a host does may hit one engine and not another.
+    `runs`: the fewest of a round.
     """
     data, _ = networks.golden(name)
     with ExitStack() as stack:
         workers = {one: stack.enter_context(_worker(stack, one, networks.model_bytes(name), data)) for one in names}
         running = {one: worker for one, worker in workers.items() if not worker.problem}
         needed = {
-            one: least_runs * statistics.median(worker.slice(SLICE_SECONDS)) / 1e3 for one, worker in running.items()
+            one: wanted_runs * statistics.median(worker.slice(SLICE_SECONDS)) / 1e3 for one, worker in running.items()
         }
-        found: dict[str, list[float]] = {one: [] for one in running}
+        rounds: list[Mapping[str, list[float]]] = []
         end = time.perf_counter() + seconds
-        while time.perf_counter() < end or any(len(ratios) < LEAST_ROUNDS for ratios in found.values()):
-            for one, worker in running.items():
-                times = worker.slice(needed[one])
-                found[one].append(float(np.percentile(times, 99)) / statistics.median(times))
-    return {one: {"p99": statistics.median(ratios), "range": [min(ratios), max(ratios)], "rounds": len(ratios)}
-            for one, ratios in found.items()}  # fmt: skip
+        while time.perf_counter() < end or len(rounds) < LEAST_ROUNDS:
+            rounds.append({one: worker.slice(needed[one]) for one, worker in running.items()})
+    return {one: _slowest([times[one] for times in rounds]) for one in running}
+
+
+def _slowest(rounds: Sequence[Sequence[float]]) -> Figures:
+    ratios = [float(np.percentile(times, 99)) / statistics.median(times) for times in rounds]
+    return {
+        "p99": statistics.median(ratios),
+        "range": [min(ratios), max(ratios)],
+        "rounds": len(rounds),
+        "runs": min(len(times) for times in rounds),
+    }
 
 
 @dataclass(frozen=True)

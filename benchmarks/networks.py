@@ -36,12 +36,10 @@ TITLES = {
     "keras_lstm_mnist_ptq": "LSTM 8-bit (28 steps)",
     "dtln_noise_suppression": "noise suppression (2 LSTM) 8-bit",
 }
-AGAINST_OPENCL = (FLOAT, PER_CHANNEL, QUANT)
-"""What is compared with other engines over OpenCL."""
+MOBILENETS = (FLOAT, PER_CHANNEL, QUANT)
+"""What is compared with other engines over OpenCL, and looked into: slowest runs, what the driver adds."""
 SCALED = (FLOAT, QUANT)
 """What is measured with other inputs too."""
-STEADY = (FLOAT, PER_CHANNEL, QUANT)
-"""Whose slowest runs are looked at."""
 OPERATORS = {value: name for name, value in vars(schema.BuiltinOperator).items() if isinstance(value, int)}
 
 

@@ -41,7 +41,7 @@ ON_OPENCL = ("PoCL", *engines.OPENCL_PEERS)
 FLOAT16 = *(f"{name}{ending}" for name in ("PoCL", "Intel") for ending in ("", engines.IN_HALVES)), engines.LITERT
 BESIDE_LITERT = ("PoCL", "Intel", engines.LITERT)
 STEADY_RUNS = 2200
-"""Without a pause, for the 99th percentile: some more than 2,000, as runs may be faster than expected."""
+"""Without a pause, for the 99th percentile: 2,000, and some more as runs may be slower than those before."""
 STARTS = 5
 _START = """
 import sys, time, numpy as np, nn_runtime as nn
@@ -98,14 +98,14 @@ def _pieces() -> Mapping[str, Callable[[float], Figures]]:
     for name in networks.TITLES:
         found[name] = lambda seconds, name=name: compare(name, ALL, seconds)  # type: ignore[misc]
     found["float16"] = lambda seconds: compare(networks.FLOAT, FLOAT16, seconds)
-    for name in networks.AGAINST_OPENCL:
+    for name in networks.MOBILENETS:
         found[f"opencl-{name}"] = lambda seconds, name=name: compare(name, ON_OPENCL, seconds, peer="PoCL")  # type: ignore[misc]
     for name in networks.SCALED:
         found[f"sizes-{name}"] = lambda seconds, name=name: scaling(name, BESIDE_LITERT, SIZES, seconds)  # type: ignore[misc]
     found["steadiness"] = lambda seconds: {
         "rows": {
-            name: steadiness(name, BESIDE_LITERT, seconds / len(networks.STEADY), STEADY_RUNS)
-            for name in networks.STEADY
+            name: steadiness(name, BESIDE_LITERT, seconds / len(networks.MOBILENETS), STEADY_RUNS)
+            for name in networks.MOBILENETS
         }
     }
     found["start"] = lambda _: {name: start_up(engines.OURS[name]) for name in ("PoCL", "Intel")}
@@ -181,7 +181,7 @@ def start_up(selector: str) -> Figures:
 def inside(_: float) -> Figures:
     """Return what the driver says of itself on both devices, each network in a process with empty program cache."""
     rows = []
-    for name in (networks.FLOAT, networks.QUANT, networks.PER_CHANNEL):
+    for name in networks.MOBILENETS:
         for title in ("PoCL", "Intel"):
             command = [sys.executable, str(Path(__file__).with_name("inside.py")), engines.OURS[title], name]
             with tempfile.TemporaryDirectory() as folder:

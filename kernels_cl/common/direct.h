@@ -287,7 +287,7 @@ static __attribute__((noinline)) void convolve_pixel(const Step *s, Part part, g
         global const float16 *w = weights + (size_t)block * depth;
         global const ushort16 *halves = (global const ushort16 *)weights + (size_t)block * depth;
         const int blocks = min(TWO_AT_MOST, last - block);
-        const long pitch = blocks > 1 ? depth : 0;
+        const long pitch = blocks > 1 ? depth : 0; // the last one alone is summed twice
         float16 sum[8], next[8];
         _Pragma("unroll") for (int i = 0; i < 8; ++i) sum[i] = next[i] = (float16)0.0f;
         int k = 0;

@@ -50,7 +50,10 @@ def results() -> dict[str, Any]:
         "machine": machine,
         name: {**stamp, "rounds": 3, "rounds_near": 2, "rounds_far": 1, "rows": rows},
         f"sizes-{name}": {**stamp, "rounds": 3, "rows": {"PoCL": scaled}},
-        "steadiness": {**stamp, "rows": {name: {"PoCL": {"p99": 1.25, "range": [1.125, 2.0], "rounds": 3}}}},
+        "steadiness": {
+            **stamp,
+            "rows": {name: {"PoCL": {"p99": 1.25, "range": [1.125, 2.0], "rounds": 3, "runs": 2013}}},
+        },
     }
 
 
@@ -98,7 +101,7 @@ def test_tables_replace_only_what_lies_between_the_marks(tmp_path: Path, monkeyp
     assert any("**disagrees**" in line for line in lines)
     assert "Left out: OpenVINO (ModuleNotFoundError: no <openvino>)" in text
     assert "| 8 x 224 x 224 | 3.00 ms, 3.00 ps, 1.50 |" in text
-    assert "| MobileNet V2 float32 | 1.25 (1.12-2.00) | 3 |" in lines
+    assert "| MobileNet V2 float32 | 1.25 (1.12-2.00) | 2013 | 3 |" in lines
     assert lines.count("## cpu") == 2
     for name in ("one", "two"):
         assert f"({tmp_path.name}/{name}.svg)" in text
@@ -149,7 +152,7 @@ def test_tensors_alive_at_once_and_products(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_steadiness_is_of_enough_runs_in_enough_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker that takes 2 ms a run, each hundredth time 5 or 7 ms."""
+    """A worker that takes 2 ms a run, each fiftieth time 5 or 7 ms; later slices have fewer runs."""
     import measure
 
     slices: list[float] = []
@@ -157,7 +160,7 @@ def test_steadiness_is_of_enough_runs_in_enough_rounds(monkeypatch: pytest.Monke
     def slice_of(seconds: float) -> list[float]:
         slices.append(seconds)
         slow = 5.0 if len(slices) % 2 else 7.0
-        return [slow if at % 50 == 0 else 2.0 for at in range(1000)]
+        return [slow if at % 50 == 0 else 2.0 for at in range(2200 - 50 * len(slices))]
 
     worker = SimpleNamespace(problem="", slice=slice_of)
     absent = SimpleNamespace(problem="not installed")
@@ -167,5 +170,5 @@ def test_steadiness_is_of_enough_runs_in_enough_rounds(monkeypatch: pytest.Monke
         measure, "_worker", lambda _stack, name, *_: contextlib.nullcontext(worker if name == "PoCL" else absent)
     )
     found = measure.steadiness("network", ["PoCL", "other"], 0, 2200)
-    assert found == {"PoCL": {"p99": 3.5, "range": [2.5, 3.5], "rounds": 3}}
+    assert found == {"PoCL": {"p99": 3.5, "range": [2.5, 3.5], "rounds": 3, "runs": 2000}}
     assert slices == pytest.approx([measure.SLICE_SECONDS, 4.4, 4.4, 4.4])

@@ -7,12 +7,7 @@ from typing import TYPE_CHECKING
 
 from nn_runtime.codes import FeatureLevel
 from nn_runtime.hal import fences
-from nn_runtime.hal.plain import (
-    FinishedFencedExecution,
-    PlainBurst,
-    check_sizes_known,
-    wait_for_fences,
-)
+from nn_runtime.hal.plain import FinishedFencedExecution, PlainBurst, check_sizes_known, wait_for_fences
 from nn_runtime.hal.relocation import Relocator
 from nn_runtime.hal.types import ErrorStatus, ExecutionResult, HalError, Timing
 from nn_runtime.hal.versions import v1_0, v1_2, v1_3
