@@ -229,11 +229,13 @@ class ProgramCache:
         return binaries[at]
 
     def _assembly(self, defines: Mapping[str, str | int]) -> tuple[str, ...]:
-        """Return the options for what common/types.h and common/bytes.h do by assembly where that is known to work."""
+        """Return the options for what common/types.h, common/bytes.h and common/tile.h do by assembly where that is known to work."""
         profile = self._profile
         of_halves = profile.slug == "pocl" and profile.x86_avx512 and defines.get("T") in ("half", "float")
         of_tables = profile.x86_vbmi and defines.get("DOT4") in WIDE_FORMS
-        return (*(("-DHALF_BY_ASSEMBLY=1",) if of_halves else ()), *(("-DVBMI=1",) if of_tables else ()))
+        of_pointers = profile.dot4 and defines.get("TILE_VECTORS") == 1
+        words = {"HALF_BY_ASSEMBLY": of_halves, "VBMI": of_tables, "POINTERS_BY_ASSEMBLY": of_pointers}
+        return tuple(f"-D{word}=1" for word, works in words.items() if works)
 
     def _key(self, text: str, words: tuple[str, ...]) -> str:
         added = os.environ.get("PYOPENCL_BUILD_OPTIONS")  # PyOpenCL adds these itself

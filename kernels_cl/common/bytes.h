@@ -46,6 +46,7 @@ typedef int4 HalfInts;
 #endif
 DEFINE_UNALIGNED(UnalignedInts, Ints)
 DEFINE_UNALIGNED(UnalignedHalf, HalfInts)
+DEFINE_UNALIGNED(UnalignedInt, int)
 DEFINE_UNALIGNED(Unaligned16, int4)
 DEFINE_UNALIGNED(Unaligned8, int2)
 #define LOAD_INTS(p) (((global const UnalignedInts *)(p))->value)
@@ -143,7 +144,7 @@ DEFINE_FOR_SIXTEEN(float16, cut_float, float16)
 static inline Ints spread4(global const uchar *x, const Ints *sign_bits)
 {
 #if !T_IS_SIGNED
-    return (Ints)(((global const struct __attribute__((packed)) { int value; } *)x)->value);
+    return (Ints)(((global const UnalignedInt *)x)->value);
 #elif DOT4_LANES == 16
     Ints result;
     __asm__("vpxord %1%{1to16%}, %2, %0" : "=" RESULT(result) : "m"(*(global const int *)x), OPERAND(SIGN_BITS));

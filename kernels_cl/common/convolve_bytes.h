@@ -11,6 +11,8 @@
 //          amx.h), and places int [blocks + 1]: the first of a block of 32 channels; then of each unit: 65536 times its run, plus the
 //          number of its first quad in it
 //          bias: less zero_in' * sum (w - zero_w) (packing.py: fold_input_zero_point)
+// Words    with DOT4 1 what a tile reads is spread to words beforehand, once for all its channels: of every four bytes those at even places
+//          are a lane of one line, those at odd places of another STAGE_WIDTH bytes on
 // Exact    while taps * depth_in <= 65536, and sums where no step of their result is beyond 2^24 where mode is not RESCALE_BY_INTEGERS
 
 // The products of what is there at once: of the only run, or run by run. The first has no loop around it, so that compilers keep more in
@@ -87,6 +89,53 @@ typedef struct {
     int first, length, is_last;
 } Piece;
 
+
+#if DOT4 == 1
+#define STAGED_BYTES (2 * WORD_LINES)
+#define WORD_LINES (TILE_PIXELS * STAGE_WIDTH) // from words of even bytes to those of odd ones
+#define EVEN_BYTES 0x00ff00ff
+#define SIGNS (int)(TO_UNSIGNED * 0x01010101u)
+#define SPREAD_QUADS(Quads, type, i)                                                                  \
+    {                                                                                                 \
+        const type bytes = ((global const Quads *)(from + 4 * (i)))->value ^ (type)SIGNS;             \
+        ((Quads *)(to + 4 * (i)))->value = bytes & (type)EVEN_BYTES;                                  \
+        ((Quads *)(to + WORD_LINES + 4 * (i)))->value = bytes >> (type)8 & (type)EVEN_BYTES;          \
+    }
+
+// Up to 12 bytes too much are read, though none from `end` on, and written.
+static INLINED void spread_run(uchar *to, global const uchar *from, int quads, global const uchar *end)
+{
+    int i = 0;
+    for (; i + 8 <= quads; i += 8)
+        SPREAD_QUADS(UnalignedInts, int8, i)
+    if (i < quads && end - from >= 4 * i + 32)
+        SPREAD_QUADS(UnalignedInts, int8, i)
+    else
+        for (; i < quads; ++i)
+            SPREAD_QUADS(UnalignedInt, int, i)
+}
+
+// Spreads the bytes that the pixels of a tile read to words: of a piece of each run, at most DEPTH_CHUNK bytes a pixel. Staged bytes, whose
+// runs lie one behind the other, become words where they are; what is too much is overwritten by the next run, or lies behind the last.
+static INLINED Windows spread_words(uchar *stage, const Windows *bytes, int runs, Piece piece, global const uchar *end)
+{
+    const int length = piece.length;
+    Windows words = {(global const uchar *)(size_t)stage, bytes->staged ? STAGE_WIDTH : 4 * runs * length, 4 * length, 1};
+    if (bytes->staged)
+        PIXELS spread_run(stage + p * STAGE_WIDTH, words.x + p * STAGE_WIDTH, runs * length, words.x + WORD_LINES);
+    else if (runs == 1 && bytes->step == words.step) // pixels side by side
+        spread_run(stage, bytes->x, TILE_PIXELS * length, end);
+    else
+        for (int p = 0; p < TILE_PIXELS; ++p)
+            for (int run = 0; run < runs; ++run)
+                spread_run(stage + p * words.step + run * 4 * length, bytes->x + p * bytes->step + run * bytes->run_step + 4 * piece.first,
+                           length, end);
+    return words;
+}
+#else
+#define STAGED_BYTES (TILE_PIXELS * STAGE_WIDTH)
+#endif
+
 #if DOT4 == 4
 #define EXCESS_QUADS CHUNK_QUADS // a unit
 #define BEGIN_SUMS(bias0, bias1) begin_tiles(bias0, bias1)
@@ -118,11 +167,42 @@ static INLINED void add_excess(int16 *sum0, int16 *sum1, const Windows *windows,
 #define END_SUMS
 
 // One quad after the other: sums of 16 channels, or of 32.
-#define ADD_PRODUCTS16                                                                               \
-    for (int q = 0; q < length; ++q) {                                                               \
-        const int16 x0 = run_w0[q];                                                                  \
-        PIXELS sum0[p] = dot4_16(sum0[p], spread4_16(run_x + p * step + 4 * q, sign_bits), x0);     \
+#if DOT4 == 1
+#define ADD_WORDS(sum, offset, w0, w1)                                                               \
+    {                                                                                                \
+        const Ints first = w0, second = w1;                                                          \
+        PIXELS {                                                                                     \
+            const Ints words = (Ints)(((global const UnalignedInt *)(at[p] + (offset)))->value);     \
+            sum[p].lo = add_dot2(sum[p].lo, words, first);                                           \
+            sum[p].hi = add_dot2(sum[p].hi, words, second);                                          \
+        }                                                                                            \
     }
+// The weights are read again for odd bytes, as there is no register to keep them in.
+#define ADD_QUAD16(sum, offset, w)                                                                   \
+    {                                                                                                \
+        global const int16 *weights16 = w;                                                           \
+        ADD_WORDS(sum, offset, even_words(weights16->lo), even_words(weights16->hi))                 \
+        APART(weights16);                                                                            \
+        ADD_WORDS(sum, (offset) + WORD_LINES, odd_words(weights16->lo), odd_words(weights16->hi))    \
+    }
+#else
+#define ADD_QUAD16(sum, offset, w)                                                                   \
+    {                                                                                                \
+        const int16 weights16 = *(w);                                                                \
+        PIXELS sum[p] = dot4_16(sum[p], spread4_16(at[p] + (offset), sign_bits), weights16);         \
+    }
+#endif
+// Where each pixel of a tile reads, `step` bytes apart.
+#define POINT_AT(first)                                                                              \
+    global const uchar *at[TILE_PIXELS];                                                             \
+    PIXELS {                                                                                         \
+        at[p] = (first) + p * step;                                                                  \
+        APART(at[p]);                                                                                \
+    }
+#define ADD_PRODUCTS16                                                                               \
+    POINT_AT(run_x)                                                                                  \
+    for (int q = 0; q < length; ++q)                                                                 \
+        ADD_QUAD16(sum0, 4 * q, run_w0 + q)
 #define ADD_PRODUCTS32                                                                               \
     for (int q = 0; q < length; ++q) {                                                               \
         const int16 x0 = run_w0[q], x1 = run_w1[q];                                                  \
@@ -151,13 +231,13 @@ static INLINED void add_products(int16 *sum0, int16 *sum1, const Windows *window
 static INLINED void add_excess(int16 *sum0, int16 *sum1, const Windows *windows, Piece piece, global const int16 *weights,
                                global const int *places, int units, int vector, const Ints *sign_bits)
 {
+    const long step = windows->step;
     for (int i = 0; i < units; ++i, weights += 2) {
-        const int16 x0 = weights[vector % 2];
         global const uchar *const quad = quad_at(windows->x - 4 * piece.first, places[i], windows->run_step);
-        PIXELS sum0[p] = dot4_16(sum0[p], spread4_16(quad + p * windows->step, sign_bits), x0);
+        POINT_AT(quad)
+        ADD_QUAD16(sum0, 0, weights + vector % 2)
 #if VECTORS == 2
-        const int16 x1 = weights[1];
-        PIXELS sum1[p] = dot4_16(sum1[p], spread4_16(quad + p * windows->step, sign_bits), x1);
+        ADD_QUAD16(sum1, 0, weights + 1)
 #endif
     }
 }
@@ -177,7 +257,7 @@ static void convolve(const Step *s, Part part, global const T *src, global T *ds
     const int in_place = view.pointwise && depth % 4 == 0;
     if (filter.by_rows)
         view.gap = 4 * filter.run_quads - depth / runs;
-    int16 stage_vectors[TILE_PIXELS * STAGE_WIDTH / 64]; // for its alignment
+    int16 stage_vectors[STAGED_BYTES / 64]; // for its alignment
     uchar *const stage = (uchar *)stage_vectors;
     const int group = in_place ? max(1, GROUP_QUADS / (2 * quads)) : part.y1 - part.y0;
     const int tiles = part.x1 - part.x0, groups = ceil_divide(part.y1 - part.y0, group);
@@ -193,9 +273,10 @@ static void convolve(const Step *s, Part part, global const T *src, global T *ds
         const int y0 = part.y0 + i / tiles * group, y1 = min(y0 + group, part.y1), tile = part.x0 + i % tiles;
         const int first_pixel = tile * TILE_PIXELS;
         const int rows = min(TILE_PIXELS, s->batches * s->out_height * s->out_width - first_pixel);
-        const Windows windows = windows_of_tile(s, &view, &filter, src, stage, first_pixel, rows, in_place);
-        const int chunk = windows.staged && !filter.by_rows ? DEPTH_CHUNK : depth;
+        const Windows found = windows_of_tile(s, &view, &filter, src, stage, first_pixel, rows, in_place);
+        const int chunk = (found.staged || DOT4 == 1) && !filter.by_rows ? DEPTH_CHUNK : depth;
         const int end = min(2 * y1, all_vectors);
+        Windows windows = found;
         int vectors;
         for (int vector = 2 * y0; vector < end; vector += vectors) {
             const int channel = vector * 16, offset = first_pixel * depth_out + channel, mode = modes[vector / 2];
@@ -207,11 +288,16 @@ static void convolve(const Step *s, Part part, global const T *src, global T *ds
             for (int k0 = 0; k0 < depth; k0 += chunk) {
                 const int count = min(chunk, depth - k0);
                 const Piece piece = {k0 / 4, filter.by_rows ? filter.run_quads : ceil_divide(count, 4), k0 + count == depth};
-                if (windows.staged && (vector == 2 * y0 || !filter.by_rows && depth > DEPTH_CHUNK)) {
+                const int is_new = vector == 2 * y0 || !filter.by_rows && depth > DEPTH_CHUNK;
+                if (found.staged && is_new) {
                     for (int p = rows; p < TILE_PIXELS; ++p)
                         stage_padding(stage + p * STAGE_WIDTH, 4 * runs * piece.length, s->zero_in);
                     stage_tile(stage, STAGE_WIDTH, src, &view, first_pixel, rows, k0, k0 + count);
                 }
+#if DOT4 == 1
+                if (is_new)
+                    windows = spread_words(stage, &found, runs, piece, (global const uchar *)src + view.elements);
+#endif
                 global const int16 *w = weights + (size_t)vector * quads + piece.first;
                 const int first_excess = excess;
                 while (excess < last_excess && (filter.by_rows || places[excess] < piece.first + piece.length))

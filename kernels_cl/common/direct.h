@@ -126,7 +126,7 @@ static inline __attribute__((always_inline)) void finish_direct(const Step *s, g
     const float16 w2 = w[(vectors > 2 ? 2 * pitch : 0) + (k)];       \
     PREFETCH(ahead);                                                 \
     PIXELS {                                                         \
-        float16 value = (float16)(x[p * step + k]);                  \
+        float16 value = (float16)(at[p][k]);                         \
         HOLD(value);                                                 \
         sum0[p] = fma(value, w0, sum0[p]);                           \
         if (vectors > 1)                                             \
@@ -151,6 +151,11 @@ static inline __attribute__((always_inline)) void sum_direct(const Direct *view,
     for (int fy = 0; fy < view->rows; ++fy) {
         global const float *x = view->first + fy * ROW_STEP(view);
         for (int fx = 0; fx < view->taps; ++fx, x += view->tap_step, w += length) {
+            global const float *at[TILE_PIXELS];
+            PIXELS {
+                at[p] = x + p * step;
+                APART(at[p]);
+            }
             int k = 0;
             if (is_long && UNROLLS)
                 for (; k + 4 <= length; k += 4)
@@ -172,7 +177,7 @@ static inline __attribute__((always_inline)) void convolve_direct(const Step *s,
                                                                   int count, int vectors)
 {
     float16 sum0[TILE_PIXELS], sum1[TILE_PIXELS], sum2[TILE_PIXELS];
-    sum_direct(view, w, depth, bias, ahead, ahead_step, vectors > 1, vectors, sum0, sum1, sum2);
+    sum_direct(view, w, depth, bias, ahead, ahead_step, vectors > 1 || TILE_VECTORS == 1, vectors, sum0, sum1, sum2);
     finish_direct(s, dst, residual, sum0, rows, offset, count);
     if (vectors > 1)
         finish_direct(s, dst, residual, sum1, rows, offset + 16, count - 16);

@@ -11,6 +11,16 @@
 #define TILE_VECTORS 3
 #endif
 #define TWO_AT_MOST (TILE_VECTORS > 1 ? 2 : 1) // vectors of kernels that are made for one or two
+// APART(pointer): compilers take it for one of its own. Else they keep one for all pixels of a tile and add up, which takes a third of the
+// instructions of a loop where registers are few and half as wide (TILE_VECTORS 1).
+#ifndef POINTERS_BY_ASSEMBLY
+#define POINTERS_BY_ASSEMBLY 0 // 1: assembly is known to work
+#endif
+#if POINTERS_BY_ASSEMBLY || OF_BYTES && DOT4 == 1
+#define APART(pointer) __asm__("" : "+r"(pointer))
+#else
+#define APART(pointer)
+#endif
 #define PIXELS _Pragma("unroll") for (int p = 0; p < TILE_PIXELS; ++p)
 
 #if DOT4
