@@ -11,6 +11,7 @@ import numpy as np
 import pyopencl as cl
 
 from gpu_driver import cache_files
+from gpu_driver.chain.tiles import FEW_REGISTERS
 from gpu_driver.discovery.dot_products import AMX
 from nn_runtime.hal.cache_folder import cache_directory
 from nn_runtime.hal.files import read_file
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 
 SOURCE = "peaks.cl"
 _VECTOR = 16
-_CHAINS = 12
+_CHAINS, _FEW_CHAINS = 12, 6
+"""Sums of vectors at once; the fewer where registers hold no more (FEW_REGISTERS)."""
 _TILE_PRODUCTS = 2 * 16 * 64 * 16
 """Of a work-item and round."""
 _REPEATS = 7
@@ -42,9 +44,9 @@ def peaks_of(device: DeviceContext) -> Peaks:
 
     Something else may run at any one time, so that a single measurement can be far too low, but never too high.
     """
-    name = device.profile.identity + (f"-dot4-{device.profile.dot4}" if device.profile.dot4 else "")
-    path = cache_directory() / "peaks" / f"{name}.json"
-    found = asdict(_Measurement(device).run())
+    measurement = _Measurement(device)
+    path = cache_directory() / "peaks" / f"{measurement.key}.json"
+    found = asdict(measurement.run())
     best = {what: max(rate, _stored(path).get(what, 0.0)) for what, rate in found.items()}
     profile = device.profile
     about = {"device": profile.name, "driver": profile.driver_version, "platform": profile.platform_version}
@@ -67,13 +69,19 @@ class _Measurement:
         self._local = 1 if profile.is_cpu else min(_GPU_LOCAL, profile.max_work_group_size)
         groups = profile.compute_units * (1 if profile.is_cpu else _GPU_GROUPS_PER_UNIT)
         self._items = groups * self._local
-        self._program = device.programs.get(SOURCE, {"DOT4": profile.dot4})
+        self._chains = _FEW_CHAINS if profile.registers <= FEW_REGISTERS else _CHAINS
+        self._program = device.programs.get(SOURCE, {"DOT4": profile.dot4, "CHAINS": self._chains})
+
+    @property
+    def key(self) -> str:
+        """Of the device, its driver and the kernels: other kernels may reach more, or count otherwise."""
+        return self._program.key
 
     def run(self) -> Peaks:
         """Measure and return everything."""
         result = self._device.allocate(self._items * _VECTOR * 4)
         factor, term = np.float32(0.5), np.float32(1)
-        operations = 2 * self._items * _VECTOR * _CHAINS
+        operations = 2 * self._items * _VECTOR * self._chains
         float32 = self._rate("multiply_add", operations, lambda rounds: (result.handle, rounds, factor, term))
         quant8 = float32
         if self._device.profile.dot4 == AMX:

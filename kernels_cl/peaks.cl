@@ -6,6 +6,7 @@
 //          copy: `rounds` times dst[i] = src[i] over the same `count` vectors of 16 floats
 // Tensors  result: float or int [items, 16]; src, dst: float [parts, count, 16]
 // Defines  DOT4: 0 | 1 | 2 | 3 | 4 (required); not 0: the form of common/dot4.h
+//          CHAINS: vectors of sums at once
 // Launch   global (items), local (1 or a multiple of 32 for GPUs); copy: one work-item moves one part
 // Exact    nobody reads the results; factor 0.5 and term 1 keep sums finite
 #ifndef DOT4
@@ -19,7 +20,9 @@
 #include "common/amx.h"
 #endif
 
-#define CHAINS 12
+#ifndef CHAINS
+#define CHAINS 12 // so that nothing waits for a sum, and all stay in registers
+#endif
 
 kernel void multiply_add(global float *restrict result, int rounds, float factor, float term)
 {
@@ -35,6 +38,14 @@ kernel void multiply_add(global float *restrict result, int rounds, float factor
     vstore16(sums[0], get_global_id(0), result);
 }
 
+// With DOT4 1 of words, as common/convolve_bytes.h has them.
+#if DOT4 == 1
+#define ADD_TWICE(sum, x, w) add_dot2(add_dot2(sum, x, w), x, w)
+#define ADD_PRODUCTS(sum, x, w) (int16)(ADD_TWICE((sum).lo, (x).lo, (w).lo), ADD_TWICE((sum).hi, (x).hi, (w).hi))
+#else
+#define ADD_PRODUCTS(sum, x, w) dot4_16(sum, x, w)
+#endif
+
 kernel void dot_product(global int *restrict result, int rounds)
 {
 #if DOT4
@@ -44,7 +55,7 @@ kernel void dot_product(global int *restrict result, int rounds)
     for (int round = 0; round < rounds; ++round)
 #pragma unroll
         for (int i = 0; i < CHAINS; ++i)
-            sums[i] = dot4_16(sums[i], left, right);
+            sums[i] = ADD_PRODUCTS(sums[i], left, right);
     for (int i = 1; i < CHAINS; ++i)
         sums[0] += sums[i];
     vstore16(sums[0], get_global_id(0), result);

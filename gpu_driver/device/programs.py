@@ -229,7 +229,7 @@ class ProgramCache:
         return binaries[at]
 
     def _assembly(self, defines: Mapping[str, str | int]) -> tuple[str, ...]:
-        """Return the options for what common/types.h, common/bytes.h and common/tile.h do by assembly where that is known to work."""
+        """Return the options for what headers in common do by assembly where that is known to work."""
         profile = self._profile
         of_halves = profile.slug == "pocl" and profile.x86_avx512 and defines.get("T") in ("half", "float")
         of_tables = profile.x86_vbmi and defines.get("DOT4") in WIDE_FORMS

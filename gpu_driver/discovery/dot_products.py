@@ -76,6 +76,9 @@ kernel void nnrt_probe_dot4(global const int16 *x, global const int16 *w, global
 )
 {
     sum[0] = dot4_16(sum[0], x[0], w[0]);
+#if DOT4 == 1
+    sum[0].lo += add_dot2(x[0].lo, x[0].lo, w[0].lo) - (x[0].lo + dot2(x[0].lo, w[0].lo)); // 0
+#endif
     const RoundingModes modes = rounding_modes();
     round_down(&modes);
     global Floats *const values = (global Floats *)scaled;

@@ -156,10 +156,10 @@ static inline Ints spread4(global const uchar *x, const Ints *sign_bits)
 #endif
 }
 
-// A quad of a window whose runs are run_step bytes apart; place: 65536 times its run, plus its number in it.
-static inline global const uchar *quad_at(global const uchar *x, int place, long run_step)
+// Where a quad of a window lies whose runs are run_step bytes apart; place: 65536 times its run, plus its number in it.
+static inline long quad_offset(int place, long run_step)
 {
-    return x + (place >> 16) * run_step + 4 * (place & 0xffff);
+    return (place >> 16) * run_step + 4 * (place & 0xffff);
 }
 
 static inline int16 spread4_16(global const uchar *x, const Ints *sign_bits)

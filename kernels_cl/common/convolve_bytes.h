@@ -155,7 +155,7 @@ static INLINED void add_excess(int16 *sum0, int16 *sum1, const Windows *windows,
 {
     for (int i = 0; i < units; ++i, weights += 2 * CHUNK_QUADS) {
         const int first = (places[i] & 0xffff) - piece.first, some = min(CHUNK_QUADS, piece.length - first);
-        multiply_tiles(quad_at(windows->x - 4 * piece.first, places[i], windows->run_step), windows->step, weights, weights + CHUNK_QUADS,
+        multiply_tiles(windows->x - 4 * piece.first + quad_offset(places[i], windows->run_step), windows->step, weights, weights + CHUNK_QUADS,
                        some, piece.is_last && first + some == piece.length);
     }
 }
@@ -231,13 +231,15 @@ static INLINED void add_products(int16 *sum0, int16 *sum1, const Windows *window
 static INLINED void add_excess(int16 *sum0, int16 *sum1, const Windows *windows, Piece piece, global const int16 *weights,
                                global const int *places, int units, int vector, const Ints *sign_bits)
 {
-    const long step = windows->step;
+    const long step = windows->step, run_step = windows->run_step;
+    if (units == 0)
+        return;
+    POINT_AT(windows->x - 4 * piece.first)
     for (int i = 0; i < units; ++i, weights += 2) {
-        global const uchar *const quad = quad_at(windows->x - 4 * piece.first, places[i], windows->run_step);
-        POINT_AT(quad)
-        ADD_QUAD16(sum0, 0, weights + vector % 2)
+        const long offset = quad_offset(places[i], run_step);
+        ADD_QUAD16(sum0, offset, weights + vector % 2)
 #if VECTORS == 2
-        ADD_QUAD16(sum1, 0, weights + 1)
+        ADD_QUAD16(sum1, offset, weights + 1)
 #endif
     }
 }
@@ -274,7 +276,7 @@ static void convolve(const Step *s, Part part, global const T *src, global T *ds
         const int first_pixel = tile * TILE_PIXELS;
         const int rows = min(TILE_PIXELS, s->batches * s->out_height * s->out_width - first_pixel);
         const Windows found = windows_of_tile(s, &view, &filter, src, stage, first_pixel, rows, in_place);
-        const int chunk = (found.staged || DOT4 == 1) && !filter.by_rows ? DEPTH_CHUNK : depth;
+        const int in_pieces = found.staged | (DOT4 == 1), chunk = in_pieces && !filter.by_rows ? DEPTH_CHUNK : depth;
         const int end = min(2 * y1, all_vectors);
         Windows windows = found;
         int vectors;

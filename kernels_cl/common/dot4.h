@@ -3,9 +3,11 @@
 // Defines  DOT4: 1: vpmaddwd of AVX2, 2: vpdpbusd of AVX-VNNI, 3: vpdpbusd of AVX512_VNNI, 4: the same, and amx.h for convolutions
 //          (required)
 // Gives    DOT4_LANES: sums in a register, 8 or 16; Ints, Floats: vectors of so many; dot4; dot4_16: the same for sixteen
-//          OPERAND, RESULT: constraints of such vectors
+//          OPERAND, RESULT: constraints of such vectors; with DOT4 1 dot2, add_dot2 and what makes words of bytes, too
 //          VECTORS: of 16 sums of each pixel of a tile; GROUP_QUADS: four weights of 16 channels that a group of tiles multiplies by
 // An "r" besides: Intel's front end knows no vector registers and wants a letter that it knows; LLVM takes the first that fits.
+#include "common/wide_vectors.h"
+
 #if DOT4 >= 3
 #define DOT4_LANES 16
 #define OPERAND "v"
@@ -31,7 +33,7 @@ static inline Ints dot2(Ints x, Ints w)
     return result;
 }
 
-// One piece of assembly: compilers would add two products first, for which there are no registers.
+// Each lane: sum + two words of x times two of w. One piece of assembly: compilers would add two products first and have no registers for them.
 static inline Ints add_dot2(Ints sum, Ints x, Ints w)
 {
     Ints product;

@@ -17,6 +17,8 @@
 #error "types.h: define T"
 #endif
 
+#include "common/wide_vectors.h"
+
 #define JOIN_(a, b) a##b
 #define JOIN(a, b) JOIN_(a, b)
 
