@@ -32,7 +32,7 @@ def run_once(
         warnings.simplefilter("ignore")
         program = cl.Program(context, source)
         program.int_ptr  # noqa: B018  # makes the program object now, which takes PyOpenCL's cache out of the way
-        program.build(["-w"])  # warnings would be counted on standard error by PoCL 3.0
+        program.build()
     flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
     buffers = [cl.Buffer(context, flags, hostbuf=array) for array in (*inputs, *outputs)]
     kernel = cl.Kernel(program, kernel_name)

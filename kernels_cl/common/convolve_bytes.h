@@ -12,7 +12,7 @@
 //          number of its first quad in it
 //          bias: less zero_in' * sum (w - zero_w) (packing.py: fold_input_zero_point)
 // Words    with DOT4 1 what a tile reads is spread to words beforehand, once for all its channels: of every four bytes those at even places
-//          are a lane of one line, those at odd places of another STAGE_WIDTH bytes on
+//          are a lane of one line, those at odd places of another WORD_LINES bytes on
 // Exact    while taps * depth_in <= 65536, and sums where no step of their result is beyond 2^24 where mode is not RESCALE_BY_INTEGERS
 
 // The products of what is there at once: of the only run, or run by run. The first has no loop around it, so that compilers keep more in
@@ -89,7 +89,6 @@ typedef struct {
     int first, length, is_last;
 } Piece;
 
-
 #if DOT4 == 1
 #define STAGED_BYTES (2 * WORD_LINES)
 #define WORD_LINES (TILE_PIXELS * STAGE_WIDTH) // from words of even bytes to those of odd ones
@@ -102,7 +101,7 @@ typedef struct {
         ((Quads *)(to + WORD_LINES + 4 * (i)))->value = bytes >> (type)8 & (type)EVEN_BYTES;          \
     }
 
-// Up to 12 bytes too much are read, though none from `end` on, and written.
+// Up to 28 bytes too much are read, though none from `end` on, and written.
 static INLINED void spread_run(uchar *to, global const uchar *from, int quads, global const uchar *end)
 {
     int i = 0;

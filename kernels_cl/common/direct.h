@@ -169,6 +169,9 @@ static inline __attribute__((always_inline)) void sum_direct(const Direct *view,
     }
 }
 
+// Whether runs of tiles of so many vectors, the most that there are or two, are mostly long.
+#define IS_LONG(vectors) (TILE_VECTORS == 1 ? 1 : (vectors) > 1)
+
 // `rows` pixels of a tile of `vectors` (a constant) of 16 channels, the last of which has what is left of `count`, from element `offset` of
 // dst on.
 static inline __attribute__((always_inline)) void convolve_direct(const Step *s, const Direct *view, global const float16 *w, int depth,
@@ -177,7 +180,7 @@ static inline __attribute__((always_inline)) void convolve_direct(const Step *s,
                                                                   int count, int vectors)
 {
     float16 sum0[TILE_PIXELS], sum1[TILE_PIXELS], sum2[TILE_PIXELS];
-    sum_direct(view, w, depth, bias, ahead, ahead_step, vectors > 1 || TILE_VECTORS == 1, vectors, sum0, sum1, sum2);
+    sum_direct(view, w, depth, bias, ahead, ahead_step, IS_LONG(vectors), vectors, sum0, sum1, sum2);
     finish_direct(s, dst, residual, sum0, rows, offset, count);
     if (vectors > 1)
         finish_direct(s, dst, residual, sum1, rows, offset + 16, count - 16);
