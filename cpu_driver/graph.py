@@ -98,28 +98,29 @@ def missing_function(code: int) -> str:
 class RuntimeOperand:
     """OperandView of an operand of a running model: its array, once there is one."""
 
-    __slots__ = ("_operand", "_subgraph", "array", "channel_quant", "dimensions", "omitted", "scale", "type",
-                 "zero_point")  # fmt: skip
+    __slots__ = ("_first_dimensions", "_left_out", "_subgraph", "array", "channel_quant", "declared",
+                 "dimensions", "is_constant", "omitted", "scale", "type", "zero_point")  # fmt: skip
 
     def __init__(self, operand: Operand, array: Array | None, subgraph: Frame | None) -> None:
         """Start with the model's dimensions, and the array of a constant."""
-        self._operand = operand
         self._subgraph = subgraph
         self.type: int = operand.type
         self.scale: float = operand.scale
         self.zero_point: int = operand.zero_point
         self.channel_quant: ChannelQuant | None = operand.channel_quant
+        self.is_constant = operand.lifetime in (*CONSTANT_LIFETIMES, OperandLifeTime.NO_VALUE)
+        """Whether no run gives it other data: the model does, or says that it has none."""
+        self.declared: Dimensions = operand.dimensions if is_tensor(operand.type) else ()
+        """Dimensions in the model: () for a scalar or an unknown rank, 0 for a size not known."""
+        unknown_rank = is_tensor(operand.type) and not operand.dimensions
+        self._left_out = operand.lifetime == OperandLifeTime.NO_VALUE
+        self._first_dimensions = None if unknown_rank else operand.dimensions
         self.dimensions: Dimensions | None = None
         self.array: Array | None = None
-        self.omitted = operand.lifetime == OperandLifeTime.NO_VALUE
+        self.omitted = False
         self.reset()
         if array is not None:
             self.set(array)
-
-    @property
-    def is_constant(self) -> bool:
-        """Whether no run gives it other data: the model does, or it is omitted."""
-        return self.omitted or self._operand.lifetime in CONSTANT_LIFETIMES
 
     def set(self, array: Array) -> None:
         """Give it its data."""
@@ -136,14 +137,8 @@ class RuntimeOperand:
     def reset(self) -> None:
         """Forget the data of a run."""
         self.array = None
-        self.omitted = self._operand.lifetime == OperandLifeTime.NO_VALUE
-        unknown_rank = is_tensor(self.type) and not self._operand.dimensions
-        self.dimensions = None if unknown_rank else self._operand.dimensions
-
-    @property
-    def declared(self) -> Dimensions:
-        """Dimensions in the model: () for a scalar or an unknown rank, 0 for a size not known."""
-        return self._operand.dimensions
+        self.omitted = self._left_out
+        self.dimensions = self._first_dimensions
 
     def value(self) -> Array | None:
         """Return the data."""
@@ -191,6 +186,7 @@ class BoundStep:
         self.op = OperationView(code, self.inputs, self.outputs, step.index)
         parameters = self.op.shape_inputs()
         self._parameters_are_constant = all(self.inputs[at].array is not None for at in parameters)
+        self._varying = [operand for operand in self.inputs if not operand.is_constant]
         self._known: tuple[list[Dimensions | None], tuple[Dimensions, ...]] | None = None
 
     def execute(self, run: Run) -> None:
@@ -216,15 +212,14 @@ class BoundStep:
         function = self.step.function
         if function is None:
             arrays: Sequence[Array] = _if(self, run) if self.code == OperationCode.IF else _while(self, run)
-            shapes: Sequence[Dimensions] = [array.shape for array in arrays]
         else:
-            self._check_inputs()
             shapes = self._output_dimensions()
             for output, dims in zip(self.outputs, shapes, strict=True):
                 output.dimensions = dims
             arrays = self._call(function, shapes)
-            if self.op.definition.data_dependent:
-                shapes = [array.shape for array in arrays]
+        if function is None or self.op.definition.data_dependent:
+            shapes = [array.shape for array in arrays]
+            self._check_shapes(shapes)
         for at, (output, array, dims) in enumerate(zip(self.outputs, arrays, shapes, strict=True)):
             output.set(_checked(self.op, at, output, array, dims))
 
@@ -243,17 +238,28 @@ class BoundStep:
                 raise BadData(f"{self.op.label}: {argument.name} (input {at}) is empty: {list(operand.dimensions)}")
 
     def _output_dimensions(self) -> Sequence[Dimensions]:
-        """Find the output dimensions anew only where input dimensions or parameters may have changed."""
-        dims = [None if operand.omitted else operand.dimensions for operand in self.inputs]
+        """Check inputs and find the output dimensions, anew only where sizes or parameters may have changed."""
+        dims = [None if operand.omitted else operand.dimensions for operand in self._varying]
         if self._known is not None and self._known[0] == dims:
             return self._known[1]
+        self._check_inputs()
         shapes = output_dimensions(self.op)
         for at, (output, shape) in enumerate(zip(self.outputs, shapes, strict=True)):
             if element_count(shape) * dtype_of(output.type).itemsize > MAX_SIZE_BYTES:
                 raise BadData(f"{self.op.label}: output {at} {list(shape)} needs more than 2^32-1 bytes")
+        if not self.op.definition.data_dependent:
+            self._check_shapes(shapes)
         if self._parameters_are_constant:
             self._known = (dims, shapes)
         return shapes
+
+    def _check_shapes(self, shapes: Sequence[Dimensions]) -> None:
+        """Check the dimensions of the outputs against the model's."""
+        for at, (output, dims) in enumerate(zip(self.outputs, shapes, strict=True)):
+            declared = output.declared
+            if declared and not agrees(declared, dims):
+                label = f"{self.op.label}: output {at}"
+                raise BadData(f"{label}: the model says {list(declared)}, computed {list(dims)}")
 
 
 class Frame:
@@ -301,10 +307,7 @@ class Frame:
 
 
 def _checked(op: OperationView, at: int, output: RuntimeOperand, array: Array, dims: Dimensions) -> Array:
-    """Return a result in its dimensions; raises BadData where it contradicts the model or the operation's rules."""
-    declared = output.declared if is_tensor(output.type) else ()
-    if declared and not agrees(declared, dims):
-        raise BadData(f"{op.label}: output {at}: the model says {list(declared)}, computed {list(dims)}")
+    """Return a result in its dimensions; raises BadData where it contradicts the operation's rules."""
     if array.dtype != dtype_of(output.type) or array.size != element_count(dims):
         wanted = f"{dtype_of(output.type)} {list(dims)}"
         raise BadData(

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_kept: weakref.WeakKeyDictionary[OperationView, tuple[list[Dimensions | None], object]] = weakref.WeakKeyDictionary()
+_kept: weakref.WeakKeyDictionary[OperationView, tuple[list[RuntimeOperand], list[Dimensions | None], object]]
+_kept = weakref.WeakKeyDictionary()
+"""The varying inputs of an operation, their sizes, and what was made for those."""
 
 
 def kept(op: OperationView, make: Callable[[OperationView], T], varying: Collection[str] = ("input",)) -> T:
@@ -23,14 +25,13 @@ def kept(op: OperationView, make: Callable[[OperationView], T], varying: Collect
 
     `make` must not read varying inputs.
     """
+    found = _kept.get(op)
+    if found is not None and found[1] == [operand.dimensions for operand in found[0]]:
+        return cast("T", found[2])
+    made = make(op)
     inputs = cast("Sequence[RuntimeOperand]", op.inputs)
     places = {op.position(name) for name in varying}
-    if not all(operand.is_constant for at, operand in enumerate(inputs) if at not in places):
-        return make(op)
-    dimensions = [inputs[at].dimensions for at in places]
-    found = _kept.get(op)
-    if found is not None and found[0] == dimensions:
-        return cast("T", found[1])
-    made = make(op)
-    _kept[op] = (dimensions, made)
+    if all(operand.is_constant for at, operand in enumerate(inputs) if at not in places):
+        varied = [inputs[at] for at in places]
+        _kept[op] = (varied, [operand.dimensions for operand in varied], made)
     return made

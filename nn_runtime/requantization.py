@@ -21,7 +21,7 @@ from nn_runtime.quantization import (
     multiply_rounding_once,
     with_signs_of,
 )
-from nn_runtime.requantization_search import Span, Steps, Task, greatest_integer
+from nn_runtime.requantization_search import Correction, Span, Steps, Task, greatest_integer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
 _WORTHWHILE = 0.75
 """Part of the channels that an arithmetic must serve: the others are taken out of the rows one by one."""
+_ANY_INTEGER = 1 << 53
+_MOST_CORRECTIONS = 16
+"""Each costs two steps of arithmetic of its channel's results, and two short calls."""
 
 
 def requantize(
@@ -56,12 +59,20 @@ class Requantization:
     """`requantize` made ready for many values; several threads may use one."""
 
     def __init__(
-        self, bias: Array, multipliers: Multipliers, output: Quantized, activation: FuseCode, *, once: bool = False
+        self,
+        bias: Array,
+        multipliers: Multipliers,
+        output: Quantized,
+        activation: FuseCode,
+        *,
+        once: bool = False,
+        reach: Array | None = None,
     ) -> None:
-        """Take the arguments of `requantize`."""
+        """Take the arguments of `requantize`, and what no magnitude of a value exceeds [channels], if that is known."""
         mantissas, exponents = (np.broadcast_to(one, bias.shape).astype(np.int64) for one in multipliers)
         bounds = activation_range_quantized(activation, output)
-        self._task = Task(bias.astype(np.int64), mantissas, exponents, output.zero_point, *bounds, once)
+        known = np.full(bias.shape, _ANY_INTEGER) if reach is None else reach.astype(np.int64)
+        self._task = Task(bias.astype(np.int64), known, mantissas, exponents, output.zero_point, *bounds, once)
         self._type = dtype_of(output.type)
         self._every = np.arange(bias.size)
 
@@ -127,6 +138,7 @@ class _InSteps:
     Both the specified result and this one never fall as the sum grows, so they are equal everywhere if each of their
     steps, at most 255, begins at the same sum. Where both signs occur, the second addition is one of magnitudes,
     followed by cutting to an integer, because the two roundings of the specified result are alike for both signs.
+    Where only a few sums are wrong, their results are corrected.
     """
 
     float_type: type[np.float32 | np.float64]
@@ -137,12 +149,17 @@ class _InSteps:
         keys = ((task.mantissas * 64 + task.exponents) << 24) + (task.bias >> 24)
         _, first, places = np.unique(keys, return_index=True, return_inverse=True)
         self._base = task.zero_point + self._codes.flip
-        biases = Span.of_groups(task.bias, places, first.size)
-        steps = Steps(task.of(first), biases, self._base, self.float_type)
+        reach = np.minimum(task.reach, greatest_integer(self.float_type))
+        biases = Span.of_groups(task.bias, task.bias, places, first.size)
+        sums = Span.of_groups(task.bias - reach, task.bias + reach, places, first.size)
+        steps = Steps(task.of(first), biases, sums, self._base, self.float_type)
         steps.search()
         self._signed = steps.signed
         shifts = task.bias + steps.shifts[places]
-        self.exact = steps.exact[places] & (np.abs(shifts) <= greatest_integer(self.float_type))
+        summable = np.abs(shifts) <= greatest_integer(self.float_type)
+        self.exact = (steps.wrong == 0)[places] & summable
+        self._corrections = _corrections(steps, places, task.bias, np.flatnonzero(summable & ~self.exact))
+        self.exact[[channel for channel, _ in self._corrections]] = True
         offsets = np.abs(steps.offsets) if steps.signed else steps.offsets
         self._rows = ChannelRows(shifts.astype(self.float_type), steps.factors[places], offsets[places])
 
@@ -157,6 +174,22 @@ class _InSteps:
             else:
                 total += offsets
             self._codes.write(total, out)
+        for channel, correction in self._corrections:
+            codes = results[..., channel]
+            (np.add if correction.addend > 0 else np.subtract)(codes, values[..., channel] == correction.sum, out=codes)
+
+
+def _corrections(
+    steps: Steps, places: npt.NDArray[np.intp], biases: Array, channels: npt.NDArray[np.intp]
+) -> Sequence[tuple[int, Correction]]:
+    """Return the corrections, of sums without bias, that make channels right; none of any if they are many."""
+    found: list[tuple[int, Correction]] = []
+    for channel in channels.tolist():
+        needed = steps.corrections(places[channel], _MOST_CORRECTIONS) or ()
+        found += [(channel, Correction(one.sum - int(biases[channel]), one.addend)) for one in needed]
+        if len(found) > _MOST_CORRECTIONS:
+            return ()
+    return found
 
 
 class _InFloat32(_InSteps):

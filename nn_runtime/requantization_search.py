@@ -27,15 +27,20 @@ _SHIFTS = tuple(37 * shift * (-1) ** shift for shift in range(16))
 """How far from the middle other shifts are tried: each rounds the products in another way."""
 _NUDGES = (0, 1, -1, 2, -2, 3, -3, 4, -4, 5, -5, 6, -6)
 """How many sixteenths of the last place of a total of 128 from the middle other offsets are tried."""
+_UNKNOWN = np.iinfo(np.int64).max
 _FEW_FACTORS, _FEW_NUDGES = (0, 1, -1), (0, 4, -4)
 """Those tried where shifts vary as well."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """What is to be computed: bias, mantissas and exponents are int64 [channels], low and high the clamp."""
+    """What is to be computed: low and high are the clamp, the arrays int64 [channels].
+
+    `reach`: no magnitude of a value, before its bias, is greater.
+    """
 
     bias: Array
+    reach: Array
     mantissas: Array
     exponents: Array
     zero_point: int
@@ -45,8 +50,10 @@ class Task:
 
     def of(self, channels: npt.NDArray[np.intp]) -> Task:
         """Return the task of some channels."""
-        bias, mantissas, exponents = (one[channels] for one in (self.bias, self.mantissas, self.exponents))
-        return replace(self, bias=bias, mantissas=mantissas, exponents=exponents)
+        bias, reach, mantissas, exponents = (
+            one[channels] for one in (self.bias, self.reach, self.mantissas, self.exponents)
+        )
+        return replace(self, bias=bias, reach=reach, mantissas=mantissas, exponents=exponents)
 
 
 def greatest_integer(dtype: type[np.float32 | np.float64]) -> int:
@@ -62,13 +69,13 @@ class Span:
     greatest: Array
 
     @staticmethod
-    def of_groups(numbers: Array, places: npt.NDArray[np.intp], count: int) -> Span:
-        """Return the spans of the numbers of each of `count` places."""
+    def of_groups(least: Array, greatest: Array, places: npt.NDArray[np.intp], count: int) -> Span:
+        """Return the spans that hold those of each of `count` places."""
         info = np.iinfo(np.int64)
-        least, greatest = np.full(count, info.max), np.full(count, info.min)
-        np.minimum.at(least, places, numbers)
-        np.maximum.at(greatest, places, numbers)
-        return Span(least, greatest)
+        lowest, highest = np.full(count, info.max), np.full(count, info.min)
+        np.minimum.at(lowest, places, least)
+        np.maximum.at(highest, places, greatest)
+        return Span(lowest, highest)
 
     def of(self, chosen: Booleans | npt.NDArray[np.intp]) -> Span:
         """Return those of some of the channels."""
@@ -109,22 +116,35 @@ class _Thresholds:
         return _Thresholds(self.channels[chosen], self.first[chosen], self.before[chosen], self.span.of(chosen))
 
 
+@dataclass(frozen=True)
+class Correction:
+    """What is to be added to the result of one sum."""
+
+    sum: int
+    addend: int
+
+
 class Steps:
     """Looks for factors and offsets with which the arithmetic of _InSteps is right for every sum.
 
     The sums include the bias here, so that channels of one multiplier share what is found.
     """
 
-    def __init__(self, task: Task, biases: Span, base: int, dtype: type[np.float32 | np.float64]) -> None:
+    def __init__(
+        self, task: Task, biases: Span, sums: Span, base: int, dtype: type[np.float32 | np.float64]
+    ) -> None:
+        """Take the spans of biases and sums, and what unsigned results are moved by."""
         channels = task.mantissas.size
-        self.exact = np.zeros(channels, np.bool_)
+        self.wrong = np.full(channels, _UNKNOWN)
+        """At how many levels the best arithmetic found begins a step at another sum."""
         self.factors: Array = np.zeros(channels, dtype)
         self.offsets: Array = np.zeros(channels, dtype)
         self.shifts = np.zeros(channels, np.int64)
         self.signed = task.low < task.zero_point
-        self._task, self._dtype, self._biases = task, dtype, biases
+        self._task, self._dtype, self._biases, self._sums = task, dtype, biases, sums
         self._levels = np.arange(task.low + 1, task.high + 1) - task.zero_point
         self._results: Array = (self._levels + (0 if self.signed else base)).astype(dtype)
+        self._thresholds: _Thresholds | None = None
 
     def search(self) -> None:
         """Try the real factors and their neighbours, which round other products up, with several shifts and offsets."""
@@ -136,7 +156,7 @@ class Steps:
         real: Array = np.ldexp(task.mantissas.astype(np.float64), task.exponents - 31).astype(self._dtype)
         sums = _first_sums(task.of(channels), self._levels)
         most, biases = greatest_integer(self._dtype), self._biases.of(channels)
-        thresholds = _Thresholds.within(Span(biases.least - most, biases.greatest + most), channels, sums)
+        thresholds = _Thresholds.within(self._sums.of(channels), channels, sums)
         middles = np.zeros_like(self.shifts)
         tried: tuple[Sequence[int], ...] = (0,), _FACTORS, _NUDGES
         if not self.signed:
@@ -148,17 +168,33 @@ class Steps:
             channels = thresholds.channels
             if not channels.size:
                 return
-            self.shifts[channels] = middles[channels] + shift
-            self.factors[channels] = real[channels] + units * np.spacing(real[channels])
-            self._fit(thresholds, tried[2])
-            thresholds = thresholds.of(~self.exact[channels])
+            factors = real[channels] + units * np.spacing(real[channels])
+            self._fit(thresholds, middles[channels] + shift, factors, tried[2])
+            thresholds = thresholds.of(self.wrong[channels] > 0)
+        self._thresholds = thresholds
 
-    def _fit(self, thresholds: _Thresholds, nudges: Sequence[int]) -> None:
-        """Set offsets about midway between the least and the greatest that may be right, and tell whether they are."""
+    def corrections(self, channel: int, most: int) -> Sequence[Correction] | None:
+        """Return what makes the results of a channel with steps at wrong sums right, or None if that is more."""
+        thresholds = self._thresholds
+        if thresholds is None or self.wrong[channel] > most:
+            return None
+        (at,) = np.flatnonzero(thresholds.channels == channel)
+        found: list[Correction] = []
+        for addend, sums in ((1, thresholds.first[at]), (-1, thresholds.before[at])):
+            for level in np.flatnonzero(self._reached_by(channel, sums) == (addend < 0)):
+                total = sums[level]
+                while self._reached_by(channel, total)[level] == (addend < 0):
+                    found.append(Correction(int(total), addend))
+                    total += addend
+                    if len(found) > most:
+                        return None
+        return found
+
+    def _fit(self, thresholds: _Thresholds, shifts: Array, factors: Array, nudges: Sequence[int]) -> None:
+        """Try offsets about midway between the least and the greatest that may be right; keep what is wrong least."""
         channels = thresholds.channels
-        factors, shifts = self.factors[channels, np.newaxis], self.shifts[channels, np.newaxis]
-        first: Array = (thresholds.first + shifts).astype(self._dtype) * factors
-        before: Array = (thresholds.before + shifts).astype(self._dtype) * factors
+        first: Array = (thresholds.first + shifts[:, np.newaxis]).astype(self._dtype) * factors[:, np.newaxis]
+        before: Array = (thresholds.before + shifts[:, np.newaxis]).astype(self._dtype) * factors[:, np.newaxis]
         # A level of 0 or less is reached where the total, cut towards 0, is more than the level less 1.
         behind = self._levels <= 0
         goals: Array = self._results.astype(np.float64)
@@ -169,13 +205,25 @@ class Steps:
         low, high = least.max(axis=1), greatest.min(axis=1)
         middles = (np.where(low == -np.inf, high - 1, low) + np.where(high == np.inf, low + 1, high)) / 2
         for nudge in nudges:
-            self.offsets[channels] = middles + nudge / 16 * np.spacing(self._dtype(128))
-            right = (self._reached(first, channels) & ~self._reached(before, channels)).all(axis=1)
-            self.exact[channels] = right
-            channels, first, before, middles = (one[~right] for one in (channels, first, before, middles))
+            offsets = (middles + nudge / 16 * np.spacing(self._dtype(128))).astype(self._dtype)
+            misses = ~self._reached(first, offsets[:, np.newaxis]) | self._reached(before, offsets[:, np.newaxis])
+            wrong = misses.sum(axis=1)
+            better = wrong < self.wrong[channels]
+            self.wrong[channels[better]] = wrong[better]
+            self.shifts[channels[better]] = shifts[better]
+            self.factors[channels[better]] = factors[better]
+            self.offsets[channels[better]] = offsets[better]
+            left = wrong > 0
+            channels, shifts, factors, first, before, middles = (
+                one[left] for one in (channels, shifts, factors, first, before, middles)
+            )
 
-    def _reached(self, products: Array, channels: npt.NDArray[np.intp]) -> Array:
-        offsets = self.offsets[channels, np.newaxis]
+    def _reached_by(self, channel: int, sums: Array) -> Array:
+        """Tell which levels the kept arithmetic of a channel reaches at sums, one of each level or one for all."""
+        products: Array = (sums + self.shifts[channel]).astype(self._dtype) * self.factors[channel]
+        return self._reached(products, self.offsets[channel])
+
+    def _reached(self, products: Array, offsets: Array) -> Array:
         totals = np.trunc(products + np.copysign(offsets, products)) if self.signed else products + offsets
         reached: Array = totals >= self._results
         return reached

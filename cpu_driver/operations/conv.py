@@ -33,7 +33,7 @@ from nn_runtime.operations.conv import Convolution, convolution_geometry
 from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from nn_runtime.operand import Array
     from nn_runtime.operations import OperationView
@@ -49,18 +49,26 @@ _TILE_ELEMENTS = 1 << 17
 
 
 @dataclass(frozen=True)
-class _Tile:
-    """Rows of the output of one of a batch, and what they read of its input.
+class _Plane:
+    """Columns of the input that a tile reads, a stride apart.
 
-    The input rows lie at `inside` of an array of `shape`; what lies around them, at `borders`, is padding.
+    They lie at `inside` of an array of `shape`; what lies around them, at `borders`, is padding.
     """
+
+    columns: slice
+    shape: tuple[int, int, int]
+    inside: Place
+    borders: tuple[Place, ...]
+
+
+@dataclass(frozen=True)
+class _Tile:
+    """Rows of the output of one of a batch, and the rows of its input that they read, in planes."""
 
     batch: int
     output: slice
     input: slice
-    shape: tuple[int, int, int]
-    inside: Place
-    borders: tuple[Place, ...]
+    planes: tuple[_Plane, ...]
 
 
 @dataclass(frozen=True)
@@ -99,14 +107,14 @@ def _product_layer(op: OperationView) -> _Layer:
         pixels = g.batches * g.input_height * g.input_width
         g = replace(g, batches=1, input_height=pixels, input_width=1, output_height=pixels, output_width=1)
     filters = op.array("filter").reshape(g.output_depth, -1)
-    tiles = _tiles(g, g.output_width * (filters.shape[1] + g.output_depth), _COLUMNS_ELEMENTS)
+    tiles = _tiles(g, g.output_width * (filters.shape[1] + g.output_depth), _COLUMNS_ELEMENTS, (0,), 1)
     if op.data_type not in QUANT8_TYPES:
         filters = filters.astype(np.float32, copy=False)
         return _Layer(g, filters, 0, filters.shape[1], convolution_end(op, g.activation), tiles)
     source, weights = op.input("input"), op.input("filter")
     filters = centred(filters, weights)
     depth_limit = exact_depth(code_bound(source), filters, centred_bound(weights))
-    end = convolution_end(op, g.activation, filters.sum(axis=1, dtype=np.float64))
+    end = convolution_end(op, g.activation, filters.T)
     return _Layer(g, filters, source.zero_point, depth_limit, end, tiles)
 
 
@@ -120,37 +128,51 @@ def _depthwise_layer(op: OperationView) -> _Layer:
     else:
         taps = taps.astype(np.float32, copy=False)
     rows = np.tile(taps, g.output_width)  # numpy is slow with short rows
-    end = convolution_end(op, g.activation, taps.sum(axis=(0, 1), dtype=np.float64))
-    return _Layer(g, rows, zero_point, 0, end, _tiles(g, g.output_width * g.output_depth, _TILE_ELEMENTS))
+    end = convolution_end(op, g.activation, taps.reshape(-1, g.output_depth))
+    phases = [tap * g.dilation_width % g.stride_width for tap in range(min(_taps_apart(g), g.filter_width))]
+    tiles = _tiles(g, g.output_width * g.output_depth, _TILE_ELEMENTS, phases, g.stride_width)
+    return _Layer(g, rows, zero_point, 0, end, tiles)
 
 
-def _tiles(geometry: Convolution, row_elements: int, greatest: int) -> tuple[_Tile, ...]:
-    """Return tiles of at most `greatest` elements, or of one row."""
+def _tiles(
+    geometry: Convolution, row_elements: int, greatest: int, phases: Sequence[int], stride: int
+) -> tuple[_Tile, ...]:
+    """Return tiles of at most `greatest` elements, or of one row, with a plane of columns from each phase on."""
     height, step = geometry.output_height, max(1, greatest // row_elements)
     starts = itertools.product(range(geometry.batches), range(0, height, step))
-    return tuple(_tile(geometry, batch, first, min(first + step, height)) for batch, first in starts)
+    return tuple(_tile(geometry, batch, first, min(first + step, height), phases, stride) for batch, first in starts)
 
 
-def _tile(geometry: Convolution, batch: int, first: int, last: int) -> _Tile:
+def _tile(geometry: Convolution, batch: int, first: int, last: int, phases: Sequence[int], stride: int) -> _Tile:
     g = geometry
     top = first * g.stride_height - g.padding_top
     bottom = (last - 1) * g.stride_height - g.padding_top + (g.filter_height - 1) * g.dilation_height + 1
     rows = slice(min(max(top, 0), g.input_height), min(max(bottom, 0), g.input_height))
-    above, width = max(-top, 0), g.padding_left + g.input_width + g.padding_right
-    below, right = above + rows.stop - rows.start, g.padding_left + g.input_width
-    inside = slice(above, below), slice(g.padding_left, right)
+    above = max(-top, 0)
+    inside = slice(above, above + rows.stop - rows.start)
+    planes = tuple(_plane(g, bottom - top, inside, phase, stride) for phase in phases)
+    return _Tile(batch, slice(first, last), rows, planes)
+
+
+def _plane(geometry: Convolution, height: int, rows: slice, phase: int, stride: int) -> _Plane:
+    g = geometry
+    right = g.padding_left + g.input_width
+    ends = (g.padding_left, right, right + g.padding_right)
+    first, last, width = (max(0, -((phase - end) // stride)) for end in ends)
+    left = first * stride + phase - g.padding_left
     around = (
-        (slice(0, above), slice(0, width)),
-        (slice(below, bottom - top), slice(0, width)),
-        (slice(above, below), slice(0, g.padding_left)),
-        (slice(above, below), slice(right, width)),
+        (slice(0, rows.start), slice(0, width)),
+        (slice(rows.stop, height), slice(0, width)),
+        (rows, slice(0, first)),
+        (rows, slice(last, width)),
     )
     borders = tuple(place for place in around if all(part.stop > part.start for part in place))
-    return _Tile(batch, slice(first, last), rows, (bottom - top, width, g.input_depth), inside, borders)
+    columns = slice(left, left + (last - first) * stride, stride)
+    return _Plane(columns, (height, width, g.input_depth), (rows, slice(first, last)), borders)
 
 
 def _convolution(
-    op: OperationView, layer: _Layer, sums_of: Callable[[_Layer, Array, int, Array | None], Array]
+    op: OperationView, layer: _Layer, sums_of: Callable[[_Layer, Sequence[Array], int, Array | None], Array]
 ) -> Array:
     """Return the results, made tile by tile from the sums of each."""
     g, output = layer.geometry, dtype_of(op.outputs[0].type)
@@ -158,26 +180,26 @@ def _convolution(
     results = np.empty((g.batches, g.output_height, g.output_width, g.output_depth), output)
     for tile in layer.tiles:
         place = results[tile.batch, tile.output]
-        sums = sums_of(layer, _input_rows(image, layer, tile), len(place), place if output == np.float32 else None)
-        layer.end(sums, place)
+        planes = [_pixels(image, layer, tile, plane) for plane in tile.planes]
+        layer.end(sums_of(layer, planes, len(place), place if output == np.float32 else None), place)
     return from_nhwc(results, g.nchw)
 
 
-def _input_rows(image: Array, layer: _Layer, tile: _Tile) -> Array:
-    """Return what a tile reads [height, width, depth] of a batch of images, in the type of the weights."""
-    rows = image[tile.batch, tile.input]
-    if not layer.geometry.padded:
-        return rows.astype(layer.weights.dtype, copy=False)
-    padded = np.empty(tile.shape, layer.weights.dtype)
-    padded[tile.inside] = rows
-    for border in tile.borders:
+def _pixels(image: Array, layer: _Layer, tile: _Tile, plane: _Plane) -> Array:
+    """Return a plane [height, width, depth] of what a tile reads, in the type of the weights."""
+    pixels = image[tile.batch, tile.input, plane.columns]
+    if not plane.borders:
+        return np.ascontiguousarray(pixels, layer.weights.dtype)
+    padded = np.empty(plane.shape, layer.weights.dtype)
+    padded[plane.inside] = pixels
+    for border in plane.borders:
         padded[border] = layer.zero_point
     return padded
 
 
-def _product_rows(layer: _Layer, rows: Array, count: int, out: Array | None) -> Array:
+def _product_rows(layer: _Layer, planes: Sequence[Array], count: int, out: Array | None) -> Array:
     """Return the sums [count, output_width, output_depth] of `count` output rows, in `out` where they fit it."""
-    g, filters = layer.geometry, layer.weights
+    g, filters, rows = layer.geometry, layer.weights, planes[0]
     columns = rows[:: g.stride_height, :: g.stride_width] if g.pointwise else _windows(rows, g, count)
     target = None if out is None else out.reshape(-1, g.output_depth)
     sums = product(columns.reshape(-1, filters.shape[1]), filters, layer.depth_limit, target)
@@ -198,25 +220,26 @@ def _windows(rows: Array, geometry: Convolution, count: int) -> Array:
     return np.lib.stride_tricks.as_strided(rows, shape, strides, writeable=False)
 
 
-def _depthwise_rows(layer: _Layer, rows: Array, count: int, out: Array | None) -> Array:
+def _depthwise_rows(layer: _Layer, planes: Sequence[Array], count: int, out: Array | None) -> Array:
     """Return the sums [count, output_width, output_depth] of `count` output rows, in `out` if it is given."""
-    g = layer.geometry
-    if g.depth_multiplier > 1:
-        rows = np.repeat(rows, g.depth_multiplier, axis=2)
-    sums = np.empty((count, g.output_width, g.output_depth), rows.dtype) if out is None else out
+    g, apart = layer.geometry, _taps_apart(layer.geometry)
+    sums = np.empty((count, g.output_width, g.output_depth), layer.weights.dtype) if out is None else out
     flat = sums.reshape(count, -1)
-    # Taps this far apart read the same columns, counted in strides.
-    apart = g.stride_width // math.gcd(g.stride_width, g.dilation_width)
-    for tap in range(min(apart, g.filter_width)):
-        left, phase = divmod(tap * g.dilation_width, g.stride_width)
-        columns = np.ascontiguousarray(rows[:, phase :: g.stride_width])
+    for tap, plane in enumerate(planes):
+        columns = np.repeat(plane, g.depth_multiplier, axis=2) if g.depth_multiplier > 1 else plane
+        left, step = tap * g.dilation_width // g.stride_width, apart * g.dilation_width // g.stride_width
         weights = layer.weights[:, tap::apart]
-        pixels = _tap_rows(columns, g, count, left, apart * g.dilation_width // g.stride_width, weights.shape[1])
+        pixels = _tap_rows(columns, g, count, left, step, weights.shape[1])
         if tap == 0:
             np.einsum("yhwx,hwx->yx", pixels, weights, out=flat)
         else:
             flat += np.einsum("yhwx,hwx->yx", pixels, weights)
     return sums
+
+
+def _taps_apart(geometry: Convolution) -> int:
+    """Return how far apart taps of a row are that read the same columns, counted in strides."""
+    return geometry.stride_width // math.gcd(geometry.stride_width, geometry.dilation_width)
 
 
 def _tap_rows(columns: Array, geometry: Convolution, count: int, left: int, step: int, taps: int) -> Array:

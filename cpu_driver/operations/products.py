@@ -110,19 +110,22 @@ def product(left: Array, right: Array, depth_limit: int, out: Array | None = Non
 
 
 def convolution_end(
-    op: OperationView, activation: FuseCode, filter_sums: Array | None = None
+    op: OperationView, activation: FuseCode, filters: Array | None = None
 ) -> Callable[[Array, Array], object]:
     """Return the function that writes the results of sums [..., depth], with bias and activation, in the output's type.
 
-    filter_sums [depth]: the sums of the centred filters, where the 8-bit sums are of an input that is not centred.
+    filters [terms, depth]: the centred filters, where the 8-bit sums are of an input that is not centred.
     Real sums are changed in place.
     """
     output, bias = op.outputs[0], op.array("bias")
     if output.type in QUANT8_TYPES:
-        if filter_sums is not None:
-            bias = bias - op.input("input").zero_point * filter_sums.astype(np.int64)
+        reach = None
+        if filters is not None:
+            source = op.input("input")
+            bias = bias - source.zero_point * filters.sum(axis=0, dtype=np.float64).astype(np.int64)
+            reach = code_bound(source) * np.abs(filters).sum(axis=0, dtype=np.float64)
         multipliers = convolution_multipliers(op.input("input"), op.input("filter"), output)
-        return Requantization(bias, multipliers, output, activation)
+        return Requantization(bias, multipliers, output, activation, reach=reach)
     rows = ChannelRows(bias.astype(np.float32, copy=False))
 
     def end(sums: Array, results: Array) -> None:
