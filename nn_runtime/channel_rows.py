@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
     from nn_runtime.operand import Array
 
-_PIECE_BYTES = 1 << 18
+_PIECE_BYTES = 1 << 19
 """What is computed at a time, so that the temporaries stay in the cache."""
-_ROW_BYTES = 1 << 14
+_ROW_BYTES = 1 << 15
 
 
 class ChannelRows:
