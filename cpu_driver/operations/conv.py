@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     Place = tuple[slice, slice]
     """Rows and columns of an image."""
 
-_COLUMNS_ELEMENTS = 1 << 18
+_COLUMNS_ELEMENTS = 1 << 19
 """Greatest number of elements of columns and results in a tile of a product."""
-_TILE_ELEMENTS = 1 << 17
+_TILE_ELEMENTS = 1 << 18
 """Greatest number of results in a tile of a depthwise convolution."""
 
 
