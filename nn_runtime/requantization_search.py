@@ -130,9 +130,7 @@ class Steps:
     The sums include the bias here, so that channels of one multiplier share what is found.
     """
 
-    def __init__(
-        self, task: Task, biases: Span, sums: Span, base: int, dtype: type[np.float32 | np.float64]
-    ) -> None:
+    def __init__(self, task: Task, biases: Span, sums: Span, base: int, dtype: type[np.float32 | np.float64]) -> None:
         """Take the spans of biases and sums, and what unsigned results are moved by."""
         channels = task.mantissas.size
         self.wrong = np.full(channels, _UNKNOWN)

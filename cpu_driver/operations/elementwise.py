@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cpu_driver.kept import kept
 from cpu_driver.operations import computes
 from nn_runtime.codes import OperandCode, OperationCode
-from nn_runtime.operand import QUANT8_TYPES, dtype_of
+from nn_runtime.operand import QUANT8_TYPES, dtype_of, element_count
 from nn_runtime.operations.elementwise import ADD_LEFT_SHIFT, add_parameters, mul_multiplier, prelu_multipliers
 from nn_runtime.quantization import (
     FixedPointMultiplier,
@@ -25,6 +26,8 @@ from nn_runtime.requantization import Codes
 from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from nn_runtime.operand import Array, OperandType
     from nn_runtime.operations import OperationView
 
@@ -65,18 +68,27 @@ def _integers(code: int, first: Array, second: Array) -> Array:
 
 
 def _quantized(op: OperationView) -> Array:
+    results: Array = kept(op, _pairs, ("input0", "input1"))(op.array("input0"), op.array("input1"))
+    return results
+
+
+def _pairs(op: OperationView) -> Callable[[Array, Array], Array]:
+    """Return the function that makes the results of two broadcast arrays of codes, of the sizes of the inputs."""
+    code, bounds = op.code, activation_range_quantized(op.fuse_code(), op.outputs[0])
     source0, source1, output = map(quantized_type, (op.input("input0"), op.input("input1"), op.outputs[0]))
-    bounds = activation_range_quantized(op.fuse_code(), output)
-    first, second = op.array("input0"), op.array("input1")
-    if max(first.size, second.size) < _TABLE_SIZE:
-        return _combine(op.code, first, second, source0, source1, output, bounds)
-    sums = _sums(op.code, source0, source1, output, bounds) if op.code != OperationCode.MUL else None
+    if max(element_count(op.dimensions(name)) for name in ("input0", "input1")) < _TABLE_SIZE:
+        return lambda first, second: _combine(code, first, second, source0, source1, output, bounds)
+    sums = _sums(code, source0, source1, output, bounds) if code != OperationCode.MUL else None
     if sums is not None:
-        return sums(first, second)
-    pairs = np.multiply(first.view(np.uint8), np.uint16(256), dtype=np.uint16)
-    table = _table(op.code, source0, source1, output, bounds)
-    result: Array = table.take(np.bitwise_or(pairs, second.view(np.uint8)))
-    return result
+        return sums
+    table = _table(code, source0, source1, output, bounds)
+
+    def looked_up(first: Array, second: Array) -> Array:
+        pairs = np.multiply(first.view(np.uint8), np.uint16(256), dtype=np.uint16)
+        results: Array = table.take(np.bitwise_or(pairs, second.view(np.uint8)))
+        return results
+
+    return looked_up
 
 
 @functools.lru_cache(maxsize=128)
@@ -102,7 +114,7 @@ class _Sums:
         totals, addends = first.astype(np.float32), second.astype(np.float32)
         totals *= self.factor0
         addends *= self.factor1
-        totals = totals + addends
+        totals = np.add(totals, addends, out=totals if totals.shape == addends.shape else None)
         totals += self.offset
         results = np.empty(totals.shape, first.dtype)
         self.codes.write(totals, results)

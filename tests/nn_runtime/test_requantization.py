@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from nn_runtime import requantization_search
 from nn_runtime.codes import FuseCode, OperandCode
 from nn_runtime.operand import ChannelQuant, OperandType
 from nn_runtime.quantization import (
@@ -14,7 +15,7 @@ from nn_runtime.quantization import (
     fixed_point_multiplier,
     fixed_point_multipliers,
 )
-from nn_runtime.requantization import requantize
+from nn_runtime.requantization import Requantization, _InFloat32, requantize
 
 SIGNED, UNSIGNED = OperandCode.TENSOR_QUANT8_ASYMM_SIGNED, OperandCode.TENSOR_QUANT8_ASYMM
 
@@ -131,6 +132,44 @@ def test_biases_of_more_than_32_bits_keep_channels_apart() -> None:
         for row in sums
     ]
     np.testing.assert_array_equal(got, wanted)
+
+
+@pytest.mark.parametrize(
+    ("mantissa", "exponent", "zero_point"),
+    [(1_260_000_667, -11, 3), (1_893_077_606, -11, 3), (1_302_070_004, -11, -20), (1_399_459_328, -10, -128)],
+)
+def test_sums_that_float32_takes_to_the_next_code_are_corrected(
+    mantissa: int, exponent: int, zero_point: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first arithmetic alone, in which each of these multipliers is wrong for one sum or more."""
+    for name, only_one in (("_FACTORS", (0,)), ("_SHIFTS", (0,)), ("_NUDGES", (4,)), ("_FEW_NUDGES", (4,))):
+        monkeypatch.setattr(requantization_search, name, only_one)
+    monkeypatch.setattr(requantization_search, "_FEW_FACTORS", (0,))
+    output = OperandType(SIGNED, (), 1.0, zero_point)
+    sums = np.array(near_ties(mantissa, exponent))
+    sums = sums[np.abs(sums) < 2**24]
+    values = np.stack([sums, sums], axis=1).astype(np.float32)
+    multipliers = np.full(2, mantissa, np.int32), np.full(2, exponent, np.int32)
+    ready = Requantization(np.zeros(2, np.int32), multipliers, output, FuseCode.NONE)
+    got = ready(values)
+    wanted = [min(max(by_steps(int(one), mantissa, exponent) + zero_point, -128), 127) for one in sums]
+    np.testing.assert_array_equal(got, np.stack([wanted, wanted], axis=1))
+    ((arithmetic, _channels),) = ready._of_float32
+    assert isinstance(arithmetic, _InFloat32)
+    assert arithmetic._corrections
+
+
+def test_sums_out_of_reach_need_not_be_right() -> None:
+    """float32 serves a channel of few possible sums that it does not serve for all."""
+    mantissa, exponent, bias, reach = 1_369_916_726, -17, 93_790, 500_000
+    output = OperandType(SIGNED, (), 1.0, -128)
+    multipliers = np.array([mantissa], np.int32), np.array([exponent], np.int32)
+    values = np.arange(-reach, reach + 1, 7, dtype=np.float32)[:, np.newaxis]
+    wanted = [max(by_steps(int(value) + bias, mantissa, exponent) - 128, -128) for value in values[:, 0]]
+    ready = Requantization(np.array([bias], np.int32), multipliers, output, FuseCode.NONE, reach=np.array([reach]))
+    assert ready(values)[:, 0].tolist() == wanted
+    ((arithmetic, _channels),) = ready._of_float32
+    assert isinstance(arithmetic, _InFloat32)
 
 
 def test_multipliers_of_many_are_those_of_each() -> None:
