@@ -77,24 +77,35 @@ def tiles_for(steps: Sequence[Step], device: DeviceProfile) -> Tiles:
         return usual
     convolutions = [step for step in steps if step.kind == Kind.CONVOLVE]
     depthwise = [step for step in steps if step.kind in (Kind.DEPTHWISE, Kind.EXPANDED)]
-    times = TIMES_WITH_FEW if usual.pixels == FEW_PIXELS else TIMES
+    few = usual.pixels == FEW_PIXELS
+
+    def left_over(number: int, step: Step) -> float:
+        pixels = step.geometry.output_height * step.geometry.output_width
+        return _left_over(number, pixels, may_be_short=few and step.geometry.is_per_pixel)
+
     return replace(
         usual,
-        pixels=_fastest(times, convolutions, lambda step: step.geometry.output_height * step.geometry.output_width),
-        columns=_fastest(TIMES_OF_COLUMNS, depthwise, lambda step: step.geometry.output_width),
+        pixels=_fastest(TIMES_WITH_FEW if few else TIMES, convolutions, left_over),
+        columns=_fastest(
+            TIMES_OF_COLUMNS, depthwise, lambda number, step: _left_over(number, step.geometry.output_width)
+        ),
     )
 
 
-def _fastest(times: Mapping[int, float], steps: Sequence[Step], length: Callable[[Step], int]) -> int:
-    """Return the number with the least time for steps whose pictures have a length that is cut into so many."""
+def _fastest(times: Mapping[int, float], steps: Sequence[Step], left_over: Callable[[int, Step], float]) -> int:
+    """Return the number with the least time for steps whose pictures are cut into so many."""
     usual = next(iter(times))
 
     def time(number: int) -> float:
-        return sum(step.flops * _time(number, length(step)) for step in steps) * times[number]
+        return sum(step.flops * left_over(number, step) for step in steps) * times[number]
 
     best = min(times, key=time)
     return best if time(best) < (1 - LEAST_GAIN) * time(usual) else usual
 
 
-def _time(number: int, length: int) -> float:
-    return -(-length // number) * number / length * (NARROW_TIME if length < number else 1.0)
+def _left_over(number: int, length: int, *, may_be_short: bool = False) -> float:
+    """Return the time of what is cut into so many over that without any left over; short parts are one less."""
+    parts = -(-length // number)
+    too_much = parts * number - length
+    computed = length + max(0, too_much - parts if may_be_short else too_much)
+    return computed / length * (NARROW_TIME if length < number else 1.0)

@@ -17,6 +17,9 @@
 #if READS_DIRECTLY
 #include "common/direct.h"
 
+// Where pixels are no multiple of a tile's, the last tiles have one less. With more vectors that would be many more forms to compile.
+#define SHORT_TILES (TILE_VECTORS == 1)
+
 // How many of the vectors that are left a tile takes: as many as it can, but two and two rather than three and one.
 static inline int vectors_of_tile(int left)
 {
@@ -32,7 +35,8 @@ static inline __attribute__((always_inline)) void convolve_tiles(const Step *s, 
     const int depth_out = s->depth_out;
     const int pixels = s->batches * s->out_height * s->out_width;
     const int depth = s->filter_height * s->filter_width * s->depth_in;
-    const int tiles = part.x1 - part.x0, begin = part.x0 * TILE_PIXELS;
+    const int tiles = part.x1 - part.x0, begin = part.x0 * TILE_PIXELS, too_many = max(0, part.x1 * TILE_PIXELS - pixels);
+    const int whole_tiles = tiles - (SHORT_TILES && view->pointwise ? min(too_many, tiles) : 0);
     const int group = max(TILE_VECTORS, GROUP_WEIGHTS / (16 * depth) / TILE_VECTORS * TILE_VECTORS);
     const int last_step = min(64, ceil_divide(part.ahead_lines * 64, tiles * depth));
     const int begin_vector = 2 * part.y0, end_vector = min(2 * part.y1, ceil_divide(depth_out, 16));
@@ -44,11 +48,12 @@ static inline __attribute__((always_inline)) void convolve_tiles(const Step *s, 
 #endif
     for (int i = 0; i < groups * tiles; ++i) {
         const int y0 = begin_vector + i / tiles * group, y1 = i / tiles == groups - 1 ? end_vector : y0 + group;
-        const int tile = part.x0 + i % tiles;
+        const int tile = part.x0 + i % tiles, shorter_before = max(0, i % tiles - whole_tiles);
+        const int width = TILE_PIXELS - (i % tiles >= whole_tiles);
         // The last tile does pixels of the one before again, if that is of the same task.
         const int again = view->pointwise && tile > part.x0 && residual != dst;
-        const int first_pixel = again ? min(tile * TILE_PIXELS, pixels - TILE_PIXELS) : tile * TILE_PIXELS;
-        const int rows = min(TILE_PIXELS, pixels - first_pixel);
+        const int place = tile * TILE_PIXELS - shorter_before, first_pixel = again ? min(place, pixels - width) : place;
+        const int rows = min(width, pixels - first_pixel);
 #if T_IS_HALF
         global const float *x = copy + (at_once ? (first_pixel - begin) * depth : 0);
         if (view->pointwise && !at_once)
@@ -56,7 +61,7 @@ static inline __attribute__((always_inline)) void convolve_tiles(const Step *s, 
 #else
         global const float *x = src + first_pixel * depth;
 #endif
-        Direct direct = direct_view(view, src, x, first_pixel, rows, copy);
+        Direct direct = direct_view(view, src, x, first_pixel, rows, width, copy);
         if (direct.rows == 0)
             direct = staged_view(view, src, first_pixel, rows, depth, copy);
         int vectors;
@@ -76,11 +81,17 @@ static inline __attribute__((always_inline)) void convolve_tiles(const Step *s, 
             }
             ahead += (size_t)(tile - part.x0) * depth * ahead_step;
             if (TILE_VECTORS > 2 && vectors == 3)
-                convolve_direct(s, &direct, w, depth, start, ahead, ahead_step, dst, residual, rows, offset, depth_out - channel, 3);
+                convolve_direct(s, &direct, w, depth, start, ahead, ahead_step, dst, residual, rows, offset, depth_out - channel,
+                                TILE_PIXELS, 3);
             else if (TILE_VECTORS > 1 && vectors == 2)
-                convolve_direct(s, &direct, w, depth, start, ahead, ahead_step, dst, residual, rows, offset, depth_out - channel, 2);
+                convolve_direct(s, &direct, w, depth, start, ahead, ahead_step, dst, residual, rows, offset, depth_out - channel,
+                                TILE_PIXELS, 2);
+            else if (SHORT_TILES && width < TILE_PIXELS)
+                convolve_direct(s, &direct, w, depth, start, ahead, ahead_step, dst, residual, rows, offset, depth_out - channel,
+                                TILE_PIXELS - 1, 1);
             else
-                convolve_direct(s, &direct, w, depth, start, ahead, ahead_step, dst, residual, rows, offset, depth_out - channel, 1);
+                convolve_direct(s, &direct, w, depth, start, ahead, ahead_step, dst, residual, rows, offset, depth_out - channel,
+                                TILE_PIXELS, 1);
         }
     }
 }

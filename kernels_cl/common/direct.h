@@ -52,11 +52,11 @@ static inline void look_at(Direct *view, global const T *src, int elements, glob
 #endif
 }
 
-// pixels: the first of `rows`, if windows are of one; copy: room for others, or for all of a half's
+// pixels: the first of `rows` of a tile of `width`, if windows are of one; copy: room for others, or for all of a half's
 static inline Direct direct_view(const InputView *v, global const T *src, global const float *pixels, int first_pixel, int rows,
-                                 global float *copy)
+                                 int width, global float *copy)
 {
-    Direct view = {pixels, v->depth, 0, 0, T_IS_HALF || rows == TILE_PIXELS, 1, v->depth};
+    Direct view = {pixels, v->depth, 0, 0, T_IS_HALF || rows == width, 1, v->depth};
     if (v->pointwise)
         return view;
     const int row = first_pixel / v->out_width, ox = first_pixel - row * v->out_width, b = row / v->out_height;
@@ -90,17 +90,17 @@ static inline Direct staged_view(const InputView *v, global const T *src, int fi
 // Activates and stores `count` channels of `rows` pixels of a tile, from element `offset` of dst on. Arrays that are passed on by address do
 // not stay in registers, so the rare case has a copy.
 static inline __attribute__((always_inline)) void finish_direct(const Step *s, global T *dst, global const T *residual, float16 *sum,
-                                                                int rows, int offset, int count)
+                                                                int rows, int offset, int count, int width)
 {
     const float low = s->low, high = s->high;
     const int depth_out = s->depth_out;
-    if (count >= 16 && rows == TILE_PIXELS) {
+    if (count >= 16 && rows == width) {
         if (s->has_residual)
-            PIXELS sum[p] = ADD_RESIDUAL(s, sum[p], LOAD16(residual, offset + p * depth_out));
-        PIXELS STORE16(dst, offset + p * depth_out, activate16(sum[p], low, high));
+            PIXELS_OF(width) sum[p] = ADD_RESIDUAL(s, sum[p], LOAD16(residual, offset + p * depth_out));
+        PIXELS_OF(width) STORE16(dst, offset + p * depth_out, activate16(sum[p], low, high));
     } else {
         float16 totals[TILE_PIXELS];
-        PIXELS totals[p] = sum[p];
+        PIXELS_OF(width) totals[p] = sum[p];
         finish_block(s, dst, residual, totals, rows, offset, min(count, 16), 0, 0, 0);
     }
 }
@@ -125,7 +125,7 @@ static inline __attribute__((always_inline)) void finish_direct(const Step *s, g
     const float16 w1 = w[(vectors > 1 ? pitch : 0) + (k)];           \
     const float16 w2 = w[(vectors > 2 ? 2 * pitch : 0) + (k)];       \
     PREFETCH(ahead);                                                 \
-    PIXELS {                                                         \
+    PIXELS_OF(width) {                                                         \
         float16 value = (float16)(at[p][k]);                         \
         HOLD(value);                                                 \
         sum0[p] = fma(value, w0, sum0[p]);                           \
@@ -135,24 +135,26 @@ static inline __attribute__((always_inline)) void finish_direct(const Step *s, g
             sum2[p] = fma(value, w2, sum2[p]);                       \
     }
 
-// The sums of a tile of 16 channels in each of `vectors`, a constant. w: weights, `pitch` from one vector to the next; ahead: weights to
-// fetch, so many bytes with each input channel. is_long: a constant; 1 where runs are mostly long: short ones lose by being unrolled
+// The sums of a tile of `width` pixels by 16 channels in each of `vectors`. w: weights, `pitch` from one vector to the next; ahead: weights
+// to fetch, so many bytes with each input channel. is_long: 1 where runs are mostly long: short ones lose by being unrolled. It, width and
+// vectors are constants.
 static inline __attribute__((always_inline)) void sum_direct(const Direct *view, global const float16 *w, long pitch,
                                                              global const float16 *bias, global const uchar *ahead, int ahead_step,
-                                                             int is_long, int vectors, float16 *sum0, float16 *sum1, float16 *sum2)
+                                                             int is_long, int width, int vectors, float16 *sum0, float16 *sum1,
+                                                             float16 *sum2)
 {
     const int length = view->length;
     const long step = view->step;
-    PIXELS sum0[p] = bias[0];
+    PIXELS_OF(width) sum0[p] = bias[0];
     if (vectors > 1)
-        PIXELS sum1[p] = bias[1];
+        PIXELS_OF(width) sum1[p] = bias[1];
     if (vectors > 2)
-        PIXELS sum2[p] = bias[2];
+        PIXELS_OF(width) sum2[p] = bias[2];
     for (int fy = 0; fy < view->rows; ++fy) {
         global const float *x = view->first + fy * ROW_STEP(view);
         for (int fx = 0; fx < view->taps; ++fx, x += view->tap_step, w += length) {
             global const float *at[TILE_PIXELS];
-            PIXELS {
+            PIXELS_OF(width) {
                 at[p] = x + p * step;
                 APART(at[p]);
             }
@@ -172,20 +174,20 @@ static inline __attribute__((always_inline)) void sum_direct(const Direct *view,
 // Whether runs of tiles of so many vectors, the most that there are or two, are mostly long.
 #define IS_LONG(vectors) (TILE_VECTORS == 1 ? 1 : (vectors) > 1)
 
-// `rows` pixels of a tile of `vectors` (a constant) of 16 channels, the last of which has what is left of `count`, from element `offset` of
-// dst on.
+// `rows` pixels of a tile of `width` by `vectors` (constants) of 16 channels, the last of which has what is left of `count`, from element
+// `offset` of dst on.
 static inline __attribute__((always_inline)) void convolve_direct(const Step *s, const Direct *view, global const float16 *w, int depth,
                                                                   global const float16 *bias, global const uchar *ahead, int ahead_step,
                                                                   global T *dst, global const T *residual, int rows, int offset,
-                                                                  int count, int vectors)
+                                                                  int count, int width, int vectors)
 {
     float16 sum0[TILE_PIXELS], sum1[TILE_PIXELS], sum2[TILE_PIXELS];
-    sum_direct(view, w, depth, bias, ahead, ahead_step, IS_LONG(vectors), vectors, sum0, sum1, sum2);
-    finish_direct(s, dst, residual, sum0, rows, offset, count);
+    sum_direct(view, w, depth, bias, ahead, ahead_step, IS_LONG(vectors), width, vectors, sum0, sum1, sum2);
+    finish_direct(s, dst, residual, sum0, rows, offset, count, width);
     if (vectors > 1)
-        finish_direct(s, dst, residual, sum1, rows, offset + 16, count - 16);
+        finish_direct(s, dst, residual, sum1, rows, offset + 16, count - 16, width);
     if (vectors > 2)
-        finish_direct(s, dst, residual, sum2, rows, offset + 32, count - 32);
+        finish_direct(s, dst, residual, sum2, rows, offset + 32, count - 32, width);
 }
 
 // Two tiles of 16 channels with windows of one, from pixel 0 of x and dst on.

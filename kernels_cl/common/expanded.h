@@ -75,12 +75,12 @@ static __attribute__((noinline)) void convolve_row(const Step *s, const InputVie
         look_at(&view, line + (long)x * view.step, elements - x * (int)view.step, copy);
         float16 sum0[TILE_PIXELS], sum1[TILE_PIXELS];
         if (TILE_VECTORS > 1 && both) {
-            sum_direct(&view, w0 + skipped, w1 - w0, bias, (global const uchar *)w0, 0, 0, 2, sum0, sum1, 0);
+            sum_direct(&view, w0 + skipped, w1 - w0, bias, (global const uchar *)w0, 0, 0, TILE_PIXELS, 2, sum0, sum1, 0);
             PIXELS to[2 * p] = ROUND16(activate16(sum0[p], low, high));
             PIXELS to[2 * p + 1] = ROUND16(activate16(sum1[p], low, high));
         } else {
             for (int lanes = 0; lanes < 1 + both; ++lanes, ++to) {
-                sum_direct(&view, (lanes ? w1 : w0) + skipped, 0, bias + lanes, (global const uchar *)w0, 0, 0, 1, sum0, 0, 0);
+                sum_direct(&view, (lanes ? w1 : w0) + skipped, 0, bias + lanes, (global const uchar *)w0, 0, 0, TILE_PIXELS, 1, sum0, 0, 0);
                 PIXELS to[2 * p] = ROUND16(activate16(sum0[p], low, high));
             }
         }

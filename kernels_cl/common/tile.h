@@ -22,6 +22,7 @@
 #define APART(pointer)
 #endif
 #define PIXELS _Pragma("unroll") for (int p = 0; p < TILE_PIXELS; ++p)
+#define PIXELS_OF(width) PIXELS if (p < (width)) // of a tile of as many, a constant
 
 #if DOT4
 typedef struct __attribute__((packed)) {

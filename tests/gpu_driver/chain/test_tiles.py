@@ -97,7 +97,7 @@ def test_what_few_registers_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     narrow = replace(CPU_PROFILE, registers=8)
     assert usual_tiles(narrow) == chosen(8, narrow) == Tiles(6, vectors=1)
     monkeypatch.setattr(tiles, "LEAST_FLOPS", 0)
-    assert chosen(5, narrow) == Tiles(5, 5, 1)
+    assert chosen(5, narrow) == Tiles(6, 5, 1)  # 25 pixels: five tiles that have one less
     assert chosen(24, narrow).pixels == 6
 
 
@@ -105,6 +105,27 @@ def test_three_vectors_need_assembly_that_was_seen_to_work_on_intels_runtime() -
     intel = replace(CPU_PROFILE, slug="intel")
     assert usual_tiles(intel) == chosen(8, intel) == Tiles(vectors=2)
     assert usual_tiles(replace(intel, features=frozenset({"x86_vnni"}))) == Tiles()
+
+
+@pytest.mark.parametrize("pixels", [1, 5, 8, 13, 19, 31, 45, 49, 64])
+@pytest.mark.parametrize("code", [FLOAT, QUANT8])
+def test_pixels_left_over_are_spread_over_tiles(
+    opencl_device: Device, code: OperandCode, pixels: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last tiles have one pixel less, or do some again where there are too few tiles for that."""
+    network = Network(code, (1, 1, pixels, 24), 5)
+    first = network.convolve(24)
+    network.convolve(72)
+    network.convolve(24)
+    network.plus(first)
+    network.convolve(40, is_output=True)
+    model, source = network.graph.model(), network.data()
+    choices = Tiles(6, vectors=1), Tiles(8, vectors=1)
+    results = [results_with(one, opencl_device, model, source, network.dims, monkeypatch) for one in choices]
+    np.testing.assert_array_equal(results[0], results[1])
+    expected = np.empty_like(results[0])
+    run(prepare(find_device("nnapi-reference").hal, model), request([source], [expected]))  # type: ignore[arg-type]
+    np.testing.assert_allclose(results[0], expected, atol=0 if code == QUANT8 else 2e-5)
 
 
 @pytest.mark.parametrize("other", [(8, 4), (9, 6), (8, 5)])
