@@ -289,9 +289,9 @@ class Frame:
         `rows` collects one row per operation, in `perf_counter_ns` times.
         Raises HalError: GENERAL_FAILURE naming the operation, or a missed deadline.
         """
-        for operand, argument in zip(self.inputs, arguments, strict=True):
-            operand.bind(argument)
         try:
+            for operand, argument in zip(self.inputs, arguments, strict=True):
+                operand.bind(argument)
             for bound in self._steps:
                 run.check_deadline()
                 start_ns = time.perf_counter_ns()

@@ -6,6 +6,8 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, TypeVar, cast
 
+from nn_runtime.value_classes import dataclass
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
@@ -15,23 +17,35 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_kept: weakref.WeakKeyDictionary[OperationView, tuple[list[RuntimeOperand], list[Dimensions | None], object]]
+_kept: weakref.WeakKeyDictionary[OperationView, dict[Callable[[OperationView], object], _Made]]
 _kept = weakref.WeakKeyDictionary()
-"""The varying inputs of an operation, their sizes, and what was made for those."""
+"""By operation and by the function that made it."""
 
 
-def kept(op: OperationView, make: Callable[[OperationView], T], varying: Collection[str] = ("input",)) -> T:
+@dataclass(frozen=True)
+class _Made:
+    """What was made for some sizes of varying inputs."""
+
+    varying: list[RuntimeOperand]
+    dimensions: list[Dimensions | None]
+    made: object
+
+
+def kept(
+    op: OperationView, make: Callable[[OperationView], T], varying: Collection[str] = ("input",), *, sized: bool = True
+) -> T:
     """Return make(op), kept for later runs if all but the varying inputs are constants, and these keep their sizes.
 
-    `make` must not read varying inputs.
+    `make` must not read varying inputs, nor their sizes if it is not `sized`: then what it made serves all sizes.
     """
-    found = _kept.get(op)
-    if found is not None and found[1] == [operand.dimensions for operand in found[0]]:
-        return cast("T", found[2])
+    of_operation = _kept.get(op)
+    found = None if of_operation is None else of_operation.get(make)
+    if found is not None and found.dimensions == [operand.dimensions for operand in found.varying]:
+        return cast("T", found.made)
     made = make(op)
     inputs = cast("Sequence[RuntimeOperand]", op.inputs)
     places = {op.position(name) for name in varying}
     if all(operand.is_constant for at, operand in enumerate(inputs) if at not in places):
-        varied = [inputs[at] for at in places]
-        _kept[op] = (varied, [operand.dimensions for operand in varied], made)
+        varied = [inputs[at] for at in places] if sized else []
+        _kept.setdefault(op, {})[make] = _Made(varied, [operand.dimensions for operand in varied], made)
     return made

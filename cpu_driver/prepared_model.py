@@ -123,10 +123,12 @@ class PreparedModel:
         try:
             arguments = [self._input(i, request, buffers) for i in range(len(request.inputs))]
             frame = self._take_frame()
-            with np.errstate(all="ignore"), blas_threads:
-                results = frame.execute(arguments, Run(deadline_ns, min(timeout_ns, MAXIMUM_LOOP_TIMEOUT_NS)), rows)
-            with self._lock:
-                self._idle.append(frame)
+            try:
+                with np.errstate(all="ignore"), blas_threads:
+                    results = frame.execute(arguments, Run(deadline_ns, min(timeout_ns, MAXIMUM_LOOP_TIMEOUT_NS)), rows)
+            finally:  # what is kept of constants serves the next run, also after one that came too late
+                with self._lock:
+                    self._idle.append(frame)
             return self._write_outputs(request, buffers, results)
         except BaseException:
             buffers.mark_failed()

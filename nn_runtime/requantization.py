@@ -158,7 +158,7 @@ class _InSteps:
         shifts = task.bias + steps.shifts[places]
         summable = np.abs(shifts) <= greatest_integer(self.float_type)
         self.exact = (steps.wrong == 0)[places] & summable
-        self._corrections = _corrections(steps, places, task.bias, np.flatnonzero(summable & ~self.exact))
+        self._corrections = _corrections(steps, places, task.bias, reach, np.flatnonzero(summable & ~self.exact))
         self.exact[[channel for channel, _ in self._corrections]] = True
         offsets = np.abs(steps.offsets) if steps.signed else steps.offsets
         self._rows = ChannelRows(shifts.astype(self.float_type), steps.factors[places], offsets[places])
@@ -180,13 +180,14 @@ class _InSteps:
 
 
 def _corrections(
-    steps: Steps, places: npt.NDArray[np.intp], biases: Array, channels: npt.NDArray[np.intp]
+    steps: Steps, places: npt.NDArray[np.intp], biases: Array, reach: Array, channels: npt.NDArray[np.intp]
 ) -> Sequence[tuple[int, Correction]]:
-    """Return the corrections, of sums without bias, that make channels right; none of any if they are many."""
+    """Return the corrections, of sums without bias in reach, that make channels right; none of any if they are many."""
     found: list[tuple[int, Correction]] = []
     for channel in channels.tolist():
         needed = steps.corrections(places[channel], _MOST_CORRECTIONS) or ()
-        found += [(channel, Correction(one.sum - int(biases[channel]), one.addend)) for one in needed]
+        values = [Correction(one.sum - int(biases[channel]), one.addend) for one in needed]
+        found += [(channel, one) for one in values if abs(one.sum) <= reach[channel]]
         if len(found) > _MOST_CORRECTIONS:
             return ()
     return found

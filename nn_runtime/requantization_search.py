@@ -207,14 +207,15 @@ class Steps:
             misses = ~self._reached(first, offsets[:, np.newaxis]) | self._reached(before, offsets[:, np.newaxis])
             wrong = misses.sum(axis=1)
             better = wrong < self.wrong[channels]
-            self.wrong[channels[better]] = wrong[better]
-            self.shifts[channels[better]] = shifts[better]
-            self.factors[channels[better]] = factors[better]
-            self.offsets[channels[better]] = offsets[better]
+            if better.any():
+                of_better = channels[better]
+                self.wrong[of_better], self.shifts[of_better] = wrong[better], shifts[better]
+                self.factors[of_better], self.offsets[of_better] = factors[better], offsets[better]
             left = wrong > 0
-            channels, shifts, factors, first, before, middles = (
-                one[left] for one in (channels, shifts, factors, first, before, middles)
-            )
+            if not left.all():
+                channels, shifts, factors, first, before, middles = (
+                    one[left] for one in (channels, shifts, factors, first, before, middles)
+                )
 
     def _reached_by(self, channel: int, sums: Array) -> Array:
         """Tell which levels the kept arithmetic of a channel reaches at sums, one of each level or one for all."""

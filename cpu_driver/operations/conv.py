@@ -72,20 +72,31 @@ class _Tile:
 
 
 @dataclass(frozen=True)
-class _Layer:
-    """A convolution made ready.
+class _Weights:
+    """What a convolution makes of its constants, whatever the size of its input.
 
-    Weights: [output_depth, taps * input_depth]; or those of each tap for a row of results [height, width, row].
+    Filters: [output_depth, taps * input_depth]; or those of each tap [height, width, output_depth].
     """
 
-    geometry: Convolution
-    weights: Array
+    filters: Array
     zero_point: int
     """What the input is padded with."""
     depth_limit: int
     """Terms whose sum is exact in float32."""
     end: Callable[[Array, Array], object]
     """Writes the results of sums."""
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """A convolution made ready for a size of its input.
+
+    Filters as `_Weights` has them; or those of each tap for a row of results [height, width, row].
+    """
+
+    geometry: Convolution
+    weights: _Weights
+    filters: Array
     tiles: tuple[_Tile, ...]
 
 
@@ -106,32 +117,42 @@ def _product_layer(op: OperationView) -> _Layer:
     if g.pointwise and (g.stride_height, g.stride_width) == (1, 1) and not g.nchw:  # any pixels make a tile
         pixels = g.batches * g.input_height * g.input_width
         g = replace(g, batches=1, input_height=pixels, input_width=1, output_height=pixels, output_width=1)
-    filters = op.array("filter").reshape(g.output_depth, -1)
-    tiles = _tiles(g, g.output_width * (filters.shape[1] + g.output_depth), _COLUMNS_ELEMENTS, (0,), 1)
+    weights = kept(op, _product_weights, sized=False)
+    row_elements = g.output_width * sum(weights.filters.shape)
+    return _Layer(g, weights, weights.filters, _tiles(g, row_elements, _COLUMNS_ELEMENTS, (0,), 1))
+
+
+def _product_weights(op: OperationView) -> _Weights:
+    filters, activation = op.array("filter"), op.fuse_code()
+    filters = filters.reshape(len(filters), -1)
     if op.data_type not in QUANT8_TYPES:
         filters = filters.astype(np.float32, copy=False)
-        return _Layer(g, filters, 0, filters.shape[1], convolution_end(op, g.activation), tiles)
+        return _Weights(filters, 0, filters.shape[1], convolution_end(op, activation))
     source, weights = op.input("input"), op.input("filter")
     filters = centred(filters, weights)
     depth_limit = exact_depth(code_bound(source), filters, centred_bound(weights))
-    end = convolution_end(op, g.activation, filters.T)
-    return _Layer(g, filters, source.zero_point, depth_limit, end, tiles)
+    return _Weights(filters, source.zero_point, depth_limit, convolution_end(op, activation, filters.T))
 
 
 def _depthwise_layer(op: OperationView) -> _Layer:
     g = convolution_geometry(op)
+    weights = kept(op, _depthwise_weights, sized=False)
+    rows = np.tile(weights.filters, g.output_width)  # numpy is slow with short rows
+    phases = [tap * g.dilation_width % g.stride_width for tap in range(min(_taps_apart(g), g.filter_width))]
+    tiles = _tiles(g, g.output_width * g.output_depth, _TILE_ELEMENTS, phases, g.stride_width)
+    return _Layer(g, weights, rows, tiles)
+
+
+def _depthwise_weights(op: OperationView) -> _Weights:
     taps, source, weights = op.array("filter")[0], op.input("input"), op.input("filter")
+    height, width, depth = taps.shape
     zero_point = 0
     if op.data_type in QUANT8_TYPES:
-        bound = g.filter_height * g.filter_width * code_bound(source) * centred_bound(weights)
+        bound = height * width * code_bound(source) * centred_bound(weights)
         taps, zero_point = centred(taps, weights, float_type(bound)), source.zero_point
     else:
         taps = taps.astype(np.float32, copy=False)
-    rows = np.tile(taps, g.output_width)  # numpy is slow with short rows
-    end = convolution_end(op, g.activation, taps.reshape(-1, g.output_depth))
-    phases = [tap * g.dilation_width % g.stride_width for tap in range(min(_taps_apart(g), g.filter_width))]
-    tiles = _tiles(g, g.output_width * g.output_depth, _TILE_ELEMENTS, phases, g.stride_width)
-    return _Layer(g, rows, zero_point, 0, end, tiles)
+    return _Weights(taps, zero_point, 0, convolution_end(op, op.fuse_code(), taps.reshape(-1, depth)))
 
 
 def _tiles(
@@ -181,28 +202,28 @@ def _convolution(
     for tile in layer.tiles:
         place = results[tile.batch, tile.output]
         planes = [_pixels(image, layer, tile, plane) for plane in tile.planes]
-        layer.end(sums_of(layer, planes, len(place), place if output == np.float32 else None), place)
+        layer.weights.end(sums_of(layer, planes, len(place), place if output == np.float32 else None), place)
     return from_nhwc(results, g.nchw)
 
 
 def _pixels(image: Array, layer: _Layer, tile: _Tile, plane: _Plane) -> Array:
-    """Return a plane [height, width, depth] of what a tile reads, in the type of the weights."""
+    """Return a plane [height, width, depth] of what a tile reads, in the type of the filters."""
     pixels = image[tile.batch, tile.input, plane.columns]
     if not plane.borders:
-        return np.ascontiguousarray(pixels, layer.weights.dtype)
-    padded = np.empty(plane.shape, layer.weights.dtype)
+        return np.ascontiguousarray(pixels, layer.filters.dtype)
+    padded = np.empty(plane.shape, layer.filters.dtype)
     padded[plane.inside] = pixels
     for border in plane.borders:
-        padded[border] = layer.zero_point
+        padded[border] = layer.weights.zero_point
     return padded
 
 
 def _product_rows(layer: _Layer, planes: Sequence[Array], count: int, out: Array | None) -> Array:
     """Return the sums [count, output_width, output_depth] of `count` output rows, in `out` where they fit it."""
-    g, filters, rows = layer.geometry, layer.weights, planes[0]
+    g, filters, rows = layer.geometry, layer.filters, planes[0]
     columns = rows[:: g.stride_height, :: g.stride_width] if g.pointwise else _windows(rows, g, count)
     target = None if out is None else out.reshape(-1, g.output_depth)
-    sums = product(columns.reshape(-1, filters.shape[1]), filters, layer.depth_limit, target)
+    sums = product(columns.reshape(-1, filters.shape[1]), filters, layer.weights.depth_limit, target)
     return sums.reshape(count, g.output_width, g.output_depth) if out is None else out
 
 
@@ -223,17 +244,17 @@ def _windows(rows: Array, geometry: Convolution, count: int) -> Array:
 def _depthwise_rows(layer: _Layer, planes: Sequence[Array], count: int, out: Array | None) -> Array:
     """Return the sums [count, output_width, output_depth] of `count` output rows, in `out` if it is given."""
     g, apart = layer.geometry, _taps_apart(layer.geometry)
-    sums = np.empty((count, g.output_width, g.output_depth), layer.weights.dtype) if out is None else out
+    sums = np.empty((count, g.output_width, g.output_depth), layer.filters.dtype) if out is None else out
     flat = sums.reshape(count, -1)
     for tap, plane in enumerate(planes):
         columns = np.repeat(plane, g.depth_multiplier, axis=2) if g.depth_multiplier > 1 else plane
         left, step = tap * g.dilation_width // g.stride_width, apart * g.dilation_width // g.stride_width
-        weights = layer.weights[:, tap::apart]
-        pixels = _tap_rows(columns, g, count, left, step, weights.shape[1])
+        filters = layer.filters[:, tap::apart]
+        pixels = _tap_rows(columns, g, count, left, step, filters.shape[1])
         if tap == 0:
-            np.einsum("yhwx,hwx->yx", pixels, weights, out=flat)
+            np.einsum("yhwx,hwx->yx", pixels, filters, out=flat)
         else:
-            flat += np.einsum("yhwx,hwx->yx", pixels, weights)
+            flat += np.einsum("yhwx,hwx->yx", pixels, filters)
     return sums
 
 

@@ -20,15 +20,13 @@ from nn_runtime.value_classes import dataclass
 if TYPE_CHECKING:
     from nn_runtime.operand import Array
     from nn_runtime.operations import OperationView
-    from nn_runtime.operations.fully_connected import FullyConnected
 
 
 @dataclass(frozen=True)
-class _Layer:
-    """A matrix product made ready: real weights [num_units, input_size], and the end of 8-bit sums."""
+class _Weights:
+    """What an operation makes of its constants: real weights [num_units, input_size], and the end of 8-bit sums."""
 
-    sizes: FullyConnected
-    weights: Array
+    matrix: Array
     depth_limit: int
     requantize: Requantization | None
 
@@ -36,23 +34,22 @@ class _Layer:
 @computes(OperationCode.FULLY_CONNECTED)
 def fully_connected(op: OperationView) -> tuple[Array, ...]:
     """Return input @ weights transposed + bias with activation; 8-bit sums are exact and rounded once."""
-    layer = kept(op, _layer)
-    rows = op.array("input").reshape(layer.sizes.batches, layer.sizes.input_size)
-    if layer.requantize is not None:
-        return (layer.requantize(product(centred(rows, op.input("input")), layer.weights, layer.depth_limit)),)
-    result = rows.astype(np.float32, copy=False) @ layer.weights.T
+    sizes, weights = kept(op, fully_connected_sizes), kept(op, _weights, sized=False)
+    rows = op.array("input").reshape(sizes.batches, sizes.input_size)
+    if weights.requantize is not None:
+        return (weights.requantize(product(centred(rows, op.input("input")), weights.matrix, weights.depth_limit)),)
+    result = rows.astype(np.float32, copy=False) @ weights.matrix.T
     result += op.array("bias").astype(np.float32, copy=False)
-    clamp_activation(result, layer.sizes.activation)
+    clamp_activation(result, sizes.activation)
     return (result.astype(dtype_of(op.outputs[0].type), copy=False),)
 
 
-def _layer(op: OperationView) -> _Layer:
-    sizes, matrix = fully_connected_sizes(op), op.array("weights")
+def _weights(op: OperationView) -> _Weights:
+    matrix, bias = op.array("weights"), op.array("bias")
     if op.data_type not in QUANT8_TYPES:
-        return _Layer(sizes, matrix.astype(np.float32, copy=False), sizes.input_size, None)
+        return _Weights(matrix.astype(np.float32, copy=False), matrix.shape[1], None)
     source, weights, output = op.input("input"), op.input("weights"), op.outputs[0]
     matrix = centred(matrix, weights)
     depth_limit = exact_depth(centred_bound(source), matrix, centred_bound(weights))
     multipliers = convolution_multipliers(source, weights, output)
-    end = Requantization(op.array("bias"), multipliers, output, sizes.activation, once=True)
-    return _Layer(sizes, matrix, depth_limit, end)
+    return _Weights(matrix, depth_limit, Requantization(bias, multipliers, output, op.fuse_code(), once=True))

@@ -125,7 +125,7 @@ static inline __attribute__((always_inline)) void finish_direct(const Step *s, g
     const float16 w1 = w[(vectors > 1 ? pitch : 0) + (k)];           \
     const float16 w2 = w[(vectors > 2 ? 2 * pitch : 0) + (k)];       \
     PREFETCH(ahead);                                                 \
-    PIXELS_OF(width) {                                                         \
+    PIXELS_OF(width) {                                               \
         float16 value = (float16)(at[p][k]);                         \
         HOLD(value);                                                 \
         sum0[p] = fma(value, w0, sum0[p]);                           \

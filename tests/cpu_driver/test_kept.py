@@ -5,12 +5,17 @@ from __future__ import annotations
 
 import gc
 import weakref
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 import nn_runtime as nn
+from cpu_driver.operations import fully_connected
 from nn_runtime.devices import reference_device
+
+if TYPE_CHECKING:
+    from nn_runtime.operations import OperationView
 
 
 class Watched(np.ndarray):
@@ -66,3 +71,45 @@ def test_what_was_made_of_an_argument_goes_with_it() -> None:
     del execution, given, one
     gc.collect()
     assert [reference() for reference in watched] == [None, None]
+
+
+def gathered_rows() -> nn.Model:
+    """FULLY_CONNECTED of any number of rows with weights 2 * identity, then a GATHER of one of them."""
+    model = nn.Model()
+    rows = model.add_operand(nn.OperandType(nn.OperandCode.TENSOR_FLOAT32, (0, 4)))
+    index = model.add_operand(nn.OperandType(nn.OperandCode.TENSOR_INT32, (1,)))
+    weights = model.add_operand(nn.OperandType(nn.OperandCode.TENSOR_FLOAT32, (4, 4)))
+    bias = model.add_operand(nn.OperandType(nn.OperandCode.TENSOR_FLOAT32, (4,)))
+    none, axis = (model.add_operand(nn.OperandType(nn.OperandCode.INT32)) for _ in range(2))
+    products = model.add_operand(nn.OperandType(nn.OperandCode.TENSOR_FLOAT32, (0, 4)))
+    result = model.add_operand(nn.OperandType(nn.OperandCode.TENSOR_FLOAT32, (1, 4)))
+    model.set_operand_value(weights, 2 * np.eye(4, dtype=np.float32))
+    model.set_operand_value(bias, np.zeros(4, np.float32))
+    model.set_operand_value(none, np.int32(nn.FuseCode.NONE))
+    model.set_operand_value(axis, np.int32(0))
+    model.add_operation(nn.OperationCode.FULLY_CONNECTED, [rows, weights, bias, none], [products])
+    model.add_operation(nn.OperationCode.GATHER, [products, axis, index], [result])
+    model.identify_inputs_and_outputs([rows, index], [result])
+    model.finish()
+    return model
+
+
+def test_constants_serve_other_sizes_and_runs_after_one_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+
+    def watched(op: OperationView) -> object:
+        made.append(op)
+        return weights_of(op)
+
+    weights_of = fully_connected._weights
+    monkeypatch.setattr(fully_connected, "_weights", watched)
+    with nn.Network.from_model(gathered_rows()).compile("cpu") as session:
+        for count, index in ((3, 2), (5, 4), (5, 9), (5, 0), (2, 1)):
+            rows = np.arange(4 * count, dtype=np.float32).reshape(count, 4)
+            if index < count:
+                (got,) = session.run([rows, np.array([index], np.int32)])
+                np.testing.assert_array_equal(got, 2 * rows[index : index + 1])
+            else:
+                with pytest.raises(nn.NNError, match="GATHER"):
+                    session.run([rows, np.array([index], np.int32)])
+    assert len(made) == 1

@@ -159,6 +159,20 @@ def test_sums_that_float32_takes_to_the_next_code_are_corrected(
     assert arithmetic._corrections
 
 
+def test_sums_beyond_what_float32_holds_are_not_corrected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A correction of 2^24 + 1 would be one of 2^24."""
+    only_one = {"_SHIFTS": (0,), "_FEW_FACTORS": (0,), "_FEW_NUDGES": (-1000,)}  # which is wrong there
+    for name, values in only_one.items():
+        monkeypatch.setattr(requantization_search, name, values)
+    mantissa, exponent, bias = 1_098_208_102, -10, -16_762_199
+    multipliers = np.array([mantissa], np.int32), np.array([exponent], np.int32)
+    sums = np.arange(2**24 - 5, 2**24 + 1, dtype=np.float32)[:, np.newaxis]
+    output = OperandType(SIGNED, (), 1.0, -128)
+    got = requantize(sums.copy(), np.array([bias], np.int32), multipliers, output, FuseCode.NONE)
+    wanted = [max(by_steps(int(value) + bias, mantissa, exponent) - 128, -128) for value in sums[:, 0]]
+    assert got[:, 0].tolist() == wanted
+
+
 def test_sums_out_of_reach_need_not_be_right() -> None:
     """float32 serves a channel of few possible sums that it does not serve for all."""
     mantissa, exponent, bias, reach = 1_369_916_726, -17, 93_790, 500_000
