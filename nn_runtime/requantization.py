@@ -24,7 +24,7 @@ from nn_runtime.quantization import (
 from nn_runtime.requantization_search import Correction, Span, Steps, Task, greatest_integer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from nn_runtime.codes import FuseCode
     from nn_runtime.operand import Array
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 _WORTHWHILE = 0.75
 """Part of the channels that an arithmetic must serve: the others are taken out of the rows one by one."""
 _ANY_INTEGER = 1 << 53
+"""No value is greater in magnitude: what float64 holds."""
 _MOST_CORRECTIONS = 16
 """Each costs two steps of arithmetic of its channel's results, and two short calls."""
 
@@ -159,7 +160,7 @@ class _InSteps:
         summable = np.abs(shifts) <= greatest_integer(self.float_type)
         self.exact = (steps.wrong == 0)[places] & summable
         self._corrections = _corrections(steps, places, task.bias, reach, np.flatnonzero(summable & ~self.exact))
-        self.exact[[channel for channel, _ in self._corrections]] = True
+        self.exact[list(self._corrections)] = True
         offsets = np.abs(steps.offsets) if steps.signed else steps.offsets
         self._rows = ChannelRows(shifts.astype(self.float_type), steps.factors[places], offsets[places])
 
@@ -174,22 +175,27 @@ class _InSteps:
             else:
                 total += offsets
             self._codes.write(total, out)
-        for channel, correction in self._corrections:
-            codes = results[..., channel]
-            (np.add if correction.addend > 0 else np.subtract)(codes, values[..., channel] == correction.sum, out=codes)
+        for channel, corrections in self._corrections.items():
+            sums, codes = values[..., channel], results[..., channel]
+            for one in corrections:
+                (np.add if one.addend > 0 else np.subtract)(codes, sums == one.sum, out=codes)
 
 
 def _corrections(
     steps: Steps, places: npt.NDArray[np.intp], biases: Array, reach: Array, channels: npt.NDArray[np.intp]
-) -> Sequence[tuple[int, Correction]]:
-    """Return the corrections, of sums without bias in reach, that make channels right; none of any if they are many."""
-    found: list[tuple[int, Correction]] = []
+) -> Mapping[int, Sequence[Correction]]:
+    """Return by channel the corrections, of values in reach, that make it right; nothing if they are many."""
+    found: dict[int, Sequence[Correction]] = {}
+    of_place = functools.cache(lambda place: steps.corrections(place, _MOST_CORRECTIONS))
+    left = _MOST_CORRECTIONS
     for channel in channels.tolist():
-        needed = steps.corrections(places[channel], _MOST_CORRECTIONS) or ()
-        values = [Correction(one.sum - int(biases[channel]), one.addend) for one in needed]
-        found += [(channel, one) for one in values if abs(one.sum) <= reach[channel]]
-        if len(found) > _MOST_CORRECTIONS:
-            return ()
+        needed = of_place(int(places[channel]))
+        if needed is not None:
+            values = (Correction(one.sum - int(biases[channel]), one.addend) for one in needed)
+            found[channel] = [one for one in values if abs(one.sum) <= reach[channel]]
+            left -= len(found[channel])
+            if left < 0:
+                return {}
     return found
 
 

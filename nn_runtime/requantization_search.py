@@ -27,9 +27,10 @@ _SHIFTS = tuple(37 * shift * (-1) ** shift for shift in range(16))
 """How far from the middle other shifts are tried: each rounds the products in another way."""
 _NUDGES = (0, 1, -1, 2, -2, 3, -3, 4, -4, 5, -5, 6, -6)
 """How many sixteenths of the last place of a total of 128 from the middle other offsets are tried."""
-_UNKNOWN = np.iinfo(np.int64).max
 _FEW_FACTORS, _FEW_NUDGES = (0, 1, -1), (0, 4, -4)
 """Those tried where shifts vary as well."""
+_NOT_TRIED = np.iinfo(np.int64).max
+"""In place of how many steps are wrong."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,7 @@ class Steps:
     def __init__(self, task: Task, biases: Span, sums: Span, base: int, dtype: type[np.float32 | np.float64]) -> None:
         """Take the spans of biases and sums, and what unsigned results are moved by."""
         channels = task.mantissas.size
-        self.wrong = np.full(channels, _UNKNOWN)
+        self.wrong = np.full(channels, _NOT_TRIED)
         """At how many levels the best arithmetic found begins a step at another sum."""
         self.factors: Array = np.zeros(channels, dtype)
         self.offsets: Array = np.zeros(channels, dtype)

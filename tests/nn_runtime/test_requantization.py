@@ -186,6 +186,23 @@ def test_sums_out_of_reach_need_not_be_right() -> None:
     assert isinstance(arithmetic, _InFloat32)
 
 
+def test_channels_of_one_multiplier_are_corrected_where_their_sums_reach(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both share a search, whose wrong sums the second, of few possible sums, does not have."""
+    for name in ("_FACTORS", "_NUDGES"):
+        monkeypatch.setattr(requantization_search, name, (0,) if name == "_FACTORS" else (4,))
+    mantissa, exponent = 1_893_077_606, -11
+    output, reach = OperandType(SIGNED, (), 1.0, 3), np.array([300_000, 50])
+    multipliers = np.full(2, mantissa, np.int32), np.full(2, exponent, np.int32)
+    ready = Requantization(np.zeros(2, np.int32), multipliers, output, FuseCode.NONE, reach=reach)
+    sums = np.array([one for one in near_ties(mantissa, exponent) if abs(one) <= 300_000])
+    values = np.stack([sums, sums % 50], axis=1)
+    wanted = [[min(max(by_steps(int(v), mantissa, exponent) + 3, -128), 127) for v in row] for row in values]
+    np.testing.assert_array_equal(ready(values.astype(np.float32)), wanted)
+    ((arithmetic, _channels),) = ready._of_float32
+    assert isinstance(arithmetic, _InFloat32)
+    assert [len(arithmetic._corrections[channel]) > 0 for channel in range(2)] == [True, False]
+
+
 def test_multipliers_of_many_are_those_of_each() -> None:
     reals = [0.0, 1.0, 0.5, 2.0**-31, 2.0**-33, 2.0**31, 1 - 2.0**-40, 2.0**-31 * (1 - 2.0**-50), 0.0037, 3e-7, 123.4]
     mantissas, exponents = fixed_point_multipliers(reals)
