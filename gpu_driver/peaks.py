@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The measured peaks of a device: a few short launches of peaks.cl, the best ever seen stored by device and driver."""
+"""The measured peaks of a device: a few short launches, the best ever seen stored by device and driver.
+
+peaks.cl measures all but matrix units, which peaks_units.cl does.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +27,15 @@ if TYPE_CHECKING:
     from gpu_driver.device.context import DeviceContext
     from gpu_driver.kernel import Scalar
 
-SOURCE = "peaks.cl"
+SOURCE, UNITS_SOURCE = "peaks.cl", "peaks_units.cl"
 _VECTOR = 16
 _CHAINS, _FEW_CHAINS = 12, 6
 """Sums of vectors at once; the fewer where registers hold no more (FEW_REGISTERS)."""
 _TILE_PRODUCTS = 2 * 16 * 64 * 16
 """Of a work-item and round."""
+_UNITS_CHAINS = 8
+_UNITS_PRODUCTS, _WARP = {"half": 16 * 8 * 16, "uchar": 16 * 8 * 32}, 32
+"""Of 32 work-items in one instruction, by type."""
 _REPEATS = 7
 _TARGET_NS = 4_000_000
 """A launch shall last about that long."""
@@ -70,7 +76,8 @@ class _Measurement:
         groups = profile.compute_units * (1 if profile.is_cpu else _GPU_GROUPS_PER_UNIT)
         self._items = groups * self._local
         self._chains = _FEW_CHAINS if profile.registers <= FEW_REGISTERS else _CHAINS
-        self._program = device.programs.get(SOURCE, {"DOT4": profile.dot4, "CHAINS": self._chains})
+        defines = {"DOT4": profile.dot4, "CHAINS": self._chains, "INTERLEAVED": int(not profile.is_cpu)}
+        self._program = device.programs.get(SOURCE, defines)
 
     @property
     def key(self) -> str:
@@ -81,16 +88,27 @@ class _Measurement:
         """Measure and return everything."""
         result = self._device.allocate(self._items * _VECTOR * 4)
         factor, term = np.float32(0.5), np.float32(1)
+        kernel = self._program.kernel
         operations = 2 * self._items * _VECTOR * self._chains
-        float32 = self._rate("multiply_add", operations, lambda rounds: (result.handle, rounds, factor, term))
-        quant8 = float32
-        if self._device.profile.dot4 == AMX:
+        float32 = self._rate(kernel("multiply_add"), operations, lambda rounds: (result.handle, rounds, factor, term))
+        float16 = quant8 = float32
+        if self._device.profile.matrix_units is not None:
+            float16, quant8 = (self._units_rate(element, result.handle) for element in ("half", "uchar"))
+        elif self._device.profile.dot4 == AMX:
             products = _TILE_PRODUCTS * self._items
-            quant8 = self._rate("tile_product", 2 * products, lambda rounds: (result.handle, rounds))
+            quant8 = self._rate(kernel("tile_product"), 2 * products, lambda rounds: (result.handle, rounds))
         elif self._device.profile.dot4:
-            quant8 = self._rate("dot_product", 4 * operations, lambda rounds: (result.handle, rounds))
-        return Peaks(float32, quant8, self._copy_rate(_CACHE_BYTES * self._device.profile.compute_units),
+            quant8 = self._rate(kernel("dot_product"), 4 * operations, lambda rounds: (result.handle, rounds))
+        return Peaks(float32, float16, quant8, self._copy_rate(_CACHE_BYTES * self._device.profile.compute_units),
                      self._copy_rate(_MEMORY_BYTES))  # fmt: skip
+
+    def _units_rate(self, element: str, result: cl.Buffer) -> float:
+        """Return the rate of matrix units, with `result` for as many sums as the other kernels have."""
+        level = self._device.profile.matrix_units or 0
+        types = {"T": element, "FILTER_T": element}
+        program = self._device.programs.get(UNITS_SOURCE, {**types, "MATRIX_UNITS": level, "CHAINS": _UNITS_CHAINS})
+        products = _UNITS_PRODUCTS[element] * _UNITS_CHAINS * self._items // _WARP
+        return self._rate(program.kernel("unit_product"), 2 * products, lambda rounds: (result, rounds))
 
     def _copy_rate(self, size_bytes: int) -> float:
         size_bytes = min(size_bytes, self._device.profile.max_alloc_bytes)
@@ -100,17 +118,17 @@ class _Measurement:
         for buffer in (source, destination):
             cl.enqueue_fill_buffer(self._device.profiling_queue, buffer.handle, np.uint8(0), 0, moved)
         return self._rate(
-            "copy", 2 * moved, lambda rounds: (source.handle, destination.handle, np.int32(count), rounds)
-        )
+            self._program.kernel("copy"), 2 * moved,
+            lambda rounds: (source.handle, destination.handle, np.int32(count), rounds),
+        )  # fmt: skip
 
     def _rate(
-        self, kernel_name: str, per_round: int, arguments: Callable[[Scalar], tuple[cl.Buffer | Scalar, ...]]
+        self, kernel: cl.Kernel, per_round: int, arguments: Callable[[Scalar], tuple[cl.Buffer | Scalar, ...]]
     ) -> float:
         """Return the most done in a nanosecond by launches of a kernel whose work grows with its rounds.
 
         The shortest of several launches says whether the rounds are enough: one may be disturbed at any time.
         """
-        kernel = self._program.kernel(kernel_name)
         rounds = 1
         while True:
             kernel.set_args(*arguments(np.int32(rounds)))

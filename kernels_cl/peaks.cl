@@ -3,11 +3,12 @@
 // Maths    multiply_add: CHAINS independent sums of 16, sums = sums * factor + term, `rounds` times
 //          dot_product: the same with four products of bytes in each of the 16 sums (DOT4), else nothing
 //          tile_product: `rounds` times two products of 16 x 64 and 64 x 16 bytes (DOT4 4), else nothing
-//          copy: `rounds` times dst[i] = src[i] over the same `count` vectors of 16 floats
-// Tensors  result: float or int [items, 16]; src, dst: float [parts, count, 16]
+//          copy: `rounds` times dst[i] = src[i] over the same `count` vectors of 16 floats of each work-item
+// Tensors  result: float or int [items, 16]; src, dst: float [items, count, 16], INTERLEAVED: [count * 4, items, 4]
 // Defines  DOT4: 0 | 1 | 2 | 3 | 4 (required); not 0: the form of common/dot4.h
 //          CHAINS: vectors of sums at once
-// Launch   global (items), local (1 or a multiple of 32 for GPUs); copy: one work-item moves one part
+//          INTERLEAVED: 0 | 1: work-items of a group move neighbouring vectors, as GPUs want it, else each its own part
+// Launch   global (items), local (1 or a multiple of 32 for GPUs)
 // Exact    nobody reads the results; factor 0.5 and term 1 keep sums finite
 #ifndef DOT4
 #error "peaks.cl: define DOT4"
@@ -22,6 +23,9 @@
 
 #ifndef CHAINS
 #define CHAINS 12 // so that nothing waits for a sum, and all stay in registers
+#endif
+#ifndef INTERLEAVED
+#define INTERLEAVED 0
 #endif
 
 kernel void multiply_add(global float *restrict result, int rounds, float factor, float term)
@@ -77,9 +81,16 @@ kernel void tile_product(global int *restrict result, int rounds)
 
 kernel void copy(global const float *restrict src, global float *restrict dst, int count, int rounds)
 {
+#if INTERLEAVED
+    const size_t items = get_global_size(0), item = get_global_id(0);
+    for (int round = 0; round < rounds; ++round)
+        for (int i = 0; i < 4 * count; ++i)
+            vstore4(vload4(i * items + item, src), i * items + item, dst);
+#else
     global const float *from = src + (size_t)get_global_id(0) * count * 16;
     global float *to = dst + (size_t)get_global_id(0) * count * 16;
     for (int round = 0; round < rounds; ++round)
         for (int i = 0; i < count; ++i)
             vstore16(vload16(i, from), i, to);
+#endif
 }

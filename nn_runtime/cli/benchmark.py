@@ -48,7 +48,7 @@ from nn_runtime.cli.output import (
     progress,
     table,
 )
-from nn_runtime.cli.roofline import peaks_of, quant8_operations, rates
+from nn_runtime.cli.roofline import arithmetic_of, peaks_of, rates
 from nn_runtime.cli.timings import Clock, Launch, Report, Timed
 from nn_runtime.codes import operation_name
 from nn_runtime.devices import find_device
@@ -58,10 +58,9 @@ from nn_runtime.value_classes import dataclass
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Mapping, Sequence
-    from collections.abc import Set as AbstractSet
 
     from nn_runtime.cli.inputs import Array
-    from nn_runtime.hal.peaks import Peaks
+    from nn_runtime.hal.peaks import Arithmetic, Peaks
     from nn_runtime.model import Model
     from nn_runtime.reports import Explanation, OperationTimes
     from nn_runtime.session import Session
@@ -78,11 +77,11 @@ _SEED = 0
 
 @dataclass(frozen=True)
 class _Operations:
-    """What the profile says of operations, by index: their names, the shapes of their results; which are 8-bit."""
+    """What the profile says of operations, by index: their names, the shapes of their results, their arithmetic."""
 
     names: Mapping[int, str]
     results: Mapping[int, str]
-    quant8: AbstractSet[int]
+    arithmetic: Mapping[int, Arithmetic]
 
     @classmethod
     def of(cls, model: Model) -> _Operations:
@@ -93,8 +92,15 @@ class _Operations:
         return cls(
             {number: operation_name(operation.type) for number, operation in numbered},
             {number: shapes[operation.outputs[0]] for number, operation in numbered},
-            quant8_operations(model.hal),
+            {number: arithmetic_of(main, operation) for number, operation in numbered},
         )
+
+    def arithmetic_of_launch(self, row: OperationTimes) -> Arithmetic:
+        """Return the kind that a launch is counted as: of 8 bits if any of its operations is."""
+        kinds = {self.arithmetic.get(operation, "float32") for operation in row.operations}
+        if row.on_bytes or "quant8" in kinds:
+            return "quant8"
+        return "float16" if kinds == {"float16"} else "float32"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -231,14 +237,14 @@ def _launches(
     launches = []
     for at, same in enumerate(zip(*runs, strict=True)):
         one = same[0]
-        is_quant8 = one.on_bytes or any(operation in operations.quant8 for operation in one.operations)
+        arithmetic = operations.arithmetic_of_launch(one)
         launches.append(Launch(
             "+".join(operations.names.get(operation, "?") for operation in one.operations) or one.kernel,
             operations.results.get(one.operations[-1], "") if one.operations else "",
             one.name,
             one.device, one.operations, statistics.median(row.start_ns for row in same), one.duration_ns,
-            medians[at], medians[at] / total, float(cumulated[at]), one.bytes_moved, len(same), one.flops, is_quant8,
-            rates(one.flops, one.bytes_moved, medians[at], peaks.get(one.device), is_quant8=is_quant8),
+            medians[at], medians[at] / total, float(cumulated[at]), one.bytes_moved, len(same), one.flops, arithmetic,
+            rates(one.flops, one.bytes_moved, medians[at], peaks.get(one.device), arithmetic),
         ))  # fmt: skip
     return tuple(launches)
 
@@ -333,8 +339,9 @@ def _launch_table(launches: Sequence[Launch]) -> list[str]:
 
 def _peaks_line(device: str, peaks: Peaks) -> str:
     return (
-        f"measured peaks of {device}: float32 {peaks.float32:.0f} G operations/s, 8-bit {peaks.quant8:.0f}, caches "
-        f"{peaks.cache:.0f} GB/s, memory {peaks.memory:.0f} GB/s; % of roof: a = of arithmetic, m = of the caches"
+        f"measured peaks of {device}: float32 {peaks.float32:.0f} G operations/s, float16 {peaks.float16:.0f}, "
+        f"8-bit {peaks.quant8:.0f}, caches {peaks.cache:.0f} GB/s, memory {peaks.memory:.0f} GB/s; % of roof: "
+        "a = of arithmetic, m = of the caches"
     )
 
 

@@ -11,17 +11,18 @@ from nn_runtime.cli.labels import HEIGHT, Box, Dot, placed, text_box
 from nn_runtime.cli.output import duration_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence, Set
 
     from nn_runtime.cli.labels import Label
     from nn_runtime.cli.timings import Launch, Report
-    from nn_runtime.hal.peaks import Peaks
+    from nn_runtime.hal.peaks import Arithmetic, Peaks
 
 _COLOURS = (
     *("#2f7ed8", "#d9822b", "#1c9c63", "#b5489a", "#7a6ff0", "#c23b3b", "#3aa6b9", "#8c7a3f"),
     *("#e377c2", "#17608f", "#9ac33a", "#6b3fa0", "#a0522d", "#e0b020", "#0f7b6c", "#d45d79"),
 )
 _OTHER = "#8a8f98"
+_KINDS: Mapping[Arithmetic, str] = {"quant8": "8-bit", "float16": "float16", "float32": "float32"}
 _LABELLED = 8
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM = 920, 440, 64, 46
 _STYLE = """
@@ -165,9 +166,7 @@ def _roofline(device: str, peaks: Peaks, launches: Sequence[Launch], colours: Ma
     if not points:
         return ""
     xs = [one.flops / one.bytes_moved for one in points]
-    arithmetic = {"float32": peaks.float32}
-    if any(one.is_quant8 for one in points):
-        arithmetic = {"8-bit": peaks.quant8, **(arithmetic if not all(one.is_quant8 for one in points) else {})}
+    arithmetic = _arithmetic_peaks(peaks, {one.arithmetic for one in points})
     top = max(arithmetic.values())
     axes = _Axes([*xs, 2 * top / peaks.cache], [*(one.rates.operations_per_ns for one in points), top])
     left, right = 10.0**axes.x0, 10.0**axes.x1
@@ -196,6 +195,16 @@ def _roofline(device: str, peaks: Peaks, launches: Sequence[Launch], colours: Ma
         f'<div class="wide"><svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img">{axes.grid()}{"".join(roofs)}'
         f'<path class="roof thin" d="{_path(axes, memory)}"/>{slopes}{dots}{labels}{axis_names}</svg></div>'
     )
+
+
+def _arithmetic_peaks(peaks: Peaks, kinds: Set[Arithmetic]) -> Mapping[str, float]:
+    """Return the peaks of these kinds by name, those that are equal under one."""
+    names: dict[float, str] = {}
+    for kind, name in _KINDS.items():
+        rate = peaks.of_arithmetic(kind)
+        if kind in kinds:
+            names[rate] = f"{names[rate]}, {name}" if rate in names else name
+    return {name: rate for rate, name in names.items()}
 
 
 def _roof_name(name: str, rate: float) -> str:

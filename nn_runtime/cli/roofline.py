@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from nn_runtime.codes import OperandCode
 from nn_runtime.devices import find_device
 from nn_runtime.hal.peaks import HasPeaks
 from nn_runtime.operand import QUANT8_TYPES
@@ -13,8 +14,8 @@ from nn_runtime.value_classes import dataclass
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from nn_runtime.hal.peaks import Peaks
-    from nn_runtime.hal.types import Model
+    from nn_runtime.hal.peaks import Arithmetic, Peaks
+    from nn_runtime.hal.types import Operation, Subgraph
 
 
 @dataclass(frozen=True)
@@ -31,12 +32,12 @@ class Rates:
     bound: str
 
 
-def rates(flops: int, size_bytes: int, duration_ns: float, peaks: Peaks | None, *, is_quant8: bool) -> Rates:
+def rates(flops: int, size_bytes: int, duration_ns: float, peaks: Peaks | None, arithmetic: Arithmetic) -> Rates:
     """Return what a launch reached; the roof is arithmetic on registers, and data that lies in caches."""
     duration_ns = max(duration_ns, 1.0)
     if peaks is None or not (flops or size_bytes):
         return Rates(flops / duration_ns, size_bytes / duration_ns, None, "")
-    arithmetic_ns = flops / (peaks.quant8 if is_quant8 else peaks.float32)
+    arithmetic_ns = flops / peaks.of_arithmetic(arithmetic)
     memory_ns = size_bytes / peaks.cache
     bound = "arithmetic" if arithmetic_ns >= memory_ns else "memory"
     return Rates(
@@ -54,11 +55,12 @@ def peaks_of(devices: Iterable[str]) -> dict[str, Peaks]:
     return found
 
 
-def quant8_operations(model: Model) -> frozenset[int]:
-    """Return the operations of the main subgraph whose first output, or else input, is of 8 bits."""
-    main = model.main
-    return frozenset(
-        at
-        for at, operation in enumerate(main.operations)
-        if any(main.operands[i].type in QUANT8_TYPES for i in (*operation.outputs[:1], *operation.inputs[:1]))
-    )
+def arithmetic_of(graph: Subgraph, operation: Operation) -> Arithmetic:
+    """Return the kind of arithmetic that an operation is counted as: by its first output and its first input.
+
+    What makes bytes of others, or others of bytes, is of 8 bits; halves need both.
+    """
+    types = {graph.operands[i].type for i in (*operation.outputs[:1], *operation.inputs[:1])}
+    if types & QUANT8_TYPES:
+        return "quant8"
+    return "float16" if types == {OperandCode.TENSOR_FLOAT16} else "float32"

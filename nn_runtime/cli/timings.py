@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from nn_runtime.cli.roofline import Rates
-    from nn_runtime.hal.peaks import Peaks
+    from nn_runtime.hal.peaks import Arithmetic, Peaks
 
 _PERCENTILES = (25, 50, 75, 90, 99)
 
@@ -75,7 +75,7 @@ class Launch:
     bytes_moved: int
     times_called: int
     flops: int
-    is_quant8: bool
+    arithmetic: Arithmetic
     rates: Rates
 
 

@@ -3,23 +3,33 @@
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from nn_runtime.value_classes import dataclass
+
+Arithmetic: TypeAlias = Literal["float32", "float16", "quant8"]
+"""The kinds that have a peak each: the names of `Peaks`."""
 
 
 @dataclass(frozen=True)
 class Peaks:
     """Measured rates per nanosecond: operations (a multiplication and an addition count two), bytes read or written.
 
-    float32, quant8: of arithmetic, on data in registers. cache: bytes of a few hundred KiB that are moved again and
-    again; memory: bytes of many MiB.
+    float32, float16, quant8: of arithmetic, on data in registers, in the way in which the device's kernels multiply
+    numbers of that type: float16 is float32 where they make floats of them. cache: bytes of a few hundred KiB that are
+    moved again and again; memory: bytes of many MiB.
     """
 
     float32: float
+    float16: float
     quant8: float
     cache: float
     memory: float
+
+    def of_arithmetic(self, kind: Arithmetic) -> float:
+        """Return the peak of a kind of arithmetic."""
+        rate: float = getattr(self, kind)
+        return rate
 
 
 @runtime_checkable

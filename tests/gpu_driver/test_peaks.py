@@ -7,33 +7,39 @@ import json
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
+import numpy as np
+import pyopencl as cl
 import pytest
 
 from gpu_driver import peaks
+from nn_runtime.device import Device as RuntimeDevice
 from nn_runtime.hal.peaks import Peaks
+from tests.gpu_driver.operations.products import of_type_gpu
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from gpu_driver.driver import Device
 
+UNITS, NO_UNITS = ("mma_emulated",), ("none",)
+
 
 def test_a_slow_moment_does_not_lower_the_roof(
     opencl_device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NNRT_CACHE_DIR", str(tmp_path))
-    measured = iter(
-        [Peaks(260, 1000, 180, 46), Peaks(520, 900, 390, 40), Peaks(1, 1, 1, 1), Peaks(1, 1, 1, 1), Peaks(1, 1, 1, 1)]
-    )
+    measured = iter([Peaks(260, 300, 1000, 180, 46), Peaks(520, 280, 900, 390, 40), *[Peaks(1, 1, 1, 1, 1)] * 3])
     monkeypatch.setattr(peaks._Measurement, "run", lambda _: next(measured))
     device = opencl_device.context()
-    assert peaks.peaks_of(device) == Peaks(260, 1000, 180, 46)
-    assert peaks.peaks_of(device) == Peaks(520, 1000, 390, 46)
+    assert peaks.peaks_of(device) == Peaks(260, 300, 1000, 180, 46)
+    assert peaks.peaks_of(device) == Peaks(520, 300, 1000, 390, 46)
     (stored,) = (tmp_path / "peaks").glob("*.json")
-    assert json.loads(stored.read_text())["peaks"] == {"float32": 520, "quant8": 1000, "cache": 390, "memory": 46}
+    assert json.loads(stored.read_text())["peaks"] == {
+        **{"float32": 520, "float16": 300, "quant8": 1000, "cache": 390, "memory": 46}
+    }
     for damaged in ("{damaged", "[" * 100_000, json.dumps({"peaks": {"float32": 10**400}})):
         stored.write_text(damaged)
-        assert peaks.peaks_of(device) == Peaks(1, 1, 1, 1)
+        assert peaks.peaks_of(device) == Peaks(1, 1, 1, 1, 1)
 
 
 @pytest.mark.parametrize("disturbed", [{0}, {1, 2}, {8}, set(range(6))])
@@ -53,12 +59,47 @@ def test_disturbed_launches_do_not_end_the_calibration(disturbed: set[int], monk
     monkeypatch.setattr(peaks.cl, "enqueue_nd_range_kernel", enqueue)
     measurement = object.__new__(peaks._Measurement)
     measurement._device = SimpleNamespace(profiling_queue=None)  # type: ignore[assignment]
-    measurement._program = SimpleNamespace(kernel=lambda _: SimpleNamespace(set_args=set_args))  # type: ignore[assignment]
+    kernel = SimpleNamespace(set_args=set_args)
     measurement._items = measurement._local = 1
-    assert measurement._rate("copy", 200, lambda count: (count,)) == pytest.approx(2.0, rel=0.01)
+    assert measurement._rate(kernel, 200, lambda count: (count,)) == pytest.approx(2.0, rel=0.01)
 
 
 def test_measured_peaks_are_rates(opencl_device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NNRT_CACHE_DIR", str(tmp_path))
     found = opencl_device.peaks()
-    assert min(found.float32, found.quant8, found.cache, found.memory) > 0
+    assert min(found.float32, found.float16, found.quant8, found.cache, found.memory) > 0
+
+
+@pytest.mark.parametrize("element", ["half", "uchar"])
+def test_rates_of_matrix_units_count_what_they_multiply(
+    opencl_device: Device, element: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sums of ones that one round leaves are half of the operations that are counted for it."""
+    device = of_type_gpu(RuntimeDevice(opencl_device), UNITS).context()
+    measurement = peaks._Measurement(device)
+    sums = device.allocate(measurement._items * 64)
+    sum_type = np.float32 if element == "half" else np.int32
+    counted: list[int] = []
+
+    def rate(kernel: cl.Kernel, per_round: int, arguments: object) -> float:
+        counted.append(per_round)
+        kernel(device.queue, (measurement._items,), (measurement._local,), sums.handle, np.int32(1))
+        return 1.0
+
+    monkeypatch.setattr(measurement, "_rate", rate)
+    assert measurement._units_rate(element, sums.handle) == 1.0
+    found = np.empty((measurement._items, 4), sum_type)
+    cl.enqueue_copy(device.queue, found, sums.handle)
+    begin = sum(range(peaks._UNITS_CHAINS))
+    assert counted == [2 * int((found - begin).sum())]
+
+
+def test_devices_of_matrix_units_have_peaks_of_their_own(
+    opencl_device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NNRT_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(peaks, "_TARGET_NS", 10_000)
+    measured = peaks.peaks_of(of_type_gpu(RuntimeDevice(opencl_device), UNITS).context())
+    assert max(measured.float16, measured.quant8) < measured.float32  # the stand-in is far slower
+    plain = peaks.peaks_of(of_type_gpu(RuntimeDevice(opencl_device), NO_UNITS).context())
+    assert plain.float16 == plain.float32 == plain.quant8

@@ -17,6 +17,10 @@
 
 BUILT_IN size_t get_local_id(uint dimension) { return __nvvm_read_ptx_sreg_tid_x(); }
 BUILT_IN size_t get_group_id(uint dimension) { return __nvvm_read_ptx_sreg_ctaid_x(); }
+BUILT_IN size_t get_global_id(uint dimension)
+{
+    return get_group_id(dimension) * __nvvm_read_ptx_sreg_ntid_x() + get_local_id(dimension);
+}
 BUILT_IN void barrier(cl_mem_fence_flags flags) { __syncthreads(); }
 BUILT_IN int min(int a, int b) { return a < b ? a : b; }
 BUILT_IN int max(int a, int b) { return a > b ? a : b; }

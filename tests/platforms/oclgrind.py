@@ -36,6 +36,7 @@ import numpy as np
 
 import kernels_cl
 from gpu_driver import peaks
+from gpu_driver.discovery.matrix_units import EMULATED
 from gpu_driver.driver import Device, devices
 from gpu_driver.launch import Launch
 from gpu_driver.lowering import Lowering
@@ -215,6 +216,7 @@ def _findings(per_launch: int, uninitialized: bool) -> Findings:
                     by_steps = functools.partial(_checked, chain.check_by_steps, variant)
                     _observe(f"{chain.name}, step by step", findings, by_steps, is_order)
         _observe("peaks.cl", findings, functools.partial(_run_peaks, device))
+        _observe("peaks_units.cl", findings, functools.partial(_run_peaks_of_units, device))
     faults = {**FAULTS, **UNINITIALIZED_FAULTS} if uninitialized else FAULTS
     for name, source in faults.items():
         findings.planted[name] = _written_by(functools.partial(_run_fault, device, source))[1]
@@ -340,6 +342,21 @@ def _run_peaks(device: Device) -> str:
     program = context.programs.get(peaks.SOURCE, {"DOT4": 0}, launches=launches)
     for name, values in arguments.items():
         program.kernel(name)(context.queue, (items,), local_size, *values)
+    context.queue.finish()
+    return ""
+
+
+def _run_peaks_of_units(device: Device) -> str:
+    """Launch peaks_units.cl with the stand-in for the instruction, two groups, two rounds, both types."""
+    import pyopencl as cl
+
+    context = device.context()
+    local_size, items = (64,), 128
+    result = cl.Buffer(context.context, cl.mem_flags.READ_WRITE, items * 16)
+    for element in ("half", "uchar"):
+        defines: dict[str, str | int] = {"T": element, "FILTER_T": element, "MATRIX_UNITS": EMULATED}
+        program = context.programs.get(peaks.UNITS_SOURCE, defines, launches=[("unit_product", local_size)])
+        program.kernel("unit_product")(context.queue, (items,), local_size, result, np.int32(2))
     context.queue.finish()
     return ""
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NVIDIA's assembler takes what clang makes of matmul_units.cl with inline PTX, and it fits in registers.
+"""NVIDIA's assembler takes what clang makes of the kernels with inline PTX, and they fit in registers.
 
 ptxas comes with CUDA, or by `pip install nvidia-cuda-nvcc-cu12`. No GPU is needed; nothing is run. The built-in
 functions that clang lacks for this target are in nvptx.h.
@@ -20,6 +20,7 @@ import kernels_cl
 from gpu_driver.convolution.units import TILES, Tile
 from gpu_driver.device.programs import build_options
 from gpu_driver.discovery.matrix_units import ELEMENT_TYPES
+from gpu_driver.peaks import _UNITS_CHAINS, UNITS_SOURCE
 from tests.platforms.test_warnings import compiler
 
 BUILT_INS = Path(__file__).with_name("nvptx.h")
@@ -96,7 +97,7 @@ def ptxas() -> str:
 def test_ptx_is_assembled(variant: Variant, clang: str, ptxas: str, tmp_path: Path, is_long: bool) -> None:
     if not is_long and variant not in QUICK:
         pytest.skip("takes a second or two each: --long")
-    ptx = _compiled(variant, clang)
+    ptx = _compiled("matmul_units.cl", variant.level, variant.options, clang)
     kind = variant.level, variant.is_half
     blocks = variant.tile.warp_rows // 16 * (variant.tile.warp_columns // 8)
     terms = 64 if not variant.is_half else 32
@@ -112,8 +113,29 @@ def test_ptx_is_assembled(variant: Variant, clang: str, ptxas: str, tmp_path: Pa
         assert int(registers[1]) <= variant.tile.registers
 
 
+@pytest.mark.parametrize("level", sorted(PTX_VERSIONS))
+@pytest.mark.parametrize("element", ["half", "uchar"])
+def test_peaks_of_matrix_units_are_their_instructions(
+    level: int, element: str, clang: str, ptxas: str, tmp_path: Path
+) -> None:
+    """Nothing of the loop is optimised away, nothing in it goes to memory."""
+    defines: dict[str, str | int] = {"T": element, "FILTER_T": element, "MATRIX_UNITS": level, "CHAINS": _UNITS_CHAINS}
+    ptx = _compiled(UNITS_SOURCE, level, build_options(defines), clang)
+    loops = re.findall(r"^(\$?L\w+):((?:(?!^\$?L\w+:).)*?bra\S*\s+\1;)", ptx, re.MULTILINE | re.DOTALL)
+    (loop,) = (body for _, body in loops if "mma.sync" in body)
+    instruction = INSTRUCTIONS[level, element == "half"]
+    wanted = _UNITS_CHAINS * TIMES[level, element == "half"]
+    assert loop.count("mma.sync") == loop.count(instruction)
+    assert loop.count(instruction) % wanted == 0
+    assert loop.count(instruction) >= wanted
+    assert not re.search(r"\b(ld|st)\.", loop)
+    for target in TARGETS[level]:
+        said = _assembled(ptx, ptxas, target, tmp_path)
+        assert "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads" in said
+
+
 def test_a_wrong_instruction_is_refused(clang: str, ptxas: str, tmp_path: Path) -> None:
-    ptx = _compiled(QUICK[0], clang)
+    ptx = _compiled("matmul_units.cl", QUICK[0].level, QUICK[0].options, clang)
     wrong = ptx.replace("m16n8k16", "m16n8k12")
     assert wrong != ptx
     with pytest.raises(RuntimeError, match="ptxas"):
@@ -122,15 +144,15 @@ def test_a_wrong_instruction_is_refused(clang: str, ptxas: str, tmp_path: Path) 
         _assembled(ptx.replace(".target sm_80", ".target sm_75"), ptxas, "sm_75", tmp_path)
 
 
-def _compiled(variant: Variant, clang: str) -> str:
+def _compiled(name: str, level: int, options: tuple[str, ...], clang: str) -> str:
     command = [
-        *(clang, "-x", "cl", *variant.options, "-O3", "-S", "-o", "-", "-"),
+        *(clang, "-x", "cl", *options, "-O3", "-S", "-o", "-", "-"),
         *("-target", "nvptx64-nvidia-cuda", "-nogpulib", "-Wno-everything"),
-        *("-Xclang", "-target-cpu", "-Xclang", f"sm_{variant.level}"),
-        *("-Xclang", "-target-feature", "-Xclang", f"+{PTX_VERSIONS[variant.level]}"),
+        *("-Xclang", "-target-cpu", "-Xclang", f"sm_{level}"),
+        *("-Xclang", "-target-feature", "-Xclang", f"+{PTX_VERSIONS[level]}"),
         *("-Xclang", "-finclude-default-header", "-Xclang", "-cl-ext=+all"),
     ]
-    source = BUILT_INS.read_text(encoding="utf-8") + kernels_cl.source("matmul_units.cl")
+    source = BUILT_INS.read_text(encoding="utf-8") + kernels_cl.source(name)
     done = subprocess.run(command, input=source, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"clang: {done.stderr}")

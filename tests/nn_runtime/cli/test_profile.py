@@ -7,6 +7,7 @@ import json
 import xml.etree.ElementTree as ElementTree
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,8 +15,11 @@ from nn_runtime.cli import main
 from nn_runtime.cli.roofline import rates
 from nn_runtime.hal.peaks import Peaks
 
+if TYPE_CHECKING:
+    from nn_runtime.hal.peaks import Arithmetic
+
 _DEMO = Path(__file__).parents[3] / "nn_runtime" / "demo"
-_PEAKS = Peaks(float32=500.0, quant8=2000.0, cache=400.0, memory=50.0)
+_PEAKS = Peaks(float32=500.0, float16=1000.0, quant8=2000.0, cache=400.0, memory=50.0)
 
 
 class _Tags(HTMLParser):
@@ -28,25 +32,26 @@ class _Tags(HTMLParser):
 
 
 @pytest.mark.parametrize(
-    ("flops", "size_bytes", "ns", "quant8", "of_roof", "bound"),
+    ("flops", "size_bytes", "ns", "arithmetic", "of_roof", "bound"),
     [
-        (1_000_000, 1000, 4000.0, False, 0.5, "arithmetic"),  # 250 of 500 G/s
-        (1_000_000, 1000, 4000.0, True, 0.125, "arithmetic"),  # 250 of 2000 G/s
-        (1000, 400_000, 2000.0, False, 0.5, "memory"),  # 200 of 400 GB/s
-        (0, 0, 10.0, False, None, ""),
+        (1_000_000, 1000, 4000.0, "float32", 0.5, "arithmetic"),  # 250 of 500 G/s
+        (1_000_000, 1000, 4000.0, "float16", 0.25, "arithmetic"),  # 250 of 1000 G/s
+        (1_000_000, 1000, 4000.0, "quant8", 0.125, "arithmetic"),  # 250 of 2000 G/s
+        (1000, 400_000, 2000.0, "float32", 0.5, "memory"),  # 200 of 400 GB/s
+        (0, 0, 10.0, "float32", None, ""),
     ],
 )
 def test_part_of_the_roof(
-    flops: int, size_bytes: int, ns: float, quant8: bool, of_roof: float | None, bound: str
+    flops: int, size_bytes: int, ns: float, arithmetic: Arithmetic, of_roof: float | None, bound: str
 ) -> None:
-    found = rates(flops, size_bytes, ns, _PEAKS, is_quant8=quant8)
+    found = rates(flops, size_bytes, ns, _PEAKS, arithmetic)
     assert (found.of_roof, found.bound) == (of_roof, bound)
     assert found.operations_per_ns == flops / ns
     assert found.bytes_per_ns == size_bytes / ns
 
 
 def test_a_device_without_peaks_has_rates_only() -> None:
-    found = rates(100, 10, 5.0, None, is_quant8=False)
+    found = rates(100, 10, 5.0, None, "float32")
     assert (found.operations_per_ns, found.bytes_per_ns, found.of_roof) == (20.0, 2.0, None)
 
 
@@ -76,7 +81,7 @@ def test_operations_of_a_profile_and_its_page(
     assert main(["benchmark", *arguments]) == 0
     report = json.loads(capsys.readouterr().out)
     for launch in report["launches"]:
-        assert launch["is_quant8"] is False
+        assert launch["arithmetic"] == "float32"
         assert launch["node_type"].count("+") == max(0, len(launch["operations"]) - 1)
     if report["peaks"]:
         assert set(report["peaks"]) == {name}

@@ -234,4 +234,4 @@ def test_the_command_line_allows_it_and_tells_of_it(
     launches = json.loads(capsys.readouterr().out)["launches"]
     on_bytes = [launch for launch in launches if launch["kernel"].endswith(" on bytes")]
     assert len(on_bytes) == (allowed and makes_bytes(device))
-    assert all(launch["is_quant8"] for launch in on_bytes)
+    assert all(launch["arithmetic"] == "quant8" for launch in on_bytes)
