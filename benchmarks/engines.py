@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 Array: TypeAlias = npt.NDArray[Any]
-Run: TypeAlias = "Callable[[Sequence[Array]], Array]"
+Run: TypeAlias = "Callable[[Sequence[Array]], npt.ArrayLike]"
 """The inputs to the first output."""
 
 THREADS = 2
@@ -31,6 +31,10 @@ LITERT, LITERT_OWN = "LiteRT XNNPACK", "LiteRT own kernels"
 NATIVE = (LITERT, LITERT_OWN, "ONNX Runtime", "OpenVINO")
 OPENCL_PEERS = ("tinygrad OpenCL", "OpenCV OpenCL")
 PROBE = "distance of the cores"
+PACKAGES = (
+    *("numpy", "pyopencl", "pocl-binary-distribution", "intel-opencl-rt", "ai-edge-litert"),
+    *("onnxruntime", "openvino", "tinygrad", "opencv-python-headless"),
+)
 _TURNS = 4000
 
 
@@ -87,16 +91,29 @@ def litert(model: bytes, *, xnnpack: bool) -> Run:
     return run
 
 
-def onnx_runtime(model: bytes) -> Run:
-    """ONNX Runtime on the CPU, with the network converted by `conversion.to_onnx`."""
-    import onnxruntime
-    from conversion import to_onnx
+def onnx_runtime_on(provider: str) -> Callable[[bytes], Run]:
+    """ONNX Runtime with one of its providers, for networks as `conversion.to_onnx` makes them."""
 
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = THREADS
-    session = onnxruntime.InferenceSession(to_onnx(model), options, providers=["CPUExecutionProvider"])
-    names = [one.name for one in session.get_inputs()]
-    return lambda data: session.run(None, dict(zip(names, data, strict=True)))[0]
+    def load(model: bytes) -> Run:
+        import onnxruntime
+        from conversion import to_onnx
+
+        if provider not in onnxruntime.get_available_providers():
+            raise RuntimeError(f"this ONNX Runtime has no {provider}")
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = THREADS
+        session = onnxruntime.InferenceSession(to_onnx(model), options, providers=[provider])
+        if provider not in session.get_providers():
+            raise RuntimeError(f"ONNX Runtime fell back from {provider}: its log says why")
+        names = [one.name for one in session.get_inputs()]
+
+        def run(data: Sequence[Array]) -> Array:
+            output: Array = session.run(None, dict(zip(names, data, strict=True)))[0]
+            return output
+
+        return run
+
+    return load
 
 
 def openvino(model: bytes) -> Run:
@@ -204,7 +221,7 @@ LOADERS: Mapping[str, Callable[[bytes], Run]] = {
     **{f"{name}{IN_HALVES}": ours_float16(selector) for name, selector in OURS.items()},
     LITERT: lambda model: litert(model, xnnpack=True),
     LITERT_OWN: lambda model: litert(model, xnnpack=False),
-    "ONNX Runtime": onnx_runtime,
+    "ONNX Runtime": onnx_runtime_on("CPUExecutionProvider"),
     "OpenVINO": openvino,
     "tinygrad OpenCL": tinygrad,
     "OpenCV OpenCL": opencv,
@@ -212,12 +229,17 @@ LOADERS: Mapping[str, Callable[[bytes], Run]] = {
 }
 
 
-def versions() -> dict[str, str]:
-    """Return the versions of what is installed of engines, devices and what we stand on."""
-    packages = (
-        *("numpy", "pyopencl", "pocl-binary-distribution", "intel-opencl-rt", "ai-edge-litert"),
-        *("onnxruntime", "openvino", "tinygrad", "opencv-python-headless"),
-    )
+def loader_of(engine: str) -> Callable[[bytes], Run]:
+    """Return the loader of an engine of LOADERS, or of one on a GPU."""
+    if engine in LOADERS:
+        return LOADERS[engine]
+    import gpu_engines
+
+    return gpu_engines.loader_of(engine)
+
+
+def versions(packages: Sequence[str] = PACKAGES) -> dict[str, str]:
+    """Return the versions of packages; by default of the engines, the devices and what we stand on."""
     found = {}
     for package in packages:
         try:

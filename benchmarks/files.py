@@ -95,7 +95,7 @@ def _measured(model: bytes, seconds: float) -> Figures:
         }
         outputs = [workers[one].output for one in OURS if not workers[one].problem]
         wanted = np.empty(0) if workers[LITERT].problem else workers[LITERT].output
-        rows = in_turn(workers, LITERT, seconds, SLICE_SECONDS)
+        rows = in_turn(workers, dict.fromkeys(workers, LITERT), seconds, SLICE_SECONDS)
         return {
             "difference": difference(outputs, wanted),
             "rows": {one: {what: row[what] for what in KEPT if what in row} for one, row in rows.items()},

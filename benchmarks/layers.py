@@ -111,7 +111,7 @@ def _figures(names: Sequence[str], seconds: float) -> Iterable[tuple[str, Figure
                 else:
                     workers[engine] = stack.enter_context(Worker(engine, model, inputs))
             outputs = [workers[one].output for one in OURS if not workers[one].problem]
-            rows = in_turn(workers, LITERT, seconds, SLICE_SECONDS)
+            rows = in_turn(workers, dict.fromkeys(workers, LITERT), seconds, SLICE_SECONDS)
             yield (
                 name,
                 {

@@ -58,12 +58,13 @@ def compare(name: str, names: Sequence[str], seconds: float, peer: str = engines
     }
 
 
-def in_turn(workers: Mapping[str, Worker], peer: str, seconds: float, slice_seconds: float) -> Figures:
-    """Return the figures of engines that have a network already; without the peer, ratios are to oneself."""
+def in_turn(workers: Mapping[str, Worker], peers: Mapping[str, str], seconds: float, slice_seconds: float) -> Figures:
+    """Return the figures of engines that have a network already; without its peer, an engine's ratio is to itself."""
     running = {one: worker for one, worker in workers.items() if not worker.problem}
     rounds = _rounds(running, seconds, slice_seconds)
     rows: Figures = {one: {"problem": worker.problem} for one, worker in workers.items()}
     for one in running:
+        peer = peers.get(one)
         rows[one] |= _row(one, peer if peer in running else one, rounds, [None] * len(rounds))
     return rows
 
@@ -205,10 +206,10 @@ def _median(values: Sequence[float]) -> float | None:
 def _first_figures(worker: Worker, wanted: Array) -> Figures:
     if worker.problem:
         return {"problem": worker.problem}
-    return {"problem": "", "first_seconds": worker.first_seconds, **_agreement(worker.output, wanted)}
+    return {"problem": "", "first_seconds": worker.first_seconds, **agreement(worker.output, wanted)}
 
 
-def _agreement(output: Array, wanted: Array) -> Figures:
+def agreement(output: Array, wanted: Array) -> Figures:
     """Return how far an answer is from the reference's, and whether that is the same answer."""
     if output.size != wanted.size:
         return {"agrees": False, "difference": f"shape {list(output.shape)}"}

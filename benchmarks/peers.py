@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 import engines
 import networks
 from measure import Figures, compare, scaling, steadiness
-from report import RESULTS, write_report
+from report import RESULTS, write_stored
 
 import nn_runtime as nn
 
@@ -70,10 +70,8 @@ def main() -> None:
         return
     if not arguments.report:
         _measure({name: pieces[name] for name in arguments.pieces or pieces}, arguments.seconds)
-    machines = {path.stem: json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))}
-    if not machines:
+    if not write_stored():
         parser.error(f"no figures in {RESULTS}: measure first")
-    write_report(machines)
 
 
 def _measure(pieces: Mapping[str, Callable[[float], Figures]], seconds: float) -> None:

@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From measured figures to docs/PERFORMANCE.md (between two marks; the rest is written by hand) and its picture."""
+"""From measured figures to docs/PERFORMANCE.md (between two marks; the rest is written by hand) and its pictures.
+
+A file of figures is of a kind of processor (`peers.py`), or of a GPU (`gpus.py`), which has "batches".
+"""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,15 +32,28 @@ TARGETS = {
 """Ratios to LiteRT with XNNPACK that this project aims at."""
 
 
+def write_stored() -> bool:
+    """Write the report of all figures that are kept; tells whether there are any."""
+    kept = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(RESULTS.glob("*.json"))}
+    if kept:
+        write_report(kept)
+    return bool(kept)
+
+
 def write_report(machines: Mapping[str, Figures]) -> None:
-    """Write tables and pictures of every kind of processor."""
+    """Write tables of every kind of processor and every GPU, and pictures of the former."""
     text = DOCUMENT.read_text(encoding="utf-8")
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
-    body = "\n\n".join(part for name, results in machines.items() for part in _parts(name, results))
+    body = "\n\n".join(
+        part
+        for name, results in machines.items()
+        for part in (gpu_parts(results) if "batches" in results else _parts(name, results))
+    )
     DOCUMENT.write_text(f"{before}{BEGIN}\n\n{body}\n\n{END}{after}", encoding="utf-8")
     for name, results in machines.items():
-        (RESULTS / f"{name}.svg").write_text(ratios_picture(results), encoding="utf-8")
+        if "batches" not in results:
+            (RESULTS / f"{name}.svg").write_text(ratios_picture(results), encoding="utf-8")
 
 
 def _parts(name: str, results: Figures) -> Iterable[str]:
@@ -168,11 +185,78 @@ def _start(piece: Figures) -> str:
     )
 
 
+def gpu_parts(results: Figures) -> Iterable[str]:
+    """Yield the section of a GPU, as `gpus.py` measures it."""
+    device, machine = results["device"], results["machine"]
+    versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
+    yield f"## {device['title']}"
+    yield (
+        f"Device: `{device['name']}`, {device['version']}. Host: {machine['processor']}, {machine['cores']} cores; "
+        f"{machine['system']}, Python {machine['python']}. Versions: {versions}. Measured {results['measured']}."
+    )
+    for piece in results["batches"]:
+        yield _gpu_batch(piece["batch"], piece["rows"], device["name"])
+    yield _gpu_inside(results["inside"])
+
+
+def _gpu_batch(batch: int, entries: Sequence[Figures], device: str) -> str:
+    rows = [
+        (
+            "ours" if row["engine"] == device else row["engine"], row["numbers"], row["place"],
+            f"{row['best_ms']:.3f}", f"{row['median_ms']:.3f}", f"{batch * 1e3 / row['median_ms']:.0f}",
+            f"**{row['ratio']:.2f}**" if row["peer_ran"] else "-",
+            row["difference"] + ("" if row["agrees"] else ", **disagrees**"),
+        )
+        for row in entries
+        if not row["problem"]
+    ]  # fmt: skip
+    reasons = dict.fromkeys(f"{row['engine']} ({row['problem']})" for row in entries if row["problem"])
+    left_out = f" Left out: {'; '.join(reasons)}." if reasons else ""
+    header = ("engine", "numbers", "data", "best ms", "median ms", "pictures/s", "ratio to PyTorch",
+              "from the reference")  # fmt: skip
+    title = f"### MobileNet V2, {batch} {'picture' if batch == 1 else 'pictures'} at once"
+    note = (
+        "Data from the host: it is copied to the GPU and the output back in every run. The ratio is to PyTorch with "
+        f"its data in the same place, in float32 or, for float16 and 8 bits, in float16.{left_out}"
+    )
+    return f"{title}\n\n{table(header, rows)}\n\n{note}"
+
+
+def _gpu_inside(entries: Sequence[Figures]) -> str:
+    rows = [
+        (
+            row["numbers"], str(row["batch"]), str(row["launches"]), _number(row["on_device_us"], 1),
+            _number(row["in_driver_minus_on_device_us"], 1), _number(row["in_launches_us"], 1),
+            _number(row["idle_us"], 1), _number(row["median_gap_us"]), _part(row["of_peak"]), _part(row["of_memory"]),
+        )
+        for row in entries
+        if not row["problem"]
+    ]  # fmt: skip
+    failed = "".join(
+        f" {row['numbers']}, {row['batch']} at once: {row['problem']}." for row in entries if row["problem"]
+    )
+    peaks: Figures = next((row["peaks"] for row in entries if row.get("peaks")), {})
+    measured = ", ".join(f"{name} {rate:,.0f}" for name, rate in peaks.items())
+    header = ("numbers", "pictures", "launches", "on device, us", "in driver - on device, us", "in launches, us",
+              "idle between them, us", "median gap, us", "convolutions: of peak", "depthwise: of memory")  # fmt: skip
+    note = (
+        "By `nnrt benchmark --profile`: launches and what lies between them are of profiled runs. Of peak: the time "
+        "that the device's measured peak for these numbers allows, over the time taken, of all convolutions but "
+        "depthwise ones; of memory: the same of its memory's peak, of those. Peaks, operations or bytes a nanosecond: "
+        f"{measured or '-'}.{failed}"
+    )
+    return f"### Inside the driver\n\n{table(header, rows)}\n\n{note}"
+
+
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a table in Markdown."""
     lines = [" | ".join(header), "|".join(["---"] * len(header)), *(" | ".join(row) for row in rows)]
     return "\n".join(f"| {line} |" if "---" not in line else f"|{line}|" for line in lines)
 
 
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
+def _number(value: float | None, digits: int = 2) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def _part(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0%}"

@@ -125,10 +125,10 @@ def _loaded(engine: str, model: str, inputs: str, output: str) -> tuple[tuple[Ru
     """Load a network, write its first answer, and return it, its inputs and how many seconds that took."""
     with np.load(inputs) as arrays:
         data = list(arrays.values())
-    from engines import LOADERS
+    from engines import loader_of
 
     start = time.perf_counter()
-    run = LOADERS[engine](Path(model).read_bytes())
+    run = loader_of(engine)(Path(model).read_bytes())
     answer = np.asarray(run(data))
     seconds = time.perf_counter() - start
     np.save(output, answer)
@@ -138,7 +138,7 @@ def _loaded(engine: str, model: str, inputs: str, output: str) -> tuple[tuple[Ru
 def timed(run: Run, data: list[Array], seconds: float, engine: str) -> list[float]:
     """Return the times of runs in ms; of the probe, its result."""
     if engine.startswith("distance"):
-        return [found for _ in range(PROBES) if (found := float(run(data)[0]))]
+        return [found for _ in range(PROBES) if (found := float(np.asarray(run(data))[0]))]
     end = time.perf_counter() + UNCOUNTED_SECONDS
     for _ in range(UNCOUNTED):
         run(data)

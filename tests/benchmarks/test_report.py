@@ -124,7 +124,7 @@ def test_tables_replace_only_what_lies_between_the_marks(tmp_path: Path, monkeyp
 def test_agreement(output: np.ndarray[Any, Any], wanted: np.ndarray[Any, Any], agrees: bool) -> None:
     import measure
 
-    assert measure._agreement(output, wanted)["agrees"] is agrees
+    assert measure.agreement(output, wanted)["agrees"] is agrees
 
 
 @pytest.mark.parametrize(
