@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_conv_2d.cl: DEPTHWISE_CONV_2D of multiplier 1 on GPUs: four channels of four pixels by each work-item.
+// depthwise_conv_2d.cl: DEPTHWISE_CONV_2D of multiplier 1 on GPUs, four channels at a time.
 // Maths    y[b,oy,ox,c] = act(bias[c] + sum over fy, fx of (x[b,iy,ix,c] - zero_in) * (w[fy,fx,c] - zero_w))
 //          iy = oy * stride.y - padding.y + fy * dilation.y, ix alike; taps outside of the image add nothing; quantised: act as in conv_2d.cl
 // Tensors  src, dst [batch, height, width, depth] of T; weights [filter height, filter width, depth] of FILTER_T; all dense
@@ -8,10 +8,14 @@
 //          window (filter height, filter width, padding top, padding left), steps (stride y, x, dilation y, x)
 //          zeros: zero points (src, weights, dst, 0) (quantised only); low, high: bounds of the activation
 // Defines  T: float | half | uchar | char; FILTER_T: T, or char for per-channel weights; QUANTIZED: 0 | 1 (all required)
-// Launch   global (>= ceil(depth / 4) * ceil(out_width / 4) * out_height * batches), local (64); one work-item per 4 x 4, channels fastest
+//          GROUP: 1, or a multiple of 8: work-items of a group of *_groups, which is there where it is more than 1
+// Launch   *_quads: global (>= ceil(depth / 4) * ceil(out_width / 4) * out_height * batches), local (64); one work-item per 4 x 4, channels fastest
+//          *_groups: global (GROUP, ceil(depth / 32) * out_width * out_height * batches), local (GROUP, 1); one group per output pixel and
+//          32 channels, for few outputs of large windows
 //          extra items return; the last four channels of a depth that is no multiple of 4 overlap their neighbours, which write the same
 // Needs    depth >= 4
-// Exact    quantised: bit for bit as TFLite's reference; float: fused multiply-adds in the order fy, fx, then the bias
+// Exact    quantised: bit for bit as TFLite's reference; float: fused multiply-adds in the order fy, fx (*_groups: of taps GROUP / 8 apart, then of
+//          those sums), then the bias
 #ifndef T
 #error "depthwise_conv_2d.cl: define T"
 #endif
@@ -43,27 +47,53 @@
 #if QUANTIZED
 typedef int BIAS_T;
 typedef int4 SUM_T4;
+#define PARAMETERS                                                                                                         \
+    global const T *src, global const FILTER_T *weights, global const BIAS_T *bias, global const int *multipliers,         \
+        global const int *shifts, global T *dst, int4 input, int4 output, int4 window, int4 steps, int4 zeros,             \
+        COMPUTE_T low, COMPUTE_T high
+#define STORE_QUAD(sums, to) store_quad(sums, bias, multipliers, shifts, zeros.z, dst, to, c, aligned, low, high)
 #define LOAD_BIAS(p, i) ((p)[i])
 #define CENTRED(x, zero) ((x) - (zero))
 #define MULTIPLY_ADD(a, b, sum) ((a) * (b) + (sum))
 #else
 typedef T BIAS_T;
 typedef float4 SUM_T4;
+#define PARAMETERS                                                                                                         \
+    global const T *src, global const FILTER_T *weights, global const BIAS_T *bias, global T *dst, int4 input, int4 output, \
+        int4 window, int4 steps, COMPUTE_T low, COMPUTE_T high
+#define STORE_QUAD(sums, to) store_quad(sums, bias, dst, to, c, aligned, low, high)
 #define LOAD_BIAS LOAD
 #define CENTRED(x, zero) (x)
 #define MULTIPLY_ADD(a, b, sum) fma(a, b, sum)
 #endif
 
-kernel void depthwise_conv_2d_quads(
-    global const T *src, global const FILTER_T *weights, global const BIAS_T *bias,
+// Writes the results of four channels from c on.
+static inline void store_quad(SUM_T4 sums, global const BIAS_T *bias,
 #if QUANTIZED
-    global const int *multipliers, global const int *shifts,
+    global const int *multipliers, global const int *shifts, int zero_out,
 #endif
-    global T *dst, int4 input, int4 output, int4 window, int4 steps,
+    global T *dst, int to, int c, int aligned, COMPUTE_T low, COMPUTE_T high)
+{
+    COMPUTE_T values[4];
+    vstore4(sums, 0, values);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        values[i] += LOAD_BIAS(bias, c + i);
 #if QUANTIZED
-    int4 zeros,
+        const int value = multiply_by_quantized_multiplier(values[i], multipliers[c + i], shifts[c + i]);
+        values[i] = activate_int(value + zero_out, low, high);
+#else
+        values[i] = activate(values[i], low, high);
 #endif
-    COMPUTE_T low, COMPUTE_T high)
+    }
+    if (aligned)
+        STORE_4(dst, to, vload4(0, values));
+    else
+        for (int i = 0; i < 4; ++i)
+            STORE(dst, to + i, values[i]);
+}
+
+kernel void depthwise_conv_2d_quads(PARAMETERS)
 {
     const int item = (int)get_global_id(0), height = input.x, width = input.y, depth = input.z, aligned = input.w;
     const int out_height = output.x, out_width = output.y;
@@ -99,23 +129,38 @@ kernel void depthwise_conv_2d_quads(
     for (int p = 0; p < PIXELS; ++p) {
         if (first_x + p >= out_width)
             break;
-        const int to = nhwc_offset(b, oy, first_x + p, out_height, out_width, depth) + c;
-        COMPUTE_T values[4];
-        vstore4(sums[p], 0, values);
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            values[i] += LOAD_BIAS(bias, c + i);
-#if QUANTIZED
-            const int value = multiply_by_quantized_multiplier(values[i], multipliers[c + i], shifts[c + i]);
-            values[i] = activate_int(value + zeros.z, low, high);
-#else
-            values[i] = activate(values[i], low, high);
-#endif
-        }
-        if (aligned)
-            STORE_4(dst, to, vload4(0, values));
-        else
-            for (int i = 0; i < 4; ++i)
-                STORE(dst, to + i, values[i]);
+        STORE_QUAD(sums[p], nhwc_offset(b, oy, first_x + p, out_height, out_width, depth) + c);
     }
 }
+
+#if GROUP > 1
+#define QUADS 8 // neighbours in memory for neighbouring work-items
+#define SHARES (GROUP / QUADS)
+
+VECTOR_KERNEL void depthwise_conv_2d_groups(PARAMETERS)
+{
+    local SUM_T4 shared[GROUP];
+    const int item = (int)get_local_id(0), group = (int)get_group_id(1);
+    const int height = input.x, width = input.y, depth = input.z, aligned = input.w;
+    const int blocks = ceil_divide(depth, 4 * QUADS), quad = group % blocks * QUADS + item % QUADS, pixel = group / blocks;
+    const int c = min(4 * quad, depth - 4), line = pixel / output.y;
+    const int top = line % output.x * steps.x - window.z, left = pixel % output.y * steps.y - window.w;
+
+    SUM_T4 sum = 0;
+    for (int tap = item / QUADS; 4 * quad < depth && tap < window.x * window.y; tap += SHARES) {
+        const int iy = top + tap / window.y * steps.z, ix = left + tap % window.y * steps.w;
+        if (inside(iy, height) && inside(ix, width)) {
+            const SUM_T4 weight = CENTRED(LOAD_4(weights, tap * depth + c, FILTER_T), zeros.y);
+            const int from = nhwc_offset(line / output.x, iy, ix, height, width, depth) + c;
+            sum = MULTIPLY_ADD(CENTRED(LOAD_4(src, from, T), zeros.x), weight, sum);
+        }
+    }
+    shared[item] = sum;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (item >= QUADS || 4 * quad >= depth)
+        return;
+    for (int i = item + QUADS; i < GROUP; i += QUADS)
+        sum += shared[i];
+    STORE_QUAD(sum, pixel * depth + c);
+}
+#endif

@@ -6,19 +6,23 @@
 //          images of depth 1
 // Units    low, high of COMPUTE_T: bounds of the activation; blocks: sixteen channels each; blocks_per_item of them a work-item computes
 // Defines  T: float | half | uchar | char (required)
+//          GROUP: 1, or a multiple of 32: work-items of a group of *_groups, which are there where it is more than 1
 // Launch   average_pool_2d, max_pool_2d: global (>= out_width * depth, out_height * batches), local (64, 1);
 //          one work-item per output element
 //          average_pool_2d_rows, max_pool_2d_rows: global (ceil(ceil(depth / 16) / blocks_per_item), out_height * batches), local (1, 1);
 //          one work-item per output row and its blocks, for CPUs; neighbours may write the same value to the same element
+//          average_pool_2d_groups, max_pool_2d_groups: global (GROUP, ceil(depth / 32) * out_width * out_height * batches), local (GROUP, 1);
+//          one group per output pixel and 32 channels, for few outputs of large windows on GPUs
 //          extra items return
 // Needs    every window holds a pixel; 8-bit: at most 2^23 of them; *_rows: depth >= 16
-// Exact    8-bit and maxima: yes; float means: sums of row sums
+// Exact    8-bit and maxima: yes; float means: sums of row sums, *_groups: of what is GROUP / 32 pixels apart
 #ifndef T
 #error "pooling.cl: define T"
 #endif
 
 #include "common/types.h"
 #include "common/mean.h"
+#include "common/index.h"
 
 #if T_IS_FLOAT
 #define LEAST (-INFINITY)
@@ -99,3 +103,41 @@ static inline Window window_at(int oy, int ox, int height, int width, int2 filte
 
 POOLING(average_pool_2d, COMBINE_SUM, 0, SUM_RESULT, SUM_RESULT16)
 POOLING(max_pool_2d, COMBINE_MAX, LEAST, MAX_OF(COMPUTE_T, int), MAX_OF(COMPUTE_T16, int16))
+
+#if GROUP > 1
+#define CHANNELS 32 // neighbours in memory for neighbouring work-items
+#define SHARES (GROUP / CHANNELS)
+#define POOLING_GROUPS(NAME, COMBINE, identity, RESULT)                                                                         \
+    VECTOR_KERNEL void NAME##_groups(global const T *src, global T *dst, COMPUTE_T low, COMPUTE_T high, int height, int width,  \
+        int depth, int out_height, int out_width, int2 filter, int2 stride, int2 padding)                                       \
+    {                                                                                                                           \
+        local COMPUTE_T results[GROUP];                                                                                         \
+        local int all_sizes[GROUP];                                                                                             \
+        const int item = (int)get_local_id(0), group = (int)get_group_id(1), blocks = ceil_divide(depth, CHANNELS);             \
+        const int c = group % blocks * CHANNELS + item % CHANNELS, pixel = group / blocks, row = pixel / out_width;             \
+        const Window window = window_at(row % out_height, pixel % out_width, height, width, filter, stride, padding);           \
+        const int across = window.x1 - window.x0, image = row / out_height * height * width;                                    \
+        COMPUTE_T result = identity;                                                                                            \
+        int sizes = 0;                                                                                                          \
+        for (int i = item / CHANNELS; c < depth && i < WINDOW_PIXELS; i += SHARES) {                                            \
+            const int y = window.y0 + i / across, x = window.x0 + i % across;                                                   \
+            const COMPUTE_T value = LOAD(src, (image + y * width + x) * depth + c);                                             \
+            result = COMBINE(result, value);                                                                                    \
+            sizes = max(sizes, SIZE_OF(int, value));                                                                            \
+        }                                                                                                                       \
+        results[item] = result;                                                                                                 \
+        all_sizes[item] = sizes;                                                                                                \
+        barrier(CLK_LOCAL_MEM_FENCE);                                                                                           \
+        if (item >= CHANNELS || c >= depth)                                                                                     \
+            return;                                                                                                             \
+        for (int i = item + CHANNELS; i < GROUP; i += CHANNELS) {                                                               \
+            result = COMBINE(result, results[i]);                                                                               \
+            sizes = max(sizes, all_sizes[i]);                                                                                   \
+        }                                                                                                                       \
+        const COMPUTE_T y = RESULT;                                                                                             \
+        STORE(dst, pixel * depth + c, y < low ? low : y > high ? high : y);                                                     \
+    }
+
+POOLING_GROUPS(average_pool_2d, COMBINE_SUM, 0, SUM_RESULT)
+POOLING_GROUPS(max_pool_2d, COMBINE_MAX, LEAST, MAX_OF(COMPUTE_T, int))
+#endif

@@ -14,6 +14,7 @@ from gpu_driver.convolution.matmul import FILTER_VECTORS, SOURCE_VECTORS, of_bat
 from gpu_driver.convolution.units import time_by_floats, units_launch
 from gpu_driver.kernel import Kernel, Packed, int_vector
 from gpu_driver.launch import Launch
+from gpu_driver.launchers.groups import group_defines, one_group_each, share_outputs
 from gpu_driver.launchers.vectors import c_type
 from gpu_driver.launchers.worksize import linear
 
@@ -38,12 +39,14 @@ _MANY_REGISTERS = ("nvidia", "amd")
 """Platforms whose work-items have the registers that the largest tile takes: 64 sums and more each."""
 _NARROW_ROWS, _NARROW_TERMS = 4, 64
 _QUAD = 4
+_GROUP_QUADS = 8
+"""Of depthwise_conv_2d.cl:depthwise_conv_2d_groups."""
 
 
 def product_launch(product: Product, device: DeviceProfile) -> Launch | None:
     """Return the launch of a convolution or FULLY_CONNECTED by the kernels of this module, or None if none fits."""
     if fits_quads(product, device):
-        return _quads(product, device)
+        return _depthwise(product, device)
     if product.geometry.depthwise:
         return None
     return _by_groups(of_product(product), device)
@@ -128,7 +131,7 @@ def _narrow(matmul: Matmul) -> Launch:
     return matmul.launch(kernel, groups, _NARROW_ITEMS, both if found == both else 0)
 
 
-def _quads(product: Product, device: DeviceProfile) -> Launch:
+def _depthwise(product: Product, device: DeviceProfile) -> Launch:
     g = product.geometry
     depth = g.input_depth
     scaling: tuple[Argument, ...] = ()
@@ -136,13 +139,16 @@ def _quads(product: Product, device: DeviceProfile) -> Launch:
     if product.quantized:
         scaling = tuple(Packed(np.ascontiguousarray(values)) for values in product.multipliers())
         zeros = (int_vector(product.source.zero_point, product.weights.zero_point, product.output.zero_point, 0),)
-    items = -(-depth // _QUAD) * -(-g.output_width // _QUAD) * g.output_height * g.batches
+    pixels, quads = g.output_height * g.output_width * g.batches, -(-depth // _QUAD)
+    defines = (*product.defines(), ("FILTER_T", c_type(product.weights)))
+    if share_outputs(pixels * depth, g.filter_height * g.filter_width, device, multiple=_GROUP_QUADS):
+        form, defines = "groups", (*defines, *group_defines(device))
+        sizes = one_group_each(-(-quads // _GROUP_QUADS) * pixels, device)
+    else:
+        form = "quads"
+        sizes = linear(quads * -(-g.output_width // _QUAD) * g.output_height * g.batches, device)
     return Launch(
-        Kernel(
-            "depthwise_conv_2d.cl",
-            "depthwise_conv_2d_quads",
-            (*product.defines(), ("FILTER_T", c_type(product.weights))),
-        ),
+        Kernel("depthwise_conv_2d.cl", f"depthwise_conv_2d_{form}", defines),
         (
             *(product.source, product.weights, product.bias, *scaling, product.output),
             int_vector(g.input_height, g.input_width, depth, int(depth % _QUAD == 0)),
@@ -152,7 +158,7 @@ def _quads(product: Product, device: DeviceProfile) -> Launch:
             *zeros,
             *product.bounds(),
         ),
-        *linear(items, device),
+        *sizes,
         product.flops,
         product.bytes_moved,
     )

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from gpu_driver.launch import WorkSize
 
 _GROUP = 256
+_FEW_OUTPUTS, _MANY_TERMS = 4096, 32
 
 Defines = tuple[tuple[str, "str | int"], ...]
 """As in `Kernel`."""
@@ -21,6 +22,15 @@ Defines = tuple[tuple[str, "str | int"], ...]
 def group_size(device: DeviceProfile) -> int:
     """Return the work-items of a group."""
     return 1 if device.is_cpu else min(_GROUP, device.max_work_group_size)
+
+
+def share_outputs(outputs: int, terms: int, device: DeviceProfile, multiple: int = 1) -> bool:
+    """Tell whether so few outputs have so many terms that they keep a GPU busy only if a group shares each.
+
+    multiple: what the work-items of a group must be a multiple of.
+    """
+    shares = not device.is_cpu and group_size(device) % multiple == 0
+    return shares and outputs <= _FEW_OUTPUTS and terms >= _MANY_TERMS
 
 
 def group_defines(device: DeviceProfile) -> Defines:

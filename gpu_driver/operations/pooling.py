@@ -11,6 +11,7 @@ import numpy as np
 from gpu_driver import chain
 from gpu_driver.kernel import Kernel, float32, int32, int_vector
 from gpu_driver.launch import Launch
+from gpu_driver.launchers.groups import one_group_each, share_outputs, typed_group
 from gpu_driver.launchers.vectors import LANES, c_type, per_item
 from gpu_driver.launchers.worksize import rows
 from gpu_driver.operations import launches
@@ -26,16 +27,21 @@ if TYPE_CHECKING:
     from gpu_driver.launch import WorkSize
     from nn_runtime.operations.sliding_window import SlidingWindow
 
+_GROUP_CHANNELS = 32
+"""Of pooling.cl:*_groups."""
 _NAMES = {OperationCode.AVERAGE_POOL_2D: "average_pool_2d", OperationCode.MAX_POOL_2D: "max_pool_2d"}
 
 
 @launches(OperationCode.AVERAGE_POOL_2D, OperationCode.MAX_POOL_2D)
 def pooling(op: BoundOperation, device: DeviceProfile) -> Launch:
-    """AVERAGE_POOL_2D, MAX_POOL_2D. FLOAT32, FLOAT16, QUANT8; kernels pooling.cl, *_rows for CPUs and depth >= 16."""
+    """AVERAGE_POOL_2D, MAX_POOL_2D. FLOAT32, FLOAT16, QUANT8; kernels pooling.cl.
+
+    *_rows for CPUs and depth >= 16, *_groups for few outputs of large windows on GPUs.
+    """
     source, output = op.input("input"), op.outputs[0]
     window = _as_nhwc(pooling_geometry(op))
     name = _NAMES[OperationCode(op.code)]
-    types = (("T", c_type(output)),)
+    types: tuple[tuple[str, str | int], ...] = (("T", c_type(output)),)
     arguments = (source, output, *_bounds(op, window), *_sizes(window))
     taps = window.filter_height * window.filter_width
     lines = window.output_height * window.batches
@@ -45,6 +51,10 @@ def pooling(op: BoundOperation, device: DeviceProfile) -> Launch:
         item_blocks = per_item(blocks, device, LANES * taps * window.output_width)
         name, arguments = f"{name}_rows", (*arguments, int32(item_blocks))
         sizes: tuple[WorkSize, WorkSize] = (-(-blocks // item_blocks), lines), (1, 1)
+    elif share_outputs(output.count, taps, device, multiple=_GROUP_CHANNELS):
+        blocks = -(-window.output_depth // _GROUP_CHANNELS)
+        name, types = f"{name}_groups", typed_group(output, device)
+        sizes = one_group_each(blocks * window.output_width * lines, device)
     else:
         sizes = rows(window.output_width * window.output_depth, lines, device)
     launch = Launch(Kernel("pooling.cl", name, types), arguments, *sizes, output.count * taps, moved)

@@ -14,6 +14,7 @@ from gpu_driver.chain.elementwise import joinable
 from gpu_driver.chain.mean import Scaling, fits_mean, mean_step
 from gpu_driver.kernel import Kernel, int32, int_vector
 from gpu_driver.launch import Launch
+from gpu_driver.launchers.groups import share_outputs
 from gpu_driver.launchers.strided import dense_strides
 from gpu_driver.launchers.vectors import LANES, c_type, defines, group_size, per_item, work_sizes
 from gpu_driver.launchers.worksize import linear
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
 _MAX_RANK = 4
 _MAX_QUANTIZED_TERMS = 1 << 23
 """So many 8-bit terms, centred, sum up within 32 bits."""
-_FEW_OUTPUTS = 4096
-_MANY_TERMS = 256
 _NUMBERS = {
     OperationCode.REDUCE_SUM: 0,
     OperationCode.REDUCE_PROD: 1,
@@ -120,7 +119,7 @@ def _reduce(kernel: str, op: BoundOperation, parameters: tuple[Argument, ...], d
     kept = [at for at in range(len(dims)) if at not in reduced]
     ends_kept = bool(dims) and len(dims) - 1 in kept
     last: tuple[Argument, ...] = ()
-    if _wants_groups(device, output.count, terms):
+    if share_outputs(output.count, terms, device):
         kernel, sizes = f"{kernel}_groups", work_sizes(output.count * group_size(device), device)
     elif ends_kept and dims[-1] >= LANES:
         inner = dims[-1]
@@ -144,11 +143,6 @@ def _reduce(kernel: str, op: BoundOperation, parameters: tuple[Argument, ...], d
 
 def _terms(op: BoundOperation) -> int:
     return math.prod(op.dimensions("input")[axis] for axis in reduction(op).axes)
-
-
-def _wants_groups(device: DeviceProfile, outputs: int, terms: int) -> bool:
-    """Whether so few outputs have so many terms that they keep a GPU busy only if a group shares each."""
-    return not device.is_cpu and outputs <= _FEW_OUTPUTS and terms >= _MANY_TERMS
 
 
 def _walk(dims: Dimensions, kept: Sequence[int], axes: Sequence[int]) -> tuple[Argument, ...]:

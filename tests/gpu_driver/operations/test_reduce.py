@@ -117,8 +117,10 @@ def test_many_terms_lose_nothing(opencl_device: Device, dims: Dimensions) -> Non
 
 def test_few_outputs_of_many_terms_take_groups_on_a_gpu() -> None:
     assert _kernel(GPU_PROFILE, (1, 112, 112, 3)) == "mean_groups"
-    assert _kernel(GPU_PROFILE, (1, 7, 7, 3)) == "mean"
-    assert _kernel(GPU_PROFILE, (1, 7, 7, 64)) == "mean_vectors"
+    assert _kernel(GPU_PROFILE, (1, 7, 7, 1280)) == "mean_groups"
+    assert _kernel(GPU_PROFILE, (1, 3, 7, 3)) == "mean"
+    assert _kernel(GPU_PROFILE, (1, 3, 7, 64)) == "mean_vectors"
+    assert _kernel(GPU_PROFILE, (64, 7, 7, 1280)) == "mean_vectors"
     assert _kernel(CPU_PROFILE, (1, 112, 112, 3)) == "mean"
     assert _kernel(CPU_PROFILE, (1, 112, 112, 64)) == "mean_vectors"
 
@@ -126,7 +128,7 @@ def test_few_outputs_of_many_terms_take_groups_on_a_gpu() -> None:
 def _kernel(profile: DeviceProfile, dims: Dimensions) -> str:
     """Return the kernel that takes a mean over height and width."""
     code, flag = OperandCode.TENSOR_INT32, OperandCode.INT32
-    source, output = BoundOperand(0, FLOAT32, dims), BoundOperand(3, FLOAT32, (1, dims[3]))
+    source, output = BoundOperand(0, FLOAT32, dims), BoundOperand(3, FLOAT32, (dims[0], dims[3]))
     axes = BoundOperand(1, code, (2,), constant=np.array([1, 2], np.int32))
     keep_dims = BoundOperand(2, flag, (), constant=np.array(0, np.int32))
     launch = mean(BoundOperation(OperationCode.MEAN, [source, axes, keep_dims], [output]), profile)

@@ -53,7 +53,7 @@ OPERATIONS = ("CONV_2D", "DEPTHWISE_CONV_2D", "GROUPED_CONV_2D", "FULLY_CONNECTE
 CASE_STEP, FILE_STEP = 16, 8
 """The quick suite runs one case in so many, and one example in so many of one file of the corpus in so many."""
 TILED, NARROW = ("matmul_tiled.cl", "matmul_tiled"), ("matmul_narrow.cl", "matmul_narrow")
-QUADS = ("depthwise_conv_2d.cl", "depthwise_conv_2d_quads")
+QUADS, DEPTHWISE_GROUPS = (("depthwise_conv_2d.cl", f"depthwise_conv_2d_{form}") for form in ("quads", "groups"))
 GENERAL = ("conv_2d.cl", "conv_2d")
 TILES = (32, 64, 128)
 QUICK = {(32, FLOAT32), (32, QUANT8)}
@@ -68,12 +68,12 @@ DEPTHWISE = [
     Sizes((1, 9, 11, 13), (5, 2), 13, dilation=(1, 2), padding=(3, 3, 4, 4)),
     Sizes((1, 4, 6, 32), (3, 3), 32, stride=(1, 2)),
 ]
-
-
-@pytest.fixture(scope="session")
-def as_gpu(opencl_device: Device) -> Device:
-    """Return the device under test with a profile that says it is a GPU."""
-    return Device(of_type_gpu(opencl_device))
+DEPTHWISE_FEW_OUTPUTS = [
+    Sizes((1, 7, 7, 4), (7, 7), 4),
+    Sizes((2, 14, 14, 35), (14, 14), 35),
+    Sizes((1, 11, 13, 36), (6, 7), 36, stride=(2, 3), dilation=(2, 1), padding=(3, 2, 4, 1)),
+    Sizes((3, 33, 9, 65), (33, 9), 65),
+]
 
 
 @contextlib.contextmanager
@@ -140,6 +140,19 @@ def test_depthwise(as_gpu: Device, data_type: OperandCode, per_channel: bool) ->
         inputs, output = operands(source, (1, *sizes.filter, sizes.depth), 3, per_channel, i % 2 == 0, 9)
         scalars = geometry(sizes, False, depth_multiplier=1)
         check_by(QUADS, as_gpu, OperationCode.DEPTHWISE_CONV_2D, [*inputs, *scalars], output, 4)
+
+
+@pytest.mark.parametrize("per_channel", [False, True], ids=["per_tensor", "per_channel"])
+@pytest.mark.parametrize("data_type", ALL, ids=lambda code: code.name)
+def test_depthwise_of_large_windows(as_gpu: Device, data_type: OperandCode, per_channel: bool) -> None:
+    if per_channel and data_type in (FLOAT32, FLOAT16):
+        pytest.skip("only 8-bit filters have scales per channel")
+    for i, sizes in enumerate(DEPTHWISE_FEW_OUTPUTS):
+        source = image_of(data_type, sizes, False)
+        inputs, output = operands(source, (1, *sizes.filter, sizes.depth), 3, per_channel, i % 2 == 0, 40)
+        scalars = geometry(sizes, False, depth_multiplier=1)
+        code = OperationCode.DEPTHWISE_CONV_2D
+        check_by(DEPTHWISE_GROUPS, as_gpu, code, [*inputs, *scalars], output, 4)
 
 
 @pytest.mark.parametrize("adjoined", [(False, False), (True, False), (False, True), (True, True)], ids=str)
