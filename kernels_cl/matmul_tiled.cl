@@ -5,14 +5,18 @@
 // Tensors  as common/matmul.h says; any layout that has strides
 // Units    strides and sizes in elements
 // Defines  T, FILTER_T, QUANTIZED: as common/matmul.h says (required)
-//          TILE: 32 | 64 | 128 (required): rows and columns of a tile; a work-item has TILE / 16 of each
+//          TILE: 32 | 64 | 128 (required): rows and columns of a tile; a work-item has 4, 4 or 8 of each
 //          ROWS_CONTIGUOUS: 0 | 1 (required): neighbours in memory of an element of src are terms | rows
 //          COLUMNS_CONTIGUOUS: 0 | 1 (required): neighbours in memory of a weight are terms | columns
 // Launch   global (256 * ceil(columns / TILE) * ceil(rows / TILE) * groups), local (256); one group of work-items per tile
-// Needs    2 * 16 * (TILE + 4) * 4 bytes of local memory; SOURCE_VECTORS: group_depth and strides are multiples of TILE / 16,
-//          FILTER_VECTORS: terms and stride of a column are; OUTPUT_VECTORS: columns and strides are multiples of PART, channels dense
+// Needs    2 * 16 * (TILE + 4) * 4 bytes of local memory, TILE 32: four times as many; SOURCE_VECTORS: group_depth and strides are
+//          multiples of RUN, FILTER_VECTORS: terms and stride of a column are; OUTPUT_VECTORS: columns and strides are multiples of
+//          PART, channels dense
 // Exact    quantised and int: yes (256 products of 9-bit numbers are summed in float, 256 * 255 * 255 < 2^24, those sums in int);
-//          float: fused multiply-adds in the order of terms, then the bias
+//          float: fused multiply-adds in the order of terms, TILE 32: of sixteen terms of every 64, then of those four sums; then the bias
+//
+// Tiles of 32 x 32 are for products with few groups, which wait for their terms: four slices of a group's work-items have the whole
+// tile each, for a quarter of the terms, so that 64 terms come at once, and a value in local memory is used as often as in tiles of 64.
 #ifndef TILE
 #error "matmul_tiled.cl: define TILE"
 #endif
@@ -26,24 +30,29 @@
 #include "common/matmul.h"
 
 #define ITEMS 256
-#define DEPTH 16                 // terms that are in local memory at once
+#define DEPTH 16                 // terms of a slice that are in local memory at once
 #define LINE (TILE + 4)          // of a tile in local memory: aligned vectors, terms in different banks
 #define EXACT_CHUNKS (256 / DEPTH)
 
-// RUN: elements of each side that a work-item brings into local memory, and the side of its part of the tile, in vectors of PART
+// RUN: elements that a work-item brings into local memory at once, and the side of its part of the tile, in vectors of PART
+#define PART 4
 #if TILE == 128
 #define RUN 8
-#define PART 4
+#define SLICES 1
 #elif TILE == 64
 #define RUN 4
-#define PART 4
+#define SLICES 1
 #elif TILE == 32
-#define RUN 2
-#define PART 2
+#define RUN 4
+#define SLICES 4
 #else
 #error "matmul_tiled.cl: TILE must be 32, 64 or 128"
 #endif
 #define PARTS (RUN / PART)
+#define LANES (TILE / RUN)                       // of a slice, along each side of its tile
+#define SLICE_ITEMS (ITEMS / SLICES)
+#define RUNS (TILE * DEPTH / RUN / SLICE_ITEMS)  // that a work-item brings of each side
+#define TERMS (SLICES * DEPTH)                   // that a group brings at once
 
 #if T_IS_FLOAT || QUANTIZED
 #define TERM_T float
@@ -74,6 +83,7 @@
 #define STORE_PART(p, i, v) (*(global JOIN(T, PART) *)((p) + (i)) = (v))
 #define COMPUTE_T_NAME int
 #endif
+#define RESULT_PART JOIN(COMPUTE_T_NAME, PART)
 
 static inline TERM_T source_element(global const T *src, Pixel pixel, Term term, int zero, const Geometry *g)
 {
@@ -81,7 +91,7 @@ static inline TERM_T source_element(global const T *src, Pixel pixel, Term term,
     return from < 0 ? (TERM_T)0 : TO_TERM(CENTRED(LOAD(src, from + term.channel * g->strides.w), zero));
 }
 
-// Rows lane % 16 + 16 * j of term k, or terms k .. k + RUN - 1 of one row.
+// Rows LANES apart of term k, or terms k .. k + RUN - 1 of one row.
 static inline void load_source(TERM_T *run, global const T *src, const Pixel *pixels, int k, int vectors, int zero, const Geometry *g)
 {
     Term term = term_of(k, g);
@@ -106,13 +116,13 @@ static inline void load_source(TERM_T *run, global const T *src, const Pixel *pi
 #endif
 }
 
-// Columns column + 16 * j of term k, or terms k .. k + RUN - 1 of one column.
+// Columns LANES apart, from `column` on, of term k, or terms k .. k + RUN - 1 of one column.
 static inline void load_weights(TERM_T *run, global const FILTER_T *weights, int column, int k, int columns, int4 layout, int zero)
 {
 #if COLUMNS_CONTIGUOUS
 #pragma unroll
     for (int j = 0; j < RUN; ++j) {
-        const int c = column + 16 * j;
+        const int c = column + LANES * j;
         const int is_there = c < columns && k < layout.z;
         run[j] = is_there ? TO_TERM(CENTRED(LOAD_FILTER(weights, c * layout.x + k * layout.y), zero)) : (TERM_T)0;
     }
@@ -132,15 +142,17 @@ static inline void load_weights(TERM_T *run, global const FILTER_T *weights, int
 #endif
 }
 
-// `along`: the run is of one term; else of one row or column.
-static inline void put_into_tile(local TERM_T *tile, const TERM_T *run, int lane, int along)
+// Which of the runs of a side one is: its term, or the first of its terms, in the slice, and its first line in the tile.
+// `along`: it is of one term and lines LANES apart; else of one line.
+#define TERM_OF(index, along) ((along) ? (index) / LANES : (index) % (DEPTH / RUN) * RUN)
+#define LINE_OF(index, along) ((along) ? (index) % LANES : (index) / (DEPTH / RUN))
+
+static inline void put_into_tile(local TERM_T *tile, const TERM_T *run, int index, int along)
 {
+    local TERM_T *first = tile + TERM_OF(index, along) * LINE + LINE_OF(index, along);
 #pragma unroll
     for (int j = 0; j < RUN; ++j)
-        if (along)
-            tile[lane / 16 * LINE + lane % 16 + 16 * j] = run[j];
-        else
-            tile[(lane % (DEPTH / RUN) * RUN + j) * LINE + lane / (DEPTH / RUN)] = run[j];
+        first[j * (along ? LANES : LINE)] = run[j];
 }
 
 static inline void multiply_tiles(
@@ -152,8 +164,8 @@ static inline void multiply_tiles(
         TERM_PART right[PARTS];
 #pragma unroll
         for (int q = 0; q < PARTS; ++q) {
-            JOIN(vstore, PART)(source_parts[k * (LINE / PART) + q * 16 + row_lane], q, left);
-            right[q] = weights_parts[k * (LINE / PART) + q * 16 + column_lane];
+            JOIN(vstore, PART)(source_parts[k * (LINE / PART) + q * LANES + row_lane], q, left);
+            right[q] = weights_parts[k * (LINE / PART) + q * LANES + column_lane];
         }
 #pragma unroll
         for (int j = 0; j < RUN; ++j)
@@ -165,66 +177,73 @@ static inline void multiply_tiles(
 
 __attribute__((reqd_work_group_size(ITEMS, 1, 1))) kernel void matmul_tiled(PARAMETERS)
 {
-    local TERM_T source_tile[DEPTH * LINE] __attribute__((aligned(16)));
-    local TERM_T weights_tile[DEPTH * LINE] __attribute__((aligned(16)));
+    local TERM_T tiles[2 * TERMS * LINE] __attribute__((aligned(16)));
     const Geometry g = {src_strides, input, output, window, steps, filter_layout.z};
     const int rows = row_count(output), columns = output.z, vectors = filter_layout.w;
-    const int lane = (int)get_local_id(0), tile = (int)get_group_id(0);
-    const int tiles_across = ceil_divide(columns, TILE), tiles_down = ceil_divide(rows, TILE);
+    const int slice = (int)get_local_id(0) / SLICE_ITEMS, lane = (int)get_local_id(0) % SLICE_ITEMS;
+    const int tile = (int)get_group_id(0), tiles_across = ceil_divide(columns, TILE), tiles_down = ceil_divide(rows, TILE);
     const int group = tile / tiles_across / tiles_down;
     const int first_column = tile % tiles_across * TILE, first_row = tile / tiles_across % tiles_down * TILE;
+    local TERM_T *source_tile = tiles + slice * DEPTH * LINE, *weights_tile = source_tile + TERMS * LINE;
     src += group * group_strides.x;
     weights += group * group_strides.y;
 #if QUANTIZED
     const int zero_source = zeros.x, zero_filter = zeros.y;
-    JOIN(int, PART) totals[RUN][PARTS];
 #else
     const int zero_source = 0, zero_filter = 0;
 #endif
     TERM_PART sums[RUN][PARTS];
+    RESULT_PART totals[RUN][PARTS];
 #pragma unroll
     for (int j = 0; j < RUN; ++j)
 #pragma unroll
         for (int q = 0; q < PARTS; ++q) {
             sums[j][q] = (TERM_PART)(0);
 #if QUANTIZED
-            totals[j][q] = (JOIN(int, PART))(0);
+            totals[j][q] = (RESULT_PART)(0);
 #endif
         }
 
 #if ROWS_CONTIGUOUS
-    const int source_term = lane / 16;
-    Pixel pixels[RUN];
+    Pixel pixels[RUN]; // of all runs
 #pragma unroll
     for (int j = 0; j < RUN; ++j)
-        pixels[j] = pixel_of(first_row + lane % 16 + 16 * j, &g);
+        pixels[j] = pixel_of(first_row + LINE_OF(lane, 1) + LANES * j, &g);
+#define PIXELS_OF_RUN(i) pixels
 #else
-    const int source_term = lane % (DEPTH / RUN) * RUN;
-    const Pixel pixels[1] = {pixel_of(first_row + lane / (DEPTH / RUN), &g)};
-#endif
-#if COLUMNS_CONTIGUOUS
-    const int filter_term = lane / 16, column = first_column + lane % 16;
-#else
-    const int filter_term = lane % (DEPTH / RUN) * RUN, column = first_column + lane / (DEPTH / RUN);
+    Pixel pixels[RUNS];
+#pragma unroll
+    for (int i = 0; i < RUNS; ++i)
+        pixels[i] = pixel_of(first_row + LINE_OF(lane + i * SLICE_ITEMS, 0), &g);
+#define PIXELS_OF_RUN(i) (pixels + (i))
 #endif
     // Neighbouring work-items write neighbouring elements.
-    const int row_lane = dst_strides.w == 1 ? lane / 16 : lane % 16, column_lane = dst_strides.w == 1 ? lane % 16 : lane / 16;
+    const int row_lane = dst_strides.w == 1 ? lane / LANES : lane % LANES;
+    const int column_lane = dst_strides.w == 1 ? lane % LANES : lane / LANES;
 
-    TERM_T source_run[RUN], filter_run[RUN];
-    load_source(source_run, src, pixels, source_term, vectors, zero_source, &g);
-    load_weights(filter_run, weights, column, filter_term, columns, filter_layout, zero_filter);
-    for (int start = 0; start < g.terms; start += DEPTH) {
-        put_into_tile(source_tile, source_run, lane, ROWS_CONTIGUOUS);
-        put_into_tile(weights_tile, filter_run, lane, COLUMNS_CONTIGUOUS);
-        barrier(CLK_LOCAL_MEM_FENCE);
-        const int next = start + DEPTH;
-        if (next < g.terms) {
-            load_source(source_run, src, pixels, next + source_term, vectors, zero_source, &g);
-            load_weights(filter_run, weights, column, next + filter_term, columns, filter_layout, zero_filter);
+    TERM_T source_runs[RUNS][RUN], filter_runs[RUNS][RUN];
+#define LOAD_RUNS(start)                                                                                                     \
+    _Pragma("unroll") for (int i = 0; i < RUNS; ++i) {                                                                       \
+        const int index = lane + i * SLICE_ITEMS, from = (start) + slice * DEPTH;                                            \
+        load_source(source_runs[i], src, PIXELS_OF_RUN(i), from + TERM_OF(index, ROWS_CONTIGUOUS), vectors, zero_source, &g); \
+        load_weights(filter_runs[i], weights, first_column + LINE_OF(index, COLUMNS_CONTIGUOUS),                             \
+            from + TERM_OF(index, COLUMNS_CONTIGUOUS), columns, filter_layout, zero_filter);                                 \
+    }
+    LOAD_RUNS(0)
+    for (int start = 0; start < g.terms; start += TERMS) {
+#pragma unroll
+        for (int i = 0; i < RUNS; ++i) {
+            put_into_tile(source_tile, source_runs[i], lane + i * SLICE_ITEMS, ROWS_CONTIGUOUS);
+            put_into_tile(weights_tile, filter_runs[i], lane + i * SLICE_ITEMS, COLUMNS_CONTIGUOUS);
         }
-        multiply_tiles(sums, source_tile, weights_tile, row_lane, column_lane);
+        barrier(CLK_LOCAL_MEM_FENCE);
+        const int next = start + TERMS;
+        if (next < g.terms)
+            LOAD_RUNS(next)
+        if (start + slice * DEPTH < g.terms)
+            multiply_tiles(sums, source_tile, weights_tile, row_lane, column_lane);
 #if QUANTIZED
-        if (next >= g.terms || next / DEPTH % EXACT_CHUNKS == 0) {
+        if (next >= g.terms || next / TERMS % EXACT_CHUNKS == 0) {
 #pragma unroll
             for (int j = 0; j < RUN; ++j)
 #pragma unroll
@@ -236,22 +255,40 @@ __attribute__((reqd_work_group_size(ITEMS, 1, 1))) kernel void matmul_tiled(PARA
 #endif
         barrier(CLK_LOCAL_MEM_FENCE);
     }
+#if !QUANTIZED
+#pragma unroll
+    for (int j = 0; j < RUN; ++j)
+#pragma unroll
+        for (int q = 0; q < PARTS; ++q)
+            totals[j][q] = JOIN(as_, RESULT_PART)(sums[j][q]);
+#endif
+#if SLICES > 1
+    // The first slice adds up what the others have, which they leave in place of the tiles.
+    local RESULT_PART *others = (local RESULT_PART *)tiles + lane;
+    if (slice > 0)
+#pragma unroll
+        for (int j = 0; j < RUN; ++j)
+            others[((slice - 1) * RUN + j) * SLICE_ITEMS] = totals[j][0];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (slice > 0)
+        return;
+    for (int i = 0; i < SLICES - 1; ++i)
+#pragma unroll
+        for (int j = 0; j < RUN; ++j)
+            totals[j][0] += others[(i * RUN + j) * SLICE_ITEMS];
+#endif
 
 #pragma unroll
     for (int j = 0; j < RUN; ++j) {
-        const int row = first_row + j / PART * (16 * PART) + row_lane * PART + j % PART;
+        const int row = first_row + j / PART * (LANES * PART) + row_lane * PART + j % PART;
         if (row >= rows)
             continue;
         const int line = group * group_strides.z + output_offset(row, output, dst_strides);
 #pragma unroll
         for (int q = 0; q < PARTS; ++q) {
-            const int c = first_column + q * (16 * PART) + column_lane * PART;
+            const int c = first_column + q * (LANES * PART) + column_lane * PART;
             COMPUTE_T values[PART];
-#if QUANTIZED
             JOIN(vstore, PART)(totals[j][q], 0, values);
-#else
-            JOIN(vstore, PART)(JOIN(JOIN(as_, COMPUTE_T_NAME), PART)(sums[j][q]), 0, values);
-#endif
 #pragma unroll
             for (int i = 0; i < PART; ++i) {
                 const int to = line + (c + i) * dst_strides.w;

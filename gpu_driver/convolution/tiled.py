@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpu_driver.convolution.matmul import FILTER_VECTORS, SOURCE_VECTORS, of_batches, of_product
-from gpu_driver.convolution.units import time_by_floats, units_launch
+from gpu_driver.convolution.units import estimate, time_to_bring, units_launch
 from gpu_driver.kernel import Kernel, Packed, int_vector
 from gpu_driver.launch import Launch
 from gpu_driver.launchers.groups import group_defines, one_group_each, share_outputs
 from gpu_driver.launchers.vectors import c_type
 from gpu_driver.launchers.worksize import linear
+from nn_runtime.operand import dtype_of
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from gpu_driver.bound import BoundOperand
@@ -30,13 +32,44 @@ _TILE_ITEMS, _NARROW_ITEMS = 256, 64
 """ITEMS of matmul_tiled.cl and of matmul_narrow.cl."""
 _DEPTH, _BANK_PADDING = 16, 4
 """DEPTH of matmul_tiled.cl, and what its LINE adds to TILE."""
-_TILE_SPEEDS = {128: 1.0, 64: 0.7, 32: 0.4}
-"""Speeds of tiles by their size, relative to the largest: how often a value in local memory is used. Not measured."""
-_TILED_RESIDENT = 2
-"""Groups of matmul_tiled.cl that a compute unit has registers for, at 128 of a work-item."""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """TILE, RUN and SLICES of matmul_tiled.cl.
+
+    speed: relative to the largest, how often a value in local memory is used, less for what adds up slices. resident:
+    groups that a compute unit has registers for, at 128 of a work-item, 64 or 80 where its part is of 16 sums. Not
+    measured.
+    """
+
+    side: int
+    run: int
+    slices: int
+    speed: float
+    resident: int
+
+    @property
+    def terms(self) -> int:
+        """Terms that are in local memory at once."""
+        return _DEPTH * self.slices
+
+    @property
+    def local_bytes(self) -> int:
+        """Local memory of a group."""
+        return 8 * self.terms * (self.side + _BANK_PADDING)
+
+    def groups(self, matmul: Matmul) -> int:
+        """Return how many groups a product takes."""
+        return -(-matmul.rows // self.side) * -(-matmul.columns // self.side) * matmul.groups
+
+
+TILES = (Tile(128, 8, 1, 1.0, 2), Tile(64, 4, 1, 0.7, 4), Tile(32, 4, 4, 0.6, 3))
 _MIDDLE_TILE = 64
 _MANY_REGISTERS = ("nvidia", "amd")
 """Platforms whose work-items have the registers that the largest tile takes: 64 sums and more each."""
+_SUMS_A_CYCLE = 128
+"""To which a compute unit adds a term."""
 _NARROW_ROWS, _NARROW_TERMS = 4, 64
 _QUAD = 4
 _GROUP_QUADS = 8
@@ -59,9 +92,9 @@ def batches_launch(
     return _by_groups(of_batches(lhs, rhs, output, sizes), device)
 
 
-def fits_tiled(device: DeviceProfile, tile: int = min(_TILE_SPEEDS)) -> bool:
+def fits_tiled(device: DeviceProfile, tile: Tile) -> bool:
     """Tell whether matmul_tiled.cl applies with such tiles: no CPU-type device; work-group and local memory suffice."""
-    return _holds(device, _TILE_ITEMS) and 8 * _DEPTH * (tile + _BANK_PADDING) <= device.local_mem_bytes
+    return _holds(device, _TILE_ITEMS) and tile.local_bytes <= device.local_mem_bytes
 
 
 def fits_narrow(matmul: Matmul, device: DeviceProfile) -> bool:
@@ -87,20 +120,35 @@ def fits_quads(product: Product, device: DeviceProfile) -> bool:
     )
 
 
-def tile_of(matmul: Matmul, device: DeviceProfile) -> int:
-    """Return the tile that should take least time: whole waves of groups over the compute units, by a tile's speed."""
-
-    def time(tile: int) -> float:
-        groups = -(-matmul.rows // tile) * -(-matmul.columns // tile) * matmul.groups
-        return -(-groups // device.compute_units) * tile * tile / _TILE_SPEEDS[tile]
-
+def tile_of(matmul: Matmul, device: DeviceProfile) -> tuple[Tile, float] | None:
+    """Return the tile that should take least time, and the cycles of that; None if none fits."""
     largest = largest_tile(matmul, device)
-    return min((tile for tile in _TILE_SPEEDS if tile <= largest and fits_tiled(device, tile)), key=time)
+    times = [
+        (time_by_floats(matmul, tile, device), tile)
+        for tile in TILES
+        if tile.side <= largest and fits_tiled(device, tile)
+    ]
+    time, tile = min(times, key=lambda pair: pair[0], default=(0.0, None))
+    return None if tile is None else (tile, time)
+
+
+def time_by_floats(matmul: Matmul, tile: Tile, device: DeviceProfile) -> float:
+    """Estimate the cycles of matmul_tiled.cl with a tile."""
+    vectors = matmul.vectors(tile.run, 1)
+    size_bytes = dtype_of(matmul.source.type).itemsize
+    elements = tile.side * -(-matmul.terms // _DEPTH) * _DEPTH
+    brought = sum(
+        time_to_bring(elements, size_bytes, bool(vectors & side)) for side in (SOURCE_VECTORS, FILTER_VECTORS)
+    )
+    cycles = tile.side * elements / (_SUMS_A_CYCLE * tile.speed) + brought
+    turns = -(-matmul.terms // tile.terms)
+    return estimate(cycles / turns, turns, tile.groups(matmul), tile.resident, device)
 
 
 def largest_tile(matmul: Matmul, device: DeviceProfile) -> int:
     """Return the largest tile whose part for a work-item fits in its registers; 8-bit sums take twice as many."""
-    return max(_TILE_SPEEDS) if device.slug in _MANY_REGISTERS and not matmul.quantized else _MIDDLE_TILE
+    everything = max(tile.side for tile in TILES)
+    return everything if device.slug in _MANY_REGISTERS and not matmul.quantized else _MIDDLE_TILE
 
 
 def _holds(device: DeviceProfile, items: int) -> bool:
@@ -110,17 +158,16 @@ def _holds(device: DeviceProfile, items: int) -> bool:
 def _by_groups(matmul: Matmul, device: DeviceProfile) -> Launch | None:
     if fits_narrow(matmul, device):
         return _narrow(matmul)
-    if not fits_tiled(device):
+    found = tile_of(matmul, device)
+    if found is None:
         return None
-    tile = tile_of(matmul, device)
-    time = time_by_floats(matmul, tile, _TILE_SPEEDS[tile], _DEPTH, _TILED_RESIDENT, device)
+    tile, time = found
     return units_launch(matmul, device, time) or _tiled(matmul, tile)
 
 
-def _tiled(matmul: Matmul, tile: int) -> Launch:
-    kernel = Kernel("matmul_tiled.cl", "matmul_tiled", (*matmul.defines(), ("TILE", tile), *matmul.layout()))
-    groups = -(-matmul.rows // tile) * -(-matmul.columns // tile) * matmul.groups
-    return matmul.launch(kernel, groups, _TILE_ITEMS, matmul.vectors(tile // 16, min(tile // 16, _QUAD)))
+def _tiled(matmul: Matmul, tile: Tile) -> Launch:
+    kernel = Kernel("matmul_tiled.cl", "matmul_tiled", (*matmul.defines(), ("TILE", tile.side), *matmul.layout()))
+    return matmul.launch(kernel, tile.groups(matmul), _TILE_ITEMS, matmul.vectors(tile.run, _QUAD))
 
 
 def _narrow(matmul: Matmul) -> Launch:

@@ -26,8 +26,8 @@ _LINE_BYTES, _RUN_BYTES = 64, 16
 """Of matmul_units.cl: what is brought of a row or column at once, and by one work-item."""
 _REGISTERS, _LOCAL_BYTES, _ITEMS = 65536, 65536, 1024
 """What a compute unit has for its groups: all since capability 7.5 have as much or more."""
-_SUMS_BY_UNITS, _SUMS_BY_FLOATS = 16, 128
-"""Work of a cycle: sums to which 64 bytes of terms are added, by matrix units; sums to which a term is, without."""
+_SUMS_BY_UNITS = 16
+"""Work of a cycle: sums to which 64 bytes of terms are added."""
 _LOCAL_BYTES_A_CYCLE, _BROUGHT_BYTES_A_CYCLE, _BROUGHT_ELEMENTS_A_CYCLE = 128, 64, 8
 """Local memory read or written; device memory (its cache) read by vectors, and one element at a time."""
 _LATENCY = 500
@@ -109,7 +109,7 @@ def time_by_units(matmul: Matmul, tile: Tile, device: DeviceProfile) -> float:
     terms = _LINE_BYTES // size_bytes
     vectors = matmul.vectors(_RUN_BYTES // size_bytes, 1)
     brought = sum(
-        _time_to_bring(terms * lines, size_bytes, bool(vectors & side))
+        time_to_bring(terms * lines, size_bytes, bool(vectors & side))
         for lines, side in zip((tile.rows, tile.columns), _SIDES, strict=True)
     )
     written = _LINE_BYTES * (tile.rows + tile.columns)
@@ -119,17 +119,8 @@ def time_by_units(matmul: Matmul, tile: Tile, device: DeviceProfile) -> float:
     return estimate(cycles, -(-matmul.terms // terms), tile.groups(matmul), resident, device)
 
 
-def time_by_floats(matmul: Matmul, tile: int, speed: float, depth: int, resident: int, device: DeviceProfile) -> float:
-    """Estimate the cycles of matmul_tiled.cl with tiles of that speed, `depth` terms at once."""
-    vectors = matmul.vectors(tile // 16, 1)
-    size_bytes = dtype_of(matmul.source.type).itemsize
-    brought = sum(_time_to_bring(tile * depth, size_bytes, bool(vectors & side)) for side in _SIDES)
-    groups = -(-matmul.rows // tile) * -(-matmul.columns // tile) * matmul.groups
-    cycles = tile * tile * depth / (_SUMS_BY_FLOATS * speed) + brought
-    return estimate(cycles, -(-matmul.terms // depth), groups, resident, device)
-
-
-def _time_to_bring(elements: int, size_bytes: int, by_vectors: bool) -> float:
+def time_to_bring(elements: int, size_bytes: int, by_vectors: bool) -> float:
+    """Return the cycles in which a compute unit brings elements from device memory."""
     return elements * size_bytes / _BROUGHT_BYTES_A_CYCLE if by_vectors else elements / _BROUGHT_ELEMENTS_A_CYCLE
 
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// nvptx.h: the built-in functions that matmul_units.cl calls, for clang's target nvptx64, which has no library of them.
+// nvptx.h: the built-in functions that the kernels tested here call, for clang's target nvptx64, which has no library of them.
 // The declarations are those of clang's own header (-finclude-default-header); only register counts come of what they compute.
 #pragma OPENCL EXTENSION cl_khr_fp16 : enable
 
@@ -24,6 +24,8 @@ BUILT_IN size_t get_global_id(uint dimension)
 BUILT_IN void barrier(cl_mem_fence_flags flags) { __syncthreads(); }
 BUILT_IN int min(int a, int b) { return a < b ? a : b; }
 BUILT_IN int max(int a, int b) { return a > b ? a : b; }
+BUILT_IN float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+BUILT_IN float4 fma(float4 a, float4 b, float4 c) { return __builtin_elementwise_fma(a, b, c); }
 BUILT_IN int16 min(int16 a, int16 b) { return a < b ? a : b; }
 BUILT_IN int16 max(int16 a, int16 b) { return a > b ? a : b; }
 

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 import kernels_cl
+from gpu_driver.convolution import tiled
 from gpu_driver.convolution.units import TILES, Tile
 from gpu_driver.device.programs import build_options
 from gpu_driver.discovery.matrix_units import ELEMENT_TYPES
@@ -121,8 +122,7 @@ def test_peaks_of_matrix_units_are_their_instructions(
     """Nothing of the loop is optimised away, nothing in it goes to memory."""
     defines: dict[str, str | int] = {"T": element, "FILTER_T": element, "MATRIX_UNITS": level, "CHAINS": _UNITS_CHAINS}
     ptx = _compiled(UNITS_SOURCE, level, build_options(defines), clang)
-    loops = re.findall(r"^(\$?L\w+):((?:(?!^\$?L\w+:).)*?bra\S*\s+\1;)", ptx, re.MULTILINE | re.DOTALL)
-    (loop,) = (body for _, body in loops if "mma.sync" in body)
+    (loop,) = (body for body in _loops(ptx) if "mma.sync" in body)
     instruction = INSTRUCTIONS[level, element == "half"]
     wanted = _UNITS_CHAINS * TIMES[level, element == "half"]
     assert loop.count("mma.sync") == loop.count(instruction)
@@ -134,6 +134,25 @@ def test_peaks_of_matrix_units_are_their_instructions(
         assert "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads" in said
 
 
+@pytest.mark.parametrize("tile", tiled.TILES, ids=lambda tile: str(tile.side))
+def test_tiles_of_floats_fit_in_registers(tile: tiled.Tile, clang: str, ptxas: str, tmp_path: Path) -> None:
+    """Registers for as many groups as `resident` says, and a vector that is read serves eight sums or more."""
+    defines: dict[str, str | int] = {"T": "float", "FILTER_T": "float", "QUANTIZED": 0, "TILE": tile.side}
+    options = build_options({**defines, "ROWS_CONTIGUOUS": 0, "COLUMNS_CONTIGUOUS": 0})
+    ptx = _compiled("matmul_tiled.cl", 80, options, clang)
+    for target in TARGETS[80]:
+        said = _assembled(ptx, ptxas, target, tmp_path)
+        assert "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads" in said
+        registers = re.search(r"Used (\d+) registers", said)
+        assert registers is not None
+        granted = -(-int(registers[1]) // 8) * 8  # a warp's are given out by 256
+        assert granted * 256 * tile.resident <= 65536
+    loop = next(body for body in _loops(ptx) if "fma.rn" in body and "bar" not in body)
+    reads, products = len(re.findall(r"ld\.shared\.v4", loop)), loop.count("fma.rn")
+    assert not re.search(r"ld\.shared\.[^v]", loop)
+    assert products == reads * tile.run // 2 * 4
+
+
 def test_a_wrong_instruction_is_refused(clang: str, ptxas: str, tmp_path: Path) -> None:
     ptx = _compiled("matmul_units.cl", QUICK[0].level, QUICK[0].options, clang)
     wrong = ptx.replace("m16n8k16", "m16n8k12")
@@ -142,6 +161,12 @@ def test_a_wrong_instruction_is_refused(clang: str, ptxas: str, tmp_path: Path) 
         _assembled(wrong, ptxas, "sm_80", tmp_path)
     with pytest.raises(RuntimeError, match="sm_80"):
         _assembled(ptx.replace(".target sm_80", ".target sm_75"), ptxas, "sm_75", tmp_path)
+
+
+def _loops(ptx: str) -> list[str]:
+    """Return the innermost loops of one block."""
+    found = re.findall(r"^(\$?L\w+):((?:(?!^\$?L\w+:).)*?bra\S*\s+\1;)", ptx, re.MULTILINE | re.DOTALL)
+    return [body for _, body in found]
 
 
 def _compiled(name: str, level: int, options: tuple[str, ...], clang: str) -> str:

@@ -39,7 +39,13 @@ def launch(rows: int, depth: int, units: int, device: DeviceProfile, code: Opera
 
 @pytest.mark.parametrize(
     ("sizes", "tile"),
-    [((49, 320, 1280), 32), ((12544, 32, 16), 32), ((4096, 4096, 4096), 128), ((640, 64, 640), 64)],
+    [
+        ((49, 320, 1280), 32),
+        ((12544, 32, 16), 32),
+        ((4096, 4096, 4096), 128),
+        ((640, 64, 640), 32),
+        ((1216, 64, 1344), 64),
+    ],
     ids=str,
 )
 def test_the_tile_follows_the_size(sizes: tuple[int, int, int], tile: int) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from cpu_driver.driver import Device as CpuDevice
+from gpu_driver.convolution import tiled
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.device import Device
 from nn_runtime.hal.types import ExecutionPreference, Priority
@@ -80,7 +81,7 @@ DEPTHWISE_FEW_OUTPUTS = [
 def only_tile(tile: int) -> Iterator[None]:
     """Let no other tile be chosen."""
     with (
-        mock.patch.dict("gpu_driver.convolution.tiled._TILE_SPEEDS", {tile: 1.0}, clear=True),
+        mock.patch("gpu_driver.convolution.tiled.TILES", [one for one in tiled.TILES if one.side == tile]),
         mock.patch("gpu_driver.convolution.tiled.largest_tile", return_value=tile),
     ):
         yield
