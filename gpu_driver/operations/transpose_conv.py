@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TRANSPOSE_CONV_2D: packed convolutions phase by phase on CPU-type devices, a general kernel for the rest."""
+"""TRANSPOSE_CONV_2D: convolutions phase by phase, packed on CPU-type devices, tiled on GPUs; else a general kernel."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpu_driver.chain import redirected
+from gpu_driver.convolution import tiled
 from gpu_driver.convolution.product import ELEMENT_NAMES, Product
 from gpu_driver.kernel import Kernel, Packed, Scratch, int32, int_vector
 from gpu_driver.launch import Launch
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from gpu_driver.launch import Steps
     from nn_runtime.operations.transpose_conv import TransposeConvolution
 
+_LEAST_PRODUCTS = 1 << 24
+"""Of an operation for whose phases a GPU makes two launches each. Not measured."""
+
 
 @launches(OperationCode.TRANSPOSE_CONV_2D)
 def transpose_conv_2d(op: BoundOperation, device: DeviceProfile) -> Launch | tuple[Launch | Steps, ...]:
@@ -34,11 +38,18 @@ def transpose_conv_2d(op: BoundOperation, device: DeviceProfile) -> Launch | tup
     g = transpose_convolution(op)
     tensors = op.input("input"), op.input("filter"), op.input("bias"), op.outputs[0]
     product = Product(*tensors, None, g.activation, _phase_geometry(g, (0, 0)))
-    if has_phases(g) and fits_packed(product, device):
+    if has_phases(g) and (fits_packed(product, device) or _fits_tiled(product, g, device)):
         phases = ((y, x) for y in range(g.stride_height) for x in range(g.stride_width))
         kept = (phase for phase in phases if phase[0] < g.output_height and phase[1] < g.output_width)
         return tuple(one for phase in kept for one in _one_phase(product, g, phase, device))
     return _general(product, g, device)
+
+
+def _fits_tiled(product: Product, g: TransposeConvolution, device: DeviceProfile) -> bool:
+    """Tell whether tiles take every phase, and are worth so many launches."""
+    is_large = g.input_height * g.input_width * g.batches * product.weights.count >= _LEAST_PRODUCTS
+    is_constant = product.weights.constant is not None
+    return is_large and is_constant and tiled.product_launch(product, device) is not None
 
 
 def has_phases(g: TransposeConvolution) -> bool:
@@ -79,7 +90,7 @@ def _phase_geometry(g: TransposeConvolution, phase: tuple[int, int]) -> Convolut
 
 def _one_phase(
     product: Product, g: TransposeConvolution, phase: tuple[int, int], device: DeviceProfile
-) -> tuple[Steps, Launch]:
+) -> tuple[Launch | Steps, Launch]:
     """Return the convolution of one phase into scratch memory, and the copy of its pixels to their places."""
     y, x = phase
     geometry, output, weights = _phase_geometry(g, phase), product.output, product.weights
@@ -98,17 +109,29 @@ def _one_phase(
         part_of=weights,
     )
     scratch = Scratch(made.size_bytes)
-    batch, row, column, channel = dense_strides(output.dimensions)
+    order = (0, 3, 1, 2) if g.nchw else (0, 1, 2, 3)
+    batch, row, column, channel = image_strides(g.output_height, g.output_width, g.output_depth, g.nchw)
     places = batch, g.stride_height * row, g.stride_width * column, channel
     return (
-        redirected(packed_product(part, device), {made: scratch}),
+        _product(part, scratch, device),
         strided_copy(
             made.dimensions,
             Side(scratch, dense_strides(made.dimensions)),
-            Side(output, places, y * row + x * column),
+            Side(output, tuple(places[axis] for axis in order), y * row + x * column),
             device,
         ),
     )
+
+
+def _product(part: Product, scratch: Scratch, device: DeviceProfile) -> Launch | Steps:
+    """Return the convolution of a phase with its output in scratch memory, by packed weights or tiles."""
+    if fits_packed(part, device):
+        return redirected(packed_product(part, device), {part.output: scratch})
+    launch = tiled.product_launch(part, device)
+    if launch is None:
+        raise ValueError("tiles take every phase, or none")
+    memory: dict[int, Argument] = {id(part.output): scratch, id(part.weights): Packed(part.weights.data)}
+    return replace(launch, arguments=tuple(memory.get(id(one), one) for one in launch.arguments))
 
 
 def _general(product: Product, g: TransposeConvolution, device: DeviceProfile) -> Launch:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from gpu_driver.operations import transpose_conv
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode, PaddingCode
 from nn_runtime.operand import ChannelQuant
 from tests.gpu_driver.operations.compare import (
@@ -22,6 +23,7 @@ from tests.gpu_driver.operations.compare import (
     like,
     random_tensor,
 )
+from tests.platforms.launches import Launches, recorded
 
 if TYPE_CHECKING:
     from nn_runtime.device import Device
@@ -62,6 +64,9 @@ TRANSPOSED = [
     Sizes((1, 5, 5, 3), (4, 4), (2, 2), (3, 3, 3, 3), 20),
     Sizes((1, 1, 1, 2), (4, 4), (4, 4), (1, 0, 2, 0), 17),
 ]
+
+PHASED = [one for one in TRANSPOSED if all(a >= b for a, b in zip(one.filter, one.stride, strict=True))]
+"""Some tap reaches every pixel."""
 
 
 @pytest.mark.parametrize("held", [False, True], ids=["filter_of_the_run", "filter_of_the_model"])
@@ -108,6 +113,31 @@ def test_transpose_conv(
     tensors, output = operands(source, sizes, sizes.image[3], per_channel, held)
     scalars = [*sizes.padding, *sizes.stride[::-1], activation.value, nchw]
     check(opencl_device, OperationCode.TRANSPOSE_CONV_2D, [*tensors, *scalars], output, tolerance_of=4)
+
+
+@pytest.mark.parametrize("nchw", [False, True], ids=["nhwc", "nchw"])
+@pytest.mark.parametrize("sizes", PHASED, ids=str)
+@pytest.mark.parametrize("per_channel", [False, True], ids=["per_tensor", "per_channel"])
+@pytest.mark.parametrize("data_type", ALL, ids=lambda code: code.name)
+def test_transpose_conv_by_phases_on_a_gpu(
+    as_gpu: Device,
+    data_type: OperandCode,
+    per_channel: bool,
+    sizes: Sizes,
+    nchw: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(transpose_conv, "_LEAST_PRODUCTS", 0)
+    source = image_of(data_type, sizes, nchw)
+    if per_channel and not source.scale:
+        pytest.skip("only 8-bit filters have scales per channel")
+    tensors, output = operands(source, sizes, sizes.image[3], per_channel, held=True)
+    scalars = [*sizes.padding, *sizes.stride[::-1], FuseCode.RELU6.value, nchw]
+    launches = Launches()
+    with recorded(launches):
+        check(as_gpu, OperationCode.TRANSPOSE_CONV_2D, [*tensors, *scalars], output, tolerance_of=4)
+    assert {source for source, _ in launches.kernels} & {"matmul_tiled.cl", "matmul_narrow.cl"}
+    assert "transpose_conv_2d.cl" not in {source for source, _ in launches.kernels}
 
 
 @pytest.mark.parametrize("held", [False, True], ids=["filter_of_the_run", "filter_of_the_model"])
