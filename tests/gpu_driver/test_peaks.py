@@ -95,11 +95,19 @@ def test_rates_of_matrix_units_count_what_they_multiply(
 
 
 def test_devices_of_matrix_units_have_peaks_of_their_own(
-    opencl_device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    opencl_device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("NNRT_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(peaks, "_TARGET_NS", 10_000)
-    measured = peaks.peaks_of(of_type_gpu(RuntimeDevice(opencl_device), UNITS).context())
-    assert max(measured.float16, measured.quant8) < measured.float32  # the stand-in is far slower
-    plain = peaks.peaks_of(of_type_gpu(RuntimeDevice(opencl_device), NO_UNITS).context())
-    assert plain.float16 == plain.float32 == plain.quant8
+    asked: list[str] = []
+
+    def rate(_: peaks._Measurement, kernel: cl.Kernel, per_round: int, arguments: object) -> float:
+        asked.append(kernel.function_name)
+        return float(len(asked))
+
+    monkeypatch.setattr(peaks._Measurement, "_rate", rate)
+    measured = peaks._Measurement(of_type_gpu(RuntimeDevice(opencl_device), UNITS).context()).run()
+    assert asked == ["multiply_add", "unit_product", "unit_product", "copy", "copy"]
+    assert measured == Peaks(1, 2, 3, 4, 5)
+    asked.clear()
+    measured = peaks._Measurement(of_type_gpu(RuntimeDevice(opencl_device), NO_UNITS).context()).run()
+    assert asked == ["multiply_add", "copy", "copy"]
+    assert measured == Peaks(1, 1, 1, 2, 3)
