@@ -39,6 +39,34 @@ class Tuning:
     elementwise_local: int = _number(
         64, (32, 64, 128, 256), "work-items of a group where each computes one element", _OF_GPUS
     )
+    middle_tile: int = _number(
+        70,
+        (50, 70, 90),
+        "speed of products in tiles of 64 x 64, in percent of those of 128 x 128; sums in another order",
+        _OF_GPUS,
+    )
+    small_tile: int = _number(60, (40, 60, 80), "the same of tiles of 32 x 32", _OF_GPUS)
+    turn_cycles: int = _number(
+        500,
+        (150, 300, 500, 1000),
+        "cycles for which a tile's group waits for its next terms; sums in another order",
+        _OF_GPUS,
+    )
+    unit_sums: int = _number(
+        16,
+        (8, 16, 32, 64),
+        "sums to which matrix units add 64 bytes of terms in a cycle; sums in another order",
+        _OF_GPUS,
+    )
+    narrow_rows: int = _number(
+        4, (1, 4, 8, 16), "rows of a product at most whose every sum a group shares; sums in another order", _OF_GPUS
+    )
+    shared_outputs: int = _number(
+        4096,
+        (256, 1024, 4096, 16384),
+        "outputs of a pooling or a mean at most that groups share; sums in another order",
+        _OF_GPUS,
+    )
 
     def check(self) -> None:
         """Raise ValueError for a value that is not among its candidates."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from gpu_driver.convolution.product import Product
     from gpu_driver.device_profile import DeviceProfile
     from gpu_driver.kernel import Argument, Scalar
+    from gpu_driver.tuning_values import Tuning
     from nn_runtime.operations.batch_matmul import BatchMatmul
 
 _TILE_ITEMS, _NARROW_ITEMS = 256, 64
@@ -38,15 +39,13 @@ _DEPTH, _BANK_PADDING = 16, 4
 class Tile:
     """TILE, RUN and SLICES of matmul_tiled.cl.
 
-    speed: relative to the largest, how often a value in local memory is used, less for what adds up slices. resident:
-    groups that a compute unit has registers for, at 128 of a work-item, 64 or 80 where its part is of 16 sums. Not
-    measured.
+    resident: groups that a compute unit has registers for, at 128 of a work-item, 64 or 80 where its part is of 16
+    sums, by NVIDIA's assembler.
     """
 
     side: int
     run: int
     slices: int
-    speed: float
     resident: int
 
     @property
@@ -63,14 +62,18 @@ class Tile:
         """Return how many groups a product takes."""
         return -(-matmul.rows // self.side) * -(-matmul.columns // self.side) * matmul.groups
 
+    def speed(self, tuning: Tuning) -> float:
+        """Return the speed relative to the largest: how often a value in local memory is used, less for slices."""
+        return {_SMALL_TILE: tuning.small_tile, _MIDDLE_TILE: tuning.middle_tile}.get(self.side, 100) / 100
 
-TILES = (Tile(128, 8, 1, 1.0, 2), Tile(64, 4, 1, 0.7, 4), Tile(32, 4, 4, 0.6, 3))
-_MIDDLE_TILE = 64
+
+_SMALL_TILE, _MIDDLE_TILE = 32, 64
+TILES = (Tile(128, 8, 1, 2), Tile(_MIDDLE_TILE, 4, 1, 4), Tile(_SMALL_TILE, 4, 4, 3))
 _MANY_REGISTERS = ("nvidia", "amd")
 """Platforms whose work-items have the registers that the largest tile takes: 64 sums and more each."""
 _SUMS_A_CYCLE = 128
 """To which a compute unit adds a term."""
-_NARROW_ROWS, _NARROW_TERMS = 4, 64
+_NARROW_TERMS = 64
 _QUAD = 4
 _GROUP_QUADS = 8
 """Of depthwise_conv_2d.cl:depthwise_conv_2d_groups."""
@@ -101,7 +104,7 @@ def fits_narrow(matmul: Matmul, device: DeviceProfile) -> bool:
     """Tell whether matmul_narrow.cl applies: as its Needs says, few rows and long sums, no CPU-type device."""
     return (
         _holds(device, _NARROW_ITEMS)
-        and matmul.rows <= _NARROW_ROWS
+        and matmul.rows <= device.tuning.narrow_rows
         and matmul.terms >= _NARROW_TERMS
         and matmul.window == (1, 1, 0, 0)
         and matmul.source_strides[3] == matmul.filter_strides[1] == 1
@@ -140,7 +143,7 @@ def time_by_floats(matmul: Matmul, tile: Tile, device: DeviceProfile) -> float:
     brought = sum(
         time_to_bring(elements, size_bytes, bool(vectors & side)) for side in (SOURCE_VECTORS, FILTER_VECTORS)
     )
-    cycles = tile.side * elements / (_SUMS_A_CYCLE * tile.speed) + brought
+    cycles = tile.side * elements / (_SUMS_A_CYCLE * tile.speed(device.tuning)) + brought
     turns = -(-matmul.terms // tile.terms)
     return estimate(cycles / turns, turns, tile.groups(matmul), tile.resident, device)
 

@@ -26,12 +26,8 @@ _LINE_BYTES, _RUN_BYTES = 64, 16
 """Of matmul_units.cl: what is brought of a row or column at once, and by one work-item."""
 _REGISTERS, _LOCAL_BYTES, _ITEMS = 65536, 65536, 1024
 """What a compute unit has for its groups: all since capability 7.5 have as much or more."""
-_SUMS_BY_UNITS = 16
-"""Work of a cycle: sums to which 64 bytes of terms are added."""
 _LOCAL_BYTES_A_CYCLE, _BROUGHT_BYTES_A_CYCLE, _BROUGHT_ELEMENTS_A_CYCLE = 128, 64, 8
 """Local memory read or written; device memory (its cache) read by vectors, and one element at a time."""
-_LATENCY = 500
-"""Cycles of a turn in which a group only waits: for device memory, for the barrier, for its last products."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +110,7 @@ def time_by_units(matmul: Matmul, tile: Tile, device: DeviceProfile) -> float:
     )
     written = _LINE_BYTES * (tile.rows + tile.columns)
     read = _LINE_BYTES * tile.warps * (tile.warp_rows + tile.warp_columns)
-    cycles = max(tile.rows * tile.columns / _SUMS_BY_UNITS, brought + (written + read) / _LOCAL_BYTES_A_CYCLE)
+    cycles = max(tile.rows * tile.columns / device.tuning.unit_sums, brought + (written + read) / _LOCAL_BYTES_A_CYCLE)
     resident = min(_REGISTERS // (tile.items * tile.registers), _LOCAL_BYTES // tile.local_bytes, _ITEMS // tile.items)
     return estimate(cycles, -(-matmul.terms // terms), tile.groups(matmul), resident, device)
 
@@ -128,9 +124,10 @@ def estimate(cycles: float, turns: int, groups: int, resident: int, device: Devi
     """Return the cycles of so many groups of so many turns, each of which keeps its compute unit busy for `cycles`.
 
     Groups that are resident on a unit at once wait for their loads together, others after them; nothing else overlaps.
+    They wait for device memory, for the barrier, for their last products.
     """
     on_one_unit = -(-groups // device.compute_units)
-    return turns * (on_one_unit * cycles + -(-on_one_unit // resident) * _LATENCY)
+    return turns * (on_one_unit * cycles + -(-on_one_unit // resident) * device.tuning.turn_cycles)
 
 
 def _launch(matmul: Matmul, tile: Tile, device: DeviceProfile) -> Launch:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from gpu_driver.launch import WorkSize
 
 _GROUP = 256
-_FEW_OUTPUTS, _MANY_TERMS = 4096, 32
+_MANY_TERMS = 32
 
 Defines = tuple[tuple[str, "str | int"], ...]
 """As in `Kernel`."""
@@ -30,7 +30,7 @@ def share_outputs(outputs: int, terms: int, device: DeviceProfile, multiple: int
     multiple: what the work-items of a group must be a multiple of.
     """
     shares = not device.is_cpu and group_size(device) % multiple == 0
-    return shares and outputs <= _FEW_OUTPUTS and terms >= _MANY_TERMS
+    return shares and outputs <= device.tuning.shared_outputs and terms >= _MANY_TERMS
 
 
 def group_defines(device: DeviceProfile) -> Defines:

@@ -127,7 +127,9 @@ def test_a_gpu_has_no_parameters_of_cpus() -> None:
     assert {one.name for one in of_cpu} == {
         "chain_steps", "bands", "bands_of_large_steps", "least_task_flops", "few_pixels",
     }  # fmt: skip
-    assert {one.name for one in of_gpu} == {"elementwise_local"}
+    assert {one.name for one in of_gpu} == {
+        "elementwise_local", "middle_tile", "small_tile", "turn_cycles", "unit_sums", "narrow_rows", "shared_outputs",
+    }  # fmt: skip
     for one in (*of_cpu, *of_gpu):
         assert one.default in one.candidates
         assert one.meaning

@@ -12,6 +12,7 @@ import pytest
 from gpu_driver.bound import BoundOperand, BoundOperation
 from gpu_driver.launch import Launch
 from gpu_driver.operations.fully_connected import fully_connected
+from gpu_driver.tuning_values import Tuning
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from tests.gpu_driver.profiles import CPU_PROFILE, GPU_PROFILE
 
@@ -64,6 +65,29 @@ def test_the_tile_follows_the_size(sizes: tuple[int, int, int], tile: int) -> No
 )
 def test_the_largest_tile_needs_room(device: DeviceProfile, code: OperandCode) -> None:
     assert dict(launch(4096, 4096, 4096, device, code).kernel.defines)["TILE"] == 64
+
+
+@pytest.mark.parametrize(
+    ("values", "sizes", "tile"),
+    [
+        ({}, (1216, 64, 1344), 64),
+        ({"middle_tile": 50}, (1216, 64, 1344), 128),
+        ({"small_tile": 40}, (640, 64, 640), 64),
+        ({"turn_cycles": 500}, (640, 64, 640), 32),
+        ({"turn_cycles": 150}, (640, 64, 640), 64),
+    ],
+    ids=str,
+)
+def test_tuned_numbers_choose_the_tile(values: dict[str, int], sizes: tuple[int, int, int], tile: int) -> None:
+    device = replace(LARGE_GPU, tuning=Tuning.of(values))
+    assert dict(launch(*sizes, device).kernel.defines)["TILE"] == tile
+
+
+def test_tuned_numbers_say_how_few_rows_share_their_sums() -> None:
+    for rows in (1, 4, 8, 16):
+        device = replace(LARGE_GPU, tuning=Tuning(narrow_rows=rows))
+        assert launch(rows, 1280, 1001, device).kernel.source == "matmul_narrow.cl"
+        assert launch(rows + 1, 1280, 1001, device).kernel.source == "matmul_tiled.cl"
 
 
 def test_few_rows_share_their_sums() -> None:
