@@ -25,7 +25,10 @@ BUILT_IN void barrier(cl_mem_fence_flags flags) { __syncthreads(); }
 BUILT_IN int min(int a, int b) { return a < b ? a : b; }
 BUILT_IN int max(int a, int b) { return a > b ? a : b; }
 BUILT_IN float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
-BUILT_IN float4 fma(float4 a, float4 b, float4 c) { return __builtin_elementwise_fma(a, b, c); }
+BUILT_IN float4 fma(float4 a, float4 b, float4 c)
+{
+    return (float4)(fma(a.x, b.x, c.x), fma(a.y, b.y, c.y), fma(a.z, b.z, c.z), fma(a.w, b.w, c.w));
+}
 BUILT_IN int16 min(int16 a, int16 b) { return a < b ? a : b; }
 BUILT_IN int16 max(int16 a, int16 b) { return a > b ? a : b; }
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """NVIDIA's assembler takes what clang makes of the kernels with inline PTX, and they fit in registers.
 
-ptxas comes with CUDA, or by `pip install nvidia-cuda-nvcc-cu12`. No GPU is needed; nothing is run. The built-in
+ptxas comes with CUDA, or by `pip install nvidia-cuda-nvcc`. No GPU is needed; nothing is run. The built-in
 functions that clang lacks for this target are in nvptx.h.
 """
 
@@ -90,7 +90,7 @@ def ptxas() -> str:
     packages = Path(sysconfig.get_paths()["purelib"]) / "nvidia"
     found = shutil.which("ptxas") or next(map(str, sorted(packages.glob("*/bin/ptxas"))), None)
     if found is None:
-        pytest.skip("ptxas is not installed (CUDA, or pip install nvidia-cuda-nvcc-cu12)")
+        pytest.skip("ptxas is not installed (CUDA, or pip install nvidia-cuda-nvcc)")
     return found
 
 
