@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Builds Oclgrind 26.03.1 with the repairs of oclgrind.patch and installs it: build_oclgrind.sh FOLDER [CMAKE OPTION...]
-# Debian 12 needs: apt install git cmake g++ pkg-config python3 zlib1g-dev llvm-19-dev libclang-19-dev libpolly-19-dev clang-19
+# Debian 12 needs: apt install git cmake g++ pkg-config python3 zlib1g-dev libzstd-dev llvm-19-dev libclang-19-dev libpolly-19-dev clang-19
 set -eu
 folder=$1
 shift
