@@ -131,29 +131,23 @@ def test_convolutions(
             check_by(kernel, as_gpu, OperationCode.CONV_2D, [*inputs, *scalars], output, 8)
 
 
+@pytest.mark.parametrize(
+    ("kernel", "cases", "terms"),
+    [(QUADS, DEPTHWISE, 9), (DEPTHWISE_GROUPS, DEPTHWISE_FEW_OUTPUTS, 40)],
+    ids=["small_windows", "few_outputs_of_large_windows"],
+)
 @pytest.mark.parametrize("per_channel", [False, True], ids=["per_tensor", "per_channel"])
 @pytest.mark.parametrize("data_type", ALL, ids=lambda code: code.name)
-def test_depthwise(as_gpu: Device, data_type: OperandCode, per_channel: bool) -> None:
+def test_depthwise(
+    as_gpu: Device, data_type: OperandCode, per_channel: bool, kernel: tuple[str, str], cases: list[Sizes], terms: int
+) -> None:
     if per_channel and data_type in (FLOAT32, FLOAT16):
         pytest.skip("only 8-bit filters have scales per channel")
-    for i, sizes in enumerate(DEPTHWISE):
+    for i, sizes in enumerate(cases):
         source = image_of(data_type, sizes, False)
-        inputs, output = operands(source, (1, *sizes.filter, sizes.depth), 3, per_channel, i % 2 == 0, 9)
+        inputs, output = operands(source, (1, *sizes.filter, sizes.depth), 3, per_channel, i % 2 == 0, terms)
         scalars = geometry(sizes, False, depth_multiplier=1)
-        check_by(QUADS, as_gpu, OperationCode.DEPTHWISE_CONV_2D, [*inputs, *scalars], output, 4)
-
-
-@pytest.mark.parametrize("per_channel", [False, True], ids=["per_tensor", "per_channel"])
-@pytest.mark.parametrize("data_type", ALL, ids=lambda code: code.name)
-def test_depthwise_of_large_windows(as_gpu: Device, data_type: OperandCode, per_channel: bool) -> None:
-    if per_channel and data_type in (FLOAT32, FLOAT16):
-        pytest.skip("only 8-bit filters have scales per channel")
-    for i, sizes in enumerate(DEPTHWISE_FEW_OUTPUTS):
-        source = image_of(data_type, sizes, False)
-        inputs, output = operands(source, (1, *sizes.filter, sizes.depth), 3, per_channel, i % 2 == 0, 40)
-        scalars = geometry(sizes, False, depth_multiplier=1)
-        code = OperationCode.DEPTHWISE_CONV_2D
-        check_by(DEPTHWISE_GROUPS, as_gpu, code, [*inputs, *scalars], output, 4)
+        check_by(kernel, as_gpu, OperationCode.DEPTHWISE_CONV_2D, [*inputs, *scalars], output, 4)
 
 
 @pytest.mark.parametrize("adjoined", [(False, False), (True, False), (False, True), (True, True)], ids=str)
