@@ -73,6 +73,8 @@ _AT_ONCE = "3"
 
 _CHILD = "NNRT_TEST_OCLGRIND_CHILD"
 """Set for the process that runs the cases: "uninitialized" or "plain"."""
+_NO_FOLDER = f"{os.devnull}/none"
+"""No programs are kept: the interpreter dies of some that it takes from a binary."""
 UNITS = ("mma_emulated",)
 PRODUCTS = (OperationCode.FULLY_CONNECTED, OperationCode.BATCH_MATMUL)
 """Features of a GPU with the stand-in for matrix units, and the operations that they make other launches of."""
@@ -150,7 +152,7 @@ def run(folder: Path, per_launch: int, uninitialized: bool = False) -> Findings:
     if found is None:
         raise RuntimeError("Oclgrind is not installed")
     environment = {
-        **os.environ, "PYTHONPATH": str(ROOT), "NNRT_CACHE_DIR": str(folder), "OCL_ICD_VENDORS": str(found),
+        **os.environ, "PYTHONPATH": str(ROOT), "NNRT_CACHE_DIR": _NO_FOLDER, "OCL_ICD_VENDORS": str(found),
         "OCLGRIND_LOG": str(folder / "other.log"), "OCLGRIND_DATA_RACES": "1", "OCLGRIND_MAX_ERRORS": "1000000",
         "OCLGRIND_COMPUTE_UNITS": _AT_ONCE, "OCLGRIND_NUM_THREADS": _AT_ONCE,
     }  # fmt: skip
