@@ -18,7 +18,7 @@ from gpu_driver.execution.execution_context import ExecutionContext
 from gpu_driver.execution.graph_run import Commands, GraphRun, Limits
 from gpu_driver.execution.profiling import RecordedProfile
 from gpu_driver.execution.request_ends import RequestEnds
-from gpu_driver.execution.reusable import BindingBurst, ReusableExecution, bind
+from gpu_driver.execution.reusable import BindingBurst, bind, reusable
 from nn_runtime.hal.plain import RunningFencedExecution, execute_after_fences, timing_since_launch
 from nn_runtime.hal.types import (
     DEFAULT_LOOP_TIMEOUT_NS,
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from gpu_driver.device.programs import Program
     from gpu_driver.device.storage import DeviceStorage
     from gpu_driver.execution.recorded import Recorded
+    from gpu_driver.execution.reusable import ReusableExecution
     from gpu_driver.lowering import Lowering
     from gpu_driver.passes import Rewritten
     from gpu_driver.preparation import Preparation
@@ -100,7 +101,7 @@ class PreparedModel:
     ) -> ReusableExecution | None:
         """Return the request bound for a model of fixed shapes; None for others and for driver-managed buffers."""
         bound = bind(self._graph, self.model, request)
-        return None if bound is None else ReusableExecution(self, bound, measure)
+        return None if bound is None else reusable(self, bound, measure)
 
     def execute_fenced(
         self,

@@ -10,9 +10,11 @@ import numpy as np
 
 from nn_runtime.errors import BadState
 from nn_runtime.execution import Execution
-from nn_runtime.hal.memory import pages_of_zeros
+from nn_runtime.hal.memory import OTHER_MEMORY_ALIGNMENT, pages_of_zeros
 from nn_runtime.operand import OperandType, dtype_of, has_unknown_dimensions
 from nn_runtime.quantization import quantize
+from nn_runtime.requests import OtherMemory
+from nn_runtime.result_memory import ResultMemory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from nn_runtime.operand import Array, Dimensions
 
 _FIRST_GUESS_BYTES = 4096
+_COPIED_BYTES = 262144
+"""What is no larger is copied: that takes less time than to hand its memory over."""
 
 
 class Binding:
@@ -66,6 +70,21 @@ class Binding:
             array = _on_pages(dims, dtype_of(operand.type))
             self.outputs.append(array)
             self.execution.set_output(position, array)
+        self._large_inputs = [i for i, array in enumerate(self.inputs) if array.nbytes > _COPIED_BYTES]
+        self._large_outputs = {
+            position: ResultMemory(info.shape, info.dtype)
+            for position, info in known.items()
+            if self.outputs[position].nbytes > _COPIED_BYTES
+            and self.outputs[position].dtype == info.dtype
+            and position not in {*self._open, *(state.output for state in interface.states)}
+        }
+
+    def other_memory(self, arrays: Sequence[Array]) -> OtherMemory | None:
+        """Return which of the given inputs are read where they lie, and new arrays for results; None for neither."""
+        if not (self._large_inputs or self._large_outputs) or not self.execution.takes_other_memory:
+            return None
+        inputs = {i: arrays[i] for i in self._large_inputs if i < len(arrays) and _is_like(arrays[i], self.inputs[i])}
+        return OtherMemory(inputs, {i: memory.new_array() for i, memory in self._large_outputs.items()})
 
     @property
     def guesses(self) -> int:
@@ -88,6 +107,17 @@ class Binding:
             needed = int(np.prod(dims, dtype=np.int64)) if dims else 0  # 0 stands for what is not known, too
             sizes[position] = needed or 4 * sizes[position]
         return sizes
+
+
+def _is_like(array: Array, bound: Array) -> bool:
+    """Tell whether an array can be read in place of the one bound."""
+    return (
+        array.dtype == bound.dtype
+        and array.shape == bound.shape
+        and array.flags.c_contiguous
+        and array.flags.writeable
+        and array.ctypes.data % OTHER_MEMORY_ALIGNMENT == 0
+    )
 
 
 def _on_pages(dims: Sequence[int], dtype: np.dtype[np.generic]) -> Array:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from nn_runtime.operand import Dimensions
     from nn_runtime.plan import Plan
     from nn_runtime.program import ControlStep
+    from nn_runtime.requests import OtherMemory
     from nn_runtime.step import RunOptions
 
 _log = logging.getLogger("nn_runtime.execution")
@@ -82,7 +83,12 @@ class CompoundRun:
         self._loops: dict[int, _Loop] = {}
         self._allocated = False
 
-    def execute(self, options: RunOptions) -> Outcome:
+    @property
+    def takes_other_memory(self) -> bool:
+        """Whether a run can have other memory than the arguments': never, for several requests have that."""
+        return False
+
+    def execute(self, options: RunOptions, other: OtherMemory | None = None) -> Outcome:
         """Run every step, or the whole on the CPU device after a failure where that is allowed."""
         try:
             self._begin()

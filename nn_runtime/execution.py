@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from nn_runtime.hal.interfaces import Attributes, IBurstContext
     from nn_runtime.operand import Array, Dimensions, OperandType
     from nn_runtime.plan import Plan
+    from nn_runtime.requests import OtherMemory
     from nn_runtime.run import Run
     from nn_runtime.step import Step, StepProfile
 
@@ -186,14 +187,22 @@ class Execution:
             raise BadState("enable_input_and_output_padding: an input or output is bound already")
         self._padding_enabled = bool(enable)
 
-    def compute(self) -> None:
-        """Run and return when done; raises BadState, BadData if an argument is not bound, or the run's error."""
-        self._finish_run(self._start(), deadline_after(self._timeout_ns) if self._timeout_ns else None)
+    @property
+    def takes_other_memory(self) -> bool:
+        """Whether a run can have other memory than the arguments'; known after the first one."""
+        return self._run is not None and self._run.takes_other_memory
 
-    def compute_profiled(self) -> list[StepProfile]:
+    def compute(self, other: OtherMemory | None = None) -> None:
+        """Run and return when done; raises BadState, BadData if an argument is not bound, or the run's error.
+
+        `other`, where `takes_other_memory`: arrays for this run in the place of those bound, as TakesOtherMemory says.
+        """
+        self._finish_run(self._start(), deadline_after(self._timeout_ns) if self._timeout_ns else None, other=other)
+
+    def compute_profiled(self, other: OtherMemory | None = None) -> list[StepProfile]:
         """Run as `compute` with the drivers' profiling on; return what each step reports, in order."""
         profile: list[StepProfile] = []
-        self._finish_run(self._start(), self._deadline(), profile)
+        self._finish_run(self._start(), self._deadline(), profile, other=other)
         return profile
 
     def start_compute(self) -> Event:
@@ -349,6 +358,7 @@ class Execution:
         deadline_ns: int | None,
         profile: list[StepProfile] | None = None,
         bursts: Mapping[Step, IBurstContext] | None = None,
+        other: OtherMemory | None = None,
     ) -> None:
         """Run and complete; raises the run's error."""
         tracer = trace.current
@@ -359,7 +369,7 @@ class Execution:
             if deadline_ns is None and profile is None and not bursts:
                 self._options = options
         try:
-            outcome = run.execute(options)
+            outcome = run.execute(options, other)
             if self._outputs.memories:
                 self._mark_device_outputs(outcome)
         except BaseException as error:

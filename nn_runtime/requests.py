@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from nn_runtime.hal.types import BufferToken, DataLocation, Request, RequestArgument
 from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from nn_runtime.hal.interfaces import IBuffer
     from nn_runtime.hal.memory import SharedMemory
@@ -37,6 +38,18 @@ class Argument:
     def omitted(self) -> bool:
         """Whether the argument has no value."""
         return self.pointer is None and self.pool is None
+
+
+class OtherMemory(NamedTuple):
+    """Arrays for a single run in the place of those bound, by the numbers of inputs and of outputs."""
+
+    inputs: Mapping[int, Array]
+    outputs: Mapping[int, Array]
+
+
+def with_other(arguments: Sequence[Argument], arrays: Mapping[int, Array]) -> list[Argument]:
+    """Return the arguments with other arrays for some of them."""
+    return [replace(one, pointer=arrays[i]) if i in arrays else one for i, one in enumerate(arguments)]
 
 
 def request_of(model: Model, inputs: Sequence[Argument], outputs: Sequence[Argument]) -> Request:

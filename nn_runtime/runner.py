@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from nn_runtime.binding import Binding
 from nn_runtime.errors import BadState, NNError, OutputInsufficientSize
+from nn_runtime.requests import OtherMemory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from nn_runtime.operand import Array, Dimensions
     from nn_runtime.plan import Plan
 
+Compute: TypeAlias = "Callable[[Execution, OtherMemory | None], object]"
+
+_NOTHING: OtherMemory = OtherMemory({}, {})
 _MAX_GUESSES = 3
 """How often outputs of unknown size are enlarged, and once more for each of them: a run may find one after another."""
 
@@ -45,7 +49,7 @@ class Runner:
         self,
         arrays: Sequence[Array],
         states: Mapping[int, Array],
-        compute: Callable[[Execution], object],
+        compute: Compute,
         *,
         measure: bool = False,
     ) -> list[Array]:
@@ -97,19 +101,22 @@ class Runner:
         binding: Binding,
         arrays: Sequence[Array],
         states: Mapping[int, Array],
-        compute: Callable[[Execution], object],
+        compute: Compute,
     ) -> list[Array]:
-        for target, array in zip(binding.inputs, arrays, strict=False):
-            target[...] = array
+        other = binding.other_memory(arrays)
+        read_there, results = _NOTHING if other is None else other
+        for position, array in enumerate(arrays):
+            if position not in read_there:
+                binding.inputs[position][...] = array
         for position, state in states.items():
             np.copyto(binding.inputs[position], state)
-        compute(binding.execution)
+        compute(binding.execution, other)
         interface = self._interface
         for kept in interface.states:
             if kept.output is not None:
                 np.copyto(states[kept.input], binding.outputs[kept.output])
         return [
-            binding.result(position, info)
+            results[position] if position in results else binding.result(position, info)
             for position, info in zip(interface.output_positions, interface.outputs, strict=True)
         ]
 

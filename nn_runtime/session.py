@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from nn_runtime.interface import TensorInfo
     from nn_runtime.operand import Array
+    from nn_runtime.requests import OtherMemory
     from nn_runtime.session_inputs import Inputs
     from nn_runtime.step import StepProfile
 
@@ -108,8 +109,8 @@ class Session:
         `inputs`: one array (a network with one input), a list or tuple with one array for each input, or a dict by
         tensor names or signature names, which also decides the names of the outputs. Byte order and layout are
         converted; so are floats to floats (those beyond a smaller type become infinite), and integers to integers where
-        all values fit. Python lists of integers go for floats too. Raises BadData naming the input, wanted and given;
-        else the run's error.
+        all values fit. Python lists of integers go for floats too. Arrays must not change before this returns: large
+        ones may be read where they lie. Raises BadData naming the input, wanted and given; else the run's error.
 
         `profile` collects `self.profile`, and costs time. `measure` collects `self.timing`: by the rules of the NDK
         only for a network compiled for one device without fallback, as by `device="opencl"` or a Device.
@@ -211,11 +212,11 @@ class Session:
         self._clear_states()
 
     def _run(self, given: Sequence[npt.ArrayLike], profile: bool, measure: bool) -> list[Array]:
-        def compute(execution: Execution) -> None:
+        def compute(execution: Execution, other: OtherMemory | None) -> None:
             if profile:
-                self._profile, self._profiled_steps = None, execution.compute_profiled()
+                self._profile, self._profiled_steps = None, execution.compute_profiled(other)
             else:
-                execution.compute()
+                execution.compute(other)
             if measure:
                 durations = (DurationCode.ON_HARDWARE, DurationCode.IN_DRIVER)
                 self._timing = Timing(*(execution.get_duration(code) for code in durations))

@@ -55,6 +55,8 @@ EXIT_SECONDS = 30.0
 STORE_SECONDS = 10.0
 """How long it may take to store programs; the one that is begun then is ended."""
 
+_READ = cl.mem_flags.USE_HOST_PTR | cl.mem_flags.READ_ONLY
+_WRITTEN = cl.mem_flags.USE_HOST_PTR | cl.mem_flags.READ_WRITE
 _EXHAUSTED = (
     cl.status_code.MEM_OBJECT_ALLOCATION_FAILURE,
     cl.status_code.OUT_OF_RESOURCES,
@@ -170,11 +172,14 @@ class DeviceContext:
         usable = self.profile.uses_host_memory and data.nbytes and data.ctypes.data % PAGE_BYTES == 0
         if not usable or not (data.flags.writeable or not is_written):
             return None
-        flags = cl.mem_flags.USE_HOST_PTR | (cl.mem_flags.READ_WRITE if is_written else cl.mem_flags.READ_ONLY)
-        try:
-            return DeviceBuffer(self._host_accounts, cl.Buffer(self.context, flags, hostbuf=data), data.nbytes)
-        except cl.Error as error:
-            raise hal_error(error, f"host memory of {readable_bytes(data.nbytes)}") from error
+        return self._wrapped(data, _WRITTEN if is_written else _READ)
+
+    def wrapped(self, data: Array) -> DeviceBuffer:
+        """Return writable host memory as a buffer of a device that uses such memory in place, however it is aligned.
+
+        Intel's runtime copies memory that is to be read only, unless it begins on a page.
+        """
+        return self._wrapped(data, _WRITTEN)
 
     def zeros(self, size_bytes: int) -> tuple[DeviceBuffer, Array | None]:
         """Return a new buffer of zeros, and the same memory as the host sees it where that is used in place.
@@ -184,9 +189,8 @@ class DeviceContext:
         data = pages_of_zeros(size_bytes)
         if self.profile.uses_host_memory:
             self._make_room(size_bytes)
-            flags = cl.mem_flags.READ_WRITE | cl.mem_flags.USE_HOST_PTR
             try:
-                return DeviceBuffer(self.accounts, cl.Buffer(self.context, flags, hostbuf=data), size_bytes), data
+                return DeviceBuffer(self.accounts, cl.Buffer(self.context, _WRITTEN, hostbuf=data), size_bytes), data
             except cl.Error as error:
                 raise hal_error(error, f"allocation of {readable_bytes(size_bytes)}") from error
         buffer = self.allocate(size_bytes)
@@ -205,6 +209,12 @@ class DeviceContext:
     def watch(self, holder: Releases, preference: ExecutionPreference) -> None:
         """Have a holder's memory given back once it has been idle as long as the preference says, or it is needed."""
         self._watchdogs[preference].watch(holder)
+
+    def _wrapped(self, data: Array, flags: int) -> DeviceBuffer:
+        try:
+            return DeviceBuffer(self._host_accounts, cl.Buffer(self.context, flags, hostbuf=data), data.nbytes)
+        except cl.Error as error:
+            raise hal_error(error, f"host memory of {readable_bytes(data.nbytes)}") from error
 
     def shut_down(self) -> None:
         """Let nobody in any more, wait for those inside, store programs; for the end of the interpreter."""

@@ -43,10 +43,14 @@ _START, _END = cl.profiling_info.START, cl.profiling_info.END
 
 @dataclass(frozen=True)
 class Bound:
-    """A segment that is all of a model, and a request's host memory by operand, as many bytes as the operand has."""
+    """A segment that is all of a model, and a request's host memory by operand, as many bytes as the operand has.
+
+    `input_operands`: of those by the number of the argument; the numbers of outputs are the places in `outputs`.
+    """
 
     segment: CompiledSegment
     inputs: Mapping[int, Array]
+    input_operands: Mapping[int, int]
     outputs: Mapping[int, Array]
     shapes: tuple[OutputShape, ...]
 
@@ -73,8 +77,9 @@ def bind(graph: CompiledGraph, model: Model, request: Request) -> Bound | None:
         inputs = {i: ends.input_data(place, sizes[i]) for i, place in graph.input_places.items() if sizes.get(i)}
     except (HalError, NNError):
         return None  # it shows again when the request is executed
+    given = {i: data for i, data in inputs.items() if data is not None}
     outputs = {i: ends.host_outputs[place][: sizes[i]] for place, i in enumerate(main.output_indexes)}
-    return Bound(segment, {i: data for i, data in inputs.items() if data is not None}, outputs, ends.shapes)
+    return Bound(segment, given, {graph.input_places[i]: i for i in given}, outputs, ends.shapes)
 
 
 class Prepared(IPreparedModel, Protocol):
@@ -106,27 +111,30 @@ class ReusableExecution:
     the execution's context.
     """
 
-    def __init__(self, prepared: Prepared, bound: Bound, measure: bool) -> None:
-        """Use `bind`; raises HalError where the device has no room."""
+    def __init__(self, prepared: Prepared, bound: Bound, measure: bool, in_place: Mapping[int, DeviceBuffer]) -> None:
+        """Use `reusable`."""
         self._prepared = prepared
         self._device = prepared.device
         self._segment = bound.segment
         self._measure = measure
         self._result = ExecutionResult(bound.shapes)
         self._slot = prepared.device.executions.slot(prepared.priority)
-        self._in_place = _in_place(prepared.device, bound)
+        self._in_place = in_place
         self._own = [(i, size) for i, size in bound.segment.boundary.items() if i not in self._in_place]
         self._inputs = [(i, data) for i, data in bound.inputs.items() if i not in self._in_place]
         self._outputs = [(i, data) for i, data in bound.outputs.items() if i not in self._in_place]
 
     def execute_synchronously(self, deadline_ns: int | None) -> ExecutionResult:
         """Execute; if it is measured, the times on the device (first command to last) and in the driver are told."""
+        return self._execute(deadline_ns, self._in_place)
+
+    def _execute(self, deadline_ns: int | None, in_place: Mapping[int, DeviceBuffer]) -> ExecutionResult:
         if not self._measure:
-            self._run(deadline_ns, self._device.queue, None)
+            self._run(deadline_ns, self._device.queue, None, in_place)
             return self._result
         start_ns = time.perf_counter_ns()
         events: list[Recorded] = []
-        last = self._run(deadline_ns, self._device.profiling_queue, events)
+        last = self._run(deadline_ns, self._device.profiling_queue, events, in_place)
         in_driver = time.perf_counter_ns() - start_ns
         on_device = 0
         if last is not None:
@@ -137,17 +145,29 @@ class ReusableExecution:
 
     def execute_profiled(self, deadline_ns: int | None) -> tuple[ExecutionResult, ExecutionProfile]:
         """Execute and return a row per launch and transfer, and per stage of a launch."""
+        return self._execute_profiled(deadline_ns, self._in_place)
+
+    def _execute_profiled(
+        self, deadline_ns: int | None, in_place: Mapping[int, DeviceBuffer]
+    ) -> tuple[ExecutionResult, ExecutionProfile]:
         start_ns = time.perf_counter_ns()
         events: list[Recorded] = []
-        self._run(deadline_ns, self._device.profiling_queue, events, in_stages=True)
+        self._run(deadline_ns, self._device.profiling_queue, events, in_place, in_stages=True)
         return self._result, RecordedProfile(events, time.perf_counter_ns() - start_ns, self._prepared.left_out)
 
     def _run(
-        self, deadline_ns: int | None, queue: cl.CommandQueue, events: list[Recorded] | None, *, in_stages: bool = False
+        self,
+        deadline_ns: int | None,
+        queue: cl.CommandQueue,
+        events: list[Recorded] | None,
+        in_place: Mapping[int, DeviceBuffer],
+        *,
+        in_stages: bool = False,
     ) -> cl.Event | None:
         """Execute and return the event of the last command, if there is any; raises HalError.
 
-        `events` gets all events, where it is given, but for the only one of a launch without stages.
+        `events` gets all events, where it is given, but for the only one of a launch without stages. `in_place`: memory
+        of operands that the device uses in place.
         """
         prepared, device = self._prepared, self._device
         device.check_process()
@@ -164,8 +184,8 @@ class ReusableExecution:
                     one_launch = events is None or segment.is_one_launch
                     if one_launch and not self._own and segment.complains_in_sight:
                         recorded = events if in_stages else None
-                        return self._run_in_place(segment, queue, recorded, in_stages=in_stages)
-                    self._enqueue(context, segment, Commands(queue, events, in_stages=in_stages))
+                        return self._run_in_place(segment, queue, recorded, in_place, in_stages=in_stages)
+                    self._enqueue(context, segment, Commands(queue, events, in_stages=in_stages), in_place)
                     return events[-1][1] if events else None
                 except BaseException:
                     queue.finish()  # nothing may write to the caller's memory any more
@@ -179,12 +199,18 @@ class ReusableExecution:
             raise
 
     def _run_in_place(
-        self, segment: SegmentContext, queue: cl.CommandQueue, recorded: list[Recorded] | None, *, in_stages: bool
+        self,
+        segment: SegmentContext,
+        queue: cl.CommandQueue,
+        recorded: list[Recorded] | None,
+        in_place: Mapping[int, DeviceBuffer],
+        *,
+        in_stages: bool,
     ) -> cl.Event | None:
         """Execute where nothing is copied; return the last event."""
         fault = segment.fault
         try:
-            last = segment.enqueue(queue, self._in_place, recorded, in_stages=in_stages)
+            last = segment.enqueue(queue, in_place, recorded, in_stages=in_stages)
             if last is not None:
                 last.wait()
             if fault is not None:
@@ -198,18 +224,69 @@ class ReusableExecution:
             take_stamps(recorded)
         return last
 
-    def _enqueue(self, context: ExecutionContext, segment: SegmentContext, commands: Commands) -> None:
+    def _enqueue(
+        self,
+        context: ExecutionContext,
+        segment: SegmentContext,
+        commands: Commands,
+        in_place: Mapping[int, DeviceBuffer],
+    ) -> None:
         boundary = {i: context.boundary(i, size) for i, size in self._own}
         try:
             for i, data in self._inputs:
                 commands.write(boundary[i], data)
-            commands.run(segment, {**self._in_place, **boundary} if boundary else self._in_place)
+            commands.run(segment, {**in_place, **boundary})
             for i, data in self._outputs:
                 commands.read(boundary[i], data)
             commands.wait()
         except BaseException:
             commands.abandon()
             raise
+
+
+class InPlaceExecution(ReusableExecution):
+    """A bound request of which the device uses all memory in place, so that other memory can be used as well.
+
+    It is a TakesOtherMemory.
+    """
+
+    def __init__(self, prepared: Prepared, bound: Bound, measure: bool, in_place: Mapping[int, DeviceBuffer]) -> None:
+        """Use `reusable`."""
+        super().__init__(prepared, bound, measure, in_place)
+        self._input_operands = bound.input_operands
+        self._output_operands = tuple(bound.outputs)
+
+    def with_memory(self, inputs: Mapping[int, Array], outputs: Mapping[int, Array]) -> _Elsewhere:
+        """Return the request with other arrays in place of some arguments; raises HalError."""
+        memory = dict(self._in_place)
+        for place, array in inputs.items():
+            memory[self._input_operands[place]] = self._device.wrapped(array)
+        for place, array in outputs.items():
+            memory[self._output_operands[place]] = self._device.wrapped(array)
+        return _Elsewhere(self, memory)
+
+
+class _Elsewhere:
+    """A bound request with other memory (IExecution)."""
+
+    __slots__ = ("_bound", "_memory")
+
+    def __init__(self, bound: InPlaceExecution, memory: Mapping[int, DeviceBuffer]) -> None:
+        self._bound = bound
+        self._memory = memory
+
+    def execute_synchronously(self, deadline_ns: int | None) -> ExecutionResult:
+        return self._bound._execute(deadline_ns, self._memory)
+
+    def execute_profiled(self, deadline_ns: int | None) -> tuple[ExecutionResult, ExecutionProfile]:
+        return self._bound._execute_profiled(deadline_ns, self._memory)
+
+
+def reusable(prepared: Prepared, bound: Bound, measure: bool) -> ReusableExecution:
+    """Return the execution of a bound request; raises HalError where the device has no room."""
+    in_place = _in_place(prepared.device, bound)
+    kind = InPlaceExecution if in_place.keys() == bound.segment.boundary.keys() else ReusableExecution
+    return kind(prepared, bound, measure, in_place)
 
 
 class BindingBurst(PlainBurst):

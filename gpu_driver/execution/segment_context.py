@@ -101,6 +101,7 @@ class SegmentContext:
         bound = self._bound
         for operand, buffer in boundary.items():
             if bound.get(operand) != buffer.number:
+                bound.pop(operand, None)  # an interrupt may leave arguments of which some are set
                 self._set(operand, buffer.handle, buffer.handle, 0)
                 bound[operand] = buffer.number
         for seeded, i in self._seeds:

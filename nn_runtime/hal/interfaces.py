@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         Request,
         Timing,
     )
-    from nn_runtime.operand import Dimensions
+    from nn_runtime.operand import Array, Dimensions
 
 
 @dataclass(frozen=True)
@@ -260,6 +260,19 @@ class CreatesReusableExecutions(Protocol):
         self, request: Request, measure: bool, loop_timeout_ns: int | None
     ) -> IExecution | None:
         """Return the request bound, None where that gains nothing; errors of the request may show at execution."""
+
+
+@runtime_checkable
+class TakesOtherMemory(Protocol):
+    """Optional: a bound request (IExecution) that can be executed with other memory for some of its arguments."""
+
+    def with_memory(self, inputs: Mapping[int, Array], outputs: Mapping[int, Array]) -> IExecution:
+        """Return the request with these arrays in place of the arguments of those numbers; raises HalError.
+
+        They have the argument's type and shape, are C-contiguous and writable, and begin at a multiple of
+        OTHER_MEMORY_ALIGNMENT bytes (hal/memory.py); those of outputs share no byte with another argument. Nothing but
+        what is returned, which is executed once, refers to them.
+        """
 
 
 @runtime_checkable

@@ -23,6 +23,8 @@ PROT_READ = 1
 PROT_WRITE = 2
 PAGE_BYTES = 4096
 """Memory that begins on a page some devices use in place."""
+OTHER_MEMORY_ALIGNMENT = 16
+"""Of arrays for a single execution (TakesOtherMemory), in bytes: numpy's own begin so."""
 
 
 def pages_of_zeros(size_bytes: int) -> npt.NDArray[np.uint8]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,12 +13,15 @@ from nn_runtime.burst import Burst
 from nn_runtime.errors import OperationFailed
 from nn_runtime.execution import Execution
 from nn_runtime.hal.types import ErrorStatus, HalError
+from nn_runtime.requests import OtherMemory
 from nn_runtime.testing.sample_drivers import SampleDevice
 from tests.nn_runtime.graphs import add_model, finished
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from nn_runtime.hal.interfaces import ExecutionProfile, IPreparedModel
-    from nn_runtime.hal.types import ExecutionResult, Request
+    from nn_runtime.hal.types import ExecutionResult, Request, RequestArgument
     from nn_runtime.operand import Array
 
 A = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -46,7 +50,7 @@ class Binding(SampleDevice):
 
 
 class BoundExecution:
-    """What the device makes of a request."""
+    """What the device makes of a request; it takes other memory."""
 
     def __init__(self, device: Binding, prepared: IPreparedModel, request: Request, measure: bool) -> None:
         self.device, self.prepared, self.request, self.measure = device, prepared, request, measure
@@ -61,9 +65,22 @@ class BoundExecution:
         self.device.executed.append("profiled")
         return self.prepared.execute_synchronously(self.request, False, deadline_ns, None), None
 
+    def with_memory(self, inputs: Mapping[int, Array], outputs: Mapping[int, Array]) -> BoundExecution:
+        self.device.executed.append("elsewhere")
+
+        def moved(arguments: Sequence[RequestArgument], arrays: Mapping[int, Array]) -> tuple[RequestArgument, ...]:
+            return tuple(
+                replace(one, location=replace(one.location, pointer=arrays.get(i, one.location.pointer)))
+                for i, one in enumerate(arguments)
+            )
+
+        old = self.request
+        request = replace(old, inputs=moved(old.inputs, inputs), outputs=moved(old.outputs, outputs))
+        return BoundExecution(self.device, self.prepared, request, self.measure)
+
 
 def execution_on(
-    device: Binding, *, reusable: bool = True, fallback: bool = False
+    device: SampleDevice, *, reusable: bool = True, fallback: bool = False
 ) -> tuple[Execution, Array, Array, Array]:
     """Return an execution of a sum with its inputs and its output."""
     execution = Execution(finished(add_model(), [device], fallback))
@@ -149,3 +166,46 @@ def test_a_failure_is_that_of_any_execution(fallback: bool) -> None:
     result[:] = 0
     execution.compute()
     assert np.array_equal(result, 2 * A)
+
+
+@pytest.mark.parametrize("profiled", [False, True])
+def test_other_memory_for_one_run(profiled: bool) -> None:
+    device = Binding()
+    execution, first, _, result = execution_on(device)
+    assert not execution.takes_other_memory  # nothing is bound yet
+    execution.compute()
+    assert execution.takes_other_memory
+    other, elsewhere = 10 * A, np.zeros_like(A)
+    run = execution.compute_profiled if profiled else execution.compute
+    run(OtherMemory({0: other}, {0: elsewhere}))
+    assert np.array_equal(elsewhere, 11 * A)
+    assert np.array_equal(result, 2 * A)
+    first[:] = 0
+    run()
+    assert np.array_equal(result, A)
+    kind = "profiled" if profiled else "plain"
+    assert device.executed == ["plain", "elsewhere", kind, kind]
+
+
+@pytest.mark.parametrize("device", [Binding(binds=False), SampleDevice("sample")], ids=["none", "other"])
+def test_what_is_not_bound_takes_no_other_memory(device: SampleDevice) -> None:
+    execution, *_ = execution_on(device)
+    execution.compute()
+    assert not execution.takes_other_memory
+
+
+@pytest.mark.parametrize("fails", ["with_memory", "execution"])
+def test_a_failure_with_other_memory(fails: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The CPU device reads and writes that memory, too."""
+    device = Binding()
+    execution, *_, result = execution_on(device, fallback=True)
+    execution.compute()
+    if fails == "execution":
+        device.failure = HalError(ErrorStatus.GENERAL_FAILURE, "told to fail")
+    else:
+        monkeypatch.setattr(BoundExecution, "with_memory", lambda *_: 1 // 0)
+    result[:] = 0
+    elsewhere = np.zeros_like(A)
+    execution.compute(OtherMemory({1: 10 * A}, {0: elsewhere}))
+    assert np.array_equal(elsewhere, 11 * A)
+    assert not result.any()

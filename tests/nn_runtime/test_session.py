@@ -186,7 +186,7 @@ def test_names_of_a_signature(reference_device: Device) -> None:
 
 
 def test_a_session_works_after_an_interrupt(doubling: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: object) -> None:
+    def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     ones = np.ones((2, 3), np.float32)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import pickle
 import threading
 import time
+import weakref
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ import pytest
 
 from gpu_driver.device.context import MAX_EXECUTIONS
 from nn_runtime.codes import OperationCode
-from nn_runtime.hal.interfaces import CreatesReusableExecutions, ExecutionProfile
+from nn_runtime.hal.interfaces import CreatesReusableExecutions, ExecutionProfile, TakesOtherMemory
 from nn_runtime.hal.types import (
     UNKNOWN_DURATION,
     DataLocation,
@@ -27,7 +28,16 @@ from nn_runtime.hal.types import (
     RequestArgument,
 )
 from tests.gpu_driver.graphs import Graph, request
-from tests.gpu_driver.running import at_once, doubling, filled, fresh, prepare, run_doubling, transposing
+from tests.gpu_driver.running import (
+    at_once,
+    doubling,
+    filled,
+    fresh,
+    memory_of,
+    prepare,
+    run_doubling,
+    transposing,
+)
 
 if TYPE_CHECKING:
     from gpu_driver.driver import Device
@@ -67,6 +77,65 @@ def test_every_execution_reads_and_writes_anew(opencl_device: Device, source_at:
         result[:] = np.nan
         execution.execute_synchronously(None)
         assert np.array_equal(result, 2 * draw(seed))
+
+
+@pytest.mark.parametrize("offset", [0, 16, 48, 64])
+@pytest.mark.parametrize("measure", [False, True])
+def test_other_memory_for_an_execution(opencl_device: Device, offset: int, measure: bool) -> None:
+    """It is used in place where all that is bound is, and only for the execution that it is for."""
+    source, result = at(0), at(0)
+    execution = bound(prepare(opencl_device, doubling(ROWS)), request([source], [result]), measure=measure)
+    assert isinstance(execution, TakesOtherMemory) is opencl_device.profile.uses_host_memory
+    if not isinstance(execution, TakesOtherMemory):
+        return
+    source[:] = draw(0)
+    for turn, (other_source, other_result) in enumerate([(True, True), (True, False), (False, True), (False, False)]):
+        result[:] = np.nan
+        inputs = {0: at(offset)} if other_source else {}
+        outputs = {0: at(offset)} if other_result else {}
+        for array in inputs.values():
+            array[:] = draw(turn + 1)
+        timing = execution.with_memory(inputs, outputs).execute_synchronously(None).timing
+        assert (0 < timing.time_on_device_ns <= timing.time_in_driver_ns < UNKNOWN_DURATION) is measure
+        assert np.array_equal(outputs.get(0, result), 2 * inputs.get(0, source))
+        assert np.isnan(result).all() == other_result
+        execution.execute_synchronously(None)
+        assert np.array_equal(result, 2 * draw(0))
+
+
+def test_a_profile_with_other_memory(opencl_device: Device) -> None:
+    execution = bound(prepare(opencl_device, doubling(ROWS)), request([at(0)], [at(0)]))
+    if isinstance(execution, TakesOtherMemory):
+        source, result = at(16), at(16)
+        source[:] = draw(0)
+        _, profile = execution.with_memory({0: source}, {0: result}).execute_profiled(None)
+        assert np.array_equal(result, 2 * draw(0))
+        assert {operation for row in profile.rows for operation in row.operations} == {0, 1}
+
+
+def test_other_memory_is_let_go(opencl_device: Device) -> None:
+    """Memory that many executions were done with stays nobody's, and the device counts none of it as its own."""
+    device = fresh(opencl_device)
+    execution = bound(prepare(device, doubling(ROWS)), request([at(0)], [at(0)]))
+    if not isinstance(execution, TakesOtherMemory):
+        return
+    execution.execute_synchronously(None)
+    counted = memory_of(device)
+    for seed in range(200):
+        source, result = at(16), at(16)
+        source[:] = draw(seed)
+        execution.with_memory({0: source}, {0: result}).execute_synchronously(None)
+        assert np.array_equal(result, 2 * draw(seed))
+        gone = weakref.ref(source), weakref.ref(result)
+        del source, result
+        assert [reference() for reference in gone] == [None, None]
+    assert memory_of(device) == counted
+
+
+@pytest.mark.parametrize(("source_at", "result_at"), [(0, 4), (4, 0)])
+def test_what_is_copied_takes_no_other_memory(opencl_device: Device, source_at: int, result_at: int) -> None:
+    execution = bound(prepare(opencl_device, doubling(ROWS)), request([at(source_at)], [at(result_at)]))
+    assert not isinstance(execution, TakesOtherMemory)
 
 
 def test_shared_memory_is_read_and_written_anew(opencl_device: Device) -> None:
