@@ -313,7 +313,8 @@ class Execution:
 
     def _start(self, check_device_inputs: bool = True) -> Run:
         """Go from preparation (or completed and reusable) to computing; bind at the first time."""
-        self._complete_abandoned()
+        if self._abandoned is not None:
+            self._complete_abandoned()
         with self._lock:
             if self._state == _State.CLOSED:
                 raise BadState("compute: the execution is closed")

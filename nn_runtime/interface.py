@@ -49,7 +49,7 @@ class TensorInfo:
 
     def is_real_inside(self, computed: np.dtype[np.generic]) -> bool:
         """Tell whether it is 16-bit integers of a scale for its user, but real numbers for the model."""
-        return self.scale > 0 and self.dtype.name == "int16" and computed.kind == "f"
+        return self.scale > 0 and computed.kind == "f" and self.dtype == np.int16
 
     def quantize(self, real: npt.ArrayLike) -> Array:
         """Return real values as the tensor takes them: rounded and clipped to its integers, or in its dtype alone.

@@ -9,7 +9,6 @@ import numpy as np
 
 from nn_runtime.binding import Binding
 from nn_runtime.errors import BadState, NNError, OutputInsufficientSize
-from nn_runtime.requests import OtherMemory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -19,10 +18,10 @@ if TYPE_CHECKING:
     from nn_runtime.interface import Interface
     from nn_runtime.operand import Array, Dimensions
     from nn_runtime.plan import Plan
+    from nn_runtime.requests import OtherMemory
 
 Compute: TypeAlias = "Callable[[Execution, OtherMemory | None], object]"
 
-_NOTHING: OtherMemory = OtherMemory({}, {})
 _MAX_GUESSES = 3
 """How often outputs of unknown size are enlarged, and once more for each of them: a run may find one after another."""
 
@@ -60,12 +59,15 @@ class Runner:
         """
         try:
             binding = self._binding(arrays, measure)
-            for _ in range(_MAX_GUESSES + binding.guesses):
+            guesses = 0
+            while True:
                 try:
                     return self._run_bound(binding, arrays, states, compute)
                 except OutputInsufficientSize as error:
+                    guesses += 1
+                    if guesses > _MAX_GUESSES + binding.guesses:
+                        raise
                     binding = self._exchanged(binding, arrays, measure, binding.enlarged(error.shapes))
-            return self._run_bound(binding, arrays, states, compute)
         except NNError:
             raise
         except BaseException:  # an interrupt, after which an execution may count as computing for ever
@@ -104,19 +106,19 @@ class Runner:
         compute: Compute,
     ) -> list[Array]:
         other = binding.other_memory(arrays)
-        read_there, results = _NOTHING if other is None else other
-        for position, array in enumerate(arrays):
-            if position not in read_there:
-                binding.inputs[position][...] = array
+        for position, (target, array) in enumerate(zip(binding.inputs, arrays, strict=False)):
+            if other is None or position not in other.inputs:
+                target[...] = array
         for position, state in states.items():
             np.copyto(binding.inputs[position], state)
         compute(binding.execution, other)
+        given = {} if other is None else other.outputs
         interface = self._interface
         for kept in interface.states:
             if kept.output is not None:
                 np.copyto(states[kept.input], binding.outputs[kept.output])
         return [
-            results[position] if position in results else binding.result(position, info)
+            given[position] if position in given else binding.result(position, info)
             for position, info in zip(interface.output_positions, interface.outputs, strict=True)
         ]
 

@@ -145,7 +145,8 @@ class DeviceContext:
 
     def check_process(self) -> None:
         """Refuse a child process that inherited the context by fork."""
-        check_process(self.profile.name, self.process)
+        if os.getpid() != self.process:
+            check_process(self.profile.name, self.process)
 
     def constant(self, packed: Packed) -> DeviceBuffer:
         """Return the device's copy of constant data, uploaded once for equal bytes; raises HalError as `allocate`."""
