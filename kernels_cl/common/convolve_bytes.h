@@ -72,7 +72,7 @@ typedef struct {
 static INLINED Windows windows_of_tile(const Step *s, const InputView *view, const Filter *filter, global const T *src, const uchar *stage,
                                        int first_pixel, int rows, int in_place)
 {
-    const int alone = in_place && s->batches * s->out_height * s->out_width == 1; // then every pixel of the tile is that one
+    const int alone = DOT4 == 4 && in_place && s->batches * s->out_height * s->out_width == 1; // then every pixel of the tile is that one
     const int window = in_place || !filter->by_rows ? -1 : windows_in_place(view, first_pixel, rows);
     if (!alone && (!in_place || rows < TILE_PIXELS) && window < 0) {
         // CPUs have one address space.
@@ -244,8 +244,65 @@ static INLINED void add_excess(int16 *sum0, int16 *sum1, const Windows *windows,
 }
 #endif
 
-static void convolve(const Step *s, Part part, global const T *src, global T *dst, global const T *residual,
-                     global const uchar *constants)
+#if DOT4 < 4
+// The only pixel, with a window of one: weights are used once, so that all depends on how fast they come. vpdpbusd takes so long that several
+// sums must be on their way.
+static __attribute__((noinline)) void convolve_pixel(const Step *s, Part part, global const T *src, global T *dst,
+                                                     global const T *residual, global const uchar *constants)
+{
+    global const int16 *weights = CONSTANT_AT(int16, s->weights), *bias = CONSTANT_AT(int16, s->bias);
+    global const int *modes = CONSTANT_AT(int, s->modes);
+    global const int16 *excess_weights = CONSTANT_AT(int16, s->excess);
+    const int depth_out = s->depth_out, quads = s->depth_in / 4, end = min(2 * part.y1, ceil_divide(depth_out, 16));
+    global const int *first_places = CONSTANT_AT(int, s->places), *places = first_places + ceil_divide(ceil_divide(depth_out, 16), 2) + 1;
+    global const uchar *x = (global const uchar *)src;
+    const Ints sign_bits = SIGN_BITS;
+    const Scaling scaling = scaling_of(s, constants);
+    const RoundingModes rounding = rounding_modes();
+    round_down(&rounding);
+    int vectors;
+    for (int vector = 2 * part.y0; vector < end; vector += vectors) {
+        vectors = min(end - vector, VECTORS);
+        const int channel = 16 * vector, mode = modes[vector / 2], last_excess = first_places[vector / 2 + 1];
+        global const int16 *w0 = weights + (size_t)vector * quads, *w1 = vectors == 2 ? w0 + quads : w0;
+        int16 some0[4], some1[4];
+        _Pragma("unroll") for (int i = 0; i < 4; ++i) some0[i] = some1[i] = (int16)0;
+#define ADD_FOURTH(i, q)                                              \
+    {                                                                 \
+        const int16 value = spread4_16(x + 4 * (q), &sign_bits);      \
+        some0[i] = dot4_16(some0[i], value, w0[q]);                   \
+        if (VECTORS == 2)                                             \
+            some1[i] = dot4_16(some1[i], value, w1[q]);               \
+    }
+        int q = 0;
+        for (; q + 4 <= quads; q += 4)
+            _Pragma("unroll") for (int i = 0; i < 4; ++i) ADD_FOURTH(i, q + i)
+        for (; q < quads; ++q)
+            ADD_FOURTH(0, q)
+        for (int unit = first_places[vector / 2]; unit < last_excess; ++unit) {
+            const int16 value = spread4_16(x + 4 * (places[unit] & 0xffff), &sign_bits);
+            global const int16 *excess = excess_weights + 2 * unit;
+            some0[0] = dot4_16(some0[0], value, excess[vector % 2]);
+            if (VECTORS == 2)
+                some1[0] = dot4_16(some1[0], value, excess[1]);
+        }
+        int16 sum0[TILE_PIXELS], sum1[TILE_PIXELS]; // of which one counts
+        PIXELS sum0[p] = bias[vector] + ((some0[0] + some0[1]) + (some0[2] + some0[3]));
+        PIXELS sum1[p] = bias[vector + vectors - 1] + ((some1[0] + some1[1]) + (some1[2] + some1[3]));
+#if VECTORS == 2
+        if (vectors == 2)
+            finish32(s, dst, residual, sum0, sum1, mode, scaling_at(scaling, vector), scaling_at(scaling, vector + 1), 1, channel,
+                     min(32, depth_out - channel));
+        else
+#endif
+            finish16(s, dst, residual, sum0, mode, scaling_at(scaling, vector), 1, channel, min(16, depth_out - channel), &rounding);
+    }
+    round_to_nearest(&rounding);
+}
+#endif
+
+static void convolve_tiles(const Step *s, Part part, global const T *src, global T *dst, global const T *residual,
+                           global const uchar *constants)
 {
     global const int16 *weights = CONSTANT_AT(int16, s->weights), *bias = CONSTANT_AT(int16, s->bias);
     global const int *modes = CONSTANT_AT(int, s->modes);
@@ -321,4 +378,16 @@ static void convolve(const Step *s, Part part, global const T *src, global T *ds
 #if DOT4 == 4
     release_tiles();
 #endif
+}
+
+static void convolve(const Step *s, Part part, global const T *src, global T *dst, global const T *residual,
+                     global const uchar *constants)
+{
+#if DOT4 < 4
+    if (s->batches * s->out_height * s->out_width == 1 && s->depth_in % 4 == 0 && input_view(s).pointwise) {
+        convolve_pixel(s, part, src, dst, residual, constants);
+        return;
+    }
+#endif
+    convolve_tiles(s, part, src, dst, residual, constants);
 }
