@@ -9,12 +9,11 @@
 //          each matrix apart, the last begins with rows of the one before and stores those that are its own
 // Exact    fused multiply-adds in the order of d
 
+#include "common/shuffle.h"
+
 typedef struct {
     int depth, columns, transposed;
 } RightOf;
-
-#define LOWER(a, b) (float16)(a.s0, b.s0, a.s1, b.s1, a.s2, b.s2, a.s3, b.s3, a.s4, b.s4, a.s5, b.s5, a.s6, b.s6, a.s7, b.s7)
-#define UPPER(a, b) (float16)(a.s8, b.s8, a.s9, b.s9, a.sa, b.sa, a.sb, b.sb, a.sc, b.sc, a.sd, b.sd, a.se, b.se, a.sf, b.sf)
 
 // Rows of sixteen vectors become columns: rows i and i + 8 interleaved are rows 2 i and 2 i + 1; after four times, columns.
 static inline void transpose16(float16 *tile)
@@ -22,8 +21,8 @@ static inline void transpose16(float16 *tile)
     float16 next[16];
     _Pragma("unroll") for (int round = 0; round < 4; ++round) {
         _Pragma("unroll") for (int i = 0; i < 8; ++i) {
-            next[2 * i] = LOWER(tile[i], tile[i + 8]);
-            next[2 * i + 1] = UPPER(tile[i], tile[i + 8]);
+            next[2 * i] = INTERLEAVE_LOW(uint16, tile[i], tile[i + 8]);
+            next[2 * i + 1] = INTERLEAVE_HIGH(uint16, tile[i], tile[i + 8]);
         }
         _Pragma("unroll") for (int i = 0; i < 16; ++i) tile[i] = next[i];
     }

@@ -48,7 +48,7 @@ from nn_runtime.testing.corpus import Kind
 from tests.operations.cases import examples
 from tests.platforms.chains import chains, is_order, is_race
 from tests.platforms.launches import Launches, recorded
-from tests.platforms.wide import Wide, operations
+from tests.platforms.wide import FunctionOfTwoBytes, Wide, functions_of_two_bytes, operations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -230,9 +230,13 @@ def _findings(per_launch: int, uninitialized: bool) -> Findings:
     return findings
 
 
-def _wide(features: tuple[str, ...]) -> Iterator[Wide]:
-    """Yield the long operations, with features those that they make other launches of."""
-    return (wide for wide in operations() if not features or wide.code in PRODUCTS)
+def _wide(features: tuple[str, ...]) -> Iterator[Wide | FunctionOfTwoBytes]:
+    """Yield the long operations and functions of two bytes; with features what they make other launches of."""
+    if not features:
+        yield from operations()
+        yield from functions_of_two_bytes()
+    else:
+        yield from (wide for wide in operations() if wide.code in PRODUCTS)
 
 
 def _with_type(device: Device, code: DeviceTypeCode, features: tuple[str, ...]) -> Device:

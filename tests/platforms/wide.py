@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nn_runtime.codes import FuseCode, OperationCode
+from tests.gpu_driver.graphs import Graph, request
 from tests.gpu_driver.operations.compare import (
     ALL,
     FLOAT16,
@@ -24,12 +25,16 @@ from tests.gpu_driver.operations.compare import (
     like,
     random_tensor,
 )
+from tests.gpu_driver.running import prepare, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from nn_runtime.device import Device
+    from nn_runtime.operand import Dimensions
 
+SCALES = 0.05, 0.1, 0.03
+"""Of the bytes x, y and of what becomes of them."""
 INDICES = Value(INT32, np.empty(0, np.int32))
 
 
@@ -49,6 +54,44 @@ class Wide(NamedTuple):
     def check(self, device: Device) -> None:
         """Compare with the CPU driver's function; raises AssertionError."""
         check(device, self.code, self.inputs, *self.outputs)
+
+
+class FunctionOfTwoBytes(NamedTuple):
+    """(x - y)^2 between DEQUANTIZE and QUANTIZE, which becomes a table of pairs; int8 x and y, which is broadcast."""
+
+    x: Dimensions
+    y: Dimensions
+
+    @property
+    def name(self) -> str:
+        """What it is, and the dimensions."""
+        return f"a function of two bytes {self.x} {self.y}"
+
+    def check(self, device: Device) -> None:
+        """Compare with the function's value; raises AssertionError."""
+        graph = Graph()
+        none = graph.integer(FuseCode.NONE)
+        reals = []
+        for dims, scale in zip((self.x, self.y), SCALES, strict=False):
+            reals.append(graph.temporary(dims))
+            graph.operation(OperationCode.DEQUANTIZE, [graph.input(dims, SIGNED, scale)], reals[-1])
+        difference, square = graph.temporary(self.x), graph.temporary(self.x)
+        graph.operation(OperationCode.SUB, [*reals, none], difference)
+        graph.operation(OperationCode.MUL, [difference, difference, none], square)
+        graph.operation(OperationCode.QUANTIZE, [square], graph.output(self.x, SIGNED, SCALES[2]))
+        draw = np.random.default_rng(0)
+        x, y = (draw.integers(-128, 128, dims).astype(np.int8) for dims in (self.x, self.y))
+        result = np.zeros(self.x, np.int8)
+        run(prepare(device.hal, graph.model()), request([x, y], [result]))  # type: ignore[arg-type]
+        wanted = (SCALES[0] * x.astype(np.float64) - SCALES[1] * y.astype(np.float64)) ** 2 / SCALES[2]
+        difference_of_codes = np.abs(result - np.minimum(wanted, 127)).max()
+        assert difference_of_codes <= 0.5 + 1e-4, f"{self.name}: off by {difference_of_codes}"
+
+
+def functions_of_two_bytes() -> Iterator[FunctionOfTwoBytes]:
+    """Yield what rows of vectors are made of, and rows that are too short for one."""
+    for x, y in (((4, 33), (4, 33)), ((2, 16, 16), (2, 1, 16)), ((5, 3), (5, 1)), ((7,), (7,))):
+        yield FunctionOfTwoBytes(x, y)
 
 
 def operations() -> Iterator[Wide]:
