@@ -77,6 +77,7 @@ class Binding:
             if self.outputs[position].nbytes > _COPIED_BYTES
             and self.outputs[position].dtype == info.dtype
             and position not in {*self._open, *(state.output for state in interface.states)}
+            and interface.output_positions.count(position) == 1
         }
 
     def other_memory(self, arrays: Sequence[Array]) -> OtherMemory | None:

@@ -205,6 +205,8 @@ class Step:
             result, rows = execution.execute_profiled(options.deadline_ns)
         elif not plain and isinstance(self.prepared, ReportsProfile):
             result, rows = self.prepared.execute_profiled(request, options.deadline_ns, options.loop_timeout_ns)
+        elif execution is not None and not options.bursts:
+            result = execution.execute_synchronously(options.deadline_ns)
         else:
             result = self._call_plain(request, options)
         if rows is not None:

@@ -60,6 +60,11 @@ class LaunchContext:
             self._cut[i] = buffer
             self._parts[i] = _parts(argument, whole, offset)
 
+    def forget_parts(self, i: int) -> None:
+        """Let go of the memory of an argument, if it is cut into images."""
+        self._parts.pop(i, None)
+        self._cut.pop(i, None)
+
     def forget_memory(self) -> None:
         """Let go of the parts of memory that may be given back."""
         self._parts.clear()

@@ -179,6 +179,7 @@ class ReusableExecution:
         try:
             with slot:
                 context = prepared.begin()
+                segment: SegmentContext | None = None
                 try:
                     segment = context.segment(self._segment)
                     one_launch = events is None or segment.is_one_launch
@@ -191,6 +192,8 @@ class ReusableExecution:
                     queue.finish()  # nothing may write to the caller's memory any more
                     raise
                 finally:
+                    if segment is not None and in_place is not self._in_place:
+                        segment.let_go(in_place)
                     prepared.end(context)
         except cl.Error as error:
             raise hal_error(error, "execution") from error
@@ -260,7 +263,8 @@ class InPlaceExecution(ReusableExecution):
         """Return the request with other arrays in place of some arguments; raises HalError."""
         memory = dict(self._in_place)
         for place, array in inputs.items():
-            memory[self._input_operands[place]] = self._device.wrapped(array)
+            if place in self._input_operands:  # else nothing reads it
+                memory[self._input_operands[place]] = self._device.wrapped(array)
         for place, array in outputs.items():
             memory[self._output_operands[place]] = self._device.wrapped(array)
         return _Elsewhere(self, memory)

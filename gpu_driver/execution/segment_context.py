@@ -84,6 +84,14 @@ class SegmentContext:
         self._bound.clear()
         self._arenas = ()
 
+    def let_go(self, operands: Iterable[int]) -> None:
+        """Hold no boundary memory of these operands: launches do that which take one image after the other."""
+        if self._plain is None:
+            for operand in operands:
+                self._bound.pop(operand, None)
+                for launch, i in self._uses.get(operand, ()):
+                    launch.forget_parts(i)
+
     def enqueue(
         self,
         queue: cl.CommandQueue,

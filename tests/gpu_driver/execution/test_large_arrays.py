@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import mmap
 import threading
 from typing import TYPE_CHECKING
 
@@ -12,10 +13,12 @@ import pytest
 import nn_runtime as nn
 from nn_runtime.device import Device as RuntimeDevice
 from nn_runtime.execution import Execution
-from tests.nn_runtime.tflite.operator_file import Step, real, write
+from nn_runtime.observe import trace
+from tests.nn_runtime.tflite.operator_file import Step, constant, real, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from gpu_driver.driver import Device
     from nn_runtime.operand import Array
@@ -128,6 +131,66 @@ def test_measured_and_profiled_runs(session: Session) -> None:
     a, b = draw(0), draw(1)
     for kind in ({"measure": True}, {"profile": True}, {}) * 2:
         np.testing.assert_array_equal(session.run([a, b, SMALL], **kind)[0], a - b)
+
+
+def test_measured_and_profiled_at_once(session: Session) -> None:
+    for seed in range(4):
+        a, b = draw(seed), draw(seed + 1)
+        np.testing.assert_array_equal(session.run([a, b, SMALL], measure=True, profile=seed > 1)[0], a - b)
+
+
+def test_a_trace_changes_no_result(session: Session, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(trace, "current", trace.Tracer(tmp_path / "trace.json"))
+    for seed in range(3):
+        a, b = draw(seed), draw(seed + 1)
+        for measure in (False, True):
+            np.testing.assert_array_equal(session.run([a, b, SMALL], measure=measure)[0], a - b)
+
+
+def subtracting(device: Device, tensors: int, inputs: list[int], outputs: list[int]) -> Session:
+    """Return the difference of tensors 0 and 1 as the last one."""
+    step = Step("SUB", [0, 1], [tensors - 1], "SubOptions")
+    return nn.load(write([real(*SHAPE)] * tensors, [step], inputs, outputs)).compile(RuntimeDevice(device))
+
+
+def test_an_input_that_nothing_reads(opencl_device: Device) -> None:
+    with subtracting(opencl_device, 4, [0, 1, 2], [3]) as session:
+        for seed in range(3):
+            a, b = draw(seed), draw(seed + 1)
+            np.testing.assert_array_equal(session.run([a, b, a])[0], a - b)
+
+
+def test_one_tensor_as_two_outputs(opencl_device: Device) -> None:
+    with subtracting(opencl_device, 3, [0, 1], [2, 2]) as session:
+        for seed in range(3):
+            a, b = draw(seed), draw(seed + 1)
+            first, second = session.run([a, b])
+            first[:] = 9
+            np.testing.assert_array_equal(second, a - b)
+
+
+def test_images_one_after_the_other_are_let_go(opencl_device: Device) -> None:
+    """A batch whose images are launches apart."""
+    depth, shape = 48, (4, 40, 40, 48)
+    weights = np.random.default_rng(0).standard_normal((2, depth, 3, 3, depth)).astype(np.float32) / 20
+    tensors = [real(*shape), *(constant(one) for one in weights), constant(np.zeros(depth, np.float32))]
+    steps = [
+        Step("CONV_2D", [0, 1, 3], [4], "Conv2DOptions", {"StrideH": 1, "StrideW": 1}),
+        Step("CONV_2D", [4, 2, 3], [5], "Conv2DOptions", {"StrideH": 1, "StrideW": 1}),
+    ]
+    file = write([*tensors, real(*shape), real(*shape)], steps, [0], [5])
+    images = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
+    with nn.load(file).compile("cpu") as reference:
+        (wanted,) = reference.run(images)
+    with nn.load(file).compile(RuntimeDevice(opencl_device)) as session:
+        for _ in range(3):
+            pages = mmap.mmap(-1, images.nbytes)
+            given = np.frombuffer(pages, np.float32).reshape(shape)
+            given[...] = images
+            (result,) = session.run(given)
+            np.testing.assert_allclose(result, wanted, atol=1e-4)
+            del given
+            pages.close()  # which raises an error where anything refers to it
 
 
 def test_threads_keep_their_results(session: Session) -> None:
