@@ -54,8 +54,8 @@ networks in wide use, and a few blocks of them, each as a network of its own (`b
 OpenCL driver on PoCL and on Intel's runtime, and LiteRT with XNNPACK."""
 _METHOD = """\
 **How.** Every engine runs in a process of its own, in slices of {slice_ms:.0f} ms, one engine after the other,
-round after round. A time is the median of calls as an application makes them: inputs handed over, output copied
-out. A ratio is the median over the rounds of our time to LiteRT's. LiteRT has {threads} threads; an OpenCL
+round after round. A time is the median of calls as an application makes them: inputs handed over, outputs
+taken. A ratio is the median over the rounds of our time to LiteRT's. LiteRT has {threads} threads; an OpenCL
 device takes every core, of which this machine has {cores}. The largest difference is that of either device's
 output to LiteRT's: of float32 over LiteRT's largest value, or over 1 if that is less; of int8 in steps. XNNPACK
 does not take every layer: the others run by LiteRT's own kernels."""
