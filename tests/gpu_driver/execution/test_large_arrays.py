@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import mmap
-import threading
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +13,7 @@ import nn_runtime as nn
 from nn_runtime.device import Device as RuntimeDevice
 from nn_runtime.execution import Execution
 from nn_runtime.observe import trace
+from tests.gpu_driver.running import at_once
 from tests.nn_runtime.tflite.operator_file import Step, constant, real, write
 
 if TYPE_CHECKING:
@@ -194,19 +194,12 @@ def test_images_one_after_the_other_are_let_go(opencl_device: Device) -> None:
 
 
 def test_threads_keep_their_results(session: Session) -> None:
-    failures: list[int] = []
-
     def work(number: int) -> None:
         a = np.full(SHAPE, number, np.float32)
         results = [session.run([a, np.ones(SHAPE, np.float32), SMALL])[0] for _ in range(8)]
-        failures.extend(number for result in results if not (result == number - 1).all())
+        assert all((result == number - 1).all() for result in results)
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures
+    assert at_once([lambda number=number: work(number) for number in range(4)]) == []  # type: ignore[misc]
 
 
 def test_which_arrays_are_used_in_place(
