@@ -211,18 +211,18 @@ class DeviceContext:
         """Have a holder's memory given back once it has been idle as long as the preference says, or it is needed."""
         self._watchdogs[preference].watch(holder)
 
-    def _wrapped(self, data: Array, flags: int) -> DeviceBuffer:
-        try:
-            return DeviceBuffer(self._host_accounts, cl.Buffer(self.context, flags, hostbuf=data), data.nbytes)
-        except cl.Error as error:
-            raise hal_error(error, f"host memory of {readable_bytes(data.nbytes)}") from error
-
     def shut_down(self) -> None:
         """Let nobody in any more, wait for those inside, store programs; for the end of the interpreter."""
         if all(one.close(EXIT_SECONDS) for one in dict.fromkeys((self.executions, self.preparations))):
             self.queue.finish()
             self.profiling_queue.finish()
             self.programs.store_kept(STORE_SECONDS)
+
+    def _wrapped(self, data: Array, flags: int) -> DeviceBuffer:
+        try:
+            return DeviceBuffer(self._host_accounts, cl.Buffer(self.context, flags, hostbuf=data), data.nbytes)
+        except cl.Error as error:
+            raise hal_error(error, f"host memory of {readable_bytes(data.nbytes)}") from error
 
     def _allocate(self, content: int | Sequence[Array]) -> DeviceBuffer:
         """Return a buffer of a size, or one that holds constant data, the bytes of several arrays."""
