@@ -137,8 +137,12 @@ def machine() -> dict[str, object]:
 
 
 def _file_name(processor: str) -> str:
-    """Return a processor's name, family and model without anything that file names should not have."""
-    return re.sub("[^a-z0-9]+", "-", processor.partition(";")[0].lower()).strip("-")
+    """Return what describes a processor without anything that file names should not have.
+
+    Vector instructions are part of it: a virtual machine may hide some of a processor's, and figures with and without
+    them are not of one table.
+    """
+    return re.sub("[^a-z0-9]+", "-", processor.lower()).strip("-")
 
 
 def _processor() -> str:

@@ -71,8 +71,9 @@ def test_networks_that_are_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("processor", "name"),
     [
-        ("Intel Xeon Processor (family 6, model 207; AVX-512, VNNI)", "intel-xeon-processor-family-6-model-207"),
-        ("aarch64 (family ?, model ?; no AVX-512)", "aarch64-family-model"),
+        ("Xeon (family 6, model 207; AVX-512, VNNI)", "xeon-family-6-model-207-avx-512-vnni"),
+        ("Xeon (family 6, model 207; AVX-512, VNNI, AMX)", "xeon-family-6-model-207-avx-512-vnni-amx"),
+        ("aarch64 (family ?, model ?; no AVX-512)", "aarch64-family-model-no-avx-512"),
     ],
 )
 def test_every_kind_of_processor_has_a_file(processor: str, name: str) -> None:
