@@ -7,8 +7,8 @@
 // Tensors  b0..b15: dense tensors of T, at the places that the steps name (common/chain_step.h)
 //          steps, tasks, starts, waits: as gpu_driver/chain makes them; constants: weights and vectors of all steps, each 64-byte aligned
 //          tasks lie queue by queue, in a queue step by step: starts [queues, steps + 1]; waits: the tasks that tasks wait for
-//          progress: int [1 + queues + tasks][LINE], zero at first: the number of launches that have ended and how many groups have in
-//          this one; how many tasks of each queue are taken, 0 between launches; the number of the last launch that did each task
+//          progress: int [1 + queues + tasks][LINE], zero at first: the number of launches that have ended and how many groups have ended
+//          and begun in this one; how many tasks of each queue are taken, 0 between launches; the number of the last launch that did each task
 //          work: memory that work-groups use for themselves, work_lines * 64 bytes for each of `queues`, if any
 // Units    first_step, last_step: the part of the steps to do; those before are done
 // Defines  T: float | half | uchar | char (required)
@@ -164,8 +164,10 @@
 #define LINE 32
 // Turns of waiting for its own next task after which a group looks at the queues of others, and turns between two such looks.
 #define BEFORE_HELPING 256
-// Turns, of about a nanosecond, that the first group stays for the others to end, and then for them to leave.
-#define LONGEST_STAY 4096
+// Turns, of about a nanosecond, that the first group stays for the others to end, where all have begun and where some have not, and then
+// for them to leave.
+#define LONGEST_STAY 65536
+#define TIME_TO_BEGIN 4096
 #define TIME_TO_LEAVE 400
 
 #define NOT_READY -1
@@ -355,7 +357,8 @@ TILE_KERNEL void chain(int first_step, int last_step, int step_count, int queues
 {
     global uchar *const buffers[] = {b0, b1, b2, b3, b4, b5, b6, b7, b8, b9, b10, b11, b12, b13, b14, b15};
     const Launched launched = {tasks, starts, waits, progress, queues, step_count, first_step, last_step, progress[0] + 1};
-    const int own = get_group_id(0) % queues;
+    const int own = get_group_id(0) % queues, groups = get_num_groups(0);
+    atomic_inc(progress + 2);
     for (;;) {
         const int at = find_task(&launched, own);
         if (at < 0)
@@ -382,14 +385,17 @@ TILE_KERNEL void chain(int first_step, int last_step, int step_count, int queues
     }
     // The last group makes ready for the next launch. The first one leaves after all others, or after some patience: who leaves last
     // wakes the thread that waits for the launch, whose core the first one mostly has; a core that sleeps is slow to wake for another.
-    if (atomic_inc(progress + 1) == (int)get_num_groups(0) - 1) {
+    // Who has not begun may need the core on which the first one stays.
+    if (atomic_inc(progress + 1) == groups - 1) {
         for (int queue = 0; queue < queues; ++queue)
             progress[LINE * (1 + queue)] = 0;
         progress[1] = 0;
         progress[0] = launched.number;
+        progress[2] = 0;
     } else if (get_group_id(0) == 0) {
-        for (int turn = 0; turn < LONGEST_STAY && OBSERVE(progress) != launched.number; ++turn)
-            ;
+        for (int turn = 0; OBSERVE(progress) != launched.number; ++turn)
+            if (turn >= (OBSERVE(progress + 2) == groups ? LONGEST_STAY : TIME_TO_BEGIN))
+                break;
         for (int turn = 0; turn < TIME_TO_LEAVE; ++turn)
             OBSERVE(progress);
     }

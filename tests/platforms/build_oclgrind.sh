@@ -8,5 +8,6 @@ shift
 here=$(cd "$(dirname "$0")" && pwd)
 git clone --quiet --depth 1 --branch v26.03.1 https://github.com/jrprice/Oclgrind.git "$folder/source"
 git -C "$folder/source" apply --unidiff-zero "$here/oclgrind.patch"
-cmake -S "$folder/source" -B "$folder/build" -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX="$folder" "$@"
+cmake -S "$folder/source" -B "$folder/build" -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX="$folder" \
+    -DCMAKE_INSTALL_RPATH='$ORIGIN' "$@"
 cmake --build "$folder/build" --target install --parallel
