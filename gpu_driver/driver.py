@@ -256,7 +256,7 @@ class Device:
     def _context_for(self, model: Model) -> DeviceContext:
         """Return the context of the device, or of its inline one for a small model."""
         context = self.context()
-        return (context.inline if is_small(model) else None) or context
+        return (context.inline if is_small(model, context.profile.compute_units) else None) or context
 
     def _save(self, prepared: PreparedModel, cache: CacheRequest) -> bool:
         """Write a prepared model to cache files; whether that was possible."""

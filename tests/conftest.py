@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from nn_runtime.device import Device
 
 REPOSITORY = Path(__file__).parent.parent
-MOST_INLINE_NS = inline.MOST_NS
+WAKE_NS = inline.WAKE_NS
 """As it is outside of tests."""
-inline.MOST_NS = -1  # the small models of tests go the way of large ones, with all cores; test_inline.py has the others
+inline.WAKE_NS = -1  # the small models of tests go the way of large ones, with all cores; test_inline.py has the others
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

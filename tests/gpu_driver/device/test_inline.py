@@ -19,7 +19,7 @@ from nn_runtime.codes import FuseCode, OperandCode, OperationCode, PaddingCode
 from nn_runtime.hal.memory import SharedMemory
 from nn_runtime.hal.types import BufferDesc, BufferRole
 from nn_runtime.testing.random_graph import Size, compare, generate
-from tests.conftest import MOST_INLINE_NS
+from tests.conftest import WAKE_NS
 from tests.gpu_driver.cached import check
 from tests.gpu_driver.drawn import FLOAT, inverted_residuals
 from tests.gpu_driver.graphs import Graph, request
@@ -55,7 +55,7 @@ def device(opencl_device: Device, monkeypatch: pytest.MonkeyPatch) -> Device:
     """A device of its own context that takes small models inline, as it does outside of tests."""
     if opencl_device._found.inline is None:
         pytest.skip("the device has no inline one: only PoCL from PyPI has")
-    monkeypatch.setattr(inline, "MOST_NS", MOST_INLINE_NS)
+    monkeypatch.setattr(inline, "WAKE_NS", WAKE_NS)
     return fresh(opencl_device)
 
 
@@ -70,51 +70,78 @@ def convolution(pixels: int, depth: int) -> Model:
     return graph.model()
 
 
-@pytest.mark.parametrize(("pixels", "is_small"), [(1000, True), (4000, False)])
-def test_a_model_is_small_up_to_eight_million_multiply_adds(pixels: int, is_small: bool) -> None:
-    # 4.1 and 16 million of them.
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(inline, "MOST_NS", MOST_INLINE_NS)
-        assert inline.is_small(convolution(pixels, 64)) == is_small
-
-
-def test_a_model_of_unknown_sizes_is_not_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inline, "MOST_NS", MOST_INLINE_NS)
-    assert inline.is_small(doubling(10))
-    assert not inline.is_small(transposing())
-
-
-@pytest.mark.parametrize(("taps", "is_small"), [(2, True), (100, False)])
-def test_windows_of_pooling_count(monkeypatch: pytest.MonkeyPatch, taps: int, is_small: bool) -> None:
-    monkeypatch.setattr(inline, "MOST_NS", MOST_INLINE_NS)
+def one_operation(code: OperationCode, *shape: int, numbers: tuple[int | float, ...] = ()) -> Model:
+    """An operation whose output has the shape of its only tensor."""
     graph = Graph()
-    source, output = graph.input((1, 100, 100, 1)), graph.output((1, 100, 100, 1))
-    numbers = [graph.integer(value) for value in (PaddingCode.SAME, 1, 1, taps, taps, FuseCode.NONE)]
-    graph.operation(OperationCode.MAX_POOL_2D, [source, *numbers], output)
-    assert inline.is_small(graph.model()) == is_small
-
-
-@pytest.mark.parametrize(
-    ("code", "is_small"), [(OperationCode.ABS, True), (OperationCode.LOG, False), (OperationCode.LOG_SOFTMAX, False)]
-)
-def test_slow_operations_are_known(monkeypatch: pytest.MonkeyPatch, code: OperationCode, is_small: bool) -> None:
-    """Of 128 x 1,000 elements."""
-    monkeypatch.setattr(inline, "MOST_NS", MOST_INLINE_NS)
-    graph = Graph()
-    source, output = graph.input((128, 1000)), graph.output((128, 1000))
-    more = [graph.real(1.0), graph.integer(1)] if code == OperationCode.LOG_SOFTMAX else []
+    source, output = graph.input(shape), graph.output(shape)
+    more = [graph.integer(one) if isinstance(one, int) else graph.real(one) for one in numbers]
     graph.operation(code, [source, *more], output)
-    assert inline.is_small(graph.model()) == is_small
+    return graph.model()
 
 
-def test_pooling_with_windows_that_a_run_brings_is_not_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inline, "MOST_NS", MOST_INLINE_NS)
+def pooling(taps: int) -> Model:
+    """MAX_POOL_2D of 100 x 100 pixels by windows of taps x taps."""
+    numbers = (PaddingCode.SAME, 1, 1, taps, taps, FuseCode.NONE)
+    return one_operation(OperationCode.MAX_POOL_2D, 1, 100, 100, 1, numbers=numbers)
+
+
+@pytest.fixture
+def _as_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inline, "WAKE_NS", WAKE_NS)
+
+
+@pytest.mark.usefixtures("_as_outside")
+@pytest.mark.parametrize(
+    ("model", "is_small"),
+    [
+        (doubling(10), True),
+        (transposing(), False),  # of unknown sizes
+        (convolution(1000, 64), True),  # 4 million multiply-adds
+        (convolution(4000, 64), False),  # 16 million
+        (convolution(1, 2000), False),  # 16 MB of filters, which no cache keeps
+        (pooling(2), True),
+        (pooling(100), False),
+        (one_operation(OperationCode.ABS, 128, 1000), True),
+        (one_operation(OperationCode.ABS, 2000, 1000), False),
+        (one_operation(OperationCode.LOG, 128, 1000), False),  # a slow one
+        (one_operation(OperationCode.LOG_SOFTMAX, 128, 1000, numbers=(1.0, 1)), False),
+        (one_operation(OperationCode.SOFTMAX, 128, 1000, numbers=(1.0,)), True),
+        (one_operation(OperationCode.SOFTMAX, 64000, 2, numbers=(1.0,)), False),  # of many rows
+    ],
+)
+def test_what_is_small(model: Model, is_small: bool) -> None:
+    assert inline.is_small(model, 2) == is_small
+
+
+@pytest.mark.usefixtures("_as_outside")
+def test_bytes_take_one_thread_less_time() -> None:
+    shape = (1, 1000, 1000, 1)
+    estimates = []
+    for dtype in (OperandCode.TENSOR_FLOAT32, OperandCode.TENSOR_QUANT8_ASYMM):
+        graph = Graph()
+        scale = 0.0 if dtype == OperandCode.TENSOR_FLOAT32 else 0.5
+        source, output = graph.input(shape, dtype, scale), graph.output(shape, dtype, scale)
+        graph.operation(OperationCode.RELU, [source], output)
+        estimates.append(inline.one_thread_ns(graph.model()))
+    assert estimates[0] > 1.5 * estimates[1]
+
+
+@pytest.mark.usefixtures("_as_outside")
+def test_the_more_threads_the_sooner_they_are_woken() -> None:
+    """One core gains nothing by others, and is taken for two, so that Python's lock is not held for ever."""
+    model = one_operation(OperationCode.ABS, 400, 1000)
+    taken = [inline.is_small(model, threads) for threads in (1, 2, 4, 64)]
+    assert taken == [True, True, False, False]
+
+
+@pytest.mark.usefixtures("_as_outside")
+def test_pooling_with_windows_that_a_run_brings_is_not_small() -> None:
     graph = Graph()
     source, output = graph.input((1, 4, 4, 1)), graph.output((1, 4, 4, 1))
     numbers = [graph.integer(value) for value in (PaddingCode.SAME, 1, 1, 2)]
     height = graph.input((), OperandCode.INT32)
     graph.operation(OperationCode.MAX_POOL_2D, [source, *numbers, height, graph.integer(FuseCode.NONE)], output)
-    assert not inline.is_small(graph.model())
+    assert not inline.is_small(graph.model(), 2)
 
 
 def test_the_calling_thread_keeps_its_denormals(device: Device) -> None:
@@ -157,8 +184,8 @@ def test_chains_have_the_bits_of_the_other_device(device: Device, monkeypatch: p
     source = np.random.default_rng(3).standard_normal((1, 19, 17, 3)).astype(np.float32)
     results = []
     contexts = set()
-    for most_ns in (1e9, -1):
-        monkeypatch.setattr(inline, "MOST_NS", most_ns)
+    for wake_ns in (1e9, -1):
+        monkeypatch.setattr(inline, "WAKE_NS", wake_ns)
         prepared = prepare(device, network.graph.model())
         contexts.add(prepared.device)
         results.append(np.full((1, 33), np.nan, np.float32))
@@ -171,7 +198,7 @@ def test_device_memory_is_shared_with_models_of_the_other_device(
     device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = prepare(device, doubling(10))
-    monkeypatch.setattr(inline, "MOST_NS", -1)
+    monkeypatch.setattr(inline, "WAKE_NS", -1)
     second = prepare(device, doubling(10))
     assert first.device is not second.device
     both = [BufferRole(model, 0, 1.0) for model in (0, 1)]
