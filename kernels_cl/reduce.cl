@@ -61,10 +61,10 @@ static inline int offset_of(int position, int4 sizes, int4 strides)
             }                                                                       \
     }
 
-// The same in the innermost dimension of stride 1: sixteen terms at a time, then those left over.
+// The same in the innermost dimension of stride 1, in `lines`: sixteen terms at a time, then what they came to in `lanes` and those left over.
 #define EVERY_SIXTEEN(V, STATEMENT)                                                 \
     for (int line = 0; line < lines; ++line) {                                      \
-        const int start = from + offset_of(line * sizes.s3, sizes, strides);        \
+        const int start = from + (line ? offset_of(line * sizes.s3, sizes, strides) : 0); \
         for (int column = 0; column < (sizes.s3 & ~15); column += 16) {             \
             const V x = LOAD16(src, start + column);                                \
             STATEMENT;                                                              \
@@ -76,20 +76,11 @@ static inline int offset_of(int position, int4 sizes, int4 strides)
         STATEMENT;                                                                  \
     }                                                                               \
     for (int line = 0; line < lines; ++line) {                                      \
-        const int start = from + offset_of(line * sizes.s3, sizes, strides);        \
+        const int start = from + (line ? offset_of(line * sizes.s3, sizes, strides) : 0); \
         for (int column = sizes.s3 & ~15; column < sizes.s3; ++column) {            \
             const V x = LOAD(src, start + column);                                  \
             STATEMENT;                                                              \
         }                                                                           \
-    }
-
-// Does its argument for each output `i` of this item, whose terms begin at `from`; `lanes` is for what sixteen at a time come to.
-#define EVERY_OUTPUT(...)                                                     \
-    const int lines = sizes.s0 * sizes.s1 * sizes.s2, first = (int)get_global_id(0) * per_item; \
-    COMPUTE_T lanes[16];                                                            \
-    for (int i = first; i < min(first + per_item, count); ++i) {                    \
-        const int from = offset_of(i, kept_sizes, kept_strides);                    \
-        __VA_ARGS__                                                                 \
     }
 
 // Four sums side by side, since a compensated one waits for itself.
@@ -107,6 +98,35 @@ static inline int offset_of(int position, int4 sizes, int4 strides)
     }                                                                                                   \
     _Pragma("unroll") for (int k = 0; k < 4; ++k)                                                       \
         ADD_TERM(V, sum, lost, sums[k]);
+
+// The sum of terms whose innermost dimension has stride 1: four times sixteen side by side, then four lanes.
+static inline COMPUTE_T sum_of_lines(global const T *src, int from, int4 sizes, int4 strides)
+{
+    COMPUTE_T16 vectors[4] = {0, 0, 0, 0}, losts[4] = {0, 0, 0, 0};
+    COMPUTE_T sums[4] = {0, 0, 0, 0}, lost[4] = {0, 0, 0, 0}, lanes[16];
+    for (int line = 0; line < sizes.s0 * sizes.s1 * sizes.s2; ++line) {
+        const int start = from + (line ? offset_of(line * sizes.s3, sizes, strides) : 0);
+        int column = 0;
+        for (; column + 64 <= sizes.s3; column += 64) {
+            _Pragma("unroll") for (int k = 0; k < 4; ++k)
+                ADD_TERM(COMPUTE_T16, vectors[k], losts[k], LOAD16(src, start + column + 16 * k));
+        }
+        for (; column + 16 <= sizes.s3; column += 16)
+            ADD_TERM(COMPUTE_T16, vectors[0], losts[0], LOAD16(src, start + column));
+        for (; column < sizes.s3; ++column)
+            ADD_TERM(COMPUTE_T, sums[0], lost[0], LOAD(src, start + column));
+    }
+    _Pragma("unroll") for (int k = 1; k < 4; ++k)
+        ADD_TERM(COMPUTE_T16, vectors[0], losts[0], vectors[k]);
+    vstore16(vectors[0], 0, lanes);
+    for (int i = 0; i < 16; i += 4) {
+        _Pragma("unroll") for (int k = 0; k < 4; ++k)
+            ADD_TERM(COMPUTE_T, sums[k], lost[k], lanes[i + k]);
+    }
+    _Pragma("unroll") for (int k = 1; k < 4; ++k)
+        ADD_TERM(COMPUTE_T, sums[0], lost[0], sums[k]);
+    return sums[0];
+}
 
 #define SUM(V, LOADER, from)      \
     V sum = (V)0, lost = (V)0;    \
@@ -138,14 +158,11 @@ VECTOR_KERNEL void mean_vectors(global const T *src, global T *dst, int4 kept_si
 TILE_KERNEL void mean_rows(global const T *src, global T *dst, int4 kept_sizes, int4 kept_strides, int4 sizes, int4 strides, int terms,
     int2 factor, int zero_point, int count, int per_item)
 {
-    EVERY_OUTPUT({
-        COMPUTE_T16 sums = 0, losts = 0;
-        EVERY_SIXTEEN(COMPUTE_T16, ADD_TERM(COMPUTE_T16, sums, losts, x))
-        vstore16(sums, 0, lanes);
-        COMPUTE_T sum = 0, lost = 0;
-        EVERY_REST(COMPUTE_T, ADD_TERM(COMPUTE_T, sum, lost, x))
-        STORE(dst, i, MEAN_OF(COMPUTE_T, , sum));
-    })
+    const int first = (int)get_global_id(0) * per_item;
+    for (int i = first; i < min(first + per_item, count); ++i) {
+        const int from = offset_of(i, kept_sizes, kept_strides);
+        STORE(dst, i, MEAN_OF(COMPUTE_T, , sum_of_lines(src, from, sizes, strides)));
+    }
 }
 
 VECTOR_KERNEL void mean_groups(global const T *src, global T *dst, int4 kept_sizes, int4 kept_strides, int4 sizes, int4 strides, int terms,
@@ -243,14 +260,23 @@ VECTOR_KERNEL void reduce_vectors(global const T *src, global T *dst, int4 kept_
 TILE_KERNEL void reduce_rows(global const T *src, global T *dst, int4 kept_sizes, int4 kept_strides, int4 sizes, int4 strides,
     int terms, int operation, int count, int per_item)
 {
-    EVERY_OUTPUT({
+    const int lines = sizes.s0 * sizes.s1 * sizes.s2, first = (int)get_global_id(0) * per_item;
+    for (int i = first; i < min(first + per_item, count); ++i) {
+        const int from = offset_of(i, kept_sizes, kept_strides);
+#if T_IS_FLOAT
+        if (operation == SUM_OF) {
+            STORE(dst, i, sum_of_lines(src, from, sizes, strides));
+            continue;
+        }
+#endif
+        COMPUTE_T lanes[16];
         {
             REDUCE(COMPUTE_T16, EVERY_SIXTEEN)
             vstore16(result, 0, lanes);
         }
         REDUCE(COMPUTE_T, EVERY_REST)
         STORE(dst, i, result);
-    })
+    }
 }
 
 VECTOR_KERNEL void reduce_groups(global const T *src, global T *dst, int4 kept_sizes, int4 kept_strides, int4 sizes, int4 strides,
