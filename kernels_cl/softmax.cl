@@ -34,11 +34,14 @@ kernel void softmax(global const T *src, global T *dst, float beta, int axis, in
 
 VECTOR_KERNEL void softmax_rows(global const T *src, global T *dst, float beta, int axis, int outer, int rows_per_item)
 {
+    const int first_row = (int)get_group_id(0) * rows_per_item, last_row = min(first_row + rows_per_item, outer);
+#if GROUP == 1
+    softmax_of_rows(beta, src + first_row * axis, dst + first_row * axis, axis, last_row - first_row);
+#else
     local float shared[GROUP];
     const int item = (int)get_local_id(0);
-    const int first_row = (int)get_group_id(0) * rows_per_item;
     const int whole = axis & ~15;
-    for (int row = first_row; row < min(first_row + rows_per_item, outer); ++row) {
+    for (int row = first_row; row < last_row; ++row) {
         const int start = row * axis;
         float16 largest16 = (float16)-INFINITY;
         for (int i = item * 16; i < whole; i += GROUP * 16)
@@ -77,4 +80,5 @@ VECTOR_KERNEL void softmax_rows(global const T *src, global T *dst, float beta, 
         for (int i = whole + item; i < axis; i += GROUP)
             STORE(dst, start + i, share * KEPT(dst, start + i, exp(beta * (LOAD(src, start + i) - largest))));
     }
+#endif
 }

@@ -46,9 +46,14 @@ VECTOR_KERNEL void softmax_rows(global const T *src, global T *dst, global const
     local int shared_largest[GROUP];
     local long shared_sum[GROUP];
     const int item = (int)get_local_id(0);
-    const int first_row = (int)get_group_id(0) * rows_per_item;
+    const int first_row = (int)get_group_id(0) * rows_per_item, last_row = min(first_row + rows_per_item, outer);
     const int whole = axis & ~15;
-    for (int row = first_row; row < min(first_row + rows_per_item, outer); ++row) {
+    int row = first_row;
+#if GROUP == 1
+    for (; axis < 16 && row + 16 <= last_row; row += 16)
+        softmax_columns(exponentials, terms, offset, src + row * axis, dst + row * axis, axis);
+#endif
+    for (; row < last_row; ++row) {
         const int start = row * axis;
         int16 largest16 = (int16)-128;
         for (int i = item * 16; i < whole; i += GROUP * 16)

@@ -72,8 +72,8 @@ _TABLES = (OperationCode.GATHER, OperationCode.EMBEDDING_LOOKUP, OperationCode.H
 """A run takes a few rows of their constants."""
 _POOLING = (OperationCode.AVERAGE_POOL_2D, OperationCode.L2_POOL_2D, OperationCode.MAX_POOL_2D)
 _WINDOW_NS = 0.08
-_ROW_NS = 60
-"""Of SOFTMAX, beside its elements: short rows are slow."""
+_ROW_NS = 8
+"""Of SOFTMAX, beside its elements."""
 
 
 def _rows(element_ns: _Rates, multiply_add_ns: _Rates) -> dict[str, OperationCost]:
