@@ -256,7 +256,9 @@ class Device:
     def _context_for(self, model: Model) -> DeviceContext:
         """Return the context of the device, or of its inline one for a small model."""
         context = self.context()
-        return (context.inline if is_small(model, context.profile.compute_units) else None) or context
+        if not context.has_inline or not is_small(model, context.profile.compute_units):
+            return context
+        return context.inline or context
 
     def _save(self, prepared: PreparedModel, cache: CacheRequest) -> bool:
         """Write a prepared model to cache files; whether that was possible."""

@@ -43,9 +43,16 @@ static inline int offset_of(int position, int4 sizes, int4 strides)
         lost = select((V)0, (total - sum) - term, isfinite(total)); \
         sum = total;                      \
     }
+#define MEET(V, sum, lost, x)             \
+    {                                     \
+        const V total = sum + (x), back = total - sum; \
+        lost += select((V)0, ((total - back) - sum) + (back - (x)), isfinite(total)); \
+        sum = total;                      \
+    }
 #define MEAN_OF(V, SUFFIX, sum) ((sum) / (V)terms)
 #else
 #define ADD_TERM(V, sum, lost, x) sum += (x)
+#define MEET ADD_TERM
 #define MEAN_OF(V, SUFFIX, sum)                                                                                        \
     (multiply_by_quantized_multiplier##SUFFIX((sum) - zero_point * terms, (V)factor.x, (V)factor.y) + zero_point)
 #endif
@@ -99,11 +106,11 @@ static inline int offset_of(int position, int4 sizes, int4 strides)
     _Pragma("unroll") for (int k = 0; k < 4; ++k)                                                       \
         ADD_TERM(V, sum, lost, sums[k]);
 
-// The sum of terms whose innermost dimension has stride 1: four times sixteen side by side, then four lanes.
+// The sum of terms whose innermost dimension has stride 1: four times sixteen side by side. Where these sums meet, what rounding took is kept.
 static inline COMPUTE_T sum_of_lines(global const T *src, int from, int4 sizes, int4 strides)
 {
     COMPUTE_T16 vectors[4] = {0, 0, 0, 0}, losts[4] = {0, 0, 0, 0};
-    COMPUTE_T sums[4] = {0, 0, 0, 0}, lost[4] = {0, 0, 0, 0}, lanes[16];
+    COMPUTE_T sum = 0, lost = 0, lanes[16];
     for (int line = 0; line < sizes.s0 * sizes.s1 * sizes.s2; ++line) {
         const int start = from + (line ? offset_of(line * sizes.s3, sizes, strides) : 0);
         int column = 0;
@@ -114,18 +121,18 @@ static inline COMPUTE_T sum_of_lines(global const T *src, int from, int4 sizes, 
         for (; column + 16 <= sizes.s3; column += 16)
             ADD_TERM(COMPUTE_T16, vectors[0], losts[0], LOAD16(src, start + column));
         for (; column < sizes.s3; ++column)
-            ADD_TERM(COMPUTE_T, sums[0], lost[0], LOAD(src, start + column));
+            ADD_TERM(COMPUTE_T, sum, lost, LOAD(src, start + column));
     }
+    COMPUTE_T16 taken = losts[0] + losts[1] + (losts[2] + losts[3]);
     _Pragma("unroll") for (int k = 1; k < 4; ++k)
-        ADD_TERM(COMPUTE_T16, vectors[0], losts[0], vectors[k]);
+        MEET(COMPUTE_T16, vectors[0], taken, vectors[k]);
+    vstore16(taken, 0, lanes);
+    for (int i = 0; i < 16; ++i)
+        lost += lanes[i];
     vstore16(vectors[0], 0, lanes);
-    for (int i = 0; i < 16; i += 4) {
-        _Pragma("unroll") for (int k = 0; k < 4; ++k)
-            ADD_TERM(COMPUTE_T, sums[k], lost[k], lanes[i + k]);
-    }
-    _Pragma("unroll") for (int k = 1; k < 4; ++k)
-        ADD_TERM(COMPUTE_T, sums[0], lost[0], sums[k]);
-    return sums[0];
+    for (int i = 0; i < 16; ++i)
+        MEET(COMPUTE_T, sum, lost, lanes[i]);
+    return sum - lost;
 }
 
 #define SUM(V, LOADER, from)      \

@@ -126,6 +126,11 @@ class DeviceContext:
                 self._inline.set_profile(one_thread(profile))
 
     @property
+    def has_inline(self) -> bool:
+        """Whether there is a device of the same memory that computes in the calling thread."""
+        return self._inline_device is not None
+
+    @property
     def inline(self) -> DeviceContext | None:
         """The same memory with a device that computes in the calling thread, if there is one; opened when needed."""
         if self._inline_device is None:

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ import pytest
 
 from cpu_driver.driver import Device as CpuDevice
 from gpu_driver.device import inline
+from gpu_driver.device.one_thread_time import one_thread_ns
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode, PaddingCode
 from nn_runtime.hal.memory import SharedMemory
 from nn_runtime.hal.types import BufferDesc, BufferRole
@@ -79,10 +81,21 @@ def one_operation(code: OperationCode, *shape: int, numbers: tuple[int | float, 
     return graph.model()
 
 
-def pooling(taps: int) -> Model:
-    """MAX_POOL_2D of 100 x 100 pixels by windows of taps x taps."""
+def pooling(taps: int, *, channels: int = 16, code: OperationCode = OperationCode.MAX_POOL_2D) -> Model:
+    """Pooling of 100 x 100 pixels by windows of taps x taps."""
     numbers = (PaddingCode.SAME, 1, 1, taps, taps, FuseCode.NONE)
-    return one_operation(OperationCode.MAX_POOL_2D, 1, 100, 100, 1, numbers=numbers)
+    return one_operation(code, 1, 100, 100, channels, numbers=numbers)
+
+
+def branching(units: int) -> Model:
+    """A branch that multiplies by units x units weights, or one that does not."""
+    graph = Graph()
+    zeros = graph.constant(np.zeros(units, np.float32))
+    filters = graph.constant(np.ones((units, units), np.float32))
+    source, output = graph.input((1, units)), graph.output((1, units))
+    graph.operation(OperationCode.FULLY_CONNECTED, [source, filters, zeros, graph.integer(FuseCode.NONE)], output)
+    model = doubling(1)
+    return replace(model, referenced=(graph.model().main,))
 
 
 @pytest.fixture
@@ -99,14 +112,22 @@ def _as_outside(monkeypatch: pytest.MonkeyPatch) -> None:
         (convolution(1000, 64), True),  # 4 million multiply-adds
         (convolution(4000, 64), False),  # 16 million
         (convolution(1, 2000), False),  # 16 MB of filters, which no cache keeps
+        (branching(100), True),
+        (branching(2000), False),
         (pooling(2), True),
         (pooling(100), False),
+        (pooling(3, code=OperationCode.L2_POOL_2D), False),
+        (pooling(2, channels=3), False),  # too narrow for vectors
+        (pooling(0), False),  # that preparation refuses
+        (one_operation(OperationCode.RELU, 100000, 3), True),
+        (one_operation(OperationCode.REVERSE, 100000, 3, numbers=(0,)), False),
         (one_operation(OperationCode.ABS, 128, 1000), True),
         (one_operation(OperationCode.ABS, 2000, 1000), False),
         (one_operation(OperationCode.LOG, 128, 1000), False),  # a slow one
         (one_operation(OperationCode.LOG_SOFTMAX, 128, 1000, numbers=(1.0, 1)), False),
         (one_operation(OperationCode.SOFTMAX, 128, 1000, numbers=(1.0,)), True),
         (one_operation(OperationCode.SOFTMAX, 64000, 2, numbers=(1.0,)), False),  # of many rows
+        (one_operation(OperationCode.SOFTMAX, 1000, 128, numbers=(1.0, 0)), False),  # of columns
     ],
 )
 def test_what_is_small(model: Model, is_small: bool) -> None:
@@ -122,7 +143,7 @@ def test_bytes_take_one_thread_less_time() -> None:
         scale = 0.0 if dtype == OperandCode.TENSOR_FLOAT32 else 0.5
         source, output = graph.input(shape, dtype, scale), graph.output(shape, dtype, scale)
         graph.operation(OperationCode.RELU, [source], output)
-        estimates.append(inline.one_thread_ns(graph.model()))
+        estimates.append(one_thread_ns(graph.model()))
     assert estimates[0] > 1.5 * estimates[1]
 
 

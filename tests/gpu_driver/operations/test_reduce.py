@@ -115,6 +115,20 @@ def test_many_terms_lose_nothing(opencl_device: Device, dims: Dimensions) -> Non
     np.testing.assert_allclose(actual, data.mean(axis=(1, 2), dtype=np.float64), rtol=2e-7)
 
 
+@pytest.mark.parametrize("apart", [1, 4, 16, 64, 1000])
+def test_sums_of_rows_that_cancel_lose_nothing(opencl_device: Device, apart: int) -> None:
+    """Of numbers around 1e8 whose signs change, in rows: what partial sums lose is not lost when they meet."""
+    signs = np.where(np.arange(65536) // apart % 2, -1.0, 1.0)
+    row = (signs * (1e8 + np.arange(65536) % 1000 * 8)).astype(np.float32)
+    rows = np.stack([row, row[::-1]] * 10)
+    source = Value(FLOAT32, rows)
+    actual = execute(opencl_device, OperationCode.REDUCE_SUM, [source, constant([1]), False], source, (20,))
+    # Rounding of partial sums as large as the largest is left.
+    exact = rows.sum(axis=1, dtype=np.float64)
+    partial = np.abs(np.cumsum(rows, axis=1, dtype=np.float64)).max()
+    np.testing.assert_allclose(actual, exact, rtol=2e-7, atol=max(1e8, partial) * 2.0**-22)
+
+
 def test_few_outputs_of_many_terms_take_groups_on_a_gpu() -> None:
     assert _kernel(GPU_PROFILE, (1, 112, 112, 3)) == "mean_groups"
     assert _kernel(GPU_PROFILE, (1, 7, 7, 1280)) == "mean_groups"

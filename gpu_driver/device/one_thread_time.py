@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An estimate of what a model takes one thread of a CPU, to tell small models from others (inline.py)."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from nn_runtime.codes import OperationCode
+from nn_runtime.errors import BadData
+from nn_runtime.hal.costs import ANY_OPERATION, OTHER_TYPES, CostTable, OperationCost, operation_estimates, type_class
+from nn_runtime.hal.types import CONSTANT_LIFETIMES
+from nn_runtime.hal.views import operation_view
+from nn_runtime.operand import size_bytes
+from nn_runtime.operations.pooling import pooling_geometry
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from nn_runtime.hal.types import Model, Operation, Subgraph
+
+    _Rates = tuple[float, float]
+    """Of most types, and of 8-bit ones."""
+
+LEAST_CUT_NS = 1_000
+"""An operation that takes less is done by one thread anyway (`least_task_flops`), however many there are of them."""
+_ARGUMENT_BYTE_NS, _CONSTANT_BYTE_NS = 0.03, 0.045
+_KEPT_BYTES = 1 << 20
+"""Of constants: what is more comes from memory in every run."""
+_ELEMENT_NS: Mapping[_Rates, tuple[OperationCode, ...]] = {
+    (0.1, 0.1): (OperationCode.RELU, OperationCode.RELU1, OperationCode.RELU6, OperationCode.HARD_SWISH),
+    (0.1, 0.3): (OperationCode.ADD, OperationCode.SUB, OperationCode.MUL, OperationCode.MAXIMUM, OperationCode.MINIMUM),
+    (0.1, 0.6): (OperationCode.PRELU,),
+    (0.3, 0.1): (OperationCode.LOGISTIC, OperationCode.ELU, OperationCode.EXP, OperationCode.SQRT, OperationCode.RSQRT),
+    (0.3, 0.15): (OperationCode.SLICE, OperationCode.STRIDED_SLICE, OperationCode.GATHER, OperationCode.TILE),
+    (0.3, 0.4): (OperationCode.DIV,),
+    (0.5, 0.1): (OperationCode.TANH,),
+    (0.5, 0.5): (OperationCode.CHANNEL_SHUFFLE, OperationCode.REVERSE),
+    (0.5, 2.2): (OperationCode.SOFTMAX,),
+    (0.7, 1.0): (OperationCode.RESIZE_BILINEAR,),
+    (0.7, 1.5): (OperationCode.EQUAL, OperationCode.NOT_EQUAL, OperationCode.GREATER, OperationCode.GREATER_EQUAL,
+                 OperationCode.LESS, OperationCode.LESS_EQUAL),
+    (1.5, 1.5): (OperationCode.LOGICAL_AND, OperationCode.LOGICAL_OR, OperationCode.FILL, OperationCode.LOG),
+    (4.0, 6.0): (OperationCode.SELECT,),
+    (2.0, 0.8): (OperationCode.ARGMAX, OperationCode.ARGMIN),
+    (2.1, 2.1): (OperationCode.SIN,),
+    (3.0, 3.0): (OperationCode.HEATMAP_MAX_KEYPOINT, OperationCode.L2_NORMALIZATION),
+    (10, 10): (OperationCode.INSTANCE_NORMALIZATION,),
+    (11, 11): (OperationCode.POW,),
+    (16, 16): (OperationCode.LOG_SOFTMAX,),
+    (20, 20): (OperationCode.ROI_ALIGN, OperationCode.ROI_POOLING, OperationCode.GENERATE_PROPOSALS,
+               OperationCode.BOX_WITH_NMS_LIMIT, OperationCode.DETECTION_POSTPROCESSING),
+    (40, 15): (OperationCode.TOPK_V2,),
+    (150, 150): (OperationCode.LOCAL_RESPONSE_NORMALIZATION,),
+}  # fmt: skip
+_OTHER_ELEMENT_NS = (0.15, 0.1)
+_MULTIPLY_ADD_NS: Mapping[_Rates, tuple[OperationCode, ...]] = {
+    (0.013, 0.006): (OperationCode.CONV_2D, OperationCode.FULLY_CONNECTED, OperationCode.TRANSPOSE_CONV_2D),
+    (0.02, 0.085): (OperationCode.BATCH_MATMUL,),
+    (0.03, 0.025): (OperationCode.DEPTHWISE_CONV_2D,),
+    (0.035, 0.055): (OperationCode.GROUPED_CONV_2D,),
+}
+_PRODUCTS = frozenset(code for codes in _MULTIPLY_ADD_NS.values() for code in codes)
+_OTHER_MULTIPLY_ADD_NS = (0.013, 0.013)
+_OF_PRODUCTS_ELEMENT_NS = (0.03, 0.0)
+_TABLES = (OperationCode.GATHER, OperationCode.EMBEDDING_LOOKUP, OperationCode.HASHTABLE_LOOKUP)
+"""A run takes a few rows of their constants."""
+_POOLING = (OperationCode.AVERAGE_POOL_2D, OperationCode.L2_POOL_2D, OperationCode.MAX_POOL_2D)
+_WINDOW_NS, _L2_WINDOW_NS = 0.08, 1.0
+_REDUCTIONS = (OperationCode.MEAN, OperationCode.REDUCE_ALL, OperationCode.REDUCE_ANY, OperationCode.REDUCE_MAX,
+               OperationCode.REDUCE_MIN, OperationCode.REDUCE_PROD, OperationCode.REDUCE_SUM)  # fmt: skip
+_REDUCED_ROW_NS, _SOFTMAX_ROW_NS, _SOFTMAX_COLUMN_NS = 70, 8, 15
+_LANES = 16
+_NARROW_NS = {"float16": 15.0, "quant8": 4.0, "float32": 3.0, OTHER_TYPES: 3.0}
+"""Of an element where kernels find fewer than _LANES side by side, by class of type."""
+_NARROW_POOLING, _NARROW_WINDOW, _NARROW_PRODUCTS = 5, 0.2, 3
+"""How many times as much it is of an element of pooling, of each of its windows, and of an element of products."""
+_MULTIPLIED_NS = 4.0
+"""Of a multiply-add of depthwise convolutions that make several channels of one."""
+_FLAT = frozenset((
+    OperationCode.ABS, OperationCode.CAST, OperationCode.DEQUANTIZE, OperationCode.ELU, OperationCode.EXP,
+    OperationCode.EXPAND_DIMS, OperationCode.FLOOR, OperationCode.HARD_SWISH, OperationCode.LOG,
+    OperationCode.LOGISTIC, OperationCode.NEG, OperationCode.PAD, OperationCode.PAD_V2, OperationCode.QUANTIZE,
+    OperationCode.RELU, OperationCode.RELU1, OperationCode.RELU6, OperationCode.RESHAPE, OperationCode.RSQRT,
+    OperationCode.SIN, OperationCode.SQRT, OperationCode.SQUEEZE, OperationCode.TANH,
+))  # fmt: skip
+"""Operations to whose kernels elements of equal shapes, or whole rows, are one row."""
+_OF_TWO = (OperationCode.ADD, OperationCode.SUB, OperationCode.MUL, OperationCode.DIV, OperationCode.MAXIMUM,
+           OperationCode.MINIMUM)  # fmt: skip
+
+
+def _rows(element_ns: _Rates, multiply_add_ns: _Rates) -> dict[str, OperationCost]:
+    most, of_bytes = (OperationCost(0, 0, *rates) for rates in zip(element_ns, multiply_add_ns, strict=True))
+    return {**dict.fromkeys(("float32", "float16", OTHER_TYPES), most), "quant8": of_bytes}
+
+
+_ONE_THREAD = CostTable(
+    *(0, 0, 0, 0),
+    _ARGUMENT_BYTE_NS,
+    {
+        ANY_OPERATION: _rows(_OTHER_ELEMENT_NS, _OTHER_MULTIPLY_ADD_NS),
+        **{code.name: _rows(rates, _OTHER_MULTIPLY_ADD_NS) for rates, codes in _ELEMENT_NS.items() for code in codes},
+        **{
+            code.name: _rows(_OF_PRODUCTS_ELEMENT_NS, rates)
+            for rates, codes in _MULTIPLY_ADD_NS.items()
+            for code in codes
+        },
+        **{code.name: _rows((0.0, 0.0), (0.0, 0.0)) for code in _POOLING},
+    },
+)
+"""What work takes one thread (decision 0010)."""
+
+
+def one_thread_ns(model: Model) -> float:
+    """Return an estimate for a model of known sizes, but for what no other thread would take a part of.
+
+    Infinite for models that preparation refuses.
+    """
+    try:
+        seen = operation_estimates(model, _ONE_THREAD)
+        estimates = [one + _unseen_ns(model, model.main, at) for at, one in enumerate(seen)]
+        inner = sum(_unseen_ns(model, graph, at) for graph in model.referenced for at in range(len(graph.operations)))
+    except BadData:
+        return math.inf
+    work_ns = sum(one for one in estimates if one >= LEAST_CUT_NS) + inner
+    weights = sum(_weight_bytes(graph) for graph in (model.main, *model.referenced))
+    return work_ns + _ONE_THREAD.run_ns_of(model) + _CONSTANT_BYTE_NS * max(0, weights - _KEPT_BYTES)
+
+
+def _weight_bytes(graph: Subgraph) -> int:
+    """Return the bytes of the constants that a run reads as a whole."""
+    read = {i for one in graph.operations if one.type not in _TABLES for i in one.inputs}
+    constants = [graph.operands[i] for i in read if graph.operands[i].lifetime in CONSTANT_LIFETIMES]
+    return sum(size_bytes(operand.type, operand.dimensions) for operand in constants)
+
+
+def _unseen_ns(model: Model, graph: Subgraph, at: int) -> float:
+    """Return the time of an operation that estimates do not know of; raises BadData.
+
+    Windows of pooling, endless where a run brings sizes; rows; and what is too narrow for vectors.
+    """
+    operation = graph.operations[at]
+    if not operation.outputs:
+        return 0.0
+    output = graph.operands[operation.outputs[0]]
+    elements = math.prod(output.dimensions)
+    narrow = _NARROW_NS[type_class(output.type)] if math.prod(output.dimensions[-1:]) < _LANES else 0.0
+    if operation.type in _POOLING:
+        return _pooling_ns(model, graph, at, narrow) + _NARROW_POOLING * narrow * elements
+    if operation.type == OperationCode.SOFTMAX:
+        view = operation_view(model, graph, operation, at)
+        rank = len(output.dimensions)
+        if view.axis("axis", rank, default=-1) < rank - 1:
+            return _SOFTMAX_COLUMN_NS * elements
+        return _SOFTMAX_ROW_NS * math.prod(output.dimensions[:-1])
+    if operation.type in _REDUCTIONS:
+        return _REDUCED_ROW_NS * elements
+    if operation.type in _PRODUCTS:
+        return _NARROW_PRODUCTS * narrow * elements + _multiplied_ns(graph, operation, elements)
+    return 0.0 if _is_flat(graph, operation) else narrow * elements
+
+
+def _pooling_ns(model: Model, graph: Subgraph, at: int, narrow: float) -> float:
+    operation = graph.operations[at]
+    _, *sizes = (graph.operands[i].lifetime for i in operation.inputs)
+    if not CONSTANT_LIFETIMES.issuperset(sizes):
+        return math.inf
+    window = pooling_geometry(operation_view(model, graph, operation, at))
+    rate = _L2_WINDOW_NS if operation.type == OperationCode.L2_POOL_2D else _WINDOW_NS
+    return (
+        (rate + _NARROW_WINDOW * narrow)
+        * math.prod(window.output_dimensions)
+        * window.filter_height
+        * window.filter_width
+    )
+
+
+def _multiplied_ns(graph: Subgraph, operation: Operation, elements: int) -> float:
+    if operation.type != OperationCode.DEPTHWISE_CONV_2D:
+        return 0.0
+    image, filters = (graph.operands[i].dimensions for i in operation.inputs[:2])
+    is_multiplied = len(image) == len(filters) == 4 and filters[-1] not in (image[1], image[3])
+    return _MULTIPLIED_NS * elements * math.prod(filters[1:3]) if is_multiplied else 0.0
+
+
+def _is_flat(graph: Subgraph, operation: Operation) -> bool:
+    """Whether all elements are one row: of two tensors where the smaller is one element, or the last dimension."""
+    if operation.type not in _OF_TWO:
+        return operation.type in _FLAT
+    dims = graph.operands[operation.outputs[0]].dimensions
+    sizes = (1, math.prod(dims), math.prod(dims[-1:]))
+    return all(math.prod(graph.operands[i].dimensions) in sizes for i in operation.inputs[:2])
