@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     _Rates = tuple[float, float]
     """Of most types, and of 8-bit ones."""
 
-LEAST_CUT_NS = 1_000
+_LEAST_CUT_NS = 1_000
 """An operation that takes less is done by one thread anyway (`least_task_flops`), however many there are of them."""
 _ARGUMENT_BYTE_NS, _CONSTANT_BYTE_NS = 0.03, 0.045
 _KEPT_BYTES = 1 << 20
@@ -122,7 +122,7 @@ def one_thread_ns(model: Model) -> float:
         inner = sum(_unseen_ns(model, graph, at) for graph in model.referenced for at in range(len(graph.operations)))
     except BadData:
         return math.inf
-    work_ns = sum(one for one in estimates if one >= LEAST_CUT_NS) + inner
+    work_ns = sum(one for one in estimates if one >= _LEAST_CUT_NS) + inner
     weights = sum(_weight_bytes(graph) for graph in (model.main, *model.referenced))
     return work_ns + _ONE_THREAD.run_ns_of(model) + _CONSTANT_BYTE_NS * max(0, weights - _KEPT_BYTES)
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -19,7 +20,7 @@ from gpu_driver.device import inline
 from gpu_driver.device.one_thread_time import one_thread_ns
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode, PaddingCode
 from nn_runtime.hal.memory import SharedMemory
-from nn_runtime.hal.types import BufferDesc, BufferRole
+from nn_runtime.hal.types import BufferDesc, BufferRole, HalError
 from nn_runtime.testing.random_graph import Size, compare, generate
 from tests.conftest import WAKE_NS
 from tests.gpu_driver.cached import check
@@ -98,6 +99,18 @@ def branching(units: int) -> Model:
     return replace(model, referenced=(graph.model().main,))
 
 
+def narrow_convolutions(count: int) -> Model:
+    """Convolutions 3 x 3 of 70 x 70 pixels of one channel, one after the other."""
+    graph = Graph()
+    shape = (1, 70, 70, 1)
+    filters, zeros = graph.constant(np.ones((1, 3, 3, 1), np.float32)), graph.constant(np.zeros(1, np.float32))
+    numbers = [graph.integer(value) for value in (PaddingCode.SAME, 1, 1, FuseCode.NONE)]
+    tensors = [graph.input(shape), *(graph.temporary(shape) for _ in range(count - 1)), graph.output(shape)]
+    for source, output in itertools.pairwise(tensors):
+        graph.operation(OperationCode.CONV_2D, [source, filters, zeros, *numbers], output)
+    return graph.model()
+
+
 @pytest.fixture
 def _as_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inline, "WAKE_NS", WAKE_NS)
@@ -119,6 +132,8 @@ def _as_outside(monkeypatch: pytest.MonkeyPatch) -> None:
         (pooling(3, code=OperationCode.L2_POOL_2D), False),
         (pooling(2, channels=3), False),  # too narrow for vectors
         (pooling(0), False),  # that preparation refuses
+        (narrow_convolutions(1), True),
+        (narrow_convolutions(100), False),
         (one_operation(OperationCode.RELU, 100000, 3), True),
         (one_operation(OperationCode.REVERSE, 100000, 3, numbers=(0,)), False),
         (one_operation(OperationCode.ABS, 128, 1000), True),
@@ -132,6 +147,12 @@ def _as_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_what_is_small(model: Model, is_small: bool) -> None:
     assert inline.is_small(model, 2) == is_small
+
+
+@pytest.mark.usefixtures("_as_outside")
+def test_malformed_pooling_is_refused_as_everywhere(opencl_device: Device) -> None:
+    with pytest.raises(HalError, match="MAX_POOL_2D"):
+        prepare(opencl_device, pooling(0))
 
 
 @pytest.mark.usefixtures("_as_outside")
