@@ -19,7 +19,8 @@ static inline float16 elu_16(float16 x, float alpha)
     return (x < 0.0f ? (float16)0.0f : x) + fmin(alpha * expm1_16(x), 0.0f);
 }
 
-MAP(logistic, logistic_16(x))
-MAP(hyperbolic_tangent, tanh_16(x))
-MAP(hard_swish, x *(clamp(x + 3.0f, 0.0f, 6.0f) / 6.0f))
-MAP(elu, elu_16(x, alpha), , float alpha)
+MAP(logistic, logistic_16(x), )
+MAP(hyperbolic_tangent, tanh_16(x), )
+MAP(hard_swish, x *(clamp(x + 3.0f, 0.0f, 6.0f) / 6.0f), )
+#define ALPHA , float alpha
+MAP(elu, elu_16(x, alpha), ALPHA)

@@ -58,10 +58,11 @@ typedef struct __attribute__((packed)) {
 #define STORE_TRUTH(p, i, v) ((p)[i] = (uchar)((v) & 1))
 #define STORE_TRUTH16(p, i, v) (((global UnalignedTruths *)((p) + (i)))->value = WIDEN((v) & 1, uchar16))
 
-// kernel NAME(src0, src1, dst, PARAMETERS sizes, strides0, strides1, count, __VA_ARGS__) and NAME_rows: y = OF##SUFFIX(type, a, b).
-#define PAIRWISE(NAME, D, OF, PUT, ...)                                                                                         \
+// kernel NAME(src0, src1, dst, PARAMETERS sizes, strides0, strides1, count MORE) and NAME_rows: y = OF(type, SUFFIX, a, b); MORE: a
+// macro for further arguments, which begins with a comma, or nothing.
+#define PAIRWISE(NAME, D, OF, PUT, MORE)                                                                                        \
     kernel void NAME(global const T *src0, global const T *src1, global D *dst, PARAMETERS int8 sizes, int8 strides0,           \
-        int8 strides1, int count __VA_ARGS__)                                                                                   \
+        int8 strides1, int count MORE)                                                                                          \
     {                                                                                                                           \
         const int i = (int)get_global_id(0);                                                                                    \
         if (i >= count)                                                                                                         \
@@ -72,7 +73,7 @@ typedef struct __attribute__((packed)) {
     }                                                                                                                           \
                                                                                                                                 \
     VECTOR_KERNEL void NAME##_rows(global const T *src0, global const T *src1, global D *dst, PARAMETERS int8 sizes,            \
-        int8 strides0, int8 strides1, int rows, int inner, int step0, int step1, int per_item, int rows_per_item __VA_ARGS__)   \
+        int8 strides0, int8 strides1, int rows, int inner, int step0, int step1, int per_item, int rows_per_item MORE)          \
     {                                                                                                                           \
         const int first = (int)get_global_id(0) * per_item * 16, last = min(first + per_item * 16, inner);                      \
         if (first >= inner)                                                                                                     \
@@ -109,22 +110,26 @@ typedef struct __attribute__((packed)) {
      : operation == 3 ? ((a) >= (b))                                                                                            \
      : operation == 4 ? ((a) < (b))                                                                                             \
                       : ((a) <= (b)))
-PAIRWISE(compare, uchar, COMPARED, STORE_TRUTH, , int operation)
+#define OPERATION , int operation
+PAIRWISE(compare, uchar, COMPARED, STORE_TRUTH, OPERATION)
 
 #define EXTREME(V, SUFFIX, a, b) (greatest ? ((a) > (b) || (a) != (a) ? (a) : (b)) : ((a) < (b) || (a) != (a) ? (a) : (b)))
-PAIRWISE(extreme, T, EXTREME, STORE, , int greatest)
+#define GREATEST , int greatest
+PAIRWISE(extreme, T, EXTREME, STORE, GREATEST)
 
 #if T_IS_FLOAT
 #define RECTIFIED(V, SUFFIX, a, b) ((a) >= (V)0 ? (a) : (a) * (b))
-PAIRWISE(prelu, T, RECTIFIED, STORE)
+PAIRWISE(prelu, T, RECTIFIED, STORE, )
 
 #define POWER(V, SUFFIX, a, b) pow(a, b)
-PAIRWISE(power, T, POWER, STORE)
+PAIRWISE(power, T, POWER, STORE, )
 #elif TYPE_NUMBER != TYPE_NUMBER_int && !TABLES
 #define RECTIFIED(V, SUFFIX, a, b) rectified##SUFFIX(a, b, zeros, factors, low, high)
-PAIRWISE(prelu, T, RECTIFIED, STORE, , int4 factors, int4 zeros, int low, int high)
+#define FACTORS , int4 factors, int4 zeros, int low, int high
+PAIRWISE(prelu, T, RECTIFIED, STORE, FACTORS)
 
 #include "common/pairs.h"
 #define PAIRED(V, SUFFIX, a, b) paired##SUFFIX(a, b, table)
-PAIRWISE(pairs, T, PAIRED, STORE, , global const T *table)
+#define TABLE , global const T *table
+PAIRWISE(pairs, T, PAIRED, STORE, TABLE)
 #endif

@@ -135,6 +135,27 @@ static inline COMPUTE_T sum_of_lines(global const T *src, int from, int4 sizes, 
     return sum - lost;
 }
 
+// The same by a group, of any strides: every work-item has a sum, which meet in the first; others return anything. Always inline: a
+// barrier in a function that PoCL 3.0 calls is none.
+static __attribute__((always_inline)) inline COMPUTE_T sum_by_group(
+    global const T *src, int from, int4 sizes, int4 strides, int terms, local COMPUTE_T *sums, local COMPUTE_T *losts)
+{
+    const int item = (int)get_local_id(0);
+    COMPUTE_T sum = 0, lost = 0;
+    for (int i = item; i < terms; i += GROUP)
+        ADD_TERM(COMPUTE_T, sum, lost, LOAD(src, from + offset_of(i, sizes, strides)));
+    sums[item] = sum;
+    losts[item] = lost;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (item > 0)
+        return sum;
+    for (int i = 1; i < GROUP; ++i) {
+        lost += losts[i];
+        MEET(COMPUTE_T, sum, lost, sums[i]);
+    }
+    return sum - lost;
+}
+
 #define SUM(V, LOADER, from)      \
     V sum = (V)0, lost = (V)0;    \
     EVERY_TERM(V, LOADER, from, ADD_TERM(V, sum, lost, x))
@@ -175,19 +196,11 @@ TILE_KERNEL void mean_rows(global const T *src, global T *dst, int4 kept_sizes, 
 VECTOR_KERNEL void mean_groups(global const T *src, global T *dst, int4 kept_sizes, int4 kept_strides, int4 sizes, int4 strides, int terms,
     int2 factor, int zero_point)
 {
-    local COMPUTE_T shared[GROUP];
-    const int item = (int)get_local_id(0), output = (int)get_group_id(0);
-    const int from = offset_of(output, kept_sizes, kept_strides);
-    COMPUTE_T sum = 0, lost = 0;
-    for (int i = item; i < terms; i += GROUP)
-        ADD_TERM(COMPUTE_T, sum, lost, LOAD(src, from + offset_of(i, sizes, strides)));
-    shared[item] = sum;
-    barrier(CLK_LOCAL_MEM_FENCE);
-    if (item > 0)
-        return;
-    for (int i = 1; i < GROUP; ++i)
-        ADD_TERM(COMPUTE_T, sum, lost, shared[i]);
-    STORE(dst, output, MEAN_OF(COMPUTE_T, , sum));
+    local COMPUTE_T sums[GROUP], losts[GROUP];
+    const int output = (int)get_group_id(0);
+    const COMPUTE_T sum = sum_by_group(src, offset_of(output, kept_sizes, kept_strides), sizes, strides, terms, sums, losts);
+    if (get_local_id(0) == 0)
+        STORE(dst, output, MEAN_OF(COMPUTE_T, , sum));
 }
 
 #define SUM_OF 0
@@ -290,8 +303,19 @@ VECTOR_KERNEL void reduce_groups(global const T *src, global T *dst, int4 kept_s
     int terms, int operation)
 {
     local COMPUTE_T shared[GROUP];
+#if T_IS_FLOAT
+    local COMPUTE_T losts[GROUP];
+#endif
     const int item = (int)get_local_id(0), output = (int)get_group_id(0);
     const int from = offset_of(output, kept_sizes, kept_strides);
+#if T_IS_FLOAT
+    if (operation == SUM_OF) {
+        const COMPUTE_T sum = sum_by_group(src, from, sizes, strides, terms, shared, losts);
+        if (item == 0)
+            STORE(dst, output, sum);
+        return;
+    }
+#endif
     {
         REDUCE(COMPUTE_T, EVERY_OF_ITEM)
         shared[item] = result;

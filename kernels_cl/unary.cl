@@ -14,15 +14,15 @@
 
 #if T_IS_FLOAT
 #include "common/exponential.h"
-MAP(unary_abs, fabs(x))
-MAP(unary_neg, -x)
-MAP(unary_exp, exp_16(x))
-MAP(unary_floor, floor(x))
-MAP(unary_log, log(x))
-MAP(unary_rsqrt, 1.0f / sqrt(x))
-MAP(unary_sin, sin(x))
-MAP(unary_sqrt, sqrt(x))
+MAP(unary_abs, fabs(x), )
+MAP(unary_neg, -x, )
+MAP(unary_exp, exp_16(x), )
+MAP(unary_floor, floor(x), )
+MAP(unary_log, log(x), )
+MAP(unary_rsqrt, 1.0f / sqrt(x), )
+MAP(unary_sin, sin(x), )
+MAP(unary_sqrt, sqrt(x), )
 #else
-MAP(unary_abs, WIDEN(abs(x), int16))
-MAP(unary_neg, as_int16((uint16)0u - as_uint16(x)))
+MAP(unary_abs, WIDEN(abs(x), int16), )
+MAP(unary_neg, as_int16((uint16)0u - as_uint16(x)), )
 #endif

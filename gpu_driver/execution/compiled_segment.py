@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from gpu_driver.bound import BoundOperand
-from gpu_driver.device.buffers import Lifetime, plan_arenas
+from gpu_driver.device.buffers import Lifetime, plan_arenas, plan_whole_buffers
 from gpu_driver.device.programs import ProgramBuildError
 from gpu_driver.kernel import Fault, Images, Packed, Scratch
 from gpu_driver.launch import Launch
@@ -139,8 +139,9 @@ class CompiledSegment:
         temporaries = list(first)
         lifetimes = [Lifetime(self.storage_size(m), first[m], last[m]) for m in temporaries]
         profile = self.device.profile
-        plan = plan_arenas(lifetimes, max(64, profile.mem_base_addr_align_bytes), profile.max_alloc_bytes)
-        return temporaries, plan
+        if not profile.is_cpu:
+            return temporaries, plan_whole_buffers(lifetimes)
+        return temporaries, plan_arenas(lifetimes, max(64, profile.mem_base_addr_align_bytes), profile.max_alloc_bytes)
 
 
 def _arguments_of(command: Command) -> tuple[Argument, ...]:

@@ -63,11 +63,13 @@ class SegmentContext:
         if self._arenas is arenas:
             return
         flags = cl.mem_flags.READ_WRITE
-        for memory, place in zip(self._compiled.temporaries, self._compiled.arenas.places, strict=True):
+        plan = self._compiled.arenas
+        for memory, place in zip(self._compiled.temporaries, plan.places, strict=True):
             size_bytes = self._compiled.storage_size(memory)
             arena = arenas[place.arena].handle
-            self._temporaries[memory] = arena.get_sub_region(place.offset, size_bytes, flags)
-            self._set(memory, self._temporaries[memory], arena, place.offset)
+            part = arena if plan.are_whole else arena.get_sub_region(place.offset, size_bytes, flags)
+            self._temporaries[memory] = part
+            self._set(memory, part, arena, place.offset)
         self._arenas = arenas
 
     def read_scratch(self, queue: cl.CommandQueue, scratch: Scratch, data: Array) -> cl.Event:

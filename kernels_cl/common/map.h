@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // map.h: kernels that compute each element from the one at its place, sixteen at a time.
 // Defines  T, common/types.h (required, before inclusion)
-// Gives    MAP(NAME, FORMULA, ...): kernel NAME(src, dst, count, per_item, __VA_ARGS__), FORMULA of COMPUTE_T16 x
+// Gives    MAP(NAME, FORMULA, MORE): kernel NAME(src, dst, count, per_item MORE), FORMULA of COMPUTE_T16 x; MORE: a macro for further
+//          arguments, which begins with a comma, or nothing
 //          Tensors  src, dst: count elements of T
 //          Units    per_item: vectors that a work-item computes
 //          Launch   global (>= ceil(ceil(count / 16) / per_item)), local (GROUP); extra items return
 
-#define MAP(NAME, FORMULA, ...)                                                                                 \
-    VECTOR_KERNEL void NAME(global const T *src, global T *dst, int count, int per_item __VA_ARGS__)            \
+#define MAP(NAME, FORMULA, MORE)                                                                                \
+    VECTOR_KERNEL void NAME(global const T *src, global T *dst, int count, int per_item MORE)                   \
     {                                                                                                           \
         int i = (int)get_global_id(0) * per_item * 16;                                                          \
         const int last = min(i + per_item * 16, count);                                                         \

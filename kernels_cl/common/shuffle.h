@@ -6,11 +6,13 @@
 // Intel's compiler makes one move for each element of (uchar16)(a.s0, b.s0, ...), and PoCL 3.0 of shuffle2.
 #ifdef __has_builtin
 #if __has_builtin(__builtin_shufflevector)
-#define SHUFFLE(M, a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#define SHUFFLE(M, a, b, i0, i1, i2, i3, i4, i5, i6, i7, i8, i9, i10, i11, i12, i13, i14, i15) \
+    __builtin_shufflevector(a, b, i0, i1, i2, i3, i4, i5, i6, i7, i8, i9, i10, i11, i12, i13, i14, i15)
 #endif
 #endif
 #ifndef SHUFFLE
-#define SHUFFLE(M, a, b, ...) shuffle2(a, b, (M)(__VA_ARGS__))
+#define SHUFFLE(M, a, b, i0, i1, i2, i3, i4, i5, i6, i7, i8, i9, i10, i11, i12, i13, i14, i15) \
+    shuffle2(a, b, (M)(i0, i1, i2, i3, i4, i5, i6, i7, i8, i9, i10, i11, i12, i13, i14, i15))
 #endif
 #define INTERLEAVE_LOW(M, a, b) SHUFFLE(M, a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
 #define INTERLEAVE_HIGH(M, a, b) SHUFFLE(M, a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)

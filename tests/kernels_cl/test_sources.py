@@ -68,3 +68,8 @@ def test_every_packaged_source_resolves() -> None:
         text = kernels_cl.source(name)
         assert text.startswith(f'#line 1 "{name}"\n')
         assert "#include" not in text
+
+
+def test_only_what_cpus_build_has_macros_of_any_number_of_arguments() -> None:
+    """NVIDIA's compiler refuses them: `variadic macros not supported in OpenCL`."""
+    assert [name for name in kernels_cl.names() if "__VA_ARGS__" in kernels_cl.source(name)] == ["chain.cl"]

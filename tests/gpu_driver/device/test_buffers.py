@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import random
 
-from gpu_driver.device.buffers import ArenaPlan, Lifetime, Place, plan_arenas, readable_bytes
+from gpu_driver.device.buffers import ArenaPlan, Lifetime, Place, plan_arenas, plan_whole_buffers, readable_bytes
 
 NO_LIMIT = 2**40
 
@@ -66,3 +66,29 @@ def test_random_lifetimes_never_overlap() -> None:
 
 def test_readable_bytes() -> None:
     assert [readable_bytes(n) for n in (7, 1536, 3 * 2**20, 7 * 2**29)] == ["7 bytes", "1.5 KiB", "3.0 MiB", "3.5 GiB"]
+
+
+def test_whole_buffers_are_used_again_but_never_by_two_at_once() -> None:
+    generator = random.Random(3)
+    for _ in range(50):
+        lifetimes = [
+            Lifetime(generator.randrange(1, 5000), first, first + generator.randrange(4))
+            for first in (generator.randrange(20) for _ in range(generator.randrange(1, 40)))
+        ]
+        plan = plan_whole_buffers(lifetimes)
+        assert plan.are_whole
+        for one, place in zip(lifetimes, plan.places, strict=True):
+            assert place.offset == 0
+            assert one.size_bytes <= plan.sizes_bytes[place.arena]
+            others = [
+                other
+                for other, its in zip(lifetimes, plan.places, strict=True)
+                if its == place and other is not one and other.first <= one.last and one.first <= other.last
+            ]
+            assert not others
+
+
+def test_a_row_of_temporaries_takes_two_whole_buffers() -> None:
+    plan = plan_whole_buffers([Lifetime(100, 0, 1), Lifetime(300, 1, 2), Lifetime(200, 2, 3), Lifetime(50, 3, 4)])
+    assert sorted(plan.sizes_bytes) == [200, 300]
+    assert [place.arena for place in plan.places] == [1, 0, 1, 0]

@@ -59,11 +59,11 @@ PRODUCTS = [
 
 
 def of_type_gpu(device: Device, features: tuple[str, ...] = ()) -> OpenClDevice:
-    """Return a device of this driver with a profile that says it is a GPU with these features."""
+    """Return a device of this driver with a profile that says it is a GPU, with these features and no other."""
     hal = device.hal
     if not isinstance(hal, OpenClDevice):
         raise TypeError(f"{hal} is not of this driver")
-    return OpenClDevice(replace(hal._found, type=DeviceTypeCode.GPU, features=features or hal._found.features), 0)
+    return OpenClDevice(replace(hal._found, type=DeviceTypeCode.GPU, features=features), 0)
 
 
 def check_by(
