@@ -104,6 +104,11 @@ class DeviceProfile:
         """MATRIX_UNITS of common/mma.h: the form of NVIDIA's matrix instruction that was seen to work, else None."""
         return next((level for name, level in MATRIX_UNIT_FEATURES.items() if name in self.features), None)
 
+    @property
+    def stays_resident(self) -> bool:
+        """Whether groups may wait for each other, one for each compute unit: resident.cl is written for NVIDIA's GPUs."""
+        return not self.is_cpu and self.matrix_units is not None
+
 
 def capabilities_of(profile: DeviceProfile) -> Capabilities:
     """Performance figures of the device's class, for every operand type, from the shipped table: never changing."""

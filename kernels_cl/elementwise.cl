@@ -27,18 +27,7 @@
 #include "common/quant.h"
 #include "common/activation.h"
 
-#include "common/combine.h"
-
-// What combine16 makes of two vectors.
-static inline COMPUTE_T16 combined16(COMPUTE_T16 a, COMPUTE_T16 b, int operation, COMPUTE_T low, COMPUTE_T high, int left_shift, int4 zeros,
-    int2 factor0, int2 factor1, int2 factor_out, int by_floats, float4 reals)
-{
-#if TYPE_NUMBER == TYPE_NUMBER_uchar || TYPE_NUMBER == TYPE_NUMBER_char
-    if (by_floats)
-        return activate_int16(combined_by_floats16(a - zeros.x, b, operation, zeros, reals), low + zeros.z, high + zeros.z);
-#endif
-    return combine16(a, b, operation, (COMPUTE_T16)low, (COMPUTE_T16)high, left_shift, zeros, factor0, factor1, factor_out);
-}
+#include "common/combined.h"
 
 // Element offsets in both inputs of a position counted over `sizes`.
 static inline int2 offsets_of(int position, int4 sizes, int4 strides0, int4 strides1)

@@ -135,9 +135,8 @@ static inline COMPUTE_T sum_of_lines(global const T *src, int from, int4 sizes, 
     return sum - lost;
 }
 
-// The same by a group, of any strides: every work-item has a sum, which meet in the first; others return anything. Always inline: a
-// barrier in a function that PoCL 3.0 calls is none.
-static __attribute__((always_inline)) inline COMPUTE_T sum_by_group(
+// The same by a group, of any strides: every work-item has a sum, which meet in the first; others return anything.
+static INLINE COMPUTE_T sum_by_group(
     global const T *src, int from, int4 sizes, int4 strides, int terms, local COMPUTE_T *sums, local COMPUTE_T *losts)
 {
     const int item = (int)get_local_id(0);

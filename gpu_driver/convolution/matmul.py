@@ -62,6 +62,16 @@ class Matmul:
         """Whether sums are requantised."""
         return self.output.type in QUANT8_TYPES
 
+    @property
+    def flops(self) -> int:
+        """Multiplications and additions."""
+        return 2 * self.output.count * self.terms
+
+    @property
+    def bytes_moved(self) -> int:
+        """Bytes of both sides and of the output."""
+        return self.source.size_bytes + self.weights.size_bytes + self.output.size_bytes
+
     def defines(self) -> tuple[tuple[str, str | int], ...]:
         """Return the defines of common/matmul.h."""
         return ("T", c_type(self.source)), ("FILTER_T", c_type(self.weights)), ("QUANTIZED", int(self.quantized))
@@ -89,8 +99,8 @@ class Matmul:
             ),
             (groups * items,),
             (items,),
-            2 * self.output.count * self.terms,
-            self.source.size_bytes + self.weights.size_bytes + self.output.size_bytes,
+            self.flops,
+            self.bytes_moved,
         )
 
     def vectors(self, run: int, output_run: int) -> int:

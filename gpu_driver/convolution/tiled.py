@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpu_driver.convolution.matmul import FILTER_VECTORS, SOURCE_VECTORS, of_batches, of_product
-from gpu_driver.convolution.units import estimate, time_to_bring, units_launch
+from gpu_driver.convolution.units import estimate, smallest_units_launch, time_to_bring, units_launch
 from gpu_driver.kernel import Kernel, Packed, int_vector
 from gpu_driver.launch import Launch
 from gpu_driver.launchers.groups import group_defines, one_group_each, share_outputs
 from gpu_driver.launchers.vectors import c_type
 from gpu_driver.launchers.worksize import linear
+from gpu_driver.resident import is_small
 from nn_runtime.operand import dtype_of
 from nn_runtime.value_classes import dataclass
 
@@ -161,6 +162,11 @@ def _holds(device: DeviceProfile, items: int) -> bool:
 def _by_groups(matmul: Matmul, device: DeviceProfile) -> Launch | None:
     if fits_narrow(matmul, device):
         return _narrow(matmul)
+    if is_small(matmul.flops, matmul.bytes_moved, device):
+        smallest = TILES[-1]
+        return smallest_units_launch(matmul, device) or (
+            _tiled(matmul, smallest) if fits_tiled(device, smallest) else None
+        )
     found = tile_of(matmul, device)
     if found is None:
         return None

@@ -88,6 +88,11 @@ def units_launch(matmul: Matmul, device: DeviceProfile, otherwise: float) -> Lau
     return _launch(matmul, tile, device) if time_by_units(matmul, tile, device) <= otherwise else None
 
 
+def smallest_units_launch(matmul: Matmul, device: DeviceProfile) -> Launch | None:
+    """Return the launch of matmul_units.cl with the smallest tile, None if it does not fit."""
+    return _launch(matmul, TILES[-1], device) if fits_units(matmul, TILES[-1], device) else None
+
+
 def fits_units(matmul: Matmul, tile: Tile, device: DeviceProfile) -> bool:
     """Tell whether matmul_units.cl applies: float16 or 8-bit, matrix units that work, room for a group."""
     return (

@@ -72,8 +72,8 @@ def plan_arenas(temporaries: Sequence[Lifetime], alignment: int, limit_bytes: in
 def plan_whole_buffers(temporaries: Sequence[Lifetime]) -> ArenaPlan:
     """Give each temporary a buffer that has no other while it lives: larger ones first, each the smallest there is.
 
-    For devices where parts of a buffer that overlap cost time: NVIDIA's driver copies to keep them alike, 20 to 140 us a
-    launch, and crashes when they are given back (580.159, H200).
+    For devices where parts of a buffer that overlap cost time: NVIDIA's driver copies to keep them alike, 20 to 140 us
+    a launch, and crashes when they are given back (580.159, H200).
     """
     order = sorted(range(len(temporaries)), key=lambda i: (-temporaries[i].size_bytes, temporaries[i].first))
     users: list[list[Lifetime]] = []

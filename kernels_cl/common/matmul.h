@@ -13,6 +13,7 @@
 //              steps (stride y, x, dilation y, x); filter_layout (stride of a column, stride of a term, terms, vectors)
 //              vectors: sum of SOURCE_VECTORS, FILTER_VECTORS, OUTPUT_VECTORS: what may be read and written by aligned vectors
 //              zeros (zero points of src, weights, dst, rounds_once) (quantised only); low, high: bounds of the activation
+//          ARGUMENTS: their names
 //          Pixel, pixel_of, position: where a row's terms are in src, or nowhere, beyond the image or the rows
 //          Term, term_of, to_next: tap and channel of a term
 //          result: what a sum becomes; output_offset: where a row lies in dst
@@ -36,20 +37,20 @@
 #define FILTER_VECTORS 2
 #define OUTPUT_VECTORS 4
 
+#include "common/centred.h"
+
 #if QUANTIZED
-typedef int BIAS_T;
-#define LOAD_BIAS(p, i) ((p)[i])
 #define LOAD_FILTER(p, i) ((int)(p)[i])
-#define CENTRED(x, zero) ((x) - (zero))
 #define SCALING global const int *multipliers, global const int *shifts
+#define SCALING_ARGUMENTS multipliers, shifts
 #define ZEROS , int4 zeros
+#define ZEROS_ARGUMENT , zeros
 #else
-typedef T BIAS_T;
-#define LOAD_BIAS LOAD
 #define LOAD_FILTER LOAD
-#define CENTRED(x, zero) (x)
 #define SCALING global const T *residual, int has_residual
+#define SCALING_ARGUMENTS residual, has_residual
 #define ZEROS
+#define ZEROS_ARGUMENT
 #endif
 
 #if T_IS_FLOAT
@@ -62,6 +63,9 @@ typedef T BIAS_T;
     global const T *src, global const FILTER_T *weights, global const BIAS_T *bias, SCALING, global T *dst, int4 src_strides, \
         int4 dst_strides, int4 group_strides, int4 input, int4 output, int4 window, int4 steps, int4 filter_layout ZEROS,   \
         COMPUTE_T low, COMPUTE_T high
+#define ARGUMENTS                                                                                                           \
+    src, weights, bias, SCALING_ARGUMENTS, dst, src_strides, dst_strides, group_strides, input, output, window, steps,      \
+        filter_layout ZEROS_ARGUMENT, low, high
 
 #define OUTSIDE (-(1 << 30)) // of every image, whatever the filter adds
 

@@ -6,7 +6,7 @@
 //          which all that is around it can be tried on any device (required)
 // Gives    Sums: four sums of a work-item, float4 (half) or int4; multiply_add: the instruction; sum_of_bytes: of four words
 //          EXCHANGE_WORDS(items): words of local memory that a group of so many work-items gives to multiply_add
-//          INLINE: what functions must be that call it; WARP: 32
+//          WARP: 32; functions that call it must be INLINE
 // Launch   a warp is 32 work-items with neighbouring local ids; all of a group call multiply_add together
 // Layout   lane = 4 * g + t of a warp; an element's place in a word is by its term, P = 2 (half) or 4 of them in a word
 //          left   words x, y, z, w: rows g, g + 8, g, g + 8; terms t * P, t * P, (t + 4) * P, (t + 4) * P and the next
@@ -25,8 +25,6 @@
 #include "common/types.h"
 
 #define WARP 32
-// For functions with barriers: where PoCL 3.0 does not inline them, work-groups that run at the same time disturb each other.
-#define INLINE __attribute__((always_inline)) inline
 
 #define PTX_half "f16"
 #define PTX_uchar "u8"

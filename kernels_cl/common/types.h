@@ -12,6 +12,8 @@
 //          VECTOR_KERNEL: `kernel` for work-items that loop over explicit vectors, local size (GROUP, 1, 1); GROUP: 1 unless defined
 //          HALF_BY_ASSEMBLY: 0 (default) | 1: halves are converted sixteen at a time by instructions of AVX-512, where the compiler makes
 //          two of eight, slow ones to memory; 1 only where inline assembly with such registers works (programs.py)
+//          INLINE: what functions with barriers must be: where PoCL 3.0 does not inline them, work-groups that run at the same time
+//          disturb each other
 // half is a storage type only, so no device needs cl_khr_fp16.
 #ifndef T
 #error "types.h: define T"
@@ -21,6 +23,7 @@
 
 #define JOIN_(a, b) a##b
 #define JOIN(a, b) JOIN_(a, b)
+#define INLINE __attribute__((always_inline)) inline
 
 #define TYPE_NUMBER_float 1
 #define TYPE_NUMBER_half 2

@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small launches in a row as one launch of resident.cl, whose groups stay on a GPU from operation to operation.
+
+NVIDIA's driver takes 6 to 10 us to enqueue a kernel, and an operation of a network for one picture less than that. Groups
+that wait for each other between operations take 0.6 us (H200). They have to run at the same time for that: as many are
+launched as the device has compute units, each of which has room for several.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpu_driver.bound import BoundOperand
+from gpu_driver.device.buffers import Lifetime, plan_arenas
+from gpu_driver.kernel import Kernel, Packed, Scratch, Zeroed, int32
+from gpu_driver.launch import Launch, Stage
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from gpu_driver.device_profile import DeviceProfile
+    from gpu_driver.kernel import Argument
+    from gpu_driver.launch import Command
+    from nn_runtime.operand import Array
+
+SOURCE = "resident.cl"
+STEP_BYTES = 256
+"""Of resident.cl: a step's kind and count, and its arguments behind them."""
+OUTER = 6
+"""Buffers of others that a launch takes."""
+LEAST_STEPS = 3
+MOST_FLOPS, MOST_BYTES = 80_000_000, 8_000_000
+"""Of an operation that takes about as long as it takes to enqueue."""
+_ALIGNMENT = 256
+_NUMBER_BITS = 40
+_CONSTANTS, _OWN, _FIRST_OUTER = 0, 1, 2
+_PRODUCT, _DEPTHWISE, _COMBINE = 0, 1, 2
+"""Kinds of resident.cl."""
+_PRODUCTS = {("matmul_tiled.cl", "matmul_tiled"), ("matmul_units.cl", "matmul_units")}
+_PROGRESS_BYTES = 8
+_TYPES = "T", "FILTER_T", "QUANTIZED"
+_ROWS_OF_COMBINE = 16
+"""The argument `rows` of elementwise.cl, behind which are `inner` and the steps of both inputs."""
+
+
+def is_small(flops: int, bytes_moved: int, device: DeviceProfile) -> bool:
+    """Whether an operation is one for resident.cl, if the device has groups that stay, and the kernel is one of it."""
+    return device.stays_resident and flops <= MOST_FLOPS and bytes_moved <= MOST_BYTES
+
+
+def merge(
+    commands: Sequence[Command], storage: Mapping[int, int], boundary: Collection[int], device: DeviceProfile
+) -> list[Command]:
+    """Put neighbouring small launches together where there are kernels for it.
+
+    storage: the operand whose memory an operand uses, where it is another; boundary: operands used elsewhere too.
+    """
+    if not device.stays_resident:
+        return list(commands)
+    users = _Users(commands, storage)
+    merged: list[Command] = []
+    run: list[Launch] = []
+    for at, command in enumerate((*commands, None)):
+        if isinstance(command, Launch) and _kind_of(command, device) is not None and _go_together([*run, command]):
+            run.append(command)
+            continue
+        merged += _joined(run, range(at - len(run), at), users, boundary, device)
+        run = []
+        if isinstance(command, Launch) and _kind_of(command, device) is not None:
+            run.append(command)
+        elif command is not None:
+            merged.append(command)
+    return merged
+
+
+class _Users:
+    """Which commands use a memory."""
+
+    def __init__(self, commands: Sequence[Command], storage: Mapping[int, int]) -> None:
+        self._storage = storage
+        self._used: dict[object, tuple[int, int]] = {}
+        for at, command in enumerate(commands):
+            arguments = command.arguments if isinstance(command, Launch) else (command.source, command.destination)
+            for argument in arguments:
+                if isinstance(argument, BoundOperand | Scratch) and not _is_constant(argument):
+                    first, _ = self._used.get(self.key(argument), (at, at))
+                    self._used[self.key(argument)] = first, at
+
+    def key(self, memory: BoundOperand | Scratch) -> object:
+        """Return the same for the same memory."""
+        return self._storage.get(memory.index, memory.index) if isinstance(memory, BoundOperand) else memory
+
+    def is_within(self, key: object, run: range) -> bool:
+        """Whether only commands of a run use a memory."""
+        first, last = self._used[key]
+        return run.start <= first and last < run.stop
+
+
+def _kind_of(launch: Launch, device: DeviceProfile) -> int | None:
+    """Return how resident.cl does what a launch does, None if it does not."""
+    kernel = launch.kernel
+    if not is_small(launch.flops, launch.bytes_moved, device):
+        return None
+    if (kernel.source, kernel.name) in _PRODUCTS:
+        return _PRODUCT if dict(kernel.defines).get("ROWS_CONTIGUOUS") == 0 else None
+    if kernel.name == "depthwise_conv_2d_quads":
+        return _DEPTHWISE
+    if kernel.name == "elementwise":
+        rows, inner, *steps = (_number(one) for one in launch.arguments[_ROWS_OF_COMBINE : _ROWS_OF_COMBINE + 4])
+        return _COMBINE if rows == 1 and inner >= 16 and steps == [1, 1] else None
+    return None
+
+
+def _number(argument: Argument) -> int:
+    return int(argument) if isinstance(argument, np.generic) else -1
+
+
+def _is_constant(memory: Argument) -> bool:
+    return isinstance(memory, BoundOperand) and memory.constant is not None
+
+
+def _go_together(launches: Sequence[Launch]) -> bool:
+    """Whether one program has what all launches need: the same product with its tile, the same types."""
+    products = {launch.kernel for launch in launches if _is_product(launch)}
+    defines = [dict(launch.kernel.defines) for launch in launches]
+    return len(products) <= 1 and all(len({one[name] for one in defines if name in one}) <= 1 for name in _TYPES)
+
+
+def _is_product(launch: Launch) -> bool:
+    return (launch.kernel.source, launch.kernel.name) in _PRODUCTS
+
+
+def _joined(
+    run: Sequence[Launch], places: range, users: _Users, boundary: Collection[int], device: DeviceProfile
+) -> Sequence[Launch]:
+    """Return one launch for a run, or the run where it is too short, has no product, or has too many others' buffers."""
+    product = next((launch for launch in run if _is_product(launch)), None)
+    if len(run) < LEAST_STEPS or product is None:
+        return run
+    memories = _Memories(run, places, users, boundary)
+    if len(memories.outer) > OUTER:
+        return run
+    steps = b"".join(_step(launch, _kind_of(launch, device) or 0, memories) for launch in run)
+    padding = [memories.outer[0]] * (OUTER - len(memories.outer))
+    items = product.local_size[0]
+    kernel = Kernel(SOURCE, "resident", (*product.kernel.defines, ("FENCE", int(bool(device.matrix_units)))))
+    return (
+        Launch(
+            kernel,
+            (
+                *(int32(0), int32(len(run)), Zeroed(_PROGRESS_BYTES), Packed(np.frombuffer(steps, np.uint8))),
+                *(memories.constants(), memories.own or memories.outer[0], *memories.outer, *padding),
+            ),
+            (items * device.compute_units,),
+            (items,),
+            sum(launch.flops for launch in run),
+            sum(launch.bytes_moved for launch in run),
+            operations=tuple(dict.fromkeys(operation for launch in run for operation in launch.operations)),
+            stages=tuple(
+                Stage(launch.operations, at, at + 1, launch.flops, launch.bytes_moved) for at, launch in enumerate(run)
+            ),
+        ),
+    )
+
+
+class _Memories:
+    """Where the memories of a run's launches are: constants one after the other, its own by lifetime, others'."""
+
+    def __init__(self, run: Sequence[Launch], places: range, users: _Users, boundary: Collection[int]) -> None:
+        self._users = users
+        self._places: dict[object, int] = {}
+        self._constants: list[Array] = []
+        self._size = 0
+        self.outer: list[BoundOperand | Scratch] = []
+        inner: dict[object, Lifetime] = {}
+        for at, launch in enumerate(run):
+            for argument in launch.arguments:
+                if not isinstance(argument, BoundOperand | Scratch) or _is_constant(argument):
+                    continue
+                key = users.key(argument)
+                if key not in boundary and users.is_within(key, places):
+                    known = inner.get(key, Lifetime(1, at, at))
+                    inner[key] = Lifetime(max(known.size_bytes, argument.size_bytes), known.first, at)
+                elif key not in self._places:
+                    self._places[key] = (_FIRST_OUTER + len(self.outer)) << _NUMBER_BITS
+                    self.outer.append(argument)
+        plan = plan_arenas(list(inner.values()), _ALIGNMENT, 1 << _NUMBER_BITS)
+        for key, place in zip(inner, plan.places, strict=True):
+            self._places[key] = (_OWN << _NUMBER_BITS) + place.offset
+        self.own = Scratch(plan.sizes_bytes[0]) if plan.sizes_bytes else None
+
+    def place(self, memory: BoundOperand | Scratch | Packed) -> int:
+        """Return where a memory is, as resident.cl wants it; constants are put behind those that came before."""
+        if isinstance(memory, Packed) or _is_constant(memory):
+            data = memory.data
+            key: object = id(memory)
+            if key not in self._places:
+                self._places[key] = (_CONSTANTS << _NUMBER_BITS) + self._size
+                filled = np.zeros(-(-max(data.nbytes, 1) // _ALIGNMENT) * _ALIGNMENT, np.uint8)
+                filled[: data.nbytes] = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
+                self._constants.append(filled)
+                self._size += filled.nbytes
+            return self._places[key]
+        return self._places[self._users.key(memory)]
+
+    def constants(self) -> Packed:
+        """Return all constants that were placed."""
+        return Packed(*self._constants) if self._constants else Packed(np.zeros(_ALIGNMENT, np.uint8))
+
+
+def _step(launch: Launch, kind: int, memories: _Memories) -> bytes:
+    """Return a step of resident.cl: arguments as C lays out a structure of them."""
+    if kind == _COMBINE:
+        count = _number(launch.arguments[_ROWS_OF_COMBINE + 1])
+        arguments = launch.arguments[: _ROWS_OF_COMBINE - 3]
+    else:
+        count = launch.global_size[0] // (launch.local_size[0] if kind == _PRODUCT else 1)
+        arguments = launch.arguments
+    step = bytearray(np.array([kind, count, 0, 0], np.int32).tobytes())
+    for argument in arguments:
+        if isinstance(argument, BoundOperand | Scratch | Packed):
+            data = np.int64(memories.place(argument)).tobytes()
+        elif isinstance(argument, np.generic):
+            data = argument.tobytes()
+        else:
+            raise TypeError(f"{launch.kernel.name} has an argument that resident.cl does not take: {argument!r}")
+        step += bytes(-len(step) % len(data)) + data
+    if len(step) > STEP_BYTES:
+        raise ValueError(f"{launch.kernel.name} has {len(step)} bytes of arguments, resident.cl takes {STEP_BYTES}")
+    return bytes(step) + bytes(STEP_BYTES - len(step))
