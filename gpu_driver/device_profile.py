@@ -16,6 +16,8 @@ from nn_runtime.hal.types import Capabilities, PerformanceInfo
 from nn_runtime.value_classes import dataclass
 
 CYCLE_COUNTER = "cycle_counter"
+RESIDENT_EMULATED = "resident_emulated"
+"""Feature of a device said to be a GPU with groups that may wait for each other: for tests."""
 _SLOW_TO_BUILD = "rusticl"
 _OEM_FIRST = 10000
 
@@ -106,8 +108,8 @@ class DeviceProfile:
 
     @property
     def stays_resident(self) -> bool:
-        """Whether groups may wait for each other, one for each compute unit: resident.cl is written for NVIDIA's GPUs."""
-        return not self.is_cpu and self.matrix_units is not None
+        """Whether groups may wait for each other, one for each compute unit: NVIDIA's GPUs, by PTX that was seen to work."""
+        return not self.is_cpu and (bool(self.matrix_units) or RESIDENT_EMULATED in self.features)
 
 
 def capabilities_of(profile: DeviceProfile) -> Capabilities:

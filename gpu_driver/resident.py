@@ -31,12 +31,14 @@ STEP_BYTES = 256
 OUTER = 6
 """Buffers of others that a launch takes."""
 LEAST_STEPS = 3
+ITEMS_PER_UNIT = 256
+"""Of a compute unit, which has registers for several times as many: two such launches may run at once."""
 MOST_FLOPS, MOST_BYTES = 80_000_000, 8_000_000
 """Of an operation that takes about as long as it takes to enqueue."""
 _ALIGNMENT = 256
 _NUMBER_BITS = 40
 _CONSTANTS, _OWN, _FIRST_OUTER = 0, 1, 2
-_PRODUCT, _DEPTHWISE, _COMBINE = 0, 1, 2
+_PRODUCT, _DEPTHWISE, _DEPTHWISE_PIXELS, _COMBINE = 0, 1, 2, 3
 """Kinds of resident.cl."""
 _PRODUCTS = {("matmul_tiled.cl", "matmul_tiled"), ("matmul_units.cl", "matmul_units")}
 _PROGRESS_BYTES = 8
@@ -106,11 +108,18 @@ def _kind_of(launch: Launch, device: DeviceProfile) -> int | None:
     if (kernel.source, kernel.name) in _PRODUCTS:
         return _PRODUCT if dict(kernel.defines).get("ROWS_CONTIGUOUS") == 0 else None
     if kernel.name == "depthwise_conv_2d_quads":
-        return _DEPTHWISE
+        return _DEPTHWISE if _quads(launch) > device.compute_units * ITEMS_PER_UNIT * 2 else _DEPTHWISE_PIXELS
     if kernel.name == "elementwise":
         rows, inner, *steps = (_number(one) for one in launch.arguments[_ROWS_OF_COMBINE : _ROWS_OF_COMBINE + 4])
         return _COMBINE if rows == 1 and inner >= 16 and steps == [1, 1] else None
     return None
+
+
+def _quads(launch: Launch) -> int:
+    """Return how many times four channels the output of a depthwise convolution is: pixels times quads of channels."""
+    at = next(i for i, argument in enumerate(launch.arguments) if isinstance(argument, np.generic)) + 1
+    height, width, depth, batches = np.frombuffer(launch.arguments[at].tobytes(), np.int32)
+    return int(height * width * batches * -(-depth // 4))
 
 
 def _number(argument: Argument) -> int:
@@ -153,7 +162,7 @@ def _joined(
                 *(int32(0), int32(len(run)), Zeroed(_PROGRESS_BYTES), Packed(np.frombuffer(steps, np.uint8))),
                 *(memories.constants(), memories.own or memories.outer[0], *memories.outer, *padding),
             ),
-            (items * device.compute_units,),
+            (max(items, ITEMS_PER_UNIT) * device.compute_units,),
             (items,),
             sum(launch.flops for launch in run),
             sum(launch.bytes_moved for launch in run),
@@ -193,7 +202,7 @@ class _Memories:
 
     def place(self, memory: BoundOperand | Scratch | Packed) -> int:
         """Return where a memory is, as resident.cl wants it; constants are put behind those that came before."""
-        if isinstance(memory, Packed) or _is_constant(memory):
+        if isinstance(memory, Packed) or (isinstance(memory, BoundOperand) and memory.constant is not None):
             data = memory.data
             key: object = id(memory)
             if key not in self._places:
@@ -216,7 +225,8 @@ def _step(launch: Launch, kind: int, memories: _Memories) -> bytes:
         count = _number(launch.arguments[_ROWS_OF_COMBINE + 1])
         arguments = launch.arguments[: _ROWS_OF_COMBINE - 3]
     else:
-        count = launch.global_size[0] // (launch.local_size[0] if kind == _PRODUCT else 1)
+        groups = launch.global_size[0] // launch.local_size[0]
+        count = {_PRODUCT: groups, _DEPTHWISE: launch.global_size[0]}.get(kind) or _quads(launch)
         arguments = launch.arguments
     step = bytearray(np.array([kind, count, 0, 0], np.int32).tobytes())
     for argument in arguments:

@@ -20,7 +20,7 @@
 
 kernel void depthwise_conv_2d_quads(DEPTHWISE_PARAMETERS)
 {
-    convolve_quads((int)get_global_id(0), DEPTHWISE_ARGUMENTS);
+    convolve_quads_4((int)get_global_id(0), DEPTHWISE_ARGUMENTS);
 }
 
 #if GROUP > 1
@@ -51,6 +51,6 @@ VECTOR_KERNEL void depthwise_conv_2d_groups(DEPTHWISE_PARAMETERS)
         return;
     for (int i = item + QUADS; i < GROUP; i += QUADS)
         sum += shared[i];
-    STORE_QUAD(sum, pixel * depth + c);
+    STORE_QUAD(sum, QUAD_OF(c), pixel * depth + c);
 }
 #endif

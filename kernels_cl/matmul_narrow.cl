@@ -41,7 +41,7 @@
 __attribute__((reqd_work_group_size(ITEMS, 1, 1))) kernel void matmul_narrow(PARAMETERS)
 {
     local SUM_T parts[ITEMS];
-    const Geometry g = {src_strides, input, output, window, steps, filter_layout.z};
+    const Geometry g = {src_strides, input, output, window, steps, filter_layout.z, filter_layout.w};
     const int rows = row_count(output), columns = output.z, lane = (int)get_local_id(0), task = (int)get_group_id(0);
     const int column = task % columns, row = task / columns % rows, group = task / columns / rows;
     src += group * group_strides.x + position(pixel_of(row, &g), 0, 0, &g);
@@ -67,8 +67,8 @@ __attribute__((reqd_work_group_size(ITEMS, 1, 1))) kernel void matmul_narrow(PAR
             parts[lane] += parts[lane + half_of];
     }
     if (lane == 0) {
-        const int to = group * group_strides.z + output_offset(row, output, dst_strides) + column * dst_strides.w;
+        const int to = group * group_strides.z + output_offset(row, output, dst_strides, filter_layout.w) + column * dst_strides.w;
         const COMPUTE_T total = (COMPUTE_T)parts[0];
-        STORE(dst, to, RESULT(total, group * group_strides.w + column, to));
+        STORE(dst, to, RESULT(total, CHANNEL_OF(group * group_strides.w + column), to));
     }
 }

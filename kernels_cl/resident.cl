@@ -21,13 +21,17 @@
 #else
 #include "common/tiled_product.h"
 #endif
+#if !FENCE
+#define UNROLLED _Pragma("unroll 1") // PoCL 3.0 copies what stands between barriers, and would compile for minutes
+#endif
 #include "common/depthwise_quads.h"
 #include "common/combined.h"
 
 #define STEP_VECTORS 16
 #define PRODUCT 0
 #define DEPTHWISE 1
-#define COMBINE 2
+#define DEPTHWISE_PIXELS 2 // one pixel to a work-item
+#define COMBINE 3
 
 typedef long Place;
 
@@ -110,22 +114,42 @@ static INLINE void wait_for_arrivals(global volatile uint *progress, uint arriva
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
 }
 
-static inline void convolve_depthwise(int item, local const Depthwise *s, Memories memories)
-{
 #if QUANTIZED
-    convolve_quads(item, AT(T, s->src), AT(FILTER_T, s->weights), AT(BIAS_T, s->bias), AT(int, s->multipliers), AT(int, s->shifts),
-        AT(T, s->dst), s->input, s->output, s->window, s->steps, s->zeros, s->low, s->high);
+#define PRODUCT_OF(s)                                                                                                      \
+    AT(T, s->src), AT(FILTER_T, s->weights), AT(BIAS_T, s->bias), AT(int, s->multipliers), AT(int, s->shifts), AT(T, s->dst), \
+        s->src_strides, s->dst_strides, s->group_strides, s->input, s->output, s->window, s->steps, s->filter_layout, s->zeros, \
+        s->low, s->high
+#define DEPTHWISE_OF(s)                                                                                                    \
+    AT(T, s->src), AT(FILTER_T, s->weights), AT(BIAS_T, s->bias), AT(int, s->multipliers), AT(int, s->shifts), AT(T, s->dst), s->input, \
+        s->output, s->window, s->steps, s->zeros, s->low, s->high
 #else
-    convolve_quads(item, AT(T, s->src), AT(FILTER_T, s->weights), AT(BIAS_T, s->bias), AT(T, s->dst), s->input, s->output, s->window,
-        s->steps, s->low, s->high);
+#define PRODUCT_OF(s)                                                                                                      \
+    AT(T, s->src), AT(FILTER_T, s->weights), AT(BIAS_T, s->bias), AT(T, s->residual), s->has_residual, AT(T, s->dst), s->src_strides, \
+        s->dst_strides, s->group_strides, s->input, s->output, s->window, s->steps, s->filter_layout, s->low, s->high
+#define DEPTHWISE_OF(s)                                                                                                    \
+    AT(T, s->src), AT(FILTER_T, s->weights), AT(BIAS_T, s->bias), AT(T, s->dst), s->input, s->output, s->window, s->steps, s->low, s->high
 #endif
-}
 
 static inline void combine_sixteen(int i, local const Combine *s, Memories memories)
 {
     const COMPUTE_T16 y = combined16(LOAD16(AT(T, s->src0), i), LOAD16(AT(T, s->src1), i), s->operation, s->low, s->high, s->left_shift,
         s->zeros, s->factor0, s->factor1, s->factor_out, s->by_floats, s->reals);
     STORE16(AT(T, s->dst), i, y);
+}
+
+// What work-item `first` of `all` does of a step whose work-items need not each other.
+static inline void do_items(int kind, int count, int first, int all, local const int4 *arguments, Memories memories)
+{
+    if (kind == DEPTHWISE) {
+        for (int i = first; i < count; i += all)
+            convolve_quads_4(i, DEPTHWISE_OF(((local const Depthwise *)arguments)));
+    } else if (kind == DEPTHWISE_PIXELS) {
+        for (int i = first; i < count; i += all)
+            convolve_quads_1(i, DEPTHWISE_OF(((local const Depthwise *)arguments)));
+    } else {
+        for (int i = first * 16; i < count; i += all * 16)
+            combine_sixteen(min(i, count - 16), (local const Combine *)arguments, memories);
+    }
 }
 
 #ifdef MATRIX_UNITS
@@ -158,23 +182,11 @@ __attribute__((reqd_work_group_size(ITEMS, 1, 1))) kernel void resident(int firs
         if (kind == PRODUCT) {
             local const Product *s = (local const Product *)(words + 1);
             for (int tile = group; tile < count; tile += groups) {
-#if QUANTIZED
-                product_tile(tile, TILE_MEMORY, AT(T, s->src), AT(FILTER_T, s->weights), AT(BIAS_T, s->bias), AT(int, s->multipliers),
-                    AT(int, s->shifts), AT(T, s->dst), s->src_strides, s->dst_strides, s->group_strides, s->input, s->output, s->window,
-                    s->steps, s->filter_layout, s->zeros, s->low, s->high);
-#else
-                product_tile(tile, TILE_MEMORY, AT(T, s->src), AT(FILTER_T, s->weights), AT(BIAS_T, s->bias), AT(T, s->residual),
-                    s->has_residual, AT(T, s->dst), s->src_strides, s->dst_strides, s->group_strides, s->input, s->output, s->window,
-                    s->steps, s->filter_layout, s->low, s->high);
-#endif
+                product_tile(tile, TILE_MEMORY, PRODUCT_OF(s));
                 barrier(CLK_LOCAL_MEM_FENCE);
             }
-        } else if (kind == DEPTHWISE) {
-            for (int i = group * ITEMS + item; i < count; i += groups * ITEMS)
-                convolve_depthwise(i, (local const Depthwise *)(words + 1), memories);
         } else {
-            for (int i = (group * ITEMS + item) * 16; i < count; i += groups * ITEMS * 16)
-                combine_sixteen(min(i, count - 16), (local const Combine *)(words + 1), memories);
+            do_items(kind, count, group * ITEMS + item, groups * ITEMS, words + 1, memories);
         }
         if (at + 1 < last)
             wait_for_arrivals(progress, (uint)(groups * (at + 1 - first)));

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gpu_driver.kernel import Argument, Scalar
     from nn_runtime.operations.batch_matmul import BatchMatmul
 
-SOURCE_VECTORS, FILTER_VECTORS, OUTPUT_VECTORS = 1, 2, 4
+SOURCE_VECTORS, FILTER_VECTORS, OUTPUT_VECTORS, SOURCE_IN_ROWS, OUTPUT_IN_ROWS = 1, 2, 4, 8, 16
 """As in common/matmul.h."""
 
 
@@ -78,6 +78,7 @@ class Matmul:
 
     def launch(self, kernel: Kernel, groups: int, items: int, vectors: int) -> Launch:
         """Return the launch of a kernel with the parameters of common/matmul.h over so many groups of work-items."""
+        flags = vectors | self._in_rows()
         zeros: tuple[Scalar, ...] = ()
         if self.quantized:
             points = self.source.zero_point, self.weights.zero_point, self.output.zero_point
@@ -93,7 +94,7 @@ class Matmul:
                 int_vector(*self.out, self.columns, self.batches),
                 int_vector(*self.window),
                 int_vector(*self.steps),
-                int_vector(*self.filter_strides, self.terms, vectors),
+                int_vector(*self.filter_strides, self.terms, flags),
                 *zeros,
                 *self.bounds,
             ),
@@ -115,6 +116,20 @@ class Matmul:
             | FILTER_VECTORS * (self.filter_strides[1] == 1 and _multiples(weights, run))
             | OUTPUT_VECTORS * (output_channel == 1 and _multiples(output, output_run))
         )
+
+    def _in_rows(self) -> int:
+        """Return whether rows are one pixel of the source after the other, and of the output."""
+        is_pixel = self.window == (1, 1, 0, 0) and self.steps[:2] == (1, 1) and self.image[:2] == self.out
+        return (
+            SOURCE_IN_ROWS * (is_pixel and self._is_dense(self.source_strides))
+            | OUTPUT_IN_ROWS * self._is_dense(self.output_strides)
+        )
+
+    def _is_dense(self, strides: tuple[int, int, int, int]) -> bool:
+        """Whether pixels of pictures as large as the output are as far apart as those of a line."""
+        height, width = self.out
+        batch, line, pixel, _ = strides
+        return (height == 1 or line == width * pixel) and (self.batches == 1 or batch == height * width * pixel)
 
     def layout(self) -> tuple[tuple[str, int], ...]:
         """Return the defines that say what is contiguous in memory where terms are not."""

@@ -8,6 +8,7 @@ import time
 import weakref
 from typing import TYPE_CHECKING, Protocol, cast
 
+import numpy as np
 import pyopencl as cl
 
 from gpu_driver.device.context import hal_error
@@ -104,6 +105,15 @@ class Prepared(IPreparedModel, Protocol):
         """Return the request bound, None where that is not possible."""
 
 
+@dataclass(frozen=True)
+class _Memory:
+    """What memory an execution uses: of the device, in place of what it would copy, and of the host, by operand."""
+
+    in_place: Mapping[int, DeviceBuffer]
+    inputs: Mapping[int, Array]
+    outputs: Mapping[int, Array]
+
+
 class ReusableExecution:
     """A bound request (IExecution).
 
@@ -119,22 +129,24 @@ class ReusableExecution:
         self._measure = measure
         self._result = ExecutionResult(bound.shapes)
         self._slot = prepared.device.executions.slot(prepared.priority)
-        self._in_place = in_place
-        self._own = [(i, size) for i, size in bound.segment.boundary.items() if i not in self._in_place]
-        self._inputs = [(i, data) for i, data in bound.inputs.items() if i not in self._in_place]
-        self._outputs = [(i, data) for i, data in bound.outputs.items() if i not in self._in_place]
+        self._memory = _Memory(
+            in_place,
+            {i: data for i, data in bound.inputs.items() if i not in in_place},
+            {i: data for i, data in bound.outputs.items() if i not in in_place},
+        )
+        self._own = [(i, size) for i, size in bound.segment.boundary.items() if i not in in_place]
 
     def execute_synchronously(self, deadline_ns: int | None) -> ExecutionResult:
         """Execute; if it is measured, the times on the device (first command to last) and in the driver are told."""
-        return self._execute(deadline_ns, self._in_place)
+        return self._execute(deadline_ns, self._memory)
 
-    def _execute(self, deadline_ns: int | None, in_place: Mapping[int, DeviceBuffer]) -> ExecutionResult:
+    def _execute(self, deadline_ns: int | None, memory: _Memory) -> ExecutionResult:
         if not self._measure:
-            self._run(deadline_ns, self._device.queue, None, in_place)
+            self._run(deadline_ns, self._device.queue, None, memory)
             return self._result
         start_ns = time.perf_counter_ns()
         events: list[Recorded] = []
-        last = self._run(deadline_ns, self._device.profiling_queue, events, in_place)
+        last = self._run(deadline_ns, self._device.profiling_queue, events, memory)
         in_driver = time.perf_counter_ns() - start_ns
         on_device = 0
         if last is not None:
@@ -145,14 +157,14 @@ class ReusableExecution:
 
     def execute_profiled(self, deadline_ns: int | None) -> tuple[ExecutionResult, ExecutionProfile]:
         """Execute and return a row per launch and transfer, and per stage of a launch."""
-        return self._execute_profiled(deadline_ns, self._in_place)
+        return self._execute_profiled(deadline_ns, self._memory)
 
     def _execute_profiled(
-        self, deadline_ns: int | None, in_place: Mapping[int, DeviceBuffer]
+        self, deadline_ns: int | None, memory: _Memory
     ) -> tuple[ExecutionResult, ExecutionProfile]:
         start_ns = time.perf_counter_ns()
         events: list[Recorded] = []
-        self._run(deadline_ns, self._device.profiling_queue, events, in_place, in_stages=True)
+        self._run(deadline_ns, self._device.profiling_queue, events, memory, in_stages=True)
         return self._result, RecordedProfile(events, time.perf_counter_ns() - start_ns, self._prepared.left_out)
 
     def _run(
@@ -160,14 +172,13 @@ class ReusableExecution:
         deadline_ns: int | None,
         queue: cl.CommandQueue,
         events: list[Recorded] | None,
-        in_place: Mapping[int, DeviceBuffer],
+        memory: _Memory,
         *,
         in_stages: bool = False,
     ) -> cl.Event | None:
         """Execute and return the event of the last command, if there is any; raises HalError.
 
-        `events` gets all events, where it is given, but for the only one of a launch without stages. `in_place`: memory
-        of operands that the device uses in place.
+        `events` gets all events, where it is given, but for the only one of a launch without stages.
         """
         prepared, device = self._prepared, self._device
         device.check_process()
@@ -185,15 +196,15 @@ class ReusableExecution:
                     one_launch = events is None or segment.is_one_launch
                     if one_launch and not self._own and segment.complains_in_sight:
                         recorded = events if in_stages else None
-                        return self._run_in_place(segment, queue, recorded, in_place, in_stages=in_stages)
-                    self._enqueue(context, segment, Commands(queue, events, in_stages=in_stages), in_place)
+                        return self._run_in_place(segment, queue, recorded, memory.in_place, in_stages=in_stages)
+                    self._enqueue(context, segment, Commands(queue, events, in_stages=in_stages), memory)
                     return events[-1][1] if events else None
                 except BaseException:
                     queue.finish()  # nothing may write to the caller's memory any more
                     raise
                 finally:
-                    if segment is not None and in_place is not self._in_place:
-                        segment.let_go(in_place)
+                    if segment is not None and memory is not self._memory:
+                        segment.let_go(memory.in_place)
                     prepared.end(context)
         except cl.Error as error:
             raise hal_error(error, "execution") from error
@@ -232,14 +243,14 @@ class ReusableExecution:
         context: ExecutionContext,
         segment: SegmentContext,
         commands: Commands,
-        in_place: Mapping[int, DeviceBuffer],
+        memory: _Memory,
     ) -> None:
         boundary = {i: context.boundary(i, size) for i, size in self._own}
         try:
-            for i, data in self._inputs:
+            for i, data in memory.inputs.items():
                 commands.write(boundary[i], data)
-            commands.run(segment, {**in_place, **boundary})
-            for i, data in self._outputs:
+            commands.run(segment, {**memory.in_place, **boundary})
+            for i, data in memory.outputs.items():
                 commands.read(boundary[i], data)
             commands.wait()
         except BaseException:
@@ -247,10 +258,10 @@ class ReusableExecution:
             raise
 
 
-class InPlaceExecution(ReusableExecution):
-    """A bound request of which the device uses all memory in place, so that other memory can be used as well.
+class AdaptableExecution(ReusableExecution):
+    """A bound request that can have other memory: all of it is used in place, or none.
 
-    It is a TakesOtherMemory.
+    It is a TakesOtherMemory. What is not used in place is copied to the device from where it lies.
     """
 
     def __init__(self, prepared: Prepared, bound: Bound, measure: bool, in_place: Mapping[int, DeviceBuffer]) -> None:
@@ -261,13 +272,15 @@ class InPlaceExecution(ReusableExecution):
 
     def with_memory(self, inputs: Mapping[int, Array], outputs: Mapping[int, Array]) -> _Elsewhere:
         """Return the request with other arrays in place of some arguments; raises HalError."""
-        memory = dict(self._in_place)
-        for place, array in inputs.items():
-            if place in self._input_operands:  # else nothing reads it
-                memory[self._input_operands[place]] = self._device.wrapped(array)
-        for place, array in outputs.items():
-            memory[self._output_operands[place]] = self._device.wrapped(array)
-        return _Elsewhere(self, memory)
+        # What nothing reads has no operand here.
+        given = {self._input_operands[at]: array for at, array in inputs.items() if at in self._input_operands}
+        taken = {self._output_operands[place]: array for place, array in outputs.items()}
+        memory = self._memory
+        if not memory.in_place:
+            given, taken = ({i: _as_bytes(array) for i, array in arrays.items()} for arrays in (given, taken))
+            return _Elsewhere(self, _Memory({}, {**memory.inputs, **given}, {**memory.outputs, **taken}))
+        wrapped = {i: self._device.wrapped(array) for i, array in (given | taken).items()}
+        return _Elsewhere(self, _Memory({**memory.in_place, **wrapped}, {}, {}))
 
 
 class _Elsewhere:
@@ -275,7 +288,7 @@ class _Elsewhere:
 
     __slots__ = ("_bound", "_memory")
 
-    def __init__(self, bound: InPlaceExecution, memory: Mapping[int, DeviceBuffer]) -> None:
+    def __init__(self, bound: AdaptableExecution, memory: _Memory) -> None:
         self._bound = bound
         self._memory = memory
 
@@ -286,10 +299,15 @@ class _Elsewhere:
         return self._bound._execute_profiled(deadline_ns, self._memory)
 
 
+def _as_bytes(array: Array) -> Array:
+    return array.reshape(-1).view(np.uint8)
+
+
 def reusable(prepared: Prepared, bound: Bound, measure: bool) -> ReusableExecution:
     """Return the execution of a bound request; raises HalError where the device has no room."""
     in_place = _in_place(prepared.device, bound)
-    kind = InPlaceExecution if in_place.keys() == bound.segment.boundary.keys() else ReusableExecution
+    is_adaptable = not in_place or in_place.keys() == bound.segment.boundary.keys()
+    kind = AdaptableExecution if is_adaptable else ReusableExecution
     return kind(prepared, bound, measure, in_place)
 
 

@@ -10,13 +10,15 @@
 //              residual: as dst; read only if has_residual, else any buffer of T (not quantised only)
 //              src_strides, dst_strides (batch, y, x, channel); input (height, width, group_depth, groups)
 //              output (height, width, columns, batches); window (filter height, filter width, padding top, padding left)
-//              steps (stride y, x, dilation y, x); filter_layout (stride of a column, stride of a term, terms, vectors)
-//              vectors: sum of SOURCE_VECTORS, FILTER_VECTORS, OUTPUT_VECTORS: what may be read and written by aligned vectors
+//              steps (stride y, x, dilation y, x); filter_layout (stride of a column, stride of a term, terms, flags)
+//              flags: sum of SOURCE_VECTORS, FILTER_VECTORS, OUTPUT_VECTORS: what may be read and written by aligned vectors;
+//              SOURCE_IN_ROWS, OUTPUT_IN_ROWS: row r is pixel r of src, all of its terms there; of dst: nothing lies between pixels
 //              zeros (zero points of src, weights, dst, rounds_once) (quantised only); low, high: bounds of the activation
 //          ARGUMENTS: their names
 //          Pixel, pixel_of, position: where a row's terms are in src, or nowhere, beyond the image or the rows
 //          Term, term_of, to_next: tap and channel of a term
-//          result: what a sum becomes; output_offset: where a row lies in dst
+//          Channel, CHANNEL_OF(channel): bias and scale of a column; RESULT(sum, Channel, to): what a sum becomes
+//          output_offset: where a row lies in dst
 // Units    strides and sizes in elements
 #ifndef T
 #error "matmul.h: define T"
@@ -36,6 +38,8 @@
 #define SOURCE_VECTORS 1
 #define FILTER_VECTORS 2
 #define OUTPUT_VECTORS 4
+#define SOURCE_IN_ROWS 8
+#define OUTPUT_IN_ROWS 16
 
 #include "common/centred.h"
 
@@ -71,7 +75,7 @@
 
 typedef struct {
     int4 strides, input, output, window, steps;
-    int terms;
+    int terms, flags;
 } Geometry;
 
 // Where a row's image begins in src, and its window in the image.
@@ -86,6 +90,8 @@ static inline int row_count(int4 output)
 
 static inline Pixel pixel_of(int row, const Geometry *g)
 {
+    if (g->flags & SOURCE_IN_ROWS) // divisions take as long as dozens of products
+        return (Pixel){row * g->strides.z, row < row_count(g->output) ? 0 : OUTSIDE, 0};
     const int height = g->output.x, width = g->output.y;
     const int x = row % width, y = row / width % height, b = row / width / height;
     Pixel pixel;
@@ -136,26 +142,42 @@ static inline void to_next(Term *term, const Geometry *g)
         term->y = OUTSIDE;
 }
 
-static inline int output_offset(int row, int4 output, int4 strides)
+static inline int output_offset(int row, int4 output, int4 strides, int flags)
 {
+    if (flags & OUTPUT_IN_ROWS)
+        return row * strides.z;
     const int height = output.x, width = output.y;
     return row / width / height * strides.x + row / width % height * strides.y + row % width * strides.z;
 }
 
+typedef struct {
+    COMPUTE_T bias;
 #if QUANTIZED
-static inline int result(int sum, global const int *multipliers, global const int *shifts, int channel, int4 zeros, int low, int high)
+    int multiplier, shift;
+#endif
+} Channel;
+
+#if QUANTIZED
+#define CHANNEL_OF(channel) ((Channel){bias[channel], multipliers[channel], shifts[channel]})
+
+static inline int result(int sum, Channel channel, int4 zeros, int low, int high)
 {
-    const int value = zeros.w ? multiply_rounding_once(sum, multipliers[channel], shifts[channel])
-                              : multiply_by_quantized_multiplier(sum, multipliers[channel], shifts[channel]);
+    sum += channel.bias;
+    const int value = zeros.w ? multiply_rounding_once(sum, channel.multiplier, channel.shift)
+                              : multiply_by_quantized_multiplier(sum, channel.multiplier, channel.shift);
     return activate_int(value + zeros.z, low, high);
 }
-#define RESULT(sum, channel, to) result((sum) + bias[channel], multipliers, shifts, channel, zeros, low, high)
+#define RESULT(sum, channel, to) result(sum, channel, zeros, low, high)
 #else
-static inline COMPUTE_T result(COMPUTE_T sum, global const T *residual, int has_residual, int to, COMPUTE_T low, COMPUTE_T high)
+#define CHANNEL_OF(channel) ((Channel){LOAD_BIAS(bias, channel)})
+
+static inline COMPUTE_T result(
+    COMPUTE_T sum, Channel channel, global const T *residual, int has_residual, int to, COMPUTE_T low, COMPUTE_T high)
 {
+    sum += channel.bias;
     if (has_residual)
         sum = ROUND(sum) + LOAD(residual, to);
     return ACTIVATE(sum, low, high);
 }
-#define RESULT(sum, channel, to) result((sum) + LOAD_BIAS(bias, channel), residual, has_residual, to, low, high)
+#define RESULT(sum, channel, to) result(sum, channel, residual, has_residual, to, low, high)
 #endif

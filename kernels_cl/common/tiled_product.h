@@ -164,7 +164,7 @@ static inline void multiply_tiles(
 // One tile of the product, by a whole group of ITEMS; `tiles`: TILE_TERMS of local memory.
 static INLINE void product_tile(int tile, local TERM_T *tiles, PARAMETERS)
 {
-    const Geometry g = {src_strides, input, output, window, steps, filter_layout.z};
+    const Geometry g = {src_strides, input, output, window, steps, filter_layout.z, filter_layout.w};
     const int rows = row_count(output), columns = output.z, vectors = filter_layout.w;
     const int slice = (int)get_local_id(0) / SLICE_ITEMS, lane = (int)get_local_id(0) % SLICE_ITEMS;
     const int tiles_across = ceil_divide(columns, TILE), tiles_down = ceil_divide(rows, TILE);
@@ -264,12 +264,18 @@ static INLINE void product_tile(int tile, local TERM_T *tiles, PARAMETERS)
             totals[j][0] += others[(i * RUN + j) * SLICE_ITEMS];
 #endif
 
+    Channel channels[PARTS * PART];
+#pragma unroll
+    for (int i = 0; i < PARTS * PART; ++i) {
+        const int c = first_column + i / PART * (LANES * PART) + column_lane * PART + i % PART;
+        channels[i] = CHANNEL_OF(group * group_strides.w + min(c, columns - 1));
+    }
 #pragma unroll
     for (int j = 0; j < RUN; ++j) {
         const int row = first_row + j / PART * (LANES * PART) + row_lane * PART + j % PART;
         if (row >= rows)
             continue;
-        const int line = group * group_strides.z + output_offset(row, output, dst_strides);
+        const int line = group * group_strides.z + output_offset(row, output, dst_strides, vectors);
 #pragma unroll
         for (int q = 0; q < PARTS; ++q) {
             const int c = first_column + q * (LANES * PART) + column_lane * PART;
@@ -279,7 +285,7 @@ static INLINE void product_tile(int tile, local TERM_T *tiles, PARAMETERS)
             for (int i = 0; i < PART; ++i) {
                 const int to = line + (c + i) * dst_strides.w;
                 if (c + i < columns) {
-                    values[i] = RESULT(values[i], group * group_strides.w + c + i, to);
+                    values[i] = RESULT(values[i], channels[q * PART + i], to);
                     if (!(vectors & OUTPUT_VECTORS))
                         STORE(dst, to, values[i]);
                 }

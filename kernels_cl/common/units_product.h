@@ -267,7 +267,7 @@ static IN_REGISTERS void take_off_zeros(
 // One tile of the product, by a whole group of ITEMS; `stages`: 2 * STAGE of local memory.
 static INLINE void product_tile(int tile, local uint4 *stages, local uint *exchange, PARAMETERS)
 {
-    const Geometry g = {src_strides, input, output, window, steps, filter_layout.z};
+    const Geometry g = {src_strides, input, output, window, steps, filter_layout.z, filter_layout.w};
     const int rows = row_count(output), columns = output.z, vectors = filter_layout.w;
     const int item = (int)get_local_id(0);
     const int tiles_across = ceil_divide(columns, TILE_COLUMNS), tiles_down = ceil_divide(rows, TILE_ROWS);
@@ -314,12 +314,17 @@ static INLINE void product_tile(int tile, local uint4 *stages, local uint *excha
     barrier(CLK_LOCAL_MEM_FENCE);
     take_off_zeros(sums, (local const int *)stages, &lane, (uint)zero_source, (uint)zero_filter, g.terms);
 #endif
+    const int column = first_column + lane.own_column;
+    Channel channels[LANE_COLUMNS];
+#pragma unroll
+    for (int i = 0; i < LANE_COLUMNS; ++i)
+        channels[i] = CHANNEL_OF(group * group_strides.w + min(column + i, columns - 1));
 #pragma unroll
     for (int part = 0; part < 2 * ROW_BLOCKS; ++part) {
-        const int row = first_row + lane.row + 8 * part, column = first_column + lane.own_column;
+        const int row = first_row + lane.row + 8 * part;
         if (row >= rows)
             continue;
-        const int line = group * group_strides.z + output_offset(row, output, dst_strides);
+        const int line = group * group_strides.z + output_offset(row, output, dst_strides, vectors);
         COMPUTE_T values[LANE_COLUMNS];
 #pragma unroll
         for (int c = 0; c < COLUMN_BLOCKS; ++c)
@@ -328,7 +333,7 @@ static INLINE void product_tile(int tile, local uint4 *stages, local uint *excha
         for (int i = 0; i < LANE_COLUMNS; ++i) {
             const int to = line + (column + i) * dst_strides.w;
             if (column + i < columns) {
-                values[i] = RESULT(values[i], group * group_strides.w + column + i, to);
+                values[i] = RESULT(values[i], channels[i], to);
                 if (!(vectors & OUTPUT_VECTORS))
                     STORE(dst, to, values[i]);
             }
