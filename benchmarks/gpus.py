@@ -163,7 +163,8 @@ def inside_figures(report: Mapping[str, Any], device: str) -> Figures:
     """Return times in us, and parts of peaks, of the report of `nnrt benchmark --profile --json`.
 
     idle_us: between the end of a launch and the start of the next, in the profiled runs. of_peak: of the peak of
-    arithmetic, by all convolutions but depthwise ones; of_memory: of the peak of memory, by depthwise ones.
+    arithmetic, by all convolutions but depthwise ones; of_roofline: of what the peaks of arithmetic and of memory
+    together allow, by the same; of_memory: of the peak of memory, by depthwise ones.
     """
     launches, timed = report["launches"], report["timed"] or {}
     on_device, in_driver = (timed.get(what) and timed[what]["p50"] / 1e3 for what in ("on_device", "in_driver"))
@@ -179,15 +180,32 @@ def inside_figures(report: Mapping[str, Any], device: str) -> Figures:
         "idle_us": sum(idle) / 1e3,
         "median_gap_us": statistics.median(idle) / 1e3 if idle else None,
         "peaks": peaks,
-        "of_peak": _part(by_kind["CONV_2D"], "flops", lambda one: peaks[one["arithmetic"]]) if peaks else None,
-        "of_memory": _part(by_kind["DEPTHWISE_CONV_2D"], "bytes_moved", lambda _: peaks["memory"]) if peaks else None,
+        **(_parts_of(peaks, *by_kind.values()) if peaks else dict.fromkeys(("of_peak", "of_roofline", "of_memory"))),
     }
 
 
-def _part(launches: Sequence[Mapping[str, Any]], what: str, peak: Callable[[Mapping[str, Any]], float]) -> float | None:
+def _parts_of(
+    peaks: Mapping[str, float], products: Sequence[Mapping[str, Any]], depthwise: Sequence[Mapping[str, Any]]
+) -> Figures:
+    """Return the parts of the peaks."""
+
+    def computed(one: Mapping[str, Any]) -> float:
+        return float(one["flops"] / peaks[one["arithmetic"]])
+
+    def moved(one: Mapping[str, Any]) -> float:
+        return float(one["bytes_moved"] / peaks["memory"])
+
+    return {
+        "of_peak": _part(products, computed),
+        "of_roofline": _part(products, lambda one: max(computed(one), moved(one))),
+        "of_memory": _part(depthwise, moved),
+    }
+
+
+def _part(launches: Sequence[Mapping[str, Any]], least: Callable[[Mapping[str, Any]], float]) -> float | None:
     """Return the least time that the peaks allow for launches over the time that they take."""
     taken = sum(one["median"] for one in launches)
-    return sum(one[what] / peak(one) for one in launches) / taken if taken else None
+    return sum(least(one) for one in launches) / taken if taken else None
 
 
 if __name__ == "__main__":

@@ -227,7 +227,8 @@ def _gpu_inside(entries: Sequence[Figures]) -> str:
         (
             row["numbers"], str(row["batch"]), str(row["launches"]), _number(row["on_device_us"], 1),
             _number(row["in_driver_minus_on_device_us"], 1), _number(row["in_launches_us"], 1),
-            _number(row["idle_us"], 1), _number(row["median_gap_us"]), _part(row["of_peak"]), _part(row["of_memory"]),
+            _number(row["idle_us"], 1), _number(row["median_gap_us"]), _part(row["of_peak"]),
+            _part(row["of_roofline"]), _part(row["of_memory"]),
         )
         for row in entries
         if not row["problem"]
@@ -238,11 +239,14 @@ def _gpu_inside(entries: Sequence[Figures]) -> str:
     peaks: Figures = next((row["peaks"] for row in entries if row.get("peaks")), {})
     measured = ", ".join(f"{name} {rate:,.0f}" for name, rate in peaks.items())
     header = ("numbers", "pictures", "launches", "on device, us", "in driver - on device, us", "in launches, us",
-              "idle between them, us", "median gap, us", "convolutions: of peak", "depthwise: of memory")  # fmt: skip
+              "idle between them, us", "median gap, us", "convolutions: of peak", "of the roofline",
+              "depthwise: of memory")  # fmt: skip
     note = (
-        "By `nnrt benchmark --profile`: launches and what lies between them are of profiled runs. Of peak: the time "
-        "that the device's measured peak for these numbers allows, over the time taken, of all convolutions but "
-        "depthwise ones; of memory: the same of its memory's peak, of those. Peaks, operations or bytes a nanosecond: "
+        "By `nnrt benchmark --profile`: launches and what lies between them are of profiled runs, which launch every "
+        "operation by itself; in other runs small ones in a row are one launch. Of peak: the time that the device's "
+        "measured peak for these numbers allows, over the time taken, of all convolutions but depthwise ones; of the "
+        "roofline: the same where the memory's peak allows less; of memory: by that alone, of depthwise ones. Peaks, "
+        "operations or bytes a nanosecond: "
         f"{measured or '-'}.{failed}"
     )
     return f"### Inside the driver\n\n{table(header, rows)}\n\n{note}"

@@ -108,7 +108,7 @@ class DeviceProfile:
 
     @property
     def stays_resident(self) -> bool:
-        """Whether groups may wait for each other, one for each compute unit: NVIDIA's GPUs, by PTX that was seen to work."""
+        """Whether groups, some for each compute unit, may wait for each other: NVIDIA's GPUs, by PTX that works."""
         return not self.is_cpu and (bool(self.matrix_units) or RESIDENT_EMULATED in self.features)
 
 

@@ -61,7 +61,8 @@ class Launch:
     are what the mathematics needs, for estimates and profiles. `operations` is filled in by lowering.
     `steps`: what a launch of chain.cl does, or could do in its place; `stages`: those of several steps;
     `clock`: how they can be timed while they run as one launch. `in_place`: the second argument may have the memory of
-    the first: no work-item reads an element after it, or another, has written that.
+    the first: no work-item reads an element after it, or another, has written that. `stays`: its groups wait for each
+    other, so that no other such launch may run at the same time.
     """
 
     kernel: Kernel
@@ -76,6 +77,7 @@ class Launch:
     clock: Clock | None = None
     in_place: bool = False
     on_bytes: bool = False
+    stays: bool = False
 
     @cached_property
     def repeats(self) -> int:

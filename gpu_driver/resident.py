@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Small launches in a row as one launch of resident.cl, whose groups stay on a GPU from operation to operation.
 
-NVIDIA's driver takes 6 to 10 us to enqueue a kernel, and an operation of a network for one picture less than that. Groups
-that wait for each other between operations take 0.6 us (H200). They have to run at the same time for that: as many are
-launched as the device has compute units, each of which has room for several.
+NVIDIA's driver takes 6 to 10 us to enqueue a kernel, and an operation of a network for one picture less than that.
+Groups that wait for each other between operations take 0.6 us (H200). They have to run at the same time for that: as
+many are launched as the compute units have room for, and never two such launches at once.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ OUTER = 6
 """Buffers of others that a launch takes."""
 LEAST_STEPS = 3
 ITEMS_PER_UNIT = 256
-"""Of a compute unit, which has registers for several times as many: two such launches may run at once."""
+"""Of a compute unit: it has registers and local memory for them (tests/platforms/test_ptx.py)."""
+_LITTLE_LOCAL_MEMORY, _FEW_ITEMS_PER_UNIT = 75, 128
+"""MATRIX_UNITS of units with 64 KiB of it, and the same for those."""
 MOST_FLOPS, MOST_BYTES = 80_000_000, 8_000_000
 """Of an operation that takes about as long as it takes to enqueue."""
 _ALIGNMENT = 256
@@ -48,8 +50,13 @@ _ROWS_OF_COMBINE = 16
 
 
 def is_small(flops: int, bytes_moved: int, device: DeviceProfile) -> bool:
-    """Whether an operation is one for resident.cl, if the device has groups that stay, and the kernel is one of it."""
+    """Whether an operation is one for resident.cl, if the kernel is one of it."""
     return device.stays_resident and flops <= MOST_FLOPS and bytes_moved <= MOST_BYTES
+
+
+def items_per_unit(device: DeviceProfile) -> int:
+    """Return how many work-items are launched for each compute unit."""
+    return _FEW_ITEMS_PER_UNIT if device.matrix_units == _LITTLE_LOCAL_MEMORY else ITEMS_PER_UNIT
 
 
 def merge(
@@ -108,7 +115,7 @@ def _kind_of(launch: Launch, device: DeviceProfile) -> int | None:
     if (kernel.source, kernel.name) in _PRODUCTS:
         return _PRODUCT if dict(kernel.defines).get("ROWS_CONTIGUOUS") == 0 else None
     if kernel.name == "depthwise_conv_2d_quads":
-        return _DEPTHWISE if _quads(launch) > device.compute_units * ITEMS_PER_UNIT * 2 else _DEPTHWISE_PIXELS
+        return _DEPTHWISE if _quads(launch) > device.compute_units * items_per_unit(device) * 2 else _DEPTHWISE_PIXELS
     if kernel.name == "elementwise":
         rows, inner, *steps = (_number(one) for one in launch.arguments[_ROWS_OF_COMBINE : _ROWS_OF_COMBINE + 4])
         return _COMBINE if rows == 1 and inner >= 16 and steps == [1, 1] else None
@@ -117,8 +124,8 @@ def _kind_of(launch: Launch, device: DeviceProfile) -> int | None:
 
 def _quads(launch: Launch) -> int:
     """Return how many times four channels the output of a depthwise convolution is: pixels times quads of channels."""
-    at = next(i for i, argument in enumerate(launch.arguments) if isinstance(argument, np.generic)) + 1
-    height, width, depth, batches = np.frombuffer(launch.arguments[at].tobytes(), np.int32)
+    _, output, *_ = (argument for argument in launch.arguments if isinstance(argument, np.generic))
+    height, width, depth, batches = np.frombuffer(output.tobytes(), np.int32)
     return int(height * width * batches * -(-depth // 4))
 
 
@@ -144,7 +151,7 @@ def _is_product(launch: Launch) -> bool:
 def _joined(
     run: Sequence[Launch], places: range, users: _Users, boundary: Collection[int], device: DeviceProfile
 ) -> Sequence[Launch]:
-    """Return one launch for a run, or the run where it is too short, has no product, or has too many others' buffers."""
+    """Return one launch for a run, or the run where that is short, has no product, or too many others' buffers."""
     product = next((launch for launch in run if _is_product(launch)), None)
     if len(run) < LEAST_STEPS or product is None:
         return run
@@ -162,11 +169,12 @@ def _joined(
                 *(int32(0), int32(len(run)), Zeroed(_PROGRESS_BYTES), Packed(np.frombuffer(steps, np.uint8))),
                 *(memories.constants(), memories.own or memories.outer[0], *memories.outer, *padding),
             ),
-            (max(items, ITEMS_PER_UNIT) * device.compute_units,),
+            (max(items, items_per_unit(device)) * device.compute_units,),
             (items,),
             sum(launch.flops for launch in run),
             sum(launch.bytes_moved for launch in run),
             operations=tuple(dict.fromkeys(operation for launch in run for operation in launch.operations)),
+            stays=True,
             stages=tuple(
                 Stage(launch.operations, at, at + 1, launch.flops, launch.bytes_moved) for at, launch in enumerate(run)
             ),

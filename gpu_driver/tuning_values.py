@@ -40,12 +40,12 @@ class Tuning:
         64, (32, 64, 128, 256), "work-items of a group where each computes one element", _OF_GPUS
     )
     middle_tile: int = _number(
-        70,
+        90,
         (50, 70, 90),
         "speed of products in tiles of 64 x 64, in percent of those of 128 x 128; sums in another order",
         _OF_GPUS,
     )
-    small_tile: int = _number(60, (40, 60, 80), "the same of tiles of 32 x 32", _OF_GPUS)
+    small_tile: int = _number(40, (40, 60, 80), "the same of tiles of 32 x 32", _OF_GPUS)
     turn_cycles: int = _number(
         500,
         (150, 300, 500, 1000),
@@ -53,7 +53,7 @@ class Tuning:
         _OF_GPUS,
     )
     unit_sums: int = _number(
-        16,
+        8,
         (8, 16, 32, 64),
         "sums to which matrix units add 64 bytes of terms in a cycle; sums in another order",
         _OF_GPUS,

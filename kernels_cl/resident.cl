@@ -8,7 +8,7 @@
 // Units    first, last: the steps to do are first .. last - 1
 // Defines  all of matmul_tiled.cl, or with MATRIX_UNITS of matmul_units.cl
 //          FENCE: 0 | 1 (required): 1: what a work-item has written is seen by all by PTX, 0: by a memory fence of OpenCL
-// Launch   global (ITEMS * groups), local (ITEMS); any number of groups that run at the same time
+// Launch   global (ITEMS * groups), local (ITEMS); groups that all run at the same time
 // Exact    as those kernels
 #ifndef FENCE
 #error "resident.cl: define FENCE"

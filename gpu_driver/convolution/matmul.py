@@ -120,9 +120,8 @@ class Matmul:
     def _in_rows(self) -> int:
         """Return whether rows are one pixel of the source after the other, and of the output."""
         is_pixel = self.window == (1, 1, 0, 0) and self.steps[:2] == (1, 1) and self.image[:2] == self.out
-        return (
-            SOURCE_IN_ROWS * (is_pixel and self._is_dense(self.source_strides))
-            | OUTPUT_IN_ROWS * self._is_dense(self.output_strides)
+        return SOURCE_IN_ROWS * (is_pixel and self._is_dense(self.source_strides)) | OUTPUT_IN_ROWS * self._is_dense(
+            self.output_strides
         )
 
     def _is_dense(self, strides: tuple[int, int, int, int]) -> bool:

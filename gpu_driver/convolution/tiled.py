@@ -40,7 +40,7 @@ _DEPTH, _BANK_PADDING = 16, 4
 class Tile:
     """TILE, RUN and SLICES of matmul_tiled.cl.
 
-    resident: groups that a compute unit has registers for, at 128 of a work-item, 64 or 80 where its part is of 16
+    resident: groups that a compute unit has registers for, at 128 of a work-item, 64 or 96 where its part is of 16
     sums, by NVIDIA's assembler.
     """
 
@@ -69,7 +69,7 @@ class Tile:
 
 
 _SMALL_TILE, _MIDDLE_TILE = 32, 64
-TILES = (Tile(128, 8, 1, 2), Tile(_MIDDLE_TILE, 4, 1, 4), Tile(_SMALL_TILE, 4, 4, 3))
+TILES = (Tile(128, 8, 1, 2), Tile(_MIDDLE_TILE, 4, 1, 4), Tile(_SMALL_TILE, 4, 4, 2))
 _MANY_REGISTERS = ("nvidia", "amd")
 """Platforms whose work-items have the registers that the largest tile takes: 64 sums and more each."""
 _SUMS_A_CYCLE = 128
@@ -146,7 +146,7 @@ def time_by_floats(matmul: Matmul, tile: Tile, device: DeviceProfile) -> float:
     )
     cycles = tile.side * elements / (_SUMS_A_CYCLE * tile.speed(device.tuning)) + brought
     turns = -(-matmul.terms // tile.terms)
-    return estimate(cycles / turns, turns, tile.groups(matmul), tile.resident, device)
+    return estimate(cycles / turns, turns, tile.side**2, tile.groups(matmul), tile.resident, device)
 
 
 def largest_tile(matmul: Matmul, device: DeviceProfile) -> int:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from gpu_driver.device.programs import CacheStats
     from gpu_driver.device_profile import DeviceProfile
     from gpu_driver.kernel import Packed
+    from gpu_driver.launch import WorkSize
     from nn_runtime.operand import Array
 
 _log = logging.getLogger(__name__)
@@ -106,6 +107,8 @@ class DeviceContext:
             profiling = cl.command_queue_properties.PROFILING_ENABLE
             self.profiling_queue = cl.CommandQueue(self.context, device, properties=profiling)
             _open_contexts.add(self)
+        self._latest_staying: tuple[cl.CommandQueue, cl.Event] | None = None
+        self._staying_lock = threading.Lock()
         self.programs = ProgramCache(self.context, profile, device=device)
         self._constants: weakref.WeakValueDictionary[bytes, DeviceBuffer] = weakref.WeakValueDictionary()
         self._lock = threading.Lock()
@@ -124,6 +127,23 @@ class DeviceContext:
             self._profile = profile
             if self._inline is not None:
                 self._inline.set_profile(one_thread(profile))
+
+    def enqueue_staying(
+        self, queue: cl.CommandQueue, kernel: cl.Kernel, global_size: WorkSize, local_size: WorkSize
+    ) -> cl.Event:
+        """Enqueue a launch whose groups wait for each other, behind the last such one, whatever queue that is in.
+
+        Two at once might each have a part of the device, and wait for ever. Raises cl.Error.
+        """
+        with self._staying_lock:
+            latest = self._latest_staying
+            before = None
+            if latest is not None and latest[0] != queue:
+                latest[0].flush()
+                before = [latest[1]]
+            event = cl.enqueue_nd_range_kernel(queue, kernel, global_size, local_size, wait_for=before)
+            self._latest_staying = queue, event
+        return event
 
     @property
     def has_inline(self) -> bool:

@@ -29,6 +29,7 @@ class LaunchContext:
     def __init__(self, launch: Launch, program: Program, compiled: CompiledSegment, fault: cl.Buffer | None) -> None:
         """Make the kernel object and set its constant and scalar arguments; `fault`: what a Fault stands for."""
         self.launch = launch
+        self._device = compiled.device
         self.kernel = program.kernel(launch.kernel.name)
         self.seeds = [i for i, argument in enumerate(launch.arguments) if isinstance(argument, RandomSeed)]
         """Arguments that every run sets anew."""
@@ -90,7 +91,8 @@ class LaunchContext:
         """Enqueue it once, on one part of each of its Images."""
         for i in self._images:
             self.kernel.set_arg(i, self._parts[i][image])
-        return cl.enqueue_nd_range_kernel(queue, self.kernel, self.launch.global_size, self.launch.local_size)
+        enqueue = self._device.enqueue_staying if self.launch.stays else cl.enqueue_nd_range_kernel
+        return enqueue(queue, self.kernel, self.launch.global_size, self.launch.local_size)
 
     def _enqueue_clocked(self, queue: cl.CommandQueue, clock: Clock, events: list[Recorded]) -> cl.Event:
         """Enqueue it to tell the times of its tasks, and reading them, for every image."""

@@ -159,9 +159,7 @@ class ReusableExecution:
         """Execute and return a row per launch and transfer, and per stage of a launch."""
         return self._execute_profiled(deadline_ns, self._memory)
 
-    def _execute_profiled(
-        self, deadline_ns: int | None, memory: _Memory
-    ) -> tuple[ExecutionResult, ExecutionProfile]:
+    def _execute_profiled(self, deadline_ns: int | None, memory: _Memory) -> tuple[ExecutionResult, ExecutionProfile]:
         start_ns = time.perf_counter_ns()
         events: list[Recorded] = []
         self._run(deadline_ns, self._device.profiling_queue, events, memory, in_stages=True)

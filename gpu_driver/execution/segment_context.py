@@ -14,7 +14,7 @@ from gpu_driver.execution.launch_context import LaunchContext
 from gpu_driver.launch import CopyBuffer, Launch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from gpu_driver.bound import BoundOperand
     from gpu_driver.device.device_memory import DeviceBuffer
@@ -120,8 +120,8 @@ class SegmentContext:
         at = 0
         try:
             if events is None and places is None and self._plain is not None:
-                for at, kernel, global_size, local_size in self._plain:  # noqa: B007  # `at` is for errors
-                    event = cl.enqueue_nd_range_kernel(queue, kernel, global_size, local_size)
+                for at, enqueue, kernel, global_size, local_size in self._plain:  # noqa: B007  # `at` is for errors
+                    event = enqueue(queue, kernel, global_size, local_size)
                 return event
             for at in range(len(self._commands)) if places is None else places:
                 launch = self._launches[at]
@@ -143,13 +143,14 @@ class SegmentContext:
         """Whether all there is to enqueue is one launch."""
         return self._plain is not None and len(self._plain) == 1
 
-    def _plain_launches(self) -> list[tuple[int, cl.Kernel, WorkSize, WorkSize]] | None:
-        """Return place, kernel and sizes of every command, if nothing else is to be done to enqueue them."""
+    def _plain_launches(self) -> list[tuple[int, Callable[..., cl.Event], cl.Kernel, WorkSize, WorkSize]] | None:
+        """Return place, what enqueues it, kernel and sizes of every command, if nothing else is to be done for it."""
         plain = []
         for at, launch in enumerate(self._launches):
             if launch is None or launch.reads_images:
                 return None
-            plain.append((at, launch.kernel, launch.launch.global_size, launch.launch.local_size))
+            enqueue = self._compiled.device.enqueue_staying if launch.launch.stays else cl.enqueue_nd_range_kernel
+            plain.append((at, enqueue, launch.kernel, launch.launch.global_size, launch.launch.local_size))
         return plain
 
     def _enqueue_copy(

@@ -33,19 +33,22 @@ def launch(kind: str, start: float, median: float, **more: Any) -> dict[str, Any
 
 
 def test_parts_of_peaks_and_gaps_of_a_profile() -> None:
-    """Convolutions: 3000 operations by float32 (peak 2) and 4000 by halves (peak 8) take 2000 ns at best, of 4000."""
+    """Convolutions: 3000 operations by float32 (peak 2) and 4000 by halves (peak 8) take 2000 ns at best, of 4000.
+
+    The latter's bytes take 900 ns in place of 500.
+    """
     import gpus
 
     launches = [
         launch("CONV_2D", 0, 3000, flops=3000, arithmetic="float32"),
         launch("DEPTHWISE_CONV_2D", 5000, 1000, flops=10, bytes_moved=400),
-        launch("CONV_2D+ADD", 6000, 1000, flops=4000, arithmetic="float16"),
+        launch("CONV_2D+ADD", 6000, 1000, flops=4000, bytes_moved=900, arithmetic="float16"),
         launch("SOFTMAX", 7500, 500),
     ]
     peaks = {"float32": 2.0, "float16": 8.0, "quant8": 16.0, "cache": 4.0, "memory": 1.0}
     timed = {"on_device": {"p50": 9000.0}, "in_driver": {"p50": 12000.0}}
     found = gpus.inside_figures({"launches": launches, "timed": timed, "peaks": {"gpu": peaks}}, "gpu")
-    assert (found["of_peak"], found["of_memory"]) == (0.5, 0.4)
+    assert (found["of_peak"], found["of_roofline"], found["of_memory"]) == (0.5, 0.6, 0.4)
     assert (found["launches"], found["in_launches_us"], found["idle_us"]) == (4, 5.5, 2.5)
     assert (found["on_device_us"], found["in_driver_minus_on_device_us"]) == (9.0, 3.0)
     assert found["median_gap_us"] == 0.5
@@ -70,7 +73,7 @@ def test_section_of_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     inside = {
         **{"numbers": "float32", "batch": 64, "problem": "", "launches": 55, "on_device_us": 410.0},
         **{"in_driver_minus_on_device_us": None, "in_launches_us": 300.0, "idle_us": 100.0, "median_gap_us": 2.0},
-        **{"of_peak": 0.61, "of_memory": 0.5, "peaks": {"float32": 50000.0}},
+        **{"of_peak": 0.61, "of_roofline": 0.7, "of_memory": 0.5, "peaks": {"float32": 50000.0}},
     }
     machine = {"processor": "cpu", "cores": 2, "system": "os", "python": "3", "versions": {"torch": "2"}}
     report.write_report({
@@ -85,7 +88,7 @@ def test_section_of_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert "| ours | float32 | on the device | 0.400 | 0.500 | 128000 | **0.80** | 1e-6 |" in text
     assert "| ours | float16 | on the device | 0.400 | 0.500 | 128000 | - | 1e-6 |" in text
     assert text.count("ORT (no module)") == 1
-    assert "| float32 | 64 | 55 | 410.0 | - | 300.0 | 100.0 | 2.00 | 61% | 50% |" in text
+    assert "| float32 | 64 | 55 | 410.0 | - | 300.0 | 100.0 | 2.00 | 61% | 70% | 50% |" in text
     assert "float32 50,000" in text
     assert "float16, 1 at once: out of memory." in text
     assert not list(tmp_path.glob("*.svg"))

@@ -11,22 +11,26 @@ import re
 import shutil
 import subprocess
 import sysconfig
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 import kernels_cl
+from gpu_driver import resident
 from gpu_driver.convolution import tiled
 from gpu_driver.convolution.units import TILES, Tile
 from gpu_driver.device.programs import build_options
 from gpu_driver.discovery.matrix_units import ELEMENT_TYPES
 from gpu_driver.peaks import _UNITS_CHAINS, UNITS_SOURCE
+from tests.gpu_driver.profiles import GPU_PROFILE
 from tests.platforms.test_warnings import compiler
 
 BUILT_INS = Path(__file__).with_name("nvptx.h")
 PTX_VERSIONS = {75: "ptx65", 80: "ptx70"}
 """The oldest PTX ISA with the instructions of a capability."""
+LOCAL_KIBIBYTES = {"sm_75": 64, "sm_80": 164, "sm_86": 100, "sm_90": 228}
+"""Of a compute unit, of which every group takes one more."""
 TARGETS = {75: ("sm_75", "sm_80", "sm_90"), 80: ("sm_80", "sm_86", "sm_90")}
 INSTRUCTIONS = {
     (75, True): "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32",
@@ -151,6 +155,29 @@ def test_tiles_of_floats_fit_in_registers(tile: tiled.Tile, clang: str, ptxas: s
     reads, products = len(re.findall(r"ld\.shared\.v4", loop)), loop.count("fma.rn")
     assert not re.search(r"ld\.shared\.[^v]", loop)
     assert products == reads * tile.run // 2 * 4
+
+
+@pytest.mark.parametrize(("element", "tile"), [("float", None), ("half", TILES[-1])], ids=["float", "half"])
+@pytest.mark.parametrize("level", sorted(PTX_VERSIONS))
+def test_groups_that_stay_run_at_the_same_time(
+    element: str, tile: Tile | None, level: int, clang: str, ptxas: str, tmp_path: Path
+) -> None:
+    """A compute unit has registers and local memory for all that it has to run at once; local memory: CUDA's guide."""
+    variant = {"TILE": tiled.TILES[-1].side} if tile is None else {"MATRIX_UNITS": level, **dict(tile.defines())}
+    defines: dict[str, str | int] = {"T": element, "FILTER_T": element, "QUANTIZED": 0, "FENCE": 1, **variant}
+    options = build_options({**defines, "ROWS_CONTIGUOUS": 0, "COLUMNS_CONTIGUOUS": 0})
+    ptx = _compiled("resident.cl", level, options, clang)
+    items = 256 if tile is None else tile.items
+    device = replace(GPU_PROFILE, features=frozenset({f"mma_{level}"}))
+    groups = max(items, resident.items_per_unit(device)) // items
+    for target in TARGETS[level]:
+        said = _assembled(ptx, ptxas, target, tmp_path)
+        assert "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads" in said
+        registers, memory = (re.search(rf"(\d+) {what}", said) for what in ("registers", "bytes smem"))
+        assert registers is not None
+        assert memory is not None
+        assert groups * items * (-(-int(registers[1]) // 8) * 8) <= 65536
+        assert groups * (int(memory[1]) + 1024) <= LOCAL_KIBIBYTES[target] << 10
 
 
 def test_a_wrong_instruction_is_refused(clang: str, ptxas: str, tmp_path: Path) -> None:

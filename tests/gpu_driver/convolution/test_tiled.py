@@ -42,9 +42,9 @@ def launch(rows: int, depth: int, units: int, device: DeviceProfile, code: Opera
     ("sizes", "tile"),
     [
         ((49, 320, 1280), 32),
-        ((12544, 32, 16), 32),
+        ((196, 384, 96), 32),
         ((4096, 4096, 4096), 128),
-        ((640, 64, 640), 32),
+        ((640, 64, 640), 64),
         ((1216, 64, 1344), 64),
     ],
     ids=str,
@@ -71,10 +71,11 @@ def test_the_largest_tile_needs_room(device: DeviceProfile, code: OperandCode) -
     ("values", "sizes", "tile"),
     [
         ({}, (1216, 64, 1344), 64),
-        ({"middle_tile": 50}, (1216, 64, 1344), 128),
-        ({"small_tile": 40}, (640, 64, 640), 64),
-        ({"turn_cycles": 500}, (640, 64, 640), 32),
-        ({"turn_cycles": 150}, (640, 64, 640), 64),
+        ({"middle_tile": 50}, (3136, 64, 640), 128),
+        ({"small_tile": 40}, (12544, 32, 16), 64),
+        ({"small_tile": 80}, (12544, 32, 16), 32),
+        ({"turn_cycles": 500}, (12544, 64, 32), 32),
+        ({"turn_cycles": 150}, (12544, 64, 32), 64),
     ],
     ids=str,
 )

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small launches in a row as one of resident.cl: which go together, and what it computes on devices said to be GPUs."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyopencl as cl
+import pytest
+
+from cpu_driver.driver import Device as CpuDevice
+from gpu_driver import resident
+from gpu_driver.device_profile import RESIDENT_EMULATED
+from gpu_driver.launch import Launch
+from gpu_driver.lowering import Lowering
+from nn_runtime.device import Device
+from nn_runtime.devices import select
+from nn_runtime.hal.types import ExecutionPreference, Priority
+from tests.conftest import device_selectors
+from tests.gpu_driver.drawn import FLOAT, QUANT8, SIGNED, Network, inverted_residuals
+from tests.gpu_driver.graphs import request
+from tests.gpu_driver.operations.products import of_type_gpu
+from tests.gpu_driver.profiles import GPU_PROFILE
+from tests.platforms.launches import Launches, recorded
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpu_driver.launch import Command
+    from nn_runtime.codes import OperandCode
+    from nn_runtime.operand import Array
+
+LARGE_GPU = replace(GPU_PROFILE, compute_units=100, features=frozenset({RESIDENT_EMULATED}))
+RESIDENT = ("resident.cl", "resident")
+
+
+@pytest.fixture(scope="module", params=[selector for selector in device_selectors() if selector != "cpu"])
+def staying(request: pytest.FixtureRequest) -> Device:
+    """Return a device under test with a profile that says it is a GPU whose groups may wait for each other."""
+    device = select(request.param).devices[0]
+    return Device(of_type_gpu(device, (RESIDENT_EMULATED,)))
+
+
+def commands_of(network: Network) -> Sequence[Command]:
+    lowering = Lowering(network.graph.model(), LARGE_GPU)
+    return lowering.lower(0, lowering.static_inputs()).commands
+
+
+def results_of(device: Device | CpuDevice, network: Network, source: Array, times: int = 1) -> list[Array]:
+    hal = device.hal if isinstance(device, Device) else device
+    how = ExecutionPreference.FAST_SINGLE_ANSWER, Priority.MEDIUM
+    prepared = hal.prepare_model(network.graph.model(), *how, None, None)
+    outs = []
+    for _ in range(times):
+        out = np.zeros(network.dims, source.dtype)
+        prepared.execute_synchronously(request([source], [out]), False, None, None)
+        outs.append(out)
+    prepared.close()
+    return outs
+
+
+@pytest.mark.parametrize("code", [FLOAT, QUANT8, SIGNED], ids=lambda code: code.name)
+@pytest.mark.parametrize("per_unit", [resident.ITEMS_PER_UNIT, 1], ids=["pixels", "strips"])
+def test_blocks_are_one_launch_with_the_same_results(
+    staying: Device, code: OperandCode, per_unit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twice, since the groups leave their counters as they found them."""
+    monkeypatch.setattr(resident, "ITEMS_PER_UNIT", per_unit)
+    network = inverted_residuals(code)
+    source, launches = network.data(), Launches()
+    with recorded(launches):
+        first, second = results_of(staying, network, source, 2)
+    assert launches.kernels - {("matmul_narrow.cl", "matmul_narrow")} == {RESIDENT}
+    (wanted,) = results_of(CpuDevice(), network, source)
+    if code == FLOAT:
+        np.testing.assert_allclose(first, wanted, rtol=2e-5, atol=2e-5)
+    else:
+        np.testing.assert_array_equal(first, wanted)
+    np.testing.assert_array_equal(first, second)
+
+
+@pytest.mark.timeout(120)
+def test_launches_of_both_queues_do_not_wait_for_each_others_groups(staying: Device) -> None:
+    """Measured executions have a queue of their own; two launches at once could have a core each, and wait for ever."""
+    network = inverted_residuals(FLOAT)
+    source = network.data()
+    how = ExecutionPreference.FAST_SINGLE_ANSWER, Priority.MEDIUM
+    prepared = staying.hal.prepare_model(network.graph.model(), *how, None, None)
+    outs = [np.zeros(network.dims, source.dtype) for _ in range(4)]
+
+    def execute(at: int) -> None:
+        for _ in range(20):
+            prepared.execute_synchronously(request([source], [outs[at]]), at % 2 == 0, None, None)
+
+    threads = [threading.Thread(target=execute, args=(at,)) for at in range(len(outs))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    prepared.close()
+    for out in outs:
+        np.testing.assert_array_equal(out, outs[0])
+    assert outs[0].any()
+
+
+def test_a_run_has_a_stage_for_each_operation() -> None:
+    network = inverted_residuals(FLOAT)
+    joined, rest = commands_of(network)
+    assert isinstance(joined, Launch)
+    assert isinstance(rest, Launch)
+    assert (joined.kernel.source, rest.kernel.source) == ("resident.cl", "matmul_narrow.cl")
+    assert [(stage.first, stage.last) for stage in joined.stages] == [(at, at + 1) for at in range(len(joined.stages))]
+    assert joined.operations == tuple(operation for stage in joined.stages for operation in stage.operations)
+    assert joined.flops == sum(stage.flops for stage in joined.stages)
+    assert joined.global_size == (100 * resident.ITEMS_PER_UNIT,)
+
+
+def test_large_operations_stay_launches_of_their_own() -> None:
+    network = Network(FLOAT, (1, 112, 112, 64), 1)
+    for depth in (64, 64, 64, 512):
+        network.convolve(depth, is_output=depth == 512)
+    sources = [command.kernel.source for command in commands_of(network) if isinstance(command, Launch)]
+    assert sources == ["matmul_tiled.cl"] * 4
+
+
+def test_two_operations_are_not_worth_a_launch() -> None:
+    network = Network(FLOAT, (1, 8, 8, 16), 1)
+    network.convolve(16)
+    network.convolve(16, is_output=True)
+    assert [one.kernel.source for one in commands_of(network) if isinstance(one, Launch)] == ["matmul_tiled.cl"] * 2
+
+
+def test_more_buffers_of_others_than_arguments_are_left_alone() -> None:
+    network = Network(FLOAT, (1, 8, 8, 16), 1)
+    for _ in range(resident.OUTER):
+        network.convolve(16, is_output=True)
+    assert all(one.kernel.source == "matmul_tiled.cl" for one in commands_of(network) if isinstance(one, Launch))
+
+
+def test_devices_whose_groups_do_not_wait_have_a_launch_each() -> None:
+    lowering = Lowering(inverted_residuals(FLOAT).graph.model(), replace(LARGE_GPU, features=frozenset()))
+    commands = lowering.lower(0, lowering.static_inputs()).commands
+    assert all(one.kernel.source != "resident.cl" for one in commands if isinstance(one, Launch))
+    assert len(commands) > 10
+
+
+def test_matrix_units_let_groups_stay() -> None:
+    assert replace(GPU_PROFILE, features=frozenset({"mma_80"})).stays_resident
+    assert not replace(GPU_PROFILE, features=frozenset({"mma_emulated"})).stays_resident
+    assert not replace(GPU_PROFILE, features=frozenset()).stays_resident
+
+
+def test_a_launch_that_stays_waits_for_that_of_the_other_queue(
+    staying: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = inverted_residuals(FLOAT)
+    source, out = network.data(), np.zeros(network.dims, np.float32)
+    how = ExecutionPreference.FAST_SINGLE_ANSWER, Priority.MEDIUM
+    prepared = staying.hal.prepare_model(network.graph.model(), *how, None, None)
+    waits: list[int] = []
+    enqueue = cl.enqueue_nd_range_kernel
+
+    def counted(
+        queue: cl.CommandQueue, kernel: cl.Kernel, *sizes: object, wait_for: list[cl.Event] | None = None
+    ) -> cl.Event:
+        if kernel.function_name == "resident":
+            waits.append(len(wait_for or ()))
+        return enqueue(queue, kernel, *sizes, wait_for=wait_for)
+
+    prepared.execute_synchronously(request([source], [out]), False, None, None)
+    monkeypatch.setattr(cl, "enqueue_nd_range_kernel", counted)
+    for measure in (False, True, True, False):
+        prepared.execute_synchronously(request([source], [out]), measure, None, None)
+    prepared.close()
+    assert waits == [0, 1, 0, 1]
