@@ -33,8 +33,6 @@ OUTER = 6
 LEAST_STEPS = 3
 ITEMS_PER_UNIT = 256
 """Of a compute unit: it has registers and local memory for them (tests/platforms/test_ptx.py)."""
-_LITTLE_LOCAL_MEMORY, _FEW_ITEMS_PER_UNIT = 75, 128
-"""MATRIX_UNITS of units with 64 KiB of it, and the same for those."""
 MOST_FLOPS, MOST_BYTES = 80_000_000, 8_000_000
 """Of an operation that takes about as long as it takes to enqueue."""
 _ALIGNMENT = 256
@@ -52,11 +50,6 @@ _ROWS_OF_COMBINE = 16
 def is_small(flops: int, bytes_moved: int, device: DeviceProfile) -> bool:
     """Whether an operation is one for resident.cl, if the kernel is one of it."""
     return device.stays_resident and flops <= MOST_FLOPS and bytes_moved <= MOST_BYTES
-
-
-def items_per_unit(device: DeviceProfile) -> int:
-    """Return how many work-items are launched for each compute unit."""
-    return _FEW_ITEMS_PER_UNIT if device.matrix_units == _LITTLE_LOCAL_MEMORY else ITEMS_PER_UNIT
 
 
 def merge(
@@ -115,7 +108,7 @@ def _kind_of(launch: Launch, device: DeviceProfile) -> int | None:
     if (kernel.source, kernel.name) in _PRODUCTS:
         return _PRODUCT if dict(kernel.defines).get("ROWS_CONTIGUOUS") == 0 else None
     if kernel.name == "depthwise_conv_2d_quads":
-        return _DEPTHWISE if _quads(launch) > device.compute_units * items_per_unit(device) * 2 else _DEPTHWISE_PIXELS
+        return _DEPTHWISE if _quads(launch) > device.compute_units * ITEMS_PER_UNIT * 2 else _DEPTHWISE_PIXELS
     if kernel.name == "elementwise":
         rows, inner, *steps = (_number(one) for one in launch.arguments[_ROWS_OF_COMBINE : _ROWS_OF_COMBINE + 4])
         return _COMBINE if rows == 1 and inner >= 16 and steps == [1, 1] else None
@@ -169,7 +162,7 @@ def _joined(
                 *(int32(0), int32(len(run)), Zeroed(_PROGRESS_BYTES), Packed(np.frombuffer(steps, np.uint8))),
                 *(memories.constants(), memories.own or memories.outer[0], *memories.outer, *padding),
             ),
-            (max(items, items_per_unit(device)) * device.compute_units,),
+            (max(items, ITEMS_PER_UNIT) * device.compute_units,),
             (items,),
             sum(launch.flops for launch in run),
             sum(launch.bytes_moved for launch in run),

@@ -8,12 +8,11 @@
 // Defines  T, FILTER_T, QUANTIZED: as common/matmul.h says; half, or 8-bit (required)
 //          MATRIX_UNITS: as common/mma.h says (required)
 //          TILE_ROWS, TILE_COLUMNS: of a group's tile; WARP_ROWS, WARP_COLUMNS: of the part of 32 work-items (required)
-//          SLICES: 1, or WARP_ROWS / 8 (required): parts of a group, each of which has the whole tile for its part of the terms
 //          ROWS_CONTIGUOUS: 0 | 1 (required): neighbours in memory of an element of src are terms | rows
 //          COLUMNS_CONTIGUOUS: 0 | 1 (required): neighbours in memory of a weight are terms | columns
 // Launch   global (ITEMS * ceil(columns / TILE_COLUMNS) * ceil(rows / TILE_ROWS) * groups), local (ITEMS); one group per tile
-// Needs    WARP_ROWS a multiple of 16, WARP_COLUMNS 16 or 32; a slice's work-items a multiple of both sides of the tile, at most
-//          4 times as many; 128 * SLICES * (TILE_ROWS + TILE_COLUMNS) bytes of local memory
+// Needs    WARP_ROWS a multiple of 16, WARP_COLUMNS 16 or 32; ITEMS a multiple of both sides of the tile, at most 4 times as many;
+//          128 * (TILE_ROWS + TILE_COLUMNS) bytes of local memory
 //          SOURCE_VECTORS: group_depth and strides are multiples of RUN_TERMS, FILTER_VECTORS: terms and stride of a column are
 //          OUTPUT_VECTORS: columns and strides are multiples of LANE_COLUMNS, channels dense
 // Exact    quantised: yes; half: products are exact, sums float in an order of the hardware's, rounded once behind the bias

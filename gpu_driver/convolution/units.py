@@ -35,22 +35,18 @@ _CYCLES_AN_OUTPUT, _CYCLES_OF_A_GROUP = 0.4, 2000
 
 @dataclass(frozen=True)
 class Tile:
-    """Rows and columns of a group's part of the output, and of a warp's; registers: of a work-item, as ptxas says.
-
-    slices: parts of a group, each of which has all of that output for its part of the terms.
-    """
+    """Rows and columns of a group's part of the output, and of a warp's; registers: of a work-item, as ptxas says."""
 
     rows: int
     columns: int
     warp_rows: int
     warp_columns: int
     registers: int
-    slices: int = 1
 
     @property
     def warps(self) -> int:
         """Warps of a group."""
-        return self.rows // self.warp_rows * (self.columns // self.warp_columns) * self.slices
+        return self.rows // self.warp_rows * (self.columns // self.warp_columns)
 
     @property
     def items(self) -> int:
@@ -60,7 +56,7 @@ class Tile:
     @property
     def local_bytes(self) -> int:
         """Local memory of a group: lines twice, those used and those that come."""
-        return 2 * _LINE_BYTES * (self.rows + self.columns) * self.slices
+        return 2 * _LINE_BYTES * (self.rows + self.columns)
 
     def groups(self, matmul: Matmul) -> int:
         """Return how many groups a product takes."""
@@ -73,7 +69,6 @@ class Tile:
             ("TILE_COLUMNS", self.columns),
             ("WARP_ROWS", self.warp_rows),
             ("WARP_COLUMNS", self.warp_columns),
-            ("SLICES", self.slices),
         )
 
 
@@ -82,7 +77,7 @@ TILES = (
     Tile(128, 64, 64, 32, 184),
     Tile(64, 64, 32, 32, 128),
     Tile(64, 32, 32, 16, 96),
-    Tile(32, 32, 32, 32, 176, 4),
+    Tile(32, 32, 16, 16, 72),
 )
 """A group's warps share its local memory; the larger a warp's part, the more often it uses what it reads there."""
 
@@ -115,16 +110,16 @@ def fits_units(matmul: Matmul, tile: Tile, device: DeviceProfile) -> bool:
 def time_by_units(matmul: Matmul, tile: Tile, device: DeviceProfile) -> float:
     """Estimate the cycles of matmul_units.cl with a tile."""
     size_bytes = dtype_of(matmul.source.type).itemsize
-    terms = _LINE_BYTES // size_bytes * tile.slices
+    terms = _LINE_BYTES // size_bytes
     vectors = matmul.vectors(_RUN_BYTES // size_bytes, 1)
     brought = sum(
         time_to_bring(terms * lines, size_bytes, bool(vectors & side))
         for lines, side in zip((tile.rows, tile.columns), _SIDES, strict=True)
     )
-    written = _LINE_BYTES * (tile.rows + tile.columns) * tile.slices
+    written = _LINE_BYTES * (tile.rows + tile.columns)
     read = _LINE_BYTES * tile.warps * (tile.warp_rows + tile.warp_columns)
     cycles = max(
-        tile.rows * tile.columns * tile.slices / device.tuning.unit_sums,
+        tile.rows * tile.columns / device.tuning.unit_sums,
         brought + (written + read) / _LOCAL_BYTES_A_CYCLE,
     )
     resident = min(_REGISTERS // (tile.items * tile.registers), _LOCAL_BYTES // tile.local_bytes, _ITEMS // tile.items)

@@ -23,9 +23,6 @@
 #ifndef WARP_COLUMNS
 #error "units_product.h: define WARP_COLUMNS"
 #endif
-#ifndef SLICES
-#error "units_product.h: define SLICES"
-#endif
 #ifndef ROWS_CONTIGUOUS
 #error "units_product.h: define ROWS_CONTIGUOUS"
 #endif
@@ -37,21 +34,15 @@
 #include "common/mma.h"
 
 #define WARPS_ACROSS (TILE_COLUMNS / WARP_COLUMNS)
-#define SLICE_ITEMS (WARP * WARPS_ACROSS * (TILE_ROWS / WARP_ROWS))
-#define ITEMS (SLICES * SLICE_ITEMS)
+#define ITEMS (WARP * WARPS_ACROSS * (TILE_ROWS / WARP_ROWS))
 #define LINE_RUNS 4 // of 16 bytes each
 #define RUN_TERMS (4 * WORD_TERMS)
 #define DEPTH (LINE_RUNS * RUN_TERMS) // terms that are in local memory at once, twice: those in use, and those that come
-#define SOURCE_RUNS (TILE_ROWS * LINE_RUNS / SLICE_ITEMS) // that a work-item brings
-#define FILTER_RUNS (TILE_COLUMNS * LINE_RUNS / SLICE_ITEMS)
-#define SLICE_STAGE (LINE_RUNS * (TILE_ROWS + TILE_COLUMNS))
-#define STAGE (SLICES * SLICE_STAGE)
+#define SOURCE_RUNS (TILE_ROWS * LINE_RUNS / ITEMS) // that a work-item brings
+#define FILTER_RUNS (TILE_COLUMNS * LINE_RUNS / ITEMS)
+#define STAGE (LINE_RUNS * (TILE_ROWS + TILE_COLUMNS))
 #define ROW_BLOCKS (WARP_ROWS / 16)
 #define COLUMN_BLOCKS (WARP_COLUMNS / 8)
-#define BLOCKS (ROW_BLOCKS * COLUMN_BLOCKS)
-#if SLICES != 1 && SLICES != 2 * ROW_BLOCKS
-#error "units_product.h: SLICES must be 1 or a slice for eight rows"
-#endif
 
 #if WARP_COLUMNS == 32
 #define LANE_COLUMNS 8
@@ -191,10 +182,10 @@ static IN_REGISTERS void load_runs(
 #pragma unroll
     for (int j = 0; j < SOURCE_RUNS; ++j)
         brought->source[j]
-            = source_run(src, pixels[j], k + SOURCE_RUN(item + j * SLICE_ITEMS) * RUN_TERMS, layout.w, outside, g);
+            = source_run(src, pixels[j], k + SOURCE_RUN(item + j * ITEMS) * RUN_TERMS, layout.w, outside, g);
 #pragma unroll
     for (int j = 0; j < FILTER_RUNS; ++j) {
-        const int index = item + j * SLICE_ITEMS;
+        const int index = item + j * ITEMS;
         brought->filter[j]
             = filter_run(weights, first_column + FILTER_LINE(index), k + FILTER_RUN(index) * RUN_TERMS, columns, layout);
     }
@@ -204,7 +195,7 @@ static IN_REGISTERS void put_into_stage(local uint4 *stage, int item, int zero_s
 {
 #pragma unroll
     for (int j = 0; j < SOURCE_RUNS; ++j) {
-        stage[place(SOURCE_LINE(item + j * SLICE_ITEMS), SOURCE_RUN(item + j * SLICE_ITEMS))] = brought->source[j];
+        stage[place(SOURCE_LINE(item + j * ITEMS), SOURCE_RUN(item + j * ITEMS))] = brought->source[j];
 #if QUANTIZED
         if (zero_filter != 0)
             brought->source_sums[j] = sum_of_bytes(brought->source[j], T_IS_SIGNED, brought->source_sums[j]);
@@ -212,7 +203,7 @@ static IN_REGISTERS void put_into_stage(local uint4 *stage, int item, int zero_s
     }
 #pragma unroll
     for (int j = 0; j < FILTER_RUNS; ++j) {
-        stage[LINE_RUNS * TILE_ROWS + place(FILTER_LINE(item + j * SLICE_ITEMS), FILTER_RUN(item + j * SLICE_ITEMS))] = brought->filter[j];
+        stage[LINE_RUNS * TILE_ROWS + place(FILTER_LINE(item + j * ITEMS), FILTER_RUN(item + j * ITEMS))] = brought->filter[j];
 #if QUANTIZED
         if (zero_source != 0)
             brought->filter_sums[j] = sum_of_bytes(brought->filter[j], FILTER_IS_SIGNED, brought->filter_sums[j]);
@@ -236,22 +227,41 @@ static IN_REGISTERS void share_sums(local int *parts, int item, const Brought *b
 {
 #pragma unroll
     for (int j = 0; j < SOURCE_RUNS; ++j)
-        parts[item + j * SLICE_ITEMS] = brought->source_sums[j];
+        parts[item + j * ITEMS] = brought->source_sums[j];
 #pragma unroll
     for (int j = 0; j < FILTER_RUNS; ++j)
-        parts[LINE_RUNS * TILE_ROWS + item + j * SLICE_ITEMS] = brought->filter_sums[j];
+        parts[LINE_RUNS * TILE_ROWS + item + j * ITEMS] = brought->filter_sums[j];
 }
 
 static inline int sum_of_line(local const int *parts, int line, int lines, int contiguous)
 {
     const int first = contiguous ? line : line * LINE_RUNS, step = contiguous ? lines : 1;
-    int sum = 0;
-#pragma unroll
-    for (int slice = 0; slice < SLICES; ++slice, parts += SLICE_STAGE)
-        sum += parts[first] + parts[first + step] + parts[first + 2 * step] + parts[first + 3 * step];
-    return sum;
+    return parts[first] + parts[first + step] + parts[first + 2 * step] + parts[first + 3 * step];
 }
 
+// Takes off what zero points add to the sums.
+static IN_REGISTERS void take_off_zeros(
+    Sums sums[ROW_BLOCKS][COLUMN_BLOCKS], local const int *row_parts, const Lane *lane, uint zero_source, uint zero_filter, int terms)
+{
+    local const int *column_parts = row_parts + LINE_RUNS * TILE_ROWS;
+    uint of_columns[LANE_COLUMNS];
+#pragma unroll
+    for (int i = 0; i < LANE_COLUMNS; ++i)
+        of_columns[i] = zero_source
+                        * ((uint)sum_of_line(column_parts, lane->own_column + i, TILE_COLUMNS, COLUMNS_CONTIGUOUS)
+                           - (uint)terms * zero_filter);
+#pragma unroll
+    for (int r = 0; r < ROW_BLOCKS; ++r) {
+        const int row = lane->row + 16 * r;
+        const uint upper = zero_filter * (uint)sum_of_line(row_parts, row, TILE_ROWS, ROWS_CONTIGUOUS);
+        const uint lower = zero_filter * (uint)sum_of_line(row_parts, row + 8, TILE_ROWS, ROWS_CONTIGUOUS);
+#pragma unroll
+        for (int c = 0; c < COLUMN_BLOCKS; ++c) {
+            const uint2 of_pair = vload2(c, of_columns);
+            sums[r][c] = as_int4(as_uint4(sums[r][c]) - (uint4)(of_pair + upper, of_pair + lower));
+        }
+    }
+}
 #endif
 
 // One tile of the product, by a whole group of ITEMS; `stages`: 2 * STAGE of local memory.
@@ -259,8 +269,7 @@ static INLINE void product_tile(int tile, local uint4 *stages, local uint *excha
 {
     const Geometry g = {src_strides, input, output, window, steps, filter_layout.z, filter_layout.w};
     const int rows = row_count(output), columns = output.z, vectors = filter_layout.w;
-    const int slice = (int)get_local_id(0) / SLICE_ITEMS, item = (int)get_local_id(0) % SLICE_ITEMS;
-    local uint4 *own_stages = stages + slice * (2 * SLICE_STAGE);
+    const int item = (int)get_local_id(0);
     const int tiles_across = ceil_divide(columns, TILE_COLUMNS), tiles_down = ceil_divide(rows, TILE_ROWS);
     const int group = tile / tiles_across / tiles_down;
     const int first_column = tile % tiles_across * TILE_COLUMNS, first_row = tile / tiles_across % tiles_down * TILE_ROWS;
@@ -277,7 +286,7 @@ static INLINE void product_tile(int tile, local uint4 *stages, local uint *excha
     Pixel pixels[SOURCE_RUNS];
 #pragma unroll
     for (int j = 0; j < SOURCE_RUNS; ++j)
-        pixels[j] = pixel_of(first_row + SOURCE_LINE(item + j * SLICE_ITEMS), &g);
+        pixels[j] = pixel_of(first_row + SOURCE_LINE(item + j * ITEMS), &g);
     Brought brought;
 #if QUANTIZED
     const int zero_source = zeros.x, zero_filter = zeros.y;
@@ -286,82 +295,40 @@ static INLINE void product_tile(int tile, local uint4 *stages, local uint *excha
     const int zero_source = 0, zero_filter = 0;
 #endif
 
-    load_runs(
-        &brought, item, src, weights, pixels, first_column, slice * DEPTH, (uchar)zero_source, columns, filter_layout, &g);
-    put_into_stage(own_stages, item, zero_source, zero_filter, &brought);
-    for (int k = 0; k < g.terms; k += SLICES * DEPTH) {
-        const int turn = k / (SLICES * DEPTH), next = k + SLICES * DEPTH;
-        local uint4 *here = own_stages + turn % 2 * SLICE_STAGE, *coming = own_stages + (turn + 1) % 2 * SLICE_STAGE;
+    load_runs(&brought, item, src, weights, pixels, first_column, 0, (uchar)zero_source, columns, filter_layout, &g);
+    put_into_stage(stages, item, zero_source, zero_filter, &brought);
+    for (int k = 0; k < g.terms; k += DEPTH) {
+        local uint4 *here = stages + k / DEPTH % 2 * STAGE, *coming = stages + (k / DEPTH + 1) % 2 * STAGE;
+        const int next = k + DEPTH;
         barrier(CLK_LOCAL_MEM_FENCE);
         if (next < g.terms)
-            load_runs(&brought, item, src, weights, pixels, first_column, next + slice * DEPTH, (uchar)zero_source, columns,
-                filter_layout, &g);
+            load_runs(&brought, item, src, weights, pixels, first_column, next, (uchar)zero_source, columns, filter_layout, &g);
         multiply_tiles(sums, here, here + LINE_RUNS * TILE_ROWS, &lane, exchange);
         if (next < g.terms)
             put_into_stage(coming, item, zero_source, zero_filter, &brought);
     }
 
-    // What slices found takes the place of the tiles: their sums, then those of rows and columns.
-    local int *parts = (local int *)stages;
-#if SLICES > 1
-    local Sums *of_slices = (local Sums *)stages;
-    parts = (local int *)(of_slices + SLICES * BLOCKS * SLICE_ITEMS);
-#endif
-#if SLICES > 1 || QUANTIZED
-    barrier(CLK_LOCAL_MEM_FENCE);
-#endif
-#if SLICES > 1
-#pragma unroll
-    for (int r = 0; r < ROW_BLOCKS; ++r)
-#pragma unroll
-        for (int c = 0; c < COLUMN_BLOCKS; ++c)
-            of_slices[(slice * BLOCKS + r * COLUMN_BLOCKS + c) * SLICE_ITEMS + item] = sums[r][c];
-#endif
 #if QUANTIZED
-    share_sums(parts + slice * SLICE_STAGE, item, &brought);
-#endif
-#if SLICES > 1 || QUANTIZED
     barrier(CLK_LOCAL_MEM_FENCE);
-#endif
-#if SLICES > 1
-#pragma unroll
-    for (int c = 0; c < COLUMN_BLOCKS; ++c) {
-        sums[0][c] = (Sums)(0);
-#pragma unroll
-        for (int t = 0; t < SLICES; ++t)
-            sums[0][c] += of_slices[(t * BLOCKS + slice / 2 * COLUMN_BLOCKS + c) * SLICE_ITEMS + item];
-    }
+    share_sums((local int *)stages, item, &brought);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    take_off_zeros(sums, (local const int *)stages, &lane, (uint)zero_source, (uint)zero_filter, g.terms);
 #endif
     const int column = first_column + lane.own_column;
     Channel channels[LANE_COLUMNS];
 #pragma unroll
     for (int i = 0; i < LANE_COLUMNS; ++i)
         channels[i] = CHANNEL_OF(group * group_strides.w + min(column + i, columns - 1));
-#if QUANTIZED
-    // What zero points add to the sums of a column; parts of a tile may go beyond the columns.
-    uint of_columns[LANE_COLUMNS];
 #pragma unroll
-    for (int i = 0; i < LANE_COLUMNS; ++i)
-        of_columns[i] = (uint)zero_source
-                        * ((uint)sum_of_line(parts + LINE_RUNS * TILE_ROWS, lane.own_column + i, TILE_COLUMNS, COLUMNS_CONTIGUOUS)
-                           - (uint)g.terms * (uint)zero_filter);
-#endif
-#pragma unroll
-    for (int own = 0; own < 2 * ROW_BLOCKS / SLICES; ++own) {
-        const int part = SLICES > 1 ? slice : own, row = first_row + lane.row + 8 * part;
+    for (int part = 0; part < 2 * ROW_BLOCKS; ++part) {
+        const int row = first_row + lane.row + 8 * part;
         if (row >= rows)
             continue;
         const int line = group * group_strides.z + output_offset(row, output, dst_strides, vectors);
         COMPUTE_T values[LANE_COLUMNS];
 #pragma unroll
         for (int c = 0; c < COLUMN_BLOCKS; ++c)
-            vstore2(part % 2 ? sums[own / 2][c].zw : sums[own / 2][c].xy, c, values);
-#if QUANTIZED
-        const uint of_row = (uint)zero_filter * (uint)sum_of_line(parts, lane.row + 8 * part, TILE_ROWS, ROWS_CONTIGUOUS);
-#pragma unroll
-        for (int i = 0; i < LANE_COLUMNS; ++i)
-            values[i] = (int)((uint)values[i] - of_columns[i] - of_row);
-#endif
+            vstore2(part % 2 ? sums[part / 2][c].zw : sums[part / 2][c].xy, c, values);
 #pragma unroll
         for (int i = 0; i < LANE_COLUMNS; ++i) {
             const int to = line + (column + i) * dst_strides.w;

@@ -11,7 +11,7 @@ import re
 import shutil
 import subprocess
 import sysconfig
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -23,7 +23,6 @@ from gpu_driver.convolution.units import TILES, Tile
 from gpu_driver.device.programs import build_options
 from gpu_driver.discovery.matrix_units import ELEMENT_TYPES
 from gpu_driver.peaks import _UNITS_CHAINS, UNITS_SOURCE
-from tests.gpu_driver.profiles import GPU_PROFILE
 from tests.platforms.test_warnings import compiler
 
 BUILT_INS = Path(__file__).with_name("nvptx.h")
@@ -168,8 +167,7 @@ def test_groups_that_stay_run_at_the_same_time(
     options = build_options({**defines, "ROWS_CONTIGUOUS": 0, "COLUMNS_CONTIGUOUS": 0})
     ptx = _compiled("resident.cl", level, options, clang)
     items = 256 if tile is None else tile.items
-    device = replace(GPU_PROFILE, features=frozenset({f"mma_{level}"}))
-    groups = max(items, resident.items_per_unit(device)) // items
+    groups = max(items, resident.ITEMS_PER_UNIT) // items
     for target in TARGETS[level]:
         said = _assembled(ptx, ptxas, target, tmp_path)
         assert "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads" in said
