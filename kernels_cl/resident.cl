@@ -31,7 +31,7 @@
 #define PRODUCT 0
 #define DEPTHWISE 1
 #define DEPTHWISE_PIXELS 2 // one pixel to a work-item
-#define COMBINE 3
+#define COMBINATION 3
 
 typedef long Place;
 
@@ -158,9 +158,9 @@ static inline void do_items(int kind, int count, int first, int all, local const
 #define TILE_MEMORY tiles
 #endif
 
-__attribute__((reqd_work_group_size(ITEMS, 1, 1))) kernel void resident(int first, int last, global uint *progress, global const int4 *steps,
-    global uchar *constants, global uchar *own, global uchar *outer0, global uchar *outer1, global uchar *outer2, global uchar *outer3,
-    global uchar *outer4, global uchar *outer5)
+__attribute__((reqd_work_group_size(ITEMS, 1, 1))) kernel void resident(int first, int last, global volatile uint *progress,
+    global const int4 *steps, global uchar *constants, global uchar *own, global uchar *outer0, global uchar *outer1, global uchar *outer2,
+    global uchar *outer3, global uchar *outer4, global uchar *outer5)
 {
     local int4 words[STEP_VECTORS];
 #ifdef MATRIX_UNITS

@@ -14,7 +14,7 @@ from gpu_driver.execution.launch_context import LaunchContext
 from gpu_driver.launch import CopyBuffer, Launch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from gpu_driver.bound import BoundOperand
     from gpu_driver.device.device_memory import DeviceBuffer
@@ -37,6 +37,7 @@ class SegmentContext:
     def __init__(self, compiled: CompiledSegment) -> None:
         """Make one kernel object per launch, with its constant and scalar arguments set."""
         self._compiled = compiled
+        self._enqueue_staying = compiled.device.enqueue_staying
         self._commands = compiled.segment.commands
         self.fault = FaultNumber(compiled.device, compiled.problems) if compiled.problems else None
         fault = None if self.fault is None else self.fault.buffer.handle
@@ -120,7 +121,8 @@ class SegmentContext:
         at = 0
         try:
             if events is None and places is None and self._plain is not None:
-                for at, enqueue, kernel, global_size, local_size in self._plain:  # noqa: B007  # `at` is for errors
+                for at, kernel, global_size, local_size, stays in self._plain:  # noqa: B007  # `at` is for errors
+                    enqueue = self._enqueue_staying if stays else cl.enqueue_nd_range_kernel
                     event = enqueue(queue, kernel, global_size, local_size)
                 return event
             for at in range(len(self._commands)) if places is None else places:
@@ -143,14 +145,14 @@ class SegmentContext:
         """Whether all there is to enqueue is one launch."""
         return self._plain is not None and len(self._plain) == 1
 
-    def _plain_launches(self) -> list[tuple[int, Callable[..., cl.Event], cl.Kernel, WorkSize, WorkSize]] | None:
-        """Return place, what enqueues it, kernel and sizes of every command, if nothing else is to be done for it."""
+    def _plain_launches(self) -> list[tuple[int, cl.Kernel, WorkSize, WorkSize, bool]] | None:
+        """Return place, kernel, sizes and whether it stays of every command, if nothing else is to be done for it."""
         plain = []
         for at, launch in enumerate(self._launches):
             if launch is None or launch.reads_images:
                 return None
-            enqueue = self._compiled.device.enqueue_staying if launch.launch.stays else cl.enqueue_nd_range_kernel
-            plain.append((at, enqueue, launch.kernel, launch.launch.global_size, launch.launch.local_size))
+            one = launch.launch
+            plain.append((at, launch.kernel, one.global_size, one.local_size, one.stays))
         return plain
 
     def _enqueue_copy(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Networks that are one launch of chain.cl with many steps, so that work-groups take over what others wrote.
+"""Networks that are one launch of chain.cl or resident.cl with many steps: work-groups take over what others wrote.
 
 The CPU driver says what is right. An interpreter that knows no order between work-groups sees races in such a launch;
 step by step, each a launch of its own, there may be none but of the counters of tasks (`is_order`).
@@ -76,9 +76,14 @@ class Chain(NamedTuple):
 
 def chains() -> Iterator[Chain]:
     """Yield one of every type, and one of the kinds of steps that only floats have."""
+    yield from blocks()
+    yield Chain(convolutions_with_work_memory, FLOAT)
+
+
+def blocks() -> Iterator[Chain]:
+    """Yield one of every type of what resident.cl does as well."""
     for code in (FLOAT, QUANT8, SIGNED):
         yield Chain(inverted_residuals, code)
-    yield Chain(convolutions_with_work_memory, FLOAT)
 
 
 def is_race(message: str) -> bool:

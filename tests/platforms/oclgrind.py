@@ -36,6 +36,7 @@ import numpy as np
 
 import kernels_cl
 from gpu_driver import peaks
+from gpu_driver.device_profile import RESIDENT_EMULATED
 from gpu_driver.discovery.matrix_units import EMULATED
 from gpu_driver.driver import Device, devices
 from gpu_driver.launch import Launch
@@ -46,12 +47,12 @@ from nn_runtime.hal.types import HalError
 from nn_runtime.testing.conformance import HalRunner, Verdict, hal_model, run_example
 from nn_runtime.testing.corpus import Kind
 from tests.operations.cases import examples
-from tests.platforms.chains import chains, is_order, is_race
+from tests.platforms.chains import Chain, blocks, chains, is_order, is_race
 from tests.platforms.launches import Launches, recorded
 from tests.platforms.wide import FunctionOfTwoBytes, Wide, functions_of_two_bytes, operations
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import TypeVar
 
     from nn_runtime.hal.types import Model
@@ -75,9 +76,10 @@ _CHILD = "NNRT_TEST_OCLGRIND_CHILD"
 """Set for the process that runs the cases: "uninitialized" or "plain"."""
 _NO_FOLDER = f"{os.devnull}/none"
 """No programs are kept: the interpreter dies of some that it takes from a binary."""
-UNITS = ("mma_emulated",)
+UNITS, STAYING = ("mma_emulated",), (RESIDENT_EMULATED,)
 PRODUCTS = (OperationCode.FULLY_CONNECTED, OperationCode.BATCH_MATMUL)
-"""Features of a GPU with the stand-in for matrix units, and the operations that they make other launches of."""
+"""Features of a GPU with the stand-in for matrix units, and of one whose groups may wait for each other; the operations
+that the former makes other launches of."""
 _SPLIT_LIMIT = "gpu_driver.launchers.recurrent._MOST_WEIGHTS_OF_ONE_GROUP"
 
 FAULTS = {
@@ -213,10 +215,8 @@ def _findings(per_launch: int, uninitialized: bool) -> Findings:
             for wide in _wide(features):
                 _observe(f"{wide.name} on a {kind}", findings, functools.partial(_checked, wide.check, runtime_device))
             if code == DeviceTypeCode.CPU:
-                for chain in chains():
-                    _observe(chain.name, findings, functools.partial(_checked, chain.check, variant), is_race)
-                    by_steps = functools.partial(_checked, chain.check_by_steps, variant)
-                    _observe(f"{chain.name}, step by step", findings, by_steps, is_order)
+                _observe_chains(chains(), "", variant, findings)
+        _observe_chains(blocks(), " by groups that stay", _with_type(device, DeviceTypeCode.GPU, STAYING), findings)
         _observe("peaks.cl", findings, functools.partial(_run_peaks, device))
         _observe("peaks_units.cl", findings, functools.partial(_run_peaks_of_units, device))
     faults = {**FAULTS, **UNINITIALIZED_FAULTS} if uninitialized else FAULTS
@@ -230,6 +230,14 @@ def _findings(per_launch: int, uninitialized: bool) -> Findings:
     return findings
 
 
+def _observe_chains(cases: Iterable[Chain], how: str, device: Device, findings: Findings) -> None:
+    """Run each as one launch, where races mean nothing, and step by step."""
+    for chain in cases:
+        _observe(f"{chain.name}{how}", findings, functools.partial(_checked, chain.check, device), is_race)
+        by_steps = functools.partial(_checked, chain.check_by_steps, device)
+        _observe(f"{chain.name}{how}, step by step", findings, by_steps, is_order)
+
+
 def _wide(features: tuple[str, ...]) -> Iterator[Wide | FunctionOfTwoBytes]:
     """Yield the long operations and functions of two bytes; with features what they make other launches of."""
     if not features:
@@ -241,7 +249,7 @@ def _wide(features: tuple[str, ...]) -> Iterator[Wide | FunctionOfTwoBytes]:
 
 def _with_type(device: Device, code: DeviceTypeCode, features: tuple[str, ...]) -> Device:
     """Return the device with a context of its own and a profile that says it is a GPU or a CPU with these features."""
-    index = 10 * len(features) + int(code)
+    index = sum(10 << at for at, one in enumerate((*UNITS, *STAYING)) if one in features) + int(code)
     return _with_own_log(Device(replace(device._found, type=code, features=features, index=index), 0))
 
 

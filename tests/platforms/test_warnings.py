@@ -13,6 +13,7 @@ import pytest
 
 import kernels_cl
 from gpu_driver.device.programs import build_options
+from gpu_driver.device_profile import RESIDENT_EMULATED
 from gpu_driver.discovery.dot_products import FEATURES
 from gpu_driver.launch import Launch
 from gpu_driver.lowering import Lowering
@@ -20,6 +21,7 @@ from nn_runtime.hal.types import HalError
 from nn_runtime.testing.conformance import hal_model
 from tests.gpu_driver.profiles import CPU_PROFILE, GPU_PROFILE
 from tests.operations.cases import examples
+from tests.platforms.chains import blocks
 
 if TYPE_CHECKING:
     from gpu_driver.device_profile import DeviceProfile
@@ -29,10 +31,12 @@ PROFILES = (
     replace(GPU_PROFILE, features=frozenset({"mma_emulated"})),
     *(replace(CPU_PROFILE, features=frozenset({feature})) for feature in FEATURES),
 )
+STAYING = replace(GPU_PROFILE, features=frozenset({RESIDENT_EMULATED}))
 COMPILERS = ("clang", *(f"clang-{version}" for version in range(30, 13, -1)))
 WARNINGS = (
     *("-Wno-everything", "-Wuninitialized", "-Wsometimes-uninitialized", "-Wconditional-uninitialized"),
     *("-Wreturn-type", "-Warray-bounds", "-Wshift-overflow", "-Wshift-count-overflow", "-Wdivision-by-zero"),
+    "-Wmacro-redefined",  # which others print, or count on standard error
 )
 FAULT = "kernel void fault(global float *a, int n) { float x; if (n > 3) x = n; a[0] = x; }"
 
@@ -47,11 +51,12 @@ def compiler() -> str:
 @functools.cache
 def programs() -> set[tuple[str, tuple[str, ...]]]:
     """Source and options of every program that our cases are lowered to."""
+    cases = [(hal_model(example), profile) for profile in PROFILES for example in examples()]
+    cases += [(chain.draw(chain.code).graph.model(), STAYING) for chain in blocks()]
     return {
         (launch.kernel.source, build_options(dict(launch.kernel.defines)))
-        for profile in PROFILES
-        for example in examples()
-        for launch in _launches(hal_model(example), profile)
+        for model, profile in cases
+        for launch in _launches(model, profile)
     }
 
 
