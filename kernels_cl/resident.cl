@@ -96,9 +96,12 @@ static inline global uchar *memory_at(Place place, Memories m)
 
 #if FENCE
 #define FENCE_OF_DEVICE() __asm__ volatile("membar.gl;" ::: "memory")
+#define GIVE_UP() __asm__ volatile("trap;") // ends the launch by an error
 #else
 #define FENCE_OF_DEVICE() mem_fence(CLK_GLOBAL_MEM_FENCE)
+#define GIVE_UP()
 #endif
+#define MOST_LOOKS (1u << 24) // ten seconds and more, where what others do takes microseconds
 
 // Waits until so many groups have come here, in all of this launch.
 static INLINE void wait_for_arrivals(global volatile uint *progress, uint arrivals)
@@ -107,8 +110,9 @@ static INLINE void wait_for_arrivals(global volatile uint *progress, uint arriva
     if (get_local_id(0) == 0) {
         FENCE_OF_DEVICE();
         atomic_inc(progress);
-        while (*progress < arrivals)
-            ;
+        for (uint looks = 0; *progress < arrivals; ++looks)
+            if (looks == MOST_LOOKS) // a group has no place on the device, and will not have one
+                GIVE_UP();
         FENCE_OF_DEVICE();
     }
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
