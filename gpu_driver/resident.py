@@ -43,6 +43,8 @@ _PRODUCT, _DEPTHWISE, _DEPTHWISE_PIXELS, _COMBINE = 0, 1, 2, 3
 _PRODUCTS = {("matmul_tiled.cl", "matmul_tiled"), ("matmul_units.cl", "matmul_units")}
 _PROGRESS_BYTES = 8
 _TYPES = "T", "FILTER_T", "QUANTIZED"
+_ELEMENTS = ("float", "half", "uchar", "char")
+"""Of what is convolved; T of products may be `int`, too."""
 _ROWS_OF_COMBINE = 16
 """The argument `rows` of elementwise.cl, behind which are `inner` and the steps of both inputs."""
 
@@ -64,17 +66,37 @@ def merge(
     users = _Users(commands, storage)
     merged: list[Command] = []
     run: list[Launch] = []
+    program = _Program()
     for at, command in enumerate((*commands, None)):
-        if isinstance(command, Launch) and _kind_of(command, device) is not None and _go_together([*run, command]):
-            run.append(command)
+        launch = command if isinstance(command, Launch) and _kind_of(command, device) is not None else None
+        if launch is not None and program.takes(launch):
+            run.append(launch)
             continue
         merged += _joined(run, range(at - len(run), at), users, boundary, device)
-        run = []
-        if isinstance(command, Launch) and _kind_of(command, device) is not None:
-            run.append(command)
+        run, program = [], _Program()
+        if launch is not None and program.takes(launch):
+            run.append(launch)
         elif command is not None:
             merged.append(command)
     return merged
+
+
+class _Program:
+    """What the program of a run is made for: one product with its tile, one set of types."""
+
+    def __init__(self) -> None:
+        self._product: Kernel | None = None
+        self._types: dict[str, str | int] = {}
+
+    def takes(self, launch: Launch) -> bool:
+        """Take a launch in, and return whether it goes together with those before."""
+        types = {name: value for name, value in launch.kernel.defines if name in _TYPES}
+        product = launch.kernel if _is_product(launch) else self._product
+        if self._product not in (None, product) or any(self._types.get(name, of) != of for name, of in types.items()):
+            return False
+        self._product = product
+        self._types |= types
+        return True
 
 
 class _Users:
@@ -103,7 +125,7 @@ class _Users:
 def _kind_of(launch: Launch, device: DeviceProfile) -> int | None:
     """Return how resident.cl does what a launch does, None if it does not."""
     kernel = launch.kernel
-    if not is_small(launch.flops, launch.bytes_moved, device):
+    if not is_small(launch.flops, launch.bytes_moved, device) or dict(kernel.defines).get("T") not in _ELEMENTS:
         return None
     if (kernel.source, kernel.name) in _PRODUCTS:
         return _PRODUCT if dict(kernel.defines).get("ROWS_CONTIGUOUS") == 0 else None
@@ -126,15 +148,15 @@ def _number(argument: Argument) -> int:
     return int(argument) if isinstance(argument, np.generic) else -1
 
 
+def _held_bytes(argument: Argument) -> int:
+    """Return the size of data of the model, 0 for other arguments."""
+    if isinstance(argument, Packed) or (isinstance(argument, BoundOperand) and argument.constant is not None):
+        return argument.size_bytes
+    return 0
+
+
 def _is_constant(memory: Argument) -> bool:
     return isinstance(memory, BoundOperand) and memory.constant is not None
-
-
-def _go_together(launches: Sequence[Launch]) -> bool:
-    """Whether one program has what all launches need: the same product with its tile, the same types."""
-    products = {launch.kernel for launch in launches if _is_product(launch)}
-    defines = [dict(launch.kernel.defines) for launch in launches]
-    return len(products) <= 1 and all(len({one[name] for one in defines if name in one}) <= 1 for name in _TYPES)
 
 
 def _is_product(launch: Launch) -> bool:
@@ -144,13 +166,15 @@ def _is_product(launch: Launch) -> bool:
 def _joined(
     run: Sequence[Launch], places: range, users: _Users, boundary: Collection[int], device: DeviceProfile
 ) -> Sequence[Launch]:
-    """Return one launch for a run, or the run where that is short, has no product, or too many others' buffers."""
+    """Return one launch for a run, several where its memory is too much for one; the run if it is short."""
     product = next((launch for launch in run if _is_product(launch)), None)
     if len(run) < LEAST_STEPS or product is None:
         return run
     memories = _Memories(run, places, users, boundary)
-    if len(memories.outer) > OUTER:
-        return run
+    if not 0 < len(memories.outer) <= OUTER or max(memories.sizes_bytes) > device.max_alloc_bytes:
+        middle = len(run) // 2
+        parts = (run[:middle], places[:middle]), (run[middle:], places[middle:])
+        return [launch for one, at in parts for launch in _joined(one, at, users, boundary, device)]
     steps = b"".join(_step(launch, _kind_of(launch, device) or 0, memories) for launch in run)
     padding = [memories.outer[0]] * (OUTER - len(memories.outer))
     items = product.local_size[0]
@@ -200,6 +224,9 @@ class _Memories:
         for key, place in zip(inner, plan.places, strict=True):
             self._places[key] = (_OWN << _NUMBER_BITS) + place.offset
         self.own = Scratch(plan.sizes_bytes[0]) if plan.sizes_bytes else None
+        constants = {id(one): _held_bytes(one) for launch in run for one in launch.arguments}
+        self.sizes_bytes = sum(-(-size // _ALIGNMENT) * _ALIGNMENT for size in constants.values()), *plan.sizes_bytes
+        """Of the constants, and of its own memory."""
 
     def place(self, memory: BoundOperand | Scratch | Packed) -> int:
         """Return where a memory is, as resident.cl wants it; constants are put behind those that came before."""

@@ -135,8 +135,8 @@ static inline COMPUTE_T sum_of_lines(global const T *src, int from, int4 sizes, 
     return sum - lost;
 }
 
-// The same by a group, of any strides: every work-item has a sum, which meet in the first; others return anything.
-static INLINE COMPUTE_T sum_by_group(
+// The same by a group, of any strides: every work-item leaves a sum of its own, and behind a barrier one of them lets all meet.
+static inline void sum_of_item(
     global const T *src, int from, int4 sizes, int4 strides, int terms, local COMPUTE_T *sums, local COMPUTE_T *losts)
 {
     const int item = (int)get_local_id(0);
@@ -145,9 +145,11 @@ static INLINE COMPUTE_T sum_by_group(
         ADD_TERM(COMPUTE_T, sum, lost, LOAD(src, from + offset_of(i, sizes, strides)));
     sums[item] = sum;
     losts[item] = lost;
-    barrier(CLK_LOCAL_MEM_FENCE);
-    if (item > 0)
-        return sum;
+}
+
+static inline COMPUTE_T sum_of_group(local const COMPUTE_T *sums, local const COMPUTE_T *losts)
+{
+    COMPUTE_T sum = sums[0], lost = losts[0];
     for (int i = 1; i < GROUP; ++i) {
         lost += losts[i];
         MEET(COMPUTE_T, sum, lost, sums[i]);
@@ -197,9 +199,10 @@ VECTOR_KERNEL void mean_groups(global const T *src, global T *dst, int4 kept_siz
 {
     local COMPUTE_T sums[GROUP], losts[GROUP];
     const int output = (int)get_group_id(0);
-    const COMPUTE_T sum = sum_by_group(src, offset_of(output, kept_sizes, kept_strides), sizes, strides, terms, sums, losts);
+    sum_of_item(src, offset_of(output, kept_sizes, kept_strides), sizes, strides, terms, sums, losts);
+    barrier(CLK_LOCAL_MEM_FENCE);
     if (get_local_id(0) == 0)
-        STORE(dst, output, MEAN_OF(COMPUTE_T, , sum));
+        STORE(dst, output, MEAN_OF(COMPUTE_T, , sum_of_group(sums, losts)));
 }
 
 #define SUM_OF 0
@@ -307,19 +310,23 @@ VECTOR_KERNEL void reduce_groups(global const T *src, global T *dst, int4 kept_s
 #endif
     const int item = (int)get_local_id(0), output = (int)get_group_id(0);
     const int from = offset_of(output, kept_sizes, kept_strides);
+    // One barrier for all: PoCL 3.0 takes one in a branch for another.
 #if T_IS_FLOAT
-    if (operation == SUM_OF) {
-        const COMPUTE_T sum = sum_by_group(src, from, sizes, strides, terms, shared, losts);
-        if (item == 0)
-            STORE(dst, output, sum);
-        return;
-    }
+    if (operation == SUM_OF)
+        sum_of_item(src, from, sizes, strides, terms, shared, losts);
+    else
 #endif
     {
         REDUCE(COMPUTE_T, EVERY_OF_ITEM)
         shared[item] = result;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
+#if T_IS_FLOAT
+    if (item == 0 && operation == SUM_OF) {
+        STORE(dst, output, sum_of_group(shared, losts));
+        return;
+    }
+#endif
     if (item == 0) {
         REDUCE(COMPUTE_T, EVERY_ITEM)
         STORE(dst, output, result);

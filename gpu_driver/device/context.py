@@ -56,6 +56,8 @@ EXIT_SECONDS = 30.0
 STORE_SECONDS = 10.0
 """How long it may take to store programs; the one that is begun then is ended."""
 
+_COMPLETE = cl.command_execution_status.COMPLETE
+"""Commands that failed have less, those that have not ended yet more."""
 _READ = cl.mem_flags.USE_HOST_PTR | cl.mem_flags.READ_ONLY
 _WRITTEN = cl.mem_flags.USE_HOST_PTR | cl.mem_flags.READ_WRITE
 _EXHAUSTED = (
@@ -138,7 +140,7 @@ class DeviceContext:
         with self._staying_lock:
             latest = self._latest_staying
             before = None
-            if latest is not None and latest[0] != queue:
+            if latest is not None and latest[0] != queue and latest[1].command_execution_status > _COMPLETE:
                 latest[0].flush()
                 before = [latest[1]]
             event = cl.enqueue_nd_range_kernel(queue, kernel, global_size, local_size, wait_for=before)

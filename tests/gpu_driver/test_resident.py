@@ -14,14 +14,16 @@ import pytest
 from cpu_driver.driver import Device as CpuDevice
 from gpu_driver import resident
 from gpu_driver.device_profile import RESIDENT_EMULATED
+from gpu_driver.driver import Device as OpenClDevice
 from gpu_driver.launch import Launch
 from gpu_driver.lowering import Lowering
+from nn_runtime.codes import OperandCode, OperationCode
 from nn_runtime.device import Device
 from nn_runtime.devices import select
 from nn_runtime.hal.types import ExecutionPreference, Priority
 from tests.conftest import device_selectors
 from tests.gpu_driver.drawn import FLOAT, QUANT8, SIGNED, Network, inverted_residuals
-from tests.gpu_driver.graphs import request
+from tests.gpu_driver.graphs import Graph, request
 from tests.gpu_driver.operations.products import of_type_gpu
 from tests.gpu_driver.profiles import GPU_PROFILE
 from tests.platforms.launches import Launches, recorded
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gpu_driver.launch import Command
-    from nn_runtime.codes import OperandCode
     from nn_runtime.operand import Array
 
 LARGE_GPU = replace(GPU_PROFILE, compute_units=100, features=frozenset({RESIDENT_EMULATED}))
@@ -133,11 +134,12 @@ def test_two_operations_are_not_worth_a_launch() -> None:
     assert [one.kernel.source for one in commands_of(network) if isinstance(one, Launch)] == ["matmul_tiled.cl"] * 2
 
 
-def test_more_buffers_of_others_than_arguments_are_left_alone() -> None:
+def test_a_run_is_cut_where_it_has_more_buffers_of_others_than_arguments() -> None:
     network = Network(FLOAT, (1, 8, 8, 16), 1)
     for _ in range(resident.OUTER):
         network.convolve(16, is_output=True)
-    assert all(one.kernel.source == "matmul_tiled.cl" for one in commands_of(network) if isinstance(one, Launch))
+    sizes = [len(one.stages) for one in commands_of(network) if isinstance(one, Launch)]
+    assert sizes == [resident.OUTER // 2] * 2
 
 
 def test_devices_whose_groups_do_not_wait_have_a_launch_each() -> None:
@@ -156,23 +158,49 @@ def test_matrix_units_let_groups_stay() -> None:
 def test_a_launch_that_stays_waits_for_that_of_the_other_queue(
     staying: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    network = inverted_residuals(FLOAT)
-    source, out = network.data(), np.zeros(network.dims, np.float32)
-    how = ExecutionPreference.FAST_SINGLE_ANSWER, Priority.MEDIUM
-    prepared = staying.hal.prepare_model(network.graph.model(), *how, None, None)
+    assert isinstance(staying.hal, OpenClDevice)
+    context = staying.hal.context()
+    queues = context.queue, context.profiling_queue
+    kernel = cl.Kernel(cl.Program(context.context, "kernel void nothing(int n) {}").build(), "nothing")
+    kernel.set_arg(0, np.int32(0))
     waits: list[int] = []
     enqueue = cl.enqueue_nd_range_kernel
 
-    def counted(
-        queue: cl.CommandQueue, kernel: cl.Kernel, *sizes: object, wait_for: list[cl.Event] | None = None
-    ) -> cl.Event:
-        if kernel.function_name == "resident":
-            waits.append(len(wait_for or ()))
-        return enqueue(queue, kernel, *sizes, wait_for=wait_for)
+    def counted(*arguments: object, wait_for: list[cl.Event] | None = None) -> cl.Event:
+        waits.append(len(wait_for or ()))
+        return enqueue(*arguments, wait_for=wait_for)
 
-    prepared.execute_synchronously(request([source], [out]), False, None, None)
     monkeypatch.setattr(cl, "enqueue_nd_range_kernel", counted)
-    for measure in (False, True, True, False):
-        prepared.execute_synchronously(request([source], [out]), measure, None, None)
-    prepared.close()
-    assert waits == [0, 1, 0, 1]
+    gate = cl.UserEvent(context.context)
+    cl.enqueue_barrier(queues[0], wait_for=[gate])
+    for queue in (queues[0], queues[0], queues[1]):
+        event = context.enqueue_staying(queue, kernel, (1,), (1,))
+    gate.set_status(cl.command_execution_status.COMPLETE)
+    event.wait()
+    context.enqueue_staying(queues[0], kernel, (1,), (1,)).wait()  # behind what has ended
+    assert waits == [0, 0, 1, 0]
+
+
+@pytest.mark.parametrize("code", [OperandCode.TENSOR_INT32, FLOAT], ids=lambda code: code.name)
+def test_products_of_integers_stay_launches_of_their_own(code: OperandCode) -> None:
+    graph = Graph()
+    last = graph.input((1, 20, 20), code)
+    for at in range(4):
+        output = graph.output((1, 20, 20), code) if at == 3 else graph.temporary((1, 20, 20), code)
+        transposed = [graph.flag(False), graph.flag(True)]
+        graph.operation(OperationCode.BATCH_MATMUL, [last, last, *transposed], output)
+        last = output
+    lowering = Lowering(graph.model(), LARGE_GPU)
+    commands = lowering.lower(0, lowering.static_inputs()).commands
+    sources = [one.kernel.source for one in commands if isinstance(one, Launch)]
+    assert sources == (["resident.cl"] if code == FLOAT else ["matmul_tiled.cl"] * 4)
+
+
+def test_a_run_is_cut_where_its_memory_is_too_much_for_one_buffer() -> None:
+    network = Network(FLOAT, (1, 8, 8, 64), 1)
+    for at in range(12):
+        network.convolve(64, is_output=at == 11)
+    lowering = Lowering(network.graph.model(), replace(LARGE_GPU, max_alloc_bytes=60_000))
+    commands = lowering.lower(0, lowering.static_inputs()).commands
+    sizes = [len(one.stages) for one in commands if isinstance(one, Launch)]
+    assert sizes == [3, 3, 3, 3]

@@ -44,6 +44,13 @@ BUILT_IN float16 fma(float16 a, float16 b, float16 c)
         v[k] = fma(a[k], b[k], c[k]);
     return v;
 }
+BUILT_IN float16 copysign(float16 a, float16 b)
+{
+    float16 v;
+    for (int k = 0; k < 16; ++k)
+        v[k] = __builtin_copysignf(a[k], b[k]);
+    return v;
+}
 BUILT_IN int16 min(int16 a, int16 b) { return a < b ? a : b; }
 BUILT_IN int16 max(int16 a, int16 b) { return a > b ? a : b; }
 

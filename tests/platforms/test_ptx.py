@@ -156,15 +156,18 @@ def test_tiles_of_floats_fit_in_registers(tile: tiled.Tile, clang: str, ptxas: s
     assert products == reads * tile.run // 2 * 4
 
 
-@pytest.mark.parametrize(("element", "tile"), [("float", None), ("half", TILES[-1])], ids=["float", "half"])
+@pytest.mark.parametrize("types", [("float", "float"), *ELEMENT_TYPES], ids="-".join)
 @pytest.mark.parametrize("level", sorted(PTX_VERSIONS))
 def test_groups_that_stay_run_at_the_same_time(
-    element: str, tile: Tile | None, level: int, clang: str, ptxas: str, tmp_path: Path
+    types: tuple[str, str], level: int, clang: str, ptxas: str, tmp_path: Path
 ) -> None:
     """A compute unit has registers and local memory for all that it has to run at once; local memory: CUDA's guide."""
+    element, filter_element = types
+    tile = None if element == "float" else TILES[-1]
     variant = {"TILE": tiled.TILES[-1].side} if tile is None else {"MATRIX_UNITS": level, **dict(tile.defines())}
-    defines: dict[str, str | int] = {"T": element, "FILTER_T": element, "QUANTIZED": 0, "FENCE": 1, **variant}
-    options = build_options({**defines, "ROWS_CONTIGUOUS": 0, "COLUMNS_CONTIGUOUS": 0})
+    is_quantized = int("char" in element)
+    defines: dict[str, str | int] = {"T": element, "FILTER_T": filter_element, "QUANTIZED": is_quantized, **variant}
+    options = build_options({**defines, "ROWS_CONTIGUOUS": 0, "COLUMNS_CONTIGUOUS": 0, "FENCE": 1})
     ptx = _compiled("resident.cl", level, options, clang)
     items = 256 if tile is None else tile.items
     groups = max(items, resident.ITEMS_PER_UNIT) // items

@@ -129,6 +129,19 @@ def test_sums_of_rows_that_cancel_lose_nothing(opencl_device: Device, apart: int
     np.testing.assert_allclose(actual, exact, rtol=2e-7, atol=max(1e8, partial) * 2.0**-22)
 
 
+@pytest.mark.parametrize("code", [OperationCode.REDUCE_SUM, OperationCode.REDUCE_MAX, OperationCode.MEAN])
+@pytest.mark.parametrize("axis", [1, 2])
+def test_groups_have_all_terms(as_gpu: Device, code: OperationCode, axis: int) -> None:
+    data = np.random.default_rng(1).uniform(-1, 1, (2, 600, 5) if axis == 1 else (2, 5, 600)).astype(np.float32)
+    source = Value(FLOAT32, data)
+    actual = execute(
+        as_gpu, code, [source, constant([axis]), 0 if code == OperationCode.MEAN else False], source, (2, 5)
+    )
+    exact = data.astype(np.float64)
+    wanted = {OperationCode.REDUCE_SUM: exact.sum, OperationCode.REDUCE_MAX: exact.max}.get(code, exact.mean)(axis=axis)
+    np.testing.assert_allclose(actual, wanted, rtol=1e-6, atol=1e-6)
+
+
 def test_few_outputs_of_many_terms_take_groups_on_a_gpu() -> None:
     assert _kernel(GPU_PROFILE, (1, 112, 112, 3)) == "mean_groups"
     assert _kernel(GPU_PROFILE, (1, 7, 7, 1280)) == "mean_groups"
