@@ -7,6 +7,7 @@ HAL; nothing else is unpickled, and both ends of a channel are held by us and ou
 
 from __future__ import annotations
 
+import enum
 import io
 import os
 import pickle
@@ -19,7 +20,7 @@ from nn_runtime.hal.memory import HardwareBuffer, HardwareBufferFormat, Hardware
 from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 PASSES_DESCRIPTORS = hasattr(socket, "AF_UNIX") and hasattr(socket, "send_fds")
 
@@ -74,7 +75,7 @@ class Channel:
     def send(self, message: object, descriptors: Sequence[int] = ()) -> None:
         """Send a message; the descriptors stay the sender's. Raises ChannelClosed, BadMessage."""
         try:
-            payload = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+            payload = _dumped(message)
             for fd in descriptors:
                 os.fstat(fd)
         except Exception as error:
@@ -143,6 +144,21 @@ class Channel:
         if not more:
             raise ChannelClosed("the other end is closed")
         return more
+
+
+class _Pickler(pickle.Pickler):
+    """Makes enumerations of their values, as most versions of Python do: 3.11.0 to 3.11.3 fetch them by `getattr`."""
+
+    def reducer_override(self, value: object) -> tuple[Callable[..., object], tuple[object, ...]]:
+        if isinstance(value, enum.Enum):
+            return type(value), (value.value,)
+        return NotImplemented  # type: ignore[no-any-return]  # as pickle wants it
+
+
+def _dumped(message: object) -> bytes:
+    payload = io.BytesIO()
+    _Pickler(payload, pickle.HIGHEST_PROTOCOL).dump(message)
+    return payload.getvalue()
 
 
 class _Unpickler(pickle.Unpickler):

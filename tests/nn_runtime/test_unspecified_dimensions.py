@@ -30,11 +30,14 @@ if TYPE_CHECKING:
 class Level(Enum):
     """How much of [2, 2] is said."""
 
-    FULL = (2, 2)
-    DIMENSION = (2, 0)
-    RANK = ()
-    NOTHING = None
+    FULL, DIMENSION, RANK = "full", "dimension", "rank"
+    NOTHING = "nothing"
     """No type at all, for arguments alone."""
+
+    @property
+    def dims(self) -> tuple[int, ...] | None:
+        """What is said."""
+        return {Level.FULL: (2, 2), Level.DIMENSION: (2, 0), Level.RANK: ()}.get(self)
 
 
 CODES = [OperandCode.TENSOR_FLOAT32, OperandCode.TENSOR_FLOAT16, OperandCode.TENSOR_QUANT8_ASYMM]
@@ -55,13 +58,13 @@ def built(
     permutation_is_input: bool = False,
 ) -> Model:
     model = Model()
-    x = model.add_operand(kind(code, source.value or ()))
+    x = model.add_operand(kind(code, source.dims or ()))
     added = model.add_operand(kind(code, {Level.FULL: (2, 1), Level.DIMENSION: (0, 1)}.get(constant, ())))
-    t = model.add_operand(kind(code, between.value or ()))
+    t = model.add_operand(kind(code, between.dims or ()))
     order = model.add_operand(
         OperandType(OperandCode.TENSOR_INT32, {Level.FULL: (2,), Level.DIMENSION: (0,)}.get(permutation, ()))
     )
-    y = model.add_operand(kind(code, result.value or ()))
+    y = model.add_operand(kind(code, result.dims or ()))
     model.set_operand_value(added, np.array([[1], [2]], dtype_of(code)))
     if not permutation_is_input:
         model.set_operand_value(order, None)
@@ -73,9 +76,9 @@ def built(
 
 
 def argument(code: OperandCode, level: Level, bad: bool = False) -> OperandType | None:
-    if level.value is None:
+    if level.dims is None:
         return None
-    return kind(code, (3, *level.value[1:]) if bad and level.value else level.value)
+    return kind(code, (3, *level.dims[1:]) if bad and level.dims else level.dims)
 
 
 def bound(
@@ -114,7 +117,7 @@ def test_inputs(code: OperandCode, level: Level, said: Level, in_memory: bool) -
         execution = prepared(model, padded)
         given = argument(code, said, bad)
         # Where the model leaves A open a wrong A is found only when it meets the constant.
-        contradicts = bad and bool(said.value) and level != Level.RANK
+        contradicts = bad and bool(said.dims) and level != Level.RANK
         needs = 6 if bad and said == Level.FULL else 4
         fits = elements == needs or (padded and elements > needs)
         if contradicts or not known or not fits:
@@ -143,7 +146,7 @@ def test_outputs(code: OperandCode, level: Level, said: Level, in_memory: bool) 
     for padded, elements, bad in itertools.product([False, True], ELEMENTS, [False, True]):
         execution = prepared(model, padded)
         given = argument(code, said, bad)
-        contradicts = bad and bool(said.value) and level != Level.RANK
+        contradicts = bad and bool(said.dims) and level != Level.RANK
         needs = 6 if bad and said == Level.FULL else 4
         fits = not known or elements == needs or (padded and elements > needs)
         execution.set_input(0, np.array([[1, 2], [3, 4]], dtype_of(code)))
@@ -153,7 +156,7 @@ def test_outputs(code: OperandCode, level: Level, said: Level, in_memory: bool) 
                 bound(execution, False, array, given, in_memory)
             continue
         output = bound(execution, False, array, given, in_memory)
-        if bad and said.value:
+        if bad and said.dims:
             with pytest.raises(RuntimeError):
                 execution.compute()
             continue

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nn_runtime.codes import DeviceTypeCode, OperationCode
+from nn_runtime.codes import DeviceTypeCode, OperandCode, OperationCode
 from nn_runtime.errors import BadData
 from nn_runtime.hal import remote, remote_channel, remote_model, remote_process
 from nn_runtime.hal.fences import FenceStatus, close, wait
@@ -27,6 +27,7 @@ from nn_runtime.hal.types import (
     DeviceStatus,
     ErrorStatus,
     HalError,
+    Priority,
 )
 from nn_runtime.hal.versions.conversion import without_pointers
 from tests.nn_runtime.hal.hosted_drivers import DESCRIPTION, SLOW_S
@@ -154,6 +155,14 @@ def test_without_descriptor_passing_and_memfd(monkeypatch: pytest.MonkeyPatch) -
         )
     finally:
         device.close()
+
+
+def test_enumerations_travel_as_their_values() -> None:
+    """Not by `getattr`, as Python 3.11.0 to 3.11.3 would have it, which no message may bring."""
+    for value in (Priority.HIGH, OperandCode.TENSOR_FLOAT32, {OperandCode.INT32: (ErrorStatus.NONE,)}):
+        dumped = remote_channel._dumped(value)
+        assert b"getattr" not in dumped
+        assert remote_channel._loaded(dumped) == value
 
 
 def test_messages_hold_nothing_but_values_of_the_hal() -> None:
