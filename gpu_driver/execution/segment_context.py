@@ -37,7 +37,6 @@ class SegmentContext:
     def __init__(self, compiled: CompiledSegment) -> None:
         """Make one kernel object per launch, with its constant and scalar arguments set."""
         self._compiled = compiled
-        self._enqueue_staying = compiled.device.enqueue_staying
         self._commands = compiled.segment.commands
         self.fault = FaultNumber(compiled.device, compiled.problems) if compiled.problems else None
         fault = None if self.fault is None else self.fault.buffer.handle
@@ -121,9 +120,8 @@ class SegmentContext:
         at = 0
         try:
             if events is None and places is None and self._plain is not None:
-                for at, kernel, global_size, local_size, stays in self._plain:  # noqa: B007  # `at` is for errors
-                    enqueue = self._enqueue_staying if stays else cl.enqueue_nd_range_kernel
-                    event = enqueue(queue, kernel, global_size, local_size)
+                for at, kernel, global_size, local_size in self._plain:  # noqa: B007  # `at` is for errors
+                    event = cl.enqueue_nd_range_kernel(queue, kernel, global_size, local_size)
                 return event
             for at in range(len(self._commands)) if places is None else places:
                 launch = self._launches[at]
@@ -145,14 +143,13 @@ class SegmentContext:
         """Whether all there is to enqueue is one launch."""
         return self._plain is not None and len(self._plain) == 1
 
-    def _plain_launches(self) -> list[tuple[int, cl.Kernel, WorkSize, WorkSize, bool]] | None:
-        """Return place, kernel, sizes and whether it stays of every command, if nothing else is to be done for it."""
+    def _plain_launches(self) -> list[tuple[int, cl.Kernel, WorkSize, WorkSize]] | None:
+        """Return place, kernel and sizes of every command, if nothing else is to be done to enqueue them."""
         plain = []
         for at, launch in enumerate(self._launches):
-            if launch is None or launch.reads_images:
+            if launch is None or launch.reads_images or launch.launch.stays:
                 return None
-            one = launch.launch
-            plain.append((at, launch.kernel, one.global_size, one.local_size, one.stays))
+            plain.append((at, launch.kernel, launch.launch.global_size, launch.launch.local_size))
         return plain
 
     def _enqueue_copy(
