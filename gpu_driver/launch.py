@@ -126,3 +126,8 @@ class Measured:
 Command: TypeAlias = Launch | CopyBuffer
 Lowered: TypeAlias = Launch | Steps | Alias | Measured | tuple["Launch | Steps | Alias", ...]
 """What a launcher returns: one launch or steps, an alias, several in order, or launches that measure their outputs."""
+
+
+def arguments_of(command: Command) -> tuple[Argument, ...]:
+    """Return what a command is given, or copies from and to."""
+    return command.arguments if isinstance(command, Launch) else (command.source, command.destination)

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpu_driver.bound import BoundOperand
+from gpu_driver.bound import BoundOperand, constant_in
 from gpu_driver.device.buffers import Lifetime, plan_arenas
 from gpu_driver.kernel import Kernel, Packed, Scratch, Zeroed, int32
-from gpu_driver.launch import Launch, Stage
+from gpu_driver.launch import Launch, Stage, arguments_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -106,13 +106,12 @@ class _Users:
         self._storage = storage
         self._used: dict[object, tuple[int, int]] = {}
         for at, command in enumerate(commands):
-            arguments = command.arguments if isinstance(command, Launch) else (command.source, command.destination)
-            for argument in arguments:
-                if isinstance(argument, BoundOperand | Scratch) and not _is_constant(argument):
+            for argument in arguments_of(command):
+                if isinstance(argument, BoundOperand | Scratch) and constant_in(argument) is None:
                     first, _ = self._used.get(self.key(argument), (at, at))
                     self._used[self.key(argument)] = first, at
 
-    def key(self, memory: BoundOperand | Scratch) -> object:
+    def key(self, memory: BoundOperand | Scratch | Packed) -> object:
         """Return the same for the same memory."""
         return self._storage.get(memory.index, memory.index) if isinstance(memory, BoundOperand) else memory
 
@@ -146,17 +145,6 @@ def _quads(launch: Launch) -> int:
 
 def _number(argument: Argument) -> int:
     return int(argument) if isinstance(argument, np.generic) else -1
-
-
-def _held_bytes(argument: Argument) -> int:
-    """Return the size of data of the model, 0 for other arguments."""
-    if isinstance(argument, Packed) or (isinstance(argument, BoundOperand) and argument.constant is not None):
-        return argument.size_bytes
-    return 0
-
-
-def _is_constant(memory: Argument) -> bool:
-    return isinstance(memory, BoundOperand) and memory.constant is not None
 
 
 def _is_product(launch: Launch) -> bool:
@@ -209,9 +197,13 @@ class _Memories:
         self._size = 0
         self.outer: list[BoundOperand | Scratch] = []
         inner: dict[object, Lifetime] = {}
+        constant_bytes: dict[int, int] = {}
         for at, launch in enumerate(run):
             for argument in launch.arguments:
-                if not isinstance(argument, BoundOperand | Scratch) or _is_constant(argument):
+                constant = constant_in(argument)
+                if constant is not None:
+                    constant_bytes[id(argument)] = _aligned(constant.size_bytes)
+                if constant is not None or not isinstance(argument, BoundOperand | Scratch):
                     continue
                 key = users.key(argument)
                 if key not in boundary and users.is_within(key, places):
@@ -224,27 +216,30 @@ class _Memories:
         for key, place in zip(inner, plan.places, strict=True):
             self._places[key] = (_OWN << _NUMBER_BITS) + place.offset
         self.own = Scratch(plan.sizes_bytes[0]) if plan.sizes_bytes else None
-        constants = {id(one): _held_bytes(one) for launch in run for one in launch.arguments}
-        self.sizes_bytes = sum(-(-size // _ALIGNMENT) * _ALIGNMENT for size in constants.values()), *plan.sizes_bytes
+        self.sizes_bytes = sum(constant_bytes.values()), *plan.sizes_bytes
         """Of the constants, and of its own memory."""
 
     def place(self, memory: BoundOperand | Scratch | Packed) -> int:
         """Return where a memory is, as resident.cl wants it; constants are put behind those that came before."""
-        if isinstance(memory, Packed) or (isinstance(memory, BoundOperand) and memory.constant is not None):
-            data = memory.data
-            key: object = id(memory)
-            if key not in self._places:
-                self._places[key] = (_CONSTANTS << _NUMBER_BITS) + self._size
-                filled = np.zeros(-(-max(data.nbytes, 1) // _ALIGNMENT) * _ALIGNMENT, np.uint8)
-                filled[: data.nbytes] = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
-                self._constants.append(filled)
-                self._size += filled.nbytes
-            return self._places[key]
-        return self._places[self._users.key(memory)]
+        constant = constant_in(memory)
+        if constant is None:
+            return self._places[self._users.key(memory)]
+        key = id(memory)
+        if key not in self._places:
+            self._places[key] = (_CONSTANTS << _NUMBER_BITS) + self._size
+            filled = np.zeros(_aligned(constant.size_bytes), np.uint8)
+            filled[: constant.size_bytes] = np.ascontiguousarray(constant.data).reshape(-1).view(np.uint8)
+            self._constants.append(filled)
+            self._size += filled.nbytes
+        return self._places[key]
 
     def constants(self) -> Packed:
         """Return all constants that were placed."""
         return Packed(*self._constants) if self._constants else Packed(np.zeros(_ALIGNMENT, np.uint8))
+
+
+def _aligned(size_bytes: int) -> int:
+    return -(-max(size_bytes, 1) // _ALIGNMENT) * _ALIGNMENT
 
 
 def _step(launch: Launch, kind: int, memories: _Memories) -> bytes:

@@ -163,10 +163,9 @@ def _by_groups(matmul: Matmul, device: DeviceProfile) -> Launch | None:
     if fits_narrow(matmul, device):
         return _narrow(matmul)
     if is_small(matmul.flops, matmul.bytes_moved, device):
-        smallest = TILES[-1]
-        return smallest_units_launch(matmul, device) or (
-            _tiled(matmul, smallest) if fits_tiled(device, smallest) else None
-        )
+        smallest = smallest_units_launch(matmul, device)
+        if smallest is not None or fits_tiled(device, TILES[-1]):
+            return smallest or _tiled(matmul, TILES[-1])
     found = tile_of(matmul, device)
     if found is None:
         return None

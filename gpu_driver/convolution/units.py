@@ -2,7 +2,7 @@
 """Products of matrices by NVIDIA's matrix units: float16 and 8-bit, by the tile that a model of the device prefers.
 
 Times are estimates in cycles: `estimate` says what they are made of. Its numbers were fitted to the products of
-MobileNet V2, 64 pictures at once, by every tile on an H200: what they choose took 1.00 (float32), 1.13 (float16) and
+MobileNet V2, 64 pictures at once, by every tile on an H200: what they choose took 1.01 (float32), 1.13 (float16) and
 1.04 (8 bits) of the best tiles' time. They choose among the tiles, and between this kernel and matmul_tiled.cl.
 """
 

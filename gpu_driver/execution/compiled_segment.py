@@ -6,11 +6,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from gpu_driver.bound import BoundOperand
+from gpu_driver.bound import BoundOperand, constant_in
 from gpu_driver.device.buffers import Lifetime, plan_arenas, plan_whole_buffers
 from gpu_driver.device.programs import ProgramBuildError
 from gpu_driver.kernel import Fault, Images, Packed, Scratch
-from gpu_driver.launch import Launch
+from gpu_driver.launch import Launch, arguments_of
 from nn_runtime.hal.types import ErrorStatus, HalError
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from gpu_driver.device.device_memory import DeviceBuffer
     from gpu_driver.device.programs import Launched, Program
     from gpu_driver.kernel import Argument
-    from gpu_driver.launch import Command
     from gpu_driver.lowering import Segment
 
 Memory: TypeAlias = "int | Scratch"
@@ -111,8 +110,8 @@ class CompiledSegment:
         memory: list[list[tuple[int, Memory]]] = []
         for command in self.segment.commands:
             memory.append([])
-            for i, argument in enumerate(_arguments_of(command)):
-                constant = _constant_in(argument)
+            for i, argument in enumerate(arguments_of(command)):
+                constant = constant_in(argument)
                 if constant is not None:
                     constants[id(argument)] = constant
                     continue
@@ -142,14 +141,3 @@ class CompiledSegment:
         if not profile.is_cpu:
             return temporaries, plan_whole_buffers(lifetimes)
         return temporaries, plan_arenas(lifetimes, max(64, profile.mem_base_addr_align_bytes), profile.max_alloc_bytes)
-
-
-def _arguments_of(command: Command) -> tuple[Argument, ...]:
-    return command.arguments if isinstance(command, Launch) else (command.source, command.destination)
-
-
-def _constant_in(argument: Argument) -> Packed | None:
-    """Return what is to be uploaded for an argument, None where nothing is."""
-    if isinstance(argument, BoundOperand):
-        return None if argument.constant is None else Packed(argument.constant)
-    return argument if isinstance(argument, Packed) else None
