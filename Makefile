@@ -25,7 +25,7 @@ $(VENV)/.dev: $(VENV)/.test
 demo: $(VENV)/.base  ## classify real handwritten digits on the OpenCL device
 	NNRT_DEVICE=$${NNRT_DEVICE:-opencl,cpu} $(BIN)/nnrt demo
 
-test: $(VENV)/.test  ## the tests, strictly on PoCL: 10 to 20 minutes on 2 cores
+test: $(VENV)/.test  ## the tests, strictly on PoCL: 7 to 20 minutes on 2 cores
 	NNRT_DEVICE=$${NNRT_DEVICE:-opencl:pocl} $(BIN)/python -m pytest -q -n 2
 
 test-all: $(VENV)/.all  ## the long suites whole (corpus, random graphs, mutations, Oclgrind), every platform found

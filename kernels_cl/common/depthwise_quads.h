@@ -105,25 +105,25 @@ static inline void store_quad(SUM_T4 sums, Quad quad, int zero_out, global T *ds
 // its edge, so that no read waits for a decision.
 #define ADD_LINE(TAPS, STRIDE, STRIP)                                                                                      \
     static inline void add_line_##TAPS##_##STRIDE##_##STRIP(SUM_T4 *sums, global const T *line, global const FILTER_T *weights, \
-        int left, int width, int depth, int2 zeros, int is_inside)                                            \
+        int left, int width, int depth, int2 zeros, int is_inside)                                                         \
     {                                                                                                                      \
         SUM_T4 taps[TAPS], pixels[(STRIP - 1) * STRIDE + TAPS];                                                            \
-        UNROLLED for (int fx = 0; fx < TAPS; ++fx)                                                                \
-            taps[fx] = CENTRED(LOAD_ALIGNED_4(weights, fx * depth, FILTER_T), zeros.y);                                            \
-        UNROLLED for (int i = 0; i < (STRIP - 1) * STRIDE + TAPS; ++i)                                            \
-            pixels[i] = CENTRED(LOAD_ALIGNED_4(line, clamp(left + i, 0, width - 1) * depth, T), zeros.x);                          \
-        UNROLLED for (int i = 0; i < (STRIP - 1) * STRIDE + TAPS; ++i)                                            \
+        UNROLLED for (int fx = 0; fx < TAPS; ++fx)                                                                         \
+            taps[fx] = CENTRED(LOAD_ALIGNED_4(weights, fx * depth, FILTER_T), zeros.y);                                    \
+        UNROLLED for (int i = 0; i < (STRIP - 1) * STRIDE + TAPS; ++i)                                                     \
+            pixels[i] = CENTRED(LOAD_ALIGNED_4(line, clamp(left + i, 0, width - 1) * depth, T), zeros.x);                  \
+        UNROLLED for (int i = 0; i < (STRIP - 1) * STRIDE + TAPS; ++i)                                                     \
             if (is_inside && inside(left + i, width))                                                                      \
-                UNROLLED for (int p = 0; p < STRIP; ++p)                                                          \
+                UNROLLED for (int p = 0; p < STRIP; ++p)                                                                   \
                     if (i - p * STRIDE >= 0 && i - p * STRIDE < TAPS)                                                      \
                         sums[p] = ADD_PRODUCT(pixels[i], taps[i - p * STRIDE], sums[p]);                                   \
     }
 
-#define EVERY_LINE(LINES, ADD, STRIP)                                                                                      \
+#define EVERY_LINE(LINES, ADD)                                                                                             \
     for (int fy = 0; fy < (LINES); ++fy) {                                                                                 \
         const int iy = top + fy;                                                                                           \
         ADD(sums, src + nhwc_offset(b, clamp(iy, 0, height - 1), 0, height, width, depth) + c,                             \
-            weights + fy * window.y * depth + c, left, width, depth, centres, inside(iy, height));                \
+            weights + fy * window.y * depth + c, left, width, depth, centres, inside(iy, height));                         \
     }
 
 // convolve_quads_STRIP: work-item `item` of as many as there are quads of channels in strips of so many pixels; others do nothing.
@@ -147,12 +147,12 @@ static inline void store_quad(SUM_T4 sums, Quad quad, int zero_out, global T *ds
         const int2 centres = CENTRES;                                                                                      \
         const Quad quad = QUAD_OF(c);                                                                                      \
         SUM_T4 sums[STRIP];                                                                                                \
-        UNROLLED for (int p = 0; p < STRIP; ++p)                                                                  \
+        UNROLLED for (int p = 0; p < STRIP; ++p)                                                                           \
             sums[p] = (SUM_T4)(0);                                                                                         \
-        if (is_known && steps.y == 1) {                                                                                                  \
-            UNROLL EVERY_LINE(3, add_line_3_1_##STRIP, STRIP)                                                              \
-        } else if (is_known && steps.y == 2) {                                                                                           \
-            UNROLL EVERY_LINE(3, add_line_3_2_##STRIP, STRIP)                                                              \
+        if (is_known && steps.y == 1) {                                                                                    \
+            UNROLL EVERY_LINE(3, add_line_3_1_##STRIP)                                                                     \
+        } else if (is_known && steps.y == 2) {                                                                             \
+            UNROLL EVERY_LINE(3, add_line_3_2_##STRIP)                                                                     \
         } else {                                                                                                           \
             for (int fy = 0; fy < window.x; ++fy) {                                                                        \
                 const int iy = top + fy * steps.z;                                                                         \
@@ -161,7 +161,7 @@ static inline void store_quad(SUM_T4 sums, Quad quad, int zero_out, global T *ds
                         weights + fy * window.y * depth + c, left, width, depth, aligned, centres, window.y, steps, STRIP); \
             }                                                                                                              \
         }                                                                                                                  \
-        UNROLLED for (int p = 0; p < STRIP; ++p)                                                                  \
+        UNROLLED for (int p = 0; p < STRIP; ++p)                                                                           \
             if (first_x + p < out_width)                                                                                   \
                 STORE_QUAD(sums[p], quad, nhwc_offset(b, oy, first_x + p, out_height, out_width, depth) + c);              \
     }
