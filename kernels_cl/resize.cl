@@ -30,9 +30,10 @@ kernel void resize_bilinear(global const T *src, global T *dst, global const int
     const float v = row_weights[y], u = column_weights[x];
     const int top = (b * height + row_lower[y]) * width, bottom = (b * height + row_upper[y]) * width;
     const int left = column_lower[x], right = column_upper[x];
-    const float tl = TO_REAL(LOAD(src, (top + left) * depth + c)), tr = TO_REAL(LOAD(src, (top + right) * depth + c));
-    const float bl = TO_REAL(LOAD(src, (bottom + left) * depth + c)), br = TO_REAL(LOAD(src, (bottom + right) * depth + c));
-    STORE(dst, row * out_width * depth + i, FROM_REAL(blend(tl, tr, bl, br, v, u)));
+    const float tl = TO_REAL(LOAD(src, (top + left) * depth + c)) * (1.0f - v);
+    const float tr = TO_REAL(LOAD(src, (top + right) * depth + c)) * (1.0f - v);
+    const float bl = TO_REAL(LOAD(src, (bottom + left) * depth + c)) * v, br = TO_REAL(LOAD(src, (bottom + right) * depth + c)) * v;
+    STORE(dst, row * out_width * depth + i, FROM_REAL(blend(tl, tr, bl, br, u)));
 }
 
 TILE_KERNEL void resize_bilinear_rows(global const T *src, global T *dst, global const int *row_lower, global const int *row_upper,
@@ -42,12 +43,10 @@ TILE_KERNEL void resize_bilinear_rows(global const T *src, global T *dst, global
     const int row = (int)get_global_id(1);
     const int b = row / out_height, y = row % out_height;
     const float v = row_weights[y];
-    const int top = (b * height + row_lower[y]) * width, bottom = (b * height + row_upper[y]) * width;
-    for (int x = 0; x < out_width; ++x) {
-        const int left = column_lower[x], right = column_upper[x];
-        blend_pixel(src, (top + left) * depth, (top + right) * depth, (bottom + left) * depth, (bottom + right) * depth, v,
-            column_weights[x], depth, dst + (row * out_width + x) * depth);
-    }
+    const int top = (b * height + row_lower[y]) * width * depth, bottom = (b * height + row_upper[y]) * width * depth;
+    const int elements = (int)get_global_size(1) / out_height * height * width * depth;
+    blend_row(src, elements, top, bottom, v, column_lower, column_upper, column_weights, depth, dst + row * out_width * depth, out_width,
+        out_width * depth);
 }
 
 kernel void resize_nearest_neighbor(global const T *src, global T *dst, global const int *rows, global const int *columns, int height,

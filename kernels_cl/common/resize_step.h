@@ -12,11 +12,14 @@ static void resize_bilinear(const Step *s, Part part, global const T *src, globa
     global const int *left = CONSTANT_AT(int, s->shifts), *right = CONSTANT_AT(int, s->roundings);
     global const float *down = CONSTANT_AT(float, s->multipliers), *across = CONSTANT_AT(float, s->scales);
     const int depth = s->depth_out, last = min(part.x1 * s->unit_pixels, s->batches * s->out_height * s->out_width);
-    for (int pixel = part.x0 * s->unit_pixels; pixel < last; ++pixel) {
+    const int elements = s->batches * s->height * s->width * depth;
+    for (int pixel = part.x0 * s->unit_pixels; pixel < last;) {
         const int row = pixel / s->out_width, x = pixel - row * s->out_width, b = row / s->out_height, y = row - b * s->out_height;
-        const int top = (b * s->height + above[y]) * s->width, bottom = (b * s->height + below[y]) * s->width;
-        blend_pixel(src, (top + left[x]) * depth, (top + right[x]) * depth, (bottom + left[x]) * depth, (bottom + right[x]) * depth,
-            down[y], across[x], depth, dst + (size_t)pixel * depth);
+        const int top = (b * s->height + above[y]) * s->width * depth, bottom = (b * s->height + below[y]) * s->width * depth;
+        const int count = min(s->out_width - x, last - pixel);
+        blend_row(src, elements, top, bottom, down[y], left + x, right + x, across + x, depth, dst + (size_t)pixel * depth, count,
+            (last - pixel) * depth);
+        pixel += count;
     }
 }
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from nn_runtime.operand import Array
 
 TYPES = OperandCode.TENSOR_FLOAT32, OperandCode.TENSOR_FLOAT16, OperandCode.TENSOR_QUANT8_ASYMM_SIGNED
-DEPTHS = 1, 4, 8, 16
+DEPTHS = 1, 2, 4, 8, 16
 CASES = "depthwise 3", "depthwise 5", "convolution 1", "convolution 3", "pool", "sum", "resize", "pad"
 ROWS = 16
 

@@ -39,7 +39,7 @@ def decoder(
     return network
 
 
-@pytest.mark.parametrize("depth", [1, 3, 16, 40])
+@pytest.mark.parametrize("depth", [1, 3, 6, 12, 16, 40])
 @pytest.mark.parametrize("size", [(10, 14), (3, 4), (13, 9)], ids=str)
 @pytest.mark.parametrize("operation", [BILINEAR, NEAREST], ids=lambda operation: operation.name)
 @pytest.mark.parametrize("code", TYPES, ids=lambda code: code.name)
@@ -63,8 +63,8 @@ def test_any_number_of_groups_and_queues(
     opencl_device: Device, monkeypatch: pytest.MonkeyPatch, groups: int, queues: int
 ) -> None:
     simulate_groups(monkeypatch, groups, queues)
-    for at in range(4):
-        decoder(SIGNED, BILINEAR, 48, (20 + at, 40)).check(opencl_device)
+    for at, depth in enumerate((48, 48, 3, 7)):
+        decoder(SIGNED, BILINEAR, depth, (20 + at, 40)).check(opencl_device)
 
 
 def test_not_a_number_stays_where_it_is(opencl_device: Device) -> None:
