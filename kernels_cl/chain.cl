@@ -110,12 +110,14 @@
 #include "common/look_up_row.h"
 #endif
 #include "common/kept.h"
+#include "common/kept_lanes.h"
 #include "common/elementwise_step.h"
 #include "common/mean_step.h"
 #include "common/copy_row.h"
 #define RAW JOIN(RAW_OF_, T)
 #include "common/turn_tile.h"
 #include "common/copy_step.h"
+#include "common/greatest.h"
 #include "common/greatest_step.h"
 #include "common/resize.h"
 #include "common/resize_step.h"

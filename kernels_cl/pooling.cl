@@ -21,14 +21,12 @@
 #endif
 
 #include "common/types.h"
-#include "common/mean.h"
-#include "common/index.h"
 
-#if T_IS_FLOAT
-#define LEAST (-INFINITY)
-#else
-#define LEAST (-128)
-#endif
+#include "common/index.h"
+#include "common/kept.h"
+#include "common/mean.h"
+
+#include "common/greatest.h"
 
 typedef struct {
     int y0, y1, x0, x1;
@@ -61,7 +59,7 @@ static inline Window window_at(int oy, int ox, int height, int width, int2 filte
 // Maxima ask of a window, not of each value, whether it has NaN: bits of its size beyond infinity's.
 #if T_IS_FLOAT
 #define SIZE_OF(BITS, value) (as_##BITS(value) & (BITS)INT_MAX)
-#define MAX_OF(V, BITS) (sizes > (BITS)0x7f800000 ? (V)NAN : result)
+#define MAX_OF(V, BITS) (sizes > (BITS)NO_NAN ? (V)NAN : result)
 #else
 #define SIZE_OF(BITS, value) ((BITS)0)
 #define MAX_OF(V, BITS) result
@@ -71,7 +69,7 @@ static inline Window window_at(int oy, int ox, int height, int width, int2 filte
 #define SUM_RESULT MEAN_OF(result, WINDOW_PIXELS)
 #define SUM_RESULT16 MEAN_OF16(result, WINDOW_PIXELS)
 
-#define POOLING(NAME, COMBINE, identity, RESULT, RESULT16)                                                                      \
+#define POOLING(NAME, COMBINE, identity, RESULT)                                                                                \
     kernel void NAME(global const T *src, global T *dst, COMPUTE_T low, COMPUTE_T high, int height, int width, int depth,       \
         int out_height, int out_width, int2 filter, int2 stride, int2 padding)                                                  \
     {                                                                                                                           \
@@ -82,8 +80,10 @@ static inline Window window_at(int oy, int ox, int height, int width, int2 filte
         POOL(COMPUTE_T, int, LOAD, COMBINE, identity, row / out_height * height * width, i % depth)                                  \
         const COMPUTE_T y = RESULT;                                                                                             \
         STORE(dst, row * out_width * depth + i, y < low ? low : y > high ? high : y);                                           \
-    }                                                                                                                           \
-                                                                                                                                \
+    }
+
+// Each pixel of a work-item's part of a row by PIXEL.
+#define POOLING_ROWS(NAME, PIXEL)                                                                                               \
     TILE_KERNEL void NAME##_rows(global const T *src, global T *dst, COMPUTE_T low, COMPUTE_T high, int height, int width,      \
         int depth, int out_height, int out_width, int2 filter, int2 stride, int2 padding, int blocks_per_item)                  \
     {                                                                                                                           \
@@ -91,18 +91,27 @@ static inline Window window_at(int oy, int ox, int height, int width, int2 filte
         const int last = min(first + blocks_per_item * 16, depth), image = row / out_height * height * width;                   \
         for (int ox = 0; ox < out_width; ++ox) {                                                                                \
             const Window window = window_at(row % out_height, ox, height, width, filter, stride, padding);                      \
-            for (int block = first; block < last; block += 16) {                                                                \
-                const int c = min(block, depth - 16);                                                                           \
-                POOL(COMPUTE_T16, int16, LOAD16, COMBINE, identity, image, c)                                                          \
-                const COMPUTE_T16 y = RESULT16;                                                                                 \
-                STORE16(dst, (row * out_width + ox) * depth + c,                                                                \
-                    y < (COMPUTE_T16)low ? (COMPUTE_T16)low : y > (COMPUTE_T16)high ? (COMPUTE_T16)high : y);                   \
-            }                                                                                                                   \
+            const int to = (row * out_width + ox) * depth;                                                                      \
+            PIXEL                                                                                                               \
         }                                                                                                                       \
     }
 
-POOLING(average_pool_2d, COMBINE_SUM, 0, SUM_RESULT, SUM_RESULT16)
-POOLING(max_pool_2d, COMBINE_MAX, LEAST, MAX_OF(COMPUTE_T, int), MAX_OF(COMPUTE_T16, int16))
+#define AVERAGE_PIXEL                                                                                                           \
+    for (int block = first; block < last; block += 16) {                                                                        \
+        const int c = min(block, depth - 16);                                                                                   \
+        POOL(COMPUTE_T16, int16, LOAD16, COMBINE_SUM, 0, image, c)                                                              \
+        const COMPUTE_T16 y = SUM_RESULT16;                                                                                     \
+        STORE16(dst, to + c, y < (COMPUTE_T16)low ? (COMPUTE_T16)low : y > (COMPUTE_T16)high ? (COMPUTE_T16)high : y);          \
+    }
+
+#define GREATEST_PIXEL                                                                                                          \
+    greatest_of_window(src + (image + window.y0 * width + window.x0) * depth, window.y1 - window.y0, window.x1 - window.x0, depth, \
+        width * depth, first, last, (KEPT_T16)low, (KEPT_T16)high, dst + to);
+
+POOLING(average_pool_2d, COMBINE_SUM, 0, SUM_RESULT)
+POOLING(max_pool_2d, COMBINE_MAX, LOWEST, MAX_OF(COMPUTE_T, int))
+POOLING_ROWS(average_pool_2d, AVERAGE_PIXEL)
+POOLING_ROWS(max_pool_2d, GREATEST_PIXEL)
 
 #if GROUP > 1
 #define CHANNELS 32 // neighbours in memory for neighbouring work-items
@@ -139,5 +148,5 @@ POOLING(max_pool_2d, COMBINE_MAX, LEAST, MAX_OF(COMPUTE_T, int), MAX_OF(COMPUTE_
     }
 
 POOLING_GROUPS(average_pool_2d, COMBINE_SUM, 0, SUM_RESULT)
-POOLING_GROUPS(max_pool_2d, COMBINE_MAX, LEAST, MAX_OF(COMPUTE_T, int))
+POOLING_GROUPS(max_pool_2d, COMBINE_MAX, LOWEST, MAX_OF(COMPUTE_T, int))
 #endif
