@@ -12,14 +12,14 @@ static inline void greatest_few(global const T *from, int rows, int pixels, int 
 {
     KEPT_T16 found = (KEPT_T16)LOWEST;
     int16 sizes = (int16)0;
-    for (int y = 0; y < rows; ++y)
+    for (int row = 0; row < rows; ++row)
         for (int x = 0; x < pixels; ++x) {
-            const KEPT_T16 value = load_kept(from, y * line + x * depth, depth);
+            const KEPT_T16 value = load_kept(from, row * line + x * depth, depth);
             found = value > found ? value : found;
             NOTE_SIZES(sizes, value);
         }
-    found = OR_NAN(sizes, found);
-    store_kept(to, 0, CLAMPED(found, low, high), depth);
+    const KEPT_T16 y = OR_NAN(sizes, found);
+    store_kept(to, 0, CLAMPED(y, low, high), depth);
 }
 
 static void greatest(const Step *s, Part part, global const T *src, global T *dst)

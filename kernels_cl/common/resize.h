@@ -37,13 +37,13 @@ BLEND(float, )
 #define READ_REALS(N, p) LOAD16(p, 0)
 #define WRITE_REALS(N, p, v) STORE16(p, 0, v)
 #else
-#define NEIGHBOURS(N)                                     \
+#define NEIGHBOURS_OF_T(N)                                \
     typedef struct __attribute__((packed)) {              \
         JOIN(T, N) value;                                 \
     } Neighbours##N;
-NEIGHBOURS(4)
-NEIGHBOURS(8)
-NEIGHBOURS(16)
+NEIGHBOURS_OF_T(4)
+NEIGHBOURS_OF_T(8)
+NEIGHBOURS_OF_T(16)
 #if T_IS_FLOAT
 #define READ_REALS(N, p) ((global const Neighbours##N *)(p))->value
 #define WRITE_REALS(N, p, v) ((global Neighbours##N *)(p))->value = (v)
