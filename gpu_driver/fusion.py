@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def foldable_residual(first: BoundOperation, add: BoundOperation, device: DeviceProfile) -> BoundOperand | None:
     """Return the tensor that an ADD of equal shapes adds to a convolution, or None.
 
-    A float one has no activation of its own; an 8-bit one runs by a packed kernel, the only one with that ADD.
+    A float one has no activation of its own; an 8-bit one runs as a step of a chain, the only code with that ADD.
     """
     if add.code != OperationCode.ADD or first.code != OperationCode.CONV_2D:
         return None
@@ -29,4 +29,4 @@ def foldable_residual(first: BoundOperation, add: BoundOperation, device: Device
         return others[0] if first.fuse_code() == FuseCode.NONE else None
     constant = first.input("filter").is_constant and first.input("bias").is_constant
     exact = addition_factors(before, others[0], add.outputs[0]) is not None
-    return others[0] if device.is_cpu and constant and exact and not first.bool_value("layout") else None
+    return others[0] if device.builds_chains and constant and exact and not first.bool_value("layout") else None

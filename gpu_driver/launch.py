@@ -115,7 +115,7 @@ class Measured:
     """The launches of an operation whose outputs have a first dimension that the device finds out.
 
     `status` is memory of two int32 that they leave: that size, and not 0 where the inputs are wrong, namely `problem`.
-    The last launch must use it, so that nothing else lies there. Outputs have room for the greatest dimensions.
+    Outputs have room for the greatest dimensions.
     """
 
     launches: tuple[Launch | Steps, ...]

@@ -20,6 +20,7 @@ import threading
 import time
 import weakref
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -35,7 +36,7 @@ from nn_runtime.hal.memory import PAGE_BYTES, pages_of_zeros
 from nn_runtime.hal.types import ErrorStatus, ExecutionPreference, HalError, Priority
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from gpu_driver.device.programs import CacheStats
     from gpu_driver.device_profile import DeviceProfile
@@ -216,11 +217,7 @@ class DeviceContext:
         """
         data = pages_of_zeros(size_bytes)
         if self.profile.uses_host_memory:
-            self._make_room(size_bytes)
-            try:
-                return DeviceBuffer(self.accounts, cl.Buffer(self.context, _WRITTEN, hostbuf=data), size_bytes), data
-            except cl.Error as error:
-                raise hal_error(error, f"allocation of {readable_bytes(size_bytes)}") from error
+            return self._made(partial(cl.Buffer, self.context, _WRITTEN, hostbuf=data), size_bytes), data
         buffer = self.allocate(size_bytes)
         buffer.write(self.queue, data).wait()
         return buffer, None
@@ -253,20 +250,25 @@ class DeviceContext:
 
     def _allocate(self, content: int | Sequence[Array]) -> DeviceBuffer:
         """Return a buffer of a size, or one that holds constant data, the bytes of several arrays."""
-        size_bytes = content if isinstance(content, int) else sum(part.nbytes for part in content)
+        if isinstance(content, int):
+            return self._made(partial(self._new_handle, content), content)
+        buffer = self._made(partial(self._new_handle, content), sum(part.nbytes for part in content))
+        self.accounts.written(buffer.size_bytes)
+        return buffer
+
+    def _made(self, new_handle: Callable[[], cl.Buffer], size_bytes: int) -> DeviceBuffer:
+        """Return a buffer around a new handle, tried again without idle memory where there is no room for it."""
         self._make_room(size_bytes)
         try:
-            handle = self._new_handle(content)
+            handle = new_handle()
         except cl.Error as error:
             if error.code not in _EXHAUSTED:
                 raise hal_error(error, "allocation") from error
             self._release_idle()
             try:
-                handle = self._new_handle(content)
+                handle = new_handle()
             except cl.Error as again:
                 raise hal_error(again, f"allocation of {readable_bytes(size_bytes)}") from again
-        if not isinstance(content, int):
-            self.accounts.written(size_bytes)
         return DeviceBuffer(self.accounts, handle, size_bytes)
 
     def _make_room(self, size_bytes: int) -> None:

@@ -135,6 +135,8 @@ class CompiledSegment:
                 if isinstance(memory, Scratch) or memory not in self.boundary:
                     first.setdefault(memory, at)
                     last[memory] = at
+        if self.segment.measured is not None:  # the host reads it when all commands are done
+            last[self.segment.measured.status] = len(self.memory_arguments) - 1
         temporaries = list(first)
         lifetimes = [Lifetime(self.storage_size(m), first[m], last[m]) for m in temporaries]
         profile = self.device.profile

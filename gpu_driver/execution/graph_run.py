@@ -102,12 +102,14 @@ class Commands:
 
     def abandon(self) -> None:
         """Wait until nothing that was enqueued runs any more, and leave no complaint to a later execution."""
-        for fault in self._suspects:
-            if fault.seen is None:
-                self.write(fault.buffer, np.zeros(1, np.int32))
-        self.queue.finish()
-        for fault in self._suspects:
-            fault.forget()
+        try:
+            for fault in self._suspects:
+                if fault.seen is None:
+                    self.write(fault.buffer, np.zeros(1, np.int32))
+        finally:
+            self.queue.finish()
+            for fault in self._suspects:
+                fault.forget()
 
     def _wait_for_last(self) -> None:
         if self._last is not None:

@@ -327,8 +327,10 @@ def general(product: Product, device: DeviceProfile) -> Launch:
 
 
 def element_by_element(product: Product, device: DeviceProfile) -> Launch:
-    """Kernel conv_2d.cl:conv_2d, which takes everything."""
+    """Kernel conv_2d.cl:conv_2d, which takes everything but an ADD to 8-bit results (ValueError)."""
     g = product.geometry
+    if product.quantized and product.residual is not None:
+        raise ValueError("conv_2d.cl adds nothing to 8-bit results")
     extra, zeros = product.residual_arguments(), _NOTHING
     if product.quantized:
         extra = tuple(Packed(np.ascontiguousarray(values)) for values in product.multipliers())

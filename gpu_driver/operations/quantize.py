@@ -70,7 +70,7 @@ def _by_table(op: BoundOperation, table: Array, device: DeviceProfile) -> Launch
     source, output = op.input("input"), op.outputs[0]
     if source.type == output.type:
         return by_table(op, table, device)
-    if device.is_cpu and np.array_equal(table.view(np.uint8), np.arange(256, dtype=np.uint8) ^ 0x80):
+    if device.builds_chains and np.array_equal(table.view(np.uint8), np.arange(256, dtype=np.uint8) ^ 0x80):
         return flip_signs(source, output, device)
     return lookup(source, output, table, device)
 

@@ -6,12 +6,14 @@ from __future__ import annotations
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
 from cpu_driver.driver import Device as CpuDevice
 from gpu_driver.device_profile import DeviceProfile
+from gpu_driver.execution.graph_run import Commands
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.hal.fences import FenceStatus, close, wait
 from nn_runtime.hal.memory import SharedMemory
@@ -410,3 +412,15 @@ def test_known_indices_cost_no_transfer(opencl_device: Device) -> None:
         read.append(opencl_device.statistics()["read_bytes"] - before)
         prepared.close()
     assert read == [8, 8 if opencl_device.profile.uses_host_memory else 12]
+
+
+def test_what_is_given_up_is_waited_for_whatever_fails() -> None:
+    """Reads into the caller's memory may still run where no more can be enqueued."""
+    queue, fault = Mock(), Mock(seen=None)
+    fault.buffer.write.side_effect = HalError(ErrorStatus.GENERAL_FAILURE, "out of resources")
+    commands = Commands(queue, None)
+    commands.run(Mock(fault=fault), {})
+    with pytest.raises(HalError, match="out of resources"):
+        commands.abandon()
+    queue.finish.assert_called_once_with()
+    fault.forget.assert_called_once_with()

@@ -123,6 +123,11 @@ def test_a_plan_that_fails_is_out_of_the_race(clock: Clock) -> None:
     assert trial.fastest([clock.plan(1e-4), failing(clock, 5e-5)]) == 0
 
 
+def test_where_all_that_race_fail_one_that_was_left_out_before_is_taken(clock: Clock) -> None:
+    assert trial.fastest([clock.plan(10.0), failing(clock, 1.0), failing(clock, 1.0)]) == 0
+    assert trial.fastest([clock.plan(10.0), failing(clock, 1.0), clock.plan(9.0), failing(clock, 1.0)]) == 2
+
+
 def test_the_first_plan_that_fails_raises(clock: Clock) -> None:
     """It is the one that the session has: there is nothing to go on with."""
     with pytest.raises(OperationFailed, match="as told"):

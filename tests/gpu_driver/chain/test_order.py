@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from nn_runtime.codes import FuseCode, OperationCode
+from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from tests.gpu_driver.chain.test_launches import launches_of
 from tests.gpu_driver.graphs import Graph, request
 from tests.gpu_driver.running import prepare, run
@@ -123,3 +123,43 @@ def test_branches_share_the_chains_before_and_after(opencl_device: Device, is_fi
         first = graph.chain(first, graph.y, is_output=True)
     graph.chain(second, first, is_output=True)
     graph.check(opencl_device, [CHAIN, ALONE, ALONE, CHAIN])
+
+
+def test_what_the_device_measures_is_kept_until_all_is_done(opencl_device: Device) -> None:
+    """A selection of boxes goes before chains, whose own memory is not where it left their number."""
+    graph, dims, classes, rows = Graph(), (1, 8, 8, 8), 8, 8
+
+    def convolved(source: int) -> int:
+        made = graph.temporary(dims)
+        weights = graph.constant(np.full((8, 1, 1, 8), 1 / 8, np.float32))
+        bias, numbers = graph.constant(np.zeros(8, np.float32)), (0, 0, 0, 0, 1, 1, FuseCode.NONE)
+        graph.operation(OperationCode.CONV_2D, [source, weights, bias, *map(graph.integer, numbers)], made)
+        return made
+
+    def wave(source: int, size: tuple[int, ...]) -> int:
+        made = graph.temporary(size)
+        graph.operation(OperationCode.SIN, [source], made)
+        return made
+
+    image = graph.input(dims)
+    boxes, batch = graph.input((rows, 4 * classes)), graph.input((rows,), OperandCode.TENSOR_INT32)
+    first = convolved(image)
+    ends = [convolved(convolved(wave(first, dims))) for _ in range(2)]
+    graph.operation(OperationCode.ADD, [*ends, graph.integer(FuseCode.NONE)], graph.output(dims))
+    scores = graph.input((rows, classes))
+    limits = map(graph.real, (0.4, 0.5, 0.1))
+    graph.operation(
+        OperationCode.BOX_WITH_NMS_LIMIT,
+        [wave(scores, (rows, classes)), boxes, batch, graph.real(0.1), graph.integer(-1), graph.integer(0), *limits],
+        *(graph.output((0,)), graph.output((0, 4))),
+        *(graph.output((0,), OperandCode.TENSOR_INT32) for _ in range(2)),
+    )
+    rng = np.random.default_rng(0)
+    apart = np.tile(np.float32([0, 0, 10, 10]), (rows, classes)) + 20 * np.arange(rows, dtype=np.float32)[:, np.newaxis]
+    chances = rng.uniform(0.2, 1, (rows, classes)).astype(np.float32)
+    inputs = [rng.standard_normal(dims).astype(np.float32), apart, np.zeros(rows, np.int32), chances]
+    outputs = [np.empty(dims, np.float32), *(np.empty(size, np.float32) for size in (64, (64, 4)))]
+    outputs += [np.empty(64, np.int32) for _ in range(2)]
+    result = run(prepare(opencl_device, graph.model()), request(inputs, outputs))
+    chosen = rows * (classes - 1)  # not the background
+    assert [shape.dimensions for shape in result.output_shapes[1:]] == [(chosen,), (chosen, 4), (chosen,), (chosen,)]

@@ -621,3 +621,23 @@ def test_buffers_end_with_their_last_reference(device: Device) -> None:
     del held
     held = device.context().allocate(7)
     assert memory_of(device) == MemoryStats(held.size_bytes, 500, 0, 0)
+
+
+def test_memory_of_zeros_takes_the_place_of_idle_memory(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the first attempt fails."""
+    context, whole, failures = device.context(), cl.Buffer, iter([cl.status_code.MEM_OBJECT_ALLOCATION_FAILURE])
+
+    def failing(*arguments: object, **options: object) -> cl.Buffer:
+        code = next(failures, None)
+        if code is not None:
+            raise opencl_error(code)
+        return whole(*arguments, **options)
+
+    monkeypatch.setattr(cl, "Buffer", failing)
+    buffer, seen = context.zeros(64)
+    monkeypatch.undo()
+    if seen is None:
+        seen = np.ones(64, np.uint8)
+        buffer.read(context.queue, seen).wait()
+    assert not seen.any()
+    assert list(failures) == []
