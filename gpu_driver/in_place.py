@@ -6,13 +6,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpu_driver.bound import BoundOperand
-from gpu_driver.kernel import Images
-from gpu_driver.launch import Launch, Steps
+from gpu_driver.launch import Launch, memories_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
-    from gpu_driver.launch import Alias, Command
+    from gpu_driver.launch import Command, Steps
 
 
 def shared_in_place(
@@ -23,7 +22,10 @@ def shared_in_place(
     storage: the same for aliases; boundary: operands whose memory is not the segment's own.
     """
     last = {
-        storage.get(one.index, one.index): at for at, command in enumerate(commands) for one in operands_of(command)
+        storage.get(one.index, one.index): at
+        for at, command in enumerate(commands)
+        for one in memories_of(command)
+        if isinstance(one, BoundOperand)
     }
     taken: dict[int, int] = {}
     for at, command in enumerate(commands):
@@ -40,16 +42,3 @@ def shared_in_place(
         last[before] = last[after]
     roots = {*storage, *taken}
     return {index: taken.get(storage.get(index, index), storage.get(index, index)) for index in roots}
-
-
-def operands_of(command: Command | Steps | Alias) -> list[BoundOperand]:
-    """Return the operands that a command names."""
-    named: Iterable[object]
-    if isinstance(command, Launch):
-        named = command.arguments
-    elif isinstance(command, Steps):
-        named = (memory for step in command.steps for memory in step.memories)
-    else:
-        named = command.source, command.destination
-    wholes = (one.whole if isinstance(one, Images) else one for one in named)
-    return [whole for whole in wholes if isinstance(whole, BoundOperand)]

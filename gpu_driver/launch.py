@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from gpu_driver.kernel import Images
+from gpu_driver.bound import BoundOperand
+from gpu_driver.kernel import Images, Scratch
 from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
-    from gpu_driver.bound import BoundOperand
+    from collections.abc import Iterable
+
     from gpu_driver.chain.step import Step
-    from gpu_driver.kernel import Argument, Kernel, Scratch
+    from gpu_driver.kernel import Argument, Kernel
     from nn_runtime.operand import Array
 
 WorkSize: TypeAlias = tuple[int, ...]
@@ -62,7 +64,7 @@ class Launch:
     `steps`: what a launch of chain.cl does, or could do in its place; `stages`: those of several steps;
     `clock`: how they can be timed while they run as one launch. `in_place`: the second argument may have the memory of
     the first: no work-item reads an element after it, or another, has written that. `stays`: its groups wait for each
-    other, so that no other such launch may run at the same time.
+    other, so that no other such launch may run at the same time. `on_bytes`: as of a Stage.
     """
 
     kernel: Kernel
@@ -126,6 +128,19 @@ class Measured:
 Command: TypeAlias = Launch | CopyBuffer
 Lowered: TypeAlias = Launch | Steps | Alias | Measured | tuple["Launch | Steps | Alias", ...]
 """What a launcher returns: one launch or steps, an alias, several in order, or launches that measure their outputs."""
+
+
+def memories_of(command: Command | Steps | Alias) -> list[BoundOperand | Scratch]:
+    """Return the memories that a command names, constants among them; whole ones where it takes images of them."""
+    named: Iterable[object]
+    if isinstance(command, Steps):
+        named = (memory for step in command.steps for memory in step.memories)
+    elif isinstance(command, Launch):
+        named = command.arguments
+    else:
+        named = command.source, command.destination
+    wholes = (one.whole if isinstance(one, Images) else one for one in named)
+    return [whole for whole in wholes if isinstance(whole, BoundOperand | Scratch)]
 
 
 def arguments_of(command: Command) -> tuple[Argument, ...]:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from gpu_driver import chain, fusion, resident
 from gpu_driver.bound import BoundOperand, BoundOperation, Fusion
-from gpu_driver.in_place import operands_of, shared_in_place
-from gpu_driver.launch import Alias, CopyBuffer, Launch, Measured, Steps
+from gpu_driver.in_place import shared_in_place
+from gpu_driver.launch import Alias, CopyBuffer, Launch, Measured, Steps, memories_of
 from gpu_driver.operations import launcher_of
 from gpu_driver.passes import Rewritten, simplified
 from gpu_driver.passes.identities import unchanged_input
@@ -381,7 +381,7 @@ def _check_size(dims: Dimensions) -> None:
 
 
 def _touched(commands: Iterable[Command | Steps | Alias]) -> set[int]:
-    return {operand.index for command in commands for operand in operands_of(command)}
+    return {one.index for command in commands for one in memories_of(command) if isinstance(one, BoundOperand)}
 
 
 def _resolve_aliases(

@@ -15,7 +15,7 @@ import numpy as np
 from gpu_driver.bound import BoundOperand, constant_in
 from gpu_driver.device.buffers import Lifetime, plan_arenas
 from gpu_driver.kernel import Kernel, Packed, Scratch, Zeroed, int32
-from gpu_driver.launch import Launch, Stage, arguments_of
+from gpu_driver.launch import Launch, Stage, memories_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -106,10 +106,10 @@ class _Users:
         self._storage = storage
         self._used: dict[object, tuple[int, int]] = {}
         for at, command in enumerate(commands):
-            for argument in arguments_of(command):
-                if isinstance(argument, BoundOperand | Scratch) and constant_in(argument) is None:
-                    first, _ = self._used.get(self.key(argument), (at, at))
-                    self._used[self.key(argument)] = first, at
+            for memory in memories_of(command):
+                if constant_in(memory) is None:
+                    first, _ = self._used.setdefault(self.key(memory), (at, at))
+                    self._used[self.key(memory)] = first, at
 
     def key(self, memory: BoundOperand | Scratch | Packed) -> object:
         """Return the same for the same memory."""

@@ -116,7 +116,7 @@ def fill_step(kernel: Kernel, output: BoundOperand, value: float) -> Step:
         output,
         None,
         rows_of(rows, depth),
-        (np.zeros(1, np.int32),),
+        (),
         {"low": float(value) if output.type in FLOAT_TYPES else int(value)},
         0,
         output.size_bytes,

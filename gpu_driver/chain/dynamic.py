@@ -116,9 +116,8 @@ def _of_images(multiply: Step, source: BoundOperand) -> tuple[Step, ...]:
 
 def _first_step(kernel: Kernel, source: BoundOperand, kind: Kind, output: Scratch, geometry: SlidingWindow) -> Step:
     """Return a step that reads what a product reads, and has no constants."""
-    nothing = (np.zeros(1, np.int32),)
     moved = source.size_bytes + output.size_bytes
-    return Step(kernel, kind, source, output, None, geometry, nothing, {}, source.count, moved)
+    return Step(kernel, kind, source, output, None, geometry, (), {}, source.count, moved)
 
 
 def _constants(product: Product, weights: BytesOfFloats) -> tuple[Array, ...]:

@@ -24,7 +24,7 @@ from gpu_driver.chain.tasks import tasks_of, unit_of
 from gpu_driver.chain.tiles import FEW_REGISTERS, Tiles, tiles_for, tiles_of_kernel
 from gpu_driver.convolution.expanded import joined
 from gpu_driver.kernel import Images, Packed, Scratch, Zeroed, int32
-from gpu_driver.launch import Clock, Launch, Stage, Steps
+from gpu_driver.launch import Clock, Launch, Stage, Steps, memories_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -92,13 +92,10 @@ class _Merger:
         self._programs: dict[Kernel, Kernel] = {}
         self._used: dict[int, tuple[int, int]] = {}
         for at, command in enumerate(commands):
-            memories: list[object] = [memory for step in self._steps_of[at] for memory in step.memories]
-            if not isinstance(command, Steps):
-                memories += command.arguments if isinstance(command, Launch) else (command.source, command.destination)
-            for memory in memories:
-                if isinstance(memory, BoundOperand | Scratch):
-                    first, _ = self._used.setdefault(self._key(memory), (at, at))
-                    self._used[self._key(memory)] = first, at
+            of_steps = (memory for step in self._steps_of[at] for memory in step.memories)
+            for memory in (*of_steps, *memories_of(command)):
+                first, _ = self._used.setdefault(self._key(memory), (at, at))
+                self._used[self._key(memory)] = first, at
 
     def find_programs(self, runs: Sequence[Sequence[int]]) -> None:
         """Find what each kernel must know for all runs that are worth a program: it can do others then, too."""
@@ -325,7 +322,7 @@ def _tables(steps: Sequence[Step], placed: Placement) -> tuple[Array, list[Array
     then = before + len(befores)
     for row, (step, unit) in zip(table, every, strict=True):
         positions = [constants.place(data) for data in step.constants]
-        positions += positions[-1:] * (len(CONSTANTS) - len(positions))  # never used, but read
+        positions += [0] * (len(CONSTANTS) - len(positions))
         memories = (step.source, step.output, step.residual or step.source, step.third or step.source)
         places = *(number for memory in memories for number in placed.place(memory)), before, then if step.then else 0
         before += step.before is not None
@@ -333,7 +330,7 @@ def _tables(steps: Sequence[Step], placed: Placement) -> tuple[Array, list[Array
         sizes = (getattr(step.geometry, name) for name in GEOMETRY)
         units = dict(zip(("unit_pixels", "unit_channels"), unit, strict=True))
         row[:] = [step.kind, *places, *positions, *sizes, *words({**step.values, **units}, VALUES)]
-    return table, constants.parts
+    return table, constants.parts or [np.zeros(ALIGNMENT, np.uint8)]
 
 
 class _Constants:

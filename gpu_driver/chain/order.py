@@ -6,12 +6,11 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING, TypeAlias
 
-from gpu_driver.bound import BoundOperand
-from gpu_driver.kernel import Images, Scratch
-from gpu_driver.launch import Launch, Steps
+from gpu_driver.kernel import Scratch
+from gpu_driver.launch import Launch, Steps, memories_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Hashable, Sequence
 
     from gpu_driver.chain.step import Memory
     from gpu_driver.launch import Command
@@ -98,11 +97,4 @@ def _accesses(command: Command | Steps, key: Callable[[Memory], int]) -> tuple[s
     steps = command.steps if isinstance(command, Launch | Steps) else ()
     if steps:
         return {key(one) for step in steps for one in step.memories}, {key(step.output) for step in steps}
-    named: Iterable[object] = ()
-    if isinstance(command, Launch):
-        named = command.arguments
-    elif not isinstance(command, Steps):
-        named = command.source, command.destination
-    wholes = (one.whole if isinstance(one, Images) else one for one in named)
-    memories = (one for one in wholes if isinstance(one, BoundOperand | Scratch))
-    return set(), {key(one) for one in memories if isinstance(one, Scratch) or not one.is_constant}
+    return set(), {key(one) for one in memories_of(command) if isinstance(one, Scratch) or not one.is_constant}

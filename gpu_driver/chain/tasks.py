@@ -218,7 +218,7 @@ def _first_row(step: Step, tile: int) -> int:
 def _few_pixels(step: Step, tuning: Tuning) -> int:
     """Return how many pixels a core are few: with fewer, weights are most of what is read.
 
-    None where each task would gather them for itself.
+    0, so that none are few, where each task would gather its pixels for itself.
     """
     if not (step.reads_in_place or step.is_winograd):
         return 0

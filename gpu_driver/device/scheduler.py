@@ -88,11 +88,8 @@ class Scheduler:
             else:
                 self._hand_on()
 
-    def _release(self) -> None:
-        with self._lock:
-            self._hand_on()
-
     def _hand_on(self) -> None:
+        """Give a slot to who waits longest, or free it; the lock is held."""
         if self._waiting:
             heapq.heappop(self._waiting).come()
         else:
@@ -132,10 +129,7 @@ class _Slot:
         scheduler = self._scheduler
         with scheduler._lock:
             self._holder = 0
-            if scheduler._waiting:
-                scheduler._hand_on()
-            else:
-                scheduler._free += 1
+            scheduler._hand_on()
 
     def abandon(self) -> None:
         """Give the slot back if this thread still holds it: an interrupt came as it was taken, or as it was left."""

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 class Commands:
     """What one execution enqueues. `recorded`: every command and its event, where they are wanted.
 
-    `in_stages`: launches of several operations are enqueued one operation at a time, so that each is recorded.
+    `in_stages`: each operation of a launch of several is timed: by the launch, or enqueued apart.
     """
 
     def __init__(self, queue: cl.CommandQueue, recorded: list[Recorded] | None, *, in_stages: bool = False) -> None:

@@ -31,7 +31,8 @@ _SEED_BYTES = 16
 class SegmentContext:
     """One execution context's launches of a segment. Not for two threads at once.
 
-    It holds no memory but the part of the arena that its kernels were last given: boundary memory belongs to the run.
+    Of memory it holds what its launches leave in it from run to run, and the part of the arena that its kernels were
+    last given: boundary memory belongs to the run.
     """
 
     def __init__(self, compiled: CompiledSegment) -> None:
@@ -105,8 +106,8 @@ class SegmentContext:
     ) -> cl.Event | None:
         """Enqueue every command in order, or those at `places`; return the last event.
 
-        Keeps all events where a list is given, with `in_stages` one for every stage of a launch. Raises HalError naming
-        operation, kernel and sizes.
+        Keeps all events where a list is given, with `in_stages` such as tell the time of every stage of a launch.
+        Raises HalError naming operation, kernel and sizes.
         """
         bound = self._bound
         for operand, buffer in boundary.items():

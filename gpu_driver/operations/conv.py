@@ -313,7 +313,7 @@ def flip_signs(source: BoundOperand, output: BoundOperand, device: DeviceProfile
         output,
         None,
         chain.rows_of(rows, depth),
-        (np.zeros(1, np.int32),),
+        (),
         {},
         source.count,
         source.size_bytes + output.size_bytes,

@@ -73,7 +73,7 @@ def _chain_step(launch: Launch, op: BoundOperation, window: SlidingWindow, kerne
         output,
         None,
         window,
-        (np.zeros(1, np.int32),),
+        (),
         {"low": low, "high": high},
         launch.flops,
         launch.bytes_moved,

@@ -99,7 +99,7 @@ def _greatest_step(launch: Launch, op: BoundOperation, device: DeviceProfile) ->
         output,
         None,
         replace(line, input_height=outer, output_height=outer),
-        (np.zeros(1, np.int32),),
+        (),
         {"low": -math.inf, "high": math.inf} if op.data_type in FLOAT_TYPES else _codes(output),
         launch.flops,
         launch.bytes_moved,

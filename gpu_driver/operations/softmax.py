@@ -67,7 +67,7 @@ def _chain_step(launch: Launch, op: BoundOperation, sizes: tuple[int, int], devi
         output,
         None,
         chain.rows_of(outer // batches, depth, batches),
-        (np.zeros(1, np.int32),) if tables is None else (tables.exponentials, tables.terms),
+        () if tables is None else (tables.exponentials, tables.terms),
         {"low": beta} if tables is None else {"zero_out": _offset(source)},
         launch.flops,
         launch.bytes_moved,

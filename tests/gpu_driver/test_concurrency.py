@@ -6,6 +6,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -163,10 +164,10 @@ def test_events_of_transfers_are_kept_until_all_is_done(device: Device, monkeypa
 
 def occupied(device: Device, slots: int) -> list[Callable[[], None]]:
     """Take execution slots of a device; return what gives each back."""
-    executions = device.context().executions
-    for _ in range(slots):
-        executions.slot(Priority.HIGH).__enter__()
-    return [executions._release] * slots
+    taken = [device.context().executions.slot(Priority.HIGH) for _ in range(slots)]
+    for slot in taken:
+        slot.__enter__()
+    return [partial(slot.__exit__, None, None, None) for slot in taken]
 
 
 def test_waiting_executions_are_served_by_priority(device: Device) -> None:

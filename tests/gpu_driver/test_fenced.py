@@ -129,13 +129,14 @@ def test_the_caller_waits_for_nobody_in_the_line(device: Device) -> None:
     """All slots are taken: the call still returns, and its execution waits."""
     prepared = prepare(device, doubling(4))
     executions = device.context().executions
-    for _ in range(MAX_EXECUTIONS):
-        executions.slot(Priority.HIGH).__enter__()
+    slots = [executions.slot(Priority.HIGH) for _ in range(MAX_EXECUTIONS)]
+    for slot in slots:
+        slot.__enter__()
     source, result = arrays()
     fence, _ = start(prepared, request([source], [result]))
     assert wait(fence, 0.02) == FenceStatus.PENDING
-    for _ in range(MAX_EXECUTIONS):
-        executions._release()
+    for slot in slots:
+        slot.__exit__(None, None, None)
     assert end_of(fence) == FenceStatus.SIGNALLED
     assert np.array_equal(result, 2 * source)
 

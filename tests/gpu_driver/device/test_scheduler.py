@@ -42,15 +42,16 @@ def order_of_service(scheduler: Scheduler, arrivals: Sequence[tuple[str, Priorit
 
 
 def free_slots(scheduler: Scheduler) -> int:
-    taken = 0
+    taken = []
     try:
         while True:
-            scheduler.slot(LOW, time.monotonic_ns()).__enter__()
-            taken += 1
+            slot = scheduler.slot(LOW, time.monotonic_ns())
+            slot.__enter__()
+            taken.append(slot)
     except HalError:
-        for _ in range(taken):
-            scheduler._release()
-    return taken
+        for slot in taken:
+            slot.__exit__(None, None, None)
+    return len(taken)
 
 
 def test_a_deadline_in_the_far_future_is_waited_for() -> None:
@@ -129,7 +130,7 @@ def test_leaving_the_line_keeps_its_order() -> None:
     served = []
     while scheduler.waiting:
         served.append(scheduler._waiting[0]._order[1])
-        scheduler._release()
+        scheduler.slot(LOW).__exit__(None, None, None)
     assert served == [1, 2, 3]
 
 
