@@ -87,6 +87,13 @@ static inline Direct staged_view(const InputView *v, global const T *src, int fi
     return view;
 }
 
+// Tiles that are not whole are rare, so that what ends them is compiled once, not in every place.
+static __attribute__((noinline)) void finish_some(const Step *s, global T *dst, global const T *residual, const float16 *totals, int rows,
+                                                  int offset, int count)
+{
+    finish_block(s, dst, residual, totals, rows, offset, count, 0, 0, 0);
+}
+
 // Activates and stores `count` channels of `rows` pixels of a tile, from element `offset` of dst on. Arrays that are passed on by address do
 // not stay in registers, so the rare case has a copy.
 static inline __attribute__((always_inline)) void finish_direct(const Step *s, global T *dst, global const T *residual, float16 *sum,
@@ -101,7 +108,7 @@ static inline __attribute__((always_inline)) void finish_direct(const Step *s, g
     } else {
         float16 totals[TILE_PIXELS];
         PIXELS_OF(width) totals[p] = sum[p];
-        finish_block(s, dst, residual, totals, rows, offset, min(count, 16), 0, 0, 0);
+        finish_some(s, dst, residual, totals, rows, offset, min(count, 16));
     }
 }
 
