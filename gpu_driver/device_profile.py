@@ -17,6 +17,9 @@ from nn_runtime.value_classes import dataclass
 
 CYCLE_COUNTER = "cycle_counter"
 RESIDENT_EMULATED = "resident_emulated"
+STAYING_ITEMS_PER_UNIT = 256
+"""Of a compute unit: it has registers and local memory for them (tests/platforms/test_ptx.py)."""
+MOST_STAYING_FLOPS, MOST_STAYING_BYTES = 80_000_000, 8_000_000
 """Feature of a device said to be a GPU with groups that may wait for each other: for tests."""
 _SLOW_TO_BUILD = "rusticl"
 _OEM_FIRST = 10000
@@ -110,6 +113,15 @@ class DeviceProfile:
     def stays_resident(self) -> bool:
         """Whether groups, some for each compute unit, may wait for each other: NVIDIA's GPUs, by PTX that works."""
         return not self.is_cpu and (bool(self.matrix_units) or RESIDENT_EMULATED in self.features)
+
+    @property
+    def staying_items(self) -> int:
+        """How many work-items stay."""
+        return STAYING_ITEMS_PER_UNIT * self.compute_units
+
+    def suits_staying(self, flops: int, bytes_moved: int) -> bool:
+        """Whether groups that stay are for such an operation: it takes about as long as it takes to enqueue it."""
+        return self.stays_resident and flops <= MOST_STAYING_FLOPS and bytes_moved <= MOST_STAYING_BYTES
 
 
 def capabilities_of(profile: DeviceProfile) -> Capabilities:

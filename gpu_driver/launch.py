@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import field
+from enum import IntEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -55,6 +56,27 @@ class Clock:
         return lines[self.first_line :][: len(self.stages), 1:3]
 
 
+class StayingKind(IntEnum):
+    """How a step of resident.cl is done: STEP_* there."""
+
+    PRODUCT = 0
+    DEPTHWISE = 1
+    DEPTHWISE_PIXELS = 2
+    COMBINATION = 3
+
+
+@dataclass(frozen=True)
+class Staying:
+    """How resident.cl does a launch: so many tiles, work-items or elements.
+
+    arguments: how many of the launch's it takes, from the first on; None for all.
+    """
+
+    kind: StayingKind
+    count: int
+    arguments: int | None = None
+
+
 @dataclass(frozen=True)
 class Launch:
     """One kernel enqueue. `global_size` is a multiple of `local_size`; kernels return for items beyond their data.
@@ -64,7 +86,8 @@ class Launch:
     `steps`: what a launch of chain.cl does, or could do in its place; `stages`: those of several steps;
     `clock`: how they can be timed while they run as one launch. `in_place`: the second argument may have the memory of
     the first: no work-item reads an element after it, or another, has written that. `stays`: its groups wait for each
-    other, so that no other such launch may run at the same time. `on_bytes`: as of a Stage.
+    other, so that no other such launch may run at the same time. `on_bytes`: as of a Stage. `staying`: how a launch
+    that stays can do it, None if none can.
     """
 
     kernel: Kernel
@@ -80,6 +103,7 @@ class Launch:
     in_place: bool = False
     on_bytes: bool = False
     stays: bool = False
+    staying: Staying | None = None
 
     @cached_property
     def repeats(self) -> int:

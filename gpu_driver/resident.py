@@ -15,14 +15,13 @@ import numpy as np
 from gpu_driver.bound import BoundOperand, constant_in
 from gpu_driver.device.buffers import Lifetime, plan_arenas
 from gpu_driver.kernel import Kernel, Packed, Scratch, Zeroed, int32
-from gpu_driver.launch import Launch, Stage, memories_of
+from gpu_driver.launch import Launch, Stage, StayingKind, memories_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from gpu_driver.device_profile import DeviceProfile
-    from gpu_driver.kernel import Argument
-    from gpu_driver.launch import Command
+    from gpu_driver.launch import Command, Staying
     from nn_runtime.operand import Array
 
 SOURCE = "resident.cl"
@@ -31,27 +30,13 @@ STEP_BYTES = 256
 OUTER = 6
 """Buffers of others that a launch takes."""
 LEAST_STEPS = 3
-ITEMS_PER_UNIT = 256
-"""Of a compute unit: it has registers and local memory for them (tests/platforms/test_ptx.py)."""
-MOST_FLOPS, MOST_BYTES = 80_000_000, 8_000_000
-"""Of an operation that takes about as long as it takes to enqueue."""
 _ALIGNMENT = 256
 _NUMBER_BITS = 40
 _CONSTANTS, _OWN, _FIRST_OUTER = 0, 1, 2
-_PRODUCT, _DEPTHWISE, _DEPTHWISE_PIXELS, _COMBINE = 0, 1, 2, 3
-"""Kinds of resident.cl."""
-_PRODUCTS = {("matmul_tiled.cl", "matmul_tiled"), ("matmul_units.cl", "matmul_units")}
 _PROGRESS_BYTES = 8
 _TYPES = "T", "FILTER_T", "QUANTIZED"
 _ELEMENTS = ("float", "half", "uchar", "char")
 """Of what is convolved; T of products may be `int`, too."""
-_ROWS_OF_COMBINE = 16
-"""The argument `rows` of elementwise.cl, behind which are `inner` and the steps of both inputs."""
-
-
-def is_small(flops: int, bytes_moved: int, device: DeviceProfile) -> bool:
-    """Whether an operation is one for resident.cl, if the kernel is one of it."""
-    return device.stays_resident and flops <= MOST_FLOPS and bytes_moved <= MOST_BYTES
 
 
 def merge(
@@ -68,7 +53,7 @@ def merge(
     run: list[Launch] = []
     program = _Program()
     for at, command in enumerate((*commands, None)):
-        launch = command if isinstance(command, Launch) and _kind_of(command, device) is not None else None
+        launch = command if isinstance(command, Launch) and _can_stay(command, device) else None
         if launch is not None and program.takes(launch):
             run.append(launch)
             continue
@@ -121,34 +106,13 @@ class _Users:
         return run.start <= first and last < run.stop
 
 
-def _kind_of(launch: Launch, device: DeviceProfile) -> int | None:
-    """Return how resident.cl does what a launch does, None if it does not."""
-    kernel = launch.kernel
-    if not is_small(launch.flops, launch.bytes_moved, device) or dict(kernel.defines).get("T") not in _ELEMENTS:
-        return None
-    if (kernel.source, kernel.name) in _PRODUCTS:
-        return _PRODUCT if dict(kernel.defines).get("ROWS_CONTIGUOUS") == 0 else None
-    if kernel.name == "depthwise_conv_2d_quads":
-        return _DEPTHWISE if _quads(launch) > device.compute_units * ITEMS_PER_UNIT * 2 else _DEPTHWISE_PIXELS
-    if kernel.name == "elementwise":
-        rows, inner, *steps = (_number(one) for one in launch.arguments[_ROWS_OF_COMBINE : _ROWS_OF_COMBINE + 4])
-        return _COMBINE if rows == 1 and inner >= 16 and steps == [1, 1] else None
-    return None
-
-
-def _quads(launch: Launch) -> int:
-    """Return how many times four channels the output of a depthwise convolution is: pixels times quads of channels."""
-    _, output, *_ = (argument for argument in launch.arguments if isinstance(argument, np.generic))
-    height, width, depth, batches = np.frombuffer(output.tobytes(), np.int32)
-    return int(height * width * batches * -(-depth // 4))
-
-
-def _number(argument: Argument) -> int:
-    return int(argument) if isinstance(argument, np.generic) else -1
+def _can_stay(launch: Launch, device: DeviceProfile) -> bool:
+    is_small = device.suits_staying(launch.flops, launch.bytes_moved)
+    return is_small and launch.staying is not None and dict(launch.kernel.defines).get("T") in _ELEMENTS
 
 
 def _is_product(launch: Launch) -> bool:
-    return (launch.kernel.source, launch.kernel.name) in _PRODUCTS
+    return launch.staying is not None and launch.staying.kind == StayingKind.PRODUCT
 
 
 def _joined(
@@ -163,7 +127,7 @@ def _joined(
         middle = len(run) // 2
         parts = (run[:middle], places[:middle]), (run[middle:], places[middle:])
         return [launch for one, at in parts for launch in _joined(one, at, users, boundary, device)]
-    steps = b"".join(_step(launch, _kind_of(launch, device) or 0, memories) for launch in run)
+    steps = b"".join(_step(launch, launch.staying, memories) for launch in run if launch.staying is not None)
     padding = [memories.outer[0]] * (OUTER - len(memories.outer))
     items = product.local_size[0]
     kernel = Kernel(SOURCE, "resident", (*product.kernel.defines, ("FENCE", int(bool(device.matrix_units)))))
@@ -174,7 +138,7 @@ def _joined(
                 *(int32(0), int32(len(run)), Zeroed(_PROGRESS_BYTES), Packed(np.frombuffer(steps, np.uint8))),
                 *(memories.constants(), memories.own or memories.outer[0], *memories.outer, *padding),
             ),
-            (max(items, ITEMS_PER_UNIT) * device.compute_units,),
+            (max(items * device.compute_units, device.staying_items),),
             (items,),
             sum(launch.flops for launch in run),
             sum(launch.bytes_moved for launch in run),
@@ -242,17 +206,10 @@ def _aligned(size_bytes: int) -> int:
     return -(-max(size_bytes, 1) // _ALIGNMENT) * _ALIGNMENT
 
 
-def _step(launch: Launch, kind: int, memories: _Memories) -> bytes:
+def _step(launch: Launch, staying: Staying, memories: _Memories) -> bytes:
     """Return a step of resident.cl: arguments as C lays out a structure of them."""
-    if kind == _COMBINE:
-        count = _number(launch.arguments[_ROWS_OF_COMBINE + 1])
-        arguments = launch.arguments[: _ROWS_OF_COMBINE - 3]
-    else:
-        groups = launch.global_size[0] // launch.local_size[0]
-        count = {_PRODUCT: groups, _DEPTHWISE: launch.global_size[0]}.get(kind) or _quads(launch)
-        arguments = launch.arguments
-    step = bytearray(np.array([kind, count, 0, 0], np.int32).tobytes())
-    for argument in arguments:
+    step = bytearray(np.array([staying.kind, staying.count, 0, 0], np.int32).tobytes())
+    for argument in launch.arguments[: staying.arguments]:
         if isinstance(argument, BoundOperand | Scratch | Packed):
             data = np.int64(memories.place(argument)).tobytes()
         elif isinstance(argument, np.generic):

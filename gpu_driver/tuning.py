@@ -77,7 +77,9 @@ def problem_of_named_file() -> str | None:
         return None
     try:
         _read(read_file(Path(named)))
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        return f"{VARIABLE}={named}: {error.strerror or error}"
+    except ValueError as error:
         return f"{VARIABLE}={named}: {error}"
     return None
 

@@ -28,10 +28,10 @@
 #include "common/combined.h"
 
 #define STEP_VECTORS 16
-#define PRODUCT 0
-#define DEPTHWISE 1
-#define DEPTHWISE_PIXELS 2 // one pixel to a work-item
-#define COMBINATION 3
+#define STEP_PRODUCT 0
+#define STEP_DEPTHWISE 1
+#define STEP_DEPTHWISE_PIXELS 2 // one pixel to a work-item
+#define STEP_COMBINATION 3
 
 typedef long Place;
 
@@ -144,10 +144,10 @@ static inline void combine_sixteen(int i, local const Combine *s, Memories memor
 // What work-item `first` of `all` does of a step whose work-items need not each other.
 static inline void do_items(int kind, int count, int first, int all, local const int4 *arguments, Memories memories)
 {
-    if (kind == DEPTHWISE) {
+    if (kind == STEP_DEPTHWISE) {
         for (int i = first; i < count; i += all)
             convolve_quads_4(i, DEPTHWISE_OF(((local const Depthwise *)arguments)));
-    } else if (kind == DEPTHWISE_PIXELS) {
+    } else if (kind == STEP_DEPTHWISE_PIXELS) {
         for (int i = first; i < count; i += all)
             convolve_quads_1(i, DEPTHWISE_OF(((local const Depthwise *)arguments)));
     } else {
@@ -183,7 +183,7 @@ __attribute__((reqd_work_group_size(ITEMS, 1, 1))) kernel void resident(int firs
         const int kind = words[0].x, count = words[0].y;
         if (at + 1 < last)
             coming = steps[(at + 1) * STEP_VECTORS + item % STEP_VECTORS];
-        if (kind == PRODUCT) {
+        if (kind == STEP_PRODUCT) {
             local const Product *s = (local const Product *)(words + 1);
             for (int tile = group; tile < count; tile += groups) {
                 product_tile(tile, TILE_MEMORY, PRODUCT_OF(s));

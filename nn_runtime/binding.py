@@ -17,9 +17,10 @@ from nn_runtime.requests import OtherMemory
 from nn_runtime.result_memory import ResultMemory
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from nn_runtime.compilation import Compilation
+    from nn_runtime.hal.types import Subgraph
     from nn_runtime.interface import Interface, TensorInfo
     from nn_runtime.operand import Array, Dimensions
 
@@ -50,8 +51,20 @@ class Binding:
             self.execution.set_measure_timing(True)
         self.inputs: list[Array] = []
         self.outputs: list[Array] = []
-        self._open: set[int] = set()
         self.is_dynamic = False
+        self._open: set[int] = set()
+        """Outputs whose dimensions a run tells."""
+        known = dict(zip(interface.output_positions, interface.outputs, strict=True))
+        self._bind_inputs(main, shapes)
+        self._bind_outputs(main, known, sizes)
+        self._large_inputs = [i for i, array in enumerate(self.inputs) if array.nbytes > _COPIED_BYTES]
+        self._large_outputs = {
+            position: ResultMemory(info.shape, info.dtype)
+            for position, info in known.items()
+            if self._may_be_handed_over(position, info, interface)
+        }
+
+    def _bind_inputs(self, main: Subgraph, shapes: Sequence[Dimensions]) -> None:
         for position, operand_index in enumerate(main.input_indexes):
             operand = main.operands[operand_index]
             dims = shapes[position] if position < len(shapes) else operand.dimensions
@@ -60,7 +73,8 @@ class Binding:
             dynamic = has_unknown_dimensions(operand.type, operand.dimensions)
             self.is_dynamic |= dynamic
             self.execution.set_input(position, array, OperandType(operand.type, dims) if dynamic else None)
-        known = dict(zip(interface.output_positions, interface.outputs, strict=True))
+
+    def _bind_outputs(self, main: Subgraph, known: Mapping[int, TensorInfo], sizes: Sequence[int]) -> None:
         for position, operand_index in enumerate(main.output_indexes):
             operand = main.operands[operand_index]
             dims = known[position].shape if position in known else operand.dimensions
@@ -70,15 +84,15 @@ class Binding:
             array = _on_pages(dims, dtype_of(operand.type))
             self.outputs.append(array)
             self.execution.set_output(position, array)
-        self._large_inputs = [i for i, array in enumerate(self.inputs) if array.nbytes > _COPIED_BYTES]
-        self._large_outputs = {
-            position: ResultMemory(info.shape, info.dtype)
-            for position, info in known.items()
-            if self.outputs[position].nbytes > _COPIED_BYTES
-            and self.outputs[position].dtype == info.dtype
-            and position not in {*self._open, *(state.output for state in interface.states)}
-            and interface.output_positions.count(position) == 1
-        }
+
+    def _may_be_handed_over(self, position: int, info: TensorInfo, interface: Interface) -> bool:
+        """Tell whether callers may get an output's own memory in place of a copy."""
+        array = self.outputs[position]
+        is_worth_it = array.nbytes > _COPIED_BYTES
+        is_what_callers_get = array.dtype == info.dtype and position not in self._open
+        is_kept_for_the_next_run = any(state.output == position for state in interface.states)
+        is_one_result = interface.output_positions.count(position) == 1
+        return is_worth_it and is_what_callers_get and is_one_result and not is_kept_for_the_next_run
 
     def other_memory(self, arrays: Sequence[Array]) -> OtherMemory | None:
         """Return which of the given inputs are read where they lie, and new arrays for results; None for neither."""

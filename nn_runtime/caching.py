@@ -71,6 +71,9 @@ def made_directory(directory: str | os.PathLike[str]) -> Path | None:
     path = path_of("cache_dir", directory)
     try:
         path.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        _log.warning("no compilation cache in %s: wanted a folder, got a file", path)
+        return None
     except OSError as error:
         _log.warning("no compilation cache in %s: %s", path, error.strerror or error)
         return None

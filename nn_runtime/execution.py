@@ -192,12 +192,14 @@ class Execution:
         """Whether a run can have other memory than the arguments'; known after the first one."""
         return self._run is not None and self._run.takes_other_memory
 
-    def compute(self, other: OtherMemory | None = None) -> None:
+    def compute(self, other: OtherMemory | None = None, *, timeout_ns: int = 0) -> None:
         """Run and return when done; raises BadState, BadData if an argument is not bound, or the run's error.
 
         `other`, where `takes_other_memory`: arrays for this run in the place of those bound, as TakesOtherMemory says.
+        `timeout_ns`: of this run, on any devices; 0 for that of `set_timeout`.
         """
-        self._finish_run(self._start(), deadline_after(self._timeout_ns) if self._timeout_ns else None, other=other)
+        timeout_ns = timeout_ns or self._timeout_ns
+        self._finish_run(self._start(), deadline_after(timeout_ns) if timeout_ns else None, other=other)
 
     def compute_profiled(self, other: OtherMemory | None = None) -> list[StepProfile]:
         """Run as `compute` with the drivers' profiling on; return what each step reports, in order."""

@@ -13,14 +13,14 @@ import numpy as np
 from nn_runtime.checks import check_kind
 from nn_runtime.codes import DurationCode, operation_name
 from nn_runtime.compilation import Compilation
-from nn_runtime.errors import BadData, BadState, NNError
+from nn_runtime.errors import BadData, BadState, MissedDeadline, NNError
 from nn_runtime.execution import Execution
 from nn_runtime.interface import Interface
 from nn_runtime.operand import dtype_of
 from nn_runtime.reports import ExplainedOperation, Explanation, Profile, Timing, profile_of
 from nn_runtime.runner import Runner
 from nn_runtime.session_inputs import SessionInputs
-from nn_runtime.trial import fastest
+from nn_runtime.trial import fastest, patience
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -172,6 +172,8 @@ class Session:
         if not compilation.has_one_explicit_device:
             names = ", ".join(device.name for device in compilation.devices)
             fallback = "" if compilation.is_explicit else " with fallback to the CPU"
+            if all(device.is_reference for device in compilation.devices):
+                fallback = ", which tells no times"
             raise BadData(
                 "run: measure=True wants a network compiled for one device without fallback, as by device='opencl' or "
                 f"a Device, got one for {names}{fallback}"
@@ -193,14 +195,17 @@ class Session:
         runs = [partial(self._runner.run, arrays, self._states, Execution.compute)]
         runs[0]()
         able = [self._runner]
+        in_time = partial(Execution.compute, timeout_ns=int(1e9 * patience(runs[0])))
         for rival in self._rivals:
-            run = partial(rival.run, arrays, self._states, Execution.compute)
             try:
-                run()
+                rival.run(arrays, self._states, in_time)
+            except MissedDeadline:
+                _log.info("%s is not tried: its first run takes too long", rival.devices_used[0])
+                continue
             except NNError as error:
                 _log.warning("%s is not tried: %s", rival.devices_used[0], error)
                 continue
-            runs.append(run)
+            runs.append(partial(rival.run, arrays, self._states, Execution.compute))
             able.append(rival)
         winner = able[fastest(runs)]
         losers = [one for one in (self._runner, *self._rivals) if one is not winner]

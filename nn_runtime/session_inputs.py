@@ -86,7 +86,7 @@ class SessionInputs:
             array = np.asarray(given)
         except ValueError as error:
             raise BadData(f"{wanted}, got what is no array: {error}") from error
-        if array.dtype.kind == "O":
+        if array.dtype.kind in "OUS":
             raise BadData(f"{wanted}, got {_type_name(given)}")
         is_array = isinstance(given, np.ndarray)
         got = f"got {array.dtype} {list(array.shape)}"

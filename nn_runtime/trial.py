@@ -45,10 +45,22 @@ SURE_ROUNDS = 5
 """After which a plan that was slower than another one each time is left out."""
 FAR = 3.0
 """Before, but after more than one round, one that took so many times as long."""
+FIRST_RUN_SECONDS = 0.25
+"""For what a plan does once at its first run."""
 _KIND = "p"
 """Of the file that keeps the result, as "1" and "2" are the drivers'."""
 
 _log = logging.getLogger("nn_runtime.compilation")
+
+
+def patience(run: Callable[[], object]) -> float:
+    """Return the seconds that the first run of another plan may take before it is not tried any more.
+
+    `run`: one of the plan that it is compared with, which has run before. Estimates may be far off.
+    """
+    start = time.perf_counter()
+    run()
+    return FIRST_RUN_SECONDS + FAR * (time.perf_counter() - start)
 
 
 def fastest(runs: Sequence[Callable[[], object]]) -> int:

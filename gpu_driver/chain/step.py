@@ -137,13 +137,13 @@ class Instruction:
 class Step:
     """One operation of a chain.
 
-    constants: weights, bias, and for quantised ones multipliers, shifts, roundings; for WINOGRAD the filters; or none. values:
-    by name of VALUES those that are not 0; float ones for float and half. before: the convolution that an EXPANDED
-    step does, too: its source is the step's (and stands for its output, which is nowhere), the rest of the step is the
-    depthwise one's. tile_pixels: of the kernel that does it in the end. reads, reads_residual, reads_third: how a step
-    reads its memories, where its geometry does not say it. program: the instructions of ELEMENTWISE, or those that a
-    MEAN would have as a part of one. writes_part: whether other steps write the rest of the output, or wrote all of it.
-    then: an ELEMENTWISE that every task does with what it has written.
+    constants: weights, bias, and for quantised ones multipliers, shifts, roundings; for WINOGRAD the filters; or none.
+    values: by name of VALUES those that are not 0; float ones for float and half. before: the convolution that an
+    EXPANDED step does, too: its source is the step's (and stands for its output, which is nowhere), the rest of the
+    step is the depthwise one's. tile_pixels: of the kernel that does it in the end. reads, reads_residual,
+    reads_third: how a step reads its memories, where its geometry does not say it. program: the instructions of
+    ELEMENTWISE, or those that a MEAN would have as a part of one. writes_part: whether other steps write the rest of
+    the output, or wrote all of it. then: an ELEMENTWISE that every task does with what it has written.
     """
 
     kernel: Kernel

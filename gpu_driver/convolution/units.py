@@ -8,6 +8,7 @@ MobileNet V2, 64 pictures at once, by every tile on an H200: what they choose to
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gpu_driver.convolution.matmul import FILTER_VECTORS, SOURCE_VECTORS
@@ -148,4 +149,6 @@ def _launch(matmul: Matmul, tile: Tile, device: DeviceProfile) -> Launch:
     level = device.matrix_units or 0
     defines = (*matmul.defines(), ("MATRIX_UNITS", level), *tile.defines(), *matmul.layout())
     kernel = Kernel("matmul_units.cl", "matmul_units", defines)
-    return matmul.launch(kernel, tile.groups(matmul), tile.items, matmul.vectors(run, tile.warp_columns // 4))
+    groups = tile.groups(matmul)
+    launch = matmul.launch(kernel, groups, tile.items, matmul.vectors(run, tile.warp_columns // 4))
+    return replace(launch, staying=matmul.staying(groups))

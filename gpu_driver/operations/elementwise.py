@@ -12,9 +12,9 @@ from gpu_driver import chain
 from gpu_driver.byte_pairs import Bytes, by_floats, specified
 from gpu_driver.chain import elementwise as programs
 from gpu_driver.kernel import Kernel, Packed, float32, float_vector, int32, int_vector
-from gpu_driver.launch import Launch
+from gpu_driver.launch import Launch, Staying, StayingKind
 from gpu_driver.launchers.broadcast import broadcast, pairwise, refuse_pair
-from gpu_driver.launchers.vectors import c_type, defines
+from gpu_driver.launchers.vectors import LANES, c_type, defines
 from gpu_driver.launchers.worksize import linear
 from gpu_driver.operations import launches, supports
 from gpu_driver.operations.activation import by_table
@@ -71,12 +71,14 @@ def elementwise(op: BoundOperation, device: DeviceProfile) -> Launch:
             moved,
         )
     rows, arguments, sizes = shape.by_rows(device)
+    is_dense = len(shape.sizes) == 1 and shape.strides0[0] == shape.strides1[0] == 1 and output.count >= LANES
     launch = Launch(
         Kernel("elementwise.cl", "elementwise", types),
         (*common, *_dimensions(*rows), *arguments),
         *sizes,
         output.count,
         moved,
+        staying=Staying(StayingKind.COMBINATION, output.count, len(common)) if is_dense else None,
     )
     return programs.joinable(launch, _chain_step(op, reals, device))
 

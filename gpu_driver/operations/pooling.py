@@ -6,8 +6,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from gpu_driver import chain
 from gpu_driver.kernel import Kernel, float32, int32, int_vector
 from gpu_driver.launch import Launch

@@ -7,8 +7,6 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from gpu_driver import chain
 from gpu_driver.kernel import Kernel, Packed, float32, int32
 from gpu_driver.launch import Launch

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 COMMANDS = {
-    "demo": "classify scanned digits, end to end, in a second",
+    "demo": "classify scanned digits, end to end",
     "run": "run a network on pictures or arrays",
     "benchmark": "time a network",
     "explain": "show where each operation of a network runs, and why",
@@ -54,8 +54,9 @@ class _Parser(argparse.ArgumentParser):
     """A parser whose errors are one line."""
 
     def error(self, message: str) -> NoReturn:
-        """Say what is wrong, and where to read how it is meant; exit status 2."""
-        self.exit(2, f"{self.prog}: {message} ({self.prog} --help shows the usage)\n")
+        """Say what is wrong, and how it is meant or where to read that; exit status 2."""
+        usage = f"{self.prog} --help shows the usage" if self.usage is None else self.format_usage().strip()
+        self.exit(2, f"{self.prog}: {message} ({usage})\n")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -328,7 +328,7 @@ def _launch_table(launches: Sequence[Launch]) -> list[str]:
         (
             launch.node_type, _ms(launch.start), _ms(launch.first), _ms(launch.median), f"{launch.share:.1%}",
             f"{so_far:.1%}", f"{launch.bytes_moved / 1024:.1f}", str(launch.times_called),
-            f"{launch.rates.operations_per_ns:.1f}", f"{launch.rates.bytes_per_ns:.1f}",
+            f"{launch.rates.operations_per_ns:.1f}" if launch.flops else "-", f"{launch.rates.bytes_per_ns:.1f}",
             "-" if launch.rates.of_roof is None else f"{launch.rates.of_roof:.0%} {launch.rates.bound[:1]}",
             " ".join([launch.kernel, ",".join(map(str, launch.operations))]).rstrip(),
         )

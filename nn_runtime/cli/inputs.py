@@ -107,11 +107,14 @@ def read_input(file: str, wanted: TensorInfo, normalization: Normalization | Non
     """Return one file as an array for an input."""
     archive, colon, key = file.rpartition(":")
     if colon and archive.lower().endswith(".npz"):
-        return _with_batch(_chosen(_load_npz(Path(archive)), key, archive), wanted)
+        return _with_batch(_named(_load_npz(Path(archive)), key, archive), wanted)
     path = Path(file)
     suffix = path.suffix.lower()
     if suffix == ".npz":
-        return _with_batch(_chosen(_load_npz(path), wanted.name, file), wanted)
+        arrays = _load_npz(path)
+        return _with_batch(
+            next(iter(arrays.values())) if len(arrays) == 1 else _named(arrays, wanted.name, file), wanted
+        )
     if suffix == ".npy":
         return _with_batch(_load_npy(path), wanted)
     if suffix in RAW_SUFFIXES:
@@ -148,13 +151,12 @@ def _reason(error: Exception) -> str:
     return "no header of numpy's, or Python objects" if "pickle" in str(error) else str(error)
 
 
-def _chosen(arrays: Mapping[str, Array], key: str, file: str) -> Array:
-    """Return the array of that name, or the only one."""
-    if key in arrays:
-        return arrays[key]
-    if len(arrays) == 1:
-        return next(iter(arrays.values()))
-    raise UsageError(f"{file} has no array {key!r}; it has {', '.join(arrays)}: choose one with {file}:NAME")
+def _named(arrays: Mapping[str, Array], key: str, file: str) -> Array:
+    """Return the array of that name; raises UsageError."""
+    if key not in arrays:
+        has = ", ".join(arrays) or "none"
+        raise UsageError(f"{file} has no array {key!r}; it has {has}: choose one with {file}:KEY")
+    return arrays[key]
 
 
 def _with_batch(array: Array, wanted: TensorInfo) -> Array:

@@ -190,8 +190,8 @@ def _roofline(device: str, peaks: Peaks, launches: Sequence[Launch], colours: Ma
     )
     return (
         f"<h2>Roofline of {escape(device)}</h2><p>A dot is a launch, larger where it takes longer; the numbers are "
-        "those of the table below, where a and m say whether arithmetic or memory is the roof. Lines are the peaks "
-        "measured on this device.</p>"
+        "those of the table below, where a and m say whether arithmetic or the caches are the roof. Lines are the "
+        "peaks measured on this device.</p>"
         f'<div class="wide"><svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img">{axes.grid()}{"".join(roofs)}'
         f'<path class="roof thin" d="{_path(axes, memory)}"/>{slopes}{dots}{labels}{axis_names}</svg></div>'
     )

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare options and arguments."""
+    parser.usage = "%(prog)s MODEL [options] --input FILE [FILE ...]"  # --input would take a MODEL behind it
     add_network_arguments(parser)
     parser.add_argument("--input", metavar="FILE", nargs="+", action="extend", required=True,
                         help="picture, .npy, .npz or raw bytes, for each input in turn")  # fmt: skip
@@ -88,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
             ]
             for case in outputs
         ]
-        _warn_of_labels(results[0], labels)
+        _warn_of_labels(results[0], labels, args.labels)
         names = _case_names(args.input, len(cases))
         if args.json:
             print_json(_as_json(session, names, results, labels, args.top, ready_ns, times_ns, not settled_ns))
@@ -162,10 +163,10 @@ def _save(path: Path, outputs: Sequence[dict[str, Array]]) -> None:
         np.savez(file, allow_pickle=False, **named)
 
 
-def _warn_of_labels(results: Sequence[Result], labels: Sequence[str]) -> None:
+def _warn_of_labels(results: Sequence[Result], labels: Sequence[str], file: Path) -> None:
     rows = [r.values.size for r in results if r.values.ndim and r.values.shape[-1] == r.values.size > 1]
     if labels and rows and len(labels) not in rows:
-        warn(f"the file has {len(labels)} labels, the output {rows[0]} classes: the names may be shifted")
+        warn(f"{file} has {len(labels)} labels, the output {rows[0]} classes: the names may be shifted")
 
 
 def _as_json(

@@ -121,7 +121,8 @@ class _Decoder:
             raise TfliteError(f"{where}: offset must be a multiple of {alignment}, got {start}")
         if start < 0 or start + size > len(self._data):
             raise TfliteError(
-                f"{where}: {size} bytes at offset {start} are not inside the file of {len(self._data)} bytes"
+                f"{where}: {size} bytes at offset {start} are not inside the file of {len(self._data)} bytes, which is "
+                "cut off or damaged"
             )
         self.end = max(self.end, start + size)
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -11,11 +12,12 @@ import numpy as np
 import pyopencl as cl
 import pytest
 
+import kernels_cl
 from cpu_driver.driver import Device as CpuDevice
-from gpu_driver import resident
+from gpu_driver import device_profile, resident
 from gpu_driver.device_profile import RESIDENT_EMULATED
 from gpu_driver.driver import Device as OpenClDevice
-from gpu_driver.launch import Launch
+from gpu_driver.launch import Launch, StayingKind
 from gpu_driver.lowering import Lowering
 from nn_runtime.codes import OperandCode, OperationCode
 from nn_runtime.device import Device
@@ -45,6 +47,15 @@ def staying(request: pytest.FixtureRequest) -> Device:
     return Device(of_type_gpu(device, (RESIDENT_EMULATED,)))
 
 
+def test_numbers_are_those_of_the_kernel() -> None:
+    source = kernels_cl.source("resident.cl")
+    defined = {name: int(number) for name, number in re.findall(r"^#define STEP_([A-Z_]+) (\d+)", source, re.MULTILINE)}
+    assert 16 * defined.pop("VECTORS") == resident.STEP_BYTES
+    assert defined == {one.name: one.value for one in StayingKind}
+    (buffers,) = re.findall(r"^    global uchar (.*);", source, re.MULTILINE)
+    assert buffers.count("*outer") == resident.OUTER
+
+
 def commands_of(network: Network) -> Sequence[Command]:
     lowering = Lowering(network.graph.model(), LARGE_GPU)
     return lowering.lower(0, lowering.static_inputs()).commands
@@ -64,12 +75,12 @@ def results_of(device: Device | CpuDevice, network: Network, source: Array, time
 
 
 @pytest.mark.parametrize("code", [FLOAT, QUANT8, SIGNED], ids=lambda code: code.name)
-@pytest.mark.parametrize("per_unit", [resident.ITEMS_PER_UNIT, 1], ids=["pixels", "strips"])
+@pytest.mark.parametrize("per_unit", [device_profile.STAYING_ITEMS_PER_UNIT, 1], ids=["pixels", "strips"])
 def test_blocks_are_one_launch_with_the_same_results(
     staying: Device, code: OperandCode, per_unit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Twice, since the groups leave their counters as they found them."""
-    monkeypatch.setattr(resident, "ITEMS_PER_UNIT", per_unit)
+    monkeypatch.setattr(device_profile, "STAYING_ITEMS_PER_UNIT", per_unit)
     network = inverted_residuals(code)
     source, launches = network.data(), Launches()
     with recorded(launches):
@@ -116,7 +127,7 @@ def test_a_run_has_a_stage_for_each_operation() -> None:
     assert [(stage.first, stage.last) for stage in joined.stages] == [(at, at + 1) for at in range(len(joined.stages))]
     assert joined.operations == tuple(operation for stage in joined.stages for operation in stage.operations)
     assert joined.flops == sum(stage.flops for stage in joined.stages)
-    assert joined.global_size == (100 * resident.ITEMS_PER_UNIT,)
+    assert joined.global_size == (100 * device_profile.STAYING_ITEMS_PER_UNIT,)
 
 
 def test_large_operations_stay_launches_of_their_own() -> None:

@@ -158,7 +158,7 @@ def test_a_list_of_the_inputs_own_shape_says_what_lists_are() -> None:
         (np.zeros((3, 2), np.float32), r"wanted float32 \[2, 3\], got float32 \[3, 2\]"),
         (np.zeros((1, 2, 3), np.float32), r"got float32 \[1, 2, 3\]"),
         (np.float32(1), r"got float32 \[\]"),
-        ("text", "got <U4"),
+        ("text", "got a str"),
         ([np.zeros((2, 3))] * 2, r"run: wanted 1 input \('t0'\), got a list of 2"),
         ({"t0": [[1, 2], [3]]}, r"input 0 't0': wanted float32 \[2, 3\], got what is no array: "),
         ({}, "run: input 't0' is missing, got none"),
@@ -336,7 +336,7 @@ def test_timing_is_measured_on_one_explicit_device(device: Device) -> None:
             assert timing.in_driver_ns is not None
             assert 0 < timing.on_device_ns <= timing.in_driver_ns
         np.testing.assert_array_equal(session.run(data)[0], 2)
-    wanted = "compiled for one device without fallback, .*, got one for nnapi-reference with fallback to the CPU"
+    wanted = "compiled for one device without fallback, .*, got one for nnapi-reference, which tells no times"
     with network.compile("cpu") as session, pytest.raises(BadData, match=wanted):
         session.run(data, measure=True)
 

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from nn_runtime.devices import reference_device
 from nn_runtime.errors import BadState, OperationFailed
 from nn_runtime.hal.types import ErrorStatus
 from nn_runtime.network import Network
-from nn_runtime.testing.sample_drivers import SampleDevice
+from nn_runtime.testing.sample_drivers import SampleDevice, SamplePreparedModel
 from tests.nn_runtime.graphs import chain_model, finished, numbers
 from tests.nn_runtime.test_partition import plan_of
 from tests.nn_runtime.tflite.test_converter import CASES
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from nn_runtime.hal.types import ExecutionResult
     from nn_runtime.session import Session
 
 RELU, TANH = OperationCode.RELU, OperationCode.TANH
@@ -211,6 +213,29 @@ def test_a_rival_that_fails_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None
         devices.hal[2].script.execute = ErrorStatus.GENERAL_FAILURE
         compiled.run(DATA)
         assert compiled.devices_used == ("sample3",)
+
+
+def test_a_rival_that_takes_far_longer_runs_once_and_no_longer_than_that(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Estimates may be wrong by orders of magnitude; its driver is told when to stop."""
+    give(monkeypatch, 1)
+    monkeypatch.setattr(trial, "FIRST_RUN_SECONDS", 0.05)
+    devices = Devices(1, 1.1, 1.2)
+    whole = SamplePreparedModel.execute_synchronously
+
+    def slow(self: SamplePreparedModel, *arguments: Any) -> ExecutionResult:
+        if self.device.name == "sample1":
+            time.sleep(0.4)
+        return whole(self, *arguments)
+
+    monkeypatch.setattr(SamplePreparedModel, "execute_synchronously", slow)
+    with devices.compile() as compiled:
+        compiled.run(DATA)
+        assert compiled.devices_used == ("sample2",)
+        compiled.run(DATA)
+    assert devices.executions()[1] == 1
+    assert not caplog.records
 
 
 @pytest.mark.parametrize(

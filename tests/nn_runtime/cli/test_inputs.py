@@ -123,6 +123,8 @@ def test_arrays_and_their_batch(tmp_path: Path) -> None:
         np.testing.assert_array_equal(read_input(str(tmp_path / file), wanted, None), values[np.newaxis])
     with pytest.raises(UsageError, match="it has x, y"):
         read_input(str(tmp_path / "two.npz"), wanted, None)
+    with pytest.raises(UsageError, match=r"one.npz has no array 'y'; it has x: choose one with .*one.npz:KEY"):
+        read_input(str(tmp_path / "one.npz:y"), wanted, None)
     # A shape that does not fit stays as it is: the session says what is wanted.
     assert read_input(str(tmp_path / "a.npy"), _wanted("float32", (1, 5, 3)), None).shape == (2, 3)
 

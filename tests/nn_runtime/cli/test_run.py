@@ -156,6 +156,14 @@ def test_inputs_that_do_not_fit(
     _one_line(capsys, "'scan'", wanted)
 
 
+def test_a_model_behind_the_inputs_is_taken_for_one(capsys: pytest.CaptureFixture[str]) -> None:
+    """And the message says how it is meant."""
+    with pytest.raises(SystemExit) as caught:
+        main(["run", "--input", "cat.bmp", str(_DIGITS)])
+    assert caught.value.code == 2
+    _one_line(capsys, "required: MODEL", "usage: nnrt run MODEL [options] --input FILE [FILE ...]")
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "wanted"),
     [

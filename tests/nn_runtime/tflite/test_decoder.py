@@ -62,7 +62,7 @@ def test_shared_vectors_multiply() -> None:
     [
         (b"", "not a .tflite file: needs at least 8 bytes, got 0"),
         (b"\x18\0\0\0TFL", "needs at least 8 bytes, got 7"),
-        (b"\x18\0\0\0TFL3", "Model: 4 bytes at offset 24 are not inside the file of 8 bytes"),
+        (b"\x18\0\0\0TFL3", "4 bytes at offset 24 are not inside the file of 8 bytes, which is cut off or damaged"),
         (b"\xff\xff\xff\xffTFL3", "Model: offset must be a multiple of 4"),
         (b"\xfc\xff\xff\xffTFL3", "Model: 4 bytes at offset 4294967292 are not inside"),
         (b"\0\0\0\0TFL3", "root: offset at 0 must not be 0"),
