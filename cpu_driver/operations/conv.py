@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from nn_runtime.operations import OperationView
     from nn_runtime.operations.sliding_window import SlidingWindow
 
-    Place = tuple[slice, slice]
-    """Rows and columns of an image."""
+    Place = tuple[slice, slice, slice]
+    """All images, rows and columns of them."""
 
 _COLUMNS_ELEMENTS = 1 << 19
 """Greatest number of elements of columns and results in a tile of a product."""
@@ -48,11 +48,14 @@ _TILE_ELEMENTS = 1 << 18
 """Greatest number of results in a tile of a depthwise convolution."""
 
 
+_ALL = slice(None)
+
+
 @dataclass(frozen=True)
 class _Plane:
     """Columns of the input that a tile reads, a stride apart.
 
-    They lie at `inside` of an array of `shape`; what lies around them, at `borders`, is padding.
+    They lie at `inside` of arrays of `shape`, one for each image; what lies around them, at `borders`, is padding.
     """
 
     columns: slice
@@ -63,9 +66,9 @@ class _Plane:
 
 @dataclass(frozen=True)
 class _Tile:
-    """Rows of the output of one of a batch, and the rows of its input that they read, in planes."""
+    """Rows of the outputs of some images, and the rows of the inputs that they read, in planes."""
 
-    batch: int
+    images: slice
     output: slice
     input: slice
     planes: tuple[_Plane, ...]
@@ -159,20 +162,26 @@ def _tiles(
     geometry: Convolution, row_elements: int, greatest: int, phases: Sequence[int], stride: int
 ) -> tuple[_Tile, ...]:
     """Return tiles of at most `greatest` elements, or of one row, with a plane of columns from each phase on."""
-    height, step = geometry.output_height, max(1, greatest // row_elements)
-    starts = itertools.product(range(geometry.batches), range(0, height, step))
-    return tuple(_tile(geometry, batch, first, min(first + step, height), phases, stride) for batch, first in starts)
+    g, step = geometry, max(1, greatest // row_elements)
+    images = _pieces(g.batches, max(1, step // g.output_height))
+    places = itertools.product(images, _pieces(g.output_height, step))
+    return tuple(_tile(g, some, rows, phases, stride) for some, rows in places)
 
 
-def _tile(geometry: Convolution, batch: int, first: int, last: int, phases: Sequence[int], stride: int) -> _Tile:
-    g = geometry
+def _pieces(count: int, most: int) -> list[slice]:
+    """Cut a range into pieces of at most so many."""
+    return [slice(first, min(first + most, count)) for first in range(0, count, most)]
+
+
+def _tile(geometry: Convolution, images: slice, output: slice, phases: Sequence[int], stride: int) -> _Tile:
+    g, first, last = geometry, output.start, output.stop
     top = first * g.stride_height - g.padding_top
     bottom = (last - 1) * g.stride_height - g.padding_top + (g.filter_height - 1) * g.dilation_height + 1
     rows = slice(min(max(top, 0), g.input_height), min(max(bottom, 0), g.input_height))
     above = max(-top, 0)
     inside = slice(above, above + rows.stop - rows.start)
     planes = tuple(_plane(g, bottom - top, inside, phase, stride) for phase in phases)
-    return _Tile(batch, slice(first, last), rows, planes)
+    return _Tile(images, output, rows, planes)
 
 
 def _plane(geometry: Convolution, height: int, rows: slice, phase: int, stride: int) -> _Plane:
@@ -187,9 +196,9 @@ def _plane(geometry: Convolution, height: int, rows: slice, phase: int, stride: 
         (rows, slice(0, first)),
         (rows, slice(last, width)),
     )
-    borders = tuple(place for place in around if all(part.stop > part.start for part in place))
+    borders = tuple((_ALL, *place) for place in around if all(part.stop > part.start for part in place))
     columns = slice(left, left + (last - first) * stride, stride)
-    return _Plane(columns, (height, width, g.input_depth), (rows, slice(first, last)), borders)
+    return _Plane(columns, (height, width, g.input_depth), (_ALL, rows, slice(first, last)), borders)
 
 
 def _convolution(
@@ -200,18 +209,18 @@ def _convolution(
     image = to_nhwc(op.array("input"), g.nchw).reshape(g.batches, g.input_height, g.input_width, g.input_depth)
     results = np.empty((g.batches, g.output_height, g.output_width, g.output_depth), output)
     for tile in layer.tiles:
-        place = results[tile.batch, tile.output]
+        place = results[tile.images, tile.output]
         planes = [_pixels(image, layer, tile, plane) for plane in tile.planes]
-        layer.weights.end(sums_of(layer, planes, len(place), place if output == np.float32 else None), place)
+        layer.weights.end(sums_of(layer, planes, place.shape[1], place if output == np.float32 else None), place)
     return from_nhwc(results, g.nchw)
 
 
 def _pixels(image: Array, layer: _Layer, tile: _Tile, plane: _Plane) -> Array:
-    """Return a plane [height, width, depth] of what a tile reads, in the type of the filters."""
-    pixels = image[tile.batch, tile.input, plane.columns]
+    """Return a plane [images, height, width, depth] of what a tile reads, in the type of the filters."""
+    pixels = image[tile.images, tile.input, plane.columns]
     if not plane.borders:
         return np.ascontiguousarray(pixels, layer.filters.dtype)
-    padded = np.empty(plane.shape, layer.filters.dtype)
+    padded = np.empty((len(pixels), *plane.shape), layer.filters.dtype)
     padded[plane.inside] = pixels
     for border in plane.borders:
         padded[border] = layer.weights.zero_point
@@ -219,19 +228,21 @@ def _pixels(image: Array, layer: _Layer, tile: _Tile, plane: _Plane) -> Array:
 
 
 def _product_rows(layer: _Layer, planes: Sequence[Array], count: int, out: Array | None) -> Array:
-    """Return the sums [count, output_width, output_depth] of `count` output rows, in `out` where they fit it."""
+    """Return the sums [images, count, output_width, output_depth] of `count` output rows, in `out` if they fit it."""
     g, filters, rows = layer.geometry, layer.filters, planes[0]
-    columns = rows[:: g.stride_height, :: g.stride_width] if g.pointwise else _windows(rows, g, count)
+    columns = rows[:, :: g.stride_height, :: g.stride_width] if g.pointwise else _windows(rows, g, count)
     target = None if out is None else out.reshape(-1, g.output_depth)
     sums = product(columns.reshape(-1, filters.shape[1]), filters, layer.weights.depth_limit, target)
-    return sums.reshape(count, g.output_width, g.output_depth) if out is None else out
+    return sums.reshape(-1, count, g.output_width, g.output_depth) if out is None else out
 
 
 def _windows(rows: Array, geometry: Convolution, count: int) -> Array:
-    """Return a view [count, output_width, filter_height, filter_width, depth] of the rows."""
-    row, column, channel = rows.strides
-    shape = (count, geometry.output_width, geometry.filter_height, geometry.filter_width, geometry.input_depth)
+    """Return a view [images, count, output_width, filter_height, filter_width, depth] of the rows."""
+    image, row, column, channel = rows.strides
+    taps = geometry.filter_height, geometry.filter_width, geometry.input_depth
+    shape = len(rows), count, geometry.output_width, *taps
     strides = (
+        image,
         row * geometry.stride_height,
         column * geometry.stride_width,
         row * geometry.dilation_height,
@@ -242,19 +253,20 @@ def _windows(rows: Array, geometry: Convolution, count: int) -> Array:
 
 
 def _depthwise_rows(layer: _Layer, planes: Sequence[Array], count: int, out: Array | None) -> Array:
-    """Return the sums [count, output_width, output_depth] of `count` output rows, in `out` if it is given."""
+    """Return the sums [images, count, output_width, output_depth] of `count` output rows, in `out` if it is given."""
     g, apart = layer.geometry, _taps_apart(layer.geometry)
-    sums = np.empty((count, g.output_width, g.output_depth), layer.filters.dtype) if out is None else out
-    flat = sums.reshape(count, -1)
+    shape = len(planes[0]), count, g.output_width, g.output_depth
+    sums = np.empty(shape, layer.filters.dtype) if out is None else out
+    flat = sums.reshape(*shape[:2], -1)
     for tap, plane in enumerate(planes):
-        columns = np.repeat(plane, g.depth_multiplier, axis=2) if g.depth_multiplier > 1 else plane
+        columns = np.repeat(plane, g.depth_multiplier, axis=3) if g.depth_multiplier > 1 else plane
         left, step = tap * g.dilation_width // g.stride_width, apart * g.dilation_width // g.stride_width
         filters = layer.filters[:, tap::apart]
         pixels = _tap_rows(columns, g, count, left, step, filters.shape[1])
         if tap == 0:
-            np.einsum("yhwx,hwx->yx", pixels, filters, out=flat)
+            np.einsum("iyhwx,hwx->iyx", pixels, filters, out=flat)
         else:
-            flat += np.einsum("yhwx,hwx->yx", pixels, filters)
+            flat += np.einsum("iyhwx,hwx->iyx", pixels, filters)
     return sums
 
 
@@ -264,10 +276,10 @@ def _taps_apart(geometry: Convolution) -> int:
 
 
 def _tap_rows(columns: Array, geometry: Convolution, count: int, left: int, step: int, taps: int) -> Array:
-    """Return a view [count, filter_height, taps, output_width * depth] of columns `step` apart, from `left` on."""
-    row, column = columns.strides[:2]
-    shape = (count, geometry.filter_height, taps, geometry.output_width * geometry.output_depth)
-    strides = (row * geometry.stride_height, row * geometry.dilation_height, column * step, columns.itemsize)
+    """Return a view [images, count, filter_height, taps, output_width * depth] of columns `step` apart, from `left`."""
+    image, row, column = columns.strides[:3]
+    shape = (len(columns), count, geometry.filter_height, taps, geometry.output_width * geometry.output_depth)
+    strides = (image, row * geometry.stride_height, row * geometry.dilation_height, column * step, columns.itemsize)
     pixels: Array = np.ndarray(shape, columns.dtype, columns, left * column, strides)
     return pixels
 
