@@ -97,6 +97,8 @@ def test_blocks_are_one_launch_with_the_same_results(
 @pytest.mark.timeout(120)
 def test_launches_of_both_queues_do_not_wait_for_each_others_groups(staying: Device) -> None:
     """Measured executions have a queue of their own; two launches at once could have a core each, and wait for ever."""
+    if staying.hal.name.startswith("opencl-intel"):
+        pytest.skip("with several threads that wait, Intel's runtime runs groups of one launch one after the other")
     network = inverted_residuals(FLOAT)
     source = network.data()
     how = ExecutionPreference.FAST_SINGLE_ANSWER, Priority.MEDIUM
@@ -166,6 +168,7 @@ def test_matrix_units_let_groups_stay() -> None:
     assert not replace(GPU_PROFILE, features=frozenset()).stays_resident
 
 
+@pytest.mark.filterwarnings("ignore::pyopencl.CompilerWarning")  # Intel's compiler says how it went
 def test_a_launch_that_stays_waits_for_that_of_the_other_queue(
     staying: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
