@@ -198,6 +198,8 @@ class Execution:
         `other`, where `takes_other_memory`: arrays for this run in the place of those bound, as TakesOtherMemory says.
         `timeout_ns`: of this run, on any devices; 0 for that of `set_timeout`.
         """
+        if timeout_ns:
+            check_duration("compute", timeout_ns)
         timeout_ns = timeout_ns or self._timeout_ns
         self._finish_run(self._start(), deadline_after(timeout_ns) if timeout_ns else None, other=other)
 

@@ -16,7 +16,7 @@ from nn_runtime.compilation import Compilation
 from nn_runtime.errors import BadData, BadState, MissedDeadline, NNError
 from nn_runtime.execution import Execution
 from nn_runtime.interface import Interface
-from nn_runtime.operand import dtype_of
+from nn_runtime.operand import dtype_of, has_unknown_dimensions
 from nn_runtime.reports import ExplainedOperation, Explanation, Profile, Timing, profile_of
 from nn_runtime.runner import Runner
 from nn_runtime.session_inputs import SessionInputs
@@ -195,7 +195,10 @@ class Session:
         runs = [partial(self._runner.run, arrays, self._states, Execution.compute)]
         runs[0]()
         able = [self._runner]
-        in_time = partial(Execution.compute, timeout_ns=int(1e9 * patience(runs[0])))
+        operands = self._runner.plan.model.main.operands
+        builds_at_first_run = any(has_unknown_dimensions(one.type, one.dimensions) for one in operands)
+        limit_ns = 0 if builds_at_first_run else int(1e9 * patience(runs[0]))
+        in_time = partial(Execution.compute, timeout_ns=limit_ns)
         for rival in self._rivals:
             try:
                 rival.run(arrays, self._states, in_time)

@@ -46,8 +46,6 @@ _COLUMNS_ELEMENTS = 1 << 19
 """Greatest number of elements of columns and results in a tile of a product."""
 _TILE_ELEMENTS = 1 << 18
 """Greatest number of results in a tile of a depthwise convolution."""
-
-
 _ALL = slice(None)
 
 

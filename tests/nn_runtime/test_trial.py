@@ -17,6 +17,7 @@ from nn_runtime.cost import RIVAL_FACTOR
 from nn_runtime.device import REFERENCE_NAME, Device
 from nn_runtime.devices import reference_device
 from nn_runtime.errors import BadState, OperationFailed
+from nn_runtime.execution import Execution
 from nn_runtime.hal.types import ErrorStatus
 from nn_runtime.network import Network
 from nn_runtime.testing.sample_drivers import SampleDevice, SamplePreparedModel
@@ -236,6 +237,26 @@ def test_a_rival_that_takes_far_longer_runs_once_and_no_longer_than_that(
         compiled.run(DATA)
     assert devices.executions()[1] == 1
     assert not caplog.records
+
+
+def test_a_rival_may_take_its_time_where_sizes_are_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it builds for them is built at its first run, and no measure of it."""
+    give(monkeypatch, 1)
+    timeouts: list[int] = []
+    whole = Execution.compute
+
+    def noted(self: Execution, *arguments: Any, timeout_ns: int = 0) -> None:
+        timeouts.append(timeout_ns)
+        whole(self, *arguments, timeout_ns=timeout_ns)
+
+    monkeypatch.setattr(Execution, "compute", noted)
+    for dims, is_limited in ((0, 3), False), ((2, 3), True):
+        timeouts.clear()
+        with Network.from_model(chain_model([RELU, TANH], dims=dims)).compile(Devices(1, 1.1).listed) as compiled:
+            assert compiled.rivals == ("sample1",)
+            compiled.run(DATA)
+            assert compiled.devices_used == ("sample1",)
+        assert any(timeouts) == is_limited
 
 
 @pytest.mark.parametrize(
