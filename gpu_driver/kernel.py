@@ -22,6 +22,11 @@ class Kernel:
     name: str
     defines: tuple[tuple[str, str | int], ...] = ()
 
+    @property
+    def title(self) -> str:
+        """The program and the function: program:function."""
+        return f"{self.source.removesuffix('.cl')}:{self.name}"
+
 
 class Packed:
     """Constant data prepared on the host (packed weights, multipliers, tables), uploaded once per device.

@@ -31,6 +31,8 @@ class Stage:
     on_bytes: it computes products of real numbers on bytes made of them.
     """
 
+    name: str
+    """What a profile says of it: the program, and what that does."""
     operations: tuple[int, ...]
     first: int
     last: int
@@ -83,7 +85,7 @@ class Launch:
 
     Operands in `arguments` stand for their buffers (constants are uploaded as they are). `flops` and `bytes_moved`
     are what the mathematics needs, for estimates and profiles. `operations` is filled in by lowering.
-    `steps`: what a launch of chain.cl does, or could do in its place; `stages`: those of several steps;
+    `steps`: what a launch of chain.cl does, or could do in its place; `stages`: what parts that has;
     `clock`: how they can be timed while they run as one launch. `in_place`: the second argument may have the memory of
     the first: no work-item reads an element after it, or another, has written that. `stays`: its groups wait for each
     other, so that no other such launch may run at the same time. `on_bytes`: as of a Stage. `staying`: how a launch
@@ -104,6 +106,11 @@ class Launch:
     on_bytes: bool = False
     stays: bool = False
     staying: Staying | None = None
+
+    @cached_property
+    def name(self) -> str:
+        """The program and its function as a profile says it, or the only stage."""
+        return self.stages[0].name if len(self.stages) == 1 else self.kernel.title
 
     @cached_property
     def repeats(self) -> int:

@@ -145,7 +145,8 @@ def _joined(
             operations=tuple(dict.fromkeys(operation for launch in run for operation in launch.operations)),
             stays=True,
             stages=tuple(
-                Stage(launch.operations, at, at + 1, launch.flops, launch.bytes_moved) for at, launch in enumerate(run)
+                Stage(launch.name, launch.operations, at, at + 1, launch.flops, launch.bytes_moved)
+                for at, launch in enumerate(run)
             ),
         ),
     )

@@ -253,9 +253,10 @@ def _launch(
     queues = 1 + max(task.queue for part in tasks for task in part)
     table, constants = _tables(steps, placed)
     scheduled = schedule(steps, tasks, queues, placed, table[:, STEP_FIELDS.index("weights")])
-    stages = [
-        Stage(step.operations, at, at + 1, step.flops, step.bytes_moved, step.on_bytes) for at, step in enumerate(steps)
-    ]
+    stages = tuple(
+        Stage(step.name, step.operations, at, at + 1, step.flops, step.bytes_moved, step.on_bytes)
+        for at, step in enumerate(steps)
+    )
     lines = -(-max(step.work_bytes for step in steps) // ALIGNMENT)
     arguments: tuple[Argument, ...] = (
         *(int32(0), int32(len(steps)), int32(len(steps)), int32(queues)),
@@ -274,7 +275,7 @@ def _launch(
         sum(step.bytes_moved for step in steps),
         tuple(operation for step in steps for operation in step.operations),
         steps,
-        tuple(stages) if len(stages) > 1 else (),
+        stages,
         Clock(LINE_WORDS, 1 + queues, tuple(scheduled.rows[:, 0].tolist())) if device.cycle_counter else None,
         on_bytes=any(step.on_bytes for step in steps),
     )

@@ -168,6 +168,11 @@ class Step:
     then: Step | None = None
 
     @property
+    def name(self) -> str:
+        """The program and what the step does, as a profile says it."""
+        return f"chain:{self.kind.name.lower()}"
+
+    @property
     def is_general(self) -> bool:
         """Whether it takes the variant of the kernel that has more than convolutions."""
         return self.kind in GENERAL

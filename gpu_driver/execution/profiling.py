@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpu_driver.execution.recorded import Clocked, Transfer
-from gpu_driver.launch import Launch
+from gpu_driver.launch import Launch, Stage
 from nn_runtime.hal.interfaces import ExecutionProfile, ProfileRow
 
 if TYPE_CHECKING:
@@ -95,16 +95,16 @@ def _rows(command: object, event: cl.Event, origin: int) -> list[ProfileRow]:
     busy = np.bincount(of_stage, ended - began, count) * (ns_per_cycle / launch.global_size[0])
     spans = zip(launch.stages, starts.astype(int).tolist(), (starts + busy).astype(int).tolist(), strict=True)
     return [
-        ProfileRow(stage.operations, row.kernel, start, end, stage.bytes_moved, stage.flops, stage.on_bytes)
+        ProfileRow(stage.operations, stage.name, start, end, stage.bytes_moved, stage.flops, stage.on_bytes)
         for stage, start, end in spans
     ]
 
 
 def _row(command: object, event: cl.Event, origin: int) -> ProfileRow:
     start, end = event.profile.start - origin, event.profile.end - origin
-    if isinstance(command, Launch):
-        name = f"{command.kernel.source.removesuffix('.cl')}:{command.kernel.name}"
-        return ProfileRow(command.operations, name, start, end, command.bytes_moved, command.flops, command.on_bytes)
+    if isinstance(command, Launch | Stage):
+        moved, flops, on_bytes = command.bytes_moved, command.flops, command.on_bytes
+        return ProfileRow(command.operations, command.name, start, end, moved, flops, on_bytes)
     if isinstance(command, Transfer):
         return ProfileRow((), command.name, start, end, command.size_bytes)
     return ProfileRow(getattr(command, "operations", ()), "copy", start, end)

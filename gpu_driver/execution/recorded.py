@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     import pyopencl as cl
 
-    from gpu_driver.launch import Command, Launch
+    from gpu_driver.launch import Command, Launch, Stage
     from nn_runtime.operand import Array
 
 
@@ -36,7 +36,7 @@ class Clocked:
     are_shared: bool = False
 
 
-Recorded: TypeAlias = "tuple[Command | Transfer | Clocked, cl.Event]"
+Recorded: TypeAlias = "tuple[Command | Stage | Transfer | Clocked, cl.Event]"
 
 
 def take_stamps(recorded: Iterable[Recorded]) -> None:

@@ -61,6 +61,7 @@ def test_a_network_is_one_launch_with_a_stage_for_every_step() -> None:
     assert len(launch.stages) == len(launch.steps) == 13
     assert all(before.last == after.first for before, after in pairwise(launch.stages))
     assert sum(stage.flops for stage in launch.stages) == launch.flops
+    assert {stage.name for stage in launch.stages} == {"chain:convolve", "chain:depthwise"}
     covered = [operation for stage in launch.stages for operation in stage.operations]
     assert sorted(covered) == sorted(launch.operations)
 
