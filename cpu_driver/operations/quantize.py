@@ -36,7 +36,10 @@ def cast(op: OperationView) -> tuple[Array, ...]:
     values, dtype = op.array("input"), dtype_of(op.outputs[0].type)
     if values.dtype == dtype or dtype.kind == "f":
         return (values.astype(dtype),)
-    info = np.iinfo(dtype)
+    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
     if values.dtype.kind == "f":
         values = np.nan_to_num(values.astype(np.float64), copy=False, posinf=np.inf, neginf=-np.inf)
-    return (values.clip(info.min, info.max).astype(dtype),)
+    elif values.dtype.kind in "iu":  # bounds that its type does not have bound nothing
+        own = np.iinfo(values.dtype)
+        low, high = max(low, own.min), min(high, own.max)
+    return (values.clip(low, high).astype(dtype),)

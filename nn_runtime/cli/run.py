@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import time
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -152,15 +153,17 @@ def _case_names(files: Sequence[str], cases: int) -> list[str]:
 
 
 def _save(path: Path, outputs: Sequence[dict[str, Array]]) -> None:
-    """Write outputs by name; of several cases with the case's number behind the name."""
+    """Write outputs by name, any name, as an .npz; of several cases with the case's number behind the name."""
     several = len(outputs) > 1
     named = {
         f"{name}_{case}" if several else name: array
         for case, arrays in enumerate(outputs)
         for name, array in arrays.items()
     }
-    with result_file(path) as file:
-        np.savez(file, allow_pickle=False, **named)
+    with result_file(path) as file, zipfile.ZipFile(file, "w") as archive:
+        for name, array in named.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)
 
 
 def _warn_of_labels(results: Sequence[Result], labels: Sequence[str], file: Path) -> None:

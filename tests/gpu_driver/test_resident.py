@@ -127,7 +127,10 @@ def test_a_run_has_a_stage_for_each_operation() -> None:
     assert isinstance(rest, Launch)
     assert (joined.kernel.source, rest.kernel.source) == ("resident.cl", "matmul_narrow.cl")
     assert [(stage.first, stage.last) for stage in joined.stages] == [(at, at + 1) for at in range(len(joined.stages))]
-    assert {stage.name for stage in joined.stages} == {"matmul_tiled:matmul_tiled", "depthwise_conv_2d:depthwise_conv_2d_quads"}
+    assert {stage.name for stage in joined.stages} == {
+        "matmul_tiled:matmul_tiled",
+        "depthwise_conv_2d:depthwise_conv_2d_quads",
+    }
     assert joined.operations == tuple(operation for stage in joined.stages for operation in stage.operations)
     assert joined.flops == sum(stage.flops for stage in joined.stages)
     assert joined.global_size == (100 * device_profile.STAYING_ITEMS_PER_UNIT,)

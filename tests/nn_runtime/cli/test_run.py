@@ -194,6 +194,25 @@ def test_one_line_for_every_error(
     _one_line(capsys, wanted)
 
 
+def test_outputs_of_any_name(
+    scans: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = nn_runtime.Model()
+    row = nn_runtime.OperandType(nn_runtime.OperandCode.TENSOR_FLOAT32, (1, 8, 8, 1))
+    source, *results = (model.add_operand(row) for _ in range(3))
+    for result in results:
+        model.add_operation(nn_runtime.OperationCode.NEG, [source], [result])
+    model.identify_inputs_and_outputs([source], results)
+    model.finish()
+    network = nn_runtime.Network.from_model(model, ["scan"], ["file", "allow_pickle"])
+    monkeypatch.setattr("nn_runtime.cli.run.loaded", lambda _: network)
+    arguments = ["run", "any.tflite", "--device", "cpu", "--output", str(tmp_path / "out.npz")]
+    assert main([*arguments, "--input", str(scans / "0.npy")]) == 0
+    with np.load(tmp_path / "out.npz") as outputs:
+        assert sorted(outputs.files) == ["allow_pickle", "file"]
+        assert all(np.array_equal(array, -np.load(scans / "0.npy").reshape(1, 8, 8, 1)) for array in outputs.values())
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no disk that is always full")
 def test_a_full_disk_is_named(scans: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["run", str(_DIGITS), "--device", "cpu", "--input", str(scans / "0.npy"), "--output", "/dev/full"]
