@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +12,7 @@ from nn_runtime.checks import check_kind
 from nn_runtime.codes import operand_type_name
 from nn_runtime.errors import BadData, BadState
 from nn_runtime.hal.memory import PROT_WRITE
+from nn_runtime.hal.types import OperandLifeTime
 from nn_runtime.memory_domain import Role
 from nn_runtime.model import check_array
 from nn_runtime.numeric import whole
@@ -28,7 +30,8 @@ from nn_runtime.value_classes import dataclass
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from nn_runtime.hal.types import Operand
+    from nn_runtime.hal.memory import SharedMemory
+    from nn_runtime.hal.types import BufferToken, Model, Operand
     from nn_runtime.memory import Memory
     from nn_runtime.memory_domain import Domain
     from nn_runtime.operand import Array, Dimensions
@@ -172,6 +175,14 @@ class Arguments:
             raise BadData(f"compute: {self._what} {self._bound.index(None)} is not bound")
         return found
 
+    def spans(self) -> list[_Span]:
+        """Return where the arguments lie; those that are omitted lie nowhere."""
+        return [
+            _Span.of(f"{self._what} {index}", argument)
+            for index, argument in enumerate(self._bound)
+            if argument is not None and not argument.omitted
+        ]
+
     def domains(self) -> Iterator[tuple[int, Domain]]:
         """Return what is device memory, by the index of the argument."""
         return ((index, memory.domain) for index, memory in self.memories.items() if memory.domain is not None)
@@ -211,3 +222,47 @@ class Arguments:
         if self._bound[index] is not None:
             raise BadState(f"{self._what} {index} is bound already")
         return Parameter(self._plan, self._is_input, index, self.operands[index])
+
+
+@dataclass(frozen=True)
+class _Span:
+    """Bytes `first` to `last`, by their address or in a pool, which some arguments have whole."""
+
+    name: str
+    pool: SharedMemory | BufferToken | None
+    first: int
+    last: float
+
+    @classmethod
+    def of(cls, name: str, argument: Argument) -> _Span:
+        """Return that of an argument that is bound."""
+        array = argument.pointer
+        first = argument.offset if array is None else array.__array_interface__["data"][0]
+        return cls(name, argument.pool, first, first + argument.length if argument.length else math.inf)
+
+    def meets(self, other: _Span) -> bool:
+        """Whether they share a byte."""
+        return self.pool == other.pool and self.first < other.last and other.first < self.last
+
+
+def check_apart(model: Model, inputs: Arguments, outputs: Arguments) -> None:
+    """Raise BadData where an output shares bytes with another output, an input, or a constant of the model's memories.
+
+    A device may write it before it has read all inputs. Source: ANeuralNetworksExecution in NeuralNetworksTypes.h.
+    """
+    taken = inputs.spans()
+    for output in outputs.spans():
+        others = [*taken, *_constants_in(model, output.pool)] if output.pool in model.pools else taken
+        for other in others:
+            if output.meets(other):
+                raise BadData(f"{output.name}: its memory overlaps that of {other.name}")
+        taken.append(output)
+
+
+def _constants_in(model: Model, pool: SharedMemory | BufferToken | None) -> Iterator[_Span]:
+    for graph in (model.main, *model.referenced):
+        for operand in graph.operands:
+            if operand.lifetime == OperandLifeTime.CONSTANT_REFERENCE:
+                location = operand.location
+                if model.pools[location.pool_index] is pool:
+                    yield _Span("a constant operand", pool, location.offset, location.offset + location.length)

@@ -10,7 +10,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from nn_runtime import extensions
-from nn_runtime.arguments import Arguments
+from nn_runtime.arguments import Arguments, check_apart
 from nn_runtime.burst import Burst
 from nn_runtime.checks import check_kind, copied_bytes, listed
 from nn_runtime.codes import DurationCode
@@ -120,7 +120,8 @@ class Execution:
     def set_output(self, index: int, array: Array | None, operand_type: OperandType | None = None) -> None:
         """Bind an array that takes output `index`.
 
-        It may be larger only where the dimensions are not known, or padding is enabled.
+        It may be larger only where the dimensions are not known, or padding is enabled. A run raises BadData where it
+        overlaps another argument, or a constant of the model that lies in a memory.
 
         Raises as `set_input`.
         """
@@ -336,6 +337,7 @@ class Execution:
                 pool.check_length()
             if self._run is None:
                 inputs, outputs = self._inputs.all_bound(), self._outputs.all_bound()
+                check_apart(self._plan.model, self._inputs, self._outputs)
                 self._run = bind(self._plan, inputs, outputs, is_reusable=self._reusable)
             if check_device_inputs and self._inputs.memories:
                 self._inputs.check_data()

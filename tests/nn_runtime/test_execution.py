@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nn_runtime.burst import Burst
-from nn_runtime.codes import OperandCode, OperationCode
+from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.compilation import Compilation
 from nn_runtime.devices import reference_device
 from nn_runtime.errors import (
@@ -22,6 +22,8 @@ from nn_runtime.execution import Execution, default_loop_timeout, maximum_loop_t
 from nn_runtime.hal.memory import HardwareBuffer
 from nn_runtime.hal.types import ExecutionResult
 from nn_runtime.memory import Memory
+from nn_runtime.model import Model
+from nn_runtime.operand import OperandType
 from nn_runtime.testing.sample_drivers import NullDevice, SampleDevice, SamplePreparedModel
 from tests.nn_runtime.computing import COMPUTES, bind_all
 from tests.nn_runtime.graphs import add_model, chain_model, finished, numbers, tensor
@@ -136,6 +138,70 @@ def test_memory_arguments(execution: Execution) -> None:
     execution.set_output_from_memory(0, outputs, 8, 24)
     execution.compute()
     assert outputs.to_array(np.float32, (8,)).tolist() == [0, 0, 6, 8, 10, 12, 14, 16]
+
+
+@pytest.mark.parametrize("taken", ["input 0", "input 1"])
+def test_an_output_over_an_input(execution: Execution, taken: str) -> None:
+    shared = numbers(4, 3)
+    execution.set_input(int(taken[-1]), shared[:2])
+    execution.set_input(1 - int(taken[-1]), numbers(2, 3))
+    execution.set_output(0, shared[1:3])
+    with pytest.raises(BadData, match=f"output 0: its memory overlaps that of {taken}"):
+        execution.compute()
+
+
+def test_arguments_side_by_side_in_one_memory(compilation: Compilation) -> None:
+    memory = Memory.from_array(np.arange(18, dtype=np.float32))
+    for start, error in ((48, None), (44, "overlaps that of input 1"), (0, "overlaps that of input 0")):
+        with Execution(compilation) as execution:
+            execution.set_input_from_memory(0, memory, 0, 24)
+            execution.set_input_from_memory(1, memory, 24, 24)
+            execution.set_output_from_memory(0, memory, start, 24)
+            if error is None:
+                execution.compute()
+                assert memory.to_array(np.float32, (3, 6))[2].tolist() == [6, 8, 10, 12, 14, 16]
+                continue
+            with pytest.raises(BadData, match=error):
+                execution.compute()
+
+
+def test_two_inputs_of_the_same_bytes(execution: Execution) -> None:
+    shared, output = numbers(2, 3), numbers(2, 3)
+    execution.set_input(0, shared)
+    execution.set_input(1, shared)
+    execution.set_output(0, output)
+    execution.compute()
+    assert np.array_equal(output, 2 * shared)
+
+
+def test_outputs_over_each_other_and_over_constants() -> None:
+    pair = OperandType(OperandCode.TENSOR_FLOAT32, (2,))
+    memory = Memory.from_array(np.arange(8, dtype=np.float32))
+    model = Model()
+    source, weights, total, product = (model.add_operand(pair) for _ in range(4))
+    none = model.add_operand(OperandType(OperandCode.INT32))
+    model.set_operand_value(none, np.array(FuseCode.NONE, np.int32))
+    model.set_operand_value_from_memory(weights, memory, 16, 8)
+    model.add_operation(OperationCode.ADD, [source, weights, none], [total])
+    model.add_operation(OperationCode.MUL, [source, weights, none], [product])
+    model.identify_inputs_and_outputs([source], [total, product])
+    model.finish()
+    compilation = finished(model, [SampleDevice("sample")])
+    for places, error in (
+        ((0, 4), "output 1: its memory overlaps that of output 0"),
+        ((0, 20), "output 1: its memory overlaps that of a constant operand"),
+        ((0, 8), None),
+    ):
+        with Execution(compilation) as execution:
+            execution.set_input(0, np.ones(2, np.float32))
+            for at, place in enumerate(places):
+                execution.set_output_from_memory(at, memory, place, 8)
+            if error is None:
+                execution.compute()
+                assert memory.to_array(np.float32, (8,))[:4].tolist() == [5, 6, 4, 5]
+                continue
+            with pytest.raises(BadData, match=error):
+                execution.compute()
 
 
 def test_padding(compilation: Compilation) -> None:
