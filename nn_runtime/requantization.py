@@ -2,7 +2,7 @@
 """From exact sums to 8-bit results, by floating-point arithmetic that gives the specified integers.
 
 Float32 serves the channels for which it was found to give them for every sum, float64 nearly all others, int64 the
-rest.
+rest. Sums with bias are of 32 bits, as the reference's: those that reach further wrap.
 """
 
 from __future__ import annotations
@@ -40,6 +40,9 @@ _WORTHWHILE = 0.75
 """Part of the channels that an arithmetic must serve: the others are taken out of the rows one by one."""
 _ANY_INTEGER = 1 << 53
 """No value is greater in magnitude: what float64 holds."""
+_FLOAT32_INTEGER = 1 << 24
+"""No integer of float32 is greater in magnitude, as `requantize` takes them."""
+_INT32_SUMS = 1 << 31
 _MOST_CORRECTIONS = 16
 """Each costs two steps of arithmetic of its channel's results, and two short calls."""
 
@@ -76,11 +79,13 @@ class Requantization:
         self._task = Task(bias.astype(np.int64), known, mantissas, exponents, output.zero_point, *bounds, once)
         self._type = dtype_of(output.type)
         self._every = np.arange(bias.size)
+        self._greatest_bias = int(np.abs(self._task.bias).max(initial=0))
+        self._greatest_value = None if reach is None else int(known.max(initial=0))
 
     def __call__(self, values: Array, out: Array | None = None) -> Array:
         """Return the results of values [..., channels], in `out` (contiguous, of the output's type) if it is given."""
         results = np.empty(values.shape, self._type) if out is None else out
-        for arithmetic, channels in self._of_float32 if values.dtype == np.float32 else self._of_others:
+        for arithmetic, channels in self._plan_for(values):
             if channels is self._every:
                 arithmetic(values, results)
             else:
@@ -88,6 +93,19 @@ class Requantization:
                 arithmetic(values[..., channels], some)
                 results[..., channels] = some
         return results
+
+    def _plan_for(self, values: Array) -> _Plan:
+        greatest = self._greatest_value
+        if greatest is None:
+            is_float32 = values.dtype == np.float32
+            greatest = _FLOAT32_INTEGER if is_float32 else int(np.abs(values).max(initial=0))
+        if greatest + self._greatest_bias >= _INT32_SUMS:
+            return self._of_sums_that_wrap
+        return self._of_float32 if values.dtype == np.float32 else self._of_others
+
+    @functools.cached_property
+    def _of_sums_that_wrap(self) -> _Plan:
+        return self._plan((_InInt64,), self._every)
 
     @functools.cached_property
     def _of_float32(self) -> _Plan:
@@ -127,7 +145,8 @@ class _InInt64:
 
     def __call__(self, values: Array, results: Array) -> None:
         task = self._task
-        products = self._multiply(values.astype(np.int64) + task.bias, task.mantissas, task.exponents)
+        sums = (values.astype(np.int64) + task.bias).astype(np.int32)
+        products = self._multiply(sums.astype(np.int64), task.mantissas, task.exponents)
         products += task.zero_point
         np.clip(products, task.low, task.high, out=products)
         results[...] = products

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import nn_runtime as nn
-from tests.nn_runtime.tflite.operator_file import random_inputs, reference
+from tests.nn_runtime.tflite.operator_cases import Case
+from tests.nn_runtime.tflite.operator_file import constant, int8, random_inputs, reference
 from tests.nn_runtime.tflite.quantized_layers import FAMILIES, Draw
 
 if TYPE_CHECKING:
     from nn_runtime.device import Device
-    from tests.nn_runtime.tflite.operator_cases import Case
     from tests.nn_runtime.tflite.operator_file import Array
 
 LAYERS, SAMPLE = 1000, 60
@@ -35,3 +35,15 @@ def test_layers_have_the_bits_of_the_reference(family: str, is_long: bool, refer
         case = FAMILIES[family](Draw.of(seed))
         result, wanted = results(case, seed, reference_device)
         np.testing.assert_array_equal(result, wanted, err_msg=f"seed {seed}: {case}")
+
+
+@pytest.mark.parametrize(("depth", "bias"), [(33_000, 0), (70_000, 0), (140_000, 0), (300, 2**31 - 1)])
+def test_sums_that_32_bits_do_not_hold_wrap_as_those_of_the_reference(depth: int, bias: int, device: Device) -> None:
+    weights = constant(np.full((20, depth), 127, np.int8), 0.01)
+    biases = constant(np.full(20, bias, np.int32), float(np.float32(0.01) * np.float32(0.01)))
+    source, output = int8(0.01, -128, 1, depth), int8(1e-4 * (depth * 255 * 127 + bias) / 200, -128, 1)
+    options = {"FusedActivationFunction": 0}
+    file, _ = Case("FULLY_CONNECTED", [source, weights, biases], [output], "FullyConnectedOptions", options).file()
+    inputs = [np.full((1, depth), 127, np.int8)]
+    with nn.load(file).compile(device) as session:
+        np.testing.assert_array_equal(session.run(inputs)[0], reference(file, inputs)[0])
