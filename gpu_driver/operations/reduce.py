@@ -18,7 +18,7 @@ from gpu_driver.launchers.groups import share_outputs
 from gpu_driver.launchers.strided import dense_strides
 from gpu_driver.launchers.vectors import LANES, c_type, defines, group_size, per_item, work_sizes
 from gpu_driver.launchers.worksize import linear
-from gpu_driver.operations import launches
+from gpu_driver.operations import launches, supports
 from nn_runtime.codes import OperandCode, OperationCode
 from nn_runtime.operand import FLOAT_TYPES, QUANT8_TYPES, dtype_of
 from nn_runtime.operations.reduce import mean_multiplier, merged_axes, reduction
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from gpu_driver.device_profile import DeviceProfile
     from gpu_driver.kernel import Argument, Scalar
     from nn_runtime.operand import Dimensions
+    from nn_runtime.operations import OperationView
 
 _MAX_RANK = 4
 _MAX_QUANTIZED_TERMS = 1 << 23
@@ -42,6 +43,16 @@ _NUMBERS = {
     OperationCode.REDUCE_ALL: 4,
     OperationCode.REDUCE_ANY: 5,
 }
+
+
+@supports(OperationCode.MEAN)
+def mean_refusal(op: OperationView, device: DeviceProfile) -> str:
+    """Refuse sums of 8-bit elements that 32 bits may not hold; where sizes are not known, `mean` does."""
+    dims = op.input("input").dimensions
+    if op.data_type not in QUANT8_TYPES or dims is None or math.prod(dims) <= _MAX_QUANTIZED_TERMS:
+        return ""
+    terms = _terms(op) if op.input("axes").value() is not None else math.prod(dims)
+    return f"means of more than {_MAX_QUANTIZED_TERMS} elements of 8 bits" if terms > _MAX_QUANTIZED_TERMS else ""
 
 
 @launches(OperationCode.MEAN)
@@ -141,7 +152,7 @@ def _reduce(kernel: str, op: BoundOperation, parameters: tuple[Argument, ...], d
     )
 
 
-def _terms(op: BoundOperation) -> int:
+def _terms(op: OperationView) -> int:
     return math.prod(op.dimensions("input")[axis] for axis in reduction(op).axes)
 
 

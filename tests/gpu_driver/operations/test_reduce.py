@@ -11,7 +11,7 @@ import pytest
 
 from gpu_driver.bound import BoundOperand, BoundOperation
 from gpu_driver.launch import Launch
-from gpu_driver.operations.reduce import mean
+from gpu_driver.operations.reduce import mean, mean_refusal
 from nn_runtime.codes import OperandCode, OperationCode
 from tests.gpu_driver.operations.compare import (
     ALL,
@@ -150,6 +150,27 @@ def test_few_outputs_of_many_terms_take_groups_on_a_gpu() -> None:
     assert _kernel(GPU_PROFILE, (64, 7, 7, 1280)) == "mean_vectors"
     assert _kernel(CPU_PROFILE, (1, 112, 112, 3)) == "mean"
     assert _kernel(CPU_PROFILE, (1, 112, 112, 64)) == "mean_vectors"
+
+
+@pytest.mark.parametrize(
+    ("side", "axes", "code", "is_taken"),
+    [
+        (2896, [1, 2], QUANT8, True),
+        (2897, [1, 2], QUANT8, False),
+        (2897, [1], QUANT8, True),
+        (2897, None, QUANT8, False),
+        (2897, [1, 2], FLOAT32, True),
+    ],
+)
+def test_means_whose_sums_32_bits_do_not_hold_are_refused(
+    side: int, axes: list[int] | None, code: OperandCode, is_taken: bool
+) -> None:
+    source = BoundOperand(0, code, (1, side, side, 1))
+    values = None if axes is None else np.array(axes, np.int32)
+    axis = BoundOperand(1, OperandCode.TENSOR_INT32, (2,) if values is None else values.shape, constant=values)
+    keep_dims = BoundOperand(2, OperandCode.INT32, (), constant=np.array(0, np.int32))
+    op = BoundOperation(OperationCode.MEAN, [source, axis, keep_dims], [BoundOperand(3, code, (1, 1))])
+    assert (mean_refusal(op, CPU_PROFILE) == "") == is_taken
 
 
 def _kernel(profile: DeviceProfile, dims: Dimensions) -> str:
