@@ -106,14 +106,18 @@ class _Merger:
         }
 
     def joined(self, run: Sequence[int]) -> list[Command]:
-        """Return one command that does what those of a run do, or those where it would need too large a buffer."""
+        """Return one command that does what those of a run do, several where it would need too large a buffer."""
         steps = self._steps(run)
-        if steps and self._has_program(steps):
-            launches = self._launches(steps, self._memories(run))
-            sizes = (one.size_bytes for launch in launches for one in launch.arguments if isinstance(one, Scratch))
-            if max(sizes, default=0) <= self._device.max_alloc_bytes:
-                return [*launches]
-        return [self._alone(at) for at in run]
+        if not (steps and self._has_program(steps)):
+            return [self._alone(at) for at in run]
+        launches = self._launches(steps, self._memories(run))
+        owned = (one for launch in launches for one in launch.arguments if isinstance(one, Scratch | Packed))
+        if max((one.size_bytes for one in owned), default=0) <= self._device.max_alloc_bytes:
+            return [*launches]
+        if len(run) == 1:
+            return [self._alone(run[0])]
+        middle = len(run) // 2
+        return [*self.joined(run[:middle]), *self.joined(run[middle:])]
 
     def _is_worth_a_program(self, run: Sequence[int]) -> bool:
         """Whether a run has what only chain.cl does, or so many operations that their own programs take longer."""

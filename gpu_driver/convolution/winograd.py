@@ -47,6 +47,11 @@ def fits(g: SlidingWindow) -> bool:
     )
 
 
+def packed_bytes(g: SlidingWindow) -> int:
+    """Return about how many bytes transformed filters take, and the filters beside them."""
+    return 4 * (PLACES + g.filter_height * g.filter_width) * g.input_depth * g.output_depth
+
+
 def tile_count(g: SlidingWindow) -> int:
     """Return how many tiles the output has, all images together."""
     return g.batches * _tiles_down(g) * _tiles_across(g)

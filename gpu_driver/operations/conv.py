@@ -78,7 +78,7 @@ def packed_product(product: Product, device: DeviceProfile) -> Steps:
     of_bytes = packed_dynamic(product, device)
     if of_bytes is not None:
         return of_bytes
-    return packed_winograd(product) if fits_winograd(product) else packed(product)
+    return packed_winograd(product) if fits_winograd(product, device) else packed(product)
 
 
 def fits_bytes(product: Product, device: DeviceProfile) -> bool:
@@ -87,9 +87,10 @@ def fits_bytes(product: Product, device: DeviceProfile) -> bool:
     return device.dot4 != 0 and product.quantized and depth <= packing.BYTES_MAX_DEPTH
 
 
-def fits_winograd(product: Product) -> bool:
-    """Tell whether winograd.h applies to a product that `fits_packed`, and is faster."""
-    return not product.quantized and winograd.fits(product.geometry)
+def fits_winograd(product: Product, device: DeviceProfile) -> bool:
+    """Tell whether winograd.h applies to a product that `fits_packed`, is faster, and one buffer takes its filters."""
+    g = product.geometry
+    return not product.quantized and winograd.fits(g) and winograd.packed_bytes(g) <= device.max_alloc_bytes
 
 
 def fits_packed(product: Product, device: DeviceProfile) -> bool:

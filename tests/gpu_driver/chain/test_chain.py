@@ -66,6 +66,32 @@ def test_a_network_is_one_launch_with_a_stage_for_every_step() -> None:
     assert sorted(covered) == sorted(launch.operations)
 
 
+@pytest.mark.parametrize("code", [FLOAT, QUANT8])
+def test_a_run_whose_constants_one_buffer_does_not_take_is_cut(code: OperandCode) -> None:
+    network = inverted_residuals(code)
+    whole = launch_of(network)
+    largest = max(step.constants[0].nbytes for step in whole.steps)
+    lowering = Lowering(network.graph.model(), replace(CPU_PROFILE, compute_units=4, max_alloc_bytes=3 * largest // 2))
+    parts = lowering.lower(0, lowering.static_inputs()).commands
+    assert 1 < len(parts) < len(whole.steps)
+    covered = []
+    for part in parts:
+        assert isinstance(part, Launch)
+        covered += part.operations
+        assert all(one.size_bytes <= 3 * largest // 2 for one in part.arguments if isinstance(one, Packed | Scratch))
+    assert sorted(covered) == sorted(whole.operations)
+
+
+def test_filters_whose_transforms_one_buffer_does_not_take_are_not_transformed() -> None:
+    network = Network(FLOAT, (1, 24, 24, 64), 0)
+    network.convolve(64, 3, is_output=True)
+    for limit, kind in ((1 << 20, chain.Kind.WINOGRAD), (1 << 19, chain.Kind.CONVOLVE)):
+        lowering = Lowering(network.graph.model(), replace(CPU_PROFILE, max_alloc_bytes=limit))
+        (launch,) = lowering.lower(0, lowering.static_inputs()).commands
+        assert isinstance(launch, Launch)
+        assert [step.kind for step in launch.steps] == [kind]
+
+
 def test_own_memory_is_used_again() -> None:
     launch = launch_of(inverted_residuals(FLOAT))
     own = next(argument for argument in launch.arguments if isinstance(argument, Scratch))
