@@ -118,22 +118,24 @@ def _take_padded_image(graph: Graph, at: int) -> bool:
 
 def _convolutions_behind(graph: Graph, operand: int) -> tuple[list[int], list[int]] | None:
     """Return all that read a temporary as their image, perhaps through reshapes, which come first; or None."""
-    if not graph.is_temporary(operand):
-        return None
     reshapes: list[int] = []
     convolutions: list[int] = []
-    for at in graph.readers(operand):
-        operation = graph.operations[at]
-        if operation.inputs[0] != operand or operand in operation.inputs[1:]:
+    images = [operand]
+    while images:
+        image = images.pop()
+        if not graph.is_temporary(image):
             return None
-        if operation.type in _CONVOLUTIONS:
-            convolutions.append(at)
-            continue
-        behind = _convolutions_behind(graph, operation.outputs[0]) if operation.type in RESHAPES else None
-        if behind is None:
-            return None
-        reshapes += [at, *behind[0]]
-        convolutions += behind[1]
+        for at in graph.readers(image):
+            operation = graph.operations[at]
+            if operation.inputs[0] != image or image in operation.inputs[1:]:
+                return None
+            if operation.type in _CONVOLUTIONS:
+                convolutions.append(at)
+            elif operation.type in RESHAPES:
+                reshapes.append(at)
+                images.append(operation.outputs[0])
+            else:
+                return None
     return reshapes, convolutions
 
 

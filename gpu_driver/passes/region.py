@@ -80,7 +80,9 @@ class Region:
         self._ends: set[int] = set()
         self._new: dict[int, int] = {}
         """What stands for an operand of the region from now on."""
-        self._is_closed = self._enter(at) and bool(self._inside or self._ends) and not self._moves_its_sources()
+        self._pending: list[int] = []
+        """Operations that have yet to be taken in."""
+        self._is_closed = self._closes(at) and bool(self._inside or self._ends) and not self._moves_its_sources()
 
     def rewrite(self) -> bool:
         """Change the operations, so that nobody reads what the TRANSPOSEs made; whether it was done."""
@@ -95,24 +97,29 @@ class Region:
             graph.replace(at, self._rewritten(at))
         return True
 
+    def _closes(self, at: int) -> bool:
+        """Take in a TRANSPOSE and all that belongs to it; False where something cannot be rewritten."""
+        is_closed = self._enter(at)
+        while is_closed and self._pending:
+            is_closed = self._take(self._pending.pop())
+        return is_closed
+
     def _enter(self, at: int) -> bool:
-        """Take in a TRANSPOSE and all that reads it; False where something cannot be rewritten."""
+        """Take in a TRANSPOSE, and later all that reads it."""
         graph = self._graph
         (output,) = graph.operations[at].outputs
         if output in self._entries:
             return True
         self._entries[output] = graph.operations[at].inputs[0]
-        return not graph.is_output(output) and self._take_readers(output)
+        self._pending += graph.readers(output)
+        return not graph.is_output(output)
 
     def _moves_its_sources(self) -> bool:
         """Whether a TRANSPOSE that leads into the region is of a tensor in it."""
         return any(self._graph.producer(source) in self._inside for source in self._entries.values())
 
-    def _take_readers(self, operand: int) -> bool:
-        return all(self._take(at) for at in self._graph.readers(operand))
-
     def _take(self, at: int) -> bool:
-        """Take in an operation that reads or makes a tensor of the region."""
+        """Take in an operation that reads or makes a tensor of the region, and later its neighbours."""
         graph = self._graph
         if at in self._inside or at in self._ends:
             return True
@@ -126,8 +133,10 @@ class Region:
             return False
         self._inside.add(at)
         (output,) = operation.outputs
-        if graph.is_output(output) or not graph.readers(output) or not self._take_readers(output):
+        readers = graph.readers(output)
+        if graph.is_output(output) or not readers:
             return False
+        self._pending += readers
         return all(self._take_source(i, len(graph.operand(output).dimensions)) for i in self._data(at))
 
     def _take_source(self, operand: int, rank: int) -> bool:
@@ -141,7 +150,8 @@ class Region:
             return False
         if graph.operations[maker].type == OperationCode.TRANSPOSE:
             return permutation(graph.view(maker)) == self._perm and self._enter(maker)
-        return self._can_be_inside(maker) and self._take(maker)
+        self._pending.append(maker)
+        return self._can_be_inside(maker)
 
     def _can_be_inside(self, at: int) -> bool:
         graph = self._graph

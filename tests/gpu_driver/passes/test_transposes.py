@@ -60,6 +60,20 @@ def test_there_and_back_around_elementwise_operations(opencl_device: Device) -> 
     check(opencl_device, graph, wanted.transpose(TO_NHWC), data)
 
 
+def test_there_and_back_around_more_operations_than_python_has_frames(opencl_device: Device) -> None:
+    graph, count = Graph(), 1500
+    data, none = random_floats(*NHWC), graph.integer(FuseCode.NONE)
+    first = last = moved(graph, graph.input(NHWC), TO_NCHW, NCHW)
+    for _ in range(count):
+        total = graph.temporary(NCHW)
+        graph.operation(ADD, [last, first, none], total)
+        last = total
+    transpose(graph, last, TO_NHWC, graph.output(NHWC))
+    assert operations_left(graph.model()) == ["ADD"] * count
+    wanted = np.add.accumulate([data] * (count + 1), axis=0)[-1]
+    check(opencl_device, graph, wanted, data)
+
+
 def test_two_branches_that_meet(opencl_device: Device) -> None:
     """Both sides of an ADD come from NHWC, and its result goes on in two ways."""
     graph = Graph()
