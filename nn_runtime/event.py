@@ -12,9 +12,8 @@ from nn_runtime.hal import fences
 from nn_runtime.numeric import whole
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from nn_runtime.errors import NNError
+    from nn_runtime.fenced_run import FencedRun
 
 _LONGEST_WAIT_S = 1e6
 
@@ -75,21 +74,11 @@ class Event:
 class FenceEvent(Event):
     """Signalled when a sync fence is. The first wait runs the finish of the execution that it belongs to."""
 
-    def __init__(
-        self,
-        fence: int | None,
-        finish: Callable[[bool], NNError | None] | None = None,
-        abandon: Callable[[FenceEvent], object] | None = None,
-    ) -> None:
-        """`fence` is owned by the event, None if all is done.
-
-        `finish` completes the execution, told whether the fence signalled without error, and returns its error.
-        `abandon` gets the fence, as an event of its own, if nobody has waited when this event is dropped.
-        """
+    def __init__(self, fence: int | None, run: FencedRun | None = None) -> None:
+        """`fence`: None if all is done; owned by the event, or else by the run whose end it tells."""
         super().__init__()
         self._fence = fence
-        self._finish = finish
-        self._abandon = abandon
+        self._run = run
         self._lock = threading.Lock()
 
     @property
@@ -116,21 +105,23 @@ class FenceEvent(Event):
                 self.wait()
             except Exception as error:
                 self._error = self._error or OperationFailed(str(error))
-        if self._fence is not None:
-            fences.close(self._fence)
-            self._fence = None
+        self._let_go()
 
     def __del__(self) -> None:
-        """Close the fence without waiting, or hand it to the execution that is not completed."""
+        """Close the fence without waiting."""
+        if self._run is not None and not self._done.is_set():
+            self._run.leave()
+        self._let_go()
+
+    def _let_go(self) -> None:
         fence, self._fence = self._fence, None
-        if self._abandon is not None and not self._done.is_set():
-            self._abandon(FenceEvent(fence))
-        elif fence is not None:
+        run, self._run = self._run, None
+        if run is None and fence is not None:
             fences.close(fence)
 
     def _finished(self, succeeded: bool) -> NNError | None:
-        if self._finish is not None:
-            return self._finish(succeeded)
+        if self._run is not None:
+            return self._run.end(succeeded)
         return None if succeeded else OperationFailed("event: the sync fence signalled an error")
 
 

@@ -18,7 +18,6 @@ from nn_runtime.compilation import Compilation, check_duration, deadline_after
 from nn_runtime.errors import (
     BadData,
     BadState,
-    MissedDeadline,
     NNError,
     OperationFailed,
     OutputInsufficientSize,
@@ -26,6 +25,7 @@ from nn_runtime.errors import (
 )
 from nn_runtime.event import Event, FenceEvent
 from nn_runtime.failures import error_of_hal, passed_hal
+from nn_runtime.fenced_run import FencedRun
 from nn_runtime.hal.plain import wait_for_fences
 from nn_runtime.hal.types import (
     DEFAULT_LOOP_TIMEOUT_NS,
@@ -99,14 +99,14 @@ class Execution:
         self._outcome: Outcome | FencedOutcome | None = None
         """Of the last run, unless it failed: then `_error` is there."""
         self._error: NNError | None = None
-        self._abandoned: tuple[FencedOutcome, FenceEvent] | None = None
-        """A fenced run whose event was dropped before anybody waited for it."""
+        self._fenced: FencedRun | None = None
+        """A fenced run that is not completed."""
         self._plan.used_by(self)
 
     @property
     def is_computing(self) -> bool:
         """Whether a run has started and not completed."""
-        self._complete_abandoned()
+        self._poll_left_run()
         return self._state == _State.COMPUTING
 
     def set_input(self, index: int, array: Array | None, operand_type: OperandType | None = None) -> None:
@@ -243,11 +243,10 @@ class Execution:
             self._outputs.check_specified()
             options = RunOptions(self._measure, deadline_ns, self._loop_timeout_ns, attributes=self._attributes)
             outcome = run.execute_fenced(options, waited_for, duration or None)
-
-        def abandon(event: FenceEvent) -> None:
-            self._abandoned = outcome, event
-
-        return FenceEvent(outcome.fence, lambda succeeded: self._finish_fenced(outcome, succeeded), abandon)
+            started = self._fenced = FencedRun(outcome, self._finish_fenced)
+        for _, domain in self._outputs.domains():
+            domain.begun(started)
+        return FenceEvent(outcome.fence, started)
 
     def burst_compute(self, burst: Burst) -> None:
         """Run as `compute` by a burst of the same compilation; raises UnexpectedNull, BadData, BadState if in use."""
@@ -287,7 +286,7 @@ class Execution:
 
     def close(self) -> None:
         """Let arguments and temporaries go; ignored while computing."""
-        self._complete_abandoned()
+        self._poll_left_run()
         with self._lock:
             if self._state != _State.COMPUTING:
                 self._run = None
@@ -311,15 +310,14 @@ class Execution:
             raise BadData(f"{call}: the compilation must be for exactly one device, named explicitly")
 
     def _check_completed(self, call: str) -> None:
-        self._complete_abandoned()
+        self._poll_left_run()
         if self._state != _State.COMPLETED:
             how = "is closed" if self._state == _State.CLOSED else "has not completed"
             raise BadState(f"{call}: the execution {how}")
 
     def _start(self, check_device_inputs: bool = True) -> Run:
         """Go from preparation (or completed and reusable) to computing; bind at the first time."""
-        if self._abandoned is not None:
-            self._complete_abandoned()
+        self._poll_left_run()
         with self._lock:
             if self._state == _State.CLOSED:
                 raise BadState("compute: the execution is closed")
@@ -411,39 +409,28 @@ class Execution:
         else:
             event.signal(None)
 
-    def _finish_fenced(self, outcome: FencedOutcome, succeeded: bool) -> NNError | None:
+    def _finish_fenced(self, run: FencedRun, succeeded: bool) -> NNError | None:
         """Complete a fenced run whose fence has signalled, and return its error."""
+        self._fenced = None
         try:
             if not succeeded:
-                raise outcome.failure()
-            self._mark_device_outputs(outcome)
+                raise run.outcome.failure()
+            self._mark_device_outputs(run.outcome, run)
         except NNError as error:
-            self._complete_failed(error)
+            self._complete_failed(error, run)
             return error
-        self._complete(outcome)
+        self._complete(run.outcome)
         return None
 
-    def _complete_abandoned(self) -> None:
+    def _poll_left_run(self) -> None:
         """Complete a fenced run whose event was dropped, if its fence has signalled."""
-        if self._abandoned is None:
-            return
-        with self._lock:
-            if self._abandoned is None:
-                return
-            outcome, event = self._abandoned
-            succeeded = True
-            try:
-                event.wait(0)
-            except MissedDeadline:
-                return
-            except NNError:
-                succeeded = False
-            self._abandoned = None
-        self._finish_fenced(outcome, succeeded)
+        run = self._fenced
+        if run is not None and run.is_left:
+            run.poll()
 
-    def _mark_device_outputs(self, outcome: Outcome | FencedOutcome) -> None:
+    def _mark_device_outputs(self, outcome: Outcome | FencedOutcome, run: FencedRun | None = None) -> None:
         for index, domain in self._outputs.domains():
-            domain.written(outcome.dimensions[index])
+            domain.written(outcome.dimensions[index], run)
 
     def _complete(self, outcome: Outcome | FencedOutcome) -> None:
         self._outcome, self._error = outcome, None
@@ -451,11 +438,11 @@ class Execution:
         if self._plan.is_closed:
             self._plan.free_unused()
 
-    def _complete_failed(self, error: BaseException) -> None:
+    def _complete_failed(self, error: BaseException, run: FencedRun | None = None) -> None:
         foreign = OperationFailed(f"execution: {type(error).__name__}: {error}")
         self._outcome, self._error = None, error if isinstance(error, NNError) else foreign
         for _, domain in self._outputs.domains():
-            domain.spoiled()
+            domain.spoiled(run)
         self._state = _State.COMPLETED
         if self._plan.is_closed:
             self._plan.free_unused()

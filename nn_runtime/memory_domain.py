@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import threading
+from typing import TYPE_CHECKING, Protocol
 
 from nn_runtime.errors import BadData, OperationFailed
 from nn_runtime.operand import merge_dimensions
@@ -27,6 +28,13 @@ class Role:
         return f"{'input' if self.is_input else 'output'} {self.index}"
 
 
+class Writer(Protocol):
+    """A run that writes device memory."""
+
+    def see_end(self) -> bool:
+        """Let it say how it ended, if it has; return whether it has said so."""
+
+
 class Domain:
     """What device memory knows beside its bytes: roles, type, initial and current dimensions, whether it has data."""
 
@@ -35,8 +43,23 @@ class Domain:
         self.roles = roles
         self.operand = operand
         self.initial = dimensions
-        self.current = dimensions
-        self.initialized = False
+        self._current = dimensions
+        self._initialized = False
+        self._writers: list[Writer] = []
+        """Runs that have been started and may not have ended, in order."""
+        self._lock = threading.Lock()
+
+    @property
+    def current(self) -> Dimensions:
+        """Dimensions of what it holds: the initial ones as long as nothing tells more."""
+        self._look_at_writers()
+        return self._current
+
+    @property
+    def initialized(self) -> bool:
+        """Whether it holds data."""
+        self._look_at_writers()
+        return self._initialized
 
     def check_role(self, role: Role) -> None:
         """Raise BadData unless the memory was made for this use."""
@@ -53,15 +76,39 @@ class Domain:
                 f"input {index}: the device memory holds {list(self.current)}, the input is {list(dimensions)}"
             )
 
-    def written(self, dimensions: Dimensions) -> None:
+    def begun(self, writer: Writer) -> None:
+        """Note a run that will say how it ended; what began before is not asked any more once it has."""
+        with self._lock:
+            self._writers.append(writer)
+
+    def written(self, dimensions: Dimensions, writer: Writer | None = None) -> None:
         """Take the dimensions of a new result; raises OperationFailed where they contradict the initial ones."""
-        self.initialized = False
+        if not self._is_latest(writer):
+            return
+        self._initialized = False
         try:
-            self.current = merge_dimensions(self.initial, dimensions)
+            self._current = merge_dimensions(self.initial, dimensions)
         except BadData as error:
             raise OperationFailed(f"device memory: {error}") from error
-        self.initialized = True
+        self._initialized = True
 
-    def spoiled(self) -> None:
+    def spoiled(self, writer: Writer | None = None) -> None:
         """Note that a write failed."""
-        self.initialized = False
+        if self._is_latest(writer):
+            self._initialized = False
+
+    def _look_at_writers(self) -> None:
+        for writer in tuple(self._writers):
+            if not writer.see_end():
+                break
+
+    def _is_latest(self, writer: Writer | None) -> bool:
+        """Let go of a run that has ended, and of those before it; return whether none after it has ended."""
+        if writer is None:
+            self._look_at_writers()
+            return True
+        with self._lock:
+            if writer not in self._writers:
+                return False
+            del self._writers[: self._writers.index(writer) + 1]
+            return True

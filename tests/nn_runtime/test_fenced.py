@@ -15,21 +15,24 @@ import numpy as np
 import pytest
 
 from nn_runtime.codes import DurationCode, OperationCode
+from nn_runtime.compilation import Compilation
 from nn_runtime.errors import BadData, BadState, MissedDeadline, OperationFailed, UnavailableDevice, UnexpectedNull
 from nn_runtime.event import Event, FenceEvent
 from nn_runtime.execution import Execution
+from nn_runtime.fenced_run import FencedRun
 from nn_runtime.hal import fences
 from nn_runtime.hal.fences import Fence
 from nn_runtime.hal.types import ErrorStatus, Timing
 from nn_runtime.memory import Memory
 from nn_runtime.memory_desc import MemoryDesc
+from nn_runtime.outcome import FencedOutcome
 from nn_runtime.testing.sample_drivers import SampleDevice
 from tests.nn_runtime.descriptors import needs_descriptors, open_descriptors
 from tests.nn_runtime.graphs import add_model, chain_model, finished, if_model, numbers, tensor, unary_model
 from tests.nn_runtime.test_partition import plan_of
 
 if TYPE_CHECKING:
-    from nn_runtime.compilation import Compilation
+    from nn_runtime.device import Device
     from nn_runtime.operand import Array
 
 RELU, TANH, LOGISTIC = OperationCode.RELU, OperationCode.TANH, OperationCode.LOGISTIC
@@ -272,12 +275,13 @@ def test_two_that_wait_at_once_finish_the_execution_once(monkeypatch: pytest.Mon
 
     finishes: list[bool] = []
 
-    def finish(succeeded: bool) -> None:
+    def finish(_run: FencedRun, succeeded: bool) -> None:
         finishes.append(succeeded)
 
     monkeypatch.setattr(fences, "wait", wait)
     gate = Fence()
-    event = FenceEvent(gate.duplicate(), finish)
+    run = FencedRun(FencedOutcome((), gate.duplicate(), None), finish)
+    event = FenceEvent(run.fence, run)
     waiting = [threading.Thread(target=event.wait) for _ in range(2)]
     for thread in waiting:
         thread.start()
@@ -484,14 +488,76 @@ def test_times_of_a_fenced_execution(timing: Timing, asynchronous: bool) -> None
         assert execution.get_duration(code) == (None if wanted == unknown else wanted)
 
 
-def test_device_memory_between_fenced_executions() -> None:
-    device = SampleDevice("sample")
-    compilation = finished(chain_model([RELU]), [device])
+def memory_between(compilation: Compilation) -> Memory:
+    """Device memory for the output of one execution and the input of another."""
     desc = MemoryDesc()
     desc.add_output_role(compilation, 0, 1.0)
     desc.add_input_role(compilation, 0, 1.0)
     desc.finish()
-    memory = Memory.from_desc(desc)
+    return Memory.from_desc(desc)
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_device_memory_has_the_data_of_a_run_that_nobody_waited_for(device: Device, is_kept: bool) -> None:
+    """A second run did, after the first one's fence; whether the event of that is still there or not."""
+    compilation = Compilation(chain_model([RELU]), [device])
+    compilation.finish()
+    memory, output, kept = memory_between(compilation), np.zeros((2, 3), np.float32), []
+
+    def run_twice() -> None:
+        first, second = Execution(compilation), Execution(compilation)
+        first.set_input(0, numbers(2, 3))
+        first.set_output_from_memory(0, memory)
+        second.set_input_from_memory(0, memory)
+        second.set_output(0, output)
+        event = first.start_compute_with_dependencies([])
+        second.start_compute_with_dependencies([event]).wait()
+        if is_kept:
+            kept.append(event)
+
+    for _ in range(20):
+        run_twice()
+        copied = Memory.from_array(np.zeros((2, 3), np.float32))
+        Memory.copy(memory, copied)
+        third = Execution(compilation)
+        third.set_input_from_memory(0, memory)
+        third.set_output(0, output)
+        third.compute()
+        for result in (output, copied.to_array(np.float32, (2, 3))):
+            np.testing.assert_array_equal(result, np.maximum(numbers(2, 3), 0))
+    for event in kept:
+        event.wait()
+
+
+@pytest.mark.parametrize("succeeds", [True, False])
+def test_a_run_that_nobody_holds_keeps_its_compilation(succeeds: bool) -> None:
+    compilation = relu([fenced_device("held")])
+    (step,) = plan_of(compilation).steps
+    closed = threading.Event()
+    step.prepared.close = closed.set  # type: ignore[method-assign]
+    gate, output = Fence(), np.zeros(0)
+
+    def start() -> int:
+        nonlocal output
+        execution, output = bound(compilation)
+        return execution.start_compute_with_dependencies([Event.from_sync_fence_fd(gate.fd)]).sync_fence_fd()
+
+    fence = start()
+    gc.collect()
+    compilation.close()
+    assert not closed.is_set()
+    gate.signal(succeeds)
+    assert fences.wait(fence, 60) == (fences.FenceStatus.SIGNALLED if succeeds else fences.FenceStatus.FAILED)
+    assert closed.wait(60)
+    if succeeds:
+        np.testing.assert_array_equal(output, np.maximum(numbers(2, 3), 0))
+    fences.close(fence)
+    gate.close()
+
+
+def test_device_memory_between_fenced_executions() -> None:
+    compilation = finished(chain_model([RELU]), [SampleDevice("sample")])
+    memory = memory_between(compilation)
     first, second, output = Execution(compilation), Execution(compilation), np.zeros((2, 3), np.float32)
     first.set_input(0, numbers(2, 3))
     first.set_output_from_memory(0, memory)

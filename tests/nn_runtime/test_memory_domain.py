@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from nn_runtime.codes import FeatureLevel, OperationCode
+from nn_runtime.codes import FeatureLevel, OperandCode, OperationCode
 from nn_runtime.errors import OperationFailed
 from nn_runtime.execution import Execution
-from nn_runtime.hal.types import ErrorStatus, HalError
+from nn_runtime.hal.types import ErrorStatus, HalError, Operand
 from nn_runtime.memory import Memory
 from nn_runtime.memory_desc import MemoryDesc
+from nn_runtime.memory_domain import Domain
 from nn_runtime.model import Model
 from nn_runtime.testing.sample_drivers import SampleDevice
 from tests.nn_runtime.graphs import chain_model, finished, scalar, tensor
@@ -215,3 +216,37 @@ def test_a_fallback_whose_buffers_the_driver_fails(method: str) -> None:
         execution.set_output_from_memory(0, memory)
     with pytest.raises(OperationFailed, match=f"{method}: the driver failed with ValueError: driver bug"):
         execution.compute()
+
+
+class Ended:
+    """A run that wrote some memory."""
+
+    def __init__(self, domain: Domain, dimensions: Dimensions | None) -> None:
+        self.domain, self.dimensions = domain, dimensions
+        self.is_over = False
+        domain.begun(self)
+
+    def see_end(self) -> bool:
+        if self.is_over and self.dimensions:
+            self.domain.written(self.dimensions, self)
+        elif self.is_over:
+            self.domain.spoiled(self)
+        return self.is_over
+
+
+def test_what_memory_holds_is_of_the_last_run_that_ended() -> None:
+    domain = Domain(frozenset(), Operand(OperandCode.TENSOR_FLOAT32, (0, 2)), (0, 2))
+    first, second = Ended(domain, (3, 2)), Ended(domain, (4, 2))
+    assert (domain.initialized, domain.current) == (False, (0, 2))
+    first.is_over = True
+    assert (domain.initialized, domain.current) == (True, (3, 2))
+    second.is_over = True
+    assert (domain.initialized, domain.current) == (True, (4, 2))
+    third, fourth = Ended(domain, (5, 2)), Ended(domain, (6, 2))
+    third.is_over = fourth.is_over = True
+    fourth.see_end()  # somebody waited for that one alone
+    third.see_end()
+    assert (domain.initialized, domain.current) == (True, (6, 2))
+    failed = Ended(domain, None)
+    failed.is_over = True
+    assert not domain.initialized
