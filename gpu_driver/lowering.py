@@ -150,6 +150,15 @@ class Lowering:
             found.update(operation.inputs[i] for i in view.shape_inputs())
         return frozenset(found & set(self._graph.input_indexes))
 
+    def has_omittable_inputs(self) -> bool:
+        """Whether an operation can do without one of the model's inputs, so that an execution may omit that."""
+        inputs = set(self._graph.input_indexes)
+        return any(
+            argument.omittable and operand in inputs
+            for at, operation in enumerate(self._graph.operations)
+            for argument, operand in zip(self._bind(at, Known({}, {}), {}).arguments, operation.inputs, strict=True)
+        )
+
     def label(self, at: int) -> str:
         """Return `operation 7 SOFTMAX`, by the number in the model."""
         return f"operation {self._origins[at][0]} {operation_name(self._graph.operations[at].type)}"

@@ -16,6 +16,7 @@ from gpu_driver.execution.execution_context import ExecutionContext
 from gpu_driver.kernel import Packed
 from gpu_driver.launch import Launch
 from gpu_driver.lowering import Known, Lowering
+from nn_runtime.hal.types import HalError
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -105,7 +106,12 @@ class CompiledGraph:
 
     def _prepare_static(self) -> CompiledSegment | None:
         known = self.lowering.static_inputs()
-        compiled = self.compiled(0, known)
+        try:
+            compiled = self.compiled(0, known)
+        except HalError:
+            if not self.lowering.has_omittable_inputs():
+                raise
+            return None  # there is none with every input; executions that omit some tell what they have
         segment = compiled.segment
         whole = segment.stop == self.lowering.operation_count and segment.measured is None
         all_inputs = all(i in known.dimensions for i in self.subgraph.input_indexes)

@@ -11,13 +11,19 @@ import pytest
 
 from gpu_driver.launchers import recurrent
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
+from nn_runtime.compilation import Compilation
+from nn_runtime.devices import reference_device
+from nn_runtime.execution import Execution
+from nn_runtime.model import Model
 from tests.gpu_driver.operations.both_drivers import LeftOut, Result, check_both
 from tests.gpu_driver.operations.compare import FLOAT16, FLOAT32, Value
+from tests.nn_runtime.graphs import scalar, tensor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from nn_runtime.device import Device
+    from nn_runtime.operand import Dimensions
     from tests.gpu_driver.operations.compare import Scalar
 
 RELU, RELU6, TANH, SIGMOID = 1, 3, 4, 6
@@ -216,3 +222,47 @@ def parameters(cell: Cell) -> list[Scalar]:
 def results(data_type: OperandCode, *ranks: int) -> list[Result]:
     """Return outputs of some ranks."""
     return [Result(data_type, rank, tolerance=TOLERANCE[data_type]) for rank in ranks]
+
+
+_BATCHES, _INPUTS, _UNITS = 2, 3, 4
+_OF_INPUT, _OF_STATE, _OF_UNIT = (_UNITS, _INPUTS), (_UNITS, _UNITS), (_UNITS,)
+_LSTM_INPUTS: list[tuple[Dimensions, bool]] = [
+    ((_BATCHES, _INPUTS), True),
+    *[(_OF_INPUT, present) for present in (False, True, True, True)],
+    *[(_OF_STATE, present) for present in (False, True, True, True)],
+    *[(_OF_UNIT, present) for present in (False, False, False, False, True, True, True)],
+    (_OF_STATE, False),
+    (_OF_UNIT, False),
+    *[((_BATCHES, _UNITS), True)] * 2,
+]
+"""Dimensions, and whether an execution gives it: no input gate, peepholes or projection."""
+
+
+@pytest.mark.parametrize("scratch", [(_BATCHES, 3 * _UNITS), (0, 0)])
+def test_optional_inputs_that_an_execution_leaves_out(opencl_device: Device, scratch: Dimensions) -> None:
+    """The scratch buffer is for the three gates that there are then, not for four."""
+    model = Model()
+    arguments = [model.add_operand(tensor(*dims)) for dims, _ in _LSTM_INPUTS]
+    parameters = [scalar(model, TANH), *(scalar(model, clip, OperandCode.FLOAT32) for clip in (0.0, 0.0))]
+    sizes = (3 * _UNITS, _UNITS, _UNITS, _UNITS)
+    outputs = [model.add_operand(tensor(*dims)) for dims in (scratch, *((_BATCHES, size) for size in sizes[1:]))]
+    model.add_operation(OperationCode.LSTM, [*arguments, *parameters], outputs)
+    model.identify_inputs_and_outputs(arguments, outputs)
+    model.finish()
+    rng = np.random.default_rng(1)
+    data = [rng.uniform(-1, 1, dims).astype(np.float32) if present else None for dims, present in _LSTM_INPUTS]
+    results = []
+    for device in (opencl_device, reference_device()):
+        with Compilation(model, [device]) as compilation:
+            compilation.finish()
+            with Execution(compilation) as execution:
+                for at, array in enumerate(data):
+                    execution.set_input(at, array)
+                results.append([np.zeros((_BATCHES, size), np.float32) for size in sizes])
+                for at, array in enumerate(results[-1]):
+                    execution.set_output(at, array)
+                execution.compute()
+                assert execution.get_output_operand_dimensions(0) == (_BATCHES, 3 * _UNITS)
+    for ours, wanted in zip(results[0][1:], results[1][1:], strict=True):
+        np.testing.assert_allclose(ours, wanted, rtol=1e-5, atol=1e-6)
+        assert wanted.any()
