@@ -17,10 +17,9 @@ from nn_runtime.memory_domain import Role
 from nn_runtime.model import check_array
 from nn_runtime.numeric import whole
 from nn_runtime.operand import (
-    MAX_SIZE_BYTES,
     OperandType,
+    check_operand_type,
     has_unknown_dimensions,
-    is_tensor,
     merge_dimensions,
     size_bytes,
 )
@@ -55,7 +54,7 @@ class Parameter:
 
         Raises BadData.
         """
-        dims = self._known_dimensions(operand_type)
+        dims = self._known_dimensions(operand_type, may_be_open=not self.is_input or array is None)
         if array is None:
             return Argument(dims)
         if not isinstance(array, np.ndarray):
@@ -74,7 +73,7 @@ class Parameter:
         if memory.is_closed:
             raise BadState(f"{self}: the memory is closed")
         offset, length = whole(f"{self}: offset", offset), whole(f"{self}: length", length)
-        dims = self._known_dimensions(operand_type)
+        dims = self._known_dimensions(operand_type, may_be_open=not self.is_input)
         if memory.domain is not None or memory.is_used_whole:
             if memory.domain is not None:
                 memory.domain.check_role(Role(self.plan, self.is_input, self.index))
@@ -117,8 +116,11 @@ class Parameter:
             raise BadData(f"{self}: {kind} needs {needed} bytes, got {given}")
         return needed, given - needed
 
-    def _known_dimensions(self, operand_type: OperandType | None) -> Dimensions:
-        """Return what model and caller say of the dimensions; raises BadData where they contradict each other."""
+    def _known_dimensions(self, operand_type: OperandType | None, *, may_be_open: bool) -> Dimensions:
+        """Return what the caller says of the dimensions, else the model; raises BadData.
+
+        A type must say what the model says, and all of it unless it `may_be_open`.
+        """
         operand = self.operand
         if operand_type is None:
             return operand.dimensions
@@ -126,15 +128,16 @@ class Parameter:
         if operand_type.type != operand.type:
             wanted, got = operand_type_name(operand.type), operand_type_name(operand_type.type)
             raise BadData(f"{self}: it is a {wanted}, the type given a {got}")
-        if not is_tensor(operand.type) and operand_type.dims:
-            raise BadData(f"{self}: a scalar has no dimensions, got {list(operand_type.dims)}")
         try:
-            dims = merge_dimensions(operand.dimensions, operand_type.dims)
+            check_operand_type(operand_type)
         except BadData as error:
-            raise BadData(f"{self}: {error}") from error
-        if size_bytes(operand.type, dims) > MAX_SIZE_BYTES:
-            raise BadData(f"{self}: {list(dims)} needs more than 2^32-1 bytes")
-        return dims
+            raise BadData(f"{self}: its type: {error}") from error
+        known, given = operand.dimensions, operand_type.dims
+        if known and (len(known) != len(given) or any(a not in (0, b) for a, b in zip(known, given, strict=True))):
+            raise BadData(f"{self}: dimensions {list(given)} contradict {list(known)}")
+        if not may_be_open and has_unknown_dimensions(operand.type, given):
+            raise BadData(f"{self}: its dimensions {list(given)} must be known")
+        return given
 
 
 class Arguments:

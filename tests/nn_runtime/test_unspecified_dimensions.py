@@ -109,10 +109,10 @@ ELEMENTS = [2, 4, 8]
 @pytest.mark.parametrize("said", Level)
 @pytest.mark.parametrize("in_memory", [False, True])
 def test_inputs(code: OperandCode, level: Level, said: Level, in_memory: bool) -> None:
-    """Known in the end and of the right size, or refused."""
+    """Known, by the type that is given or else by the model, and of the right size, or refused."""
     model = built(code, source=level, between=Level.RANK)
     values = np.arange(1, 9).astype(dtype_of(code))
-    known = level == Level.FULL or said == Level.FULL
+    known = said == Level.FULL or (said == Level.NOTHING and level == Level.FULL)
     for padded, elements, bad in itertools.product([False, True], ELEMENTS, [False, True]):
         execution = prepared(model, padded)
         given = argument(code, said, bad)
@@ -140,9 +140,13 @@ def test_inputs(code: OperandCode, level: Level, said: Level, in_memory: bool) -
 @pytest.mark.parametrize("said", Level)
 @pytest.mark.parametrize("in_memory", [False, True])
 def test_outputs(code: OperandCode, level: Level, said: Level, in_memory: bool) -> None:
-    """May stay open; then a buffer that is too small is found out by the run, which tells the shape."""
+    """May stay open; then a buffer that is too small is found out by the run, which tells the shape.
+
+    A type says no less than the model.
+    """
     model = built(code, between=Level.DIMENSION, result=level)
     known = level == Level.FULL or said == Level.FULL
+    says_less = (said == Level.DIMENSION and level == Level.FULL) or (said == Level.RANK and level != Level.RANK)
     for padded, elements, bad in itertools.product([False, True], ELEMENTS, [False, True]):
         execution = prepared(model, padded)
         given = argument(code, said, bad)
@@ -151,7 +155,7 @@ def test_outputs(code: OperandCode, level: Level, said: Level, in_memory: bool) 
         fits = not known or elements == needs or (padded and elements > needs)
         execution.set_input(0, np.array([[1, 2], [3, 4]], dtype_of(code)))
         array = np.zeros(elements, dtype_of(code))
-        if contradicts or not fits:
+        if contradicts or says_less or not fits:
             with pytest.raises(BadData):
                 bound(execution, False, array, given, in_memory)
             continue
