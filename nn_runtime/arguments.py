@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nn_runtime.checks import check_kind
-from nn_runtime.codes import operand_type_name
+from nn_runtime.codes import OperandCode, operand_type_name
 from nn_runtime.errors import BadData, BadState
 from nn_runtime.hal.memory import PROT_WRITE
 from nn_runtime.hal.types import OperandLifeTime
@@ -109,6 +109,8 @@ class Parameter:
         if has_unknown_dimensions(self.operand.type, dims):
             if self.is_input:
                 raise BadData(f"{self}: its dimensions {list(dims)} must be known, by operand_type")
+            return given, 0
+        if self.operand.type == OperandCode.OEM_SCALAR:  # of a length that its vendor alone knows
             return given, 0
         needed = size_bytes(self.operand.type, dims)
         if given < needed or (given > needed and not padded):

@@ -37,11 +37,11 @@ class Burst:
     @contextlib.contextmanager
     def in_use(self) -> Iterator[None]:
         """Hold the burst during an execution; raises BadState if it is closed or another thread holds it."""
-        if self._closed:
-            raise BadState("burst: it is closed")
         if not self._busy.acquire(blocking=False):
             raise BadState("burst: another execution is using it")
         try:
+            if self._closed:
+                raise BadState("burst: it is closed")
             yield
         finally:
             self._busy.release()
@@ -52,9 +52,10 @@ class Burst:
             attempt(functools.partial(channel.free_memory, memory), f"{step.device.name}: free_memory of a burst")
 
     def close(self) -> None:
-        """End the burst."""
+        """End the burst, after an execution that is using it."""
         self._closed = True
-        channels, self.channels = self.channels, {}
+        with self._busy:
+            channels, self.channels = self.channels, {}
         for step, channel in channels.items():
             attempt(channel.close, f"{step.device.name}: close of a burst")
 

@@ -102,9 +102,9 @@ class Model:
         """
         self._check_building("set_operand_value")
         operand = self._operand(index, "set_operand_value")
-        operand.location = hal.DataLocation()
         if value is None:
             operand.lifetime, operand.data, operand.shared = OperandLifeTime.NO_VALUE, None, None
+            operand.location = hal.DataLocation()
             return
         label = self._graph.label(index)
         self._check_can_be_constant(operand, label)
@@ -116,6 +116,7 @@ class Model:
         data: Array = value.reshape(-1).view(np.uint8)
         operand.data = data.copy() if data.nbytes <= INLINE_CONSTANT_BYTES else data
         operand.shared = None
+        operand.location = hal.DataLocation()
         operand.lifetime = OperandLifeTime.CONSTANT_COPY
 
     def set_operand_value_from_memory(self, index: int, memory: Memory, offset: int, length: int) -> None:

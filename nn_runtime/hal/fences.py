@@ -8,6 +8,7 @@ looked at but never taken. Descriptors made by others (a driver's, a pipe) are s
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import socket
@@ -15,7 +16,7 @@ import time
 from enum import Enum, auto
 from pathlib import Path
 
-from nn_runtime.errors import BadData
+from nn_runtime.errors import BadData, ResourceExhausted
 
 HAS_EVENTFD = hasattr(os, "eventfd")
 _SOCKETS_ARE_FILES = os.name != "nt"
@@ -79,7 +80,7 @@ def fail(fd: int) -> None:
 
 
 def duplicate(fd: int) -> int:
-    """Return another descriptor of the same fence; raises BadData for what is no open descriptor."""
+    """Return another descriptor of the same fence; raises BadData for what is none, ResourceExhausted for too many."""
     try:
         if _SOCKETS_ARE_FILES:
             return os.dup(fd)
@@ -89,6 +90,8 @@ def duplicate(fd: int) -> int:
         finally:
             original.detach()
     except (OSError, OverflowError) as error:
+        if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+            raise ResourceExhausted(f"sync fence: no descriptor for another of {fd}: {error.strerror}") from error
         raise BadData(f"sync fence: {fd} is no open descriptor: {error}") from error
 
 

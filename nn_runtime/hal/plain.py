@@ -10,7 +10,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from nn_runtime.errors import BadData
+from nn_runtime.errors import BadData, ResourceExhausted
 from nn_runtime.hal import fences
 from nn_runtime.hal.types import UNKNOWN_DURATION, ErrorStatus, HalError, Timing
 from nn_runtime.operand import has_unknown_dimensions, merge_dimensions
@@ -98,12 +98,16 @@ def execute_after_fences(
     `name`: of the thread, for messages. `duration_ns`: longest time of the execution itself. `execute` gets the
     deadline, and returns the times since launch and since the fences, as `timing_since_launch` makes the first of the
     second. Raises HalError: INVALID_ARGUMENT for a fence that is empty or not open, RESOURCE_EXHAUSTED_TRANSIENT where
-    no thread can be had; what fails later is the outcome's error.
+    no thread or descriptor can be had; what fails later is the outcome's error.
     """
     kept = _duplicates(name, wait_for)
     running = RunningFencedExecution()
-    fence = fences.Fence()
-    given_out = fence.duplicate()
+    try:
+        fence = fences.Fence()
+        given_out = fence.duplicate()
+    except (OSError, ResourceExhausted) as error:
+        _close_all(kept)
+        raise HalError(ErrorStatus.RESOURCE_EXHAUSTED_TRANSIENT, f"{name}: no fence: {error}") from error
 
     def run() -> None:
         try:
@@ -127,16 +131,18 @@ def execute_after_fences(
 
 
 def _duplicates(name: str, wait_for: Sequence[int]) -> list[int]:
-    """Return descriptors of our own for fences; raises HalError(INVALID_ARGUMENT), and then leaves none open."""
+    """Return descriptors of our own for fences; raises HalError, and then leaves none open."""
     if any(fence < 0 for fence in wait_for):
         raise HalError(ErrorStatus.INVALID_ARGUMENT, f"{name}: a fence to wait for is empty")
     kept: list[int] = []
     try:
         for fence in wait_for:
             kept.append(fences.duplicate(fence))
-    except BadData as error:
+    except (BadData, ResourceExhausted) as error:
         _close_all(kept)
-        raise HalError(ErrorStatus.INVALID_ARGUMENT, f"{name}: {error}") from error
+        is_bad = isinstance(error, BadData)
+        status = ErrorStatus.INVALID_ARGUMENT if is_bad else ErrorStatus.RESOURCE_EXHAUSTED_TRANSIENT
+        raise HalError(status, f"{name}: {error}") from error
     return kept
 
 

@@ -17,7 +17,7 @@ import socket
 import sys
 import threading
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from nn_runtime.hal import fences
 from nn_runtime.hal.costs import HasCosts
@@ -55,6 +55,13 @@ _TOKEN_BITS = 62
 _PLAIN = Timing()
 
 
+class _Objects(dict[int, Any]):
+    """Objects by number; raises HalError(INVALID_ARGUMENT) for one that is closed."""
+
+    def __missing__(self, number: int) -> NoReturn:
+        raise HalError(ErrorStatus.INVALID_ARGUMENT, f"object {number} is closed")
+
+
 class Host:
     """The objects of one application, and what it may do with them."""
 
@@ -62,9 +69,9 @@ class Host:
         """Load the driver: `entry` is `module:function` as in an entry point."""
         module, _, function = entry.partition(":")
         self._offered = list(getattr(importlib.import_module(module), function)())
-        self._objects: dict[int, Any] = {
-            at: item for at, item in enumerate(self._offered) if not isinstance(item, UnusableDevice)
-        }
+        self._objects = _Objects(
+            {at: item for at, item in enumerate(self._offered) if not isinstance(item, UnusableDevice)}
+        )
         self._tokens: dict[int, int] = {}
         self._token_of: dict[int, int] = {}
 

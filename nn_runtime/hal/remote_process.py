@@ -47,7 +47,7 @@ class HostProcess:
     def __init__(self, entry: str) -> None:
         """Start the process and load the driver; raises HalError(GENERAL_FAILURE)."""
         self.entry = entry
-        self.dead = False
+        self._is_dead = False
         self._pid = os.getpid()
         self._lock = threading.RLock()
         self._numbers = itertools.count(_FIRST_NUMBER)
@@ -80,6 +80,11 @@ class HostProcess:
     def pid(self) -> int:
         """Id of the process."""
         return self._process.pid
+
+    @property
+    def dead(self) -> bool:
+        """Whether nobody answers here: it is dead, or of the process that this one was forked from."""
+        return self._is_dead or self.is_foreign
 
     @property
     def is_foreign(self) -> bool:
@@ -139,7 +144,7 @@ class HostProcess:
 
     def close(self) -> None:
         """End the process: it leaves when its channels are closed, or is killed."""
-        self.dead = True
+        self._is_dead = True
         if self.is_foreign:
             return
         for channel in self._channels:
@@ -157,7 +162,7 @@ class HostProcess:
         descriptors: Sequence[int],
         with_descriptors: bool,
     ) -> tuple[Any, list[int]]:
-        if self.dead or self.is_foreign:
+        if self.dead:
             raise self._death()
         try:
             channel = self._free.pop()
@@ -176,7 +181,7 @@ class HostProcess:
             self._forgotten.extend(forgotten)
             raise HalError(ErrorStatus.GENERAL_FAILURE, f"{self.entry}, {method}: bad message: {error}") from error
         except ChannelClosed as error:
-            self.dead = True
+            self._is_dead = True
             channel.close()
             raise self._death() from error
         except BaseException:
@@ -204,7 +209,7 @@ class HostProcess:
             try:
                 channel = self._channel_by_descriptor() if PASSES_DESCRIPTORS else self._channel_by_port()
             except ChannelClosed as error:
-                self.dead = True
+                self._is_dead = True
                 raise self._death() from error
             except HalError:  # the process refuses
                 raise
@@ -212,7 +217,7 @@ class HostProcess:
                 message = f"{self.entry}: no further channel: {error.strerror or error}"
                 raise HalError(ErrorStatus.RESOURCE_EXHAUSTED_TRANSIENT, message) from error
             except BaseException:
-                self.dead = True  # an answer may still come: nobody may take it for another's
+                self._is_dead = True  # an answer may still come: nobody may take it for another's
                 self._control.close()
                 raise
             self._channels.append(channel)
@@ -246,14 +251,15 @@ class HostProcess:
             raise HalError(ErrorStatus.RESOURCE_EXHAUSTED_TRANSIENT, f"{self.entry}: no further channel: {rest[1]}")
 
     def _death(self) -> HalError:
-        return HalError(ErrorStatus.DEAD_OBJECT, f"the process of the driver {self.entry} is dead")
+        state = "is not this process's, which was forked" if self.is_foreign else "is dead"
+        return HalError(ErrorStatus.DEAD_OBJECT, f"the process of the driver {self.entry} {state}")
 
     def _watch(self) -> None:
         """Reap the process, and wake all who wait for it."""
         status = self._process.wait()
         if not self.dead:
             _log.warning("the process of the driver %s ended with status %d", self.entry, status)
-        self.dead = True
+        self._is_dead = True
         with self._lock:
             for channel in self._channels:
                 channel.shut_down()
@@ -341,7 +347,7 @@ class Service:
         Raises HalError(DEAD_OBJECT) if it cannot be started, or nobody uses it any more.
         """
         host = self._host
-        if not host.dead and not host.is_foreign:
+        if not host.dead:
             return host
         with self._lock:
             if not self._users:

@@ -97,16 +97,25 @@ def test_a_burst_serves_one_execution_at_a_time() -> None:
         return inner(*arguments)  # type: ignore[arg-type]
 
     channel.execute = slowly  # type: ignore[assignment, method-assign]
-    (first, _), (second, _) = bound(compilation), bound(compilation)
+    (first, result), (second, _) = bound(compilation), bound(compilation)
+    second.set_reusable(True)
     thread = threading.Thread(target=first.burst_compute, args=(burst,))
     thread.start()
     entered.wait()
     with pytest.raises(BadState, match="another execution is using it"):
         second.burst_compute(burst)
     second.burst_compute(Burst(compilation))
+    closes = threading.Thread(target=burst.close)
+    closes.start()
+    closes.join(0.05)
+    assert closes.is_alive()
+    assert burst.channels
     gate.set()
-    thread.join()
-    second.burst_compute(burst)
+    for one in (thread, closes):
+        one.join()
+    np.testing.assert_array_equal(result, np.maximum(numbers(2, 3), 0))
+    with pytest.raises(BadState, match="it is closed"):
+        second.burst_compute(burst)
 
 
 @pytest.mark.parametrize("burst_first", [False, True])

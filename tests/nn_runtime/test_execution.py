@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nn_runtime.burst import Burst
-from nn_runtime.codes import FuseCode, OperandCode, OperationCode
+from nn_runtime.codes import OEM_OPERATION, FuseCode, OperandCode, OperationCode
 from nn_runtime.compilation import Compilation
 from nn_runtime.devices import reference_device
 from nn_runtime.errors import (
@@ -107,6 +107,8 @@ def test_input_errors_say_wanted_and_given(execution: Execution) -> None:
         execution.set_input(0, numbers(2, 4), tensor(2, 4))
     with pytest.raises(BadData, match="it is a TENSOR_FLOAT32, the type given a TENSOR_INT32"):
         execution.set_input(0, numbers(2, 3), tensor(2, 3, code=OperandCode.TENSOR_INT32))
+    with pytest.raises(BadData, match=r"input 0: its type: TENSOR_FLOAT32: scale must be 0, got 0\.5"):
+        execution.set_input(0, numbers(2, 3), tensor(2, 3, scale=0.5))
     execution.set_input(0, numbers(2, 3), tensor(2, 3))
     with pytest.raises(BadState, match="input 0 is bound already"):
         execution.set_input(0, numbers(2, 3))
@@ -202,6 +204,19 @@ def test_outputs_over_each_other_and_over_constants() -> None:
                 continue
             with pytest.raises(BadData, match=error):
                 execution.compute()
+
+
+def test_an_oem_scalar_has_the_length_that_is_given() -> None:
+    model = Model()
+    source, result = model.add_operand(OperandType(OperandCode.OEM_SCALAR)), model.add_operand(tensor(2))
+    model.add_operation(OEM_OPERATION, [source], [result])
+    model.identify_inputs_and_outputs([source], [result])
+    model.finish()
+    device = NullDevice("oem")
+    execution = Execution(finished(model, [device]))
+    execution.set_input(0, np.arange(24, dtype=np.uint8))
+    execution.set_output(0, np.zeros(2, np.float32))
+    execution.compute()
 
 
 def test_padding(compilation: Compilation) -> None:

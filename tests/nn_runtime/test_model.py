@@ -138,6 +138,8 @@ def test_constant_from_memory() -> None:
     with pytest.raises(BadData, match="8 bytes is wanted, got 4"):
         model.set_operand_value_from_memory(y, memory, 0, 4)
     model.set_operand_value_from_memory(y, memory, 8, 8)
+    with pytest.raises(BadData, match="float64"):
+        model.set_operand_value(y, np.zeros(2))  # and the value before stays
     add(model, x, y, z)
     model.identify_inputs_and_outputs([x], [z])
     model.finish()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from nn_runtime.codes import OperandCode
-from nn_runtime.errors import BadData
+from nn_runtime.errors import BadData, ResourceExhausted
 from nn_runtime.hal import fences
 from nn_runtime.hal.fences import Fence, FenceStatus
 from nn_runtime.hal.plain import check_sizes_known, execute_after_fences, wait_for_fences
@@ -146,3 +146,29 @@ def test_waiting_for_longer_than_systems_count(system: bool, monkeypatch: pytest
     threading.Timer(0.02, late.signal).start()
     assert fences.wait(holder, 5) == FenceStatus.SIGNALLED
     fences.close(holder)
+
+
+@needs_descriptors
+def test_without_descriptors_nothing_is_started_and_none_is_lost() -> None:
+    resource = pytest.importorskip("resource")  # of Unix alone
+    fence, before = Fence(), open_descriptors()
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    filled: list[int] = []
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(limits[0], before + 64), limits[1]))
+        with pytest.raises(ResourceExhausted, match="no descriptor"):
+            while True:
+                filled.append(fence.duplicate())
+        for free in (0, 1):  # for the fence that is waited for, then for one of its own
+            for fd in filled[:free]:
+                os.close(fd)
+            del filled[:free]
+            with pytest.raises(HalError) as caught:
+                execute_after_fences("sample", [fence.fd], None, None, lambda _deadline: (Timing(), Timing()))
+            assert caught.value.status == ErrorStatus.RESOURCE_EXHAUSTED_TRANSIENT
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        for fd in filled:
+            os.close(fd)
+    assert open_descriptors() == before
+    fence.close()

@@ -193,7 +193,10 @@ def test_bad_messages_are_failures_of_one_call(shared_device: RemoteDevice) -> N
         with pytest.raises(HalError, match="bad message") as caught:
             host.call("status", 0, foreign)
         assert caught.value.status == ErrorStatus.GENERAL_FAILURE
-    for method, target, arguments in (("status", 77, ()), ("unknown", 0, ()), ("status", 0, (1, 2))):
+    with pytest.raises(HalError, match="object 77 is closed") as caught:
+        host.call("status", 77)
+    assert caught.value.status == ErrorStatus.INVALID_ARGUMENT
+    for method, target, arguments in (("unknown", 0, ()), ("status", 0, (1, 2))):
         with pytest.raises(HalError, match="the driver failed with"):
             host.call(method, target, *arguments)
     assert shared_device.get_status() == DeviceStatus.AVAILABLE
