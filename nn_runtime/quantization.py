@@ -205,12 +205,15 @@ def dequantize(values: Array, operand: Quantized) -> Array:
 def lookup_table(function: Callable[[Array], Array], source: Quantized, output: Quantized) -> Array:
     """Return the 256 results of a real function between two 8-bit types, indexed by the code's byte.
 
-    As TFLite's tables: the function of float32 scale * (q - zero_point), times float32 1 / output scale, rounded.
+    As TFLite's tables: the function of float32 scale * (q - zero_point), times float32 1 / output scale, rounded. What
+    float32 does not hold is the nearest code, what is no number the zero point.
     """
     info = np.iinfo(dtype_of(output.type))
     codes = np.arange(256, dtype=np.uint8).view(dtype_of(source.type))
-    rescaled = function(dequantize(codes, source)) * (np.float32(1) / np.float32(output.scale))
-    quantized = round_half_away(rescaled) + np.float32(output.zero_point)
+    with np.errstate(over="ignore", invalid="ignore"):
+        rescaled = function(dequantize(codes, source)) * (np.float32(1) / np.float32(output.scale))
+        quantized = round_half_away(np.nan_to_num(rescaled, posinf=np.inf, neginf=-np.inf))
+        quantized += np.float32(output.zero_point)
     table: Array = np.clip(quantized, info.min, info.max).astype(info.dtype)
     return table
 

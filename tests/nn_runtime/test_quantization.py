@@ -11,7 +11,7 @@ import pytest
 
 from nn_runtime.codes import OperandCode
 from nn_runtime.operand import OperandType
-from nn_runtime.quantization import quantize, round_half_away, with_signs_of
+from nn_runtime.quantization import lookup_table, quantize, round_half_away, with_signs_of
 
 FLOAT_TYPES = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 
@@ -50,3 +50,12 @@ def test_a_number_of_no_dimensions_is_quantised() -> None:
     quantized = quantize(np.array(1.26, np.float32), operand)
     assert quantized.shape == ()
     assert quantized == 6
+
+
+def test_a_table_of_results_that_float32_does_not_hold() -> None:
+    """The ends of the range for what is too large, the zero point for what is no number; no warning."""
+    code = OperandCode.TENSOR_QUANT8_ASYMM
+    source, output = OperandType(code, (), 1e37, 100), OperandType(code, (), 1e-3, 7)
+    table = lookup_table(lambda real: real * real * np.sign(real), source, output)
+    assert table[99:102].tolist() == [0, 7, 255]
+    assert lookup_table(lambda real: real * real - real * real, source, output)[[0, 100, 200]].tolist() == [7, 7, 7]
