@@ -16,10 +16,10 @@ from nn_runtime.hal.types import Capabilities, PerformanceInfo
 from nn_runtime.value_classes import dataclass
 
 CYCLE_COUNTER = "cycle_counter"
-RESIDENT_EMULATED = "resident_emulated"
-STAYING_ITEMS_PER_UNIT = 256
+PERSISTENT_EMULATED = "persistent_emulated"
+PERSISTENT_ITEMS_PER_UNIT = 256
 """Of a compute unit: it has registers and local memory for them (tests/platforms/test_ptx.py)."""
-MOST_STAYING_FLOPS, MOST_STAYING_BYTES = 80_000_000, 8_000_000
+MOST_PERSISTENT_FLOPS, MOST_PERSISTENT_BYTES = 80_000_000, 8_000_000
 """Feature of a device said to be a GPU with groups that may wait for each other: for tests."""
 _SLOW_TO_BUILD = "rusticl"
 _OEM_FIRST = 10000
@@ -110,18 +110,18 @@ class DeviceProfile:
         return next((level for name, level in MATRIX_UNIT_FEATURES.items() if name in self.features), None)
 
     @property
-    def stays_resident(self) -> bool:
+    def has_persistent_kernels(self) -> bool:
         """Whether groups, some for each compute unit, may wait for each other: NVIDIA's GPUs, by PTX that works."""
-        return not self.is_cpu and (bool(self.matrix_units) or RESIDENT_EMULATED in self.features)
+        return not self.is_cpu and (bool(self.matrix_units) or PERSISTENT_EMULATED in self.features)
 
     @property
-    def staying_items(self) -> int:
+    def persistent_items(self) -> int:
         """How many work-items stay."""
-        return STAYING_ITEMS_PER_UNIT * self.compute_units
+        return PERSISTENT_ITEMS_PER_UNIT * self.compute_units
 
-    def suits_staying(self, flops: int, bytes_moved: int) -> bool:
+    def suits_persistence(self, flops: int, bytes_moved: int) -> bool:
         """Whether groups that stay are for such an operation: it takes about as long as it takes to enqueue it."""
-        return self.stays_resident and flops <= MOST_STAYING_FLOPS and bytes_moved <= MOST_STAYING_BYTES
+        return self.has_persistent_kernels and flops <= MOST_PERSISTENT_FLOPS and bytes_moved <= MOST_PERSISTENT_BYTES
 
 
 def capabilities_of(profile: DeviceProfile) -> Capabilities:

@@ -58,8 +58,8 @@ class Clock:
         return lines[self.first_line :][: len(self.stages), 1:3]
 
 
-class StayingKind(IntEnum):
-    """How a step of resident.cl is done: STEP_* there."""
+class PersistentKind(IntEnum):
+    """How a step of persistent.cl is done: STEP_* there."""
 
     PRODUCT = 0
     DEPTHWISE = 1
@@ -68,13 +68,13 @@ class StayingKind(IntEnum):
 
 
 @dataclass(frozen=True)
-class Staying:
-    """How resident.cl does a launch: so many tiles, work-items or elements.
+class PersistentStep:
+    """How persistent.cl does a launch: so many tiles, work-items or elements.
 
     arguments: how many of the launch's it takes, from the first on; None for all.
     """
 
-    kind: StayingKind
+    kind: PersistentKind
     count: int
     arguments: int | None = None
 
@@ -87,9 +87,9 @@ class Launch:
     are what the mathematics needs, for estimates and profiles. `operations` is filled in by lowering.
     `steps`: what a launch of chain.cl does, or could do in its place; `stages`: what parts that has;
     `clock`: how they can be timed while they run as one launch. `in_place`: the second argument may have the memory of
-    the first: no work-item reads an element after it, or another, has written that. `stays`: its groups wait for each
-    other, so that no other such launch may run at the same time. `on_bytes`: as of a Stage. `staying`: how a launch
-    that stays can do it, None if none can.
+    the first: no work-item reads an element after it, or another, has written that. `is_persistent`: its groups stay
+    and wait for each other, so that no other such launch may run at the same time. `on_bytes`: as of a Stage.
+    `persistent`: how such a launch can do it, None if none can.
     """
 
     kernel: Kernel
@@ -104,8 +104,8 @@ class Launch:
     clock: Clock | None = None
     in_place: bool = False
     on_bytes: bool = False
-    stays: bool = False
-    staying: Staying | None = None
+    is_persistent: bool = False
+    persistent: PersistentStep | None = None
 
     @cached_property
     def name(self) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gpu_driver import chain, fusion, resident
+from gpu_driver import chain, fusion, persistent
 from gpu_driver.bound import BoundOperand, BoundOperation, Fusion
 from gpu_driver.in_place import shared_in_place
 from gpu_driver.launch import Alias, CopyBuffer, Launch, Measured, Steps, memories_of
@@ -366,7 +366,7 @@ class _SegmentBuilder:
         storage = shared_in_place(resolved, aliased, boundary)
         unchanged = variable - {storage.get(i, i) for i in written}
         commands = chain.merge(resolved, storage, boundary, unchanged, self._lowering.device)
-        commands = resident.merge(commands, storage, boundary, self._lowering.device)
+        commands = persistent.merge(commands, storage, boundary, self._lowering.device)
         touched = _touched(commands)
         used = {storage.get(i, i) for i in touched if i in variable}
         return Segment(

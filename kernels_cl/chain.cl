@@ -377,9 +377,9 @@ TILE_KERNEL void chain(int first_step, int last_step, int step_count, int queues
         else
             run_step(&step, steps, tasks[at].part, buffers, constants, work + (size_t)get_group_id(0) * work_lines * 64);
 #if GENERAL
-        if (step.then) {
-            const Step then = steps[step.then];
-            run_general(&then, tasks[at].part, buffers, constants);
+        if (step.epilogue) {
+            const Step epilogue = steps[step.epilogue];
+            run_general(&epilogue, tasks[at].part, buffers, constants);
         }
 #endif
         STAMP(line, ENDED);

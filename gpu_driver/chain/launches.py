@@ -12,9 +12,9 @@ import numpy as np
 from gpu_driver.bound import BoundOperand
 from gpu_driver.chain.dynamic import made_once
 from gpu_driver.chain.elementwise import words
-from gpu_driver.chain.following import with_following
+from gpu_driver.chain.elementwise_fusion import fused
+from gpu_driver.chain.epilogues import with_epilogues
 from gpu_driver.chain.images import one_image, steps_by_image
-from gpu_driver.chain.joining import put_together
 from gpu_driver.chain.kinds import Kind
 from gpu_driver.chain.memory import ALIGNMENT, BUFFERS, Memories, Placement
 from gpu_driver.chain.order import gathered
@@ -150,9 +150,9 @@ class _Merger:
         return [self._launch(steps, memories)]
 
     def _launch(self, steps: tuple[Step, ...], memories: Memories) -> Launch:
-        steps = made_once(put_together(steps, memories), memories)
+        steps = made_once(fused(steps, memories), memories)
         steps = joined(steps, memories, self._device.compute_units)
-        return self._one_launch(with_following(steps, memories), memories)
+        return self._one_launch(with_epilogues(steps, memories), memories)
 
     def _one_launch(self, steps: tuple[Step, ...], memories: Memories) -> Launch:
         return _launch(steps, memories, self._device, self._tiles, self._programs[steps[0].kernel])
@@ -319,22 +319,23 @@ def _clocked(kernel: Kernel, device: DeviceProfile) -> Kernel:
 def _tables(steps: Sequence[Step], placed: Placement) -> tuple[Array, list[Array]]:
     """Return the steps as chain.cl takes them [steps, fields], and the bytes of all constants, in order."""
     befores = [step.before for step in steps if step.before is not None]
-    thens = [(step.then, unit_of(step)) for step in steps if step.then is not None]
-    every = [*((step, unit_of(step)) for step in steps), *((step, (0, 0)) for step in befores), *thens]
+    epilogues = [(step.epilogue, unit_of(step)) for step in steps if step.epilogue is not None]
+    every = [*((step, unit_of(step)) for step in steps), *((step, (0, 0)) for step in befores), *epilogues]
     table = np.zeros((len(every), len(STEP_FIELDS)), np.int32)
     constants = _Constants()
     before = len(steps)
-    then = before + len(befores)
+    epilogue = before + len(befores)
     for row, (step, unit) in zip(table, every, strict=True):
         positions = [constants.place(data) for data in step.constants]
         positions += [0] * (len(CONSTANTS) - len(positions))
         memories = (step.source, step.output, step.residual or step.source, step.third or step.source)
-        places = *(number for memory in memories for number in placed.place(memory)), before, then if step.then else 0
+        places = (number for memory in memories for number in placed.place(memory))
+        related = before, epilogue if step.epilogue else 0
         before += step.before is not None
-        then += step.then is not None
+        epilogue += step.epilogue is not None
         sizes = (getattr(step.geometry, name) for name in GEOMETRY)
         units = dict(zip(("unit_pixels", "unit_channels"), unit, strict=True))
-        row[:] = [step.kind, *places, *positions, *sizes, *words({**step.values, **units}, VALUES)]
+        row[:] = [step.kind, *places, *related, *positions, *sizes, *words({**step.values, **units}, VALUES)]
     return table, constants.parts or [np.zeros(ALIGNMENT, np.uint8)]
 
 

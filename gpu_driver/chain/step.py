@@ -27,7 +27,7 @@ GENERAL = frozenset(kind for kind in Kind if kind >= Kind.ELEMENTWISE)
 """What convolutional networks can do without."""
 PLACES = (
     *("kind", "src", "src_offset", "dst", "dst_offset", "residual", "residual_offset", "third", "third_offset"),
-    *("before", "then"),
+    *("before", "epilogue"),
 )
 _VECTORS = "bias", "multipliers", "shifts", "roundings", "scales", "rests", "offsets"
 CONSTANTS = ("weights", *_VECTORS, "modes", "excess", "places")
@@ -143,7 +143,7 @@ class Step:
     step is the depthwise one's. tile_pixels: of the kernel that does it in the end. reads, reads_residual,
     reads_third: how a step reads its memories, where its geometry does not say it. program: the instructions of
     ELEMENTWISE, or those that a MEAN would have as a part of one. writes_part: whether other steps write the rest of
-    the output, or wrote all of it. then: an ELEMENTWISE that every task does with what it has written.
+    the output, or wrote all of it. epilogue: an ELEMENTWISE that every task does with what it has written.
     """
 
     kernel: Kernel
@@ -165,7 +165,7 @@ class Step:
     third: Memory | None = None
     reads_third: Reading | None = None
     writes_part: bool = False
-    then: Step | None = None
+    epilogue: Step | None = None
 
     @property
     def name(self) -> str:

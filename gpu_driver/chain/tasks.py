@@ -97,7 +97,7 @@ def _cut(
     """
     if step.before is not None:
         return _columns(rows, blocks, parts, bands)
-    if step.then is not None and _blocks_overlap(step):
+    if step.epilogue is not None and _blocks_overlap(step):
         return [(part, x, (0, blocks)) for part, x, _ in _columns(rows, 1, parts, bands)]
     if few_pixels:
         bands = 1 if step.is_winograd else bands  # every task transforms all of its tiles

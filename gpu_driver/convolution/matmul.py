@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpu_driver.kernel import Kernel, Packed, float32, int32, int_vector
-from gpu_driver.launch import Launch, Staying, StayingKind
+from gpu_driver.launch import Launch, PersistentKind, PersistentStep
 from gpu_driver.launchers.strided import image_strides
 from gpu_driver.launchers.vectors import c_type
 from nn_runtime.operand import FLOAT_TYPES, QUANT8_TYPES, dtype_of
@@ -130,9 +130,9 @@ class Matmul:
         batch, line, pixel, _ = strides
         return (height == 1 or line == width * pixel) and (self.batches == 1 or batch == height * width * pixel)
 
-    def staying(self, groups: int) -> Staying | None:
+    def persistent(self, groups: int) -> PersistentStep | None:
         """Return how kernels that stay compute it by so many tiles; not where terms lie apart."""
-        return Staying(StayingKind.PRODUCT, groups) if self.source_strides[3] == 1 else None
+        return PersistentStep(PersistentKind.PRODUCT, groups) if self.source_strides[3] == 1 else None
 
     def layout(self) -> tuple[tuple[str, int], ...]:
         """Return the defines that say what is contiguous in memory where terms are not."""

@@ -14,7 +14,7 @@ import numpy as np
 from gpu_driver.convolution.matmul import FILTER_VECTORS, SOURCE_VECTORS, of_batches, of_product
 from gpu_driver.convolution.units import estimate, smallest_units_launch, time_to_bring, units_launch
 from gpu_driver.kernel import Kernel, Packed, int_vector
-from gpu_driver.launch import Launch, Staying, StayingKind
+from gpu_driver.launch import Launch, PersistentKind, PersistentStep
 from gpu_driver.launchers.groups import group_defines, one_group_each, share_outputs
 from gpu_driver.launchers.vectors import c_type
 from gpu_driver.launchers.worksize import linear
@@ -162,7 +162,7 @@ def _holds(device: DeviceProfile, items: int) -> bool:
 def _by_groups(matmul: Matmul, device: DeviceProfile) -> Launch | None:
     if fits_narrow(matmul, device):
         return _narrow(matmul)
-    if device.suits_staying(matmul.flops, matmul.bytes_moved):
+    if device.suits_persistence(matmul.flops, matmul.bytes_moved):
         smallest = smallest_units_launch(matmul, device)
         if smallest is not None or fits_tiled(device, TILES[-1]):
             return smallest or _tiled(matmul, TILES[-1])
@@ -177,7 +177,7 @@ def _tiled(matmul: Matmul, tile: Tile) -> Launch:
     kernel = Kernel("matmul_tiled.cl", "matmul_tiled", (*matmul.defines(), ("TILE", tile.side), *matmul.layout()))
     groups = tile.groups(matmul)
     launch = matmul.launch(kernel, groups, _TILE_ITEMS, matmul.vectors(tile.run, _QUAD))
-    return replace(launch, staying=matmul.staying(groups))
+    return replace(launch, persistent=matmul.persistent(groups))
 
 
 def _narrow(matmul: Matmul) -> Launch:
@@ -201,13 +201,13 @@ def _depthwise(product: Product, device: DeviceProfile) -> Launch:
     if share_outputs(pixels * depth, g.filter_height * g.filter_width, device, multiple=_GROUP_QUADS):
         form, defines = "groups", (*defines, *group_defines(device))
         sizes = one_group_each(-(-quads // _GROUP_QUADS) * pixels, device)
-        staying = None
+        persistent = None
     else:
         form = "quads"
         sizes = linear(quads * -(-g.output_width // _QUAD) * g.output_height * g.batches, device)
-        staying = Staying(StayingKind.DEPTHWISE_PIXELS, quads * pixels)
-        if quads * pixels > 2 * device.staying_items:
-            staying = Staying(StayingKind.DEPTHWISE, sizes[0][0])
+        persistent = PersistentStep(PersistentKind.DEPTHWISE_PIXELS, quads * pixels)
+        if quads * pixels > 2 * device.persistent_items:
+            persistent = PersistentStep(PersistentKind.DEPTHWISE, sizes[0][0])
     return Launch(
         Kernel("depthwise_conv_2d.cl", f"depthwise_conv_2d_{form}", defines),
         (
@@ -222,5 +222,5 @@ def _depthwise(product: Product, device: DeviceProfile) -> Launch:
         *sizes,
         product.flops,
         product.bytes_moved,
-        staying=staying,
+        persistent=persistent,
     )

@@ -151,4 +151,4 @@ def _launch(matmul: Matmul, tile: Tile, device: DeviceProfile) -> Launch:
     kernel = Kernel("matmul_units.cl", "matmul_units", defines)
     groups = tile.groups(matmul)
     launch = matmul.launch(kernel, groups, tile.items, matmul.vectors(run, tile.warp_columns // 4))
-    return replace(launch, staying=matmul.staying(groups))
+    return replace(launch, persistent=matmul.persistent(groups))

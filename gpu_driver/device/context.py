@@ -110,8 +110,8 @@ class DeviceContext:
             profiling = cl.command_queue_properties.PROFILING_ENABLE
             self.profiling_queue = cl.CommandQueue(self.context, device, properties=profiling)
             _open_contexts.add(self)
-        self._latest_staying: tuple[cl.CommandQueue, cl.Event] | None = None
-        self._staying_lock = threading.Lock()
+        self._latest_persistent: tuple[cl.CommandQueue, cl.Event] | None = None
+        self._persistent_lock = threading.Lock()
         self.programs = ProgramCache(self.context, profile, device=device)
         self._constants: weakref.WeakValueDictionary[bytes, DeviceBuffer] = weakref.WeakValueDictionary()
         self._lock = threading.Lock()
@@ -131,21 +131,21 @@ class DeviceContext:
             if self._inline is not None:
                 self._inline.set_profile(one_thread(profile))
 
-    def enqueue_staying(
+    def enqueue_persistent(
         self, queue: cl.CommandQueue, kernel: cl.Kernel, global_size: WorkSize, local_size: WorkSize
     ) -> cl.Event:
         """Enqueue a launch whose groups wait for each other, behind the last such one, whatever queue that is in.
 
         Two at once might each have a part of the device, and wait for ever. Raises cl.Error.
         """
-        with self._staying_lock:
-            latest = self._latest_staying
+        with self._persistent_lock:
+            latest = self._latest_persistent
             before = None
             if latest is not None and latest[0] != queue and latest[1].command_execution_status > _COMPLETE:
                 latest[0].flush()
                 before = [latest[1]]
             event = cl.enqueue_nd_range_kernel(queue, kernel, global_size, local_size, wait_for=before)
-            self._latest_staying = queue, event
+            self._latest_persistent = queue, event
         return event
 
     @property

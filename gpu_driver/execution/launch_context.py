@@ -90,7 +90,7 @@ class LaunchContext:
         """Enqueue it once, on one part of each of its Images."""
         for i in self._images:
             self.kernel.set_arg(i, self._parts[i][image])
-        enqueue = self._device.enqueue_staying if self.launch.stays else cl.enqueue_nd_range_kernel
+        enqueue = self._device.enqueue_persistent if self.launch.is_persistent else cl.enqueue_nd_range_kernel
         return enqueue(queue, self.kernel, self.launch.global_size, self.launch.local_size)
 
     def _enqueue_clocked(self, queue: cl.CommandQueue, clock: Clock, events: list[Recorded]) -> cl.Event:

@@ -148,7 +148,7 @@ class SegmentContext:
         """Return place, kernel and sizes of every command, if nothing else is to be done to enqueue them."""
         plain = []
         for at, launch in enumerate(self._launches):
-            if launch is None or launch.reads_images or launch.launch.stays:
+            if launch is None or launch.reads_images or launch.launch.is_persistent:
                 return None
             plain.append((at, launch.kernel, launch.launch.global_size, launch.launch.local_size))
         return plain

@@ -12,7 +12,7 @@ from gpu_driver import chain
 from gpu_driver.byte_pairs import Bytes, by_floats, specified
 from gpu_driver.chain import elementwise as programs
 from gpu_driver.kernel import Kernel, Packed, float32, float_vector, int32, int_vector
-from gpu_driver.launch import Launch, Staying, StayingKind
+from gpu_driver.launch import Launch, PersistentKind, PersistentStep
 from gpu_driver.launchers.broadcast import broadcast, pairwise, refuse_pair
 from gpu_driver.launchers.vectors import LANES, c_type, defines
 from gpu_driver.launchers.worksize import linear
@@ -78,7 +78,7 @@ def elementwise(op: BoundOperation, device: DeviceProfile) -> Launch:
         *sizes,
         output.count,
         moved,
-        staying=Staying(StayingKind.COMBINATION, output.count, len(common)) if is_dense else None,
+        persistent=PersistentStep(PersistentKind.COMBINATION, output.count, len(common)) if is_dense else None,
     )
     return programs.joinable(launch, _chain_step(op, reals, device))
 

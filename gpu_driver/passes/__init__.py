@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpu_driver.passes.absorbing import absorb
 from gpu_driver.passes.convolutions import take_images
+from gpu_driver.passes.folding import fold_neighbours
 from gpu_driver.passes.graph import Graph, Rewritten
 from gpu_driver.passes.groups import split_groups
 from gpu_driver.passes.identities import remove_identities, remove_unread
@@ -39,7 +39,7 @@ def simplified(model: Model, before: Rewritten) -> Rewritten:
         changed |= remove_identities(graph)
         changed |= remove_unread(graph)
         changed |= take_images(graph)
-    absorb(graph)
+    fold_neighbours(graph)
     extend_lookups(graph)
     slice_sources(graph)
     split_groups(graph)

@@ -25,7 +25,7 @@
 
 typedef struct {
     int kind;
-    int src, src_offset, dst, dst_offset, residual, residual_offset, third, third_offset, before, then;
+    int src, src_offset, dst, dst_offset, residual, residual_offset, third, third_offset, before, epilogue;
     int weights, bias, multipliers, shifts, roundings, scales, rests, offsets, modes, excess, places;
     int batches, height, width, depth_in, out_height, out_width, depth_out;
     int filter_height, filter_width, stride_height, stride_width, dilation_height, dilation_width, padding_top, padding_left;

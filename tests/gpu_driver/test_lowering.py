@@ -96,7 +96,7 @@ def test_activation_is_folded_only_where_there_is_none_yet(activation: FuseCode)
     (launch,) = lower(graph).commands
     assert isinstance(launch, Launch)
     (step,) = launch.steps
-    assert (step.then is None) == (activation == FuseCode.NONE)
+    assert (step.epilogue is None) == (activation == FuseCode.NONE)
 
 
 def test_residual_is_folded_when_the_other_side_exists() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Networks that are one launch of chain.cl or resident.cl with many steps: work-groups take over what others wrote.
+"""Networks that are one launch of chain.cl or persistent.cl with many steps: work-groups take over what others wrote.
 
 The CPU driver says what is right. An interpreter that knows no order between work-groups sees races in such a launch;
 step by step, each a launch of its own, there may be none but of the counters of tasks (`is_order`).
@@ -81,7 +81,7 @@ def chains() -> Iterator[Chain]:
 
 
 def blocks() -> Iterator[Chain]:
-    """Yield one of every type of what resident.cl does as well."""
+    """Yield one of every type of what persistent.cl does as well."""
     for code in (FLOAT, QUANT8, SIGNED):
         yield Chain(inverted_residuals, code)
 

@@ -36,7 +36,7 @@ import numpy as np
 
 import kernels_cl
 from gpu_driver import peaks
-from gpu_driver.device_profile import RESIDENT_EMULATED
+from gpu_driver.device_profile import PERSISTENT_EMULATED
 from gpu_driver.discovery.matrix_units import EMULATED
 from gpu_driver.driver import Device, devices
 from gpu_driver.launch import Launch
@@ -76,7 +76,7 @@ _CHILD = "NNRT_TEST_OCLGRIND_CHILD"
 """Set for the process that runs the cases: "uninitialized" or "plain"."""
 _NO_FOLDER = f"{os.devnull}/none"
 """No programs are kept: the interpreter dies of some that it takes from a binary."""
-UNITS, STAYING = ("mma_emulated",), (RESIDENT_EMULATED,)
+UNITS, PERSISTENT = ("mma_emulated",), (PERSISTENT_EMULATED,)
 PRODUCTS = (OperationCode.FULLY_CONNECTED, OperationCode.BATCH_MATMUL)
 """Features of a GPU with the stand-in for matrix units, and of one whose groups may wait for each other; the operations
 that the former makes other launches of."""
@@ -216,7 +216,7 @@ def _findings(per_launch: int, uninitialized: bool) -> Findings:
                 _observe(f"{wide.name} on a {kind}", findings, functools.partial(_checked, wide.check, runtime_device))
             if code == DeviceTypeCode.CPU:
                 _observe_chains(chains(), "", variant, findings)
-        _observe_chains(blocks(), " by groups that stay", _with_type(device, DeviceTypeCode.GPU, STAYING), findings)
+        _observe_chains(blocks(), " by groups that stay", _with_type(device, DeviceTypeCode.GPU, PERSISTENT), findings)
         _observe("peaks.cl", findings, functools.partial(_run_peaks, device))
         _observe("peaks_units.cl", findings, functools.partial(_run_peaks_of_units, device))
     faults = {**FAULTS, **UNINITIALIZED_FAULTS} if uninitialized else FAULTS
@@ -249,7 +249,7 @@ def _wide(features: tuple[str, ...]) -> Iterator[Wide | FunctionOfTwoBytes]:
 
 def _with_type(device: Device, code: DeviceTypeCode, features: tuple[str, ...]) -> Device:
     """Return the device with a context of its own and a profile that says it is a GPU or a CPU with these features."""
-    index = sum(10 << at for at, one in enumerate((*UNITS, *STAYING)) if one in features) + int(code)
+    index = sum(10 << at for at, one in enumerate((*UNITS, *PERSISTENT)) if one in features) + int(code)
     return _with_own_log(Device(replace(device._found, type=code, features=features, index=index), 0))
 
 

@@ -20,7 +20,7 @@ import kernels_cl
 from gpu_driver.convolution import tiled
 from gpu_driver.convolution.units import TILES, Tile
 from gpu_driver.device.programs import build_options
-from gpu_driver.device_profile import STAYING_ITEMS_PER_UNIT
+from gpu_driver.device_profile import PERSISTENT_ITEMS_PER_UNIT
 from gpu_driver.discovery.matrix_units import ELEMENT_TYPES
 from gpu_driver.peaks import _UNITS_CHAINS, UNITS_SOURCE
 from tests.platforms.test_warnings import compiler
@@ -168,9 +168,9 @@ def test_groups_that_stay_run_at_the_same_time(
     is_quantized = int("char" in element)
     defines: dict[str, str | int] = {"T": element, "FILTER_T": filter_element, "QUANTIZED": is_quantized, **variant}
     options = build_options({**defines, "ROWS_CONTIGUOUS": 0, "COLUMNS_CONTIGUOUS": 0, "FENCE": 1})
-    ptx = _compiled("resident.cl", level, options, clang)
+    ptx = _compiled("persistent.cl", level, options, clang)
     items = 256 if tile is None else tile.items
-    groups = max(items, STAYING_ITEMS_PER_UNIT) // items
+    groups = max(items, PERSISTENT_ITEMS_PER_UNIT) // items
     for target in TARGETS[level]:
         said = _assembled(ptx, ptxas, target, tmp_path)
         assert "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads" in said

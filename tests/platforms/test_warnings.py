@@ -13,7 +13,7 @@ import pytest
 
 import kernels_cl
 from gpu_driver.device.programs import build_options
-from gpu_driver.device_profile import RESIDENT_EMULATED
+from gpu_driver.device_profile import PERSISTENT_EMULATED
 from gpu_driver.discovery.dot_products import FEATURES
 from gpu_driver.launch import Launch
 from gpu_driver.lowering import Lowering
@@ -31,7 +31,7 @@ PROFILES = (
     replace(GPU_PROFILE, features=frozenset({"mma_emulated"})),
     *(replace(CPU_PROFILE, features=frozenset({feature})) for feature in FEATURES),
 )
-STAYING = replace(GPU_PROFILE, features=frozenset({RESIDENT_EMULATED}))
+PERSISTENT = replace(GPU_PROFILE, features=frozenset({PERSISTENT_EMULATED}))
 COMPILERS = ("clang", *(f"clang-{version}" for version in range(30, 13, -1)))
 WARNINGS = (
     *("-Wno-everything", "-Wuninitialized", "-Wsometimes-uninitialized", "-Wconditional-uninitialized"),
@@ -52,7 +52,7 @@ def compiler() -> str:
 def programs() -> set[tuple[str, tuple[str, ...]]]:
     """Source and options of every program that our cases are lowered to."""
     cases = [(hal_model(example), profile) for profile in PROFILES for example in examples()]
-    cases += [(chain.draw(chain.code).graph.model(), STAYING) for chain in blocks()]
+    cases += [(chain.draw(chain.code).graph.model(), PERSISTENT) for chain in blocks()]
     return {
         (launch.kernel.source, build_options(dict(launch.kernel.defines)))
         for model, profile in cases

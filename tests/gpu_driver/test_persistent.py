@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small launches in a row as one of resident.cl: which go together, and what it computes on devices said to be GPUs."""
+"""Small launches in a row as a persistent kernel: which go together, what it computes on devices said to be GPUs."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import pytest
 
 import kernels_cl
 from cpu_driver.driver import Device as CpuDevice
-from gpu_driver import device_profile, resident
-from gpu_driver.device_profile import RESIDENT_EMULATED
+from gpu_driver import device_profile, persistent
+from gpu_driver.device_profile import PERSISTENT_EMULATED
 from gpu_driver.driver import Device as OpenClDevice
-from gpu_driver.launch import Launch, StayingKind
+from gpu_driver.launch import Launch, PersistentKind
 from gpu_driver.lowering import Lowering
 from nn_runtime.codes import OperandCode, OperationCode
 from nn_runtime.device import Device
@@ -36,24 +36,24 @@ if TYPE_CHECKING:
     from gpu_driver.launch import Command
     from nn_runtime.operand import Array
 
-LARGE_GPU = replace(GPU_PROFILE, compute_units=100, features=frozenset({RESIDENT_EMULATED}))
-RESIDENT = ("resident.cl", "resident")
+LARGE_GPU = replace(GPU_PROFILE, compute_units=100, features=frozenset({PERSISTENT_EMULATED}))
+PERSISTENT_KERNEL = ("persistent.cl", "persistent")
 
 
 @pytest.fixture(scope="module", params=[selector for selector in device_selectors() if selector != "cpu"])
-def staying(request: pytest.FixtureRequest) -> Device:
+def persistent_device(request: pytest.FixtureRequest) -> Device:
     """Return a device under test with a profile that says it is a GPU whose groups may wait for each other."""
     device = select(request.param).devices[0]
-    return Device(of_type_gpu(device, (RESIDENT_EMULATED,)))
+    return Device(of_type_gpu(device, (PERSISTENT_EMULATED,)))
 
 
 def test_numbers_are_those_of_the_kernel() -> None:
-    source = kernels_cl.source("resident.cl")
+    source = kernels_cl.source("persistent.cl")
     defined = {name: int(number) for name, number in re.findall(r"^#define STEP_([A-Z_]+) (\d+)", source, re.MULTILINE)}
-    assert 16 * defined.pop("VECTORS") == resident.STEP_BYTES
-    assert defined == {one.name: one.value for one in StayingKind}
+    assert 16 * defined.pop("VECTORS") == persistent.STEP_BYTES
+    assert defined == {one.name: one.value for one in PersistentKind}
     (buffers,) = re.findall(r"^    global uchar (.*);", source, re.MULTILINE)
-    assert buffers.count("*outer") == resident.OUTER
+    assert buffers.count("*outer") == persistent.OUTER
 
 
 def commands_of(network: Network) -> Sequence[Command]:
@@ -75,17 +75,17 @@ def results_of(device: Device | CpuDevice, network: Network, source: Array, time
 
 
 @pytest.mark.parametrize("code", [FLOAT, QUANT8, SIGNED], ids=lambda code: code.name)
-@pytest.mark.parametrize("per_unit", [device_profile.STAYING_ITEMS_PER_UNIT, 1], ids=["pixels", "strips"])
+@pytest.mark.parametrize("per_unit", [device_profile.PERSISTENT_ITEMS_PER_UNIT, 1], ids=["pixels", "strips"])
 def test_blocks_are_one_launch_with_the_same_results(
-    staying: Device, code: OperandCode, per_unit: int, monkeypatch: pytest.MonkeyPatch
+    persistent_device: Device, code: OperandCode, per_unit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Twice, since the groups leave their counters as they found them."""
-    monkeypatch.setattr(device_profile, "STAYING_ITEMS_PER_UNIT", per_unit)
+    monkeypatch.setattr(device_profile, "PERSISTENT_ITEMS_PER_UNIT", per_unit)
     network = inverted_residuals(code)
     source, launches = network.data(), Launches()
     with recorded(launches):
-        first, second = results_of(staying, network, source, 2)
-    assert launches.kernels - {("matmul_narrow.cl", "matmul_narrow")} == {RESIDENT}
+        first, second = results_of(persistent_device, network, source, 2)
+    assert launches.kernels - {("matmul_narrow.cl", "matmul_narrow")} == {PERSISTENT_KERNEL}
     (wanted,) = results_of(CpuDevice(), network, source)
     if code == FLOAT:
         np.testing.assert_allclose(first, wanted, rtol=2e-5, atol=2e-5)
@@ -95,14 +95,14 @@ def test_blocks_are_one_launch_with_the_same_results(
 
 
 @pytest.mark.timeout(120)
-def test_launches_of_both_queues_do_not_wait_for_each_others_groups(staying: Device) -> None:
+def test_launches_of_both_queues_do_not_wait_for_each_others_groups(persistent_device: Device) -> None:
     """Measured executions have a queue of their own; two launches at once could have a core each, and wait for ever."""
-    if staying.hal.name.startswith("opencl-intel"):
+    if persistent_device.hal.name.startswith("opencl-intel"):
         pytest.skip("with several threads that wait, Intel's runtime runs groups of one launch one after the other")
     network = inverted_residuals(FLOAT)
     source = network.data()
     how = ExecutionPreference.FAST_SINGLE_ANSWER, Priority.MEDIUM
-    prepared = staying.hal.prepare_model(network.graph.model(), *how, None, None)
+    prepared = persistent_device.hal.prepare_model(network.graph.model(), *how, None, None)
     outs = [np.zeros(network.dims, source.dtype) for _ in range(4)]
 
     def execute(at: int) -> None:
@@ -125,7 +125,7 @@ def test_a_run_has_a_stage_for_each_operation() -> None:
     joined, rest = commands_of(network)
     assert isinstance(joined, Launch)
     assert isinstance(rest, Launch)
-    assert (joined.kernel.source, rest.kernel.source) == ("resident.cl", "matmul_narrow.cl")
+    assert (joined.kernel.source, rest.kernel.source) == ("persistent.cl", "matmul_narrow.cl")
     assert [(stage.first, stage.last) for stage in joined.stages] == [(at, at + 1) for at in range(len(joined.stages))]
     assert {stage.name for stage in joined.stages} == {
         "matmul_tiled:matmul_tiled",
@@ -133,7 +133,7 @@ def test_a_run_has_a_stage_for_each_operation() -> None:
     }
     assert joined.operations == tuple(operation for stage in joined.stages for operation in stage.operations)
     assert joined.flops == sum(stage.flops for stage in joined.stages)
-    assert joined.global_size == (100 * device_profile.STAYING_ITEMS_PER_UNIT,)
+    assert joined.global_size == (100 * device_profile.PERSISTENT_ITEMS_PER_UNIT,)
 
 
 def test_large_operations_stay_launches_of_their_own() -> None:
@@ -153,31 +153,31 @@ def test_two_operations_are_not_worth_a_launch() -> None:
 
 def test_a_run_is_cut_where_it_has_more_buffers_of_others_than_arguments() -> None:
     network = Network(FLOAT, (1, 8, 8, 16), 1)
-    for _ in range(resident.OUTER):
+    for _ in range(persistent.OUTER):
         network.convolve(16, is_output=True)
     sizes = [len(one.stages) for one in commands_of(network) if isinstance(one, Launch)]
-    assert sizes == [resident.OUTER // 2] * 2
+    assert sizes == [persistent.OUTER // 2] * 2
 
 
 def test_devices_whose_groups_do_not_wait_have_a_launch_each() -> None:
     lowering = Lowering(inverted_residuals(FLOAT).graph.model(), replace(LARGE_GPU, features=frozenset()))
     commands = lowering.lower(0, lowering.static_inputs()).commands
-    assert all(one.kernel.source != "resident.cl" for one in commands if isinstance(one, Launch))
+    assert all(one.kernel.source != "persistent.cl" for one in commands if isinstance(one, Launch))
     assert len(commands) > 10
 
 
 def test_matrix_units_let_groups_stay() -> None:
-    assert replace(GPU_PROFILE, features=frozenset({"mma_80"})).stays_resident
-    assert not replace(GPU_PROFILE, features=frozenset({"mma_emulated"})).stays_resident
-    assert not replace(GPU_PROFILE, features=frozenset()).stays_resident
+    assert replace(GPU_PROFILE, features=frozenset({"mma_80"})).has_persistent_kernels
+    assert not replace(GPU_PROFILE, features=frozenset({"mma_emulated"})).has_persistent_kernels
+    assert not replace(GPU_PROFILE, features=frozenset()).has_persistent_kernels
 
 
 @pytest.mark.filterwarnings("ignore::pyopencl.CompilerWarning")  # Intel's compiler says how it went
 def test_a_launch_that_stays_waits_for_that_of_the_other_queue(
-    staying: Device, monkeypatch: pytest.MonkeyPatch
+    persistent_device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert isinstance(staying.hal, OpenClDevice)
-    context = staying.hal.context()
+    assert isinstance(persistent_device.hal, OpenClDevice)
+    context = persistent_device.hal.context()
     queues = context.queue, context.profiling_queue
     kernel = cl.Kernel(cl.Program(context.context, "kernel void nothing(int n) {}").build(), "nothing")
     kernel.set_arg(0, np.int32(0))
@@ -192,10 +192,10 @@ def test_a_launch_that_stays_waits_for_that_of_the_other_queue(
     gate = cl.UserEvent(context.context)
     cl.enqueue_barrier(queues[0], wait_for=[gate])
     for queue in (queues[0], queues[0], queues[1]):
-        event = context.enqueue_staying(queue, kernel, (1,), (1,))
+        event = context.enqueue_persistent(queue, kernel, (1,), (1,))
     gate.set_status(cl.command_execution_status.COMPLETE)
     event.wait()
-    context.enqueue_staying(queues[0], kernel, (1,), (1,)).wait()  # behind what has ended
+    context.enqueue_persistent(queues[0], kernel, (1,), (1,)).wait()  # behind what has ended
     assert waits == [0, 0, 1, 0]
 
 
@@ -211,7 +211,7 @@ def test_products_of_integers_stay_launches_of_their_own(code: OperandCode) -> N
     lowering = Lowering(graph.model(), LARGE_GPU)
     commands = lowering.lower(0, lowering.static_inputs()).commands
     sources = [one.kernel.source for one in commands if isinstance(one, Launch)]
-    assert sources == (["resident.cl"] if code == FLOAT else ["matmul_tiled.cl"] * 4)
+    assert sources == (["persistent.cl"] if code == FLOAT else ["matmul_tiled.cl"] * 4)
 
 
 def test_a_run_is_cut_where_its_memory_is_too_much_for_one_buffer() -> None:

@@ -23,7 +23,7 @@ _MOST_OTHERS = 2
 """Memories that a step reads beside its source."""
 
 
-def with_following(steps: Sequence[Step], memories: Memories) -> tuple[Step, ...]:
+def with_epilogues(steps: Sequence[Step], memories: Memories) -> tuple[Step, ...]:
     """Join products with the element-wise steps that alone read what they make."""
     used = memories.used_by(steps)
     made: set[int] = set()
@@ -74,7 +74,7 @@ def _joined(first: Step, step: Step, memories: Memories) -> Step | None:
     """Return one step for a product and what follows; None where they do not fit, or read too many memories."""
     if (
         first.kind not in _PRODUCTS
-        or first.then is not None
+        or first.epilogue is not None
         or first.writes_part
         or has_mean(step.program)  # a task may have a part of the channels
         or first.output_shape != step.output_shape
@@ -109,7 +109,7 @@ def _joined(first: Step, step: Step, memories: Memories) -> Step | None:
         flops=first.flops + step.flops,
         bytes_moved=first.bytes_moved + step.bytes_moved - 2 * first.output.size_bytes,
         operations=(*first.operations, *step.operations),
-        then=replace(
+        epilogue=replace(
             step,
             source=in_place(step.source) or step.source,
             residual=in_place(step.residual),

@@ -56,7 +56,7 @@ _BOTH = {
 """Two activations one after the other as one, where there is one."""
 
 
-def absorb(graph: Graph) -> None:
+def fold_neighbours(graph: Graph) -> None:
     """Let operations take over constants and activations behind them, a SOFTMAX what scales its input."""
     takes = (_take_constant, _take_activation, _take_factor)
     for at in list(graph.operations):

@@ -190,7 +190,7 @@ def test_what_follows_is_no_step_of_its_own() -> None:
     steps = residual_block(FLOAT, (1, 9, 13, 24), 32).steps
     assert [step.kind for step in steps] == [Kind.CONVOLVE, Kind.DEPTHWISE, Kind.WINOGRAD, Kind.ELEMENTWISE]
     steps = residual_block(SIGNED, (1, 9, 13, 24), 64).steps
-    assert all(step.then is not None for step in steps)
+    assert all(step.epilogue is not None for step in steps)
     assert [operation for step in steps for operation in step.operations] == list(range(9))
 
 
@@ -201,7 +201,7 @@ def test_blocks_that_overlap_belong_to_one_task() -> None:
     network.follow(OperationCode.PRELU)
     network.finish()
     (step,) = network.steps
-    assert step.then is not None
+    assert step.epilogue is not None
     tasks = chain.tasks_of(step, 8, Tuning(least_task_flops=1000))
     assert len(tasks) > 4
     assert {task.channels for task in tasks} == {(0, 48)}
@@ -232,7 +232,7 @@ def test_what_others_read_too_stays() -> None:
     network.follow(OperationCode.ADD, made)
     network.finish()
     first, *_ = network.steps
-    assert first.then is None
+    assert first.epilogue is None
 
 
 @pytest.mark.parametrize("axis", [1, 2, 3], ids=str)
@@ -261,7 +261,7 @@ def test_a_product_waits_for_what_is_added_to_it(opencl_device: Device, code: Op
         network.product(CONV, depth)
         network.follow(OperationCode.ADD, network.padded(entry, dims, depth))
     network.finish()
-    joined = [step for step in network.steps if step.then is not None]
+    joined = [step for step in network.steps if step.epilogue is not None]
     assert [step.kind for step in joined] == [Kind.CONVOLVE] * 2
     assert Kind.ELEMENTWISE not in [step.kind for step in network.steps]
     network.check(opencl_device)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small launches in a row as one launch of resident.cl, whose groups stay on a GPU from operation to operation.
+"""Small launches in a row as one persistent kernel, whose groups stay on a GPU from operation to operation.
 
 NVIDIA's driver takes 6 to 10 us to enqueue a kernel, and an operation of a network for one picture less than that.
 Groups that wait for each other between operations take 0.6 us (H200). They have to run at the same time for that: as
@@ -15,18 +15,18 @@ import numpy as np
 from gpu_driver.bound import BoundOperand, constant_in
 from gpu_driver.device.buffers import Lifetime, plan_arenas
 from gpu_driver.kernel import Kernel, Packed, Scratch, Zeroed, int32
-from gpu_driver.launch import Launch, Stage, StayingKind, memories_of
+from gpu_driver.launch import Launch, PersistentKind, Stage, memories_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from gpu_driver.device_profile import DeviceProfile
-    from gpu_driver.launch import Command, Staying
+    from gpu_driver.launch import Command, PersistentStep
     from nn_runtime.operand import Array
 
-SOURCE = "resident.cl"
+SOURCE = "persistent.cl"
 STEP_BYTES = 256
-"""Of resident.cl: a step's kind and count, and its arguments behind them."""
+"""Of persistent.cl: a step's kind and count, and its arguments behind them."""
 OUTER = 6
 """Buffers of others that a launch takes."""
 LEAST_STEPS = 3
@@ -46,7 +46,7 @@ def merge(
 
     storage: the operand whose memory an operand uses, where it is another; boundary: operands used elsewhere too.
     """
-    if not device.stays_resident:
+    if not device.has_persistent_kernels:
         return list(commands)
     users = _Users(commands, storage)
     merged: list[Command] = []
@@ -107,12 +107,12 @@ class _Users:
 
 
 def _can_stay(launch: Launch, device: DeviceProfile) -> bool:
-    is_small = device.suits_staying(launch.flops, launch.bytes_moved)
-    return is_small and launch.staying is not None and dict(launch.kernel.defines).get("T") in _ELEMENTS
+    is_small = device.suits_persistence(launch.flops, launch.bytes_moved)
+    return is_small and launch.persistent is not None and dict(launch.kernel.defines).get("T") in _ELEMENTS
 
 
 def _is_product(launch: Launch) -> bool:
-    return launch.staying is not None and launch.staying.kind == StayingKind.PRODUCT
+    return launch.persistent is not None and launch.persistent.kind == PersistentKind.PRODUCT
 
 
 def _joined(
@@ -127,10 +127,10 @@ def _joined(
         middle = len(run) // 2
         parts = (run[:middle], places[:middle]), (run[middle:], places[middle:])
         return [launch for one, at in parts for launch in _joined(one, at, users, boundary, device)]
-    steps = b"".join(_step(launch, launch.staying, memories) for launch in run if launch.staying is not None)
+    steps = b"".join(_step(launch, launch.persistent, memories) for launch in run if launch.persistent is not None)
     padding = [memories.outer[0]] * (OUTER - len(memories.outer))
     items = product.local_size[0]
-    kernel = Kernel(SOURCE, "resident", (*product.kernel.defines, ("FENCE", int(bool(device.matrix_units)))))
+    kernel = Kernel(SOURCE, "persistent", (*product.kernel.defines, ("FENCE", int(bool(device.matrix_units)))))
     return (
         Launch(
             kernel,
@@ -138,12 +138,12 @@ def _joined(
                 *(int32(0), int32(len(run)), Zeroed(_PROGRESS_BYTES), Packed(np.frombuffer(steps, np.uint8))),
                 *(memories.constants(), memories.own or memories.outer[0], *memories.outer, *padding),
             ),
-            (max(items * device.compute_units, device.staying_items),),
+            (max(items * device.compute_units, device.persistent_items),),
             (items,),
             sum(launch.flops for launch in run),
             sum(launch.bytes_moved for launch in run),
             operations=tuple(dict.fromkeys(operation for launch in run for operation in launch.operations)),
-            stays=True,
+            is_persistent=True,
             stages=tuple(
                 Stage(launch.name, launch.operations, at, at + 1, launch.flops, launch.bytes_moved)
                 for at, launch in enumerate(run)
@@ -185,7 +185,7 @@ class _Memories:
         """Of the constants, and of its own memory."""
 
     def place(self, memory: BoundOperand | Scratch | Packed) -> int:
-        """Return where a memory is, as resident.cl wants it; constants are put behind those that came before."""
+        """Return where a memory is, as persistent.cl wants it; constants are put behind those that came before."""
         constant = constant_in(memory)
         if constant is None:
             return self._places[self._users.key(memory)]
@@ -207,17 +207,17 @@ def _aligned(size_bytes: int) -> int:
     return -(-max(size_bytes, 1) // _ALIGNMENT) * _ALIGNMENT
 
 
-def _step(launch: Launch, staying: Staying, memories: _Memories) -> bytes:
-    """Return a step of resident.cl: arguments as C lays out a structure of them."""
-    step = bytearray(np.array([staying.kind, staying.count, 0, 0], np.int32).tobytes())
-    for argument in launch.arguments[: staying.arguments]:
+def _step(launch: Launch, persistent: PersistentStep, memories: _Memories) -> bytes:
+    """Return a step of persistent.cl: arguments as C lays out a structure of them."""
+    step = bytearray(np.array([persistent.kind, persistent.count, 0, 0], np.int32).tobytes())
+    for argument in launch.arguments[: persistent.arguments]:
         if isinstance(argument, BoundOperand | Scratch | Packed):
             data = np.int64(memories.place(argument)).tobytes()
         elif isinstance(argument, np.generic):
             data = argument.tobytes()
         else:
-            raise TypeError(f"{launch.kernel.name} has an argument that resident.cl does not take: {argument!r}")
+            raise TypeError(f"{launch.kernel.name} has an argument that persistent.cl does not take: {argument!r}")
         step += bytes(-len(step) % len(data)) + data
     if len(step) > STEP_BYTES:
-        raise ValueError(f"{launch.kernel.name} has {len(step)} bytes of arguments, resident.cl takes {STEP_BYTES}")
+        raise ValueError(f"{launch.kernel.name} has {len(step)} bytes of arguments, persistent.cl takes {STEP_BYTES}")
     return bytes(step) + bytes(STEP_BYTES - len(step))

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _MOST_INSTRUCTIONS = 64
 
 
-def put_together(steps: Sequence[Step], memories: Memories) -> tuple[Step, ...]:
+def fused(steps: Sequence[Step], memories: Memories) -> tuple[Step, ...]:
     """Make one step of neighbours of which nobody else reads anything but what the last one makes."""
     steps = _in_shape_of_makers(steps, memories)
     users = _Users(steps, memories)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// resident.cl: small operations of a network one after the other, in one launch, by groups that stay on a GPU until all is done.
+// persistent.cl: a persistent kernel: small operations of a network one after the other, by groups that stay on a GPU until all is done.
 // Maths    each step as its own kernel says: matmul_tiled.cl or matmul_units.cl, depthwise_conv_2d.cl (quads), elementwise.cl (dense inputs)
 // Tensors  steps [count][STEP_VECTORS]: of each its kind, how many tiles, work-items or elements it has, 0, 0, then the arguments of its kernel
 //          in order, laid out as a structure of C; memory as (number << 40) + offset in bytes: 0 constants, 1 own, 2 .. 7 outer0 .. outer5
@@ -11,7 +11,7 @@
 // Launch   global (ITEMS * groups), local (ITEMS); groups that all run at the same time
 // Exact    as those kernels
 #ifndef FENCE
-#error "resident.cl: define FENCE"
+#error "persistent.cl: define FENCE"
 #endif
 
 #include "common/matmul.h" // before the alternatives, since a file is included once
@@ -162,7 +162,7 @@ static inline void do_items(int kind, int count, int first, int all, local const
 #define TILE_MEMORY tiles
 #endif
 
-__attribute__((reqd_work_group_size(ITEMS, 1, 1))) kernel void resident(int first, int last, global volatile uint *progress,
+__attribute__((reqd_work_group_size(ITEMS, 1, 1))) kernel void persistent(int first, int last, global volatile uint *progress,
     global const int4 *steps, global uchar *constants, global uchar *own, global uchar *outer0, global uchar *outer1, global uchar *outer2,
     global uchar *outer3, global uchar *outer4, global uchar *outer5)
 {
