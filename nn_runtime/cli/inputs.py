@@ -8,6 +8,7 @@ height and width, and mapped from 0..255 to what the input takes: uint8 as it is
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,17 +54,49 @@ def read_inputs(
 ) -> list[dict[str, Array]]:
     """Return one dict of arrays by input name per run; files are taken in turn for the inputs in order.
 
-    Each file is `[NAME=]FILE[:KEY]`, KEY an array of an .npz; an .npz that has every input serves a whole run. Raises
-    UsageError for a number or name that does not fit, BadData for a content that does not.
+    Each file is `[NAME=]FILE[:KEY]`, KEY an array of an .npz; an .npz that has every input serves a whole run, and as
+    many pictures as the only input takes at once. Raises UsageError for a number or name that does not fit, BadData for
+    a content that does not.
     """
     whole = _whole_run(files, wanted)
     if whole is not None:
         return whole
+    if len(wanted) == 1 and pictures_at_once(files, wanted[0]) > 1:
+        return _batches(files, wanted[0], normalization)
     if not wanted or len(files) % len(wanted):
         names = ", ".join(repr(one.name) for one in wanted)
         raise UsageError(f"--input: wanted a file for each of {len(wanted)} inputs ({names}), got {len(files)}")
     groups = [files[start : start + len(wanted)] for start in range(0, len(files), len(wanted))]
     return [_one_run(group, wanted, normalization) for group in groups]
+
+
+def pictures_at_once(files: Sequence[str], wanted: TensorInfo) -> int:
+    """Return how many pictures the only input takes in a run; 1 where the files are none, or have a whole run each."""
+    if len(wanted.shape) < 2 or wanted.shape[0] < 2 or picture_layout(_of_one(wanted)) is None:
+        return 1
+    named = [_split_name(file, {wanted.name: wanted})[1] for file in files]
+    return 1 if any(_is_array(file) for file in named) else wanted.shape[0]
+
+
+def _batches(files: Sequence[str], wanted: TensorInfo, normalization: Normalization | None) -> list[dict[str, Array]]:
+    """Return runs of several pictures each."""
+    count = wanted.shape[0]
+    if len(files) % count:
+        raise UsageError(f"--input: wanted {count} pictures for each run, got {len(files)}")
+    named = [_split_name(file, {wanted.name: wanted})[1] for file in files]
+    pictures = [picture(Path(file), _of_one(wanted), normalization) for file in named]
+    runs = range(0, len(files), count)
+    return [{wanted.name: np.concatenate(pictures[start : start + count])} for start in runs]
+
+
+def _of_one(wanted: TensorInfo) -> TensorInfo:
+    return replace(wanted, shape=(1, *wanted.shape[1:]))
+
+
+def _is_array(file: str) -> bool:
+    archive, colon, _ = file.rpartition(":")
+    is_in_archive = bool(colon) and archive.lower().endswith(".npz")
+    return is_in_archive or Path(file).suffix.lower() in {".npy", ".npz", *RAW_SUFFIXES}
 
 
 def _one_run(

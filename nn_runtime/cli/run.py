@@ -3,7 +3,7 @@
 
 An input is a picture (needs the extra `images`), a .npy or .npz array, or raw bytes (.bin, .dat, .raw); it is written
 [NAME=]FILE[:KEY], NAME an input, KEY an array of an .npz. With several inputs, files are taken in their order; with
-more files the network runs several times.
+more files the network runs several times. Where --shape makes the only input several pictures, each run takes so many.
 
 A picture is made RGB (or grey for one channel), resized bilinearly to the input, and its values of 0..255 become:
 uint8 as they are, int8 less 128, float (v - 127.5) / 127.5, which is -1..1. With --normalize they become
@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import time
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,14 +45,32 @@ from nn_runtime.cli.output import (
     progress,
     warn,
 )
-from nn_runtime.cli.results import Result, read_labels, summarize, summary_json, summary_lines
+from nn_runtime.cli.results import Result, is_classifier, read_labels, summarize, summary_json, summary_lines
 from nn_runtime.hal.files import result_file
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nn_runtime.cli.inputs import Array
     from nn_runtime.session import Session
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What is said of an input: results, and the time of the run that gave them, for so many at once."""
+
+    name: str
+    results: Sequence[Result]
+    duration_ns: int
+    is_first: bool
+    at_once: int = 1
+
+    @property
+    def remark(self) -> str:
+        """The time in words."""
+        several = f" for {self.at_once} at once" if self.at_once > 1 else ""
+        return f"{duration_text(self.duration_ns)}{several}{', first run' if self.is_first else ''}"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -83,23 +102,27 @@ def run(args: argparse.Namespace) -> int:
         settled_ns = _settle(session, cases[0])
         ready_ns += settled_ns
         outputs, times_ns = _run_cases(session, cases)
-        results = [
+        runs = [
             [
                 Result(name, array, info.scale, info.zero_point, name in of_softmax)
                 for (name, array), info in zip(case.items(), session.outputs, strict=True)
             ]
             for case in outputs
         ]
-        _warn_of_labels(results[0], labels, args.labels)
-        names = _case_names(args.input, len(cases))
+        each = len(args.input) // len(cases)
+        files = [args.input[at * each : (at + 1) * each] for at in range(len(cases))]
+        answers = [
+            answer
+            for at, results in enumerate(runs)
+            for answer in _answers(session, files[at], results, labels, times_ns[at], not at and not settled_ns)
+        ]
+        _warn_of_labels(answers[0].results, labels, args.labels)
         if args.json:
-            print_json(_as_json(session, names, results, labels, args.top, ready_ns, times_ns, not settled_ns))
+            print_json(_as_json(session, answers, labels, args.top, ready_ns))
         else:
-            first = "" if settled_ns else ", first run"
-            for name, case, time_ns in zip(names, results, times_ns, strict=True):
-                print_lines([f"{name}  ({duration_text(time_ns)}{first})"])
-                first = ""
-                print_lines(f"  {line}" for result in case for line in _lines(result, labels, args.top))
+            for answer in answers:
+                print_lines([f"{answer.name}  ({answer.remark})"])
+                print_lines(f"  {line}" for result in answer.results for line in _lines(result, labels, args.top))
             print_lines([f"{places_text(session.explain())}; ready after {duration_text(ready_ns)}"])
             print_lines(missing_opencl_lines(args.device))
     if args.output:
@@ -147,9 +170,26 @@ def _lines(result: Result, labels: Sequence[str], top: int) -> list[str]:
     return list(summary_lines(result, summarize(result, labels, top)))
 
 
-def _case_names(files: Sequence[str], cases: int) -> list[str]:
-    each = len(files) // cases
-    return [" ".join(files[at * each : (at + 1) * each]) for at in range(cases)]
+def _answers(
+    session: Session,
+    files: Sequence[str],
+    results: Sequence[Result],
+    labels: Sequence[str],
+    time_ns: int,
+    is_first: bool,
+) -> list[_Answer]:
+    """Return the answers of a run: one, or one for each picture or row of classes that it took at once."""
+    whole = _Answer(" ".join(files), results, time_ns, is_first)
+    batches = {info.shape[0] if info.shape else 0 for info in session.inputs}
+    count = batches.pop() if len(batches) == 1 else 1
+    if count < 2 or any(result.values.ndim == 0 or len(result.values) != count for result in results):
+        return [whole]
+    rows = [[replace(result, values=result.values[at : at + 1]) for result in results] for at in range(count)]
+    are_pictures = len(files) == count and len(session.inputs) == 1
+    if not are_pictures and not any(is_classifier(result, labels) for result in rows[0]):
+        return [whole]
+    names = files if are_pictures else [f"{whole.name}[{at}]" for at in range(count)]
+    return [_Answer(name, row, time_ns, is_first, count) for name, row in zip(names, rows, strict=True)]
 
 
 def _save(path: Path, outputs: Sequence[dict[str, Array]]) -> None:
@@ -173,25 +213,19 @@ def _warn_of_labels(results: Sequence[Result], labels: Sequence[str], file: Path
 
 
 def _as_json(
-    session: Session,
-    names: Sequence[str],
-    results: Sequence[Sequence[Result]],
-    labels: Sequence[str],
-    top: int,
-    ready_ns: int,
-    times_ns: Sequence[int],
-    is_cold: bool,
+    session: Session, answers: Sequence[_Answer], labels: Sequence[str], top: int, ready_ns: int
 ) -> dict[str, object]:
     return {
         "devices": {place.device: place.operations for place in places(session.explain())},
         "ready_ns": ready_ns,
         "cases": [
             {
-                "input": name,
-                "duration_ns": time_ns,
-                "first_run": is_cold and at == 0,
-                "outputs": [summary_json(result, summarize(result, labels, top)) for result in case],
+                "input": answer.name,
+                "duration_ns": answer.duration_ns,
+                "at_once": answer.at_once,
+                "first_run": answer.is_first,
+                "outputs": [summary_json(result, summarize(result, labels, top)) for result in answer.results],
             }
-            for at, (name, case, time_ns) in enumerate(zip(names, results, times_ns, strict=True))
+            for answer in answers
         ],
     }

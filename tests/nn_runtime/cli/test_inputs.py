@@ -212,3 +212,16 @@ def test_a_file_for_an_input_that_is_not_there(tmp_path: Path) -> None:
 def test_a_file_without_a_name(given: str) -> None:
     with pytest.raises(UsageError, match="the name of the file is empty"):
         read_inputs([given], [_wanted("float32", (3,), name="x")], None)
+
+
+def test_several_pictures_for_one_input(tmp_path: Path) -> None:
+    wanted, file = _wanted(dims=(2, 4, 6, 3)), str(_picture(tmp_path))
+    single = read_input(file, _wanted(), None)
+    runs = read_inputs([file, f"input={file}", file, file], [wanted], None)
+    assert [run["input"].shape for run in runs] == [(2, 4, 6, 3)] * 2
+    assert all(np.array_equal(run["input"], np.concatenate([single, single])) for run in runs)
+    with pytest.raises(UsageError, match="wanted 2 pictures for each run, got 3"):
+        read_inputs([file] * 3, [wanted], None)
+    np.save(tmp_path / "two.npy", runs[0]["input"])
+    (run,) = read_inputs([str(tmp_path / "two.npy")], [wanted], None)
+    assert np.array_equal(run["input"], runs[0]["input"])

@@ -66,6 +66,28 @@ def test_several_at_once(shape: str, scans: Path, tmp_path: Path, capsys: pytest
     assert list(answers.argmax(axis=1)) == list(load_scans().labels[:2])
 
 
+def test_pictures_at_once(scans: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two in each run, an answer for each of them; and as rows of one array."""
+    image, data = pytest.importorskip("PIL.Image"), load_scans()
+    files = [str(tmp_path / f"{at}.png") for at in range(4)]
+    for file, scan in zip(files, data.images, strict=False):
+        image.fromarray((scan * (255 / 16)).astype(np.uint8)).save(file)
+    arguments = ["run", str(_DIGITS), "--device", "cpu", "--shape", "2,8,8,1", "--normalize", "0,255", "--json"]
+    assert main([*arguments, "--input", *files, "--output", str(tmp_path / "out.npz")]) == 0
+    cases = json.loads(capsys.readouterr().out)["cases"]
+    assert [case["input"] for case in cases] == files
+    assert [case["at_once"] for case in cases] == [2] * 4
+    assert [case["first_run"] for case in cases] == [True, True, False, False]
+    assert [case["outputs"][0]["top"][0]["index"] for case in cases] == list(data.labels[:4])
+    with np.load(tmp_path / "out.npz") as outputs:
+        assert [array.shape for array in outputs.values()] == [(2, 10)] * 2
+    np.save(tmp_path / "both.npy", np.stack([np.load(scans / f"{at}.npy") for at in range(2)]).reshape(2, 8, 8, 1))
+    assert main([*arguments, "--input", str(tmp_path / "both.npy")]) == 0
+    cases = json.loads(capsys.readouterr().out)["cases"]
+    assert [case["input"] for case in cases] == [f"{tmp_path / 'both.npy'}[{at}]" for at in range(2)]
+    assert [case["outputs"][0]["top"][0]["index"] for case in cases] == list(data.labels[:2])
+
+
 @pytest.mark.parametrize(
     ("shapes", "status", "message"),
     [
