@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,10 +26,9 @@ from nn_runtime.requests import Argument
 from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from nn_runtime.hal.memory import SharedMemory
-    from nn_runtime.hal.types import BufferToken, Model, Operand
+    from nn_runtime.hal.types import Model, Operand
     from nn_runtime.memory import Memory
     from nn_runtime.memory_domain import Domain
     from nn_runtime.operand import Array, Dimensions
@@ -180,14 +178,6 @@ class Arguments:
             raise BadData(f"compute: {self._what} {self._bound.index(None)} is not bound")
         return found
 
-    def spans(self) -> list[_Span]:
-        """Return where the arguments lie; those that are omitted lie nowhere."""
-        return [
-            _Span.of(f"{self._what} {index}", argument)
-            for index, argument in enumerate(self._bound)
-            if argument is not None and not argument.omitted
-        ]
-
     def domains(self) -> Iterator[tuple[int, Domain]]:
         """Return what is device memory, by the index of the argument."""
         return ((index, memory.domain) for index, memory in self.memories.items() if memory.domain is not None)
@@ -229,45 +219,34 @@ class Arguments:
         return Parameter(self._plan, self._is_input, index, self.operands[index])
 
 
-@dataclass(frozen=True)
-class _Span:
-    """Bytes `first` to `last`, by their address or in a pool, which some arguments have whole."""
-
-    name: str
-    pool: SharedMemory | BufferToken | None
-    first: int
-    last: float
-
-    @classmethod
-    def of(cls, name: str, argument: Argument) -> _Span:
-        """Return that of an argument that is bound."""
-        array = argument.pointer
-        first = argument.offset if array is None else array.__array_interface__["data"][0]
-        return cls(name, argument.pool, first, first + argument.length if argument.length else math.inf)
-
-    def meets(self, other: _Span) -> bool:
-        """Whether they share a byte."""
-        return self.pool == other.pool and self.first < other.last and other.first < self.last
-
-
-def check_apart(model: Model, inputs: Arguments, outputs: Arguments) -> None:
+def check_apart(model: Model, inputs: Sequence[Argument], outputs: Sequence[Argument]) -> None:
     """Raise BadData where an output shares bytes with another output, an input, or a constant of the model's memories.
 
     A device may write it before it has read all inputs. Source: ANeuralNetworksExecution in NeuralNetworksTypes.h.
     """
-    taken = inputs.spans()
-    for output in outputs.spans():
-        others = [*taken, *_constants_in(model, output.pool)] if output.pool in model.pools else taken
-        for other in others:
-            if output.meets(other):
-                raise BadData(f"{output.name}: its memory overlaps that of {other.name}")
-        taken.append(output)
+    for at, output in enumerate(outputs):
+        for what, others in (("input", inputs), ("output", outputs[:at])):
+            for number, other in enumerate(others):
+                if _overlap(output, other):
+                    raise BadData(f"output {at}: its memory overlaps that of {what} {number}")
+        if output.pool in model.pools and any(_overlap(output, constant) for constant in _constants(model)):
+            raise BadData(f"output {at}: its memory overlaps that of a constant operand")
 
 
-def _constants_in(model: Model, pool: SharedMemory | BufferToken | None) -> Iterator[_Span]:
+def _overlap(one: Argument, other: Argument) -> bool:
+    """Tell whether two arguments share a byte; some have a pool whole."""
+    if one.pointer is not None and other.pointer is not None:
+        return np.may_share_memory(one.pointer, other.pointer)
+    if one.pool is None or one.pool != other.pool:
+        return False
+    is_apart = one.offset + one.length <= other.offset or other.offset + other.length <= one.offset
+    return not (one.length and other.length and is_apart)
+
+
+def _constants(model: Model) -> Iterator[Argument]:
+    """Return where the constants lie that the model has in memories."""
     for graph in (model.main, *model.referenced):
         for operand in graph.operands:
             if operand.lifetime == OperandLifeTime.CONSTANT_REFERENCE:
-                location = operand.location
-                if model.pools[location.pool_index] is pool:
-                    yield _Span("a constant operand", pool, location.offset, location.offset + location.length)
+                at = operand.location
+                yield Argument(operand.dimensions, None, model.pools[at.pool_index], at.offset, at.length)

@@ -335,7 +335,7 @@ class Execution:
                 pool.check_length()
             if self._run is None:
                 inputs, outputs = self._inputs.all_bound(), self._outputs.all_bound()
-                check_apart(self._plan.model, self._inputs, self._outputs)
+                check_apart(self._plan.model, inputs, outputs)
                 self._run = bind(self._plan, inputs, outputs, is_reusable=self._reusable)
             if check_device_inputs and self._inputs.memories:
                 self._inputs.check_data()
