@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-all oclgrind lint bench clean
+.PHONY: demo test test-all test-lowest oclgrind lint bench clean
 
 $(VENV)/.base: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -30,6 +30,14 @@ test: $(VENV)/.test  ## the tests, strictly on PoCL: 7 to 20 minutes on 2 cores
 
 test-all: $(VENV)/.all  ## the long suites whole (corpus, random graphs, mutations, Oclgrind), every platform found
 	RUSTICL_ENABLE=$${RUSTICL_ENABLE:-llvmpipe} NNRT_DEVICE=$${NNRT_DEVICE:-opencl:pocl,opencl:intel} $(BIN)/python -m pytest -q -n 2 --long
+
+test-lowest: build/lowest/.made  ## the tests with the least versions of what the package depends on
+	NNRT_DEVICE=$${NNRT_DEVICE:-opencl:pocl} build/lowest/bin/python -m pytest -q -n 2
+
+build/lowest/.made: pyproject.toml tests/lowest.txt
+	$(PYTHON) -m venv build/lowest
+	build/lowest/bin/python -m pip install --quiet --disable-pip-version-check -e ".[pocl,test]" -c tests/lowest.txt
+	touch $@
 
 oclgrind: $(VENV)/.test build/oclgrind/bin/oclgrind  ## out of bounds, races, uninitialised reads: every kernel on an interpreter
 	PATH="$(CURDIR)/build/oclgrind/bin:$$PATH" $(BIN)/python -m tests.platforms.oclgrind --uninitialized
