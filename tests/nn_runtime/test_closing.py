@@ -35,7 +35,7 @@ class Gate:
 
     def __init__(self, inner: IPreparedModel) -> None:
         self._inner = inner
-        self.entered, self.opened = threading.Event(), threading.Event()
+        self.entered, self.opened, self.closed = threading.Event(), threading.Event(), threading.Event()
         self.failure: HalError | None = None
         self.closings = 0
 
@@ -50,6 +50,7 @@ class Gate:
     def close(self) -> None:
         self.closings += 1
         self._inner.close()
+        self.closed.set()
 
     def _pass(self) -> None:
         self.entered.set()
@@ -149,12 +150,13 @@ def test_what_took_over_on_the_cpu_is_freed_too(codes: list[OperationCode]) -> N
     assert gate.closings == 1
 
 
-def test_an_execution_that_was_dropped_holds_nothing_up(device: Device) -> None:
+def test_an_execution_that_was_dropped_ends_before_what_it_uses_is_freed(device: Device) -> None:
     compilation, gate = _gated(device)
     gate.opened.set()
     _bound(compilation)[0].start_compute_with_dependencies([])
     gc.collect()
     compilation.close()
+    assert gate.closed.wait(PATIENCE_S)
     assert gate.closings == 1
 
 

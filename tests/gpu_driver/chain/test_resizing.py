@@ -11,7 +11,7 @@ import pytest
 from gpu_driver import chain
 from nn_runtime.codes import OperandCode, OperationCode
 from tests.gpu_driver.chain.running import simulate_groups
-from tests.gpu_driver.chain.test_following import CONV, TYPES, Network
+from tests.gpu_driver.chain.test_epilogues import CONV, TYPES, Network
 
 if TYPE_CHECKING:
     from gpu_driver.driver import Device
