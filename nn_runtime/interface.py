@@ -80,11 +80,13 @@ class State:
     """A value kept between runs: an input of the model, and the output that gives its next value.
 
     Without an output it stays what it is at first: `initial` in the type and dimensions of the operand, else zero.
+    `tensor`: the index of the variable tensor in its file, -1 for what is none.
     """
 
     input: int
     output: int | None
     initial: Array | None = None
+    tensor: int = -1
 
 
 @dataclass(frozen=True)

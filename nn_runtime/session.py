@@ -151,6 +151,14 @@ class Session:
         with self._lock:
             self._clear_states()
 
+    def variable(self, tensor: int) -> Array | None:
+        """Return what a variable tensor of the file, by its index, holds for the next run; None where it is none.
+
+        It may be changed in place between runs, as to go on from a state that was kept.
+        """
+        position = next((state.input for state in self._interface.states if state.tensor == tensor >= 0), None)
+        return None if position is None else self._states[position]
+
     def close(self) -> None:
         """Free the prepared models."""
         with self._lock:
@@ -184,15 +192,17 @@ class Session:
         for state in self._interface.states:
             operand = main.operands[main.input_indexes[state.input]]
             first = operand.zero_point if state.initial is None else state.initial
-            self._states[state.input] = np.full(operand.dimensions, first, dtype_of(operand.type))
+            if state.input not in self._states:
+                self._states[state.input] = np.empty(operand.dimensions, dtype_of(operand.type))
+            self._states[state.input][...] = first
 
     def _settle(self, given: Sequence[npt.ArrayLike]) -> None:
-        """Time the plan and its rivals on the first inputs, and keep the fastest.
+        """Time the plan and its rivals on the first inputs, and keep the fastest; what is kept between runs stays.
 
         Raises what the plan itself does; nothing is settled then.
         """
-        arrays = self._inputs.arrays(given)
-        runs = [partial(self._runner.run, arrays, self._states, Execution.compute)]
+        arrays, states = self._inputs.arrays(given), {at: state.copy() for at, state in self._states.items()}
+        runs = [partial(self._runner.run, arrays, states, Execution.compute)]
         runs[0]()
         able = [self._runner]
         operands = self._runner.plan.model.main.operands
@@ -201,14 +211,14 @@ class Session:
         in_time = partial(Execution.compute, timeout_ns=limit_ns)
         for rival in self._rivals:
             try:
-                rival.run(arrays, self._states, in_time)
+                rival.run(arrays, states, in_time)
             except MissedDeadline:
                 _log.info("%s is not tried: its first run takes too long", rival.devices_used[0])
                 continue
             except NNError as error:
                 _log.warning("%s is not tried: %s", rival.devices_used[0], error)
                 continue
-            runs.append(partial(rival.run, arrays, self._states, Execution.compute))
+            runs.append(partial(rival.run, arrays, states, Execution.compute))
             able.append(rival)
         winner = able[fastest(runs)]
         losers = [one for one in (self._runner, *self._rivals) if one is not winner]
@@ -217,7 +227,6 @@ class Session:
             loser.close()
         _log.debug("the first run gives the network to %s", "+".join(self.devices_used))
         winner.compilation.keep_placement()
-        self._clear_states()
 
     def _run(self, given: Sequence[npt.ArrayLike], profile: bool, measure: bool) -> list[Array]:
         def compute(execution: Execution, other: OtherMemory | None) -> None:

@@ -108,6 +108,13 @@ class _Graph:
                 reason = str(error).removeprefix(f"{operator.name}: ")
                 raise BadData(f"{self._where}operator {operator.index} {operator.name}: {reason}") from error
 
+    def read_variables(self, indices: Sequence[int]) -> None:
+        """Take the present values of the variable tensors among the outputs."""
+        for index in indices:
+            tensor = self.subgraph.tensors[index]
+            if tensor.is_variable and index not in self.values:
+                self.values[index] = self.variables.tensor(index, tensor_value(tensor))
+
     def outputs(self, indices: Sequence[int], sources: Sequence[Value]) -> dict[int, Value]:
         """Return values that may be the model's outputs, by tensor index; each is written by an operation."""
         found: dict[int, Value] = {}
@@ -308,18 +315,21 @@ def _finished(
     graph: _Graph, of_file: TfliteSubgraph, output_indices: Sequence[int], signature: TfliteSignature
 ) -> Network:
     """Name the model's inputs and outputs as the file has them, variables last, and finish it."""
-    subgraph, variables = graph.subgraph, graph.variables.kept()
+    subgraph = graph.subgraph
     inputs = [graph.values[index] for index in subgraph.inputs]
-    sources = inputs + [variable.source for variable in variables if variable.source is not None]
+    graph.read_variables(output_indices)
+    variables = graph.variables.kept()
+    sources = inputs + [variable.source for _, variable in variables if variable.source is not None]
     by_index = graph.outputs(output_indices, sources)
     positions = {index: position for position, index in enumerate(by_index)}
     outputs = list(by_index.values())
     states: list[State] = []
-    for variable in variables:
+    for key, variable in variables:
         source = len(inputs) + len(states)
         changed = variable.current is not variable.source
         initial = None if variable.initial is None else variable.initial.value()
-        states.append(State(source, len(outputs) if changed else None, initial))
+        tensor = key if isinstance(key, int) else -1
+        states.append(State(source, len(outputs) if changed else None, initial, tensor))
         if changed:
             outputs.append(graph.own(variable.current, [*sources, *outputs]))
     graph.finish(sources, outputs)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A drop-in for LiteRT's `Interpreter`: the same methods, dictionaries and kinds of errors, on NNAPI devices.
 
-Differences: `device=` selects where to run; delegates are refused; values between operators can be read only with
+Differences: `device=` selects where to run; delegates are refused; constants cannot be changed; inputs are not empty;
+values between operators can be read only with
 `experimental_preserve_all_tensors`; `tensor()` views stay valid over `invoke`, until tensors are allocated anew; sparse
 constants are read as dense ones; `reset_all_variables` resets resource variables too, and subgraphs cannot share them;
 what has no meaning here (threads, resolvers, delegate settings) is accepted and ignored.
@@ -10,6 +11,7 @@ what has no meaning here (threads, resolvers, delegate settings) is accepted and
 from __future__ import annotations
 
 import enum
+import math
 import operator
 from typing import TYPE_CHECKING, Any, NoReturn, TypedDict
 
@@ -91,6 +93,7 @@ class Interpreter:
             raise BadData(f"num_threads must be an int, got {type(num_threads).__name__}")
         if num_threads is not None and num_threads < 1:
             raise BadData(f"num_threads must be >= 1, got {num_threads}")
+        self.experimental_compress_quantization_zero_points = experimental_compress_quantization_zero_points
         if experimental_delegates:
             raise BadData("experimental_delegates: delegates are not supported, choose a device by device=")
         self._model = _read(model_path, model_content)
@@ -127,11 +130,11 @@ class Interpreter:
         return len(self._model.subgraphs)
 
     def set_tensor(self, tensor_index: int, value: npt.ArrayLike) -> None:
-        """Copy a value into an input; dtype and shape must be the tensor's."""
+        """Copy a value into an input or a variable tensor; dtype and shape must be the tensor's."""
         self._runner(0).set(operator.index(tensor_index), value)
 
     def get_tensor(self, tensor_index: int, subgraph_index: int = 0) -> Array:
-        """Return a copy of an input, output or constant."""
+        """Return a copy of an input, output, variable tensor or constant."""
         copy: Array = self._runner(subgraph_index).array(operator.index(tensor_index)).copy()
         return copy
 
@@ -210,13 +213,16 @@ def load_delegate(library: str, options: Mapping[str, object] | None = None) -> 
 
 
 class SignatureRunner:
-    """Runs one signature with inputs by name; each call gives the inputs the shapes of its arguments."""
+    """Runs one signature with inputs by name; each call gives the inputs the shapes of its arguments.
+
+    Inputs and outputs are in the order of their names, as LiteRT's.
+    """
 
     def __init__(self, runner: _Runner, signature: TfliteSignature) -> None:
         """Use `Interpreter.get_signature_runner`."""
         self._runner = runner
-        self._inputs = signature.inputs
-        self._outputs = signature.outputs
+        self._inputs = dict(sorted(signature.inputs.items()))
+        self._outputs = dict(sorted(signature.outputs.items()))
 
     def __call__(self, **inputs: Array) -> dict[str, Array]:
         """Run once; returns the outputs by name."""
@@ -279,13 +285,15 @@ class _Runner:
         return _details(self._tensor(index), index, self._shapes.get(index, shape))
 
     def set(self, index: int, value: npt.ArrayLike) -> None:
-        """Copy a value into an input or output."""
+        """Copy a value into an input, an output or a variable."""
         tensor = self._tensor(index)
         if self._session is None:
             raise BadData("set_tensor: tensors are not allocated, call allocate_tensors() first")
         target = self._arrays.get(index)
         if target is None:
-            raise BadData(f"set_tensor: tensor {index} {tensor.name!r} is neither an input nor an output")
+            target = self._variable(tensor, index)
+        if target is None:
+            raise BadData(f"set_tensor: tensor {index} {tensor.name!r} is neither an input, an output nor a variable")
         array = np.asarray(value)
         if array.dtype != target.dtype or array.shape != target.shape:
             wanted, given = f"{target.dtype} {list(target.shape)}", f"{array.dtype} {list(array.shape)}"
@@ -293,13 +301,16 @@ class _Runner:
         np.copyto(target, array)
 
     def array(self, index: int) -> Array:
-        """Return the array of an input, output or constant."""
+        """Return the array of an input, output, variable or constant."""
         tensor = self._tensor(index)
         if tensor.data is not None:
             constant: Array = tensor.data
             return constant
         if self._session is None:
             raise BadData("the tensor has no data yet, call allocate_tensors() first")
+        variable = self._variable(tensor, index) if index not in self._arrays else None
+        if variable is not None:
+            return variable
         if index not in self._arrays:
             why = (
                 "no operator of the model that runs gives its value"
@@ -309,8 +320,15 @@ class _Runner:
             raise BadData(f"tensor {index} {tensor.name!r} is neither an input, an output nor a constant: {why}")
         return self._arrays[index]
 
+    def _variable(self, tensor: TfliteTensor, index: int) -> Array | None:
+        """Return what a variable tensor holds, in its own shape; None where it is none that the network keeps."""
+        kept = self._session.variable(index) if self._session is not None else None
+        return kept.reshape(tensor.shape) if kept is not None and kept.size == math.prod(tensor.shape) else kept
+
     def resize(self, index: int, shape: Dimensions, strict: bool) -> None:
         """Give an input another shape; what was allocated is dropped where that changes anything."""
+        if not 0 <= index < len(self.subgraph.tensors):
+            raise OperationFailed(f"resize_tensor_input: there is no tensor {index}")
         tensor = self._tensor(index)
         if index not in self._shapes:
             raise BadData(f"resize_tensor_input: tensor {index} {tensor.name!r} is not an input")

@@ -69,9 +69,8 @@ class Operator(OperatorInputs):
         subgraphs: Subgraphs,
     ) -> None:
         """`values` and `spectra` (of complex tensors) go by tensor index; results are added to them."""
-        super().__init__(operator, subgraph, builder, values)
+        super().__init__(operator, subgraph, builder, values, variables)
         self._subgraphs = subgraphs
-        self._variables = variables
         self._spectra = spectra
 
     def with_item(self, value: Value, index: int, item: Value) -> Value:
@@ -212,8 +211,11 @@ class Operator(OperatorInputs):
             except ValueError:
                 self.fail(f"{list(value.shape or ())} cannot have the shape {list(shape)}")
             return replace(value, shape=reshaped.shape, data=reshaped)
-        if tuple(shape) == (value.shape or value.dimensions):
+        known = value.dimensions if value.shape is None else value.shape
+        if tuple(shape) == known:
             return value
+        if known == () and tuple(shape) == (1,):
+            return self._builder.reshaped(value, (1,))
         return self.moved(OperationCode.RESHAPE, value, int32_vector(shape))
 
     def moved(self, code: OperationCode, value: Value, *rest: Value) -> Value:
@@ -265,7 +267,8 @@ class Operator(OperatorInputs):
     def broadcast(self, value: Value, shape: Dimensions) -> Value:
         """Return a value repeated to a shape by the rules of broadcasting."""
         aligned = (1,) * (len(shape) - value.rank) + (value.shape or ())
-        if len(aligned) != len(shape) or any(a not in (1, b) for a, b in zip(aligned, shape, strict=True)):
+        is_possible = len(aligned) == len(shape) and all(size >= 0 for size in shape)
+        if not is_possible or any(a not in (1, b) for a, b in zip(aligned, shape, strict=True)):
             self.fail(f"{list(value.shape or ())} cannot be broadcast to {list(shape)}")
         if value.shape == shape:
             return value

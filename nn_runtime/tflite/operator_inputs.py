@@ -15,13 +15,19 @@ if TYPE_CHECKING:
     from nn_runtime.tflite.graph_builder import GraphBuilder
     from nn_runtime.tflite.types import TfliteOperator, TfliteSubgraph, TfliteTensor
     from nn_runtime.tflite.values import Value
+    from nn_runtime.tflite.variables import Variables
 
 
 class OperatorInputs:
     """One operator of the file and the values that it reads. Every check that fails raises BadData."""
 
     def __init__(
-        self, operator: TfliteOperator, subgraph: TfliteSubgraph, builder: GraphBuilder, values: dict[int, Value]
+        self,
+        operator: TfliteOperator,
+        subgraph: TfliteSubgraph,
+        builder: GraphBuilder,
+        values: dict[int, Value],
+        variables: Variables,
     ) -> None:
         """`values` go by tensor index; those of constants are added at their first use."""
         self.code = operator.code
@@ -31,6 +37,7 @@ class OperatorInputs:
         self._tensors = subgraph.tensors
         self._builder = builder
         self._values = values
+        self._variables = variables
 
     @property
     def input_count(self) -> int:
@@ -72,6 +79,8 @@ class OperatorInputs:
         index = self._operator.inputs[position] if position < self.input_count else -1
         if index < 0:
             return None
+        if index not in self._values and self._tensors[index].is_variable:
+            return self._variables.tensor(index, tensor_value(self._tensors[index]))
         if index not in self._values:
             self._values[index] = tensor_value(self._tensors[index])
         return self._values[index]

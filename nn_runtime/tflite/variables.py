@@ -67,9 +67,9 @@ class Variables:
     def __bool__(self) -> bool:
         return bool(self._variables)
 
-    def kept(self) -> list[Variable]:
-        """Return those that must be kept between runs."""
-        return [variable for variable in self._variables.values() if variable.source is not None]
+    def kept(self) -> list[tuple[Key, Variable]]:
+        """Return those that must be kept between runs, and what each is of."""
+        return [(key, variable) for key, variable in self._variables.items() if variable.source is not None]
 
     def add_handle(self, index: int, resource: Resource) -> None:
         """Note what a tensor is a handle of."""

@@ -62,6 +62,8 @@ def _depthwise_conv_2d(op: Operator) -> None:
     source = op.input(0, "input", rank=4)
     weights = op.matched(op.input(1, "filter", rank=4), source)
     depth_in, depth_out = (source.shape or (1,))[-1], (weights.shape or (0,))[-1]
+    if not depth_in or depth_out % depth_in:
+        op.fail(f"{depth_out} filters (input 1) are not as many for each of {depth_in} channels (input 0)")
     bias = op.bias(2, source, weights, depth_out)
     window = convolution_window(op, int32(depth_out // depth_in))
     op.result(op.emit(OperationCode.DEPTHWISE_CONV_2D, [source, weights, bias, *window]))

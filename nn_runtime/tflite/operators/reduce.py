@@ -31,6 +31,9 @@ def _mean(op: Operator) -> None:
     wanted = op.prototype()
     if source.type != wanted.type:
         op.fail(f"the output must have the type of the input, got {op.output_tensor().type.name}")
+    if not axes:
+        op.result(op.requantize(source, wanted) if source.is_quantized else source)
+        return
     if source.type == OperandCode.TENSOR_INT32:
         count = constant(np.array([math.prod(shape[axis] for axis in axes)], np.int32))
         mean = integers.truncated_quotient(op, integers.reduced(op, OperationCode.REDUCE_SUM, source, axes), count)
@@ -89,13 +92,17 @@ def _reduced(op: Operator, code: OperationCode) -> None:
     """SUM and its kin: (input, axes); without axes nothing is reduced."""
     source = op.input(0, "input")
     axes = sorted({op.axis(axis, source.rank) for axis in op.integers(1, "axes")})
+    may_rescale = source.is_quantized and code in (OperationCode.REDUCE_SUM, OperationCode.REDUCE_PROD)
+    if not axes and may_rescale:
+        op.result(op.requantize(source, op.prototype()))
+        return
     if not axes:
         op.result_of_same_quantization(source)
         return
     rest = [int32_vector(axes), scalar(OperandCode.BOOL, bool(op.option("keep_dims")))]
     if source.type == OperandCode.TENSOR_INT32:
         op.result(op.reshape(integers.reduced(op, code, source, axes), _remaining(op, source, axes)))
-    elif source.is_quantized and code in (OperationCode.REDUCE_SUM, OperationCode.REDUCE_PROD):
+    elif may_rescale:
         op.result(op.through_float(code, [source], rest))
     else:
         op.result_of_same_quantization(op.emit(code, [source, *rest], source))

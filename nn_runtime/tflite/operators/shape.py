@@ -66,9 +66,12 @@ def _transpose(op: Operator) -> None:
 
 def transposed(op: Operator, source: Value, order: Sequence[int]) -> Value:
     """Return a value with its axes in another order."""
+    axes = _permutation(op, order, source.rank)
+    if not axes:
+        return source
     if source.type == OperandCode.TENSOR_INT32:
-        return op.rearranged(source, op.numbers(source).transpose(_permutation(op, order, source.rank)))
-    return op.moved(OperationCode.TRANSPOSE, source, int32_vector(order))
+        return op.rearranged(source, op.numbers(source).transpose(axes))
+    return op.moved(OperationCode.TRANSPOSE, source, int32_vector(axes))
 
 
 def _permutation(op: Operator, order: Sequence[int], rank: int) -> list[int]:

@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
+import nn_runtime as nn
+from nn_runtime.devices import reference_device
 from nn_runtime.tflite import Interpreter
 from tests.nn_runtime.tflite.operator_file import Step, constant, int8, int64, real, write
 from tests.nn_runtime.tflite.test_converter import CASES
@@ -23,6 +27,8 @@ from tests.nn_runtime.tflite.tflite_file import (
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from nn_runtime.device import Device
 
 FLOAT32, ADD, RELU = 0, 0, 19
 
@@ -268,3 +274,71 @@ def test_variables_are_reset() -> None:
     for one, other in zip(ours, theirs, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
     np.testing.assert_array_equal(ours[0], ours[2])
+
+
+def stateful_file(reads_state: bool) -> bytes:
+    """An RNN of 3 inputs and 2 units, whose state is tensor 4; or its sum with the state of before the run, too."""
+    weights = [constant(np.linspace(-1, 1, math.prod(shape)).astype(np.float32).reshape(shape)) for shape in SHAPES]
+    tensors = [real(1, 3), *weights, replace(real(1, 2), is_variable=True), real(1, 2), real(1, 2)]
+    steps = [Step("RNN", [0, 1, 2, 3, 4], [5], "RNNOptions", {"FusedActivationFunction": 4})]
+    if reads_state:
+        steps.insert(0, Step("MUL", [4, 4], [6], "MulOptions"))
+    return write(tensors, steps, [0], [5, 6] if reads_state else [5])
+
+
+SHAPES = ((2, 3), (2, 2), (2,))
+
+
+@pytest.mark.parametrize("reads_state", [False, True])
+def test_a_stream_begins_at_a_state_that_is_set(reads_state: bool) -> None:
+    theirs, ours = both(stateful_file(reads_state))
+    state = np.array([[0.5, -0.25]], np.float32)
+    for interpreter in (theirs, ours):
+        interpreter.allocate_tensors()
+        interpreter.set_tensor(4, state)
+    for at in range(3):
+        for interpreter in (theirs, ours):
+            interpreter.set_tensor(0, np.full((1, 3), at / 4, np.float32))
+            interpreter.invoke()
+        for index in (4, 5, 6) if reads_state else (4, 5):
+            np.testing.assert_allclose(ours.get_tensor(index), theirs.get_tensor(index), rtol=1e-5, atol=1e-6)
+    ours.reset_all_variables()
+    assert not ours.get_tensor(4).any()
+
+
+def test_the_first_runs_of_rivals_leave_a_state_as_it_was(device: Device) -> None:
+    """A session with several devices tries them on the first inputs."""
+    interpreter = Interpreter(model_content=stateful_file(False), device="cpu")
+    with nn.load(stateful_file(False)).compile([device, reference_device()]) as session:
+        state, source = np.array([[0.5, -0.25]], np.float32), np.ones((1, 3), np.float32)
+        interpreter.allocate_tensors()
+        interpreter.set_tensor(4, state)
+        interpreter.set_tensor(0, source)
+        kept = session.variable(4)
+        assert kept is not None
+        assert session.variable(0) is None
+        np.copyto(kept, state)
+        interpreter.invoke()
+        (result,) = session.run([source])
+        np.testing.assert_allclose(result, interpreter.get_tensor(5), rtol=1e-5)
+        np.testing.assert_allclose(kept, interpreter.get_tensor(4), rtol=1e-5)
+
+
+def test_signatures_go_by_name() -> None:
+    file = signed_file().replace(b"positive", b"aositive")  # before "sum"
+    theirs, ours = both(file)
+    runners = [one.get_signature_runner("run") for one in (theirs, ours)]
+    values = {name: np.ones((1, 3), np.float32) for name in ("left", "right")}
+    found = [
+        (list(runner(**values)), list(runner.get_input_details()), list(runner.get_output_details()))
+        for runner in runners
+    ]
+    assert found[0] == found[1]
+    assert found[1][0] == ["aositive", "sum"]
+
+
+def test_a_tensor_that_is_not_there_cannot_be_resized() -> None:
+    for interpreter in both(signed_file()):
+        with pytest.raises(RuntimeError):
+            interpreter.resize_tensor_input(9, [1])
+        assert interpreter.experimental_compress_quantization_zero_points is False
