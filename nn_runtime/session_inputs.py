@@ -98,10 +98,12 @@ class SessionInputs:
         computed = dtype_of(operand.type)
         if computed.itemsize < info.dtype.itemsize and not _converts(array, computed, is_array):
             raise BadData(f"{wanted}, computed in {computed}, {got}{_values_outside(array, computed)}")
-        if array.dtype.kind == "f" and array.dtype.itemsize > computed.itemsize:
+        if info.is_real_inside(computed):
+            return dequantize(array, info.quantization)
+        if computed.kind == "f" and array.dtype.kind in "fiu" and array.dtype.itemsize > computed.itemsize:
             with np.errstate(over="ignore"):
                 return array.astype(computed)
-        return dequantize(array, info.quantization) if info.is_real_inside(computed) else array
+        return array
 
 
 def _hint(given: npt.ArrayLike, array: Array, info: TensorInfo) -> str:

@@ -16,6 +16,7 @@ from nn_runtime import Model, Network, OperandCode, OperandType, OperationCode
 from nn_runtime.errors import BadData, BadState
 from nn_runtime.execution import Execution
 from nn_runtime.testing.sample_drivers import SampleDevice
+from nn_runtime.tflite.types import TensorType
 from tests.nn_runtime.graphs import chain_model
 from tests.nn_runtime.test_network import adding_model
 from tests.nn_runtime.tflite.operator_file import Step, Tensor, constant, int64, real, uint8, write
@@ -135,6 +136,12 @@ def test_integers_are_accepted_where_they_fit(byte_session: Session) -> None:
 def test_floats_beyond_a_smaller_type_become_infinite(doubling: Session) -> None:
     (result,) = doubling.run(np.array([[1e300, -1e300, 1e-300], [1, 2, 3]]))
     np.testing.assert_array_equal(result, [[np.inf, -np.inf, 0], [2, 4, 6]])
+
+
+def test_integers_of_a_list_beyond_float16_become_infinite() -> None:
+    halves = Tensor(TensorType.FLOAT16, (1, 2))
+    with session_of([halves, halves], Step("RELU", [0], [1]), [0], [1]) as session:
+        np.testing.assert_array_equal(session.run([[[100_000, 3]]])[0], [[np.inf, 3]])
 
 
 def test_a_list_of_the_inputs_own_shape_says_what_lists_are() -> None:
