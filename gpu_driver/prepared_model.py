@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyopencl as cl
 
-from gpu_driver.device.context import hal_error
+from gpu_driver.device.errors import hal_error
 from gpu_driver.execution.compiled_graph import CompiledGraph
 from gpu_driver.execution.compiled_segment import CompiledSegment
 from gpu_driver.execution.constant_folding import fold_constants, fold_into_tables
@@ -134,7 +134,9 @@ class PreparedModel:
         """Give kernels, segments and device memory back; executions that run end as usual, later ones are refused."""
         with self._lock:
             self._closed = True
-            self._idle.clear()
+            idle, self._idle = self._idle, []
+        for context in idle:  # whoever may still refer to it
+            context.release_memory()
         for graph in self._graphs:
             graph.close()
 
@@ -144,14 +146,14 @@ class PreparedModel:
         With LOW_POWER one of them keeps its kernel objects: memory goes at every short pause.
         """
         with self._lock:
-            idle, self._idle = self._idle, [context for context in self._idle if context.last_used >= before]
+            unused = [context for context in self._idle if context.last_used < before]
+            self._idle = [context for context in self._idle if context.last_used >= before]
             watched = self._watched = bool(self._idle)
+        for context in unused:  # whoever may still refer to it
+            context.release_memory()
         if self.how.preference == ExecutionPreference.LOW_POWER:
-            unused = [context for context in idle if context.last_used < before][-1:]
-            for context in unused:
-                context.release_memory()
             with self._lock:
-                self._idle[:0] = () if self._closed else unused
+                self._idle[:0] = () if self._closed else unused[-1:]
         return watched
 
     @property

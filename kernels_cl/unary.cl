@@ -14,13 +14,32 @@
 
 #if T_IS_FLOAT
 #include "common/exponential.h"
+#define LARGE_ANGLE 1e6f
+
+// PoCL 3.0's sin of a vector is wrong for small elements beside one of 1e7 and more: large ones are done one by one.
+static inline float16 sine(float16 x)
+{
+    const int16 is_large = !(fabs(x) <= LARGE_ANGLE);
+    float16 y = sin(select(x, (float16)0.0f, is_large));
+    if (any(is_large)) {
+        float angles[16], sines[16];
+        vstore16(x, 0, angles);
+        vstore16(y, 0, sines);
+        for (int k = 0; k < 16; ++k)
+            if (!(fabs(angles[k]) <= LARGE_ANGLE))
+                sines[k] = sin(angles[k]);
+        y = vload16(0, sines);
+    }
+    return y;
+}
+
 MAP(unary_abs, fabs(x), )
 MAP(unary_neg, -x, )
 MAP(unary_exp, exp_16(x), )
 MAP(unary_floor, floor(x), )
 MAP(unary_log, log(x), )
 MAP(unary_rsqrt, 1.0f / sqrt(x), )
-MAP(unary_sin, sin(x), )
+MAP(unary_sin, sine(x), )
 MAP(unary_sqrt, sqrt(x), )
 #else
 MAP(unary_abs, WIDEN(abs(x), int16), )

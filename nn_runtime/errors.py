@@ -15,6 +15,8 @@ Every failure is an `NNError` that carries its `ResultCode`; each leaf also deri
 
 from __future__ import annotations
 
+import traceback
+
 from nn_runtime.codes import ResultCode
 
 
@@ -150,3 +152,18 @@ def error_of(code: ResultCode, message: str, shapes: tuple[tuple[int, ...], ...]
     if code == ResultCode.OUTPUT_INSUFFICIENT_SIZE:
         return OutputInsufficientSize(message, shapes)
     return _LEAVES.get(code, OperationFailed)(message, code)
+
+
+def forget_frames(error: BaseException) -> None:
+    """Let go of the local variables of the functions that an error and its causes came through, where they have ended.
+
+    They may hold memory of a device for as long as somebody keeps the error; which lines it came through stays told.
+    """
+    seen: set[int] = set()
+    pending: list[BaseException | None] = [error]
+    while pending:
+        one = pending.pop()
+        if one is not None and id(one) not in seen:
+            seen.add(id(one))
+            traceback.clear_frames(one.__traceback__)
+            pending += one.__cause__, one.__context__

@@ -7,7 +7,7 @@ import threading
 from typing import TYPE_CHECKING, SupportsFloat
 
 from nn_runtime.checks import shown
-from nn_runtime.errors import BadData, MissedDeadline, OperationFailed
+from nn_runtime.errors import BadData, MissedDeadline, OperationFailed, forget_frames
 from nn_runtime.hal import fences
 from nn_runtime.numeric import whole
 
@@ -40,6 +40,8 @@ class Event:
 
     def signal(self, error: NNError | None) -> None:
         """Say that the execution has ended, with its error if it failed."""
+        if error is not None:
+            forget_frames(error)
         self._error = error
         self._done.set()
 

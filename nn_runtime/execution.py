@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import threading
 import time
 from enum import Enum, auto
@@ -22,6 +23,7 @@ from nn_runtime.errors import (
     OperationFailed,
     OutputInsufficientSize,
     ResourceExhausted,
+    forget_frames,
 )
 from nn_runtime.event import Event, FenceEvent
 from nn_runtime.failures import error_of_hal, passed_hal
@@ -97,7 +99,7 @@ class Execution:
         """None for the default, which drivers know: not every way to reach them can carry one."""
         self._attributes: Attributes = ()
         self._outcome: Outcome | FencedOutcome | None = None
-        """Of the last run, unless it failed: then `_error` is there."""
+        """Of the last run, unless it failed: then `_error` is there, a copy that came through no function."""
         self._error: NNError | None = None
         self._fenced: FencedRun | None = None
         """A fenced run that is not completed."""
@@ -439,8 +441,9 @@ class Execution:
             self._plan.free_unused()
 
     def _complete_failed(self, error: BaseException, run: FencedRun | None = None) -> None:
+        forget_frames(error)
         foreign = OperationFailed(f"execution: {type(error).__name__}: {error}")
-        self._outcome, self._error = None, error if isinstance(error, NNError) else foreign
+        self._outcome, self._error = None, copy.copy(error) if isinstance(error, NNError) else foreign
         for _, domain in self._outputs.domains():
             domain.spoiled(run)
         self._state = _State.COMPLETED

@@ -28,6 +28,7 @@ import pyopencl as cl
 
 from gpu_driver.device.buffers import readable_bytes
 from gpu_driver.device.device_memory import Accounts, DeviceBuffer
+from gpu_driver.device.errors import hal_error, is_exhausted
 from gpu_driver.device.inline import one_thread
 from gpu_driver.device.interrupts import interrupts_held
 from gpu_driver.device.programs import ProgramCache
@@ -61,11 +62,6 @@ _COMPLETE = cl.command_execution_status.COMPLETE
 """Commands that failed have less, those that have not ended yet more."""
 _READ = cl.mem_flags.USE_HOST_PTR | cl.mem_flags.READ_ONLY
 _WRITTEN = cl.mem_flags.USE_HOST_PTR | cl.mem_flags.READ_WRITE
-_EXHAUSTED = (
-    cl.status_code.MEM_OBJECT_ALLOCATION_FAILURE,
-    cl.status_code.OUT_OF_RESOURCES,
-    cl.status_code.OUT_OF_HOST_MEMORY,
-)
 
 
 class Releases(Protocol):
@@ -262,7 +258,7 @@ class DeviceContext:
         try:
             handle = new_handle()
         except cl.Error as error:
-            if error.code not in _EXHAUSTED:
+            if not is_exhausted(error):
                 raise hal_error(error, "allocation") from error
             self._release_idle()
             try:
@@ -394,10 +390,3 @@ class Watchdog:
             if has_more:
                 with self._lock:
                     self._holders.add(holder)
-
-
-def hal_error(error: cl.Error, doing: str) -> HalError:
-    """Return the HalError for an OpenCL error: exhausted resources apart from general failures."""
-    exhausted = error.code in _EXHAUSTED
-    status = ErrorStatus.RESOURCE_EXHAUSTED_TRANSIENT if exhausted else ErrorStatus.GENERAL_FAILURE
-    return HalError(status, f"{doing}: {error}")

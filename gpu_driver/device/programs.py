@@ -289,10 +289,14 @@ class ProgramCache:
     def _build(self, source_name: str, text: str, words: tuple[str, ...], key: str, path: Path) -> Program:
         import pyopencl as cl
 
+        from gpu_driver.device.errors import is_exhausted
+
         start = time.perf_counter()
         try:
             built = self._built(cl.Program(self._context, text), words)
         except cl.Error as error:
+            if is_exhausted(error):  # of which the program is not the cause
+                raise
             log = str(error).split("\n\n", 1)[-1]  # without the status, which is said three times
             raise ProgramBuildError(source_name, words, self._profile.name, log) from error
         seconds = time.perf_counter() - start

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyopencl as cl
 
-from gpu_driver.device.context import hal_error
+from gpu_driver.device.errors import hal_error
 from nn_runtime.hal.types import ErrorStatus, HalError, Priority
 
 if TYPE_CHECKING:

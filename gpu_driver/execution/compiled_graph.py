@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyopencl as cl
 
-from gpu_driver.device.context import hal_error
+from gpu_driver.device.errors import hal_error
 from gpu_driver.execution.compiled_segment import CompiledSegment
 from gpu_driver.execution.execution_context import ExecutionContext
 from gpu_driver.kernel import Packed

@@ -198,6 +198,13 @@ class GraphRun:
 
     def run(self) -> list[Value]:
         """Enqueue everything, waiting only for what must be read back, and return the outputs."""
+        try:
+            return self._run()
+        except BaseException:
+            self._memory.clear()  # whoever keeps the error keeps this object
+            raise
+
+    def _run(self) -> list[Value]:
         static = self._graph.static
         places = range(len(self._graph.subgraph.input_indexes))
         if static is not None and all(self._ends.input_dimensions(place) is not None for place in places):

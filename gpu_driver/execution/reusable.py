@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 import numpy as np
 import pyopencl as cl
 
-from gpu_driver.device.context import hal_error
+from gpu_driver.device.errors import hal_error
 from gpu_driver.execution.graph_run import Commands
 from gpu_driver.execution.profiling import RecordedProfile
 from gpu_driver.execution.recorded import take_stamps

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyopencl as cl
 
-from gpu_driver.device.context import hal_error
+from gpu_driver.device.errors import hal_error
 from gpu_driver.execution.fault_number import FaultNumber
 from gpu_driver.execution.launch_context import LaunchContext
 from gpu_driver.launch import CopyBuffer, Launch

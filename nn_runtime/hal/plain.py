@@ -10,7 +10,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from nn_runtime.errors import BadData, ResourceExhausted
+from nn_runtime.errors import BadData, ResourceExhausted, forget_frames
 from nn_runtime.hal import fences
 from nn_runtime.hal.types import UNKNOWN_DURATION, ErrorStatus, HalError, Timing
 from nn_runtime.operand import has_unknown_dimensions, merge_dimensions
@@ -114,6 +114,7 @@ def execute_after_fences(
             wait_for_fences(kept, deadline_ns)
             running.outcome = execute(earlier_deadline(deadline_ns, duration_ns))
         except HalError as error:
+            forget_frames(error)
             running.outcome = error
         except Exception as error:
             running.outcome = HalError(ErrorStatus.GENERAL_FAILURE, f"{type(error).__name__}: {error}")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
+import nn_runtime as nn
 from cpu_driver.driver import Device as CpuDevice
 from gpu_driver.device_profile import DeviceProfile
 from gpu_driver.execution.graph_run import Commands
@@ -36,6 +38,7 @@ from tests.gpu_driver.test_control_flow import Outer, less_than
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from gpu_driver.device.device_memory import DeviceBuffer
     from gpu_driver.driver import Device
     from gpu_driver.prepared_model import PreparedModel
     from nn_runtime.operand import Array, Dimensions
@@ -424,3 +427,55 @@ def test_what_is_given_up_is_waited_for_whatever_fails() -> None:
         commands.abandon()
     queue.finish.assert_called_once_with()
     fault.forget.assert_called_once_with()
+
+
+@pytest.mark.parametrize("way", ["compute", "start_compute", "start_compute_with_dependencies"])
+def test_a_failed_execution_holds_no_memory(opencl_device: Device, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though it is kept, and so its error; no collection of cycles is needed. The next run finds room and is right."""
+    device = fresh(opencl_device)
+    side = nn.OperandType(FLOAT, (1 << 20,))
+    model = nn.Model()
+    sources, results = ([model.add_operand(side) for _ in range(2)] for _ in range(2))
+    for source, result in zip(sources, results, strict=True):
+        model.add_operation(OperationCode.NEG, [source], [result])
+    model.identify_inputs_and_outputs(sources, results)
+    model.finish()
+    context, data = device.context(), behind_page(4, np.ones(1 << 20, np.float32))
+    with nn.Compilation(model, [nn.Device(device)]) as compilation:
+        compilation.finish()
+        execution = nn.Execution(compilation)
+        execution.set_reusable(True)
+        outputs = [behind_page(4, np.zeros(1 << 20, np.float32)) for _ in range(2)]
+        for at, output in enumerate(outputs):
+            execution.set_input(at, data)
+            execution.set_output(at, output)
+        before, allocate, sizes = context.accounts.stats.allocated_bytes, context.allocate, []
+
+        def allocated(size_bytes: int) -> DeviceBuffer:
+            sizes.append(size_bytes)
+            if len(sizes) == 2:
+                raise HalError(ErrorStatus.RESOURCE_EXHAUSTED_TRANSIENT, "no room for the second")
+            return allocate(size_bytes)
+
+        gc.collect()
+        gc.disable()
+        try:
+            with monkeypatch.context() as patch:
+                patch.setattr(context, "allocate", allocated)
+                with pytest.raises(nn.ResourceExhausted, match="no room for the second") as caught:
+                    run_by(execution, way)
+            context._release_idle()
+            assert context.accounts.stats.allocated_bytes == before, (sizes, caught)
+        finally:
+            gc.enable()
+        run_by(execution, way)
+        assert all((output == -1).all() for output in outputs)
+    device.close()
+
+
+def run_by(execution: nn.Execution, way: str) -> None:
+    """Run to the end."""
+    if way == "compute":
+        execution.compute()
+    else:
+        (execution.start_compute() if way == "start_compute" else execution.start_compute_with_dependencies([])).wait()

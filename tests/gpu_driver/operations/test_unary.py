@@ -18,6 +18,7 @@ from tests.gpu_driver.operations.compare import (
     SIGNED,
     Value,
     check,
+    execute,
     like,
     random_tensor,
 )
@@ -76,3 +77,16 @@ def test_every_code_of_rsqrt(opencl_device: Device, data_type: OperandCode, zero
     codes = np.arange(256, dtype=np.uint8).view(np.uint8 if data_type == QUANT8 else np.int8)
     source = Value(data_type, codes, 0.03, zero_point + offset)
     check(opencl_device, OperationCode.RSQRT, [source], like(source, scale=0.05, zero_point=offset + 3))
+
+
+@pytest.mark.parametrize("data_type", [FLOAT32, FLOAT16])
+@pytest.mark.parametrize("large", [3e7, 1e9, 3e38, np.inf, np.nan])
+def test_sines_of_small_angles_beside_a_large_one(opencl_device: Device, data_type: OperandCode, large: float) -> None:
+    dtype = np.float32 if data_type == FLOAT32 else np.float16
+    angles = np.random.default_rng(0).uniform(-0.01, 0.01, 65)
+    angles[5::16] = np.inf if large > float(np.finfo(dtype).max) else large
+    source = Value(data_type, angles.astype(dtype))
+    result = execute(opencl_device, OperationCode.SIN, [source], source, (65,))
+    with np.errstate(invalid="ignore"):
+        wanted = np.sin(source.data.astype(np.float64))
+    np.testing.assert_allclose(result, wanted, rtol=1e-6 if data_type == FLOAT32 else 1e-3, atol=1e-6)
