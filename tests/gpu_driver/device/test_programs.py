@@ -16,10 +16,12 @@ import pytest
 
 from gpu_driver import cache_files
 from gpu_driver.device import programs
+from gpu_driver.device.errors import hal_error
 from gpu_driver.device.programs import Program, ProgramBuildError, ProgramCache, build_options
 from gpu_driver.device_profile import DeviceProfile
 from gpu_driver.device_query import profile_of
 from gpu_driver.discovery.platforms import FoundDevice, find_devices
+from nn_runtime.hal.types import ErrorStatus
 
 if TYPE_CHECKING:
     import pyopencl as cl
@@ -301,3 +303,20 @@ def test_options_are_the_same_for_equal_defines() -> None:
 def test_defines_are_single_words(define: tuple[str, str]) -> None:
     with pytest.raises(ValueError, match="not a define"):
         build_options(dict([define]))
+
+
+def test_missing_resources_are_not_the_programs_fault(
+    device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import pyopencl as cl
+
+    def built(*_arguments: object) -> cl.Program:
+        raise cl.RuntimeError(cl._cl._ErrorRecord("made up", cl.status_code.OUT_OF_RESOURCES, "clTest"))
+
+    cache = _cache(device, tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(cache, "_built", built)
+        with pytest.raises(cl.Error) as caught:
+            cache.get("double.cl", _DEFINES, (), _LAUNCHES)
+    assert hal_error(caught.value, "preparation").status == ErrorStatus.RESOURCE_EXHAUSTED_TRANSIENT
+    assert _launch(device, cache.get("double.cl", _DEFINES, (), _LAUNCHES)) == [2.0 * at for at in range(8)]
