@@ -61,8 +61,10 @@ def read_inputs(
     whole = _whole_run(files, wanted)
     if whole is not None:
         return whole
-    if len(wanted) == 1 and pictures_at_once(files, wanted[0]) > 1:
-        return _batches(files, wanted[0], normalization)
+    if len(wanted) == 1:
+        named = [_split_name(file, {wanted[0].name: wanted[0]})[1] for file in files]
+        if _takes_several_pictures(named, wanted[0]):
+            return _batches(named, wanted[0], normalization)
     if not wanted or len(files) % len(wanted):
         names = ", ".join(repr(one.name) for one in wanted)
         raise UsageError(f"--input: wanted a file for each of {len(wanted)} inputs ({names}), got {len(files)}")
@@ -70,12 +72,10 @@ def read_inputs(
     return [_one_run(group, wanted, normalization) for group in groups]
 
 
-def pictures_at_once(files: Sequence[str], wanted: TensorInfo) -> int:
-    """Return how many pictures the only input takes in a run; 1 where the files are none, or have a whole run each."""
-    if len(wanted.shape) < 2 or wanted.shape[0] < 2 or picture_layout(_of_one(wanted)) is None:
-        return 1
-    named = [_split_name(file, {wanted.name: wanted})[1] for file in files]
-    return 1 if any(_is_array(file) for file in named) else wanted.shape[0]
+def _takes_several_pictures(files: Sequence[str], wanted: TensorInfo) -> bool:
+    """Tell whether the only input takes several pictures in a run, and the files are such, not arrays."""
+    is_batch = len(wanted.shape) > 1 and wanted.shape[0] > 1 and picture_layout(_of_one(wanted)) is not None
+    return is_batch and not any(_is_array(file) for file in files)
 
 
 def _batches(files: Sequence[str], wanted: TensorInfo, normalization: Normalization | None) -> list[dict[str, Array]]:
@@ -83,8 +83,7 @@ def _batches(files: Sequence[str], wanted: TensorInfo, normalization: Normalizat
     count = wanted.shape[0]
     if len(files) % count:
         raise UsageError(f"--input: wanted {count} pictures for each run, got {len(files)}")
-    named = [_split_name(file, {wanted.name: wanted})[1] for file in files]
-    pictures = [picture(Path(file), _of_one(wanted), normalization) for file in named]
+    pictures = [picture(Path(file), _of_one(wanted), normalization) for file in files]
     runs = range(0, len(files), count)
     return [{wanted.name: np.concatenate(pictures[start : start + count])} for start in runs]
 

@@ -90,7 +90,7 @@ def shape(text: str) -> tuple[str, tuple[int, ...]]:
     try:
         return name, tuple(positive(size.strip()) for size in sizes.split(","))
     except argparse.ArgumentTypeError as error:
-        wanted = "wanted [NAME=]N,N,... with sizes from 1 on, as 8,224,224,3"
+        wanted = f"wanted [NAME=]N,N,... with sizes from 1 to 10^{_MOST_DIGITS} - 1, as 8,224,224,3"
         raise argparse.ArgumentTypeError(f"{wanted}, got {text[:_SHOWN]!r}") from error
 
 
