@@ -29,7 +29,7 @@
 #define SUM_T4 JOIN(SUM_T, 4)
 
 #if T_IS_HALF
-#define LOAD_4(p, i, type) vloada_half4(0, (p) + (i))
+#define LOAD_4(p, i, type) HALVES(4, (p) + (i))
 #elif T_IS_FLOAT
 #define LOAD_4(p, i, type) (*(global const JOIN(type, 4) *)((p) + (i)))
 #elif QUANTIZED
@@ -68,7 +68,8 @@ __attribute__((reqd_work_group_size(ITEMS, 1, 1))) kernel void matmul_narrow(PAR
     }
     if (lane == 0) {
         const int to = group * group_strides.z + output_offset(row, output, dst_strides, filter_layout.w) + column * dst_strides.w;
+        const Channel channel = CHANNEL_OF(group * group_strides.w + column);
         const COMPUTE_T total = (COMPUTE_T)parts[0];
-        STORE(dst, to, RESULT(total, CHANNEL_OF(group * group_strides.w + column), to));
+        STORE(dst, to, RESULT(total + channel.bias, channel, RESIDUAL_AT(to)));
     }
 }

@@ -168,7 +168,7 @@ __attribute__((reqd_work_group_size(ITEMS, 1, 1))) kernel void persistent(int fi
 {
     local int4 words[STEP_VECTORS];
 #ifdef MATRIX_UNITS
-    local uint4 stages[2 * STAGE];
+    local uint4 stages[STAGES * STAGE];
     local uint exchange[EXCHANGE_WORDS(ITEMS)];
 #else
     local TERM_T tiles[TILE_TERMS] __attribute__((aligned(16)));
@@ -185,10 +185,7 @@ __attribute__((reqd_work_group_size(ITEMS, 1, 1))) kernel void persistent(int fi
             coming = steps[(at + 1) * STEP_VECTORS + item % STEP_VECTORS];
         if (kind == STEP_PRODUCT) {
             local const Product *s = (local const Product *)(words + 1);
-            for (int tile = group; tile < count; tile += groups) {
-                product_tile(tile, TILE_MEMORY, PRODUCT_OF(s));
-                barrier(CLK_LOCAL_MEM_FENCE);
-            }
+            product_tiles(group, groups, TILE_MEMORY, PRODUCT_OF(s));
         } else {
             do_items(kind, count, group * ITEMS + item, groups * ITEMS, words + 1, memories);
         }

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from nn_runtime.operations.batch_matmul import BatchMatmul
 
 SOURCE_VECTORS, FILTER_VECTORS, OUTPUT_VECTORS, SOURCE_IN_ROWS, OUTPUT_IN_ROWS = 1, 2, 4, 8, 16
+SOURCE_HALVES, FILTER_HALVES, BOUNDED, ADDS_RESIDUAL, FILTER_CENTRED, ROUNDS_ONCE = 32, 64, 128, 256, 512, 1024
 """As in common/matmul.h."""
 
 
@@ -78,7 +79,6 @@ class Matmul:
 
     def launch(self, kernel: Kernel, groups: int, items: int, vectors: int) -> Launch:
         """Return the launch of a kernel with the parameters of common/matmul.h over so many groups of work-items."""
-        flags = vectors | self._in_rows()
         zeros: tuple[Scalar, ...] = ()
         if self.quantized:
             points = self.source.zero_point, self.weights.zero_point, self.output.zero_point
@@ -94,7 +94,7 @@ class Matmul:
                 int_vector(*self.out, self.columns, self.batches),
                 int_vector(*self.window),
                 int_vector(*self.steps),
-                int_vector(*self.filter_strides, self.terms, flags),
+                int_vector(*self.filter_strides, self.terms, self.flags(vectors)),
                 *zeros,
                 *self.bounds,
             ),
@@ -103,6 +103,20 @@ class Matmul:
             self.flops,
             self.bytes_moved,
         )
+
+    def flags(self, vectors: int) -> int:
+        """Return all flags of common/matmul.h, of which `vectors` says how memory is read and written."""
+        if self.quantized:
+            known = FILTER_CENTRED * (self.weights.zero_point == 0) | ROUNDS_ONCE * self.rounds_once
+        else:
+            bounded = not all(np.isinf(bound) for bound in self.bounds)
+            known = BOUNDED * bounded | ADDS_RESIDUAL * self.adds_residual
+        return vectors | self._in_rows() | known
+
+    @property
+    def adds_residual(self) -> bool:
+        """Whether another tensor is added before the activation."""
+        return not self.quantized and bool(self.operands[-1] == 1)
 
     def vectors(self, run: int, output_run: int) -> int:
         """Return what aligned vectors may read and write: `run` terms, `output_run` columns of the output."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Products of matrices by NVIDIA's matrix units: float16 and 8-bit, by the tile that a model of the device prefers.
+"""Products of matrices by NVIDIA's matrix units: by the tile that a model of the device prefers.
 
 Times are estimates in cycles: `estimate` says what they are made of. Its numbers were fitted to the products of
 MobileNet V2, 64 pictures at once, by every tile on an H200: what they choose took 1.01 (float32), 1.13 (float16) and
@@ -11,7 +11,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gpu_driver.convolution.matmul import FILTER_VECTORS, SOURCE_VECTORS
+from gpu_driver.convolution.matmul import FILTER_HALVES, FILTER_VECTORS, SOURCE_HALVES, SOURCE_IN_ROWS, SOURCE_VECTORS
+from gpu_driver.discovery.matrix_units import WITHOUT_FLOATS
 from gpu_driver.kernel import Kernel
 from nn_runtime.codes import OperandCode
 from nn_runtime.operand import dtype_of
@@ -23,11 +24,14 @@ if TYPE_CHECKING:
     from gpu_driver.launch import Launch
 
 _WARP = 32
-_SIDES = SOURCE_VECTORS, FILTER_VECTORS
+_SIDES = SOURCE_VECTORS | SOURCE_HALVES, FILTER_VECTORS | FILTER_HALVES
+_QUAD = 4
 _LINE_BYTES, _RUN_BYTES = 64, 16
 """Of matmul_units.cl: what is brought of a row or column at once, and by one work-item."""
-_REGISTERS, _LOCAL_BYTES, _ITEMS = 65536, 65536, 1024
-"""What a compute unit has for its groups: all since capability 7.5 have as much or more."""
+_REGISTERS = 65536
+_LOCAL_BYTES, _ITEMS = {75: 64 << 10}, {75: 1024}
+_LOCAL_BYTES_SINCE_80, _ITEMS_SINCE_80 = 100 << 10, 1536
+"""What a compute unit has for its groups, by MATRIX_UNITS; those since capability 8.0 have as much or more."""
 _LOCAL_BYTES_A_CYCLE, _BROUGHT_BYTES_A_CYCLE, _BROUGHT_ELEMENTS_A_CYCLE = 128, 64, 8
 """Local memory read or written; device memory (its cache) read by vectors, and one element at a time."""
 _CYCLES_AN_OUTPUT, _CYCLES_OF_A_GROUP = 0.4, 2000
@@ -36,13 +40,21 @@ _CYCLES_AN_OUTPUT, _CYCLES_OF_A_GROUP = 0.4, 2000
 
 @dataclass(frozen=True)
 class Tile:
-    """Rows and columns of a group's part of the output, and of a warp's; registers: of a work-item, as ptxas says."""
+    """Rows and columns of a group's part of the output, and of a warp's; STAGES, DIRECT of matmul_units.cl.
+
+    registers: of a work-item, as ptxas says.
+    """
 
     rows: int
     columns: int
     warp_rows: int
     warp_columns: int
+    stages: int
     registers: int
+    direct: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.rows}x{self.columns}-{self.warp_rows}x{self.warp_columns}-{'direct' if self.direct else 'local'}-{self.stages}"
 
     @property
     def warps(self) -> int:
@@ -56,11 +68,11 @@ class Tile:
 
     @property
     def local_bytes(self) -> int:
-        """Local memory of a group: lines twice, those used and those that come."""
-        return 2 * _LINE_BYTES * (self.rows + self.columns)
+        """Local memory of a group: lines of the stage that is used, and of those that come."""
+        return 0 if self.direct else self.stages * _LINE_BYTES * (self.rows + self.columns)
 
-    def groups(self, matmul: Matmul) -> int:
-        """Return how many groups a product takes."""
+    def count(self, matmul: Matmul) -> int:
+        """Return how many tiles a product takes."""
         return -(-matmul.rows // self.rows) * -(-matmul.columns // self.columns) * matmul.groups
 
     def defines(self) -> tuple[tuple[str, int], ...]:
@@ -70,15 +82,26 @@ class Tile:
             ("TILE_COLUMNS", self.columns),
             ("WARP_ROWS", self.warp_rows),
             ("WARP_COLUMNS", self.warp_columns),
+            ("STAGES", self.stages),
+            ("DIRECT", int(self.direct)),
+        )
+
+    def resident(self, level: int) -> int:
+        """Return how many groups a compute unit with that MATRIX_UNITS has room for at once."""
+        local_bytes, items = _LOCAL_BYTES.get(level, _LOCAL_BYTES_SINCE_80), _ITEMS.get(level, _ITEMS_SINCE_80)
+        return min(
+            _REGISTERS // (self.items * self.registers), local_bytes // max(1, self.local_bytes), items // self.items
         )
 
 
 TILES = (
-    Tile(128, 128, 64, 32, 176),
-    Tile(128, 64, 64, 32, 184),
-    Tile(64, 64, 32, 32, 128),
-    Tile(64, 32, 32, 16, 96),
-    Tile(32, 32, 16, 16, 72),
+    Tile(128, 128, 64, 32, 3, 232),
+    Tile(64, 64, 32, 32, 4, 152),
+    Tile(64, 32, 32, 16, 4, 128),
+    Tile(128, 32, 32, 32, 2, 192, direct=True),
+    Tile(64, 32, 16, 32, 2, 130, direct=True),
+    Tile(64, 32, 32, 16, 1, 100, direct=True),
+    Tile(32, 32, 16, 16, 4, 128),
 )
 """A group's warps share its local memory; the larger a warp's part, the more often it uses what it reads there."""
 
@@ -89,30 +112,42 @@ def units_launch(matmul: Matmul, device: DeviceProfile, otherwise: float) -> Lau
     if not tiles:
         return None
     tile = min(tiles, key=lambda one: time_by_units(matmul, one, device))
-    return _launch(matmul, tile, device) if time_by_units(matmul, tile, device) <= otherwise else None
+    if time_by_units(matmul, tile, device) > otherwise:
+        return None
+    return _launch(matmul, tile, device, knows_flags=True)
 
 
 def smallest_units_launch(matmul: Matmul, device: DeviceProfile) -> Launch | None:
-    """Return the launch of matmul_units.cl with the smallest tile, None if it does not fit."""
-    return _launch(matmul, TILES[-1], device) if fits_units(matmul, TILES[-1], device) else None
+    """Return the launch of matmul_units.cl with the smallest tile by one program for all, None if it does not fit."""
+    return _launch(matmul, TILES[-1], device, knows_flags=False) if fits_units(matmul, TILES[-1], device) else None
 
 
 def fits_units(matmul: Matmul, tile: Tile, device: DeviceProfile) -> bool:
-    """Tell whether matmul_units.cl applies: float16 or 8-bit, matrix units that work, room for a group."""
+    """Tell whether matmul_units.cl applies: types and matrix units that work together, room for a group."""
+    by_units = matmul.quantized or matmul.source.type == OperandCode.TENSOR_FLOAT16
+    if matmul.source.type == OperandCode.TENSOR_FLOAT32:
+        by_units = device.matrix_units != WITHOUT_FLOATS
     return (
         not device.is_cpu
         and device.matrix_units is not None
-        and (matmul.quantized or matmul.source.type == OperandCode.TENSOR_FLOAT16)
+        and by_units
         and tile.items <= min(device.max_work_group_size, device.max_work_item_sizes[0])
         and tile.local_bytes <= device.local_mem_bytes
+        and (not tile.direct or _can_be_direct(matmul))
     )
+
+
+def _can_be_direct(matmul: Matmul) -> bool:
+    """Tell whether lanes may read their terms from device memory: by vectors, of rows that lie one after the other."""
+    needed = SOURCE_HALVES | FILTER_HALVES | SOURCE_IN_ROWS
+    return matmul.flags(_vectors(matmul, 1)) & needed == needed
 
 
 def time_by_units(matmul: Matmul, tile: Tile, device: DeviceProfile) -> float:
     """Estimate the cycles of matmul_units.cl with a tile."""
     size_bytes = dtype_of(matmul.source.type).itemsize
     terms = _LINE_BYTES // size_bytes
-    vectors = matmul.vectors(_RUN_BYTES // size_bytes, 1)
+    vectors = _vectors(matmul, 1)
     brought = sum(
         time_to_bring(terms * lines, size_bytes, bool(vectors & side))
         for lines, side in zip((tile.rows, tile.columns), _SIDES, strict=True)
@@ -123,9 +158,10 @@ def time_by_units(matmul: Matmul, tile: Tile, device: DeviceProfile) -> float:
         tile.rows * tile.columns / device.tuning.unit_sums,
         brought + (written + read) / _LOCAL_BYTES_A_CYCLE,
     )
-    resident = min(_REGISTERS // (tile.items * tile.registers), _LOCAL_BYTES // tile.local_bytes, _ITEMS // tile.items)
     outputs = tile.rows * tile.columns
-    return estimate(cycles, -(-matmul.terms // terms), outputs, tile.groups(matmul), resident, device)
+    return estimate(
+        cycles, -(-matmul.terms // terms), outputs, tile.count(matmul), tile.resident(device.matrix_units or 0), device
+    )
 
 
 def time_to_bring(elements: int, size_bytes: int, by_vectors: bool) -> float:
@@ -144,11 +180,28 @@ def estimate(cycles: float, turns: int, outputs: int, groups: int, resident: int
     return busy + -(-on_one_unit // resident) * (turns * device.tuning.turn_cycles + _CYCLES_OF_A_GROUP)
 
 
-def _launch(matmul: Matmul, tile: Tile, device: DeviceProfile) -> Launch:
-    run = _RUN_BYTES // dtype_of(matmul.source.type).itemsize
+def _launch(matmul: Matmul, tile: Tile, device: DeviceProfile, *, knows_flags: bool) -> Launch:
+    """Return the launch with a tile; knows_flags: by a program for these flags alone."""
+    is_float = matmul.source.type == OperandCode.TENSOR_FLOAT32
+    vectors = _vectors(matmul, _QUAD if is_float else tile.warp_columns // 4)
     level = device.matrix_units or 0
-    defines = (*matmul.defines(), ("MATRIX_UNITS", level), *tile.defines(), *matmul.layout())
+    defines: tuple[tuple[str, str | int], ...] = (
+        *matmul.defines(),
+        ("MATRIX_UNITS", level),
+        *tile.defines(),
+        *matmul.layout(),
+    )
+    if knows_flags:
+        defines = (*defines, ("FLAGS", matmul.flags(vectors)))
     kernel = Kernel("matmul_units.cl", "matmul_units", defines)
-    groups = tile.groups(matmul)
-    launch = matmul.launch(kernel, groups, tile.items, matmul.vectors(run, tile.warp_columns // 4))
-    return replace(launch, persistent=matmul.persistent(groups))
+    count = tile.count(matmul)
+    launch = matmul.launch(kernel, count, tile.items, vectors)
+    return replace(launch, persistent=matmul.persistent(count))
+
+
+def _vectors(matmul: Matmul, output_run: int) -> int:
+    """Return what may be read and written by vectors, and by halves of them what may not."""
+    run = _RUN_BYTES // dtype_of(matmul.source.type).itemsize
+    halves = matmul.vectors(run // 2, output_run)
+    by_halves = SOURCE_HALVES * bool(halves & SOURCE_VECTORS) | FILTER_HALVES * bool(halves & FILTER_VECTORS)
+    return matmul.vectors(run, output_run) | by_halves

@@ -151,7 +151,7 @@ class ProgramCache:
 
         launches: every (kernel, local size) the caller will have enqueued before `store`. Raises ProgramBuildError.
         """
-        words = build_options(defines, (*options, *self._assembly(defines)))
+        words = build_options(defines, (*options, *self._ways(defines)))
         with self._lock:
             program = self._programs.get((source_name, words))
             if program is not None:
@@ -228,13 +228,14 @@ class ProgramCache:
         at = program.cl_program.devices.index(self._device) if len(binaries) > 1 else 0
         return binaries[at]
 
-    def _assembly(self, defines: Mapping[str, str | int]) -> tuple[str, ...]:
-        """Return the options for what headers in common do by assembly where that is known to work."""
+    def _ways(self, defines: Mapping[str, str | int]) -> tuple[str, ...]:
+        """Return the options for what headers in common do in the way of a device: by assembly where that works."""
         profile = self._profile
         of_halves = profile.slug == "pocl" and profile.x86_avx512 and defines.get("T") in ("half", "float")
         of_tables = profile.x86_vbmi and defines.get("DOT4") in WIDE_FORMS
         of_pointers = profile.dot4 and defines.get("TILE_VECTORS") == 1
         words = {"HALF_BY_ASSEMBLY": of_halves, "VBMI": of_tables, "POINTERS_BY_ASSEMBLY": of_pointers}
+        words["VECTORS_BY_ALIGNMENT"] = not profile.is_cpu
         return tuple(f"-D{word}=1" for word, works in words.items() if works)
 
     def _key(self, text: str, words: tuple[str, ...]) -> str:

@@ -27,10 +27,13 @@ EMULATED = 0
 """MATRIX_UNITS of common/mma.h for devices without: for tests."""
 FEATURES = {"mma_80": 80, "mma_75": 75, "mma_emulated": EMULATED}
 """MATRIX_UNITS by the feature of a device that says that this works."""
-ELEMENT_TYPES = (("half", "half"), ("uchar", "uchar"), ("uchar", "char"), ("char", "char"))
-"""T and FILTER_T."""
-_RANGES = {"half": ("f2", -64, 64), "uchar": ("u1", 0, 255), "char": ("i1", -128, 127)}
+WITHOUT_FLOATS = 75
+"""The form that has no instruction for floats."""
+_ELEMENT_TYPES = (("half", "half"), ("uchar", "uchar"), ("uchar", "char"), ("char", "char"))
+_RANGES = {"half": ("f2", -64, 64), "uchar": ("u1", 0, 255), "char": ("i1", -128, 127), "float": ("f4", -63, 63)}
 """Data type, least and greatest number of the trial."""
+_LARGE = 256
+"""How many times as large floats of one side are, of each side in one warp: more bits than a part of a factor has."""
 _ATTRIBUTES = "cl_nv_device_attribute_query"
 _ROWS, _COLUMNS, _LINE_BYTES, _WARP, _WARPS = 16, 8, 32, 32, 2
 _UNITS = "common/mma.h"
@@ -39,8 +42,19 @@ __attribute__((reqd_work_group_size(64, 1, 1))) kernel void nnrt_probe_units(
     global const uint4 *left, global const uint2 *right, global Sums *sums)
 {
     local uint exchange[EXCHANGE_WORDS(64)];
+    local uint4 lines[64], nothing[64];
+    local uint2 halves[64];
     const size_t i = get_local_id(0);
-    sums[i] = multiply_add(left[i], right[i], sums[i], exchange);
+    nothing[i] = left[i];
+    copy_run(nothing + i, left + i, 0);
+    end_of_copies();
+    copy_run(lines + i, left + i, 1);
+    copy_half_run(halves + i, right + i, 1);
+    end_of_copies();
+    WAIT_FOR_COPIES(0);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    const Sums all = multiply_add(lines[i], halves[i], sums[i], exchange);
+    sums[i] = multiply_add(nothing[i], halves[i], all, exchange);
 }
 """
 
@@ -70,10 +84,15 @@ def works(context: cl.Context, level: int) -> bool:
     import pyopencl as cl
 
     try:
-        return all(_sums_right(context, level, left, right) for left, right in ELEMENT_TYPES)
+        return all(_sums_right(context, level, left, right) for left, right in element_types(level))
     except cl.Error as error:
         _LOG.info("%s: no matrix units: %s", context.devices[0].name, one_line(str(error)))
         return False
+
+
+def element_types(level: int) -> tuple[tuple[str, str], ...]:
+    """Return T and FILTER_T that a form of the instruction is there for."""
+    return _ELEMENT_TYPES if level == WITHOUT_FLOATS else (*_ELEMENT_TYPES, ("float", "float"))
 
 
 def trial_text() -> str:
@@ -84,7 +103,10 @@ def trial_text() -> str:
 def _sums_right(context: cl.Context, level: int, left_type: str, right_type: str) -> bool:
     rng = np.random.default_rng(level)
     left, right = (_numbers(rng, (_WARPS, lines), name) for lines, name in ((_ROWS, left_type), (_COLUMNS, right_type)))
-    sum_type = np.float32 if left_type == "half" else np.int32
+    if left_type == "float":
+        left[0] *= _LARGE
+        right[1] *= _LARGE
+    sum_type = np.float32 if left_type in ("float", "half") else np.int32
     before = rng.integers(-1000, 1000, (_WARPS, _ROWS, _COLUMNS)).astype(sum_type)
     products = np.einsum("wrk,wck->wrc", left.astype(np.int64), right.astype(np.int64))
     sums = of_sums(before)
@@ -96,7 +118,7 @@ def _sums_right(context: cl.Context, level: int, left_type: str, right_type: str
 
 
 def _numbers(rng: np.random.Generator, lines: tuple[int, ...], name: str) -> Values:
-    """Return whole numbers of a type, 32 bytes a line: all of 8 bits, of halves those that float32 adds exactly."""
+    """Return whole numbers of a type, 32 bytes a line: all of 8 bits, of others those that float32 adds exactly."""
     dtype, low, high = _RANGES[name]
     return rng.integers(low, high, (*lines, _LINE_BYTES // np.dtype(dtype).itemsize), endpoint=True).astype(dtype)
 

@@ -12,12 +12,14 @@
 //              output (height, width, columns, batches); window (filter height, filter width, padding top, padding left)
 //              steps (stride y, x, dilation y, x); filter_layout (stride of a column, stride of a term, terms, flags)
 //              flags: sum of SOURCE_VECTORS, FILTER_VECTORS, OUTPUT_VECTORS: what may be read and written by aligned vectors;
-//              SOURCE_IN_ROWS, OUTPUT_IN_ROWS: row r is pixel r of src, all of its terms there; of dst: nothing lies between pixels
+//              SOURCE_HALVES, FILTER_HALVES: what by aligned halves of them; BOUNDED: low and high are not infinite, ADDS_RESIDUAL: it
+//              has_residual (float types); FILTER_CENTRED: the zero point of weights is 0, ROUNDS_ONCE (quantised); SOURCE_IN_ROWS, OUTPUT_IN_ROWS: row r is pixel r of src, all of its terms there; of dst: nothing lies between pixels
 //              zeros (zero points of src, weights, dst, rounds_once) (quantised only); low, high: bounds of the activation
 //          ARGUMENTS: their names
 //          Pixel, pixel_of, position: where a row's terms are in src, or nowhere, beyond the image or the rows
 //          Term, term_of, to_next: tap and channel of a term
-//          Channel, CHANNEL_OF(channel): bias and scale of a column; RESULT(sum, Channel, to): what a sum becomes
+//          Channel, CHANNEL_OF(channel): bias and scale of a column
+//          RESULT(sum, Channel, added): what the sum of bias and products becomes; added: RESIDUAL_AT(to), where it goes in dst
 //          output_offset: where a row lies in dst
 // Units    strides and sizes in elements
 #ifndef T
@@ -40,6 +42,12 @@
 #define OUTPUT_VECTORS 4
 #define SOURCE_IN_ROWS 8
 #define OUTPUT_IN_ROWS 16
+#define SOURCE_HALVES 32
+#define FILTER_HALVES 64
+#define BOUNDED 128
+#define ADDS_RESIDUAL 256
+#define FILTER_CENTRED 512
+#define ROUNDS_ONCE 1024
 
 #include "common/centred.h"
 
@@ -162,22 +170,21 @@ typedef struct {
 
 static inline int result(int sum, Channel channel, int4 zeros, int low, int high)
 {
-    sum += channel.bias;
     const int value = zeros.w ? multiply_rounding_once(sum, channel.multiplier, channel.shift)
                               : multiply_by_quantized_multiplier(sum, channel.multiplier, channel.shift);
     return activate_int(value + zeros.z, low, high);
 }
-#define RESULT(sum, channel, to) result(sum, channel, zeros, low, high)
+#define RESULT(sum, channel, added) result(sum, channel, zeros, low, high)
+#define RESIDUAL_AT(to) 0
 #else
 #define CHANNEL_OF(channel) ((Channel){LOAD_BIAS(bias, channel)})
 
-static inline COMPUTE_T result(
-    COMPUTE_T sum, Channel channel, global const T *residual, int has_residual, int to, COMPUTE_T low, COMPUTE_T high)
+static inline COMPUTE_T result(COMPUTE_T sum, int has_residual, COMPUTE_T added, COMPUTE_T low, COMPUTE_T high)
 {
-    sum += channel.bias;
     if (has_residual)
-        sum = ROUND(sum) + LOAD(residual, to);
+        sum = ROUND(sum) + added;
     return ACTIVATE(sum, low, high);
 }
-#define RESULT(sum, channel, to) result(sum, channel, residual, has_residual, to, low, high)
+#define RESULT(sum, channel, added) result(sum, has_residual, added, low, high)
+#define RESIDUAL_AT(to) (has_residual ? LOAD(residual, to) : 0)
 #endif

@@ -1,20 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 // mma.h: the matrix instruction of NVIDIA's GPUs: 32 work-items multiply 16 rows by 8 columns of so many terms as 32 bytes hold.
 // Maths    sums[row, column] += sum over terms of left[row, term] * right[column, term]
-// Defines  T, FILTER_T: half and half, or uchar | char each: elements of left, of right (required)
-//          MATRIX_UNITS: 75 | 80: by PTX for devices of that compute capability and later; 0: the same in plain OpenCL C, with
-//          which all that is around it can be tried on any device (required)
-// Gives    Sums: four sums of a work-item, float4 (half) or int4; multiply_add: the instruction; sum_of_bytes: of four words
+// Defines  T, FILTER_T: float and float, half and half, or uchar | char each: elements of left, of right (required)
+//          MATRIX_UNITS: 75 | 80: by PTX for devices of that compute capability and later, float only by 80; 0: the same in plain
+//          OpenCL C, with which all that is around it can be tried on any device (required)
+// Gives    Sums: four sums of a work-item, float4 (float, half) or int4; multiply_add: the instruction, of float three of them
+//          copy_run, end_of_copies, WAIT_FOR_COPIES(n): 16 bytes from device into local memory while the work-item goes on
 //          EXCHANGE_WORDS(items): words of local memory that a group of so many work-items gives to multiply_add
 //          WARP: 32; functions that call it must be INLINE
 // Launch   a warp is 32 work-items with neighbouring local ids; all of a group call multiply_add together
-// Layout   lane = 4 * g + t of a warp; an element's place in a word is by its term, P = 2 (half) or 4 of them in a word
+// Layout   lane = 4 * g + t of a warp; an element's place in a word is by its term, P = 1 (float), 2 (half) or 4 of them in a word
 //          left   words x, y, z, w: rows g, g + 8, g, g + 8; terms t * P, t * P, (t + 4) * P, (t + 4) * P and the next
 //          right  words x, y: column g; terms t * P, (t + 4) * P and the next
 //          sums   x, y, z, w: rows g, g, g + 8, g + 8; columns 2 * t, 2 * t + 1, 2 * t, 2 * t + 1
 // Exact    8-bit: yes, int wraps; half: products are exact, sums are float, how they are rounded is the hardware's affair
-// Source   PTX ISA, matrix fragments of mma.m16n8k16 (f16), m16n8k32 (s8, u8), and m16n8k8, m8n8k16 of capability 7.5, of which
-//          two and four make the same
+//          float: each factor is the sum of two of 11 bits, one of them rounded, and three of the four products are added: a product is
+//          off by 2^-21 of itself at most, a fifth of that in the mean; sums as of half. An infinite factor, or one that rounds to
+//          infinity, makes NaN
+// Source   PTX ISA, matrix fragments of mma.m16n8k16 (f16), m16n8k32 (s8, u8), m16n8k8 (tf32), and m16n8k8, m8n8k16 of capability
+//          7.5, of which two and four make the same; cp.async. Three products: as CUTLASS's "3xTF32" (example 27 there)
 #ifndef FILTER_T
 #error "mma.h: define FILTER_T"
 #endif
@@ -26,15 +30,16 @@
 
 #define WARP 32
 
+#define PTX_float "tf32"
 #define PTX_half "f16"
 #define PTX_uchar "u8"
 #define PTX_char "s8"
 #define OPERANDS "." JOIN(PTX_, T) "." JOIN(PTX_, FILTER_T)
 
-#if T_IS_HALF
+#if T_IS_FLOAT
 typedef float4 Sums;
 #define SUM_T float
-#define WORD_TERMS 2
+#define WORD_TERMS (T_IS_HALF ? 2 : 1)
 #define INTO(v) "+f"(v)
 #define SUM_TYPE "f32"
 #else
@@ -54,11 +59,13 @@ typedef int4 Sums;
 #if MATRIX_UNITS >= 80
 #if T_IS_HALF
 #define SHAPE "m16n8k16"
+#elif T_IS_FLOAT
+#define SHAPE "m16n8k8"
 #else
 #define SHAPE "m16n8k32"
 #endif
 
-static INLINE Sums multiply_add(uint4 left, uint2 right, Sums sums, local uint *exchange)
+static INLINE Sums multiply_add_words(uint4 left, uint2 right, Sums sums)
 {
     SUM_T x = sums.x, y = sums.y, z = sums.z, w = sums.w;
     __asm__ volatile("mma.sync.aligned." SHAPE ".row.col." SUM_TYPE OPERANDS "." SUM_TYPE
@@ -67,6 +74,22 @@ static INLINE Sums multiply_add(uint4 left, uint2 right, Sums sums, local uint *
                      : "r"(left.x), "r"(left.y), "r"(left.z), "r"(left.w), "r"(right.x), "r"(right.y));
     return (Sums)(x, y, z, w);
 }
+
+#if T_IS_FLOAT && !T_IS_HALF
+// The instruction reads the upper 19 bits of a word.
+#define ROUNDED(words) (((words) + 0x1000u) & 0xffffe000u)
+
+static INLINE Sums multiply_add(uint4 left, uint2 right, Sums sums, local uint *exchange)
+{
+    const uint4 left_rounded = ROUNDED(left), left_rest = as_uint4(as_float4(left) - as_float4(left_rounded));
+    const uint2 right_rounded = ROUNDED(right), right_rest = as_uint2(as_float2(right) - as_float2(right_rounded));
+    sums = multiply_add_words(left_rest, right_rounded, sums);
+    sums = multiply_add_words(left_rounded, right_rest, sums);
+    return multiply_add_words(left_rounded, right_rounded, sums);
+}
+#else
+#define multiply_add(left, right, sums, exchange) multiply_add_words(left, right, sums)
+#endif
 
 #elif MATRIX_UNITS >= 75
 #if T_IS_HALF
@@ -106,8 +129,8 @@ static INLINE Sums multiply_add(uint4 left, uint2 right, Sums sums, local uint *
 #define WORD_OF_ROW(exchange, row, word) ((exchange) + 6 * ((row) % 8 * 4 + (word) % 4) + (row) / 8 + (word) / 4 * 2)
 #define WORD_OF_COLUMN(exchange, column, word) ((exchange) + 6 * ((column) * 4 + (word) % 4) + 4 + (word) / 4)
 
-#if T_IS_HALF
-#define TERM(word, type, i) vload_half(i, (local const type *)(word))
+#if T_IS_FLOAT
+#define TERM(word, type, i) LOAD((local const type *)(word), i)
 #else
 #define TERM(word, type, i) ((int)((local const type *)(word))[i])
 #endif
@@ -137,13 +160,41 @@ static INLINE Sums multiply_add(uint4 left, uint2 right, Sums sums, local uint *
 }
 #endif
 
-#if !T_IS_HALF
-// sum + the sixteen bytes of `words`, each of type T or FILTER_T as `is_signed` says.
-static inline int sum_of_bytes(uint4 words, int is_signed, int sum)
+#if MATRIX_UNITS >= 80
+// 16 bytes of device memory, zeros if there are none there, on their way into local memory.
+static INLINE void copy_run(local uint4 *to, global const void *from, int is_there)
 {
-    const uint4 bytes = is_signed ? words ^ 0x80808080u : words;
-    const uint4 pairs = (bytes & 0x00ff00ffu) + (bytes >> 8 & 0x00ff00ffu);
-    const uint two_sums = pairs.x + pairs.y + pairs.z + pairs.w;
-    return sum + (int)((two_sums & 0xffffu) + (two_sums >> 16)) - (is_signed ? 16 * 128 : 0);
+    __asm__ volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"((uint)(size_t)to), "l"(from), "r"(is_there ? 16 : 0) : "memory");
 }
+
+// 8 bytes, likewise.
+static INLINE void copy_half_run(local uint2 *to, global const void *from, int is_there)
+{
+    __asm__ volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"((uint)(size_t)to), "l"(from), "r"(is_there ? 8 : 0) : "memory");
+}
+
+// Copies that were begun since the last call belong together.
+static INLINE void end_of_copies(void)
+{
+    __asm__ volatile("cp.async.commit_group;" ::: "memory");
+}
+
+// Waits for this work-item's copies, but for those of so many last calls of end_of_copies.
+#define WAIT_FOR_COPIES(n) __asm__ volatile("cp.async.wait_group %0;" ::"n"(n) : "memory")
+#else
+static INLINE void copy_run(local uint4 *to, global const void *from, int is_there)
+{
+    *to = is_there ? *(global const uint4 *)from : (uint4)(0);
+}
+
+static INLINE void copy_half_run(local uint2 *to, global const void *from, int is_there)
+{
+    *to = is_there ? *(global const uint2 *)from : (uint2)(0);
+}
+
+static INLINE void end_of_copies(void)
+{
+}
+
+#define WAIT_FOR_COPIES(n)
 #endif

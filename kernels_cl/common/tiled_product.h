@@ -2,6 +2,7 @@
 // tiled_product.h: a tile of a product by tiles in local memory, as matmul_tiled.cl says.
 // Defines  as matmul_tiled.cl (required)
 // Gives    ITEMS: of a group; TILE_TERMS: TERM_T of local memory, on 16 bytes; product_tile: one tile of the output, by all of a group
+//          product_tiles: some
 #ifndef TILE
 #error "tiled_product.h: define TILE"
 #endif
@@ -53,8 +54,8 @@
 #define TERM_RUN JOIN(TERM_T, RUN)
 
 #if T_IS_HALF
-#define LOAD_RUN(p, i, type) JOIN(vloada_half, RUN)(0, (p) + (i))
-#define STORE_PART(p, i, v) JOIN(JOIN(vstorea_half, PART), _rte)(v, 0, (p) + (i))
+#define LOAD_RUN(p, i, type) HALVES(RUN, (p) + (i))
+#define STORE_PART(p, i, v) PUT_HALVES(PART, (p) + (i), v)
 #define COMPUTE_T_NAME float
 #elif T_IS_FLOAT
 #define LOAD_RUN(p, i, type) (*(global const JOIN(type, RUN) *)((p) + (i)))
@@ -285,7 +286,8 @@ static INLINE void product_tile(int tile, local TERM_T *tiles, PARAMETERS)
             for (int i = 0; i < PART; ++i) {
                 const int to = line + (c + i) * dst_strides.w;
                 if (c + i < columns) {
-                    values[i] = RESULT(values[i], channels[q * PART + i], to);
+                    const Channel channel = channels[q * PART + i];
+                    values[i] = RESULT(values[i] + channel.bias, channel, RESIDUAL_AT(to));
                     if (!(vectors & OUTPUT_VECTORS))
                         STORE(dst, to, values[i]);
                 }
@@ -293,5 +295,15 @@ static INLINE void product_tile(int tile, local TERM_T *tiles, PARAMETERS)
             if ((vectors & OUTPUT_VECTORS) && c < columns)
                 STORE_PART(dst, line + c, JOIN(vload, PART)(0, values));
         }
+    }
+}
+
+// Tiles first, first + step, .. of the product, by a whole group; `tiles` is free again at the end.
+static INLINE void product_tiles(int first, int step, local TERM_T *tiles, PARAMETERS)
+{
+    const int count = ceil_divide(output.z, TILE) * ceil_divide(row_count(output), TILE) * input.w;
+    for (int tile = first; tile < count; tile += step) {
+        product_tile(tile, tiles, ARGUMENTS);
+        barrier(CLK_LOCAL_MEM_FENCE);
     }
 }

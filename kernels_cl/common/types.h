@@ -10,6 +10,9 @@
 //          WIDEN(v, type), e.g. WIDEN(v, float16): element-wise conversion of a vector, one instruction where the CPU has it
 //          TILE_KERNEL: `kernel` for one work-item per register tile, with explicit vectors and local size (1, 1, 1)
 //          VECTOR_KERNEL: `kernel` for work-items that loop over explicit vectors, local size (GROUP, 1, 1); GROUP: 1 unless defined
+//          HALVES(n, p), PUT_HALVES(n, p, v): n halves on a multiple of 2 n bytes as floats, n 4 or 8 (half only)
+//          VECTORS_BY_ALIGNMENT: 0 (default) | 1: LOAD16 and STORE16 look whether they may use aligned vectors, for devices that
+//          move unaligned ones byte by byte: GPUs
 //          HALF_BY_ASSEMBLY: 0 (default) | 1: halves are converted sixteen at a time by instructions of AVX-512, where the compiler makes
 //          two of eight, slow ones to memory; 1 only where inline assembly with such registers works (programs.py)
 //          INLINE: what functions with barriers must be: where PoCL 3.0 does not inline them, work-groups that run at the same time
@@ -103,6 +106,42 @@ static inline ushort16 half16_of(float16 v)
 #endif
 #endif
 
+#ifndef VECTORS_BY_ALIGNMENT
+#define VECTORS_BY_ALIGNMENT 0
+#endif
+
+#if T_IS_HALF
+#define STORED ushort
+typedef UnalignedBits16 UnalignedStored16;
+#else
+#define STORED T
+typedef UnalignedT16 UnalignedStored16;
+#endif
+
+// Sixteen elements as they are in memory.
+#if VECTORS_BY_ALIGNMENT
+static inline JOIN(STORED, 16) load_sixteen(global const STORED *p)
+{
+    if ((size_t)p % 16 == 0)
+        return *(global const JOIN(STORED, 16) *)p;
+    return vload16(0, p);
+}
+
+static inline void store_sixteen(JOIN(STORED, 16) v, global STORED *p)
+{
+    if ((size_t)p % 16 == 0)
+        *(global JOIN(STORED, 16) *)p = v;
+    else
+        vstore16(v, 0, p);
+}
+
+#define LOAD_SIXTEEN(p) load_sixteen((global const STORED *)(p))
+#define STORE_SIXTEEN(p, v) store_sixteen(v, (global STORED *)(p))
+#else
+#define LOAD_SIXTEEN(p) (((global const UnalignedStored16 *)(p))->value)
+#define STORE_SIXTEEN(p, v) (((global UnalignedStored16 *)(p))->value = (v))
+#endif
+
 #if T_IS_HALF
 static inline float round_half(float v)
 {
@@ -111,24 +150,52 @@ static inline float round_half(float v)
     return vload_half(0, (const half *)&bits);
 }
 
+// NVIDIA's compiler makes single loads and stores of vloada_half4 and vstorea_half4_rte.
+#define HALVES_OF(n, words)                                                                                                \
+    static inline float##n float##n##_of(words bits)                                                                       \
+    {                                                                                                                      \
+        ushort parts[n];                                                                                                   \
+        float values[n];                                                                                                   \
+        vstore##n(as_ushort##n(bits), 0, parts);                                                                           \
+        _Pragma("unroll") for (int i = 0; i < n; ++i)                                                                      \
+            values[i] = vload_half(i, (const half *)parts);                                                                \
+        return vload##n(0, values);                                                                                        \
+    }                                                                                                                      \
+                                                                                                                           \
+    static inline words half##n##_of(float##n v)                                                                           \
+    {                                                                                                                      \
+        ushort parts[n];                                                                                                   \
+        float values[n];                                                                                                   \
+        vstore##n(v, 0, values);                                                                                           \
+        _Pragma("unroll") for (int i = 0; i < n; ++i)                                                                      \
+            vstore_half_rte(values[i], i, (half *)parts);                                                                  \
+        return as_##words(vload##n(0, parts));                                                                             \
+    }
+HALVES_OF(4, uint2)
+HALVES_OF(8, uint4)
+#define WORDS_4 uint2
+#define WORDS_8 uint4
+#define HALVES(n, p) JOIN(JOIN(float, n), _of)(*(global const JOIN(WORDS_, n) *)(p))
+#define PUT_HALVES(n, p, v) (*(global JOIN(WORDS_, n) *)(p) = JOIN(JOIN(half, n), _of)(v))
+
 #define LOAD(p, i) vload_half(i, p)
-#define LOAD16(p, i) float16_of(((global const UnalignedBits16 *)((p) + (i)))->value)
+#define LOAD16(p, i) float16_of(LOAD_SIXTEEN((p) + (i)))
 #define STORE(p, i, v) vstore_half_rte(v, i, p)
-#define STORE16(p, i, v) (((global UnalignedBits16 *)((p) + (i)))->value = half16_of(v))
+#define STORE16(p, i, v) STORE_SIXTEEN((p) + (i), half16_of(v))
 #define STORE_SAT(p, i, v) STORE(p, i, v)
 #define ROUND(v) round_half(v)
 #define ROUND16(v) float16_of(half16_of(v))
 #elif T_IS_FLOAT
 #define LOAD(p, i) ((p)[i])
-#define LOAD16(p, i) (((global const UnalignedT16 *)((p) + (i)))->value)
+#define LOAD16(p, i) LOAD_SIXTEEN((p) + (i))
 #define STORE(p, i, v) ((p)[i] = (v))
-#define STORE16(p, i, v) (((global UnalignedT16 *)((p) + (i)))->value = (v))
+#define STORE16(p, i, v) STORE_SIXTEEN((p) + (i), v)
 #define STORE_SAT(p, i, v) STORE(p, i, v)
 #else
 #define LOAD(p, i) ((int)(p)[i])
-#define LOAD16(p, i) WIDEN(((global const UnalignedT16 *)((p) + (i)))->value, int16)
+#define LOAD16(p, i) WIDEN(LOAD_SIXTEEN((p) + (i)), int16)
 #define STORE(p, i, v) ((p)[i] = (T)(v))
-#define STORE16(p, i, v) (((global UnalignedT16 *)((p) + (i)))->value = WIDEN(v, T16))
+#define STORE16(p, i, v) STORE_SIXTEEN((p) + (i), WIDEN(v, T16))
 #define STORE_SAT(p, i, v) ((p)[i] = JOIN(JOIN(convert_, T), _sat)(v))
 #endif
 

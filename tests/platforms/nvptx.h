@@ -65,17 +65,26 @@ VECTORS_OF(float, 8, private)
 VECTORS_OF(int, 2, private)
 VECTORS_OF(int, 4, private)
 VECTORS_OF(int, 8, private)
+VECTORS_OF(ushort, 4, private)
+VECTORS_OF(ushort, 8, private)
 
 VECTORS_OF(float, 4, global)
+VECTORS_OF(float, 16, global)
+VECTORS_OF(ushort, 16, global)
+VECTORS_OF(uchar, 16, global)
+VECTORS_OF(char, 16, global)
 VECTORS_OF(uchar, 4, global)
 VECTORS_OF(char, 4, global)
 
 BUILT_IN float vload_half(size_t i, const global half *p) { return p[i]; }
 BUILT_IN float4 vload_half4(size_t i, const global half *p) { return (float4)(p[4 * i], p[4 * i + 1], p[4 * i + 2], p[4 * i + 3]); }
-BUILT_IN float4 vloada_half4(size_t i, const global half *p)
-{
-    return __builtin_convertvector(*(const global half4 *)(p + i * 4), float4);
-}
+#define WIDENED(n) \
+    BUILT_IN float##n vloada_half##n(size_t i, const global half *p) \
+    { \
+        return __builtin_convertvector(*(const global half##n *)(p + i * n), float##n); \
+    }
+WIDENED(4)
+WIDENED(8)
 #define HALF16_OF(space) \
     BUILT_IN float16 vload_half16(size_t i, const space half *p) \
     { \

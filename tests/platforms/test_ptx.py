@@ -21,7 +21,7 @@ from gpu_driver.convolution import tiled
 from gpu_driver.convolution.units import TILES, Tile
 from gpu_driver.device.programs import build_options
 from gpu_driver.device_profile import PERSISTENT_ITEMS_PER_UNIT
-from gpu_driver.discovery.matrix_units import ELEMENT_TYPES
+from gpu_driver.discovery.matrix_units import element_types
 from gpu_driver.peaks import _UNITS_CHAINS, UNITS_SOURCE
 from tests.platforms.test_warnings import compiler
 
@@ -32,15 +32,21 @@ LOCAL_KIBIBYTES = {"sm_75": 64, "sm_80": 164, "sm_86": 100, "sm_90": 228}
 """Of a compute unit, of which every group takes one more."""
 TARGETS = {75: ("sm_75", "sm_80", "sm_90"), 80: ("sm_80", "sm_86", "sm_90")}
 INSTRUCTIONS = {
-    (75, True): "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32",
-    (75, False): "mma.sync.aligned.m8n8k16.row.col.s32",
-    (80, True): "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32",
-    (80, False): "mma.sync.aligned.m16n8k32.row.col.s32",
+    (75, "half"): "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32",
+    (75, "uchar"): "mma.sync.aligned.m8n8k16.row.col.s32",
+    (75, "char"): "mma.sync.aligned.m8n8k16.row.col.s32",
+    (80, "float"): "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32",
+    (80, "half"): "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32",
+    (80, "uchar"): "mma.sync.aligned.m16n8k32.row.col.s32",
+    (80, "char"): "mma.sync.aligned.m16n8k32.row.col.s32",
 }
-TIMES = {(75, True): 2, (75, False): 4, (80, True): 1, (80, False): 1}
-"""How many of them one multiply_add takes."""
-TERMS_AT_ONCE = {True: 16, False: 32}
-"""Of one multiply_add."""
+"""By MATRIX_UNITS and T."""
+TIMES = {(75, "half"): 2, (75, "uchar"): 4, (75, "char"): 4, (80, "float"): 3}
+"""How many of them one multiply_add takes, where it is not one."""
+BYTES_AT_ONCE = 32
+"""Of a line, by one multiply_add."""
+LINE_BYTES = 64
+"""Of units_product.h: what a turn multiplies."""
 
 
 @dataclass(frozen=True)
@@ -54,14 +60,14 @@ class Variant:
     columns_contiguous: int = 0
 
     @property
-    def is_half(self) -> bool:
-        return self.types[0] == "half"
+    def is_quantized(self) -> bool:
+        return "char" in self.types[0]
 
     @property
     def options(self) -> tuple[str, ...]:
         element, filter_element = self.types
         defines: dict[str, str | int] = {
-            **{"T": element, "FILTER_T": filter_element, "QUANTIZED": int(not self.is_half)},
+            **{"T": element, "FILTER_T": filter_element, "QUANTIZED": int(self.is_quantized)},
             **{"MATRIX_UNITS": self.level, **dict(self.tile.defines())},
             **{"ROWS_CONTIGUOUS": self.rows_contiguous, "COLUMNS_CONTIGUOUS": self.columns_contiguous},
         }
@@ -74,8 +80,8 @@ class Variant:
 
 QUICK = [Variant(80, ("half", "half"), TILES[0]), Variant(75, ("uchar", "char"), TILES[-1])]
 ALL = [
-    *(Variant(level, types, tile) for level in PTX_VERSIONS for types in ELEMENT_TYPES for tile in TILES),
-    *(Variant(80, types, TILES[0], r, c) for types in ELEMENT_TYPES for r, c in ((0, 1), (1, 0), (1, 1))),
+    *(Variant(level, types, tile) for level in PTX_VERSIONS for types in element_types(level) for tile in TILES),
+    *(Variant(80, types, TILES[0], r, c) for types in element_types(80) for r, c in ((0, 1), (1, 0), (1, 1))),
 ]
 
 
@@ -102,12 +108,14 @@ def test_ptx_is_assembled(variant: Variant, clang: str, ptxas: str, tmp_path: Pa
     if not is_long and variant not in QUICK:
         pytest.skip("takes a second or two each: --long")
     ptx = _compiled("matmul_units.cl", variant.level, variant.options, clang)
-    kind = variant.level, variant.is_half
-    blocks = variant.tile.warp_rows // 16 * (variant.tile.warp_columns // 8)
-    terms = 64 if not variant.is_half else 32
-    assert ptx.count(INSTRUCTIONS[kind]) == blocks * terms // TERMS_AT_ONCE[variant.is_half] * TIMES[kind]
+    kind = variant.level, variant.types[0]
+    row_blocks, column_blocks = variant.tile.warp_rows // 16, variant.tile.warp_columns // 8
+    blocks = row_blocks * column_blocks
+    if variant.is_quantized:
+        blocks += row_blocks + column_blocks  # sums of rows and columns
+    assert ptx.count(INSTRUCTIONS[kind]) == blocks * LINE_BYTES // BYTES_AT_ONCE * TIMES.get(kind, 1)
     assert ptx.count("mma.sync") == ptx.count(INSTRUCTIONS[kind])
-    fragments = 2 * (variant.tile.warp_rows // 16) + variant.tile.warp_columns // 8
+    fragments = 2 * row_blocks + column_blocks
     assert len(re.findall(r"ld\.shared\.v4\.[ub]32", ptx)) >= fragments
     for target in TARGETS[variant.level]:
         said = _assembled(ptx, ptxas, target, tmp_path)
@@ -118,16 +126,18 @@ def test_ptx_is_assembled(variant: Variant, clang: str, ptxas: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize("level", sorted(PTX_VERSIONS))
-@pytest.mark.parametrize("element", ["half", "uchar"])
+@pytest.mark.parametrize("element", ["float", "half", "uchar"])
 def test_peaks_of_matrix_units_are_their_instructions(
     level: int, element: str, clang: str, ptxas: str, tmp_path: Path
 ) -> None:
     """Nothing of the loop is optimised away, nothing in it goes to memory."""
+    if (level, element) not in INSTRUCTIONS:
+        pytest.skip("there is no such instruction")
     defines: dict[str, str | int] = {"T": element, "FILTER_T": element, "MATRIX_UNITS": level, "CHAINS": _UNITS_CHAINS}
     ptx = _compiled(UNITS_SOURCE, level, build_options(defines), clang)
     (loop,) = (body for body in _loops(ptx) if "mma.sync" in body)
-    instruction = INSTRUCTIONS[level, element == "half"]
-    wanted = _UNITS_CHAINS * TIMES[level, element == "half"]
+    instruction = INSTRUCTIONS[level, element]
+    wanted = _UNITS_CHAINS * TIMES.get((level, element), 1)
     assert loop.count("mma.sync") == loop.count(instruction)
     assert loop.count(instruction) % wanted == 0
     assert loop.count(instruction) >= wanted
@@ -156,14 +166,14 @@ def test_tiles_of_floats_fit_in_registers(tile: tiled.Tile, clang: str, ptxas: s
     assert products == reads * tile.run // 2 * 4
 
 
-@pytest.mark.parametrize("types", [("float", "float"), *ELEMENT_TYPES], ids="-".join)
+@pytest.mark.parametrize("types", element_types(80), ids="-".join)
 @pytest.mark.parametrize("level", sorted(PTX_VERSIONS))
 def test_groups_that_stay_run_at_the_same_time(
     types: tuple[str, str], level: int, clang: str, ptxas: str, tmp_path: Path
 ) -> None:
     """A compute unit has registers and local memory for all that it has to run at once; local memory: CUDA's guide."""
     element, filter_element = types
-    tile = None if element == "float" else TILES[-1]
+    tile = TILES[-1] if types in element_types(level) else None
     variant = {"TILE": tiled.TILES[-1].side} if tile is None else {"MATRIX_UNITS": level, **dict(tile.defines())}
     is_quantized = int("char" in element)
     defines: dict[str, str | int] = {"T": element, "FILTER_T": filter_element, "QUANTIZED": is_quantized, **variant}

@@ -11,6 +11,7 @@ import pytest
 
 from gpu_driver.bound import BoundOperand, BoundOperation
 from gpu_driver.convolution.units import TILES, Tile
+from gpu_driver.discovery.matrix_units import WITHOUT_FLOATS
 from gpu_driver.launch import Launch
 from gpu_driver.operations.conv import convolution
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode, PaddingCode
@@ -31,6 +32,8 @@ AMPERE = replace(
 )
 LARGE = (1, 128, 128, 512), 512
 """Dimensions of the input, depth of the output."""
+FORMS = ("mma_75", 75), ("mma_80", 80), ("mma_emulated", 0)
+"""Features, and MATRIX_UNITS."""
 
 
 def launch(
@@ -56,9 +59,14 @@ def tile_of(made: Launch) -> tuple[int, int]:
     return int(defines["TILE_ROWS"]), int(defines["TILE_COLUMNS"])
 
 
-@pytest.mark.parametrize("code", [FLOAT16, QUANT8], ids=lambda code: code.name)
-@pytest.mark.parametrize(("feature", "level"), [("mma_75", 75), ("mma_80", 80), ("mma_emulated", 0)])
-def test_large_products_go_to_units_that_work(code: OperandCode, feature: str, level: int) -> None:
+@pytest.mark.parametrize(
+    ("feature", "level", "code"),
+    [
+        *((feature, level, code) for feature, level in FORMS for code in (FLOAT16, QUANT8)),
+        *((feature, level, FLOAT32) for feature, level in FORMS if level != WITHOUT_FLOATS),
+    ],
+)
+def test_large_products_go_to_units_that_work(feature: str, level: int, code: OperandCode) -> None:
     made = launch(*LARGE, replace(AMPERE, features=frozenset({feature})), code)
     assert made.kernel.source == "matmul_units.cl"
     assert dict(made.kernel.defines)["MATRIX_UNITS"] == level
@@ -72,7 +80,7 @@ def test_large_products_go_to_units_that_work(code: OperandCode, feature: str, l
     [
         (replace(AMPERE, features=frozenset()), FLOAT16),
         (replace(AMPERE, max_work_group_size=256, local_mem_bytes=12 << 10, features=frozenset()), QUANT8),
-        (AMPERE, FLOAT32),
+        (replace(AMPERE, features=frozenset({"mma_75"})), FLOAT32),
     ],
     ids=["no_units", "small", "float32"],
 )
@@ -84,23 +92,25 @@ def test_cpus_have_no_units() -> None:
     assert launch(*LARGE, replace(CPU_PROFILE, features=AMPERE.features)).kernel.source == "conv_2d.cl"
 
 
-@pytest.mark.parametrize("tile", TILES, ids=lambda tile: f"{tile.rows}x{tile.columns}")
+@pytest.mark.parametrize("tile", TILES, ids=str)
 def test_tiles_are_as_the_kernel_needs(tile: Tile) -> None:
     """Needs of matmul_units.cl, and what every device of that capability has."""
     assert tile.warp_rows % 16 == 0
     assert tile.warp_columns in (16, 32)
     assert tile.rows % tile.warp_rows == tile.columns % tile.warp_columns == 0
-    for side in (tile.rows, tile.columns):
-        assert tile.items % side == 0
-        assert 4 * side % tile.items == 0
+    if not tile.direct:
+        assert tile.stages >= 2
+        assert tile.items % tile.rows == tile.items % tile.columns == 0
+        assert 4 * tile.rows % tile.items == 0
     assert tile.items <= 1024
     assert tile.local_bytes <= 48 << 10
     assert tile.items * tile.registers <= 65536
 
 
 def test_little_local_memory_takes_smaller_tiles() -> None:
-    rows, columns = tile_of(launch(*LARGE, replace(AMPERE, local_mem_bytes=16 << 10)))
-    assert 2 * 64 * (rows + columns) <= 16 << 10
+    made = launch(*LARGE, replace(AMPERE, local_mem_bytes=16 << 10), taps=3)
+    rows, columns = tile_of(made)
+    assert dict(made.kernel.defines)["STAGES"] * 64 * (rows + columns) <= 16 << 10
 
 
 def test_more_work_takes_larger_tiles() -> None:

@@ -20,7 +20,7 @@ from nn_runtime.device import Device
 from nn_runtime.hal.types import ExecutionPreference, Priority
 from tests.gpu_driver.drawn import inverted_residuals
 from tests.gpu_driver.graphs import request
-from tests.gpu_driver.operations.compare import FLOAT16, INT32, QUANT8, SIGNED, Value, like, random_tensor
+from tests.gpu_driver.operations.compare import FLOAT16, FLOAT32, INT32, QUANT8, SIGNED, Value, like, random_tensor
 from tests.gpu_driver.operations.products import (
     CONVOLUTIONS,
     PRODUCTS,
@@ -39,12 +39,13 @@ if TYPE_CHECKING:
     from nn_runtime.codes import OperandCode
 
 UNITS, NARROW = ("matmul_units.cl", "matmul_units"), ("matmul_narrow.cl", "matmul_narrow")
-TYPES = (FLOAT16, QUANT8, SIGNED)
+TYPES = (FLOAT32, FLOAT16, QUANT8, SIGNED)
 SMALLEST = TILES[-1]
-QUICK = {(SMALLEST, FLOAT16), (SMALLEST, QUANT8)}
+DIRECT = next(tile for tile in TILES if tile.direct)
+QUICK = {*((SMALLEST, code) for code in (FLOAT32, FLOAT16, QUANT8)), (DIRECT, FLOAT32), (DIRECT, QUANT8)}
 """What the quick suite runs: PoCL takes seconds to compile for each tile and type."""
 
-each_tile = pytest.mark.parametrize("tile", TILES, ids=lambda tile: f"{tile.rows}x{tile.columns}")
+each_tile = pytest.mark.parametrize("tile", TILES, ids=str)
 each_type = pytest.mark.parametrize("data_type", TYPES, ids=lambda code: code.name)
 
 
@@ -56,9 +57,9 @@ def with_units(opencl_device: Device) -> Device:
 
 @contextlib.contextmanager
 def only_tile(tile: Tile) -> Iterator[None]:
-    """Let no other tile be chosen, however long it takes."""
+    """Let no other tile be chosen, however long it takes; where it does not fit the smallest."""
     with (
-        mock.patch("gpu_driver.convolution.units.TILES", (tile,)),
+        mock.patch("gpu_driver.convolution.units.TILES", (tile, SMALLEST)),
         mock.patch("gpu_driver.convolution.units.time_by_units", return_value=0.0),
     ):
         yield
