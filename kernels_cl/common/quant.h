@@ -19,11 +19,16 @@ static inline int rounding_divide_by_pot(int x, int exponent)
     return (x >> exponent) + ((x & mask) > threshold ? 1 : 0);
 }
 
-// x * multiplier * 2^(shift - 31), rounded twice; -31 <= shift <= 31. x << shift wraps as the reference does.
+// x * multiplier * 2^(shift - 31), rounded twice; multiplier >= 0, -31 <= shift <= 31. x << shift wraps as the reference does.
+// rounding_divide_by_pot(high product, right) in one shift: floor((floor((p + 2^30) / 2^31) + half - away) / 2^right) is
+// floor((p + 2^30 + (half - away) * 2^31) / 2^(31 + right)), where half is 2^(right - 1), or 0 if right is 0, and away is 1 if x < 0 < right:
+// the sign of x may stand for the product's, since where they differ the product rounds to 0, and that to 0. No sum reaches 2^63.
 static inline int multiply_by_quantized_multiplier(int x, int multiplier, int shift)
 {
-    const int scaled = (int)((uint)x << max(shift, 0));
-    return rounding_divide_by_pot(saturating_rounding_doubling_high_mul(scaled, multiplier), max(-shift, 0));
+    const int left = max(shift, 0), right = max(-shift, 0);
+    const int scaled = (int)((uint)x << left);
+    const long upwards = (long)((1u << right) | 1u) << 30, away = upwards + (shift & INT_MIN);
+    return (int)(((long)scaled * multiplier + (scaled < 0 ? away : upwards)) >> (31 + right));
 }
 
 // x * multiplier * 2^(shift - 31), rounded once, ties towards plus infinity; -31 <= shift <= 30; wraps.

@@ -32,6 +32,9 @@ BUILT_IN void barrier(cl_mem_fence_flags flags) { __syncthreads(); }
 BUILT_IN int min(int a, int b) { return a < b ? a : b; }
 BUILT_IN int max(int a, int b) { return a > b ? a : b; }
 BUILT_IN int clamp(int x, int low, int high) { return min(max(x, low), high); }
+BUILT_IN float fmin(float a, float b) { return __builtin_fminf(a, b); }
+BUILT_IN float fmax(float a, float b) { return __builtin_fmaxf(a, b); }
+BUILT_IN int isnan(float x) { return __builtin_isnan(x); }
 BUILT_IN float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 BUILT_IN float4 fma(float4 a, float4 b, float4 c)
 {
