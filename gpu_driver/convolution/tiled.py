@@ -78,6 +78,8 @@ _NARROW_TERMS = 64
 _QUAD = 4
 _GROUP_QUADS = 8
 """Of depthwise_conv_2d.cl:depthwise_conv_2d_groups."""
+_STRIP, _LINES = 4, 2
+"""Pixels and lines of a tile of depthwise_conv_2d.cl:depthwise_conv_2d_tiles."""
 
 
 def product_launch(product: Product, device: DeviceProfile) -> Launch | None:
@@ -121,6 +123,18 @@ def fits_quads(product: Product, device: DeviceProfile) -> bool:
         and not g.nchw
         and g.input_depth >= _QUAD
         and product.residual is None
+    )
+
+
+def suits_depthwise_tiles(product: Product, device: DeviceProfile) -> bool:
+    """Tell whether depthwise_conv_2d_tiles applies, as its Needs says, and half of a device's work-items get a tile."""
+    g = product.geometry
+    outputs = g.output_height * g.output_width * g.batches * g.input_depth
+    return (
+        g.input_depth % _QUAD == 0
+        and g.output_width >= _STRIP
+        and g.output_height >= _LINES
+        and 2 * outputs > _QUAD * _STRIP * _LINES * device.persistent_items
     )
 
 
@@ -203,11 +217,12 @@ def _depthwise(product: Product, device: DeviceProfile) -> Launch:
         sizes = one_group_each(-(-quads // _GROUP_QUADS) * pixels, device)
         persistent = None
     else:
-        form = "quads"
-        sizes = linear(quads * -(-g.output_width // _QUAD) * g.output_height * g.batches, device)
-        persistent = PersistentStep(PersistentKind.DEPTHWISE_PIXELS, quads * pixels)
-        if quads * pixels > 2 * device.persistent_items:
-            persistent = PersistentStep(PersistentKind.DEPTHWISE, sizes[0][0])
+        form, kind, items = "pixels", PersistentKind.DEPTHWISE_PIXELS, quads * pixels
+        if suits_depthwise_tiles(product, device):
+            form, kind = "tiles", PersistentKind.DEPTHWISE_TILES
+            items = quads * -(-g.output_width // _STRIP) * -(-g.output_height // _LINES) * g.batches
+        sizes = linear(items, device)
+        persistent = PersistentStep(kind, items)
     return Launch(
         Kernel("depthwise_conv_2d.cl", f"depthwise_conv_2d_{form}", defines),
         (

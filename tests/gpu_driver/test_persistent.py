@@ -75,7 +75,7 @@ def results_of(device: Device | CpuDevice, network: Network, source: Array, time
 
 
 @pytest.mark.parametrize("code", [FLOAT, QUANT8, SIGNED], ids=lambda code: code.name)
-@pytest.mark.parametrize("per_unit", [device_profile.PERSISTENT_ITEMS_PER_UNIT, 1], ids=["pixels", "strips"])
+@pytest.mark.parametrize("per_unit", [device_profile.PERSISTENT_ITEMS_PER_UNIT, 1], ids=["pixels", "tiles"])
 def test_blocks_are_one_launch_with_the_same_results(
     persistent_device: Device, code: OperandCode, per_unit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -129,7 +129,7 @@ def test_a_run_has_a_stage_for_each_operation() -> None:
     assert [(stage.first, stage.last) for stage in joined.stages] == [(at, at + 1) for at in range(len(joined.stages))]
     assert {stage.name for stage in joined.stages} == {
         "matmul_tiled:matmul_tiled",
-        "depthwise_conv_2d:depthwise_conv_2d_quads",
+        "depthwise_conv_2d:depthwise_conv_2d_pixels",
     }
     assert joined.operations == tuple(operation for stage in joined.stages for operation in stage.operations)
     assert joined.flops == sum(stage.flops for stage in joined.stages)

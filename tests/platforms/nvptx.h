@@ -66,6 +66,7 @@ VECTORS_OF(int, 2, private)
 VECTORS_OF(int, 4, private)
 VECTORS_OF(int, 8, private)
 
+VECTORS_OF(int, 4, global)
 VECTORS_OF(float, 4, global)
 VECTORS_OF(uchar, 4, global)
 VECTORS_OF(char, 4, global)
