@@ -19,6 +19,9 @@
 //          those sums), then the bias
 #include "common/depthwise_quads.h"
 
+CONVOLVE_QUADS(4, 2, 1, 1)
+CONVOLVE_QUADS(1, 1, input.w, 0)
+
 kernel void depthwise_conv_2d_tiles(DEPTHWISE_PARAMETERS)
 {
     convolve_quads_4_2((uint)get_global_id(0), DEPTHWISE_ARGUMENTS);

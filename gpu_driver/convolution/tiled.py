@@ -78,8 +78,8 @@ _NARROW_TERMS = 64
 _QUAD = 4
 _GROUP_QUADS = 8
 """Of depthwise_conv_2d.cl:depthwise_conv_2d_groups."""
-_STRIP, _LINES = 4, 2
-"""Pixels and lines of a tile of depthwise_conv_2d.cl:depthwise_conv_2d_tiles."""
+_PIXEL, _STRIP, _TILE = (1, 1), (1, 4), (2, 4)
+"""Lines and pixels that a work-item has four channels of: of depthwise_conv_2d.cl, strips only of persistent.cl."""
 
 
 def product_launch(product: Product, device: DeviceProfile) -> Launch | None:
@@ -126,16 +126,16 @@ def fits_quads(product: Product, device: DeviceProfile) -> bool:
     )
 
 
-def suits_depthwise_tiles(product: Product, device: DeviceProfile) -> bool:
-    """Tell whether depthwise_conv_2d_tiles applies, as its Needs says, and half of a device's work-items get a tile."""
-    g = product.geometry
-    outputs = g.output_height * g.output_width * g.batches * g.input_depth
-    return (
-        g.input_depth % _QUAD == 0
-        and g.output_width >= _STRIP
-        and g.output_height >= _LINES
-        and 2 * outputs > _QUAD * _STRIP * _LINES * device.persistent_items
-    )
+def suits_depthwise_tile(product: Product, tile: tuple[int, int], device: DeviceProfile) -> bool:
+    """Tell whether depthwise_quads.h can have such tiles, and half of the work-items that a device keeps get one."""
+    g, (lines, pixels) = product.geometry, tile
+    fits = g.input_depth % _QUAD == 0 and g.output_height >= lines and g.output_width >= pixels
+    return fits and 2 * _depthwise_items(product, tile) > device.persistent_items
+
+
+def _depthwise_items(product: Product, tile: tuple[int, int]) -> int:
+    g, (lines, pixels) = product.geometry, tile
+    return -(-g.input_depth // _QUAD) * -(-g.output_height // lines) * -(-g.output_width // pixels) * g.batches
 
 
 def tile_of(matmul: Matmul, device: DeviceProfile) -> tuple[Tile, float] | None:
@@ -217,12 +217,12 @@ def _depthwise(product: Product, device: DeviceProfile) -> Launch:
         sizes = one_group_each(-(-quads // _GROUP_QUADS) * pixels, device)
         persistent = None
     else:
-        form, kind, items = "pixels", PersistentKind.DEPTHWISE_PIXELS, quads * pixels
-        if suits_depthwise_tiles(product, device):
-            form, kind = "tiles", PersistentKind.DEPTHWISE_TILES
-            items = quads * -(-g.output_width // _STRIP) * -(-g.output_height // _LINES) * g.batches
-        sizes = linear(items, device)
-        persistent = PersistentStep(kind, items)
+        form, tile = ("tiles", _TILE) if suits_depthwise_tile(product, _TILE, device) else ("pixels", _PIXEL)
+        sizes = linear(_depthwise_items(product, tile), device)
+        kind, part = PersistentKind.DEPTHWISE_PIXELS, _PIXEL
+        if suits_depthwise_tile(product, _STRIP, device):
+            kind, part = PersistentKind.DEPTHWISE_STRIPS, _STRIP
+        persistent = PersistentStep(kind, _depthwise_items(product, part))
     return Launch(
         Kernel("depthwise_conv_2d.cl", f"depthwise_conv_2d_{form}", defines),
         (

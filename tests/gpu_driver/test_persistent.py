@@ -75,7 +75,7 @@ def results_of(device: Device | CpuDevice, network: Network, source: Array, time
 
 
 @pytest.mark.parametrize("code", [FLOAT, QUANT8, SIGNED], ids=lambda code: code.name)
-@pytest.mark.parametrize("per_unit", [device_profile.PERSISTENT_ITEMS_PER_UNIT, 1], ids=["pixels", "tiles"])
+@pytest.mark.parametrize("per_unit", [device_profile.PERSISTENT_ITEMS_PER_UNIT, 1], ids=["pixels", "strips"])
 def test_blocks_are_one_launch_with_the_same_results(
     persistent_device: Device, code: OperandCode, per_unit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

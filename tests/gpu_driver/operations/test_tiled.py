@@ -29,6 +29,7 @@ from tests.gpu_driver.operations.compare import (
     QUANT8,
     SIGNED,
     Value,
+    execute,
     like,
     random_tensor,
 )
@@ -174,6 +175,29 @@ def test_depthwise(
         inputs, output = operands(source, (1, *sizes.filter, sizes.depth), 3, per_channel, i % 2 == 0, terms)
         scalars = geometry(sizes, False, depth_multiplier=1)
         check_by(kernel, as_gpu, OperationCode.DEPTHWISE_CONV_2D, [*inputs, *scalars], output, 4)
+
+
+@pytest.mark.parametrize("kernel", [DEPTHWISE_TILES, DEPTHWISE_PIXELS], ids=["tiles", "pixels"])
+def test_infinite_taps_outside_of_the_image_add_nothing(
+    as_gpu: Device, kernel: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first tap is infinite, and is outside of the image for the first line and the first column."""
+    if kernel == DEPTHWISE_TILES:
+        monkeypatch.setattr(device_profile, "PERSISTENT_ITEMS_PER_UNIT", 0)
+    source = Value(FLOAT32, np.ones((1, 6, 7, 4), np.float32))
+    weights = Value(FLOAT32, np.ones((1, 3, 3, 4), np.float32), constant=True)
+    weights.data[0, 0, 0] = np.inf
+    bias = Value(FLOAT32, np.zeros(4, np.float32), constant=True)
+    launches = Launches()
+    scalars = (*(1, 1, 1, 1), 1, 1, 1, int(FuseCode.NONE))
+    with recorded(launches):
+        result = execute(
+            as_gpu, OperationCode.DEPTHWISE_CONV_2D, [source, weights, bias, *scalars], source, (1, 6, 7, 4)
+        )
+    assert launches.kernels == {kernel}
+    assert np.isinf(result[:, 1:, 1:]).all()
+    np.testing.assert_array_equal(result[0, 0, :, 0], [4, 6, 6, 6, 6, 6, 4])
+    np.testing.assert_array_equal(result[0, 1:, 0, 0], [6, 6, 6, 6, 4])
 
 
 @pytest.mark.parametrize("adjoined", [(False, False), (True, False), (False, True), (True, True)], ids=str)
