@@ -62,7 +62,7 @@ class PersistentKind(IntEnum):
     """How a step of persistent.cl is done: STEP_* there."""
 
     PRODUCT = 0
-    DEPTHWISE = 1
+    DEPTHWISE_STRIPS = 1
     DEPTHWISE_PIXELS = 2
     COMBINATION = 3
 

@@ -9,18 +9,27 @@
 //          zeros: zero points (src, weights, dst, 0) (quantised only); low, high: bounds of the activation
 // Defines  T: float | half | uchar | char; FILTER_T: T, or char for per-channel weights; QUANTIZED: 0 | 1 (all required)
 //          GROUP: 1, or a multiple of 8: work-items of a group of *_groups, which is there where it is more than 1
-// Launch   *_quads: global (>= ceil(depth / 4) * ceil(out_width / 4) * out_height * batches), local (64); one work-item per 4 x 4, channels fastest
+// Launch   *_tiles: global (>= quads * ceil(out_width / 4) * ceil(out_height / 2) * batches), local (64), where quads is ceil(depth / 4); one
+//          work-item per 4 channels of 4 pixels of 2 lines, channels fastest; *_pixels: the same with 1 pixel for 4 and 1 line for 2, for few
 //          *_groups: global (GROUP, ceil(depth / 32) * out_width * out_height * batches), local (GROUP, 1); one group per output pixel and
 //          32 channels, for few outputs of large windows
-//          extra items return; the last four channels of a depth that is no multiple of 4 overlap their neighbours, which write the same
-// Needs    depth >= 4
+//          extra items return; the last channels, pixels and lines that are not as many overlap their neighbours, which write the same
+// Needs    depth >= 4; *_tiles: depth a multiple of 4, out_width >= 4, out_height >= 2
 // Exact    quantised: bit for bit as TFLite's reference; float: fused multiply-adds in the order fy, fx (*_groups: of taps GROUP / 8 apart, then of
 //          those sums), then the bias
 #include "common/depthwise_quads.h"
 
-kernel void depthwise_conv_2d_quads(DEPTHWISE_PARAMETERS)
+CONVOLVE_QUADS(4, 2, 1, 1)
+CONVOLVE_QUADS(1, 1, input.w, 0)
+
+kernel void depthwise_conv_2d_tiles(DEPTHWISE_PARAMETERS)
 {
-    convolve_quads_4((int)get_global_id(0), DEPTHWISE_ARGUMENTS);
+    convolve_quads_4_2((uint)get_global_id(0), DEPTHWISE_ARGUMENTS);
+}
+
+kernel void depthwise_conv_2d_pixels(DEPTHWISE_PARAMETERS)
+{
+    convolve_quads_1_1((uint)get_global_id(0), DEPTHWISE_ARGUMENTS);
 }
 
 #if GROUP > 1

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // persistent.cl: a persistent kernel: small operations of a network one after the other, by groups that stay on a GPU until all is done.
-// Maths    each step as its own kernel says: matmul_tiled.cl or matmul_units.cl, depthwise_conv_2d.cl (quads), elementwise.cl (dense inputs)
+// Maths    each step as its own kernel says: matmul_tiled.cl or matmul_units.cl, depthwise_conv_2d.cl (tiles of one line, or pixels),
+//          elementwise.cl (dense inputs)
 // Tensors  steps [count][STEP_VECTORS]: of each its kind, how many tiles, work-items or elements it has, 0, 0, then the arguments of its kernel
 //          in order, laid out as a structure of C; memory as (number << 40) + offset in bytes: 0 constants, 1 own, 2 .. 7 outer0 .. outer5
 //          own: what only these steps use; outer0 ..: buffers of others, unused ones any
@@ -27,10 +28,13 @@
 #include "common/depthwise_quads.h"
 #include "common/combined.h"
 
+CONVOLVE_QUADS(4, 1, 1, 0)
+CONVOLVE_QUADS(1, 1, input.w, 0)
+
 #define STEP_VECTORS 16
 #define STEP_PRODUCT 0
-#define STEP_DEPTHWISE 1
-#define STEP_DEPTHWISE_PIXELS 2 // one pixel to a work-item
+#define STEP_DEPTHWISE_STRIPS 1
+#define STEP_DEPTHWISE_PIXELS 2
 #define STEP_COMBINATION 3
 
 typedef long Place;
@@ -142,14 +146,14 @@ static inline void combine_sixteen(int i, local const Combine *s, Memories memor
 }
 
 // What work-item `first` of `all` does of a step whose work-items need not each other.
-static inline void do_items(int kind, int count, int first, int all, local const int4 *arguments, Memories memories)
+static INLINE void do_items(int kind, int count, int first, int all, local const int4 *arguments, Memories memories)
 {
-    if (kind == STEP_DEPTHWISE) {
+    if (kind == STEP_DEPTHWISE_STRIPS) {
         for (int i = first; i < count; i += all)
-            convolve_quads_4(i, DEPTHWISE_OF(((local const Depthwise *)arguments)));
+            convolve_quads_4_1((uint)i, DEPTHWISE_OF(((local const Depthwise *)arguments)));
     } else if (kind == STEP_DEPTHWISE_PIXELS) {
         for (int i = first; i < count; i += all)
-            convolve_quads_1(i, DEPTHWISE_OF(((local const Depthwise *)arguments)));
+            convolve_quads_1_1((uint)i, DEPTHWISE_OF(((local const Depthwise *)arguments)));
     } else {
         for (int i = first * 16; i < count; i += all * 16)
             combine_sixteen(min(i, count - 16), (local const Combine *)arguments, memories);

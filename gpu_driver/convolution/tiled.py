@@ -78,6 +78,8 @@ _NARROW_TERMS = 64
 _QUAD = 4
 _GROUP_QUADS = 8
 """Of depthwise_conv_2d.cl:depthwise_conv_2d_groups."""
+_PIXEL, _STRIP, _TILE = (1, 1), (1, 4), (2, 4)
+"""Lines and pixels that a work-item has four channels of: of depthwise_conv_2d.cl, strips only of persistent.cl."""
 
 
 def product_launch(product: Product, device: DeviceProfile) -> Launch | None:
@@ -122,6 +124,18 @@ def fits_quads(product: Product, device: DeviceProfile) -> bool:
         and g.input_depth >= _QUAD
         and product.residual is None
     )
+
+
+def suits_depthwise_tile(product: Product, tile: tuple[int, int], device: DeviceProfile) -> bool:
+    """Tell whether depthwise_quads.h can have such tiles, and half of the work-items that a device keeps get one."""
+    g, (lines, pixels) = product.geometry, tile
+    fits = g.input_depth % _QUAD == 0 and g.output_height >= lines and g.output_width >= pixels
+    return fits and 2 * _depthwise_items(product, tile) > device.persistent_items
+
+
+def _depthwise_items(product: Product, tile: tuple[int, int]) -> int:
+    g, (lines, pixels) = product.geometry, tile
+    return -(-g.input_depth // _QUAD) * -(-g.output_height // lines) * -(-g.output_width // pixels) * g.batches
 
 
 def tile_of(matmul: Matmul, device: DeviceProfile) -> tuple[Tile, float] | None:
@@ -203,11 +217,12 @@ def _depthwise(product: Product, device: DeviceProfile) -> Launch:
         sizes = one_group_each(-(-quads // _GROUP_QUADS) * pixels, device)
         persistent = None
     else:
-        form = "quads"
-        sizes = linear(quads * -(-g.output_width // _QUAD) * g.output_height * g.batches, device)
-        persistent = PersistentStep(PersistentKind.DEPTHWISE_PIXELS, quads * pixels)
-        if quads * pixels > 2 * device.persistent_items:
-            persistent = PersistentStep(PersistentKind.DEPTHWISE, sizes[0][0])
+        form, tile = ("tiles", _TILE) if suits_depthwise_tile(product, _TILE, device) else ("pixels", _PIXEL)
+        sizes = linear(_depthwise_items(product, tile), device)
+        kind, part = PersistentKind.DEPTHWISE_PIXELS, _PIXEL
+        if suits_depthwise_tile(product, _STRIP, device):
+            kind, part = PersistentKind.DEPTHWISE_STRIPS, _STRIP
+        persistent = PersistentStep(kind, _depthwise_items(product, part))
     return Launch(
         Kernel("depthwise_conv_2d.cl", f"depthwise_conv_2d_{form}", defines),
         (

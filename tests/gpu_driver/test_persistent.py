@@ -129,7 +129,7 @@ def test_a_run_has_a_stage_for_each_operation() -> None:
     assert [(stage.first, stage.last) for stage in joined.stages] == [(at, at + 1) for at in range(len(joined.stages))]
     assert {stage.name for stage in joined.stages} == {
         "matmul_tiled:matmul_tiled",
-        "depthwise_conv_2d:depthwise_conv_2d_quads",
+        "depthwise_conv_2d:depthwise_conv_2d_pixels",
     }
     assert joined.operations == tuple(operation for stage in joined.stages for operation in stage.operations)
     assert joined.flops == sum(stage.flops for stage in joined.stages)

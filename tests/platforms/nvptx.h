@@ -68,6 +68,7 @@ VECTORS_OF(int, 8, private)
 VECTORS_OF(ushort, 4, private)
 VECTORS_OF(ushort, 8, private)
 
+VECTORS_OF(int, 4, global)
 VECTORS_OF(float, 4, global)
 VECTORS_OF(float, 16, global)
 VECTORS_OF(ushort, 16, global)

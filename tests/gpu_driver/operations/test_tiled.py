@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from cpu_driver.driver import Device as CpuDevice
+from gpu_driver import device_profile
 from gpu_driver.convolution import tiled
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.device import Device
@@ -28,6 +29,7 @@ from tests.gpu_driver.operations.compare import (
     QUANT8,
     SIGNED,
     Value,
+    execute,
     like,
     random_tensor,
 )
@@ -54,7 +56,9 @@ OPERATIONS = ("CONV_2D", "DEPTHWISE_CONV_2D", "GROUPED_CONV_2D", "FULLY_CONNECTE
 CASE_STEP, FILE_STEP = 16, 8
 """The quick suite runs one case in so many, and one example in so many of one file of the corpus in so many."""
 TILED, NARROW = ("matmul_tiled.cl", "matmul_tiled"), ("matmul_narrow.cl", "matmul_narrow")
-QUADS, DEPTHWISE_GROUPS = (("depthwise_conv_2d.cl", f"depthwise_conv_2d_{form}") for form in ("quads", "groups"))
+DEPTHWISE_TILES, DEPTHWISE_PIXELS, DEPTHWISE_GROUPS = (
+    ("depthwise_conv_2d.cl", f"depthwise_conv_2d_{form}") for form in ("tiles", "pixels", "groups")
+)
 GENERAL = ("conv_2d.cl", "conv_2d")
 TILES = (32, 64, 128)
 QUICK = {(32, FLOAT32), (32, QUANT8)}
@@ -62,12 +66,28 @@ QUICK = {(32, FLOAT32), (32, QUANT8)}
 
 
 NARROW_PRODUCTS = [(1, 64, 1), (4, 65, 17), (1, 260, 7), (3, 1024, 5), (1, 5000, 2)]
-DEPTHWISE = [
+DEPTHWISE_OF_TILES = [
+    Sizes((2, 9, 13, 8), (3, 3), 8, padding=(1, 1, 1, 1)),
+    Sizes((2, 13, 19, 12), (3, 3), 12, stride=(2, 2), padding=(0, 1, 1, 0)),
+    Sizes((1, 4, 6, 32), (3, 3), 32),
+    Sizes((1, 2, 4, 4), (3, 3), 4, padding=(1, 1, 1, 1)),
+    Sizes((1, 1, 1, 4), (3, 3), 4, padding=(5, 4, 3, 4)),
+    Sizes((1, 3, 7, 20), (3, 3), 20, stride=(2, 2), padding=(1, 1, 1, 1)),
+    Sizes((1, 12, 16, 8), (3, 3), 8, stride=(3, 3), padding=(1, 1, 1, 1)),
+    Sizes((1, 7, 9, 8), (3, 3), 8, stride=(1, 2), padding=(1, 1, 1, 1)),
+    Sizes((1, 9, 9, 8), (3, 3), 8, dilation=(2, 2), padding=(2, 2, 2, 2)),
+    Sizes((1, 3, 5, 16), (1, 1), 16),
+    Sizes((2, 6, 8, 8), (5, 5), 8, padding=(2, 2, 2, 2)),
+    Sizes((1, 11, 11, 4), (5, 2), 4, stride=(2, 1), dilation=(1, 2), padding=(3, 3, 4, 4)),
+]
+DEPTHWISE_OF_PIXELS = [
     Sizes((1, 1, 1, 4), (1, 1), 4),
     Sizes((2, 5, 9, 8), (3, 3), 8, padding=(1, 1, 1, 1)),
+    Sizes((1, 8, 7, 8), (3, 3), 8, stride=(2, 2), padding=(0, 1, 0, 1)),
     Sizes((1, 8, 7, 7), (3, 3), 7, stride=(2, 2), padding=(0, 1, 0, 1)),
     Sizes((1, 9, 11, 13), (5, 2), 13, dilation=(1, 2), padding=(3, 3, 4, 4)),
     Sizes((1, 4, 6, 32), (3, 3), 32, stride=(1, 2)),
+    Sizes((1, 7, 7, 6), (5, 5), 6, stride=(3, 3), padding=(2, 2, 2, 2)),
 ]
 DEPTHWISE_FEW_OUTPUTS = [
     Sizes((1, 7, 7, 4), (7, 7), 4),
@@ -133,21 +153,51 @@ def test_convolutions(
 
 @pytest.mark.parametrize(
     ("kernel", "cases", "terms"),
-    [(QUADS, DEPTHWISE, 9), (DEPTHWISE_GROUPS, DEPTHWISE_FEW_OUTPUTS, 40)],
-    ids=["small_windows", "few_outputs_of_large_windows"],
+    [
+        (DEPTHWISE_TILES, DEPTHWISE_OF_TILES, 9),
+        (DEPTHWISE_PIXELS, DEPTHWISE_OF_PIXELS, 9),
+        (DEPTHWISE_GROUPS, DEPTHWISE_FEW_OUTPUTS, 40),
+    ],
+    ids=["many_outputs", "few_outputs", "few_outputs_of_large_windows"],
 )
 @pytest.mark.parametrize("per_channel", [False, True], ids=["per_tensor", "per_channel"])
 @pytest.mark.parametrize("data_type", ALL, ids=lambda code: code.name)
 def test_depthwise(
-    as_gpu: Device, data_type: OperandCode, per_channel: bool, kernel: tuple[str, str], cases: list[Sizes], terms: int
-) -> None:
+    as_gpu: Device, data_type: OperandCode, per_channel: bool, kernel: tuple[str, str], cases: list[Sizes], terms: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     if per_channel and data_type in (FLOAT32, FLOAT16):
         pytest.skip("only 8-bit filters have scales per channel")
+    if kernel == DEPTHWISE_TILES:
+        monkeypatch.setattr(device_profile, "PERSISTENT_ITEMS_PER_UNIT", 0)  # so that any outputs are many
     for i, sizes in enumerate(cases):
         source = image_of(data_type, sizes, False)
         inputs, output = operands(source, (1, *sizes.filter, sizes.depth), 3, per_channel, i % 2 == 0, terms)
         scalars = geometry(sizes, False, depth_multiplier=1)
         check_by(kernel, as_gpu, OperationCode.DEPTHWISE_CONV_2D, [*inputs, *scalars], output, 4)
+
+
+@pytest.mark.parametrize("kernel", [DEPTHWISE_TILES, DEPTHWISE_PIXELS], ids=["tiles", "pixels"])
+def test_infinite_taps_outside_of_the_image_add_nothing(
+    as_gpu: Device, kernel: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first tap is infinite, and is outside of the image for the first line and the first column."""
+    if kernel == DEPTHWISE_TILES:
+        monkeypatch.setattr(device_profile, "PERSISTENT_ITEMS_PER_UNIT", 0)
+    source = Value(FLOAT32, np.ones((1, 6, 7, 4), np.float32))
+    weights = Value(FLOAT32, np.ones((1, 3, 3, 4), np.float32), constant=True)
+    weights.data[0, 0, 0] = np.inf
+    bias = Value(FLOAT32, np.zeros(4, np.float32), constant=True)
+    launches = Launches()
+    scalars = (*(1, 1, 1, 1), 1, 1, 1, int(FuseCode.NONE))
+    with recorded(launches):
+        result = execute(
+            as_gpu, OperationCode.DEPTHWISE_CONV_2D, [source, weights, bias, *scalars], source, (1, 6, 7, 4)
+        )
+    assert launches.kernels == {kernel}
+    assert np.isinf(result[:, 1:, 1:]).all()
+    np.testing.assert_array_equal(result[0, 0, :, 0], [4, 6, 6, 6, 6, 6, 4])
+    np.testing.assert_array_equal(result[0, 1:, 0, 0], [6, 6, 6, 6, 4])
 
 
 @pytest.mark.parametrize("adjoined", [(False, False), (True, False), (False, True), (True, True)], ids=str)
@@ -210,7 +260,7 @@ def test_network_with_residuals(as_gpu: Device, data_type: OperandCode) -> None:
         prepared.execute_synchronously(request([source], [out]), False, None, None)
         prepared.close()
         results.append(out)
-    assert {TILED, QUADS, NARROW} <= launches.kernels
+    assert {TILED, DEPTHWISE_PIXELS, NARROW} <= launches.kernels
     if data_type == QUANT8:
         np.testing.assert_array_equal(results[0], results[1])
     else:
