@@ -91,7 +91,8 @@ typedef float4 RAW_T4;
 typedef T RAW_T;
 typedef JOIN(T, 4) RAW_T4;
 #define FLOATS_OF(raw) convert_float4(convert_int4(raw) - zeros.x)
-#define STORE_RUN(p, values) (*(global JOIN(T, 8) *)(p) = JOIN(JOIN(convert_, T), 8)(vload8(0, values)))
+#define BYTES_OF(values) as_uint(JOIN(JOIN(convert_, T), 4)(vload4(0, values)))
+#define STORE_RUN(p, values) (*(global uint2 *)(p) = (uint2)(BYTES_OF(values), BYTES_OF((values) + 4)))
 #endif
 
 #if QUANTIZED
@@ -170,7 +171,7 @@ static inline RAW_T4 four_of(global const RAW_T *image, int is_line, int line, i
 #if SOURCE_VECTORS
     RAW_T4 four = (RAW_T4)(padding);
     if (is_line && inside(from, size))
-        four = *(global const RAW_T4 *)(image + line + from);
+        four = *(global const RAW_T4 *)(image + (line + from));
     return four;
 #else
     RAW_T four[4];
@@ -248,8 +249,14 @@ __attribute__((reqd_work_group_size(ITEMS, 1, 1))) kernel void conv_2d_few_chann
     }
     global T *to = dst + nhwc_offset(b, y, x, output.x, output.y, columns) + first_channel;
     EVERY(k, 8 / WRITTEN)
-        if (first_channel + CHANNEL(k * WRITTEN) < columns)
-            EVERY(p, STRIP)
+    {
+        if (first_channel + CHANNEL(k * WRITTEN) >= columns)
+            continue;
+        if (x + STRIP <= output.y) // one question for all
+            EVERY(p, STRIP) WRITE(to + p * columns + CHANNEL(k * WRITTEN), results[p] + k * WRITTEN);
+        else
+            EVERY(p, STRIP - 1)
                 if (x + p < output.y)
                     WRITE(to + p * columns + CHANNEL(k * WRITTEN), results[p] + k * WRITTEN);
+    }
 }
