@@ -7,16 +7,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpu_driver.convolution import packing
 from gpu_driver.convolution.addition import addition_factors
 from gpu_driver.convolution.float_rounding import addition_by_floats
 from gpu_driver.kernel import float32, int32
 from nn_runtime.codes import FuseCode, OperandCode
-from nn_runtime.operand import QUANT8_TYPES
+from nn_runtime.operand import QUANT8_TYPES, dtype_of
 from nn_runtime.operations.elementwise import ADD_LEFT_SHIFT
 from nn_runtime.quantization import activation_range_float, activation_range_quantized, convolution_multipliers
 from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from gpu_driver.bound import BoundOperand
     from gpu_driver.kernel import Argument, Scalar
     from nn_runtime.operand import Array
@@ -82,6 +85,22 @@ class Product:
         mantissas, exponents = convolution_multipliers(self.source, self.weights, self.before)
         depth = self.geometry.output_depth
         return np.broadcast_to(mantissas, depth), np.broadcast_to(exponents, depth)
+
+    @property
+    def greatest_input(self) -> int:
+        """Greatest magnitude of an 8-bit input minus its zero point."""
+        info, zero_point = np.iinfo(dtype_of(self.source.type)), self.source.zero_point
+        return max(int(info.max) - zero_point, zero_point - int(info.min))
+
+    def greatest_sums(self) -> npt.NDArray[np.int64]:
+        """Return bounds on the magnitudes of 8-bit sums with their bias, by channel; constant weights and bias."""
+        weights = self.weights.data
+        by_channel = np.moveaxis(weights, -1, 0) if self.geometry.depthwise else weights
+        return packing.greatest_sums(by_channel, self.weights.zero_point, self.bias.data, self.greatest_input)
+
+    def rounding(self) -> packing.Rounding:
+        """Return whether both roundings of 8-bit results can be done at once; constant weights and bias."""
+        return packing.rounding(self.greatest_sums(), self.multipliers()[1], self.before.zero_point)
 
     def bounds(self) -> tuple[Scalar, Scalar]:
         """Return the bounds of the activation in the output's domain."""

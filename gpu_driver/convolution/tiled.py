@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpu_driver.convolution.few_channels import few_channels_launch
 from gpu_driver.convolution.matmul import FILTER_VECTORS, SOURCE_VECTORS, of_batches, of_product
 from gpu_driver.convolution.units import estimate, smallest_units_launch, time_to_bring, units_launch
 from gpu_driver.kernel import Kernel, Packed, int_vector
@@ -83,12 +84,12 @@ _PIXEL, _STRIP, _TILE = (1, 1), (1, 4), (2, 4)
 
 
 def product_launch(product: Product, device: DeviceProfile) -> Launch | None:
-    """Return the launch of a convolution or FULLY_CONNECTED by the kernels of this module, or None if none fits."""
+    """Return the launch of a convolution or FULLY_CONNECTED by a kernel for GPU-type devices, or None if none fits."""
     if fits_quads(product, device):
         return _depthwise(product, device)
     if product.geometry.depthwise:
         return None
-    return _by_groups(of_product(product), device)
+    return few_channels_launch(product, device) or _by_groups(of_product(product), device)
 
 
 def batches_launch(

@@ -54,7 +54,8 @@ class Tile:
     direct: bool = False
 
     def __str__(self) -> str:
-        return f"{self.rows}x{self.columns}-{self.warp_rows}x{self.warp_columns}-{'direct' if self.direct else 'local'}-{self.stages}"
+        by = "direct" if self.direct else "local"
+        return f"{self.rows}x{self.columns}-{self.warp_rows}x{self.warp_columns}-{by}-{self.stages}"
 
     @property
     def warps(self) -> int:

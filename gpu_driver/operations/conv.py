@@ -21,13 +21,11 @@ from gpu_driver.launchers.strided import dense_strides, image_strides
 from gpu_driver.launchers.worksize import linear
 from gpu_driver.operations import launches
 from nn_runtime.codes import OperandCode, OperationCode
-from nn_runtime.operand import dtype_of
 from nn_runtime.operations.conv import convolution_geometry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import numpy.typing as npt
     from numpy.typing import DTypeLike
 
     from gpu_driver.bound import BoundOperand, BoundOperation
@@ -96,7 +94,7 @@ def fits_winograd(product: Product, device: DeviceProfile) -> bool:
 def fits_packed(product: Product, device: DeviceProfile) -> bool:
     """Tell whether convolve.h applies: constant weights, NHWC, a device for chains; what rounds once is scaled down."""
     fits = device.builds_chains and product.packable and not product.geometry.depthwise
-    return fits and not (product.quantized and product.rounds_once and not _rounding(product).at_once)
+    return fits and not (product.quantized and product.rounds_once and not product.rounding().at_once)
 
 
 def fits_depthwise_packed(product: Product, device: DeviceProfile) -> bool:
@@ -116,7 +114,7 @@ def packed(product: Product) -> Steps:
     constants = _channels(product, weights, packing.pack_channels)
     values = {"zero_in": product.source.zero_point, **_requantization(product)}
     if product.quantized:
-        values["chunk"] = packing.exact_chunk(weights, _greatest_input(product.source))
+        values["chunk"] = packing.exact_chunk(weights, product.greatest_input)
     if _is_of_one_pixel(product):
         halves = packing.as_halves(weights)
         if halves is not None:
@@ -217,13 +215,13 @@ def _channels(product: Product, weights: Array, pack: Callable[[Array, DTypeLike
     """Return weights, bias, and for 8-bit data mantissas and exponents."""
     if not product.quantized:
         return weights, pack(product.bias.data.astype(np.float32), np.float32)
-    vectors = (product.bias.data, *product.multipliers(), _rounding(product).offsets)
+    vectors = (product.bias.data, *product.multipliers(), product.rounding().offsets)
     return weights, *(pack(values, np.int32) for values in vectors)
 
 
 def _of_lanes(product: Product, folded: Array, lanes: Array, block: int) -> tuple[Array, ...]:
     """Return bias to modes as finish_bytes.h takes them, by lane, modes by `block` lanes."""
-    multipliers, rounding = product.multipliers(), _rounding(product)
+    multipliers, rounding = product.multipliers(), product.rounding()
     found = _float_scaling(product)
     vectors = (folded, *multipliers, rounding.offsets, found.factors, found.rests, found.offsets)
 
@@ -239,7 +237,7 @@ def _of_lanes(product: Product, folded: Array, lanes: Array, block: int) -> tupl
 
 def _float_scaling(product: Product) -> FloatScaling:
     """Return how sums are scaled by floats; what is rounded once, or does not fit a float, is scaled by integers."""
-    depth, greatest = product.geometry.output_depth, _greatest_sums(product)
+    depth, greatest = product.geometry.output_depth, product.greatest_sums()
     bias = product.bias.data.astype(np.int64)
     if product.rounds_once or int(greatest.max()) >= 1 << 31:
         zeros = np.zeros(depth, np.float32)
@@ -260,22 +258,10 @@ def _requantization(product: Product) -> dict[str, int | float]:
 def _rounding_mode(product: Product) -> chain.Round:
     if product.rounds_once:
         return chain.Round.ONCE
-    if not _rounding(product).at_once:
+    if not product.rounding().at_once:
         return chain.Round.TWICE
     low, _ = product.bounds()
     return chain.Round.POSITIVE if low.item() >= product.before.zero_point else chain.Round.TWICE_AT_ONCE
-
-
-def _rounding(product: Product) -> packing.Rounding:
-    return packing.rounding(_greatest_sums(product), product.multipliers()[1], product.before.zero_point)
-
-
-def _greatest_sums(product: Product) -> npt.NDArray[np.int64]:
-    weights = product.weights.data
-    by_channel = np.moveaxis(weights, -1, 0) if product.geometry.depthwise else weights
-    return packing.greatest_sums(
-        by_channel, product.weights.zero_point, product.bias.data, _greatest_input(product.source)
-    )
 
 
 def _step(
@@ -406,9 +392,3 @@ def _fused_product(op: BoundOperation) -> Product:
         product=product,
         own_activation=geometry.activation,
     )
-
-
-def _greatest_input(source: BoundOperand) -> int:
-    """Return the greatest magnitude of a value of the source minus its zero point."""
-    info = np.iinfo(dtype_of(source.type))
-    return max(int(info.max) - source.zero_point, source.zero_point - int(info.min))

@@ -21,9 +21,9 @@
 #include "common/centred.h"
 
 #if T_IS_HALF
-#define LOAD_ALIGNED_4(p, i, type) vloada_half4(0, (p) + (i))
-#define LOAD_4(p, i, type) (aligned ? vloada_half4(0, (p) + (i)) : vload_half4(0, (p) + (i)))
-#define STORE_4(p, i, v) vstorea_half4_rte(v, 0, (p) + (i))
+#define LOAD_ALIGNED_4(p, i, type) HALVES(4, (p) + (i))
+#define LOAD_4(p, i, type) (aligned ? HALVES(4, (p) + (i)) : vload_half4(0, (p) + (i)))
+#define STORE_4(p, i, v) PUT_HALVES(4, (p) + (i), v)
 #elif T_IS_FLOAT
 #define LOAD_ALIGNED_4(p, i, type) (*(global const JOIN(type, 4) *)((p) + (i)))
 #define LOAD_4(p, i, type) (aligned ? LOAD_ALIGNED_4(p, i, type) : vload4(0, (p) + (i)))

@@ -216,6 +216,7 @@ CONVOLUTIONS = (
     Convolution("explicit_dilations_nchw", (1, 7, 6, 2), (3, 2, 3), (1, 0, 0, 1), (2, 1), (3, 2), nchw=True),
     Convolution("nchw_same", (2, 4, 5, 3), (4, 3, 3), SAME, (1, 2), nchw=True),
     Convolution("wide", (1, 4, 4, 40), (40, 3, 3), SAME),
+    Convolution("large_image", (1, 45, 47, 3), (2, 2, 3), SAME, activation=FuseCode.RELU6),
     Convolution("same_3x3", (1, 5, 6, 3), (1, 3, 3), SAME, depthwise=True),
     Convolution("multiplier_relu6", (2, 5, 4, 3), (2, 2, 3), strides=(2, 1), activation=FuseCode.RELU6, depthwise=True),
     Convolution(

@@ -16,7 +16,11 @@
     BUILT_IN type##n convert_##type##n(int##n v) { return __builtin_convertvector(v, type##n); }
 
 BUILT_IN size_t get_local_id(uint dimension) { return __nvvm_read_ptx_sreg_tid_x(); }
-BUILT_IN size_t get_group_id(uint dimension) { return __nvvm_read_ptx_sreg_ctaid_x(); }
+BUILT_IN size_t get_group_id(uint dimension)
+{
+    return dimension == 0 ? __nvvm_read_ptx_sreg_ctaid_x()
+                          : dimension == 1 ? __nvvm_read_ptx_sreg_ctaid_y() : __nvvm_read_ptx_sreg_ctaid_z();
+}
 BUILT_IN size_t get_global_id(uint dimension)
 {
     return get_group_id(dimension) * __nvvm_read_ptx_sreg_ntid_x() + get_local_id(dimension);
@@ -103,7 +107,10 @@ HALF16_OF(global)
 HALF16_OF(private)
 BUILT_IN int4 convert_int4(uchar4 v) { return __builtin_convertvector(v, int4); }
 BUILT_IN int4 convert_int4(char4 v) { return __builtin_convertvector(v, int4); }
+BUILT_IN int4 convert_int4(float4 v) { return __builtin_convertvector(v, int4); }
+BUILT_IN float4 convert_float4(int4 v) { return __builtin_convertvector(v, float4); }
 BUILT_IN float vload_half(size_t i, const private half *p) { return p[i]; }
+BUILT_IN float4 vload_half4(size_t i, const private half *p) { return __builtin_convertvector(*(const private half4 *)(p + 4 * i), float4); }
 BUILT_IN void vstore_half_rte(float v, size_t i, global half *p) { p[i] = v; }
 BUILT_IN void vstore_half_rte(float v, size_t i, private half *p) { p[i] = v; }
 ROUNDED(4)

@@ -167,6 +167,31 @@ def test_tiles_of_floats_fit_in_registers(tile: tiled.Tile, clang: str, ptxas: s
 
 
 @pytest.mark.parametrize("types", element_types(80), ids="-".join)
+@pytest.mark.parametrize(("taps", "depth"), [(3, 3), (7, 3)], ids=["3x3", "7x7"])
+def test_inputs_of_few_channels_stay_in_registers(
+    taps: int, depth: int, types: tuple[str, str], clang: str, ptxas: str, tmp_path: Path
+) -> None:
+    """Three groups fit in a compute unit's registers, and a line of a strip is read once, by vectors alone."""
+    element, filter_element = types
+    geometry = {"FILTER_HEIGHT": taps, "FILTER_WIDTH": taps, "DEPTH": depth, "STRIDE_Y": 2, "STRIDE_X": 2}
+    tile = {"STRIP": 8, "STRIPS": 2, "LINES": 16, "LANES": 4, "BLOCKS": 1, "DILATION_Y": 1, "DILATION_X": 1}
+    defines: dict[str, str | int] = {"T": element, "FILTER_T": filter_element, **geometry, **tile}
+    defines |= {"QUANTIZED": int("char" in element), "ROUNDS_DOWN": 1, "SOURCE_VECTORS": 1, "OUTPUT_VECTORS": 1}
+    ptx = _compiled("conv_2d_few_channels.cl", 80, build_options(defines), clang)
+    for target in TARGETS[80]:
+        said = _assembled(ptx, ptxas, target, tmp_path)
+        assert "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads" in said
+        registers = re.search(r"Used (\d+) registers", said)
+        assert registers is not None
+        assert 3 * 128 * (-(-int(registers[1]) // 8) * 8) <= 65536
+    loop = next(body for body in _loops(ptx) if "fma.rn" in body)
+    inputs = -(-(7 * 2 + taps) * depth // 4)
+    assert not re.search(r"ld\.shared\.[^v]", loop)
+    assert len(re.findall(r"ld\.shared\.v4", loop)) == inputs + 2 * taps * depth
+    assert loop.count("fma.rn") == 64 * taps * depth
+
+
+@pytest.mark.parametrize("types", element_types(80), ids="-".join)
 @pytest.mark.parametrize("level", sorted(PTX_VERSIONS))
 def test_groups_that_stay_run_at_the_same_time(
     types: tuple[str, str], level: int, clang: str, ptxas: str, tmp_path: Path
