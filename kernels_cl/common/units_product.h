@@ -159,10 +159,18 @@ typedef struct {
 static INLINE void multiply_rows(Totals *totals, int r, uint4 row, uint4 row_8, const uint4 *right, int2 zeros, local uint *exchange)
 {
     const uint4 first = (uint4)(row.x, row_8.x, row.y, row_8.y), second = (uint4)(row.z, row_8.z, row.w, row_8.w);
+#if T_IS_FLOAT && !T_IS_HALF
+    // Units cut what they add to a sum, always towards 0; so the sums of a turn are added up by ordinary additions.
+    UNROLL_UNITS for (int c = 0; c < COLUMN_BLOCKS; ++c) {
+        const Sums part = multiply_add(first, right[c].xy, (Sums)(0), exchange);
+        totals->of[r][c] += multiply_add(second, right[c].zw, part, exchange);
+    }
+#else
     UNROLL_UNITS for (int c = 0; c < COLUMN_BLOCKS; ++c)
         totals->of[r][c] = multiply_add(first, right[c].xy, totals->of[r][c], exchange);
     UNROLL_UNITS for (int c = 0; c < COLUMN_BLOCKS; ++c)
         totals->of[r][c] = multiply_add(second, right[c].zw, totals->of[r][c], exchange);
+#endif
 #if QUANTIZED
     if (!MATRIX_UNITS || zeros.y != 0) { // the stand-in has barriers, which are for all
         totals->rows[r] = multiply_add(first, (uint2)(ONES), totals->rows[r], exchange);
