@@ -53,7 +53,7 @@ class Tuning:
         _OF_GPUS,
     )
     unit_sums: int = _number(
-        8,
+        32,
         (8, 16, 32, 64),
         "sums to which matrix units add 64 bytes of terms in a cycle; sums in another order",
         _OF_GPUS,

@@ -19,6 +19,7 @@ from gpu_driver.launch import Launch, PersistentKind, PersistentStep
 from gpu_driver.launchers.groups import group_defines, one_group_each, share_outputs
 from gpu_driver.launchers.vectors import c_type
 from gpu_driver.launchers.worksize import linear
+from nn_runtime.codes import OperandCode
 from nn_runtime.operand import dtype_of
 from nn_runtime.value_classes import dataclass
 
@@ -75,6 +76,8 @@ _MANY_REGISTERS = ("nvidia", "amd")
 """Platforms whose work-items have the registers that the largest tile takes: 64 sums and more each."""
 _SUMS_A_CYCLE = 128
 """To which a compute unit adds a term."""
+_CYCLES_AN_OUTPUT, _CYCLES_OF_A_GROUP = 0.4, 2000
+"""What a compute unit takes to finish an output, and what its groups wait at their beginning and end."""
 _NARROW_TERMS = 64
 _QUAD = 4
 _GROUP_QUADS = 8
@@ -161,7 +164,16 @@ def time_by_floats(matmul: Matmul, tile: Tile, device: DeviceProfile) -> float:
     )
     cycles = tile.side * elements / (_SUMS_A_CYCLE * tile.speed(device.tuning)) + brought
     turns = -(-matmul.terms // tile.terms)
-    return estimate(cycles / turns, turns, tile.side**2, tile.groups(matmul), tile.resident, device)
+    return estimate(
+        cycles / turns,
+        turns,
+        tile.side**2 * _CYCLES_AN_OUTPUT,
+        tile.groups(matmul),
+        tile.resident,
+        device.tuning.turn_cycles,
+        _CYCLES_OF_A_GROUP,
+        device,
+    )
 
 
 def largest_tile(matmul: Matmul, device: DeviceProfile) -> int:
@@ -178,7 +190,9 @@ def _by_groups(matmul: Matmul, device: DeviceProfile) -> Launch | None:
     if fits_narrow(matmul, device):
         return _narrow(matmul)
     if device.suits_persistence(matmul.flops, matmul.bytes_moved):
-        smallest = smallest_units_launch(matmul, device)
+        # Of few rows of floats, whose lines have few terms, tiles whose slices share the terms take less time.
+        is_float = matmul.source.type == OperandCode.TENSOR_FLOAT32
+        smallest = None if is_float else smallest_units_launch(matmul, device)
         if smallest is not None or fits_tiled(device, TILES[-1]):
             return smallest or _tiled(matmul, TILES[-1])
     found = tile_of(matmul, device)

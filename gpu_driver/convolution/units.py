@@ -2,8 +2,8 @@
 """Products of matrices by NVIDIA's matrix units: by the tile that a model of the device prefers.
 
 Times are estimates in cycles: `estimate` says what they are made of. Its numbers were fitted to the products of
-MobileNet V2, 64 pictures at once, by every tile on an H200: what they choose took 1.01 (float32), 1.13 (float16) and
-1.04 (8 bits) of the best tiles' time. They choose among the tiles, and between this kernel and matmul_tiled.cl.
+MobileNet V2, 64 pictures at once, by every tile on an H100: what they choose took 1.11 (float16 and float32) and 1.01
+(8 bits) of the best tiles' time. They choose among the tiles, and between this kernel and matmul_tiled.cl.
 """
 
 from __future__ import annotations
@@ -24,33 +24,39 @@ if TYPE_CHECKING:
     from gpu_driver.launch import Launch
 
 _WARP = 32
-_SIDES = SOURCE_VECTORS | SOURCE_HALVES, FILTER_VECTORS | FILTER_HALVES
 _QUAD = 4
 _LINE_BYTES, _RUN_BYTES = 64, 16
 """Of matmul_units.cl: what is brought of a row or column at once, and by one work-item."""
+_SIDES = SOURCE_VECTORS | SOURCE_HALVES, FILTER_VECTORS | FILTER_HALVES
 _REGISTERS = 65536
 _LOCAL_BYTES, _ITEMS = {75: 64 << 10}, {75: 1024}
 _LOCAL_BYTES_SINCE_80, _ITEMS_SINCE_80 = 100 << 10, 1536
 """What a compute unit has for its groups, by MATRIX_UNITS; those since capability 8.0 have as much or more."""
-_LOCAL_BYTES_A_CYCLE, _BROUGHT_BYTES_A_CYCLE, _BROUGHT_ELEMENTS_A_CYCLE = 128, 64, 8
-"""Local memory read or written; device memory (its cache) read by vectors, and one element at a time."""
-_CYCLES_AN_OUTPUT, _CYCLES_OF_A_GROUP = 0.4, 2000
-"""What a compute unit takes to finish an output, and what its groups wait at their beginning and end."""
+_LOCAL_BYTES_A_CYCLE, _LANES_BYTES_A_CYCLE, _BROUGHT_BYTES_A_CYCLE, _BROUGHT_ELEMENTS_A_CYCLE = 128, 64, 32, 8
+"""Local memory read or written; lanes reading from a unit's cache; device memory (its cache) read by vectors, and one
+element at a time."""
+_CYCLES_AN_OUTPUT = {1: 0.34, 2: 0.13, 4: 0.4}
+"""What a compute unit takes to finish an output, by the bytes of an element."""
+_CYCLES_OF_A_WARP = 3
+"""What else each warp does in a turn."""
+_TURNS_AHEAD, _TURNS_DIRECT = 0.5, 1.6
+"""Parts of `turn_cycles` that a turn's terms are waited for: of vectors, whose copies began before, and by lanes that
+read them themselves; single elements are waited for."""
+_CYCLES_OF_A_GROUP, _CYCLES_OF_A_DIRECT_GROUP = 1800, 500
+"""What groups wait at their beginning and end."""
+_FLOAT_PRODUCTS = 3
+"""Instructions for one of floats."""
 
 
 @dataclass(frozen=True)
 class Tile:
-    """Rows and columns of a group's part of the output, and of a warp's; STAGES, DIRECT of matmul_units.cl.
-
-    registers: of a work-item, as ptxas says.
-    """
+    """Rows and columns of a group's part of the output, and of a warp's; STAGES and DIRECT of matmul_units.cl."""
 
     rows: int
     columns: int
     warp_rows: int
     warp_columns: int
     stages: int
-    registers: int
     direct: bool = False
 
     def __str__(self) -> str:
@@ -72,6 +78,18 @@ class Tile:
         """Local memory of a group: lines of the stage that is used, and of those that come."""
         return 0 if self.direct else self.stages * _LINE_BYTES * (self.rows + self.columns)
 
+    def registers(self, size_bytes: int) -> int:
+        """Return about how many registers a work-item needs, by the bytes of an element: sums, terms, all else."""
+        sums = self.warp_rows * self.warp_columns // _WARP * (2 if size_bytes == _QUAD else 1)
+        runs = self.stages * (self.warp_rows + self.warp_columns) // 8 if self.direct else self.warp_columns // 8
+        return sums + runs * (_RUN_BYTES // 4) + (80 if size_bytes == 1 else 60)
+
+    def resident(self, size_bytes: int, level: int) -> int:
+        """Return how many groups a compute unit with that MATRIX_UNITS has room for at once."""
+        local_bytes, items = _LOCAL_BYTES.get(level, _LOCAL_BYTES_SINCE_80), _ITEMS.get(level, _ITEMS_SINCE_80)
+        registers = _REGISTERS // (self.items * self.registers(size_bytes))
+        return max(1, min(registers, local_bytes // max(1, self.local_bytes), items // self.items))
+
     def count(self, matmul: Matmul) -> int:
         """Return how many tiles a product takes."""
         return -(-matmul.rows // self.rows) * -(-matmul.columns // self.columns) * matmul.groups
@@ -87,24 +105,17 @@ class Tile:
             ("DIRECT", int(self.direct)),
         )
 
-    def resident(self, level: int) -> int:
-        """Return how many groups a compute unit with that MATRIX_UNITS has room for at once."""
-        local_bytes, items = _LOCAL_BYTES.get(level, _LOCAL_BYTES_SINCE_80), _ITEMS.get(level, _ITEMS_SINCE_80)
-        return min(
-            _REGISTERS // (self.items * self.registers), local_bytes // max(1, self.local_bytes), items // self.items
-        )
-
 
 TILES = (
-    Tile(128, 128, 64, 32, 3, 232),
-    Tile(64, 64, 32, 32, 4, 152),
-    Tile(64, 32, 32, 16, 4, 128),
-    Tile(128, 32, 32, 32, 2, 192, direct=True),
-    Tile(64, 32, 16, 32, 2, 130, direct=True),
-    Tile(64, 32, 32, 16, 1, 100, direct=True),
-    Tile(32, 32, 16, 16, 4, 128),
+    Tile(128, 128, 64, 32, 3),
+    Tile(64, 64, 32, 32, 4),
+    Tile(64, 32, 32, 16, 4),
+    Tile(128, 32, 32, 32, 1, direct=True),
+    Tile(64, 32, 32, 16, 1, direct=True),
+    Tile(128, 16, 32, 16, 1, direct=True),
+    Tile(32, 32, 16, 16, 4),
 )
-"""A group's warps share its local memory; the larger a warp's part, the more often it uses what it reads there."""
+"""The larger a warp's part, the more often it uses what it reads; the more warps a unit has, the less they wait."""
 
 
 def units_launch(matmul: Matmul, device: DeviceProfile, otherwise: float) -> Launch | None:
@@ -149,19 +160,30 @@ def time_by_units(matmul: Matmul, tile: Tile, device: DeviceProfile) -> float:
     size_bytes = dtype_of(matmul.source.type).itemsize
     terms = _LINE_BYTES // size_bytes
     vectors = _vectors(matmul, 1)
+    by_vectors = [bool(vectors & side) for side in _SIDES]
     brought = sum(
-        time_to_bring(terms * lines, size_bytes, bool(vectors & side))
-        for lines, side in zip((tile.rows, tile.columns), _SIDES, strict=True)
+        time_to_bring(terms * lines, size_bytes, vector)
+        for lines, vector in zip((tile.rows, tile.columns), by_vectors, strict=True)
     )
-    written = _LINE_BYTES * (tile.rows + tile.columns)
     read = _LINE_BYTES * tile.warps * (tile.warp_rows + tile.warp_columns)
-    cycles = max(
-        tile.rows * tile.columns / device.tuning.unit_sums,
-        brought + (written + read) / _LOCAL_BYTES_A_CYCLE,
-    )
+    if tile.direct:
+        moved, waits, group = max(brought, read / _LANES_BYTES_A_CYCLE), _TURNS_DIRECT, _CYCLES_OF_A_DIRECT_GROUP
+    else:
+        written = _LINE_BYTES * (tile.rows + tile.columns)
+        moved, group = brought + (written + read) / _LOCAL_BYTES_A_CYCLE, _CYCLES_OF_A_GROUP
+        waits = _TURNS_AHEAD if all(by_vectors) else 1.0
+    products = _FLOAT_PRODUCTS if size_bytes == _QUAD else 1
     outputs = tile.rows * tile.columns
+    turn = max(products * outputs / device.tuning.unit_sums, moved) + _CYCLES_OF_A_WARP * tile.warps
     return estimate(
-        cycles, -(-matmul.terms // terms), outputs, tile.count(matmul), tile.resident(device.matrix_units or 0), device
+        turn,
+        -(-matmul.terms // terms),
+        outputs * _CYCLES_AN_OUTPUT[size_bytes],
+        tile.count(matmul),
+        tile.resident(size_bytes, device.matrix_units or 0),
+        waits * device.tuning.turn_cycles,
+        group,
+        device,
     )
 
 
@@ -170,15 +192,16 @@ def time_to_bring(elements: int, size_bytes: int, by_vectors: bool) -> float:
     return elements * size_bytes / _BROUGHT_BYTES_A_CYCLE if by_vectors else elements / _BROUGHT_ELEMENTS_A_CYCLE
 
 
-def estimate(cycles: float, turns: int, outputs: int, groups: int, resident: int, device: DeviceProfile) -> float:
-    """Return the cycles of so many groups of so many turns, each of which keeps its compute unit busy for `cycles`.
+def estimate(
+    turn: float, turns: int, finish: float, groups: int, resident: int, wait: float, begin: float, device: DeviceProfile
+) -> float:
+    """Return the cycles of so many groups of so many turns, each of which keeps its compute unit busy for `turn`.
 
-    Groups that are resident on a unit at once wait for their loads together, others after them; nothing else overlaps.
-    They wait for device memory, for the barrier, for their last products. Each finishes so many outputs.
+    Groups that are resident on a unit at once wait together, others after them: in each turn for its terms, at their
+    beginning and end. Nothing else overlaps; each is finished in `finish` cycles.
     """
     on_one_unit = -(-groups // device.compute_units)
-    busy = on_one_unit * (turns * cycles + outputs * _CYCLES_AN_OUTPUT)
-    return busy + -(-on_one_unit // resident) * (turns * device.tuning.turn_cycles + _CYCLES_OF_A_GROUP)
+    return on_one_unit * (turns * turn + finish) + -(-on_one_unit // resident) * (turns * wait + begin)
 
 
 def _launch(matmul: Matmul, tile: Tile, device: DeviceProfile, *, knows_flags: bool) -> Launch:

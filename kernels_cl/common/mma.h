@@ -5,6 +5,7 @@
 //          MATRIX_UNITS: 75 | 80: by PTX for devices of that compute capability and later, float only by 80; 0: the same in plain
 //          OpenCL C, with which all that is around it can be tried on any device (required)
 // Gives    Sums: four sums of a work-item, float4 (float, half) or int4; multiply_add: the instruction, of float three of them
+//          multiply_add_parts (float): the same, with sums of the small products apart, to be added in the end
 //          copy_run, end_of_copies, WAIT_FOR_COPIES(n): 16 bytes from device into local memory while the work-item goes on
 //          EXCHANGE_WORDS(items): words of local memory that a group of so many work-items gives to multiply_add
 //          WARP: 32; functions that call it must be INLINE
@@ -15,7 +16,8 @@
 //          sums   x, y, z, w: rows g, g, g + 8, g + 8; columns 2 * t, 2 * t + 1, 2 * t, 2 * t + 1
 // Exact    8-bit: yes, int wraps; half: products are exact, sums are float, how they are rounded is the hardware's affair
 //          float: each factor is the sum of two of 11 bits, one of them rounded, and three of the four products are added: a product is
-//          off by 2^-21 of itself at most, a fifth of that in the mean; sums as of half. An infinite factor, or one that rounds to
+//          off by 2^-21 of itself at most, a fifth of that in the mean. The units cut what they add, towards 0, so that a sum is
+//          too small by half a unit in its last place for each instruction. An infinite factor, or one that rounds to
 //          infinity, makes NaN
 // Source   PTX ISA, matrix fragments of mma.m16n8k16 (f16), m16n8k32 (s8, u8), m16n8k8 (tf32), and m16n8k8, m8n8k16 of capability
 //          7.5, of which two and four make the same; cp.async. Three products: as CUTLASS's "3xTF32" (example 27 there)
@@ -79,13 +81,20 @@ static INLINE Sums multiply_add_words(uint4 left, uint2 right, Sums sums)
 // The instruction reads the upper 19 bits of a word.
 #define ROUNDED(words) (((words) + 0x1000u) & 0xffffe000u)
 
-static INLINE Sums multiply_add(uint4 left, uint2 right, Sums sums, local uint *exchange)
+static INLINE void multiply_add_parts(uint4 left, uint2 right, Sums *sums, Sums *rests, local uint *exchange)
 {
     const uint4 left_rounded = ROUNDED(left), left_rest = as_uint4(as_float4(left) - as_float4(left_rounded));
     const uint2 right_rounded = ROUNDED(right), right_rest = as_uint2(as_float2(right) - as_float2(right_rounded));
-    sums = multiply_add_words(left_rest, right_rounded, sums);
-    sums = multiply_add_words(left_rounded, right_rest, sums);
-    return multiply_add_words(left_rounded, right_rounded, sums);
+    *rests = multiply_add_words(left_rest, right_rounded, *rests);
+    *rests = multiply_add_words(left_rounded, right_rest, *rests);
+    *sums = multiply_add_words(left_rounded, right_rounded, *sums);
+}
+
+static INLINE Sums multiply_add(uint4 left, uint2 right, Sums sums, local uint *exchange)
+{
+    Sums rests = (Sums)(0);
+    multiply_add_parts(left, right, &sums, &rests, exchange);
+    return sums + rests;
 }
 #else
 #define multiply_add(left, right, sums, exchange) multiply_add_words(left, right, sums)
@@ -158,6 +167,13 @@ static INLINE Sums multiply_add(uint4 left, uint2 right, Sums sums, local uint *
     barrier(CLK_LOCAL_MEM_FENCE);
     return sums;
 }
+
+#if T_IS_FLOAT && !T_IS_HALF
+static INLINE void multiply_add_parts(uint4 left, uint2 right, Sums *sums, Sums *rests, local uint *exchange)
+{
+    *sums = multiply_add(left, right, *sums, exchange);
+}
+#endif
 #endif
 
 #if MATRIX_UNITS >= 80

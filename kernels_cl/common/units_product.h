@@ -147,9 +147,12 @@ static inline Lane lane_of(int item)
 // The column, of a warp's, that is the i-th of lane t of four: runs of neighbours.
 #define COLUMN_OF(t, i) ((i) / LANE_RUN * (4 * LANE_RUN) + (t) * LANE_RUN + (i) % LANE_RUN)
 
-// A work-item's sums and, of bytes, the sums of its rows and columns, where zero points ask for them.
+// A work-item's sums; of floats those of small products apart; of bytes the sums of its rows and columns, where zero points ask for them.
 typedef struct {
     Sums of[ROW_BLOCKS][COLUMN_BLOCKS];
+#if T_IS_FLOAT && !T_IS_HALF
+    Sums rests[ROW_BLOCKS][COLUMN_BLOCKS];
+#endif
 #if QUANTIZED
     Sums rows[ROW_BLOCKS], columns[COLUMN_BLOCKS];
 #endif
@@ -160,11 +163,10 @@ static INLINE void multiply_rows(Totals *totals, int r, uint4 row, uint4 row_8, 
 {
     const uint4 first = (uint4)(row.x, row_8.x, row.y, row_8.y), second = (uint4)(row.z, row_8.z, row.w, row_8.w);
 #if T_IS_FLOAT && !T_IS_HALF
-    // Units cut what they add to a sum, always towards 0; so the sums of a turn are added up by ordinary additions.
-    UNROLL_UNITS for (int c = 0; c < COLUMN_BLOCKS; ++c) {
-        const Sums part = multiply_add(first, right[c].xy, (Sums)(0), exchange);
-        totals->of[r][c] += multiply_add(second, right[c].zw, part, exchange);
-    }
+    UNROLL_UNITS for (int c = 0; c < COLUMN_BLOCKS; ++c)
+        multiply_add_parts(first, right[c].xy, &totals->of[r][c], &totals->rests[r][c], exchange);
+    UNROLL_UNITS for (int c = 0; c < COLUMN_BLOCKS; ++c)
+        multiply_add_parts(second, right[c].zw, &totals->of[r][c], &totals->rests[r][c], exchange);
 #else
     UNROLL_UNITS for (int c = 0; c < COLUMN_BLOCKS; ++c)
         totals->of[r][c] = multiply_add(first, right[c].xy, totals->of[r][c], exchange);
@@ -208,6 +210,11 @@ static IN_REGISTERS void begin_totals(Totals *totals, const COMPUTE_T *biases)
 #pragma unroll
         for (int r = 0; r < ROW_BLOCKS; ++r)
             totals->of[r][c] = (Sums)(even, odd, even, odd);
+#if T_IS_FLOAT && !T_IS_HALF
+#pragma unroll
+        for (int r = 0; r < ROW_BLOCKS; ++r)
+            totals->rests[r][c] = (Sums)(0);
+#endif
     }
 #if QUANTIZED
 #pragma unroll
@@ -294,6 +301,12 @@ static IN_REGISTERS void finish_tile(Totals *totals, Tile tile, const Lane *lane
     const int rows = row_count(output), columns = output.z, flags = g->flags, first_column = tile.column * TILE_COLUMNS + lane->column;
 #if QUANTIZED
     take_off_zeros(totals, (uint)zeros.x, (uint)zeros.y, (uint)g->terms);
+#elif !T_IS_HALF
+#pragma unroll
+    for (int r = 0; r < ROW_BLOCKS; ++r)
+#pragma unroll
+        for (int c = 0; c < COLUMN_BLOCKS; ++c)
+            totals->of[r][c] += totals->rests[r][c];
 #endif
     Channel channels[LANE_COLUMNS]; // of 8 bits their scales, which would take registers until here
 #pragma unroll
