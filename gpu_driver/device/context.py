@@ -116,7 +116,7 @@ class DeviceContext:
             _watchdogs(idle_seconds) if within is None else within._watchdogs
         )
         watchdog = self._watchdogs[ExecutionPreference.FAST_SINGLE_ANSWER]
-        self.staging = PinnedStaging(self.context, self.queue, watchdog) if profile.is_discrete else None
+        self.staging = PinnedStaging(self.context, device, watchdog) if profile.is_discrete else None
         """Through which large arrays are transferred, where that is faster."""
 
     @property

@@ -42,8 +42,8 @@ class CopyThreads:
             work()
             return
         shared = _Shared(work)
-        self._call(shared.help, helpers)
         try:
+            self._call(shared.help, helpers)
             work()
         finally:
             shared.close()

@@ -56,10 +56,11 @@ class PinnedStaging:
     themselves are the host's memory.
     """
 
-    def __init__(self, context: cl.Context, queue: cl.CommandQueue, watchdog: Watchdog) -> None:
-        """Hold nothing yet; `queue` is where pieces are mapped."""
+    def __init__(self, context: cl.Context, device: cl.Device, watchdog: Watchdog) -> None:
+        """Hold nothing yet."""
         self._context = context
-        self._queue = queue
+        self._queue = cl.CommandQueue(context, device)
+        """Where pieces are mapped, without waiting for what the others compute."""
         self._watchdog = watchdog
         self._threads = CopyThreads(min(MOST_THREADS, _processors()) - 1)
         self._pieces: weakref.WeakSet[Piece] = weakref.WeakSet()
