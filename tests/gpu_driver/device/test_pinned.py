@@ -188,10 +188,11 @@ def test_a_piece_is_used_again_when_its_transfer_is_over(
     thread.start()
     until(lambda: len(sizes) >= most)
     time.sleep(0.02)
-    assert len(sizes) == most
+    meanwhile = len(sizes)
     held.release()
     thread.join(60)
     context.queue.finish()
+    assert meanwhile == most
     assert np.array_equal(read_plainly(device, buffer), data)
     assert len(staging._pieces) == most
     assert all_are_back(staging)
@@ -217,7 +218,7 @@ def test_new_pieces_rather_than_waiting(device: Device) -> None:
 def test_another_piece_is_one_that_rests(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pinned, "MOST_PIECES", 2)
     staging, context = staging_of(device), device.context()
-    buffer, data = context.allocate(2 * PIECE_BYTES), drawn(2 * PIECE_BYTES)
+    buffer, data = context.allocate(2 * THREAD_BYTES), drawn(2 * THREAD_BYTES)  # in two parts
     held = Held(device)
     staging.write(context.queue, buffer, data, lambda _size, _event: None)
     for _ in range(3):
@@ -426,9 +427,10 @@ def test_nobody_gets_a_piece_whose_transfer_was_given_up_but_runs(
     thread.start()
     assert began.wait(60)
     time.sleep(0.02)
-    assert not staging._free
+    meanwhile = list(staging._free)
     held.release()
     thread.join(60)
+    assert meanwhile == []
     assert all_are_back(staging)
 
 
