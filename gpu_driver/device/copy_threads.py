@@ -75,7 +75,7 @@ class CopyThreads:
 def _serve(calls: SimpleQueue[Work | None]) -> None:
     while (work := calls.get()) is not None:
         work()
-        del work  # and with it the arrays that it is about
+        del work  # and with it what went wrong
     calls.put(None)  # for the next thread
 
 
@@ -83,23 +83,25 @@ class _Shared:
     """Work that others may join until it is closed. error: what it raised in one of them."""
 
     def __init__(self, work: Work) -> None:
-        self._work = work
+        self._work: Work | None = work
+        """None when it is closed: those who come later hold nothing of it."""
         self._changed = threading.Condition()
         self._inside = 0
-        self._closed = False
         self.error: BaseException | None = None
 
     def help(self) -> None:
         """Join in, unless it is over."""
         with self._changed:
-            if self._closed:
+            work = self._work
+            if work is None:
                 return
             self._inside += 1
         try:
-            self._work()
+            work()
         except BaseException as error:
             self.error = error
         finally:
+            del work
             with self._changed:
                 self._inside -= 1
                 self._changed.notify()
@@ -110,7 +112,7 @@ class _Shared:
         while True:
             try:
                 with self._changed:
-                    self._closed = True
+                    self._work = None
                     while self._inside:
                         self._changed.wait()
                 break

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import gc
 import threading
 import weakref
 from collections import deque
@@ -168,10 +167,22 @@ def test_the_caller_works_alone_where_no_thread_can_be_started(monkeypatch: pyte
     threads.share(Meeting(4).work, 4)
 
 
-def test_threads_that_wait_hold_nothing_of_their_last_work() -> None:
-    threads, meeting = CopyThreads(3), Meeting(4)
-    threads.share(meeting.work, 4)
-    seen = weakref.ref(meeting)
-    del meeting
-    gc.collect()
-    until(lambda: seen() is None)
+def test_others_hold_nothing_of_the_work_when_it_is_over() -> None:
+    threads, done = CopyThreads(1), threading.Event()
+    first, alone = Meeting(2), Meeting(1)
+    threads.share(first.work, 2)
+    meeting = threading.Barrier(3)
+
+    def long() -> None:
+        meeting.wait(60)
+        assert done.wait(60)
+
+    other = threading.Thread(target=threads.share, args=(long, 2))
+    other.start()
+    meeting.wait(60)
+    threads.share(alone.work, 2)  # the thread is called, and does not come
+    seen = [weakref.ref(first), weakref.ref(alone)]
+    del first, alone
+    assert [one() for one in seen] == [None, None]
+    done.set()
+    other.join(60)
