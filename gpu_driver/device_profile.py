@@ -80,6 +80,11 @@ class DeviceProfile:
         return self.is_cpu and self.slug in ("pocl", "intel")
 
     @property
+    def is_discrete(self) -> bool:
+        """Whether it is a GPU with memory of its own, which it fills from the host's over a bus."""
+        return self.type == DeviceTypeCode.GPU and not self.host_unified_memory
+
+    @property
     def cycle_counter(self) -> bool:
         """Whether kernels can read the processor's cycle counter."""
         return CYCLE_COUNTER in self.features

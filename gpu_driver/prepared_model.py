@@ -199,7 +199,7 @@ class PreparedModel:
         timeout_ns = DEFAULT_LOOP_TIMEOUT_NS if loop_timeout_ns is None else loop_timeout_ns
         limits = Limits(deadline_ns, min(timeout_ns, MAXIMUM_LOOP_TIMEOUT_NS))
         queue = self.device.queue if events is None else self.device.profiling_queue
-        commands = Commands(queue, events, in_stages=in_stages)
+        commands = Commands(queue, self.device.staging, events, in_stages=in_stages)
         buffers = self._buffers.bind(self, request)
         slot = self.device.executions.slot(self.how.priority, deadline_ns)
         try:

@@ -31,6 +31,7 @@ from gpu_driver.device.device_memory import Accounts, DeviceBuffer
 from gpu_driver.device.errors import hal_error, is_exhausted
 from gpu_driver.device.inline import one_thread
 from gpu_driver.device.interrupts import interrupts_held
+from gpu_driver.device.pinned import PinnedStaging
 from gpu_driver.device.programs import ProgramCache
 from gpu_driver.device.scheduler import Scheduler
 from nn_runtime.hal.memory import PAGE_BYTES, pages_of_zeros
@@ -114,6 +115,9 @@ class DeviceContext:
         self._watchdogs: Mapping[ExecutionPreference, Watchdog] = (
             _watchdogs(idle_seconds) if within is None else within._watchdogs
         )
+        watchdog = self._watchdogs[ExecutionPreference.FAST_SINGLE_ANSWER]
+        self.staging = PinnedStaging(self.context, device, watchdog) if profile.is_discrete else None
+        """Through which large arrays are transferred, where that is faster."""
 
     @property
     def profile(self) -> DeviceProfile:

@@ -96,17 +96,17 @@ class DeviceBuffer:
         if hasattr(self, "_accounts"):
             self._accounts.freed(self.size_bytes)
 
-    def write(self, queue: cl.CommandQueue, data: Array) -> cl.Event:
-        """Enqueue a copy of contiguous `data` to the first bytes.
+    def write(self, queue: cl.CommandQueue, data: Array, offset: int = 0) -> cl.Event:
+        """Enqueue a copy of contiguous `data` to the bytes from `offset`.
 
         Keep the event until the copy is done: one that goes earlier waits, and the whole interpreter with it.
         """
-        event = cl.enqueue_copy(queue, self.handle, data, is_blocking=False)
+        event = cl.enqueue_copy(queue, self.handle, data, dst_offset=offset, is_blocking=False)
         self._accounts.written(data.nbytes)
         return event
 
-    def read(self, queue: cl.CommandQueue, data: Array) -> cl.Event:
-        """Enqueue a copy of the first bytes to contiguous `data`; the event is kept as for `write`."""
-        event = cl.enqueue_copy(queue, data, self.handle, is_blocking=False)
+    def read(self, queue: cl.CommandQueue, data: Array, offset: int = 0) -> cl.Event:
+        """Enqueue a copy of the bytes from `offset` to contiguous `data`; the event is kept as for `write`."""
+        event = cl.enqueue_copy(queue, data, self.handle, src_offset=offset, is_blocking=False)
         self._accounts.read(data.nbytes)
         return event

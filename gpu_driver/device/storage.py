@@ -11,8 +11,6 @@ from gpu_driver.device.errors import hal_error
 from nn_runtime.hal.types import ErrorStatus, HalError, Priority
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from gpu_driver.device.context import DeviceContext
     from gpu_driver.device.device_memory import DeviceBuffer
     from nn_runtime.operand import Array
@@ -40,22 +38,31 @@ class DeviceStorage:
 
     def read(self, destination: Array) -> None:
         """Copy the first bytes to the host, in turn with the executions."""
-        self._transfer(self.buffer.read, destination)
+        self._transfer(destination, is_read=True)
 
     def write(self, source: Array) -> None:
         """Copy the first bytes from the host, in turn with the executions."""
-        self._transfer(self.buffer.write, source)
+        self._transfer(source, is_read=False)
 
     def close(self) -> None:
         """Let go of the memory; executions that have been enqueued still hold it, others on their way fail."""
         self._buffer = None
 
-    def _transfer(self, copy: Callable[[cl.CommandQueue, Array], cl.Event], data: Array) -> None:
-        self._device.check_process()
+    def _transfer(self, data: Array, *, is_read: bool) -> None:
+        buffer, device = self.buffer, self._device
+        device.check_process()
         if not data.nbytes:
             return
-        with self._device.executions.slot(Priority.MEDIUM):
+        staging = device.staging
+        with device.executions.slot(Priority.MEDIUM):
             try:
-                copy(self._device.queue, data).wait()
+                if staging is None or not staging.suits(data.nbytes):
+                    copy = buffer.read if is_read else buffer.write
+                    copy(device.queue, data).wait()
+                else:
+                    events: list[cl.Event] = []
+                    staged = staging.read if is_read else staging.write
+                    staged(device.queue, buffer, data, lambda _, event: events.append(event))
+                    events[-1].wait()
             except cl.Error as error:
                 raise hal_error(error, f"transfer of {data.nbytes} bytes") from error

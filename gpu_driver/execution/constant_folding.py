@@ -100,7 +100,7 @@ def _computed(
 ) -> tuple[Mapping[int, Array], frozenset[Program]]:
     """Return the outputs of a subgraph without inputs by operand, and the programs that made them."""
     compiled = CompiledGraph(device, model, Rewritten.of(part), profile, warmed=False)
-    commands = Commands(device.queue, None)
+    commands = Commands(device.queue, device.staging, None)
     context = ExecutionContext(device)  # holds what the commands work on until they are done
     try:
         outputs = GraphRun(compiled, context, commands, _NoEnds(), Limits(None, 0), ()).run()

@@ -8,6 +8,7 @@ operation finds out about its outputs, and one bool for every decision.
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from gpu_driver.device.device_memory import DeviceBuffer
+    from gpu_driver.device.pinned import PinnedStaging
     from gpu_driver.execution.compiled_graph import CompiledGraph
     from gpu_driver.execution.compiled_segment import CompiledSegment
     from gpu_driver.execution.execution_context import ExecutionContext
@@ -43,9 +45,17 @@ class Commands:
     `in_stages`: each operation of a launch of several is timed: by the launch, or enqueued apart.
     """
 
-    def __init__(self, queue: cl.CommandQueue, recorded: list[Recorded] | None, *, in_stages: bool = False) -> None:
-        """Enqueue nothing yet."""
+    def __init__(
+        self,
+        queue: cl.CommandQueue,
+        staging: PinnedStaging | None,
+        recorded: list[Recorded] | None,
+        *,
+        in_stages: bool = False,
+    ) -> None:
+        """Enqueue nothing yet; `staging` is the device's."""
         self.queue = queue
+        self._staging = staging
         self._recorded = recorded
         self._in_stages = in_stages
         self._transfers: list[cl.Event] = []
@@ -64,11 +74,20 @@ class Commands:
 
     def write(self, buffer: DeviceBuffer, data: Array) -> None:
         """Enqueue a copy to the device."""
-        self._keep(Transfer("write", data.nbytes), buffer.write(self.queue, np.ascontiguousarray(data)))
+        data = np.ascontiguousarray(data)
+        staging = self._staging
+        if staging is None or not staging.suits(data.nbytes):
+            self._keep(Transfer("write", data.nbytes), buffer.write(self.queue, data))
+        else:
+            staging.write(self.queue, buffer, data, partial(self._keep_part, "write", object()))
 
     def read(self, buffer: DeviceBuffer, data: Array) -> None:
-        """Enqueue a copy to the host."""
-        self._keep(Transfer("read", data.nbytes), buffer.read(self.queue, data))
+        """Enqueue a copy to the host; a large one may be waited for at once."""
+        staging = self._staging
+        if staging is None or not staging.suits(data.nbytes):
+            self._keep(Transfer("read", data.nbytes), buffer.read(self.queue, data))
+        else:
+            staging.read(self.queue, buffer, data, partial(self._keep_part, "read", object()))
 
     def read_scratch(self, segment: SegmentContext, scratch: Scratch) -> list[int]:
         """Wait for int32 scratch memory of a segment and return it."""
@@ -118,6 +137,9 @@ class Commands:
         if self._in_stages and self._recorded is not None:
             take_stamps(self._recorded[self._taken :])
             self._taken = len(self._recorded)
+
+    def _keep_part(self, name: str, array: object, size_bytes: int, event: cl.Event) -> None:
+        self._keep(Transfer(name, size_bytes, array), event)
 
     def _keep(self, transfer: Transfer, event: cl.Event) -> None:
         self._transfers.append(event)

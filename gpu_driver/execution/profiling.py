@@ -52,17 +52,24 @@ def _all_rows(events: Sequence[Recorded], took_ns: int) -> tuple[ProfileRow, ...
         return ()
     origin = min(events[-1][1].profile.end - took_ns, events[0][1].profile.start)
     rows = [_rows(command, event, origin) for command, event in events]
-    launches = [id(command.launch) if isinstance(command, Clocked) else None for command, _ in events]
+    wholes = [_whole(command) for command, _ in events]
     merged: list[ProfileRow] = []
-    for _, group in itertools.groupby(range(len(events)), lambda at: at if launches[at] is None else launches[at]):
+    for _, group in itertools.groupby(range(len(events)), lambda at: at if wholes[at] is None else id(wholes[at])):
         merged += _sums([rows[at] for at in group])
     return tuple(merged)
 
 
-def _sums(images: Sequence[Sequence[ProfileRow]]) -> Sequence[ProfileRow]:
-    """Return the rows of a launch that was enqueued for each image: from the first start, as long as all together."""
-    if len(images) == 1:
-        return images[0]
+def _whole(command: object) -> object:
+    """Return what a command is a part of: a launch for each image, the transfer of an array; None if it is alone."""
+    if isinstance(command, Clocked):
+        return command.launch
+    return command.array if isinstance(command, Transfer) else None
+
+
+def _sums(parts: Sequence[Sequence[ProfileRow]]) -> Sequence[ProfileRow]:
+    """Return the rows of what was enqueued in parts: from the first start, as long as all together."""
+    if len(parts) == 1:
+        return parts[0]
     return [
         ProfileRow(
             same[0].operations,
@@ -73,7 +80,7 @@ def _sums(images: Sequence[Sequence[ProfileRow]]) -> Sequence[ProfileRow]:
             sum(row.flops for row in same),
             same[0].on_bytes,
         )
-        for same in zip(*images, strict=True)
+        for same in zip(*parts, strict=True)
     ]
 
 

@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Transfer:
-    """What a host transfer was, for a profile."""
+    """What a host transfer was, for a profile. array: what those of an array's parts have in common."""
 
     name: str
     size_bytes: int
+    array: object = None
 
 
 @dataclass(eq=False)

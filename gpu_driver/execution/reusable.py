@@ -195,7 +195,8 @@ class ReusableExecution:
                     if one_launch and not self._own and segment.complains_in_sight:
                         recorded = events if in_stages else None
                         return self._run_in_place(segment, queue, recorded, memory.in_place, in_stages=in_stages)
-                    self._enqueue(context, segment, Commands(queue, events, in_stages=in_stages), memory)
+                    commands = Commands(queue, device.staging, events, in_stages=in_stages)
+                    self._enqueue(context, segment, commands, memory)
                     return events[-1][1] if events else None
                 except BaseException:
                     queue.finish()  # nothing may write to the caller's memory any more

@@ -8,13 +8,14 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gpu_driver.driver import Device
-from nn_runtime.codes import FuseCode, OperationCode
+from nn_runtime.codes import DeviceTypeCode, FuseCode, OperationCode
 from nn_runtime.hal.memory import SharedMemory
 from nn_runtime.hal.types import (
     BufferToken,
@@ -44,6 +45,13 @@ _PATIENCE_SECONDS = 300
 def fresh(device: Device) -> Device:
     """Return the same device with a context and counts of its own."""
     return Device(device._found, 0)
+
+
+def discrete(device: Device) -> Device:
+    """Return the same device, with a profile that says it is a GPU with memory of its own."""
+    found = Device(replace(device._found, type=DeviceTypeCode.GPU, features=()), 0)
+    found.profile = replace(found.profile, host_unified_memory=False)
+    return found
 
 
 def memory_of(device: Device) -> MemoryStats:

@@ -421,7 +421,7 @@ def test_what_is_given_up_is_waited_for_whatever_fails() -> None:
     """Reads into the caller's memory may still run where no more can be enqueued."""
     queue, fault = Mock(), Mock(seen=None)
     fault.buffer.write.side_effect = HalError(ErrorStatus.GENERAL_FAILURE, "out of resources")
-    commands = Commands(queue, None)
+    commands = Commands(queue, None, None)
     commands.run(Mock(fault=fault), {})
     with pytest.raises(HalError, match="out of resources"):
         commands.abandon()
