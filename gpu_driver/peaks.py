@@ -16,6 +16,7 @@ import pyopencl as cl
 from gpu_driver import cache_files
 from gpu_driver.chain.tiles import FEW_REGISTERS
 from gpu_driver.discovery.dot_products import AMX
+from gpu_driver.discovery.matrix_units import WITHOUT_FLOATS
 from nn_runtime.hal.cache_folder import cache_directory
 from nn_runtime.hal.files import read_file
 from nn_runtime.hal.peaks import Peaks
@@ -34,7 +35,7 @@ _CHAINS, _FEW_CHAINS = 12, 6
 _TILE_PRODUCTS = 2 * 16 * 64 * 16
 """Of a work-item and round."""
 _UNITS_CHAINS = 8
-_UNITS_PRODUCTS, _WARP = {"half": 16 * 8 * 16, "uchar": 16 * 8 * 32}, 32
+_UNITS_PRODUCTS, _WARP = {"float": 16 * 8 * 8, "half": 16 * 8 * 16, "uchar": 16 * 8 * 32}, 32
 """Of 32 work-items in one instruction, by type."""
 _REPEATS = 7
 _TARGET_NS = 4_000_000
@@ -94,6 +95,8 @@ class _Measurement:
         float16 = quant8 = float32
         if self._device.profile.matrix_units is not None:
             float16, quant8 = (self._units_rate(element, result.handle) for element in ("half", "uchar"))
+            if self._device.profile.matrix_units != WITHOUT_FLOATS:
+                float32 = max(float32, self._units_rate("float", result.handle))
         elif self._device.profile.dot4 == AMX:
             products = _TILE_PRODUCTS * self._items
             quant8 = self._rate(kernel("tile_product"), 2 * products, lambda rounds: (result.handle, rounds))

@@ -118,24 +118,12 @@ typedef JOIN(T, 4) RAW_T4;
 typedef float Channel;
 #define CHANNEL_OF(c) LOAD_BIAS(bias, c)
 #elif ROUNDS_DOWN
-// A sum and its bias are multiplied, what rounds the product is added, and the rest is a shift: as multiply_and_round_down16 of quant.h.
-typedef struct {
-    long added;
-    int multiplier, right;
-} Channel;
-#define CHANNEL_OF(c) channel_of(bias[c], multipliers[c], -shifts[c], zeros)
-
-static inline Channel channel_of(int bias, int multiplier, int exponent, int4 zeros)
-{
-    const long rounding = ((long)zeros.z << exponent) + (1L << (exponent - 1));
-    const long nudge = zeros.w ? 0 : 1L << 30;
-    return (Channel){(long)bias * multiplier + (rounding << 31) + nudge, multiplier, exponent - 1};
-}
+typedef AtOnce Channel;
+#define CHANNEL_OF(c) at_once_of(bias[c], multipliers[c], shifts[c], zeros.z, zeros.w)
 
 static inline int result(int sum, Channel channel, int4 zeros, int low, int high)
 {
-    const int upper = (int)(((long)sum * channel.multiplier + channel.added) >> 32);
-    return activate_int(upper >> channel.right, low, high);
+    return activate_int(scale_down_at_once(sum, channel), low, high);
 }
 #else
 typedef struct {

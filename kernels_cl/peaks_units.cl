@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // peaks_units.cl: what the matrix units of NVIDIA's GPUs can do at most, on words in registers; peaks.cl has all else.
 // Maths    unit_product: `rounds` times, for each of CHAINS independent blocks of sums, sums += left * right of common/mma.h
-// Tensors  result: float (half) or int [items, 4]
+// Tensors  result: float (float, half) or int [items, 4]
 // Defines  T, FILTER_T, MATRIX_UNITS: as common/mma.h says (required)
 //          CHAINS: blocks of sums at once
 // Launch   global (items), local (ITEMS); a warp multiplies CHAINS blocks of 16 rows, 8 columns, 32 bytes of terms in a round
-// Exact    nobody reads the results; halves are 1, so that sums stay finite
+// Exact    nobody reads the results; floats and halves are 1, so that sums stay finite
 #include "common/mma.h"
 
 #ifndef CHAINS
@@ -15,6 +15,8 @@
 
 #if T_IS_HALF
 #define ONES 0x3c003c00u
+#elif T_IS_FLOAT
+#define ONES 0x3f800000u
 #else
 #define ONES 0x01010101u
 #endif

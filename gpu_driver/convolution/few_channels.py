@@ -149,7 +149,7 @@ def _launch(product: Product, tile: Tile) -> Launch:
         scaling = tuple(Packed(np.ascontiguousarray(values)) for values in product.multipliers())
         points = product.source.zero_point, product.weights.zero_point, product.output.zero_point
         zeros = (int_vector(*points, int(product.rounds_once)),)
-        rounding = (("ROUNDS_DOWN", int(_rounds_down(product))),)
+        rounding = (("ROUNDS_DOWN", int(product.rounds_at_once and product.rounds_down)),)
     defines = (
         *(*product.defines(), ("FILTER_T", c_type(product.weights)), *rounding),
         *(("DEPTH", g.input_depth), ("FILTER_HEIGHT", g.filter_height), ("FILTER_WIDTH", g.filter_width)),
@@ -173,11 +173,3 @@ def _launch(product: Product, tile: Tile) -> Launch:
         product.flops,
         product.bytes_moved,
     )
-
-
-def _rounds_down(product: Product) -> bool:
-    """Whether a sum is requantised by one product and one shift: known sums that are small, no result below zero."""
-    if not (product.weights.is_constant and product.bias.is_constant and product.rounding().at_once):
-        return False
-    low, _ = product.bounds()
-    return product.rounds_once or low.item() >= product.output.zero_point

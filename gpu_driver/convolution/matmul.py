@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from nn_runtime.operations.batch_matmul import BatchMatmul
 
 SOURCE_VECTORS, FILTER_VECTORS, OUTPUT_VECTORS, SOURCE_IN_ROWS, OUTPUT_IN_ROWS = 1, 2, 4, 8, 16
-SOURCE_HALVES, FILTER_HALVES, BOUNDED, ADDS_RESIDUAL, FILTER_CENTRED, ROUNDS_ONCE = 32, 64, 128, 256, 512, 1024
+SOURCE_HALVES, FILTER_HALVES, BOUNDED, ADDS_RESIDUAL, FILTER_CENTRED = 32, 64, 128, 256, 512
+ROUNDS_ONCE, ROUNDS_AT_ONCE, ROUNDS_DOWN = 1024, 2048, 4096
 """As in common/matmul.h."""
 
 
@@ -52,6 +53,8 @@ class Matmul:
     steps: tuple[int, int, int, int]
     bounds: tuple[Scalar, Scalar]
     rounds_once: bool = False
+    rounds_at_once: bool = False
+    rounds_down: bool = False
 
     @property
     def rows(self) -> int:
@@ -108,6 +111,7 @@ class Matmul:
         """Return all flags of common/matmul.h, of which `vectors` says how memory is read and written."""
         if self.quantized:
             known = FILTER_CENTRED * (self.weights.zero_point == 0) | ROUNDS_ONCE * self.rounds_once
+            known |= (ROUNDS_AT_ONCE | ROUNDS_DOWN * self.rounds_down) * self.rounds_at_once
         else:
             bounded = not all(np.isinf(bound) for bound in self.bounds)
             known = BOUNDED * bounded | ADDS_RESIDUAL * self.adds_residual
@@ -182,6 +186,8 @@ def of_product(product: Product) -> Matmul:
         (g.stride_height, g.stride_width, g.dilation_height, g.dilation_width),
         product.bounds(),
         product.rounds_once,
+        product.rounds_at_once,
+        product.rounds_down,
     )
 
 

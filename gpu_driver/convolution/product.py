@@ -102,6 +102,18 @@ class Product:
         """Return whether both roundings of 8-bit results can be done at once; constant weights and bias."""
         return packing.rounding(self.greatest_sums(), self.multipliers()[1], self.before.zero_point)
 
+    @property
+    def rounds_at_once(self) -> bool:
+        """Whether 8-bit results can be rounded twice at once: known sums that are small, all shifts below 0."""
+        known = self.quantized and self.weights.is_constant and self.bias.is_constant
+        return known and self.rounding().at_once
+
+    @property
+    def rounds_down(self) -> bool:
+        """Whether such results may round as if none were negative: since none is, or since they round once."""
+        low, _ = self.bounds()
+        return self.quantized and (self.rounds_once or low.item() >= self.before.zero_point)
+
     def bounds(self) -> tuple[Scalar, Scalar]:
         """Return the bounds of the activation in the output's domain."""
         if self.quantized:

@@ -2,8 +2,8 @@
 """Products of matrices by NVIDIA's matrix units: by the tile that a model of the device prefers.
 
 Times are estimates in cycles: `estimate` says what they are made of. Its numbers were fitted to the products of
-MobileNet V2, 64 pictures at once, by every tile on an H100: what they choose took 1.11 (float16 and float32) and 1.01
-(8 bits) of the best tiles' time. They choose among the tiles, and between this kernel and matmul_tiled.cl.
+MobileNet V2, 64 pictures at once, by every tile on an H100: what they choose took 1.11 (float16), 1.07 (float32) and
+1.01 (8 bits) of the best tiles' time. They choose among the tiles, and between this kernel and matmul_tiled.cl.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ _LOCAL_BYTES_A_CYCLE, _LANES_BYTES_A_CYCLE, _BROUGHT_BYTES_A_CYCLE, _BROUGHT_ELE
 """Local memory read or written; lanes reading from a unit's cache; device memory (its cache) read by vectors, and one
 element at a time."""
 _CYCLES_AN_OUTPUT = {1: 0.34, 2: 0.13, 4: 0.4}
-"""What a compute unit takes to finish an output, by the bytes of an element."""
+_CYCLES_A_ROW = {1: 0, 2: 0, 4: 2}
+"""What a compute unit takes to finish an output, by the bytes of an element, and for each row of a warp."""
 _CYCLES_OF_A_WARP = 3
 """What else each warp does in a turn."""
 _TURNS_AHEAD, _TURNS_DIRECT = 0.5, 1.6
@@ -112,6 +113,7 @@ TILES = (
     Tile(64, 32, 32, 16, 4),
     Tile(128, 32, 32, 32, 1, direct=True),
     Tile(64, 32, 32, 16, 1, direct=True),
+    Tile(64, 32, 16, 32, 1, direct=True),
     Tile(128, 16, 32, 16, 1, direct=True),
     Tile(32, 32, 16, 16, 4),
 )
@@ -178,7 +180,7 @@ def time_by_units(matmul: Matmul, tile: Tile, device: DeviceProfile) -> float:
     return estimate(
         turn,
         -(-matmul.terms // terms),
-        outputs * _CYCLES_AN_OUTPUT[size_bytes],
+        outputs * _CYCLES_AN_OUTPUT[size_bytes] + tile.warps * tile.warp_rows * _CYCLES_A_ROW[size_bytes],
         tile.count(matmul),
         tile.resident(size_bytes, device.matrix_units or 0),
         waits * device.tuning.turn_cycles,

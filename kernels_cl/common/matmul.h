@@ -13,7 +13,8 @@
 //              steps (stride y, x, dilation y, x); filter_layout (stride of a column, stride of a term, terms, flags)
 //              flags: sum of SOURCE_VECTORS, FILTER_VECTORS, OUTPUT_VECTORS: what may be read and written by aligned vectors;
 //              SOURCE_HALVES, FILTER_HALVES: what by aligned halves of them; BOUNDED: low and high are not infinite, ADDS_RESIDUAL: it
-//              has_residual (float types); FILTER_CENTRED: the zero point of weights is 0, ROUNDS_ONCE (quantised); SOURCE_IN_ROWS, OUTPUT_IN_ROWS: row r is pixel r of src, all of its terms there; of dst: nothing lies between pixels
+//              has_residual (float types); FILTER_CENTRED: the zero point of weights is 0, ROUNDS_ONCE, ROUNDS_AT_ONCE: quant.h says when,
+//              ROUNDS_DOWN: and no result is below the zero point, or it rounds once (quantised); SOURCE_IN_ROWS, OUTPUT_IN_ROWS: row r is pixel r of src, all of its terms there; of dst: nothing lies between pixels
 //              zeros (zero points of src, weights, dst, rounds_once) (quantised only); low, high: bounds of the activation
 //          ARGUMENTS: their names
 //          Pixel, pixel_of, position: where a row's terms are in src, or nowhere, beyond the image or the rows
@@ -48,6 +49,8 @@
 #define ADDS_RESIDUAL 256
 #define FILTER_CENTRED 512
 #define ROUNDS_ONCE 1024
+#define ROUNDS_AT_ONCE 2048
+#define ROUNDS_DOWN 4096
 
 #include "common/centred.h"
 
@@ -158,14 +161,21 @@ static inline int output_offset(int row, int4 output, int4 strides, int flags)
     return row / width / height * strides.x + row / width % height * strides.y + row % width * strides.z;
 }
 
+#if QUANTIZED && defined(FLAGS) && (FLAGS & ROUNDS_AT_ONCE)
 typedef struct {
-    COMPUTE_T bias;
-#if QUANTIZED
-    int multiplier, shift;
-#endif
+    int bias;
+    AtOnce scale;
 } Channel;
+#define CHANNEL_OF(channel) ((Channel){bias[channel], at_once_of(0, multipliers[channel], shifts[channel], zeros.z, zeros.w)})
 
-#if QUANTIZED
+static inline int result(int sum, Channel channel, int4 zeros, int low, int high)
+{
+    return activate_int(FLAGS & ROUNDS_DOWN ? scale_down_at_once(sum, channel.scale) : scale_at_once(sum, channel.scale), low, high);
+}
+#elif QUANTIZED
+typedef struct {
+    int bias, multiplier, shift;
+} Channel;
 #define CHANNEL_OF(channel) ((Channel){bias[channel], multipliers[channel], shifts[channel]})
 
 static inline int result(int sum, Channel channel, int4 zeros, int low, int high)
@@ -174,9 +184,10 @@ static inline int result(int sum, Channel channel, int4 zeros, int low, int high
                               : multiply_by_quantized_multiplier(sum, channel.multiplier, channel.shift);
     return activate_int(value + zeros.z, low, high);
 }
-#define RESULT(sum, channel, added) result(sum, channel, zeros, low, high)
-#define RESIDUAL_AT(to) 0
 #else
+typedef struct {
+    COMPUTE_T bias;
+} Channel;
 #define CHANNEL_OF(channel) ((Channel){LOAD_BIAS(bias, channel)})
 
 static inline COMPUTE_T result(COMPUTE_T sum, int has_residual, COMPUTE_T added, COMPUTE_T low, COMPUTE_T high)
@@ -187,4 +198,8 @@ static inline COMPUTE_T result(COMPUTE_T sum, int has_residual, COMPUTE_T added,
 }
 #define RESULT(sum, channel, added) result(sum, has_residual, added, low, high)
 #define RESIDUAL_AT(to) (has_residual ? LOAD(residual, to) : 0)
+#endif
+#if QUANTIZED
+#define RESULT(sum, channel, added) result(sum, channel, zeros, low, high)
+#define RESIDUAL_AT(to) 0
 #endif

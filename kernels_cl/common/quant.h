@@ -38,6 +38,33 @@ static inline int multiply_rounding_once(int x, int multiplier, int shift)
     return (int)(((long)x * multiplier + (1L << (right - 1))) >> right);
 }
 
+// A channel, for shifts below 0 and sums so small that both roundings can be done at once: |sum| + |rounding| < 2^31, where rounding is
+// zero_out * 2^-shift + 2^(-shift - 1), an offset and half a unit of the result. As multiply_and_round16 below; rounds_once: as
+// multiply_rounding_once.
+typedef struct {
+    long added;
+    int multiplier, right;
+} AtOnce;
+
+static inline AtOnce at_once_of(int bias, int multiplier, int shift, int zero_out, int rounds_once)
+{
+    const long rounding = ((long)zero_out << -shift) + (1L << (-shift - 1));
+    return (AtOnce){(long)bias * multiplier + (rounding << 31) + (rounds_once ? 0 : 1L << 30), multiplier, -shift - 1};
+}
+
+// What `sum` and the bias of at_once_of become, at most zero_out if they are negative: those that must be right then round once.
+static inline int scale_down_at_once(int sum, AtOnce channel)
+{
+    return (int)(((long)sum * channel.multiplier + channel.added) >> 32) >> channel.right;
+}
+
+// The same for any sum, in which the bias is and which rounds twice; the bias of at_once_of is 0.
+static inline int scale_at_once(int sum, AtOnce channel)
+{
+    const long added = sum < 0 ? channel.added - (1L << 31) : channel.added;
+    return (int)(((long)sum * channel.multiplier + added) >> 32) >> channel.right;
+}
+
 // Even and odd lanes are multiplied apart: a 64-bit product of sign-extended lanes is one x86 instruction.
 static inline int16 saturating_rounding_doubling_high_mul16(int16 a, int16 b)
 {

@@ -105,8 +105,8 @@ def test_devices_of_matrix_units_have_peaks_of_their_own(
 
     monkeypatch.setattr(peaks._Measurement, "_rate", rate)
     measured = peaks._Measurement(of_type_gpu(RuntimeDevice(opencl_device), UNITS).context()).run()
-    assert asked == ["multiply_add", "unit_product", "unit_product", "copy", "copy"]
-    assert measured == Peaks(1, 2, 3, 4, 5)
+    assert asked == ["multiply_add", "unit_product", "unit_product", "unit_product", "copy", "copy"]
+    assert measured == Peaks(4, 2, 3, 5, 6)
     asked.clear()
     measured = peaks._Measurement(of_type_gpu(RuntimeDevice(opencl_device), NO_UNITS).context()).run()
     assert asked == ["multiply_add", "copy", "copy"]

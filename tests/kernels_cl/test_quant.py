@@ -26,6 +26,15 @@ kernel void multiply(global const int *x, global const int *multiplier, global c
     const int i = (int)get_global_id(0);
     y[i] = multiply_by_quantized_multiplier(x[i], multiplier[i], shift[i]);
 }
+
+kernel void scale(global const int *x, global const int *multiplier, global const int *shift, global const int *zero,
+    global const int *bias, global int3 *y)
+{
+    const int i = (int)get_global_id(0);
+    const int any = scale_at_once(x[i] + bias[i], at_once_of(0, multiplier[i], shift[i], zero[i], 0));
+    const int down = scale_down_at_once(x[i], at_once_of(bias[i], multiplier[i], shift[i], zero[i], 0));
+    y[i] = (int3)(any, down, scale_down_at_once(x[i], at_once_of(bias[i], multiplier[i], shift[i], zero[i], 1)));
+}
 """
 )
 LEAST, GREATEST = -(2**31), 2**31 - 1
@@ -76,3 +85,25 @@ def test_values_are_rescaled_as_gemmlowp_does(found: FoundDevice) -> None:
     context = cl.Context([found.device])
     run_once(context, SOURCE, "multiply", (len(cases),), (1,), arguments, [results])
     np.testing.assert_array_equal(results, [rescaled(*case) for case in cases])
+
+
+@pytest.mark.parametrize("found", USABLE, ids=lambda found: found.name)
+def test_small_sums_are_rescaled_at_once(found: FoundDevice) -> None:
+    """Any sum; where negative results do not matter; and with one rounding."""
+    generator = random.Random(2)
+    cases = []
+    while len(cases) < 50_000:
+        x, multiplier, shift = near_ties(generator)
+        zero, bias = generator.randint(-128, 255), generator.randint(-(2**20), 2**20)
+        if abs(x + bias) + abs((zero << -shift) + (1 << (-shift - 1))) < 2**31 and LEAST <= x <= GREATEST:
+            cases.append((x, multiplier, shift, zero, bias))
+    arguments = [np.array(column, np.int32) for column in zip(*cases, strict=True)]
+    results = np.empty((len(cases), 4), np.int32)
+    context = cl.Context([found.device])
+    run_once(context, SOURCE, "scale", (len(cases),), (1,), arguments, [results])
+    wanted = np.array([rescaled(x + bias, *scale) + zero for x, *scale, zero, bias in cases])
+    zeros = np.array([zero for *_, zero, _ in cases])
+    once = [((x + bias) * m + (1 << (30 - shift)) >> 31 - shift) + zero for x, m, shift, zero, bias in cases]
+    np.testing.assert_array_equal(results[:, 0], wanted)
+    np.testing.assert_array_equal(np.maximum(results[:, 1], zeros), np.maximum(wanted, zeros))
+    np.testing.assert_array_equal(results[:, 2], once)
