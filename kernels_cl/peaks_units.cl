@@ -29,10 +29,22 @@ __attribute__((reqd_work_group_size(ITEMS, 1, 1))) kernel void unit_product(glob
     Sums sums[CHAINS];
     for (int i = 0; i < CHAINS; ++i)
         sums[i] = (Sums)(i);
+#if T_IS_FLOAT && !T_IS_HALF
+    Sums rests[CHAINS];
+    for (int i = 0; i < CHAINS; ++i)
+        rests[i] = (Sums)(i);
+    for (int round = 0; round < rounds; ++round)
+#pragma unroll
+        for (int i = 0; i < CHAINS; ++i)
+            multiply_add_parts(left, right, sums + i, rests + i, exchange);
+    for (int i = 0; i < CHAINS; ++i)
+        sums[i] += rests[i];
+#else
     for (int round = 0; round < rounds; ++round)
 #pragma unroll
         for (int i = 0; i < CHAINS; ++i)
             sums[i] = multiply_add(left, right, sums[i], exchange);
+#endif
     for (int i = 1; i < CHAINS; ++i)
         sums[0] += sums[i];
     result[get_global_id(0)] = sums[0];

@@ -164,9 +164,9 @@ static INLINE void add_any_line(SUM_T4 *sums, global const T *line, global const
 {
     for (int fx = 0; fx < taps; ++fx) {
         const SUM_T4 weight = CENTRED(LOAD_4(weights, fx * depth, FILTER_T), zeros.y);
-        UNROLLED for (int p = 0; p < strip; ++p) {
+        UNROLLED for (int p = 0; p < 4; ++p) { // a bound that is known here, so that no sum is in memory
             const int ix = left + p * steps.y + fx * steps.w;
-            if (inside(ix, width))
+            if (p < strip && inside(ix, width))
                 sums[p] = ADD_PRODUCT(CENTRED(LOAD_4(line, ix * depth, T), zeros.x), weight, sums[p]);
         }
     }
