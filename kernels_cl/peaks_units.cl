@@ -29,7 +29,7 @@ __attribute__((reqd_work_group_size(ITEMS, 1, 1))) kernel void unit_product(glob
     Sums sums[CHAINS];
     for (int i = 0; i < CHAINS; ++i)
         sums[i] = (Sums)(i);
-#if T_IS_FLOAT && !T_IS_HALF
+#if BY_PARTS
     Sums rests[CHAINS];
     for (int i = 0; i < CHAINS; ++i)
         rests[i] = (Sums)(i);

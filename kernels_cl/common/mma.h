@@ -5,7 +5,7 @@
 //          MATRIX_UNITS: 75 | 80: by PTX for devices of that compute capability and later, float only by 80; 0: the same in plain
 //          OpenCL C, with which all that is around it can be tried on any device (required)
 // Gives    Sums: four sums of a work-item, float4 (float, half) or int4; multiply_add: the instruction, of float three of them
-//          multiply_add_parts (float): the same, with sums of the small products apart, to be added in the end
+//          BY_PARTS: whether T is float; multiply_add_parts: the same, with sums of the small products apart, to be added in the end
 //          copy_run, end_of_copies, WAIT_FOR_COPIES(n): 16 bytes from device into local memory while the work-item goes on
 //          EXCHANGE_WORDS(items): words of local memory that a group of so many work-items gives to multiply_add
 //          WARP: 32; functions that call it must be INLINE
@@ -31,6 +31,7 @@
 #include "common/types.h"
 
 #define WARP 32
+#define BY_PARTS (T_IS_FLOAT && !T_IS_HALF)
 
 #define PTX_float "tf32"
 #define PTX_half "f16"
@@ -77,7 +78,7 @@ static INLINE Sums multiply_add_words(uint4 left, uint2 right, Sums sums)
     return (Sums)(x, y, z, w);
 }
 
-#if T_IS_FLOAT && !T_IS_HALF
+#if BY_PARTS
 // The instruction reads the upper 19 bits of a word.
 #define ROUNDED(words) (((words) + 0x1000u) & 0xffffe000u)
 
@@ -168,7 +169,7 @@ static INLINE Sums multiply_add(uint4 left, uint2 right, Sums sums, local uint *
     return sums;
 }
 
-#if T_IS_FLOAT && !T_IS_HALF
+#if BY_PARTS
 static INLINE void multiply_add_parts(uint4 left, uint2 right, Sums *sums, Sums *rests, local uint *exchange)
 {
     *sums = multiply_add(left, right, *sums, exchange);

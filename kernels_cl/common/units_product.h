@@ -57,7 +57,7 @@
 #define LANE_COLUMNS (WARP_COLUMNS / 4)
 
 // LANE_RUN: columns of a lane that are neighbours, and written together
-#if WARP_COLUMNS == 32 && (T_IS_HALF || !T_IS_FLOAT)
+#if WARP_COLUMNS == 32 && !BY_PARTS
 #define LANE_RUN 8
 #elif WARP_COLUMNS == 32 || WARP_COLUMNS == 16
 #define LANE_RUN 4
@@ -128,7 +128,7 @@ static inline void advance(Tile *tile, Tile by, int across, int down)
 }
 
 // Where a work-item's fragments are in the tile: run `run` of a row and of a column in the first block of its warp.
-// It has sums of that row and of the columns that own_column gives; those of other blocks of rows are of the rows 16 further.
+// It has sums of that row and of the columns that COLUMN_OF gives; those of other blocks of rows are of the rows 16 further.
 typedef struct {
     int run, row, column, line;
 } Lane;
@@ -150,7 +150,7 @@ static inline Lane lane_of(int item)
 // A work-item's sums; of floats those of small products apart; of bytes the sums of its rows and columns, where zero points ask for them.
 typedef struct {
     Sums of[ROW_BLOCKS][COLUMN_BLOCKS];
-#if T_IS_FLOAT && !T_IS_HALF
+#if BY_PARTS
     Sums rests[ROW_BLOCKS][COLUMN_BLOCKS];
 #endif
 #if QUANTIZED
@@ -162,7 +162,7 @@ typedef struct {
 static INLINE void multiply_rows(Totals *totals, int r, uint4 row, uint4 row_8, const uint4 *right, int2 zeros, local uint *exchange)
 {
     const uint4 first = (uint4)(row.x, row_8.x, row.y, row_8.y), second = (uint4)(row.z, row_8.z, row.w, row_8.w);
-#if T_IS_FLOAT && !T_IS_HALF
+#if BY_PARTS
     UNROLL_UNITS for (int c = 0; c < COLUMN_BLOCKS; ++c)
         multiply_add_parts(first, right[c].xy, &totals->of[r][c], &totals->rests[r][c], exchange);
     UNROLL_UNITS for (int c = 0; c < COLUMN_BLOCKS; ++c)
@@ -210,7 +210,7 @@ static IN_REGISTERS void begin_totals(Totals *totals, const COMPUTE_T *biases)
 #pragma unroll
         for (int r = 0; r < ROW_BLOCKS; ++r)
             totals->of[r][c] = (Sums)(even, odd, even, odd);
-#if T_IS_FLOAT && !T_IS_HALF
+#if BY_PARTS
 #pragma unroll
         for (int r = 0; r < ROW_BLOCKS; ++r)
             totals->rests[r][c] = (Sums)(0);
@@ -322,7 +322,7 @@ static IN_REGISTERS void finish_tile(Totals *totals, Tile tile, const Lane *lane
 #pragma unroll
         for (int c = 0; c < COLUMN_BLOCKS; ++c)
             vstore2(part % 2 ? totals->of[part / 2][c].zw : totals->of[part / 2][c].xy, c, values);
-#if T_IS_FLOAT && !T_IS_HALF
+#if BY_PARTS
         int undefined = 0;
 #pragma unroll
         for (int i = 0; i < LANE_COLUMNS; ++i)
