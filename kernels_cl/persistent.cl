@@ -7,7 +7,7 @@
 //          own: what only these steps use; outer0 ..: buffers of others, unused ones any
 //          progress [2]: arrivals of groups at the barrier between steps, and at the end; zero, and left so
 // Units    first, last: the steps to do are first .. last - 1
-// Defines  all of matmul_tiled.cl, or with MATRIX_UNITS of matmul_units.cl
+// Defines  all of matmul_tiled.cl, or with MATRIX_UNITS of matmul_units.cl, DIRECT 0 and no FLAGS
 //          FENCE: 0 | 1 (required): 1: what a work-item has written is seen by all by PTX, 0: by a memory fence of OpenCL
 // Launch   global (ITEMS * groups), local (ITEMS); groups that all run at the same time
 // Exact    as those kernels

@@ -38,8 +38,8 @@ _MOST_INPUTS = 64
 """That a work-item keeps in registers: what its strip needs of a line."""
 _LOCAL_BYTES = 49152
 """More local memory leaves a compute unit few groups."""
-_MOST_BATCHES = 65535
-"""What NVIDIA's GPUs count in the last dimension of a launch."""
+_MOST_GROUPS = 65535
+"""What NVIDIA's GPUs count in each dimension of a launch but the first."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def fits_few_channels(product: Product, device: DeviceProfile) -> bool:
         and g.input_depth <= _MOST_DEPTH
         and _terms(g) <= _MOST_TERMS
         and g.batches * g.output_height * g.output_width >= _LEAST_PIXELS
-        and g.batches <= _MOST_BATCHES
+        and max(g.batches, g.output_height) <= _MOST_GROUPS
         and not device.suits_persistence(product.flops, product.bytes_moved)
     )
 

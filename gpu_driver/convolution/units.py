@@ -29,6 +29,7 @@ _LINE_BYTES, _RUN_BYTES = 64, 16
 """Of matmul_units.cl: what is brought of a row or column at once, and by one work-item."""
 _SIDES = SOURCE_VECTORS | SOURCE_HALVES, FILTER_VECTORS | FILTER_HALVES
 _REGISTERS = 65536
+"""Of a compute unit."""
 _LOCAL_BYTES, _ITEMS = {75: 64 << 10}, {75: 1024}
 _LOCAL_BYTES_SINCE_80, _ITEMS_SINCE_80 = 100 << 10, 1536
 """What a compute unit has for its groups, by MATRIX_UNITS; those since capability 8.0 have as much or more."""
@@ -222,7 +223,7 @@ def _launch(matmul: Matmul, tile: Tile, device: DeviceProfile, *, knows_flags: b
     kernel = Kernel("matmul_units.cl", "matmul_units", defines)
     count = tile.count(matmul)
     launch = matmul.launch(kernel, count, tile.items, vectors)
-    return replace(launch, persistent=matmul.persistent(count))
+    return launch if knows_flags else replace(launch, persistent=matmul.persistent(count))
 
 
 def _vectors(matmul: Matmul, output_run: int) -> int:

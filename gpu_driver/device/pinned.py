@@ -88,6 +88,7 @@ class PinnedStaging:
         with self._changed:
             if self._last_used < before:
                 self._free = deque(piece for piece in self._free if not piece.is_idle)
+                self._queue.flush()  # so that the memory goes now, not with the next piece
             is_left = bool(self._pieces)
         if not is_left:
             self._threads.end()
@@ -126,7 +127,12 @@ class PinnedStaging:
             return self._free.popleft()
         if not may_grow:
             return None
-        piece = Piece(self._context, self._queue)
+        try:
+            piece = Piece(self._context, self._queue)
+        except cl.Error:
+            if not self._pieces:
+                raise
+            return self._free.popleft() if self._free else None
         self._pieces.add(piece)
         self._watchdog.watch(self)
         return piece

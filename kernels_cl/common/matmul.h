@@ -3,6 +3,7 @@
 // channel, a term of their sum an input channel under a tap of the filter.
 // Defines  T: float | half | uchar | char | int; FILTER_T: T, or char for per-channel weights; QUANTIZED: 0 | 1, 1 with uchar and char
 //          (all required)
+//          FLAGS: the flags of every launch, where they are known
 // Gives    PARAMETERS: the arguments of every kernel that includes this
 //              src, weights, bias, dst of each group: group_strides (src, weights, dst, channel) apart; a group has its own
 //              product, channel counts into bias, multipliers and shifts
@@ -12,9 +13,11 @@
 //              output (height, width, columns, batches); window (filter height, filter width, padding top, padding left)
 //              steps (stride y, x, dilation y, x); filter_layout (stride of a column, stride of a term, terms, flags)
 //              flags: sum of SOURCE_VECTORS, FILTER_VECTORS, OUTPUT_VECTORS: what may be read and written by aligned vectors;
-//              SOURCE_HALVES, FILTER_HALVES: what by aligned halves of them; BOUNDED: low and high are not infinite, ADDS_RESIDUAL: it
-//              has_residual (float types); FILTER_CENTRED: the zero point of weights is 0, ROUNDS_ONCE, ROUNDS_AT_ONCE: quant.h says when,
-//              ROUNDS_DOWN: and no result is below the zero point, or it rounds once (quantised); SOURCE_IN_ROWS, OUTPUT_IN_ROWS: row r is pixel r of src, all of its terms there; of dst: nothing lies between pixels
+//              SOURCE_HALVES, FILTER_HALVES: what by aligned halves of them
+//              SOURCE_IN_ROWS, OUTPUT_IN_ROWS: row r is pixel r of src, all of its terms there; of dst: nothing lies between pixels
+//              BOUNDED: low and high are not infinite, ADDS_RESIDUAL: it has_residual (float types)
+//              FILTER_CENTRED: the zero point of weights is 0, ROUNDS_ONCE: it rounds_once, ROUNDS_AT_ONCE: quant.h says when,
+//              ROUNDS_DOWN: and no result is below the zero point, or it rounds_once (quantised)
 //              zeros (zero points of src, weights, dst, rounds_once) (quantised only); low, high: bounds of the activation
 //          ARGUMENTS: their names
 //          Pixel, pixel_of, position: where a row's terms are in src, or nowhere, beyond the image or the rows
@@ -194,6 +197,10 @@ static inline COMPUTE_T result(COMPUTE_T sum, int has_residual, COMPUTE_T added,
 {
     if (has_residual)
         sum = ROUND(sum) + added;
+#if defined(FLAGS)
+    if (!(FLAGS & BOUNDED))
+        return sum;
+#endif
     return ACTIVATE(sum, low, high);
 }
 #define RESULT(sum, channel, added) result(sum, has_residual, added, low, high)

@@ -6,7 +6,7 @@
 //          OpenCL C, with which all that is around it can be tried on any device (required)
 // Gives    Sums: four sums of a work-item, float4 (float, half) or int4; multiply_add: the instruction, of float three of them
 //          BY_PARTS: whether T is float; multiply_add_parts: the same, with sums of the small products apart, to be added in the end
-//          copy_run, end_of_copies, WAIT_FOR_COPIES(n): 16 bytes from device into local memory while the work-item goes on
+//          copy_run, copy_half_run (8 bytes), end_of_copies, WAIT_FOR_COPIES(n): 16 bytes from device into local memory while the work-item goes on
 //          EXCHANGE_WORDS(items): words of local memory that a group of so many work-items gives to multiply_add
 //          WARP: 32; functions that call it must be INLINE
 // Launch   a warp is 32 work-items with neighbouring local ids; all of a group call multiply_add together

@@ -120,17 +120,33 @@ typedef UnalignedT16 UnalignedStored16;
 
 // Sixteen elements as they are in memory.
 #if VECTORS_BY_ALIGNMENT
+#if TYPE_NUMBER == 3 || TYPE_NUMBER == 4
+#define OF_WORDS(words) JOIN(JOIN(as_, STORED), 16)((words)[0])
+#define PUT_WORDS(words, v) (words)[0] = as_uint4(v)
+#elif TYPE_NUMBER == 1 || TYPE_NUMBER == 7
+#define QUARTER(word) JOIN(JOIN(as_, STORED), 4)(word)
+#define OF_WORDS(words) ((JOIN(STORED, 16))(QUARTER((words)[0]), QUARTER((words)[1]), QUARTER((words)[2]), QUARTER((words)[3])))
+#define PUT_WORDS(words, v)                                                                                                \
+    (words)[0] = as_uint4((v).lo.lo), (words)[1] = as_uint4((v).lo.hi), (words)[2] = as_uint4((v).hi.lo), (words)[3] = as_uint4((v).hi.hi)
+#else
+#define HALF_OF(word) JOIN(JOIN(as_, STORED), 8)(word)
+#define OF_WORDS(words) ((JOIN(STORED, 16))(HALF_OF((words)[0]), HALF_OF((words)[1])))
+#define PUT_WORDS(words, v) (words)[0] = as_uint4((v).lo), (words)[1] = as_uint4((v).hi)
+#endif
+
 static inline JOIN(STORED, 16) load_sixteen(global const STORED *p)
 {
-    if ((size_t)p % 16 == 0)
-        return *(global const JOIN(STORED, 16) *)p;
+    global const uint4 *words = (global const uint4 *)p;
+    if ((size_t)p % sizeof(uint4) == 0)
+        return OF_WORDS(words);
     return vload16(0, p);
 }
 
 static inline void store_sixteen(JOIN(STORED, 16) v, global STORED *p)
 {
-    if ((size_t)p % 16 == 0)
-        *(global JOIN(STORED, 16) *)p = v;
+    global uint4 *words = (global uint4 *)p;
+    if ((size_t)p % sizeof(uint4) == 0)
+        PUT_WORDS(words, v);
     else
         vstore16(v, 0, p);
 }

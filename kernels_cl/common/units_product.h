@@ -11,8 +11,9 @@
 //
 // DIRECT: each lane reads its words from device memory, where the cache has what warps share: no work-item waits for another.
 //
-// Else lines are brought into local memory, where work-items that load or store together do so in different banks (`place`). A group's tiles, and the turns of each, follow one another as one sequence: while the terms of one turn are multiplied, and while
-// a tile's results are written, those of the next STAGES - 1 turns are on their way, whichever tile they belong to.
+// Else lines are brought into local memory, where work-items that load or store together do so in different banks (`place`). A group's
+// tiles, and the turns of each, follow one another as one sequence: while the terms of one turn are multiplied, and while a tile's
+// results are written, those of the next STAGES - 1 turns are on their way, whichever tile they belong to.
 #ifndef MATRIX_UNITS
 #error "units_product.h: define MATRIX_UNITS"
 #endif
@@ -103,12 +104,12 @@ typedef struct {
 static inline Tile tile_at(int number, int across, int down, int products)
 {
     const int row = number / across;
-    Tile tile = {number - row * across, row, 0};
+    Tile tile = {number - row * across, row, row >= down};
     if (products > 1) { // divisions take as long as dozens of products
         tile.group = row / down;
         tile.row = row - tile.group * down;
     }
-    return tile;
+    return tile; // beyond the last its group is products, or more
 }
 
 // Goes `by` tiles on, without a division.
@@ -128,7 +129,7 @@ static inline void advance(Tile *tile, Tile by, int across, int down)
 }
 
 // Where a work-item's fragments are in the tile: run `run` of a row and of a column in the first block of its warp.
-// It has sums of that row and of the columns that COLUMN_OF gives; those of other blocks of rows are of the rows 16 further.
+// `line`: the lane's of the eight lines of a fragment. It has sums of that row and of the columns that COLUMN_OF gives; those of other blocks of rows are of the rows 16 further.
 typedef struct {
     int run, row, column, line;
 } Lane;
@@ -256,8 +257,8 @@ static inline void finish_plainly(global const T *src, global const FILTER_T *we
         float sum = bias[column];
         for (int k = 0; k < g->terms; ++k) {
             const int from = position(pixel, term.y, term.x, g);
-            if (from >= 0)
-                sum = fma(src[from + term.channel * g->strides.w], weights[column * layout.x + k * layout.y], sum);
+            const float x = from >= 0 ? src[from + term.channel * g->strides.w] : 0.0f;
+            sum = fma(x, weights[column * layout.x + k * layout.y], sum);
             to_next(&term, g);
         }
         STORE(dst, to, RESULT(sum, 0, RESIDUAL_AT(line + to)));
@@ -361,7 +362,7 @@ static IN_REGISTERS void bring_source(local uint4 *to, global const Bits *bits, 
     if (g->flags & SOURCE_VECTORS) {
         const int from = position(pixel, term.y, term.x, g);
         if (!QUANTIZED || from >= 0 || k >= g->terms)
-            copy_run(to, bits + from + term.channel, from >= 0);
+            copy_run(to, bits + max(from, 0) + term.channel, from >= 0);
         else
             *to = (uint4)(outside);
         return;
@@ -372,7 +373,7 @@ static IN_REGISTERS void bring_source(local uint4 *to, global const Bits *bits, 
         for (int half_run = 0; half_run < 2; ++half_run) {
             const int from = position(pixel, term.y, term.x, g);
             if (!QUANTIZED || from >= 0 || k + half_run * (RUN_TERMS / 2) >= g->terms)
-                copy_half_run(halves + half_run, bits + from + term.channel, from >= 0);
+                copy_half_run(halves + half_run, bits + max(from, 0) + term.channel, from >= 0);
             else
                 halves[half_run] = (uint2)(outside);
             term = term_of(k + RUN_TERMS / 2, g);
@@ -441,7 +442,7 @@ static IN_REGISTERS void bring_runs(local uint4 *stage, int item, global const T
         const int index = item + j * ITEMS, term = k + SOURCE_RUN(index) * RUN_TERMS;
         local uint4 *to = stage + place(SOURCE_LINE(index), SOURCE_RUN(index));
         if (are_rows)
-            copy_run(to, source + k + brought->source[j], brought->source[j] >= 0 && term < g->terms);
+            copy_run(to, source + k + max(brought->source[j], 0), brought->source[j] >= 0 && term < g->terms);
         else
             bring_source(to, source, brought->pixels[j], term, outside, g);
     }
@@ -452,9 +453,9 @@ static IN_REGISTERS void bring_runs(local uint4 *stage, int item, global const T
         if (LINE_RUNS * TILE_COLUMNS % ITEMS != 0 && index >= LINE_RUNS * TILE_COLUMNS)
             continue;
         if (layout.w & FILTER_VECTORS)
-            copy_run(to, filter + brought->filter[j], is_there && term < g->terms);
+            copy_run(to, filter + max(brought->filter[j], 0), is_there && term < g->terms);
         else
-            bring_weights(to, filter + brought->filter[j], is_there, term, layout);
+            bring_weights(to, filter + max(brought->filter[j], 0), is_there, term, layout);
     }
 }
 
@@ -541,10 +542,6 @@ static INLINE void product_tiles(int first, int step, local uint4 *stages, local
     const uint outside = (uint)(zeros.x & 0xff) * ONES;
 #else
     has_residual = flags & ADDS_RESIDUAL ? 1 : 0;
-#if T_IS_FLOAT
-    low = flags & BOUNDED ? low : -INFINITY;
-    high = flags & BOUNDED ? high : INFINITY;
-#endif
     const int2 zero_points = (int2)(0, 0);
     const uint outside = 0;
 #endif

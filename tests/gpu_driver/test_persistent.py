@@ -94,6 +94,27 @@ def test_blocks_are_one_launch_with_the_same_results(
     np.testing.assert_array_equal(first, second)
 
 
+@pytest.mark.parametrize("code", [QUANT8, SIGNED], ids=lambda code: code.name)
+@pytest.mark.parametrize("groups", [1, 128], ids=["one", "one_a_unit"])
+def test_blocks_by_matrix_units(
+    persistent_device: Device, groups: int, code: OperandCode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the stand-in, whose groups have 128 work-items; in the calling thread they would run one after the other."""
+    if persistent_device.type == DeviceTypeCode.GPU and persistent_device.hal.profile.is_discrete:
+        pytest.skip("the blocks above are by its matrix units")
+    monkeypatch.setattr(device_profile, "PERSISTENT_ITEMS_PER_UNIT", groups)
+    monkeypatch.setattr("gpu_driver.driver.is_small", lambda *_: False)
+    device = Device(of_type_gpu(persistent_device, (PERSISTENT_EMULATED, "mma_emulated")))
+    network = inverted_residuals(code)
+    source, launches = network.data(), Launches()
+    with recorded(launches):
+        first, second = results_of(device, network, source, 2)
+    assert PERSISTENT_KERNEL in launches.kernels
+    (wanted,) = results_of(CpuDevice(), network, source)
+    np.testing.assert_array_equal(first, wanted)
+    np.testing.assert_array_equal(first, second)
+
+
 @pytest.mark.timeout(120)
 def test_launches_of_both_queues_do_not_wait_for_each_others_groups(persistent_device: Device) -> None:
     """Measured executions have a queue of their own; two launches at once could have a core each, and wait for ever."""

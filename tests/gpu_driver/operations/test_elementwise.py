@@ -99,3 +99,11 @@ def test_dimensions_that_go_together_are_merged() -> None:
     by_number = broadcast((2, 3, 4), (1,), (2, 3, 4))
     assert (by_number.sizes, by_number.strides0, by_number.strides1) == ((24,), (1,), (0,))
     assert broadcast((1,), (1,), (1,)).sizes == ()
+
+
+@pytest.mark.parametrize("code", ALL, ids=lambda code: code.name)
+def test_gpus_use_aligned_vectors_where_they_may(as_gpu: Device, code: OperandCode) -> None:
+    """The last sixteen elements begin at any multiple of an element's size."""
+    for count in (17, 20, 24, 36, 100):
+        left, right = random_tensor(code, (count,), 1), random_tensor(code, (count,), 2)
+        check(as_gpu, OperationCode.ADD, [left, right, int(FuseCode.NONE)], left)
