@@ -218,6 +218,7 @@ CONVOLUTIONS = (
     Convolution("wide", (1, 4, 4, 40), (40, 3, 3), SAME),
     Convolution("large_image", (1, 45, 47, 3), (2, 2, 3), SAME, activation=FuseCode.RELU6),
     Convolution("same_3x3", (1, 5, 6, 3), (1, 3, 3), SAME, depthwise=True),
+    Convolution("large_image", (1, 26, 31, 32), (1, 3, 3), SAME, activation=FuseCode.RELU6, depthwise=True),
     Convolution("multiplier_relu6", (2, 5, 4, 3), (2, 2, 3), strides=(2, 1), activation=FuseCode.RELU6, depthwise=True),
     Convolution(
         "explicit_relu1", (1, 4, 5, 4), (1, 3, 2), (0, 1, 2, 1), (3, 2), (1, 1), FuseCode.RELU1, depthwise=True
