@@ -170,6 +170,17 @@ def test_a_sum_of_float16_is_rounded_before_a_residual_is_added(with_units: Devi
     assert launches.kernels == {UNITS}
 
 
+def test_infinite_floats(with_units: Device) -> None:
+    """Where a sum is no number it is computed anew, and is what other kernels make of it, beside the image too."""
+    data_type = FLOAT32
+    source = random_tensor(data_type, (1, 12, 12, 16), 1, spread=1)
+    source.data[0, 4, 5, 3] = np.inf
+    inputs, output = operands(source, (24, 3, 3, 16), 0, False, True, 16)
+    inputs[1].data[7, 0, 0, 2] = -np.inf
+    with only_tile(SMALLEST):
+        check_by(UNITS, with_units, OperationCode.CONV_2D, [*inputs, 1, 1, 1, int(FuseCode.NONE)], output, 8)
+
+
 def _skip_if_long(tile: Tile, data_type: OperandCode, is_long: bool) -> None:
     if not is_long and (tile, data_type) not in QUICK:
         pytest.skip("compiles for seconds: --long")
