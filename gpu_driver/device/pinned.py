@@ -71,10 +71,6 @@ class PinnedStaging:
         self._changed = threading.Condition()
         self._last_used = time.monotonic()
 
-    def suits(self, size_bytes: int) -> bool:
-        """Whether an array of that size gains by the detour."""
-        return size_bytes >= LEAST_BYTES
-
     def write(self, queue: cl.CommandQueue, buffer: DeviceBuffer, data: Array, enqueued: Enqueued) -> None:
         """Enqueue copying contiguous `data` to the first bytes of a buffer; then `data` may change. Raises cl.Error."""
         _Write(self, queue, buffer, data, enqueued).run(self._threads)
@@ -88,7 +84,8 @@ class PinnedStaging:
         with self._changed:
             if self._last_used < before:
                 self._free = deque(piece for piece in self._free if not piece.is_idle)
-                self._queue.flush()  # so that the memory goes now, not with the next piece
+                with suppress(cl.Error):  # of a device that is lost
+                    self._queue.flush()  # so that the memory goes now, not with the next piece
             is_left = bool(self._pieces)
         if not is_left:
             self._threads.end()
@@ -267,6 +264,11 @@ class _Read(_Transfer):
             self._staging.give_back(piece)
             raise
         self._arriving.append((part, piece, event))
+
+
+def staging_of(staging: PinnedStaging | None, size_bytes: int) -> PinnedStaging | None:
+    """Return what a device has for an array of that size, None where the array gains nothing by the detour."""
+    return staging if size_bytes >= LEAST_BYTES else None
 
 
 def parts_of(size_bytes: int, threads: int) -> list[slice]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pyopencl as cl
 
 from gpu_driver.device.errors import hal_error
+from gpu_driver.device.pinned import staging_of
 from nn_runtime.hal.types import ErrorStatus, HalError, Priority
 
 if TYPE_CHECKING:
@@ -53,10 +54,10 @@ class DeviceStorage:
         device.check_process()
         if not data.nbytes:
             return
-        staging = device.staging
+        staging = staging_of(device.staging, data.nbytes)
         with device.executions.slot(Priority.MEDIUM):
             try:
-                if staging is None or not staging.suits(data.nbytes):
+                if staging is None:
                     copy = buffer.read if is_read else buffer.write
                     copy(device.queue, data).wait()
                 else:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import pyopencl as cl
 
+from gpu_driver.device.pinned import staging_of
 from gpu_driver.execution.recorded import Transfer, take_stamps
 from gpu_driver.lowering import Known
 from nn_runtime.codes import OperationCode
@@ -75,16 +76,16 @@ class Commands:
     def write(self, buffer: DeviceBuffer, data: Array) -> None:
         """Enqueue a copy to the device."""
         data = np.ascontiguousarray(data)
-        staging = self._staging
-        if staging is None or not staging.suits(data.nbytes):
+        staging = staging_of(self._staging, data.nbytes)
+        if staging is None:
             self._keep(Transfer("write", data.nbytes), buffer.write(self.queue, data))
         else:
             staging.write(self.queue, buffer, data, partial(self._keep_part, "write", object()))
 
     def read(self, buffer: DeviceBuffer, data: Array) -> None:
         """Enqueue a copy to the host; a large one may be waited for at once."""
-        staging = self._staging
-        if staging is None or not staging.suits(data.nbytes):
+        staging = staging_of(self._staging, data.nbytes)
+        if staging is None:
             self._keep(Transfer("read", data.nbytes), buffer.read(self.queue, data))
         else:
             staging.read(self.queue, buffer, data, partial(self._keep_part, "read", object()))
