@@ -6,6 +6,7 @@ peaks.cl measures all but matrix units, which peaks_units.cl does.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyopencl as cl
 
+import kernels_cl
 from gpu_driver import cache_files
 from gpu_driver.chain.tiles import FEW_REGISTERS
 from gpu_driver.discovery.dot_products import AMX
@@ -83,7 +85,9 @@ class _Measurement:
     @property
     def key(self) -> str:
         """Of the device, its driver and the kernels: other kernels may reach more, or count otherwise."""
-        return self._program.key
+        if self._device.profile.matrix_units is None:
+            return self._program.key
+        return hashlib.sha256((self._program.key + kernels_cl.source(UNITS_SOURCE)).encode()).hexdigest()
 
     def run(self) -> Peaks:
         """Measure and return everything."""

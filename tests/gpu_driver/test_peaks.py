@@ -111,3 +111,14 @@ def test_devices_of_matrix_units_have_peaks_of_their_own(
     measured = peaks._Measurement(of_type_gpu(RuntimeDevice(opencl_device), NO_UNITS).context()).run()
     assert asked == ["multiply_add", "copy", "copy"]
     assert measured == Peaks(1, 1, 1, 2, 3)
+
+
+def test_other_kernels_of_matrix_units_are_measured_anew(
+    opencl_device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is stored is of the kernels that measured it."""
+    context = of_type_gpu(RuntimeDevice(opencl_device), UNITS).context()
+    before = peaks._Measurement(context).key
+    assert peaks._Measurement(context).key == before
+    monkeypatch.setattr(peaks.kernels_cl, "source", lambda name: f"// another {name}")
+    assert peaks._Measurement(context).key != before
