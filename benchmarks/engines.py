@@ -229,15 +229,6 @@ LOADERS: Mapping[str, Callable[[bytes], Run]] = {
 }
 
 
-def loader_of(engine: str) -> Callable[[bytes], Run]:
-    """Return the loader of an engine of LOADERS, or of one on a GPU."""
-    if engine in LOADERS:
-        return LOADERS[engine]
-    import gpu_engines
-
-    return gpu_engines.loader_of(engine)
-
-
 def versions(packages: Sequence[str] = PACKAGES) -> dict[str, str]:
     """Return the versions of packages; by default of the engines, the devices and what we stand on."""
     found = {}

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
     from typing import IO
 
@@ -125,14 +126,24 @@ def _loaded(engine: str, model: str, inputs: str, output: str) -> tuple[tuple[Ru
     """Load a network, write its first answer, and return it, its inputs and how many seconds that took."""
     with np.load(inputs) as arrays:
         data = list(arrays.values())
-    from engines import loader_of
-
+    load = _loader_of(engine)
     start = time.perf_counter()
-    run = loader_of(engine)(Path(model).read_bytes())
+    run = load(Path(model).read_bytes())
     answer = np.asarray(run(data))
     seconds = time.perf_counter() - start
     np.save(output, answer)
     return (run, data), seconds
+
+
+def _loader_of(engine: str) -> Callable[[bytes], Run]:
+    """Return the loader of an engine, or of one on a GPU."""
+    from engines import LOADERS
+
+    if engine in LOADERS:
+        return LOADERS[engine]
+    from gpu_engines import loader_of
+
+    return loader_of(engine)
 
 
 def timed(run: Run, data: list[Array], seconds: float, engine: str) -> list[float]:

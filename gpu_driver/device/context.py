@@ -13,15 +13,13 @@ from __future__ import annotations
 
 import atexit
 import hashlib
-import logging
 import math
 import os
 import threading
-import time
 import weakref
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyopencl as cl
@@ -34,6 +32,7 @@ from gpu_driver.device.interrupts import interrupts_held
 from gpu_driver.device.pinned import PinnedStaging
 from gpu_driver.device.programs import ProgramCache
 from gpu_driver.device.scheduler import Scheduler
+from gpu_driver.device.watchdog import Watchdog
 from nn_runtime.hal.memory import PAGE_BYTES, pages_of_zeros
 from nn_runtime.hal.types import ErrorStatus, ExecutionPreference, HalError, Priority
 
@@ -41,12 +40,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from gpu_driver.device.programs import CacheStats
+    from gpu_driver.device.watchdog import Releases
     from gpu_driver.device_profile import DeviceProfile
     from gpu_driver.kernel import Packed
     from gpu_driver.launch import WorkSize
     from nn_runtime.operand import Array
-
-_log = logging.getLogger(__name__)
 
 IDLE_SECONDS = 10.0
 """How long memory for temporaries is kept after the last execution."""
@@ -63,13 +61,6 @@ _COMPLETE = cl.command_execution_status.COMPLETE
 """Commands that failed have less, those that have not ended yet more."""
 _READ = cl.mem_flags.USE_HOST_PTR | cl.mem_flags.READ_ONLY
 _WRITTEN = cl.mem_flags.USE_HOST_PTR | cl.mem_flags.READ_WRITE
-
-
-class Releases(Protocol):
-    """Something whose device memory may be given back while it is idle."""
-
-    def release_idle(self, before: float) -> bool:
-        """Give memory back that was last used before `before` (time.monotonic seconds); return whether any is left."""
 
 
 class DeviceContext:
@@ -345,52 +336,3 @@ def _shut_down() -> None:
 def _contexts_here() -> list[DeviceContext]:
     """Return the contexts that this process opened, without those inherited by fork."""
     return [context for context in list(_open_contexts) if context.process == os.getpid()]
-
-
-class Watchdog:
-    """One daemon thread, alive only while somebody holds memory that may be given back for being idle so long.
-
-    With infinite seconds there is no thread: memory is given back by `release_all` alone.
-    """
-
-    def __init__(self, idle_seconds: float) -> None:
-        """Start nothing yet."""
-        self._idle_seconds = idle_seconds
-        self._lock = threading.Lock()
-        self._holders: weakref.WeakSet[Releases] = weakref.WeakSet()
-        self._running = False
-
-    def watch(self, holder: Releases) -> None:
-        """Add a holder, and start the thread if it is not running."""
-        with self._lock:
-            self._holders.add(holder)
-            if not self._running and math.isfinite(self._idle_seconds):
-                self._running = True
-                threading.Thread(target=self._run, name="nn_runtime opencl watchdog", daemon=True).start()
-
-    def release_all(self) -> None:
-        """Have all idle memory given back now."""
-        self._release(time.monotonic())
-
-    def _run(self) -> None:
-        while True:
-            time.sleep(self._idle_seconds / 4)
-            self._release(time.monotonic() - self._idle_seconds)
-            with self._lock:
-                if not self._holders:
-                    self._running = False
-                    return
-
-    def _release(self, before: float) -> None:
-        with self._lock:
-            holders = list(self._holders)
-            self._holders.clear()  # one that is added from now on stays, whatever it answers
-        for holder in holders:
-            try:
-                has_more = holder.release_idle(before)
-            except Exception:
-                _log.exception("idle memory of %s is not given back", holder)
-                continue
-            if has_more:
-                with self._lock:
-                    self._holders.add(holder)

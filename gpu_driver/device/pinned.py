@@ -24,8 +24,8 @@ from gpu_driver.device.copy_threads import CopyThreads
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpu_driver.device.context import Watchdog
     from gpu_driver.device.device_memory import DeviceBuffer
+    from gpu_driver.device.watchdog import Watchdog
     from nn_runtime.operand import Array
 
 Enqueued: TypeAlias = "Callable[[int, cl.Event], None]"

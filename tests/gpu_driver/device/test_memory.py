@@ -14,7 +14,7 @@ import pyopencl as cl
 import pytest
 
 from gpu_driver.device import context as context_module
-from gpu_driver.device.context import DeviceContext, Watchdog
+from gpu_driver.device.context import DeviceContext
 from gpu_driver.device.device_memory import DeviceBuffer, MemoryStats
 from gpu_driver.execution.compiled_graph import MAX_SEGMENTS
 from gpu_driver.kernel import Packed
@@ -388,48 +388,6 @@ def test_memory_grows_without_the_old_beside_the_new(device: Device) -> None:
         run_times(4, prepared, rows)
     stats = memory_of(device)
     assert stats.allocated_bytes == stats.peak_bytes == before + 3 * 199 * ROW_BYTES
-
-
-class Holder:
-    """Gives all its memory back; for some times it is used again while it does."""
-
-    def __init__(self, watchdog: Watchdog, times: int) -> None:
-        self.watchdog = watchdog
-        self.times = times
-        self.asked = 0
-
-    def release_idle(self, before: float) -> bool:
-        self.asked += 1
-        if self.asked <= self.times:
-            self.watchdog.watch(self)
-        return False
-
-
-def test_the_watchdog_keeps_an_eye_on_what_is_used_meanwhile() -> None:
-    watchdog = Watchdog(1000.0)
-    holder = Holder(watchdog, 2)
-    watchdog.watch(holder)
-    for asked in (1, 2, 3, 3):
-        watchdog.release_all()
-        assert holder.asked == asked
-
-
-class Unwilling:
-    """Memory that cannot be given back."""
-
-    def release_idle(self, before: float) -> bool:
-        raise HalError(ErrorStatus.GENERAL_FAILURE, "made up")
-
-
-def test_one_whose_memory_cannot_be_given_back_keeps_no_other_from_it() -> None:
-    watchdog = Watchdog(1000.0)
-    unwilling = [Unwilling() for _ in range(4)]
-    willing = [Holder(Watchdog(1000.0), 0) for _ in range(4)]
-    for first, second in zip(unwilling, willing, strict=True):
-        watchdog.watch(first)
-        watchdog.watch(second)
-    watchdog.release_all()
-    assert [holder.asked for holder in willing] == [1] * 4
 
 
 # What does not fit
