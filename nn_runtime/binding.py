@@ -37,10 +37,14 @@ class Binding:
         compilation: Compilation,
         interface: Interface,
         shapes: tuple[Dimensions, ...],
+        states: Mapping[int, Array],
         measure: bool,
         sizes: Sequence[int] = (),
     ) -> None:
-        """`sizes`: elements to offer for outputs whose dimensions are not known."""
+        """Bind arrays of these shapes, and behind them `states` themselves, by position of input.
+
+        `sizes`: elements to offer for outputs whose dimensions are not known.
+        """
         if compilation.plan is None:
             raise BadState("session: it is closed")
         main = compilation.plan.model.main
@@ -55,8 +59,12 @@ class Binding:
         self._open: set[int] = set()
         """Outputs whose dimensions a run tells."""
         known = dict(zip(interface.output_positions, interface.outputs, strict=True))
-        self._bind_inputs(main, shapes)
+        self._bind_inputs(main, shapes, states)
         self._bind_outputs(main, known, sizes)
+        self._kept = [
+            (self.inputs[one.input], self.outputs[one.output]) for one in interface.states if one.output is not None
+        ]
+        """States, and the outputs that they are after a run."""
         self._large_inputs = [i for i, array in enumerate(self.inputs) if array.nbytes > _COPIED_BYTES]
         self._large_outputs = {
             position: ResultMemory(info.shape, info.dtype)
@@ -64,11 +72,11 @@ class Binding:
             if self._may_be_handed_over(position, info, interface)
         }
 
-    def _bind_inputs(self, main: Subgraph, shapes: Sequence[Dimensions]) -> None:
+    def _bind_inputs(self, main: Subgraph, shapes: Sequence[Dimensions], states: Mapping[int, Array]) -> None:
         for position, operand_index in enumerate(main.input_indexes):
             operand = main.operands[operand_index]
             dims = shapes[position] if position < len(shapes) else operand.dimensions
-            array = _on_pages(dims, dtype_of(operand.type))
+            array = states[position] if position in states else on_pages(dims, dtype_of(operand.type))
             self.inputs.append(array)
             dynamic = has_unknown_dimensions(operand.type, operand.dimensions)
             self.is_dynamic |= dynamic
@@ -81,7 +89,7 @@ class Binding:
             if has_unknown_dimensions(operand.type, operand.dimensions):
                 self._open.add(position)
                 dims = (sizes[position] if sizes else _FIRST_GUESS_BYTES // dtype_of(operand.type).itemsize,)
-            array = _on_pages(dims, dtype_of(operand.type))
+            array = on_pages(dims, dtype_of(operand.type))
             self.outputs.append(array)
             self.execution.set_output(position, array)
 
@@ -100,6 +108,11 @@ class Binding:
             return None
         inputs = {i: arrays[i] for i in self._large_inputs if i < len(arrays) and _is_like(arrays[i], self.inputs[i])}
         return OtherMemory(inputs, {i: memory.new_array() for i, memory in self._large_outputs.items()})
+
+    def keep_states(self) -> None:
+        """Bring the states up to date after a run."""
+        for state, output in self._kept:
+            state[...] = output
 
     @property
     def guesses(self) -> int:
@@ -135,7 +148,7 @@ def _is_like(array: Array, bound: Array) -> bool:
     )
 
 
-def _on_pages(dims: Sequence[int], dtype: np.dtype[np.generic]) -> Array:
+def on_pages(dims: Sequence[int], dtype: np.dtype[np.generic]) -> Array:
     """Return a new array that begins on a page, which some devices can use in place; it holds zeros."""
     array: Array = pages_of_zeros(math.prod(dims) * dtype.itemsize).view(dtype).reshape(dims)
     return array

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
-
 from nn_runtime.binding import Binding
 from nn_runtime.errors import BadState, NNError, OutputInsufficientSize
 
@@ -29,13 +27,17 @@ _MAX_GUESSES = 3
 class Runner:
     """Runs a compilation on arrays of any shapes that it takes, keeping the latest execution."""
 
-    def __init__(self, compilation: Compilation, interface: Interface) -> None:
-        """Raises BadState for a compilation that is not finished."""
+    def __init__(self, compilation: Compilation, interface: Interface, states: Mapping[int, Array]) -> None:
+        """Raises BadState for a compilation that is not finished.
+
+        `states`: by position of input what is kept between runs; every run reads it, and brings it up to date.
+        """
         if compilation.plan is None:
             raise BadState("session: the compilation is not finished, or its finish failed")
         self.compilation = compilation
         self.plan: Plan = compilation.plan
         self._interface = interface
+        self._states = states
         self._bindings: dict[bool, Binding] = {}
         """By whether times are measured."""
 
@@ -44,25 +46,14 @@ class Runner:
         """Names of the devices that run steps, in order of first use."""
         return tuple(dict.fromkeys(step.device.name for step in self.plan.steps))
 
-    def run(
-        self,
-        arrays: Sequence[Array],
-        states: Mapping[int, Array],
-        compute: Compute,
-        *,
-        measure: bool = False,
-    ) -> list[Array]:
-        """Compute by way of `compute` and return new output arrays; raises the run's error.
-
-        arrays: the inputs in order; states: by position of input what is kept between runs, which is brought up to
-        date.
-        """
+    def run(self, arrays: Sequence[Array], compute: Compute, *, measure: bool = False) -> list[Array]:
+        """Compute by way of `compute` on the inputs in order and return new output arrays; raises the run's error."""
         try:
             binding = self._binding(arrays, measure)
             guesses = 0
             while True:
                 try:
-                    return self._run_bound(binding, arrays, states, compute)
+                    return self._run_bound(binding, arrays, compute)
                 except OutputInsufficientSize as error:
                     guesses += 1
                     if guesses > _MAX_GUESSES + binding.guesses:
@@ -92,31 +83,20 @@ class Runner:
         self, before: Binding | None, arrays: Sequence[Array], measure: bool, sizes: Sequence[int] = ()
     ) -> Binding:
         """Return a new binding in the place of the one before, which stays where inputs of these shapes are refused."""
-        binding = Binding(self.compilation, self._interface, _shapes(arrays), measure, sizes)
+        binding = Binding(self.compilation, self._interface, _shapes(arrays), self._states, measure, sizes)
         if before is not None:
             before.execution.close()
         self._bindings[measure] = binding
         return binding
 
-    def _run_bound(
-        self,
-        binding: Binding,
-        arrays: Sequence[Array],
-        states: Mapping[int, Array],
-        compute: Compute,
-    ) -> list[Array]:
+    def _run_bound(self, binding: Binding, arrays: Sequence[Array], compute: Compute) -> list[Array]:
         other = binding.other_memory(arrays)
         for position, (target, array) in enumerate(zip(binding.inputs, arrays, strict=False)):
             if other is None or position not in other.inputs:
                 target[...] = array
-        for position, state in states.items():
-            np.copyto(binding.inputs[position], state)
         compute(binding.execution, other)
-        given = {} if other is None else other.outputs
-        interface = self._interface
-        for kept in interface.states:
-            if kept.output is not None:
-                np.copyto(states[kept.input], binding.outputs[kept.output])
+        binding.keep_states()
+        given, interface = {} if other is None else other.outputs, self._interface
         return [
             given[position] if position in given else binding.result(position, info)
             for position, info in zip(interface.output_positions, interface.outputs, strict=True)

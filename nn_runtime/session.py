@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
+from nn_runtime.binding import on_pages
 from nn_runtime.checks import check_kind
 from nn_runtime.codes import DurationCode, operation_name
 from nn_runtime.compilation import Compilation
@@ -43,13 +44,14 @@ class Session:
         """Use `Network.compile`. `rivals`: other compilations of the model, for the first run to time."""
         check_kind("session: the compilation", compilation, Compilation)
         check_kind("session: the interface", interface, Interface)
-        self._runner = Runner(compilation, interface)
-        self._rivals = [Runner(rival, interface) for rival in rivals]
+        self._states: dict[int, Array] = {}
+        """By position of input what is kept between runs: memory that is bound to executions."""
+        self._runner = Runner(compilation, interface, self._states)
+        self._rivals = [Runner(rival, interface, self._states) for rival in rivals]
         self._interface = interface
         main = self._runner.plan.model.main
         self._inputs = SessionInputs(interface, [main.operands[i] for i in main.input_indexes])
         self._lock = threading.Lock()
-        self._states: dict[int, Array] = {}
         self._profile: Profile | None = None
         self._profiled_steps: Sequence[StepProfile] | None = None
         """What `_profile` is made of, once it is asked for."""
@@ -193,7 +195,7 @@ class Session:
             operand = main.operands[main.input_indexes[state.input]]
             first = operand.zero_point if state.initial is None else state.initial
             if state.input not in self._states:
-                self._states[state.input] = np.empty(operand.dimensions, dtype_of(operand.type))
+                self._states[state.input] = on_pages(operand.dimensions, dtype_of(operand.type))
             self._states[state.input][...] = first
 
     def _settle(self, given: Sequence[npt.ArrayLike]) -> None:
@@ -201,8 +203,23 @@ class Session:
 
         Raises what the plan itself does; nothing is settled then.
         """
-        arrays, states = self._inputs.arrays(given), {at: state.copy() for at, state in self._states.items()}
-        runs = [partial(self._runner.run, arrays, states, Execution.compute)]
+        arrays = self._inputs.arrays(given)
+        before = {at: state.copy() for at, state in self._states.items()}
+        try:
+            winner = self._fastest(arrays)
+        finally:
+            for at, state in before.items():
+                np.copyto(self._states[at], state)
+        losers = [one for one in (self._runner, *self._rivals) if one is not winner]
+        self._runner, self._rivals = winner, []
+        for loser in losers:
+            loser.close()
+        _log.debug("the first run gives the network to %s", "+".join(self.devices_used))
+        winner.compilation.keep_placement()
+
+    def _fastest(self, arrays: Sequence[Array]) -> Runner:
+        """Return whatever runs these inputs fastest; rivals that fail or take too long are left out."""
+        runs = [partial(self._runner.run, arrays, Execution.compute)]
         runs[0]()
         able = [self._runner]
         operands = self._runner.plan.model.main.operands
@@ -211,22 +228,16 @@ class Session:
         in_time = partial(Execution.compute, timeout_ns=limit_ns)
         for rival in self._rivals:
             try:
-                rival.run(arrays, states, in_time)
+                rival.run(arrays, in_time)
             except MissedDeadline:
                 _log.info("%s is not tried: its first run takes too long", rival.devices_used[0])
                 continue
             except NNError as error:
                 _log.warning("%s is not tried: %s", rival.devices_used[0], error)
                 continue
-            runs.append(partial(rival.run, arrays, states, Execution.compute))
+            runs.append(partial(rival.run, arrays, Execution.compute))
             able.append(rival)
-        winner = able[fastest(runs)]
-        losers = [one for one in (self._runner, *self._rivals) if one is not winner]
-        self._runner, self._rivals = winner, []
-        for loser in losers:
-            loser.close()
-        _log.debug("the first run gives the network to %s", "+".join(self.devices_used))
-        winner.compilation.keep_placement()
+        return able[fastest(runs)]
 
     def _run(self, given: Sequence[npt.ArrayLike], profile: bool, measure: bool) -> list[Array]:
         def compute(execution: Execution, other: OtherMemory | None) -> None:
@@ -238,4 +249,4 @@ class Session:
                 durations = (DurationCode.ON_HARDWARE, DurationCode.IN_DRIVER)
                 self._timing = Timing(*(execution.get_duration(code) for code in durations))
 
-        return self._runner.run(self._inputs.arrays(given), self._states, compute, measure=measure)
+        return self._runner.run(self._inputs.arrays(given), compute, measure=measure)
