@@ -22,9 +22,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from engines import LITERT
 from layers import KEPT, OURS, cells, difference, problems
+from markup import table
 from measure import in_turn
 from peers import machine
-from report import machine_line, table
+from report import machine_line
 from worker import Worker
 
 import nn_runtime as nn

@@ -24,9 +24,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from engines import LITERT
 from layer_cases import LAYERS
+from markup import table
 from measure import in_turn
 from peers import machine
-from report import machine_line, table
+from report import machine_line
 from worker import Worker
 
 if TYPE_CHECKING:

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import networks
+from markup import table
 from picture import ratios_picture
+from summary import gpus_table, processors_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -41,19 +43,22 @@ def write_stored() -> bool:
 
 
 def write_report(machines: Mapping[str, Figures]) -> None:
-    """Write tables of every kind of processor and every GPU, and pictures of the former."""
+    """Write tables of every kind of processor and every GPU, first of all together, and pictures of the former."""
     text = DOCUMENT.read_text(encoding="utf-8")
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
-    body = "\n\n".join(
-        part
-        for name, results in machines.items()
-        for part in (gpu_parts(results) if "batches" in results else _parts(name, results))
-    )
+    gpus = {name: results for name, results in machines.items() if "batches" in results}
+    processors = {name: results for name, results in machines.items() if name not in gpus}
+    body = "\n\n".join([
+        "## At a glance",
+        *([processors_table(processors.values())] if processors else []),
+        *([gpus_table(gpus.values())] if gpus else []),
+        *(part for name, results in processors.items() for part in _parts(name, results)),
+        *(part for results in gpus.values() for part in gpu_parts(results)),
+    ])  # fmt: skip
     DOCUMENT.write_text(f"{before}{BEGIN}\n\n{body}\n\n{END}{after}", encoding="utf-8")
-    for name, results in machines.items():
-        if "batches" not in results:
-            (RESULTS / f"{name}.svg").write_text(ratios_picture(results), encoding="utf-8")
+    for name, results in processors.items():
+        (RESULTS / f"{name}.svg").write_text(ratios_picture(results), encoding="utf-8")
 
 
 def _parts(name: str, results: Figures) -> Iterable[str]:
@@ -250,12 +255,6 @@ def _gpu_inside(entries: Sequence[Figures]) -> str:
         f"{measured or '-'}.{failed}"
     )
     return f"### Inside the driver\n\n{table(header, rows)}\n\n{note}"
-
-
-def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table in Markdown."""
-    lines = [" | ".join(header), "|".join(["---"] * len(header)), *(" | ".join(row) for row in rows)]
-    return "\n".join(f"| {line} |" if "---" not in line else f"|{line}|" for line in lines)
 
 
 def _number(value: float | None, digits: int = 2) -> str:

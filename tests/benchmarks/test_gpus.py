@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,14 +16,6 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 NETWORK = ROOT / "nn_runtime" / "demo" / "digits_float.tflite"
-
-
-@pytest.fixture(autouse=True)
-def scripts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the scripts find each other, as when they are run."""
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    for path in (ROOT / "benchmarks").glob("*.py"):
-        monkeypatch.delitem(sys.modules, path.stem, raising=False)
 
 
 def launch(kind: str, start: float, median: float, **more: Any) -> dict[str, Any]:

@@ -4,24 +4,15 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 import xml.etree.ElementTree as ElementTree
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(autouse=True)
-def scripts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the scripts find each other, as when they are run."""
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    for name in ("report", "picture", "measure", "networks", "engines", "worker", "conversion"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def row(ratio: float, median: float, **more: Any) -> dict[str, Any]:
