@@ -52,7 +52,10 @@ def convert(
     model = with_list_items(with_real_numbers(model))
     subgraph = model.subgraphs[subgraph_index]
     graph = _Graph(model, subgraph_index, _inputs(subgraph, signature, shapes or {}))
-    graph.convert_operators()
+    try:
+        graph.convert_operators()
+    except BadData as error:
+        raise BadData(f"{error}{_open_sizes(subgraph, graph.values)}") from error
     outputs = list(subgraph.outputs)
     if preserve_all:
         computed = {index for operator in subgraph.operators for index in operator.outputs}
@@ -309,6 +312,17 @@ def _inputs(subgraph: TfliteSubgraph, signature: TfliteSignature, shapes: Shapes
         what = f"there is no input {key}" if isinstance(key, int) else f"no input is called {key!r}"
         raise BadData(f"shapes: {what}; the inputs are {known}")
     return values
+
+
+def _open_sizes(subgraph: TfliteSubgraph, values: Mapping[int, Value]) -> str:
+    """Return what to do where the sizes may be to blame of an input that the file leaves open; else nothing."""
+    for position, index in enumerate(subgraph.inputs):
+        tensor = subgraph.tensors[index]
+        if -1 in (tensor.shape_signature or ()) and values[index].shape == tensor.shape:
+            name, open_sizes = quoted(tensor.name), list(tensor.shape_signature or ())
+            taken = f"the file leaves {open_sizes} open, taken as {list(tensor.shape)}"
+            return f"; input {position} {name}: {taken} unless `shapes` (`--shape`) says otherwise"
+    return ""
 
 
 def _finished(

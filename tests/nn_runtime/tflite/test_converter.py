@@ -167,6 +167,21 @@ def test_other_shapes_change_the_whole_network(reference_device: Device) -> None
         nn.load(file, shapes={0: (3, 11, 9, 3)})
 
 
+def test_sizes_that_the_file_leaves_open_are_named_where_an_operator_is_refused() -> None:
+    model = read(next(case for case in CASES if case.name == "dilated").file()[0])
+    (main,) = model.subgraphs
+    (image,) = main.inputs
+    tensors = list(main.tensors)
+    tensors[image] = replace(tensors[image], shape=(1, 11, 9, 3), shape_signature=(-1, 11, 9, -1))
+    opened = replace(model, subgraphs=(replace(main, tensors=tuple(tensors)),))
+    wanted = "must have depth 3.*; input 0 't0': the file leaves [-1, 11, 9, -1] open, taken as [1, 11, 9, 3] unless"
+    with pytest.raises(BadData, match=wanted.replace("[", r"\[")):
+        convert(opened)
+    with pytest.raises(BadData, match=r"must have depth 5[^;]*$"):
+        convert(opened, {0: (1, 11, 9, 5)})
+    assert convert(opened, {0: (2, 11, 9, 2)}).outputs[0].shape == (2, 7, 3, 3)
+
+
 def test_shapes_computed_from_the_input_are_constants(reference_device: Device) -> None:
     """[b, 2, 3] -> [b, 6] as exporters write it for an open batch size: SHAPE, STRIDED_SLICE, PACK, RESHAPE."""
     tensors = [
