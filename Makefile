@@ -1,4 +1,4 @@
-# Every target makes its own environment in .venv; nothing else has to be installed but Python >= 3.10 and make.
+# Every target makes its own environment in .venv; nothing else has to be installed but Python >= 3.10, make and ld.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin

@@ -28,6 +28,7 @@ _INSTALL_INTEL = "pip install intel-opencl-rt intel-cmplr-lib-rt"
 _REMEDIES = (
     (("libimf", "libsvml", "libirng", "libintlc"), "pip install intel-cmplr-lib-rt"),
     (("libtbb", "libhwloc"), "pip install tbb"),
+    (("Final linking of kernel",), f"install {probe.LINKER} (binutils), or {_INSTALL_INTEL}"),
     (("unknown target CPU 'generic'", "does not know this processor"), _INSTALL_INTEL),
 )
 

@@ -3,9 +3,9 @@
 
 A broken driver can end the process it runs in, so the first try happens in a child. One child serves one OpenCL
 library (or, where libraries cannot be told apart, all of them). Verdicts are kept in the cache folder, by library
-file, processor, the kernels that devices are tried with, the processor that PoCL 3.0 is told to compile for, and the
-variables that change what drivers do; a bad verdict for ten minutes only, because what it blames may have been mended
-outside.
+file, processor, the kernels that devices are tried with, the processor that PoCL 3.0 is told to compile for, the linker
+that PoCL runs, and the variables that change what drivers do; a bad verdict for ten minutes only, because what it
+blames may have been mended outside.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import hashlib
 import json
 import logging
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -53,6 +54,8 @@ _KEY_VARIABLES = (
     "OCL_ICD_VENDORS", "OCL_ICD_FILENAMES", "LD_LIBRARY_PATH", "PYOPENCL_BUILD_OPTIONS", "POCL_DEVICES",
     "RUSTICL_ENABLE", "CUDA_VISIBLE_DEVICES", *COMPILER_VARIABLES,
 )  # fmt: skip
+LINKER = "ld"
+"""What PoCL links every kernel with; without it, it ends the process."""
 ENVIRONMENT_VARIABLES = (*_KEY_VARIABLES, "PYOPENCL_CTX", "PYOPENCL_NO_CACHE", "POCL_CACHE_DIR", "POCL_DEBUG")
 
 POCL_THREADS, POCL_INLINE = "pthread", "basic"
@@ -140,6 +143,7 @@ def _verdict_path(library: str | None) -> Path:
         host_cpu().digest,
         str(icd.pyopencl_folder()),
         sys.version_info[:2],
+        shutil.which(LINKER),
     ]
     if library is not None and Path(library).is_absolute():
         try:

@@ -340,6 +340,18 @@ def test_unwritable_home(cache: Path, tmp_path: Path) -> None:
     assert list(tmp_path.glob("nnrt-*")) == []
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="where PoCL keeps its cache")
+def test_no_linker(cache: Path, tmp_path: Path) -> None:
+    """PoCL 3.0 ends the process there; as soon as there is a linker, the device is asked again."""
+    found = _run(_LIST, cache)
+    nowhere = {"PATH": str(tmp_path / "none"), "POCL_CACHE_DIR": str(tmp_path / "kernels")}
+    report = cast("dict[str, list[dict[str, str]]]", _run(_DOCTOR, cache, **nowhere))
+    refused = [device["name"] for device in report["devices"] if not device["usable"]]
+    assert refused == [device["name"] for device in report["devices"] if "PoCL 3.0" in device["platform"]]
+    assert all("install ld (binutils)" in problem["remedy"] for problem in report["problems"])
+    assert _run(_LIST, cache) == found
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="users without a home, as in containers")
 def test_no_home(cache: Path, tmp_path: Path) -> None:
     found = _run(_LIST, cache)
