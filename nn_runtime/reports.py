@@ -63,12 +63,12 @@ class Profile:
 
     def __str__(self) -> str:
         lines = [
-            f"step {at}: {len(step.operations)} operations on {step.device}, {_milliseconds(step.duration_ns)} ms"
+            f"step {at}: {len(step.operations)} operations on {step.device}, {duration_text(step.duration_ns)}"
             for at, step in enumerate(self.steps)
         ]
-        table = [("operations", "kernel", "device", "ms")]
+        table = [("operations", "kernel", "device", "time")]
         table += [
-            (",".join(map(str, row.operations)), row.name, row.device, _milliseconds(row.duration_ns))
+            (",".join(map(str, row.operations)), row.name, row.device, duration_text(row.duration_ns))
             for row in self.rows
         ]
         return "\n".join([*lines, *(_table(table) if self.rows else [])])
@@ -106,8 +106,8 @@ class ExplainedOperation:
 
     @property
     def why(self) -> str:
-        """What other devices say: refusals, and estimates in ms."""
-        others = [f"{device}: {_milliseconds(ns)} ms" for device, ns in self.elsewhere_ns.items()]
+        """What other devices say: refusals, and estimates."""
+        others = [f"{device}: {duration_text(ns)}" for device, ns in self.elsewhere_ns.items()]
         return "; ".join([*(f"{device}: {reason}" for device, reason in self.refusals.items()), *others])
 
 
@@ -127,15 +127,15 @@ class Explanation:
         return self.operations[at]
 
     def __str__(self) -> str:
-        table = [("operation", "name", "step", "device", "estimated ms", "measured ms", "other devices")]
+        table = [("operation", "name", "step", "device", "estimated", "measured", "other devices")]
         table += [
             (
                 str(row.index),
                 row.name,
                 str(row.step),
                 row.device,
-                _milliseconds(row.estimated_ns),
-                f"with {row.fused_into}" if row.fused_into is not None else _milliseconds(row.measured_ns),
+                duration_text(row.estimated_ns),
+                f"with {row.fused_into}" if row.fused_into is not None else duration_text(row.measured_ns),
                 row.why,
             )
             for row in self.operations
@@ -170,8 +170,15 @@ def profile_of(steps: Sequence[StepProfile]) -> Profile:
     )
 
 
-def _milliseconds(duration_ns: float | None) -> str:
-    return "-" if duration_ns is None else f"{duration_ns / 1e6:.3f}"
+def duration_text(duration_ns: float | None) -> str:
+    """Return a duration in the unit that suits it: `812 us`, `3.21 ms`, `1.53 s`; `-` where there is none."""
+    if duration_ns is None:
+        return "-"
+    if duration_ns < 1e6:
+        return f"{duration_ns / 1e3:.0f} us" if duration_ns >= 1e4 else f"{duration_ns / 1e3:.1f} us"
+    if duration_ns < 1e9:
+        return f"{duration_ns / 1e6:.2f} ms"
+    return f"{duration_ns / 1e9:.2f} s"
 
 
 def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:

@@ -42,7 +42,6 @@ from nn_runtime.cli.networks import (
 from nn_runtime.cli.output import (
     busy,
     check_folder,
-    duration_text,
     print_json,
     print_lines,
     progress,
@@ -53,6 +52,7 @@ from nn_runtime.cli.timings import Clock, Launch, Report, Timed
 from nn_runtime.codes import operation_name
 from nn_runtime.devices import find_device
 from nn_runtime.hal.files import result_file
+from nn_runtime.reports import duration_text
 from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:

@@ -9,9 +9,10 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from nn_runtime.cli.output import duration_text, on_terminal, progress, warn
+from nn_runtime.cli.output import on_terminal, progress, warn
 from nn_runtime.cost import cost_table
 from nn_runtime.hal.costs import store_table
+from nn_runtime.reports import duration_text
 from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:

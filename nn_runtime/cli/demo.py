@@ -17,8 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from nn_runtime.cli.networks import add_device_argument, compile_for_timing, missing_opencl_lines, places_text
-from nn_runtime.cli.output import busy, duration_text, print_json, print_lines, progress, table, wrapped
+from nn_runtime.cli.output import busy, print_json, print_lines, progress, table, wrapped
 from nn_runtime.loading import load
+from nn_runtime.reports import duration_text
 from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:

@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 OPENCL = "opencl"
 _NEEDED = ("numpy", "pyopencl", "flatbuffers", "platformdirs", "filelock", "threadpoolctl")
 _OPTIONAL = {
-    "pocl-binary-distribution": 'pip install "nn-runtime-opencl[pocl]"',
-    "intel-opencl-rt": 'pip install "nn-runtime-opencl[intel]"',
-    "pillow": 'pip install "nn-runtime-opencl[images]"',
+    "pocl-binary-distribution": "pip install pocl-binary-distribution",
+    "intel-opencl-rt": "pip install intel-opencl-rt intel-cmplr-lib-rt",
+    "pillow": "pip install pillow",
 }
 """Packages of the extras and the command that installs them."""
 _VARIABLES = ("NNRT_DEVICE", "PYOPENCL_CTX", "NNRT_VLOG", "NNRT_TRACE", "NNRT_DRIVER_HOST")
@@ -178,7 +178,7 @@ def _diagnosis_as_json(driver: str, diagnosis: Diagnosis | None) -> dict[str, ob
 def _verdict_lines(usable: list[str]) -> list[str]:
     """Say in the last lines what all of the above comes to."""
     if OPENCL not in driver_names():
-        first = "the OpenCL driver is not installed: pip install nn-runtime-opencl"
+        first = "the OpenCL driver is not installed: pip install . in a clone of nn-runtime-opencl"
     elif usable:
         first = f"OpenCL works: {', '.join(usable)}"
     else:

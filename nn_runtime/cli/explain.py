@@ -20,7 +20,8 @@ from nn_runtime.cli.networks import (
     places,
     places_text,
 )
-from nn_runtime.cli.output import busy, duration_text, print_json, print_lines, table
+from nn_runtime.cli.output import busy, print_json, print_lines, table
+from nn_runtime.reports import duration_text
 
 if TYPE_CHECKING:
     import argparse
@@ -53,10 +54,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _cells(row: ExplainedOperation) -> tuple[str, ...]:
-    refusals = [f"{device}: {reason}" for device, reason in row.refusals.items()]
-    others = [f"{device}: {duration_text(ns)}" for device, ns in row.elsewhere_ns.items()]
-    estimate = duration_text(row.estimated_ns)
-    return str(row.index), row.name, row.device, str(row.step), estimate, "; ".join([*refusals, *others])
+    return str(row.index), row.name, row.device, str(row.step), duration_text(row.estimated_ns), row.why
 
 
 def _rival_lines(rivals: Sequence[str]) -> list[str]:

@@ -248,9 +248,7 @@ def _pixels(path: Path, layout: PictureLayout) -> npt.NDArray[np.uint8]:
     try:
         from PIL import Image, ImageOps
     except ImportError as error:
-        raise UsageError(
-            f'{path}: reading pictures needs Pillow: pip install "nn-runtime-opencl[images]"; .npy works without'
-        ) from error
+        raise UsageError(f"{path}: reading pictures needs Pillow: pip install pillow; .npy works without") from error
     try:
         with Image.open(path) as opened:
             image = ImageOps.exif_transpose(opened).convert("L" if layout.channels == 1 else "RGB")

@@ -101,17 +101,6 @@ def _plain(value: object) -> object:
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def duration_text(duration_ns: float | None) -> str:
-    """Return a duration in the unit that suits it: `812 us`, `3.21 ms`, `1.53 s`; `-` where there is none."""
-    if duration_ns is None:
-        return "-"
-    if duration_ns < 1e6:
-        return f"{duration_ns / 1e3:.0f} us" if duration_ns >= 1e4 else f"{duration_ns / 1e3:.1f} us"
-    if duration_ns < 1e9:
-        return f"{duration_ns / 1e6:.2f} ms"
-    return f"{duration_ns / 1e9:.2f} s"
-
-
 def on_terminal() -> bool:
     """Tell whether standard error is there, and is a terminal."""
     return sys.stderr is not None and sys.stderr.isatty()

@@ -8,7 +8,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from nn_runtime.cli.labels import HEIGHT, Box, Dot, placed, text_box
-from nn_runtime.cli.output import duration_text
+from nn_runtime.reports import duration_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence, Set

@@ -38,7 +38,6 @@ from nn_runtime.cli.networks import (
 from nn_runtime.cli.output import (
     busy,
     check_folder,
-    duration_text,
     new_file,
     print_json,
     print_lines,
@@ -47,6 +46,7 @@ from nn_runtime.cli.output import (
 )
 from nn_runtime.cli.results import Result, is_classifier, read_labels, summarize, summary_json, summary_lines
 from nn_runtime.hal.files import result_file
+from nn_runtime.reports import duration_text
 from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nn_runtime.cli.networks import positive
-from nn_runtime.cli.output import duration_text, print_json, print_lines, table
+from nn_runtime.cli.output import print_json, print_lines, table
 from nn_runtime.errors import BadData
 from nn_runtime.observe.trace_summary import read_spans, summary, summary_of_kernels
+from nn_runtime.reports import duration_text
 
 if TYPE_CHECKING:
     import argparse

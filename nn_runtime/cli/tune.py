@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nn_runtime.cli.networks import add_device_argument, positive, random_input
-from nn_runtime.cli.output import UsageError, check_folder, duration_text, print_json, print_lines, progress, table
+from nn_runtime.cli.output import UsageError, check_folder, print_json, print_lines, progress, table
 from nn_runtime.devices import select
 from nn_runtime.hal.tuning import Tunable
 from nn_runtime.loading import load
+from nn_runtime.reports import duration_text
 from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:

@@ -99,7 +99,7 @@ def test_without_pillow_a_picture_says_what_to_install(tmp_path: Path, monkeypat
         return real_import(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", no_pillow)
-    with pytest.raises(UsageError, match=r"nn-runtime-opencl\[images\]"):
+    with pytest.raises(UsageError, match="pip install pillow"):
         read_input(str(path), _wanted(), None)
 
 

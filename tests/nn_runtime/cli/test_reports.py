@@ -18,6 +18,7 @@ from nn_runtime.cli.networks import random_input
 from nn_runtime.cli.roofline import Rates
 from nn_runtime.cli.timings import Clock, Launch, Report
 from nn_runtime.interface import TensorInfo
+from nn_runtime.reports import duration_text
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -154,7 +155,7 @@ def test_random_inputs(dtype: str) -> None:
 
 
 def test_durations() -> None:
-    texts = [output.duration_text(ns) for ns in (None, 1500, 812e3, 3.214e6, 1.53e9)]
+    texts = [duration_text(ns) for ns in (None, 1500, 812e3, 3.214e6, 1.53e9)]
     assert texts == ["-", "1.5 us", "812 us", "3.21 ms", "1.53 s"]
 
 
