@@ -59,7 +59,7 @@ def tuning_for(profile: DeviceProfile) -> Tuning:
         try:
             return _parsed(read_file(Path(named)), profile)
         except (OSError, ValueError) as error:
-            _warn_once(f"{VARIABLE}={named} is not used, defaults are: {error}")
+            _warn_once(f"{VARIABLE}={named} is not used, defaults are: {_reason(error)}")
             return Tuning()
     for data in (_users(user_file(profile)), _shipped(file_name(profile))):
         if data is not None:
@@ -77,11 +77,13 @@ def problem_of_named_file() -> str | None:
         return None
     try:
         _read(read_file(Path(named)))
-    except OSError as error:
-        return f"{VARIABLE}={named}: {error.strerror or error}"
-    except ValueError as error:
-        return f"{VARIABLE}={named}: {error}"
+    except (OSError, ValueError) as error:
+        return f"{VARIABLE}={named}: {_reason(error)}"
     return None
+
+
+def _reason(error: OSError | ValueError) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
 def store(

@@ -150,7 +150,9 @@ def _opened(device: Device, info: CacheInfo, token: bytes, create: bool) -> Iter
             data_files = _open_all(stack, file_paths(info, token, _DATA_FILE, data), flags)
         except OSError as error:
             if create:
-                _log.warning("no compilation cache for %s: %s", device.name, error)
+                _log.warning(
+                    "no compilation cache for %s in %s: %s", device.name, info.directory, error.strerror or error
+                )
             yield None
             return
         yield CacheRequest(model_files, data_files, token)

@@ -40,6 +40,8 @@ DEFAULT_SELECTOR = "opencl,cpu"
 SELECTOR_ARGUMENT = "device="
 """What the errors of a selector call the argument that it came by."""
 DRIVER_HOST_VARIABLE = "NNRT_DRIVER_HOST"
+_CPU = "cpu"
+"""What selectors call the reference device."""
 _MOST_DIGITS = 10
 _loading = threading.RLock()
 """Held while a driver is loaded: two threads that did so at once would have two objects for each of its devices."""
@@ -132,9 +134,10 @@ def _loaded(driver: str) -> DriverListing:
     vlog.read_tags()
     entry = _entry_points().get(driver)
     if entry is None:
-        known = ", ".join(["cpu", *driver_names()])
-        hint = f"; opencl::{driver} means devices of that type" if driver in ("gpu", "accelerator") else ""
-        return DriverListing(driver, (), (), f"no driver {driver!r} is installed; there are: {known}{hint}")
+        known = ", ".join([_CPU, *driver_names()])
+        problem = f"nothing follows {_CPU!r}" if driver == _CPU else f"no driver {driver!r} is installed"
+        hint = f"; opencl::{driver} means devices of that type" if driver in (_CPU, "gpu", "accelerator") else ""
+        return DriverListing(driver, (), (), f"{problem}; there are: {known}{hint}")
     in_another_process = _in_another_process()
     try:
         offered = list(_hosted(entry.value) if in_another_process else entry.load()())
@@ -279,12 +282,13 @@ def select(selector: str | None = None) -> Selection:
     for item in missing:
         is_usual = item.lower() in _entry_points() and not listing(item.lower()).failure
         level = logging.INFO if is_usual else logging.WARNING
-        _log.log(level, "%s: %s", source, _nothing_matches(item, [item]))
+        taken = ", ".join(device.name for device in chosen)
+        _log.log(level, "%s: %s; taken: %s", source, _nothing_matches(item, [item]), taken)
     return Selection(tuple(chosen), not any(device.is_reference for device in chosen))
 
 
 def _match(item: str) -> list[Device]:
-    if item.lower() in ("cpu", REFERENCE_NAME):
+    if item.lower() in (_CPU, REFERENCE_NAME):
         return [reference_device()]
     driver = _driver_of(item)
     offered = listing(driver).devices
@@ -422,8 +426,7 @@ def _label(device: Device) -> str:
 class _CallableModule(types.ModuleType):
     """The module `nn_runtime.devices` in its second role, as the function of the same name."""
 
-    def __call__(self) -> list[Device]:
-        return devices()
+    __call__ = staticmethod(devices)
 
 
 sys.modules[__name__].__class__ = _CallableModule

@@ -55,7 +55,7 @@ def convert(
     try:
         graph.convert_operators()
     except BadData as error:
-        raise BadData(f"{error}{_open_sizes(subgraph, graph.values)}") from error
+        raise BadData(f"{error}{_on_shapes(subgraph, graph.values)}") from error
     outputs = list(subgraph.outputs)
     if preserve_all:
         computed = {index for operator in subgraph.operators for index in operator.outputs}
@@ -314,15 +314,18 @@ def _inputs(subgraph: TfliteSubgraph, signature: TfliteSignature, shapes: Shapes
     return values
 
 
-def _open_sizes(subgraph: TfliteSubgraph, values: Mapping[int, Value]) -> str:
-    """Return what to do where the sizes may be to blame of an input that the file leaves open; else nothing."""
-    for position, index in enumerate(subgraph.inputs):
-        tensor = subgraph.tensors[index]
-        if -1 in (tensor.shape_signature or ()) and values[index].shape == tensor.shape:
-            name, open_sizes = quoted(tensor.name), list(tensor.shape_signature or ())
-            taken = f"the file leaves {open_sizes} open, taken as {list(tensor.shape)}"
-            return f"; input {position} {name}: {taken} unless `shapes` (`--shape`) says otherwise"
-    return ""
+def _on_shapes(subgraph: TfliteSubgraph, values: Mapping[int, Value]) -> str:
+    """Return which inputs have other shapes than in the file, or sizes that it leaves open: they may be to blame."""
+    inputs = [(subgraph.tensors[index], values[index].shape) for index in subgraph.inputs]
+    reshaped = [f"{list(tensor.shape)} of {quoted(tensor.name)}" for tensor, shape in inputs if shape != tensor.shape]
+    if reshaped:
+        return f" (in the file, inputs have other shapes: {', '.join(reshaped)})"
+    opened = [
+        f"{list(tensor.shape_signature)} of {quoted(tensor.name)}, taken as {list(tensor.shape)}"
+        for tensor, _ in inputs
+        if tensor.shape_signature is not None and -1 in tensor.shape_signature
+    ]
+    return f" (the file leaves sizes open, which `shapes`, `--shape` give: {', '.join(opened)})" if opened else ""
 
 
 def _finished(

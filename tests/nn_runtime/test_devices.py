@@ -180,6 +180,13 @@ def test_a_missing_item_is_passed_over_with_a_warning(
 ) -> None:
     assert select("opencl:amd,cpu").devices[0].name == REFERENCE_NAME
     assert "'opencl:amd' matches no usable device" in caplog.text
+    assert caplog.text.endswith(f"; taken: {REFERENCE_NAME}\n")
+
+
+@pytest.mark.parametrize("selector", ["cpu:0", "CPU:pocl"])
+def test_nothing_follows_the_cpu(drivers: dict[str, FakeEntryPoint], selector: str) -> None:
+    with pytest.raises(UnavailableDevice, match="nothing follows 'cpu'; there are: cpu, opencl; opencl::cpu means"):
+        select(selector)
 
 
 @pytest.mark.parametrize(

@@ -163,8 +163,9 @@ def test_other_shapes_change_the_whole_network(reference_device: Device) -> None
         nn.load(file, shapes={"t0": (3, 11, 9, 2), 0: (3, 11, 9, 2)})
     with pytest.raises(BadData, match="shapes: wanted a dict of shapes by input name or position, got list"):
         nn.load(file, shapes=[(3, 11, 9, 2)])  # type: ignore[arg-type]
-    with pytest.raises(BadData, match=r"operator 0 CONV_2D: filter .* must have depth 3"):
+    with pytest.raises(BadData, match=r"operator 0 CONV_2D: filter .* must have depth 3") as caught:
         nn.load(file, shapes={0: (3, 11, 9, 3)})
+    assert str(caught.value).endswith("(in the file, inputs have other shapes: [1, 9, 9, 2] of 't0')")
 
 
 def test_sizes_that_the_file_leaves_open_are_named_where_an_operator_is_refused() -> None:
@@ -174,10 +175,10 @@ def test_sizes_that_the_file_leaves_open_are_named_where_an_operator_is_refused(
     tensors = list(main.tensors)
     tensors[image] = replace(tensors[image], shape=(1, 11, 9, 3), shape_signature=(-1, 11, 9, -1))
     opened = replace(model, subgraphs=(replace(main, tensors=tuple(tensors)),))
-    wanted = "must have depth 3.*; input 0 't0': the file leaves [-1, 11, 9, -1] open, taken as [1, 11, 9, 3] unless"
-    with pytest.raises(BadData, match=wanted.replace("[", r"\[")):
+    taken = re.escape("give: [-1, 11, 9, -1] of 't0', taken as [1, 11, 9, 3])")
+    with pytest.raises(BadData, match=f"must have depth 3.* {taken}$"):
         convert(opened)
-    with pytest.raises(BadData, match=r"must have depth 5[^;]*$"):
+    with pytest.raises(BadData, match=r"must have depth 5.* \(in the file, inputs have other shapes"):
         convert(opened, {0: (1, 11, 9, 5)})
     assert convert(opened, {0: (2, 11, 9, 2)}).outputs[0].shape == (2, 7, 3, 3)
 
