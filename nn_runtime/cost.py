@@ -7,7 +7,6 @@ a placement names the single devices that may be as fast, its rivals, for `trial
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import TYPE_CHECKING
 
@@ -67,9 +66,10 @@ class CostModel:
         self.model = model
         self.devices = devices
         self._tables = [cost_table(device) or _UNKNOWN_COSTS for device in devices]
+        self._by_tables: dict[int, list[float]] = {}
         self.operation_ns = [
-            [self._operation(device, answer, at, preference) for at, answer in enumerate(support[index])]
-            for index, device in enumerate(devices)
+            [self._operation(index, answer, at, preference) for at, answer in enumerate(support[index])]
+            for index in range(len(devices))
         ]
 
     def place(self, others: Sequence[list[int]] = ()) -> CostPlacement:
@@ -143,18 +143,20 @@ class CostModel:
             path.append(origins[path[-1]])
         return path[::-1]
 
-    @functools.cached_property
-    def _guesses(self) -> list[float]:
-        """For operations on devices that tell no estimates."""
-        return operation_estimates(self.model, _UNKNOWN_COSTS)
-
-    def _operation(self, device: Device, answer: OperationSupport, at: int, preference: ExecutionPreference) -> float:
+    def _operation(self, index: int, answer: OperationSupport, at: int, preference: ExecutionPreference) -> float:
+        """Return what the device says, else what its table says, else a guess by its figures of performance."""
         if not answer.supported:
             return math.inf
         if answer.estimated_ns is not None:
             return float(answer.estimated_ns)
-        operation = self.model.main.operations[at]
-        return self._guesses[at] * operation_score(self.model, self.model.main, operation, device, preference)
+        table = self._tables[index]
+        if index not in self._by_tables:
+            self._by_tables[index] = operation_estimates(self.model, table)
+        estimate = self._by_tables[index][at]
+        if table is not _UNKNOWN_COSTS:
+            return estimate
+        main = self.model.main
+        return estimate * operation_score(self.model, main, main.operations[at], self.devices[index], preference)
 
     def _is_computed(self, index: int) -> bool:
         return self.model.main.operands[index].lifetime in _COMPUTED

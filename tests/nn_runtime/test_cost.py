@@ -277,8 +277,8 @@ def test_shipped_tables_list_every_operation(name: str) -> None:
     assert missing <= SHIPPED[name].operations.keys()
 
 
-class EstimatingDevice(SampleDevice):
-    """A sample device with a table."""
+class PricedDevice(SampleDevice):
+    """A sample device with a table, of which the runtime makes estimates."""
 
     def __init__(self, name: str, table: CostTable, operations: set[int] | None = None) -> None:
         super().__init__(name, operations)
@@ -286,6 +286,10 @@ class EstimatingDevice(SampleDevice):
 
     def cost_table(self) -> CostTable:
         return self.table
+
+
+class EstimatingDevice(PricedDevice):
+    """One that makes them itself."""
 
     def explain_operations(self, model: Model) -> Sequence[OperationSupport]:
         estimates = operation_estimates(model, self.table)
@@ -302,6 +306,15 @@ def model_of(codes: list[OperationCode], *tables: CostTable) -> CostModel:
 def table(run_ns: float, relu_ns: float, tanh_ns: float) -> CostTable:
     rows = {name: {"float32": OperationCost(ns, ns)} for name, ns in (("RELU", relu_ns), ("TANH", tanh_ns))}
     return CostTable(run_ns, 0, 0, 0, 0, {**rows, ANY_OPERATION: {"other": OperationCost(1, 1)}})
+
+
+def test_estimates_are_made_of_the_table_where_the_device_makes_none() -> None:
+    model = chain_model([RELU, TANH]).hal
+    costs_of = [
+        CostModel(model, [device], [query_support(model, device)], ExecutionPreference.FAST_SINGLE_ANSWER).operation_ns
+        for device in (Device(kind("device", table(100, 30, 40))) for kind in (PricedDevice, EstimatingDevice))
+    ]
+    assert costs_of == [[[30, 40]], [[30, 40]]]
 
 
 def test_a_long_model_pays_for_a_dear_run_and_a_short_one_does_not() -> None:
