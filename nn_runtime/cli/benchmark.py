@@ -60,14 +60,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from nn_runtime.cli.inputs import Array
+    from nn_runtime.cli.roofline import Rates
     from nn_runtime.hal.peaks import Arithmetic, Peaks
     from nn_runtime.model import Model
     from nn_runtime.reports import Explanation, OperationTimes
     from nn_runtime.session import Session
 
-PROFILE_NOTE = (
+_JOINED = (
     "Operations joined in one launch overlap: the time of one is that of its tasks, shared out among the cores, by the "
-    "processor's cycle counter. Where kernels cannot read a clock they are run one at a time, which costs more. "
+    "processor's cycle counter. Where kernels cannot read a clock they are run one at a time, which costs more."
+)
+_ABOVE_THE_ROOF = (
     "Above 100 % of the roof: Winograd takes fewer products than are counted, or the machine was slower when the peaks "
     "were measured."
 )
@@ -162,12 +165,19 @@ def _measure(
         with busy("measuring the peaks of the devices"):
             peaks = peaks_of(session.devices_used)
         launches, profiled = _profiled(session, inputs, args, operations, peaks)
+    note = profile_note(launch.rates for launch in launches)
     return Report(
         {place.device: place.operations for place in places(explanation)}, init, warmup[0], Clock.of(warmup),
         Clock.of(wall), timed, launches, Clock.of(profiled) if profiled else None,
-        {device: find_device(device).statistics() for device in session.devices_used}, peaks, PROFILE_NOTE,
+        {device: find_device(device).statistics() for device in session.devices_used}, peaks, note,
         _circumstances(session.devices_used),
     )  # fmt: skip
+
+
+def profile_note(launches: Iterable[Rates]) -> str:
+    """Return what a reader of a profile with these rates has to know."""
+    is_above = any((launch.of_roof or 0) > 1 for launch in launches)
+    return f"{_JOINED} {_ABOVE_THE_ROOF}" if is_above else _JOINED
 
 
 def _circumstances(names: Sequence[str]) -> tuple[str, ...]:
@@ -300,7 +310,6 @@ def _profile_lines(report: Report, profiled: Clock) -> list[str]:
         f"not in launches: {_ms(report.outside_launches(profiled))} of {_ms(profiled.p50)} ms, the median run",
         "",
         *(_peaks_line(device, peaks) for device, peaks in report.peaks.items()),
-        *([_ABOVE_THE_ROOF] if any((one.rates.of_roof or 0) > 1 for one in launches) else []),
         f"cost of profiling: {report.profiling_cost(profiled)}. {report.profile_note}",
         f"Timings (microseconds): count={profiled.count} first={profiled.first / 1e3:.0f} "
         f"min={profiled.minimum / 1e3:.0f} max={profiled.maximum / 1e3:.0f} avg={profiled.mean / 1e3:.1f} "
@@ -313,12 +322,6 @@ _LAUNCH_COLUMNS = (
     "[Gop/s]", "[GB/s]", "[% of roof]", "[Name]",
 )  # fmt: skip
 _TYPE_COLUMNS = ("[node type]", "[count]", "[median ms]", "[%]", "[cdf %]", "[mem KB]", "[times called]")
-
-
-_ABOVE_THE_ROOF = (
-    "above 100 %: operations are counted by their definition (Winograd's convolutions need fewer), and peaks were "
-    "measured at another time"
-)
 
 
 def _launch_table(launches: Sequence[Launch]) -> list[str]:

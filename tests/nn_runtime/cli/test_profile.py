@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from nn_runtime.cli import main
+from nn_runtime.cli.benchmark import profile_note
 from nn_runtime.cli.roofline import rates
 from nn_runtime.hal.peaks import Peaks
 
@@ -53,6 +54,12 @@ def test_part_of_the_roof(
 def test_a_device_without_peaks_has_rates_only() -> None:
     found = rates(100, 10, 5.0, None, "float32")
     assert (found.operations_per_ns, found.bytes_per_ns, found.of_roof) == (20.0, 2.0, None)
+
+
+def test_what_is_above_the_roof_is_explained_where_it_occurs() -> None:
+    half, double = (rates(1_000_000, 1000, ns, _PEAKS, "float32") for ns in (4000.0, 1000.0))
+    assert "Above 100 %" not in profile_note([half])
+    assert profile_note([half, double]).count("Above 100 %") == 1
 
 
 def test_a_page_without_its_folder_is_refused_before_the_runs(
