@@ -71,6 +71,11 @@ class Compilation:
         compilation._selection = selection
         return compilation
 
+    def __repr__(self) -> str:
+        if self._plan is None:
+            return f"<Compilation {'closed' if self._closed else 'not finished'}>"
+        return f"<Compilation on {', '.join(dict.fromkeys(step.device.name for step in self._plan.steps))}>"
+
     @property
     def plan(self) -> Plan | None:
         """The plan; None until `finish` has succeeded, and when closed."""

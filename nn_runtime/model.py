@@ -70,6 +70,10 @@ class Model:
         self._state = _State.BUILDING
         self._hal: hal.Model | None = None
 
+    def __repr__(self) -> str:
+        sizes = f"{len(self._graph.operations)} operations, {len(self._graph.operands)} operands"
+        return f"<Model {_STATE_NAMES[self._state]}: {sizes}>"
+
     @property
     def hal(self) -> hal.Model:
         """The model as drivers get it, operations in run order; raises BadState unless finished."""

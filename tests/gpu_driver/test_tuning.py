@@ -98,7 +98,7 @@ def test_a_named_file_that_is_missing(
     monkeypatch.setenv(tuning.VARIABLE, str(tmp_path / "none.json"))
     assert tuning.tuning_for(PROFILE) == Tuning()
     assert tuning.tuning_for(GPU_PROFILE) == Tuning()
-    assert caplog.text.count("No such file") == 1
+    assert caplog.text.count("are: No such file") == 1
 
 
 def test_a_named_file_that_no_device_can_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -142,3 +142,12 @@ def test_devices_may_come_from_a_generator() -> None:
     assert model.supported_operations(device for device in [Device(SampleDevice("sample"))]) == [True]  # type: ignore[arg-type]
     with pytest.raises(BadData, match="the list of devices is empty"):
         Compilation(model, (device for device in ()))  # type: ignore[arg-type]
+
+
+def test_a_compilation_says_where_it_runs() -> None:
+    compilation = Compilation(add_model(), [Device(SampleDevice("sample")), reference_device()])
+    assert repr(compilation) == "<Compilation not finished>"
+    compilation.finish()
+    assert repr(compilation) == "<Compilation on sample>"
+    compilation.close()
+    assert repr(compilation) == "<Compilation closed>"

@@ -338,3 +338,13 @@ def test_a_referenced_model_may_be_closed_before_the_other_is_finished() -> None
     outer.finish()
     (graph,) = outer.hal.referenced
     np.testing.assert_array_equal(constant_array(outer.hal, graph.operands[1]), np.arange(100))
+
+
+def test_a_model_says_what_it_is() -> None:
+    model = Model()
+    model.add_operand(tensor(2))
+    assert repr(model) == "<Model not finished: 0 operations, 1 operands>"
+    model = add_model()
+    assert repr(model) == "<Model finished: 1 operations, 4 operands>"
+    model.close()
+    assert repr(model).startswith("<Model closed: ")
