@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 .PHONY: demo test test-all test-lowest oclgrind lint bench clean
 
 $(VENV)/.base: pyproject.toml
+	@echo "installing into $(VENV), about 290 MB ..."
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[pocl]"
 	touch $@
