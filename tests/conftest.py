@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpu_driver.device import inline
+from gpu_driver.passes import branches
 from nn_runtime.devices import select
 
 if TYPE_CHECKING:
@@ -19,6 +20,9 @@ REPOSITORY = Path(__file__).parent.parent
 WAKE_NS = inline.WAKE_NS
 """As it is outside of tests."""
 inline.WAKE_NS = -1  # the small models of tests go the way of large ones, with all cores; test_inline.py has the others
+GREATEST_NS = branches.GREATEST_NS
+"""As it is outside of tests."""
+branches.GREATEST_NS = -1  # their small branches are decided like large ones; test_branches.py has the others
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -40,13 +40,13 @@ class Folded:
     programs: frozenset[Program] = frozenset()
 
 
-def fold_constants(device: DeviceContext, model: Model, subgraph: Subgraph, profile: DeviceProfile) -> Folded:
+def fold_constants(device: DeviceContext, model: Model, before: Rewritten, profile: DeviceProfile) -> Folded:
     """Compute what `foldable` names, again where that tells the parameters of more.
 
     Programs are left unwarmed and not stored, so that whoever needs more of their kernels can add them before. An
     operation that fails stays, and with it all of its round: the execution says why.
     """
-    folded = Folded(Rewritten.of(subgraph))
+    folded = Folded(before)
     while True:
         graph = Graph(model, folded.graph)
         operations = foldable(graph)
@@ -103,7 +103,7 @@ def _computed(
     commands = Commands(device.queue, device.staging, None)
     context = ExecutionContext(device)  # holds what the commands work on until they are done
     try:
-        outputs = GraphRun(compiled, context, commands, _NoEnds(), Limits(None, 0), ()).run()
+        outputs = GraphRun(compiled, context, commands, _NoEnds(), Limits(None, 0), {}).run()
         found: dict[int, Array] = {}
         for operand, output in zip(part.output_indexes, outputs, strict=True):
             code = part.operands[operand].type

@@ -25,7 +25,7 @@ from nn_runtime.operand import dtype_of, element_count, is_tensor, merge_dimensi
 from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from gpu_driver.device.device_memory import DeviceBuffer
     from gpu_driver.device.pinned import PinnedStaging
@@ -200,9 +200,9 @@ class GraphRun:
         commands: Commands,
         ends: Ends,
         limits: Limits,
-        graphs: Sequence[CompiledGraph],
+        graphs: Mapping[int, CompiledGraph],
     ) -> None:
-        """Take what the execution works with; `graphs` are those that operations refer to."""
+        """Take what the execution works with; `graphs` are those that operations refer to, by number."""
         self._graph = graph
         self._context = context
         self._commands = commands

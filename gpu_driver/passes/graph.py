@@ -237,24 +237,24 @@ class Graph:
 
     def add_constant(self, data: Array, like: int) -> int:
         """Add a constant with an operand's type and quantisation, and return it."""
-        self._operands.append(_constant(self._operands[like], data))
+        self._operands.append(constant_operand(self._operands[like], data))
         return len(self._operands) - 1
 
     def add_scalar(self, value: bool | int) -> int:
         """Add a constant BOOL or INT32, and return it."""
         kind = OperandCode.BOOL if isinstance(value, bool) else OperandCode.INT32
-        self._operands.append(_constant(Operand(kind), np.array(value, dtype_of(kind))))
+        self._operands.append(constant_operand(Operand(kind), np.array(value, dtype_of(kind))))
         return len(self._operands) - 1
 
     def add_numbers(self, values: Sequence[int] | Sequence[tuple[int, ...]]) -> int:
         """Add a constant tensor of int32, and return it."""
         data = np.array(values, np.int32)
-        self._operands.append(_constant(Operand(OperandCode.TENSOR_INT32), data))
+        self._operands.append(constant_operand(Operand(OperandCode.TENSOR_INT32), data))
         return len(self._operands) - 1
 
     def make_constant(self, operand: int, data: Array) -> None:
         """Let an operand that nothing makes any more be a constant."""
-        self._operands[operand] = _constant(self._operands[operand], data)
+        self._operands[operand] = constant_operand(self._operands[operand], data)
         self._constants.pop(operand, None)
 
     def _is_omitted(self, operand: int) -> bool:
@@ -292,7 +292,8 @@ class Graph:
             self._operands[operand] = replace(self._operands[operand], dimensions=dims)
 
 
-def _constant(operand: Operand, data: Array) -> Operand:
+def constant_operand(operand: Operand, data: Array) -> Operand:
+    """Return an operand like another that is a constant."""
     data = np.asarray(data, order="C")
     location = DataLocation(length=data.nbytes, pointer=data)
     return replace(operand, dimensions=data.shape, lifetime=OperandLifeTime.POINTER, location=location)

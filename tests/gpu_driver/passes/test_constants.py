@@ -166,7 +166,7 @@ def test_the_body_of_a_loop_is_folded_too(opencl_device: Device) -> None:
     main.operation(OperationCode.WHILE, [*subgraphs, start, source], turns, output)
     model = Model(main.subgraph(), (condition.model().main, body.model().main))
     prepared = prepare(opencl_device, model)
-    assert [len(graph.subgraph.operations) for graph in prepared._referenced] == [1, 2]
+    assert [len(graph.subgraph.operations) for graph in prepared._referenced.values()] == [1, 2]
     result = [np.zeros(1, np.int32), np.zeros((1, 4), np.float32)]
     first = random_floats(1, 4, seed=5)
     run(prepared, request([first], result))
