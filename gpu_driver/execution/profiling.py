@@ -14,7 +14,7 @@ from gpu_driver.launch import Launch, Stage
 from nn_runtime.hal.interfaces import ExecutionProfile, ProfileRow
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import pyopencl as cl
 
@@ -102,7 +102,7 @@ def _rows(command: object, event: cl.Event, origin: int) -> list[ProfileRow]:
     busy = np.bincount(of_stage, ended - began, count) * (ns_per_cycle / launch.global_size[0])
     spans = zip(launch.stages, starts.astype(int).tolist(), (starts + busy).astype(int).tolist(), strict=True)
     return [
-        ProfileRow(stage.operations, stage.name, start, end, stage.bytes_moved, stage.flops, stage.on_bytes)
+        ProfileRow(_each_once(stage.operations), stage.name, start, end, stage.bytes_moved, stage.flops, stage.on_bytes)
         for stage, start, end in spans
     ]
 
@@ -111,7 +111,12 @@ def _row(command: object, event: cl.Event, origin: int) -> ProfileRow:
     start, end = event.profile.start - origin, event.profile.end - origin
     if isinstance(command, Launch | Stage):
         moved, flops, on_bytes = command.bytes_moved, command.flops, command.on_bytes
-        return ProfileRow(command.operations, command.name, start, end, moved, flops, on_bytes)
+        return ProfileRow(_each_once(command.operations), command.name, start, end, moved, flops, on_bytes)
     if isinstance(command, Transfer):
         return ProfileRow((), command.name, start, end, command.size_bytes)
     return ProfileRow(getattr(command, "operations", ()), "copy", start, end)
+
+
+def _each_once(operations: Iterable[int]) -> tuple[int, ...]:
+    """Return numbers of operations, of which one may have become several."""
+    return tuple(dict.fromkeys(operations))

@@ -216,3 +216,11 @@ def test_models_that_nothing_refers_to_are_not_compiled(opencl_device: Device) -
     left = branches.without_branches(model, model.main).subgraph
     assert branches.referred_to([left, *model.referenced]) == frozenset()
     assert branches.referred_to([loop(1, (1,)).main, *loop(1, (1,)).referenced]) == {0, 1, 2, 3}
+
+
+def test_an_operation_that_became_several_is_in_each_row_once(opencl_device: Device) -> None:
+    prepared = prepare(opencl_device, choosing((64,), [combining(OperationCode.ADD, FLOAT, (64,))] * 2))
+    pair = [np.ones(64, np.float32)] * 2
+    profile = prepared.execute_profiled(request([YES, *pair], [np.empty(64, np.float32)]), None, None)[1]
+    assert {row.operations for row in profile.rows if row.operations} == {(0,)}
+    prepared.close()
