@@ -8,7 +8,7 @@ ones are one in the operand.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -122,6 +122,8 @@ class Spectrum:
     rows: Value
     length: int
     shape: Dimensions
+    turned: list[Value] = field(default_factory=list)
+    """What parts share that are read of it, once there is one."""
 
 
 def constant(array: Array, code: int | None = None) -> Value:
