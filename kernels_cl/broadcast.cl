@@ -4,7 +4,7 @@
 //          compare: y = a op b; op by number: 0 ==, 1 !=, 2 >, 3 >=, 4 <, 5 <=
 //          extreme: y = greatest ? max(a, b) : min(a, b); NaN wins
 //          prelu:   y = a >= 0 ? a : a * b; quantised: common/prelu.h
-//          power:   y = a^b
+//          power:   y = a^b (common/power.h)
 //          pairs:   y = table[a][b], of bytes (common/pairs.h)
 // Tensors  src0, src1 of T, dst of T (compare: uchar), dense. The output's dimensions with neighbours merged are sizes (outermost
 //          first, unused 1), strides0 and strides1 those of the inputs in elements, 0 where broadcast; tables int [256] (TABLES)
@@ -27,6 +27,7 @@
 
 #include "common/types.h"
 #include "common/quant.h"
+#include "common/power.h"
 #include "common/prelu.h"
 #include "common/index.h"
 
@@ -121,7 +122,7 @@ PAIRWISE(extreme, T, EXTREME, STORE, GREATEST)
 #define RECTIFIED(V, SUFFIX, a, b) ((a) >= (V)0 ? (a) : (a) * (b))
 PAIRWISE(prelu, T, RECTIFIED, STORE, )
 
-#define POWER(V, SUFFIX, a, b) pow(a, b)
+#define POWER(V, SUFFIX, a, b) POWER_OF(V, a, b)
 PAIRWISE(power, T, POWER, STORE, )
 #elif TYPE_NUMBER != TYPE_NUMBER_int && !TABLES
 #define RECTIFIED(V, SUFFIX, a, b) rectified##SUFFIX(a, b, zeros, factors, low, high)

@@ -76,9 +76,13 @@ static inline LANES_T activated(LANES_T x, int activation)
     return activation == ACTIVATION_RELU6 ? (x > 6.0f ? (LANES_T)6.0f : x) : x;
 }
 
+// NaN stays NaN.
 static inline LANES_T clipped(LANES_T x, float limit)
 {
-    return limit > 0.0f ? clamp(x, -limit, limit) : x;
+    if (!(limit > 0.0f))
+        return x;
+    x = x < -limit ? (LANES_T)-limit : x;
+    return x > limit ? (LANES_T)limit : x;
 }
 
 static inline int time_of(const Cell *c, int step)

@@ -14,6 +14,7 @@
 #endif
 
 #include "common/types.h"
+#include "common/power.h"
 
 kernel void l2_normalization(global const T *src, global T *dst, int axis, int inner, int count)
 {
@@ -38,7 +39,7 @@ static inline float negative_power(float x, float beta)
         return 1.0f / (sqrt(x) * sqrt(sqrt(x)));
     if (beta == 0.5f)
         return 1.0f / sqrt(x);
-    return beta == 1.0f ? 1.0f / x : pow(x, -beta);
+    return beta == 1.0f ? 1.0f / x : POWER_OF(float, x, -beta);
 }
 
 kernel void local_response_normalization(

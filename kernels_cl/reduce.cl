@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // reduce.cl: MEAN, REDUCE_SUM, REDUCE_PROD, REDUCE_MAX, REDUCE_MIN, REDUCE_ALL, REDUCE_ANY over some axes.
 // Maths    mean: y = sum x / terms; quantised: multiply_by_quantized_multiplier(sum q - zero_point * terms, factor.x, factor.y) + zero_point
-//          reduce: by number 0 sum, 1 product (both float and half), 2 greatest, 3 least (NaN wins), 4 all, 5 any of x != 0 (uchar)
+//          reduce: by number 0 sum, 1 product (both float and half; 0 if any factor is, whatever the others), 2 greatest, 3 least
+//          (NaN wins), 4 all, 5 any of x != 0 (uchar)
 // Tensors  src of T; the kept dimensions are kept_sizes with kept_strides, the reduced ones sizes with strides (outermost first,
 //          unused 1), strides in elements of src; dst [count] of T, dense
 //          *_vectors: the innermost dimension is kept and apart: `inner` elements, src and dst
@@ -218,7 +219,7 @@ VECTOR_KERNEL void mean_groups(global const T *src, global T *dst, int4 kept_siz
         EVERY(V, ADD_TERM(V, result, lost, x))                                     \
     } else if (operation == PRODUCT_OF) {                                          \
         result = (V)1;                                                             \
-        EVERY(V, result *= x)                                                      \
+        EVERY(V, result = x == (V)0 || result == (V)0 ? (V)0 : result * x)         \
     } else if (operation == GREATEST_OF) {                                         \
         result = (V)-INFINITY;                                                     \
         EVERY(V, result = x > result || x != x ? x : result)                       \

@@ -47,8 +47,9 @@ def reduce_extreme(op: OperationView) -> tuple[Array, ...]:
 
 @computes(OperationCode.REDUCE_SUM, OperationCode.REDUCE_PROD)
 def reduce_arithmetic(op: OperationView) -> tuple[Array, ...]:
-    """Return the sum (taken in float64) or the product over some axes."""
+    """Return the sum (taken in float64) or the product over some axes, which is 0 if any factor is."""
     values, axes = op.array("input"), reduction(op).axes
     if op.code == OperationCode.REDUCE_SUM:
         return (np.asarray(values.sum(axis=axes, dtype=np.float64)).astype(values.dtype),)
-    return (np.asarray(values.prod(axis=axes, dtype=np.float32)).astype(values.dtype, copy=False),)
+    product = np.where((values == 0).any(axis=axes), np.float32(0), values.prod(axis=axes, dtype=np.float32))
+    return (product.astype(values.dtype, copy=False),)

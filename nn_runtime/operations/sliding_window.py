@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 EXPLICIT_PADDING = tuple(Input(f"padding_{side}", INT32) for side in ("left", "right", "top", "bottom"))
 IMPLICIT_PADDING = (Input("padding_scheme", INT32),)
 STRIDES = (Input("stride_width", INT32), Input("stride_height", INT32))
-_MOST_PADDING = 1 << 24
+MOST_PADDING = 1 << 24
 LAYOUT = Input("layout", BOOL, optional=True, since=FeatureLevel.HAL_1_2)
 
 
@@ -127,11 +127,11 @@ def step_taken(step: int, places: int) -> int:
     return step if places > 1 else 1
 
 
-def check_padding(op: OperationView, **amounts: int) -> None:
-    """Check paddings by the names of their inputs: 0 to 2^24, so that no place in a padded picture leaves 32 bits."""
+def check_padding(op: OperationView, least: int = 0, **amounts: int) -> None:
+    """Check paddings by the names of their inputs: up to 2^24, so that no place in a padded picture leaves 32 bits."""
     for name, amount in amounts.items():
-        if not 0 <= amount <= _MOST_PADDING:
-            op.fail(name, f"must be 0 to {_MOST_PADDING}", amount)
+        if not least <= amount <= MOST_PADDING:
+            op.fail(name, f"must be {least} to {MOST_PADDING}", amount)
 
 
 def same_padding(size: int, filter_size: int, stride: int, dilation: int) -> tuple[int, int]:
@@ -154,8 +154,8 @@ def _axis(
     scheme = op.int_value("padding_scheme")
     if scheme == PaddingCode.SAME:
         head, tail = same_padding(size, filter_size, stride, dilation)
-        if tail > _MOST_PADDING:
-            op.fail(f"dilation_{axis}", f"must need a padding of at most {_MOST_PADDING}", dilation)
+        if tail > MOST_PADDING:
+            op.fail(f"dilation_{axis}", f"must need a padding of at most {MOST_PADDING}", dilation)
         return head, tail, stride, dilation
     if scheme != PaddingCode.VALID:
         op.fail("padding_scheme", "must be 1 (SAME) or 2 (VALID)", scheme)

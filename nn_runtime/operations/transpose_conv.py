@@ -21,6 +21,7 @@ from nn_runtime.operations.signature import (
 )
 from nn_runtime.operations.sliding_window import (
     EXPLICIT_PADDING,
+    MOST_PADDING,
     STRIDES,
     check_padding,
     image_dimensions,
@@ -97,14 +98,18 @@ def transpose_convolution(op: OperationView) -> TransposeConvolution:
 def _axis(
     op: OperationView, axis: str, sides: tuple[str, str], filter_size: int, shape_axis: int
 ) -> tuple[int, int, int]:
-    """Return stride, padding before and padding after; the latter may be negative under the scheme SAME."""
+    """Return stride, padding before and padding after.
+
+    A negative one after makes the output larger: a convolution with strides may have had the input from several sizes.
+    """
     stride = op.int_value(f"stride_{axis}")
     if stride < 1:
         op.fail(f"stride_{axis}", "must be > 0", stride)
     if op.optional("padding_scheme") is None:
-        amounts = {f"padding_{side}": op.int_value(f"padding_{side}") for side in sides}
-        check_padding(op, **amounts)
-        head, tail = amounts.values()
+        before, after = (f"padding_{side}" for side in sides)
+        head, tail = op.int_value(before), op.int_value(after)
+        check_padding(op, **{before: head})
+        check_padding(op, least=-MOST_PADDING, **{after: tail})
         return stride, head, tail
     scheme, shape = op.int_value("padding_scheme"), op.int_values("output_shape")
     if len(shape) != 4 or min(shape[1:]) < 1:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nn_runtime.codes import FuseCode, OperationCode
-from tests.operations.cases import ALL, FLOATS, INT32, QUANT8, SIGNED, Case, integer, of, stored, tensor
+from tests.operations.cases import ALL, FLOAT32, FLOATS, INT32, QUANT8, SIGNED, Case, integer, of, stored, tensor
 
 if TYPE_CHECKING:
     from nn_runtime.operand import Array, Dimensions
@@ -232,6 +232,21 @@ CASES = (
         (tensor((2, 1, 1, 1, 1), [2, 4]), tensor((3,), [0, -1, 2.5])),
         (tensor((2, 1, 1, 1, 3), [1, 0.5, 2**2.5, 1, 0.25, 32]),),
         FLOATS,
+    ),
+    # Whether or not a device takes numbers below the least normal one for zeros.
+    Case(
+        OperationCode.POW,
+        "tiny_bases",
+        (tensor((3, 1), [1e-40, -1e-40, 1e-45]), tensor((20,), [1, 2, 3, 4] * 5)),
+        (tensor((3, 20), [0] * 60),),
+        (FLOAT32,),
+    ),
+    Case(
+        OperationCode.POW,
+        "roots_of_tiny_bases",
+        (tensor((3,), [1e-40, 1e-38, 1e-45]), tensor((1,), [0.5])),
+        (tensor((3,), [0, 0, 0]),),
+        (FLOAT32,),
     ),
     Case(
         OperationCode.PRELU,

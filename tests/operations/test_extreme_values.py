@@ -79,6 +79,58 @@ def test_sums_of_infinities(operation: OperationCode, code: OperandCode, size: i
 
 
 @pytest.mark.parametrize("code", FLOATS, ids=lambda code: code.name)
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("size", [4, 20, 300])
+def test_products_with_a_factor_of_zero(code: OperandCode, axis: int, size: int, device: Device) -> None:
+    """They are 0, as in NNAPI's reference: so no product of numbers depends on the order in which they are taken."""
+    data = np.ones((4, size), np.float32)
+    data[0, :3], data[1, :3], data[2, size - 2 :], data[3, :2] = (3e4, 3e4, 0), (0, NAN, INF), (INF, -1), (NAN, 2)
+    data[0, size - 1] = INF
+    given = data if axis else np.repeat(data.T, 17, axis=1)
+    parameters = [(OperandCode.TENSOR_INT32, [axis]), (OperandCode.BOOL, False)]
+    got = _run(device, OperationCode.REDUCE_PROD, code, given, parameters, (4,) if axis else (68,))
+    np.testing.assert_array_equal(got, np.repeat([0, 0, -INF, NAN], 1 if axis else 17))
+
+
+@pytest.mark.parametrize("activation", [0, 1, 3, 4], ids=lambda activation: f"activation{activation}")
+def test_a_clipped_cell_of_what_is_no_number(activation: int, device: Device) -> None:
+    """An LSTM of one unit, all weights 1: NaN comes out of the batch that it went into."""
+    one, none = np.ones((1, 1), np.float32), None
+    zero = np.zeros(1, np.float32)
+    weights = [one] * 8 + [none] * 3 + [zero] * 4 + [one, none]
+    states = [np.zeros((2, 1), np.float32)] * 2
+    source = np.array([[NAN], [0.5]], np.float32)
+    model = nn.Model()
+
+    def add(value: Array | None, code: OperandCode = OperandCode.TENSOR_FLOAT32) -> int:
+        operand = model.add_operand(nn.OperandType(code, (0,) if value is None else value.shape))
+        model.set_operand_value(operand, value)
+        return operand
+
+    inputs = [model.add_operand(nn.OperandType(OperandCode.TENSOR_FLOAT32, source.shape))]
+    inputs += [add(value) for value in (*weights, *states)]
+    inputs.append(add(np.asarray(activation, np.int32), OperandCode.INT32))
+    inputs += [add(np.asarray(0.25, np.float32), OperandCode.FLOAT32) for _ in range(2)]
+    outputs = [model.add_operand(nn.OperandType(OperandCode.TENSOR_FLOAT32, dims)) for dims in ((2, 4), *[(2, 1)] * 3)]
+    model.add_operation(OperationCode.LSTM, inputs, outputs)
+    model.identify_inputs_and_outputs(inputs[:1], outputs)
+    model.finish()
+    results = [np.empty((2, 4), np.float32), *(np.empty((2, 1), np.float32) for _ in range(3))]
+    with nn.Compilation(model, [device]) as compilation:
+        compilation.finish()
+        with nn.Execution(compilation) as execution:
+            execution.set_input(0, source)
+            for at, result in enumerate(results):
+                execution.set_output(at, result)
+            execution.compute()
+    _, output_state, cell_state, output = results
+    hidden = (np.tanh(0.25) if activation == 4 else 0.25) / (1 + np.exp(-0.5))
+    np.testing.assert_allclose(cell_state, [[NAN], [0.25]], rtol=1e-5)
+    np.testing.assert_allclose(output_state, [[NAN], [hidden]], rtol=1e-5)
+    np.testing.assert_allclose(output, [[NAN], [hidden]], rtol=1e-5)
+
+
+@pytest.mark.parametrize("code", FLOATS, ids=lambda code: code.name)
 @pytest.mark.parametrize("depth", [1, 20])
 def test_a_maximum_of_what_is_no_number(code: OperandCode, depth: int, device: Device) -> None:
     data = np.repeat([[NAN, 1, 2, 4, -INF, -INF], [0, 3, NAN, -INF, -INF, -INF]], depth).reshape(1, 2, 6, depth)

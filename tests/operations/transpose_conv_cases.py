@@ -140,6 +140,9 @@ CASES = (
     generated("same_odd", (2, 3, 2, 1), (1, 4, 3, 1), (2, 3), (0, 1, 1, 2), (SAME, 5, 5)),
     # The filter is smaller than the stride, so that the tail's padding is negative.
     generated("same_sparse", (1, 2, 2, 2), (1, 1, 2, 2), (3, 4), (0, -2, 0, -2), (SAME, 6, 8)),
+    # The same given as numbers; a tail may lie beyond what the filter reaches.
+    generated("negative_tails", (1, 2, 2, 2), (1, 1, 2, 2), (3, 4), (0, -2, 0, -2)),
+    generated("negative_tails_nchw", (2, 3, 2, 3), (4, 3, 2, 3), (2, 3), (1, -3, 2, -5), nchw=True),
     generated("same_nchw", (1, 2, 3, 2), (3, 3, 2, 2), (2, 2), (0, 0, 0, 1), (SAME, 4, 6), FuseCode.RELU1, nchw=True),
     generated("valid", (1, 2, 2, 3), (2, 3, 2, 3), (1, 2), (0, 0, 0, 0), (VALID, 4, 4)),
     # Phases whose pictures are smaller than the input, of whole tiles or of one pixel.
