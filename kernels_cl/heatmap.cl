@@ -28,11 +28,13 @@
 #define BOX(p, i, scale) LOAD(p, i)
 #define STORE_SCORE(p, i, v, scale, zero) STORE(p, i, v)
 #define STORE_POINT(p, i, v, scale) STORE(p, i, v)
+#define IS_NAN(v) isnan(v)
 #else
 #define REAL(p, i, scale, zero) ((float)((p)[i] - (zero)) * (scale))
 #define BOX(p, i, scale) ((float)(p)[i] * (scale))
 #define STORE_SCORE(p, i, v, scale, zero) ((p)[i] = JOIN(JOIN(convert_, T), _sat)(quantized(v, scale, zero)))
 #define STORE_POINT(p, i, v, scale) ((p)[i] = convert_ushort_sat(quantized(v, scale, 0)))
+#define IS_NAN(v) 0
 #endif
 
 static inline int mirrored(int place, int size)
@@ -53,9 +55,10 @@ kernel void heatmap_max_keypoint(global const T *heatmaps, global const BOX_T *b
     for (int y = 0; y < size; ++y)
         for (int x = 0; x < size; ++x) {
             const COMPUTE_T value = LOAD(heatmaps, start + y * strides.y + x * strides.z);
-            row = value > best ? y : row;
-            column = value > best ? x : column;
-            best = value > best ? value : best;
+            const int better = value > best || (IS_NAN(best) && !IS_NAN(value));
+            row = better ? y : row;
+            column = better ? x : column;
+            best = better ? value : best;
         }
 
     float grid[3][3];
@@ -70,7 +73,7 @@ kernel void heatmap_max_keypoint(global const T *heatmaps, global const BOX_T *b
     const float xy = (grid[2][2] - grid[2][0] - grid[0][2] + grid[0][0]) * 0.25f;
     const float diagonal = xx * yy, determinant = diagonal - xy * xy;
     float dx = 0.0f, dy = 0.0f;
-    if (fabs(determinant) >= tolerance + tolerance * diagonal) {
+    if (!(fabs(determinant) < tolerance + tolerance * diagonal)) { // nor NaN
         dx = divide(yy * slope_x - xy * slope_y, determinant);
         dy = divide(xx * slope_y - xy * slope_x, determinant);
     }

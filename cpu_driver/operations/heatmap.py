@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HEATMAP_MAX_KEYPOINT: the first maximum, refined by one Newton step on its 3 x 3 neighbourhood."""
+"""HEATMAP_MAX_KEYPOINT: the first maximum (NaN is none), refined by one Newton step on its 3 x 3 neighbourhood."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def heatmap_max_keypoint(op: OperationView) -> tuple[Array, ...]:
     if np.any(boxes[:, :2] > boxes[:, 2:]):
         op.fail("boxes", "must have x1 <= x2 and y1 <= y2", boxes.tolist())
     heatmaps = to_nhwc(_real(op, "heatmaps"), op.bool_value("layout")).reshape(len(boxes), size * size, -1)
-    indices = heatmaps.argmax(axis=1)
+    indices = np.where(np.isnan(heatmaps), -np.inf, heatmaps).argmax(axis=1)
     rows, columns = np.divmod(indices, size)
     grid = _neighbourhoods(heatmaps, rows, columns, size)
     delta_x, delta_y, scores = _newton_step(grid, singular_tolerance(op.data_type))
@@ -75,7 +75,8 @@ def _newton_step(grid: list[list[Array]], tolerance: float) -> tuple[Array, Arra
     hessian_xy = (grid[2][2] - grid[2][0] - grid[0][2] + grid[0][0]) / four
     diagonal = hessian_xx * hessian_yy
     determinant = diagonal - hessian_xy * hessian_xy
-    regular = np.abs(determinant) >= np.float32(tolerance) + np.float32(tolerance) * diagonal
+    # A determinant that is NaN is not close to 0, and comes out.
+    regular = ~(np.abs(determinant) < np.float32(tolerance) + np.float32(tolerance) * diagonal)
     divisor = np.where(regular, determinant, np.float32(1))
     delta_x = np.where(regular, (hessian_yy * slope_x - hessian_xy * slope_y) / divisor, np.float32(0))
     delta_y = np.where(regular, (hessian_xx * slope_y - hessian_xy * slope_x) / divisor, np.float32(0))

@@ -37,10 +37,11 @@ def _run(
     room: tuple[int, ...],
     dynamic: bool = False,
     result: OperandCode | None = None,
+    second: tuple[int, ...] = (),
 ) -> Array:
     """Run one operation of `data` and parameters, which are inputs where `dynamic`; the output has room for `room`.
 
-    result: its type, where it is not that of `data`.
+    result: its type, where it is not that of `data`. second: room of another output, which is not looked at.
     """
     values = [np.asarray(data, _DTYPES[code]), *(np.asarray(value, _DTYPES[kind]) for kind, value in parameters)]
     scale = 0.5 if code == OperandCode.TENSOR_QUANT8_ASYMM else 0.0
@@ -51,20 +52,23 @@ def _run(
         if not dynamic:
             model.set_operand_value(operands[-1], value)
     made = code if result is None else result
-    output_operand = model.add_operand(nn.OperandType(made, (0,) * len(room) if dynamic else room, scale))
-    model.add_operation(operation, operands, [output_operand])
+    rooms = [room, second] if second else [room]
+    types = [nn.OperandType(made, (0,) * len(dims) if dynamic else dims, scale) for dims in rooms]
+    output_operands = [model.add_operand(output_type) for output_type in types]
+    model.add_operation(operation, operands, output_operands)
     inputs = operands if dynamic else operands[:1]
-    model.identify_inputs_and_outputs(inputs, [output_operand])
+    model.identify_inputs_and_outputs(inputs, output_operands)
     model.finish()
     with nn.Compilation(model, [device]) as compilation:
         compilation.finish()
         with nn.Execution(compilation) as execution:
             for at in range(len(inputs)):
                 execution.set_input(at, values[at])
-            output = np.empty(room, _DTYPES[made])
-            execution.set_output(0, output)
+            outputs = [np.empty(dims, _DTYPES[made]) for dims in rooms]
+            for at, output in enumerate(outputs):
+                execution.set_output(at, output)
             execution.compute()
-            return output
+            return outputs[0]
 
 
 @pytest.mark.parametrize("operation", [OperationCode.MEAN, OperationCode.REDUCE_SUM])
@@ -148,6 +152,18 @@ def test_the_place_of_what_is_no_number(operation: OperationCode, code: OperandC
     rows = np.tile(np.array([[1, NAN, 3, NAN], [NAN, 1, 3, 2], [0.0, -0.0, 0.0, -0.0], [-INF, 2, INF, 1]]), size // 4)
     got = _run(device, operation, code, rows, [(OperandCode.INT32, 1)], (4,), result=OperandCode.TENSOR_INT32)
     assert got.tolist() == [1, 0, 0, 2 if operation == OperationCode.ARGMAX else 0]
+
+
+@pytest.mark.parametrize("code", FLOATS, ids=lambda code: code.name)
+def test_a_keypoint_beside_what_is_no_number(code: OperandCode, device: Device) -> None:
+    """NaN is no maximum, wherever it is, as in NNAPI's reference, but comes out where it is next to one."""
+    rows, columns = np.mgrid[0:5, 0:5]
+    heatmaps = np.repeat((4 - (rows - 2) ** 2 - (columns - 3) ** 2).astype(float).reshape(1, 5, 5, 1), 4, axis=3)
+    heatmaps[0, 0, 0, 0] = heatmaps[0, 4, 4, 1] = heatmaps[0, 1, 3, 2] = NAN
+    heatmaps[0, :, :, 3] = NAN
+    parameters = [(code, [[0, 0, 5, 5]]), (OperandCode.BOOL, False)]
+    scores = _run(device, OperationCode.HEATMAP_MAX_KEYPOINT, code, heatmaps, parameters, (1, 4), second=(1, 4, 2))
+    np.testing.assert_allclose(scores, [[4, 4, NAN, NAN]], rtol=1e-3)
 
 
 @pytest.mark.parametrize("code", FLOATS, ids=lambda code: code.name)
