@@ -147,14 +147,16 @@ def _transposed(d: Drawing) -> Drawn:
         "activation": d.activation(),
         "layout": nchw,
     }
+    whole = [(size - 1) * stride + tap for size, stride, tap in zip((height, width), strides, taps, strict=True)]
     if d.chance():
-        arguments |= {f"padding_{side}": 0 for side in ("left", "right", "top", "bottom")}
+        for (before, after), tap, size in zip((("top", "bottom"), ("left", "right")), taps, whole, strict=True):
+            head, tail = d.integer(0, tap - 1), d.integer(-2, tap - 1)  # a tail may lie beyond what the filter reaches
+            if size <= head + tail:
+                head = tail = 0
+            arguments |= {f"padding_{before}": head, f"padding_{after}": tail}
         return Drawn(arguments, (_result(d, image),))
     scheme = d.choice((_SAME, _VALID))
-    sizes = [
-        size * stride if scheme == _SAME else (size - 1) * stride + tap
-        for size, stride, tap in zip((height, width), strides, taps, strict=True)
-    ]
+    sizes = whole if scheme == _VALID else [height * strides[0], width * strides[1]]
     batches = image.dimensions[0]
     shape = (batches, units, *sizes) if nchw else (batches, *sizes, units)
     arguments |= {"padding_scheme": scheme, "output_shape": d.constant(shape)}
