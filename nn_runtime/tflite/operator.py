@@ -264,6 +264,14 @@ class Operator(OperatorInputs):
         self.spend(math.prod(shape))
         return np.full(shape, number, dtype)
 
+    def common_shape(self, *values: Value) -> Dimensions:
+        """Return the shape to which values are broadcast together."""
+        shapes = [value.shape or () for value in values]
+        try:
+            return np.broadcast_shapes(*shapes)
+        except ValueError:
+            self.fail(f"shapes must go together, got {', '.join(str(list(shape)) for shape in shapes)}")
+
     def broadcast(self, value: Value, shape: Dimensions) -> Value:
         """Return a value repeated to a shape by the rules of broadcasting."""
         aligned = (1,) * (len(shape) - value.rank) + (value.shape or ())

@@ -40,7 +40,7 @@ _OPERAND_TYPES = {
     TensorType.UINT16: OperandCode.TENSOR_QUANT16_ASYMM,
     TensorType.BOOL: OperandCode.TENSOR_BOOL8,
 }
-"""INT64 is computed in 32 bits; the interface casts. Constants of INT4 are bytes."""
+"""INT64, and INT16 without a scale, are computed in 32 bits; the interface casts. Constants of INT4 are bytes."""
 
 _QUANTIZED = QUANT8_TYPES | {OperandCode.TENSOR_QUANT16_SYMM, OperandCode.TENSOR_QUANT16_ASYMM}
 _SAME_SCALE = 1e-6
@@ -177,6 +177,8 @@ def tensor_value(tensor: TfliteTensor, shape: Dimensions | None = None) -> Value
         raise BadData(f"tensor {quoted(tensor.name)}: INT4 is supported for constants alone")
     if data is not None and tensor.type is TensorType.INT64:
         data = _narrowed(data, tensor.name)
+    if tensor.type is TensorType.INT16 and tensor.quantization is None:
+        code, data = OperandCode.TENSOR_INT32, None if data is None else data.astype(np.int32)
     plain = Value(code, tensor.shape if shape is None else shape, data=data)
     return _quantized(plain, tensor) if code in _QUANTIZED else plain
 

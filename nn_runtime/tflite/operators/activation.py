@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -74,9 +75,21 @@ def _hard_swish(op: Operator) -> None:
 
 @converts(BuiltinOperator.RELU_0_TO_1, inputs=1)
 def _relu_0_to_1(op: Operator) -> None:
-    """(input) of real numbers."""
-    one = constant(np.ones(1, np.float32))
-    op.result(op.emit(OperationCode.MINIMUM, [op.emit(OperationCode.RELU, [op.input(0, "input")]), one]))
+    """(input); a quantised one may rescale."""
+    source, wanted = op.input(0, "input"), op.prototype()
+    value = (
+        op.requantize(source, wanted, FuseCode.RELU) if source.is_quantized else op.emit(OperationCode.RELU, [source])
+    )
+    op.result(op.emit(OperationCode.MINIMUM, [value, _one(wanted)]))
+
+
+def _one(like: Value) -> Value:
+    """Return the number 1, or of a quantised type what is next to it."""
+    if not like.is_quantized:
+        return constant(np.ones(1, np.float32))
+    dtype = dtype_of(like.type)
+    integer = min(like.zero_point + round(1 / like.scale), np.iinfo(dtype).max)
+    return replace(like, shape=(1,), data=np.array([integer], dtype))
 
 
 @converts(BuiltinOperator.ELU, inputs=1)

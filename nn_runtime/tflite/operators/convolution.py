@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,8 +16,6 @@ from nn_runtime.tflite.operators import converts
 from nn_runtime.tflite.values import constant, int32, int32_vector, scalar
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from nn_runtime.tflite.operator import Operator
     from nn_runtime.tflite.values import Value
 
@@ -51,7 +51,7 @@ def _conv_2d(op: Operator) -> None:
     bias = op.bias(2, source, weights, (weights.shape or (0,))[0])
     depth, group_depth = (source.shape or (0,))[-1], (weights.shape or (0,))[-1]
     if group_depth and depth != group_depth and depth % group_depth == 0:
-        op.result(_grouped(op, [source, weights, bias], depth // group_depth))
+        op.result(_grouped(op, source, weights, bias, depth // group_depth))
         return
     op.result(op.emit(OperationCode.CONV_2D, [source, weights, bias, *convolution_window(op)]))
 
@@ -69,21 +69,41 @@ def _depthwise_conv_2d(op: Operator) -> None:
     op.result(op.emit(OperationCode.DEPTHWISE_CONV_2D, [source, weights, bias, *window]))
 
 
-def _grouped(op: Operator, tensors: Sequence[Value], groups: int) -> Value:
-    if [op.option("dilation_w_factor"), op.option("dilation_h_factor")] != [1, 1]:
-        op.fail(f"dilations with {groups} groups are not supported")
+def _grouped(op: Operator, source: Value, weights: Value, bias: Value, groups: int) -> Value:
+    """Return a convolution in groups, to which NNAPI knows no dilations: zeros lie between a filter's taps."""
     window = [padding_scheme(op), int32(op.option("stride_w")), int32(op.option("stride_h"))]
     tail = [int32(groups), int32(op.activation()), scalar(OperandCode.BOOL, False)]
-    return op.emit(OperationCode.GROUPED_CONV_2D, [*tensors, *window, *tail])
+    filters = with_gaps(op, weights, (1, 2))
+    return op.emit(OperationCode.GROUPED_CONV_2D, [source, filters, bias, *window, *tail])
+
+
+def with_gaps(op: Operator, weights: Value, axes: tuple[int, int]) -> Value:
+    """Return a filter with as many zeros between its taps, along axes of height and width, as dilations leave out."""
+    steps = [op.option("dilation_h_factor"), op.option("dilation_w_factor")]
+    if steps == [1, 1]:
+        return weights
+    if weights.data is None or min(steps) < 1:
+        op.fail(f"dilations need a constant filter (input 1), and must be >= 1, got {steps}")
+    shape, places = list(weights.data.shape), [slice(None)] * weights.data.ndim
+    for axis, step in zip(axes, steps, strict=True):
+        shape[axis], places[axis] = (shape[axis] - 1) * step + 1, slice(None, None, step)
+    op.spend(math.prod(shape))
+    spread = np.full(shape, weights.zero_point, weights.data.dtype)
+    spread[tuple(places)] = weights.data
+    return replace(weights, shape=spread.shape, data=spread)
 
 
 @converts(BuiltinOperator.TRANSPOSE_CONV, inputs=4, version=5)
 def _transpose_conv(op: Operator) -> None:
     """(output shape, filter [depth_out, height, width, depth_in], input, bias or none)."""
-    shape = op.by_dimension(0, "output_shape")
     source = op.input(2, "input", rank=4)
     weights = op.weights(1, "filter", 4, source)
     bias = op.bias(3, source, weights, (weights.shape or (0,))[0])
+    op.result(transposed_convolution(op, source, weights, bias, op.by_dimension(0, "output_shape")))
+
+
+def transposed_convolution(op: Operator, source: Value, weights: Value, bias: Value, shape: list[int]) -> Value:
+    """Return a TRANSPOSE_CONV_2D of a shape, with padding, strides and activation of the options."""
     window = [padding_scheme(op), int32(op.option("stride_w")), int32(op.option("stride_h"))]
     tail = [int32(op.activation()), scalar(OperandCode.BOOL, False)]
     source, grown = _grown(op, source, weights, shape)
@@ -92,7 +112,7 @@ def _transpose_conv(op: Operator) -> None:
         op.fail(f"output_shape (input 0) must be {list(result.shape or ())}, got {grown}")
     if grown != shape:
         result = op.emit(OperationCode.SLICE, [result, int32_vector((0, 0, 0, 0)), int32_vector(shape)])
-    op.result(result)
+    return result
 
 
 def _grown(op: Operator, source: Value, weights: Value, shape: list[int]) -> tuple[Value, list[int]]:

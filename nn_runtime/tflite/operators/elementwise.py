@@ -11,7 +11,8 @@ from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.operand import QUANT8_TYPES
 from nn_runtime.tflite.builtin_operator import BuiltinOperator
 from nn_runtime.tflite.operators import converts
-from nn_runtime.tflite.operators.integers import truncated_quotient
+from nn_runtime.tflite.operators.integers import activated, power, truncated_quotient
+from nn_runtime.tflite.operators.whole_numbers import are_whole, as_output, whole_numbers
 from nn_runtime.tflite.types import TensorType
 from nn_runtime.tflite.values import constant, int32
 
@@ -37,13 +38,16 @@ def _arithmetic(op: Operator, code: OperationCode) -> None:
     activation = int32(op.activation())
     if first.type in QUANT8_TYPES and _through_float(code, first, second, op.prototype()):
         op.result(op.through_float(code, [first, second], [activation]))
-        return
-    if code == OperationCode.DIV and first.type == OperandCode.TENSOR_INT32:
-        if op.activation() != FuseCode.NONE:
-            op.fail("INT32 is supported without a fused activation alone")
-        op.result(truncated_quotient(op, first, second))
-        return
-    op.result(op.emit(code, [op.matched(first, second), op.matched(second, first), activation]))
+    elif first.type == OperandCode.TENSOR_INT32 == second.type:
+        is_quotient = code == OperationCode.DIV
+        result = truncated_quotient(op, first, second) if is_quotient else _plain_pair(op, code, first, second)
+        op.result(activated(op, result, op.activation()))
+    else:
+        op.result(op.emit(code, [op.matched(first, second), op.matched(second, first), activation]))
+
+
+def _plain_pair(op: Operator, code: OperationCode, first: Value, second: Value) -> Value:
+    return op.emit(code, [first, second, _NO_ACTIVATION], first)
 
 
 def _through_float(code: OperationCode, first: Value, second: Value, output: Value) -> bool:
@@ -83,8 +87,12 @@ def _add_n(op: Operator) -> None:
 @converts(BuiltinOperator.FLOOR_DIV, inputs=2, version=3)
 def _floor_div(op: Operator) -> None:
     """(input0, input1): NNAPI's integer quotient is rounded down as it is; a real one needs FLOOR."""
-    quotient = op.emit(OperationCode.DIV, [*_pair(op), _NO_ACTIVATION])
-    op.result(quotient if quotient.type == OperandCode.TENSOR_INT32 else op.emit(OperationCode.FLOOR, [quotient]))
+    first, second = _pair(op)
+    if are_whole(first, second):
+        quotient = _plain_pair(op, OperationCode.DIV, whole_numbers(op, first), whole_numbers(op, second))
+        op.result(as_output(op, quotient))
+    else:
+        op.result(op.emit(OperationCode.FLOOR, [_plain_pair(op, OperationCode.DIV, first, second)]))
 
 
 @converts(BuiltinOperator.SQUARED_DIFFERENCE, inputs=2, version=2)
@@ -113,8 +121,12 @@ def _minimum(op: Operator) -> None:
 
 @converts(BuiltinOperator.POW, inputs=2)
 def _pow(op: Operator) -> None:
-    """(base, exponent) of real numbers."""
-    op.result(op.emit(OperationCode.POW, [*_pair(op)]))
+    """(base, exponent) of real numbers, or of integers where the exponent is a constant."""
+    base, exponent = _pair(op)
+    if base.type == OperandCode.TENSOR_INT32 == exponent.type:
+        op.result(power(op, base, op.array(1, "exponent")))
+    else:
+        op.result(op.emit(OperationCode.POW, [base, exponent]))
 
 
 def _comparison(op: Operator, code: OperationCode) -> None:

@@ -23,12 +23,9 @@ _NUMBERS = Value(OperandCode.TENSOR_INT32)
 
 
 def _indices(op: Operator) -> Value:
-    """Return the second input; 16-bit constants are 32-bit ones."""
     indices = op.input(1, "indices")
-    if indices.type == OperandCode.TENSOR_QUANT16_SYMM and indices.data is not None:
-        return constant(indices.data.astype(np.int32))
     if indices.type != OperandCode.TENSOR_INT32:
-        op.fail("indices (input 1) must be INT32 or INT64")
+        op.fail(f"indices (input 1) must be INT16, INT32 or INT64, got {OperandCode(indices.type).name}")
     return indices
 
 

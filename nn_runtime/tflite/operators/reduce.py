@@ -71,7 +71,7 @@ def _mean_by_convolution(op: Operator, source: Value, window: MeanWindow) -> Val
 
 def _arg_extremum(op: Operator, code: OperationCode) -> None:
     """ARG_MAX, ARG_MIN: (input, axis); an INT64 result is computed in 32 bits."""
-    source = op.input(0, "input")
+    source = op.as_integers(op.input(0, "input"))
     if op.output_tensor().type not in (TensorType.INT32, TensorType.INT64):
         op.fail(f"the output must be INT32 or INT64, got {op.output_tensor().type.name}")
     axis = op.axis(op.integer(1, "axis"), len(source.shape or ()))

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
+from nn_runtime.operand import QUANT8_TYPES
 from nn_runtime.tflite.builtin_operator import BuiltinOperator
 from nn_runtime.tflite.operators import converts
 from nn_runtime.tflite.operators.sequence import bidirectional, sequence_of, set_variables, steps_of
@@ -118,13 +119,14 @@ def _tanh_directions(op: Operator, source: Value, cells: Sequence[Sequence[Value
 
 @converts(BuiltinOperator.SVDF, inputs=5, version=4)
 def _svdf(op: Operator) -> None:
-    """(input, weights of features, weights of time, bias or none, state)."""
-    source = _real_input(op, 2)
+    """(input, weights of features, weights of time, bias or none, state); 8-bit data is computed in float32."""
+    given = op.input(0, "input", rank=2)
+    source = op.dequantize(given) if given.type in QUANT8_TYPES else _real_input(op, 2)
     features, times = (op.matched(op.input(at, name, rank=2), source) for at, name in ((1, "features"), (2, "times")))
     filters, memory = times.shape or (0, 0)
     state = op.variable(4, "state", ((source.shape or (0,))[0], filters * memory))
     settings = [int32(op.option("rank")), int32(op.activation())]
     inputs = [source, features, times, op.or_omitted(3, source), state, *settings]
-    next_state, result = op.emit_many(OperationCode.SVDF, inputs, [state, op.prototype()])
-    op.result(result)
+    next_state, result = op.emit_many(OperationCode.SVDF, inputs, [state, state])
+    op.result(op.emit(OperationCode.QUANTIZE, [result]) if op.prototype().is_quantized else result)
     set_variables(op, {4: next_state})

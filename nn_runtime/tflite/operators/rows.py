@@ -62,6 +62,12 @@ def gathered_or_filled(op: Operator, source: Value, axis: int, places: Array, fi
     return _gathered(op, padded, axis, np.where(is_taken, places, (source.shape or ())[axis]))
 
 
+def placed(op: Operator, source: Value, numbers: Array, filling: float = 0) -> Value:
+    """Return elements by their numbers in row-major order, in the numbers' shape, and for a number -1 `filling`."""
+    flat = gathered_or_filled(op, op.reshape(source, (-1,)), 0, numbers.reshape(-1), filling)
+    return op.reshape(flat, numbers.shape)
+
+
 def with_filling(op: Operator, source: Value, axis: int, filling: float = 0) -> Value:
     """Return a value, of no booleans, with one more element along an axis, of one number (the integer if quantised)."""
     if source.type == OperandCode.TENSOR_INT32:  # for which NNAPI has no PAD

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from nn_runtime.operand import Array, Dimensions
     from nn_runtime.tflite.operator import Operator
+    from nn_runtime.tflite.operators.places import Combination
 
 _INTEGERS, _BOOLEANS = Value(OperandCode.TENSOR_INT32), Value(OperandCode.TENSOR_BOOL8)
 
@@ -171,11 +172,22 @@ def _updated(op: Operator, base: Value, rows: Value, numbers: Array | Value) -> 
         both = joined(op, [base, rows], 0, base)
         return op.moved(OperationCode.GATHER, both, int32(0), _latest(op, numbers, count))
     check_combined(op, rows)
-    if how not in (SUM, PRODUCT):
-        op.fail("greatest and least numbers are not supported, sums and products are")
+    if how in (SUM, PRODUCT):
+        return how.of(op, base, _combined(op, rows, numbers, count, how))
+    # A place without updates must have what the operand has, which may be an infinity: its rows come first.
+    op.spend(count)
+    own = np.arange(count, dtype=np.int32)
     if isinstance(numbers, Value):
-        return how.of(op, base, combined_at_computed_places(op, rows, numbers, count, how))
-    return how.of(op, base, combined_at_known_places(op, rows, numbers, count, how))
+        numbers = joined(op, [constant(own), numbers], 0, _INTEGERS)
+    else:
+        numbers = np.concatenate([own, numbers])
+    return _combined(op, joined(op, [base, rows], 0, base), numbers, count, how)
+
+
+def _combined(op: Operator, rows: Value, numbers: Array | Value, count: int, how: Combination) -> Value:
+    if isinstance(numbers, Value):
+        return combined_at_computed_places(op, rows, numbers, count, how)
+    return combined_at_known_places(op, rows, numbers, count, how)
 
 
 def _latest(op: Operator, numbers: Array | Value, count: int) -> Value:

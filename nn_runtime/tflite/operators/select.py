@@ -13,27 +13,18 @@ from nn_runtime.tflite.operators import converts
 from nn_runtime.tflite.values import Value, constant
 
 if TYPE_CHECKING:
-    from nn_runtime.operand import Dimensions
     from nn_runtime.tflite.operator import Operator
 
 
 def _selected(op: Operator, condition: Value, given: Value, other: Value) -> None:
     """Choose between two values; NNAPI wants one shape, so that smaller ones are repeated."""
     values = [condition, op.as_integers(given), op.as_integers(other)]
-    shape = _common_shape(op, values) or (1,)
+    shape = op.common_shape(*values) or (1,)
     values = [op.broadcast(value, shape) for value in values]
     if given.type == OperandCode.TENSOR_BOOL8:
         op.result(op.booleans_of(op.emit(OperationCode.SELECT, values, values[1])))
     else:
         op.result(op.emit(OperationCode.SELECT, values))
-
-
-def _common_shape(op: Operator, values: list[Value]) -> Dimensions:
-    shapes = [value.shape or () for value in values]
-    try:
-        return np.broadcast_shapes(*shapes)
-    except ValueError:
-        op.fail(f"shapes must go together, got {', '.join(str(list(shape)) for shape in shapes)}")
 
 
 @converts(BuiltinOperator.SELECT, inputs=3, version=4)

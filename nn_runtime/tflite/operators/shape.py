@@ -13,6 +13,8 @@ from nn_runtime.codes import OperandCode, OperationCode
 from nn_runtime.tflite.builtin_operator import BuiltinOperator
 from nn_runtime.tflite.folding import expanded_shape, known_shape, new_shape, squeezed_shape
 from nn_runtime.tflite.operators import converts
+from nn_runtime.tflite.operators.blocks import batch_to_space, depth_to_space, space_to_batch, space_to_depth
+from nn_runtime.tflite.operators.rows import placed
 from nn_runtime.tflite.values import constant, int32, int32_vector, scalar
 
 if TYPE_CHECKING:
@@ -126,8 +128,12 @@ def _zeros_like(op: Operator) -> None:
 
 def _blocks(op: Operator, code: OperationCode) -> None:
     """DEPTH_TO_SPACE, SPACE_TO_DEPTH: (input)."""
-    source = op.input(0, "input", rank=4)
-    op.result_of_same_quantization(op.moved(code, source, int32(op.option("block_size"))))
+    source, size = op.input(0, "input", rank=4), op.option("block_size")
+    if source.type == OperandCode.TENSOR_INT32:
+        turn = depth_to_space if code == OperationCode.DEPTH_TO_SPACE else space_to_depth
+        op.result(op.rearranged(source, turn(op, op.numbers(source), size)))
+    else:
+        op.result_of_same_quantization(op.moved(code, source, int32(size)))
 
 
 @converts(BuiltinOperator.DEPTH_TO_SPACE, inputs=1, version=2)
@@ -163,9 +169,11 @@ def _space_to_batch_nd(op: Operator) -> None:
     source = op.input(0, "input")
     image = _image(op, source)
     block, paddings = _block_parameters(op, source, "paddings")
-    result = op.moved(
-        OperationCode.SPACE_TO_BATCH_ND, image, int32_vector(block), constant(np.array(paddings, np.int32))
-    )
+    if source.type == OperandCode.TENSOR_INT32:
+        result = placed(op, image, space_to_batch(op, op.numbers(image), block, paddings))
+    else:
+        amounts = constant(np.array(paddings, np.int32))
+        result = op.moved(OperationCode.SPACE_TO_BATCH_ND, image, int32_vector(block), amounts)
     op.result_of_same_quantization(_without_width(op, result, source))
 
 
@@ -175,7 +183,10 @@ def _batch_to_space_nd(op: Operator) -> None:
     source = op.input(0, "input")
     image = _image(op, source)
     block, crops = _block_parameters(op, source, "crops")
-    result = op.moved(OperationCode.BATCH_TO_SPACE_ND, image, int32_vector(block))
+    if source.type == OperandCode.TENSOR_INT32:
+        result = op.rearranged(image, batch_to_space(op, op.numbers(image), block))
+    else:
+        result = op.moved(OperationCode.BATCH_TO_SPACE_ND, image, int32_vector(block))
     if any(map(any, crops)):
         batches, height, width, depth = result.shape or (0, 0, 0, 0)
         (top, bottom), (left, right) = crops

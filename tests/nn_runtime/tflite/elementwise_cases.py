@@ -6,9 +6,11 @@ from __future__ import annotations
 import numpy as np
 
 from nn_runtime.tflite.types import TensorType
-from tests.nn_runtime.tflite.operator_cases import Case
+from tests.nn_runtime.tflite.operator_cases import RELU, RELU6, RELU_N1_TO_1, Case
 from tests.nn_runtime.tflite.operator_file import Tensor, boolean, constant, int8, int32, int64, real, uint8
 
+DIVISORS = np.array([7, -3, 2, 1, -5])
+BEYOND = np.array([70000.0, -70000.0, 40000.0, -40000.0, 3.0, -3.0, 32767.0], np.float32)
 POSITIVE = constant(np.linspace(0.1, 3, 10).reshape(2, 5))
 UNARY = ("ABS", "NEG", "EXP", "SIN", "COS", "FLOOR", "CEIL", "SQUARE")
 BUCKETS = "BucketizeOptions"
@@ -18,12 +20,26 @@ COMPARISONS = ("EQUAL", "NOT_EQUAL", "GREATER", "GREATER_EQUAL", "LESS", "LESS_E
 CASES = [
     Case("ADD", [int64(2, 5), int64(2, 5)], [int64(2, 5)], "AddOptions", name="INT64"),
     Case("MUL", [int32(2, 5), constant([[3], [-4]])], [int32(2, 5)], "MulOptions"),
+    *(
+        Case(code, [kind(2, 9), kind(9)], [kind(2, 9)], f"{code.title()}Options", {"FusedActivationFunction": fused})
+        for code in ("ADD", "SUB", "MUL")
+        for fused in (RELU, RELU_N1_TO_1, RELU6)
+        for kind in (int32, int64)
+    ),
+    Case("DIV", [int32(2, 3), constant([2, -3, 1])], [int32(2, 3)], "DivOptions", {"FusedActivationFunction": RELU6}),
     Case("ADD_N", [real(2, 5), real(2, 5), real(2, 5)], [real(2, 5)], "AddNOptions"),
     Case("FLOOR_DIV", [int32(2, 9), constant([7, -3, 2, 1, -1, 4, 5, -8, 9])], [int32(2, 9)], "FloorDivOptions"),
     Case("FLOOR_DIV", [real(2, 3), constant([2.0, -3.0, 0.5])], [real(2, 3)], "FloorDivOptions"),
     Case("FLOOR_MOD", [int32(2, 9), constant([7, -3, 2, 1, -1, 4, 5, -8, 9])], [int32(2, 9)], "FloorModOptions"),
     Case("FLOOR_MOD", [real(40, 3), constant([0.7, -0.3, 2.5])], [real(40, 3)], "FloorModOptions"),
     Case("FLOOR_MOD", [real(3, 1), constant(GRID)], [real(3, 40)], "FloorModOptions", name="broadcast"),
+    Case("FLOOR_MOD", [real(40, 9), real(9)], [real(40, 9)], "FloorModOptions", name="of the run"),
+    Case("FLOOR_MOD", [real(5), real(4, 1)], [real(4, 5)], "FloorModOptions", name="of the run, broadcast"),
+    *(
+        Case(code, [Tensor(kind, (2, 5)), constant(DIVISORS.astype(kind.dtype))], [Tensor(kind, (2, 5))])
+        for code in ("FLOOR_MOD", "FLOOR_DIV")
+        for kind in (TensorType.INT8, TensorType.INT16)
+    ),
     Case("SQUARED_DIFFERENCE", [real(2, 5), real(2, 1)], [real(2, 5)], "SquaredDifferenceOptions"),
     Case(
         "SQUARED_DIFFERENCE",
@@ -39,6 +55,18 @@ CASES = [
     ),
     Case("ATAN2", [real(2, 50), real(2, 50)], [real(2, 50)], "ATan2Options"),
     Case("POW", [POSITIVE, real(2, 5)], [real(2, 5)], "PowOptions"),
+    *(
+        Case("POW", [int32(2, 5), constant(exponents)], [int32(2, 5)], "PowOptions", name=name)
+        for exponents, name in (
+            (np.int32(0), "0"),
+            (np.int32(1), "1"),
+            (np.int32(2), "2"),
+            (np.int32(5), "5"),
+            ([0, 1, 2, 3, 9], "several"),
+        )
+    ),
+    Case("POW", [int32(5), constant([[2], [3]])], [int32(2, 5)], "PowOptions", name="broadcast"),
+    Case("POW", [int32(), constant(np.int32(3))], [int32()], "PowOptions", name="of a scalar"),
     *(
         Case(code, [kind(2, 50), other(2, 50)], [boolean(2, 50)], name=kind(1).type.name)
         for code in COMPARISONS
@@ -119,6 +147,9 @@ CASES = [
     ),
     # Activations and normalisations
     Case("RELU_0_TO_1", [real(2, 9)], [real(2, 9)]),
+    Case("RELU_0_TO_1", [int8(0.02, 3, 2, 90)], [int8(0.02, 3, 2, 90)]),
+    Case("RELU_0_TO_1", [uint8(0.02, 103, 2, 90)], [uint8(0.004, 0, 2, 90)], name="rescaling"),
+    Case("RELU_0_TO_1", [int8(0.02, 3, 2, 90)], [int8(0.003, -128, 2, 90)], name="rescaling below 1"),
     Case("ELU", [real(2, 9)], [real(2, 9)]),
     Case("ELU", [int8(0.05, 3, 2, 90)], [int8(0.04, -90, 2, 90)], steps=1),
     Case("PRELU", [real(1, 2, 3, 4), constant([[[0.3, -0.2, 1.5, 0.0]]])], [real(1, 2, 3, 4)]),
@@ -178,7 +209,24 @@ CASES = [
     Case("REDUCE_ALL", [boolean(2, 3, 2), constant([-1])], [boolean(2, 3)], "ReducerOptions"),
     Case("ARG_MIN", [real(3, 9), constant(np.int32(-1))], [int32(3)], "ArgMinOptions", {"OutputType": 2}),
     Case("ARG_MAX", [int8(0.1, 3, 3, 9), constant(np.int32(0))], [int32(9)], "ArgMaxOptions", {"OutputType": 2}),
+    Case("ARG_MAX", [boolean(3, 9), constant(np.int32(1))], [int32(3)], "ArgMaxOptions", {"OutputType": 2}),
     # Types
+    *(
+        Case("CAST", [kind(5, 6)], [Tensor(TensorType.INT16, (5, 6))], "CastOptions", name=f"from {kind(1).type.name}")
+        for kind in (real, int32, int64, boolean, lambda *shape: int8(0.1, 3, *shape))
+    ),
+    Case("CAST", [constant(BEYOND)], [Tensor(TensorType.INT16, (7,))], "CastOptions", name="of real numbers beyond"),
+    Case(
+        "CAST",
+        [constant(BEYOND.astype(np.int32))],
+        [Tensor(TensorType.INT16, (7,))],
+        "CastOptions",
+        name="of integers beyond",
+    ),
+    *(
+        Case("CAST", [Tensor(TensorType.INT16, (5, 6))], [to(5, 6)], "CastOptions", name=f"to {to(1).type.name}")
+        for to in (real, int32, int64, boolean, lambda *shape: Tensor(TensorType.UINT8, shape))
+    ),
     Case("CAST", [int64(5, 6)], [real(5, 6)], "CastOptions", name="from INT64"),
     Case("CAST", [int64(5, 6)], [int32(5, 6)], "CastOptions", name="from INT64"),
     Case("CAST", [boolean(5, 6)], [real(5, 6)], "CastOptions", name="from BOOL"),

@@ -6,7 +6,18 @@ from __future__ import annotations
 import numpy as np
 
 from nn_runtime.tflite.types import TensorType
-from tests.nn_runtime.tflite.operator_cases import CONV, POOL, RELU, SAME, VALID, Case, bytes_of, channels, weights
+from tests.nn_runtime.tflite.operator_cases import (
+    CONV,
+    POOL,
+    QUANTIZED_BIAS,
+    RELU,
+    SAME,
+    VALID,
+    Case,
+    bytes_of,
+    channels,
+    weights,
+)
 from tests.nn_runtime.tflite.operator_file import Tensor, boolean, constant, int8, int32, int64, real, uint8
 from tests.nn_runtime.tflite.sparse_tensors import sparse, sparse_values
 
@@ -72,6 +83,27 @@ CASES = [
         [int8(0.1, 3, 1, 6, 2)],
         "BatchToSpaceNDOptions",
         name="rank 3",
+    ),
+    *(Case("DEPTH_TO_SPACE", [kind(2, 2, 3, 8)], [kind(2, 4, 6, 2)], *TO_SPACE) for kind in (int32, int64)),
+    *(Case("SPACE_TO_DEPTH", [kind(2, 4, 6, 2)], [kind(2, 2, 3, 8)], *TO_DEPTH) for kind in (int32, int64)),
+    Case(
+        "SPACE_TO_BATCH_ND",
+        [int32(2, 3, 5, 2), constant([2, 3]), constant([[1, 0], [1, 0]])],
+        [int32(12, 2, 2, 2)],
+        "SpaceToBatchNDOptions",
+    ),
+    Case(
+        "SPACE_TO_BATCH_ND",
+        [boolean(1, 5, 2), constant([2]), constant([[1, 0]])],
+        [boolean(2, 3, 2)],
+        "SpaceToBatchNDOptions",
+    ),
+    Case(
+        "BATCH_TO_SPACE_ND",
+        [int32(12, 2, 2, 2), constant([2, 3]), constant([[1, 0], [1, 2]])],
+        [int32(2, 3, 3, 2)],
+        "BatchToSpaceNDOptions",
+        name="with crops",
     ),
     # Joining and parts
     Case("CONCATENATION", [int32(2, 3), int32(2, 1), int32(2, 4)], [int32(2, 8)], "ConcatenationOptions", {"Axis": 1}),
@@ -159,6 +191,25 @@ CASES = [
         "Conv2DOptions",
         CONV,
         name="in groups",
+    ),
+    *(
+        Case(
+            "CONV_2D",
+            [real(1, 9, 8, 4), constant(weights(6, 3, 2, 2)), constant(weights(6))],
+            [real(*shape)],
+            "Conv2DOptions",
+            {"StrideW": 1, "StrideH": 1, "Padding": padding, "DilationHFactor": 2, "DilationWFactor": 3},
+            name=f"in dilated groups {name}",
+        )
+        for padding, shape, name in ((SAME, (1, 9, 8, 6), "SAME"), (VALID, (1, 5, 5, 6), "VALID"))
+    ),
+    Case(
+        "CONV_2D",
+        [uint8(0.05, 120, 1, 5, 5, 6), constant(bytes_of(np.uint8, 6, 3, 3, 2), 0.02, 131), QUANTIZED_BIAS],
+        [uint8(0.4, 120, 1, 5, 5, 6)],
+        "Conv2DOptions",
+        {**CONV, "DilationHFactor": 2},
+        name="in dilated groups",
     ),
     Case(
         "TRANSPOSE_CONV",

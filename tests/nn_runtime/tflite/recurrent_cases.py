@@ -185,4 +185,18 @@ CASES = [
         "SVDFOptions",
         {"Rank": 2, "FusedActivationFunction": RELU},
     ),
+    Case(
+        "SVDF",
+        [
+            int8(0.03, 5, 2, 3),
+            constant(bytes_of(np.int8, 8, 3), 0.01),
+            constant(np.linspace(-9000, 9000, 80).reshape(8, 10).astype(np.int16), 0.0001),
+            constant(np.array([30, -500, 100, 0], np.int32), 0.0001 * 0.003),
+            Tensor(TensorType.INT16, (2, 80), 0.003, is_variable=True),
+        ],
+        [int8(0.02, -128, 2, 4)],
+        "SVDFOptions",
+        {"Rank": 2, "FusedActivationFunction": RELU},
+        steps=1,
+    ),
 ]

@@ -338,15 +338,17 @@ REFUSALS = {
         Case("TRANSPOSE", [Tensor(TensorType.INT32, ()), constant([0])], [Tensor(TensorType.INT32, ())]),
         r"operator 0 TRANSPOSE: perm \(input 1\) must be a permutation of 0 axes, got \[0\]",
     ),
-    "integer division with an activation": (
-        Case(
-            "DIV",
-            [Tensor(TensorType.INT32, (3,))] * 2,
-            [Tensor(TensorType.INT32, (3,))],
-            "DivOptions",
-            {"FusedActivationFunction": 1},
-        ),
-        "operator 0 DIV: INT32 is supported without a fused activation alone",
+    "integer power of the run": (
+        Case("POW", [int32(3), int32(3)], [int32(3)]),
+        r"operator 0 POW: exponent \(input 1\) must be a constant",
+    ),
+    "integer power below 0": (
+        Case("POW", [int32(3), constant([1, -2, 3])], [int32(3)]),
+        r"operator 0 POW: exponents \(input 1\) of integers must be >= 0, got -2",
+    ),
+    "blocks that do not fit": (
+        Case("SPACE_TO_DEPTH", [int32(1, 4, 6, 1)], [int32(1, 1, 1, 1)], "SpaceToDepthOptions", {"BlockSize": 4}),
+        r"operator 0 SPACE_TO_DEPTH: blocks must be >= 1 and divide \[4, 6\], got \[4, 4\]",
     ),
     "int8 LSTM": (
         Case("UNIDIRECTIONAL_SEQUENCE_LSTM", [int8(0.1, 0, 1, 2, 3)], [int8(0.1, 0, 1, 2, 3)]),
@@ -376,9 +378,9 @@ REFUSALS = {
             [real(1, 5, 5, 4), constant(weights(2, 2, 2, 2)), None],
             [real(1, 4, 4, 2)],
             "Conv2DOptions",
-            {**CONV, "DilationWFactor": 2},
+            {**CONV, "DilationWFactor": 0},
         ),
-        "operator 0 CONV_2D: dilations with 2 groups are not supported",
+        r"operator 0 CONV_2D: dilations need a constant filter \(input 1\), and must be >= 1, got \[1, 0\]",
     ),
     "LSTM without a state": (
         Case("UNIDIRECTIONAL_SEQUENCE_LSTM", [real(2, 5, 3), *LSTM_WEIGHTS], [real(2, 5, 4)]),

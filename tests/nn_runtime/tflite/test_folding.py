@@ -247,14 +247,6 @@ def known(inputs: Sequence[Tensor], step: Step, result: Tensor) -> bytes:
         ),
         (
             known(
-                [GRID, constant(np.int32(-2))],
-                Step("ADD", [0, 1], [2], "AddOptions", {"FusedActivationFunction": 1}),
-                int32(2, 3),
-            ),
-            r"ADD: activation \(input 2\) must be NONE for TENSOR_INT32, got RELU",
-        ),
-        (
-            known(
                 [constant(np.zeros((2000, 1), np.int32)), constant(np.zeros(2000, np.int32))],
                 Step("ADD", [0, 1], [2], "AddOptions"),
                 int32(2),

@@ -133,6 +133,10 @@ CASES = {
     "sums": scatter(real(5, 3), [[4], [0], [4]], real(3, 3), [0], [1], "STABLEHLO_ADD"),
     "sums at known places": scatter(real(5, 3), constant([[4], [0], [4]]), real(3, 3), [0], [1], "STABLEHLO_ADD"),
     "products": scatter(real(5, 3), [[4], [0], [4]], real(3, 3), [0], [1], "STABLEHLO_MULTIPLY"),
+    "greatest": scatter(real(5, 3), [[4], [0], [4]], real(3, 3), [0], [1], "STABLEHLO_MAXIMUM"),
+    "least at known places": scatter(
+        int32(5, 3), constant([[4], [0], [4], [7]]), int32(4, 3), [0], [1], "STABLEHLO_MINIMUM"
+    ),
     "sums of images": windows(
         (2, 7, 8, 3), (2, 4, 3, 3), 0, "ADD", [1, 3, 2, 1], [1, 2, 3, 1], ONES, [0, 0, 1, 1, 0, 1, 0, 0]
     ),
@@ -174,7 +178,6 @@ def test_sums_as_torch_exports_them(reference_device: Device) -> None:
 ROWS, IMAGES = CASES["rows of known places"], CASES["greatest of images"]
 REFUSED = {
     "must be one ADD, MUL, MAXIMUM or MINIMUM of two arguments": replace(ROWS, computation="SUB"),
-    "greatest and least numbers are not supported": replace(ROWS, computation="MAXIMUM"),
     "scatter_dims_to_operand_dims must be inserted_window_dims": ROWS.but(InsertedWindowDims=[1]),
     r"updates \(input 2\) must be \[2\] rows \[3\]": ROWS.but(UpdateWindowDims=[0, 9]),
     r"scatter_indices \(input 1\) must be integers with 1 in the last axis": ROWS.but(IndexVectorDim=0),
