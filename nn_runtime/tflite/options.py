@@ -187,6 +187,17 @@ _OPTIONS = (
         update_computation_subgraph_index=INT32,
     ),
     table(
+        "StablehloGatherOptions",
+        offset_dims=INT64S,
+        collapsed_slice_dims=INT64S,
+        start_index_map=INT64S,
+        index_vector_dim=INT64,
+        slice_sizes=INT64S,
+        indices_are_sorted=BOOL,
+    ),
+    table("StablehloPadOptions", edge_padding_low=INT64S, edge_padding_high=INT64S, interior_padding=INT64S),
+    table("ReduceWindowOptions", reduce_function=INT32),
+    table(
         "StablehloReduceWindowOptions",
         window_dimensions=INT64S,
         window_strides=INT64S,

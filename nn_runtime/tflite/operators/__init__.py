@@ -39,6 +39,7 @@ _FAMILIES: Mapping[str, Collection[int | str]] = {
         *(Op.LOCAL_RESPONSE_NORMALIZATION,),
     ),
     "angles": (Op.ATAN2,),
+    "bits": (Op.BITCAST, Op.BITWISE_XOR, Op.RIGHT_SHIFT, Op.STABLEHLO_AND, Op.STABLEHLO_SHIFT_LEFT),
     "concatenation": (Op.CONCATENATION, "TensorListSetItem", Op.PACK, Op.SPLIT, Op.UNPACK, Op.SPLIT_V),
     "control_flow": (Op.IF, Op.WHILE, Op.STABLEHLO_COMPOSITE),
     "convolution": (Op.CONV_2D, Op.DEPTHWISE_CONV_2D, Op.TRANSPOSE_CONV, "Convolution2DTransposeBias"),
@@ -50,7 +51,9 @@ _FAMILIES: Mapping[str, Collection[int | str]] = {
         *(Op.LOGICAL_AND, Op.LOGICAL_OR, Op.LOGICAL_NOT, Op.ABS, Op.NEG, Op.EXP, Op.LOG, Op.SQRT, Op.RSQRT, Op.SIN),
         *(Op.COS, Op.FLOOR, Op.CEIL, Op.SQUARE),
     ),
+    "gaps": (Op.DILATE, Op.STABLEHLO_PAD),
     "gather": (Op.GATHER, Op.GATHER_ND, Op.REVERSE_SEQUENCE),
+    "gathered_slices": (Op.STABLEHLO_GATHER,),
     "landmarks": ("Landmarks2TransformMatrix", "TransformTensorBilinear", "TransformLandmarks"),
     "lookup": (Op.EMBEDDING_LOOKUP, Op.HASHTABLE_LOOKUP, Op.LSH_PROJECTION),
     "lstm": (Op.UNIDIRECTIONAL_SEQUENCE_LSTM, Op.LSTM, Op.BIDIRECTIONAL_SEQUENCE_LSTM),
@@ -77,13 +80,14 @@ _FAMILIES: Mapping[str, Collection[int | str]] = {
         *(Op.RESHAPE, Op.SQUEEZE, Op.EXPAND_DIMS, Op.TRANSPOSE, Op.REVERSE_V2, Op.TILE, Op.BROADCAST_TO, Op.FILL),
         *(Op.ZEROS_LIKE, Op.DEPTH_TO_SPACE, Op.SPACE_TO_DEPTH, Op.SPACE_TO_BATCH_ND, Op.BATCH_TO_SPACE_ND),
     ),
+    "stablehlo": (Op.STABLEHLO_ADD, Op.STABLEHLO_MULTIPLY, Op.STABLEHLO_MAXIMUM, Op.STABLEHLO_MINIMUM),
     "unpooling": ("MaxPoolingWithArgmax2D", "MaxUnpooling2D"),
     "slice": (Op.SLICE, Op.STRIDED_SLICE, Op.PAD, Op.PADV2, Op.MIRROR_PAD, Op.TOPK_V2),
     "spectrum": (Op.RFFT2D, Op.REAL, Op.IMAG, Op.COMPLEX_ABS),
     "update": (Op.DYNAMIC_UPDATE_SLICE,),
     "variable": (Op.CALL_ONCE, Op.VAR_HANDLE, Op.READ_VARIABLE, Op.ASSIGN_VARIABLE),
     "volume": (Op.CONV_3D,),
-    "windows": (Op.STABLEHLO_REDUCE_WINDOW,),
+    "windows": (Op.REDUCE_WINDOW, Op.STABLEHLO_REDUCE_WINDOW),
 }
 
 _families = Families(__name__, _FAMILIES)

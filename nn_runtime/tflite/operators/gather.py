@@ -38,7 +38,7 @@ def _gather(op: Operator) -> None:
     if batches:
         op.result_of_same_quantization(_gathered_in_batches(op, source, indices, axis, batches))
         return
-    if indices.data is not None and _are_neighbours(indices.data.reshape(-1), shape[axis]):
+    if indices.data is not None and are_neighbours(indices.data.reshape(-1), shape[axis]):
         op.result_of_same_quantization(_run(op, source, axis, indices))
         return
     result = op.moved(OperationCode.GATHER, source, int32(axis), indices)
@@ -47,8 +47,8 @@ def _gather(op: Operator) -> None:
     op.result_of_same_quantization(result)
 
 
-def _are_neighbours(indices: Array, size: int) -> bool:
-    """Whether known indices are so many in a row, of that many that there are."""
+def are_neighbours(indices: Array, size: int) -> bool:
+    """Tell whether known indices are so many in a row, of that many that there are."""
     first = int(indices[0]) if indices.size else -1
     return 0 <= first <= size - indices.size and np.array_equal(indices, np.arange(first, first + indices.size))
 

@@ -50,7 +50,7 @@ def whole_numbers(op: Operator, source: Value) -> Value:
 
 
 def as_output(op: Operator, numbers: Value) -> Value:
-    """Return the lowest bits of 32-bit numbers, as many as the integers of the operator's output have."""
+    """Return the lowest bits of 32-bit numbers, as many as the operator's output has; real ones as they are."""
     kind = op.output_tensor().type
     if kind not in _BITS:
         return numbers

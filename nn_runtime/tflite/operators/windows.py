@@ -1,76 +1,131 @@
 # SPDX-License-Identifier: Apache-2.0
-"""STABLEHLO_REDUCE_WINDOW: all numbers of a window as one, along any axes; PyTorch's pooling that is not TFLite's."""
+"""REDUCE_WINDOW and its StableHLO form: a window's elements as one, along any axes; PyTorch's pooling, not TFLite's."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode, PaddingCode
+from nn_runtime.operand import QUANT8_TYPES
 from nn_runtime.tflite.builtin_operator import BuiltinOperator
 from nn_runtime.tflite.operators import converts
 from nn_runtime.tflite.operators.computations import combination
-from nn_runtime.tflite.operators.places import GREATEST, SUM
-from nn_runtime.tflite.values import constant, int32, int32_vector, real_scalar
+from nn_runtime.tflite.operators.gaps import with_gaps
+from nn_runtime.tflite.operators.places import GREATEST, LEAST, PRODUCT, SUM, Combination
+from nn_runtime.tflite.operators.whole_numbers import as_output, whole_numbers
+from nn_runtime.tflite.values import constant, int32, int32_vector
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nn_runtime.tflite.operator import Operator
-    from nn_runtime.tflite.operators.places import Combination
     from nn_runtime.tflite.values import Value
+
+_ALL, _ANY = Combination(OperationCode.LOGICAL_AND, 1), Combination(OperationCode.LOGICAL_OR, 0)
+_FUNCTIONS = {1: SUM, 2: PRODUCT, 3: LEAST, 4: GREATEST, 5: _ALL, 6: _ANY}
+_OF_WINDOWS = ("dimensions", "strides", "dilations")
+
+
+@dataclass(frozen=True)
+class _Windows:
+    """Sizes of windows, steps from one to the next, and steps inside one, along each axis."""
+
+    sizes: Sequence[int]
+    strides: Sequence[int]
+    dilations: Sequence[int]
+
+    def are_of_images(self) -> bool:
+        """Tell whether they lie in height and width of [batches, height, width, depth]."""
+        outer = [*self.sizes[::3], *self.strides[::3]]
+        return len(self.sizes) == 4 and max(outer) == 1 and max(self.dilations) == 1 and max(self.sizes) > 1
 
 
 @converts(BuiltinOperator.STABLEHLO_REDUCE_WINDOW, inputs=2)
-def _reduce_window(op: Operator) -> None:
-    """(input, initial value): windows at steps along each axis, with gaps inside; the initial value is around all.
-
-    An axis after the other, but for windows of images, whose sums and greatest numbers pooling has.
-    """
+def _stablehlo_reduce_window(op: Operator) -> None:
+    """(input, initial value): that value is around the input, and between its elements, as the options say."""
     source, how = op.input(0, "input"), combination(op, "body_subgraph_index")
-    if how is None or source.type != OperandCode.TENSOR_FLOAT32:
-        op.fail(f"input (input 0) must be FLOAT32, to be combined, got {OperandCode(source.type).name}")
-    initial = op.array(1, "initial value").reshape(-1)
-    sizes, strides, dilations = (
-        _of_axes(op, source, f"window_{name}", 1) for name in ("dimensions", "strides", "dilations")
+    if how is None:
+        op.fail("the window's elements must be combined, got a subgraph that gives the second of two")
+    windows = _Windows(
+        *(_of_axes(op, source, f"window_{name}", op.integer_options(f"window_{name}")) for name in _OF_WINDOWS)
     )
-    if initial.size != 1 or max(_of_axes(op, source, "base_dilations", 1)) > 1:
-        op.fail("one initial value (input 1) and base_dilations of 1 are supported alone")
-    result = _padded(op, source, float(initial[0]))
-    if _is_of_images(sizes, strides, dilations) and how in (SUM, GREATEST):
-        result = _pooled(op, result, how, sizes, strides)
-    else:
-        for axis, (size, stride, dilation) in enumerate(zip(sizes, strides, dilations, strict=True)):
-            result = _along(op, result, axis, how, (size, stride, dilation))
-    op.result(result if initial[0] == how.nothing else how.of(op, result, constant(initial)))
+    gaps = [step - 1 for step in _of_axes(op, source, "base_dilations", op.integer_options("base_dilations"))]
+    around = op.integer_options("padding")
+    if len(around) != 2 * source.rank:
+        op.fail(f"padding must be 2 numbers for each of {source.rank} axes, got {around}")
+    initial = _initial(op, source)
+    padded = with_gaps(op, source, initial, gaps, around[::2], around[1::2])
+    _reduce(op, padded, initial, how, windows)
 
 
-def _of_axes(op: Operator, source: Value, option: str, least: int, of_each: int = 1) -> list[int]:
-    """Return an option that has numbers for each axis."""
-    numbers = op.integer_options(option)
+@converts(BuiltinOperator.REDUCE_WINDOW, inputs=5)
+def _reduce_window(op: Operator) -> None:
+    """(input, initial value, sizes of windows, steps between windows, steps inside)."""
+    source, function = op.input(0, "input"), op.option("reduce_function")
+    how = _FUNCTIONS.get(function)
+    if how is None or (how in (_ALL, _ANY) and source.type != OperandCode.TENSOR_BOOL8):
+        op.fail(f"reduce_function must be 1 to 4, or of BOOL 5 or 6, got {function}")
+    windows = _Windows(
+        *(
+            _of_axes(op, source, f"window_{name} (input {at})", op.by_dimension(at, f"window_{name}"))
+            for at, name in enumerate(_OF_WINDOWS, start=2)
+        )
+    )
+    _reduce(op, source, _initial(op, source), how, windows)
+
+
+def _of_axes(op: Operator, source: Value, name: str, numbers: Sequence[int]) -> Sequence[int]:
+    """Return numbers for each axis, checked."""
     is_of_32_bits = max(numbers, default=0) <= np.iinfo(np.int32).max
-    if len(numbers) != source.rank * of_each or min(numbers, default=0) < least or not is_of_32_bits:
-        op.fail(f"{option} must be {of_each} for each of {source.rank} axes, at least {least}, got {numbers}")
+    if len(numbers) != source.rank or min(numbers, default=1) < 1 or not is_of_32_bits:
+        op.fail(f"{name} must be 1 for each of {source.rank} axes, at least 1, got {list(numbers)}")
     return numbers
 
 
-def _padded(op: Operator, source: Value, initial: float) -> Value:
-    around = _of_axes(op, source, "padding", 0, of_each=2)
-    if not any(around):
-        return source
-    number = real_scalar(source, initial)
-    paddings = int32_vector(around)
-    return op.emit(OperationCode.PAD_V2, [source, op.reshape(paddings, (source.rank, 2)), number], source)
+def _initial(op: Operator, source: Value) -> Value:
+    """Return the value with which each window begins, as one element of the input's type."""
+    initial = op.input(1, "initial value")
+    if math.prod(initial.shape or ()) != 1 or initial.type != source.type:
+        given = f"{OperandCode(initial.type).name} {list(initial.shape or ())}"
+        op.fail(f"initial value (input 1) must be one {OperandCode(source.type).name}, got {given}")
+    return op.same_integers(op.reshape(initial, (1,)), source)
 
 
-def _is_of_images(sizes: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> bool:
-    """Tell whether windows lie in height and width of [batches, height, width, depth]."""
-    outer = [*sizes[::3], *strides[::3]]
-    return len(sizes) == 4 and max(outer) == 1 and max(dilations) == 1 and max(sizes) > 1
+def _reduce(op: Operator, source: Value, initial: Value, how: Combination, windows: _Windows) -> None:
+    """Make what windows give the output: an axis after the other, but for images, of which pooling has some."""
+    if source.type == OperandCode.TENSOR_BOOL8:
+        how = _ANY if how in (SUM, GREATEST, _ANY) else _ALL
+    is_of_bytes = source.type in QUANT8_TYPES and how in (SUM, PRODUCT)
+    if is_of_bytes:
+        source, initial = whole_numbers(op, source), whole_numbers(op, initial)
+    is_pooled = source.type == OperandCode.TENSOR_FLOAT32 and how in (SUM, GREATEST)
+    if windows.are_of_images() and (is_pooled or (source.type in QUANT8_TYPES and how is GREATEST)):
+        result = _pooled(op, source, how, windows)
+    else:
+        result = source
+        for axis, window in enumerate(zip(windows.sizes, windows.strides, windows.dilations, strict=True)):
+            result = _along(op, result, axis, how, window)
+    result = result if _is_nothing(initial, how) else how.of(op, result, initial)
+    if is_of_bytes or source.type == OperandCode.TENSOR_INT32:
+        op.result(as_output(op, result))
+    else:
+        op.result_of_same_quantization(result)
 
 
-def _pooled(op: Operator, source: Value, how: Combination, sizes: Sequence[int], strides: Sequence[int]) -> Value:
+def _is_nothing(initial: Value, how: Combination) -> bool:
+    """Tell whether an initial value is known to change nothing."""
+    if initial.data is None:
+        return False
+    is_integer = initial.data.dtype.kind in "iu"
+    return bool(initial.data.reshape(-1)[0] == (how.of_nothing(initial.type) if is_integer else how.nothing))
+
+
+def _pooled(op: Operator, source: Value, how: Combination, windows: _Windows) -> Value:
+    sizes, strides = windows.sizes, windows.strides
     window = [int32(PaddingCode.VALID), *(int32(number) for number in (*strides[2:0:-1], *sizes[2:0:-1]))]
     code = OperationCode.MAX_POOL_2D if how is GREATEST else OperationCode.AVERAGE_POOL_2D
     result = op.emit(code, [source, *window, int32(FuseCode.NONE)], source)
@@ -100,7 +155,10 @@ def _taken(op: Operator, source: Value, axis: int, first: int, stride: int, coun
     shape = source.shape or ()
     if (first, stride, count) == (0, 1, shape[axis]):
         return source
+    if source.type == OperandCode.TENSOR_INT32:
+        places = first + stride * np.arange(count)
+        return op.rearranged(source, op.numbers(source).take(places, axis))
     begins, ends, steps = [0] * len(shape), list(shape), [1] * len(shape)
     begins[axis], ends[axis], steps[axis] = first, first + (count - 1) * stride + 1, stride
     bounds = [int32_vector(numbers) for numbers in (begins, ends, steps)]
-    return op.emit(OperationCode.STRIDED_SLICE, [source, *bounds, *[int32(0)] * 3], source)
+    return op.moved(OperationCode.STRIDED_SLICE, source, *bounds, *[int32(0)] * 3)

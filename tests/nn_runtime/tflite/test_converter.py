@@ -16,11 +16,13 @@ from nn_runtime.network import Network
 from nn_runtime.tflite import convert, read, supported_operators
 from nn_runtime.tflite.types import TensorType
 from tests.nn_runtime.tflite import (
+    bit_cases,
     elementwise_cases,
     index_cases,
     movement_cases,
     operator_cases,
     recurrent_cases,
+    slice_cases,
     volume_cases,
 )
 from tests.nn_runtime.tflite.operator_cases import CONV, LSTM_WEIGHTS, TANH, Case, bytes_of, weights
@@ -52,6 +54,8 @@ CASES = [
     *index_cases.CASES,
     *recurrent_cases.CASES,
     *volume_cases.CASES,
+    *bit_cases.CASES,
+    *slice_cases.CASES,
 ]
 
 
@@ -407,7 +411,8 @@ REFUSALS = {
 }
 
 
-REFUSALS.update({**index_cases.REFUSALS, **volume_cases.REFUSALS})
+for cases in (index_cases, volume_cases, bit_cases, slice_cases):
+    REFUSALS.update(cases.REFUSALS)
 
 
 @pytest.mark.parametrize("code", ["SIN", "COS"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""STABLEHLO_SCATTER and STABLEHLO_REDUCE_WINDOW, as PyTorch's exporter leaves them, against LiteRT's results."""
+"""Operators of StableHLO that call computations, as PyTorch's exporter leaves them, against LiteRT's results."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 
 import nn_runtime as nn
 from nn_runtime.errors import BadData, NNError
+from nn_runtime.tflite.types import TensorType
 from tests.nn_runtime.tflite.operator_file import (
     Array,
     Graph,
@@ -25,6 +26,7 @@ from tests.nn_runtime.tflite.operator_file import (
     reference,
     write_graphs,
 )
+from tests.nn_runtime.tflite.slice_cases import slices
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -103,16 +105,18 @@ def windows(
     strides: list[int],
     dilations: list[int],
     padding: list[int],
+    base: list[int] | None = None,
+    kind: TensorType = TensorType.FLOAT32,
 ) -> Hlo:
     values = {
         "WindowDimensions": sizes,
         "WindowStrides": strides,
-        "BaseDilations": [1] * len(shape),
+        "BaseDilations": base or [1] * len(shape),
         "WindowDilations": dilations,
         "Padding": padding,
     }
-    inputs = [real(*shape), constant(np.float32(initial))]
-    return Hlo("STABLEHLO_REDUCE_WINDOW", inputs, real(*result), values, computation)
+    inputs = [Tensor(kind, shape), constant(np.array(initial, kind.dtype))]
+    return Hlo("STABLEHLO_REDUCE_WINDOW", inputs, Tensor(kind, result), values, computation)
 
 
 ONES = [1, 1, 1, 1]
@@ -153,6 +157,12 @@ CASES = {
     ),
     "least of a row": windows((9,), (3,), INFINITY, "MINIMUM", [3], [3], [1], [0, 0]),
     "products of rows": windows((3, 6), (2, 5), 1, "MUL", [2, 2], [1, 1], [1, 1], [0, 0, 0, 0]),
+    "greatest of spread images": windows(
+        (1, 4, 4, 3), (1, 6, 8, 3), -INFINITY, "MAXIMUM",
+        [1, 2, 3, 1], ONES, ONES, [0, 0, 0, 0, 2, 1, 0, 0], [1, 2, 2, 1],
+    ),
+    "sums of spread rows, cut off": windows((4, 5), (4, 6), 1, "ADD", [1, 2], [1, 1], [1, 1], [0, 0, -1, -1], [1, 2]),
+    "sums of integers": windows((9, 3), (4, 3), 5, "ADD", [3, 1], [2, 1], [1, 1], [0, 0, 0, 0], kind=TensorType.INT32),
     "sums over depth": windows((1, 1, 6, 2, 3), (1, 1, 4, 2, 3), 0, "ADD", [1, 1, 3, 1, 1], [1] * 5, [1] * 5, [0] * 10),
 }  # fmt: skip
 
@@ -175,15 +185,23 @@ def test_sums_as_torch_exports_them(reference_device: Device) -> None:
         np.testing.assert_allclose(session.run([operand, indices, updates])[0], wanted, rtol=1e-6)
 
 
+def test_indices_of_one_number_need_no_axis(reference_device: Device) -> None:
+    """LiteRT's kernel reads beyond them."""
+    case = slices(real(5, 3), int32(2, 2), real(2, 2, 3), [2], [0], [0], [1, 3], vector=2)
+    operand, indices = random_inputs([real(5, 3)])[0], np.array([[4, 0], [-1, 9]], np.int32)
+    with nn.load(case.file()[0]).compile(reference_device) as session:
+        np.testing.assert_array_equal(session.run([operand, indices])[0], operand[np.clip(indices, 0, 4)])
+
+
 ROWS, IMAGES = CASES["rows of known places"], CASES["greatest of images"]
 REFUSED = {
     "must be one ADD, MUL, MAXIMUM or MINIMUM of two arguments": replace(ROWS, computation="SUB"),
     "scatter_dims_to_operand_dims must be inserted_window_dims": ROWS.but(InsertedWindowDims=[1]),
     r"updates \(input 2\) must be \[2\] rows \[3\]": ROWS.but(UpdateWindowDims=[0, 9]),
     r"scatter_indices \(input 1\) must be integers with 1 in the last axis": ROWS.but(IndexVectorDim=0),
-    "to be combined": replace(IMAGES, computation=REPLACED),
-    "base_dilations of 1": IMAGES.but(BaseDilations=[1, 2, 1, 1]),
-    "padding must be 2 for each of 4 axes": IMAGES.but(Padding=[0] * 7),
+    "the window's elements must be combined": replace(IMAGES, computation=REPLACED),
+    "base_dilations must be 1 for each of 4 axes, at least 1": IMAGES.but(BaseDilations=[1, 0, 1, 1]),
+    "padding must be 2 numbers for each of 4 axes": IMAGES.but(Padding=[0] * 7),
     "window_strides must be 1 for each of 4 axes, at least 1": IMAGES.but(WindowStrides=[1, 0, 1, 1]),
     "a window must fit into 3 elements along axis 3": IMAGES.but(WindowDimensions=[1, 1, 1, 4]),
 }
