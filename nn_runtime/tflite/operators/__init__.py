@@ -86,7 +86,7 @@ _FAMILIES: Mapping[str, Collection[int | str]] = {
     "spectrum": (Op.RFFT2D, Op.REAL, Op.IMAG, Op.COMPLEX_ABS),
     "update": (Op.DYNAMIC_UPDATE_SLICE,),
     "variable": (Op.CALL_ONCE, Op.VAR_HANDLE, Op.READ_VARIABLE, Op.ASSIGN_VARIABLE),
-    "volume": (Op.CONV_3D,),
+    "volume": (Op.CONV_3D, Op.CONV_3D_TRANSPOSE),
     "windows": (Op.REDUCE_WINDOW, Op.STABLEHLO_REDUCE_WINDOW),
 }
 

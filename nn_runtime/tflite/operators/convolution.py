@@ -73,11 +73,11 @@ def _grouped(op: Operator, source: Value, weights: Value, bias: Value, groups: i
     """Return a convolution in groups, to which NNAPI knows no dilations: zeros lie between a filter's taps."""
     window = [padding_scheme(op), int32(op.option("stride_w")), int32(op.option("stride_h"))]
     tail = [int32(groups), int32(op.activation()), scalar(OperandCode.BOOL, False)]
-    filters = _dilated(op, weights, (1, 2))
+    filters = dilated_filter(op, weights, (1, 2))
     return op.emit(OperationCode.GROUPED_CONV_2D, [source, filters, bias, *window, *tail])
 
 
-def _dilated(op: Operator, weights: Value, axes: tuple[int, int]) -> Value:
+def dilated_filter(op: Operator, weights: Value, axes: tuple[int, int]) -> Value:
     """Return a filter with as many zeros between its taps, along axes of height and width, as dilations leave out."""
     steps = [op.option("dilation_h_factor"), op.option("dilation_w_factor")]
     if steps == [1, 1]:

@@ -10,6 +10,21 @@ from tests.nn_runtime.tflite.operator_file import constant, int8, real
 
 OPTIONS = "Conv3DOptions"
 STEPS = {"StrideD": 1, "StrideH": 1, "StrideW": 1, "Padding": SAME}
+TWO = {"StrideD": 2, "StrideH": 2, "StrideW": 2}
+DILATED = {"DilationDFactor": 2, "DilationHFactor": 3, "DilationWFactor": 2}
+
+
+def transposed(
+    source: tuple[int, ...],
+    filters: tuple[int, ...],
+    result: tuple[int, ...],
+    values: dict[str, int],
+    name: str = "",
+) -> Case:
+    bias = None if name == "no bias" else constant(weights(filters[3]))
+    inputs = [constant(list(result)), constant(weights(*filters)), real(*source), bias]
+    return Case("CONV_3D_TRANSPOSE", inputs, [real(*result)], OPTIONS, values, name=name)
+
 
 CASES = [
     *(
@@ -32,9 +47,37 @@ CASES = [
             ("RELU6", (1, 3, 4, 5, 2), (3, 3, 3, 2, 3), {**STEPS, "FusedActivationFunction": RELU6}),
         )
     ),
+    *(
+        transposed(source, filters, result, {**STEPS, **values}, name)
+        for name, source, filters, result, values in (
+            ("SAME", (2, 2, 3, 4, 3), (3, 2, 3, 4, 3), (2, 2, 3, 4, 4), {}),
+            ("no bias", (1, 3, 3, 3, 2), (2, 3, 3, 3, 2), (1, 3, 3, 3, 3), {}),
+            ("strides", (2, 2, 3, 3, 2), (3, 3, 2, 3, 2), (2, 4, 6, 6, 3), TWO),
+            ("odd sizes", (1, 3, 3, 3, 2), (2, 3, 3, 3, 2), (1, 5, 5, 5, 3), TWO),
+            ("VALID", (1, 2, 3, 3, 2), (3, 3, 3, 3, 2), (1, 4, 5, 5, 3), {"Padding": VALID}),
+            ("VALID strides", (2, 2, 3, 3, 2), (3, 3, 3, 3, 2), (2, 5, 7, 7, 3), {**TWO, "Padding": VALID}),
+            ("VALID, more frames", (1, 2, 3, 3, 2), (3, 3, 3, 3, 2), (1, 6, 8, 8, 3), {**TWO, "Padding": VALID}),
+            ("fewer taps than a stride", (1, 2, 3, 3, 2), (1, 3, 3, 3, 2), (1, 6, 3, 3, 3), {"StrideD": 3}),
+            ("dilated", (1, 4, 4, 4, 2), (3, 2, 2, 3, 2), (1, 4, 4, 4, 3), DILATED),
+            ("dilated strides", (1, 3, 3, 3, 2), (3, 2, 2, 3, 2), (1, 6, 6, 6, 3), {**DILATED, **TWO}),
+            ("RELU", (1, 2, 3, 3, 2), (2, 2, 2, 3, 2), (1, 4, 6, 6, 3), {**TWO, "FusedActivationFunction": RELU}),
+        )
+    ),
 ]
 
 REFUSALS = {
+    "transposed volume of other frames": (
+        transposed((1, 2, 3, 3, 2), (2, 2, 2, 3, 2), (1, 5, 6, 6, 3), {**STEPS, **TWO}),
+        r"operator 0 CONV_3D_TRANSPOSE: output_shape \(input 0\) must have as many frames as 2 become, got 5",
+    ),
+    "transposed volume of other batches": (
+        transposed((1, 2, 3, 3, 2), (2, 2, 2, 3, 2), (2, 4, 6, 6, 3), {**STEPS, **TWO}),
+        r"operator 0 CONV_3D_TRANSPOSE: output_shape \(input 0\) must be 1 volumes of 4 sizes > 0, got \[2, 4, .*",
+    ),
+    "transposed volume without a stride": (
+        transposed((1, 2, 3, 3, 2), (2, 2, 2, 3, 2), (1, 4, 6, 6, 3), {**STEPS, "StrideD": 0}),
+        "operator 0 CONV_3D_TRANSPOSE: stride_d must be 1 to 256, dilation_d_factor > 0, got 0 and 1",
+    ),
     "volume of bytes": (
         Case(
             "CONV_3D", [int8(0.1, 3, 1, 3, 3, 3, 1), constant(weights(1, 1, 1, 1, 1)), None], [real(1)], OPTIONS, STEPS
