@@ -26,6 +26,7 @@ MAX_SHOWN = 60
 # Sparse networks keep a tenth of their weights or more, beside indices.
 MAX_DENSE_MULTIPLE = 64
 FREE_DENSE_BYTES = 1 << 20
+_PARTS_OF_BYTES = (TensorType.INT4, TensorType.INT2)
 _SMALLEST_NORMAL = float(np.finfo(np.float32).smallest_normal)
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
@@ -65,11 +66,11 @@ class Buffers:
         self._booleans.add(index)
 
     def count_dense_bytes(self, count: int, where: str) -> None:
-        """Spend `count` of the bytes that sparse and 4-bit constants may take when they are made dense."""
+        """Spend `count` of the bytes that sparse and packed constants may take when they are made dense."""
         self._dense_bytes_left -= count
         if self._dense_bytes_left < 0:
             raise TfliteError(
-                f"{where}: sparse and 4-bit constants must not take more than {MAX_DENSE_MULTIPLE} times the file's "
+                f"{where}: sparse and packed constants must not take more than {MAX_DENSE_MULTIPLE} times the file's "
                 f"length when they are made dense"
             )
 
@@ -158,26 +159,27 @@ def _shape_signature(signature: tuple[int, ...], shape: tuple[int, ...], where: 
 def _constant(
     content: Bytes, tensor_type: TensorType, shape: tuple[int, ...], buffers: Buffers, where: str
 ) -> npt.NDArray[np.generic]:
-    """Return a constant as a view of the file, shaped where numpy has its type, else flat bytes; INT4 as int8."""
-    if tensor_type.bits is None:
+    """Return a constant as a view of the file, shaped where numpy has its type (INT4 and INT2 as int8), else flat."""
+    bits = tensor_type.bits
+    if bits is None:
         return content
     wanted = _size_bytes(shape, tensor_type)
     if content.size != wanted:
         raise TfliteError(f"{where}: {tensor_type.name} {shape} needs {wanted} bytes of data, got {content.size}")
-    if tensor_type is TensorType.INT4:
+    if tensor_type in _PARTS_OF_BYTES:
         buffers.count_dense_bytes(math.prod(shape), where)
-        return _readonly(_halves_of_bytes(content)[: math.prod(shape)].reshape(shape))
+        return _readonly(_parts_of_bytes(content, bits)[: math.prod(shape)].reshape(shape))
     dtype = tensor_type.dtype
     return content if dtype is None else content.view(dtype).reshape(shape)
 
 
-def _halves_of_bytes(content: Bytes) -> npt.NDArray[np.int8]:
-    """Return signed numbers of 4 bits, of each byte the lower one first."""
+def _parts_of_bytes(content: Bytes, bits: int) -> npt.NDArray[np.int8]:
+    """Return signed numbers of 4 or 2 bits, of each byte the lowest one first."""
     signed = content.view(np.int8)
-    numbers = np.empty((content.size, 2), np.int8)
-    np.right_shift(np.left_shift(signed, 4, out=numbers[:, 0]), 4, out=numbers[:, 0])
-    np.right_shift(signed, 4, out=numbers[:, 1])
-    return numbers.reshape(-1)
+    numbers = np.empty((content.size, 8 // bits), np.int8)
+    for part in range(8 // bits):
+        np.left_shift(signed, 8 - bits * (part + 1), out=numbers[:, part])
+    return np.right_shift(numbers, 8 - bits, out=numbers).reshape(-1)
 
 
 def _densified(

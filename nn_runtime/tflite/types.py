@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a .tflite file holds, as plain values.
 
-Arrays are read-only views of the file, aligned only as it has them; sparse and 4-bit constants are arrays of their own.
+Arrays are read-only views of the file, aligned only as it has them; sparse and packed constants are their own.
 """
 
 from __future__ import annotations
@@ -113,10 +113,10 @@ class TfliteSparsity:
 
 @dataclass(frozen=True, eq=False)
 class TfliteTensor:
-    """One tensor; `data` is None unless constant, and flat uint8 where the type has no numpy dtype (of INT4 int8).
+    """One tensor; `data` is None unless constant, and flat uint8 where the type has no numpy dtype.
 
-    `shape_signature` has -1 for dimensions known only at run time, and is None where the file has none. `data` is
-    dense, whatever `sparsity` says of the file.
+    Of INT4 and INT2 it is int8; it is dense, whatever `sparsity` says of the file. `shape_signature` has -1 for what is
+    known only at run time, and is None where the file has none.
     """
 
     name: str

@@ -36,11 +36,15 @@ _OPERAND_TYPES = {
     TensorType.UINT8: OperandCode.TENSOR_QUANT8_ASYMM,
     TensorType.INT8: OperandCode.TENSOR_QUANT8_ASYMM_SIGNED,
     TensorType.INT4: OperandCode.TENSOR_QUANT8_ASYMM_SIGNED,
+    TensorType.INT2: OperandCode.TENSOR_QUANT8_ASYMM_SIGNED,
     TensorType.INT16: OperandCode.TENSOR_QUANT16_SYMM,
     TensorType.UINT16: OperandCode.TENSOR_QUANT16_ASYMM,
     TensorType.BOOL: OperandCode.TENSOR_BOOL8,
 }
-"""INT64, and INT16 without a scale, are computed in 32 bits; the interface casts. Constants of INT4 are bytes."""
+"""INT64, and INT16 without a scale, are computed in 32 bits; the interface casts.
+
+Constants of INT4 and INT2 are bytes.
+"""
 
 _QUANTIZED = QUANT8_TYPES | {OperandCode.TENSOR_QUANT16_SYMM, OperandCode.TENSOR_QUANT16_ASYMM}
 _SAME_SCALE = 1e-6
@@ -173,8 +177,8 @@ def tensor_value(tensor: TfliteTensor, shape: Dimensions | None = None) -> Value
     if code is None:
         raise BadData(f"tensor {quoted(tensor.name)}: type {tensor.type.name} is not supported")
     data = tensor.data
-    if data is None and tensor.type is TensorType.INT4:
-        raise BadData(f"tensor {quoted(tensor.name)}: INT4 is supported for constants alone")
+    if data is None and tensor.type in (TensorType.INT4, TensorType.INT2):
+        raise BadData(f"tensor {quoted(tensor.name)}: {tensor.type.name} is supported for constants alone")
     if data is not None and tensor.type is TensorType.INT64:
         data = _narrowed(data, tensor.name)
     if tensor.type is TensorType.INT16 and tensor.quantization is None:
@@ -196,7 +200,7 @@ def _quantized(plain: Value, tensor: TfliteTensor) -> Value:
 def _per_channel(plain: Value, tensor: TfliteTensor, quantization: TfliteQuantization) -> Value:
     where = f"tensor {quoted(tensor.name)}"
     if plain.type != OperandCode.TENSOR_QUANT8_ASYMM_SIGNED or tensor.data is None:
-        raise BadData(f"{where}: per-channel quantisation is supported for INT8 and INT4 constants alone")
+        raise BadData(f"{where}: per-channel quantisation is supported for constants of INT8, INT4 and INT2 alone")
     if quantization.zero_points.any():
         raise BadData(f"{where}: per-channel zero points must be 0, got {int(quantization.zero_points.max())}")
     scales = ChannelQuant(tuple(quantization.scales.tolist()), quantization.quantized_dimension)

@@ -13,10 +13,11 @@ from nn_runtime.tflite.builtin_operator import BuiltinOperator
 from nn_runtime.tflite.folding import gather_batches
 from nn_runtime.tflite.operators import converts
 from nn_runtime.tflite.operators.rows import computed_row_numbers, row_numbers
+from nn_runtime.tflite.operators.shape import transposed
 from nn_runtime.tflite.values import Value, constant, int32, int32_vector
 
 if TYPE_CHECKING:
-    from nn_runtime.operand import Array
+    from nn_runtime.operand import Array, Dimensions
     from nn_runtime.tflite.operator import Operator
 
 _NUMBERS = Value(OperandCode.TENSOR_INT32)
@@ -27,6 +28,20 @@ def _indices(op: Operator) -> Value:
     if indices.type != OperandCode.TENSOR_INT32:
         op.fail(f"indices (input 1) must be INT16, INT32 or INT64, got {OperandCode(indices.type).name}")
     return indices
+
+
+def index_vectors(op: Operator, columns: int, name: str) -> tuple[Value, Dimensions]:
+    """Return the second input as vectors [count, columns] of StableHLO, and the shape of which each is an element."""
+    indices, axis = op.input(1, name), op.option("index_vector_dim")
+    shape = indices.shape or ()
+    is_axis = 0 <= axis <= len(shape) and (*shape, 1)[axis] == columns
+    if indices.type != OperandCode.TENSOR_INT32 or 0 in shape or not is_axis:
+        wanted = f"integers with {columns} along index_vector_dim {axis}"
+        op.fail(f"{name} (input 1) must be {wanted}, got {OperandCode(indices.type).name} {list(shape)}")
+    outer = (*shape[:axis], *shape[axis + 1 :])
+    if axis < len(shape) - 1:
+        indices = transposed(op, indices, [*range(axis), *range(axis + 1, len(shape)), axis])
+    return op.reshape(indices, (math.prod(outer), columns)), outer
 
 
 @converts(BuiltinOperator.GATHER, inputs=2, version=8)

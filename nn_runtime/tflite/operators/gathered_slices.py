@@ -11,8 +11,7 @@ import numpy as np
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.tflite.builtin_operator import BuiltinOperator
 from nn_runtime.tflite.operators import converts
-from nn_runtime.tflite.operators.gather import are_neighbours
-from nn_runtime.tflite.operators.shape import transposed
+from nn_runtime.tflite.operators.gather import are_neighbours, index_vectors
 from nn_runtime.tflite.values import Value, constant, int32, int32_vector, scalar
 from nn_runtime.value_classes import dataclass
 
@@ -82,31 +81,17 @@ def _stablehlo_gather(op: Operator) -> None:
 
     What is whole in every slice is a row to GATHER; its number is that of the slice's begin and a known one within.
     """
-    source, indices = op.input(0, "operand"), op.input(1, "start_indices")
-    slices, vectors = _slices(op, source, indices)
+    source = op.input(0, "operand")
+    moved, collapsed, offsets, sizes = (
+        op.integer_options(name) for name in ("start_index_map", "collapsed_slice_dims", "offset_dims", "slice_sizes")
+    )
+    vectors, outer = index_vectors(op, len(moved), "start_indices")
+    slices = _Slices(source.shape or (), sizes, moved, collapsed, offsets, outer)
+    _check(op, slices)
     leading = len(slices.shape) - slices.whole()
     numbers = _numbers(op, slices, vectors, leading)
     rows = op.reshape(source, (math.prod(slices.shape[:leading]), math.prod(slices.shape[leading:])))
     op.result_of_same_quantization(op.reshape(_rows(op, rows, numbers), slices.result or (1,)))
-
-
-def _slices(op: Operator, source: Value, indices: Value) -> tuple[_Slices, Value]:
-    """Return the slices that options name, and their begins as vectors [count, axes]."""
-    shape, axis = indices.shape or (), op.option("index_vector_dim")
-    moved, collapsed, offsets, sizes = (
-        op.integer_options(name) for name in ("start_index_map", "collapsed_slice_dims", "offset_dims", "slice_sizes")
-    )
-    if indices.type != OperandCode.TENSOR_INT32 or 0 in shape or not 0 <= axis <= len(shape):
-        given = f"{OperandCode(indices.type).name} {list(shape)} and {axis}"
-        op.fail(f"start_indices (input 1) must be integers with an axis index_vector_dim, got {given}")
-    if len(moved) != (shape[axis] if axis < len(shape) else 1):
-        op.fail(f"start_index_map must name an axis for each number of an index, got {moved} for {list(shape)}")
-    outer = (*shape[:axis], *shape[axis + 1 :])
-    slices = _Slices(source.shape or (), sizes, moved, collapsed, offsets, outer)
-    _check(op, slices)
-    if axis < len(shape) - 1:
-        indices = transposed(op, indices, [*range(axis), *range(axis + 1, len(shape)), axis])
-    return slices, op.reshape(indices, (math.prod(outer), len(moved)))
 
 
 def _check(op: Operator, slices: _Slices) -> None:

@@ -21,6 +21,13 @@ if TYPE_CHECKING:
     from nn_runtime.tflite.operator import Operator
     from nn_runtime.tflite.values import Value
 
+_OF_BOOLEANS = {
+    OperationCode.REDUCE_SUM: OperationCode.REDUCE_ANY,
+    OperationCode.REDUCE_MAX: OperationCode.REDUCE_ANY,
+    OperationCode.REDUCE_PROD: OperationCode.REDUCE_ALL,
+    OperationCode.REDUCE_MIN: OperationCode.REDUCE_ALL,
+}
+
 
 @converts(BuiltinOperator.MEAN, inputs=2, version=3)
 def _mean(op: Operator) -> None:
@@ -92,6 +99,8 @@ def _reduced(op: Operator, code: OperationCode) -> None:
     """SUM and its kin: (input, axes); without axes nothing is reduced."""
     source = op.input(0, "input")
     axes = sorted({op.axis(axis, source.rank) for axis in op.integers(1, "axes")})
+    if source.type == OperandCode.TENSOR_BOOL8:
+        code = _OF_BOOLEANS.get(code, code)
     may_rescale = source.is_quantized and code in (OperationCode.REDUCE_SUM, OperationCode.REDUCE_PROD)
     if not axes and may_rescale:
         op.result(op.requantize(source, op.prototype()))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows put at places: SCATTER_ND, SPARSE_TO_DENSE, STABLEHLO_SCATTER."""
+"""Rows and windows put at places: SCATTER_ND, SPARSE_TO_DENSE, STABLEHLO_SCATTER."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nn_runtime.codes import OperandCode, OperationCode
+from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.tflite.builtin_operator import BuiltinOperator
 from nn_runtime.tflite.operators import converts
 from nn_runtime.tflite.operators.computations import combination
 from nn_runtime.tflite.operators.concatenation import joined
+from nn_runtime.tflite.operators.gather import index_vectors
 from nn_runtime.tflite.operators.places import (
     GREATEST,
     PRODUCT,
@@ -92,47 +93,76 @@ def _sparse_to_dense(op: Operator) -> None:
 
 @converts(BuiltinOperator.STABLEHLO_SCATTER, inputs=3)
 def _stablehlo_scatter(op: Operator) -> None:
-    """(operand, indices, updates): rows of the operand, replaced by the updates of their places or combined with them.
+    """(operand, indices, updates): windows of the operand, replaced by their updates or combined with them.
 
-    A row is what the operand has at one index of the axes that are scattered. Of updates of one place the last counts;
-    those of places outside are left out.
+    What is whole in every window is a row; what is not has places, the rows' numbers. Of updates of one place the last
+    counts; those of places outside are left out.
     """
-    source, indices = op.input(0, "operand"), op.input(1, "scatter_indices")
+    source = op.input(0, "operand")
     updates = op.same_integers(op.input(2, "updates"), source)
     shape = source.shape or ()
-    axes = _scattered_axes(op, source)
-    rest = [axis for axis in range(len(shape)) if axis not in axes]
-    order = [*axes, *rest]
-    indexed, row = ([shape[axis] for axis in some] for some in (axes, rest))
-    outer = _outer(op, indices, len(axes))
-    windows = op.integer_options("update_window_dims")
+    moved, inserted, windows = _axes(op, source, updates)
+    vectors, outer = index_vectors(op, len(moved), "scatter_indices")
     places = [axis for axis in range(updates.rank) if axis not in windows]
-    is_order = sorted([*places, *windows]) == list(range(updates.rank))
-    sizes = [(updates.shape or ())[axis] for axis in (*places, *windows)] if is_order else []
-    if sizes != [*outer, *row] or updates.type != source.type:
-        given = f"{list(updates.shape or ())} with rows along {windows}"
-        op.fail(f"updates (input 2) must be {outer} rows {row} of the operand's type, got {given}")
+    sizes = _window_sizes(op, source, updates, outer, places)
+    axes = [*moved, *(axis for axis, size in enumerate(shape) if axis not in moved and sizes[axis] != size)]
+    order = [*axes, *(axis for axis in range(len(shape)) if axis not in axes)]
+    indexed, row = ([shape[axis] for axis in some] for some in (axes, order[len(axes) :]))
+    own = dict(zip((axis for axis in range(len(shape)) if axis not in inserted), windows, strict=True))
+    turned = _turned(op, updates, [*places, *(own[axis] for axis in order if axis in own)])
+    rows = op.reshape(turned, (math.prod(turned.shape or ()) // math.prod(row), math.prod(row)))
     base = op.reshape(_turned(op, source, order), (math.prod(indexed), math.prod(row)))
-    rows = op.reshape(_turned(op, updates, [*places, *windows]), (math.prod(outer), math.prod(row)))
-    updated = _updated(op, base, rows, _numbers_inside(op, indices, indexed))
-    result = op.reshape(updated, [*indexed, *row])
+    elements = _elements(op, vectors, [sizes[axis] for axis in axes])
+    result = op.reshape(_updated(op, base, rows, _numbers_inside(op, elements, indexed)), [*indexed, *row])
     op.result_of_same_quantization(_turned(op, result, [order.index(axis) for axis in range(len(order))]))
 
 
-def _scattered_axes(op: Operator, source: Value) -> list[int]:
-    axes, inserted = (op.integer_options(name) for name in ("scatter_dims_to_operand_dims", "inserted_window_dims"))
-    if not axes or sorted(axes) != sorted(inserted) or len(set(axes) & set(range(source.rank))) != len(axes):
-        op.fail(f"scatter_dims_to_operand_dims must be inserted_window_dims, got {axes} and {inserted}")
-    return axes
+def _axes(op: Operator, source: Value, updates: Value) -> list[list[int]]:
+    """Return axes of the operand that windows move along, those that they do not have, and theirs of the updates."""
+    found = []
+    for name, rank in (
+        ("scatter_dims_to_operand_dims", source.rank),
+        ("inserted_window_dims", source.rank),
+        ("update_window_dims", updates.rank),
+    ):
+        axes = op.integer_options(name)
+        if len(set(axes) & set(range(rank))) != len(axes):
+            op.fail(f"{name} must be different axes of {rank}, got {axes}")
+        found.append(axes)
+    return found
 
 
-def _outer(op: Operator, indices: Value, columns: int) -> list[int]:
-    """Return the shape of which each element is an index, of so many columns."""
-    shape, vector = list(indices.shape or ()), op.option("index_vector_dim")
-    given = [*shape, 1] if vector == len(shape) else shape
-    if vector != len(given) - 1 or given[-1] != columns or indices.type != OperandCode.TENSOR_INT32 or 0 in given:
-        op.fail(f"scatter_indices (input 1) must be integers with {columns} in the last axis, got {shape}")
-    return given[:-1]
+def _window_sizes(op: Operator, source: Value, updates: Value, outer: Dimensions, places: Sequence[int]) -> list[int]:
+    """Return the size of a window along each axis of the operand."""
+    inserted, windows = (op.integer_options(name) for name in ("inserted_window_dims", "update_window_dims"))
+    shape = updates.shape or ()
+    is_complete = len(windows) == source.rank - len(inserted) and windows == sorted(windows)
+    if not is_complete or [shape[axis] for axis in places] != list(outer) or updates.type != source.type:
+        wanted = f"{list(outer)} windows of {source.rank - len(inserted)} rising axes, of the operand's type"
+        op.fail(f"updates (input 2) must be {wanted}, got {list(shape)} with windows along {windows}")
+    own = iter(windows)
+    sizes = [1 if axis in inserted else shape[next(own)] for axis in range(source.rank)]
+    if any(not 1 <= size <= whole for size, whole in zip(sizes, source.shape or (), strict=True)):
+        op.fail(f"windows must be within {list(source.shape or ())}, got {sizes}")
+    return sizes
+
+
+def _elements(op: Operator, vectors: Value, sizes: Sequence[int]) -> Value:
+    """Return the places [count, axes] of elements of windows, which begin at vectors, and at 0 along further axes."""
+    count, columns = vectors.shape or (0, 0)
+    within, missing = math.prod(sizes), len(sizes) - columns
+    if not missing and within == 1:
+        return vectors
+    op.spend(count * within * len(sizes))
+    offsets = np.indices(sizes, np.int32).reshape(len(sizes), within).T
+    if vectors.data is not None:
+        begins = np.pad(vectors.data, ((0, 0), (0, missing)))
+        return constant((begins[:, None] + offsets).reshape(-1, len(sizes)))
+    if missing:
+        vectors = joined(op, [vectors, constant(np.zeros((count, missing), np.int32))], 1, _INTEGERS)
+    begin, by = op.reshape(vectors, (count, 1, len(sizes))), constant(offsets[None])
+    moved = op.emit(OperationCode.ADD, [begin, by, int32(FuseCode.NONE)], _INTEGERS)
+    return op.reshape(moved, (count * within, len(sizes)))
 
 
 def _turned(op: Operator, value: Value, order: Sequence[int]) -> Value:

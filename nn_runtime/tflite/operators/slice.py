@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,12 +11,11 @@ from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.tflite.builtin_operator import BuiltinOperator
 from nn_runtime.tflite.folding import Slices, strided_slices
 from nn_runtime.tflite.operators import converts
-from nn_runtime.tflite.values import Value, constant, int32, int32_vector, real_scalar
+from nn_runtime.tflite.operators.gaps import with_gaps
+from nn_runtime.tflite.values import Value, constant, int32, int32_vector
 
 if TYPE_CHECKING:
     from nn_runtime.tflite.operator import Operator
-
-_MAX_PADDING = 1 << 20
 
 
 @converts(BuiltinOperator.SLICE, inputs=3, version=8)
@@ -61,7 +59,7 @@ def _pad(op: Operator) -> None:
     """(input, paddings [rank, 2])."""
     source = op.input(0, "input")
     if source.type == OperandCode.TENSOR_INT32:
-        op.result(_padded_integers(op, source, 0))
+        op.result(_framed(op, source, constant(np.zeros(1, np.int32))))
     else:
         op.result_of_same_quantization(op.moved(OperationCode.PAD, source, _paddings(op)))
 
@@ -69,15 +67,7 @@ def _pad(op: Operator) -> None:
 @converts(BuiltinOperator.PADV2, inputs=3, version=6)
 def _pad_v2(op: Operator) -> None:
     """(input, paddings [rank, 2], value): a quantised value is given in the input's integers."""
-    source = op.input(0, "input")
-    value = op.array(2, "constant_values").reshape(-1)
-    if value.size != 1:
-        op.fail(f"constant_values (input 2) must have one element, got {value.size}")
-    if source.type == OperandCode.TENSOR_INT32:
-        op.result(_padded_integers(op, source, int(value[0])))
-        return
-    pad_value = int32(int(value[0])) if source.is_quantized else real_scalar(source, float(value[0]))
-    op.result_of_same_quantization(op.emit(OperationCode.PAD_V2, [source, _paddings(op), pad_value], source))
+    op.result_of_same_quantization(_framed(op, op.input(0, "input"), op.input(2, "constant_values")))
 
 
 def _paddings(op: Operator) -> Value:
@@ -86,19 +76,14 @@ def _paddings(op: Operator) -> Value:
     return constant(array)
 
 
-def _padded_integers(op: Operator, source: Value, number: int) -> Value:
-    """Return 32-bit integers in a border, for which NNAPI has no PAD."""
+def _framed(op: Operator, source: Value, value: Value) -> Value:
+    """Return a value with one number around it."""
     amounts = op.array(1, "paddings")
     op.integers(1, "paddings")
-    if amounts.shape != (source.rank, 2) or int(amounts.min()) < 0 or int(amounts.max()) > _MAX_PADDING:
+    if amounts.shape != (source.rank, 2) or int(amounts.min(initial=0)) < 0:
         op.fail(f"paddings (input 1) must be [{source.rank}, 2] numbers from 0, got {amounts.tolist()}")
-    shape = [size + int(pair.sum()) for size, pair in zip(source.shape or (), amounts, strict=True)]
-    if math.prod(shape) > _MAX_PADDING:
-        op.fail(f"more than {_MAX_PADDING} elements of TENSOR_INT32 are not supported, got {shape}")
-    numbers = np.pad(op.numbers(source), amounts.tolist(), constant_values=-1)
-    spread = op.rearranged(source, np.maximum(numbers, 0))
-    inside = Value(OperandCode.TENSOR_BOOL8, numbers.shape, data=numbers >= 0)
-    return op.emit(OperationCode.SELECT, [inside, spread, constant(op.filled(spread, number, np.int32))], source)
+    before, after = amounts.T.tolist()
+    return with_gaps(op, source, value, [0] * source.rank, before, after)
 
 
 @converts(BuiltinOperator.MIRROR_PAD, inputs=2, version=3)

@@ -207,6 +207,10 @@ CASES = [
     Case("REDUCE_MIN", [real(2, 3), constant([0, 1])], [real()], "ReducerOptions", name="to a scalar"),
     Case("REDUCE_ANY", [boolean(2, 3, 4), constant([1])], [boolean(2, 4)], "ReducerOptions"),
     Case("REDUCE_ALL", [boolean(2, 3, 2), constant([-1])], [boolean(2, 3)], "ReducerOptions"),
+    *(
+        Case(code, [boolean(3, 2, 4), constant([1])], [boolean(3, 4)], "ReducerOptions")
+        for code in ("SUM", "REDUCE_PROD", "REDUCE_MAX", "REDUCE_MIN")
+    ),
     Case("ARG_MIN", [real(3, 9), constant(np.int32(-1))], [int32(3)], "ArgMinOptions", {"OutputType": 2}),
     Case("ARG_MAX", [int8(0.1, 3, 3, 9), constant(np.int32(0))], [int32(9)], "ArgMaxOptions", {"OutputType": 2}),
     Case("ARG_MAX", [boolean(3, 9), constant(np.int32(1))], [int32(3)], "ArgMaxOptions", {"OutputType": 2}),

@@ -105,6 +105,26 @@ CASES = [
         "BatchToSpaceNDOptions",
         name="with crops",
     ),
+    *(
+        Case("PADV2", [kind(2, 3), constant([[1, 0], [2, 1]]), kind()], [kind(3, 6)], "PadV2Options", name="of the run")
+        for kind in (real, int32, int64, boolean, lambda *shape: int8(0.1, 3, *shape))
+    ),
+    Case(
+        "PADV2", [boolean(2, 3), constant([[1, 0], [2, 1]]), constant(np.bool_(True))], [boolean(3, 6)], "PadV2Options"
+    ),
+    *(
+        Case(
+            "RESIZE_NEAREST_NEIGHBOR",
+            [kind(2, 3, 4, 2), constant(size)],
+            [kind(2, *size, 2)],
+            "ResizeNearestNeighborOptions",
+            values,
+            name=name,
+        )
+        for kind in (int32, boolean, lambda *shape: Tensor(TensorType.INT16, shape))
+        for values, name in (({}, ""), ({"AlignCorners": True}, "aligned"), ({"HalfPixelCenters": True}, "half"))
+        for size in ([5, 9], [2, 3], [1, 1])
+    ),
     # Joining and parts
     Case("CONCATENATION", [int32(2, 3), int32(2, 1), int32(2, 4)], [int32(2, 8)], "ConcatenationOptions", {"Axis": 1}),
     Case("CONCATENATION", [boolean(2, 3), boolean(1, 3)], [boolean(3, 3)], "ConcatenationOptions", {"Axis": 0}),

@@ -79,15 +79,19 @@ def scatter(
     axes: list[int],
     windows: list[int],
     computation: str = REPLACED,
+    inserted: list[int] | None = None,
 ) -> Hlo:
-    """A list of indices is given at the run; `windows` are the axes of the updates that are not places."""
+    """A list of indices is given at the run; `windows` are the axes of the updates that are not places.
+
+    inserted: axes of the operand that windows have not, those that are scattered if None.
+    """
     numbers = {}
     if not isinstance(indices, Tensor):
         numbers[1] = np.array(indices, np.int32)
         indices = int32(*numbers[1].shape)
     values = {
         "UpdateWindowDims": windows,
-        "InsertedWindowDims": sorted(axes),
+        "InsertedWindowDims": sorted(axes) if inserted is None else inserted,
         "ScatterDimsToOperandDims": axes,
         "IndexVectorDim": len(indices.shape) - 1,
     }
@@ -137,6 +141,16 @@ CASES = {
     "sums": scatter(real(5, 3), [[4], [0], [4]], real(3, 3), [0], [1], "STABLEHLO_ADD"),
     "sums at known places": scatter(real(5, 3), constant([[4], [0], [4]]), real(3, 3), [0], [1], "STABLEHLO_ADD"),
     "products": scatter(real(5, 3), [[4], [0], [4]], real(3, 3), [0], [1], "STABLEHLO_MULTIPLY"),
+    "blocks of rows": scatter(real(5, 3), [[3], [0]], real(2, 2, 3), [0], [1, 2], inserted=[]),
+    "blocks at known places": scatter(real(5, 3), constant([[3], [0]]), real(2, 2, 3), [0], [1, 2], inserted=[]),
+    "blocks half outside": scatter(real(5, 3), [[4], [-1]], real(2, 2, 3), [0], [1, 2], inserted=[]),
+    "known blocks half outside": scatter(real(5, 3), constant([[4], [-1]]), real(2, 2, 3), [0], [1, 2], inserted=[]),
+    "a block of both axes": scatter(real(5, 4), [[3, 1]], real(1, 2, 3), [0, 1], [1, 2], inserted=[]),
+    "one row": scatter(real(5, 3), constant([3]), real(1, 3), [0], [0, 1], inserted=[]).but(IndexVectorDim=0),
+    "parts of rows": scatter(real(5, 3), [[3], [1]], real(2, 2), [0], [1]),
+    "known parts of rows": scatter(real(5, 3), constant([[3], [1]]), real(2, 2), [0], [1]),
+    "sums of blocks": scatter(real(5, 3), [[3], [2]], real(2, 2, 3), [0], [1, 2], "STABLEHLO_ADD", inserted=[]),
+    "indices in columns": scatter(real(5, 3), constant([[4, 0], [1, 2]]), real(2), [0, 1], []).but(IndexVectorDim=0),
     "greatest": scatter(real(5, 3), [[4], [0], [4]], real(3, 3), [0], [1], "STABLEHLO_MAXIMUM"),
     "least at known places": scatter(
         int32(5, 3), constant([[4], [0], [4], [7]]), int32(4, 3), [0], [1], "STABLEHLO_MINIMUM"
@@ -196,9 +210,11 @@ def test_indices_of_one_number_need_no_axis(reference_device: Device) -> None:
 ROWS, IMAGES = CASES["rows of known places"], CASES["greatest of images"]
 REFUSED = {
     "must be one ADD, MUL, MAXIMUM or MINIMUM of two arguments": replace(ROWS, computation="SUB"),
-    "scatter_dims_to_operand_dims must be inserted_window_dims": ROWS.but(InsertedWindowDims=[1]),
-    r"updates \(input 2\) must be \[2\] rows \[3\]": ROWS.but(UpdateWindowDims=[0, 9]),
-    r"scatter_indices \(input 1\) must be integers with 1 in the last axis": ROWS.but(IndexVectorDim=0),
+    "inserted_window_dims must be different axes of 2": ROWS.but(InsertedWindowDims=[2]),
+    "update_window_dims must be different axes of 2": ROWS.but(UpdateWindowDims=[0, 9]),
+    r"updates \(input 2\) must be \[2\] windows of 1 rising axes": ROWS.but(UpdateWindowDims=[0]),
+    r"windows must be within \[5, 3\], got \[1, 4\]": scatter(real(5, 3), [[4]], real(1, 4), [0], [1]),
+    r"scatter_indices \(input 1\) must be integers with 1 along index_vector_dim 0": ROWS.but(IndexVectorDim=0),
     "the window's elements must be combined": replace(IMAGES, computation=REPLACED),
     "base_dilations must be 1 for each of 4 axes, at least 1": IMAGES.but(BaseDilations=[1, 0, 1, 1]),
     "padding must be 2 numbers for each of 4 axes": IMAGES.but(Padding=[0] * 7),
