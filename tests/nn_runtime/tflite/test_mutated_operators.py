@@ -64,6 +64,9 @@ def mutate(case: Case, rng: np.random.Generator) -> Case:
 def mutated_option(value: object, rng: np.random.Generator) -> Any:
     if isinstance(value, bool | tuple):
         return value
+    if isinstance(value, list) and value:
+        at = int(rng.integers(len(value)))
+        return [*value[:at], type(value[at])(rng.choice(NUMBERS)), *value[at + 1 :]]
     return float(rng.choice(NUMBERS)) if isinstance(value, float) else int(rng.choice([-1, 0, 1, 2, 3, 5, 100]))
 
 
