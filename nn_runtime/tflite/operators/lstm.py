@@ -13,7 +13,7 @@ from nn_runtime.tflite.builtin_operator import BuiltinOperator
 from nn_runtime.tflite.operators import converts
 from nn_runtime.tflite.operators.quantized_lstm import quantized_sequence_lstm
 from nn_runtime.tflite.operators.sequence import bidirectional, set_variables
-from nn_runtime.tflite.values import Value, int32, scalar
+from nn_runtime.tflite.values import Value, constant, int32, scalar
 
 if TYPE_CHECKING:
     from nn_runtime.operand import Array
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _INPUTS = 20
 """Inputs of a cell: the data, 17 weights and biases, two states; four of layer normalisation may follow."""
 _OUTPUT_STATE, _CELL_STATE = 18, 19
+_RECURRENT = slice(4, 8)
+"""Of the weights and biases."""
 _BASIC_KERNEL, _BASIC_INPUTS = 1, 5
 _TANH = 4
 
@@ -30,9 +32,9 @@ _TANH = 4
 def _unidirectional_sequence_lstm(op: Operator) -> None:
     """20 inputs as NNAPI's, or 24 with layer normalisation."""
     source = op.input(0, "input", rank=3)
-    if op.option("diagonal_recurrent_tensors"):
-        op.fail("diagonal recurrent weights are not supported")
     if source.type == OperandCode.TENSOR_QUANT8_ASYMM_SIGNED:
+        if op.option("diagonal_recurrent_tensors"):
+            op.fail("diagonal recurrent weights are supported for FLOAT32 data alone, got INT8")
         quantized_sequence_lstm(op)
         return
     _check_real(op, source)
@@ -72,6 +74,8 @@ def _check_real(op: Operator, source: Value) -> None:
 def _cell(op: Operator, source: Value, batches: int) -> tuple[list[Value], list[Value], list[Value]]:
     """Return weights and biases, the two states, and the weights of layer normalisation."""
     weights = [op.or_omitted(position, source) for position in range(1, _OUTPUT_STATE)]
+    if op.option("diagonal_recurrent_tensors"):
+        weights[_RECURRENT] = [_diagonal(op, vector) for vector in weights[_RECURRENT]]
     units = (op.input(2, "input_to_forget_weights", rank=2).shape or (0,))[0]
     projection = op.optional(16)
     outputs = units if projection is None else (projection.shape or (0,))[0]
@@ -80,6 +84,16 @@ def _cell(op: Operator, source: Value, batches: int) -> tuple[list[Value], list[
         op.variable(_CELL_STATE, "cell_state", (batches, units)),
     ]
     return weights, states, [op.or_omitted(position, source) for position in range(_INPUTS, _INPUTS + 4)]
+
+
+def _diagonal(op: Operator, vector: Value) -> Value:
+    """Return the matrix of which a file has the diagonal alone."""
+    if vector.omitted:
+        return vector
+    if vector.data is None or vector.rank != 1:
+        op.fail(f"diagonal recurrent weights must be constant vectors, got {list(vector.shape or ())}")
+    op.spend(vector.data.size**2)
+    return constant(np.diag(vector.data))
 
 
 def _settings(op: Operator) -> list[Value]:

@@ -199,4 +199,35 @@ CASES = [
         {"Rank": 2, "FusedActivationFunction": RELU},
         steps=1,
     ),
+    Case(
+        "UNIDIRECTIONAL_SEQUENCE_LSTM",
+        [real(2, 5, 3), *gates(4, 3), *gates(4), None, None, None, *gates(4), None, None, state(2, 4), state(2, 4)],
+        [real(2, 5, 4)],
+        "UnidirectionalSequenceLSTMOptions",
+        {"FusedActivationFunction": TANH, "DiagonalRecurrentTensors": True},
+        name="diagonal",
+    ),
 ]
+
+REFUSALS = {
+    "diagonal of the run": (
+        Case(
+            "UNIDIRECTIONAL_SEQUENCE_LSTM",
+            [real(2, 5, 3), *gates(4, 3), *[real(4)] * 4, None, None, None, *gates(4)],
+            [real(2, 5, 4)],
+            "UnidirectionalSequenceLSTMOptions",
+            {"FusedActivationFunction": TANH, "DiagonalRecurrentTensors": True},
+        ),
+        "operator 0 UNIDIRECTIONAL_SEQUENCE_LSTM: diagonal recurrent weights must be constant vectors",
+    ),
+    "diagonal of bytes": (
+        Case(
+            "UNIDIRECTIONAL_SEQUENCE_LSTM",
+            [int8(0.1, 0, 2, 5, 3)],
+            [int8(0.1, 0, 2, 5, 4)],
+            "UnidirectionalSequenceLSTMOptions",
+            {"FusedActivationFunction": TANH, "DiagonalRecurrentTensors": True},
+        ),
+        "operator 0 UNIDIRECTIONAL_SEQUENCE_LSTM: diagonal recurrent weights are supported for FLOAT32 data alone",
+    ),
+}

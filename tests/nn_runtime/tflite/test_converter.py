@@ -411,7 +411,7 @@ REFUSALS = {
 }
 
 
-for cases in (index_cases, volume_cases, bit_cases, slice_cases):
+for cases in (index_cases, volume_cases, bit_cases, slice_cases, recurrent_cases):
     REFUSALS.update(cases.REFUSALS)
 
 

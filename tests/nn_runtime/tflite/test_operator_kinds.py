@@ -74,14 +74,6 @@ def test_the_basic_lstm_has_fewer_inputs_than_the_full_one() -> None:
         nn.load(Case("LSTM", inputs, [real(2, 4), real(2, 4)], "LSTMOptions", options).file()[0])
 
 
-def test_diagonal_recurrent_weights_are_refused() -> None:
-    """Version 4 of the operator brought them: vectors in place of matrices."""
-    case = next(case for case in CASES if case.code == "UNIDIRECTIONAL_SEQUENCE_LSTM")
-    file = replace(case, values={**case.values, "DiagonalRecurrentTensors": True}).file()[0]
-    with pytest.raises(BadData, match="operator 0 UNIDIRECTIONAL_SEQUENCE_LSTM: diagonal recurrent weights are not"):
-        nn.load(file)
-
-
 @pytest.mark.parametrize("name", KINDS)
 def test_litert_knows_the_newest_version_of_an_operator(name: str) -> None:
     litert = pytest.importorskip("ai_edge_litert.interpreter")
