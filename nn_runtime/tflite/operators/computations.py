@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nn_runtime.tflite.builtin_operator import BuiltinOperator
-from nn_runtime.tflite.operators.places import GREATEST, LEAST, PRODUCT, SUM
+from nn_runtime.tflite.operators.places import ALL, ANY, GREATEST, LEAST, PRODUCT, SUM
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,6 +19,8 @@ _COMBINATIONS: Mapping[int, Combination] = {
     BuiltinOperator.MUL: PRODUCT,
     BuiltinOperator.MAXIMUM: GREATEST,
     BuiltinOperator.MINIMUM: LEAST,
+    BuiltinOperator.LOGICAL_AND: ALL,
+    BuiltinOperator.LOGICAL_OR: ANY,
     BuiltinOperator.STABLEHLO_ADD: SUM,
     BuiltinOperator.STABLEHLO_MULTIPLY: PRODUCT,
     BuiltinOperator.STABLEHLO_MAXIMUM: GREATEST,
@@ -37,4 +39,5 @@ def combination(op: Operator, option: str) -> Combination | None:
         is_of_both = sorted(step.inputs) == sorted(subgraph.inputs) and step.outputs == subgraph.outputs
         if found is not None and is_of_both and not step.options.get("fused_activation_function"):
             return found
-    op.fail(f"subgraph {op.option(option)} must be one ADD, MUL, MAXIMUM or MINIMUM of two arguments, or the second")
+    known = "ADD, MUL, MAXIMUM, MINIMUM, LOGICAL_AND or LOGICAL_OR"
+    op.fail(f"subgraph {op.option(option)} must be one {known} of two arguments, or the second")

@@ -49,6 +49,7 @@ class Combination:
 
 SUM, PRODUCT = Combination(OperationCode.ADD, 0), Combination(OperationCode.MUL, 1)
 GREATEST, LEAST = Combination(OperationCode.MAXIMUM, -math.inf), Combination(OperationCode.MINIMUM, math.inf)
+ALL, ANY = Combination(OperationCode.LOGICAL_AND, 1), Combination(OperationCode.LOGICAL_OR, 0)
 
 
 def combined_at_known_places(op: Operator, rows: Value, numbers: Array, count: int, how: Combination) -> Value:

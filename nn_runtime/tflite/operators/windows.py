@@ -14,7 +14,7 @@ from nn_runtime.tflite.builtin_operator import BuiltinOperator
 from nn_runtime.tflite.operators import converts
 from nn_runtime.tflite.operators.computations import combination
 from nn_runtime.tflite.operators.gaps import with_gaps
-from nn_runtime.tflite.operators.places import GREATEST, LEAST, PRODUCT, SUM, Combination
+from nn_runtime.tflite.operators.places import ALL, ANY, GREATEST, LEAST, PRODUCT, SUM, Combination
 from nn_runtime.tflite.operators.whole_numbers import as_output, whole_numbers
 from nn_runtime.tflite.values import constant, int32, int32_vector
 from nn_runtime.value_classes import dataclass
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from nn_runtime.tflite.operator import Operator
     from nn_runtime.tflite.values import Value
 
-_ALL, _ANY = Combination(OperationCode.LOGICAL_AND, 1), Combination(OperationCode.LOGICAL_OR, 0)
-_FUNCTIONS = {1: SUM, 2: PRODUCT, 3: LEAST, 4: GREATEST, 5: _ALL, 6: _ANY}
+_FUNCTIONS = {1: SUM, 2: PRODUCT, 3: LEAST, 4: GREATEST, 5: ALL, 6: ANY}
 _OF_WINDOWS = ("dimensions", "strides", "dilations")
 
 
@@ -67,7 +66,7 @@ def _reduce_window(op: Operator) -> None:
     """(input, initial value, sizes of windows, steps between windows, steps inside)."""
     source, function = op.input(0, "input"), op.option("reduce_function")
     how = _FUNCTIONS.get(function)
-    if how is None or (how in (_ALL, _ANY) and source.type != OperandCode.TENSOR_BOOL8):
+    if how is None or (how in (ALL, ANY) and source.type != OperandCode.TENSOR_BOOL8):
         op.fail(f"reduce_function must be 1 to 4, or of BOOL 5 or 6, got {function}")
     windows = _Windows(
         *(
@@ -98,7 +97,7 @@ def _initial(op: Operator, source: Value) -> Value:
 def _reduce(op: Operator, source: Value, initial: Value, how: Combination, windows: _Windows) -> None:
     """Make what windows give the output: an axis after the other, but for images, of which pooling has some."""
     if source.type == OperandCode.TENSOR_BOOL8:
-        how = _ANY if how in (SUM, GREATEST, _ANY) else _ALL
+        how = ANY if how in (SUM, GREATEST, ANY) else ALL
     is_of_bytes = source.type in QUANT8_TYPES and how in (SUM, PRODUCT)
     if is_of_bytes:
         source, initial = whole_numbers(op, source), whole_numbers(op, initial)

@@ -177,6 +177,11 @@ CASES = {
     ),
     "sums of spread rows, cut off": windows((4, 5), (4, 6), 1, "ADD", [1, 2], [1, 1], [1, 1], [0, 0, -1, -1], [1, 2]),
     "sums of integers": windows((9, 3), (4, 3), 5, "ADD", [3, 1], [2, 1], [1, 1], [0, 0, 0, 0], kind=TensorType.INT32),
+    "any of booleans": windows((5, 4), (4, 2), 0, "LOGICAL_OR", [2, 2], [1, 2], [1, 1], [0] * 4, kind=TensorType.BOOL),
+    "all of booleans": windows(
+        (5, 4), (5, 3), 1, "LOGICAL_AND", [2, 2], [1, 1], [1, 1], [1, 0, 0, 0], kind=TensorType.BOOL
+    ),
+    "bytes that wrap": windows((9, 3), (4, 3), 5, "ADD", [3, 1], [2, 1], [1, 1], [0] * 4, kind=TensorType.INT8),
     "sums over depth": windows((1, 1, 6, 2, 3), (1, 1, 4, 2, 3), 0, "ADD", [1, 1, 3, 1, 1], [1] * 5, [1] * 5, [0] * 10),
 }  # fmt: skip
 
@@ -209,7 +214,7 @@ def test_indices_of_one_number_need_no_axis(reference_device: Device) -> None:
 
 ROWS, IMAGES = CASES["rows of known places"], CASES["greatest of images"]
 REFUSED = {
-    "must be one ADD, MUL, MAXIMUM or MINIMUM of two arguments": replace(ROWS, computation="SUB"),
+    "must be one ADD, MUL, .* or LOGICAL_OR of two arguments, or the second": replace(ROWS, computation="SUB"),
     "inserted_window_dims must be different axes of 2": ROWS.but(InsertedWindowDims=[2]),
     "update_window_dims must be different axes of 2": ROWS.but(UpdateWindowDims=[0, 9]),
     r"updates \(input 2\) must be \[2\] windows of 1 rising axes": ROWS.but(UpdateWindowDims=[0]),
