@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _INTEGERS = Value(OperandCode.TENSOR_INT32)
 _BYTES = QUANT8_TYPES | {OperandCode.TENSOR_BOOL8}
 _BITS = 32
+_MAX_BITS = 1 << 24
 _POWERS = (1 << np.arange(_BITS, dtype=np.int64)).astype(np.int32)
 """Of 2; the last one is negative, as the sign bit is."""
 _DIVISORS = np.minimum(1 << np.arange(_BITS, dtype=np.int64), 1 << (_BITS - 2)).astype(np.int32)
@@ -91,19 +92,21 @@ def _integers(op: Operator, *values: Value) -> list[Value]:
 
 def _common_bits(op: Operator, first: Value, second: Value) -> Value:
     """Return the bits that both of two integers have: as many columns of 0 and 1, multiplied and joined again."""
-    shape = op.common_shape(first, second) or (1,)
-    columns = [_bits(op, op.broadcast(value, shape)) for value in (first, second)]
+    shape, bits = op.common_shape(first, second) or (1,), bits_of(op.output_tensor().type)
+    if math.prod(shape) * bits > _MAX_BITS:
+        op.fail(f"at most {_MAX_BITS // bits} elements of {bits} bits are supported, got {list(shape)}")
+    columns = [_bits(op, op.broadcast(value, shape), bits) for value in (first, second)]
     flag = scalar(OperandCode.BOOL, False)
-    both = op.reshape(_of_two(op, OperationCode.MUL, *columns), (1, -1, _BITS))
-    joined = op.emit(OperationCode.BATCH_MATMUL, [both, constant(_POWERS.reshape(1, -1, 1)), flag, flag], _INTEGERS)
-    return op.reshape(joined, shape)
+    both = op.reshape(_of_two(op, OperationCode.MUL, *columns), (1, -1, bits))
+    powers = constant(_POWERS[:bits].reshape(1, -1, 1))
+    return op.reshape(op.emit(OperationCode.BATCH_MATMUL, [both, powers, flag, flag], _INTEGERS), shape)
 
 
-def _bits(op: Operator, numbers: Value) -> Value:
-    """Return the bits of integers as [count, 32], from the lowest on."""
+def _bits(op: Operator, numbers: Value, count: int) -> Value:
+    """Return the lowest bits of integers as columns, from the first on."""
     quotients = op.reshape(numbers, (math.prod(numbers.shape or ()), 1))
-    for table in (_DIVISORS, _LAST_DIVISORS):
-        quotients = _of_two(op, OperationCode.DIV, quotients, constant(table))
+    for table in (_DIVISORS, _LAST_DIVISORS)[: 2 if count == _BITS else 1]:
+        quotients = _of_two(op, OperationCode.DIV, quotients, constant(table[:count]))
     halves = _of_two(op, OperationCode.DIV, quotients, int32_vector([2]))
     return _of_two(op, OperationCode.SUB, quotients, _of_two(op, OperationCode.MUL, halves, int32_vector([2])))
 

@@ -78,6 +78,10 @@ REFUSALS = {
         Case("BITWISE_XOR", [real(3), real(3)], [real(3)]),
         "operator 0 BITWISE_XOR: both inputs must be of integers, got TENSOR_FLOAT32",
     ),
+    "more bits than there is memory for": (
+        Case("BITWISE_XOR", [int32(1 << 10, 1 << 10), int32(1 << 10, 1 << 10)], [int32(1)]),
+        r"operator 0 BITWISE_XOR: at most 524288 elements of 32 bits are supported, got \[1024, 1024\]",
+    ),
     "bits of real numbers as integers": (
         Case("BITCAST", [real(3)], [int32(3)]),
         "operator 0 BITCAST: from a type to itself, or from bytes to bytes, is supported, got TENSOR_FLOAT32 to INT32",
