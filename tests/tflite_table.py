@@ -28,7 +28,8 @@ operator becomes one or several operations of NNAPI, of which [`SUPPORT.md`](SUP
 `nnrt graph FILE` shows them.
 
 NNAPI has no integers of 64 bits: inputs, outputs and constants of INT64 are computed in 32, so that what does
-not fit is refused where it is given, and wraps where it is computed. INT16 without a scale is computed in 32 bits, too.
+not fit is refused where it is given, and wraps where it is computed. INT16 and UINT16 without a scale are computed
+in 32 bits, too.
 """
 AT_IMPORT = "at import"
 NO_OPERATORS = frozenset({"CUSTOM", "DELEGATE", "PLACEHOLDER_FOR_GREATER_OP_CODES"})

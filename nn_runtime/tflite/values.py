@@ -41,7 +41,7 @@ _OPERAND_TYPES = {
     TensorType.UINT16: OperandCode.TENSOR_QUANT16_ASYMM,
     TensorType.BOOL: OperandCode.TENSOR_BOOL8,
 }
-"""INT64, and INT16 without a scale, are computed in 32 bits; the interface casts.
+"""INT64, and INT16 and UINT16 without a scale, are computed in 32 bits; the interface casts.
 
 Constants of INT4 and INT2 are bytes.
 """
@@ -181,7 +181,7 @@ def tensor_value(tensor: TfliteTensor, shape: Dimensions | None = None) -> Value
         raise BadData(f"tensor {quoted(tensor.name)}: {tensor.type.name} is supported for constants alone")
     if data is not None and tensor.type is TensorType.INT64:
         data = _narrowed(data, tensor.name)
-    if tensor.type is TensorType.INT16 and tensor.quantization is None:
+    if tensor.type in (TensorType.INT16, TensorType.UINT16) and tensor.quantization is None:
         code, data = OperandCode.TENSOR_INT32, None if data is None else data.astype(np.int32)
     plain = Value(code, tensor.shape if shape is None else shape, data=data)
     return _quantized(plain, tensor) if code in _QUANTIZED else plain

@@ -71,7 +71,7 @@ def _cast(op: Operator) -> None:
         op.result(real_part(op, spectrum))
         return
     source, wanted = op.input(0, "input"), op.prototype()
-    if op.output_tensor().type is TensorType.INT16 and not wanted.is_quantized:
+    if op.output_tensor().type in (TensorType.INT16, TensorType.UINT16) and not wanted.is_quantized:
         op.result(converted(op, source))
     elif source.type == wanted.type and not source.is_quantized:
         op.result(source)

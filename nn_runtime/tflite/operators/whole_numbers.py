@@ -20,8 +20,8 @@ _BYTES, _SIGNED_BYTES = (
     Value(code, scale=1.0) for code in (OperandCode.TENSOR_QUANT8_ASYMM, OperandCode.TENSOR_QUANT8_ASYMM_SIGNED)
 )
 _REAL_TYPES = (OperandCode.TENSOR_FLOAT32, OperandCode.TENSOR_FLOAT16)
-_LEAST = {TensorType.INT8: -(1 << 7), TensorType.UINT8: 0, TensorType.INT16: -(1 << 15)}
-_BITS = {TensorType.INT8: 8, TensorType.UINT8: 8, TensorType.INT16: 16}
+_LEAST = {TensorType.INT8: -(1 << 7), TensorType.UINT8: 0, TensorType.INT16: -(1 << 15), TensorType.UINT16: 0}
+_BITS = {TensorType.INT8: 8, TensorType.UINT8: 8, TensorType.INT16: 16, TensorType.UINT16: 16}
 
 
 def bits_of(kind: TensorType) -> int:
@@ -77,7 +77,7 @@ def converted(op: Operator, source: Value) -> Value:
 def _as_output(op: Operator, numbers: Value) -> Value:
     """Return numbers that the output's integers can hold; CAST makes no signed bytes, but QUANTIZE does."""
     kind = op.output_tensor().type
-    if kind is TensorType.INT16:
+    if _BITS[kind] == 16:
         return numbers
     if kind is TensorType.UINT8:
         return op.same_integers(op.emit(OperationCode.CAST, [numbers], _BYTES), op.prototype())

@@ -22,7 +22,7 @@ CASES = [
     *(
         Case(code, [plain(kind, 4, 9), plain(kind, 4, 9)], [plain(kind, 4, 9)])
         for code in ("BITWISE_XOR", "STABLEHLO_AND", "STABLEHLO_ADD", "STABLEHLO_MULTIPLY")
-        for kind in (TensorType.INT8, TensorType.UINT8, SHORT, TensorType.INT32)
+        for kind in (TensorType.INT8, TensorType.UINT8, SHORT, TensorType.UINT16, TensorType.INT32)
     ),
     *(
         Case(code, [constant(WIDE), constant(np.roll(WIDE, 3))], [int32(8)], name="wide")
@@ -48,7 +48,7 @@ CASES = [
     *(Case(f"STABLEHLO_{name}", [int32(), int32()], [int32()], name="of scalars") for name in ("ADD", "MAXIMUM")),
     *(
         Case("RIGHT_SHIFT", [plain(kind, 9, 8), plain(kind, 9, 8)], [plain(kind, 9, 8)])
-        for kind in (TensorType.INT8, TensorType.UINT8, SHORT, TensorType.INT32)
+        for kind in (TensorType.INT8, TensorType.UINT8, SHORT, TensorType.UINT16, TensorType.INT32)
     ),
     Case("RIGHT_SHIFT", [constant(WIDE), int32(8)], [int32(8)], name="wide"),
     Case("RIGHT_SHIFT", [constant(WIDE), constant(np.full(8, 31, np.int32))], [int32(8)], name="of the sign"),

@@ -9,6 +9,7 @@ from nn_runtime.tflite.types import TensorType
 from tests.nn_runtime.tflite.operator_cases import RELU, RELU6, RELU_N1_TO_1, Case
 from tests.nn_runtime.tflite.operator_file import Tensor, boolean, constant, int8, int32, int64, real, uint8
 
+SHORT = (TensorType.INT16, TensorType.UINT16)
 DIVISORS = np.array([7, -3, 2, 1, -5])
 BEYOND = np.array([70000.0, -70000.0, 40000.0, -40000.0, 3.0, -3.0, 32767.0], np.float32)
 POSITIVE = constant(np.linspace(0.1, 3, 10).reshape(2, 5))
@@ -216,19 +217,18 @@ CASES = [
     Case("ARG_MAX", [boolean(3, 9), constant(np.int32(1))], [int32(3)], "ArgMaxOptions", {"OutputType": 2}),
     # Types
     *(
-        Case("CAST", [kind(5, 6)], [Tensor(TensorType.INT16, (5, 6))], "CastOptions", name=f"from {kind(1).type.name}")
+        Case("CAST", [kind(5, 6)], [Tensor(short, (5, 6))], "CastOptions", name=f"from {kind(1).type.name}")
         for kind in (real, int32, int64, boolean, lambda *shape: int8(0.1, 3, *shape))
-    ),
-    Case("CAST", [constant(BEYOND)], [Tensor(TensorType.INT16, (7,))], "CastOptions", name="of real numbers beyond"),
-    Case(
-        "CAST",
-        [constant(BEYOND.astype(np.int32))],
-        [Tensor(TensorType.INT16, (7,))],
-        "CastOptions",
-        name="of integers beyond",
+        for short in SHORT
     ),
     *(
-        Case("CAST", [Tensor(TensorType.INT16, (5, 6))], [to(5, 6)], "CastOptions", name=f"to {to(1).type.name}")
+        Case("CAST", [constant(numbers)], [Tensor(short, (7,))], "CastOptions", name=f"of {numbers.dtype} beyond")
+        for numbers in (BEYOND, BEYOND.astype(np.int32))
+        for short in SHORT
+    ),
+    *(
+        Case("CAST", [Tensor(short, (5, 6))], [to(5, 6)], "CastOptions", name=f"to {to(1).type.name}")
+        for short in SHORT
         for to in (real, int32, int64, boolean, lambda *shape: Tensor(TensorType.UINT8, shape))
     ),
     Case("CAST", [int64(5, 6)], [real(5, 6)], "CastOptions", name="from INT64"),
