@@ -35,7 +35,7 @@ FOLDED_KINDS = {
     BuiltinOperator.RANGE: Kind(3, 2),
     BuiltinOperator.BROADCAST_ARGS: Kind(2),
 }
-"""Operators that are folded or refused, never converted."""
+"""Operators that are computed at import, if at all; `operators/shape.py` has the ranges of real numbers."""
 
 
 def fold(op: Operator) -> list[Array] | None:

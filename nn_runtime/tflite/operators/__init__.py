@@ -78,7 +78,7 @@ _FAMILIES: Mapping[str, Collection[int | str]] = {
     "select": (Op.SELECT, Op.SELECT_V2, Op.ONE_HOT),
     "shape": (
         *(Op.RESHAPE, Op.SQUEEZE, Op.EXPAND_DIMS, Op.TRANSPOSE, Op.REVERSE_V2, Op.TILE, Op.BROADCAST_TO, Op.FILL),
-        *(Op.ZEROS_LIKE, Op.DEPTH_TO_SPACE, Op.SPACE_TO_DEPTH, Op.SPACE_TO_BATCH_ND, Op.BATCH_TO_SPACE_ND),
+        *(Op.RANGE, Op.ZEROS_LIKE, Op.DEPTH_TO_SPACE, Op.SPACE_TO_DEPTH, Op.SPACE_TO_BATCH_ND, Op.BATCH_TO_SPACE_ND),
     ),
     "stablehlo": (Op.STABLEHLO_ADD, Op.STABLEHLO_MULTIPLY, Op.STABLEHLO_MAXIMUM, Op.STABLEHLO_MINIMUM),
     "unpooling": ("MaxPoolingWithArgmax2D", "MaxUnpooling2D"),

@@ -17,6 +17,7 @@ from nn_runtime.tflite.values import real
 if TYPE_CHECKING:
     from nn_runtime.tflite.operator import Operator
 
+_REAL = OperandCode.TENSOR_FLOAT32
 _WHOLE_NUMBERS = (OperandCode.TENSOR_INT32, OperandCode.TENSOR_QUANT8_ASYMM_SIGNED)
 
 
@@ -27,7 +28,7 @@ def _quantize(op: Operator) -> None:
     16-bit integers are real numbers (sixteen_bit.py), which stay what they are.
     """
     source, wanted = op.input(0, "input"), op.prototype()
-    if wanted.type == OperandCode.TENSOR_FLOAT32:
+    if wanted.type == _REAL:
         op.result(op.dequantize(source))
         return
     if wanted.type not in QUANT8_TYPES:
@@ -53,7 +54,7 @@ def _dequantize(op: Operator) -> None:
     source = op.input(0, "input")
     if source.data is not None:
         op.result(real(source))
-    elif source.type == OperandCode.TENSOR_FLOAT32:
+    elif source.type == _REAL:
         op.result(source)
     elif source.type == OperandCode.TENSOR_FLOAT16:
         op.result(op.emit(OperationCode.CAST, [source]))
@@ -63,10 +64,13 @@ def _dequantize(op: Operator) -> None:
 
 @converts(BuiltinOperator.CAST, inputs=1, version=9)
 def _cast(op: Operator) -> None:
-    """(input): raw numbers, whatever their scale; INT32 and INT64 are one here; of complex ones the real part."""
+    """(input): raw numbers, whatever their scale; INT32 and INT64 are one here; of complex ones the real part.
+
+    Integers that are known become real at once, as ranges may be made of them.
+    """
     spectrum = op.spectrum(0)
     if spectrum is not None:
-        if op.prototype().type != OperandCode.TENSOR_FLOAT32:
+        if op.prototype().type != _REAL:
             op.fail(f"a transform can become FLOAT32 alone, not {op.output_tensor().type.name}")
         op.result(real_part(op, spectrum))
         return
@@ -77,6 +81,9 @@ def _cast(op: Operator) -> None:
         op.result(source)
     elif source.type == wanted.type:
         op.result(op.emit(OperationCode.CAST, [source]))
+    elif source.type == OperandCode.TENSOR_INT32 and wanted.type == _REAL and source.data is not None:
+        op.spend(source.data.size)
+        op.result(real(source))
     elif wanted.type == OperandCode.TENSOR_BOOL8:
         op.result(op.as_booleans(plain(op, source)))
     elif wanted.type == OperandCode.TENSOR_QUANT8_ASYMM_SIGNED:

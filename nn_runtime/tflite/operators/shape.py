@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from nn_runtime.tflite.operator import Operator
     from nn_runtime.tflite.values import Value
 
+_MAX_RANGE = 1 << 20
+
 
 @converts(BuiltinOperator.RESHAPE, inputs=2)
 def _reshape(op: Operator) -> None:
@@ -114,6 +116,24 @@ def _fill(op: Operator) -> None:
         op.result(op.emit(OperationCode.FILL, [int32_vector(shape), number]))
     else:
         op.result_of_same_quantization(op.broadcast(op.reshape(value, (1,) * len(shape)), shape))
+
+
+@converts(BuiltinOperator.RANGE, inputs=3, version=2)
+def _range(op: Operator) -> None:
+    """(start, limit, delta) of real numbers, each the one before plus delta; of integers in folding.py."""
+    arrays = [op.array(at, name) for at, name in enumerate(("start", "limit", "delta"))]
+    if any(array.size != 1 or array.dtype != np.float32 for array in arrays):
+        given = ", ".join(f"{array.dtype} {list(array.shape)}" for array in arrays)
+        op.fail(f"start, limit and delta must be one FLOAT32 each, got {given}")
+    start, limit, delta = (array.reshape(()) for array in arrays)
+    with np.errstate(all="ignore"):
+        steps = np.ceil((limit - start) / delta)
+    if not 1 <= steps <= _MAX_RANGE:
+        op.fail(f"a range must have 1 to {_MAX_RANGE} elements, got {start} to {limit} by {delta}")
+    op.spend(int(steps))
+    numbers = np.full(int(steps), delta, np.float32)
+    numbers[0] = start
+    op.result(constant(np.cumsum(numbers, dtype=np.float32)))
 
 
 @converts(BuiltinOperator.ZEROS_LIKE, inputs=1)

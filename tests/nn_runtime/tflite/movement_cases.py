@@ -40,6 +40,10 @@ CASES = [
     Case("FILL", [constant([2, 3]), constant(np.float32(1.5))], [real(2, 3)]),
     Case("FILL", [constant([2, 3]), int32()], [int32(2, 3)], name="of a computed value"),
     Case("ZEROS_LIKE", [real(2, 3)], [real(2, 3)]),
+    *(
+        Case("RANGE", [constant(np.float32(number)) for number in numbers], [real(1)], name=f"{numbers}")
+        for numbers in ((0, 7, 1), (0.5, 8, 0.3), (5, -2.5, -0.7), (0, 100, 0.1))
+    ),
     Case("RANK", [real(2, 3)], [int32()]),
     Case("SHAPE", [real(2, 3)], [int64(2)], "ShapeOptions", {"OutType": 4}),
     Case("DEPTH_TO_SPACE", [real(1, 2, 3, 8)], [real(1, 4, 6, 2)], *TO_SPACE),

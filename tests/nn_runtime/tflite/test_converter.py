@@ -342,6 +342,14 @@ REFUSALS = {
         Case("TRANSPOSE", [Tensor(TensorType.INT32, ()), constant([0])], [Tensor(TensorType.INT32, ())]),
         r"operator 0 TRANSPOSE: perm \(input 1\) must be a permutation of 0 axes, got \[0\]",
     ),
+    "range of the run": (
+        Case("RANGE", [real(), real(), real()], [real(1)]),
+        r"operator 0 RANGE: start \(input 0\) must be a constant",
+    ),
+    "range without an end": (
+        Case("RANGE", [constant(np.float32(number)) for number in (0, 1, 0)], [real(1)]),
+        "operator 0 RANGE: a range must have 1 to 1048576 elements, got 0.0 to 1.0 by 0.0",
+    ),
     "integer power of the run": (
         Case("POW", [int32(3), int32(3)], [int32(3)]),
         r"operator 0 POW: exponent \(input 1\) must be a constant",

@@ -138,6 +138,28 @@ def frames() -> bytes:
     return write(tensors, steps, [0], [23])
 
 
+@pytest.mark.parametrize("length", [1, 5, 300])
+def test_positions_of_a_row_whose_length_is_open(length: int, reference_device: Device) -> None:
+    """SHAPE, the last size of it as a real number, and a RANGE up to that, as positional encodings begin."""
+    zero, one = (constant(np.float32(number)) for number in range(2))
+    tensors = [
+        *(real(1, 1), constant([1]), constant([2]), constant([1]), zero, one),  # 0 to 5
+        *(int32(2), int32(), real(), real(1), real(1, 1)),  # 6 shape, 7 length, 8 as a real number, 9 range, 10 sum
+    ]
+    steps = [
+        Step("SHAPE", [0], [6], "ShapeOptions", {"OutType": 2}),
+        Step("STRIDED_SLICE", [6, 1, 2, 3], [7], "StridedSliceOptions", {"ShrinkAxisMask": 1}),
+        Step("CAST", [7], [8], "CastOptions"),
+        Step("RANGE", [4, 8, 5], [9]),
+        Step("ADD", [0, 9], [10], "AddOptions"),
+    ]
+    file, row = write(tensors, steps, [0], [10]), np.zeros((1, length), np.float32)
+    with nn.load(file, shapes={0: row.shape}).compile(reference_device) as session:
+        result = session.run(row)[0]
+    np.testing.assert_array_equal(result, [np.arange(length)])
+    np.testing.assert_array_equal(reference(file, [row])[0], result)
+
+
 @pytest.mark.parametrize("length", [4, 11, 64])
 def test_frames_of_a_row_whose_length_is_open(length: int, reference_device: Device) -> None:
     row = np.random.default_rng(2).uniform(-1, 1, (1, length)).astype(np.float32)
