@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyopencl as cl
 
-from gpu_driver.device.errors import hal_error
+from gpu_driver.device.errors import hal_error, lacks_room
 from gpu_driver.execution.compiled_graph import CompiledGraph
 from gpu_driver.execution.compiled_segment import CompiledSegment
 from gpu_driver.execution.constant_folding import fold_constants, fold_into_tables
@@ -35,7 +35,7 @@ from nn_runtime.hal.types import (
 from nn_runtime.hal.validation import validate_request
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from gpu_driver.device.context import DeviceContext
     from gpu_driver.device.programs import Program
@@ -203,14 +203,20 @@ class PreparedModel:
         timeout_ns = DEFAULT_LOOP_TIMEOUT_NS if loop_timeout_ns is None else loop_timeout_ns
         limits = Limits(deadline_ns, min(timeout_ns, MAXIMUM_LOOP_TIMEOUT_NS))
         queue = self.device.queue if events is None else self.device.profiling_queue
-        commands = Commands(queue, self.device.staging, events, in_stages=in_stages)
         buffers = self._buffers.bind(self, request)
-        slot = self.device.executions.slot(self.how.priority, deadline_ns)
+
+        def execute() -> tuple[OutputShape, ...]:
+            commands = Commands(queue, self.device.staging, events, in_stages=in_stages)
+            return self._execute(request, buffers, limits, commands)
+
         try:
-            with slot:
-                shapes = self._execute(request, buffers, limits, commands)
+            shapes = self._in_turn(execute, deadline_ns)
+            if shapes is None:  # what failed holds no memory any more
+                if events is not None:
+                    events.clear()
+                with self.device.executions.alone(self.how.priority, deadline_ns):
+                    shapes = execute()
         except BaseException as error:
-            slot.abandon()
             buffers.mark_failed()
             if isinstance(error, cl.Error):
                 raise hal_error(error, "execution") from error
@@ -220,6 +226,20 @@ class PreparedModel:
         on_device = events[-1][1].profile.end - events[0][1].profile.start if events else 0
         in_driver = time.perf_counter_ns() - start_ns
         return ExecutionResult(shapes, Timing(min(on_device, in_driver), in_driver))
+
+    def _in_turn(
+        self, execute: Callable[[], tuple[OutputShape, ...]], deadline_ns: int | None
+    ) -> tuple[OutputShape, ...] | None:
+        """Execute in a slot; None where there was no room for it beside others."""
+        slot = self.device.executions.slot(self.how.priority, deadline_ns)
+        try:
+            with slot:
+                return execute()
+        except BaseException as error:
+            slot.abandon()
+            if not (slot.was_shared and lacks_room(error)):
+                raise
+            return None
 
     def _execute(
         self,

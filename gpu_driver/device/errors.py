@@ -23,3 +23,10 @@ def hal_error(error: cl.Error, doing: str) -> HalError:
     """Return the HalError for an OpenCL error: exhausted resources apart from general failures."""
     status = ErrorStatus.RESOURCE_EXHAUSTED_TRANSIENT if is_exhausted(error) else ErrorStatus.GENERAL_FAILURE
     return HalError(status, f"{doing}: {error}")
+
+
+def lacks_room(error: BaseException) -> bool:
+    """Whether what failed may succeed where nobody else uses the device."""
+    if isinstance(error, cl.Error):
+        return is_exhausted(error)
+    return isinstance(error, HalError) and error.status == ErrorStatus.RESOURCE_EXHAUSTED_TRANSIENT

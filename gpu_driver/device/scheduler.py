@@ -7,12 +7,14 @@ import heapq
 import itertools
 import threading
 import time
+from contextlib import contextmanager
 from threading import get_ident
 from typing import TYPE_CHECKING
 
 from nn_runtime.hal.types import ErrorStatus, HalError, Priority
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import TracebackType
 
 _FIRST_OF_ALL = max(Priority) + 1
@@ -29,6 +31,10 @@ class Scheduler:
         self._waiting: list[_Turn] = []
         self._arrivals = itertools.count()
         self._closed = False
+        self._left = 0
+        """How many have left so far."""
+        self._collecting = Scheduler(1) if slots > 1 else self
+        """Who may wait for every slot: two might each hold some."""
 
     def slot(self, priority: Priority, deadline_ns: int | None = None) -> _Slot:
         """Return a context manager that holds a slot.
@@ -36,6 +42,19 @@ class Scheduler:
         Entering raises HalError(MISSED_DEADLINE_TRANSIENT) where none is free before `deadline_ns` (monotonic).
         """
         return _Slot(self, priority, deadline_ns)
+
+    @contextmanager
+    def alone(self, priority: Priority, deadline_ns: int | None = None) -> Iterator[None]:
+        """Hold all slots; raises as entering one does."""
+        slots = [self._collecting.slot(priority, deadline_ns)]
+        slots += [self.slot(priority, deadline_ns) for _ in range(self._slots)]
+        try:
+            for slot in slots:
+                slot.__enter__()
+            yield
+        finally:
+            for slot in reversed(slots):
+                slot.abandon()
 
     def close(self, timeout_seconds: float) -> bool:
         """Take every slot for ever, waiting for those in use; return whether that was possible in time.
@@ -90,6 +109,7 @@ class Scheduler:
 
     def _hand_on(self) -> None:
         """Give a slot to who waits longest, or free it; the lock is held."""
+        self._left += 1
         if self._waiting:
             heapq.heappop(self._waiting).come()
         else:
@@ -103,7 +123,7 @@ class _Slot:
     came out of the `with` block calls `abandon`.
     """
 
-    __slots__ = ("_deadline_ns", "_holder", "_priority", "_scheduler")
+    __slots__ = ("_deadline_ns", "_holder", "_left_before", "_priority", "_scheduler", "was_shared")
 
     def __init__(self, scheduler: Scheduler, priority: Priority, deadline_ns: int | None) -> None:
         self._scheduler = scheduler
@@ -111,6 +131,9 @@ class _Slot:
         self._deadline_ns = deadline_ns
         self._holder = 0
         """The thread that holds the slot, else 0."""
+        self._left_before = 0
+        self.was_shared = False
+        """After a `with` block that failed: whether others held slots meanwhile."""
 
     def __enter__(self) -> None:
         scheduler = self._scheduler
@@ -119,7 +142,9 @@ class _Slot:
             if scheduler._free and not scheduler._closed:
                 scheduler._free -= 1
                 self._holder = thread
+                self._left_before = scheduler._left
                 return
+        self._left_before = scheduler._left
         scheduler._enter(self._priority, self._deadline_ns)
         self._holder = thread
 
@@ -128,6 +153,8 @@ class _Slot:
     ) -> None:
         scheduler = self._scheduler
         with scheduler._lock:
+            if kind is not None:
+                self.was_shared = scheduler._free < scheduler._slots - 1 or scheduler._left != self._left_before
             self._holder = 0
             scheduler._hand_on()
 

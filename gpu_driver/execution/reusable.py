@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 import numpy as np
 import pyopencl as cl
 
-from gpu_driver.device.errors import hal_error
+from gpu_driver.device.errors import hal_error, lacks_room
 from gpu_driver.execution.graph_run import Commands
 from gpu_driver.execution.profiling import RecordedProfile
 from gpu_driver.execution.recorded import take_stamps
@@ -187,29 +187,45 @@ class ReusableExecution:
             slot = device.executions.slot(prepared.priority, deadline_ns)
         try:
             with slot:
-                context = prepared.begin()
-                segment: SegmentContext | None = None
-                try:
-                    segment = context.segment(self._segment)
-                    one_launch = events is None or segment.is_one_launch
-                    if one_launch and not self._own and segment.complains_in_sight:
-                        recorded = events if in_stages else None
-                        return self._run_in_place(segment, queue, recorded, memory.in_place, in_stages=in_stages)
-                    commands = Commands(queue, device.staging, events, in_stages=in_stages)
-                    self._enqueue(context, segment, commands, memory)
-                    return events[-1][1] if events else None
-                except BaseException:
-                    queue.finish()  # nothing may write to the caller's memory any more
-                    raise
-                finally:
-                    if segment is not None and memory is not self._memory:
-                        segment.let_go(memory.in_place)
-                    prepared.end(context)
+                return self._run_now(queue, events, memory, in_stages=in_stages)
+        except cl.Error as error:
+            if not (slot.was_shared and lacks_room(error)):
+                raise hal_error(error, "execution") from error
+        except BaseException as error:
+            slot.abandon()
+            if not (slot.was_shared and lacks_room(error)):
+                raise
+        # There was no room for it beside others; what failed holds no memory any more.
+        if events is not None:
+            events.clear()
+        try:
+            with device.executions.alone(prepared.priority, deadline_ns):
+                return self._run_now(queue, events, memory, in_stages=in_stages)
         except cl.Error as error:
             raise hal_error(error, "execution") from error
+
+    def _run_now(
+        self, queue: cl.CommandQueue, events: list[Recorded] | None, memory: _Memory, *, in_stages: bool
+    ) -> cl.Event | None:
+        prepared = self._prepared
+        context = prepared.begin()
+        segment: SegmentContext | None = None
+        try:
+            segment = context.segment(self._segment)
+            one_launch = events is None or segment.is_one_launch
+            if one_launch and not self._own and segment.complains_in_sight:
+                recorded = events if in_stages else None
+                return self._run_in_place(segment, queue, recorded, memory.in_place, in_stages=in_stages)
+            commands = Commands(queue, self._device.staging, events, in_stages=in_stages)
+            self._enqueue(context, segment, commands, memory)
+            return events[-1][1] if events else None
         except BaseException:
-            slot.abandon()
+            queue.finish()  # nothing may write to the caller's memory any more
             raise
+        finally:
+            if segment is not None and memory is not self._memory:
+                segment.let_go(memory.in_place)
+            prepared.end(context)
 
     def _run_in_place(
         self,

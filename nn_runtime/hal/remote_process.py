@@ -50,6 +50,9 @@ class HostProcess:
         self._is_dead = False
         self._pid = os.getpid()
         self._lock = threading.RLock()
+        """Of calls that must not be made twice; the watcher never waits for it."""
+        self._lists = threading.Lock()
+        """Guards `_channels` and `_fences`; no call is made while it is held."""
         self._numbers = itertools.count(_FIRST_NUMBER)
         self._forgotten: deque[int] = deque()
         self._pools: dict[int, tuple[weakref.ref[SharedMemory], int]] = {}
@@ -133,7 +136,7 @@ class HostProcess:
 
     def watch_fence(self, fence: int) -> None:
         """Signal an error on a fence if the process dies before it does."""
-        with self._lock:
+        with self._lists:
             done = [fd for fd in self._fences if fences.wait(fd, 0) != fences.FenceStatus.PENDING]
             self._fences = [fd for fd in self._fences if fd not in done]
             self._fences.append(fences.duplicate(fence))
@@ -185,7 +188,7 @@ class HostProcess:
             channel.close()
             raise self._death() from error
         except BaseException:
-            with self._lock:
+            with self._lists:
                 self._channels.remove(channel)
             channel.close()  # an answer may still come: nobody may take it for another's
             raise
@@ -220,7 +223,8 @@ class HostProcess:
                 self._is_dead = True  # an answer may still come: nobody may take it for another's
                 self._control.close()
                 raise
-            self._channels.append(channel)
+            with self._lists:
+                self._channels.append(channel)
             return channel
 
     def _channel_by_descriptor(self) -> Channel:
@@ -251,6 +255,7 @@ class HostProcess:
             raise HalError(ErrorStatus.RESOURCE_EXHAUSTED_TRANSIENT, f"{self.entry}: no further channel: {rest[1]}")
 
     def _death(self) -> HalError:
+        _stay_if_ending()
         state = "is not this process's, which was forked" if self.is_foreign else "is dead"
         return HalError(ErrorStatus.DEAD_OBJECT, f"the process of the driver {self.entry} {state}")
 
@@ -260,7 +265,7 @@ class HostProcess:
         if not self.dead:
             _log.warning("the process of the driver %s ended with status %d", self.entry, status)
         self._is_dead = True
-        with self._lock:
+        with self._lists:
             for channel in self._channels:
                 channel.shut_down()
             for channel in self._channels:
@@ -272,12 +277,21 @@ class HostProcess:
 
 
 _running: weakref.WeakSet[HostProcess] = weakref.WeakSet()
+_ending = threading.Event()
+"""Set once the interpreter ends the processes itself."""
 
 
 @atexit.register
 def _end_all() -> None:
+    _ending.set()
     for host in list(_running):
         host.close()
+
+
+def _stay_if_ending() -> None:
+    """Keep a daemon thread until the interpreter has ended: a driver that was sent away is no failure to tell of."""
+    if _ending.is_set() and threading.current_thread() is not threading.main_thread():
+        threading.Event().wait()
 
 
 def _start() -> tuple[subprocess.Popen[bytes], Channel]:
@@ -349,6 +363,7 @@ class Service:
         host = self._host
         if not host.dead:
             return host
+        _stay_if_ending()
         with self._lock:
             if not self._users:
                 raise HalError(ErrorStatus.DEAD_OBJECT, f"the devices of the driver {self._entry} are closed")

@@ -7,6 +7,7 @@ import gc
 import random
 import time
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
@@ -38,6 +39,7 @@ from nn_runtime.hal.types import (
 from tests.gpu_driver.drawn import inverted_residuals
 from tests.gpu_driver.graphs import Graph, request
 from tests.gpu_driver.running import (
+    at_once,
     doubling,
     filled,
     fresh,
@@ -469,6 +471,34 @@ def test_idle_memory_of_others_makes_room(device: Device) -> None:
     for seed in range(6):
         run_doubling(models[seed % 3], rows, seed)
     assert memory_of(device).peak_bytes <= 5 * size
+
+
+@pytest.mark.parametrize("is_bound", [False, True])
+def test_executions_at_once_take_turns_where_there_is_no_room_for_all(device: Device, is_bound: bool) -> None:
+    """Of a model that needs 3 MiB on a device of 4: each might hold a part for which the others wait."""
+    rows = 2**14
+    device.profile = replace(device.profile, global_mem_bytes=9 * 2**19)
+    prepared = prepare(device, doubling(rows))
+
+    def work(seed: int) -> None:
+        room = np.zeros(rows * 16 + 1, np.float32)[1:]  # is not used in place
+        source, result = room.reshape(rows, 16), np.zeros_like(room.reshape(rows, 16))
+        source[:] = seed
+        asked = request([source], [result])
+        bound = prepared.create_reusable_execution(asked, False, None) if is_bound else None
+        for _ in range(8):
+            result[:] = 0
+            if bound is not None:
+                bound.execute_synchronously(None)
+            else:
+                run(prepared, asked)
+            assert (result == 2 * seed).all()
+
+    assert at_once([partial(work, seed) for seed in range(5)]) == []
+    assert memory_of(device).peak_bytes <= device.profile.global_mem_bytes
+    prepared.close()
+    gc.collect()
+    assert memory_of(device).allocated_bytes == 0
 
 
 def test_what_is_in_use_cannot_make_room(device: Device) -> None:

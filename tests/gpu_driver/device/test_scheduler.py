@@ -6,6 +6,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
@@ -16,7 +17,7 @@ from nn_runtime.hal.types import ErrorStatus, HalError, Priority
 from tests.gpu_driver.running import at_once, until
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from types import FrameType
 
 LOW, MEDIUM, HIGH = Priority
@@ -98,6 +99,53 @@ def test_a_deadline_ends_the_waiting_and_costs_no_slot() -> None:
         assert caught.value.status == ErrorStatus.MISSED_DEADLINE_TRANSIENT
         assert scheduler.waiting == 0
     assert free_slots(scheduler) == 2
+
+
+def test_who_is_alone_waits_for_all_and_all_for_it() -> None:
+    scheduler, inside = Scheduler(3), list[str]()
+
+    def body(name: str) -> None:
+        for _ in range(50):
+            with scheduler.alone(MEDIUM) if name == "alone" else scheduler.slot(MEDIUM):
+                inside.append(name)
+                assert "alone" not in inside or inside == ["alone"]
+                inside.remove(name)
+
+    assert at_once([partial(body, name) for name in ("alone", "alone", "a", "b", "c")]) == []
+    assert free_slots(scheduler) == 3
+
+
+def test_a_deadline_ends_the_waiting_for_all_slots_and_costs_none() -> None:
+    scheduler = Scheduler(2)
+    with scheduler.slot(HIGH):
+        with pytest.raises(HalError) as caught, scheduler.alone(HIGH, time.monotonic_ns() + 1_000_000):
+            pass
+        assert caught.value.status == ErrorStatus.MISSED_DEADLINE_TRANSIENT
+        assert free_slots(scheduler) == 1
+    with scheduler.alone(HIGH):
+        assert free_slots(scheduler) == 0
+    assert free_slots(scheduler) == 2
+
+
+def test_what_failed_knows_whether_it_was_alone() -> None:
+    scheduler = Scheduler(2)
+    slot, beside = scheduler.slot(LOW), scheduler.slot(LOW)
+
+    def fail(*during: Callable[[], object]) -> bool:
+        with pytest.raises(ZeroDivisionError), slot:
+            for call in during:
+                call()
+            raise ZeroDivisionError
+        return slot.was_shared
+
+    def left() -> None:
+        beside.__exit__(None, None, None)
+
+    assert not fail()
+    assert fail(beside.__enter__)
+    assert fail(left)
+    assert fail(beside.__enter__, left)
+    assert not fail()
 
 
 @pytest.mark.parametrize("in_time", [False, True])

@@ -324,6 +324,29 @@ def test_the_driver_ends_with_the_application(how: str) -> None:
     assert not is_running(pid)
 
 
+def test_threads_in_calls_say_nothing_as_the_interpreter_ends() -> None:
+    code = f"""
+        import atexit, threading, time
+        atexit.register(time.sleep, 0.5)  # after the drivers have ended
+        from nn_runtime.hal.remote import hosted
+        device = hosted({ENTRY!r})[0]
+        calls = threading.Barrier(6)
+        def ask():
+            calls.wait()
+            while True:
+                device.statistics()
+        for _ in range(5):
+            threading.Thread(target=ask, daemon=True).start()
+        calls.wait()
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_process_that_cannot_be_started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     before = open_descriptors()
