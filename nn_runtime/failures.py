@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How failures of drivers become errors of the NDK level (SURFACE section c).
 
-Whatever a driver raises besides HalError, and whatever it answers that is no answer, is its GENERAL_FAILURE.
+Whatever a driver raises besides HalError and MemoryError, and whatever it answers that is no answer, is its
+GENERAL_FAILURE.
 """
 
 from __future__ import annotations
@@ -47,8 +48,9 @@ def guarded(call: Callable[[], R], what: str) -> R:
 
 
 def foreign_failure(error: Exception, what: str) -> HalError:
-    """Return what a driver's foreign exception is to the runtime: GENERAL_FAILURE."""
-    return HalError(ErrorStatus.GENERAL_FAILURE, f"{what}: the driver failed with {type(error).__name__}: {error}")
+    """Return what a driver's foreign exception is to the runtime: GENERAL_FAILURE, unless memory was missing."""
+    status = ErrorStatus.RESOURCE_EXHAUSTED_TRANSIENT if isinstance(error, MemoryError) else ErrorStatus.GENERAL_FAILURE
+    return HalError(status, f"{what}: the driver failed with {type(error).__name__}: {error}")
 
 
 def attempt(call: Callable[[], object], what: str) -> None:

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
+import weakref
 from functools import partial
 from typing import TYPE_CHECKING, overload
 
@@ -51,7 +53,8 @@ class Session:
         self._interface = interface
         main = self._runner.plan.model.main
         self._inputs = SessionInputs(interface, [main.operands[i] for i in main.input_indexes])
-        self._lock = threading.Lock()
+        self._lock: threading.Lock | _LeftBehind = threading.Lock()
+        _sessions.add(self)
         self._profile: Profile | None = None
         self._profiled_steps: Sequence[StepProfile] | None = None
         """What `_profile` is made of, once it is asked for."""
@@ -250,3 +253,26 @@ class Session:
                 self._timing = Timing(*(execution.get_duration(code) for code in durations))
 
         return self._runner.run(self._inputs.arrays(given), compute, measure=measure)
+
+
+class _LeftBehind:
+    """In the place of a lock that a thread holds which this process was forked without."""
+
+    def __enter__(self) -> None:
+        raise BadState("session: another thread was using it as this process was forked")
+
+    def __exit__(self, *exc_info: object) -> None:
+        """Nobody comes here."""
+
+
+_sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for session in list(_sessions):
+        if isinstance(session._lock, _LeftBehind) or session._lock.locked():
+            session._lock = _LeftBehind()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -315,12 +315,23 @@ class ProgramCache:
         with _build_lock, warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             program.int_ptr  # noqa: B018  # makes the program object now, which takes PyOpenCL's cache out of the way
-            with interrupts_held():
-                program.build(list(words), devices=[self._device])
+            try:
+                with interrupts_held():
+                    program.build(list(words), devices=[self._device])
+            except MemoryError:
+                _keep_for_ever(program)  # PoCL's compiler has left its lock taken: giving it back would wait for that
+                raise
         for warning in caught:
             if issubclass(warning.category, cl.CompilerWarning):
                 _LOG.debug("%s", warning.message)
         return program
+
+
+def _keep_for_ever(value: object) -> None:
+    """Have an object outlive even the end of the interpreter."""
+    import ctypes
+
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))
 
 
 def build_options(defines: Mapping[str, str | int], options: Iterable[str] = ()) -> tuple[str, ...]:

@@ -93,6 +93,10 @@ class Survey:
     pyopencl_error: str | None = None
 
 
+_COMPILER_BYTES, _THREAD_BYTES = 640 << 20, 64 << 20
+"""Address space of the platforms with their compilers, and of a thread of each core. With less, PoCL hung or ended the
+process in nearly every run on two cores, however small the network; MobileNet V2 takes 750 MiB there.
+"""
 _AFFINITY, _SPREAD = "POCL_AFFINITY", "1 (nn_runtime)"
 """PoCL's variable, and our value of it: PoCL looks at the first character, users give that alone."""
 _DEVICES = "POCL_DEVICES"
@@ -114,7 +118,8 @@ if hasattr(os, "register_at_fork"):
 def find_devices() -> list[FoundDevice]:
     """Every OpenCL device, best rank first: GPU, accelerator, CPU; then slug and n. Unusable ones say why.
 
-    Searched once per process; empty where there is no PyOpenCL or no OpenCL.
+    Searched once per process; empty where there is no PyOpenCL or no OpenCL. Raises OSError, MemoryError where this
+    process may not have what OpenCL takes.
     """
     with _lock:
         if not _first:
@@ -139,11 +144,32 @@ def _survey(refresh: bool) -> Survey:
     was_loaded = "pyopencl" in sys.modules
     if icd.pyopencl_folder() is None:
         return Survey(pyopencl_error="PyOpenCL is not installed")
+    _check_address_space()
     _do_without_the_users_cache()
     _spread_threads_of_pocl()
     entries = icd.offered_entries()
     with _inline_device_shown([entry for entry in entries if _is_there(entry)]):
         return _survey_of(entries, refresh=refresh, was_loaded=was_loaded)
+
+
+def _check_address_space() -> None:
+    """Raise MemoryError where a limit (`ulimit -v`) leaves too little for OpenCL's compilers.
+
+    Without, they end the process, or leave locks taken for which its end then waits.
+    """
+    try:
+        import resource
+
+        limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+        used = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
+    except (ImportError, OSError):  # not on Linux
+        return
+    wanted = _COMPILER_BYTES + (os.cpu_count() or 1) * _THREAD_BYTES
+    if limit != resource.RLIM_INFINITY and limit - used < wanted:
+        raise MemoryError(
+            f"OpenCL wants {wanted >> 20} MiB of address space, this process has {max(0, limit - used) >> 20} MiB left "
+            f"of {limit >> 20} MiB (ulimit -v)"
+        )
 
 
 def _is_there(entry: icd.IcdEntry) -> bool:

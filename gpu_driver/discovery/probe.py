@@ -10,6 +10,7 @@ blames may have been mended outside.
 
 from __future__ import annotations
 
+import errno
 import functools
 import hashlib
 import json
@@ -46,6 +47,7 @@ CHILD_TIMEOUT_SECONDS = 120
 _MARK = "@nnrt-probe "
 _BEGIN, _ENUMERATED, _VERDICT = "begin", "enumerated", "verdict"
 _MAX_CHILDREN_PER_LIBRARY = 8
+_LIMITS = errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM
 
 COMPILER_VARIABLES = "POCL_WORK_GROUP_METHOD", "CL_CONFIG_USE_VECTORIZER", "CL_CONFIG_CPU_TARGET_ARCH"
 """Those that change how a library compiles, as long as the process lives."""
@@ -118,6 +120,7 @@ def library_verdicts(
     """The verdict on each library (None: whatever the loader shows). Children for the unknown ones run side by side.
 
     refresh: ask again even where a verdict is cached. meanwhile: called while children run, if there are any.
+    Raises OSError where limits of this process allow no child.
     """
     verdicts: dict[str | None, LibraryVerdict] = {}
     for library in libraries:
@@ -125,12 +128,21 @@ def library_verdicts(
         if cached is not None:
             verdicts[library] = cached
     asked = [library for library in libraries if library not in verdicts]
-    started = [(library, _start_child(library, ())) for library in asked]
-    if started:
-        meanwhile()
-    for library, child in started:
-        verdicts[library] = _follow_children(library, child)
-        cache_files.try_write(_verdict_path(library), _encode(verdicts[library]))
+    started: list[tuple[str | None, subprocess.Popen[str] | None]] = []
+    try:
+        for library in asked:
+            started.append((library, _start_child(library, ())))
+        if started:
+            meanwhile()
+        for library, child in started:
+            verdicts[library] = _follow_children(library, child)
+            cache_files.try_write(_verdict_path(library), _encode(verdicts[library]))
+    except BaseException:
+        for _, child in started:
+            if child is not None:
+                child.kill()
+                child.communicate()
+        raise
     return verdicts
 
 
@@ -219,6 +231,9 @@ def _start_child(library: str | None, skip: Sequence[str]) -> subprocess.Popen[s
             text=True, errors="replace",
         )  # fmt: skip
     except OSError as error:
+        if error.errno in _LIMITS:  # a driver would fail for the same, and end this process
+            message = f"no child process can be started to try OpenCL in: {error.strerror}"
+            raise OSError(error.errno, message) from error
         _LOG.warning("cannot start a child process for probing (%s): trying devices in this one", error)
         return None
 

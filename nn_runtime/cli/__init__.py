@@ -13,6 +13,7 @@ import io
 import os
 import signal
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, Protocol, cast
 
 from nn_runtime import __version__
@@ -61,6 +62,7 @@ class _Parser(argparse.ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status; usage errors and `--help` leave by SystemExit as argparse does."""
+    _open_what_is_closed()
     arguments = sys.argv[1:] if argv is None else list(argv)
     name = next((argument for argument in arguments if not argument.startswith("-")), "")
     try:
@@ -86,6 +88,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not _is_ours(error):
             raise
         return _failed(name, _message(error), status=_status(error))
+
+
+def _open_what_is_closed() -> None:
+    """Have nothing in the place of standard streams that are closed, where files would come that drivers print into."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+    if sys.stderr is None:
+        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115  # for good; `print` would turn to standard output
 
 
 def _parser(chosen: str) -> argparse.ArgumentParser:

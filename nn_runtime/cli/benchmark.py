@@ -138,7 +138,8 @@ def run(args: argparse.Namespace) -> int:
         from nn_runtime.cli.profile_page import profile_page
 
         with result_file(Path(args.html)) as file:
-            file.write(profile_page(Path(args.model).name, report).encode())
+            page = profile_page(Path(args.model).name, report)
+            file.write(page.encode(errors="backslashreplace"))  # names of files may be no text
     if args.json:
         print_json(asdict(report))
     else:

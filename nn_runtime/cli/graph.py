@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _write(text: str, output: Path) -> None:
     """Write the DOT text, or the picture that graphviz makes of it; raises OperationFailed, OSError."""
-    data = text.encode()
+    data = text.encode(errors="backslashreplace")  # names of files may be no text
     if output.suffix != ".dot":
         program = shutil.which("dot")
         if program is None:

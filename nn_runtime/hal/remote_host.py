@@ -109,7 +109,9 @@ class Host:
         except Exception as error:
             detail = f"the driver failed with {type(error).__name__}: {error}"
             _log.debug("%s: %s", method, detail, exc_info=True)
-            return ("error", int(ErrorStatus.GENERAL_FAILURE), detail, ()), ()
+            is_memory = isinstance(error, MemoryError)
+            status = ErrorStatus.RESOURCE_EXHAUSTED_TRANSIENT if is_memory else ErrorStatus.GENERAL_FAILURE
+            return ("error", int(status), detail, ()), ()
         return ("ok", result), given
 
     def _forget(self, number: int) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from nn_runtime.burst import Burst
-from nn_runtime.codes import DurationCode, FeatureLevel, OperationCode
+from nn_runtime.codes import DurationCode, FeatureLevel, OperationCode, ResultCode
 from nn_runtime.compilation import Compilation
 from nn_runtime.device import Device
 from nn_runtime.devices import reference_device
@@ -145,6 +145,17 @@ def test_a_foreign_exception_becomes_a_failure_with_its_cause() -> None:
         execution.compute()
     assert caught.value.__cause__ is not None
     assert caught.value.__cause__.__cause__ is device.script.crash
+
+
+def test_memory_that_a_driver_does_not_get_is_a_lack_of_resources() -> None:
+    device = SampleDevice("narrow")
+    compilation = finished(add_model(), [device])
+    device.script.crash = MemoryError("3 GiB")
+    execution = Execution(compilation)
+    bind_all(execution)
+    with pytest.raises(ResourceExhausted, match="narrow: execute: the driver failed with MemoryError: 3 GiB") as caught:
+        execution.compute()
+    assert caught.value.code == ResultCode.RESOURCE_EXHAUSTED_TRANSIENT
 
 
 @pytest.mark.parametrize(

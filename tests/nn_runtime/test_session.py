@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ from nn_runtime.reports import duration_text
 from nn_runtime.testing.sample_drivers import SampleDevice
 from nn_runtime.tflite.types import TensorType
 from tests.nn_runtime.graphs import chain_model
+from tests.nn_runtime.hal.remote_driver import run_script
 from tests.nn_runtime.test_network import adding_model
 from tests.nn_runtime.tflite.operator_file import Step, Tensor, constant, int64, real, uint8, write
 from tests.nn_runtime.tflite.test_converter import CASES
@@ -363,6 +365,42 @@ def test_threads_take_turns(doubling: Session) -> None:
     for thread in threads:
         thread.join()
     assert not failures
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_forked_child_does_not_wait_for_a_thread_that_stayed_behind() -> None:
+    code = """
+        import os, threading
+        import numpy as np
+        from nn_runtime.errors import BadState
+        from tests.nn_runtime.test_session import Step, real, session_of
+        session = session_of([real(2, 3), real(2, 3)], Step("ADD", [0, 0], [1], "AddOptions"), [0], [1])
+        held, free = threading.Event(), threading.Event()
+        def hold():
+            with session._lock:
+                held.set()
+                free.wait()
+        thread = threading.Thread(target=hold)
+        thread.start()
+        held.wait()
+        data = np.ones((2, 3), np.float32)
+        child = os.fork()
+        if child == 0:
+            try:
+                session.run(data)
+            except BadState as error:
+                print(error, flush=True)
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        free.set()
+        thread.join()
+        child = os.fork()
+        assert (session.run(data)[0] == 2).all()  # in both
+        if child == 0:
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+    """
+    assert run_script(code) == "session: another thread was using it as this process was forked\n"
 
 
 def test_closed_session(doubling: Session) -> None:

@@ -9,7 +9,7 @@ import sys
 import warnings
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pytest
@@ -226,6 +226,22 @@ def test_build_failure_tells_source_line_and_options(device: Device, tmp_path: P
     assert "-DT=no_such_type" in caught.value.options
     assert "no_such_type" in caught.value.log
     assert "double.cl:1" in caught.value.log
+
+
+def test_a_program_whose_build_found_no_memory_is_never_given_back(device: Device, tmp_path: Path) -> None:
+    """PoCL would wait for the lock that it had taken."""
+
+    class Starved:
+        int_ptr = 0
+
+        def build(self, options: list[str], devices: object) -> None:
+            raise MemoryError("std::bad_alloc")
+
+    starved = Starved()
+    known = sys.getrefcount(starved)
+    with pytest.raises(MemoryError):
+        _cache(device, tmp_path)._built(cast("cl.Program", starved), ())
+    assert sys.getrefcount(starved) == known + 1
 
 
 def test_compiler_warnings_stay_in_the_log(device: Device, tmp_path: Path) -> None:

@@ -6,8 +6,10 @@ The OpenCL loader starts once per process, so what depends on its start runs in 
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -92,6 +94,45 @@ def _found(slug: str, driver_version: str, library: str, type_: DeviceTypeCode =
         slug, 0, "name", "version", library, "device", "vendor", driver_version, "OpenCL 3.0", type_,
         True, None, (), (), "identity", cast("platforms.cl.Device", None),
     )  # fmt: skip
+
+
+# --- limits of the process ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the size of a process is read from /proc")
+def test_too_little_address_space_is_told_before_a_driver_meets_it(cache: Path) -> None:
+    code = """
+import json, resource
+from gpu_driver.discovery import platforms
+resource.setrlimit(resource.RLIMIT_AS, (640 << 20, resource.RLIM_INFINITY))
+try:
+    platforms.find_devices()
+except MemoryError as error:
+    print(json.dumps([str(error)]))
+"""
+    (message,) = _run(code, cache)
+    wanted = r"OpenCL wants \d+ MiB of address space, this process has \d+ MiB left of 640 MiB \(ulimit -v\)"
+    assert re.fullmatch(wanted, str(message))
+
+
+def test_no_driver_is_tried_here_where_limits_allow_no_child(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It would end this process for the same reason."""
+    started: list[subprocess.Popen[str]] = []
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, text=True)
+
+    def start(*_arguments: object, **_options: object) -> subprocess.Popen[str]:
+        if started:
+            raise OSError(errno.EMFILE, "Too many open files")
+        started.append(child)
+        return child
+
+    monkeypatch.setenv("NNRT_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(probe.subprocess, "Popen", start)
+    with pytest.raises(OSError, match="no child process can be started to try OpenCL in: Too many open") as caught:
+        probe.library_verdicts(["a", "b"])
+    assert caught.value.errno == errno.EMFILE
+    assert child.returncode is not None
+    assert not list(tmp_path.rglob("*.json"))
 
 
 # --- names and order ------------------------------------------------------------------------------------------------

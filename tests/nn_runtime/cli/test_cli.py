@@ -7,11 +7,15 @@ import gzip
 import importlib
 import json
 import logging
+import os
 import pkgutil
 import signal
+import subprocess
 import sys
+import textwrap
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import pytest
 
@@ -19,9 +23,6 @@ import nn_runtime
 from nn_runtime import cli
 from nn_runtime.cli.output import busy, print_lines, progress, show_warnings
 from nn_runtime.devices import _loaded_reference
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_the_table_of_commands_is_the_folder() -> None:
@@ -214,6 +215,38 @@ def test_without_standard_error_there_is_no_terminal(monkeypatch: pytest.MonkeyP
     assert list(progress("waiting", 2)) == [0, 1]
     with busy("waiting"):
         pass
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="streams are closed by descriptors")
+@pytest.mark.parametrize("closed", ["2", "012"])
+def test_no_file_takes_the_place_of_a_closed_stream(closed: str) -> None:
+    """What drivers print would go there."""
+    close = "import os, sys; [os.close(int(n)) for n in sys.argv[2]]; os.execv(sys.executable, ['', '-c', sys.argv[1]])"
+    explain = """
+        import os
+        from nn_runtime.cli import main
+        status = main(["explain", "/absent"])
+        with open(os.devnull) as file:
+            os._exit(status if file.fileno() > 2 else 99)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", close, textwrap.dedent(explain), closed],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        capture_output=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (1, b"")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of files are text elsewhere")
+def test_names_of_files_that_are_no_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    network = tmp_path / os.fsdecode(b"a\xff\n.tflite")
+    network.write_bytes((Path(nn_runtime.__file__).parent / "demo" / "digits_float.tflite").read_bytes())
+    drawn, page = tmp_path / os.fsdecode(b"\xfe.dot"), tmp_path / os.fsdecode(b"\xfe.html")
+    assert cli.main(["graph", str(network), "-o", str(drawn)]) == 0
+    assert cli.main(["benchmark", str(network), "--device", "cpu", "--runs", "1", "--html", str(page)]) == 0
+    assert "a\\udcff" in drawn.read_text(encoding="utf-8")
+    assert "a\\udcff" in page.read_text(encoding="utf-8")
+    assert capsys.readouterr().err == ""
 
 
 def _corpus(folder: Path, wanted: float) -> Path:
