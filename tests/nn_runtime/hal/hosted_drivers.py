@@ -26,7 +26,7 @@ BREAKING = "NN_TEST_HOSTED_BREAKS"
 
 
 class PreparedModel(SamplePreparedModel):
-    """TANH is slow, LOGISTIC kills the process, ABS fails; it profiles and takes attributes."""
+    """TANH is slow, LOGISTIC kills the process, ABS, FLOOR and NEG fail; it profiles and takes attributes."""
 
     codes: tuple[int, ...] = ()
 
@@ -42,6 +42,8 @@ class PreparedModel(SamplePreparedModel):
             raise HalError(ErrorStatus.RESOURCE_EXHAUSTED_TRANSIENT, "told so by the model")
         if OperationCode.FLOOR in self.codes:
             raise KeyError("foreign")
+        if OperationCode.NEG in self.codes:
+            raise MemoryError("3 GiB")
         return super().execute_synchronously(request, measure, deadline_ns, loop_timeout_ns)
 
     def execute_profiled(

@@ -97,6 +97,10 @@ def test_errors_of_the_driver_keep_status_and_message(shared_device: RemoteDevic
     with pytest.raises(HalError, match="told so by the model") as caught:
         prepared.execute_synchronously(request([values], [values.copy()]), False, None, None)
     assert caught.value.status == ErrorStatus.RESOURCE_EXHAUSTED_TRANSIENT
+    starved = prepare(shared_device, unary(OperationCode.NEG))
+    with pytest.raises(HalError, match="MemoryError: 3 GiB") as caught:
+        starved.execute_synchronously(request([values], [values.copy()]), False, None, None)
+    assert caught.value.status == ErrorStatus.RESOURCE_EXHAUSTED_TRANSIENT
     foreign = prepare(shared_device, unary(OperationCode.FLOOR))
     with pytest.raises(HalError, match="KeyError: 'foreign'") as caught:
         foreign.execute_synchronously(request([values], [values.copy()]), False, None, None)
