@@ -61,6 +61,11 @@ class Binding:
         known = dict(zip(interface.output_positions, interface.outputs, strict=True))
         self._bind_inputs(main, shapes, states)
         self._bind_outputs(main, known, sizes)
+        self._results = [
+            (position, info, info.is_real_inside(self.outputs[position].dtype))
+            for position, info in zip(interface.output_positions, interface.outputs, strict=True)
+        ]
+        """What callers get: an output's place, what it is to them, and whether they get codes of its real numbers."""
         self._kept = [
             (self.inputs[one.input], self.outputs[one.output]) for one in interface.states if one.output is not None
         ]
@@ -109,6 +114,16 @@ class Binding:
         inputs = {i: arrays[i] for i in self._large_inputs if i < len(arrays) and _is_like(arrays[i], self.inputs[i])}
         return OtherMemory(inputs, {i: memory.new_array() for i, memory in self._large_outputs.items()})
 
+    def take(self, arrays: Sequence[Array], other: OtherMemory | None) -> None:
+        """Copy the inputs of a run that are not read where they lie."""
+        if other is None:
+            for bound, array in zip(self.inputs, arrays):  # noqa: B905  # states follow
+                bound[...] = array
+            return
+        for position, array in enumerate(arrays):
+            if position not in other.inputs:
+                self.inputs[position][...] = array
+
     def keep_states(self) -> None:
         """Bring the states up to date after a run."""
         for state, output in self._kept:
@@ -119,13 +134,20 @@ class Binding:
         """How many outputs there are whose size is not known."""
         return len(self._open)
 
-    def result(self, position: int, info: TensorInfo) -> Array:
-        """Return a copy of an output after a run, in the interface's dtype."""
+    def results(self, other: OtherMemory | None) -> list[Array]:
+        """Return new arrays of what callers get after a run: of other memory itself, else copies."""
+        taken = {} if other is None else other.outputs
+        return [
+            taken[position] if position in taken else self._copied(position, info, is_real)
+            for position, info, is_real in self._results
+        ]
+
+    def _copied(self, position: int, info: TensorInfo, is_real: bool) -> Array:
         array = self.outputs[position]
         if position in self._open:
             dims = self.execution.get_output_operand_dimensions(position)
             array = array.reshape(-1)[: int(np.prod(dims, dtype=np.int64))].reshape(dims)
-        return quantize(array, info.quantization) if info.is_real_inside(array.dtype) else array.astype(info.dtype)
+        return quantize(array, info.quantization) if is_real else array.astype(info.dtype)
 
     def enlarged(self, shapes: Sequence[Dimensions]) -> list[int]:
         """Return elements to offer for each output after it was too small: what is needed, else four times as many."""

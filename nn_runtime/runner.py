@@ -91,16 +91,10 @@ class Runner:
 
     def _run_bound(self, binding: Binding, arrays: Sequence[Array], compute: Compute) -> list[Array]:
         other = binding.other_memory(arrays)
-        for position, (target, array) in enumerate(zip(binding.inputs, arrays, strict=False)):
-            if other is None or position not in other.inputs:
-                target[...] = array
+        binding.take(arrays, other)
         compute(binding.execution, other)
         binding.keep_states()
-        given, interface = {} if other is None else other.outputs, self._interface
-        return [
-            given[position] if position in given else binding.result(position, info)
-            for position, info in zip(interface.output_positions, interface.outputs, strict=True)
-        ]
+        return binding.results(other)
 
 
 def _shapes(arrays: Sequence[Array]) -> tuple[Dimensions, ...]:
