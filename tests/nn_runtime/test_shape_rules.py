@@ -80,7 +80,7 @@ REFUSED = [
     (
         OperationCode.TRANSPOSE_CONV_2D,
         (*conv()[:3], *scalars(0, 0, 0, 2**31 - 1, 1, 1, 0), FALSE),
-        "padding_bottom (input 6) must be 0 to 16777216, got 2147483647",
+        "padding_bottom (input 6) must be -16777216 to 16777216, got 2147483647",
     ),
     (
         OperationCode.ROI_ALIGN,

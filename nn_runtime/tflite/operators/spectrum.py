@@ -113,6 +113,7 @@ def _turned(op: Operator, spectrum: Spectrum) -> Value:
         first, second = _factors(spectrum.length)
         columns = op.reshape(_swapped(op, _filled(op, spectrum), (-1, first, second)), (-1, first))
         waves, turns = _waves(first, first, first), _waves(second, first, spectrum.length)
+        op.spend(2 * turns.size)
         shape = (-1, second, first)
         real, imaginary = (op.reshape(_product(op, columns, part), shape) for part in (waves.real, waves.imag))
         along, across = (constant(part.astype(np.float32)) for part in (turns.real, turns.imag))
