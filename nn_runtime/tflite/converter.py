@@ -321,11 +321,12 @@ def _on_shapes(subgraph: TfliteSubgraph, values: Mapping[int, Value]) -> str:
     if reshaped:
         return f" (in the file, inputs have other shapes: {', '.join(reshaped)})"
     opened = [
-        f"{list(tensor.shape_signature)} of {quoted(tensor.name)}, taken as {list(tensor.shape)}"
+        f"{list(tensor.shape_signature)} of {quoted(tensor.name)}, here {list(tensor.shape)}"
         for tensor, _ in inputs
         if tensor.shape_signature is not None and -1 in tensor.shape_signature
     ]
-    return f" (the file leaves sizes open, which `shapes`, `--shape` give: {', '.join(opened)})" if opened else ""
+    given_by = "`shapes`, `--shape` or `resize_tensor_input` give"
+    return f" (the file leaves sizes open, which {given_by}: {', '.join(opened)})" if opened else ""
 
 
 def _finished(

@@ -87,7 +87,8 @@ class Interpreter:
     ) -> None:
         """Read the file and convert its main subgraph; `device` is a selector as of `Network.compile`.
 
-        Raises ValueError for a bad argument, file or operator.
+        Raises ValueError for a bad argument, file or operator; where the file leaves sizes of inputs open, which
+        `resize_tensor_input` gives, `allocate_tensors` raises RuntimeError for operators.
         """
         if num_threads is not None and not isinstance(num_threads, int):
             raise BadData(f"num_threads must be an int, got {type(num_threads).__name__}")
@@ -260,7 +261,7 @@ class _Runner:
         self._device = device
         self._preserve_all = preserve_all
         self._shapes: dict[int, Dimensions] = {index: self._tensor(index).shape for index in self.subgraph.inputs}
-        self._network: Network | None = self._converted()
+        self._network = self._converted_if_known()
         self._session: Session | None = None
         self._arrays: dict[int, Array] = {}
 
@@ -364,6 +365,15 @@ class _Runner:
             self._session.close()
         self._session = None
         self._arrays = {}
+
+    def _converted_if_known(self) -> Network | None:
+        """Return the network for the file's own shapes; None where it leaves some open, and they do not suit it."""
+        try:
+            return self._converted()
+        except BadData:
+            if any(-1 in (self._tensor(index).shape_signature or ()) for index in self.subgraph.inputs):
+                return None
+            raise
 
     def _converted(self) -> Network:
         shapes: dict[str | int, Dimensions] = {

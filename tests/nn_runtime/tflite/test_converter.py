@@ -179,7 +179,7 @@ def test_sizes_that_the_file_leaves_open_are_named_where_an_operator_is_refused(
     tensors = list(main.tensors)
     tensors[image] = replace(tensors[image], shape=(1, 11, 9, 3), shape_signature=(-1, 11, 9, -1))
     opened = replace(model, subgraphs=(replace(main, tensors=tuple(tensors)),))
-    taken = re.escape("give: [-1, 11, 9, -1] of 't0', taken as [1, 11, 9, 3])")
+    taken = re.escape("give: [-1, 11, 9, -1] of 't0', here [1, 11, 9, 3])")
     with pytest.raises(BadData, match=f"must have depth 3.* {taken}$"):
         convert(opened)
     with pytest.raises(BadData, match=r"must have depth 5.* \(in the file, inputs have other shapes"):

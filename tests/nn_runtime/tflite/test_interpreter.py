@@ -12,6 +12,7 @@ import pytest
 
 import nn_runtime as nn
 from nn_runtime.devices import reference_device
+from nn_runtime.errors import BadData
 from nn_runtime.tflite import Interpreter
 from tests.nn_runtime.tflite.operator_file import Step, constant, int8, int64, real, write
 from tests.nn_runtime.tflite.test_converter import CASES
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from nn_runtime.device import Device
 
-FLOAT32, ADD, RELU = 0, 0, 19
+FLOAT32, ADD, CONV_2D, RELU = 0, 0, 3, 19
 
 
 def signed_file() -> bytes:
@@ -139,6 +140,34 @@ def test_resizing() -> None:
         interpreter.resize_tensor_input(0, [2, 5])
         with pytest.raises(RuntimeError):
             interpreter.allocate_tensors()
+
+
+def test_a_file_whose_own_sizes_do_not_suit_it() -> None:
+    """Exporters write 1 for what they leave open: here a row shorter than the filter."""
+    tensors = [
+        TensorSpec("row", FLOAT32, (1, 1, 1, 1), signature=(1, 1, -1, 1)),
+        TensorSpec("filter", FLOAT32, (1, 1, 4, 1), 1),
+        TensorSpec("sums", FLOAT32, (1, 1, 1, 1), signature=(1, 1, -1, 1)),
+        TensorSpec("bias", FLOAT32, (1,), 2),
+    ]
+    options = {"Padding": 1, "StrideW": 1, "StrideH": 1, "DilationWFactor": 1, "DilationHFactor": 1}
+    operators = [OperatorSpec(0, (0, 1, 3), (2,), "Conv2DOptions", options)]
+    buffers = [b"", np.ones(4, np.float32).tobytes(), bytes(4)]
+    file = FileSpec([CodeSpec(CONV_2D, CONV_2D)], [SubgraphSpec(tensors, operators, (0,), (2,))], buffers).write()
+    data = np.arange(6, dtype=np.float32).reshape(1, 1, 6, 1)
+    for interpreter in both(file):
+        assert interpreter.get_input_details()[0]["shape"].tolist() == [1, 1, 1, 1]
+        with pytest.raises(RuntimeError):
+            interpreter.allocate_tensors()
+        interpreter.resize_tensor_input(0, [1, 1, 6, 1], strict=True)
+        interpreter.allocate_tensors()
+        interpreter.set_tensor(0, data)
+        interpreter.invoke()
+        np.testing.assert_array_equal(interpreter.get_tensor(2).reshape(-1), [6, 10, 14])
+    with pytest.raises(
+        BadData, match=r"must hold a filter of 1 x 4.*resize_tensor_input` give: \[1, 1, -1, 1\] of 'row'"
+    ):
+        nn.load(file)
 
 
 def test_signature_runner() -> None:
