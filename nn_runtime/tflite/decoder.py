@@ -26,6 +26,16 @@ if TYPE_CHECKING:
 
 IDENTIFIER = b"TFL3"
 HEADER_BYTES = 8
+_OTHER_FILES = {
+    b"PK\x03\x04": "a zip archive: unpack it first",
+    b"\0\0PK\x03\x04": "a bundle of MediaPipe tasks: unpack it first, as a zip archive",
+    b"\x1f\x8b": "one compressed by gzip: unpack it first",
+    b"\x89HDF": "an HDF5 file, as Keras writes: convert it first",
+    b"version https://git-lfs": "what Git LFS has in the place of a file: `git lfs pull` brings that",
+    b"<!doctype": "a page of the web",
+    b"<html": "a page of the web",
+}
+"""What is given for a network by mistake, by its first bytes, in capitals or not."""
 # Real networks have about ten tables an operator, so this is room for 13,000 operators.
 MAX_TABLES = 1 << 17
 MAX_COPIES_OF_FILE = 4
@@ -93,7 +103,9 @@ def decode(data: bytes, root: Table) -> tuple[Record, int]:
     if len(data) < HEADER_BYTES:
         raise TfliteError(f"not a .tflite file: needs at least {HEADER_BYTES} bytes, got {len(data)}")
     if data[4:8] != IDENTIFIER:
-        raise TfliteError(f"not a .tflite file: bytes 4 to 7 must be {IDENTIFIER!r}, got {data[4:8]!r}")
+        others = [kind for begin, kind in _OTHER_FILES.items() if data[: len(begin)].lower() == begin.lower()]
+        looks = f"; it looks like {others[0]}" if others else ""
+        raise TfliteError(f"not a .tflite file: bytes 4 to 7 must be {IDENTIFIER!r}, got {data[4:8]!r}{looks}")
     decoder = _Decoder(data)
     return decoder.root(root), decoder.end
 
