@@ -111,6 +111,9 @@
 #endif
 #include "common/kept.h"
 #include "common/kept_lanes.h"
+#if T_IS_FLOAT
+#include "common/logarithm.h"
+#endif
 #include "common/elementwise_step.h"
 #include "common/mean_step.h"
 #include "common/copy_row.h"

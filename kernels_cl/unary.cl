@@ -14,6 +14,7 @@
 
 #if T_IS_FLOAT
 #include "common/exponential.h"
+#include "common/logarithm.h"
 #define LARGE_ANGLE 1e6f
 
 // PoCL 3.0's sin of a vector is wrong for small elements beside one of 1e7 and more: large ones are done one by one.
@@ -37,7 +38,7 @@ MAP(unary_abs, fabs(x), )
 MAP(unary_neg, -x, )
 MAP(unary_exp, exp_16(x), )
 MAP(unary_floor, floor(x), )
-MAP(unary_log, log(x), )
+MAP(unary_log, log_16(x), )
 MAP(unary_rsqrt, 1.0f / sqrt(x), )
 MAP(unary_sin, sine(x), )
 MAP(unary_sqrt, sqrt(x), )

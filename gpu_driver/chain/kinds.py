@@ -90,3 +90,4 @@ class Function(IntEnum):
     MULTIPLY_ADD = 21
     GATE = 22
     POLYNOMIAL = 23
+    LOG = 24

@@ -16,7 +16,7 @@
 //          MEAN_OF_ROW: values[to] = the means of the rows of values[from]; narrow, as such values are: a vector for each row, all lanes alike
 // Needs    values are made before they are read; MEAN_OF_ROW: at_once 0, rows of 16 to WIDTH elements
 // Exact    quantised: yes; float: each operation rounded to T, products to which MULTIPLY_ADD and POLYNOMIAL add only then; means of sums by
-//          lane; EXP, LOGISTIC, GATE, TANH, ELU as common/exponential.h
+//          lane; EXP, LOGISTIC, GATE, TANH, ELU as common/exponential.h, LOG as common/logarithm.h
 
 #if T_IS_FLOAT
 #define WIDTH 512 // elements computed at once
@@ -55,6 +55,7 @@
 #define DO_MULTIPLY_ADD 21
 #define DO_GATE 22
 #define DO_POLYNOMIAL 23
+#define DO_LOG 24
 
 #define FROM_NOTHING 0
 #define FROM_SOURCE 1
@@ -287,6 +288,7 @@ static inline void apply(const Columns *at, global const Instruction *i, int vec
         SIMPLE(DO_ABS, fabs(x))
         SIMPLE(DO_NEG, -x)
         SIMPLE(DO_EXP, exp_16(x))
+        SIMPLE(DO_LOG, log_16(x))
         SIMPLE(DO_SQRT, sqrt(x))
         SIMPLE(DO_RSQRT, 1.0f / sqrt(x))
         SIMPLE(DO_LOGISTIC, logistic_16(x))

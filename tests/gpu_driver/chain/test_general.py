@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 FLOAT, HALF = OperandCode.TENSOR_FLOAT32, OperandCode.TENSOR_FLOAT16
 QUANT8, SIGNED = OperandCode.TENSOR_QUANT8_ASYMM, OperandCode.TENSOR_QUANT8_ASYMM_SIGNED
 ADD, SUB, MUL, MEAN = OperationCode.ADD, OperationCode.SUB, OperationCode.MUL, OperationCode.MEAN
-ABS, EXP, RSQRT, SQRT = OperationCode.ABS, OperationCode.EXP, OperationCode.RSQRT, OperationCode.SQRT
+ABS, EXP, LOG = OperationCode.ABS, OperationCode.EXP, OperationCode.LOG
+RSQRT, SQRT, HARD_SWISH = OperationCode.RSQRT, OperationCode.SQRT, OperationCode.HARD_SWISH
 LOGISTIC, TANH, RELU6, NEG = OperationCode.LOGISTIC, OperationCode.TANH, OperationCode.RELU6, OperationCode.NEG
 MAXIMUM, MINIMUM, PRELU = OperationCode.MAXIMUM, OperationCode.MINIMUM, OperationCode.PRELU
 TYPES = [FLOAT, HALF, QUANT8, SIGNED]
@@ -214,7 +215,7 @@ def test_every_function_of_real_numbers(opencl_device: Device, code: OperandCode
     size = network.single(ABS, network.pair(ADD, x, network.constant((70,))))
     one = graph.constant(np.ones(1, dtype_of(code)), code)
     some = network.pair(ADD, size, one)
-    singles = [network.single(which, some) for which in (EXP, RSQRT, SQRT, NEG, OperationCode.HARD_SWISH)]
+    singles = [network.single(which, some) for which in (EXP, LOG, RSQRT, SQRT, NEG, HARD_SWISH)]
     elu = graph.temporary(network.dims, code)
     graph.operation(OperationCode.ELU, [x, graph.real(0.7) if code == FLOAT else graph.half(0.7)], elu)
     extremes = [graph.temporary(network.dims, code) for _ in range(2)]

@@ -90,3 +90,15 @@ def test_sines_of_small_angles_beside_a_large_one(opencl_device: Device, data_ty
     with np.errstate(invalid="ignore"):
         wanted = np.sin(source.data.astype(np.float64))
     np.testing.assert_allclose(result, wanted, rtol=1e-6 if data_type == FLOAT32 else 1e-3, atol=1e-6)
+
+
+def test_logarithms_of_all_sizes(opencl_device: Device) -> None:
+    """Within 1 ulp of float64's, beside 1 and where the exponent is all there is, too."""
+    random = np.random.default_rng(5)
+    parts = [random.uniform(*bounds, 4000) for bounds in ((-87.3, 88.7), (-1e-3, 1e-3), (-0.4, 0.4))]
+    values = np.exp(np.concatenate(parts)).astype(np.float32)
+    source = Value(FLOAT32, values)
+    result = execute(opencl_device, OperationCode.LOG, [source], source, values.shape)
+    wanted = np.log(values.astype(np.float64))
+    errors = np.abs(result - wanted) / np.spacing(np.abs(wanted).astype(np.float32))
+    assert errors.max() <= 1
