@@ -72,7 +72,7 @@ class PreparedModel:
         self._closed = False
         self._checked: weakref.ref[Request] | None = None
         profile = how.profile_of(device.profile)
-        joined = [without_branches(model, one) for one in (model.main, *model.referenced)]
+        joined = without_branches(model)
         needed = sorted(referred_to([one.subgraph for one in joined]))
         folded = [fold_constants(device, model, joined[at], profile) for at in (0, *(1 + one for one in needed))]
         tabled = [fold_into_tables(device, model, one, profile) for one in folded]

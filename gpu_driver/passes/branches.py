@@ -20,7 +20,7 @@ from nn_runtime.operand import dtype_of, has_unknown_dimensions, is_tensor
 from nn_runtime.operations import definition
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from nn_runtime.hal.types import Model
     from nn_runtime.operand import Dimensions
@@ -37,12 +37,19 @@ _NOT_FOR_NOTHING = frozenset({
 """What may complain of values that only the other branch is for, or draws random numbers."""
 
 
-def without_branches(model: Model, subgraph: Subgraph) -> Rewritten:
-    """Return a subgraph of a model with the IFs that need not be decided gone, those of its branches too."""
-    joining = _Joining(model, subgraph)
-    for at, operation in enumerate(subgraph.operations):
-        joining.take(at, operation)
-    return joining.rewritten()
+def without_branches(model: Model) -> list[Rewritten]:
+    """Return a model's subgraphs, the main one first, with the IFs that need not be decided gone."""
+    graphs = (model.main, *model.referenced)
+    done: dict[int, Rewritten] = {}
+    small: dict[int, Subgraph] = {}
+    for number in _innermost_first(graphs):
+        joining = _Joining(graphs[number], small)
+        for at, operation in enumerate(graphs[number].operations):
+            joining.take(at, operation)
+        done[number] = joining.rewritten()
+        if number and _is_small(model, done[number].subgraph):
+            small[number - 1] = done[number].subgraph
+    return [done[number] for number in range(len(graphs))]
 
 
 def referred_to(subgraphs: Sequence[Subgraph]) -> frozenset[int]:
@@ -50,19 +57,41 @@ def referred_to(subgraphs: Sequence[Subgraph]) -> frozenset[int]:
     needed: set[int] = set()
     waiting = [subgraphs[0]]
     while waiting:
-        graph = waiting.pop()
-        places = {i for one in graph.operations if one.type in CONTROL_FLOW for i in one.inputs}
-        found = {graph.operands[i].location.offset for i in places if _is_model(graph.operands[i])} - needed
+        found = _models(waiting.pop()) - needed
         needed |= found
         waiting += [subgraphs[1 + index] for index in found]
     return frozenset(needed)
 
 
+def _models(graph: Subgraph) -> set[int]:
+    """Return the numbers of the models that a graph's operations refer to."""
+    places = {i for one in graph.operations if one.type in CONTROL_FLOW for i in one.inputs}
+    return {graph.operands[i].location.offset for i in places if _is_model(graph.operands[i])}
+
+
+def _innermost_first(graphs: Sequence[Subgraph]) -> list[int]:
+    """Return the places of graphs, each behind those that it refers to, however deep these are."""
+    order: list[int] = []
+    met: set[int] = set()
+    for first in range(len(graphs)):
+        path = [first]
+        while path:
+            at = path[-1]
+            inner = set() if at in met else {1 + index for index in _models(graphs[at])} - met
+            met.add(at)
+            path += inner
+            if not inner:
+                path.pop()
+                order.append(at)
+    return list(dict.fromkeys(order))
+
+
 class _Joining:
     """A subgraph whose IFs become part of it, one operation after the other."""
 
-    def __init__(self, model: Model, subgraph: Subgraph) -> None:
-        self._model = model
+    def __init__(self, subgraph: Subgraph, small: Mapping[int, Subgraph]) -> None:
+        """`small`: by number the models that may be computed for nothing, among those that the subgraph refers to."""
+        self._small = small
         self._before = subgraph
         self._operands = list(subgraph.operands)
         self._operations: list[Operation] = []
@@ -90,10 +119,10 @@ class _Joining:
         results = [self._operands[i] for i in operation.outputs]
         if not all(_is_known(one) for one in (*given, *results)) or not all(_is_chosen(one) for one in results):
             return None
-        numbers = (self._operands[i].location.offset for i in (then_model, else_model))
-        branches = [without_branches(self._model, self._model.referenced[number]).subgraph for number in numbers]
+        numbers = [self._operands[i].location.offset for i in (then_model, else_model)]
+        branches = [self._small[number] for number in numbers if number in self._small]
         boundary = [one.dimensions for one in (*given, *results)]
-        return branches if all(_is_small(self._model, one) and _boundary(one) == boundary for one in branches) else None
+        return branches if len(branches) == 2 and all(_boundary(one) == boundary for one in branches) else None
 
     def _join(self, operation: Operation, branches: Sequence[Subgraph]) -> None:
         condition, _, _, *arguments = operation.inputs

@@ -155,8 +155,8 @@ def _taken(op: Operator, source: Value, axis: int, first: int, stride: int, coun
     if (first, stride, count) == (0, 1, shape[axis]):
         return source
     if source.type == OperandCode.TENSOR_INT32:
-        places = first + stride * np.arange(count)
-        return op.rearranged(source, op.numbers(source).take(places, axis))
+        numbers = op.numbers(source)
+        return op.rearranged(source, numbers.take(first + stride * np.arange(count), axis))
     begins, ends, steps = [0] * len(shape), list(shape), [1] * len(shape)
     begins[axis], ends[axis], steps[axis] = first, first + (count - 1) * stride + 1, stride
     bounds = [int32_vector(numbers) for numbers in (begins, ends, steps)]

@@ -210,10 +210,29 @@ def test_what_is_decided(opencl_device: Device, made: Callable[[], Model]) -> No
     prepared.close()
 
 
+def test_branches_within_branches_are_looked_at_once() -> None:
+    """Each branch of an IF is the next IF: 2^500 branches to whoever looks at them one by one."""
+    depth = 500
+
+    def level(following: int) -> Subgraph:
+        graph = Outer()
+        pair = graph.input((1,)), graph.input((1,))
+        models = [graph.model_operand(following), graph.model_operand(following)]
+        graph.operation(OperationCode.IF, [graph.constant(YES, BOOL), *models, *pair], graph.output((1,)))
+        return graph.subgraph()
+
+    innermost = combining(OperationCode.ADD, FLOAT, (1,))
+    model = choosing((1,), [level(1), *(level(at + 1) for at in range(1, depth)), innermost])
+    rewritten = [one.subgraph for one in branches.without_branches(model)]
+    assert [one.type for one in rewritten[-2].operations].count(OperationCode.ADD) == 2
+    assert rewritten[0] == model.main
+    assert len(branches.referred_to(rewritten)) < depth
+
+
 def test_models_that_nothing_refers_to_are_not_compiled(opencl_device: Device) -> None:
     model = choosing((1,), [combining(OperationCode.ADD, FLOAT, (1,))] * 2)
     assert branches.referred_to([model.main, *model.referenced]) == {0, 1}
-    left = branches.without_branches(model, model.main).subgraph
+    left = branches.without_branches(model)[0].subgraph
     assert branches.referred_to([left, *model.referenced]) == frozenset()
     assert branches.referred_to([loop(1, (1,)).main, *loop(1, (1,)).referenced]) == {0, 1, 2, 3}
 

@@ -221,6 +221,10 @@ REFUSALS = {
         reduced(real(5), ZERO, ADD, [2, 2]),
         r"operator 0 REDUCE_WINDOW: window_dimensions \(input 2\) must be 1 for each of 1 axes, .*, got \[2, 2\]",
     ),
+    "more integers than are taken one by one": (
+        reduced(short((1 << 31) - 1), number(TensorType.INT16, 0), ADD, [2]),
+        "operator 0 REDUCE_WINDOW: more than 1048576 elements of TENSOR_INT32 are not supported",
+    ),
     "beginning of another type": (
         reduced(real(5), number(TensorType.INT32, 0), ADD, [2]),
         r"operator 0 REDUCE_WINDOW: initial value \(input 1\) must be one TENSOR_FLOAT32, got TENSOR_INT32 \[\]",
