@@ -214,8 +214,7 @@ class PreparedModel:
             if shapes is None:  # what failed holds no memory any more
                 if events is not None:
                     events.clear()
-                with self.device.executions.alone(self.how.priority, deadline_ns):
-                    shapes = execute()
+                shapes = self._alone(execute, deadline_ns)
         except BaseException as error:
             buffers.mark_failed()
             if isinstance(error, cl.Error):
@@ -240,6 +239,17 @@ class PreparedModel:
             if not (slot.was_shared and lacks_room(error)):
                 raise
             return None
+
+    def _alone(
+        self, execute: Callable[[], tuple[OutputShape, ...]], deadline_ns: int | None
+    ) -> tuple[OutputShape, ...]:
+        alone = self.device.executions.alone(self.how.priority, deadline_ns)
+        try:
+            with alone:
+                return execute()
+        except BaseException:
+            alone.abandon()
+            raise
 
     def _execute(
         self,

@@ -7,14 +7,13 @@ import heapq
 import itertools
 import threading
 import time
-from contextlib import contextmanager
 from threading import get_ident
 from typing import TYPE_CHECKING
 
 from nn_runtime.hal.types import ErrorStatus, HalError, Priority
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Sequence
     from types import TracebackType
 
 _FIRST_OF_ALL = max(Priority) + 1
@@ -33,8 +32,8 @@ class Scheduler:
         self._closed = False
         self._left = 0
         """How many have left so far."""
-        self._collecting = Scheduler(1) if slots > 1 else self
-        """Who may wait for every slot: two might each hold some."""
+        self._collecting = Scheduler(1) if slots > 1 else None
+        """Who may wait for every slot, of several: two might each hold some."""
 
     def slot(self, priority: Priority, deadline_ns: int | None = None) -> _Slot:
         """Return a context manager that holds a slot.
@@ -43,18 +42,10 @@ class Scheduler:
         """
         return _Slot(self, priority, deadline_ns)
 
-    @contextmanager
-    def alone(self, priority: Priority, deadline_ns: int | None = None) -> Iterator[None]:
-        """Hold all slots; raises as entering one does."""
-        slots = [self._collecting.slot(priority, deadline_ns)]
-        slots += [self.slot(priority, deadline_ns) for _ in range(self._slots)]
-        try:
-            for slot in slots:
-                slot.__enter__()
-            yield
-        finally:
-            for slot in reversed(slots):
-                slot.abandon()
+    def alone(self, priority: Priority, deadline_ns: int | None = None) -> _Alone:
+        """Return a context manager that holds all slots; entering raises as that of one does."""
+        slots = [self.slot(priority, deadline_ns) for _ in range(self._slots)]
+        return _Alone(slots if self._collecting is None else [self._collecting.slot(priority, deadline_ns), *slots])
 
     def close(self, timeout_seconds: float) -> bool:
         """Take every slot for ever, waiting for those in use; return whether that was possible in time.
@@ -77,50 +68,73 @@ class Scheduler:
         with self._lock:
             return len(self._waiting)
 
-    def _enter(self, priority: int, deadline_ns: int | None) -> None:
+    def _enter(self, slot: _Slot, thread: int) -> None:
         if self._closed and threading.current_thread() is threading.main_thread():
             raise HalError(ErrorStatus.DEVICE_UNAVAILABLE, "the interpreter is ending")
-        self._take(priority, deadline_ns)
+        self._take(slot._priority, slot._deadline_ns, slot, thread)
 
-    def _take(self, priority: int, deadline_ns: int | None) -> None:
-        with self._lock:
-            if self._free:
-                self._free -= 1
-                return
-            turn = _Turn(priority, next(self._arrivals))
-            heapq.heappush(self._waiting, turn)
+    def _take(self, priority: int, deadline_ns: int | None, slot: _Slot | None = None, thread: int = 0) -> None:
+        """Take a slot, at once or when it is this thread's turn."""
+        turn: _Turn | None = None
         try:
+            with self._lock:
+                if self._free:
+                    self._free -= 1
+                    if slot is not None:
+                        slot._holder = thread
+                    return
+                turn = _Turn(priority, next(self._arrivals))
+                heapq.heappush(self._waiting, turn)
             if turn.wait(deadline_ns):
+                if slot is not None:
+                    slot._holder = thread
                 return
-        except BaseException:
             self._withdraw(turn)
+        except BaseException:
+            if turn is not None:
+                self._withdraw(turn)
             raise
-        self._withdraw(turn)
         raise HalError(ErrorStatus.MISSED_DEADLINE_TRANSIENT, "the deadline passed while the device was busy")
 
     def _withdraw(self, turn: _Turn) -> None:
-        """Leave the line, or hand on the slot that came too late."""
+        """Leave the line, or hand on the slot that came too late; the second time nothing."""
         with self._lock:
+            if turn.is_over:
+                return
+            turn.is_over = True
             if turn in self._waiting:
                 self._waiting.remove(turn)
                 heapq.heapify(self._waiting)
             else:
                 self._hand_on()
 
-    def _hand_on(self) -> None:
-        """Give a slot to who waits longest, or free it; the lock is held."""
+    def _hand_on(self, slot: _Slot | None = None) -> None:
+        """Give a slot, of whoever held it, to who waits longest, or free it; the lock is held."""
+        if slot is not None:
+            slot._holder = 0
         self._left += 1
-        if self._waiting:
-            heapq.heappop(self._waiting).come()
-        else:
+        if not self._waiting:
             self._free += 1
+            return
+        turn = self._waiting[0]
+        try:
+            self._serve(turn)
+        except BaseException:  # an interrupt, of which whoever waits shall not know
+            self._serve(turn)
+            raise
+
+    def _serve(self, turn: _Turn) -> None:
+        """Let whoever is first in the line come; the second time nothing."""
+        turn.come()
+        if self._waiting and self._waiting[0] is turn:
+            heapq.heappop(self._waiting)
 
 
 class _Slot:
     """Holds a slot while it is entered; may be entered again and again, by one thread at a time.
 
-    An interrupt (KeyboardInterrupt) may come wherever Python runs, within these methods too: whoever catches one that
-    came out of the `with` block calls `abandon`.
+    An interrupt (KeyboardInterrupt) may come wherever Python calls something, within these methods too: whoever catches
+    one that came out of the `with` block calls `abandon`. Between two calls none comes: there a slot changes hands.
     """
 
     __slots__ = ("_deadline_ns", "_holder", "_left_before", "_priority", "_scheduler", "was_shared")
@@ -145,8 +159,7 @@ class _Slot:
                 self._left_before = scheduler._left
                 return
         self._left_before = scheduler._left
-        scheduler._enter(self._priority, self._deadline_ns)
-        self._holder = thread
+        scheduler._enter(self, thread)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -154,9 +167,9 @@ class _Slot:
         scheduler = self._scheduler
         with scheduler._lock:
             if kind is not None:
-                self.was_shared = scheduler._free < scheduler._slots - 1 or scheduler._left != self._left_before
-            self._holder = 0
-            scheduler._hand_on()
+                beside = scheduler._free < scheduler._slots - 1 or scheduler._left != self._left_before
+                self.was_shared = beside and scheduler._slots > 1
+            scheduler._hand_on(self)
 
     def abandon(self) -> None:
         """Give the slot back if this thread still holds it: an interrupt came as it was taken, or as it was left."""
@@ -164,11 +177,40 @@ class _Slot:
             self.__exit__(None, None, None)
 
 
+class _Alone:
+    """Holds slots while it is entered, taken one after the other; of interrupts the same is true as of `_Slot`'s."""
+
+    __slots__ = ("_slots",)
+
+    def __init__(self, slots: Sequence[_Slot]) -> None:
+        self._slots = slots
+
+    def __enter__(self) -> None:
+        try:
+            for slot in self._slots:
+                slot.__enter__()
+        except BaseException:
+            self.abandon()
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Give back the slots that this thread still holds."""
+        for slot in reversed(self._slots):
+            slot.abandon()
+
+
 class _Turn:
     """A place in the line."""
 
     def __init__(self, priority: int, arrival: int) -> None:
         self._order = (-priority, arrival)
+        self.is_over = False
+        """Whether whoever waited has gone away."""
         self._lock = threading.Lock()
         self._lock.acquire()
 
@@ -176,7 +218,8 @@ class _Turn:
         return self._order < other._order
 
     def come(self) -> None:
-        self._lock.release()
+        if self._lock.locked():
+            self._lock.release()
 
     def wait(self, deadline_ns: int | None) -> bool:
         """Wait for the turn; return False if the deadline came before."""

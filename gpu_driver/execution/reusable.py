@@ -198,11 +198,15 @@ class ReusableExecution:
         # There was no room for it beside others; what failed holds no memory any more.
         if events is not None:
             events.clear()
+        alone = device.executions.alone(prepared.priority, deadline_ns)
         try:
-            with device.executions.alone(prepared.priority, deadline_ns):
+            with alone:
                 return self._run_now(queue, events, memory, in_stages=in_stages)
         except cl.Error as error:
             raise hal_error(error, "execution") from error
+        except BaseException:
+            alone.abandon()
+            raise
 
     def _run_now(
         self, queue: cl.CommandQueue, events: list[Recorded] | None, memory: _Memory, *, in_stages: bool

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import heapq
 import sys
 import threading
 import time
@@ -127,6 +128,19 @@ def test_a_deadline_ends_the_waiting_for_all_slots_and_costs_none() -> None:
     assert free_slots(scheduler) == 2
 
 
+def test_one_slot_is_never_shared() -> None:
+    """As on the device without threads; who is alone there takes the slot once."""
+    scheduler = Scheduler(1)
+    slot = scheduler.slot(LOW)
+    with pytest.raises(ZeroDivisionError), slot:
+        scheduler._left += 1  # as if it had waited for the one before
+        raise ZeroDivisionError
+    assert not slot.was_shared
+    with scheduler.alone(LOW, time.monotonic_ns()):
+        assert free_slots(scheduler) == 0
+    assert free_slots(scheduler) == 1
+
+
 def test_what_failed_knows_whether_it_was_alone() -> None:
     scheduler = Scheduler(2)
     slot, beside = scheduler.slot(LOW), scheduler.slot(LOW)
@@ -168,6 +182,77 @@ def test_an_interruption_while_waiting_costs_no_slot(monkeypatch: pytest.MonkeyP
         held.__exit__(None, None, None)
     assert scheduler.waiting == 0
     assert free_slots(scheduler) == 1
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_an_interruption_of_who_leaves_reaches_nobody_else(monkeypatch: pytest.MonkeyPatch, before: bool) -> None:
+    """Interrupted before whoever waits is let in, and after."""
+    scheduler, served, interrupts = Scheduler(1), list[bool](), [KeyboardInterrupt()]
+    come = module._Turn.come
+
+    def interrupted(turn: module._Turn) -> None:
+        if not before:
+            come(turn)
+        if interrupts:
+            raise interrupts.pop()
+        come(turn)
+
+    def body() -> None:
+        with scheduler.slot(LOW):
+            served.append(True)
+
+    monkeypatch.setattr(module._Turn, "come", interrupted)
+    waiting = threading.Thread(target=body, daemon=True)
+    slot = scheduler.slot(LOW)
+    try:
+        with slot:
+            waiting.start()
+            until(lambda: scheduler.waiting == 1)
+    except KeyboardInterrupt:
+        slot.abandon()
+    waiting.join(60)
+    assert served == [True]
+    assert not interrupts
+    assert free_slots(scheduler) == 1
+
+
+def test_an_interruption_as_the_line_is_joined_costs_no_slot(monkeypatch: pytest.MonkeyPatch) -> None:
+    scheduler = Scheduler(1)
+    push = heapq.heappush
+
+    def interrupted(heap: list[module._Turn], turn: module._Turn) -> None:
+        push(heap, turn)
+        raise KeyboardInterrupt
+
+    with scheduler.slot(LOW):
+        monkeypatch.setattr(heapq, "heappush", interrupted)
+        with pytest.raises(KeyboardInterrupt), scheduler.slot(LOW):
+            pass
+        monkeypatch.undo()
+        assert scheduler.waiting == 0
+    assert free_slots(scheduler) == 1
+
+
+def test_an_interruption_of_who_was_alone_costs_no_slot(monkeypatch: pytest.MonkeyPatch) -> None:
+    scheduler, interrupts = Scheduler(3), [KeyboardInterrupt()]
+    leave = module._Slot.__exit__
+
+    def interrupted(slot: module._Slot, *failure: object) -> None:
+        if interrupts and scheduler._free == 1:
+            raise interrupts.pop()
+        leave(slot, None, None, None)
+
+    monkeypatch.setattr(module._Slot, "__exit__", interrupted)
+    alone = scheduler.alone(LOW)
+    try:
+        with alone:
+            pass
+    except KeyboardInterrupt:
+        alone.abandon()
+    assert not interrupts
+    assert free_slots(scheduler) == 3
+    with scheduler.alone(LOW, time.monotonic_ns()):
+        pass
 
 
 def test_leaving_the_line_keeps_its_order() -> None:
