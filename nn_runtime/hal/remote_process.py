@@ -118,6 +118,8 @@ class HostProcess:
         known = self._pools.get(key)
         if known is not None and known[0]() is memory:
             return known[1]
+        if self.dead:  # a thread that stays until the interpreter has ended may hold the lock
+            raise self._death()
         with self._lock:
             known = self._pools.get(key)
             if known is not None and known[0]() is memory:

@@ -347,6 +347,31 @@ def test_threads_in_calls_say_nothing_as_the_interpreter_ends() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_nobody_waits_for_a_thread_in_a_call_to_a_process_that_has_ended() -> None:
+    host, held, go = remote_process.HostProcess(ENTRY), threading.Event(), threading.Event()
+
+    def stay() -> None:
+        with host._lock:
+            held.set()
+            go.wait(60)
+
+    threading.Thread(target=stay, daemon=True).start()
+    assert held.wait(60)
+    host.close()
+    refused = list[ErrorStatus]()
+
+    def ask() -> None:
+        with pytest.raises(HalError) as caught:
+            host.pool_number(SharedMemory.create(64))
+        refused.append(caught.value.status)
+
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    asking.join(30)
+    go.set()
+    assert refused == [ErrorStatus.DEAD_OBJECT]
+
+
 def test_a_process_that_cannot_be_started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     before = open_descriptors()
