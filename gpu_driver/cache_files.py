@@ -13,11 +13,14 @@ would have to lie where this user can read it.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import hashlib
 import logging
 import os
+import shutil
 import stat
+import tempfile
 import time
 from typing import TYPE_CHECKING
 
@@ -53,6 +56,18 @@ def try_write(path: Path, data: bytes) -> bool:
         _LOG.info("cannot write %s (%s): going on without it", path, error)
         return False
     return True
+
+
+def folder_of_process(prefix: str) -> str:
+    """A new temporary folder that nobody else can write to; it goes when this process ends. Raises OSError."""
+    folder, process = tempfile.mkdtemp(prefix=prefix), os.getpid()
+
+    def remove() -> None:
+        if os.getpid() == process:  # not in a forked child, which ends too
+            shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(remove)
+    return folder
 
 
 def seal(payload: bytes) -> bytes:

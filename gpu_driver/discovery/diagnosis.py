@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpu_driver import tuning
-from gpu_driver.discovery import icd, platforms, probe
+from gpu_driver.discovery import icd, link_repair, platforms, probe
 from gpu_driver.discovery.dot_products import best_form, forms_to_try
 from gpu_driver.discovery.host_cpu import host_cpu
 from nn_runtime.hal.cache_folder import cache_directory
@@ -28,7 +28,7 @@ _INSTALL_INTEL = "pip install intel-opencl-rt intel-cmplr-lib-rt"
 _REMEDIES = (
     (("libimf", "libsvml", "libirng", "libintlc"), "pip install intel-cmplr-lib-rt"),
     (("libtbb", "libhwloc"), "pip install tbb"),
-    (("Final linking of kernel",), f"install {probe.LINKER} (binutils), or {_INSTALL_INTEL}"),
+    ((link_repair.COMPLAINT,), f"install {link_repair.LINKER} (binutils), or {_INSTALL_INTEL}"),
     (("unknown target CPU 'generic'", "does not know this processor"), _INSTALL_INTEL),
 )
 

@@ -7,22 +7,20 @@ this process, PoCL 3.0 repaired where needed (pocl_repair.py). Importing this mo
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import hashlib
 import logging
 import os
 import re
-import shutil
 import struct
 import sys
-import tempfile
 import threading
 from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpu_driver.discovery import icd, pocl_repair, probe
+from gpu_driver import cache_files
+from gpu_driver.discovery import icd, link_repair, pocl_repair, probe
 from gpu_driver.discovery.dot_products import usable_here
 from gpu_driver.discovery.host_cpu import host_cpu
 from nn_runtime.codes import DeviceTypeCode
@@ -217,7 +215,11 @@ def _describe(
     library = _library_of(platform)
     verdict = _ready(device, _verdict_on(device, place, library, verdicts))
     target = pocl_repair.compiled_for(platform.version, device.version)
-    notes = () if verdict.repaired_as is None else (f"compiler target '{target}' replaced by '{verdict.repaired_as}'",)
+    notes = []
+    if verdict.repaired_as is not None:
+        notes.append(f"compiler target '{target}' replaced by '{verdict.repaired_as}'")
+    if verdict.links_with_stand_ins:
+        notes.append("kernels are linked without a C compiler's libraries: none is installed")
     type_ = _type_of(device)
     identity = [platform.name, platform.version, device.name, device.version, device.driver_version]
     identity += [_size_text(library), verdict.repaired_as or ""]
@@ -229,7 +231,7 @@ def _describe(
         platform_name=platform.name.strip(), platform_version=platform.version.strip(), library=library,
         device_name=device.name.strip(), vendor=device.vendor.strip(),
         driver_version=device.driver_version.strip(), device_version=device.version.strip(), type=type_,
-        usable=verdict.usable, reason=verdict.reason, features=usable_here(verdict.features), notes=notes,
+        usable=verdict.usable, reason=verdict.reason, features=usable_here(verdict.features), notes=tuple(notes),
         identity=hashlib.sha256("\n".join(identity).encode()).hexdigest()[:32], device=device,
     )  # fmt: skip
     return found, place
@@ -251,8 +253,15 @@ def _verdict_on(
 
 
 def _ready(device: cl.Device, verdict: probe.DeviceVerdict) -> probe.DeviceVerdict:
-    """The verdict after the child's repair was repeated in this process."""
-    if not verdict.usable or verdict.repaired_as is None:
+    """The verdict after the child's repairs were repeated in this process."""
+    if not verdict.usable:
+        return verdict
+    if verdict.links_with_stand_ins:
+        try:
+            link_repair.offer()
+        except OSError as error:
+            return replace(verdict, usable=False, reason=f"no libraries to link kernels with: {error}")
+    if verdict.repaired_as is None:
         return verdict
     repair = pocl_repair.repair(device, host_cpu())
     if repair.name is None and not repair.is_vital:
@@ -371,11 +380,10 @@ def _do_without_the_users_cache() -> None:
     if reason is None:
         return
     try:
-        temporary = tempfile.mkdtemp(prefix="nnrt-pocl-")
+        temporary = cache_files.folder_of_process("nnrt-pocl-")
     except OSError:
         return
     os.environ["POCL_CACHE_DIR"] = temporary
-    atexit.register(shutil.rmtree, temporary, ignore_errors=True)
     level = logging.WARNING if chosen else logging.INFO
     _LOG.log(level, "%s cannot be written (%s): PoCL uses %s until this process ends", folder, reason, temporary)
 

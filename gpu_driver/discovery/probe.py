@@ -4,8 +4,8 @@
 A broken driver can end the process it runs in, so the first try happens in a child. One child serves one OpenCL
 library (or, where libraries cannot be told apart, all of them). Verdicts are kept in the cache folder, by library
 file, processor, the kernels that devices are tried with, the processor that PoCL 3.0 is told to compile for, the linker
-that PoCL runs, and the variables that change what drivers do; a bad verdict for ten minutes only, because what it
-blames may have been mended outside.
+that PoCL runs and the compilers whose libraries it links with, and the variables that change what drivers do; a bad
+verdict for ten minutes only, because what it blames may have been mended outside.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import shutil
 import subprocess
 import sys
 import time
-from dataclasses import asdict, field
+from dataclasses import asdict, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,7 +28,7 @@ import numpy as np
 
 from gpu_driver import cache_files
 from gpu_driver.device.interrupts import interrupts_held
-from gpu_driver.discovery import dot_products, icd, matrix_units, pocl_repair
+from gpu_driver.discovery import dot_products, icd, link_repair, matrix_units, pocl_repair
 from gpu_driver.discovery.host_cpu import host_cpu
 from gpu_driver.discovery.trial import one_line, run_once
 from nn_runtime.hal.cache_folder import cache_directory
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     import pyopencl as cl
 
 _LOG = logging.getLogger(__name__)
-_FORMAT = 8
+_FORMAT = 9
 BAD_VERDICT_SECONDS = 600
 CHILD_TIMEOUT_SECONDS = 120
 _MARK = "@nnrt-probe "
@@ -56,8 +56,7 @@ _KEY_VARIABLES = (
     "OCL_ICD_VENDORS", "OCL_ICD_FILENAMES", "LD_LIBRARY_PATH", "PYOPENCL_BUILD_OPTIONS", "POCL_DEVICES",
     "RUSTICL_ENABLE", "CUDA_VISIBLE_DEVICES", *COMPILER_VARIABLES,
 )  # fmt: skip
-LINKER = "ld"
-"""What PoCL links every kernel with; without it, it ends the process."""
+_COMPILERS = "lib*/gcc/*/*"  # below /usr
 ENVIRONMENT_VARIABLES = (*_KEY_VARIABLES, "PYOPENCL_CTX", "PYOPENCL_NO_CACHE", "POCL_CACHE_DIR", "POCL_DEBUG")
 
 POCL_THREADS, POCL_INLINE = "pthread", "basic"
@@ -82,13 +81,14 @@ _COUNT = 50
 @dataclass(frozen=True)
 class DeviceVerdict:
     """Of one device: usable, or the reason why not; features: assembly variants that gave the right answer;
-    repaired_as: the processor name written into PoCL 3.0.
+    repaired_as: the processor name written into PoCL 3.0; links_with_stand_ins: see link_repair.py.
     """
 
     usable: bool
     reason: str | None = None
     features: tuple[str, ...] = ()
     repaired_as: str | None = None
+    links_with_stand_ins: bool = False
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,9 @@ def _verdict_path(library: str | None) -> Path:
         host_cpu().digest,
         str(icd.pyopencl_folder()),
         sys.version_info[:2],
-        shutil.which(LINKER),
+        shutil.which(link_repair.LINKER),
+        sorted(map(str, Path("/usr").glob(_COMPILERS))),
+        link_repair.chosen(),
     ]
     if library is not None and Path(library).is_absolute():
         try:
@@ -210,6 +212,7 @@ def _decode_device(fields: dict[str, object]) -> DeviceVerdict:
         None if reason is None else str(reason),
         tuple(str(feature) for feature in features),
         None if repaired_as is None else str(repaired_as),
+        bool(fields["links_with_stand_ins"]),
     )
 
 
@@ -219,7 +222,7 @@ def _decode_device(fields: dict[str, object]) -> DeviceVerdict:
 def _start_child(library: str | None, skip: Sequence[str]) -> subprocess.Popen[str] | None:
     if not sys.executable:
         return None
-    environment = dict(os.environ)
+    environment = {**os.environ, "POCL_KERNEL_CACHE": "0"}  # a kernel that PoCL kept would show nothing of its linker
     if library is not None:
         environment[icd.VENDORS_VARIABLE] = library
     code = "import json,sys; sys.path[:]=json.loads(sys.argv[1]); from gpu_driver.discovery.probe import child; child()"
@@ -239,7 +242,9 @@ def _start_child(library: str | None, skip: Sequence[str]) -> subprocess.Popen[s
 
 
 def _follow_children(library: str | None, child: subprocess.Popen[str] | None) -> LibraryVerdict:
-    """Collect a child's verdicts; after one that died on a device, a next child goes on behind that device."""
+    """Collect a child's verdicts; after one that died on a device, a next child goes on behind that device, or tries it
+    again with what its linker lacked.
+    """
     devices: dict[str, DeviceVerdict] = {}
     for _ in range(_MAX_CHILDREN_PER_LIBRARY):
         if child is None:
@@ -253,9 +258,19 @@ def _follow_children(library: str | None, child: subprocess.Popen[str] | None) -
             return LibraryVerdict(False, ending)
         if begun is None:
             return LibraryVerdict(True, None, devices)
-        devices.setdefault(begun, DeviceVerdict(False, f"{ending} while running the test kernel"))
+        if not (link_repair.may_help(ending) and _stand_ins_offered()):
+            devices.setdefault(begun, DeviceVerdict(False, f"{ending} while running the test kernel"))
         child = _start_child(library, tuple(devices))
     return LibraryVerdict(True, None, devices)
+
+
+def _stand_ins_offered() -> bool:
+    try:
+        link_repair.offer()
+    except OSError as error:
+        _LOG.info("no libraries can be offered to PoCL's linker: %s", error)
+        return False
+    return True
 
 
 def _finish(child: subprocess.Popen[str]) -> tuple[str, str | None]:
@@ -377,20 +392,21 @@ def _verdicts_on(device: cl.Device) -> Iterator[DeviceVerdict]:
             yield DeviceVerdict(False, repair.reason)
             return
         repaired_as = repair.name
+    good = DeviceVerdict(True, None, (), repaired_as, "PoCL" in device.platform.version and link_repair.is_offered())
     try:
         context = cl.Context([device])
         wrong = _wrong_answers(context)
     except cl.Error as error:
-        yield DeviceVerdict(False, f"the test kernel failed: {one_line(str(error))}", repaired_as=repaired_as)
+        yield replace(good, usable=False, reason=f"the test kernel failed: {one_line(str(error))}")
         return
     if wrong:
-        yield DeviceVerdict(False, f"the test kernel gave wrong answers: {wrong}", repaired_as=repaired_as)
+        yield replace(good, usable=False, reason=f"the test kernel gave wrong answers: {wrong}")
         return
-    yield DeviceVerdict(True, repaired_as=repaired_as)
+    yield good
     units = matrix_units.feature_of(device, context)
     features = dot_products.features_of(device, context, host_cpu()) if units is None else (units,)
     if features:
-        yield DeviceVerdict(True, features=features, repaired_as=repaired_as)
+        yield replace(good, features=features)
 
 
 def _wrong_answers(context: cl.Context) -> str:
