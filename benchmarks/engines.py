@@ -204,7 +204,7 @@ def probe(_: bytes) -> Run:
     kernel.set_args(ball, np.int32(_TURNS))
 
     def run(_: Sequence[Array]) -> Array:
-        cl.enqueue_fill_buffer(queue, ball, np.int32(0), 0, 64)
+        cl.enqueue_fill_buffer(queue, ball, np.zeros(1, np.int32), 0, 64)
         event = cl.enqueue_nd_range_kernel(queue, kernel, (2,), (1,))
         event.wait()
         state = np.empty(1, np.int32)

@@ -123,7 +123,7 @@ class _Measurement:
         moved = count * self._items * _VECTOR * 4
         source, destination = self._device.allocate(moved), self._device.allocate(moved)
         for buffer in (source, destination):
-            cl.enqueue_fill_buffer(self._device.profiling_queue, buffer.handle, np.uint8(0), 0, moved)
+            cl.enqueue_fill_buffer(self._device.profiling_queue, buffer.handle, np.zeros(1, np.uint8), 0, moved)
         return self._rate(
             self._program.kernel("copy"), 2 * moved,
             lambda rounds: (source.handle, destination.handle, np.int32(count), rounds),

@@ -214,9 +214,8 @@ class Steps:
                 self.factors[of_better], self.offsets[of_better] = factors[better], offsets[better]
             left = wrong > 0
             if not left.all():
-                channels, shifts, factors, first, before, middles = (
-                    one[left] for one in (channels, shifts, factors, first, before, middles)
-                )
+                channels, shifts, factors = channels[left], shifts[left], factors[left]
+                first, before, middles = first[left], before[left], middles[left]
 
     def _reached_by(self, channel: int, sums: Array) -> Array:
         """Tell which levels the kept arithmetic of a channel reaches at sums, one of each level or one for all."""

@@ -79,7 +79,7 @@ class ExecutionContext:
     def clear(self, queue: cl.CommandQueue) -> None:
         """Enqueue filling all memory with zeros."""
         for buffer in (*self._boundary.values(), *self._arenas):
-            cl.enqueue_fill_buffer(queue, buffer.handle, np.uint8(0), 0, buffer.size_bytes)
+            cl.enqueue_fill_buffer(queue, buffer.handle, np.zeros(1, np.uint8), 0, buffer.size_bytes)
 
     def _reserve(self, sizes_bytes: tuple[int, ...]) -> None:
         """Have arenas of at least these sizes; segments share them, as they run one after the other."""

@@ -134,7 +134,8 @@ def is_class_map(result: Result) -> bool:
     values = result.values
     if values.dtype.kind not in "iu" or result.scale or np.squeeze(values).ndim < 2:
         return False
-    return bool(values.min() >= 0 and values.max() < MOST_MAP_CLASSES)
+    numbers = values.astype(np.int64)
+    return bool(numbers.min() >= 0 and numbers.max() < MOST_MAP_CLASSES)
 
 
 def _statistics(result: Result) -> Statistics:

@@ -164,7 +164,7 @@ def _cell_shift(op: OperationView) -> int:
 
 
 def _clip(limit: float, operand: OperandView, greatest: int) -> int:
-    return int(min(np.float32(limit) / np.float32(operand.scale), greatest))
+    return int(min(float(np.float32(limit) / np.float32(operand.scale)), greatest))
 
 
 def _check_bias_scales(op: OperationView) -> None:

@@ -57,8 +57,7 @@ def uniform_doubles(seed: int, seed2: int, count: int) -> npt.NDArray[np.float64
     """Return `count` random numbers in [0, 1), of two words each: 20 bits of the first above 32 of the second."""
     words = philox_words(seed, seed2, -(-count // 2)).astype(np.uint64).reshape(-1, 2)[:count]
     mantissas = (words[:, 0] & np.uint64(0xFFFFF)) << _HALF | words[:, 1]
-    uniform: npt.NDArray[np.float64] = mantissas * 2.0**-52
-    return uniform
+    return mantissas.astype(np.float64) * np.float64(2.0**-52)
 
 
 def _prepare(op: OperationView) -> tuple[Dimensions, ...]:

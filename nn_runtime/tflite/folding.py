@@ -398,5 +398,5 @@ def _folded(op: Operator, function: np.ufunc) -> Array:
 def _fold_reduce_prod(op: Operator) -> Array:
     data = op.array(0, "input")
     axes = tuple(sorted({op.axis(axis, data.ndim) for axis in op.integers(1, "axes")}))
-    result: Array = np.prod(data, axes, dtype=np.int32, keepdims=bool(op.option("keep_dims")))
-    return np.asarray(result)
+    result: Array = np.prod(data, axes, dtype=np.int32, keepdims=True)
+    return result if op.option("keep_dims") else result.squeeze(axes)
