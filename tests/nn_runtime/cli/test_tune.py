@@ -49,8 +49,9 @@ class _Slow:
         self._milliseconds = milliseconds
         self._wrong = wrong
 
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._inner, name)
+        self.execute_fenced = inner.execute_fenced
+        self.configure_execution_burst = inner.configure_execution_burst
+        self.close = inner.close
 
     def execute_synchronously(self, request: object, *arguments: object) -> object:
         self._clock.advance(self._milliseconds)
