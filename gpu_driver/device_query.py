@@ -12,6 +12,7 @@ from gpu_driver.device_profile import CYCLE_COUNTER, DeviceProfile
 from gpu_driver.discovery.dot_products import WIDE_FORMS, best_form
 from gpu_driver.discovery.host_cpu import host_cpu
 from gpu_driver.discovery.pocl_repair import SKX_FLAGS
+from gpu_driver.processors import usable_processors
 from gpu_driver.tuning import tuning_for
 from nn_runtime.codes import DeviceTypeCode
 
@@ -36,7 +37,7 @@ def profile_of(found: FoundDevice) -> DeviceProfile:
         device_version=found.device_version,
         driver_version=found.driver_version,
         identity=found.identity,
-        compute_units=device.max_compute_units,
+        compute_units=_compute_units(found),
         max_work_group_size=device.max_work_group_size,
         max_work_item_sizes=tuple(device.max_work_item_sizes),
         max_alloc_bytes=device.max_mem_alloc_size,
@@ -54,6 +55,12 @@ def profile_of(found: FoundDevice) -> DeviceProfile:
         device_name=found.device_name,
     )
     return replace(profile, tuning=tuning_for(profile))
+
+
+def _compute_units(found: FoundDevice) -> int:
+    """Those of a CPU are processors, of which the process may have the time of fewer."""
+    units: int = found.device.max_compute_units
+    return min(units, usable_processors()) if found.type == DeviceTypeCode.CPU else units
 
 
 def registers_of(found: FoundDevice, cpu: HostCpu) -> int:

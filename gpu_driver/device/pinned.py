@@ -8,7 +8,6 @@ threads fill them, and while they fill the next ones the GPU fetches the last; t
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 import weakref
@@ -20,6 +19,7 @@ import numpy as np
 import pyopencl as cl
 
 from gpu_driver.device.copy_threads import CopyThreads
+from gpu_driver.processors import usable_processors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,7 +63,7 @@ class PinnedStaging:
         self._queue = cl.CommandQueue(context, device)
         """Where pieces are mapped, without waiting for what the others compute."""
         self._watchdog = watchdog
-        self._threads = CopyThreads(min(MOST_THREADS, _processors()) - 1)
+        self._threads = CopyThreads(min(MOST_THREADS, usable_processors()) - 1)
         self._pieces: weakref.WeakSet[Piece] = weakref.WeakSet()
         """All of them; one that an interrupt had somebody lose goes by itself."""
         self._free: deque[Piece] = deque()
@@ -276,8 +276,3 @@ def parts_of(size_bytes: int, threads: int) -> list[slice]:
     count = threads * -(-size_bytes // (threads * PIECE_BYTES))
     part_bytes = -(-size_bytes // (count * _ALIGNMENT)) * _ALIGNMENT
     return [slice(start, min(start + part_bytes, size_bytes)) for start in range(0, size_bytes, part_bytes)]
-
-
-def _processors() -> int:
-    """Return how many processors this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

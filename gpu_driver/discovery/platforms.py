@@ -23,6 +23,7 @@ from gpu_driver import cache_files
 from gpu_driver.discovery import icd, link_repair, pocl_repair, probe
 from gpu_driver.discovery.dot_products import usable_here
 from gpu_driver.discovery.host_cpu import host_cpu
+from gpu_driver.processors import usable_processors
 from nn_runtime.codes import DeviceTypeCode
 from nn_runtime.hal.cache_folder import NOWHERE
 from nn_runtime.hal.files import why_unwritable
@@ -92,11 +93,14 @@ class Survey:
 
 
 _COMPILER_BYTES, _THREAD_BYTES = 640 << 20, 64 << 20
-"""Address space of the platforms with their compilers, and of a thread of each core. With less, PoCL hung or ended the
-process in nearly every run on two cores, however small the network; MobileNet V2 takes 750 MiB there.
+"""Address space of the platforms with their compilers, and of a thread of each processor that may be used. With less,
+PoCL hung or ended the process in nearly every run on two cores, however small the network; MobileNet V2 takes 750 MiB
+there.
 """
-_AFFINITY, _SPREAD = "POCL_AFFINITY", "1 (nn_runtime)"
-"""PoCL's variable, and our value of it: PoCL looks at the first character, users give that alone."""
+_AFFINITY = "POCL_AFFINITY"
+_THREADS = "POCL_MAX_PTHREAD_COUNT", "POCL_CPU_MAX_CU_COUNT"  # PoCL 3.0's name, and that of later ones
+_OURS = " (nn_runtime)"
+"""Behind values that are ours and not the user's: PoCL reads a number and looks no further."""
 _DEVICES = "POCL_DEVICES"
 _INLINE_NOTE = f"small models are computed in the calling thread (PoCL's device '{probe.POCL_INLINE}')"
 _lock = threading.Lock()
@@ -144,7 +148,7 @@ def _survey(refresh: bool) -> Survey:
         return Survey(pyopencl_error="PyOpenCL is not installed")
     _check_address_space()
     _do_without_the_users_cache()
-    _spread_threads_of_pocl()
+    _place_threads_of_pocl()
     entries = icd.offered_entries()
     with _inline_device_shown([entry for entry in entries if _is_there(entry)]):
         return _survey_of(entries, refresh=refresh, was_loaded=was_loaded)
@@ -162,7 +166,7 @@ def _check_address_space() -> None:
         used = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
     except (ImportError, OSError):  # not on Linux
         return
-    wanted = _COMPILER_BYTES + (os.cpu_count() or 1) * _THREAD_BYTES
+    wanted = _COMPILER_BYTES + usable_processors() * _THREAD_BYTES
     if limit != resource.RLIM_INFINITY and limit - used < wanted:
         raise MemoryError(
             f"OpenCL wants {wanted >> 20} MiB of address space, this process has {max(0, limit - used) >> 20} MiB left "
@@ -221,6 +225,8 @@ def _describe(
     if verdict.links_with_stand_ins:
         notes.append("kernels are linked without a C compiler's libraries: none is installed")
     type_ = _type_of(device)
+    if type_ == DeviceTypeCode.CPU and usable_processors() < (os.cpu_count() or 1):
+        notes.append(f"computes on {usable_processors()} of {os.cpu_count()} processors, as this process may")
     identity = [platform.name, platform.version, device.name, device.version, device.driver_version]
     identity += [_size_text(library), verdict.repaired_as or ""]
     identity += [f"{name}={os.environ[name]}" for name in probe.COMPILER_VARIABLES if name in os.environ]
@@ -388,18 +394,30 @@ def _do_without_the_users_cache() -> None:
     _LOG.log(level, "%s cannot be written (%s): PoCL uses %s until this process ends", folder, reason, temporary)
 
 
-def _spread_threads_of_pocl() -> None:
-    """Have PoCL keep each of its threads on a core of its own, unless the user chose otherwise.
+def _place_threads_of_pocl() -> None:
+    """Have PoCL make as many threads as the process has processors, and keep each on one of its own if it has all.
 
-    Linux now and then puts two of them on one core, where they take turns for some milliseconds: a network that is
-    one launch then takes twice its time. PoCL counts cores from 0, so that a process on a part of them goes without,
-    also if it inherits the choice of a process on all.
+    PoCL counts the machine's processors. Where a process has fewer (processors.py), threads beyond them take turns, and
+    those that wait for another's results keep it from computing them. Where it has all, Linux now and then puts two
+    threads on one, where they take turns for some milliseconds: a network that is one launch then takes twice its time.
+    What the user chose stays; what a process on other processors chose for this one does not.
     """
-    if sys.platform == "linux" and os.environ.get(_AFFINITY, _SPREAD) == _SPREAD:
-        if os.sched_getaffinity(0) == set(range(os.cpu_count() or 1)):
-            os.environ[_AFFINITY] = _SPREAD
+    if sys.platform != "linux":
+        return
+    usable, there = usable_processors(), os.cpu_count() or 1
+    _choose((_AFFINITY,), 1 if usable == there else None)
+    _choose(_THREADS, usable if usable < there else None)
+
+
+def _choose(names: Sequence[str], number: int | None) -> None:
+    """Give variables of PoCL a number, or none, unless the user gave one of them a value."""
+    if any(name in os.environ and not os.environ[name].endswith(_OURS) for name in names):
+        return
+    for name in names:
+        if number is None:
+            os.environ.pop(name, None)
         else:
-            os.environ.pop(_AFFINITY, None)
+            os.environ[name] = f"{number}{_OURS}"
 
 
 @contextlib.contextmanager

@@ -495,7 +495,7 @@ def test_the_interpreter_ends_well(opencl_device: Device, ending: str) -> None:
     prelude = """
 from gpu_driver.device import pinned
 from nn_runtime.hal.types import HalError
-pinned._processors = lambda: 4
+pinned.usable_processors = lambda: 4
 device = discrete(device)
 """
     assert ended(start_python(prelude + _ENDINGS[ending], opencl_device)) == (0, "", "")

@@ -43,6 +43,15 @@ from gpu_driver.discovery import platforms
 cl.Context([pocl])
 print(json.dumps([sorted(os.sched_getaffinity(int(task))) for task in os.listdir('/proc/self/task')]))
 """
+_UNITS = """
+import json
+from gpu_driver.device_query import profile_of
+from gpu_driver.discovery import platforms
+found = [d for d in platforms.find_devices() if d.slug in ('pocl', 'intel') and d.usable]
+notes = [[note for note in d.notes if 'processors' in note] for d in found]
+pocl = [d.device.max_compute_units for d in found if d.slug == 'pocl']
+print(json.dumps([[profile_of(d).compute_units for d in found], pocl, notes]))
+"""
 _INLINE = """
 import json
 from gpu_driver.discovery import platforms
@@ -81,7 +90,12 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _run(code: str, cache: Path | str, **variables: str) -> list[object] | dict[str, object]:
-    own = (icd.VENDORS_VARIABLE, "POCL_AFFINITY")  # as this process has set them
+    own = (
+        icd.VENDORS_VARIABLE,
+        "POCL_AFFINITY",
+        "POCL_MAX_PTHREAD_COUNT",
+        "POCL_CPU_MAX_CU_COUNT",
+    )  # as this process has set them
     environment = {name: value for name, value in os.environ.items() if name not in own}
     environment |= {"NNRT_CACHE_DIR": str(cache), "PYTHONPATH": str(_ROOT), **variables}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=300)
@@ -417,6 +431,35 @@ def test_every_thread_of_pocl_has_a_core_of_its_own(cache: Path) -> None:
     for inherited in ({}, {"POCL_AFFINITY": "1 (nn_runtime)"}):
         on_a_part = cast("list[list[int]]", _run(part + _CORES, cache, **inherited))
         assert {tuple(cores) for cores in on_a_part} == {tuple(every[-1:])}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="masks and control groups are Linux's")
+@pytest.mark.parametrize("inherited", [{}, {"POCL_MAX_PTHREAD_COUNT": "77 (nn_runtime)"}])
+@pytest.mark.parametrize("limit", ["mask", "time"])
+def test_no_more_threads_than_processors_that_may_be_used(
+    limit: str, inherited: dict[str, str], cache: Path, tmp_path: Path
+) -> None:
+    """Whatever another process has chosen for itself."""
+    (tmp_path / "cpu.max").write_text("70000 100000\n", encoding="ascii")
+    (tmp_path / "own").write_text("0::/\n", encoding="ascii")
+    code = {
+        "mask": "import os; os.sched_setaffinity(0, [max(os.sched_getaffinity(0))])\n",
+        "time": "from pathlib import Path\nfrom gpu_driver import processors\n"
+        f"processors._MOUNTED, processors._OWN = Path({str(tmp_path)!r}), Path({str(tmp_path / 'own')!r})\n",
+    }
+    units, pocl, notes = cast("list[list[object]]", _run(code[limit] + _UNITS, cache, **inherited))
+    assert set(units) <= {1}
+    assert set(pocl) <= {1}
+    if os.cpu_count() != 1:
+        assert notes == [[f"computes on 1 of {os.cpu_count()} processors, as this process may"]] * len(units)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="masks are Linux's")
+def test_the_users_number_of_threads_stays(cache: Path) -> None:
+    code = "import os; os.sched_setaffinity(0, [max(os.sched_getaffinity(0))])\n"
+    units, pocl, _ = cast("list[list[object]]", _run(code + _UNITS, cache, POCL_MAX_PTHREAD_COUNT="3"))
+    assert set(pocl) <= {3}
+    assert set(units) <= {1}
 
 
 def test_no_child_process_can_be_started(cache: Path, tmp_path: Path) -> None:
