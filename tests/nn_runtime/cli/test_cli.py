@@ -221,7 +221,12 @@ def test_without_standard_error_there_is_no_terminal(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("closed", ["2", "012"])
 def test_no_file_takes_the_place_of_a_closed_stream(closed: str) -> None:
     """What drivers print would go there."""
-    close = "import os, sys; [os.close(int(n)) for n in sys.argv[2]]; os.execv(sys.executable, ['', '-c', sys.argv[1]])"
+    close = """
+        import os, sys
+        for number in sys.argv[2]:
+            os.close(int(number))
+        os.execv(sys.executable, [sys.executable, "-c", sys.argv[1]])
+    """
     explain = """
         import os
         from nn_runtime.cli import main
@@ -230,7 +235,7 @@ def test_no_file_takes_the_place_of_a_closed_stream(closed: str) -> None:
             os._exit(status if file.fileno() > 2 else 99)
     """
     done = subprocess.run(
-        [sys.executable, "-c", close, textwrap.dedent(explain), closed],
+        [sys.executable, "-c", textwrap.dedent(close), textwrap.dedent(explain), closed],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         capture_output=True, timeout=60, check=False,
     )  # fmt: skip
