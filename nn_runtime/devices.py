@@ -120,7 +120,7 @@ def listing(driver: str) -> DriverListing:
 @functools.cache
 def _loaded_reference() -> Device:
     vlog.read_tags()
-    if _in_another_process():
+    if drivers_are_hosted():
         try:
             return Device(_usable(_hosted("cpu_driver.driver:devices"))[0])
         except HalError as error:
@@ -138,9 +138,9 @@ def _loaded(driver: str) -> DriverListing:
         problem = f"nothing follows {_CPU!r}" if driver == _CPU else f"no driver {driver!r} is installed"
         hint = f"; opencl::{driver} means devices of that type" if driver in (_CPU, "gpu", "accelerator") else ""
         return DriverListing(driver, (), (), f"{problem}; there are: {known}{hint}")
-    in_another_process = _in_another_process()
+    are_hosted = drivers_are_hosted()
     try:
-        offered = list(_hosted(entry.value) if in_another_process else entry.load()())
+        offered = list(_hosted(entry.value) if are_hosted else entry.load()())
     except (Exception, SystemExit) as error:  # a module that exits as it is imported must not end the application
         return DriverListing(driver, (), (), f"driver {driver} could not be loaded: {type(error).__name__}: {error}")
     usable: list[Device] = []
@@ -154,8 +154,8 @@ def _loaded(driver: str) -> DriverListing:
     return DriverListing(driver, tuple(usable), tuple(unusable))
 
 
-def _in_another_process() -> bool:
-    """Tell whether drivers are to run in processes of their own (NNRT_DRIVER_HOST=process)."""
+def drivers_are_hosted() -> bool:
+    """Tell whether drivers are to run in processes of their own (NNRT_DRIVER_HOST); raises MalformedSelector."""
     setting = os.environ.get(DRIVER_HOST_VARIABLE, "")
     if setting not in ("", "process"):
         raise MalformedSelector(

@@ -118,7 +118,8 @@ def _hint(given: npt.ArrayLike, array: Array, info: TensorInfo) -> str:
         and _fits(array.shape[1:], info.shape[1:])
         and array.shape != info.shape
     ):
-        return f"; nn.load(..., shapes={{{info.name!r}: {list(array.shape)}}}) makes a network of that batch"
+        shapes = f"{{{info.name!r}: {list(array.shape)}}}"
+        return f"; nn.load(..., shapes={shapes}), or nnrt's --shape, makes a network of that batch"
     if info.scale and array.dtype.kind == "f":
         return f"; it is quantised: session.inputs[...].quantize makes {info.dtype} of real values"
     return ""

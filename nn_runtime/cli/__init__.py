@@ -3,6 +3,7 @@
 
 A command's module has `add_arguments(parser)` and `run(args) -> int` (the exit status), and its docstring is its help.
 Errors are one line on standard error: exit status 2 for wrong usage, 130 for Ctrl-C, 1 for anything else that failed.
+Where the reader of a pipe has seen enough there is nothing to say: exit status 141.
 """
 
 from __future__ import annotations
@@ -17,10 +18,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, Protocol, cast
 
 from nn_runtime import __version__
-from nn_runtime.cli.output import UsageError, show_warnings, visible
+from nn_runtime.cli.output import (
+    STANDARD_OUTPUT,
+    UsageError,
+    flush_output,
+    print_error,
+    print_text,
+    show_warnings,
+    visible,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from _typeshed import SupportsWrite
 
 COMMANDS = {
     "demo": "classify scanned digits, end to end",
@@ -37,6 +48,8 @@ COMMANDS = {
 """One line of help per command; a module of the same name does the work."""
 _INTERRUPTED = 128 + 2
 """As shells say of what SIGINT ended."""
+_PIPE_CLOSED = 128 + 13
+"""As shells say of what SIGPIPE ended."""
 
 
 class Command(Protocol):
@@ -59,6 +72,10 @@ class _Parser(argparse.ArgumentParser):
         usage = f"{self.prog} --help shows the usage" if self.usage is None else self.format_usage().strip()
         self.exit(2, f"{self.prog}: {message} ({usage})\n")
 
+    def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
+        """Print help, version or error; argparse's own passes over what cannot be written."""
+        (print_text if file is sys.stdout else print_error)(message)
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status; usage errors and `--help` leave by SystemExit as argparse does."""
@@ -66,20 +83,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else list(argv)
     name = next((argument for argument in arguments if not argument.startswith("-")), "")
     try:
-        args, unknown = _parser(name).parse_known_args(arguments)
-        if unknown:
-            _Parser(prog=f"nnrt {name}").error(f"unrecognized arguments: {' '.join(unknown)}")
-        if isinstance(sys.stdout, io.TextIOWrapper):
-            sys.stdout.reconfigure(errors="replace")  # a label that the terminal cannot show is no reason to stop
-        show_warnings()
-        command = _command(name)
-        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # as `nnrt` starts: imports are over
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-        return command.run(args)
-    except BrokenPipeError:
-        # The reader of a pipe has seen enough; Python must not complain while it flushes at exit.
-        sys.stdout = None
-        return 1
+        try:
+            return _run(name, arguments)
+        finally:
+            flush_output()
     except UsageError as error:
         return _failed(name, str(error), status=2)
     except KeyboardInterrupt:
@@ -87,7 +94,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if not _is_ours(error):
             raise
+        if isinstance(error, OSError) and error.filename == STANDARD_OUTPUT:
+            sys.stdout = None  # Python must not try, and complain, again at exit
+            if isinstance(error, BrokenPipeError):
+                return _PIPE_CLOSED
         return _failed(name, _message(error), status=_status(error))
+
+
+def _run(name: str, arguments: Sequence[str]) -> int:
+    """Parse the arguments of a command and run it."""
+    args, unknown = _parser(name).parse_known_args(arguments)
+    if unknown:
+        _Parser(prog=f"nnrt {name}").error(f"unrecognized arguments: {' '.join(unknown)}")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a label that the terminal cannot show is no reason to stop
+    show_warnings()
+    command = _command(name)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # as `nnrt` starts: imports are over
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    return command.run(args)
 
 
 def _open_what_is_closed() -> None:
@@ -155,6 +180,7 @@ def _failed(command: str, message: str, status: int = 1) -> int:
     lines = message.strip().splitlines() or ["failed"]
     more = " ... (NNRT_VLOG=all shows the rest)" if len(lines) > 1 else ""
     if more and os.environ.get("NNRT_VLOG"):
-        print(message, file=sys.stderr)
-    print(visible(f"nnrt {command}: {' '.join(lines[0].split())}{more}"), file=sys.stderr)
+        print_error(f"{message}\n")
+    named = f"nnrt {command}".rstrip()
+    print_error(visible(f"{named}: {' '.join(lines[0].split())}{more}") + "\n")
     return status

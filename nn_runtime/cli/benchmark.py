@@ -42,6 +42,7 @@ from nn_runtime.cli.networks import (
 from nn_runtime.cli.output import (
     busy,
     check_folder,
+    new_file,
     print_json,
     print_lines,
     progress,
@@ -114,7 +115,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-secs", metavar="S", type=seconds, default=30.0,
                         help="stop each part after so many seconds (default: 30)")  # fmt: skip
     parser.add_argument("--profile", action="store_true", help="print a table per launch")
-    parser.add_argument("--html", metavar="FILE", help="write the profile as a page with a roofline")
+    parser.add_argument("--html", metavar="FILE", type=new_file, help="write the profile as a page with a roofline")
     parser.add_argument("--json", action="store_true", help="print everything as JSON, times in ns")
 
 
@@ -137,7 +138,7 @@ def run(args: argparse.Namespace) -> int:
     if args.html:
         from nn_runtime.cli.profile_page import profile_page
 
-        with result_file(Path(args.html)) as file:
+        with result_file(args.html) as file:
             page = profile_page(Path(args.model).name, report)
             file.write(page.encode(errors="backslashreplace"))  # names of files may be no text
     if args.json:

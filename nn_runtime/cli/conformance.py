@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import argparse
 import functools
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nn_runtime.cli.networks import positive
-from nn_runtime.cli.output import UsageError, on_terminal, print_json, show_progress
+from nn_runtime.cli.output import UsageError, named_path, on_terminal, print_json, print_lines, show_progress
 from nn_runtime.codes import OperationCode
 from nn_runtime.testing.conformance import Filter, Through, Verdict, run_corpus
 from nn_runtime.testing.corpus import Kind
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare options and arguments."""
-    parser.add_argument("folder", metavar="DIR", type=Path, help="folder of the examples")
+    parser.add_argument("folder", metavar="DIR", type=named_path, help="folder of the examples")
     parser.add_argument("--device", metavar="SELECTOR", default=None,
                         help="the first device of it (default: NNRT_DEVICE, else opencl,cpu)")  # fmt: skip
     kinds = [kind.value for kind in Kind]
@@ -78,16 +77,12 @@ def _names(text: str) -> tuple[str, ...]:
 def _print_report(report: Report) -> None:
     table = report.by_operation()
     width = max([len("operation"), *map(len, table)])
-    print(f"device {report.device}")
-    print(f"{'operation':<{width}}  passed  failed  unsupported")
-    for operation, counts in table.items():
-        print(f"{operation:<{width}}  {_columns(counts)}")
+    print_lines([f"device {report.device}", f"{'operation':<{width}}  passed  failed  unsupported"])
+    print_lines(f"{operation:<{width}}  {_columns(counts)}" for operation, counts in table.items())
     for verdict in (Verdict.UNSUPPORTED, Verdict.FAILED):
-        for result in report.results:
-            if result.verdict == verdict:
-                print(_line(result))
+        print_lines(_line(result) for result in report.results if result.verdict == verdict)
     counts = report.counts()
-    print(", ".join(f"{counts[verdict]} {verdict.value}" for verdict in Verdict))
+    print_lines([", ".join(f"{counts[verdict]} {verdict.value}" for verdict in Verdict)])
 
 
 def _columns(counts: Counter[Verdict]) -> str:

@@ -78,8 +78,8 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(_as_json(scans, outcomes))
         return 0
-    print(f"{len(scans.labels)} scans of handwritten digits that the networks have not seen before")
-    print_lines(["", *pictures(scans, outcomes[0].answers), ""])
+    print_lines([f"{len(scans.labels)} scans of handwritten digits that the networks have not seen before", ""])
+    print_lines([*pictures(scans, outcomes[0].answers), ""])
     print_lines(_outcome_table(scans, outcomes))
     for outcome in outcomes:
         print_lines(["", *_mistake_lines(scans, outcome), *_where_lines(outcome)])

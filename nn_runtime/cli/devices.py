@@ -2,7 +2,8 @@
 """List every device: its name, kind, driver and version, and whether it can be used or why not.
 
 Devices come in the order in which a selector such as `opencl,cpu` prefers them. A star marks those that are used
-where no --device is given (NNRT_DEVICE, else PYOPENCL_CTX, else `opencl,cpu`).
+where no --device is given (NNRT_DEVICE, else PYOPENCL_CTX, else `opencl,cpu`); where that takes none of them, the
+exit status is 2.
 """
 
 from __future__ import annotations
@@ -43,19 +44,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the list; a driver that cannot be loaded has a line of its own below it."""
+    """Print the list; a driver that cannot be loaded has a line of its own below it. Raises SelectorError behind it."""
     with reported_here():
         rows, failures = device_rows()
     selector = selector_in_force()
     if args.json:
         print_json({"selector": selector, "devices": [asdict(row) for row in rows], "failures": failures})
-        return 0
-    header = ("", "name", "type", "state", "device", "driver version, or why it cannot be used")
-    print_lines(table(header, [_cells(row) for row in rows]))
-    print_lines(f"{failure}; nnrt doctor says more" for failure in failures)
-    if not any(row.usable for row in rows if row.driver != "cpu") and not failures:
-        print("no OpenCL device; nnrt doctor says why")
-    print_lines(_selection_problems())
+    else:
+        header = ("", "name", "type", "state", "device", "driver version, or why it cannot be used")
+        print_lines(table(header, [_cells(row) for row in rows]))
+        print_lines(f"{failure}; nnrt doctor says more" for failure in failures)
+        if not any(row.usable for row in rows if row.driver != "cpu") and not failures:
+            print_lines(["no OpenCL device; nnrt doctor says why"])
+    select()  # raises where the selector in force takes nothing
     return 0
 
 
@@ -79,15 +80,6 @@ def _selected_names() -> set[str]:
         return {device.name for device in select().devices}
     except NNError:
         return set()
-
-
-def _selection_problems() -> list[str]:
-    """Return why the selector in force takes nothing; empty where it takes something."""
-    try:
-        select()
-    except NNError as error:
-        return [str(error)]
-    return []
 
 
 def _usable_row(driver: str, device: Device, selected: set[str]) -> Row:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nn_runtime.cli.networks import add_model_arguments, loaded
-from nn_runtime.cli.output import UsageError, check_folder, new_file, print_json
+from nn_runtime.cli.output import UsageError, check_folder, new_file, print_json, print_lines, print_text
 from nn_runtime.errors import OperationFailed
 from nn_runtime.hal.files import result_file
 from nn_runtime.observe.graph_dump import dot
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
         check_folder("--output", output)
     with loaded(args) as network:
         model = network.model.hal
-        is_picture = output is not None and output.suffix != ".dot"
+        is_picture = output is not None and not _is_text(output)
         draw = picture if is_picture and not args.full else dot
         text = draw(model, Path(args.model).name)
         counts = {"operands": len(model.main.operands), "operations": len(model.main.operations)}
@@ -51,20 +51,24 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json({**counts, "output": str(output)} if output is not None else {**counts, "dot": text})
     elif output is None:
-        print(text, end="")
+        print_text(text)
     else:
-        print(f"{output}: {counts['operations']} operations, {counts['operands']} operands")
+        print_lines([f"{output}: {counts['operations']} operations, {counts['operands']} operands"])
     return 0
+
+
+def _is_text(output: Path) -> bool:
+    return output.suffix.lower() == ".dot"
 
 
 def _write(text: str, output: Path) -> None:
     """Write the DOT text, or the picture that graphviz makes of it; raises OperationFailed, OSError."""
     data = text.encode(errors="backslashreplace")  # names of files may be no text
-    if output.suffix != ".dot":
+    if not _is_text(output):
         program = shutil.which("dot")
         if program is None:
             raise OperationFailed(f"{output}: a picture takes graphviz, which is not installed; .dot needs nothing")
-        done = subprocess.run([program, f"-T{output.suffix[1:]}"], input=data, capture_output=True, check=False)
+        done = subprocess.run([program, f"-T{output.suffix[1:].lower()}"], input=data, capture_output=True, check=False)
         if done.returncode:
             raise OperationFailed(f"{output}: dot failed: {done.stderr.decode(errors='replace').strip()}")
         data = done.stdout

@@ -186,8 +186,8 @@ def _reason(error: Exception) -> str:
 def _named(arrays: Mapping[str, Array], key: str, file: str) -> Array:
     """Return the array of that name; raises UsageError."""
     if key not in arrays:
-        has = ", ".join(arrays) or "none"
-        raise UsageError(f"{file} has no array {key!r}; it has {has}: choose one with {file}:KEY")
+        advice = f"it has {', '.join(arrays)}: choose one with {file}:KEY" if arrays else "it has none"
+        raise UsageError(f"{file} has no array {key!r}; {advice}")
     return arrays[key]
 
 
@@ -252,9 +252,9 @@ def _pixels(path: Path, layout: PictureLayout) -> npt.NDArray[np.uint8]:
     try:
         with Image.open(path) as opened:
             image = ImageOps.exif_transpose(opened).convert("L" if layout.channels == 1 else "RGB")
-    except FileNotFoundError:
-        raise
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        if isinstance(error, OSError) and error.filename is not None:
+            raise  # it cannot be opened
         problem = f"no .npy, .npz, .raw, .bin or .dat, and not a picture that Pillow can read: {error}"
         raise BadData(f"{path}: {problem}") from error
     size = (layout.width or image.width, layout.height or image.height)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nn_runtime.cli.output import UsageError
+from nn_runtime.cli.output import UsageError, named_path
 from nn_runtime.codes import OperationCode
 from nn_runtime.devices import find_device, select, selector_in_force
 from nn_runtime.loading import load
@@ -62,7 +62,7 @@ def add_network_arguments(parser: argparse.ArgumentParser) -> None:
     modes = [mode.value for mode in PartitionMode]
     parser.add_argument("--partition", choices=modes, default=PartitionMode.COST.value,
                         help="place operations by estimated time, or as Android does (default: cost)")  # fmt: skip
-    parser.add_argument("--cache-dir", metavar="DIR", default=None,
+    parser.add_argument("--cache-dir", metavar="DIR", type=named_path, default=None,
                         help="keep what drivers prepare in DIR, and use what is kept there")  # fmt: skip
     parser.add_argument("--dynamic-quantization", action=argparse.BooleanOptionalAction, default=None,
                         help="multiply weights of 8 bits with bytes made of real data in every run, or with the data "

@@ -23,6 +23,8 @@ from nn_runtime.hal.files import why_unwritable_file
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+STANDARD_OUTPUT = "standard output"
+"""What errors call it, in the place of a file's name."""
 _WIDTH = 100
 _BAR_WIDTH = 30
 _SILENT_SECONDS = 1.0
@@ -35,6 +37,13 @@ _CLEAR = "\r\x1b[K"
 
 class UsageError(Exception):
     """The command line asks for something that makes no sense: exit status 2."""
+
+
+def named_path(text: str) -> Path:
+    """Return an argument that must be a path: of "" one would be made that is the current folder."""
+    if not text:
+        raise argparse.ArgumentTypeError("wanted a path, got ''")
+    return Path(text)
 
 
 def new_file(text: str) -> Path:
@@ -85,12 +94,39 @@ def visible(text: str) -> str:
 def print_lines(lines: Iterable[str]) -> None:
     """Print lines to standard output, `visible`."""
     for line in lines:
-        print(visible(line))
+        print_text(f"{visible(line)}\n")
 
 
 def print_json(value: object) -> None:
     """Print a value as JSON; floats that JSON does not have become text."""
-    print(json.dumps(_plain(value), indent=1, allow_nan=False))
+    print_text(f"{json.dumps(_plain(value), indent=1, allow_nan=False)}\n")
+
+
+def print_text(text: str) -> None:
+    """Print a text as it is to standard output, which is what the OSError of a failure names."""
+    with _naming_output():
+        print(text, end="")
+
+
+def flush_output() -> None:
+    """Write what is left of what was printed; raises OSError as `print_text`."""
+    with _naming_output():
+        if sys.stdout is not None:
+            sys.stdout.flush()
+
+
+@contextlib.contextmanager
+def _naming_output() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, STANDARD_OUTPUT) from error
+
+
+def print_error(text: str) -> None:
+    """Print a text to standard error at once; where that cannot be written nobody can be told so."""
+    with contextlib.suppress(OSError):
+        print(text, end="", file=sys.stderr, flush=True)
 
 
 def _plain(value: object) -> object:
@@ -124,14 +160,14 @@ def progress(what: str, total: int) -> Iterator[int]:
             yield done
     finally:
         if shown:
-            _show(_CLEAR)
+            print_error(_CLEAR)
 
 
 def show_progress(what: str, done: int, total: int) -> None:
     """Draw a bar on standard error, and erase it when all is done."""
     filled = _BAR_WIDTH * done // total
     bar = "#" * filled + " " * (_BAR_WIDTH - filled)
-    _show(_CLEAR if done == total else f"\r{what} [{bar}] {done}/{total}")
+    print_error(_CLEAR if done == total else f"\r{what} [{bar}] {done}/{total}")
 
 
 @contextlib.contextmanager
@@ -144,7 +180,7 @@ def busy(what: str) -> Iterator[None]:
 
     def notify() -> None:
         shown.set()
-        _show(f"{what} ...")
+        print_error(f"{what} ...")
 
     notice = threading.Timer(_SILENT_SECONDS, notify)
     notice.start()
@@ -154,11 +190,7 @@ def busy(what: str) -> Iterator[None]:
         notice.cancel()
         notice.join()
         if shown.is_set():
-            _show(_CLEAR)
-
-
-def _show(text: str) -> None:
-    print(text, end="", file=sys.stderr, flush=True)
+            print_error(_CLEAR)
 
 
 class _Once(logging.Filter):
@@ -213,4 +245,4 @@ def reported_here() -> Iterator[None]:
 
 def warn(message: str) -> None:
     """Print a line that is no failure to standard error, `visible`."""
-    print(f"nnrt: {visible(message)}", file=sys.stderr)
+    print_error(f"nnrt: {visible(message)}\n")

@@ -16,10 +16,10 @@ statistics. The first run, marked so, is slower than those after it.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import time
 import zipfile
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -38,6 +38,7 @@ from nn_runtime.cli.networks import (
 from nn_runtime.cli.output import (
     busy,
     check_folder,
+    named_path,
     new_file,
     print_json,
     print_lines,
@@ -45,12 +46,14 @@ from nn_runtime.cli.output import (
     warn,
 )
 from nn_runtime.cli.results import Result, is_classifier, read_labels, summarize, summary_json, summary_lines
+from nn_runtime.errors import BadData
 from nn_runtime.hal.files import result_file
 from nn_runtime.reports import duration_text
 from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from nn_runtime.cli.inputs import Array
     from nn_runtime.session import Session
@@ -79,7 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_network_arguments(parser)
     parser.add_argument("--input", metavar="FILE", nargs="+", action="extend", required=True,
                         help="picture, .npy, .npz or raw bytes, for each input in turn")  # fmt: skip
-    parser.add_argument("--labels", metavar="FILE", type=Path, help="names of the classes, one per line")
+    parser.add_argument("--labels", metavar="FILE", type=named_path, help="names of the classes, one per line")
     parser.add_argument("--top", metavar="K", type=positive, default=5, help="classes to show (default: 5)")
     parser.add_argument("--normalize", metavar="MEAN,STD", type=normalization, default=None,
                         help="pictures' values v of 0..255 become (v - MEAN) / STD")  # fmt: skip
@@ -99,9 +102,14 @@ def run(args: argparse.Namespace) -> int:
     with session:
         ready_ns = time.perf_counter_ns() - started
         cases = read_inputs(args.input, session.inputs, args.normalize)
-        settled_ns = _settle(session, cases[0])
+        each = len(args.input) // len(cases)
+        files = [args.input[at * each : (at + 1) * each] for at in range(len(cases))]
+        with _naming(files[0]):
+            settled_ns = _settle(session, cases[0])
         ready_ns += settled_ns
-        outputs, times_ns = _run_cases(session, cases)
+        outputs, times_ns = _run_cases(session, cases, files)
+        if args.output:
+            _save(args.output, outputs)
         runs = [
             [
                 Result(name, array, info.scale, info.zero_point, name in of_softmax)
@@ -109,8 +117,6 @@ def run(args: argparse.Namespace) -> int:
             ]
             for case in outputs
         ]
-        each = len(args.input) // len(cases)
-        files = [args.input[at * each : (at + 1) * each] for at in range(len(cases))]
         answers = [
             answer
             for at, results in enumerate(runs)
@@ -125,8 +131,6 @@ def run(args: argparse.Namespace) -> int:
                 print_lines(f"  {line}" for result in answer.results for line in _lines(result, labels, args.top))
             print_lines([f"{places_text(session.explain())}; ready after {duration_text(ready_ns)}"])
             print_lines(missing_opencl_lines(args.device))
-    if args.output:
-        _save(args.output, outputs)
     return 0
 
 
@@ -136,8 +140,9 @@ def normalization(text: str) -> Normalization:
         mean, std = (float(part) for part in text.split(","))
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"wanted two numbers MEAN,STD, got {text!r}") from error
-    if not (np.isfinite(mean) and np.isfinite(std) and std > 0):
-        raise argparse.ArgumentTypeError(f"wanted finite numbers and STD > 0, got {text!r}")
+    limits = np.finfo(np.float32)
+    if not (abs(mean) <= limits.max and limits.tiny <= std <= limits.max):
+        raise argparse.ArgumentTypeError(f"wanted numbers that float32 has, and STD > 0, got {text!r}")
     return Normalization(mean, std)
 
 
@@ -154,14 +159,26 @@ def _settle(session: Session, case: dict[str, Array]) -> int:
     return time.perf_counter_ns() - start
 
 
-def _run_cases(session: Session, cases: Sequence[dict[str, Array]]) -> tuple[list[dict[str, Array]], list[int]]:
+@contextlib.contextmanager
+def _naming(files: Sequence[str]) -> Iterator[None]:
+    """Have errors of arrays that do not fit say which files they are of."""
+    try:
+        yield
+    except BadData as error:
+        raise BadData(f"{' '.join(files)}: {error}") from error
+
+
+def _run_cases(
+    session: Session, cases: Sequence[dict[str, Array]], files: Sequence[Sequence[str]]
+) -> tuple[list[dict[str, Array]], list[int]]:
     """Return outputs by name and the time of each run; states start at zero in every case."""
     outputs = []
     times_ns = []
     for at in progress("running", len(cases)):
         session.reset_variables()
         start = time.perf_counter_ns()
-        outputs.append(session.run(cases[at]))
+        with _naming(files[at]):
+            outputs.append(session.run(cases[at]))
         times_ns.append(time.perf_counter_ns() - start)
     return outputs, times_ns
 

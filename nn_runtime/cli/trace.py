@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nn_runtime.cli.networks import positive
-from nn_runtime.cli.output import print_json, print_lines, table
+from nn_runtime.cli.output import named_path, print_json, print_lines, table
 from nn_runtime.errors import BadData
 from nn_runtime.observe.trace_summary import read_spans, summary, summary_of_kernels
 from nn_runtime.reports import duration_text
@@ -22,6 +21,7 @@ from nn_runtime.reports import duration_text
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
+    from pathlib import Path
 
     from nn_runtime.observe.trace_summary import KernelSummary, PhaseSummary, Span
 
@@ -30,7 +30,7 @@ _KERNELS = 10
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare options and arguments."""
-    parser.add_argument("file", metavar="FILE", type=Path, help="trace that NNRT_TRACE wrote")
+    parser.add_argument("file", metavar="FILE", type=named_path, help="trace that NNRT_TRACE wrote")
     parser.add_argument("--kernels", metavar="N", type=positive, default=_KERNELS,
                         help=f"how many kernels to list (default: {_KERNELS})")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nn_runtime.cli.networks import add_device_argument, positive, random_input
-from nn_runtime.cli.output import UsageError, check_folder, print_json, print_lines, progress, table
-from nn_runtime.devices import select
+from nn_runtime.cli.output import UsageError, check_folder, named_path, print_json, print_lines, progress, table
+from nn_runtime.devices import DRIVER_HOST_VARIABLE, drivers_are_hosted, select
 from nn_runtime.hal.tuning import Tunable
 from nn_runtime.loading import load
 from nn_runtime.reports import duration_text
@@ -98,7 +98,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_device_argument(parser)
     parser.add_argument("--rounds", metavar="N", type=positive, default=40,
                         help="paired slices of 0.02 s for every value and network (default: 40)")  # fmt: skip
-    parser.add_argument("-o", "--output", metavar="PATH", type=Path,
+    parser.add_argument("-o", "--output", metavar="PATH", type=named_path,
                         help="write the result to a file or, under the device's name, into a folder")  # fmt: skip
     parser.add_argument("--dry-run", action="store_true", help="store nothing")
     parser.add_argument("--json", action="store_true", help="print everything as JSON, times in ns")
@@ -114,7 +114,7 @@ def run(args: argparse.Namespace) -> int:
     hal = device.hal
     parameters = hal.tuning_parameters() if isinstance(hal, Tunable) else ()
     if not isinstance(hal, Tunable) or not parameters:
-        raise UsageError(f"{device.name} has nothing to tune")
+        raise UsageError(f"{device.name} has nothing to tune; {_what_can_be_tuned(device)}")
     with ExitStack() as stack:
         networks = {path: stack.enter_context(load(path)) for path in args.models}
         search = _Search(device, hal, networks, args.rounds, stack)
@@ -136,8 +136,14 @@ def run(args: argparse.Namespace) -> int:
                     "trials": list(map(asdict, trials)), "file": None if path is None else str(path)})  # fmt: skip
         return 0
     print_lines([f"{device.name}, {device.version}", "", *_lines(hal, values, trials, gains)])
-    print(_verdict(is_better, path, args.output is not None, args.dry_run))
+    print_lines([_verdict(is_better, path, args.output is not None, args.dry_run)])
     return 0
+
+
+def _what_can_be_tuned(device: Device) -> str:
+    if drivers_are_hosted() and not device.is_reference:
+        return f"a driver in a process of its own cannot be tuned: unset {DRIVER_HOST_VARIABLE}"
+    return "--device takes another, such as opencl"
 
 
 def _is_better(gains: Sequence[Gain]) -> bool:

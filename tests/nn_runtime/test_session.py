@@ -56,7 +56,10 @@ def byte_session() -> Iterator[Session]:
     ("given", "hint"),
     [
         (np.zeros(3, np.float32), r"; one of a batch needs the batch's dimension: array\[np.newaxis\]$"),
-        (np.zeros((4, 3), np.float32), r"; nn.load\(..., shapes={'t0': \[4, 3\]}\) makes a network of that batch$"),
+        (
+            np.zeros((4, 3), np.float32),
+            r"; nn.load\(..., shapes={'t0': \[4, 3\]}\), or nnrt's --shape, makes a network of that batch$",
+        ),
         (np.zeros((1, 4), np.float32), r"got float32 \[1, 4\]$"),
         (np.zeros((0, 3), np.float32), r"got float32 \[0, 3\]$"),
     ],

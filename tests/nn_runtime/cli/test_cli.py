@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import importlib
+import io
 import json
 import logging
 import os
@@ -17,12 +19,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import NoReturn
 
+import numpy as np
 import pytest
 
 import nn_runtime
 from nn_runtime import cli
 from nn_runtime.cli.output import busy, print_lines, progress, show_warnings
 from nn_runtime.devices import _loaded_reference
+
+_DIGITS = str(Path(nn_runtime.__file__).parent / "demo" / "digits_float.tflite")
 
 
 def test_the_table_of_commands_is_the_folder() -> None:
@@ -59,13 +64,13 @@ def test_an_unknown_option_is_an_error_of_the_command(command: list[str], capsys
     assert capsys.readouterr().err.startswith(f"nnrt {command[0]}: unrecognized arguments: --odd (nnrt {command[0]} ")
 
 
-@pytest.mark.parametrize("command", [["run", "x.tflite"], ["graph", "x.tflite"]])
+@pytest.mark.parametrize(("command", "option"), [("run", "--output"), ("graph", "--output"), ("benchmark", "--html")])
 @pytest.mark.parametrize("name", ["", "absent/"])
-def test_names_of_new_files(command: list[str], name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_names_of_new_files(command: str, option: str, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
-        cli.main([*command, "--output", name])
+        cli.main([command, "x.tflite", option, name])
     assert caught.value.code == 2
-    assert f"--output: wanted a file, got {name!r}" in capsys.readouterr().err
+    assert f"{option}: wanted a file, got {name!r}" in capsys.readouterr().err
 
 
 def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
@@ -215,6 +220,90 @@ def test_without_standard_error_there_is_no_terminal(monkeypatch: pytest.MonkeyP
     assert list(progress("waiting", 2)) == [0, 1]
     with busy("waiting"):
         pass
+
+
+class _Unwritable(io.StringIO):
+    """Standard output on a full disk, or into a pipe that nobody reads."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self._number = number
+
+    def write(self, _text: str) -> int:
+        raise OSError(self._number, os.strerror(self._number))
+
+
+@pytest.mark.parametrize(("number", "status"), [(errno.ENOSPC, 1), (errno.EPIPE, 141)])
+@pytest.mark.parametrize("option", [[], ["--json"]])
+@pytest.mark.parametrize("command", [name for name in cli.COMMANDS if name != "tune"])
+def test_standard_output_that_cannot_be_written(
+    command: str, option: list[str], number: int, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """A full disk is said; the reader of a pipe has seen enough, as after SIGPIPE."""
+    np.save(tmp_path / "scan.npy", np.zeros((1, 8, 8, 1), np.float32))
+    (tmp_path / "trace.json").write_text('{"traceEvents": []}')
+    cpu = ["--device", "cpu"]
+    arguments = {
+        "demo": cpu,
+        "run": [_DIGITS, *cpu, "--input", str(tmp_path / "scan.npy"), "--output", str(tmp_path / "out.npz")],
+        "benchmark": [_DIGITS, *cpu, "--runs", "1"],
+        "explain": [_DIGITS, *cpu],
+        "graph": [_DIGITS],
+        "trace": [str(tmp_path / "trace.json")],
+        "conformance": [str(_corpus(tmp_path, 2.0)), *cpu],
+    }
+    monkeypatch.setenv("NNRT_DEVICE", "cpu")
+    monkeypatch.setattr(sys, "stdout", _Unwritable(number))
+    assert cli.main([command, *arguments.get(command, []), *option]) == status
+    said = f"nnrt {command}: standard output: {os.strerror(number)}\n" if number == errno.ENOSPC else ""
+    assert capsys.readouterr().err == said
+    assert command != "run" or (tmp_path / "out.npz").exists()
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["explain", "--help"]])
+def test_help_that_cannot_be_written(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdout", _Unwritable(errno.ENOSPC))
+    assert cli.main(arguments) == 1
+    assert capsys.readouterr().err.endswith(f": standard output: {os.strerror(errno.ENOSPC)}\n")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no full disk here")
+def test_what_is_left_to_be_written_at_the_end_of_the_process() -> None:
+    run = [sys.executable, "-m", "nn_runtime", "--version"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONUNBUFFERED": ""}
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(run, env=environment, stdout=full, stderr=subprocess.PIPE, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (1, b"nnrt: standard output: No space left on device\n")
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as pipe:
+        done = subprocess.run(run, env=environment, stdout=pipe, stderr=subprocess.PIPE, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_an_error_nobody_can_be_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", _Unwritable(errno.ENOSPC))
+    assert cli.main(["explain", "/absent", "--device", "cpu"]) == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["trace", ""],
+        ["conformance", ""],
+        ["explain", "x.tflite", "--cache-dir", ""],
+        ["run", "x.tflite", "--input", "x.npy", "--labels", ""],
+        ["tune", "x.tflite", "--output", ""],
+    ],
+)
+def test_an_empty_path_is_not_the_current_folder(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        cli.main(arguments)
+    assert caught.value.code == 2
+    assert "wanted a path, got ''" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="streams are closed by descriptors")

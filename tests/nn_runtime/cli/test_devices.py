@@ -28,10 +28,13 @@ def test_a_selector_that_takes_nothing(
     no_drivers: dict[str, EntryPoint], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("NNRT_DEVICE", "opencl:nvidia")
-    assert main(["devices"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[1].startswith("   nnapi-reference")
-    assert lines[-1].startswith("NNRT_DEVICE: device selector 'opencl:nvidia' matches no usable device")
+    for option in ([], ["--json"]):
+        assert main(["devices", *option]) == 2
+        captured = capsys.readouterr()
+        assert "nnapi-reference" in captured.out
+        wanted = "nnrt devices: NNRT_DEVICE: device selector 'opencl:nvidia' matches no usable device; there is: "
+        assert captured.err.startswith(wanted)
+        assert captured.err.count("\n") == 1
 
 
 def test_a_device_that_cannot_be_used(

@@ -225,3 +225,12 @@ def test_several_pictures_for_one_input(tmp_path: Path) -> None:
     np.save(tmp_path / "two.npy", runs[0]["input"])
     (run,) = read_inputs([str(tmp_path / "two.npy")], [wanted], None)
     assert np.array_equal(run["input"], runs[0]["input"])
+
+
+@pytest.mark.parametrize("suffix", [".png", ".npy", ".npz", ".raw"])
+def test_a_folder_in_the_place_of_a_file(suffix: str, tmp_path: Path) -> None:
+    folder = tmp_path / f"folder{suffix}"
+    folder.mkdir()
+    with pytest.raises(IsADirectoryError) as caught:
+        read_input(str(folder), _wanted(), None)
+    assert str(caught.value.filename) == str(folder)

@@ -175,7 +175,7 @@ def test_inputs_that_do_not_fit(
 ) -> None:
     np.save(tmp_path / "x.npy", array)
     assert main(["run", str(_DIGITS), "--device", "cpu", "--input", str(tmp_path / "x.npy")]) == 1
-    _one_line(capsys, "'scan'", wanted)
+    _one_line(capsys, f"{tmp_path / 'x.npy'}: input 0 'scan': ", wanted)
 
 
 def test_a_model_behind_the_inputs_is_taken_for_one(capsys: pytest.CaptureFixture[str]) -> None:
@@ -268,7 +268,10 @@ def test_too_few_files_is_a_usage_error(
     _one_line(capsys, "wanted a file for each of 2 inputs ('a', 'b'), got 1")
 
 
-@pytest.mark.parametrize("option", [["--top", "0"], ["--normalize", "1"], ["--normalize", "0,0"], ["--partition", "x"]])
+@pytest.mark.parametrize(
+    "option",
+    [["--top", "0"], ["--normalize", "1"], ["--normalize", "0,0"], ["--normalize", "0,1e-99"], ["--partition", "x"]],
+)
 def test_wrong_options_exit_2(option: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main(["run", str(_DIGITS), "--input", "x.npy", *option])

@@ -14,6 +14,7 @@ from nn_runtime.cli import main, tune
 from nn_runtime.device import Device
 from nn_runtime.devices import Selection, find_device
 from nn_runtime.hal.tuning import TuningParameter
+from nn_runtime.testing.sample_drivers import SampleDevice
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -189,4 +190,18 @@ def test_an_output_that_cannot_be_made_is_said_before_the_search(capsys: pytest.
 
 def test_a_device_with_nothing_to_tune_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tune", _DIGITS, "--device", "cpu"]) == 2
-    assert "nnapi-reference has nothing to tune" in capsys.readouterr().err
+    assert "nnapi-reference has nothing to tune; --device takes another" in capsys.readouterr().err
+
+
+def test_what_hides_the_numbers_of_a_device_is_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A device in another process has the methods of a device, and none of its driver's own."""
+    hal = SampleDevice("opencl-far-0")
+    monkeypatch.setattr(tune, "select", lambda _: Selection((Device(hal),), strict=True))
+    monkeypatch.setenv("NNRT_DRIVER_HOST", "process")
+    assert main(["tune", _DIGITS]) == 2
+    assert capsys.readouterr().err == (
+        "nnrt tune: opencl-far-0 has nothing to tune; a driver in a process of its own cannot be tuned: "
+        "unset NNRT_DRIVER_HOST\n"
+    )
