@@ -219,8 +219,9 @@ def _figure(info: PerformanceInfo, preference: ExecutionPreference) -> float:
 def cut(model: Model, devices: Sequence[Device], chosen: Sequence[int]) -> list[StepModel]:
     """Cut a model into steps, each on one device, in an order in which they can run.
 
-    A step of the INTERPRETER is one IF or WHILE, and has no model of its own. Raises HalError(GENERAL_FAILURE) for a
-    step without inputs or outputs, or one whose device is too old for the operands of unknown size that it produces.
+    A step of the INTERPRETER is one IF or WHILE, and has no model of its own. A step may have no inputs, where all that
+    it reads is constant. Raises HalError(GENERAL_FAILURE) for one whose device is too old for the operands of unknown
+    size that it produces.
     """
     groups = _grouped(model.main, chosen, _queue_order(devices))
     producer = {index: at for at, operation in enumerate(model.main.operations) for index in operation.outputs}
@@ -306,6 +307,8 @@ def _step_model(model: Model, device: int, members: Sequence[int], crossing: set
         outputs = tuple(builder.add(index, False) for index in operation.outputs)
         operations.append(Operation(operation.type, inputs, outputs))
     written = {index for at in members for index in graph.operations[at].outputs}
+    if not written & crossing and not builder.model_outputs:
+        crossing = written  # nobody reads what it makes, but a model has results
     temporaries = sorted(
         index for index in written & crossing if graph.operands[index].lifetime == OperandLifeTime.TEMPORARY_VARIABLE
     )
@@ -327,14 +330,11 @@ def _step_model(model: Model, device: int, members: Sequence[int], crossing: set
 
 
 def _check_step(step: StepModel, device: Device) -> None:
-    name = f"the step of operation {step.operations[0]} on {device.name}"
-    if not step.inputs or not step.outputs:
-        missing = "outputs" if step.inputs else "inputs"
-        raise HalError(ErrorStatus.GENERAL_FAILURE, f"{name} has no {missing}")
     graph = step.model.main
     results = [graph.operands[i] for i in graph.output_indexes]
     dynamic = any(has_unknown_dimensions(operand.type, operand.dimensions) for operand in results)
     if dynamic and device.feature_level < FeatureLevel.HAL_1_2:
+        where = f"the step of operation {step.operations[0]} on {device.name}"
         raise HalError(
-            ErrorStatus.GENERAL_FAILURE, f"{name} gives results of unknown size, which takes a device of HAL 1.2"
+            ErrorStatus.GENERAL_FAILURE, f"{where} gives results of unknown size, which takes a device of HAL 1.2"
         )
