@@ -17,9 +17,10 @@ from nn_runtime.interface import Interface, State, TensorInfo
 from nn_runtime.network import Network
 from nn_runtime.numeric import whole_numbers
 from nn_runtime.tflite.folding import FOLDED_KINDS, fold
-from nn_runtime.tflite.graph_builder import Budget, GraphBuilder, identity
+from nn_runtime.tflite.graph_builder import GraphBuilder, identity
 from nn_runtime.tflite.list_items import with_list_items
 from nn_runtime.tflite.loops import rounds_of
+from nn_runtime.tflite.model_builder import Budget
 from nn_runtime.tflite.operator import Operator
 from nn_runtime.tflite.operators import conversion_of, converted_operators, kind_of
 from nn_runtime.tflite.sixteen_bit import with_real_numbers

@@ -1,25 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The NNAPI model that a converted subgraph grows into.
-
-The rule of each emitted operation gives its output's dimensions, whatever the file says of intermediate tensors.
-"""
+"""A model that grows by operations on tensors as files have them: of any rank, and lists of them."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from nn_runtime.codes import OperandCode, OperationCode
-from nn_runtime.errors import BadData
-from nn_runtime.model import Model
-from nn_runtime.operand import OperandType, dtype_of
-from nn_runtime.operations import OperationView, output_dimensions, validate
-from nn_runtime.tflite.booleans import as_integers, booleans_of
+from nn_runtime.codes import OperationCode
+from nn_runtime.tflite import ranks
 from nn_runtime.tflite.list_items import Items, Lists
-from nn_runtime.tflite.ranks import emit_beyond, is_beyond
-from nn_runtime.tflite.values import int32, int32_vector, operand_dimensions
+from nn_runtime.tflite.model_builder import Budget, ModelBuilder
+from nn_runtime.tflite.values import int32, int32_vector
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,89 +19,20 @@ if TYPE_CHECKING:
     from nn_runtime.tflite.values import Value
 
 
-MAX_MADE = 1 << 26
-MAX_UNROLLED = 1 << 12
-MAX_INLINED = 1 << 14
-
-
-class Budget:
-    """What a conversion may still make, as a small file can ask for much: elements of constants, operators."""
-
-    def __init__(self) -> None:
-        """Start with all of it."""
-        self._left = MAX_MADE
-        self.operators = MAX_UNROLLED
-        """Of loops that are unrolled, also of an operator's own."""
-        self._inlined = MAX_INLINED
-
-    def spend(self, count: int) -> None:
-        """Take elements away, before there is memory for them; raises BadData."""
-        self._left -= count
-        if self._left < 0:
-            raise BadData(f"more than {MAX_MADE} elements of constants that are not in the file")
-
-    def inline(self, operators: int) -> None:
-        """Take operators of a composite away, as each call of a subgraph makes them again; raises BadData."""
-        self._inlined -= operators
-        if self._inlined < 0:
-            raise BadData(f"more than {MAX_INLINED} operators in composites")
-
-
-class GraphBuilder:
-    """Grows an NNAPI model; every value gets its operand at its first use, so that unused constants cost nothing."""
+class GraphBuilder(ModelBuilder):
+    """Grows the model of a subgraph."""
 
     def __init__(self, budget: Budget) -> None:
         """Start with an empty model."""
-        self.model = Model()
-        self.budget = budget
+        super().__init__(budget)
         self.lists = Lists()
         self.has_weights_of_bytes = False
         """Whether real numbers are multiplied with weights of 8 bits somewhere: "dynamic range quantisation"."""
-        self._indices: dict[Value, int] = {}
-        self._bytes: dict[int, Value] = {}
         self._repeated: dict[tuple[int, Dimensions | None, Dimensions], Value] = {}
 
-    def index(self, value: Value) -> int:
-        """Return the operand of a value; raises BadData for a type or size that no operand has."""
-        if value not in self._indices:
-            dims = value.dimensions or ()
-            index = self.model.add_operand(
-                OperandType(value.type, dims, value.scale, value.zero_point, value.channel_quant)
-            )
-            if value.referenced is not None:
-                self.model.set_operand_value_from_model(index, value.referenced.model)
-            elif value.omitted:
-                self.model.set_operand_value(index, None)
-            elif value.data is not None:
-                self.model.set_operand_value(index, np.ascontiguousarray(value.data, dtype_of(value.type)))
-            self._indices[value] = index
-        return self._indices[value]
-
-    def alias(self, value: Value, other: Value) -> None:
-        """Let another value stand for the same operand."""
-        self._indices[other] = self.index(value)
-
     def emit(self, code: OperationCode, inputs: Sequence[Value], results: Sequence[Value]) -> list[Value]:
-        """Append an operation and return its outputs: typed as `results`, with the dimensions of its shape rule."""
-        for value in inputs:
-            if value.data is not None and not value.data.size:
-                raise BadData(f"{code.name}: an empty input of shape {list(value.shape or ())} is not supported")
-        return (
-            emit_beyond(self, code, inputs, results) if is_beyond(code, inputs) else self._append(code, inputs, results)
-        )
-
-    def reshaped(self, value: Value, shape: Dimensions) -> Value:
-        """Return a value under another shape of as many elements, by RESHAPE where the operand's dimensions change."""
-        if value.data is not None:
-            return replace(value, shape=shape, data=value.data.reshape(shape))
-        if value.shape == shape:
-            return value
-        dims = operand_dimensions(shape)
-        if dims != value.dimensions:
-            plain = as_integers(self, self._renamed(value, value.dimensions or ()))
-            moved = self._append(OperationCode.RESHAPE, [plain, int32_vector(dims)], [plain])[0]
-            value = booleans_of(self, moved) if value.type == OperandCode.TENSOR_BOOL8 else moved
-        return self._renamed(value, shape)
+        """Append an operation on tensors of any rank and return its outputs, typed as `results`."""
+        return ranks.emit(self, code, inputs, results)
 
     def repeated(self, value: Value, shape: Dimensions, repeat: Callable[[], Value]) -> Value:
         """Return a value that the run computes, repeated to a shape: once for all that read it so."""
@@ -118,15 +40,6 @@ class GraphBuilder:
         if key not in self._repeated:
             self._repeated[key] = repeat()
         return self._repeated[key]
-
-    def keep_bytes(self, value: Value, bytes_: Value) -> None:
-        """Remember the bytes 0 and 1 that a boolean value is made of, or was made."""
-        self._bytes[self.index(value)] = bytes_
-
-    def bytes_of(self, value: Value) -> Value | None:
-        """Return the bytes 0 and 1 that stand for a boolean value, if there are any."""
-        bytes_ = self._bytes.get(self.index(value))
-        return bytes_ if bytes_ is None or bytes_.shape == value.shape else self.reshaped(bytes_, value.shape or ())
 
     def made(self, value: Value) -> Value:
         """Return a value that can be read: of a list, the rows that it had joined with the items of a loop."""
@@ -143,25 +56,6 @@ class GraphBuilder:
                 rows.append(pending.items[index])
             end = index + 1
         return self.emit(OperationCode.CONCATENATION, [*rows, int32(0)], [like])[0]
-
-    def _renamed(self, value: Value, shape: Dimensions) -> Value:
-        """Return the same operand under another shape of the same dimensions."""
-        renamed = replace(value, shape=shape)
-        self.alias(value, renamed)
-        return renamed
-
-    def _append(self, code: OperationCode, inputs: Sequence[Value], results: Sequence[Value]) -> list[Value]:
-        operation = OperationView(code, inputs, results)
-        validate(operation)
-        outputs = []
-        for prototype, dims in zip(results, output_dimensions(operation), strict=False):
-            if 0 in dims:
-                raise BadData(f"{code.name}: an empty result of shape {list(dims)} is not supported")
-            keeps = prototype.shape is not None and prototype.dimensions == dims
-            outputs.append(replace(prototype, shape=prototype.shape if keeps else dims, data=None))
-        indices = [self.index(value) for value in inputs]
-        self.model.add_operation(code, indices, [self.index(value) for value in outputs])
-        return outputs
 
 
 def identity(builder: GraphBuilder, value: Value) -> Value:

@@ -12,7 +12,7 @@ import numpy as np
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.operand import Dimensions, dtype_of
 from nn_runtime.quantization import fixed_point_multiplier
-from nn_runtime.tflite.booleans import as_booleans, as_integers, booleans_of, repeated_booleans
+from nn_runtime.tflite.booleans import as_booleans, as_integers, booleans_of, reshaped
 from nn_runtime.tflite.operator_inputs import OperatorInputs
 from nn_runtime.tflite.values import ReferencedModel, Spectrum, Value, constant, int32, int32_vector, real, tensor_value
 from nn_runtime.tflite.variables import resource_of
@@ -207,15 +207,15 @@ class Operator(OperatorInputs):
         """Return a value under another shape, of the same type and quantisation."""
         if value.data is not None and value.channel_quant is None:
             try:
-                reshaped = value.data.reshape(shape)
+                moved = value.data.reshape(shape)
             except ValueError:
                 self.fail(f"{list(value.shape or ())} cannot have the shape {list(shape)}")
-            return replace(value, shape=reshaped.shape, data=reshaped)
+            return replace(value, shape=moved.shape, data=moved)
         known = value.dimensions if value.shape is None else value.shape
         if tuple(shape) == known:
             return value
         if known == () and tuple(shape) == (1,):
-            return self._builder.reshaped(value, (1,))
+            return reshaped(self._builder, value, (1,))
         return self.moved(OperationCode.RESHAPE, value, int32_vector(shape))
 
     def moved(self, code: OperationCode, value: Value, *rest: Value) -> Value:
@@ -287,9 +287,17 @@ class Operator(OperatorInputs):
         if aligned == shape:
             return value
         if value.type == OperandCode.TENSOR_BOOL8:
-            return self._builder.repeated(value, shape, lambda: repeated_booleans(self._builder, value, shape))
+            return self._builder.repeated(value, shape, lambda: self._repeated_booleans(value, shape))
         multiples = int32_vector([size // own for own, size in zip(aligned, shape, strict=True)])
         return self._builder.repeated(value, shape, lambda: self.emit(OperationCode.TILE, [value, multiples], value))
+
+    def _repeated_booleans(self, value: Value, shape: Dimensions) -> Value:
+        """Return booleans repeated to a shape of the same rank: compared with zeros, by NOT_EQUAL's broadcasting."""
+        bytes_ = self.as_integers(value)
+        missing = tuple(size if own == 1 else 1 for own, size in zip(value.shape or (), shape, strict=True))
+        self.spend(math.prod(missing))
+        zeros = replace(bytes_, shape=missing, data=np.zeros(missing, np.uint8))
+        return self.emit(OperationCode.NOT_EQUAL, [bytes_, zeros], Value(OperandCode.TENSOR_BOOL8))
 
     def requantize(self, value: Value, wanted: Value, activation: FuseCode = FuseCode.NONE) -> Value:
         """Return an 8-bit value in another 8-bit type and scale, with the bits of TFLite's reference kernel.

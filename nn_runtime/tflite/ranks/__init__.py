@@ -8,6 +8,7 @@ or a block of axes at a time. An operand of such a tensor has the dimensions of 
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 from nn_runtime.codes import CONTROL_FLOW, OperationCode
@@ -30,11 +31,25 @@ from nn_runtime.tflite.values import MAX_DIMENSIONS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nn_runtime.tflite.graph_builder import GraphBuilder
+    from nn_runtime.tflite.model_builder import ModelBuilder
     from nn_runtime.tflite.values import Value
 
 
-def is_beyond(code: OperationCode, inputs: Sequence[Value]) -> bool:
+def emit(builder: ModelBuilder, code: OperationCode, inputs: Sequence[Value], results: Sequence[Value]) -> list[Value]:
+    """Append what does an operation on tensors of any rank; raises BadData for one that has no such form."""
+    for value in inputs:
+        if value.data is not None and not value.data.size:
+            raise BadData(f"{code.name}: an empty input of shape {list(value.shape or ())} is not supported")
+    if not _is_beyond(code, inputs):
+        return builder.append(code, inputs, results)
+    rule = _RULES.get(code)
+    if rule is None:
+        shapes = [list(value.shape or ()) for value in inputs if value.rank > MAX_DIMENSIONS]
+        raise BadData(f"{code.name}: at most {MAX_DIMENSIONS} dimensions are supported, got {shapes[0]}")
+    return rule(Operation(builder, functools.partial(emit, builder), code, list(inputs), list(results)))
+
+
+def _is_beyond(code: OperationCode, inputs: Sequence[Value]) -> bool:
     """Tell whether an operation takes or makes a tensor of too many dimensions."""
     if code in CONTROL_FLOW:
         return False  # they hand operands on as they are
@@ -46,20 +61,6 @@ def is_beyond(code: OperationCode, inputs: Sequence[Value]) -> bool:
     elif code in (OperationCode.RESHAPE, OperationCode.FILL):
         ranks.append(numbers_of(inputs[0 if code == OperationCode.FILL else 1]).size)
     return max(ranks, default=0) > MAX_DIMENSIONS
-
-
-def emit_beyond(
-    builder: GraphBuilder, code: OperationCode, inputs: Sequence[Value], results: Sequence[Value]
-) -> list[Value]:
-    """Append what does an operation on tensors of any rank; raises BadData for one that has no such form."""
-    for value in inputs:
-        if value.data is not None and not value.data.size:
-            raise BadData(f"{code.name}: an empty input of shape {list(value.shape or ())} is not supported")
-    rule = _RULES.get(code)
-    if rule is None:
-        shapes = [list(value.shape or ()) for value in inputs if value.rank > MAX_DIMENSIONS]
-        raise BadData(f"{code.name}: at most {MAX_DIMENSIONS} dimensions are supported, got {shapes[0]}")
-    return rule(Operation(builder, code, list(inputs), list(results)))
 
 
 _ELEMENTWISE = (

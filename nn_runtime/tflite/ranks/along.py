@@ -56,7 +56,7 @@ def _repeated(operation: Operation, value: Value, whole: Dimensions) -> Value:
         return value
     multiples = int32_vector([size // own for own, size in zip(shape, whole, strict=True)])
     source = as_integers(operation.builder, operation.under(value, shape))
-    tiled = operation.builder.emit(OperationCode.TILE, [source, multiples], [replace(source, shape=None, data=None)])[0]
+    tiled = operation.append(OperationCode.TILE, [source, multiples], [replace(source, shape=None, data=None)])[0]
     return booleans_of(operation.builder, tiled) if value.type == OperandCode.TENSOR_BOOL8 else tiled
 
 

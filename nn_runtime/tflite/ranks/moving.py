@@ -91,9 +91,8 @@ def take_strided(operation: Operation) -> list[Value]:
     plain = [indices.step == 1 or len(indices) == 1 for indices in taken]
     begins = [indices[0] if is_plain else 0 for indices, is_plain in zip(taken, plain, strict=True)]
     sizes = [len(indices) if is_plain else -1 for indices, is_plain in zip(taken, plain, strict=True)]
-    source = operation.builder.emit(
-        OperationCode.SLICE, [source, int32_vector(begins), int32_vector(sizes)], operation.results
-    )[0]
+    within = [source, int32_vector(begins), int32_vector(sizes)]
+    source = operation.append(OperationCode.SLICE, within, operation.results)[0]
     for axis, indices in enumerate(taken):
         if not plain[axis]:
             source = _every(operation, source, axis, indices)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from nn_runtime.errors import BadData
+from nn_runtime.tflite.booleans import reshaped
 from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
@@ -16,9 +17,10 @@ if TYPE_CHECKING:
 
     from nn_runtime.codes import OperationCode
     from nn_runtime.operand import Dimensions
-    from nn_runtime.tflite.graph_builder import GraphBuilder
+    from nn_runtime.tflite.model_builder import ModelBuilder
     from nn_runtime.tflite.values import Value
 
+Append: TypeAlias = "Callable[[OperationCode, Sequence[Value], Sequence[Value]], list[Value]]"
 Rule: TypeAlias = "Callable[[Operation], list[Value]]"
 Groups: TypeAlias = "list[range]"
 """Neighbouring dimensions that become one; dimensions of size 1 may be in none."""
@@ -26,9 +28,13 @@ Groups: TypeAlias = "list[range]"
 
 @dataclass
 class Operation:
-    """An operation as it is asked for, and the means to append another in its place."""
+    """An operation as it is asked for, and the means to append another in its place.
 
-    builder: GraphBuilder
+    append: appends any operation (code, inputs, results), whatever their ranks.
+    """
+
+    builder: ModelBuilder
+    append: Append
     code: OperationCode
     inputs: list[Value]
     results: list[Value]
@@ -43,16 +49,16 @@ class Operation:
     ) -> list[Value]:
         """Append the operation with some inputs changed; return its outputs under these shapes."""
         inputs = [changed.get(position, value) for position, value in enumerate(self.inputs)]
-        outputs = self.builder.emit(self.code if code is None else code, inputs, self.results)
+        outputs = self.append(self.code if code is None else code, inputs, self.results)
         return [self.under(value, shape) for value, shape in zip(outputs, shapes, strict=True)]
 
     def under(self, value: Value, shape: Sequence[int]) -> Value:
         """Return a value under another shape of as many elements."""
-        return self.builder.reshaped(value, tuple(shape))
+        return reshaped(self.builder, value, tuple(shape))
 
     def again(self, *inputs: Value) -> list[Value]:
         """Append the operation with other inputs, whatever their ranks."""
-        return self.builder.emit(self.code, inputs, self.results)
+        return self.append(self.code, inputs, self.results)
 
     def fail(self, reason: str) -> BadData:
         """Return the error of an operation that cannot be."""

@@ -12,7 +12,7 @@ from flatbuffers import flexbuffers
 import nn_runtime as nn
 from nn_runtime.errors import BadData
 from nn_runtime.tflite import read
-from nn_runtime.tflite.graph_builder import MAX_INLINED
+from nn_runtime.tflite.model_builder import MAX_INLINED
 from tests.nn_runtime.tflite.operator_file import (
     Graph,
     Step,

@@ -11,7 +11,7 @@ import pytest
 
 import nn_runtime as nn
 from nn_runtime.errors import BadData
-from nn_runtime.tflite.graph_builder import MAX_UNROLLED
+from nn_runtime.tflite.model_builder import MAX_UNROLLED
 from tests.nn_runtime.tflite.operator_file import (
     Graph,
     Step,
