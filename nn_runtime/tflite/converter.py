@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from nn_runtime.codes import OperandCode, OperationCode
 from nn_runtime.errors import BadData, NNError
 from nn_runtime.interface import Interface, State, TensorInfo
 from nn_runtime.network import Network
@@ -26,7 +27,7 @@ from nn_runtime.tflite.operators import conversion_of, converted_operators, kind
 from nn_runtime.tflite.sixteen_bit import with_real_numbers
 from nn_runtime.tflite.tensor_reader import quoted
 from nn_runtime.tflite.types import TensorType, TfliteSignature
-from nn_runtime.tflite.values import ReferencedModel, Spectrum, Value, constant, tensor_value
+from nn_runtime.tflite.values import ReferencedModel, Spectrum, Value, constant, int32_vector, tensor_value
 from nn_runtime.tflite.variables import Variables
 
 if TYPE_CHECKING:
@@ -135,12 +136,6 @@ class _Graph:
         is_taken = value.data is not None or self.builder.index(value) in taken
         return identity(self.builder, value) if is_taken else value
 
-    def finish(self, sources: Sequence[Value], outputs: Sequence[Value]) -> None:
-        """Finish the model with these inputs and outputs."""
-        inputs = [self.builder.index(value) for value in sources]
-        self.builder.model.identify_inputs_and_outputs(inputs, [self.builder.index(value) for value in outputs])
-        self.builder.model.finish()
-
     def of_file(self, subgraph_index: int) -> TfliteSubgraph:
         """Return a subgraph as the file has it."""
         return self._model.subgraphs[subgraph_index]
@@ -151,10 +146,47 @@ class _Graph:
         if call not in self._referenced:
             self._referenced[call] = self._converted(subgraph_index, arguments)
         found = self._referenced[call]
-        self._expansion += found.expansion
+        self._expand(found.expansion)
+        return found
+
+    def choose(self, subgraph_indices: Sequence[int], index: Value, arguments: Sequence[Value]) -> list[Value]:
+        """Call the subgraph of this index by an IF, whose branches call what is below and above the middle."""
+        if len(subgraph_indices) == 1:
+            return self.inline(subgraph_indices[0], arguments)
+        return self._chosen(self.builder, subgraph_indices, 0, [index, *arguments])
+
+    def _chosen(
+        self, builder: GraphBuilder, subgraph_indices: Sequence[int], first: int, given: Sequence[Value]
+    ) -> list[Value]:
+        """Append the IF of (index, arguments ...) for subgraphs from `first` on; return its outputs."""
+        middle = len(subgraph_indices) // 2
+        parts = [
+            self._branch(subgraph_indices[:middle], first, given),
+            self._branch(subgraph_indices[middle:], first + middle, given),
+        ]
+        is_below = [given[0], int32_vector([first + middle])], [Value(OperandCode.TENSOR_BOOL8)]
+        models = [Value(OperandCode.MODEL, (), referenced=part) for part in parts]
+        results = [replace(output, data=None) for output in parts[0].outputs]
+        inputs = [*builder.emit(OperationCode.LESS, *is_below), *models, *given]
+        return builder.emit(OperationCode.IF, inputs, results)
+
+    def _branch(self, subgraph_indices: Sequence[int], first: int, given: Sequence[Value]) -> ReferencedModel:
+        """Return a model of (index, arguments ...) for some subgraphs, one of which needs no index."""
+        if len(subgraph_indices) == 1:
+            found = self._converted(subgraph_indices[0], given[1:], given[:1])
+            self._expand(found.expansion)
+            return found
+        before = self._expansion
+        self._expand(1)
+        builder, sources = GraphBuilder(self.builder.budget), [replace(value, data=None) for value in given]
+        outputs = self._chosen(builder, subgraph_indices, first, sources)
+        builder.finish(sources, outputs)
+        return ReferencedModel(builder.model, tuple(sources), tuple(outputs), self._expansion - before)
+
+    def _expand(self, count: int) -> None:
+        self._expansion += count
         if self._expansion > _MAX_EXPANSION:
             raise BadData(f"more than {_MAX_EXPANSION} subgraphs are called, counted by call")
-        return found
 
     def rounds(self, condition: int, body: int, arguments: Sequence[Value]) -> int | None:
         """Return how often a WHILE goes round, None where that is not known, or more than may be unrolled."""
@@ -222,9 +254,13 @@ class _Graph:
             raise BadData(f"subgraph {subgraph_index} has variables, which only the main subgraph can have")
         return subgraph
 
-    def _converted(self, subgraph_index: int, arguments: Sequence[Value]) -> ReferencedModel:
+    def _converted(
+        self, subgraph_index: int, arguments: Sequence[Value], unread: Sequence[Value] = ()
+    ) -> ReferencedModel:
+        """Return the model of a subgraph for these arguments; it may have other inputs before them."""
         subgraph = self._called(subgraph_index, arguments)
         sources = [replace(argument, data=None) for argument in arguments]
+        unread = [replace(value, data=None) for value in unread]
         inner = _Graph(self._model, subgraph_index, dict(zip(subgraph.inputs, sources, strict=True)), self)
         inner.convert_operators()
         inner.check_no_variables()
@@ -232,9 +268,9 @@ class _Graph:
         outputs: list[Value] = []
         for index in subgraph.outputs:
             outputs.append(inner.own(found[index], [*sources, *outputs]))
-        inner.finish(sources, outputs)
+        inner.builder.finish([*unread, *sources], outputs)
         self.builder.has_weights_of_bytes |= inner.builder.has_weights_of_bytes
-        return ReferencedModel(inner.builder.model, tuple(sources), tuple(outputs), inner._expansion)
+        return ReferencedModel(inner.builder.model, (*unread, *sources), tuple(outputs), inner._expansion)
 
 
 def _same_in_every_round(subgraph: TfliteSubgraph) -> frozenset[int]:
@@ -351,7 +387,7 @@ def _finished(
         states.append(State(source, len(outputs) if changed else None, initial, tensor))
         if changed:
             outputs.append(graph.own(variable.current, [*sources, *outputs]))
-    graph.finish(sources, outputs)
+    graph.builder.finish(sources, outputs)
     interface = Interface(
         _infos(of_file, graph.values, subgraph.inputs, signature.inputs),
         _infos(of_file, graph.values, output_indices, signature.outputs),

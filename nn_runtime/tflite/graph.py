@@ -75,15 +75,14 @@ def check_calls(subgraphs: Sequence[TfliteSubgraph]) -> None:
 def _callees(operator: TfliteOperator, subgraph: int, count: int) -> Iterator[int]:
     """Return the subgraphs that an operator calls."""
     for name in SUBGRAPH_OPTIONS:
-        callee = operator.options.get(name)
-        if callee is None:
-            continue
-        if not isinstance(callee, int) or not 0 <= callee < count:
-            raise TfliteError(
-                f"subgraph {subgraph}: operator {operator.index} {operator.name}: {name} must be 0 to {count - 1}, "
-                f"got {callee}"
-            )
-        yield callee
+        given = operator.options.get(name, ())
+        for callee in given if isinstance(given, tuple) else (given,):
+            if not isinstance(callee, int) or not 0 <= callee < count:
+                raise TfliteError(
+                    f"subgraph {subgraph}: operator {operator.index} {operator.name}: {name} must be 0 to {count - 1}, "
+                    f"got {callee}"
+                )
+            yield callee
 
 
 def _check_composite(operator: TfliteOperator, index: int, subgraphs: Sequence[TfliteSubgraph]) -> None:

@@ -102,6 +102,12 @@ class ModelBuilder:
         self.model.add_operation(code, indices, [self.index(value) for value in outputs])
         return outputs
 
+    def finish(self, inputs: Sequence[Value], outputs: Sequence[Value]) -> None:
+        """Finish the model with these inputs and outputs."""
+        ends = [[self.index(value) for value in values] for values in (inputs, outputs)]
+        self.model.identify_inputs_and_outputs(*ends)
+        self.model.finish()
+
     def keep_bytes(self, value: Value, bytes_: Value) -> None:
         """Remember the bytes 0 and 1 that a boolean value is made of, or was made."""
         self._bytes[self.index(value)] = bytes_

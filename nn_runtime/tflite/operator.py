@@ -51,6 +51,9 @@ class Subgraphs(Protocol):
     def inline(self, subgraph_index: int, arguments: Sequence[Value]) -> list[Value]:
         """Convert a subgraph as a part of this graph, and return its outputs; raises BadData."""
 
+    def choose(self, subgraph_indices: Sequence[int], index: Value, arguments: Sequence[Value]) -> list[Value]:
+        """Call the one of several subgraphs that an index says, and return its outputs; raises BadData."""
+
     def initialise(self, subgraph_index: int) -> None:
         """Take the variables' first values from a subgraph; raises BadData."""
 
@@ -119,6 +122,10 @@ class Operator(OperatorInputs):
     def inline(self, option: str, arguments: Sequence[Value]) -> list[Value]:
         """Convert the subgraph that an option names as a part of this graph; return its outputs."""
         return self._subgraphs.inline(self.option(option), arguments)
+
+    def choose(self, option: str, index: Value, arguments: Sequence[Value]) -> list[Value]:
+        """Call the one of an option's subgraphs that an index says, which one has; return its outputs."""
+        return self._subgraphs.choose(self.integer_options(option), index, arguments)
 
     def unrolled_steps(self, operations: int, wanted: int) -> int:
         """Take steps of so many operations from what may be unrolled: as many as wanted, or as are left."""

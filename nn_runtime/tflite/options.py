@@ -206,9 +206,10 @@ _OPTIONS = (
         padding=INT64S,
         body_subgraph_index=INT32,
     ),
+    table("StablehloCaseOptions", branch_subgraph_indices=INT32S),
 )
 
-# Fields of builtin options that are subgraph indices.
+# Fields of builtin options that are subgraph indices, or several.
 SUBGRAPH_OPTIONS = (
     "subgraph",
     "init_subgraph_index",
@@ -218,6 +219,7 @@ SUBGRAPH_OPTIONS = (
     "body_subgraph_index",
     "decomposition_subgraph_index",
     "update_computation_subgraph_index",
+    "branch_subgraph_indices",
 )
 
 # The kinds of options by their tag, from 1 on.

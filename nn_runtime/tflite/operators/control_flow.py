@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""IF and WHILE, the subgraphs of which become referenced models; composites, of which they become a part."""
+"""IF, WHILE and CASE, the subgraphs of which become referenced models; composites, of which they become a part."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from nn_runtime.codes import OperationCode
+from nn_runtime.codes import OperandCode, OperationCode
 from nn_runtime.tflite.builtin_operator import BuiltinOperator
 from nn_runtime.tflite.operators import converts
+from nn_runtime.tflite.values import Value, int32_vector
 
 if TYPE_CHECKING:
     from nn_runtime.tflite.operator import Operator
-    from nn_runtime.tflite.values import Value
 
 
 @converts(BuiltinOperator.IF, inputs=None)
@@ -43,6 +43,22 @@ def _composite(op: Operator) -> None:
     arguments = [op.input(position, "argument") for position in range(op.input_count)]
     for position, value in enumerate(op.inline("decomposition_subgraph_index", arguments)):
         op.result_of_same_quantization(op.made(value), position)
+
+
+@converts(BuiltinOperator.STABLEHLO_CASE, inputs=None)
+def _case(op: Operator) -> None:
+    """(index, arguments ...): calls the subgraph of this number, and the last one for a number that none has."""
+    index = op.reshape(op.input(0, "index"), (1,))
+    arguments = [op.input(position, "argument") for position in range(1, op.input_count)]
+    count = len(op.integer_options("branch_subgraph_indices"))
+    if index.type != OperandCode.TENSOR_INT32 or not count:
+        op.fail(f"must have an INT32 index and subgraphs, got {OperandCode(index.type).name} and {count} subgraphs")
+    last = int32_vector([count - 1])
+    below = op.emit(OperationCode.MINIMUM, [index, last], index)
+    is_none = op.emit(OperationCode.LESS, [index, int32_vector([0])], Value(OperandCode.TENSOR_BOOL8))
+    known = op.emit(OperationCode.SELECT, [is_none, last, below], index)
+    for position, value in enumerate(op.choose("branch_subgraph_indices", known, arguments)):
+        op.result(op.made(value), position)
 
 
 def _call(op: Operator, code: OperationCode, inputs: list[Value], model: Value) -> None:

@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""StableHLO's functions of two elements, as PyTorch's exporter leaves them in computations."""
+"""StableHLO's functions of one or two elements, as PyTorch's exporter leaves them in computations."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.operand import QUANT8_TYPES
 from nn_runtime.tflite.builtin_operator import BuiltinOperator
 from nn_runtime.tflite.operators import converts
 from nn_runtime.tflite.operators.whole_numbers import as_output, whole_numbers
-from nn_runtime.tflite.values import Value, int32
+from nn_runtime.tflite.values import Value, constant, int32
 
 if TYPE_CHECKING:
     from nn_runtime.tflite.operator import Operator
@@ -64,3 +66,19 @@ def _maximum(op: Operator) -> None:
 @converts(BuiltinOperator.STABLEHLO_MINIMUM, inputs=2)
 def _minimum(op: Operator) -> None:
     _extremum(op, OperationCode.MINIMUM, OperationCode.LOGICAL_AND)
+
+
+@converts(BuiltinOperator.STABLEHLO_CBRT, inputs=1)
+def _cube_root(op: Operator) -> None:
+    """(operand): a power of its size, and its sign; of FLOAT16 in FLOAT32, as half precision has no good third."""
+    source = op.input(0, "operand")
+    if source.type not in (OperandCode.TENSOR_FLOAT32, OperandCode.TENSOR_FLOAT16):
+        op.fail(f"operand (input 0) must be FLOAT32 or FLOAT16, got {OperandCode(source.type).name}")
+    kind = Value(OperandCode.TENSOR_FLOAT32)
+    is_single = source.type == kind.type
+    value = source if is_single else op.emit(OperationCode.CAST, [source], kind)
+    zero, third = (constant(np.full(1, number, np.float32)) for number in (0, 1 / 3))
+    root = op.emit(OperationCode.POW, [op.emit(OperationCode.ABS, [value], kind), third], kind)
+    is_below = op.emit(OperationCode.LESS, [value, zero], Value(OperandCode.TENSOR_BOOL8))
+    result = op.emit(OperationCode.SELECT, [is_below, op.emit(OperationCode.NEG, [root], kind), root], kind)
+    op.result(result if is_single else op.emit(OperationCode.CAST, [result]))

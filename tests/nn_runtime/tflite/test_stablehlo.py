@@ -248,3 +248,22 @@ def test_mutated_options_are_converted_or_refused(name: str) -> None:
                 nn.load(case.but(**{option: changed}).file())
             except NNError:
                 continue
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_cube_roots(dtype: type[np.generic], device: Device) -> None:
+    """LiteRT has no kernel for them: the roots of cubes are known."""
+    roots = np.array([0, 1, -1, 3, -5, 0.5, 25, -31, np.inf, -np.inf, np.nan], np.float64)
+    kind = next(kind for kind in TensorType if kind.dtype == np.dtype(dtype))
+    tensors = [Tensor(kind, roots.shape), Tensor(kind, roots.shape)]
+    file = write_graphs([Graph(tensors, [Step("STABLEHLO_CBRT", [0], [1], version=1)], [0], [1])])
+    with nn.load(file).compile(device) as session:
+        (result,) = session.run([(roots**3).astype(dtype)])
+    tolerance = 1e-6 if dtype == np.float32 else 1e-3
+    np.testing.assert_allclose(result.astype(np.float64), roots, rtol=tolerance)
+
+
+def test_cube_roots_of_others_are_refused() -> None:
+    file = write_graphs([Graph([int32(3), int32(3)], [Step("STABLEHLO_CBRT", [0], [1], version=1)], [0], [1])])
+    with pytest.raises(BadData, match=r"operand \(input 0\) must be FLOAT32 or FLOAT16, got TENSOR_INT32"):
+        nn.load(file)
