@@ -55,7 +55,7 @@ _FAMILIES: Mapping[str, Collection[int | str]] = {
     "gather": (Op.GATHER, Op.GATHER_ND, Op.REVERSE_SEQUENCE),
     "gathered_slices": (Op.STABLEHLO_GATHER,),
     "landmarks": ("Landmarks2TransformMatrix", "TransformTensorBilinear", "TransformLandmarks"),
-    "lookup": (Op.EMBEDDING_LOOKUP, Op.HASHTABLE_LOOKUP, Op.LSH_PROJECTION),
+    "lookup": (Op.EMBEDDING_LOOKUP, Op.EMBEDDING_LOOKUP_SPARSE, Op.HASHTABLE_LOOKUP, Op.LSH_PROJECTION),
     "lstm": (Op.UNIDIRECTIONAL_SEQUENCE_LSTM, Op.LSTM, Op.BIDIRECTIONAL_SEQUENCE_LSTM),
     "matrix": (Op.MATRIX_DIAG, Op.MATRIX_SET_DIAG),
     "non_max_suppression": (Op.NON_MAX_SUPPRESSION_V4, Op.NON_MAX_SUPPRESSION_V5),
