@@ -233,45 +233,6 @@ def _fold_cast(op: Operator) -> Array:
     return op.array(0, "input")
 
 
-@_folds(BuiltinOperator.MUL)
-def _fold_mul(op: Operator) -> Array:
-    return _folded(op, np.multiply)
-
-
-@_folds(BuiltinOperator.ADD)
-def _fold_add(op: Operator) -> Array:
-    return _folded(op, np.add)
-
-
-@_folds(BuiltinOperator.SUB)
-def _fold_sub(op: Operator) -> Array:
-    return _folded(op, np.subtract)
-
-
-@_folds(BuiltinOperator.MAXIMUM)
-def _fold_maximum(op: Operator) -> Array:
-    return _folded(op, np.maximum)
-
-
-@_folds(BuiltinOperator.MINIMUM)
-def _fold_minimum(op: Operator) -> Array:
-    return _folded(op, np.minimum)
-
-
-@_folds(BuiltinOperator.FLOOR_DIV)
-def _fold_floor_div(op: Operator) -> Array:
-    if not op.array(1, "input1").all():
-        op.fail("input1 (input 1) must not be 0")
-    return _folded(op, np.floor_divide)
-
-
-@_folds(BuiltinOperator.FLOOR_MOD)
-def _fold_floor_mod(op: Operator) -> Array:
-    if not op.array(1, "input1").all():
-        op.fail("input1 (input 1) must not be 0")
-    return _folded(op, np.mod)
-
-
 @_folds(BuiltinOperator.NEG)
 def _fold_neg(op: Operator) -> Array:
     return -op.array(0, "input")
@@ -382,16 +343,36 @@ def _fold_broadcast_args(op: Operator) -> Array:
     return np.array([other if one == 1 else one for one, other in pairs], np.int32)
 
 
-def _folded(op: Operator, function: np.ufunc) -> Array:
-    first, second = op.array(0, "input0"), op.array(1, "input1")
-    try:
-        shape = np.broadcast_shapes(first.shape, second.shape)
-    except ValueError:
-        op.fail(f"the shapes must go together, got {list(first.shape)} and {list(second.shape)}")
-    if math.prod(shape) > _MAX_FOLDED:
-        op.fail(f"at most {_MAX_FOLDED} integer constants are computed, got {list(shape)}")
-    result: Array = function(first, second)
-    return result
+def _of_pairs(function: np.ufunc) -> Fold:
+    """Return the fold of a function of two integers."""
+
+    def fold_pairs(op: Operator) -> Array:
+        first, second = op.array(0, "input0"), op.array(1, "input1")
+        try:
+            shape = np.broadcast_shapes(first.shape, second.shape)
+        except ValueError:
+            op.fail(f"the shapes must go together, got {list(first.shape)} and {list(second.shape)}")
+        if math.prod(shape) > _MAX_FOLDED:
+            op.fail(f"at most {_MAX_FOLDED} integer constants are computed, got {list(shape)}")
+        if function in (np.floor_divide, np.mod) and not second.all():
+            op.fail("input1 (input 1) must not be 0")
+        result: Array = function(first, second)
+        return result
+
+    return fold_pairs
+
+
+_FOLDS.update(
+    {
+        BuiltinOperator.ADD: _of_pairs(np.add),
+        BuiltinOperator.SUB: _of_pairs(np.subtract),
+        BuiltinOperator.MUL: _of_pairs(np.multiply),
+        BuiltinOperator.MAXIMUM: _of_pairs(np.maximum),
+        BuiltinOperator.MINIMUM: _of_pairs(np.minimum),
+        BuiltinOperator.FLOOR_DIV: _of_pairs(np.floor_divide),
+        BuiltinOperator.FLOOR_MOD: _of_pairs(np.mod),
+    }
+)
 
 
 @_folds(BuiltinOperator.REDUCE_PROD)

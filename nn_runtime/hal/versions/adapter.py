@@ -9,7 +9,7 @@ through `LinksToDeath`, if it has that.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, NoReturn, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from nn_runtime.codes import DeviceTypeCode, FeatureLevel
 from nn_runtime.hal.interfaces import OperationSupport
@@ -26,6 +26,7 @@ from nn_runtime.hal.versions.callbacks import PreparedModelCallback, checked, gu
 from nn_runtime.hal.versions.conversion import canonical_capabilities, convert_to
 from nn_runtime.hal.versions.deaths import Deaths, launched
 from nn_runtime.hal.versions.slicing import slice_of
+from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
         Model,
         Priority,
     )
-    from nn_runtime.hal.versions.conversion import VersionedCapabilities, VersionedModel
+    from nn_runtime.hal.versions.conversion import VersionedCapabilities
 
 _log = logging.getLogger("nn_runtime.driver")
 
@@ -78,6 +79,23 @@ class _Methods12(v1_2.IDevice, Protocol):
 @runtime_checkable
 class _Methods11(v1_1.IDevice, Protocol):
     """What tells a driver of HAL 1.1."""
+
+
+@dataclass(frozen=True)
+class _Preparation:
+    """How a model is to be prepared, as far as a version can be told."""
+
+    preference: ExecutionPreference
+    priority: Priority
+    deadline_ns: int | None
+    cache: CacheRequest | None
+
+    @property
+    def handles(self) -> tuple[Sequence[int], Sequence[int], bytes]:
+        """The cache files of the model and of data, and the token."""
+        if self.cache is None:
+            return (), (), bytes(CACHE_TOKEN_BYTES)
+        return self.cache.model_files, self.cache.data_files, self.cache.token
 
 
 class AdaptedDevice:
@@ -129,8 +147,8 @@ class AdaptedDevice:
         answers = [newer] * len(model.main.operations)
         if part.model is None:
             return answers
-        converted = convert_to(part.model, self.version)
-        status, reply = guarded(lambda: self._ask_supported(converted), "get_supported_operations")
+        sliced = part.model
+        status, reply = guarded(lambda: self._ask_supported(sliced), "get_supported_operations")
         checked(status, "get_supported_operations")
         if len(reply) != len(part.operations):
             reason = f"the driver answered for {len(reply)} of {len(part.operations)} operations"
@@ -155,14 +173,9 @@ class AdaptedDevice:
         """Prepare a model that the version can express; what it does not know of the rest is dropped."""
         validate_preference(preference)
         validate_priority(priority)
-        converted = convert_to(model, self.version)
         callback = PreparedModelCallback()
-        launched(
-            self.deaths,
-            callback,
-            lambda: self._prepare(converted, preference, priority, deadline_ns, cache, callback),
-            "prepare_model",
-        )
+        wanted = _Preparation(preference, priority, deadline_ns, cache)
+        launched(self.deaths, callback, lambda: self._prepare(model, wanted, callback), "prepare_model")
         return self._wrapped(callback.wait(), model)
 
     def prepare_model_from_cache(self, deadline_ns: int | None, cache: CacheRequest) -> AdaptedPreparedModel:
@@ -186,23 +199,12 @@ class AdaptedDevice:
     def _ask_capabilities(self) -> tuple[int, VersionedCapabilities]:
         return self._driver.get_capabilities()
 
-    def _ask_supported(self, model: VersionedModel) -> tuple[int, Sequence[bool]]:
-        if not isinstance(model, v1_0.Model):
-            _wrong_form()
-        return self._driver.get_supported_operations(model)
+    def _ask_supported(self, model: Model) -> tuple[int, Sequence[bool]]:
+        return self._driver.get_supported_operations(convert_to(model, FeatureLevel.HAL_1_0))
 
-    def _prepare(
-        self,
-        model: VersionedModel,
-        preference: ExecutionPreference,
-        priority: Priority,
-        deadline_ns: int | None,
-        cache: CacheRequest | None,
-        callback: PreparedModelCallback,
-    ) -> int:
-        if not isinstance(model, v1_0.Model):
-            _wrong_form()
-        return self._driver.prepare_model(model, callback)
+    def _prepare(self, model: Model, wanted: _Preparation, callback: PreparedModelCallback) -> int:
+        converted = convert_to(model, FeatureLevel.HAL_1_0)
+        return self._driver.prepare_model(converted, callback)
 
     def _wrapped(self, prepared: v1_0.IPreparedModel, model: Model | None) -> AdaptedPreparedModel:
         return AdaptedPreparedModel(prepared, model, self.deaths)
@@ -220,23 +222,12 @@ class _Device11(AdaptedDevice):
     def _ask_capabilities(self) -> tuple[int, VersionedCapabilities]:
         return self._driver_1_1.get_capabilities_1_1()
 
-    def _ask_supported(self, model: VersionedModel) -> tuple[int, Sequence[bool]]:
-        if not isinstance(model, v1_1.Model):
-            _wrong_form()
-        return self._driver_1_1.get_supported_operations_1_1(model)
+    def _ask_supported(self, model: Model) -> tuple[int, Sequence[bool]]:
+        return self._driver_1_1.get_supported_operations_1_1(convert_to(model, FeatureLevel.HAL_1_1))
 
-    def _prepare(
-        self,
-        model: VersionedModel,
-        preference: ExecutionPreference,
-        priority: Priority,
-        deadline_ns: int | None,
-        cache: CacheRequest | None,
-        callback: PreparedModelCallback,
-    ) -> int:
-        if not isinstance(model, v1_1.Model):
-            _wrong_form()
-        return self._driver_1_1.prepare_model_1_1(model, preference, callback)
+    def _prepare(self, model: Model, wanted: _Preparation, callback: PreparedModelCallback) -> int:
+        converted = convert_to(model, FeatureLevel.HAL_1_1)
+        return self._driver_1_1.prepare_model_1_1(converted, wanted.preference, callback)
 
 
 class _Device12(_Device11):
@@ -296,23 +287,12 @@ class _Device12(_Device11):
     def _ask_capabilities(self) -> tuple[int, VersionedCapabilities]:
         return self._driver_1_2.get_capabilities_1_2()
 
-    def _ask_supported(self, model: VersionedModel) -> tuple[int, Sequence[bool]]:
-        if not isinstance(model, v1_2.Model):
-            _wrong_form()
-        return self._driver_1_2.get_supported_operations_1_2(model)
+    def _ask_supported(self, model: Model) -> tuple[int, Sequence[bool]]:
+        return self._driver_1_2.get_supported_operations_1_2(convert_to(model, FeatureLevel.HAL_1_2))
 
-    def _prepare(
-        self,
-        model: VersionedModel,
-        preference: ExecutionPreference,
-        priority: Priority,
-        deadline_ns: int | None,
-        cache: CacheRequest | None,
-        callback: PreparedModelCallback,
-    ) -> int:
-        if not isinstance(model, v1_2.Model):
-            _wrong_form()
-        return self._driver_1_2.prepare_model_1_2(model, preference, *_handles(cache), callback)
+    def _prepare(self, model: Model, wanted: _Preparation, callback: PreparedModelCallback) -> int:
+        converted = convert_to(model, FeatureLevel.HAL_1_2)
+        return self._driver_1_2.prepare_model_1_2(converted, wanted.preference, *wanted.handles, callback)
 
     def _wrapped(self, prepared: v1_0.IPreparedModel, model: Model | None) -> AdaptedPreparedModel:
         if isinstance(prepared, _Prepared12):
@@ -356,23 +336,14 @@ class _Device13(_Device12):
     def _ask_capabilities(self) -> tuple[int, VersionedCapabilities]:
         return self._driver_1_3.get_capabilities_1_3()
 
-    def _ask_supported(self, model: VersionedModel) -> tuple[int, Sequence[bool]]:
-        if not isinstance(model, v1_3.Model):
-            _wrong_form()
-        return self._driver_1_3.get_supported_operations_1_3(model)
+    def _ask_supported(self, model: Model) -> tuple[int, Sequence[bool]]:
+        return self._driver_1_3.get_supported_operations_1_3(convert_to(model, FeatureLevel.HAL_1_3))
 
-    def _prepare(
-        self,
-        model: VersionedModel,
-        preference: ExecutionPreference,
-        priority: Priority,
-        deadline_ns: int | None,
-        cache: CacheRequest | None,
-        callback: PreparedModelCallback,
-    ) -> int:
-        if not isinstance(model, v1_3.Model):
-            _wrong_form()
-        return self._driver_1_3.prepare_model_1_3(model, preference, priority, deadline_ns, *_handles(cache), callback)
+    def _prepare(self, model: Model, wanted: _Preparation, callback: PreparedModelCallback) -> int:
+        converted = convert_to(model, FeatureLevel.HAL_1_3)
+        return self._driver_1_3.prepare_model_1_3(
+            converted, wanted.preference, wanted.priority, wanted.deadline_ns, *wanted.handles, callback
+        )
 
     def _wrapped(self, prepared: v1_0.IPreparedModel, model: Model | None) -> AdaptedPreparedModel:
         if isinstance(prepared, _Prepared13):
@@ -388,13 +359,3 @@ class _Prepared12(v1_2.IPreparedModel, Protocol):
 @runtime_checkable
 class _Prepared13(v1_3.IPreparedModel, Protocol):
     """What tells a prepared model of HAL 1.3."""
-
-
-def _handles(cache: CacheRequest | None) -> tuple[Sequence[int], Sequence[int], bytes]:
-    if cache is None:
-        return (), (), bytes(CACHE_TOKEN_BYTES)
-    return cache.model_files, cache.data_files, cache.token
-
-
-def _wrong_form() -> NoReturn:
-    raise HalError(ErrorStatus.GENERAL_FAILURE, "the model was converted to another version's form")
