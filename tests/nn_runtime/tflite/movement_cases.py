@@ -300,6 +300,19 @@ CASES = [
     Case("EMBEDDING_LOOKUP", [constant([2, 0, 1]), real(3, 4, 2)], [real(3, 4, 2)]),
     Case("EMBEDDING_LOOKUP", [constant([2, 0]), constant(bytes_of(np.int8, 3, 8), 0.1)], [real(2, 8)], name="hybrid"),
     Case(
+        "EMBEDDING_LOOKUP_SPARSE",
+        [
+            constant([1, 3, 0]),
+            constant([[0, 0], [2, 0], [2, 1]]),
+            constant([4, 2]),
+            constant([1.0, 2.0, 0.5]),
+            real(4, 3),
+        ],
+        [real(4, 3)],
+        "EmbeddingLookupSparseOptions",
+        {"Combiner": 1},
+    ),
+    Case(
         "HASHTABLE_LOOKUP",
         [constant([7, 2, 11]), constant([0, 7, 11]), real(3, 4)],
         [real(3, 4), Tensor(TensorType.UINT8, (3,))],

@@ -45,8 +45,12 @@ _ONLY_VERSION_1 = {
     *("SPACE_TO_DEPTH", "EQUAL", "NOT_EQUAL", "LESS", "LESS_EQUAL", "GREATER", "GREATER_EQUAL", "MAXIMUM", "MINIMUM"),
     *("BITCAST", "BITWISE_XOR", "RIGHT_SHIFT", "STABLEHLO_SHIFT_LEFT", "STABLEHLO_AND", "STABLEHLO_ADD"),
     *("STABLEHLO_MULTIPLY", "STABLEHLO_MAXIMUM", "STABLEHLO_MINIMUM", "STABLEHLO_PAD", "STABLEHLO_GATHER"),
-    *("DILATE", "REDUCE_WINDOW", "CONV_3D_TRANSPOSE"),
+    *("DILATE", "REDUCE_WINDOW", "CONV_3D_TRANSPOSE", "EMBEDDING_LOOKUP_SPARSE"),
 }
+
+
+_NEWER = {"STABLEHLO_CASE": 209}
+"""Operators that came after the package `tflite`, by the schema's numbers."""
 
 
 @dataclass
@@ -181,7 +185,7 @@ def _operator_spec(step: Step, codes: list[tuple[str, int | None]]) -> OperatorS
 
 
 def _code_spec(name: str, version: int | None) -> CodeSpec:
-    number = getattr(tflite.BuiltinOperator, name, None)
+    number = getattr(tflite.BuiltinOperator, name, _NEWER.get(name))
     if number is None:
         return CodeSpec(tflite.BuiltinOperator.CUSTOM, tflite.BuiltinOperator.CUSTOM, name, version or 1)
     if version is None:
