@@ -216,12 +216,13 @@ def _figure(info: PerformanceInfo, preference: ExecutionPreference) -> float:
     return info.power_usage if preference == ExecutionPreference.LOW_POWER else info.exec_time
 
 
-def cut(model: Model, devices: Sequence[Device], chosen: Sequence[int]) -> list[StepModel]:
+def cut(model: Model, devices: Sequence[Device], chosen: Sequence[int], *, as_android: bool = False) -> list[StepModel]:
     """Cut a model into steps, each on one device, in an order in which they can run.
 
     A step of the INTERPRETER is one IF or WHILE, and has no model of its own. A step may have no inputs, where all that
-    it reads is constant. Raises HalError(GENERAL_FAILURE) for one whose device is too old for the operands of unknown
-    size that it produces.
+    it reads is constant; one whose results nobody reads gives them out all the same. as_android: both are failures.
+    Raises HalError(GENERAL_FAILURE) for these, and for a step whose device is too old for the operands of unknown size
+    that it produces.
     """
     groups = _grouped(model.main, chosen, _queue_order(devices))
     producer = {index: at for at, operation in enumerate(model.main.operations) for index in operation.outputs}
@@ -236,8 +237,11 @@ def cut(model: Model, devices: Sequence[Device], chosen: Sequence[int]) -> list[
         _interpreted_step(model, members[0]) if device == INTERPRETER else _step_model(model, device, members, crossing)
         for device, members in groups
     ]
+    read = crossing | set(model.main.output_indexes)
     for step in steps:
         if step.device != INTERPRETER:
+            if as_android:
+                _check_ends(step, devices[step.device], read)
             _check_step(step, devices[step.device])
     return steps
 
@@ -329,12 +333,20 @@ def _step_model(model: Model, device: int, members: Sequence[int], crossing: set
     return StepModel(device, tuple(members), with_main(model, cut_out), inputs, outputs)
 
 
+def _check_ends(step: StepModel, device: Device, read: set[int]) -> None:
+    missing = "inputs" if not step.inputs else "outputs" if read.isdisjoint(step.outputs) else ""
+    if missing:
+        raise HalError(ErrorStatus.GENERAL_FAILURE, f"{_where(step, device)} has no {missing}")
+
+
+def _where(step: StepModel, device: Device) -> str:
+    return f"the step of operation {step.operations[0]} on {device.name}"
+
+
 def _check_step(step: StepModel, device: Device) -> None:
     graph = step.model.main
     results = [graph.operands[i] for i in graph.output_indexes]
     dynamic = any(has_unknown_dimensions(operand.type, operand.dimensions) for operand in results)
     if dynamic and device.feature_level < FeatureLevel.HAL_1_2:
-        where = f"the step of operation {step.operations[0]} on {device.name}"
-        raise HalError(
-            ErrorStatus.GENERAL_FAILURE, f"{where} gives results of unknown size, which takes a device of HAL 1.2"
-        )
+        problem = "gives results of unknown size, which takes a device of HAL 1.2"
+        raise HalError(ErrorStatus.GENERAL_FAILURE, f"{_where(step, device)} {problem}")

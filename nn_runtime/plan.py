@@ -245,7 +245,9 @@ def _prepared_program(
     try:
         if len(set(chosen)) == 1 and chosen[0] != INTERPRETER:
             return None, [_whole_model(model, run_order, devices[chosen[0]], options)]
-        source = Program(model, devices, chosen, lambda inner: _place_inner(inner, devices, options))
+        as_android = options.partition == PartitionMode.AOSP
+        place = functools.partial(_place_inner, devices=devices, options=options)
+        source = Program(model, devices, chosen, place, as_android=as_android)
         return source, _prepared_steps(source, run_order, devices, options)
     except HalError as error:
         failure = error_of_hal(error, "compilation")

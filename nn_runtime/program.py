@@ -97,8 +97,13 @@ class _Owner:
 class Program:
     """A model cut into steps, with the models that interpreted IF and WHILE operations refer to."""
 
-    def __init__(self, model: Model, devices: Sequence[Device], chosen: Sequence[int], place: Place) -> None:
-        """`chosen`: device of every operation of the main model. Raises as `cut` and `place`."""
+    def __init__(
+        self, model: Model, devices: Sequence[Device], chosen: Sequence[int], place: Place, *, as_android: bool
+    ) -> None:
+        """`chosen`: device of every operation of the main model, which alone is cut `as_android`.
+
+        Raises as `cut` and `place`.
+        """
         self.steps: list[SourceStep | ControlStep] = []
         self.operands: list[Operand] = []
         self.aliases: dict[int, list[int]] = {}
@@ -111,13 +116,14 @@ class Program:
         """Place in `steps` of every operation of the main model."""
         self._devices = devices
         self._place = place
+        self._as_android = as_android
         self._add_graph(model, chosen, (), None)
 
     def _add_graph(self, model: Model, chosen: Sequence[int], source: tuple[int, ...], number: int | None) -> int:
         """Append the steps of a model and return the slot of its first operand."""
         base = len(self.operands)
         self.operands += model.main.operands
-        for part in cut(model, self._devices, chosen):
+        for part in cut(model, self._devices, chosen, as_android=self._as_android and number is None):
             for at in part.operations if number is None else ():
                 self.operation_at[at] = len(self.steps)
             inputs, outputs = ([base + index for index in indexes] for indexes in (part.inputs, part.outputs))

@@ -158,7 +158,7 @@ def test_operations_on_constants_on_one_device(name: str, device: Device) -> Non
 
 
 def test_a_step_without_inputs_runs_where_its_operations_are_placed() -> None:
-    """No other device need take over; Android gives the whole model to the CPU (ZeroInputStepModel)."""
+    """No other device need take over; as Android does it, the CPU computes the whole model (test_plan.py)."""
     model = Model()
     given, x, positive, result = constant(model, [1, -1]), *(model.add_operand(tensor(_SIZE)) for _ in range(3))
     model.add_operation(RELU, [given], [positive])
@@ -166,14 +166,14 @@ def test_a_step_without_inputs_runs_where_its_operations_are_placed() -> None:
     model.identify_inputs_and_outputs([x], [result])
     model.finish()
     devices = [SampleDevice("relu", {RELU}), SampleDevice("add", {ADD})]
-    compilation = finished(model, devices)
+    compilation = finished(model, devices, partition="cost")
     np.testing.assert_array_equal(computed(compilation, [_X]), [4, -5])
     assert [len(device.record.requests) for device in devices] == [1, 1]
     assert devices[0].record.requests[0].inputs == ()
 
 
 def test_a_result_that_nobody_reads_is_computed_where_it_is_placed() -> None:
-    """Android gives the whole model to the CPU (AOSP ZeroOutputStepModel)."""
+    """As Android does it, the CPU computes the whole model (test_partition.py)."""
     model = Model()
     x, dead, result = (model.add_operand(tensor(_SIZE)) for _ in range(3))
     model.add_operation(RELU, [x], [dead])
@@ -181,7 +181,7 @@ def test_a_result_that_nobody_reads_is_computed_where_it_is_placed() -> None:
     model.identify_inputs_and_outputs([x], [result])
     model.finish()
     devices = [SampleDevice("relu", {RELU}), SampleDevice("add", {ADD})]
-    np.testing.assert_array_equal(computed(finished(model, devices), [_X]), [6, -10])
+    np.testing.assert_array_equal(computed(finished(model, devices, partition="cost"), [_X]), [6, -10])
     assert [len(device.record.requests) for device in devices] == [1, 1]
 
 

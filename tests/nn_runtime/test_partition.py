@@ -332,6 +332,20 @@ def test_a_type_that_is_not_listed_has_the_worst_figure() -> None:
     assert score > 3e38
 
 
+def test_a_step_without_outputs_sends_the_whole_model_to_the_cpu() -> None:
+    """A result that nobody reads (AOSP ZeroOutputStepModel)."""
+    model = Model()
+    x, dead, y = (model.add_operand(tensor(2)) for _ in range(3))
+    model.add_operation(RELU, [x], [dead])
+    model.add_operation(TANH, [x], [y])
+    model.identify_inputs_and_outputs([x], [y])
+    model.finish()
+    devices = [SampleDevice("relu", {RELU}), SampleDevice("tanh", {TANH})]
+    with pytest.raises(OperationFailed, match="operation 0 on relu has no outputs"):
+        finished(model, devices)
+    assert names_of(finished(model, devices, fallback=True)) == [REFERENCE_NAME]
+
+
 def test_the_order_of_operations_does_not_hide_one_that_is_not_supported() -> None:
     """AOSP PartialModelNotSupported, PartialModelNotSupportedOrder, ModelNeedTwoDevices."""
     for codes in ([RELU, TANH], [TANH, RELU]):

@@ -222,6 +222,20 @@ def test_steps_prepared_before_one_that_fails_are_freed(monkeypatch: pytest.Monk
     assert closed == ["relu"]
 
 
+def test_a_step_without_inputs_sends_the_whole_model_to_the_cpu() -> None:
+    model = Model()
+    constant, a, x, y = (model.add_operand(tensor(2)) for _ in range(4))
+    model.set_operand_value(constant, np.ones(2, np.float32))
+    model.add_operation(RELU, [constant], [a])
+    add(model, a, x, y)
+    model.identify_inputs_and_outputs([x], [y])
+    model.finish()
+    devices = [SampleDevice("relu", {RELU}), SampleDevice("add", {OperationCode.ADD})]
+    with pytest.raises(OperationFailed, match="operation 0 on relu has no inputs"):
+        finished(model, devices)
+    assert names_of(finished(model, devices, fallback=True)) == [REFERENCE_NAME]
+
+
 def test_a_failing_simple_plan_falls_back_as_a_whole() -> None:
     device = SampleDevice("failing")
     compilation = finished(chain_model([RELU, TANH]), [device], fallback=True)
