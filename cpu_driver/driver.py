@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,18 +12,12 @@ from cpu_driver.estimate import cost_table_of
 from cpu_driver.graph import missing_function
 from cpu_driver.operations import function_of
 from cpu_driver.prepared_model import HostStorage, PreparedModel
-from nn_runtime.codes import CONTROL_FLOW, DeviceTypeCode, FeatureLevel, OperandCode
+from nn_runtime.codes import DeviceTypeCode, FeatureLevel, OperandCode
 from nn_runtime.hal.buffers import BufferRegistry
 from nn_runtime.hal.costs import operation_estimates
 from nn_runtime.hal.interfaces import OperationSupport
-from nn_runtime.hal.types import (
-    Capabilities,
-    DeviceStatus,
-    ErrorStatus,
-    HalError,
-    OperandLifeTime,
-    PerformanceInfo,
-)
+from nn_runtime.hal.references import refusals_of
+from nn_runtime.hal.types import Capabilities, DeviceStatus, ErrorStatus, HalError, PerformanceInfo
 from nn_runtime.hal.validation import validate_model, validate_preference, validate_priority
 from nn_runtime.operand import has_unknown_dimensions, size_bytes
 
@@ -93,10 +86,9 @@ class Device:
         """Return support of each operation of the main model, with its estimated time or the reason of a refusal."""
         validate_model(model)
         estimates = operation_estimates(model, self.cost_table())
-        answers = [_support(model, model.main, operation) for operation in model.main.operations]
         return [
-            replace(answer, estimated_ns=round(estimate)) if answer.supported else answer
-            for answer, estimate in zip(answers, estimates, strict=True)
+            OperationSupport(not reason, reason, None if reason else round(estimate))
+            for reason, estimate in zip(refusals_of(model, _refusal), estimates, strict=True)
         ]
 
     def cost_table(self) -> CostTable:
@@ -156,18 +148,5 @@ def _storage(operand: Operand) -> HostStorage:
     return HostStorage(size_bytes(operand.type, operand.dimensions) if known else 0)
 
 
-def _support(model: Model, graph: Subgraph, operation: Operation) -> OperationSupport:
-    if operation.type not in CONTROL_FLOW:
-        known = function_of(operation.type) is not None
-        return OperationSupport(known, "" if known else missing_function(operation.type))
-    for index in operation.inputs:
-        operand = graph.operands[index]
-        if operand.lifetime != OperandLifeTime.SUBGRAPH:
-            continue
-        inner = model.referenced[operand.location.offset]
-        for i, inner_operation in enumerate(inner.operations):
-            support = _support(model, inner, inner_operation)
-            if not support.supported:
-                where = f"referenced model {operand.location.offset}, operation {i}"
-                return OperationSupport(False, f"{where}: {support.reason}")
-    return OperationSupport(True)
+def _refusal(_graph: Subgraph, operation: Operation, _at: int) -> str:
+    return missing_function(operation.type) if function_of(operation.type) is None else ""

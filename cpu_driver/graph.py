@@ -23,7 +23,7 @@ from nn_runtime.operations import OperationView, output_dimensions
 from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from cpu_driver.operations import Function
     from nn_runtime.hal.types import Model, Operand, Subgraph
@@ -265,16 +265,17 @@ class BoundStep:
 class Frame:
     """The operands of one graph during an execution, with the frames of the models it refers to (SubgraphView)."""
 
-    def __init__(self, graph: Graph, referenced: Sequence[Graph]) -> None:
-        """Make operands and bind the steps; `referenced` are all referenced graphs of the model by index."""
+    def __init__(self, graph: Graph, referenced: Mapping[int, Frame]) -> None:
+        """Make operands and bind the steps; `referenced`: the frames of the models that it refers to, by number.
+
+        Others may refer to the same ones: no model runs inside itself, so that each needs one frame in an execution.
+        """
         subgraph = graph.subgraph
         self._operands = [
             RuntimeOperand(
                 operand,
                 graph.constants.get(i),
-                Frame(referenced[operand.location.offset], referenced)
-                if operand.lifetime == OperandLifeTime.SUBGRAPH
-                else None,
+                referenced.get(operand.location.offset) if operand.lifetime == OperandLifeTime.SUBGRAPH else None,
             )
             for i, operand in enumerate(subgraph.operands)
         ]

@@ -13,6 +13,7 @@ from cpu_driver.graph import Frame, Run, agrees, prepare_graph, read_only
 from cpu_driver.threads import blas_threads
 from nn_runtime.hal.interfaces import ExecutionProfile, ProfileRow
 from nn_runtime.hal.plain import FinishedFencedExecution, PlainBurst, earlier_deadline, wait_for_fences
+from nn_runtime.hal.references import innermost_first
 from nn_runtime.hal.types import (
     DEFAULT_LOOP_TIMEOUT_NS,
     MAXIMUM_LOOP_TIMEOUT_NS,
@@ -67,7 +68,8 @@ class PreparedModel:
         self.model = model
         self._buffers = buffers
         self._graph = prepare_graph(model, model.main)
-        self._referenced = [prepare_graph(model, subgraph) for subgraph in model.referenced]
+        needed = innermost_first(model.main, model.referenced)
+        self._referenced = {number: prepare_graph(model, model.referenced[number]) for number in needed}
         self._idle: list[Frame] = [self._new_frame()]
         self._lock = threading.Lock()
 
@@ -141,7 +143,10 @@ class PreparedModel:
         return self._new_frame()
 
     def _new_frame(self) -> Frame:
-        return Frame(self._graph, self._referenced)
+        referenced: dict[int, Frame] = {}
+        for number, graph in self._referenced.items():  # those that it refers to are there by then
+            referenced[number] = Frame(graph, referenced)
+        return Frame(self._graph, referenced)
 
     def _input(self, index: int, request: Request, buffers: BoundBuffers[HostStorage]) -> Array | None:
         """Return an input without copying it, or None if it is omitted."""

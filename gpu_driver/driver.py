@@ -20,12 +20,13 @@ from gpu_driver.lowering import MAX_ELEMENTS
 from gpu_driver.operations import launcher_of, refusal_of
 from gpu_driver.preparation import Preparation
 from gpu_driver.tuning_values import Tuning
-from nn_runtime.codes import CONTROL_FLOW, FeatureLevel, is_extension_code, operation_name
+from nn_runtime.codes import FeatureLevel, is_extension_code, operation_name
 from nn_runtime.hal import dynamic_quantization
 from nn_runtime.hal.buffers import BufferRegistry
 from nn_runtime.hal.costs import operation_estimates
 from nn_runtime.hal.interfaces import DeviceDescription, OperationSupport, UnusableDevice
-from nn_runtime.hal.types import DeviceStatus, ErrorStatus, HalError, OperandLifeTime
+from nn_runtime.hal.references import refusals_of
+from nn_runtime.hal.types import DeviceStatus, ErrorStatus, HalError
 from nn_runtime.hal.validation import validate_model, validate_preference, validate_priority
 from nn_runtime.hal.views import operation_view
 from nn_runtime.operand import element_count, has_unknown_dimensions, size_bytes
@@ -118,7 +119,10 @@ class Device:
         """Return support of each operation of the main model, with its estimated time or the reason of a refusal."""
         validate_model(model)
         estimates = operation_estimates(model, self.cost_table())
-        return [self._support(model, operation, i, estimates[i]) for i, operation in enumerate(model.main.operations)]
+        return [
+            OperationSupport(not reason, reason, None if reason else round(estimate))
+            for reason, estimate in zip(self._refusals(model), estimates, strict=True)
+        ]
 
     def cost_table(self) -> CostTable:
         """Return what runs and operations cost: measured on this machine, else as shipped for this class of device."""
@@ -242,10 +246,9 @@ class Device:
         from gpu_driver.prepared_model import PreparedModel
 
         validate_model(model)
-        for i, operation in enumerate(model.main.operations):
-            reason = self._refusal(model, model.main, operation, i)
+        for i, reason in enumerate(self._refusals(model)):
             if reason:
-                name = operation_name(operation.type)
+                name = operation_name(model.main.operations[i].type)
                 raise HalError(ErrorStatus.GENERAL_FAILURE, f"operation {i} {name}: {reason}")
         if deadline_ns is not None and time.monotonic_ns() >= deadline_ns:
             raise HalError(ErrorStatus.MISSED_DEADLINE_PERSISTENT, "the deadline passed before the preparation")
@@ -305,13 +308,11 @@ class Device:
         """Store values for this device and driver version and return the file; raises ValueError, OSError."""
         return tuning.store(self.profile, values, measured, path)
 
-    def _support(self, model: Model, operation: Operation, index: int, estimated_ns: float) -> OperationSupport:
-        reason = self._refusal(model, model.main, operation, index)
-        return OperationSupport(not reason, reason, None if reason else round(estimated_ns))
+    def _refusals(self, model: Model) -> list[str]:
+        """Return why each operation of the main model is refused, "" where it is not."""
+        return refusals_of(model, lambda graph, operation, at: self._refusal(model, graph, operation, at))
 
     def _refusal(self, model: Model, subgraph: Subgraph, operation: Operation, index: int) -> str:
-        if operation.type in CONTROL_FLOW:
-            return self._refusal_of_models(model, subgraph, operation)
         if is_extension_code(operation.type):
             return "the driver has no vendor extensions"
         if launcher_of(operation.type) is None:
@@ -324,20 +325,6 @@ class Device:
                 allowed = readable_bytes(self.profile.max_alloc_bytes)
                 return f"operand {i} needs {readable_bytes(needed)}, the device allows {allowed} for one buffer"
         return refusal_of(operation_view(model, subgraph, operation, index), self.profile)
-
-    def _refusal_of_models(self, model: Model, subgraph: Subgraph, operation: Operation) -> str:
-        """Return why the models that an IF or WHILE refers to are refused: the first operation's reason."""
-        operands = (subgraph.operands[i] for i in operation.inputs)
-        for operand in operands:
-            if operand.lifetime != OperandLifeTime.SUBGRAPH:
-                continue
-            referenced = model.referenced[operand.location.offset]
-            for at, inner in enumerate(referenced.operations):
-                reason = self._refusal(model, referenced, inner, at)
-                if reason:
-                    where = f"operation {at} {operation_name(inner.type)} of model {operand.location.offset}"
-                    return f"{where}: {reason}"
-        return ""
 
     def _storage(self, operand: Operand) -> DeviceStorage:
         from gpu_driver.device.storage import DeviceStorage

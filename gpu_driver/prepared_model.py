@@ -19,7 +19,7 @@ from gpu_driver.execution.graph_run import Commands, GraphRun, Limits
 from gpu_driver.execution.profiling import RecordedProfile
 from gpu_driver.execution.request_ends import RequestEnds
 from gpu_driver.execution.reusable import BindingBurst, bind, reusable
-from gpu_driver.passes.branches import referred_to, without_branches
+from gpu_driver.passes.branches import without_branches
 from nn_runtime.hal.plain import RunningFencedExecution, execute_after_fences, timing_since_launch
 from nn_runtime.hal.types import (
     DEFAULT_LOOP_TIMEOUT_NS,
@@ -72,14 +72,13 @@ class PreparedModel:
         self._closed = False
         self._checked: weakref.ref[Request] | None = None
         profile = how.profile_of(device.profile)
-        joined = without_branches(model)
-        needed = sorted(referred_to([one.subgraph for one in joined]))
-        folded = [fold_constants(device, model, joined[at], profile) for at in (0, *(1 + one for one in needed))]
+        main, inner = without_branches(model)
+        folded = [fold_constants(device, model, one, profile) for one in (main, *inner.values())]
         tabled = [fold_into_tables(device, model, one, profile) for one in folded]
         self._folding = {program for one in tabled for program in one.programs}
         """Programs that ran at preparation, and will when it is repeated."""
         self._graph, *referenced = (CompiledGraph(device, model, one.graph, profile) for one in tabled)
-        self._referenced = dict(zip(needed, referenced, strict=True))
+        self._referenced = dict(zip(inner, referenced, strict=True))
         for program in self._folding:
             device.programs.store(program)
         self.left_out = _left_out(len(model.main.operations), folded[0].graph, self._graph.lowering)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from nn_runtime.failures import answered, of_kind
 from nn_runtime.hal.costs import ANY_OPERATION, OTHER_TYPES, CostTable, HasCosts, OperationCost, operation_estimates
 from nn_runtime.hal.types import HalError, OperandLifeTime
-from nn_runtime.partition import cut, operation_score
+from nn_runtime.partition import cut, operation_scores
 from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class CostModel:
         self.model = model
         self.devices = devices
         self._tables = [cost_table(device) or _UNKNOWN_COSTS for device in devices]
-        self._by_tables: dict[int, list[float]] = {}
+        self._estimates: dict[int, list[float]] = {}
         self.operation_ns = [
             [self._operation(index, answer, at, preference) for at, answer in enumerate(support[index])]
             for index in range(len(devices))
@@ -150,13 +150,13 @@ class CostModel:
         if answer.estimated_ns is not None:
             return float(answer.estimated_ns)
         table = self._tables[index]
-        if index not in self._by_tables:
-            self._by_tables[index] = operation_estimates(self.model, table)
-        estimate = self._by_tables[index][at]
-        if table is not _UNKNOWN_COSTS:
-            return estimate
-        main = self.model.main
-        return estimate * operation_score(self.model, main, main.operations[at], self.devices[index], preference)
+        if index not in self._estimates:
+            estimates = operation_estimates(self.model, table)
+            if table is _UNKNOWN_COSTS:
+                scores = operation_scores(self.model, self.devices[index], preference)
+                estimates = [estimate * score for estimate, score in zip(estimates, scores, strict=True)]
+            self._estimates[index] = estimates
+        return self._estimates[index][at]
 
     def _is_computed(self, index: int) -> bool:
         return self.model.main.operands[index].lifetime in _COMPUTED

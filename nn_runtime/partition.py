@@ -16,13 +16,13 @@ from nn_runtime.errors import BadData
 from nn_runtime.failures import guarded, of_kind
 from nn_runtime.hal.capabilities import WORST, lookup
 from nn_runtime.hal.interfaces import ExplainsOperations, OperationSupport
+from nn_runtime.hal.references import innermost_first, referenced_by
 from nn_runtime.hal.types import (
     WRITTEN_LIFETIMES,
     ErrorStatus,
     ExecutionPreference,
     HalError,
     Model,
-    Operand,
     OperandLifeTime,
     Operation,
     PerformanceInfo,
@@ -43,6 +43,8 @@ _log = logging.getLogger("nn_runtime.compilation")
 
 INTERPRETER = -1
 """In place of a device index: IF and WHILE that the plan itself interprets, so that their models may be split."""
+MAX_INTERPRETED = 256
+"""Models inside an IF or WHILE that is interpreted, counted by reference: each time they are cut into steps anew."""
 
 
 @dataclass(frozen=True)
@@ -158,25 +160,42 @@ def place_by_capabilities(
 
     The lower figure wins; on a tie the earlier device, except that the CPU wins any tie. IF and WHILE that the CPU wins
     go to the INTERPRETER if all sizes are known, as do those that nobody takes whole, for what a vendor's device alone
-    computes inside. `numbers` are the original indices, for messages. Raises BadData for an operation that no device
-    takes.
+    computes inside, up to MAX_INTERPRETED models. `numbers` are the original indices, for messages. Raises BadData for
+    an operation that no device takes.
     """
     has_cpu = any(device.is_reference for device in devices)
+    scores = [operation_scores(model, device, preference) for device in devices]
+    inner = _models_inside(model)
     chosen = []
     for at, operation in enumerate(model.main.operations):
-        may_interpret = has_cpu and operation.type in CONTROL_FLOW and not has_unknown_boundary(model, operation)
+        is_small = inner[at] <= MAX_INTERPRETED
+        may_interpret = has_cpu and inner[at] > 0 and is_small and not has_unknown_boundary(model, operation)
         best = -1
         best_score = 0.0
         for index, device in enumerate(devices):
             if not support[index][at].supported:
                 continue
-            score = operation_score(model, model.main, operation, device, preference)
+            score = scores[index][at]
             if best < 0 or score < best_score or (score == best_score and device.is_reference):
                 best, best_score = index, score
         if best < 0 and not may_interpret:
-            raise BadData(no_device(operation, numbers[at], devices, [answers[at] for answers in support]))
+            failure = no_device(operation, numbers[at], devices, [answers[at] for answers in support])
+            raise BadData(failure if is_small else f"{failure}; {inner[at]} models inside are too many to cut up")
         chosen.append(INTERPRETER if may_interpret and (best < 0 or devices[best].is_reference) else best)
     return chosen
+
+
+def _models_inside(model: Model) -> list[int]:
+    """Return of each operation of the main model how many models are inside, each as often as it is referred to."""
+    inside: dict[int, int] = {}
+
+    def count(graph: Subgraph, operation: Operation) -> int:
+        return sum(1 + inside[number] for number in referenced_by(graph, operation))
+
+    for number in innermost_first(model.main, model.referenced):
+        graph = model.referenced[number]
+        inside[number] = sum(count(graph, operation) for operation in graph.operations)
+    return [count(model.main, operation) for operation in model.main.operations]
 
 
 def no_device(operation: Operation, number: int, devices: Sequence[Device], support: Sequence[OperationSupport]) -> str:
@@ -185,18 +204,29 @@ def no_device(operation: Operation, number: int, devices: Sequence[Device], supp
     return f"operation {number} {operation_name(operation.type)}: no device can run it ({reasons})"
 
 
-def operation_score(
-    model: Model, graph: Subgraph, operation: Operation, device: Device, preference: ExecutionPreference
+def operation_scores(model: Model, device: Device, preference: ExecutionPreference) -> list[float]:
+    """Return a device's figure for every operation of the main subgraph, relative to the CPU; lower is better."""
+    referenced: dict[int, float] = {}
+    for number in innermost_first(model.main, model.referenced):
+        graph = model.referenced[number]
+        referenced[number] = sum(_score(model, graph, one, device, preference, referenced) for one in graph.operations)
+    return [_score(model, model.main, one, device, preference, referenced) for one in model.main.operations]
+
+
+def _score(
+    model: Model,
+    graph: Subgraph,
+    operation: Operation,
+    device: Device,
+    preference: ExecutionPreference,
+    referenced: Mapping[int, float],
 ) -> float:
-    """Return a device's figure for an operation of a subgraph, relative to the CPU; lower is better."""
     table = device.capabilities
+    inner = sum(referenced[number] for number in referenced_by(graph, operation))
     if operation.type == OperationCode.IF:
-        _condition, then_model, else_model = operation.inputs[:3]
-        branches = [_graph_score(model, graph.operands[i], device, preference) for i in (then_model, else_model)]
-        return _figure(table.if_performance, preference) + 0.5 * sum(branches)
+        return _figure(table.if_performance, preference) + 0.5 * inner
     if operation.type == OperationCode.WHILE:
-        parts = [_graph_score(model, graph.operands[i], device, preference) for i in operation.inputs[:2]]
-        return _figure(table.while_performance, preference) + sum(parts)
+        return _figure(table.while_performance, preference) + inner
     if not operation.inputs:
         return _figure(WORST, preference)
     code = graph.operands[operation.inputs[0]].type
@@ -205,11 +235,6 @@ def operation_score(
     if model.relax_computation_float32_to_float16 and code == OperandCode.TENSOR_FLOAT32:
         return _figure(table.relaxed_float32_to_float16_tensor, preference)
     return _figure(lookup(table, code), preference)
-
-
-def _graph_score(model: Model, reference: Operand, device: Device, preference: ExecutionPreference) -> float:
-    graph = model.referenced[reference.location.offset]
-    return sum(operation_score(model, graph, operation, device, preference) for operation in graph.operations)
 
 
 def _figure(info: PerformanceInfo, preference: ExecutionPreference) -> float:

@@ -14,6 +14,7 @@ import numpy as np
 from gpu_driver.device.one_thread_time import one_thread_ns
 from gpu_driver.passes.graph import Rewritten, constant_operand
 from nn_runtime.codes import CONTROL_FLOW, OperandCode, OperationCode
+from nn_runtime.hal.references import innermost_first
 from nn_runtime.hal.types import Operand, OperandLifeTime, Operation, Subgraph
 from nn_runtime.hal.views import operation_view
 from nn_runtime.operand import dtype_of, has_unknown_dimensions, is_tensor
@@ -37,53 +38,27 @@ _NOT_FOR_NOTHING = frozenset({
 """What may complain of values that only the other branch is for, or draws random numbers."""
 
 
-def without_branches(model: Model) -> list[Rewritten]:
-    """Return a model's subgraphs, the main one first, with the IFs that need not be decided gone."""
-    graphs = (model.main, *model.referenced)
+def without_branches(model: Model) -> tuple[Rewritten, dict[int, Rewritten]]:
+    """Return a model's main subgraph with the IFs that need not be decided gone, and so those that it refers to yet.
+
+    These by number; those that nothing refers to any more are left out.
+    """
     done: dict[int, Rewritten] = {}
     small: dict[int, Subgraph] = {}
-    for number in _innermost_first(graphs):
-        joining = _Joining(graphs[number], small)
-        for at, operation in enumerate(graphs[number].operations):
-            joining.take(at, operation)
-        done[number] = joining.rewritten()
-        if number and _is_small(model, done[number].subgraph):
-            small[number - 1] = done[number].subgraph
-    return [done[number] for number in range(len(graphs))]
+    for number in innermost_first(model.main, model.referenced):
+        done[number] = _joined(model.referenced[number], small)
+        if _is_small(model, done[number].subgraph):
+            small[number] = done[number].subgraph
+    main = _joined(model.main, small)
+    referenced = [done[at].subgraph if at in done else graph for at, graph in enumerate(model.referenced)]
+    return main, {number: done[number] for number in sorted(innermost_first(main.subgraph, referenced))}
 
 
-def referred_to(subgraphs: Sequence[Subgraph]) -> frozenset[int]:
-    """Return the numbers of the models that are needed: those that the first or one of these refers to."""
-    needed: set[int] = set()
-    waiting = [subgraphs[0]]
-    while waiting:
-        found = _models(waiting.pop()) - needed
-        needed |= found
-        waiting += [subgraphs[1 + index] for index in found]
-    return frozenset(needed)
-
-
-def _models(graph: Subgraph) -> set[int]:
-    """Return the numbers of the models that a graph's operations refer to."""
-    places = {i for one in graph.operations if one.type in CONTROL_FLOW for i in one.inputs}
-    return {graph.operands[i].location.offset for i in places if _is_model(graph.operands[i])}
-
-
-def _innermost_first(graphs: Sequence[Subgraph]) -> list[int]:
-    """Return the places of graphs, each behind those that it refers to, however deep these are."""
-    order: list[int] = []
-    met: set[int] = set()
-    for first in range(len(graphs)):
-        path = [first]
-        while path:
-            at = path[-1]
-            inner = set() if at in met else {1 + index for index in _models(graphs[at])} - met
-            met.add(at)
-            path += inner
-            if not inner:
-                path.pop()
-                order.append(at)
-    return list(dict.fromkeys(order))
+def _joined(subgraph: Subgraph, small: Mapping[int, Subgraph]) -> Rewritten:
+    joining = _Joining(subgraph, small)
+    for at, operation in enumerate(subgraph.operations):
+        joining.take(at, operation)
+    return joining.rewritten()
 
 
 class _Joining:
@@ -207,7 +182,3 @@ def _is_known(operand: Operand) -> bool:
     if operand.lifetime == OperandLifeTime.NO_VALUE:
         return False
     return not is_tensor(operand.type) or not has_unknown_dimensions(operand.type, operand.dimensions)
-
-
-def _is_model(operand: Operand) -> bool:
-    return operand.lifetime == OperandLifeTime.SUBGRAPH

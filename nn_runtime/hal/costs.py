@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from nn_runtime.codes import CONTROL_FLOW, OperandCode, OperationCode
 from nn_runtime.hal.cache_folder import cache_directory
 from nn_runtime.hal.files import read_file, write_file
+from nn_runtime.hal.references import innermost_first, referenced_by
 from nn_runtime.hal.types import CONSTANT_LIFETIMES, OperandLifeTime
 from nn_runtime.operand import dtype_of, element_count, is_tensor
 from nn_runtime.value_classes import dataclass
@@ -33,6 +34,8 @@ LOOP_GUESS = 8
 """Times that a WHILE is taken to go round."""
 UNKNOWN_SIZE = 16
 """Elements along a dimension that nothing tells."""
+LONGEST_NS = 1e18
+"""No nest of loops is estimated to take longer: thirty years."""
 
 _TAKING = frozenset(
     {OperationCode.SLICE, OperationCode.STRIDED_SLICE, OperationCode.GATHER, OperationCode.EMBEDDING_LOOKUP}
@@ -266,10 +269,13 @@ class _Estimator:
     """Estimates of the subgraphs of one model; sizes that the model does not tell are guessed."""
 
     def __init__(self, model: Model, table: CostTable) -> None:
-        self._model = model
         self._table = table
+        self._referenced_ns: dict[int, float] = {}
+        for number in innermost_first(model.main, model.referenced):
+            self._referenced_ns[number] = sum(self.operations(model.referenced[number]))
 
     def operations(self, graph: Subgraph) -> list[float]:
+        """Return the estimate of every operation of a graph, once those of all models that it refers to are known."""
         guessed: dict[int, Dimensions] = {}
         return [self._operation(graph, operation, guessed) for operation in graph.operations]
 
@@ -289,15 +295,11 @@ class _Estimator:
 
     def _control_flow(self, graph: Subgraph, operation: Operation) -> float:
         """Return the mean of an IF's branches, or LOOP_GUESS times a WHILE's models, each with a decision."""
-        inner = [
-            sum(self.operations(self._model.referenced[graph.operands[i].location.offset]))
-            for i in operation.inputs
-            if graph.operands[i].lifetime == OperandLifeTime.SUBGRAPH
-        ]
+        inner = [self._referenced_ns[number] for number in referenced_by(graph, operation)]
         decision = self._table.run_ns
         if operation.type == OperationCode.IF:
             return decision + sum(inner) / max(1, len(inner))
-        return LOOP_GUESS * (decision + sum(inner))
+        return min(LONGEST_NS, LOOP_GUESS * (decision + sum(inner)))
 
 
 def _kind_of(code: int, dims: Sequence[Dimensions]) -> int:

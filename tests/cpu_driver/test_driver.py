@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 import time
@@ -12,8 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from cpu_driver import operations
+from cpu_driver import operations, prepared_model
 from cpu_driver.driver import Device, devices
+from cpu_driver.graph import Frame
 from nn_runtime.codes import DeviceTypeCode, FeatureLevel, OperandCode, OperationCode
 from nn_runtime.hal.interfaces import CacheRequest, ExplainsOperations, ReportsProfile
 from nn_runtime.hal.memory import SharedMemory
@@ -35,10 +37,15 @@ from nn_runtime.hal.types import (
     Timing,
 )
 from nn_runtime.hal.types import OperandLifeTime as LifeTime
+from nn_runtime.model import Model as NdkModel
+from tests.nn_runtime.graphs import add, flag, nest_model, refer, tensor
 from tests.nn_runtime.hal.models import FLOATS, INPUT, OUTPUT, add_model, constant, pointer, request
 from tests.operations.cases import FLOAT32, all_cases, example
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cpu_driver.graph import Graph
     from cpu_driver.prepared_model import PreparedModel
     from nn_runtime.operand import Array
 
@@ -393,6 +400,47 @@ def test_loop_timeout() -> None:
     with pytest.raises(HalError, match="operation 0 WHILE") as caught:
         prepared.execute_synchronously(run, False, None, 10_000_000)
     assert caught.value.status == ErrorStatus.MISSED_DEADLINE_TRANSIENT
+
+
+def test_a_nest_of_shared_models_has_a_frame_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    depth = 40
+    made: list[Graph] = []
+
+    class Counted(Frame):
+        def __init__(self, graph: Graph, referenced: Mapping[int, Frame]) -> None:
+            made.append(graph)
+            super().__init__(graph, referenced)
+
+    monkeypatch.setattr(prepared_model, "Frame", Counted)
+    model = nest_model(depth).hal
+    (answer,) = Device().explain_operations(model)
+    assert answer.supported
+    prepared = _prepare(model)
+    assert len(made) == 1 + depth
+    values = np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3)
+    result = np.empty((2, 3), np.float32)
+    for condition in (True, False):
+        _run(prepared, request([np.array([condition]), values], [result]))
+        np.testing.assert_array_equal(result, np.maximum(values, 0))
+
+
+def test_two_operations_that_refer_to_one_model_keep_their_values_apart() -> None:
+    double = NdkModel()
+    x, y = (double.add_operand(tensor(2, 3)) for _ in range(2))
+    add(double, x, x, y)
+    double.identify_inputs_and_outputs([x], [y])
+    double.finish()
+    twice = NdkModel()
+    condition, values = flag(twice), [twice.add_operand(tensor(2, 3)) for _ in range(3)]
+    for before, behind in itertools.pairwise(values):
+        models = [refer(twice, double), refer(twice, double)]
+        twice.add_operation(OperationCode.IF, [condition, *models, before], [behind])
+    twice.identify_inputs_and_outputs([condition, values[0]], values[1:])
+    twice.finish()
+    given = np.arange(6, dtype=np.float32).reshape(2, 3)
+    results: list[Array] = [np.empty((2, 3), np.float32) for _ in range(2)]
+    _run(_prepare(twice.hal), request([np.array([True]), given], results))
+    np.testing.assert_array_equal(results, [2 * given, 4 * given])
 
 
 def test_temporaries_are_freed_after_their_last_use(monkeypatch: pytest.MonkeyPatch) -> None:

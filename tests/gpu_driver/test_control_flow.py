@@ -13,6 +13,7 @@ import pytest
 from cpu_driver import prepared_model as cpu_prepared_model
 from cpu_driver.driver import Device as CpuDevice
 from gpu_driver import prepared_model
+from gpu_driver.driver import Device
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.hal.types import (
     DataLocation,
@@ -22,16 +23,17 @@ from nn_runtime.hal.types import (
     Model,
     Operand,
     OperandLifeTime,
+    Operation,
     Priority,
     Subgraph,
 )
 from tests.gpu_driver.graphs import Graph, request
 from tests.gpu_driver.running import fresh, memory_of, prepare, run
+from tests.nn_runtime.graphs import nest_model
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gpu_driver.driver import Device
     from nn_runtime.operand import Array, Dimensions
 
 BOOL, FLOAT = OperandCode.TENSOR_BOOL8, OperandCode.TENSOR_FLOAT32
@@ -227,6 +229,29 @@ def test_a_refusal_names_the_operation_inside(opencl_device: Device) -> None:
     branch = graph.model_operand(0)
     graph.operation(OperationCode.IF, [flag, branch, branch, value], graph.output((1,)))
     model = replace(graph.model(), referenced=(inner.model().main,))
-    reason = opencl_device._refusal(model, model.main, model.main.operations[0], 0)
+    (reason,) = opencl_device._refusals(model)
     assert reason.startswith("operation 0")
     assert "of model 0" in reason
+
+
+def test_a_nest_of_shared_models_is_looked_at_once(opencl_device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    depth = 40
+    asked: list[int] = []
+    refusal = Device._refusal
+
+    def counted(self: Device, model: Model, subgraph: Subgraph, operation: Operation, index: int) -> str:
+        asked.append(operation.type)
+        return refusal(self, model, subgraph, operation, index)
+
+    monkeypatch.setattr(Device, "_refusal", counted)
+    model = nest_model(depth).hal
+    (answer,) = opencl_device.explain_operations(model)
+    assert answer.supported
+    assert asked == [OperationCode.RELU]
+    prepared = prepare(opencl_device, model)
+    assert len(prepared._referenced) == depth
+    values, result = np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3), np.empty((2, 3), np.float32)
+    for condition in (True, False):
+        run(prepared, request([np.array([condition]), values], [result]))
+        np.testing.assert_array_equal(result, np.maximum(values, 0))
+    prepared.close()

@@ -151,3 +151,24 @@ def while_model(condition: Model | None = None, body: Model | None = None, dims:
     model.identify_inputs_and_outputs([value, step, limit], [result])
     model.finish()
     return model
+
+
+def nest_model(depth: int, code: int = OperationCode.RELU) -> Model:
+    """An operation on the second input in `depth` IFs, both branches of each the next one: 2^depth ways inside.
+
+    Inputs: condition, x [2, 3].
+    """
+    inner: Model | None = None
+    for _ in range(depth + 1):
+        model = Model()
+        condition, x, y = flag(model), model.add_operand(tensor(2, 3)), model.add_operand(tensor(2, 3))
+        if inner is None:
+            model.add_operation(code, [x], [y])
+        else:
+            models = [refer(model, inner), refer(model, inner)]
+            model.add_operation(OperationCode.IF, [condition, *models, condition, x], [y])
+        model.identify_inputs_and_outputs([condition, x], [y])
+        model.finish()
+        inner = model
+    assert inner is not None
+    return inner

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from nn_runtime import compound_run
-from nn_runtime.codes import OperandCode, OperationCode, ResultCode
+from nn_runtime.codes import OEM_OPERATION, OperandCode, OperationCode, ResultCode
 from nn_runtime.compilation import Compilation
 from nn_runtime.device import REFERENCE_NAME, Device
 from nn_runtime.devices import reference_device
@@ -25,6 +25,7 @@ from nn_runtime.hal.types import ErrorStatus
 from nn_runtime.memory import Memory
 from nn_runtime.memory_desc import MemoryDesc
 from nn_runtime.model import Model
+from nn_runtime.partition import MAX_INTERPRETED
 from nn_runtime.program import GotoStep, IfStep, WhileStep
 from nn_runtime.step import Step
 from nn_runtime.testing.sample_drivers import SampleDevice
@@ -37,6 +38,7 @@ from tests.nn_runtime.graphs import (
     flag,
     if_model,
     less_model,
+    nest_model,
     numbers,
     refer,
     run,
@@ -217,6 +219,32 @@ def test_one_model_referred_to_twice_is_partitioned_twice() -> None:
     then_step, else_step = plan_of(compilation).steps
     assert then_step is not else_step
     assert set(then_step.inputs).isdisjoint(else_step.inputs)
+
+
+def models_inside(depth: int) -> int:
+    """Of a nest of so many IFs, each as often as it is referred to."""
+    return 2 ** (depth + 1) - 2
+
+
+def test_a_nest_is_cut_up_as_long_as_few_models_are_inside() -> None:
+    depth = next(depth for depth in range(40) if models_inside(depth + 1) > MAX_INTERPRETED)
+    few, many = (finished(nest_model(levels), [SampleDevice("sample", {RELU})], True) for levels in (depth, depth + 1))
+    assert kinds(few).count("sample") == 2**depth
+    assert kinds(many) == [REFERENCE_NAME]
+
+
+@pytest.mark.parametrize("partition", ["cost", "aosp"])
+@pytest.mark.parametrize("takes", [None, {RELU}, {TANH}], ids=["everything", "what is inside", "nothing"])
+def test_a_nest_of_shared_models_is_prepared(partition: str, takes: set[int] | None) -> None:
+    compilation = finished(nest_model(40), [SampleDevice("sample", takes)], fallback=True, partition=partition)
+    assert kinds(compilation) == ["sample" if takes is None and partition == "aosp" else REFERENCE_NAME]
+    for condition in (True, False):
+        np.testing.assert_array_equal(run_if(compilation, condition, numbers(2, 3)), np.maximum(numbers(2, 3), 0))
+
+
+def test_a_nest_that_no_device_takes_and_nobody_cuts_up_is_refused() -> None:
+    with pytest.raises(BadData, match=r"operation 0 IF: .*; 2199023255550 models inside are too many to cut up"):
+        finished(nest_model(40, OEM_OPERATION), [SampleDevice("sample", {TANH})], fallback=True)
 
 
 @pytest.mark.parametrize("size", [2, 64])

@@ -32,7 +32,7 @@ from nn_runtime.hal.costs import (
     store_table,
     table_path,
 )
-from nn_runtime.hal.types import ExecutionPreference
+from nn_runtime.hal.types import DataLocation, ExecutionPreference
 from nn_runtime.operations import definitions
 from nn_runtime.partition import query_support
 from nn_runtime.testing import cost_calibration, cost_probes
@@ -43,7 +43,7 @@ from nn_runtime.testing.product_probes import product_nodes
 from nn_runtime.testing.random_graph import RandomGraph, Size, example_of
 from nn_runtime.testing.sample_drivers import SampleDevice, uniform_capabilities
 from tests.gpu_driver.profiles import CPU_PROFILE
-from tests.nn_runtime.graphs import chain_model, finished
+from tests.nn_runtime.graphs import chain_model, finished, nest_model, while_model
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from nn_runtime.hal.interfaces import OperationSupport
-    from nn_runtime.hal.types import Model
+    from nn_runtime.hal.types import Model, Subgraph
 
 RELU, TANH = OperationCode.RELU, OperationCode.TANH
 TABLE = CostTable(
@@ -148,6 +148,33 @@ def test_estimates_are_of_elements_and_of_the_class_of_type() -> None:
     assert operation_estimates(model, TABLE) == [7 + 2 * 20, 50]
     dynamic = chain_model([RELU], (0, 5)).hal
     assert operation_estimates(dynamic, TABLE) == [9 + 2 * 5 * costs.UNKNOWN_SIZE]
+
+
+def test_each_model_of_a_nest_is_estimated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An IF takes a decision and the mean of its branches."""
+    asked: list[int] = []
+    work = costs.operation_work
+    monkeypatch.setattr(costs, "operation_work", lambda code, *sizes: (asked.append(code), work(code, *sizes))[1])
+    assert operation_estimates(nest_model(40).hal, TABLE) == [40 * 100 + 7 + 2 * 6]
+    assert asked == [RELU]
+
+
+def test_loops_in_loops_are_estimated_in_numbers() -> None:
+    """Eight turns each, 400 deep: more than a float can hold."""
+    depth = 400
+    innermost = while_model().hal
+    condition, body = innermost.referenced
+
+    def level(number: int) -> Subgraph:
+        """The loop around model `number`."""
+        operands = list(innermost.main.operands)
+        at = innermost.main.operations[0].inputs[1]
+        operands[at] = replace(operands[at], location=DataLocation(offset=number))
+        return replace(innermost.main, operands=tuple(operands))
+
+    loops = [level(number) for number in range(1, depth + 1)]
+    model = replace(innermost, main=loops[0], referenced=(condition, *loops[1:], body))
+    assert operation_estimates(model, TABLE) == [costs.LONGEST_NS]
 
 
 def test_a_depthwise_convolution_with_a_multiplier_costs_as_a_grouped_one() -> None:

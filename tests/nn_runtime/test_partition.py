@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from nn_runtime import partition
 from nn_runtime.codes import OEM_OPERATION, OperandCode, OperationCode, PreferenceCode
 from nn_runtime.compilation import Compilation
 from nn_runtime.cost import STEP_NS
@@ -30,9 +31,9 @@ from nn_runtime.hal.types import (
 from nn_runtime.hal.types import Model as HalModel
 from nn_runtime.model import Model
 from nn_runtime.operand import OperandType
-from nn_runtime.partition import cut, operation_score, place_by_capabilities
+from nn_runtime.partition import cut, operation_scores, place_by_capabilities
 from nn_runtime.testing.sample_drivers import NullDevice, SampleDevice, SamplePreparedModel, uniform_capabilities
-from tests.nn_runtime.graphs import add_model, chain_model, finished, numbers, run, tensor
+from tests.nn_runtime.graphs import add_model, chain_model, finished, nest_model, numbers, run, tensor
 
 if TYPE_CHECKING:
     from nn_runtime.plan import Plan
@@ -316,9 +317,8 @@ def test_every_operand_type_has_its_figure(code: OperandCode, better: bool) -> N
     operand = Operand(code)
     graph = Subgraph((operand, operand), (Operation(OEM_OPERATION, (0,), (1,)),), (0,), (1,))
     model = HalModel(graph)
-    scores = [operation_score(model, graph, graph.operations[0], device, ExecutionPreference.FAST_SINGLE_ANSWER)
-              for device in devices]  # fmt: skip
-    assert scores == [0.5, figure.exec_time]
+    scores = [operation_scores(model, device, ExecutionPreference.FAST_SINGLE_ANSWER) for device in devices]
+    assert scores == [[0.5], [figure.exec_time]]
     taken = [[OperationSupport(True)]] * 2
     chosen = place_by_capabilities(model, devices, taken, ExecutionPreference.FAST_SINGLE_ANSWER, [0])
     assert chosen == [int(better)]
@@ -328,8 +328,18 @@ def test_a_type_that_is_not_listed_has_the_worst_figure() -> None:
     empty = replace(uniform_capabilities(0.5, 0.5), operand_performance={})
     graph = Subgraph((Operand(3),), (Operation(OEM_OPERATION, (0,), ()),), (0,), ())
     device = Device(SampleDevice("empty", capabilities=empty))
-    score = operation_score(HalModel(graph), graph, graph.operations[0], device, ExecutionPreference.FAST_SINGLE_ANSWER)
+    (score,) = operation_scores(HalModel(graph), device, ExecutionPreference.FAST_SINGLE_ANSWER)
     assert score > 3e38
+
+
+def test_each_model_of_a_nest_is_scored_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """IF counts its own figure and half of both branches (AOSP ModelBuilder::getPerformance)."""
+    asked: list[int] = []
+    figure = partition.lookup
+    monkeypatch.setattr(partition, "lookup", lambda table, code: (asked.append(code), figure(table, code))[1])
+    device = Device(SampleDevice("sample", capabilities=uniform_capabilities(0.5, 0.5)))
+    assert operation_scores(nest_model(40).hal, device, ExecutionPreference.FAST_SINGLE_ANSWER) == [41 * 0.5]
+    assert asked == [OperandCode.TENSOR_FLOAT32]
 
 
 def test_a_step_without_outputs_sends_the_whole_model_to_the_cpu() -> None:

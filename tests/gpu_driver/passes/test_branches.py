@@ -223,18 +223,20 @@ def test_branches_within_branches_are_looked_at_once() -> None:
 
     innermost = combining(OperationCode.ADD, FLOAT, (1,))
     model = choosing((1,), [level(1), *(level(at + 1) for at in range(1, depth)), innermost])
-    rewritten = [one.subgraph for one in branches.without_branches(model)]
-    assert [one.type for one in rewritten[-2].operations].count(OperationCode.ADD) == 2
-    assert rewritten[0] == model.main
-    assert len(branches.referred_to(rewritten)) < depth
+    main, referenced = branches.without_branches(model)
+    assert main.subgraph == model.main
+    last = max(referenced)
+    assert last < depth - 1  # what is behind it has become a part of it
+    assert [one.type for one in referenced[last].subgraph.operations].count(OperationCode.ADD) == 2 ** (depth - last)
 
 
 def test_models_that_nothing_refers_to_are_not_compiled(opencl_device: Device) -> None:
-    model = choosing((1,), [combining(OperationCode.ADD, FLOAT, (1,))] * 2)
-    assert branches.referred_to([model.main, *model.referenced]) == {0, 1}
-    left = branches.without_branches(model)[0].subgraph
-    assert branches.referred_to([left, *model.referenced]) == frozenset()
-    assert branches.referred_to([loop(1, (1,)).main, *loop(1, (1,)).referenced]) == {0, 1, 2, 3}
+    joined = choosing((1,), [combining(OperationCode.ADD, FLOAT, (1,))] * 2)
+    for model, wanted in ((joined, []), (loop(1, (1,)), [0, 1]), (_large(), [0, 1])):
+        assert list(branches.without_branches(model)[1]) == wanted
+        prepared = prepare(opencl_device, model)
+        assert list(prepared._referenced) == wanted
+        prepared.close()
 
 
 def test_an_operation_that_became_several_is_in_each_row_once(opencl_device: Device) -> None:
