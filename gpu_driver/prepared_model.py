@@ -8,9 +8,6 @@ import time
 import weakref
 from typing import TYPE_CHECKING
 
-import pyopencl as cl
-
-from gpu_driver.device.errors import hal_error, lacks_room
 from gpu_driver.execution.compiled_graph import CompiledGraph
 from gpu_driver.execution.compiled_segment import CompiledSegment
 from gpu_driver.execution.constant_folding import fold_constants, fold_into_tables
@@ -19,6 +16,7 @@ from gpu_driver.execution.graph_run import Commands, GraphRun, Limits
 from gpu_driver.execution.profiling import RecordedProfile
 from gpu_driver.execution.request_ends import RequestEnds
 from gpu_driver.execution.reusable import BindingBurst, bind, reusable
+from gpu_driver.execution.turns import check_deadline, in_turn
 from gpu_driver.passes.branches import without_branches
 from nn_runtime.hal.plain import RunningFencedExecution, execute_after_fences, timing_since_launch
 from nn_runtime.hal.types import (
@@ -35,7 +33,9 @@ from nn_runtime.hal.types import (
 from nn_runtime.hal.validation import validate_request
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
+
+    import pyopencl as cl
 
     from gpu_driver.device.context import DeviceContext
     from gpu_driver.device.programs import Program
@@ -203,21 +203,11 @@ class PreparedModel:
         limits = Limits(deadline_ns, min(timeout_ns, MAXIMUM_LOOP_TIMEOUT_NS))
         queue = self.device.queue if events is None else self.device.profiling_queue
         buffers = self._buffers.bind(self, request)
-
-        def execute() -> tuple[OutputShape, ...]:
-            commands = Commands(queue, self.device.staging, events, in_stages=in_stages)
-            return self._execute(request, buffers, limits, commands)
-
+        slot = self.device.executions.slot(self.how.priority, deadline_ns)
         try:
-            shapes = self._in_turn(execute, deadline_ns)
-            if shapes is None:  # what failed holds no memory any more
-                if events is not None:
-                    events.clear()
-                shapes = self._alone(execute, deadline_ns)
-        except BaseException as error:
+            shapes = in_turn(slot, events, self._execute, request, buffers, limits, queue, events, in_stages)
+        except BaseException:
             buffers.mark_failed()
-            if isinstance(error, cl.Error):
-                raise hal_error(error, "execution") from error
             raise
         if events is None:
             return ExecutionResult(shapes)
@@ -225,38 +215,16 @@ class PreparedModel:
         in_driver = time.perf_counter_ns() - start_ns
         return ExecutionResult(shapes, Timing(min(on_device, in_driver), in_driver))
 
-    def _in_turn(
-        self, execute: Callable[[], tuple[OutputShape, ...]], deadline_ns: int | None
-    ) -> tuple[OutputShape, ...] | None:
-        """Execute in a slot; None where there was no room for it beside others."""
-        slot = self.device.executions.slot(self.how.priority, deadline_ns)
-        try:
-            with slot:
-                return execute()
-        except BaseException as error:
-            slot.abandon()
-            if not (slot.was_shared and lacks_room(error)):
-                raise
-            return None
-
-    def _alone(
-        self, execute: Callable[[], tuple[OutputShape, ...]], deadline_ns: int | None
-    ) -> tuple[OutputShape, ...]:
-        alone = self.device.executions.alone(self.how.priority, deadline_ns)
-        try:
-            with alone:
-                return execute()
-        except BaseException:
-            alone.abandon()
-            raise
-
     def _execute(
         self,
         request: Request,
         buffers: BoundBuffers[DeviceStorage],
         limits: Limits,
-        commands: Commands,
+        queue: cl.CommandQueue,
+        events: list[Recorded] | None,
+        in_stages: bool,
     ) -> tuple[OutputShape, ...]:
+        commands = Commands(queue, self.device.staging, events, in_stages=in_stages)
         ends = RequestEnds(self._graph, request, buffers)
         context = self.begin()
         try:
@@ -300,9 +268,3 @@ def _left_out(count: int, folded: Rewritten, lowering: Lowering) -> dict[int, st
     computed = {operation for at in range(lowering.operation_count) for operation in lowering.origins(at)}
     words = {operation: "left out" if operation in unfolded else "folded at preparation" for operation in range(count)}
     return {operation: word for operation, word in words.items() if operation not in computed}
-
-
-def check_deadline(deadline_ns: int | None) -> None:
-    """Raise HalError(MISSED_DEADLINE_PERSISTENT) for a deadline that has passed."""
-    if deadline_ns is not None and time.monotonic_ns() >= deadline_ns:
-        raise HalError(ErrorStatus.MISSED_DEADLINE_PERSISTENT, "the deadline passed before the execution")

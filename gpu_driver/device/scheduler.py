@@ -35,12 +35,12 @@ class Scheduler:
         self._collecting = Scheduler(1) if slots > 1 else None
         """Who may wait for every slot, of several: two might each hold some."""
 
-    def slot(self, priority: Priority, deadline_ns: int | None = None) -> _Slot:
+    def slot(self, priority: Priority, deadline_ns: int | None = None) -> Slot:
         """Return a context manager that holds a slot.
 
         Entering raises HalError(MISSED_DEADLINE_TRANSIENT) where none is free before `deadline_ns` (monotonic).
         """
-        return _Slot(self, priority, deadline_ns)
+        return Slot(self, priority, deadline_ns)
 
     def alone(self, priority: Priority, deadline_ns: int | None = None) -> _Alone:
         """Return a context manager that holds all slots; entering raises as that of one does."""
@@ -68,12 +68,12 @@ class Scheduler:
         with self._lock:
             return len(self._waiting)
 
-    def _enter(self, slot: _Slot, thread: int) -> None:
+    def _enter(self, slot: Slot, thread: int) -> None:
         if self._closed and threading.current_thread() is threading.main_thread():
             raise HalError(ErrorStatus.DEVICE_UNAVAILABLE, "the interpreter is ending")
         self._take(slot._priority, slot._deadline_ns, slot, thread)
 
-    def _take(self, priority: int, deadline_ns: int | None, slot: _Slot | None = None, thread: int = 0) -> None:
+    def _take(self, priority: int, deadline_ns: int | None, slot: Slot | None = None, thread: int = 0) -> None:
         """Take a slot, at once or when it is this thread's turn."""
         turn: _Turn | None = None
         try:
@@ -108,7 +108,7 @@ class Scheduler:
             else:
                 self._hand_on()
 
-    def _hand_on(self, slot: _Slot | None = None) -> None:
+    def _hand_on(self, slot: Slot | None = None) -> None:
         """Give a slot, of whoever held it, to who waits longest, or free it; the lock is held."""
         if slot is not None:
             slot._holder = 0
@@ -130,7 +130,7 @@ class Scheduler:
             heapq.heappop(self._waiting)
 
 
-class _Slot:
+class Slot:
     """Holds a slot while it is entered; may be entered again and again, by one thread at a time.
 
     An interrupt (KeyboardInterrupt) may come wherever Python calls something, within these methods too: whoever catches
@@ -171,6 +171,10 @@ class _Slot:
                 self.was_shared = beside and scheduler._slots > 1
             scheduler._hand_on(self)
 
+    def alone(self) -> _Alone:
+        """Return a context manager that holds all slots, entered by the same priority and deadline."""
+        return self._scheduler.alone(self._priority, self._deadline_ns)
+
     def abandon(self) -> None:
         """Give the slot back if this thread still holds it: an interrupt came as it was taken, or as it was left."""
         if self._holder == get_ident():
@@ -178,11 +182,11 @@ class _Slot:
 
 
 class _Alone:
-    """Holds slots while it is entered, taken one after the other; of interrupts the same is true as of `_Slot`'s."""
+    """Holds slots while it is entered, taken one after the other; of interrupts the same is true as of `Slot`'s."""
 
     __slots__ = ("_slots",)
 
-    def __init__(self, slots: Sequence[_Slot]) -> None:
+    def __init__(self, slots: Sequence[Slot]) -> None:
         self._slots = slots
 
     def __enter__(self) -> None:

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Protocol, cast
 import numpy as np
 import pyopencl as cl
 
-from gpu_driver.device.errors import hal_error, lacks_room
 from gpu_driver.execution.graph_run import Commands
 from gpu_driver.execution.profiling import RecordedProfile
 from gpu_driver.execution.recorded import take_stamps
 from gpu_driver.execution.request_ends import RequestEnds
+from gpu_driver.execution.turns import check_deadline, in_turn
 from nn_runtime.errors import NNError
 from nn_runtime.hal.buffers import BoundBuffers
 from nn_runtime.hal.interfaces import IPreparedModel
 from nn_runtime.hal.plain import PlainBurst
-from nn_runtime.hal.types import BufferToken, ErrorStatus, ExecutionResult, HalError, OutputShape, Timing
+from nn_runtime.hal.types import BufferToken, ExecutionResult, HalError, OutputShape, Timing
 from nn_runtime.hal.validation import validate_request
 from nn_runtime.value_classes import dataclass
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from gpu_driver.device.context import DeviceContext
     from gpu_driver.device.device_memory import DeviceBuffer
+    from gpu_driver.device.scheduler import Slot
     from gpu_driver.execution.compiled_graph import CompiledGraph
     from gpu_driver.execution.compiled_segment import CompiledSegment
     from gpu_driver.execution.execution_context import ExecutionContext
@@ -136,17 +137,21 @@ class ReusableExecution:
         )
         self._own = [(i, size) for i, size in bound.segment.boundary.items() if i not in in_place]
 
-    def execute_synchronously(self, deadline_ns: int | None) -> ExecutionResult:
-        """Execute; if it is measured, the times on the device (first command to last) and in the driver are told."""
-        return self._execute(deadline_ns, self._memory)
+    def execute_synchronously(self, deadline_ns: int | None, memory: _Memory | None = None) -> ExecutionResult:
+        """Execute; if it is measured, the times on the device (first command to last) and in the driver are told.
 
-    def _execute(self, deadline_ns: int | None, memory: _Memory) -> ExecutionResult:
+        memory: other than the request's.
+        """
+        self._device.check_process()
+        slot = self._slot if deadline_ns is None else self._slot_until(deadline_ns)
+        memory = memory or self._memory
         if not self._measure:
-            self._run(deadline_ns, self._device.queue, None, memory)
+            in_turn(slot, None, self._run, self._device.queue, None, memory, False)
             return self._result
         start_ns = time.perf_counter_ns()
         events: list[Recorded] = []
-        last = self._run(deadline_ns, self._device.profiling_queue, events, memory)
+        queue = self._device.profiling_queue
+        last = in_turn(slot, events, self._run, queue, events, memory, False)
         in_driver = time.perf_counter_ns() - start_ns
         on_device = 0
         if last is not None:
@@ -155,62 +160,29 @@ class ReusableExecution:
             on_device = cast("int", ended) - cast("int", started)
         return ExecutionResult(self._result.output_shapes, Timing(min(on_device, in_driver), in_driver))
 
-    def execute_profiled(self, deadline_ns: int | None) -> tuple[ExecutionResult, ExecutionProfile]:
+    def execute_profiled(
+        self, deadline_ns: int | None, memory: _Memory | None = None
+    ) -> tuple[ExecutionResult, ExecutionProfile]:
         """Execute and return a row per launch and transfer, and per stage of a launch."""
-        return self._execute_profiled(deadline_ns, self._memory)
-
-    def _execute_profiled(self, deadline_ns: int | None, memory: _Memory) -> tuple[ExecutionResult, ExecutionProfile]:
         start_ns = time.perf_counter_ns()
+        self._device.check_process()
+        slot = self._slot if deadline_ns is None else self._slot_until(deadline_ns)
+        memory = memory or self._memory
         events: list[Recorded] = []
-        self._run(deadline_ns, self._device.profiling_queue, events, memory, in_stages=True)
+        in_turn(slot, events, self._run, self._device.profiling_queue, events, memory, True)
         return self._result, RecordedProfile(events, time.perf_counter_ns() - start_ns, self._prepared.left_out)
 
+    def _slot_until(self, deadline_ns: int) -> Slot:
+        check_deadline(deadline_ns)
+        return self._device.executions.slot(self._prepared.priority, deadline_ns)
+
     def _run(
-        self,
-        deadline_ns: int | None,
-        queue: cl.CommandQueue,
-        events: list[Recorded] | None,
-        memory: _Memory,
-        *,
-        in_stages: bool = False,
+        self, queue: cl.CommandQueue, events: list[Recorded] | None, memory: _Memory, in_stages: bool
     ) -> cl.Event | None:
-        """Execute and return the event of the last command, if there is any; raises HalError.
+        """Execute and return the event of the last command, if there is any.
 
         `events` gets all events, where it is given, but for the only one of a launch without stages.
         """
-        prepared, device = self._prepared, self._device
-        device.check_process()
-        slot = self._slot
-        if deadline_ns is not None:
-            if time.monotonic_ns() >= deadline_ns:
-                raise HalError(ErrorStatus.MISSED_DEADLINE_PERSISTENT, "the deadline passed before the execution")
-            slot = device.executions.slot(prepared.priority, deadline_ns)
-        try:
-            with slot:
-                return self._run_now(queue, events, memory, in_stages=in_stages)
-        except cl.Error as error:
-            if not (slot.was_shared and lacks_room(error)):
-                raise hal_error(error, "execution") from error
-        except BaseException as error:
-            slot.abandon()
-            if not (slot.was_shared and lacks_room(error)):
-                raise
-        # There was no room for it beside others; what failed holds no memory any more.
-        if events is not None:
-            events.clear()
-        alone = device.executions.alone(prepared.priority, deadline_ns)
-        try:
-            with alone:
-                return self._run_now(queue, events, memory, in_stages=in_stages)
-        except cl.Error as error:
-            raise hal_error(error, "execution") from error
-        except BaseException:
-            alone.abandon()
-            raise
-
-    def _run_now(
-        self, queue: cl.CommandQueue, events: list[Recorded] | None, memory: _Memory, *, in_stages: bool
-    ) -> cl.Event | None:
         prepared = self._prepared
         context = prepared.begin()
         segment: SegmentContext | None = None
@@ -312,10 +284,10 @@ class _Elsewhere:
         self._memory = memory
 
     def execute_synchronously(self, deadline_ns: int | None) -> ExecutionResult:
-        return self._bound._execute(deadline_ns, self._memory)
+        return self._bound.execute_synchronously(deadline_ns, self._memory)
 
     def execute_profiled(self, deadline_ns: int | None) -> tuple[ExecutionResult, ExecutionProfile]:
-        return self._bound._execute_profiled(deadline_ns, self._memory)
+        return self._bound.execute_profiled(deadline_ns, self._memory)
 
 
 def _as_bytes(array: Array) -> Array:

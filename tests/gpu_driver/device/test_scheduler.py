@@ -235,14 +235,14 @@ def test_an_interruption_as_the_line_is_joined_costs_no_slot(monkeypatch: pytest
 
 def test_an_interruption_of_who_was_alone_costs_no_slot(monkeypatch: pytest.MonkeyPatch) -> None:
     scheduler, interrupts = Scheduler(3), [KeyboardInterrupt()]
-    leave = module._Slot.__exit__
+    leave = module.Slot.__exit__
 
-    def interrupted(slot: module._Slot, *failure: object) -> None:
+    def interrupted(slot: module.Slot, *failure: object) -> None:
         if interrupts and scheduler._free == 1:
             raise interrupts.pop()
         leave(slot, None, None, None)
 
-    monkeypatch.setattr(module._Slot, "__exit__", interrupted)
+    monkeypatch.setattr(module.Slot, "__exit__", interrupted)
     alone = scheduler.alone(LOW)
     try:
         with alone:
