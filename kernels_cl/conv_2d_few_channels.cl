@@ -7,7 +7,7 @@
 //          FILTER_WIDTH, DEPTH] of FILTER_T; all dense; bias [columns] of T, or int (quantised)
 //          multipliers, shifts [columns] (quantised only)
 // Units    input (height, width, padding top, padding left), output (height, width, columns, 0)
-//          zeros (zero points of src, weights, dst, rounds_once) (quantised only); low, high: bounds of the activation
+//          zeros (zero points of src, weights, dst, 0) (quantised only); low, high: bounds of the activation
 // Defines  T: float | half | uchar | char; FILTER_T: T, or char for per-channel weights; QUANTIZED: 0 | 1 (all required)
 //          DEPTH, FILTER_HEIGHT, FILTER_WIDTH, STRIDE_Y, STRIDE_X, DILATION_Y, DILATION_X (required): known to the compiler, so that a
 //          strip's inputs are in registers
@@ -17,10 +17,9 @@
 //          BLOCKS: ceil(columns / (8 * LANES)) (required)
 //          SOURCE_VECTORS: 0 | 1: width * DEPTH and padding left * DEPTH are multiples of 4 (required)
 //          OUTPUT_VECTORS: 0 | 1: columns is a multiple of 4 (float), or of 8 (required)
-//          ROUNDS_DOWN: 0 | 1 (quantised only, required): 1 where every shift is below 0, rounds_once or low >= zero_out, and
-//          |sum + bias| + |zero_out * 2^-shift + 2^(-shift - 1)| < 2^31
+//          FLAGS: those of common/channel.h, ADDS_RESIDUAL not among them (required)
 // Launch   global (ITEMS * BLOCKS * ceil(out_width / (STRIP * STRIPS)), ceil(out_height / LINES), batches), local (ITEMS, 1, 1)
-// Needs    TERMS <= 256 (quantised); 16 * STAGED + 4 * TERMS * CHANNELS + 16 * CHANNELS bytes of local memory; STRIP_QUADS + 4 * STRIP
+// Needs    TERMS <= 256 (quantised); 16 * STAGED + 4 * TERMS * CHANNELS + 24 * CHANNELS bytes of local memory; STRIP_QUADS + 4 * STRIP
 //          vectors of four registers
 // Exact    quantised: bit for bit as TFLite's reference (256 products of 9-bit numbers are summed in float, 256 * 255 * 255 < 2^24);
 //          float: fused multiply-adds in the order fy, fx, i, onto the bias
@@ -48,8 +47,8 @@
 #if !defined(SOURCE_VECTORS) || !defined(OUTPUT_VECTORS)
 #error "conv_2d_few_channels.cl: define SOURCE_VECTORS, OUTPUT_VECTORS"
 #endif
-#if QUANTIZED && !defined(ROUNDS_DOWN)
-#error "conv_2d_few_channels.cl: define ROUNDS_DOWN"
+#ifndef FLAGS
+#error "conv_2d_few_channels.cl: define FLAGS"
 #endif
 
 #include "common/types.h"
@@ -57,6 +56,7 @@
 #include "common/activation.h"
 #include "common/index.h"
 #include "common/centred.h"
+#include "common/channel.h"
 
 #define CHANNELS (8 * LANES) // of a group
 #define ITEMS (LANES * STRIPS * LINES)
@@ -102,7 +102,7 @@ typedef JOIN(T, 4) RAW_T4;
 #define FILTER_FLOAT(p, i) ((float)((int)(p)[i] - zeros.y))
 #define START(q) (float4)(0)
 #define TO_COMPUTE_T4 convert_int4
-#define RESULT(sum, channel) result(sum, channel, zeros, low, high)
+#define WITH_BIAS(sum, channel) ((sum) + (channel).bias)
 #else
 #define SCALING
 #define ZEROS
@@ -110,34 +110,7 @@ typedef JOIN(T, 4) RAW_T4;
 #define FILTER_FLOAT LOAD
 #define START(q) (((local const float4 *)channels)[QUAD_OF(q)])
 #define TO_COMPUTE_T4
-#define RESULT(sum, channel) activate(sum, low, high)
-#endif
-
-// What becomes of the sums of a channel.
-#if !QUANTIZED
-typedef float Channel;
-#define CHANNEL_OF(c) LOAD_BIAS(bias, c)
-#elif ROUNDS_DOWN
-typedef AtOnce Channel;
-#define CHANNEL_OF(c) at_once_of(bias[c], multipliers[c], shifts[c], zeros.z, zeros.w)
-
-static inline int result(int sum, Channel channel, int4 zeros, int low, int high)
-{
-    return activate_int(scale_down_at_once(sum, channel), low, high);
-}
-#else
-typedef struct {
-    int bias, multiplier, shift;
-} Channel;
-#define CHANNEL_OF(c) ((Channel){bias[c], multipliers[c], shifts[c]})
-
-static inline int result(int sum, Channel channel, int4 zeros, int low, int high)
-{
-    sum += channel.bias;
-    const int value = zeros.w ? multiply_rounding_once(sum, channel.multiplier, channel.shift)
-                              : multiply_by_quantized_multiplier(sum, channel.multiplier, channel.shift);
-    return activate_int(value + zeros.z, low, high);
-}
+#define WITH_BIAS(sum, channel) (sum) // they began with it
 #endif
 
 #if OUTPUT_VECTORS
@@ -227,13 +200,14 @@ __attribute__((reqd_work_group_size(ITEMS, 1, 1))) kernel void conv_2d_few_chann
             }
     }
 
+    const int flags = FLAGS;
     COMPUTE_T results[STRIP][8];
     EVERY(p, STRIP)
         EVERY(q, 2) vstore4(TO_COMPUTE_T4(sums[p][q]), q, results[p]);
     EVERY(k, 8)
     {
         const Channel of_sums = channels[CHANNEL(k)];
-        EVERY(p, STRIP) results[p][k] = RESULT(results[p][k], of_sums);
+        EVERY(p, STRIP) results[p][k] = RESULT(WITH_BIAS(results[p][k], of_sums), of_sums, 0);
     }
     global T *to = dst + nhwc_offset(b, y, x, output.x, output.y, columns) + first_channel;
     EVERY(k, 8 / WRITTEN)

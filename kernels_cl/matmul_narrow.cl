@@ -42,7 +42,7 @@ __attribute__((reqd_work_group_size(ITEMS, 1, 1))) kernel void matmul_narrow(PAR
 {
     local SUM_T parts[ITEMS];
     const Geometry g = {src_strides, input, output, window, steps, filter_layout.z, filter_layout.w};
-    const int rows = row_count(output), columns = output.z, lane = (int)get_local_id(0), task = (int)get_group_id(0);
+    const int rows = row_count(output), columns = output.z, flags = filter_layout.w, lane = (int)get_local_id(0), task = (int)get_group_id(0);
     const int column = task % columns, row = task / columns % rows, group = task / columns / rows;
     src += group * group_strides.x + position(pixel_of(row, &g), 0, 0, &g);
     weights += group * group_strides.y + column * filter_layout.x;
@@ -50,7 +50,7 @@ __attribute__((reqd_work_group_size(ITEMS, 1, 1))) kernel void matmul_narrow(PAR
     const int zero_source = zeros.x, zero_filter = zeros.y;
 #endif
     SUM_T sum = 0;
-    if (filter_layout.w & SOURCE_VECTORS) {
+    if (flags & SOURCE_VECTORS) {
         SUM_T4 sums = (SUM_T4)(0);
         for (int k = lane * 4; k < g.terms; k += ITEMS * 4)
             sums = MULTIPLY_ADD(CENTRED(LOAD_4(src, k, T), zero_source), CENTRED(LOAD_4(weights, k, FILTER_T), zero_filter), sums);
@@ -67,7 +67,7 @@ __attribute__((reqd_work_group_size(ITEMS, 1, 1))) kernel void matmul_narrow(PAR
             parts[lane] += parts[lane + half_of];
     }
     if (lane == 0) {
-        const int to = group * group_strides.z + output_offset(row, output, dst_strides, filter_layout.w) + column * dst_strides.w;
+        const int to = group * group_strides.z + output_offset(row, output, dst_strides, flags) + column * dst_strides.w;
         const Channel channel = CHANNEL_OF(group * group_strides.w + column);
         const COMPUTE_T total = (COMPUTE_T)parts[0];
         STORE(dst, to, RESULT(total + channel.bias, channel, RESIDUAL_AT(to)));

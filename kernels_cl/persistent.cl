@@ -45,7 +45,6 @@ typedef struct {
     Place multipliers, shifts;
 #else
     Place residual;
-    int has_residual;
 #endif
     Place dst;
     int4 src_strides, dst_strides, group_strides, input, output, window, steps, filter_layout;
@@ -132,7 +131,7 @@ static INLINE void wait_for_arrivals(global volatile uint *progress, uint arriva
         s->output, s->window, s->steps, s->zeros, s->low, s->high
 #else
 #define PRODUCT_OF(s)                                                                                                      \
-    AT(T, s->src), AT(FILTER_T, s->weights), AT(BIAS_T, s->bias), AT(T, s->residual), s->has_residual, AT(T, s->dst), s->src_strides, \
+    AT(T, s->src), AT(FILTER_T, s->weights), AT(BIAS_T, s->bias), AT(T, s->residual), AT(T, s->dst), s->src_strides, \
         s->dst_strides, s->group_strides, s->input, s->output, s->window, s->steps, s->filter_layout, s->low, s->high
 #define DEPTHWISE_OF(s)                                                                                                    \
     AT(T, s->src), AT(FILTER_T, s->weights), AT(BIAS_T, s->bias), AT(T, s->dst), s->input, s->output, s->window, s->steps, s->low, s->high

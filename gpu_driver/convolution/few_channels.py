@@ -34,6 +34,8 @@ _STRIPS = 8, 4
 """STRIP of the kernel, the better first."""
 _LANE_CHANNELS, _MOST_LANES = 8, 4
 _QUAD = 4
+_CHANNEL_BYTES = 24
+"""Of what becomes of a channel's sums."""
 _MOST_INPUTS = 64
 """That a work-item keeps in registers: what its strip needs of a line."""
 _LOCAL_BYTES = 49152
@@ -74,7 +76,7 @@ class Tile:
         g = geometry
         lines = (self.lines - 1) * g.stride_height + (g.filter_height - 1) * g.dilation_height + 1
         staged = lines * _quads_across(self.strip * self.strips, g)
-        return 16 * (staged + self.channels) + 4 * _terms(g) * self.channels
+        return 16 * staged + (_CHANNEL_BYTES + 4 * _terms(g)) * self.channels
 
 
 def few_channels_launch(product: Product, device: DeviceProfile) -> Launch | None:
@@ -144,14 +146,12 @@ def _launch(product: Product, tile: Tile) -> Launch:
     of_source = g.input_width * g.input_depth % _QUAD == 0 and g.padding_left * g.input_depth % _QUAD == 0
     scaling: tuple[Argument, ...] = ()
     zeros: tuple[Scalar, ...] = ()
-    rounding: tuple[tuple[str, int], ...] = ()
     if product.quantized:
         scaling = tuple(Packed(np.ascontiguousarray(values)) for values in product.multipliers())
         points = product.source.zero_point, product.weights.zero_point, product.output.zero_point
-        zeros = (int_vector(*points, int(product.rounds_once)),)
-        rounding = (("ROUNDS_DOWN", int(product.rounds_at_once and product.rounds_down)),)
+        zeros = (int_vector(*points, 0),)
     defines = (
-        *(*product.defines(), ("FILTER_T", c_type(product.weights)), *rounding),
+        *(*product.defines(), ("FILTER_T", c_type(product.weights)), ("FLAGS", product.of_sums())),
         *(("DEPTH", g.input_depth), ("FILTER_HEIGHT", g.filter_height), ("FILTER_WIDTH", g.filter_width)),
         *(("STRIDE_Y", g.stride_height), ("STRIDE_X", g.stride_width)),
         *(("DILATION_Y", g.dilation_height), ("DILATION_X", g.dilation_width)),

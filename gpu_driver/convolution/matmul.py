@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from nn_runtime.operations.batch_matmul import BatchMatmul
 
 SOURCE_VECTORS, FILTER_VECTORS, OUTPUT_VECTORS, SOURCE_IN_ROWS, OUTPUT_IN_ROWS = 1, 2, 4, 8, 16
-SOURCE_HALVES, FILTER_HALVES, BOUNDED, ADDS_RESIDUAL, FILTER_CENTRED = 32, 64, 128, 256, 512
-ROUNDS_ONCE, ROUNDS_AT_ONCE, ROUNDS_DOWN = 1024, 2048, 4096
+SOURCE_HALVES, FILTER_HALVES, FILTER_CENTRED = 32, 64, 512
 """As in common/matmul.h."""
 
 
@@ -32,7 +31,8 @@ class Matmul:
     """What kernels with common/matmul.h compute; strides (batch, y, x, channel), one filter for each group.
 
     group_strides (source, weights, output, channel), filter_strides (column, term); `image` (height, width, depth),
-    `window` (filter height, width, padding top, left), `steps` (stride y, x, dilation y, x).
+    `window` (filter height, width, padding top, left), `steps` (stride y, x, dilation y, x). `of_sums`: flags of
+    common/channel.h.
     """
 
     source: BoundOperand
@@ -52,9 +52,7 @@ class Matmul:
     window: tuple[int, int, int, int]
     steps: tuple[int, int, int, int]
     bounds: tuple[Scalar, Scalar]
-    rounds_once: bool = False
-    rounds_at_once: bool = False
-    rounds_down: bool = False
+    of_sums: int = 0
 
     @property
     def rows(self) -> int:
@@ -85,7 +83,7 @@ class Matmul:
         zeros: tuple[Scalar, ...] = ()
         if self.quantized:
             points = self.source.zero_point, self.weights.zero_point, self.output.zero_point
-            zeros = (int_vector(*points, int(self.rounds_once)),)
+            zeros = (int_vector(*points, 0),)
         return Launch(
             kernel,
             (
@@ -109,18 +107,8 @@ class Matmul:
 
     def flags(self, vectors: int) -> int:
         """Return all flags of common/matmul.h, of which `vectors` says how memory is read and written."""
-        if self.quantized:
-            known = FILTER_CENTRED * (self.weights.zero_point == 0) | ROUNDS_ONCE * self.rounds_once
-            known |= (ROUNDS_AT_ONCE | ROUNDS_DOWN * self.rounds_down) * self.rounds_at_once
-        else:
-            bounded = not all(np.isinf(bound) for bound in self.bounds)
-            known = BOUNDED * bounded | ADDS_RESIDUAL * self.adds_residual
-        return vectors | self._in_rows() | known
-
-    @property
-    def adds_residual(self) -> bool:
-        """Whether another tensor is added before the activation."""
-        return not self.quantized and bool(self.operands[-1] == 1)
+        centred = FILTER_CENTRED * (self.quantized and self.weights.zero_point == 0)
+        return vectors | self._in_rows() | centred | self.of_sums
 
     def vectors(self, run: int, output_run: int) -> int:
         """Return what aligned vectors may read and write: `run` terms, `output_run` columns of the output."""
@@ -185,17 +173,15 @@ def of_product(product: Product) -> Matmul:
         (g.filter_height, g.filter_width, g.padding_top, g.padding_left),
         (g.stride_height, g.stride_width, g.dilation_height, g.dilation_width),
         product.bounds(),
-        product.rounds_once,
-        product.rounds_at_once,
-        product.rounds_down,
+        product.of_sums(),
     )
 
 
 def _scaling(product: Product) -> tuple[Argument, ...]:
-    """Return multipliers and exponents of an 8-bit product, else the residual and whether there is one."""
+    """Return multipliers and exponents of an 8-bit product, else the residual."""
     if product.quantized:
         return tuple(Packed(np.ascontiguousarray(values)) for values in product.multipliers())
-    return product.residual_arguments()
+    return (product.source if product.residual is None else product.residual,)
 
 
 def of_batches(lhs: BoundOperand, rhs: BoundOperand, output: BoundOperand, sizes: BatchMatmul) -> Matmul:
@@ -207,7 +193,7 @@ def of_batches(lhs: BoundOperand, rhs: BoundOperand, output: BoundOperand, sizes
         operands: tuple[Argument, ...] = tuple(Packed(np.ascontiguousarray(part)) for part in scaling)
         bounds, bias = _whole_range(np.dtype(np.int8)), np.zeros(columns, np.int32)
     else:
-        operands = lhs, int32(0)
+        operands = (lhs,)
         is_float = output.type in FLOAT_TYPES
         bounds = (float32(-np.inf), float32(np.inf)) if is_float else _whole_range(np.dtype(np.int32))
         bias = np.zeros(columns, dtype_of(output.type))

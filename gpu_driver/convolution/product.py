@@ -34,6 +34,9 @@ ELEMENT_NAMES = {
 }
 """OpenCL type of an element in memory (T of common/types.h)."""
 
+BOUNDED, ADDS_RESIDUAL, ROUNDS_ONCE, ROUNDS_AT_ONCE, ROUNDS_DOWN = 128, 256, 1024, 2048, 4096
+"""Flags of common/channel.h."""
+
 
 @dataclass(frozen=True)
 class Product:
@@ -102,17 +105,19 @@ class Product:
         """Return whether both roundings of 8-bit results can be done at once; constant weights and bias."""
         return packing.rounding(self.greatest_sums(), self.multipliers()[1], self.before.zero_point)
 
-    @property
-    def rounds_at_once(self) -> bool:
-        """Whether 8-bit results can be rounded twice at once: known sums that are small, all shifts below 0."""
-        known = self.quantized and self.weights.is_constant and self.bias.is_constant
-        return known and self.rounding().at_once
+    def of_sums(self) -> int:
+        """Return the flags of common/channel.h.
 
-    @property
-    def rounds_down(self) -> bool:
-        """Whether such results may round as if none were negative: since none is, or since they round once."""
-        low, _ = self.bounds()
-        return self.quantized and (self.rounds_once or low.item() >= self.before.zero_point)
+        8-bit results can be rounded twice at once where known sums are small, all shifts below 0; as if none were
+        negative where none is, or where they round once.
+        """
+        low, high = (bound.item() for bound in self.bounds())
+        if not self.quantized:
+            return BOUNDED * (not np.isinf(low) or not np.isinf(high)) | ADDS_RESIDUAL * (self.residual is not None)
+        is_known = self.weights.is_constant and self.bias.is_constant
+        rounds_down = self.rounds_once or low >= self.before.zero_point
+        at_once = is_known and self.rounding().at_once
+        return ROUNDS_ONCE * self.rounds_once | (ROUNDS_AT_ONCE | ROUNDS_DOWN * rounds_down) * at_once
 
     def bounds(self) -> tuple[Scalar, Scalar]:
         """Return the bounds of the activation in the output's domain."""

@@ -8,22 +8,20 @@
 //              src, weights, bias, dst of each group: group_strides (src, weights, dst, channel) apart; a group has its own
 //              product, channel counts into bias, multipliers and shifts
 //              bias [channels] of T, or int (quantised); multipliers, shifts [channels] (quantised only)
-//              residual: as dst; read only if has_residual, else any buffer of T (not quantised only)
+//              residual: as dst; read only with ADDS_RESIDUAL, else any buffer of T (not quantised only)
 //              src_strides, dst_strides (batch, y, x, channel); input (height, width, group_depth, groups)
 //              output (height, width, columns, batches); window (filter height, filter width, padding top, padding left)
 //              steps (stride y, x, dilation y, x); filter_layout (stride of a column, stride of a term, terms, flags)
 //              flags: sum of SOURCE_VECTORS, FILTER_VECTORS, OUTPUT_VECTORS: what may be read and written by aligned vectors;
 //              SOURCE_HALVES, FILTER_HALVES: what by aligned halves of them
 //              SOURCE_IN_ROWS, OUTPUT_IN_ROWS: row r is pixel r of src, all of its terms there; of dst: nothing lies between pixels
-//              BOUNDED: low and high are not infinite, ADDS_RESIDUAL: it has_residual (float types)
-//              FILTER_CENTRED: the zero point of weights is 0, ROUNDS_ONCE: it rounds_once, ROUNDS_AT_ONCE: quant.h says when,
-//              ROUNDS_DOWN: and no result is below the zero point, or it rounds_once (quantised)
-//              zeros (zero points of src, weights, dst, rounds_once) (quantised only); low, high: bounds of the activation
+//              FILTER_CENTRED: the zero point of weights is 0 (quantised); those of common/channel.h
+//              zeros (zero points of src, weights, dst, 0) (quantised only); low, high: bounds of the activation
 //          ARGUMENTS: their names
 //          Pixel, pixel_of, position: where a row's terms are in src, or nowhere, beyond the image or the rows
 //          Term, term_of, to_next: tap and channel of a term
-//          Channel, CHANNEL_OF(channel): bias and scale of a column
-//          RESULT(sum, Channel, added): what the sum of bias and products becomes; added: RESIDUAL_AT(to), where it goes in dst
+//          common/channel.h: what the sum of a column's bias and products becomes
+//          RESIDUAL_AT(to): what is added, where it goes in dst; wants `flags`
 //          output_offset: where a row lies in dst
 // Units    strides and sizes in elements
 #ifndef T
@@ -48,14 +46,10 @@
 #define OUTPUT_IN_ROWS 16
 #define SOURCE_HALVES 32
 #define FILTER_HALVES 64
-#define BOUNDED 128
-#define ADDS_RESIDUAL 256
 #define FILTER_CENTRED 512
-#define ROUNDS_ONCE 1024
-#define ROUNDS_AT_ONCE 2048
-#define ROUNDS_DOWN 4096
 
 #include "common/centred.h"
+#include "common/channel.h"
 
 #if QUANTIZED
 #define LOAD_FILTER(p, i) ((int)(p)[i])
@@ -65,16 +59,10 @@
 #define ZEROS_ARGUMENT , zeros
 #else
 #define LOAD_FILTER LOAD
-#define SCALING global const T *residual, int has_residual
-#define SCALING_ARGUMENTS residual, has_residual
+#define SCALING global const T *residual
+#define SCALING_ARGUMENTS residual
 #define ZEROS
 #define ZEROS_ARGUMENT
-#endif
-
-#if T_IS_FLOAT
-#define ACTIVATE activate
-#else
-#define ACTIVATE activate_int
 #endif
 
 #define PARAMETERS                                                                                                          \
@@ -164,49 +152,8 @@ static inline int output_offset(int row, int4 output, int4 strides, int flags)
     return row / width / height * strides.x + row / width % height * strides.y + row % width * strides.z;
 }
 
-#if QUANTIZED && defined(FLAGS) && (FLAGS & ROUNDS_AT_ONCE)
-typedef struct {
-    int bias;
-    AtOnce scale;
-} Channel;
-#define CHANNEL_OF(channel) ((Channel){bias[channel], at_once_of(0, multipliers[channel], shifts[channel], zeros.z, zeros.w)})
-
-static inline int result(int sum, Channel channel, int4 zeros, int low, int high)
-{
-    return activate_int(FLAGS & ROUNDS_DOWN ? scale_down_at_once(sum, channel.scale) : scale_at_once(sum, channel.scale), low, high);
-}
-#elif QUANTIZED
-typedef struct {
-    int bias, multiplier, shift;
-} Channel;
-#define CHANNEL_OF(channel) ((Channel){bias[channel], multipliers[channel], shifts[channel]})
-
-static inline int result(int sum, Channel channel, int4 zeros, int low, int high)
-{
-    const int value = zeros.w ? multiply_rounding_once(sum, channel.multiplier, channel.shift)
-                              : multiply_by_quantized_multiplier(sum, channel.multiplier, channel.shift);
-    return activate_int(value + zeros.z, low, high);
-}
-#else
-typedef struct {
-    COMPUTE_T bias;
-} Channel;
-#define CHANNEL_OF(channel) ((Channel){LOAD_BIAS(bias, channel)})
-
-static inline COMPUTE_T result(COMPUTE_T sum, int has_residual, COMPUTE_T added, COMPUTE_T low, COMPUTE_T high)
-{
-    if (has_residual)
-        sum = ROUND(sum) + added;
-#if defined(FLAGS)
-    if (!(FLAGS & BOUNDED))
-        return sum;
-#endif
-    return ACTIVATE(sum, low, high);
-}
-#define RESULT(sum, channel, added) result(sum, has_residual, added, low, high)
-#define RESIDUAL_AT(to) (has_residual ? LOAD(residual, to) : 0)
-#endif
 #if QUANTIZED
-#define RESULT(sum, channel, added) result(sum, channel, zeros, low, high)
 #define RESIDUAL_AT(to) 0
+#else
+#define RESIDUAL_AT(to) (flags & ADDS_RESIDUAL ? LOAD(residual, to) : 0)
 #endif

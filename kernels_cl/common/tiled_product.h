@@ -79,7 +79,7 @@ static inline TERM_T source_element(global const T *src, Pixel pixel, Term term,
 }
 
 // Rows LANES apart of term k, or terms k .. k + RUN - 1 of one row.
-static inline void load_source(TERM_T *run, global const T *src, const Pixel *pixels, int k, int vectors, int zero, const Geometry *g)
+static inline void load_source(TERM_T *run, global const T *src, const Pixel *pixels, int k, int flags, int zero, const Geometry *g)
 {
     Term term = term_of(k, g);
 #if ROWS_CONTIGUOUS
@@ -87,7 +87,7 @@ static inline void load_source(TERM_T *run, global const T *src, const Pixel *pi
     for (int j = 0; j < RUN; ++j)
         run[j] = source_element(src, pixels[j], term, zero, g);
 #else
-    if (vectors & SOURCE_VECTORS) {
+    if (flags & SOURCE_VECTORS) {
         const int from = position(pixels[0], term.y, term.x, g);
         TERM_RUN v = (TERM_RUN)(0);
         if (from >= 0)
@@ -166,7 +166,7 @@ static inline void multiply_tiles(
 static INLINE void product_tile(int tile, local TERM_T *tiles, PARAMETERS)
 {
     const Geometry g = {src_strides, input, output, window, steps, filter_layout.z, filter_layout.w};
-    const int rows = row_count(output), columns = output.z, vectors = filter_layout.w;
+    const int rows = row_count(output), columns = output.z, flags = filter_layout.w;
     const int slice = (int)get_local_id(0) / SLICE_ITEMS, lane = (int)get_local_id(0) % SLICE_ITEMS;
     const int tiles_across = ceil_divide(columns, TILE), tiles_down = ceil_divide(rows, TILE);
     const int group = tile / tiles_across / tiles_down;
@@ -212,7 +212,7 @@ static INLINE void product_tile(int tile, local TERM_T *tiles, PARAMETERS)
 #define LOAD_RUNS(start)                                                                                                     \
     _Pragma("unroll") for (int i = 0; i < RUNS; ++i) {                                                                       \
         const int index = lane + i * SLICE_ITEMS, from = (start) + slice * DEPTH;                                            \
-        load_source(source_runs[i], src, PIXELS_OF_RUN(i), from + TERM_OF(index, ROWS_CONTIGUOUS), vectors, zero_source, &g); \
+        load_source(source_runs[i], src, PIXELS_OF_RUN(i), from + TERM_OF(index, ROWS_CONTIGUOUS), flags, zero_source, &g); \
         load_weights(filter_runs[i], weights, first_column + LINE_OF(index, COLUMNS_CONTIGUOUS),                             \
             from + TERM_OF(index, COLUMNS_CONTIGUOUS), columns, filter_layout, zero_filter);                                 \
     }
@@ -276,7 +276,7 @@ static INLINE void product_tile(int tile, local TERM_T *tiles, PARAMETERS)
         const int row = first_row + j / PART * (LANES * PART) + row_lane * PART + j % PART;
         if (row >= rows)
             continue;
-        const int line = group * group_strides.z + output_offset(row, output, dst_strides, vectors);
+        const int line = group * group_strides.z + output_offset(row, output, dst_strides, flags);
 #pragma unroll
         for (int q = 0; q < PARTS; ++q) {
             const int c = first_column + q * (LANES * PART) + column_lane * PART;
@@ -288,11 +288,11 @@ static INLINE void product_tile(int tile, local TERM_T *tiles, PARAMETERS)
                 if (c + i < columns) {
                     const Channel channel = channels[q * PART + i];
                     values[i] = RESULT(values[i] + channel.bias, channel, RESIDUAL_AT(to));
-                    if (!(vectors & OUTPUT_VECTORS))
+                    if (!(flags & OUTPUT_VECTORS))
                         STORE(dst, to, values[i]);
                 }
             }
-            if ((vectors & OUTPUT_VECTORS) && c < columns)
+            if ((flags & OUTPUT_VECTORS) && c < columns)
                 STORE_PART(dst, line + c, JOIN(vload, PART)(0, values));
         }
     }

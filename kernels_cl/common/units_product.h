@@ -244,10 +244,11 @@ static IN_REGISTERS void take_off_zeros(Totals *totals, uint zero_source, uint z
 #elif !T_IS_HALF
 // Writes the results of lane t's columns of a row by plain products: infinity and its rest make NaN of what should be infinite.
 static inline void finish_plainly(global const T *src, global const FILTER_T *weights, global const BIAS_T *bias, global const T *residual,
-    int has_residual, global T *dst, int row, int first_column, int t, int columns, int stride, int line, int4 layout, const Geometry *g,
-    float low, float high)
+    global T *dst, int row, int first_column, int t, int columns, int stride, int line, int4 layout, const Geometry *g, float low,
+    float high)
 {
     const Pixel pixel = pixel_of(row, g);
+    const int flags = g->flags;
 #pragma unroll 1
     for (int i = 0; i < LANE_COLUMNS; ++i) {
         const int column = first_column + COLUMN_OF(t, i), to = column * stride;
@@ -275,7 +276,7 @@ static IN_REGISTERS void finish_columns(const COMPUTE_T *sums, const Channel *ch
     if (count <= 0)
         return;
 #if !QUANTIZED
-    if (has_residual) {
+    if (flags & ADDS_RESIDUAL) {
         if (by_vectors)
             JOIN(vstore, LANE_RUN)(LOAD_COLUMNS(residual, to), 0, added);
         else
@@ -330,7 +331,7 @@ static IN_REGISTERS void finish_tile(Totals *totals, Tile tile, const Lane *lane
             undefined |= isnan(values[i]);
         if (undefined) {
             finish_plainly(src + tile.group * group_strides.x, weights + tile.group * group_strides.y, bias + tile.group * group_strides.w,
-                residual, has_residual, dst + line, row, first_column, lane->run, columns, dst_strides.w, line, filter_layout, g, low, high);
+                residual, dst + line, row, first_column, lane->run, columns, dst_strides.w, line, filter_layout, g, low, high);
             continue;
         }
 #endif
@@ -537,11 +538,9 @@ static INLINE void product_tiles(int first, int step, local uint4 *stages, local
     const Geometry g = {src_strides, input, output, window, steps, filter_layout.z, flags};
 #if QUANTIZED
     zeros.y = flags & FILTER_CENTRED ? 0 : zeros.y;
-    zeros.w = flags & ROUNDS_ONCE ? 1 : 0;
     const int2 zero_points = zeros.xy;
     const uint outside = (uint)(zeros.x & 0xff) * ONES;
 #else
-    has_residual = flags & ADDS_RESIDUAL ? 1 : 0;
     const int2 zero_points = (int2)(0, 0);
     const uint outside = 0;
 #endif

@@ -18,6 +18,7 @@ import pytest
 
 import kernels_cl
 from gpu_driver.convolution import tiled
+from gpu_driver.convolution.product import BOUNDED, ROUNDS_AT_ONCE, ROUNDS_DOWN
 from gpu_driver.convolution.units import TILES, Tile
 from gpu_driver.device.programs import build_options
 from gpu_driver.device_profile import PERSISTENT_ITEMS_PER_UNIT
@@ -178,7 +179,9 @@ def test_inputs_of_few_channels_stay_in_registers(
     geometry = {"FILTER_HEIGHT": taps, "FILTER_WIDTH": taps, "DEPTH": depth, "STRIDE_Y": 2, "STRIDE_X": 2}
     tile = {"STRIP": 8, "STRIPS": 2, "LINES": 16, "LANES": 4, "BLOCKS": 1, "DILATION_Y": 1, "DILATION_X": 1}
     defines: dict[str, str | int] = {"T": element, "FILTER_T": filter_element, **geometry, **tile}
-    defines |= {"QUANTIZED": int("char" in element), "ROUNDS_DOWN": 1, "SOURCE_VECTORS": 1, "OUTPUT_VECTORS": 1}
+    is_quantized = "char" in element
+    flags = ROUNDS_AT_ONCE | ROUNDS_DOWN if is_quantized else BOUNDED
+    defines |= {"QUANTIZED": int(is_quantized), "FLAGS": flags, "SOURCE_VECTORS": 1, "OUTPUT_VECTORS": 1}
     ptx = _compiled("conv_2d_few_channels.cl", 80, build_options(defines), clang)
     for target in TARGETS[80]:
         said = _assembled(ptx, ptxas, target, tmp_path)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from gpu_driver.bound import BoundOperand, BoundOperation
+from gpu_driver.convolution.product import BOUNDED, ROUNDS_AT_ONCE, ROUNDS_DOWN
 from gpu_driver.device_profile import PERSISTENT_EMULATED
 from gpu_driver.launch import Launch
 from gpu_driver.operations.conv import convolution
@@ -118,13 +119,22 @@ def test_what_is_large_is_not_for_groups_that_stay() -> None:
 
 
 @pytest.mark.parametrize(
-    ("known", "activation", "rounds_down"),
-    [(True, FuseCode.RELU, 1), (True, FuseCode.NONE, 0), (False, FuseCode.RELU, 0)],
+    ("known", "activation", "flags"),
+    [
+        (True, FuseCode.RELU, ROUNDS_AT_ONCE | ROUNDS_DOWN),
+        (True, FuseCode.NONE, ROUNDS_AT_ONCE),
+        (False, FuseCode.RELU, 0),
+    ],
     ids=["positive", "both_signs", "unknown_weights"],
 )
-def test_small_sums_of_positive_results_are_rounded_down(known: bool, activation: FuseCode, rounds_down: int) -> None:
+def test_small_sums_of_positive_results_are_rounded_down(known: bool, activation: FuseCode, flags: int) -> None:
     made = launch((1, 224, 224, 3), code=QUANT8, activation=activation, known=known)
-    assert dict(made.kernel.defines)["ROUNDS_DOWN"] == rounds_down
+    assert dict(made.kernel.defines)["FLAGS"] == flags
+
+
+def test_real_numbers_are_bounded_where_there_are_bounds() -> None:
+    for activation, flags in ((FuseCode.NONE, 0), (FuseCode.RELU, BOUNDED), (FuseCode.RELU6, BOUNDED)):
+        assert dict(launch((1, 224, 224, 3), activation=activation).kernel.defines)["FLAGS"] == flags
 
 
 def test_vectors_are_read_and_written_where_they_are_aligned() -> None:
