@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpu_driver.kernel import Packed
 from nn_runtime import operand as operand_types
 from nn_runtime.operations import OperationView
 from nn_runtime.value_classes import dataclass
@@ -13,7 +12,6 @@ from nn_runtime.value_classes import dataclass
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gpu_driver.kernel import Argument
     from nn_runtime.codes import FuseCode
     from nn_runtime.operand import Array, ChannelQuant, Dimensions
 
@@ -111,10 +109,3 @@ class BoundOperation(OperationView):
         """Return every input called `name`."""
         pairs = zip(self.arguments, self.inputs, strict=True)
         return [operand for argument, operand in pairs if argument.name == name]
-
-
-def constant_in(argument: Argument) -> Packed | None:
-    """Return what is to be uploaded for an argument, None where nothing is."""
-    if isinstance(argument, BoundOperand):
-        return None if argument.constant is None else Packed(argument.constant)
-    return argument if isinstance(argument, Packed) else None

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from gpu_driver.bound import BoundOperand
 from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
-    from gpu_driver.bound import BoundOperand
     from nn_runtime.operand import Array
 
 
@@ -100,7 +100,14 @@ class RandomSeed:
     """A `ulong2` by value, other random bits at every enqueue."""
 
 
-Argument: TypeAlias = "BoundOperand | Packed | Scratch | Images | Zeroed | Fault | RandomSeed | Scalar"
+Argument: TypeAlias = BoundOperand | Packed | Scratch | Images | Zeroed | Fault | RandomSeed | Scalar
+
+
+def constant_in(argument: Argument) -> Packed | None:
+    """Return what is to be uploaded for an argument, None where nothing is."""
+    if isinstance(argument, BoundOperand):
+        return None if argument.constant is None else Packed(argument.constant)
+    return argument if isinstance(argument, Packed) else None
 
 
 def int32(value: int) -> Scalar:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpu_driver.bound import BoundOperand, constant_in
+from gpu_driver.bound import BoundOperand
 from gpu_driver.device.buffers import Lifetime, plan_arenas
-from gpu_driver.kernel import Kernel, Packed, Scratch, Zeroed, int32
+from gpu_driver.kernel import Kernel, Packed, Scratch, Zeroed, constant_in, int32
 from gpu_driver.launch import Launch, PersistentKind, Stage, memories_of
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from gpu_driver.bound import BoundOperand, constant_in
+from gpu_driver.bound import BoundOperand
 from gpu_driver.device.buffers import Lifetime, plan_arenas, plan_whole_buffers
 from gpu_driver.device.programs import ProgramBuildError
-from gpu_driver.kernel import Fault, Images, Packed, Scratch
+from gpu_driver.kernel import Fault, Images, Packed, Scratch, constant_in
 from gpu_driver.launch import Launch, arguments_of
 from nn_runtime.hal.types import ErrorStatus, HalError
 
