@@ -30,18 +30,7 @@
 #include "common/quant.h"
 #include "common/activation.h"
 #include "common/index.h"
-
-#if QUANTIZED
-typedef int BIAS_T;
-#define LOAD_BIAS(p, i) ((p)[i])
-#define LOAD_FILTER(p, i) ((int)(p)[i])
-#define MULTIPLY_ADD(a, b, sum) ((a) * (b) + (sum))
-#else
-typedef T BIAS_T;
-#define LOAD_BIAS LOAD
-#define LOAD_FILTER LOAD
-#define MULTIPLY_ADD(a, b, sum) fma(a, b, sum)
-#endif
+#include "common/centred.h"
 
 kernel void conv_2d(
     global const T *src, global const FILTER_T *weights, global const BIAS_T *bias,
@@ -79,13 +68,8 @@ kernel void conv_2d(
             }
             int from = first + iy * src_strides.y + ix * src_strides.z;
             int tap = o * filter_strides.x + fy * filter_strides.y + fx * filter_strides.z;
-            for (int i = 0; i < group_depth; ++i, from += src_strides.w, tap += filter_strides.w) {
-#if QUANTIZED
-                sum = MULTIPLY_ADD(LOAD(src, from) - zero_in, LOAD_FILTER(weights, tap) - zero_filter, sum);
-#else
-                sum = MULTIPLY_ADD(LOAD(src, from), LOAD_FILTER(weights, tap), sum);
-#endif
-            }
+            for (int i = 0; i < group_depth; ++i, from += src_strides.w, tap += filter_strides.w)
+                sum = ADD_PRODUCT(CENTRED(LOAD(src, from), zero_in), CENTRED(LOAD_FILTER(weights, tap), zero_filter), sum);
         }
     }
     const int to = b * dst_strides.x + oy * dst_strides.y + ox * dst_strides.z + o * dst_strides.w;

@@ -26,6 +26,9 @@
 #include "common/types.h"
 #include "common/recurrent.h"
 
+#define SUM_T float
+#include "common/group_sum.h"
+
 #define EPSILON 1e-8f
 
 #define ACTIVATION_RELU 1
@@ -154,21 +157,6 @@ static inline float sum_of_lanes(LANES_T values)
     return b.x + b.y + b.z + b.w;
 #else
     return values;
-#endif
-}
-
-static inline float sum_of_group(float value, local float *shared)
-{
-#if GROUP == 1
-    return value;
-#else
-    barrier(CLK_LOCAL_MEM_FENCE);
-    shared[get_local_id(0)] = value;
-    barrier(CLK_LOCAL_MEM_FENCE);
-    float sum = 0.0f;
-    for (int i = 0; i < GROUP; ++i)
-        sum += shared[i];
-    return sum;
 #endif
 }
 

@@ -25,6 +25,9 @@
 #include "common/quant.h"
 #include "common/inverse_sqrt.h"
 
+#define SUM_T long
+#include "common/group_sum.h"
+
 #if GROUP == 1
 #define LANES 16
 typedef int16 LANES_T;
@@ -128,22 +131,6 @@ static inline int sum_of(const Gates *g, int gate, int u, int cell)
         sum = saturated(add_sat(scaled(peephole * cell, factor_of(g, gate, 2)), sum));
     }
     return sum;
-}
-
-// PoCL 3.0's compiler crashes at the barriers here where a group is one work-item.
-static inline long sum_of_group(long value, local long *shared)
-{
-#if GROUP == 1
-    return value;
-#else
-    barrier(CLK_LOCAL_MEM_FENCE);
-    shared[get_local_id(0)] = value;
-    barrier(CLK_LOCAL_MEM_FENCE);
-    long sum = 0;
-    for (int i = 0; i < GROUP; ++i)
-        sum += shared[i];
-    return sum;
-#endif
 }
 
 // Leaves a gate's sum of each unit in `inputs`, through the layer norm where there is one; for whole groups.

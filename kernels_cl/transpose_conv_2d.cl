@@ -27,16 +27,7 @@
 #include "common/quant.h"
 #include "common/activation.h"
 #include "common/index.h"
-
-#if QUANTIZED
-typedef int BIAS_T;
-#define LOAD_BIAS(p, i) ((p)[i])
-#define LOAD_FILTER(p, i) ((int)(p)[i])
-#else
-typedef T BIAS_T;
-#define LOAD_BIAS LOAD
-#define LOAD_FILTER LOAD
-#endif
+#include "common/centred.h"
 
 kernel void transpose_conv_2d(
     global const T *src, global const FILTER_T *weights, global const BIAS_T *bias,
@@ -68,13 +59,8 @@ kernel void transpose_conv_2d(
                 continue;
             int from = b * src_strides.x + iy * src_strides.y + ix * src_strides.z;
             int tap = ((o * window.x + fy) * window.y + fx) * depth;
-            for (int i = 0; i < depth; ++i, from += src_strides.w, ++tap) {
-#if QUANTIZED
-                sum += (LOAD(src, from) - zero_in) * (LOAD_FILTER(weights, tap) - zero_filter);
-#else
-                sum = fma(LOAD(src, from), LOAD_FILTER(weights, tap), sum);
-#endif
-            }
+            for (int i = 0; i < depth; ++i, from += src_strides.w, ++tap)
+                sum = ADD_PRODUCT(CENTRED(LOAD(src, from), zero_in), CENTRED(LOAD_FILTER(weights, tap), zero_filter), sum);
         }
     }
     const int to = b * dst_strides.x + oy * dst_strides.y + ox * dst_strides.z + o * dst_strides.w;

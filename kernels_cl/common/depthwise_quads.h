@@ -3,7 +3,7 @@
 // Defines  T, FILTER_T, QUANTIZED (all required)
 // Gives    DEPTHWISE_PARAMETERS, DEPTHWISE_ARGUMENTS: arguments, and their names
 //          CONVOLVE_QUADS(STRIP, LINES, ALIGNED, WHOLE): defines convolve_quads_STRIP_LINES, a work-item's part: a tile of lines of so many pixels
-//          for kernels with these arguments: SUM_T4, LOAD_4, ADD_PRODUCT, STORE_QUAD
+//          for kernels with these arguments: SUM_T4, LOAD_4, STORE_QUAD
 #ifndef T
 #error "depthwise_quads.h: define T"
 #endif
@@ -42,14 +42,12 @@ typedef int4 SUM_T4;
         COMPUTE_T low, COMPUTE_T high
 #define DEPTHWISE_ARGUMENTS                                                                                                \
     src, weights, bias, multipliers, shifts, dst, input, output, window, steps, zeros, low, high
-#define ADD_PRODUCT(a, b, sum) ((a) * (b) + (sum))
 #else
 typedef float4 SUM_T4;
 #define DEPTHWISE_PARAMETERS                                                                                               \
     global const T *src, global const FILTER_T *weights, global const BIAS_T *bias, global T *dst, int4 input, int4 output, \
         int4 window, int4 steps, COMPUTE_T low, COMPUTE_T high
 #define DEPTHWISE_ARGUMENTS src, weights, bias, dst, input, output, window, steps, low, high
-#define ADD_PRODUCT(a, b, sum) fma(a, b, sum)
 #endif
 
 // Bias and scales of four channels.

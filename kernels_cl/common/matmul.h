@@ -52,13 +52,11 @@
 #include "common/channel.h"
 
 #if QUANTIZED
-#define LOAD_FILTER(p, i) ((int)(p)[i])
 #define SCALING global const int *multipliers, global const int *shifts
 #define SCALING_ARGUMENTS multipliers, shifts
 #define ZEROS , int4 zeros
 #define ZEROS_ARGUMENT , zeros
 #else
-#define LOAD_FILTER LOAD
 #define SCALING global const T *residual
 #define SCALING_ARGUMENTS residual
 #define ZEROS
