@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import platform
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -75,6 +74,5 @@ def registers_of(found: FoundDevice, cpu: HostCpu) -> int:
 
 def _abilities(found: FoundDevice) -> frozenset[str]:
     """Return what follows from the kind of device: LLVM's cycle counter is a plain instruction on x86."""
-    is_x86 = platform.machine().lower() in ("x86_64", "amd64")
-    has_counter = is_x86 and found.type == DeviceTypeCode.CPU and found.slug in ("pocl", "intel")
+    has_counter = host_cpu().is_x86 and found.type == DeviceTypeCode.CPU and found.slug in ("pocl", "intel")
     return frozenset({CYCLE_COUNTER} if has_counter else ())

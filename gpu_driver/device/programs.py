@@ -34,6 +34,7 @@ import kernels_cl
 from gpu_driver import cache_files
 from gpu_driver.device.interrupts import interrupts_held
 from gpu_driver.discovery.dot_products import WIDE_FORMS
+from gpu_driver.discovery.host_cpu import host_cpu
 from nn_runtime.hal.cache_folder import cache_directory
 from nn_runtime.hal.files import why_unwritable
 from nn_runtime.value_classes import dataclass
@@ -53,6 +54,9 @@ _FORMAT = 2
 MAX_FOLDER_BYTES = 512 << 20
 _LOCK_SECONDS = 5.0
 _DENORMALS_ARE_ZERO = "-cl-denorms-are-zero"  # what a masked SOFTMAX or a fading state makes costs 100 cycles
+_LLVM = re.compile(r"\bLLVM (\d+)")
+_LLVM_KEEPS_DENORMALS_APART = 17
+"""From this version on LLVM inlines no function that was compiled without that option into one that was."""
 _DEFINE_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _DEFINE_VALUE = re.compile(r"[\w.+\-*/()<>,]*", re.ASCII)  # no blanks, quotes or backslashes: one word of the options
 _build_lock = threading.Lock()  # parallel builds gain nothing, and catching warnings is a matter of the whole process
@@ -126,6 +130,7 @@ class ProgramCache:
         self._context = context
         self._device = context.devices[0] if device is None else device
         self._profile = profile
+        self._denormals = denormal_options(profile)
         self._directory = cache_directory() / "programs" if directory is None else directory
         self._source = source
         self._lock = threading.Lock()
@@ -151,7 +156,7 @@ class ProgramCache:
 
         launches: every (kernel, local size) the caller will have enqueued before `store`. Raises ProgramBuildError.
         """
-        words = build_options(defines, (*options, *self._ways(defines)))
+        words = build_options(defines, (*options, *self._ways(defines)), self._denormals)
         with self._lock:
             program = self._programs.get((source_name, words))
             if program is not None:
@@ -334,9 +339,23 @@ def _keep_for_ever(value: object) -> None:
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))
 
 
-def build_options(defines: Mapping[str, str | int], options: Iterable[str] = ()) -> tuple[str, ...]:
+def denormal_options(profile: DeviceProfile) -> tuple[str, ...]:
+    """Options by which numbers below the least normal one are zeros, or may be.
+
+    Newer PoCLs are not told: none of their built-in functions, `fma` among them, would be inlined. On x86 the kernels
+    where such numbers are many see to it themselves; other processors compute with them as fast.
+    """
+    found = _LLVM.search(profile.platform_version) if profile.slug == "pocl" and profile.is_cpu else None
+    if found is None or int(found[1]) < _LLVM_KEEPS_DENORMALS_APART:
+        return (_DENORMALS_ARE_ZERO,)
+    return ("-DFLUSH_BY_HAND=1",) if host_cpu().is_x86 else ()
+
+
+def build_options(
+    defines: Mapping[str, str | int], options: Iterable[str] = (), denormals: Iterable[str] = (_DENORMALS_ARE_ZERO,)
+) -> tuple[str, ...]:
     """The compiler's options in one order for equal defines. ValueError for what is not one plain word each."""
-    words = [_DENORMALS_ARE_ZERO, *options]
+    words = [*denormals, *options]
     if not any(word.startswith("-cl-std=") for word in words):
         words.insert(0, "-cl-std=CL1.2")
     for name, value in sorted(defines.items()):

@@ -25,6 +25,11 @@ class HostCpu:
     flags: frozenset[str]
 
     @property
+    def is_x86(self) -> bool:
+        """Whether it has the instructions of x86-64."""
+        return self.machine.lower() in ("x86_64", "amd64")
+
+    @property
     def digest(self) -> str:
         """Short hash over all of it: compiled code of one digest must not run on another."""
         text = "\n".join([self.machine, self.model, *sorted(self.flags)])

@@ -81,7 +81,7 @@ def needs_repair(platform_version: str, device_version: str, cpu: HostCpu) -> bo
 
 def replacement_name(cpu: HostCpu) -> str | None:
     """The newest of the libraries' processors all of whose instructions this processor has."""
-    if cpu.machine.lower() not in ("x86_64", "amd64"):
+    if not cpu.is_x86:
         return None
     if cpu.flags >= SKX_FLAGS:
         return _SKX

@@ -15,6 +15,7 @@
 //          move unaligned ones byte by byte: GPUs
 //          HALF_BY_ASSEMBLY: 0 (default) | 1: halves are converted sixteen at a time by instructions of AVX-512, where the compiler makes
 //          two of eight, slow ones to memory; 1 only where inline assembly with such registers works (programs.py)
+//          FLUSH_DENORMALS: see common/denormals.h
 //          INLINE: what functions with barriers must be: where PoCL 3.0 does not inline them, work-groups that run at the same time
 //          disturb each other
 // half is a storage type only, so no device needs cl_khr_fp16.
@@ -22,6 +23,7 @@
 #error "types.h: define T"
 #endif
 
+#include "common/denormals.h"
 #include "common/wide_vectors.h"
 
 #define JOIN_(a, b) a##b

@@ -14,14 +14,17 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import pytest
 
+import kernels_cl
 from gpu_driver import cache_files
 from gpu_driver.device import programs
 from gpu_driver.device.errors import hal_error
-from gpu_driver.device.programs import Program, ProgramBuildError, ProgramCache, build_options
+from gpu_driver.device.programs import Program, ProgramBuildError, ProgramCache, build_options, denormal_options
 from gpu_driver.device_profile import DeviceProfile
 from gpu_driver.device_query import profile_of
+from gpu_driver.discovery.host_cpu import HostCpu, host_cpu
 from gpu_driver.discovery.platforms import FoundDevice, find_devices
 from nn_runtime.hal.types import ErrorStatus
+from tests.gpu_driver.profiles import CPU_PROFILE, GPU_PROFILE
 
 if TYPE_CHECKING:
     import pyopencl as cl
@@ -313,6 +316,59 @@ def test_options_are_the_same_for_equal_defines() -> None:
     always = "-cl-denorms-are-zero"
     assert build_options({"B": True, "A": "half"}, ["-w"]) == ("-cl-std=CL1.2", always, "-w", "-DA=half", "-DB=1")
     assert build_options({}, ["-cl-std=CL3.0"]) == (always, "-cl-std=CL3.0")
+
+
+@pytest.mark.parametrize(
+    ("slug", "version", "is_told"),
+    [
+        ("pocl", "OpenCL 3.0 PoCL 3.0-rc2  Linux, Release, RELOC, LLVM 14.0.6, SLEEF, DISTRO, POCL_DEBUG", True),
+        ("pocl", "OpenCL 3.0 PoCL 3.1+debian  Linux, None+Asserts, RELOC, LLVM 15.0.6, SLEEF", True),
+        ("pocl", "OpenCL 3.0 PoCL 6.0+debian  Linux, None+Asserts, RELOC, SPIR-V, LLVM 18.1.8, SLEEF", False),
+        ("pocl", "OpenCL 3.0 PoCL 1.8", True),
+        ("intel", "OpenCL 3.1 LINUX, LLVM 18.1.8", True),
+        ("nvidia", "OpenCL 3.0 CUDA 13.0.98", True),
+    ],
+)
+def test_compilers_that_would_inline_no_function_are_not_told_of_denormals(
+    slug: str, version: str, is_told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_processor = {}
+    for machine in ("x86_64", "aarch64"):
+        monkeypatch.setattr(programs, "host_cpu", lambda machine=machine: HostCpu(machine, "", frozenset()))
+        by_processor[machine] = denormal_options(replace(CPU_PROFILE, slug=slug, platform_version=version))
+    flag = ("-cl-denorms-are-zero",)
+    not_told = {"x86_64": ("-DFLUSH_BY_HAND=1",), "aarch64": ()}
+    assert by_processor == ({"x86_64": flag, "aarch64": flag} if is_told else not_told)
+    if slug == "pocl":
+        assert denormal_options(replace(GPU_PROFILE, slug=slug, platform_version=version)) == flag
+
+
+def test_kernels_make_zeros_of_denormals(device: Device, tmp_path: Path) -> None:
+    """However they are told to: 1e-38 is the operand, 2e-38 * 0.5 the result below the least normal number."""
+    import pyopencl as cl
+
+    context, profile = device
+    if not (profile.is_cpu and profile.slug in ("pocl", "intel")):
+        pytest.skip("others may keep them")
+    text = (
+        kernels_cl.source("common/denormals.h")
+        + """
+        kernel void halved(global float *a) { FLUSH_DENORMALS; a[0] *= 4.0f; a[1] *= 0.5f; a[2] *= 0.5f; }
+    """
+    )
+    ways = [denormal_options(profile)]
+    if profile.slug == "pocl" and host_cpu().is_x86:
+        ways.append(("-DFLUSH_BY_HAND=1",))
+    for options in ways:
+        cache = ProgramCache(context, profile, directory=tmp_path, source=lambda name: text)
+        cache._denormals = options
+        kernel = cache.get("halved.cl", {}).kernel("halved")
+        queue, array = cl.CommandQueue(context), np.array([1e-38, 2e-38, 3], np.float32)
+        buffer = cl.Buffer(context, cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR, hostbuf=array)
+        kernel.set_arg(0, buffer)
+        cl.enqueue_nd_range_kernel(queue, kernel, (1,), (1,))
+        cl.enqueue_copy(queue, array, buffer)
+        assert array.tolist() == [0, 0, 1.5], options
 
 
 @pytest.mark.parametrize("define", [("A B", "1"), ("A", "1 -DX"), ("A", '"'), ("A", "a\nb"), ("", "1"), ("A", "\\")])
