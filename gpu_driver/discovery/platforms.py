@@ -102,7 +102,7 @@ _THREADS = "POCL_MAX_PTHREAD_COUNT", "POCL_CPU_MAX_CU_COUNT"  # PoCL 3.0's name,
 _OURS = " (nn_runtime)"
 """Behind values that are ours and not the user's: PoCL reads a number and looks no further."""
 _DEVICES = "POCL_DEVICES"
-_INLINE_NOTE = f"small models are computed in the calling thread (PoCL's device '{probe.POCL_INLINE}')"
+_INLINE_NOTE = f"small models are computed in the calling thread (PoCL's device '{probe.POCL_DRIVERS[1]}')"
 _lock = threading.Lock()
 _first: list[Survey] = []
 
@@ -149,9 +149,7 @@ def _survey(refresh: bool) -> Survey:
     _check_address_space()
     _do_without_the_users_cache()
     _place_threads_of_pocl()
-    entries = icd.offered_entries()
-    with _inline_device_shown([entry for entry in entries if _is_there(entry)]):
-        return _survey_of(entries, refresh=refresh, was_loaded=was_loaded)
+    return _survey_of(icd.offered_entries(), refresh=refresh, was_loaded=was_loaded)
 
 
 def _check_address_space() -> None:
@@ -192,7 +190,7 @@ def _survey_of(entries: Sequence[icd.IcdEntry], *, refresh: bool, was_loaded: bo
         import pyopencl  # noqa: F401  # the loader's own entries join by a variable this import sets
     except ImportError as error:
         return Survey((), tuple(entries), verdicts, False, was_loaded, f"PyOpenCL does not load: {error}")
-    with icd.vendors_offered(sound) if make_folder else contextlib.nullcontext():
+    with icd.vendors_offered(sound) if make_folder else contextlib.nullcontext(), _inline_device_shown(sound, verdicts):
         listed = probe.list_devices()
     twins = probe.inline_twins(listed)
     devices = [
@@ -421,18 +419,20 @@ def _choose(names: Sequence[str], number: int | None) -> None:
 
 
 @contextlib.contextmanager
-def _inline_device_shown(entries: Sequence[icd.IcdEntry]) -> Iterator[None]:
-    """Have PoCL from PyPI show its device without threads besides the usual one, unless the user chose its devices.
+def _inline_device_shown(
+    entries: Sequence[icd.IcdEntry], verdicts: dict[str | None, probe.LibraryVerdict]
+) -> Iterator[None]:
+    """Have PoCL show its device without threads besides the usual one, unless the user chose its devices.
 
-    PoCL reads the variable when it first lists devices. Any other PoCL might have more devices, which it would hide.
+    PoCL reads the variable when it first lists devices. It would hide what else a PoCL has, so each has to have shown
+    the usual one alone.
     """
-    folder = icd.pyopencl_folder()
-    libraries = [Path(entry.library) for entry in entries if "pocl" in Path(entry.library).name]
-    ours = bool(libraries) and folder is not None and all(folder in library.parents for library in libraries)
-    if sys.platform != "linux" or not ours or _DEVICES in os.environ:
+    shown = [list(verdicts[entry.path].devices) for entry in entries if "pocl" in Path(entry.library).name]
+    names = [[probe.inline_name(probe.device_name_in(key)) for key in keys] for keys in shown]
+    if _DEVICES in os.environ or not names or any(len(inline) != 1 or inline[0] is None for inline in names):
         yield
         return
-    os.environ[_DEVICES] = f"{probe.POCL_THREADS} {probe.POCL_INLINE}"
+    os.environ[_DEVICES] = " ".join(probe.POCL_DRIVERS)
     try:
         yield
     finally:

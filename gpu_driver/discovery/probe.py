@@ -59,8 +59,10 @@ _KEY_VARIABLES = (
 _COMPILERS = "lib*/gcc/*/*"  # below /usr
 ENVIRONMENT_VARIABLES = (*_KEY_VARIABLES, "PYOPENCL_CTX", "PYOPENCL_NO_CACHE", "POCL_CACHE_DIR", "POCL_DEBUG")
 
-POCL_THREADS, POCL_INLINE = "pthread", "basic"
-"""PoCL's names of a device with threads of its own, and of one that computes in the calling thread."""
+POCL_DRIVERS = "pthread", "basic"
+"""PoCL's names of its drivers of devices with threads of their own, and of those that compute in the calling thread."""
+# How the names of these devices begin: PoCL 3's, and what later ones call them.
+_POCL_NAMES = (("pthread-", "basic-"), ("cpu-", "cpu-minimal-"))
 
 _SOURCE = """
 kernel void nnrt_probe(global const float *a, global float *b, global half *h, global int *n, int count) {
@@ -106,9 +108,27 @@ class LibraryVerdict:
 
 
 def device_key(device: cl.Device, index: int) -> str:
-    """What a verdict belongs to: platform, device and driver as they name themselves, and the place in the platform."""
+    """What a verdict belongs to: platform, device and driver as they name themselves, and the place in the platform.
+
+    PoCL's device that computes in the calling thread takes no place: it is not always shown.
+    """
     platform = device.platform
     return "|".join([platform.name, platform.version, device.name, device.version, device.driver_version, str(index)])
+
+
+def device_name_in(key: str) -> str:
+    """The device's name in what a verdict belongs to."""
+    return key.split("|")[2]
+
+
+def inline_name(name: str) -> str | None:
+    """What PoCL calls the device of the same processor that computes in the calling thread; None unless `name` is one
+    of PoCL's with threads of its own.
+    """
+    for threads, inline in _POCL_NAMES:
+        if name.startswith(threads) and not name.startswith(inline):
+            return inline + name.removeprefix(threads)
+    return None
 
 
 # --- verdicts, kept on disk -----------------------------------------------------------------------------------------
@@ -342,7 +362,7 @@ def _say(kind: str, value: object) -> None:
 
 
 def list_devices() -> list[tuple[cl.Device, int]]:
-    """(device, place in its platform) of all platforms, custom devices left out; a platform that fails has none."""
+    """(device, place as `device_key` takes it) of all platforms, custom devices left out; one that fails has none."""
     import pyopencl as cl
 
     found = []
@@ -358,20 +378,20 @@ def list_devices() -> list[tuple[cl.Device, int]]:
         except cl.Error as error:
             _LOG.info("%s lists no device: %s", platform.name, error)
             continue
-        found += [(device, index) for index, device in enumerate(devices) if device.type != cl.device_type.CUSTOM]
+        inline = {inline_name(device.name) for device in devices}
+        place = 0
+        for device in devices:
+            if device.type != cl.device_type.CUSTOM:
+                found.append((device, place))
+            place += device.name not in inline
     return found
 
 
 def inline_twins(devices: Iterable[tuple[cl.Device, int]]) -> dict[cl.Device, cl.Device]:
     """PoCL's devices with threads, each with its device that has none, which compiles alike and needs no verdict."""
     named = {(device.platform, device.name): device for device, _ in devices}
-    twins = {}
-    for (platform, name), device in named.items():
-        kind, _, processor = name.partition("-")
-        twin = named.get((platform, f"{POCL_INLINE}-{processor}"))
-        if kind == POCL_THREADS and twin is not None:
-            twins[device] = twin
-    return twins
+    twins = {device: named.get((platform, inline_name(name) or "")) for (platform, name), device in named.items()}
+    return {device: twin for device, twin in twins.items() if twin is not None}
 
 
 def probe_device(device: cl.Device) -> DeviceVerdict:

@@ -267,6 +267,51 @@ def test_entries_that_removed_packages_left_hide_no_inline_device(cache: Path, t
     assert _run(_INLINE, cache, OCL_ICD_VENDORS=str(tmp_path)) == alone
 
 
+@pytest.mark.parametrize(
+    ("names", "is_shown"),
+    [
+        ([["pthread-Some CPU"]], True),
+        ([["cpu-haswell-Some CPU"]], True),
+        ([["pthread-Some CPU"], ["cpu-haswell-Some CPU"]], True),
+        ([["cpu-haswell-Some CPU", "NVIDIA H100"]], False),
+        ([["pthread-Some CPU"], ["NVIDIA H100"]], False),
+        ([["cpu-minimal-haswell-Some CPU"]], False),
+        ([["basic-Some CPU"]], False),
+        ([[]], False),
+        ([], False),
+    ],
+)
+def test_pocls_inline_device_is_shown_where_that_hides_no_other(
+    names: list[list[str]], is_shown: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The variable by which PoCL shows it says all that PoCL shows."""
+    monkeypatch.delenv("POCL_DEVICES", raising=False)
+    good = probe.DeviceVerdict(True)
+    entries = [icd.IcdEntry(f"/usr/lib/libpocl.so.{at}", "system") for at in range(len(names))]
+    verdicts: dict[str | None, probe.LibraryVerdict] = {"/opt/libother.so": probe.LibraryVerdict(True)}
+    for entry, of_library in zip(entries, names, strict=True):
+        devices = {f"PoCL|OpenCL 3.0|{name}|OpenCL 3.0|7.1|{at}": good for at, name in enumerate(of_library)}
+        verdicts[entry.path] = probe.LibraryVerdict(True, None, devices)
+    with platforms._inline_device_shown([*entries, icd.IcdEntry("/opt/libother.so", "system")], verdicts):
+        assert os.environ.get("POCL_DEVICES") == ("pthread basic" if is_shown else None)
+    assert "POCL_DEVICES" not in os.environ
+
+
+@pytest.mark.parametrize(
+    ("name", "inline"),
+    [
+        ("pthread-AMD EPYC", "basic-AMD EPYC"),
+        ("cpu-skylake-avx512-AMD EPYC", "cpu-minimal-skylake-avx512-AMD EPYC"),
+        ("cpu-minimal-skylake-avx512-AMD EPYC", None),
+        ("basic-AMD EPYC", None),
+        ("NVIDIA H100", None),
+    ],
+)
+def test_the_name_of_pocls_inline_device(name: str, inline: str | None) -> None:
+    """As PoCL 3.0, 6.0 and 7.1 name theirs."""
+    assert probe.inline_name(name) == inline
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/self/mem")
 def test_repair_refuses_a_structure_it_does_not_know() -> None:
     import ctypes
