@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `nnrt doctor` says about OpenCL."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from gpu_driver.discovery import diagnosis, icd, platforms
+from gpu_driver.discovery.diagnosis import diagnose
+from tests.gpu_driver.discovery.made_up import made_up_device
+from tests.gpu_driver.discovery.processes import DOCTOR, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="OCL_ICD_VENDORS is the Linux loader's")
+def test_doctor_tells_what_an_early_pyopencl_hides(cache: Path) -> None:
+    if not icd.environment_entries():
+        pytest.skip("nothing here that the system's folder does not name")
+    early = "import pyopencl\ntry: pyopencl.get_platforms()\nexcept pyopencl.Error: pass\n"
+    report = cast("dict[str, object]", run(early + DOCTOR, cache))
+    assert "PyOpenCL had started its loader before" in str(report["problems"])
+
+
+def test_a_diagnosis_tells_of_instructions_that_did_not_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = made_up_device("pocl", "3.0", "libpocl.so")
+    monkeypatch.setattr(diagnosis, "forms_to_try", lambda platform, cpu: ["x86_vnni", "x86_avx2"])
+    told = "instructions for products of bytes did not work: x86_vnni, x86_avx2"
+    assert diagnosis._device_report(device).notes[-1] == told
+    assert told not in diagnosis._device_report(replace(device, features=("x86_avx2",))).notes
+
+
+def test_a_diagnosis_names_the_instructions_that_were_seen_to_work() -> None:
+    told = diagnose().lines()
+    for device in platforms.find_devices():
+        line = f"instructions seen to work: {', '.join(device.features)}"
+        assert any(line in one for one in told) == bool(device.features)
