@@ -7,7 +7,8 @@
 //          weights_time of T [num_filters, memory_size]; bias of T [units] (read if has_bias)
 //          state_in, state_out of T [batches, num_filters, memory_size]; dst of T [batches, units]; filter = unit * rank + r
 // Defines  T: float | half (required)
-// Launch   svdf_feature: global (>= num_filters, batches), local (64, 1); one work-item per filter
+//          GROUP: see common/types.h
+// Launch   svdf_feature: global (>= num_filters / per_item, batches), local (GROUP, 1); per_item filters per work-item
 //          svdf_time: global (>= units, batches), local (64, 1); one work-item per unit
 //          extra items return
 // Exact    no; sums in float
@@ -25,19 +26,20 @@ static inline float sum_of_lanes(float16 values)
     return b.x + b.y + b.z + b.w;
 }
 
-kernel void svdf_feature(global const T *src, global const T *weights, global float *newest, int input_size, int num_filters)
+VECTOR_KERNEL void svdf_feature(
+    global const T *src, global const T *weights, global float *newest, int input_size, int num_filters, int per_item)
 {
-    const int f = (int)get_global_id(0), b = (int)get_global_id(1);
-    if (f >= num_filters)
-        return;
-    float16 sums = 0.0f;
-    int k = 0;
-    for (; k + 16 <= input_size; k += 16)
-        sums = fma(LOAD16(src, b * input_size + k), LOAD16(weights, f * input_size + k), sums);
-    float sum = sum_of_lanes(sums);
-    for (; k < input_size; ++k)
-        sum = fma(LOAD(src, b * input_size + k), LOAD(weights, f * input_size + k), sum);
-    newest[b * num_filters + f] = sum;
+    const int first = (int)get_global_id(0) * per_item, b = (int)get_global_id(1), last = min(first + per_item, num_filters);
+    for (int f = first; f < last; ++f) {
+        float16 sums = 0.0f;
+        int k = 0;
+        for (; k + 16 <= input_size; k += 16)
+            sums = fma(LOAD16(src, b * input_size + k), LOAD16(weights, f * input_size + k), sums);
+        float sum = sum_of_lanes(sums);
+        for (; k < input_size; ++k)
+            sum = fma(LOAD(src, b * input_size + k), LOAD(weights, f * input_size + k), sum);
+        newest[b * num_filters + f] = sum;
+    }
 }
 
 kernel void svdf_time(

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """PoCL where no C compiler is installed: stand-ins for the libraries that it has every kernel linked with.
 
-PoCL ends a build as clang ends that of any shared library: `ld ... -lgcc -lgcc_s -lc`. These names come with a compiler
-(Debian: libgcc-<n>-dev, libc6-dev); a machine that has `ld` alone, as slim container images do after
-`apt-get install binutils`, lacks them, and PoCL ends the process. Kernels need next to nothing of them, and the shared
-libraries themselves are there: Python runs on one, PoCL on the other. So a temporary folder gives them these names, by
-scripts of the linker, and clang looks there behind the system's folders, as LIBRARY_PATH tells it.
+PoCL ends a build as clang ends that of any shared library: `ld ... -lgcc -lgcc_s -lc`, newer ones with `-lm`. These
+names come with a compiler (Debian: libgcc-<n>-dev, libc6-dev); a machine that has `ld` alone, as slim container images do
+after `apt-get install binutils`, lacks them, and PoCL ends the process. Kernels need next to nothing of them, and the
+shared libraries themselves are there: Python runs on one, PoCL on the other. So a temporary folder gives them these
+names, by scripts of the linker, and clang looks there behind the system's folders, as LIBRARY_PATH tells it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ COMPLAINT = "Final linking of kernel"
 _VARIABLE = "LIBRARY_PATH"
 _PREFIX = "nnrt-link-"
 _EMPTY_ARCHIVE = b"!<arch>\n"
-_SHARED = {"libgcc_s": "libgcc_s.so.1", "libc": "libc.so.6"}
+_SHARED = {"libgcc_s": "libgcc_s.so.1", "libc": "libc.so.6", "libm": "libm.so.6"}
 
 
 def may_help(ending: str) -> bool:

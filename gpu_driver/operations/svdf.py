@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gpu_driver.kernel import Kernel, Scratch, float32, int32
 from gpu_driver.launch import Launch
 from gpu_driver.launchers.recurrent import FLOAT_BYTES
-from gpu_driver.launchers.vectors import c_type
+from gpu_driver.launchers.vectors import c_type, defines, per_item, work_sizes
 from gpu_driver.launchers.worksize import rows
 from gpu_driver.operations import launches
 from nn_runtime.codes import OperationCode
@@ -27,15 +27,16 @@ def svdf(op: BoundOperation, device: DeviceProfile) -> tuple[Launch, Launch]:
     source, features, times = op.input("input"), op.input("weights_feature"), op.input("weights_time")
     before, (after, output) = op.input("state_in"), op.outputs
     has_bias = op.optional("bias") is not None
-    types = (("T", c_type(source)),)
+    item_filters = per_item(sizes.num_filters, device, sizes.input_size)
+    types = defines(device, T=c_type(source))
     newest = Scratch(sizes.batches * sizes.num_filters * FLOAT_BYTES)
     bounds = (float32(bound) for bound in activation_range_float(sizes.activation))
     counts = sizes.num_filters, sizes.rank, sizes.memory_size, has_bias
     return (
         Launch(
             Kernel("svdf.cl", "svdf_feature", types),
-            (source, features, newest, int32(sizes.input_size), int32(sizes.num_filters)),
-            *rows(sizes.num_filters, sizes.batches, device),
+            (source, features, newest, *map(int32, (sizes.input_size, sizes.num_filters, item_filters))),
+            *work_sizes(-(-sizes.num_filters // item_filters), device, sizes.batches),
             2 * features.count * sizes.batches,
             source.size_bytes + features.size_bytes,
         ),
