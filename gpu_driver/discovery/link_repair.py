@@ -2,9 +2,9 @@
 """PoCL where no C compiler is installed: stand-ins for the libraries that it has every kernel linked with.
 
 PoCL ends a build as clang ends that of any shared library: `ld ... -lgcc -lgcc_s -lc`, newer ones with `-lm`. These
-names come with a compiler (Debian: libgcc-<n>-dev, libc6-dev); a machine that has `ld` alone, as slim container images do
-after `apt-get install binutils`, lacks them, and PoCL ends the process. Kernels need next to nothing of them, and the
-shared libraries themselves are there: Python runs on one, PoCL on the other. So a temporary folder gives them these
+names come with a compiler (Debian: libgcc-<n>-dev, libc6-dev); a machine that has `ld` alone, as slim container images
+do after `apt-get install binutils`, lacks them, and PoCL ends the process. Kernels need next to nothing of them, and
+the shared libraries themselves are there: Python runs on one, PoCL on the other. So a temporary folder gives them these
 names, by scripts of the linker, and clang looks there behind the system's folders, as LIBRARY_PATH tells it.
 """
 

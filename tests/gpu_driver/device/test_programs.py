@@ -343,6 +343,25 @@ def test_compilers_that_would_inline_no_function_are_not_told_of_denormals(
         assert denormal_options(replace(GPU_PROFILE, slug=slug, platform_version=version)) == flag
 
 
+@pytest.mark.parametrize(
+    ("version", "qualifier", "has_assembly"),
+    [
+        ("PoCL 3.0-rc2", "kernel", True),
+        ("PoCL 6.0+debian", "kernel", False),
+        ("PoCL 6.0+debian", "__attribute__((reqd_work_group_size(1, 1, 1))) kernel", True),
+        ("PoCL 7.1+debian", "kernel", True),
+    ],
+)
+def test_pocls_that_lose_assembly_get_none_in_kernels_of_any_size(
+    version: str, qualifier: str, has_assembly: bool, device: Device, tmp_path: Path
+) -> None:
+    context, profile = device
+    profile = replace(profile, slug="pocl", platform_version=f"OpenCL 3.0 {version}", features=frozenset({"x86_vnni"}))
+    text = f"{qualifier} void nothing(global T *a) {{}}\n"
+    cache = ProgramCache(context, profile, directory=tmp_path, source=lambda name: text)
+    assert ("-DHALF_BY_ASSEMBLY=1" in cache.get("nothing.cl", {"T": "float"}).options) == has_assembly
+
+
 def test_kernels_make_zeros_of_denormals(device: Device, tmp_path: Path) -> None:
     """However they are told to: 1e-38 is the operand, 2e-38 * 0.5 the result below the least normal number."""
     import pyopencl as cl
