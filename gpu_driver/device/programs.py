@@ -59,10 +59,10 @@ _LLVM_KEEPS_DENORMALS_APART = 17
 """From this version on LLVM inlines no function that was compiled without that option into one that was."""
 _POCL = re.compile(r"\bPoCL (\d+)")
 _POCLS_LOSING_ASSEMBLY = range(4, 7)
-"""They take inline assembly for a call of their own and end the process, in kernels whose local size is open.
+"""They take inline assembly for a call of their own and end the process, in kernels that use little else of theirs: seen
+of conversions of halves, never of products of bytes.
 Source: handleLocalMemAllocas in lib/llvmopencl/WorkitemLoops.cc of PoCL v4.0 to v6.0.
 """
-_OF_OPEN_SIZE = re.compile(r"^kernel void", re.MULTILINE)
 _DEFINE_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _DEFINE_VALUE = re.compile(r"[\w.+\-*/()<>,]*", re.ASCII)  # no blanks, quotes or backslashes: one word of the options
 _build_lock = threading.Lock()  # parallel builds gain nothing, and catching warnings is a matter of the whole process
@@ -164,13 +164,13 @@ class ProgramCache:
 
         launches: every (kernel, local size) the caller will have enqueued before `store`. Raises ProgramBuildError.
         """
-        text = self._source(source_name)
-        words = build_options(defines, (*options, *self._ways(defines, text)), self._denormals)
+        words = build_options(defines, (*options, *self._ways(defines)), self._denormals)
         with self._lock:
             program = self._programs.get((source_name, words))
             if program is not None:
                 self._stats = replace(self._stats, shared=self._stats.shared + 1)
                 return program
+            text = self._source(source_name)
             key = self._key(text, words)
             path = self._path(source_name, key, launches)
             program = (
@@ -241,11 +241,11 @@ class ProgramCache:
         at = program.cl_program.devices.index(self._device) if len(binaries) > 1 else 0
         return binaries[at]
 
-    def _ways(self, defines: Mapping[str, str | int], text: str) -> tuple[str, ...]:
+    def _ways(self, defines: Mapping[str, str | int]) -> tuple[str, ...]:
         """Return the options for what headers in common do in the way of a device: by assembly where that works."""
         profile = self._profile
-        has_wide_halves = profile.slug == "pocl" and profile.x86_avx512 and defines.get("T") in ("half", "float")
-        of_halves = has_wide_halves and not (self._loses_assembly and _OF_OPEN_SIZE.search(text))
+        has_wide_halves = profile.slug == "pocl" and profile.x86_avx512 and not self._loses_assembly
+        of_halves = has_wide_halves and defines.get("T") in ("half", "float")
         of_tables = profile.x86_vbmi and defines.get("DOT4") in WIDE_FORMS
         of_pointers = profile.dot4 and defines.get("TILE_VECTORS") == 1
         words = {"HALF_BY_ASSEMBLY": of_halves, "VBMI": of_tables, "POINTERS_BY_ASSEMBLY": of_pointers}
