@@ -59,8 +59,8 @@ _LLVM_KEEPS_DENORMALS_APART = 17
 """From this version on LLVM inlines no function that was compiled without that option into one that was."""
 _POCL = re.compile(r"\bPoCL (\d+)")
 _POCLS_LOSING_ASSEMBLY = range(4, 7)
-"""They take inline assembly for a call of their own and end the process, in kernels that use little else of theirs: seen
-of conversions of halves, never of products of bytes.
+"""They take inline assembly for a call of their own and end the process, in kernels that use little else of theirs:
+seen of conversions of halves, never of products of bytes.
 Source: handleLocalMemAllocas in lib/llvmopencl/WorkitemLoops.cc of PoCL v4.0 to v6.0.
 """
 _DEFINE_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
