@@ -60,7 +60,7 @@ _LLVM_KEEPS_DENORMALS_APART = 17
 _POCL = re.compile(r"\bPoCL (\d+)")
 _POCLS_LOSING_ASSEMBLY = range(4, 7)
 """They take inline assembly for a call of their own and end the process, in kernels that use little else of theirs:
-seen of conversions of halves, never of products of bytes.
+seen of conversions of halves and of tables, never of products of bytes.
 Source: handleLocalMemAllocas in lib/llvmopencl/WorkitemLoops.cc of PoCL v4.0 to v6.0.
 """
 _DEFINE_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
@@ -246,7 +246,7 @@ class ProgramCache:
         profile = self._profile
         has_wide_halves = profile.slug == "pocl" and profile.x86_avx512 and not self._loses_assembly
         of_halves = has_wide_halves and defines.get("T") in ("half", "float")
-        of_tables = profile.x86_vbmi and defines.get("DOT4") in WIDE_FORMS
+        of_tables = profile.x86_vbmi and not self._loses_assembly and defines.get("DOT4") in WIDE_FORMS
         of_pointers = profile.dot4 and defines.get("TILE_VECTORS") == 1
         words = {"HALF_BY_ASSEMBLY": of_halves, "VBMI": of_tables, "POINTERS_BY_ASSEMBLY": of_pointers}
         words["VECTORS_BY_ALIGNMENT"] = not profile.is_cpu

@@ -305,14 +305,17 @@ def test_halves_are_converted_by_assembly_where_that_is_known_to_work(device: De
 def test_tables_are_looked_up_by_vbmi_where_that_is_known_to_work(device: Device, tmp_path: Path) -> None:
     source = "kernel void doubled(global int *a) { a[get_global_id(0)] *= 2; }"
     context, profile = device
-    for features, dot4, wanted in (
-        ({"x86_vnni", "x86_vbmi"}, 3, True),
-        ({"x86_amx", "x86_vnni", "x86_vbmi"}, 4, True),
-        ({"x86_vnni", "x86_vbmi"}, 1, False),
-        ({"x86_vnni", "x86_vbmi"}, 0, False),
-        ({"x86_vnni"}, 3, False),
+    for version, features, dot4, wanted in (
+        ("PoCL 3.0-rc2", {"x86_vnni", "x86_vbmi"}, 3, True),
+        ("PoCL 3.0-rc2", {"x86_amx", "x86_vnni", "x86_vbmi"}, 4, True),
+        ("PoCL 3.0-rc2", {"x86_vnni", "x86_vbmi"}, 1, False),
+        ("PoCL 3.0-rc2", {"x86_vnni", "x86_vbmi"}, 0, False),
+        ("PoCL 3.0-rc2", {"x86_vnni"}, 3, False),
+        ("PoCL 6.0+debian", {"x86_vnni", "x86_vbmi"}, 3, False),
+        ("LINUX", {"x86_vnni", "x86_vbmi"}, 3, True),
     ):
-        cache = _cache((context, replace(profile, features=frozenset(features))), tmp_path, source)
+        told = replace(profile, platform_version=f"OpenCL 3.0 {version}", features=frozenset(features))
+        cache = _cache((context, told), tmp_path, source)
         assert ("-DVBMI=1" in cache.get("x.cl", {"T": "uchar", "DOT4": dot4}).options) is wanted
 
 
