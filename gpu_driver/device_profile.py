@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from dataclasses import field
 from importlib import resources
 
@@ -15,6 +16,7 @@ from nn_runtime.codes import DeviceTypeCode, OperandCode
 from nn_runtime.hal.types import Capabilities, PerformanceInfo
 from nn_runtime.value_classes import dataclass
 
+CHAIN = "chain.cl"
 CYCLE_COUNTER = "cycle_counter"
 PERSISTENT_EMULATED = "persistent_emulated"
 PERSISTENT_ITEMS_PER_UNIT = 256
@@ -22,6 +24,11 @@ PERSISTENT_ITEMS_PER_UNIT = 256
 MOST_PERSISTENT_FLOPS, MOST_PERSISTENT_BYTES = 80_000_000, 8_000_000
 """Feature of a device said to be a GPU with groups that may wait for each other: for tests."""
 _SLOW_TO_BUILD = "rusticl"
+_POCL = re.compile(r"\bPoCL (\d+)")
+_POCLS_LOSING_ASSEMBLY = range(4, 7)
+"""They take inline assembly for a call of their own, where a kernel has no such call, and end the process.
+Source: handleLocalMemAllocas in lib/llvmopencl/WorkitemLoops.cc of PoCL v4.0 to v6.0.
+"""
 _OEM_FIRST = 10000
 
 
@@ -98,6 +105,12 @@ class DeviceProfile:
     def dot4_of_vectors(self) -> int:
         """The best such form that has vectors of sums: not AMX, whose instructions come with the others' (dot4.h)."""
         return min(self.dot4, AVX512_VNNI)
+
+    @property
+    def assembles_everywhere(self) -> bool:
+        """Whether inline assembly that works in chain.cl works in every other kernel."""
+        version = _POCL.search(self.platform_version)
+        return version is None or int(version[1]) not in _POCLS_LOSING_ASSEMBLY
 
     @property
     def x86_avx512(self) -> bool:

@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING
 import kernels_cl
 from gpu_driver import cache_files
 from gpu_driver.device.interrupts import interrupts_held
+from gpu_driver.device_profile import CHAIN
 from gpu_driver.discovery.dot_products import WIDE_FORMS
 from gpu_driver.discovery.host_cpu import host_cpu
 from nn_runtime.hal.cache_folder import cache_directory
@@ -57,12 +58,6 @@ _DENORMALS_ARE_ZERO = "-cl-denorms-are-zero"  # what a masked SOFTMAX or a fadin
 _LLVM = re.compile(r"\bLLVM (\d+)")
 _LLVM_KEEPS_DENORMALS_APART = 17
 """From this version on LLVM inlines no function that was compiled without that option into one that was."""
-_POCL = re.compile(r"\bPoCL (\d+)")
-_POCLS_LOSING_ASSEMBLY = range(4, 7)
-"""They take inline assembly for a call of their own and end the process, in kernels that use little else of theirs:
-seen of conversions of halves and of tables, never of products of bytes.
-Source: handleLocalMemAllocas in lib/llvmopencl/WorkitemLoops.cc of PoCL v4.0 to v6.0.
-"""
 _DEFINE_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _DEFINE_VALUE = re.compile(r"[\w.+\-*/()<>,]*", re.ASCII)  # no blanks, quotes or backslashes: one word of the options
 _build_lock = threading.Lock()  # parallel builds gain nothing, and catching warnings is a matter of the whole process
@@ -137,8 +132,6 @@ class ProgramCache:
         self._device = context.devices[0] if device is None else device
         self._profile = profile
         self._denormals = denormal_options(profile)
-        version = _POCL.search(profile.platform_version)
-        self._loses_assembly = version is not None and int(version[1]) in _POCLS_LOSING_ASSEMBLY
         self._directory = cache_directory() / "programs" if directory is None else directory
         self._source = source
         self._lock = threading.Lock()
@@ -164,7 +157,7 @@ class ProgramCache:
 
         launches: every (kernel, local size) the caller will have enqueued before `store`. Raises ProgramBuildError.
         """
-        words = build_options(defines, (*options, *self._ways(defines)), self._denormals)
+        words = build_options(defines, (*options, *self._ways(source_name, defines)), self._denormals)
         with self._lock:
             program = self._programs.get((source_name, words))
             if program is not None:
@@ -241,12 +234,13 @@ class ProgramCache:
         at = program.cl_program.devices.index(self._device) if len(binaries) > 1 else 0
         return binaries[at]
 
-    def _ways(self, defines: Mapping[str, str | int]) -> tuple[str, ...]:
+    def _ways(self, source_name: str, defines: Mapping[str, str | int]) -> tuple[str, ...]:
         """Return the options for what headers in common do in the way of a device: by assembly where that works."""
         profile = self._profile
-        has_wide_halves = profile.slug == "pocl" and profile.x86_avx512 and not self._loses_assembly
+        may_assemble = source_name == CHAIN or profile.assembles_everywhere
+        has_wide_halves = profile.slug == "pocl" and profile.x86_avx512 and may_assemble
         of_halves = has_wide_halves and defines.get("T") in ("half", "float")
-        of_tables = profile.x86_vbmi and not self._loses_assembly and defines.get("DOT4") in WIDE_FORMS
+        of_tables = profile.x86_vbmi and may_assemble and defines.get("DOT4") in WIDE_FORMS
         of_pointers = profile.dot4 and defines.get("TILE_VECTORS") == 1
         words = {"HALF_BY_ASSEMBLY": of_halves, "VBMI": of_tables, "POINTERS_BY_ASSEMBLY": of_pointers}
         words["VECTORS_BY_ALIGNMENT"] = not profile.is_cpu

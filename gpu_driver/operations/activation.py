@@ -139,7 +139,7 @@ def lookup(source: BoundOperand, output: BoundOperand, table: Array, device: Dev
     """Return the launch of activation_table.cl:lookup: `table` [256] by the byte of each one-byte element."""
     item_elements = per_item(output.count, device)
     global_size, local_size = work_sizes(-(-output.count // item_elements), device)
-    dot4 = device.dot4_of_vectors
+    dot4 = device.dot4_of_vectors if device.assembles_everywhere else 0
     form, data = ((("DOT4", dot4),), byte_tables.packed(table)) if dot4 else ((), table)
     return Launch(
         Kernel("activation_table.cl", "lookup", (*form, *defines(device))),

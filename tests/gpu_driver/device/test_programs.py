@@ -288,35 +288,37 @@ def test_halves_are_converted_by_assembly_where_that_is_known_to_work(device: De
     source = "kernel void doubled(global int *a) { a[get_global_id(0)] *= 2; }"
     context, profile = device
     vnni = frozenset({"x86_vnni"})
-    for slug, version, features, name, wanted in (
-        ("pocl", "PoCL 3.0-rc2", vnni, "half", True),
-        ("pocl", "PoCL 3.0-rc2", vnni, "float", True),
-        ("pocl", "PoCL 3.0-rc2", vnni, "uchar", False),
-        ("pocl", "PoCL 3.0-rc2", frozenset[str](), "half", False),
-        ("pocl", "PoCL 6.0+debian", vnni, "half", False),
-        ("pocl", "PoCL 7.1+debian", vnni, "half", True),
-        ("intel", "LINUX", vnni, "half", False),
+    for slug, version, features, file, name, wanted in (
+        ("pocl", "PoCL 3.0-rc2", vnni, "x.cl", "half", True),
+        ("pocl", "PoCL 3.0-rc2", vnni, "x.cl", "float", True),
+        ("pocl", "PoCL 3.0-rc2", vnni, "x.cl", "uchar", False),
+        ("pocl", "PoCL 3.0-rc2", frozenset[str](), "x.cl", "half", False),
+        ("pocl", "PoCL 6.0+debian", vnni, "x.cl", "half", False),
+        ("pocl", "PoCL 6.0+debian", vnni, "chain.cl", "half", True),
+        ("pocl", "PoCL 7.1+debian", vnni, "x.cl", "half", True),
+        ("intel", "LINUX", vnni, "x.cl", "half", False),
     ):
         told = replace(profile, slug=slug, platform_version=f"OpenCL 3.0 {version}", features=features)
         cache = _cache((context, told), tmp_path, source)
-        assert ("-DHALF_BY_ASSEMBLY=1" in cache.get("x.cl", {"T": name}).options) is wanted
+        assert ("-DHALF_BY_ASSEMBLY=1" in cache.get(file, {"T": name}).options) is wanted
 
 
 def test_tables_are_looked_up_by_vbmi_where_that_is_known_to_work(device: Device, tmp_path: Path) -> None:
     source = "kernel void doubled(global int *a) { a[get_global_id(0)] *= 2; }"
     context, profile = device
-    for version, features, dot4, wanted in (
-        ("PoCL 3.0-rc2", {"x86_vnni", "x86_vbmi"}, 3, True),
-        ("PoCL 3.0-rc2", {"x86_amx", "x86_vnni", "x86_vbmi"}, 4, True),
-        ("PoCL 3.0-rc2", {"x86_vnni", "x86_vbmi"}, 1, False),
-        ("PoCL 3.0-rc2", {"x86_vnni", "x86_vbmi"}, 0, False),
-        ("PoCL 3.0-rc2", {"x86_vnni"}, 3, False),
-        ("PoCL 6.0+debian", {"x86_vnni", "x86_vbmi"}, 3, False),
-        ("LINUX", {"x86_vnni", "x86_vbmi"}, 3, True),
+    for version, features, file, dot4, wanted in (
+        ("PoCL 3.0-rc2", {"x86_vnni", "x86_vbmi"}, "x.cl", 3, True),
+        ("PoCL 3.0-rc2", {"x86_amx", "x86_vnni", "x86_vbmi"}, "x.cl", 4, True),
+        ("PoCL 3.0-rc2", {"x86_vnni", "x86_vbmi"}, "x.cl", 1, False),
+        ("PoCL 3.0-rc2", {"x86_vnni", "x86_vbmi"}, "x.cl", 0, False),
+        ("PoCL 3.0-rc2", {"x86_vnni"}, "x.cl", 3, False),
+        ("PoCL 6.0+debian", {"x86_vnni", "x86_vbmi"}, "x.cl", 3, False),
+        ("PoCL 6.0+debian", {"x86_vnni", "x86_vbmi"}, "chain.cl", 3, True),
+        ("LINUX", {"x86_vnni", "x86_vbmi"}, "x.cl", 3, True),
     ):
         told = replace(profile, platform_version=f"OpenCL 3.0 {version}", features=frozenset(features))
         cache = _cache((context, told), tmp_path, source)
-        assert ("-DVBMI=1" in cache.get("x.cl", {"T": "uchar", "DOT4": dot4}).options) is wanted
+        assert ("-DVBMI=1" in cache.get(file, {"T": "uchar", "DOT4": dot4}).options) is wanted
 
 
 def test_options_are_the_same_for_equal_defines() -> None:
