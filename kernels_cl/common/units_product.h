@@ -287,7 +287,7 @@ static IN_REGISTERS void finish_columns(const COMPUTE_T *sums, const Channel *ch
 #endif
 #pragma unroll
     for (int i = 0; i < LANE_RUN; ++i)
-        values[i] = RESULT(sums[i], channels[i], added[i]);
+        values[i] = RESULT(sums[i], channels[i], flags & ADDS_RESIDUAL ? added[i] : 0);
     if (by_vectors)
         STORE_COLUMNS(dst, to, JOIN(vload, LANE_RUN)(0, values));
     else
