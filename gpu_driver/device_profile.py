@@ -16,7 +16,6 @@ from nn_runtime.codes import DeviceTypeCode, OperandCode
 from nn_runtime.hal.types import Capabilities, PerformanceInfo
 from nn_runtime.value_classes import dataclass
 
-CHAIN = "chain.cl"
 CYCLE_COUNTER = "cycle_counter"
 PERSISTENT_EMULATED = "persistent_emulated"
 PERSISTENT_ITEMS_PER_UNIT = 256
@@ -25,8 +24,8 @@ MOST_PERSISTENT_FLOPS, MOST_PERSISTENT_BYTES = 80_000_000, 8_000_000
 """Feature of a device said to be a GPU with groups that may wait for each other: for tests."""
 _SLOW_TO_BUILD = "rusticl"
 _POCL = re.compile(r"\bPoCL (\d+)")
-_POCLS_LOSING_ASSEMBLY = range(4, 7)
-"""They take inline assembly for a call of their own, where a kernel has no such call, and end the process.
+_POCLS_LOSING_ASSEMBLY, _ASSEMBLING_ALWAYS = range(4, 7), "chain.cl"
+"""They take inline assembly for a call of their own, where a kernel has no such call, and end the process; chains have.
 Source: handleLocalMemAllocas in lib/llvmopencl/WorkitemLoops.cc of PoCL v4.0 to v6.0.
 """
 _OEM_FIRST = 10000
@@ -106,11 +105,11 @@ class DeviceProfile:
         """The best such form that has vectors of sums: not AMX, whose instructions come with the others' (dot4.h)."""
         return min(self.dot4, AVX512_VNNI)
 
-    @property
-    def assembles_everywhere(self) -> bool:
-        """Whether inline assembly that works in chain.cl works in every other kernel."""
+    def takes_assembly(self, source_name: str) -> bool:
+        """Tell whether the inline assembly that was seen to work does so in the kernels of a file, too."""
         version = _POCL.search(self.platform_version)
-        return version is None or int(version[1]) not in _POCLS_LOSING_ASSEMBLY
+        loses = version is not None and int(version[1]) in _POCLS_LOSING_ASSEMBLY
+        return not loses or source_name == _ASSEMBLING_ALWAYS
 
     @property
     def x86_avx512(self) -> bool:

@@ -16,7 +16,6 @@
 
 #include "common/types.h"
 
-#include "common/copy_row.h"
 #include "common/resize.h"
 
 kernel void resize_bilinear(global const T *src, global T *dst, global const int *row_lower, global const int *row_upper,
@@ -65,6 +64,16 @@ TILE_KERNEL void resize_nearest_neighbor_rows(global const T *src, global T *dst
 {
     const int row = (int)get_global_id(1);
     const int from_row = (row / out_height * height + rows[row % out_height]) * width;
-    for (int x = 0; x < out_width; ++x)
-        copy_row(src + (from_row + columns[x]) * depth, depth, dst + (row * out_width + x) * depth);
+    dst += row * out_width * depth;
+    // One loop over pieces of pixels: of one over pixels around that of copy_row.h PoCL 7.1 (LLVM 21) loses the end.
+    for (int done = 0, count; done < out_width * depth; done += count) {
+        const int c = done % depth;
+        global const T *from = src + (from_row + columns[done / depth]) * depth + c;
+        count = min(depth - c, 16);
+        if (count == 16)
+            STORE16(dst, done, LOAD16(from, 0));
+        else
+            for (int i = 0; i < count; ++i)
+                STORE(dst, done + i, LOAD(from, i));
+    }
 }

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from gpu_driver.convolution import packing
 from gpu_driver.convolution.product import ELEMENT_NAMES
-from gpu_driver.device_profile import CHAIN
 from gpu_driver.kernel import Kernel
 from nn_runtime.codes import OperandCode
 from nn_runtime.operand import FLOAT_TYPES, QUANT8_TYPES
@@ -23,7 +22,7 @@ CHAINED = FLOAT_TYPES | {OperandCode.TENSOR_QUANT8_ASYMM, OperandCode.TENSOR_QUA
 def chain_kernel(types: tuple[tuple[str, str | int], ...], *, dot4: int) -> Kernel:
     """Return the kernel for defines T and QUANTIZED, with products of bytes in a form of common/dot4.h, or without."""
     chunk = packing.BYTES_DEPTH_CHUNK if dot4 else packing.DEPTH_CHUNK
-    return Kernel(CHAIN, "chain", (*types, ("DOT4", dot4), ("DEPTH_CHUNK", chunk)))
+    return Kernel("chain.cl", "chain", (*types, ("DOT4", dot4), ("DEPTH_CHUNK", chunk)))
 
 
 def common_kernel(types: tuple[tuple[str, str | int], ...], device: DeviceProfile) -> Kernel:

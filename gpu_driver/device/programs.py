@@ -33,7 +33,6 @@ from typing import TYPE_CHECKING
 import kernels_cl
 from gpu_driver import cache_files
 from gpu_driver.device.interrupts import interrupts_held
-from gpu_driver.device_profile import CHAIN
 from gpu_driver.discovery.dot_products import WIDE_FORMS
 from gpu_driver.discovery.host_cpu import host_cpu
 from nn_runtime.hal.cache_folder import cache_directory
@@ -237,7 +236,7 @@ class ProgramCache:
     def _ways(self, source_name: str, defines: Mapping[str, str | int]) -> tuple[str, ...]:
         """Return the options for what headers in common do in the way of a device: by assembly where that works."""
         profile = self._profile
-        may_assemble = source_name == CHAIN or profile.assembles_everywhere
+        may_assemble = profile.takes_assembly(source_name)
         has_wide_halves = profile.slug == "pocl" and profile.x86_avx512 and may_assemble
         of_halves = has_wide_halves and defines.get("T") in ("half", "float")
         of_tables = profile.x86_vbmi and may_assemble and defines.get("DOT4") in WIDE_FORMS

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from gpu_driver.kernel import Argument
     from nn_runtime.operand import Array
 
+_TABLE_SOURCE = "activation_table.cl"
 _SMOOTH = {
     OperationCode.LOGISTIC: ("logistic", chain.Function.LOGISTIC),
     OperationCode.TANH: ("hyperbolic_tangent", chain.Function.TANH),
@@ -139,10 +140,10 @@ def lookup(source: BoundOperand, output: BoundOperand, table: Array, device: Dev
     """Return the launch of activation_table.cl:lookup: `table` [256] by the byte of each one-byte element."""
     item_elements = per_item(output.count, device)
     global_size, local_size = work_sizes(-(-output.count // item_elements), device)
-    dot4 = device.dot4_of_vectors if device.assembles_everywhere else 0
+    dot4 = device.dot4_of_vectors if device.takes_assembly(_TABLE_SOURCE) else 0
     form, data = ((("DOT4", dot4),), byte_tables.packed(table)) if dot4 else ((), table)
     return Launch(
-        Kernel("activation_table.cl", "lookup", (*form, *defines(device))),
+        Kernel(_TABLE_SOURCE, "lookup", (*form, *defines(device))),
         (source, output, Packed(data), int32(output.count), int32(item_elements)),
         global_size,
         local_size,
