@@ -3,18 +3,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from gpu_driver.discovery import link_repair
+from tests.gpu_driver.discovery.processes import run
 
-_ROOT = Path(__file__).parents[3]
 # Looks into no folder but that of the stand-ins, so that there are no other libraries to link with.
 _LINKER_WITHOUT_LIBRARIES = """#!/bin/sh
 for argument; do
@@ -41,24 +39,17 @@ folders = os.environ.get('LIBRARY_PATH', '').split(':')
 print(json.dumps([[d.usable, d.reason, any('linked without' in n for n in d.notes)] for d in found] + [folders]))
 """
 _FORK = """
-import os
+import json, os
 from gpu_driver.discovery import link_repair
 link_repair.offer()
 child = os.fork()
 if child == 0:
     raise SystemExit
 os.waitpid(child, 0)
-print(os.environ['LIBRARY_PATH'], link_repair.is_offered())
+print(json.dumps([os.environ['LIBRARY_PATH'], link_repair.is_offered()]))
 """
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="where PoCL links kernels by ld")
-
-
-def _run(code: str, **variables: str) -> str:
-    environment = {**os.environ, "PYTHONPATH": str(_ROOT), **variables}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()[-1]
 
 
 @pytest.fixture
@@ -74,12 +65,15 @@ def linker_without_libraries(tmp_path: Path) -> dict[str, str]:
     script.write_text(_LINKER_WITHOUT_LIBRARIES.format(linker=linker), encoding="utf-8")
     script.chmod(0o755)
     path = os.pathsep.join([str(folder), os.environ["PATH"]])
-    return {"PATH": path, "NNRT_CACHE_DIR": str(tmp_path / "cache"), "POCL_CACHE_DIR": str(kernels)}
+    return {"PATH": path, "POCL_CACHE_DIR": str(kernels)}
 
 
-def test_kernels_are_linked_without_a_compilers_libraries(linker_without_libraries: dict[str, str]) -> None:
+def test_kernels_are_linked_without_a_compilers_libraries(
+    linker_without_libraries: dict[str, str], tmp_path: Path
+) -> None:
     """In the process that finds out, in one that reads it, and where PoCL keeps kernels that were linked before."""
-    first, second = (json.loads(_run(_COMPUTE, LIBRARY_PATH="/a:/b", **linker_without_libraries)) for _ in range(2))
+    cache = tmp_path / "cache"
+    first, second = (list(run(_COMPUTE, cache, LIBRARY_PATH="/a:/b", **linker_without_libraries)) for _ in range(2))
     if len(first) == 1:
         pytest.skip("PoCL is not installed")
     for *devices, folders in (first, second):
@@ -87,14 +81,14 @@ def test_kernels_are_linked_without_a_compilers_libraries(linker_without_librari
         assert folders[:2] == ["/a", "/b"]
         assert len(folders) == 3
         assert not Path(folders[2]).exists(), "it outlives its process"
-    shutil.rmtree(linker_without_libraries["NNRT_CACHE_DIR"])
-    (third, *_) = json.loads(_run(_COMPUTE, **linker_without_libraries))
+    shutil.rmtree(cache)
+    (third, *_) = run(_COMPUTE, cache, **linker_without_libraries)
     assert third == [True, None, True]
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="no compiler is installed")
 def test_a_machine_with_libraries_needs_no_others(tmp_path: Path) -> None:
-    *devices, folders = json.loads(_run(_COMPUTE, NNRT_CACHE_DIR=str(tmp_path), LIBRARY_PATH="/a"))
+    *devices, folders = run(_COMPUTE, tmp_path, LIBRARY_PATH="/a")
     assert [device for device in devices if device[0] and device[2]] == []
     assert folders == ["/a"]
 
@@ -111,10 +105,10 @@ def test_a_process_that_was_started_uses_its_parents(monkeypatch: pytest.MonkeyP
 
 
 def test_a_forked_child_leaves_the_folder(tmp_path: Path) -> None:
-    folder, offered = _run(_FORK, LIBRARY_PATH="", TMPDIR=str(tmp_path)).split()
-    assert offered == "True"
-    assert Path(folder).parent == tmp_path
-    assert not Path(folder).exists()
+    folder, offered = run(_FORK, tmp_path, LIBRARY_PATH="", TMPDIR=str(tmp_path))
+    assert offered is True
+    assert Path(str(folder)).parent == tmp_path
+    assert not Path(str(folder)).exists()
 
 
 def test_only_a_linker_can_be_helped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
