@@ -360,7 +360,7 @@ TILE_KERNEL void chain(int first_step, int last_step, int step_count, int queues
                        global uchar *b8, global uchar *b9, global uchar *b10, global uchar *b11, global uchar *b12, global uchar *b13,
                        global uchar *b14, global uchar *b15, global uchar *work, int work_lines)
 {
-  FLUSH_DENORMALS;
+    FLUSH_DENORMALS;
     global uchar *const buffers[] = {b0, b1, b2, b3, b4, b5, b6, b7, b8, b9, b10, b11, b12, b13, b14, b15};
     const Launched launched = {tasks, starts, waits, progress, queues, step_count, first_step, last_step, progress[0] + 1};
     const int own = get_group_id(0) % queues, groups = get_num_groups(0);

@@ -173,7 +173,7 @@ __attribute__((reqd_work_group_size(ITEMS, 1, 1))) kernel void conv_2d_few_chann
         if (IS_ONE_OF(TERMS * CHANNELS, done))
             ((local float *)taps)[item + done] = FILTER_FLOAT(filter, done / CHANNELS);
     if (item < CHANNELS)
-        channels[item] = CHANNEL_OF(c);
+        READ_CHANNEL(channels[item], c);
     barrier(CLK_LOCAL_MEM_FENCE);
 
     // Neighbours in pairs have the same channels, and then those that share a strip: either reads few quads at a time.

@@ -50,7 +50,7 @@ VECTOR_KERNEL void elementwise(global const T *src0, global const T *src1, globa
     int left_shift, int4 zeros, int2 factor0, int2 factor1, int2 factor_out, int by_floats, float4 reals, int4 sizes, int4 strides0,
     int4 strides1, int rows, int inner, int step0, int step1, int per_item, int rows_per_item)
 {
-  FLUSH_DENORMALS;
+    FLUSH_DENORMALS;
     const int first = (int)get_global_id(0) * per_item * 16;
     if (first >= inner)
         return;

@@ -247,7 +247,7 @@ static inline void project(const Cell *c, int step, int first, int stride)
 
 VECTOR_KERNEL void lstm_sequence(CELL_PARAMETERS)
 {
-  FLUSH_DENORMALS;
+    FLUSH_DENORMALS;
     local float shared[GROUP];
     const Cell c = CELL;
     const int first = (int)get_local_id(0);
@@ -266,21 +266,21 @@ VECTOR_KERNEL void lstm_sequence(CELL_PARAMETERS)
 
 VECTOR_KERNEL void lstm_states(CELL_PARAMETERS)
 {
-  FLUSH_DENORMALS;
+    FLUSH_DENORMALS;
     const Cell c = CELL;
     load_states(&c, (int)get_local_id(0), GROUP);
 }
 
 VECTOR_KERNEL void lstm_products(CELL_PARAMETERS)
 {
-  FLUSH_DENORMALS;
+    FLUSH_DENORMALS;
     const Cell c = CELL;
     add_recurrent(&c, c.step, (int)get_global_id(0), (int)get_global_size(0));
 }
 
 VECTOR_KERNEL void lstm_cell(CELL_PARAMETERS)
 {
-  FLUSH_DENORMALS;
+    FLUSH_DENORMALS;
     local float shared[GROUP];
     const Cell c = CELL;
     advance(&c, c.step, shared);
@@ -288,7 +288,7 @@ VECTOR_KERNEL void lstm_cell(CELL_PARAMETERS)
 
 VECTOR_KERNEL void lstm_projection(CELL_PARAMETERS)
 {
-  FLUSH_DENORMALS;
+    FLUSH_DENORMALS;
     const Cell c = CELL;
     project(&c, c.step, (int)get_global_id(0), (int)get_global_size(0));
 }

@@ -44,7 +44,9 @@ __attribute__((reqd_work_group_size(ITEMS, 1, 1))) kernel void matmul_narrow(PAR
     const Geometry g = {src_strides, input, output, window, steps, filter_layout.z, filter_layout.w};
     const int rows = row_count(output), columns = output.z, flags = filter_layout.w, lane = (int)get_local_id(0), task = (int)get_group_id(0);
     const int column = task % columns, row = task / columns % rows, group = task / columns / rows;
-    src += group * group_strides.x + position(pixel_of(row, &g), 0, 0, &g);
+    Pixel pixel;
+    find_pixel(&pixel, row, &g);
+    src += group * group_strides.x + position(pixel, 0, 0, &g);
     weights += group * group_strides.y + column * filter_layout.x;
 #if QUANTIZED
     const int zero_source = zeros.x, zero_filter = zeros.y;
@@ -68,7 +70,8 @@ __attribute__((reqd_work_group_size(ITEMS, 1, 1))) kernel void matmul_narrow(PAR
     }
     if (lane == 0) {
         const int to = group * group_strides.z + output_offset(row, output, dst_strides, flags) + column * dst_strides.w;
-        const Channel channel = CHANNEL_OF(group * group_strides.w + column);
+        Channel channel;
+        READ_CHANNEL(channel, group * group_strides.w + column);
         const COMPUTE_T total = (COMPUTE_T)parts[0];
         STORE(dst, to, RESULT(total + channel.bias, channel, RESIDUAL_AT(to)));
     }

@@ -22,7 +22,7 @@ ADD_PRODUCTS(add_products_of_input, T, LOAD)
 VECTOR_KERNEL void project_inputs(
     global const T *src, global const T *weights, global float *sums, int rows, int depth, int columns, int accumulate)
 {
-  FLUSH_DENORMALS;
+    FLUSH_DENORMALS;
     const int c = (int)get_global_id(0) * LANES, first_row = (int)get_global_id(1) * ITEM_ROWS;
     if (c >= columns)
         return;
@@ -53,7 +53,7 @@ VECTOR_KERNEL void project_inputs(
 VECTOR_KERNEL void project_few(
     global const T *src, global const T *weights, global float *sums, int rows, int depth, int columns, int accumulate)
 {
-  FLUSH_DENORMALS;
+    FLUSH_DENORMALS;
     const int row = (int)get_global_id(1), first = (int)get_global_id(0), stride = (int)get_global_size(0);
     if (!accumulate)
         EVERY_UNIT(c, columns, first, stride)

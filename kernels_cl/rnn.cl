@@ -79,7 +79,7 @@ static inline void advance(const Cell *c, int step, int first, int stride)
 
 VECTOR_KERNEL void rnn_sequence(CELL_PARAMETERS)
 {
-  FLUSH_DENORMALS;
+    FLUSH_DENORMALS;
     const Cell c = CELL;
     const int first = (int)get_local_id(0);
     load_state(&c, first, GROUP);
@@ -91,14 +91,14 @@ VECTOR_KERNEL void rnn_sequence(CELL_PARAMETERS)
 
 VECTOR_KERNEL void rnn_state(CELL_PARAMETERS)
 {
-  FLUSH_DENORMALS;
+    FLUSH_DENORMALS;
     const Cell c = CELL;
     load_state(&c, (int)get_local_id(0), GROUP);
 }
 
 VECTOR_KERNEL void rnn_step(CELL_PARAMETERS)
 {
-  FLUSH_DENORMALS;
+    FLUSH_DENORMALS;
     const Cell c = CELL;
     advance(&c, shape.s4, (int)get_global_id(0), (int)get_global_size(0));
 }

@@ -34,7 +34,7 @@ kernel void softmax(global const T *src, global T *dst, float beta, int axis, in
 
 VECTOR_KERNEL void softmax_rows(global const T *src, global T *dst, float beta, int axis, int outer, int rows_per_item)
 {
-  FLUSH_DENORMALS;
+    FLUSH_DENORMALS;
     const int first_row = (int)get_group_id(0) * rows_per_item, last_row = min(first_row + rows_per_item, outer);
 #if GROUP == 1
     softmax_of_rows(beta, src + first_row * axis, dst + first_row * axis, axis, last_row - first_row);

@@ -61,6 +61,7 @@ ENVIRONMENT_VARIABLES = (*_KEY_VARIABLES, "PYOPENCL_CTX", "PYOPENCL_NO_CACHE", "
 
 POCL_DRIVERS = "pthread", "basic"
 """PoCL's names of its drivers of devices with threads of their own, and of those that compute in the calling thread."""
+_RUSTICL = "rusticl"
 # How the names of these devices begin: PoCL 3's, and what later ones call them.
 _POCL_NAMES = (("pthread-", "basic-"), ("cpu-", "cpu-minimal-"))
 
@@ -78,6 +79,17 @@ kernel void nnrt_probe(global const float *a, global float *b, global half *h, g
 """
 _ITEMS = 64
 _COUNT = 50
+
+_LOOP = """
+kernel void nnrt_probe_loop(global const int *table, global const int *a, global int *sum, int count) {
+  int added = 0;
+  for (int i = 0; i < count; ++i)
+    added += a[table[i]];
+  sum[0] = added;
+}
+"""
+"""Of llvmpipe in Mesa 26.1 a group of one work-item reads on where no item is left in a loop, and looks up nonsense."""
+_NOWHERE = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -193,7 +205,7 @@ def _verdict_path(library: str | None) -> Path:
 @functools.cache
 def _trials() -> str:
     """Return a digest of all kernels that devices are tried with: other ones may be answered otherwise."""
-    text = _SOURCE + dot_products.trial_text() + matrix_units.trial_text()
+    text = _SOURCE + _LOOP + dot_products.trial_text() + matrix_units.trial_text()
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -416,6 +428,8 @@ def _verdicts_on(device: cl.Device) -> Iterator[DeviceVerdict]:
     try:
         context = cl.Context([device])
         wrong = _wrong_answers(context)
+        if not wrong and _RUSTICL in device.platform.name:
+            wrong = _wrong_loop(context)
     except cl.Error as error:
         yield replace(good, usable=False, reason=f"the test kernel failed: {one_line(str(error))}")
         return
@@ -440,3 +454,12 @@ def _wrong_answers(context: cl.Context) -> str:
     right = [np.allclose(outputs[0], b, rtol=1e-6), np.array_equal(outputs[1], a.astype(np.float16)),
              np.array_equal(outputs[2], n)]  # fmt: skip
     return ", ".join(name for name, is_right in zip(("float", "half", "int"), right, strict=True) if not is_right)
+
+
+def _wrong_loop(context: cl.Context) -> str:
+    """What a loop that looks up numbers makes wrong, if it comes back at all; "" when it is right."""
+    table = np.full(_ITEMS * _ITEMS, _NOWHERE, np.int32)
+    table[:_COUNT] = np.arange(_COUNT)[::-1]
+    a, total = np.arange(1, _COUNT + 1, dtype=np.int32) ** 2, np.zeros(1, np.int32)
+    run_once(context, _LOOP, "nnrt_probe_loop", (1,), (1,), [table, a], [total], [np.int32(_COUNT)])
+    return "" if total[0] == np.sum(a) else "loop"

@@ -5,7 +5,7 @@
 // Gives    flags: BOUNDED: low and high are not infinite, ADDS_RESIDUAL: a residual is added before the activation (float types)
 //          ROUNDS_ONCE: by multiply_rounding_once, else twice, ROUNDS_AT_ONCE: both at once, quant.h says when,
 //          ROUNDS_DOWN: and no result is below the zero point, or it rounds once (quantised)
-//          Channel, CHANNEL_OF(channel): its bias and scale
+//          Channel, READ_CHANNEL(to, channel): its bias and scale
 //          RESULT(sum, Channel, added): what the sum becomes, `added` the residual
 // Wants    bias, multipliers, shifts, zeros, low, high: as the kernels' arguments; flags: as FLAGS, where that is defined
 #define BOUNDED 128
@@ -14,13 +14,15 @@
 #define ROUNDS_AT_ONCE 2048
 #define ROUNDS_DOWN 4096
 
+// Channels are filled member by member: of structures that are put into a private array whole, rusticl of Mesa 25.0 loses some.
 #if QUANTIZED && defined(FLAGS) && (FLAGS & ROUNDS_AT_ONCE)
 typedef struct {
     int bias;
     AtOnce scale;
 } Channel;
-#define CHANNEL_OF(channel) \
-    ((Channel){bias[channel], at_once_of(0, multipliers[channel], shifts[channel], zeros.z, FLAGS & ROUNDS_ONCE)})
+#define READ_CHANNEL(to, channel)                                                                                              \
+    ((to).bias = bias[channel], (to).scale.multiplier = multipliers[channel], (to).scale.right = -shifts[channel] - 1, \
+        (to).scale.added = at_once_added(0, multipliers[channel], shifts[channel], zeros.z, FLAGS & ROUNDS_ONCE))
 
 static inline int result(int sum, Channel channel, int flags, int zero_out, int low, int high)
 {
@@ -30,7 +32,8 @@ static inline int result(int sum, Channel channel, int flags, int zero_out, int 
 typedef struct {
     int bias, multiplier, shift;
 } Channel;
-#define CHANNEL_OF(channel) ((Channel){bias[channel], multipliers[channel], shifts[channel]})
+#define READ_CHANNEL(to, channel) \
+    ((to).bias = bias[channel], (to).multiplier = multipliers[channel], (to).shift = shifts[channel])
 
 static inline int result(int sum, Channel channel, int flags, int zero_out, int low, int high)
 {
@@ -42,7 +45,7 @@ static inline int result(int sum, Channel channel, int flags, int zero_out, int 
 typedef struct {
     COMPUTE_T bias;
 } Channel;
-#define CHANNEL_OF(channel) ((Channel){LOAD_BIAS(bias, channel)})
+#define READ_CHANNEL(to, channel) ((to).bias = LOAD_BIAS(bias, channel))
 
 static inline COMPUTE_T result(COMPUTE_T sum, int flags, COMPUTE_T added, COMPUTE_T low, COMPUTE_T high)
 {

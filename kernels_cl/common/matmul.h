@@ -18,7 +18,7 @@
 //              FILTER_CENTRED: the zero point of weights is 0 (quantised); those of common/channel.h
 //              zeros (zero points of src, weights, dst, 0) (quantised only); low, high: bounds of the activation
 //          ARGUMENTS: their names
-//          Pixel, pixel_of, position: where a row's terms are in src, or nowhere, beyond the image or the rows
+//          Pixel, find_pixel, position: where a row's terms are in src, or nowhere, beyond the image or the rows
 //          Term, term_of, to_next: tap and channel of a term
 //          common/channel.h: what the sum of a column's bias and products becomes
 //          RESIDUAL_AT(to): what is added, where it goes in dst; wants `flags`
@@ -88,17 +88,21 @@ static inline int row_count(int4 output)
     return output.w * output.x * output.y;
 }
 
-static inline Pixel pixel_of(int row, const Geometry *g)
+// By members, as channel.h says.
+static inline void find_pixel(Pixel *pixel, int row, const Geometry *g)
 {
-    if (g->flags & SOURCE_IN_ROWS) // divisions take as long as dozens of products
-        return (Pixel){row * g->strides.z, row < row_count(g->output) ? 0 : OUTSIDE, 0};
-    const int height = g->output.x, width = g->output.y;
-    const int x = row % width, y = row / width % height, b = row / width / height;
-    Pixel pixel;
-    pixel.first = b * g->strides.x;
-    pixel.top = row < row_count(g->output) ? y * g->steps.x - g->window.z : OUTSIDE;
-    pixel.left = x * g->steps.y - g->window.w;
-    return pixel;
+    const int is_there = row < row_count(g->output);
+    if (g->flags & SOURCE_IN_ROWS) { // divisions take as long as dozens of products
+        pixel->first = row * g->strides.z;
+        pixel->top = is_there ? 0 : OUTSIDE;
+        pixel->left = 0;
+    } else {
+        const int height = g->output.x, width = g->output.y;
+        const int x = row % width, y = row / width % height, b = row / width / height;
+        pixel->first = b * g->strides.x;
+        pixel->top = is_there ? y * g->steps.x - g->window.z : OUTSIDE;
+        pixel->left = x * g->steps.y - g->window.w;
+    }
 }
 
 // Element of channel 0 under the tap at (y, x) of the window, or -1 outside of the image.

@@ -42,23 +42,23 @@ static inline int multiply_rounding_once(int x, int multiplier, int shift)
 // zero_out * 2^-shift + 2^(-shift - 1), an offset and half a unit of the result. As multiply_and_round16 below; rounds_once: as
 // multiply_rounding_once.
 typedef struct {
-    long added;
-    int multiplier, right;
+    long added; // at_once_added
+    int multiplier, right; // right: -shift - 1
 } AtOnce;
 
-static inline AtOnce at_once_of(int bias, int multiplier, int shift, int zero_out, int rounds_once)
+static inline long at_once_added(int bias, int multiplier, int shift, int zero_out, int rounds_once)
 {
     const long rounding = ((long)zero_out << -shift) + (1L << (-shift - 1));
-    return (AtOnce){(long)bias * multiplier + (rounding << 31) + (rounds_once ? 0 : 1L << 30), multiplier, -shift - 1};
+    return (long)bias * multiplier + (rounding << 31) + (rounds_once ? 0 : 1L << 30);
 }
 
-// What `sum` and the bias of at_once_of become, at most zero_out if they are negative: those that must be right then round once.
+// What `sum` and the bias of at_once_added become, at most zero_out if they are negative: those that must be right then round once.
 static inline int scale_down_at_once(int sum, AtOnce channel)
 {
     return (int)(((long)sum * channel.multiplier + channel.added) >> 32) >> channel.right;
 }
 
-// The same for any sum, in which the bias is and which rounds twice; the bias of at_once_of is 0.
+// The same for any sum, in which the bias is and which rounds twice; the bias of at_once_added is 0.
 static inline int scale_at_once(int sum, AtOnce channel)
 {
     const long added = sum < 0 ? channel.added - (1L << 31) : channel.added;

@@ -195,13 +195,13 @@ static INLINE void product_tile(int tile, local TERM_T *tiles, PARAMETERS)
     Pixel pixels[RUN]; // of all runs
 #pragma unroll
     for (int j = 0; j < RUN; ++j)
-        pixels[j] = pixel_of(first_row + LINE_OF(lane, 1) + LANES * j, &g);
+        find_pixel(pixels + j, first_row + LINE_OF(lane, 1) + LANES * j, &g);
 #define PIXELS_OF_RUN(i) pixels
 #else
     Pixel pixels[RUNS];
 #pragma unroll
     for (int i = 0; i < RUNS; ++i)
-        pixels[i] = pixel_of(first_row + LINE_OF(lane + i * SLICE_ITEMS, 0), &g);
+        find_pixel(pixels + i, first_row + LINE_OF(lane + i * SLICE_ITEMS, 0), &g);
 #define PIXELS_OF_RUN(i) (pixels + (i))
 #endif
     // Neighbouring work-items write neighbouring elements.
@@ -269,7 +269,7 @@ static INLINE void product_tile(int tile, local TERM_T *tiles, PARAMETERS)
 #pragma unroll
     for (int i = 0; i < PARTS * PART; ++i) {
         const int c = first_column + i / PART * (LANES * PART) + column_lane * PART + i % PART;
-        channels[i] = CHANNEL_OF(group * group_strides.w + min(c, columns - 1));
+        READ_CHANNEL(channels[i], group * group_strides.w + min(c, columns - 1));
     }
 #pragma unroll
     for (int j = 0; j < RUN; ++j) {

@@ -247,7 +247,8 @@ static inline void finish_plainly(global const T *src, global const FILTER_T *we
     global T *dst, int row, int first_column, int t, int columns, int stride, int line, int4 layout, const Geometry *g, float low,
     float high)
 {
-    const Pixel pixel = pixel_of(row, g);
+    Pixel pixel;
+    find_pixel(&pixel, row, g);
     const int flags = g->flags;
 #pragma unroll 1
     for (int i = 0; i < LANE_COLUMNS; ++i) {
@@ -313,7 +314,7 @@ static IN_REGISTERS void finish_tile(Totals *totals, Tile tile, const Lane *lane
     Channel channels[LANE_COLUMNS]; // of 8 bits their scales, which would take registers until here
 #pragma unroll
     for (int i = 0; i < LANE_COLUMNS; ++i)
-        channels[i] = CHANNEL_OF(tile.group * group_strides.w + min(first_column + COLUMN_OF(lane->run, i), columns - 1));
+        READ_CHANNEL(channels[i], tile.group * group_strides.w + min(first_column + COLUMN_OF(lane->run, i), columns - 1));
 #pragma unroll
     for (int part = 0; part < 2 * ROW_BLOCKS; ++part) {
         const int row = tile.row * TILE_ROWS + lane->row + 8 * part;
@@ -421,7 +422,7 @@ static IN_REGISTERS void begin_tile(Brought *brought, int item, Tile tile, int c
 #pragma unroll
     for (int j = 0; j < SOURCE_RUNS; ++j) {
         const int index = item + j * ITEMS;
-        brought->pixels[j] = pixel_of(tile.row * TILE_ROWS + SOURCE_LINE(index), g);
+        find_pixel(brought->pixels + j, tile.row * TILE_ROWS + SOURCE_LINE(index), g);
         brought->source[j] = brought->pixels[j].top < 0 ? -1 : brought->pixels[j].first + SOURCE_RUN(index) * RUN_TERMS;
     }
 #pragma unroll
@@ -504,7 +505,8 @@ static IN_REGISTERS Places places_of(Tile tile, const Lane *lane, int columns, i
     Places places;
 #pragma unroll
     for (int i = 0; i < 2 * ROW_BLOCKS; ++i) {
-        const Pixel pixel = pixel_of(first_row + 8 * i, g);
+        Pixel pixel;
+        find_pixel(&pixel, first_row + 8 * i, g);
         places.left[i] = pixel.top < 0 ? -1 : pixel.first + k;
     }
 #pragma unroll

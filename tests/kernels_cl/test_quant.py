@@ -27,13 +27,18 @@ kernel void multiply(global const int *x, global const int *multiplier, global c
     y[i] = multiply_by_quantized_multiplier(x[i], multiplier[i], shift[i]);
 }
 
+AtOnce at_once(int bias, int multiplier, int shift, int zero_out, int rounds_once)
+{
+    return (AtOnce){at_once_added(bias, multiplier, shift, zero_out, rounds_once), multiplier, -shift - 1};
+}
+
 kernel void scale(global const int *x, global const int *multiplier, global const int *shift, global const int *zero,
     global const int *bias, global int3 *y)
 {
     const int i = (int)get_global_id(0);
-    const int any = scale_at_once(x[i] + bias[i], at_once_of(0, multiplier[i], shift[i], zero[i], 0));
-    const int down = scale_down_at_once(x[i], at_once_of(bias[i], multiplier[i], shift[i], zero[i], 0));
-    y[i] = (int3)(any, down, scale_down_at_once(x[i], at_once_of(bias[i], multiplier[i], shift[i], zero[i], 1)));
+    const int any = scale_at_once(x[i] + bias[i], at_once(0, multiplier[i], shift[i], zero[i], 0));
+    const int down = scale_down_at_once(x[i], at_once(bias[i], multiplier[i], shift[i], zero[i], 0));
+    y[i] = (int3)(any, down, scale_down_at_once(x[i], at_once(bias[i], multiplier[i], shift[i], zero[i], 1)));
 }
 """
 )

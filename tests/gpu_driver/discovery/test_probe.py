@@ -11,13 +11,17 @@ import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+import pyopencl as cl
 import pytest
 
 from gpu_driver.discovery import dot_products, matrix_units, pocl_repair, probe
+from gpu_driver.discovery.platforms import find_devices
 
 if TYPE_CHECKING:
     from pathlib import Path
     from types import ModuleType
+
+    from gpu_driver.discovery.platforms import FoundDevice
 
 
 def test_no_driver_is_tried_here_where_limits_allow_no_child(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -98,3 +102,11 @@ def test_another_repair_of_pocl_asks_devices_again(monkeypatch: pytest.MonkeyPat
 def test_the_name_of_pocls_inline_device(name: str, inline: str | None) -> None:
     """As PoCL 3.0, 6.0 and 7.1 name theirs."""
     assert probe.inline_name(name) == inline
+
+
+@pytest.mark.parametrize("found", [one for one in find_devices() if one.usable], ids=lambda found: found.name)
+def test_a_loop_ends_where_it_should(found: FoundDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = cl.Context([found.device])
+    assert probe._wrong_loop(context) == ""
+    monkeypatch.setattr(probe, "_LOOP", probe._LOOP.replace("i < count", "i < count - 1"))
+    assert probe._wrong_loop(context) == "loop"
