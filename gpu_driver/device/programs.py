@@ -243,6 +243,7 @@ class ProgramCache:
         of_pointers = profile.dot4 and defines.get("TILE_VECTORS") == 1
         words = {"HALF_BY_ASSEMBLY": of_halves, "VBMI": of_tables, "POINTERS_BY_ASSEMBLY": of_pointers}
         words["VECTORS_BY_ALIGNMENT"] = not profile.is_cpu
+        words["SIGN_APART"] = profile.slug == "rusticl" and defines.get("T") == "half"
         return tuple(f"-D{word}=1" for word, works in words.items() if works)
 
     def _key(self, text: str, words: tuple[str, ...]) -> str:

@@ -15,6 +15,8 @@
 //          move unaligned ones byte by byte: GPUs
 //          HALF_BY_ASSEMBLY: 0 (default) | 1: halves are converted sixteen at a time by instructions of AVX-512, where the compiler makes
 //          two of eight, slow ones to memory; 1 only where inline assembly with such registers works (programs.py)
+//          SIGN_APART: 0 (default) | 1: ROUND and ROUND16 put the sign back by themselves, for compilers that leave out a conversion to
+//          half and back: rusticl's of Mesa 26.1
 //          FLUSH_DENORMALS: see common/denormals.h
 //          INLINE: what functions with barriers must be: where PoCL 3.0 does not inline them, work-groups that run at the same time
 //          disturb each other
@@ -112,6 +114,10 @@ static inline ushort16 half16_of(float16 v)
 #define VECTORS_BY_ALIGNMENT 0
 #endif
 
+#ifndef SIGN_APART
+#define SIGN_APART 0
+#endif
+
 #if T_IS_HALF
 #define STORED ushort
 typedef UnalignedBits16 UnalignedStored16;
@@ -164,8 +170,22 @@ static inline void store_sixteen(JOIN(STORED, 16) v, global STORED *p)
 static inline float round_half(float v)
 {
     ushort bits;
+#if SIGN_APART
+    vstore_half_rte(fabs(v), 0, (half *)&bits);
+    bits |= as_uint(v) >> 16 & 0x8000;
+#else
     vstore_half_rte(v, 0, (half *)&bits);
+#endif
     return vload_half(0, (const half *)&bits);
+}
+
+static inline float16 round_half16(float16 v)
+{
+#if SIGN_APART
+    return float16_of(half16_of(fabs(v)) | convert_ushort16(as_uint16(v) >> 16 & 0x8000));
+#else
+    return float16_of(half16_of(v));
+#endif
 }
 
 // NVIDIA's compiler makes single loads and stores of vloada_half4 and vstorea_half4_rte.
@@ -202,7 +222,7 @@ HALVES_OF(8, uint4)
 #define STORE16(p, i, v) STORE_SIXTEEN((p) + (i), half16_of(v))
 #define STORE_SAT(p, i, v) STORE(p, i, v)
 #define ROUND(v) round_half(v)
-#define ROUND16(v) float16_of(half16_of(v))
+#define ROUND16(v) round_half16(v)
 #elif T_IS_FLOAT
 #define LOAD(p, i) ((p)[i])
 #define LOAD16(p, i) LOAD_SIXTEEN((p) + (i))

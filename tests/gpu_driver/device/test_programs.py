@@ -303,6 +303,13 @@ def test_halves_are_converted_by_assembly_where_that_is_known_to_work(device: De
         assert ("-DHALF_BY_ASSEMBLY=1" in cache.get(file, {"T": name}).options) is wanted
 
 
+def test_the_sign_of_halves_is_put_back_for_rusticl(device: Device, tmp_path: Path) -> None:
+    context, profile = device
+    for slug, name, wanted in (("rusticl", "half", True), ("rusticl", "float", False), ("nvidia", "half", False)):
+        cache = _cache((context, replace(profile, slug=slug)), tmp_path, "kernel void empty(global int *a) {}")
+        assert ("-DSIGN_APART=1" in cache.get("x.cl", {"T": name}).options) is wanted
+
+
 def test_tables_are_looked_up_by_vbmi_where_that_is_known_to_work(device: Device, tmp_path: Path) -> None:
     source = "kernel void doubled(global int *a) { a[get_global_id(0)] *= 2; }"
     context, profile = device
