@@ -15,8 +15,8 @@
 //          move unaligned ones byte by byte: GPUs
 //          HALF_BY_ASSEMBLY: 0 (default) | 1: halves are converted sixteen at a time by instructions of AVX-512, where the compiler makes
 //          two of eight, slow ones to memory; 1 only where inline assembly with such registers works (programs.py)
-//          SIGN_APART: 0 (default) | 1: ROUND and ROUND16 put the sign back by themselves, for compilers that leave out a conversion to
-//          half and back: rusticl's of Mesa 26.1
+//          SIGN_APART: 0 (default) | 1: ROUND puts the sign back by itself, for a compiler that leaves out a conversion to half and back:
+//          rusticl's of Mesa 26.1
 //          FLUSH_DENORMALS: see common/denormals.h
 //          INLINE: what functions with barriers must be: where PoCL 3.0 does not inline them, work-groups that run at the same time
 //          disturb each other
@@ -179,15 +179,6 @@ static inline float round_half(float v)
     return vload_half(0, (const half *)&bits);
 }
 
-static inline float16 round_half16(float16 v)
-{
-#if SIGN_APART
-    return float16_of(half16_of(fabs(v)) | convert_ushort16(as_uint16(v) >> 16 & 0x8000));
-#else
-    return float16_of(half16_of(v));
-#endif
-}
-
 // NVIDIA's compiler makes single loads and stores of vloada_half4 and vstorea_half4_rte.
 #define HALVES_OF(n, words)                                                                                                \
     static inline float##n float##n##_of(words bits)                                                                       \
@@ -222,7 +213,7 @@ HALVES_OF(8, uint4)
 #define STORE16(p, i, v) STORE_SIXTEEN((p) + (i), half16_of(v))
 #define STORE_SAT(p, i, v) STORE(p, i, v)
 #define ROUND(v) round_half(v)
-#define ROUND16(v) round_half16(v)
+#define ROUND16(v) float16_of(half16_of(v))
 #elif T_IS_FLOAT
 #define LOAD(p, i) ((p)[i])
 #define LOAD16(p, i) LOAD_SIXTEEN((p) + (i))
