@@ -23,12 +23,13 @@ if TYPE_CHECKING:
 _INSTALL_PYOPENCL = "pip install pyopencl"
 _INSTALL_POCL = "pip install pocl-binary-distribution"
 _INSTALL_INTEL = "pip install intel-opencl-rt intel-cmplr-lib-rt"
+_INSTALL_LINKER = f"install {link_repair.LINKER} (binutils)"
 
 # (part of a reason, command): the first that fits.
 _REMEDIES = (
     (("libimf", "libsvml", "libirng", "libintlc"), "pip install intel-cmplr-lib-rt"),
     (("libtbb", "libhwloc"), "pip install tbb"),
-    ((link_repair.COMPLAINT,), f"install {link_repair.LINKER} (binutils), or {_INSTALL_INTEL}"),
+    ((link_repair.COMPLAINT,), f"{_INSTALL_LINKER}, or {_INSTALL_INTEL}" if host_cpu().is_x86 else _INSTALL_LINKER),
     (("unknown target CPU 'generic'", "does not know this processor"), _INSTALL_INTEL),
 )
 
@@ -170,8 +171,15 @@ def _loader_problems(survey: Survey) -> list[Problem]:
     if os.environ.get(icd.VENDORS_VARIABLE):
         return [Problem("none of the chosen OpenCL libraries shows a device", f"unset {icd.VENDORS_VARIABLE}")]
     if survey.entries:
-        return [Problem("none of the OpenCL libraries shows a device", _INSTALL_POCL)]
-    return [Problem("there is no OpenCL library on this machine", _INSTALL_POCL)]
+        return [Problem("none of the OpenCL libraries shows a device", _how_to_install())]
+    return [Problem("there is no OpenCL library on this machine", _how_to_install())]
+
+
+def _how_to_install() -> str:
+    """Return how this machine gets OpenCL for its processor: PyPI has PoCL for Linux on x86-64 alone."""
+    if sys.platform != "linux":
+        return "install the OpenCL driver of a GPU, or PoCL: conda install -c conda-forge pocl"
+    return _INSTALL_POCL if host_cpu().is_x86 else "apt install pocl-opencl-icd, or what the distribution calls PoCL"
 
 
 def _library_problems(libraries: tuple[LibraryReport, ...]) -> list[Problem]:

@@ -13,12 +13,16 @@ from pathlib import Path
 from nn_runtime.value_classes import dataclass
 
 _CPUINFO = Path("/proc/cpuinfo")
+_ARM_MODEL = "CPU implementer", "CPU part", "CPU variant", "CPU revision"
 _ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA = 158, 0x1023, 18
 
 
 @dataclass(frozen=True)
 class HostCpu:
-    """Machine ("x86_64"), model name, and instruction set flags as Linux spells them (empty where unknown)."""
+    """Machine ("x86_64"), model name (on ARM implementer and part), and instruction set flags as Linux spells them.
+
+    Empty where unknown.
+    """
 
     machine: str
     model: str
@@ -43,7 +47,8 @@ def parse_cpuinfo(text: str, machine: str) -> HostCpu:
         key, _, value = line.partition(":")
         fields[key.strip()] = value.strip()
     flags = fields.get("flags", fields.get("Features", ""))
-    return HostCpu(machine, fields.get("model name", ""), frozenset(flags.split()))
+    parts = [fields[key] for key in _ARM_MODEL if key in fields]
+    return HostCpu(machine, fields.get("model name", " ".join(parts)), frozenset(flags.split()))
 
 
 @functools.cache

@@ -41,12 +41,14 @@ if TYPE_CHECKING:
 
 OPENCL = "opencl"
 _NEEDED = ("numpy", "pyopencl", "flatbuffers", "platformdirs", "filelock", "threadpoolctl")
-_OPTIONAL = {
-    "pocl-binary-distribution": "pip install pocl-binary-distribution",
-    "intel-opencl-rt": "pip install intel-opencl-rt intel-cmplr-lib-rt",
-    "pillow": "pip install pillow",
-}
-"""Packages of the extras and the command that installs them."""
+_LINUX, _WINDOWS = ("linux", "x86_64"), ("win32", "amd64")
+_EXTRAS = (
+    ("pocl-binary-distribution", "pip install pocl-binary-distribution", (_LINUX,)),
+    ("intel-opencl-rt", "pip install intel-opencl-rt intel-cmplr-lib-rt", (_LINUX, _WINDOWS)),
+)
+"""Package, the command that installs it, and the systems and machines for which PyPI has it."""
+_OPTIONAL = {name: command for name, command, places in _EXTRAS if (sys.platform, platform.machine().lower()) in places}
+_OPTIONAL["pillow"] = "pip install pillow"
 _VARIABLES = ("NNRT_DEVICE", "PYOPENCL_CTX", "NNRT_VLOG", "NNRT_TRACE", "NNRT_DRIVER_HOST")
 """Variables of the runtime; the drivers report their own."""
 _SELECTORS = ("NNRT_DEVICE", "PYOPENCL_CTX")

@@ -11,6 +11,7 @@ import pytest
 
 from gpu_driver.discovery import diagnosis, icd, platforms
 from gpu_driver.discovery.diagnosis import diagnose
+from gpu_driver.discovery.host_cpu import HostCpu
 from tests.gpu_driver.discovery.made_up import made_up_device
 from tests.gpu_driver.discovery.processes import DOCTOR, run
 
@@ -40,3 +41,21 @@ def test_a_diagnosis_names_the_instructions_that_were_seen_to_work() -> None:
     for device in platforms.find_devices():
         line = f"instructions seen to work: {', '.join(device.features)}"
         assert any(one.endswith(line) for one in told) == bool(device.features)
+
+
+@pytest.mark.parametrize(
+    ("system", "machine", "wanted"),
+    [
+        ("linux", "x86_64", "pip install pocl-binary-distribution"),
+        ("linux", "aarch64", "apt install pocl-opencl-icd"),
+        ("darwin", "arm64", "conda install -c conda-forge pocl"),
+    ],
+)
+def test_opencl_is_to_be_had_otherwise_elsewhere(
+    system: str, machine: str, wanted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(diagnosis.sys, "platform", system)
+    monkeypatch.setattr(diagnosis, "host_cpu", lambda: HostCpu(machine, "", frozenset()))
+    monkeypatch.delenv(icd.VENDORS_VARIABLE, raising=False)
+    (problem,) = diagnosis._loader_problems(platforms.Survey())
+    assert wanted in problem.remedy
