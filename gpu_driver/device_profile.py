@@ -41,6 +41,7 @@ class DeviceProfile:
     works everywhere). int8_dot, command_buffer, subgroups: the Khronos extensions. features: assembly variants
     that were seen to work. device_name: what OpenCL calls it. tuning: numbers for speed, nothing that changes what is
     computed. quantizes_inputs: whether products with weights that were bytes may make bytes of their inputs.
+    tells_times: whether its events have times; those of rusticl in Mesa 22 have not.
     """
 
     slug: str
@@ -69,6 +70,7 @@ class DeviceProfile:
     device_name: str = ""
     tuning: Tuning = field(default=Tuning())
     quantizes_inputs: bool = False
+    tells_times: bool = True
 
     @property
     def is_cpu(self) -> bool:

@@ -52,6 +52,7 @@ def profile_of(found: FoundDevice) -> DeviceProfile:
         command_buffer="cl_khr_command_buffer" in extensions,
         features=frozenset(found.features) | _abilities(found),
         device_name=found.device_name,
+        tells_times=device.profiling_timer_resolution > 0,
     )
     return replace(profile, tuning=tuning_for(profile))
 

@@ -281,11 +281,11 @@ class Device:
         with self._lock:
             self._counts[what] += 1
 
-    def peaks(self) -> Peaks:
-        """Return the measured peaks; the first call on a machine measures them."""
+    def peaks(self) -> Peaks | None:
+        """Return the measured peaks; the first call on a machine measures them. None where commands have no times."""
         from gpu_driver.peaks import peaks_of
 
-        return peaks_of(self.context())
+        return peaks_of(self.context()) if self.profile.tells_times else None
 
     def tuning_parameters(self) -> Sequence[TuningParameter]:
         """Return what can be tuned on a device of this class."""

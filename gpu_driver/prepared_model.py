@@ -13,7 +13,7 @@ from gpu_driver.execution.compiled_segment import CompiledSegment
 from gpu_driver.execution.constant_folding import fold_constants, fold_into_tables
 from gpu_driver.execution.execution_context import ExecutionContext
 from gpu_driver.execution.graph_run import Commands, GraphRun, Limits
-from gpu_driver.execution.profiling import RecordedProfile
+from gpu_driver.execution.profiling import RecordedProfile, check_tells_times, timing_of
 from gpu_driver.execution.request_ends import RequestEnds
 from gpu_driver.execution.reusable import BindingBurst, bind, reusable
 from gpu_driver.execution.turns import check_deadline, in_turn
@@ -94,6 +94,7 @@ class PreparedModel:
         self, request: Request, deadline_ns: int | None, loop_timeout_ns: int | None
     ) -> tuple[ExecutionResult, ExecutionProfile]:
         """Execute once and return a row per launch and transfer."""
+        check_tells_times(self.device.profile)
         start_ns = time.perf_counter_ns()
         events: list[Recorded] = []
         result = self._timed(request, deadline_ns, loop_timeout_ns, events, in_stages=True)
@@ -211,9 +212,9 @@ class PreparedModel:
             raise
         if events is None:
             return ExecutionResult(shapes)
-        on_device = events[-1][1].profile.end - events[0][1].profile.start if events else 0
+        first, last = (events[0][1], events[-1][1]) if events else (None, None)
         in_driver = time.perf_counter_ns() - start_ns
-        return ExecutionResult(shapes, Timing(min(on_device, in_driver), in_driver))
+        return ExecutionResult(shapes, timing_of(self.device.profile, first, last, in_driver))
 
     def _execute(
         self,

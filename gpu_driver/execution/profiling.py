@@ -5,20 +5,41 @@ from __future__ import annotations
 
 import functools
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
+import pyopencl as cl
 
 from gpu_driver.execution.recorded import Clocked, Transfer
 from gpu_driver.launch import Launch, Stage
 from nn_runtime.hal.interfaces import ExecutionProfile, ProfileRow
+from nn_runtime.hal.types import ErrorStatus, HalError, Timing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    import pyopencl as cl
-
+    from gpu_driver.device_profile import DeviceProfile
     from gpu_driver.execution.recorded import Recorded
+
+_START, _END = cl.profiling_info.START, cl.profiling_info.END
+
+
+def timing_of(profile: DeviceProfile, first: cl.Event | None, last: cl.Event | None, in_driver_ns: int) -> Timing:
+    """Return the times of an execution from its first command to its last, if it had any, and in the driver."""
+    if not profile.tells_times:
+        return Timing(time_in_driver_ns=in_driver_ns)
+    on_device_ns = 0
+    if first is not None and last is not None:
+        started, ended = first.get_profiling_info(_START), last.get_profiling_info(_END)
+        on_device_ns = cast("int", ended) - cast("int", started)
+    return Timing(min(on_device_ns, in_driver_ns), in_driver_ns)
+
+
+def check_tells_times(profile: DeviceProfile) -> None:
+    """Raise HalError(GENERAL_FAILURE) for a device of whose commands there can be no profile."""
+    if not profile.tells_times:
+        device = f"{profile.name} ({profile.device_name}, driver {profile.driver_version})"
+        raise HalError(ErrorStatus.GENERAL_FAILURE, f"{device} tells no times of its commands: there is no profile")
 
 
 class RecordedProfile(ExecutionProfile):

@@ -6,13 +6,12 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-import pyopencl as cl
 
 from gpu_driver.execution.graph_run import Commands
-from gpu_driver.execution.profiling import RecordedProfile
+from gpu_driver.execution.profiling import RecordedProfile, check_tells_times, timing_of
 from gpu_driver.execution.recorded import take_stamps
 from gpu_driver.execution.request_ends import RequestEnds
 from gpu_driver.execution.turns import check_deadline, in_turn
@@ -20,12 +19,14 @@ from nn_runtime.errors import NNError
 from nn_runtime.hal.buffers import BoundBuffers
 from nn_runtime.hal.interfaces import IPreparedModel
 from nn_runtime.hal.plain import PlainBurst
-from nn_runtime.hal.types import BufferToken, ExecutionResult, HalError, OutputShape, Timing
+from nn_runtime.hal.types import BufferToken, ExecutionResult, HalError, OutputShape
 from nn_runtime.hal.validation import validate_request
 from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    import pyopencl as cl
 
     from gpu_driver.device.context import DeviceContext
     from gpu_driver.device.device_memory import DeviceBuffer
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
     from nn_runtime.hal.memory import SharedMemory
     from nn_runtime.hal.types import Model, Priority, Request
     from nn_runtime.operand import Array
-
-_START, _END = cl.profiling_info.START, cl.profiling_info.END
 
 
 @dataclass(frozen=True)
@@ -153,17 +152,14 @@ class ReusableExecution:
         queue = self._device.profiling_queue
         last = in_turn(slot, events, self._run, queue, events, memory, False)
         in_driver = time.perf_counter_ns() - start_ns
-        on_device = 0
-        if last is not None:
-            first = events[0][1] if events else last
-            started, ended = first.get_profiling_info(_START), last.get_profiling_info(_END)
-            on_device = cast("int", ended) - cast("int", started)
-        return ExecutionResult(self._result.output_shapes, Timing(min(on_device, in_driver), in_driver))
+        first = events[0][1] if events else last
+        return ExecutionResult(self._result.output_shapes, timing_of(self._device.profile, first, last, in_driver))
 
     def execute_profiled(
         self, deadline_ns: int | None, memory: _Memory | None = None
     ) -> tuple[ExecutionResult, ExecutionProfile]:
         """Execute and return a row per launch and transfer, and per stage of a launch."""
+        check_tells_times(self._device.profile)
         start_ns = time.perf_counter_ns()
         self._device.check_process()
         slot = self._slot if deadline_ns is None else self._slot_until(deadline_ns)

@@ -50,8 +50,9 @@ def peaks_of(devices: Iterable[str]) -> dict[str, Peaks]:
     found = {}
     for name in devices:
         hal = find_device(name).hal
-        if isinstance(hal, HasPeaks):
-            found[name] = hal.peaks()
+        peaks = hal.peaks() if isinstance(hal, HasPeaks) else None
+        if peaks is not None:
+            found[name] = peaks
     return found
 
 

@@ -36,5 +36,8 @@ class Peaks:
 class HasPeaks(Protocol):
     """Optional: a device that knows its peaks, for `nnrt benchmark --profile`."""
 
-    def peaks(self) -> Peaks:
-        """Return the device's peaks: the most that was ever measured, now included, which may take a second."""
+    def peaks(self) -> Peaks | None:
+        """Return the device's peaks: the most that was ever measured, now included, which may take a second.
+
+        None where they cannot be measured.
+        """
