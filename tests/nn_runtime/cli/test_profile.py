@@ -105,7 +105,10 @@ def test_operations_of_a_profile_and_its_page(
     assert rows == len(report["launches"]) + 1
     assert "in no launch" in text
     assert all(launch["result"] in text for launch in report["launches"])
-    assert report["launches"][-1]["result"] == "1x10"
+    computing = [
+        launch for launch in report["launches"] if launch["operations"]
+    ]  # devices with memory of their own read, too
+    assert computing[-1]["result"] == "1x10"
     assert any(line.startswith(f"{name}: ") and line in text for line in report["circumstances"])
     for part in text.split("<svg")[1:]:
         ElementTree.fromstring("<svg" + part.split("</svg>")[0] + "</svg>")
