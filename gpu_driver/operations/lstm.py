@@ -139,7 +139,7 @@ def _recurrent(
         )
 
     steps, group = place.steps.max_time, one_group_each(cell.batches, device)
-    if fits_one_group(macs):
+    if fits_one_group(macs, device):
         return (launch("lstm_sequence", group, 0, steps, 2 * macs * cell.batches * steps),)
     stages = [
         ("lstm_products", split(len(cell.gates) * units, cell.batches, device), 2 * macs * cell.batches),

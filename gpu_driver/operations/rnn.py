@@ -85,7 +85,7 @@ def _run(op: BoundOperation, cell: RnnCell, place: Place, device: DeviceProfile)
 
     before = *products, *recurrent.launches, *bias.launches
     group = one_group_each(cell.batches, device)
-    if fits_one_group(cell.num_units**2):
+    if fits_one_group(cell.num_units**2, device):
         return *before, launch("rnn_sequence", group, 0, flops * steps)
     every_unit = split(units, cell.batches, device)
     return (
