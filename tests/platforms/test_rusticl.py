@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What llvmpipe, rusticl's CPU device, gets: no chain.cl, which its compiler takes minutes for, and no loop of barriers."""
+"""What llvmpipe, rusticl's CPU device, gets: no chain.cl, which takes it minutes to build, and no loop of barriers."""
 
 from __future__ import annotations
 
