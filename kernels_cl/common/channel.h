@@ -20,7 +20,7 @@ typedef struct {
     int bias;
     AtOnce scale;
 } Channel;
-#define READ_CHANNEL(to, channel)                                                                                              \
+#define READ_CHANNEL(to, channel)                                                                                      \
     ((to).bias = bias[channel], (to).scale.multiplier = multipliers[channel], (to).scale.right = -shifts[channel] - 1, \
         (to).scale.added = at_once_added(0, multipliers[channel], shifts[channel], zeros.z, FLAGS & ROUNDS_ONCE))
 

@@ -49,6 +49,7 @@ def test_a_diagnosis_names_the_instructions_that_were_seen_to_work() -> None:
         ("linux", "x86_64", "pip install pocl-binary-distribution"),
         ("linux", "aarch64", "apt install pocl-opencl-icd"),
         ("darwin", "arm64", "conda install -c conda-forge pocl"),
+        ("win32", "AMD64", "install the OpenCL driver"),
     ],
 )
 def test_opencl_is_to_be_had_otherwise_elsewhere(
