@@ -178,9 +178,7 @@ def _loader_problems(survey: Survey) -> list[Problem]:
 def _how_to_install() -> str:
     """Return how this machine gets OpenCL for its processor: PyPI has PoCL for Linux on x86-64 alone."""
     if sys.platform == "linux":
-        return (
-            _INSTALL_POCL if host_cpu().is_x86 else "apt install pocl-opencl-icd, or what the distribution calls PoCL"
-        )
+        return _INSTALL_POCL if host_cpu().is_x86 else "apt install pocl-opencl-icd, or the distribution's name for it"
     install = "install the OpenCL driver of the GPU or processor"
     return f"{install}, or PoCL: conda install -c conda-forge pocl" if sys.platform == "darwin" else install
 
