@@ -117,7 +117,8 @@ def test_ptx_is_assembled(variant: Variant, clang: str, ptxas: str, tmp_path: Pa
     assert ptx.count(INSTRUCTIONS[kind]) == blocks * LINE_BYTES // BYTES_AT_ONCE * TIMES.get(kind, 1)
     assert ptx.count("mma.sync") == ptx.count(INSTRUCTIONS[kind])
     fragments = 2 * row_blocks + column_blocks
-    assert len(re.findall(r"ld\.shared\.v4\.[ub]32", ptx)) >= fragments
+    memory = "global" if variant.tile.direct else "shared"
+    assert len(re.findall(rf"ld\.{memory}\.v4\.[ub]32", ptx)) >= fragments
     for target in TARGETS[variant.level]:
         said = _assembled(ptx, ptxas, target, tmp_path)
         assert "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads" in said

@@ -32,7 +32,7 @@ PROFILES = (
     *(replace(CPU_PROFILE, features=frozenset({feature})) for feature in FEATURES),
 )
 PERSISTENT = replace(GPU_PROFILE, features=frozenset({PERSISTENT_EMULATED}))
-COMPILERS = ("clang", *(f"clang-{version}" for version in range(30, 13, -1)))
+COMPILERS = (*(f"clang-{version}" for version in range(30, 13, -1)), "clang")
 WARNINGS = (
     *("-Wno-everything", "-Wuninitialized", "-Wsometimes-uninitialized", "-Wconditional-uninitialized"),
     *("-Wreturn-type", "-Warray-bounds", "-Wshift-overflow", "-Wshift-count-overflow", "-Wdivision-by-zero"),
