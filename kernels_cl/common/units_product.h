@@ -502,7 +502,7 @@ typedef struct {
 static IN_REGISTERS Places places_of(Tile tile, const Lane *lane, int columns, int4 layout, const Geometry *g)
 {
     const int first_row = tile.row * TILE_ROWS + lane->row, first_column = tile.column * TILE_COLUMNS + lane->column, k = lane->run * RUN_TERMS;
-    Places places;
+    Places places = {{0}, {0}};
 #pragma unroll
     for (int i = 0; i < 2 * ROW_BLOCKS; ++i) {
         Pixel pixel;
