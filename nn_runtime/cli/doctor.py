@@ -47,8 +47,6 @@ _EXTRAS = (
     ("intel-opencl-rt", "pip install intel-opencl-rt intel-cmplr-lib-rt", (_LINUX, _WINDOWS)),
 )
 """Package, the command that installs it, and the systems and machines for which PyPI has it."""
-_OPTIONAL = {name: command for name, command, places in _EXTRAS if (sys.platform, platform.machine().lower()) in places}
-_OPTIONAL["pillow"] = "pip install pillow"
 _VARIABLES = ("NNRT_DEVICE", "PYOPENCL_CTX", "NNRT_VLOG", "NNRT_TRACE", "NNRT_DRIVER_HOST")
 """Variables of the runtime; the drivers report their own."""
 _SELECTORS = ("NNRT_DEVICE", "PYOPENCL_CTX")
@@ -138,7 +136,13 @@ def _folder() -> str:
 
 def _packages() -> dict[str, str | None]:
     """Return the version of every package that matters, None where it is not installed."""
-    return {name: _version(name) for name in (*_NEEDED, *_OPTIONAL)}
+    return {name: _version(name) for name in (*_NEEDED, *_optional())}
+
+
+def _optional() -> dict[str, str]:
+    """Return the packages of the extras that there are for this machine, and the command that installs each."""
+    here = sys.platform, platform.machine().lower()
+    return {**{name: command for name, command, places in _EXTRAS if here in places}, "pillow": "pip install pillow"}
 
 
 def _version(name: str) -> str | None:
@@ -149,8 +153,9 @@ def _version(name: str) -> str | None:
 
 
 def _missing(name: str) -> str:
-    if name in _OPTIONAL:
-        return f"is not installed (optional: {_OPTIONAL[name]})"
+    optional = _optional()
+    if name in optional:
+        return f"is not installed (optional: {optional[name]})"
     return f"is not installed: pip install {name}"
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nn_runtime.cli import main
+from nn_runtime.cli import doctor, main
 from nn_runtime.devices import select
 from nn_runtime.errors import UnavailableDevice
 from tests.nn_runtime.cli.conftest import unusable_device
@@ -159,3 +159,20 @@ def test_a_selection_of_what_is_not_there_is_a_problem(
     assert problem["what"].startswith(f"{variable}={value}: ")
     assert wanted in problem["what"]
     assert problem["remedy"].startswith(f"unset {variable}")
+
+
+@pytest.mark.parametrize(
+    ("system", "machine", "extras"),
+    [
+        ("linux", "x86_64", ["pocl-binary-distribution", "intel-opencl-rt", "pillow"]),
+        ("linux", "aarch64", ["pillow"]),
+        ("win32", "AMD64", ["intel-opencl-rt", "pillow"]),
+        ("darwin", "x86_64", ["pillow"]),
+    ],
+)
+def test_only_packages_that_there_are_for_a_machine_are_named(
+    system: str, machine: str, extras: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor.sys, "platform", system)
+    monkeypatch.setattr(doctor.platform, "machine", lambda: machine)
+    assert list(doctor._packages()) == [*doctor._NEEDED, *extras]

@@ -105,9 +105,7 @@ def test_operations_of_a_profile_and_its_page(
     assert rows == len(report["launches"]) + 1
     assert "in no launch" in text
     assert all(launch["result"] in text for launch in report["launches"])
-    computing = [
-        launch for launch in report["launches"] if launch["operations"]
-    ]  # devices with memory of their own read, too
+    computing = [launch for launch in report["launches"] if launch["operations"]]  # not what reads the result
     assert computing[-1]["result"] == "1x10"
     assert any(line.startswith(f"{name}: ") and line in text for line in report["circumstances"])
     for part in text.split("<svg")[1:]:
