@@ -22,7 +22,7 @@ PERSISTENT_ITEMS_PER_UNIT = 256
 """Of a compute unit: it has registers and local memory for them (tests/platforms/test_ptx.py)."""
 MOST_PERSISTENT_FLOPS, MOST_PERSISTENT_BYTES = 80_000_000, 8_000_000
 """Feature of a device said to be a GPU with groups that may wait for each other: for tests."""
-_LLVMPIPE = "rusticl"
+_SLOW_TO_BUILD = "rusticl"
 _POCL = re.compile(r"\bPoCL (\d+)")
 _POCLS_LOSING_ASSEMBLY, _ASSEMBLING_ALWAYS = range(4, 7), "chain.cl"
 """They take inline assembly for a call of their own, where a kernel has no such call, and end the process; chains have.
@@ -80,12 +80,7 @@ class DeviceProfile:
     @property
     def builds_chains(self) -> bool:
         """Whether chain.cl is for this device: a CPU whose compiler does not take minutes for it (llvmpipe's does)."""
-        return self.is_cpu and self.slug != _LLVMPIPE
-
-    @property
-    def meets_in_loops(self) -> bool:
-        """Whether work-items may meet at barriers in long loops: of an RNN, llvmpipe of Mesa 25 ends the process."""
-        return not (self.is_cpu and self.slug == _LLVMPIPE)
+        return self.is_cpu and self.slug != _SLOW_TO_BUILD
 
     @property
     def uses_host_memory(self) -> bool:

@@ -19,12 +19,7 @@
 #include "common/real.h"
 #include "common/boxes.h"
 
-#if GROUP == 1
-#define GROUP_BARRIER
-#else
-#define GROUP_BARRIER barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-#endif
-
+#define ALL_MEMORY (CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 #define LEAST_ORDER (-2147483647 - 1)
 #define KIND_LINEAR 1
 #define KIND_GAUSSIAN 2
@@ -60,7 +55,7 @@ VECTOR_KERNEL void nms(
     float iou, float sigma, float least)
 {
     local int shared_order[GROUP], shared_at[GROUP];
-    const int list = (int)get_global_id(1), item = (int)get_local_id(0);
+    const int list = (int)get_global_id(1), item = GROUP_ITEM;
     const Suppression s = {kind, iou, sigma, least};
     const int most = limit < 0 ? n : limit; // a loop until `count == limit` is miscompiled by rusticl of Mesa 22.3 for limit -1
     scores += list * n;
@@ -98,14 +93,14 @@ VECTOR_KERNEL void nms(
             }
             shared_order[item] = order;
             shared_at[item] = best;
-            GROUP_BARRIER
+            GROUP_BARRIER(ALL_MEMORY);
             for (int i = 0; i < GROUP; ++i)
                 if (shared_at[i] < n
                     && (best == n || shared_order[i] > order || (shared_order[i] == order && shared_at[i] < best))) {
                     order = shared_order[i];
                     best = shared_at[i];
                 }
-            GROUP_BARRIER
+            GROUP_BARRIER(ALL_MEMORY);
             if (best == n)
                 break;
             if (item == 0)
@@ -123,9 +118,9 @@ static inline int sum_of_group(int value, local int *shared)
 #if GROUP == 1
     return value;
 #else
-    GROUP_BARRIER
-    shared[get_local_id(0)] = value;
-    GROUP_BARRIER
+    GROUP_BARRIER(ALL_MEMORY);
+    shared[GROUP_ITEM] = value;
+    GROUP_BARRIER(ALL_MEMORY);
     int sum = 0;
     for (int i = 0; i < GROUP; ++i)
         sum += shared[i];
@@ -145,7 +140,7 @@ static inline int count_above(global const float *scores, int from, int to, int 
 VECTOR_KERNEL void keep_best(global const float *scores, global uchar *alive, int n, int most)
 {
     local int shared[GROUP];
-    const int list = (int)get_global_id(1), item = (int)get_local_id(0), part = (n + GROUP - 1) / GROUP;
+    const int list = (int)get_global_id(1), item = GROUP_ITEM, part = (n + GROUP - 1) / GROUP;
     const int from = min(item * part, n), to = min(from + part, n);
     scores += list * n;
     alive += list * n;
@@ -165,9 +160,9 @@ VECTOR_KERNEL void keep_best(global const float *scores, global uchar *alive, in
     const int room = most - sum_of_group(above, shared);
     int before = 0;
 #if GROUP > 1
-    GROUP_BARRIER
+    GROUP_BARRIER(ALL_MEMORY);
     shared[item] = equal;
-    GROUP_BARRIER
+    GROUP_BARRIER(ALL_MEMORY);
     for (int i = 0; i < item; ++i)
         before += shared[i];
 #endif

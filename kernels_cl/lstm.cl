@@ -15,12 +15,17 @@
 //          clips (cell, projection), 0 for none; padded sizes are multiples of 16, padding is 0
 // Defines  T: float | half (required)
 //          GROUP: work-items of a group of VECTOR_KERNEL
+//          IN_STEPS: 1 gives the kernels of single steps, lstm_sequence otherwise
 // Launch   lstm_sequence, lstm_states, lstm_cell: global (GROUP, batches), local (GROUP, 1): one group per batch
 //          lstm_products, lstm_projection: global (any, batches), local (GROUP, 1)
 //          in steps: lstm_states once, then for each step lstm_products, lstm_cell, and lstm_projection where there is one
 // Exact    no; sums in float
 #ifndef T
 #error "lstm.cl: define T"
+#endif
+
+#ifndef IN_STEPS
+#define IN_STEPS 0
 #endif
 
 #include "common/types.h"
@@ -175,7 +180,7 @@ static inline LANES_T centred(LANES_T values, float mean, int i, int units)
 static inline void normalize_gate(const Cell *c, int step, int gate, local float *shared)
 {
     global float *sums = gate_sums(c, step, gate);
-    const int first = (int)get_local_id(0);
+    const int first = GROUP_ITEM;
     LANES_T total = 0.0f, squares = 0.0f;
     EVERY_UNIT(i, c->padded_units, first, GROUP)
         total += UNITS(sums, i);
@@ -212,7 +217,7 @@ static inline void advance_cell(const Cell *c, int step, int i)
 // From complete sums to the cell state, and to the output or what is projected (in the output gate's sums); for whole groups.
 static inline void advance(const Cell *c, int step, local float *shared)
 {
-    const int first = (int)get_local_id(0), padded = c->padded_units;
+    const int first = GROUP_ITEM, padded = c->padded_units;
     if (c->peephole)
         EVERY_UNIT(i, padded, first, GROUP) {
             add_peephole(c, step, FORGET, i);
@@ -245,30 +250,32 @@ static inline void project(const Cell *c, int step, int first, int stride)
         store_outputs(c, step, i, clipped(UNITS(c->hidden, i), c->proj_clip));
 }
 
+#if !IN_STEPS
 VECTOR_KERNEL void lstm_sequence(CELL_PARAMETERS)
 {
     FLUSH_DENORMALS;
     local float shared[GROUP];
     const Cell c = CELL;
-    const int first = (int)get_local_id(0);
+    const int first = GROUP_ITEM;
     load_states(&c, first, GROUP);
     for (int step = c.step; step < c.stop; ++step) {
-        barrier(CLK_GLOBAL_MEM_FENCE);
+        GROUP_BARRIER(CLK_GLOBAL_MEM_FENCE);
         add_recurrent(&c, step, first, GROUP);
-        barrier(CLK_GLOBAL_MEM_FENCE);
+        GROUP_BARRIER(CLK_GLOBAL_MEM_FENCE);
         advance(&c, step, shared);
         if (c.projected) {
-            barrier(CLK_GLOBAL_MEM_FENCE);
+            GROUP_BARRIER(CLK_GLOBAL_MEM_FENCE);
             project(&c, step, first, GROUP);
         }
     }
 }
 
+#else
 VECTOR_KERNEL void lstm_states(CELL_PARAMETERS)
 {
     FLUSH_DENORMALS;
     const Cell c = CELL;
-    load_states(&c, (int)get_local_id(0), GROUP);
+    load_states(&c, GROUP_ITEM, GROUP);
 }
 
 VECTOR_KERNEL void lstm_products(CELL_PARAMETERS)
@@ -292,3 +299,4 @@ VECTOR_KERNEL void lstm_projection(CELL_PARAMETERS)
     const Cell c = CELL;
     project(&c, c.step, (int)get_global_id(0), (int)get_global_size(0));
 }
+#endif

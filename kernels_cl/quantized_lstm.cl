@@ -41,7 +41,7 @@ typedef int LANES_T;
 #endif
 
 #define ONE 32767
-#define FOR_UNITS(u, units) for (int u = (int)get_local_id(0); u < (units); u += GROUP)
+#define FOR_UNITS(u, units) for (int u = GROUP_ITEM; u < (units); u += GROUP)
 
 static inline int saturated(int x)
 {
@@ -62,7 +62,7 @@ static inline int looked_up(global const short *table, int code)
 static inline void set_products(
     global int *sums, global const T *src, int zero, global const T *weights, int weight_zero, int depth, int columns)
 {
-    for (int i = (int)get_local_id(0) * LANES; i < columns; i += GROUP * LANES) {
+    for (int i = GROUP_ITEM * LANES; i < columns; i += GROUP * LANES) {
         LANES_T sum = 0;
         for (int k = 0; k < depth; ++k)
             sum += (LOAD(src, k) - zero) * (LOAD_LANES(weights, k * columns + i) - weight_zero);
@@ -86,7 +86,7 @@ VECTOR_KERNEL void quantized_16bit_lstm(
     global int *inputs = sums + b * 2 * columns, *recurrent = inputs + columns;
     set_products(inputs, src + b * input_size, zeros.x, input_weights, zeros.z, input_size, columns);
     set_products(recurrent, prev_output + b * units, zeros.y, recurrent_weights, zeros.z, units, columns);
-    barrier(CLK_GLOBAL_MEM_FENCE);
+    GROUP_BARRIER(CLK_GLOBAL_MEM_FENCE);
     FOR_UNITS(u, units) {
         int gate[4];
         for (int g = 0; g < 4; ++g) {
@@ -176,7 +176,7 @@ VECTOR_KERNEL void quantized_lstm(
                variant.x, variant.y};
     set_products(g.inputs, src + b * input_size, zeros.x, input_weights, zeros.z, input_size, columns);
     set_products(g.recurrent, prev_output + b * output_size, zeros.y, recurrent_weights, zeros.z, output_size, columns);
-    barrier(CLK_GLOBAL_MEM_FENCE);
+    GROUP_BARRIER(CLK_GLOBAL_MEM_FENCE);
 
     for (int gate = 4 - gates; gate < OUTPUT_GATE; ++gate)
         finish_gate(&g, gate, prev_cell + b * units, shared);
@@ -203,7 +203,7 @@ VECTOR_KERNEL void quantized_lstm(
     }
     if (!variant.z)
         return;
-    barrier(CLK_GLOBAL_MEM_FENCE);
+    GROUP_BARRIER(CLK_GLOBAL_MEM_FENCE);
     FOR_UNITS(i, output_size) {
         int sum = variant.z == 2 ? projection_bias[i] : 0;
         for (int k = 0; k < units; ++k)

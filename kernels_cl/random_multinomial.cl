@@ -23,12 +23,6 @@
 
 #include "common/types.h"
 
-#if GROUP == 1
-#define GROUP_BARRIER
-#else
-#define GROUP_BARRIER barrier(CLK_LOCAL_MEM_FENCE);
-#endif
-
 static inline REAL exponential(float logit, float greatest)
 {
     return isfinite(logit) ? exp((REAL)logit - (REAL)greatest) : (REAL)0;
@@ -37,7 +31,7 @@ static inline REAL exponential(float logit, float greatest)
 VECTOR_KERNEL void sum_exponentials(global const T *src, global REAL *sums, int classes)
 {
     local REAL shared[GROUP];
-    const int b = (int)get_global_id(1), item = (int)get_local_id(0), part = (classes + GROUP - 1) / GROUP;
+    const int b = (int)get_global_id(1), item = GROUP_ITEM, part = (classes + GROUP - 1) / GROUP;
     const int from = b * classes + min(item * part, classes), to = b * classes + min((item + 1) * part, classes);
     float greatest = -FLT_MAX;
     for (int i = from; i < to; ++i) {
@@ -45,15 +39,15 @@ VECTOR_KERNEL void sum_exponentials(global const T *src, global REAL *sums, int 
         greatest = isfinite(logit) ? fmax(greatest, logit) : greatest;
     }
     shared[item] = greatest;
-    GROUP_BARRIER
+    GROUP_BARRIER(CLK_LOCAL_MEM_FENCE);
     for (int i = 0; i < GROUP; ++i)
         greatest = fmax(greatest, (float)shared[i]);
-    GROUP_BARRIER
+    GROUP_BARRIER(CLK_LOCAL_MEM_FENCE);
     REAL sum = 0;
     for (int i = from; GROUP > 1 && i < to; ++i)
         sum += exponential(LOAD(src, i), greatest);
     shared[item] = sum;
-    GROUP_BARRIER
+    GROUP_BARRIER(CLK_LOCAL_MEM_FENCE);
     sum = 0;
     for (int i = 0; i < item; ++i)
         sum += shared[i];

@@ -136,28 +136,6 @@ static inline COMPUTE_T sum_of_lines(global const T *src, int from, int4 sizes, 
     return sum - lost;
 }
 
-// The same by a group, of any strides: every work-item leaves a sum of its own, and behind a barrier one of them lets all meet.
-static inline void sum_of_item(
-    global const T *src, int from, int4 sizes, int4 strides, int terms, local COMPUTE_T *sums, local COMPUTE_T *losts)
-{
-    const int item = (int)get_local_id(0);
-    COMPUTE_T sum = 0, lost = 0;
-    for (int i = item; i < terms; i += GROUP)
-        ADD_TERM(COMPUTE_T, sum, lost, LOAD(src, from + offset_of(i, sizes, strides)));
-    sums[item] = sum;
-    losts[item] = lost;
-}
-
-static inline COMPUTE_T sum_of_group(local const COMPUTE_T *sums, local const COMPUTE_T *losts)
-{
-    COMPUTE_T sum = sums[0], lost = losts[0];
-    for (int i = 1; i < GROUP; ++i) {
-        lost += losts[i];
-        MEET(COMPUTE_T, sum, lost, sums[i]);
-    }
-    return sum - lost;
-}
-
 #define SUM(V, LOADER, from)      \
     V sum = (V)0, lost = (V)0;    \
     EVERY_TERM(V, LOADER, from, ADD_TERM(V, sum, lost, x))
@@ -195,16 +173,40 @@ TILE_KERNEL void mean_rows(global const T *src, global T *dst, int4 kept_sizes, 
     }
 }
 
+#if GROUP > 1
+// The same by a group, of any strides: every work-item leaves a sum of its own, and behind a barrier one of them lets all meet.
+static inline void sum_of_item(
+    global const T *src, int from, int4 sizes, int4 strides, int terms, local COMPUTE_T *sums, local COMPUTE_T *losts)
+{
+    const int item = GROUP_ITEM;
+    COMPUTE_T sum = 0, lost = 0;
+    for (int i = item; i < terms; i += GROUP)
+        ADD_TERM(COMPUTE_T, sum, lost, LOAD(src, from + offset_of(i, sizes, strides)));
+    sums[item] = sum;
+    losts[item] = lost;
+}
+
+static inline COMPUTE_T sum_of_group(local const COMPUTE_T *sums, local const COMPUTE_T *losts)
+{
+    COMPUTE_T sum = sums[0], lost = losts[0];
+    for (int i = 1; i < GROUP; ++i) {
+        lost += losts[i];
+        MEET(COMPUTE_T, sum, lost, sums[i]);
+    }
+    return sum - lost;
+}
+
 VECTOR_KERNEL void mean_groups(global const T *src, global T *dst, int4 kept_sizes, int4 kept_strides, int4 sizes, int4 strides, int terms,
     int2 factor, int zero_point)
 {
     local COMPUTE_T sums[GROUP], losts[GROUP];
     const int output = (int)get_group_id(0);
     sum_of_item(src, offset_of(output, kept_sizes, kept_strides), sizes, strides, terms, sums, losts);
-    barrier(CLK_LOCAL_MEM_FENCE);
-    if (get_local_id(0) == 0)
+    GROUP_BARRIER(CLK_LOCAL_MEM_FENCE);
+    if (GROUP_ITEM == 0)
         STORE(dst, output, MEAN_OF(COMPUTE_T, , sum_of_group(sums, losts)));
 }
+#endif
 
 #define SUM_OF 0
 #define PRODUCT_OF 1
@@ -302,6 +304,7 @@ TILE_KERNEL void reduce_rows(global const T *src, global T *dst, int4 kept_sizes
     }
 }
 
+#if GROUP > 1
 VECTOR_KERNEL void reduce_groups(global const T *src, global T *dst, int4 kept_sizes, int4 kept_strides, int4 sizes, int4 strides,
     int terms, int operation)
 {
@@ -309,7 +312,7 @@ VECTOR_KERNEL void reduce_groups(global const T *src, global T *dst, int4 kept_s
 #if T_IS_FLOAT
     local COMPUTE_T losts[GROUP];
 #endif
-    const int item = (int)get_local_id(0), output = (int)get_group_id(0);
+    const int item = GROUP_ITEM, output = (int)get_group_id(0);
     const int from = offset_of(output, kept_sizes, kept_strides);
     // One barrier for all: PoCL 3.0 takes one in a branch for another.
 #if T_IS_FLOAT
@@ -321,7 +324,7 @@ VECTOR_KERNEL void reduce_groups(global const T *src, global T *dst, int4 kept_s
         REDUCE(COMPUTE_T, EVERY_OF_ITEM)
         shared[item] = result;
     }
-    barrier(CLK_LOCAL_MEM_FENCE);
+    GROUP_BARRIER(CLK_LOCAL_MEM_FENCE);
 #if T_IS_FLOAT
     if (item == 0 && operation == SUM_OF) {
         STORE(dst, output, sum_of_group(shared, losts));
@@ -333,3 +336,4 @@ VECTOR_KERNEL void reduce_groups(global const T *src, global T *dst, int4 kept_s
         STORE(dst, output, result);
     }
 }
+#endif

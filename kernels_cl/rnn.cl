@@ -10,11 +10,16 @@
 //          padded_units is a multiple of 16, padding is 0
 // Defines  T: float | half (required)
 //          GROUP: work-items of a group of VECTOR_KERNEL
+//          IN_STEPS: 1 gives the kernels of single steps, rnn_sequence otherwise
 // Launch   rnn_sequence, rnn_state: global (GROUP, batches), local (GROUP, 1): one group per batch
 //          in steps: rnn_state once, then rnn_step for each step: global (any, batches), local (GROUP, 1)
 // Exact    no; sums in float
 #ifndef T
 #error "rnn.cl: define T"
+#endif
+
+#ifndef IN_STEPS
+#define IN_STEPS 0
 #endif
 
 #include "common/types.h"
@@ -77,23 +82,25 @@ static inline void advance(const Cell *c, int step, int first, int stride)
     }
 }
 
+#if !IN_STEPS
 VECTOR_KERNEL void rnn_sequence(CELL_PARAMETERS)
 {
     FLUSH_DENORMALS;
     const Cell c = CELL;
-    const int first = (int)get_local_id(0);
+    const int first = GROUP_ITEM;
     load_state(&c, first, GROUP);
     for (int step = shape.s4; step < shape.s5; ++step) {
-        barrier(CLK_GLOBAL_MEM_FENCE);
+        GROUP_BARRIER(CLK_GLOBAL_MEM_FENCE);
         advance(&c, step, first, GROUP);
     }
 }
 
+#else
 VECTOR_KERNEL void rnn_state(CELL_PARAMETERS)
 {
     FLUSH_DENORMALS;
     const Cell c = CELL;
-    load_state(&c, (int)get_local_id(0), GROUP);
+    load_state(&c, GROUP_ITEM, GROUP);
 }
 
 VECTOR_KERNEL void rnn_step(CELL_PARAMETERS)
@@ -102,3 +109,4 @@ VECTOR_KERNEL void rnn_step(CELL_PARAMETERS)
     const Cell c = CELL;
     advance(&c, shape.s4, (int)get_global_id(0), (int)get_global_size(0));
 }
+#endif

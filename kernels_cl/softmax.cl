@@ -40,7 +40,7 @@ VECTOR_KERNEL void softmax_rows(global const T *src, global T *dst, float beta, 
     softmax_of_rows(beta, src + first_row * axis, dst + first_row * axis, axis, last_row - first_row);
 #else
     local float shared[GROUP];
-    const int item = (int)get_local_id(0);
+    const int item = GROUP_ITEM;
     const int whole = axis & ~15;
     for (int row = first_row; row < last_row; ++row) {
         const int start = row * axis;
@@ -51,10 +51,10 @@ VECTOR_KERNEL void softmax_rows(global const T *src, global T *dst, float beta, 
         for (int i = whole + item; i < axis; i += GROUP)
             largest = fmax(largest, LOAD(src, start + i));
         shared[item] = largest;
-        barrier(CLK_LOCAL_MEM_FENCE);
+        GROUP_BARRIER(CLK_LOCAL_MEM_FENCE);
         for (int i = 0; i < GROUP; ++i)
             largest = fmax(largest, shared[i]);
-        barrier(CLK_LOCAL_MEM_FENCE);
+        GROUP_BARRIER(CLK_LOCAL_MEM_FENCE);
 
         float16 sum16 = (float16)0.0f;
         for (int i = item * 16; i < whole; i += GROUP * 16) {
@@ -69,11 +69,11 @@ VECTOR_KERNEL void softmax_rows(global const T *src, global T *dst, float beta, 
             KEEP(dst, start + i, part);
         }
         shared[item] = sum;
-        barrier(CLK_LOCAL_MEM_FENCE);
+        GROUP_BARRIER(CLK_LOCAL_MEM_FENCE);
         sum = 0.0f;
         for (int i = 0; i < GROUP; ++i)
             sum += shared[i];
-        barrier(CLK_LOCAL_MEM_FENCE);
+        GROUP_BARRIER(CLK_LOCAL_MEM_FENCE);
 
         const float share = 1.0f / sum;
         for (int i = item * 16; i < whole; i += GROUP * 16)

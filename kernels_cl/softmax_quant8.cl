@@ -45,7 +45,7 @@ VECTOR_KERNEL void softmax_rows(global const T *src, global T *dst, global const
 {
     local int shared_largest[GROUP];
     local long shared_sum[GROUP];
-    const int item = (int)get_local_id(0);
+    const int item = GROUP_ITEM;
     const int first_row = (int)get_group_id(0) * rows_per_item, last_row = min(first_row + rows_per_item, outer);
     const int whole = axis & ~15;
     int row = first_row;
@@ -62,7 +62,7 @@ VECTOR_KERNEL void softmax_rows(global const T *src, global T *dst, global const
         for (int i = whole + item; i < axis; i += GROUP)
             largest = max(largest, LOAD(src, start + i));
         shared_largest[item] = largest;
-        barrier(CLK_LOCAL_MEM_FENCE);
+        GROUP_BARRIER(CLK_LOCAL_MEM_FENCE);
         for (int i = 0; i < GROUP; ++i)
             largest = max(largest, shared_largest[i]);
 
@@ -70,11 +70,11 @@ VECTOR_KERNEL void softmax_rows(global const T *src, global T *dst, global const
         for (int i = item; i < axis; i += GROUP)
             sum += terms[largest - LOAD(src, start + i)];
         shared_sum[item] = sum;
-        barrier(CLK_LOCAL_MEM_FENCE);
+        GROUP_BARRIER(CLK_LOCAL_MEM_FENCE);
         sum = 0;
         for (int i = 0; i < GROUP; ++i)
             sum += shared_sum[i];
-        barrier(CLK_LOCAL_MEM_FENCE);
+        GROUP_BARRIER(CLK_LOCAL_MEM_FENCE);
 
         const int length = 64 - (int)clz(sum);
         const int inverse = reciprocal(half_of(sum, length));

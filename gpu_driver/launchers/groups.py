@@ -29,7 +29,7 @@ def share_outputs(outputs: int, terms: int, device: DeviceProfile, multiple: int
 
     multiple: what the work-items of a group must be a multiple of.
     """
-    shares = not device.is_cpu and group_size(device) % multiple == 0
+    shares = group_size(device) > 1 and group_size(device) % multiple == 0
     return shares and outputs <= device.tuning.shared_outputs and terms >= _MANY_TERMS
 
 

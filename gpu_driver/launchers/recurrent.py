@@ -106,9 +106,9 @@ def split(units: int, rows: int, device: DeviceProfile) -> tuple[WorkSize, WorkS
     return (min(units // LANES, device.compute_units * _ITEMS_PER_CORE), rows), (1, 1)
 
 
-def fits_one_group(recurrent_weights: int, device: DeviceProfile) -> bool:
+def fits_one_group(recurrent_weights: int) -> bool:
     """Whether a group that runs through all steps alone beats launches for each step that spread over the device."""
-    return recurrent_weights <= _MOST_WEIGHTS_OF_ONE_GROUP and device.meets_in_loops
+    return recurrent_weights <= _MOST_WEIGHTS_OF_ONE_GROUP
 
 
 def stacked_matrices(matrices: Sequence[BoundOperand], device: DeviceProfile) -> Rows:

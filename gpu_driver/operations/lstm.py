@@ -128,18 +128,19 @@ def _recurrent(
     variant = int_vector(cell.peephole, cell.layer_norm, projected, cell.activation)
     clips = float_vector(cell.cell_clip, cell.proj_clip)
     macs = len(cell.gates) * cell.num_units * cell.output_size + projected * cell.num_units * cell.output_size
+    in_steps = not fits_one_group(macs)
 
     def launch(kernel: str, size: tuple[WorkSize, WorkSize], first: int, stop: int, flops: int) -> Launch:
         sizes = cell.num_units, units, cell.output_size, outputs, len(cell.gates), place.steps.max_time, first, stop
         return Launch(
-            Kernel("lstm.cl", kernel, typed_group(place.output, device)),
+            Kernel("lstm.cl", kernel, (*typed_group(place.output, device), ("IN_STEPS", int(in_steps)))),
             (*memories, int_vector(*sizes), where, variant, clips),
             *size,
             flops,
         )
 
     steps, group = place.steps.max_time, one_group_each(cell.batches, device)
-    if fits_one_group(macs, device):
+    if not in_steps:
         return (launch("lstm_sequence", group, 0, steps, 2 * macs * cell.batches * steps),)
     stages = [
         ("lstm_products", split(len(cell.gates) * units, cell.batches, device), 2 * macs * cell.batches),

@@ -76,16 +76,17 @@ def _run(op: BoundOperation, cell: RnnCell, place: Place, device: DeviceProfile)
     where = int_vector(*place.strides, place.offset, 0, 0, 0)
     bounds = tuple(float32(bound) for bound in activation_range_float(cell.activation))
     flops = 2 * cell.batches * cell.num_units**2
+    in_steps = not fits_one_group(cell.num_units**2)
 
     def launch(kernel: str, size: tuple[WorkSize, WorkSize], first: int, flops: int) -> Launch:
         flags = place.backward, bool(place.states)
         shape = int_vector(cell.num_units, units, cell.batches, steps, first, steps, *flags)
-        kernel_of_file = Kernel("rnn.cl", kernel, typed_group(place.output, device))
+        kernel_of_file = Kernel("rnn.cl", kernel, (*typed_group(place.output, device), ("IN_STEPS", int(in_steps))))
         return Launch(kernel_of_file, (*memories, shape, where, *bounds), *size, flops)
 
     before = *products, *recurrent.launches, *bias.launches
     group = one_group_each(cell.batches, device)
-    if fits_one_group(cell.num_units**2, device):
+    if not in_steps:
         return *before, launch("rnn_sequence", group, 0, flops * steps)
     every_unit = split(units, cell.batches, device)
     return (

@@ -12,9 +12,9 @@ static inline SUM_T sum_of_group(SUM_T value, local SUM_T *shared)
 #if GROUP == 1
     return value;
 #else
-    barrier(CLK_LOCAL_MEM_FENCE);
-    shared[get_local_id(0)] = value;
-    barrier(CLK_LOCAL_MEM_FENCE);
+    GROUP_BARRIER(CLK_LOCAL_MEM_FENCE);
+    shared[GROUP_ITEM] = value;
+    GROUP_BARRIER(CLK_LOCAL_MEM_FENCE);
     SUM_T sum = 0;
     for (int i = 0; i < GROUP; ++i)
         sum += shared[i];

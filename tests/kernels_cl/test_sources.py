@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -73,3 +74,10 @@ def test_every_packaged_source_resolves() -> None:
 def test_only_what_cpus_build_has_macros_of_any_number_of_arguments() -> None:
     """NVIDIA's compiler refuses them: `variadic macros not supported in OpenCL`."""
     assert [name for name in kernels_cl.names() if "__VA_ARGS__" in kernels_cl.source(name)] == ["chain.cl"]
+
+
+@pytest.mark.parametrize("name", [one for one in kernels_cl.names() if "VECTOR_KERNEL void" in kernels_cl.source(one)])
+def test_lone_work_items_meet_at_no_barrier(name: str) -> None:
+    """PoCL takes seconds to make loops of what is between barriers, llvmpipe's compiler loses its way in them."""
+    of_groups = re.sub(r"#define GROUP_BARRIER.*", "", kernels_cl.source(name))
+    assert not re.search(r"\bbarrier *\(", of_groups)
