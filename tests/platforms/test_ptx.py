@@ -47,7 +47,7 @@ TIMES = {(75, "half"): 2, (75, "uchar"): 4, (75, "char"): 4, (80, "float"): 3}
 BYTES_AT_ONCE = 32
 """Of a line, by one multiply_add."""
 LINE_BYTES = 64
-"""Of units_product.h: what a turn multiplies."""
+"""Of units_tile.h: what a turn multiplies."""
 
 
 @dataclass(frozen=True)
