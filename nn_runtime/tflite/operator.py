@@ -336,10 +336,13 @@ class Operator(OperatorInputs):
         return self.emit(OperationCode.DEQUANTIZE, [value], Value(OperandCode.TENSOR_FLOAT32))
 
     def through_float(self, code: OperationCode, tensors: Sequence[Value], rest: Sequence[Value] = ()) -> Value:
-        """Return a quantised operation computed in float32 and quantised as the file's first output."""
+        """Return a quantised operation computed in float32 and quantised as the file's first output.
+
+        An output of 16-bit integers is of real numbers already (sixteen_bit.py).
+        """
         inputs = [*(self.dequantize(value) for value in tensors), *rest]
         computed = self.emit(code, inputs, Value(OperandCode.TENSOR_FLOAT32))
-        return self.emit(OperationCode.QUANTIZE, [computed])
+        return self.emit(OperationCode.QUANTIZE, [computed]) if self.prototype().is_quantized else computed
 
     def spectrum(self, position: int) -> Spectrum | None:
         """Return the transform that an input is, None where it is none."""

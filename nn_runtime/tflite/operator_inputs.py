@@ -94,6 +94,10 @@ class OperatorInputs:
             self.fail(f"{name} (input {position}) must have rank {rank}, got {list(value.shape or ())}")
         return value
 
+    def input_tensor(self, position: int) -> TfliteTensor:
+        """Return an input, which is not left out, as the file has it."""
+        return self._tensors[self._operator.inputs[position]]
+
     def is_constant(self, position: int) -> bool:
         """Tell whether an input's value is known."""
         value = self.optional(position)

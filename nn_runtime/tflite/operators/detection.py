@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
+from nn_runtime.operand import QUANT8_TYPES, dtype_of
 from nn_runtime.tflite.custom_options import numbers
 from nn_runtime.tflite.operators import converts
 from nn_runtime.tflite.values import Value, constant, int32, scalar
@@ -57,13 +58,22 @@ def _detection_postprocess(op: Operator) -> None:
 def _reaching(op: Operator, scores: Value, threshold: float) -> tuple[Value, np.float32]:
     """Return scores, and the threshold that those above it exceed which reach the given one: NNAPI keeps no equal ones.
 
-    There is no threshold below 0, so that scores grow instead, by less than any but 0 has in its last place.
+    There is no threshold below 0, so that scores grow instead, by less than any but 0 has in its last place; one below
+    is none where scores are.
     """
     least = np.float32(threshold)
+    if least < 0:
+        if not _are_never_negative(op.input(1, "scores")):
+            op.fail(f"nms_score_threshold must be >= 0 for scores that can be negative, got {threshold:g}")
+        least = np.float32(0)
     if least == 0:
         tiny = constant(np.full((1, 1, 1), np.finfo(np.float32).tiny, np.float32))
         return op.emit(OperationCode.ADD, [scores, tiny, int32(FuseCode.NONE)], scores), least
     return scores, np.nextafter(least, np.float32(-np.inf))
+
+
+def _are_never_negative(scores: Value) -> bool:
+    return scores.type in QUANT8_TYPES and scores.zero_point == np.iinfo(dtype_of(scores.type)).min
 
 
 def _with_background(op: Operator, scores: Value, classes: int) -> Value:

@@ -5,19 +5,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nn_runtime.codes import OperandCode, OperationCode
+import numpy as np
+
+from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.operand import QUANT8_TYPES
 from nn_runtime.tflite.builtin_operator import BuiltinOperator
 from nn_runtime.tflite.operators import converts
+from nn_runtime.tflite.operators.rounding import nearest
 from nn_runtime.tflite.operators.spectrum import real_part
 from nn_runtime.tflite.operators.whole_numbers import as_output, converted, plain, whole_numbers
+from nn_runtime.tflite.tensor_reader import quoted
 from nn_runtime.tflite.types import TensorType
-from nn_runtime.tflite.values import real
+from nn_runtime.tflite.values import Value, constant, int32, real
 
 if TYPE_CHECKING:
     from nn_runtime.tflite.operator import Operator
+    from nn_runtime.tflite.types import TfliteTensor
 
-_REAL = OperandCode.TENSOR_FLOAT32
+_REAL, _INTEGERS = OperandCode.TENSOR_FLOAT32, OperandCode.TENSOR_INT32
 _WHOLE_NUMBERS = (OperandCode.TENSOR_INT32, OperandCode.TENSOR_QUANT8_ASYMM_SIGNED)
 
 
@@ -25,11 +30,15 @@ _WHOLE_NUMBERS = (OperandCode.TENSOR_INT32, OperandCode.TENSOR_QUANT8_ASYMM_SIGN
 def _quantize(op: Operator) -> None:
     """(input): real numbers become quantised, or quantised ones get another scale or signedness.
 
-    16-bit integers are real numbers (sixteen_bit.py), which stay what they are.
+    16-bit integers are real numbers (sixteen_bit.py), which stay what they are; 32-bit ones with a scale are made of
+    them, and become such.
     """
     source, wanted = op.input(0, "input"), op.prototype()
     if wanted.type == _REAL:
-        op.result(op.dequantize(source))
+        op.result(_of_scale(op, source) if source.type == _INTEGERS else op.dequantize(source))
+        return
+    if wanted.type == _INTEGERS and source.type == _REAL:
+        op.result(_on_scale(op, source))
         return
     if wanted.type not in QUANT8_TYPES:
         op.fail(f"the output must be UINT8 or INT8, got {op.output_tensor().type.name}")
@@ -39,6 +48,32 @@ def _quantize(op: Operator) -> None:
         op.result(op.requantize(source, wanted))
     else:
         op.result(op.emit(OperationCode.QUANTIZE, [source]))
+
+
+def _of_scale(op: Operator, source: Value) -> Value:
+    """Return the real numbers that 32-bit integers stand for."""
+    scale, zero_point = _scale(op, op.input_tensor(0))
+    numbers = op.emit(OperationCode.CAST, [source], Value(_REAL))
+    return _computed(op, OperationCode.MUL, _computed(op, OperationCode.SUB, numbers, zero_point), scale)
+
+
+def _on_scale(op: Operator, source: Value) -> Value:
+    """Return 32-bit integers that stand for real numbers, to 24 bits."""
+    scale, zero_point = _scale(op, op.output_tensor())
+    steps = nearest(op, _computed(op, OperationCode.DIV, source, scale))
+    return op.emit(OperationCode.CAST, [_computed(op, OperationCode.ADD, steps, zero_point)])
+
+
+def _computed(op: Operator, code: OperationCode, numbers: Value, number: float) -> Value:
+    return op.emit(code, [numbers, constant(np.full(1, number, np.float32)), int32(FuseCode.NONE)], Value(_REAL))
+
+
+def _scale(op: Operator, tensor: TfliteTensor) -> tuple[float, int]:
+    """Return the one scale and zero point of 32-bit integers."""
+    quantization = tensor.quantization
+    if quantization is None or quantization.scales.size != 1:
+        op.fail(f"{quoted(tensor.name)}: INT32 must have one scale")
+    return float(quantization.scales[0]), int(quantization.zero_points[0])
 
 
 @converts(BuiltinOperator.DENSIFY, inputs=1)

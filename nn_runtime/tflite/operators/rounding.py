@@ -49,20 +49,25 @@ def _sign(op: Operator) -> None:
 
 @converts(BuiltinOperator.ROUND, inputs=1)
 def _round(op: Operator) -> None:
-    """(input): the nearest whole number, halves to the even one.
-
-    A sum of 2^23 and less has no bits for fractions, and is rounded so; what the size is above 2^23 is whole already.
-    """
+    """(input): the nearest whole number, halves to the even one."""
     source = op.input(0, "x")
     if source.type != OperandCode.TENSOR_FLOAT32:
         op.fail(f"x (input 0) must be FLOAT32, got {OperandCode(source.type).name}")
-    size = op.emit(OperationCode.ABS, [source])
-    small = op.emit(OperationCode.MINIMUM, [size, _number(source, _ALL_WHOLE)])
+    op.result(nearest(op, source))
+
+
+def nearest(op: Operator, source: Value) -> Value:
+    """Return the whole numbers nearest to real ones, halves to the even one.
+
+    A sum of 2^23 and less has no bits for fractions, and is rounded so; what the size is above 2^23 is whole already.
+    """
+    size = op.emit(OperationCode.ABS, [source], source)
+    small = op.emit(OperationCode.MINIMUM, [size, _number(source, _ALL_WHOLE)], source)
     rest = _of_two(op, OperationCode.SUB, size, small)
     whole = _of_two(op, OperationCode.SUB, _of_two(op, OperationCode.ADD, small, _ALL_WHOLE), _ALL_WHOLE)
     rounded = _of_two(op, OperationCode.ADD, whole, rest)
     is_negative = op.emit(OperationCode.LESS, [source, _number(source, 0.0)], Value(OperandCode.TENSOR_BOOL8))
-    op.result(op.emit(OperationCode.SELECT, [is_negative, op.emit(OperationCode.NEG, [rounded]), rounded]))
+    return op.emit(OperationCode.SELECT, [is_negative, op.emit(OperationCode.NEG, [rounded], source), rounded], source)
 
 
 @converts(BuiltinOperator.FAKE_QUANT, inputs=1, version=2)

@@ -65,6 +65,19 @@ def test_quantised_detections(seed: int, reference_device: Device) -> None:
     check(file, [boxes, scores], reference_device)
 
 
+def test_threshold_below_0_of_scores_that_are_not(reference_device: Device) -> None:
+    rng = np.random.default_rng(7)
+    file = detector(flexbuffers.Dumps({**OPTIONS, "nms_score_threshold": -20.0}), CLASSES + 1, quantized=True)
+    boxes = rng.integers(0, 256, (1, ANCHORS, 4)).astype(np.uint8)
+    scores = rng.permutation(256)[: ANCHORS * (CLASSES + 1)].reshape(1, ANCHORS, -1).astype(np.uint8)
+    check(file, [boxes, scores], reference_device)
+
+
+def test_threshold_below_0_of_scores_that_can_be_is_refused() -> None:
+    with pytest.raises(BadData, match="nms_score_threshold must be >= 0 for scores that can be negative, got -20"):
+        nn.load(detector(flexbuffers.Dumps({**OPTIONS, "nms_score_threshold": -20.0}), CLASSES + 1))
+
+
 @pytest.mark.parametrize("threshold", [0.0, 0.25])
 @pytest.mark.parametrize("more", [{}, {"use_regular_nms": True, "detections_per_class": 4}], ids=["fast", "regular"])
 def test_scores_and_overlaps_that_reach_a_threshold(

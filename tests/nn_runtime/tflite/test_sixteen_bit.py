@@ -65,6 +65,16 @@ CASES = [
     Case("QUANTIZE", [short(4, 5)], [short(4, 5, scale=0.01)], "QuantizeOptions", name="to another scale"),
     Case("DEQUANTIZE", [short(4, 5)], [real(4, 5)], "DequantizeOptions"),
     Case("QUANTIZE", [real(4, 5)], [short(4, 5)], "QuantizeOptions", name="of real numbers"),
+    Case("QUANTIZE", [short(4, 5)], [Tensor(TensorType.INT32, (4, 5), 1e-6)], "QuantizeOptions", name="to 32 bits"),
+    Case("QUANTIZE", [Tensor(TensorType.INT32, (4, 5), 1e-5)], [short(4, 5)], "QuantizeOptions", name="of 32 bits"),
+    Case(
+        "SOFTMAX",
+        [int8(0.05, 3, 4, 5)],
+        [Tensor(TensorType.INT16, (4, 5), 1 / 65536, -32768)],
+        "SoftmaxOptions",
+        {"Beta": 1.0},
+        name="of bytes",
+    ),
     Case("TRANSPOSE", [short(2, 3), constant(np.array([1, 0], np.int32), 1.0)], [short(3, 2)], name="scale of axes"),
     Case("MEAN", [short(2, 3), constant(np.array([1], np.int32), 1.0)], [short(2)], "ReducerOptions"),
 ]
