@@ -144,7 +144,12 @@ class Explanation:
 
 
 def profile_of(steps: Sequence[StepProfile]) -> Profile:
-    """Return the times of a run's steps, in order, and of the launches of those whose drivers report them."""
+    """Return the times of a run's steps, in order, and of the launches of those whose drivers report them.
+
+    Raises BadData for a driver's rows of operations that its step does not have.
+    """
+    for step in steps:
+        step.check_rows()
     origin = steps[0].start_ns if steps else 0
     rows = [
         OperationTimes(

@@ -8,8 +8,10 @@ import threading
 import time
 import weakref
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
+from nn_runtime.errors import BadData
 from nn_runtime.failures import attempt, foreign_failure, guarded, of_kind
 from nn_runtime.hal.interfaces import (
     CreatesReusableExecutions,
@@ -49,6 +51,14 @@ class StepProfile:
     start_ns: int
     end_ns: int
     rows: ExecutionProfile | None
+
+    def check_rows(self) -> None:
+        """Raise BadData where the driver's rows are of operations that the step does not have."""
+        count = len(self.operations)
+        for row in self.rows.rows if self.rows is not None else ():
+            if any(not 0 <= at < count for at in row.operations):
+                what = f"{self.device}: its profile has {row.kernel!r} compute operations {list(row.operations)}"
+                raise BadData(f"{what} of a step of {count}")
 
 
 @dataclass(frozen=True)
@@ -216,7 +226,8 @@ class Step:
             options.profile.append(StepProfile(self.device.name, self.original_operations, start, end, rows))
         tracer = trace.current
         if tracer is not None:
-            tracer.add_execution(self.device.name, self.original_operations, start, end, rows)
+            observed = partial(tracer.add_execution, self.device.name, self.original_operations, start, end, rows)
+            attempt(observed, f"{self.device.name}: trace of an execution")
         return result
 
     def on_reference(self, reference: Device, options: PrepareOptions) -> Step:

@@ -8,6 +8,7 @@ operation finds out about its outputs, and one bool for every decision.
 from __future__ import annotations
 
 import time
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -15,7 +16,7 @@ import numpy as np
 import pyopencl as cl
 
 from gpu_driver.device.pinned import staging_of
-from gpu_driver.execution.recorded import Transfer, take_stamps
+from gpu_driver.execution.recorded import Referred, Transfer, take_stamps
 from gpu_driver.lowering import Known
 from nn_runtime.codes import OperationCode
 from nn_runtime.errors import BadData
@@ -25,7 +26,7 @@ from nn_runtime.operand import dtype_of, element_count, is_tensor, merge_dimensi
 from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from gpu_driver.device.device_memory import DeviceBuffer
     from gpu_driver.device.pinned import PinnedStaging
@@ -102,6 +103,14 @@ class Commands:
         if source is not destination and size_bytes:
             event = cl.enqueue_copy(self.queue, destination.handle, source.handle, byte_count=size_bytes)
             self._keep(Transfer("copy", size_bytes), event)
+
+    @contextmanager
+    def referred_by(self, operations: tuple[int, ...]) -> Iterator[None]:
+        """Record what is enqueued inside as commands of a graph that these operations refer to."""
+        recorded = [] if self._recorded is None else self._recorded
+        first = len(recorded)
+        yield
+        recorded[first:] = [(Referred(operations, command), event) for command, event in recorded[first:]]
 
     def wait(self) -> None:
         """Wait for the last command, thereby for all of them, and for nobody else's later ones.
@@ -351,7 +360,8 @@ class GraphRun:
         """Execute an IF or WHILE; return what is known then."""
         operation = self._graph.subgraph.operations[at]
         execute = self._if if operation.type == OperationCode.IF else self._while
-        found = dict(zip(operation.outputs, execute(at, known), strict=True))
+        with self._commands.referred_by(self._graph.lowering.origins(at)):
+            found = dict(zip(operation.outputs, execute(at, known), strict=True))
         self._check_declared(
             at, {i: dims for i, dims in found.items() if is_tensor(self._graph.subgraph.operands[i].type)}
         )

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import functools
 import itertools
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pyopencl as cl
 
-from gpu_driver.execution.recorded import Clocked, Transfer
+from gpu_driver.execution.recorded import Clocked, Referred, Transfer
 from gpu_driver.launch import Launch, Stage
 from nn_runtime.hal.interfaces import ExecutionProfile, ProfileRow
 from nn_runtime.hal.types import ErrorStatus, HalError, Timing
@@ -82,6 +83,8 @@ def _all_rows(events: Sequence[Recorded], took_ns: int) -> tuple[ProfileRow, ...
 
 def _whole(command: object) -> object:
     """Return what a command is a part of: a launch for each image, the transfer of an array; None if it is alone."""
+    if isinstance(command, Referred):
+        return _whole(command.command)
     if isinstance(command, Clocked):
         return command.launch
     return command.array if isinstance(command, Transfer) else None
@@ -107,6 +110,9 @@ def _sums(parts: Sequence[Sequence[ProfileRow]]) -> Sequence[ProfileRow]:
 
 def _rows(command: object, event: cl.Event, origin: int) -> list[ProfileRow]:
     """Return the rows of a command: one, or one for every stage of a launch that told its times."""
+    if isinstance(command, Referred):
+        rows = _rows(command.command, event, origin)
+        return [replace(row, operations=command.operations if row.operations else ()) for row in rows]
     if not isinstance(command, Clocked):
         return [_row(command, event, origin)]
     launch, row = command.launch, _row(command.launch, event, origin)

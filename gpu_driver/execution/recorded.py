@@ -37,11 +37,21 @@ class Clocked:
     are_shared: bool = False
 
 
-Recorded: TypeAlias = "tuple[Command | Stage | Transfer | Clocked, cl.Event]"
+@dataclass(frozen=True)
+class Referred:
+    """A command of a graph that IF or WHILE refers to: it is these operations' of the model around it."""
+
+    operations: tuple[int, ...]
+    command: Command | Stage | Transfer | Clocked | Referred
+
+
+Recorded: TypeAlias = "tuple[Command | Stage | Transfer | Clocked | Referred, cl.Event]"
 
 
 def take_stamps(recorded: Iterable[Recorded]) -> None:
     """Copy the times that launches left where the next ones will."""
     for command, _ in recorded:
+        while isinstance(command, Referred):
+            command = command.command
         if isinstance(command, Clocked) and command.are_shared:
             command.stamps, command.are_shared = command.stamps.copy(), False

@@ -126,6 +126,26 @@ def test_a_loop_around_a_branch(opencl_device: Device, limit: int, unknown: bool
         np.testing.assert_array_equal(got, wanted)
 
 
+def test_launches_of_a_loop_are_the_loops(opencl_device: Device) -> None:
+    """In a profile, whatever numbers they have in the models that it and the branch in its body refer to."""
+    graph = Outer()
+    counter, value = graph.input((1,)), graph.input((2, 3))
+    positive, counted, doubled = graph.temporary((2, 3)), graph.temporary((1,)), graph.temporary((2, 3))
+    graph.operation(OperationCode.ABS, [value], positive)
+    models = [graph.model_operand(0), graph.model_operand(1)]
+    graph.operation(OperationCode.WHILE, [*models, counter, positive], counted, doubled)
+    graph.operation(OperationCode.NEG, [doubled], graph.output((2, 3)))
+    referenced = less_than(3, (2, 3)), doubling((2, 3), (2, 3)), same((2, 3)), count_everywhere((2, 3))
+    prepared = prepare(opencl_device, replace(graph.model(), referenced=referenced))
+    inputs, output = [np.zeros(1, np.float32), np.ones((2, 3), np.float32)], np.empty((2, 3), np.float32)
+    _, profile = prepared.execute_profiled(request(inputs, [output]), None, None)
+    np.testing.assert_array_equal(output, -8)
+    owners = [row.operations for row in profile.rows if row.operations]
+    assert owners == sorted(owners)
+    assert set(owners) == {(0,), (1,), (2,)}
+    assert owners.count((1,)) > 3 * 4
+
+
 def test_a_turn_moves_only_its_decisions(opencl_device: Device) -> None:
     moved = []
     inputs = np.zeros(1, np.float32), np.ones((64, 64), np.float32)

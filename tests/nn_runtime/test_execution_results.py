@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
 
@@ -22,11 +24,19 @@ from nn_runtime.errors import (
     UnavailableDevice,
 )
 from nn_runtime.execution import Execution
+from nn_runtime.hal.interfaces import ExecutionProfile, ProfileRow
 from nn_runtime.hal.types import ErrorStatus, ExecutionResult, OutputShape, Timing
 from nn_runtime.model import Model
+from nn_runtime.observe import trace
+from nn_runtime.reports import profile_of
 from nn_runtime.testing.sample_drivers import SampleDevice
 from tests.nn_runtime.computing import COMPUTES, bind_all
 from tests.nn_runtime.graphs import add, add_model, chain_model, finished, numbers, tensor
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from nn_runtime.hal.types import Request
 
 
 @pytest.fixture
@@ -241,6 +251,34 @@ def test_a_profile_of_a_measured_run_keeps_its_times() -> None:
     assert step.rows is None
     assert execution.get_duration(DurationCode.ON_HARDWARE) == 3_000
     assert execution.get_duration(DurationCode.IN_DRIVER) == 5_000
+
+
+def test_a_profile_of_operations_that_are_not_there(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever reads it is told; what was computed is right, and a trace goes on without it."""
+    compilation = finished(add_model(), [SampleDevice("sample")])
+    assert compilation.plan is not None
+    prepared = compilation.plan.steps[0].prepared
+    rows = ExecutionProfile((ProfileRow((7,), "kernel", 0, 1),))
+
+    def profiled(request: Request, *limits: int | None) -> tuple[ExecutionResult, ExecutionProfile]:
+        return prepared.execute_synchronously(request, False, *limits), rows
+
+    monkeypatch.setattr(prepared, "execute_profiled", profiled, raising=False)
+    execution = Execution(compilation)
+    bind_all(execution)
+    steps = execution.compute_profiled()
+    with pytest.raises(BadData, match=r"sample: its profile has 'kernel' compute operations \[7\] of a step of 1"):
+        profile_of(steps)
+    trace.start(tmp_path / "trace.json")
+    try:
+        again = Execution(compilation)
+        bind_all(again)
+        again.compute()
+    finally:
+        trace.stop()
+    assert "sample: trace of an execution" in caplog.text
 
 
 def test_a_computed_result_that_is_too_large() -> None:
