@@ -103,6 +103,12 @@ class RandomSeed:
 Argument: TypeAlias = BoundOperand | Packed | Scratch | Images | Zeroed | Fault | RandomSeed | Scalar
 
 
+def memory_bytes(*arguments: Argument) -> int:
+    """Return the sizes of the memories among arguments, each once."""
+    memories = {id(one): one for one in arguments if isinstance(one, BoundOperand | Packed | Scratch)}
+    return sum(one.size_bytes for one in memories.values())
+
+
 def constant_in(argument: Argument) -> Packed | None:
     """Return what is to be uploaded for an argument, None where nothing is."""
     if isinstance(argument, BoundOperand):

@@ -47,7 +47,7 @@ class Compilation:
     """A finished model, the devices it may use, and after `finish` the plan.
 
     With `devices`, only these, without CPU fallback. Without, the devices of the selector in force (NNRT_DEVICE, else
-    `opencl,cpu`): a selector with `cpu` may fall back, one without is as explicit as a list.
+    PYOPENCL_CTX, else `opencl,cpu`): a selector with `cpu` may fall back, one without is as explicit as a list.
     """
 
     def __init__(self, model: Model, devices: Sequence[Device] | None = None) -> None:

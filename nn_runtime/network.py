@@ -87,7 +87,7 @@ class Network:
     ) -> Session:
         """Prepare the network for devices and return a session.
 
-        `device`: a selector (default: NNRT_DEVICE, else `opencl,cpu`), or devices to use without fallback.
+        `device`: a selector (default: NNRT_DEVICE, PYOPENCL_CTX or `opencl,cpu`), or devices to use without fallback.
         `partition`: "cost" (least estimated time) or "aosp" (by capabilities, as Android does). `cache_dir`: a folder,
         made if missing, where drivers keep what they prepare, so that later processes need not, under a hash of all
         that the network is made of; `model_token`: a name that keeps equal networks apart there.
@@ -103,6 +103,7 @@ class Network:
         Raises NNError: UnavailableDevice for a selector that matches nothing, BadData for an operation that no device
         takes.
         """
+        check_kind("compile: trial", trial, bool)
         compilation = Compilation.for_selection(self.model, _selection(device))
         compilation.set_partition(partition)
         compilation.set_preference(preference)

@@ -156,13 +156,13 @@ class Session:
         with self._lock:
             self._clear_states()
 
-    def variable(self, tensor: int) -> Array | None:
-        """Return what a variable tensor of the file, by its index, holds for the next run; None where it is none.
+    @property
+    def variables(self) -> Mapping[int, Array]:
+        """What the variable tensors of the file hold for the next run, by their indices in it.
 
-        It may be changed in place between runs, as to go on from a state that was kept.
+        They may be changed in place between runs, as to go on from a state that was kept.
         """
-        position = next((state.input for state in self._interface.states if state.tensor == tensor >= 0), None)
-        return None if position is None else self._states[position]
+        return {state.tensor: self._states[state.input] for state in self._interface.states if state.tensor >= 0}
 
     def close(self) -> None:
         """Free the prepared models."""

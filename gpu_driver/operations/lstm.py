@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpu_driver.kernel import Kernel, Scratch, float_vector, int_vector
+from gpu_driver.kernel import Kernel, Scratch, float_vector, int_vector, memory_bytes
 from gpu_driver.launch import Launch
 from gpu_driver.launchers.groups import one_group_each, typed_group
 from gpu_driver.launchers.recurrent import (
@@ -130,25 +130,35 @@ def _recurrent(
     macs = len(cell.gates) * cell.num_units * cell.output_size + projected * cell.num_units * cell.output_size
     in_steps = not fits_one_group(macs)
 
-    def launch(kernel: str, size: tuple[WorkSize, WorkSize], first: int, stop: int, flops: int) -> Launch:
+    def launch(
+        kernel: str, size: tuple[WorkSize, WorkSize], first: int, stop: int, flops: int, bytes_moved: int
+    ) -> Launch:
         sizes = cell.num_units, units, cell.output_size, outputs, len(cell.gates), place.steps.max_time, first, stop
         return Launch(
             Kernel("lstm.cl", kernel, (*typed_group(place.output, device), ("IN_STEPS", int(in_steps)))),
             (*memories, int_vector(*sizes), where, variant, clips),
             *size,
             flops,
+            bytes_moved,
         )
 
     steps, group = place.steps.max_time, one_group_each(cell.batches, device)
     if not in_steps:
-        return (launch("lstm_sequence", group, 0, steps, 2 * macs * cell.batches * steps),)
+        return (launch("lstm_sequence", group, 0, steps, 2 * macs * cell.batches * steps, memory_bytes(*memories)),)
+    states = memory_bytes(hidden, state)
+    of_step = (sums.size_bytes + place.output.size_bytes) // steps
+    recurrent, vectors, *projection = weights.memories
     stages = [
-        ("lstm_products", split(len(cell.gates) * units, cell.batches, device), 2 * macs * cell.batches),
-        ("lstm_cell", group, 0),
+        (
+            *("lstm_products", split(len(cell.gates) * units, cell.batches, device), 2 * macs * cell.batches),
+            memory_bytes(recurrent, hidden) + of_step,
+        ),
+        ("lstm_cell", group, 0, memory_bytes(vectors) + of_step + states),
     ]
     if cell.projection:
-        stages.append(("lstm_projection", split(outputs, cell.batches, device), 0))
+        of_projection = memory_bytes(*projection, hidden) + of_step
+        stages.append(("lstm_projection", split(outputs, cell.batches, device), 0, of_projection))
     return (
-        launch("lstm_states", group, 0, steps, 0),
-        *(launch(name, size, step, steps, flops) for step in range(steps) for name, size, flops in stages),
+        launch("lstm_states", group, 0, steps, 0, 2 * states),
+        *(launch(name, size, step, steps, *costs) for step in range(steps) for name, size, *costs in stages),
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpu_driver.kernel import Kernel, Packed, Scratch, int32, int_vector
+from gpu_driver.kernel import Kernel, Packed, Scratch, int32, int_vector, memory_bytes
 from gpu_driver.launch import Launch
 from gpu_driver.launchers.groups import one_group_each, typed_group
 from gpu_driver.launchers.recurrent import padded, stacked_matrices, stacked_vectors
@@ -55,6 +55,7 @@ def quantized_16bit_lstm_step(op: BoundOperation, device: DeviceProfile) -> tupl
         ),
         *one_group_each(lstm.batches, device),
         flops=2 * lstm.batches * len(GATES) * lstm.output_size * (lstm.input_size + lstm.output_size),
+        bytes_moved=memory_bytes(source, output, cell, by_input.memory, by_output.memory, biases.memory, *op.outputs),
     )
     return *_all_launches(by_input, by_output, biases), step
 
@@ -78,6 +79,7 @@ def quantized_lstm_step(op: BoundOperation, device: DeviceProfile) -> tuple[Laun
     if op.optional(cell.projection_bias) is not None:
         projection_bias, projected = stacked_vectors([op.input(cell.projection_bias)], device), 2
         others.append(projection_bias)
+    weights = by_input, by_output, biases, *others
     source, output, state = op.input("input"), op.input("prev_output"), op.input("prev_cell_state")
     tables = _tables(15 + lstm.cell_shift)
     vectors = others[0].memory if names else tables[0]
@@ -99,8 +101,9 @@ def quantized_lstm_step(op: BoundOperation, device: DeviceProfile) -> tuple[Laun
         ),
         *one_group_each(cell.batches, device),
         flops=2 * cell.batches * len(gates) * cell.num_units * (cell.input_size + cell.output_size),
+        bytes_moved=memory_bytes(*(source, output, state), *(one.memory for one in weights), *op.outputs),
     )
-    return *_all_launches(by_input, by_output, biases, *others), step
+    return *_all_launches(*weights), step
 
 
 def _all_launches(*parts: Rows) -> tuple[Launch, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpu_driver.kernel import Kernel, Scratch, float32, int_vector
+from gpu_driver.kernel import Kernel, Scratch, float32, int_vector, memory_bytes
 from gpu_driver.launch import Launch
 from gpu_driver.launchers.groups import one_group_each, typed_group
 from gpu_driver.launchers.recurrent import (
@@ -78,19 +78,20 @@ def _run(op: BoundOperation, cell: RnnCell, place: Place, device: DeviceProfile)
     flops = 2 * cell.batches * cell.num_units**2
     in_steps = not fits_one_group(cell.num_units**2)
 
-    def launch(kernel: str, size: tuple[WorkSize, WorkSize], first: int, flops: int) -> Launch:
+    def launch(kernel: str, size: tuple[WorkSize, WorkSize], first: int, flops: int, bytes_moved: int) -> Launch:
         flags = place.backward, bool(place.states)
         shape = int_vector(cell.num_units, units, cell.batches, steps, first, steps, *flags)
         kernel_of_file = Kernel("rnn.cl", kernel, (*typed_group(place.output, device), ("IN_STEPS", int(in_steps))))
-        return Launch(kernel_of_file, (*memories, shape, where, *bounds), *size, flops)
+        return Launch(kernel_of_file, (*memories, shape, where, *bounds), *size, flops, bytes_moved)
 
     before = *products, *recurrent.launches, *bias.launches
     group = one_group_each(cell.batches, device)
     if not in_steps:
-        return *before, launch("rnn_sequence", group, 0, flops * steps)
+        return *before, launch("rnn_sequence", group, 0, flops * steps, memory_bytes(*memories))
     every_unit = split(units, cell.batches, device)
+    moved = memory_bytes(recurrent.memory, bias.memory, hidden) + (sums.size_bytes + place.output.size_bytes) // steps
     return (
         *before,
-        launch("rnn_state", group, 0, 0),
-        *(launch("rnn_step", every_unit, step, flops) for step in range(steps)),
+        launch("rnn_state", group, 0, 0, hidden.size_bytes),
+        *(launch("rnn_step", every_unit, step, flops, moved) for step in range(steps)),
     )

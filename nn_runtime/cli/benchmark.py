@@ -49,8 +49,9 @@ from nn_runtime.cli.output import (
     table,
 )
 from nn_runtime.cli.roofline import arithmetic_of, peaks_of, rates
-from nn_runtime.cli.timings import Clock, Launch, Report, Timed
+from nn_runtime.cli.timings import OUTSIDE, Clock, Launch, Report, Timed
 from nn_runtime.codes import operation_name
+from nn_runtime.device import REFERENCE_NAME
 from nn_runtime.devices import find_device
 from nn_runtime.hal.files import result_file
 from nn_runtime.reports import duration_text
@@ -61,7 +62,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from nn_runtime.cli.inputs import Array
-    from nn_runtime.cli.roofline import Rates
     from nn_runtime.hal.peaks import Arithmetic, Peaks
     from nn_runtime.model import Model
     from nn_runtime.reports import Explanation, OperationTimes
@@ -167,7 +167,7 @@ def _measure(
         with busy("measuring the peaks of the devices"):
             peaks = peaks_of(session.devices_used)
         launches, profiled = _profiled(session, inputs, args, operations, peaks)
-    note = profile_note(launch.rates for launch in launches)
+    note = profile_note(launches)
     return Report(
         {place.device: place.operations for place in places(explanation)}, init, warmup[0], Clock.of(warmup),
         Clock.of(wall), timed, launches, Clock.of(profiled) if profiled else None,
@@ -176,10 +176,13 @@ def _measure(
     )  # fmt: skip
 
 
-def profile_note(launches: Iterable[Rates]) -> str:
-    """Return what a reader of a profile with these rates has to know."""
-    is_above = any((launch.of_roof or 0) > 1 for launch in launches)
-    return f"{_JOINED} {_ABOVE_THE_ROOF}" if is_above else _JOINED
+def profile_note(launches: Sequence[Launch]) -> str:
+    """Return what a reader of a profile with these launches has to know."""
+    notes = {
+        _JOINED: any(launch.device != REFERENCE_NAME for launch in launches),
+        _ABOVE_THE_ROOF: any((launch.rates.of_roof or 0) > 1 for launch in launches),
+    }
+    return " ".join(note for note, is_needed in notes.items() if is_needed)
 
 
 def _circumstances(names: Sequence[str]) -> tuple[str, ...]:
@@ -309,7 +312,8 @@ def _profile_lines(report: Report, profiled: Clock) -> list[str]:
         "", "Run Order", *_launch_table(launches),
         "", "Top by Computation Time", *_launch_table(slowest),
         "", "Summary by node type", *_type_table(launches),
-        f"not in launches: {_ms(report.outside_launches(profiled))} of {_ms(profiled.p50)} ms, the median run",
+        f"not in launches: {_ms(report.outside_launches(profiled))} of {_ms(profiled.p50)} ms, the median run "
+        f"({OUTSIDE})",
         "",
         *(_peaks_line(device, peaks) for device, peaks in report.peaks.items()),
         f"cost of profiling: {report.profiling_cost(profiled)}. {report.profile_note}",

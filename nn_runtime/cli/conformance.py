@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare options and arguments."""
     parser.add_argument("folder", metavar="DIR", type=named_path, help="folder of the examples")
     parser.add_argument("--device", metavar="SELECTOR", default=None,
-                        help="the first device of it (default: NNRT_DEVICE, else opencl,cpu)")  # fmt: skip
+                        help="the first device of it (default: NNRT_DEVICE, PYOPENCL_CTX or opencl,cpu)")  # fmt: skip
     kinds = [kind.value for kind in Kind]
     parser.add_argument("--kinds", metavar="KIND,..", type=_kinds, default=tuple(Kind), help=", ".join(kinds))
     parser.add_argument("--only", metavar="SUBSTRING", default="", help="only examples with this in their name")

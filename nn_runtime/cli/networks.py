@@ -14,6 +14,7 @@ import numpy as np
 from nn_runtime.cli.output import UsageError, named_path
 from nn_runtime.codes import OperationCode
 from nn_runtime.devices import find_device, select, selector_in_force
+from nn_runtime.errors import BadData
 from nn_runtime.loading import load
 from nn_runtime.plan import PartitionMode
 from nn_runtime.value_classes import dataclass
@@ -71,7 +72,7 @@ def add_network_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_device_argument(parser: argparse.ArgumentParser) -> None:
     """Declare --device."""
-    wanted = "cpu, opencl, opencl:pocl, opencl,cpu ... (default: NNRT_DEVICE, else opencl,cpu)"
+    wanted = "cpu, opencl, opencl:pocl, opencl,cpu ... (default: NNRT_DEVICE, PYOPENCL_CTX or opencl,cpu)"
     parser.add_argument("--device", metavar="SELECTOR", default=None, help=wanted)
 
 
@@ -115,7 +116,13 @@ def loaded(args: argparse.Namespace) -> Network:
         if key in shapes:
             raise UsageError(f"--shape: input {key!r} is given twice")
         shapes[key] = sizes
-    return load(args.model, shapes)
+    try:
+        return load(args.model, shapes)
+    except BadData as error:
+        _, of_shapes, problem = str(error).partition(": shapes: ")
+        if not of_shapes:
+            raise
+        raise UsageError(f"--shape: {problem}") from error
 
 
 def compiled(network: Network, args: argparse.Namespace) -> Session:

@@ -8,6 +8,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from nn_runtime.cli.labels import HEIGHT, Box, Dot, placed, text_box
+from nn_runtime.cli.timings import OUTSIDE
 from nn_runtime.reports import duration_text
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def _summary(report: Report) -> list[str]:
         lines.append(
             f"Runs with profiling take {duration_text(report.profiled.p50)} "
             f"({report.profiling_cost(report.profiled)}), of which "
-            f"{duration_text(report.outside_launches(report.profiled))} in no launch. {report.profile_note}"
+            f"{duration_text(report.outside_launches(report.profiled))} in no launch ({OUTSIDE}). {report.profile_note}"
         )
     return lines
 
@@ -114,7 +115,7 @@ def _bars(report: Report, colours: Mapping[str, str]) -> str:
         )
     bar = f'<i style="width:{outside / longest:.1%};background:{_OTHER}"></i>'
     rows.append(
-        '<tr title="the runtime, the drivers, threads that wake and wait"><td></td><td class="none">in no launch</td>'
+        f'<tr title="{OUTSIDE}"><td></td><td class="none">in no launch</td>'
         f'<td></td><td></td><td>{escape(duration_text(outside))}</td>{"<td></td>" * 4}<td class="bar">{bar}</td></tr>'
     )
     heads = "".join(f"<th>{name}</th>" for name in header)
@@ -189,9 +190,9 @@ def _roofline(device: str, peaks: Peaks, launches: Sequence[Launch], colours: Ma
         f'<text class="soft" transform="translate(16,{_HEIGHT / 2:.0f}) rotate(-90)" text-anchor="middle">G op/s</text>'
     )
     return (
-        f"<h2>Roofline of {escape(device)}</h2><p>A dot is a launch, larger where it takes longer; the numbers are "
-        "those of the table below, where a and m say whether arithmetic or the caches are the roof. Lines are the "
-        "peaks measured on this device.</p>"
+        f"<h2>Roofline of {escape(device)}</h2><p>A dot is a launch that does arithmetic, larger where it takes "
+        "longer; the numbers are those of the table below, where a and m say whether arithmetic or the caches are the "
+        "roof. Lines are the peaks measured on this device.</p>"
         f'<div class="wide"><svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img">{axes.grid()}{"".join(roofs)}'
         f'<path class="roof thin" d="{_path(axes, memory)}"/>{slopes}{dots}{labels}{axis_names}</svg></div>'
     )

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from nn_runtime.hal.peaks import Arithmetic, Peaks
 
 _PERCENTILES = (25, 50, 75, 90, 99)
+OUTSIDE = "the runtime, the drivers, cores that wake, wait or have no task"
+"""What takes the time of a run that is no launch's."""
 
 
 @dataclass(frozen=True)

@@ -323,7 +323,7 @@ class _Runner:
 
     def _variable(self, tensor: TfliteTensor, index: int) -> Array | None:
         """Return what a variable tensor holds, in its own shape; None where it is none that the network keeps."""
-        kept = self._session.variable(index) if self._session is not None else None
+        kept = self._session.variables.get(index) if self._session is not None else None
         return kept.reshape(tensor.shape) if kept is not None and kept.size == math.prod(tensor.shape) else kept
 
     def resize(self, index: int, shape: Dimensions, strict: bool) -> None:

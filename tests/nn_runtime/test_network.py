@@ -89,6 +89,8 @@ def test_compile_checks_its_arguments(reference_device: Device) -> None:
         network.compile([])
     with pytest.raises(BadData, match="compile: dynamic_quantization: wanted a bool, got 'yes'"):
         network.compile("cpu", dynamic_quantization="yes")  # type: ignore[arg-type]
+    with pytest.raises(BadData, match="compile: trial: wanted a bool, got 'no'"):
+        network.compile("cpu", trial="no")  # type: ignore[arg-type]
     with pytest.raises(UnavailableDevice, match=r"there is: .*nnapi-reference"):
         network.compile("nodriver:x")
     for device in ("cpu", reference_device, [reference_device]):

@@ -13,7 +13,8 @@ import pytest
 
 from nn_runtime.cli import main
 from nn_runtime.cli.benchmark import profile_note
-from nn_runtime.cli.roofline import rates
+from nn_runtime.cli.roofline import Rates, rates
+from nn_runtime.cli.timings import Launch
 from nn_runtime.hal.peaks import Peaks
 
 if TYPE_CHECKING:
@@ -56,10 +57,20 @@ def test_a_device_without_peaks_has_rates_only() -> None:
     assert (found.operations_per_ns, found.bytes_per_ns, found.of_roof) == (20.0, 2.0, None)
 
 
+def launch(device: str, own: Rates) -> Launch:
+    return Launch("ADD", "1", "kernel", device, (0,), 0.0, 0, 4000.0, 1.0, 1.0, 1000, 1, 1_000_000, "float32", own)
+
+
 def test_what_is_above_the_roof_is_explained_where_it_occurs() -> None:
-    half, double = (rates(1_000_000, 1000, ns, _PEAKS, "float32") for ns in (4000.0, 1000.0))
+    half, double = (launch("a", rates(1_000_000, 1000, ns, _PEAKS, "float32")) for ns in (4000.0, 1000.0))
     assert "Above 100 %" not in profile_note([half])
     assert profile_note([half, double]).count("Above 100 %") == 1
+
+
+def test_only_devices_that_join_operations_are_said_to() -> None:
+    own = rates(1_000_000, 1000, 4000.0, _PEAKS, "float32")
+    assert profile_note([launch("nnapi-reference", own)]) == ""
+    assert profile_note([launch("a", own)]).startswith("Operations joined in one launch overlap")
 
 
 def test_a_page_without_its_folder_is_refused_before_the_runs(

@@ -91,10 +91,10 @@ def test_pictures_at_once(scans: Path, tmp_path: Path, capsys: pytest.CaptureFix
 @pytest.mark.parametrize(
     ("shapes", "status", "message"),
     [
-        (["odd=2,8,8,1"], 1, "shapes: no input is called 'odd'; the inputs are 'scan'"),
-        (["2,8,8,1", "2,8,8,1"], 1, "shapes: there is no input 1; the inputs are 'scan'"),
+        (["odd=2,8,8,1"], 2, "--shape: no input is called 'odd'; the inputs are 'scan'"),
+        (["2,8,8,1", "2,8,8,1"], 2, "--shape: there is no input 1; the inputs are 'scan'"),
         (["scan=2,8,8,1", "scan=2,8,8,1"], 2, "--shape: input 'scan' is given twice"),
-        (["scan=2,8,8,1", "3,8,8,1"], 1, "shapes: input 0 'scan' is given by 'scan' and by 0"),
+        (["scan=2,8,8,1", "3,8,8,1"], 2, "--shape: input 0 'scan' is given by 'scan' and by 0"),
     ],
 )
 def test_shapes_that_fit_no_input(
