@@ -179,6 +179,10 @@ class Graph:
         except BadData:
             return None  # lowering says what is wrong
 
+    def has_table(self, at: int) -> bool:
+        """Whether a DEQUANTIZE or MAXIMUM makes other codes of codes."""
+        return at in self._tables
+
     # Changes
 
     def replace(self, at: int, operation: Operation, absorbed: Iterable[int] = ()) -> None:

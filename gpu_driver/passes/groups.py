@@ -48,7 +48,7 @@ def split_groups(graph: Graph) -> None:
     for at, operation in list(graph.operations.items()):
         if operation.type == OperationCode.MEAN and graph.fits(at):
             _split_mean(graph, at)
-        elif operation.type in _PAIRWISE and graph.fits(at):
+        elif operation.type in _PAIRWISE and not graph.has_table(at) and graph.fits(at):
             _repeat_numbers(graph, at)
 
 

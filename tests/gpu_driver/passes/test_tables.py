@@ -281,6 +281,25 @@ def test_tables_of_pairs_are_in_chains(opencl_device: Device, dims: Dimensions) 
     assert np.array_equal(results(opencl_device, model, inputs)[0], answer_of_the_cpu(model, inputs))
 
 
+def test_a_table_for_groups_is_looked_up_as_one(opencl_device: Device) -> None:
+    """POW has no form on longer rows, as operations have that groups share (`groups.py`): the MAXIMUM has none either.
+
+    Numbers are whole, so that those in the table are exact.
+    """
+    dims = 1024, 8, 4
+    graph = Graph()
+    bases, exponents = graph.input(dims, SIGNED, 1.0, -128), graph.input((1, 8, 1), SIGNED, 1.0, -1)
+    reals = graph.temporary(dims), graph.temporary((1, 8, 1)), graph.temporary(dims)
+    graph.operation(OperationCode.DEQUANTIZE, [bases], reals[0])
+    graph.operation(OperationCode.DEQUANTIZE, [exponents], reals[1])
+    graph.operation(OperationCode.POW, reals[:2], reals[2])
+    graph.operation(OperationCode.QUANTIZE, [reals[2]], graph.output(dims, SIGNED, 1.0, -128))
+    codes = (np.arange(1024 * 32) % 16 - 128).astype(np.int8).reshape(dims)
+    powers = (np.arange(8) % 3 - 1).astype(np.int8).reshape(1, 8, 1)
+    (result,) = results(opencl_device, graph.model(), [codes, powers])
+    assert np.array_equal(result.astype(int) + 128, (codes.astype(int) + 128) ** (powers.astype(int) + 1))
+
+
 def answer_of_the_cpu(model: Model, inputs: Sequence[Array]) -> Array:
     result = np.zeros(DIMS, np.int8)
     run(prepare(find_device("nnapi-reference").hal, model), request(inputs, [result]))  # type: ignore[arg-type]
