@@ -103,7 +103,8 @@ def _take_constant(graph: Graph, at: int) -> bool:
     by_channel = numbers.shape[-1:] == (numbers.size,) == bias.shape and before.dimensions[-1] == after.dimensions[-1]
     if not (numbers.size == 1 or by_channel):
         return False
-    changed = _with_constant(graph, at, graph.operations[following].type, numbers.reshape(-1).astype(np.float64))
+    flat = numbers.reshape(-1).astype(np.float64)
+    changed = _with_constant(graph, at, bias, graph.operations[following].type, flat)
     if changed is None:
         return False
     changed[graph.view(at).position("activation")] = graph.operations[following].inputs[2]
@@ -111,14 +112,13 @@ def _take_constant(graph: Graph, at: int) -> bool:
     return True
 
 
-def _with_constant(graph: Graph, at: int, code: int, numbers: Array) -> dict[int, int] | None:
+def _with_constant(graph: Graph, at: int, bias: Array, code: int, numbers: Array) -> dict[int, int] | None:
     """Return the weights and bias of an operation whose output has numbers added or is multiplied by them.
 
-    None where they are not constants, or float32 does not hold the results.
+    None where the weights are wanted and no constants, or float32 does not hold the results.
     """
     operation = graph.operations[at]
-    weights, bias = (graph.constant(operation.inputs[place]) for place in (_WEIGHTS, _BIAS))
-    assert bias is not None
+    weights = graph.constant(operation.inputs[_WEIGHTS])
     with np.errstate(invalid="ignore"):  # infinities among the constants
         if code == OperationCode.ADD:
             wanted = {_BIAS: bias + numbers}

@@ -10,7 +10,7 @@ import numpy as np
 
 from nn_runtime.codes import CONTROL_FLOW, OperandCode, OperationCode
 from nn_runtime.errors import BadData
-from nn_runtime.hal.types import DataLocation, Operand, OperandLifeTime, Operation, Subgraph
+from nn_runtime.hal.types import CONSTANT_LIFETIMES, DataLocation, Operand, OperandLifeTime, Operation, Subgraph
 from nn_runtime.hal.views import ModelOperand, constant_array
 from nn_runtime.operand import dtype_of, has_unknown_dimensions, merge_dimensions
 from nn_runtime.operations import OperationView, output_dimensions
@@ -34,7 +34,6 @@ REDUCTIONS = frozenset(
     }
 )
 RESHAPES = frozenset({OperationCode.EXPAND_DIMS, OperationCode.RESHAPE, OperationCode.SQUEEZE})
-_CONSTANT = (OperandLifeTime.POINTER, OperandLifeTime.CONSTANT_COPY, OperandLifeTime.CONSTANT_REFERENCE)
 
 
 @dataclass(frozen=True)
@@ -113,7 +112,7 @@ class Graph:
 
     def is_constant(self, operand: int) -> bool:
         """Whether the model has its data."""
-        return self._operands[operand].lifetime in _CONSTANT
+        return self._operands[operand].lifetime in CONSTANT_LIFETIMES
 
     def constant(self, operand: int) -> Array | None:
         """Return the data of a constant, or None."""
