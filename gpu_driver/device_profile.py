@@ -37,17 +37,15 @@ class DeviceProfile:
 
     identity: hash of device, driver and platform versions, the key of everything compiled for it. Sizes in bytes
     where the name says so; mem_base_addr_align_bytes: alignment of a sub-buffer.
-    registers: vectors of 16 floats that a core's registers hold, of a CPU. fp16: half arithmetic (half storage
-    works everywhere). int8_dot, command_buffer, subgroups: the Khronos extensions. features: assembly variants
-    that were seen to work. device_name: what OpenCL calls it. tuning: numbers for speed, nothing that changes what is
-    computed. quantizes_inputs: whether products with weights that were bytes may make bytes of their inputs.
+    registers: vectors of 16 floats that a core's registers hold, of a CPU. fp64: double arithmetic. features: assembly
+    variants that were seen to work. device_name: what OpenCL calls it. tuning: numbers for speed, nothing that changes
+    what is computed. quantizes_inputs: whether products with weights that were bytes may make bytes of their inputs.
     tells_times: whether its events have times; those of rusticl in Mesa 22 have not.
     """
 
     slug: str
     name: str
     type: DeviceTypeCode
-    vendor: str
     platform_version: str
     device_version: str
     driver_version: str
@@ -61,11 +59,7 @@ class DeviceProfile:
     mem_base_addr_align_bytes: int
     registers: int
     host_unified_memory: bool
-    fp16: bool
     fp64: bool
-    subgroups: bool
-    int8_dot: bool
-    command_buffer: bool
     features: frozenset[str] = field(default=frozenset())
     device_name: str = ""
     tuning: Tuning = field(default=Tuning())

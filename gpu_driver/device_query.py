@@ -26,12 +26,10 @@ _INTEL_TARGET, _WIDE_TARGETS = "CL_CONFIG_CPU_TARGET_ARCH", ("native", "skx")
 def profile_of(found: FoundDevice) -> DeviceProfile:
     """Read the profile of a usable device; no context is opened."""
     device = found.device
-    extensions = frozenset(device.extensions.split())
     profile = DeviceProfile(
         slug=found.slug,
         name=found.name,
         type=found.type,
-        vendor=found.vendor,
         platform_version=found.platform_version,
         device_version=found.device_version,
         driver_version=found.driver_version,
@@ -45,11 +43,7 @@ def profile_of(found: FoundDevice) -> DeviceProfile:
         mem_base_addr_align_bytes=device.mem_base_addr_align // 8,  # OpenCL counts bits
         registers=registers_of(found, host_cpu()),
         host_unified_memory=bool(device.host_unified_memory),
-        fp16="cl_khr_fp16" in extensions,
-        fp64="cl_khr_fp64" in extensions,
-        subgroups="cl_khr_subgroups" in extensions,
-        int8_dot="cl_khr_integer_dot_product" in extensions,
-        command_buffer="cl_khr_command_buffer" in extensions,
+        fp64="cl_khr_fp64" in device.extensions.split(),
         features=frozenset(found.features) | _abilities(found),
         device_name=found.device_name,
         tells_times=device.profiling_timer_resolution > 0,

@@ -17,7 +17,6 @@ CPU_PROFILE = DeviceProfile(
     slug="pocl",
     name="opencl-pocl-0",
     type=DeviceTypeCode.CPU,
-    vendor="vendor",
     platform_version="OpenCL 3.0",
     device_version="OpenCL 3.0",
     driver_version="3.0",
@@ -31,11 +30,7 @@ CPU_PROFILE = DeviceProfile(
     mem_base_addr_align_bytes=128,
     registers=32,
     host_unified_memory=True,
-    fp16=False,
     fp64=True,
-    subgroups=False,
-    int8_dot=False,
-    command_buffer=False,
 )
 GPU_PROFILE = replace(CPU_PROFILE, slug="nvidia", name="opencl-nvidia-0", type=DeviceTypeCode.GPU)
 

@@ -22,11 +22,10 @@ from gpu_driver.discovery.pocl_repair import SKX_FLAGS
 from nn_runtime.codes import DeviceTypeCode, OperandCode
 
 _PROFILE = DeviceProfile(
-    slug="pocl", name="opencl-pocl-0", type=DeviceTypeCode.CPU, vendor="v", platform_version="p", device_version="d",
+    slug="pocl", name="opencl-pocl-0", type=DeviceTypeCode.CPU, platform_version="p", device_version="d",
     driver_version="1", identity="i", compute_units=2, max_work_group_size=4096, max_work_item_sizes=(4096,) * 3,
     max_alloc_bytes=1 << 31, global_mem_bytes=1 << 32, local_mem_bytes=1 << 20, mem_base_addr_align_bytes=128,
-    registers=32, host_unified_memory=True, fp16=False, fp64=True, subgroups=False, int8_dot=False,
-    command_buffer=False,
+    registers=32, host_unified_memory=True, fp64=True,
 )  # fmt: skip
 _USABLE = [device for device in find_devices() if device.usable]
 
