@@ -57,8 +57,9 @@ class LaunchContext:
         if not isinstance(argument, Images):
             self.kernel.set_arg(i, buffer)
         elif self._cut.get(i) is not buffer:
-            self._cut[i] = buffer
+            self.forget_parts(i)  # those of another memory are none of this one's, should it not be cut
             self._parts[i] = _parts(argument, whole, offset)
+            self._cut[i] = buffer
 
     def forget_parts(self, i: int) -> None:
         """Let go of the memory of an argument, if it is cut into images."""
