@@ -18,10 +18,11 @@ from nn_runtime.value_classes import dataclass
 
 CYCLE_COUNTER = "cycle_counter"
 PERSISTENT_EMULATED = "persistent_emulated"
+"""Feature of a device said to be a GPU with groups that may wait for each other: for tests."""
 PERSISTENT_ITEMS_PER_UNIT = 256
 """Of a compute unit: it has registers and local memory for them (tests/platforms/test_ptx.py)."""
 MOST_PERSISTENT_FLOPS, MOST_PERSISTENT_BYTES = 80_000_000, 8_000_000
-"""Feature of a device said to be a GPU with groups that may wait for each other: for tests."""
+"""Of an operation that groups are to stay for."""
 _SLOW_TO_BUILD = "rusticl"
 _POCL = re.compile(r"\bPoCL (\d+)")
 _POCLS_LOSING_ASSEMBLY, _ASSEMBLING_ALWAYS = range(4, 7), "chain.cl"

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from gpu_driver.execution.recorded import Recorded
     from gpu_driver.kernel import Scratch
     from gpu_driver.launch import Command, WorkSize
-    from gpu_driver.lowering import Segment
     from nn_runtime.operand import Array
 
 _SEED_BYTES = 16
@@ -131,7 +130,7 @@ class SegmentContext:
                 else:
                     event = launch.enqueue(queue, events, in_stages=in_stages)
         except cl.Error as error:
-            raise hal_error(error, describe(self._commands[at], self._compiled.segment)) from error
+            raise hal_error(error, describe(self._commands[at])) from error
         return event
 
     @property
@@ -180,8 +179,8 @@ class SegmentContext:
             launch.set_memory(i, buffer, whole, offset)
 
 
-def describe(command: Command, segment: Segment) -> str:
-    """Return `operation 7 SOFTMAX: softmax.cl:softmax, global (64, 2), local (64, 1)` for error messages."""
+def describe(command: Command) -> str:
+    """Return `operation 7: softmax.cl:softmax {'T': 'float'}, global (64, 2), local (64, 1)` for error messages."""
     operations = ", ".join(str(at) for at in command.operations)
     if not isinstance(command, Launch):
         return f"operation {operations}: copy of {command.destination.size_bytes} bytes"
