@@ -8,6 +8,7 @@ import math
 import threading
 import time
 import weakref
+from contextlib import suppress
 from typing import Protocol
 
 _log = logging.getLogger(__name__)
@@ -34,12 +35,14 @@ class Watchdog:
         self._running = False
 
     def watch(self, holder: Releases) -> None:
-        """Add a holder, and start the thread if it is not running."""
+        """Add a holder, and start the thread if it is not running; where that fails, with the next holder."""
         with self._lock:
             self._holders.add(holder)
             if not self._running and math.isfinite(self._idle_seconds):
-                self._running = True
-                threading.Thread(target=self._run, name="nn_runtime opencl watchdog", daemon=True).start()
+                thread = threading.Thread(target=self._run, name="nn_runtime opencl watchdog", daemon=True)
+                with suppress(RuntimeError):  # there is no room for one more, or the interpreter is ending
+                    thread.start()
+                    self._running = True
 
     def release_all(self) -> None:
         """Have all idle memory given back now."""

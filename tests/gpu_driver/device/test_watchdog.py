@@ -3,8 +3,14 @@
 
 from __future__ import annotations
 
+import threading
+from typing import TYPE_CHECKING
+
 from gpu_driver.device.watchdog import Watchdog
 from nn_runtime.hal.types import ErrorStatus, HalError
+
+if TYPE_CHECKING:
+    import pytest
 
 
 class Holder:
@@ -47,3 +53,29 @@ def test_one_whose_memory_cannot_be_given_back_keeps_no_other_from_it() -> None:
         watchdog.watch(second)
     watchdog.release_all()
     assert [holder.asked for holder in willing] == [1] * 4
+
+
+class Idle:
+    """Memory that tells when it is given back."""
+
+    def __init__(self) -> None:
+        self.is_released = threading.Event()
+
+    def release_idle(self, before: float) -> bool:
+        self.is_released.set()
+        return False
+
+
+def test_where_there_is_no_thread_memory_waits_for_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    watchdog, first, second = Watchdog(0.01), Idle(), Idle()
+
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        watchdog.watch(first)
+    assert not first.is_released.is_set()
+    watchdog.watch(second)
+    assert first.is_released.wait(60)
+    assert second.is_released.wait(60)
