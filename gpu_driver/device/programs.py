@@ -149,14 +149,13 @@ class ProgramCache:
         self,
         source_name: str,
         defines: Mapping[str, str | int],
-        options: Iterable[str] = (),
         launches: Iterable[Launched] = (),
     ) -> Program:
         """The program of a source with these defines: from memory, from disk, or built.
 
         launches: every (kernel, local size) the caller will have enqueued before `store`. Raises ProgramBuildError.
         """
-        words = build_options(defines, (*options, *self._ways(source_name, defines)), self._denormals)
+        words = build_options(defines, self._ways(source_name, defines), self._denormals)
         with self._lock:
             program = self._programs.get((source_name, words))
             if program is not None:
@@ -358,9 +357,7 @@ def build_options(
     defines: Mapping[str, str | int], options: Iterable[str] = (), denormals: Iterable[str] = (_DENORMALS_ARE_ZERO,)
 ) -> tuple[str, ...]:
     """The compiler's options in one order for equal defines. ValueError for what is not one plain word each."""
-    words = [*denormals, *options]
-    if not any(word.startswith("-cl-std=") for word in words):
-        words.insert(0, "-cl-std=CL1.2")
+    words = ["-cl-std=CL1.2", *denormals, *options]
     for name, value in sorted(defines.items()):
         text = str(int(value)) if isinstance(value, int) else value
         if not _DEFINE_NAME.fullmatch(name) or not _DEFINE_VALUE.fullmatch(text):

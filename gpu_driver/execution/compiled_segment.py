@@ -99,7 +99,7 @@ class CompiledSegment:
         """Return the program of a launch; `announced`: names and local sizes of all kernels that it is built for."""
         kernel = launch.kernel
         try:
-            return self.device.programs.get(kernel.source, dict(kernel.defines), (), announced)
+            return self.device.programs.get(kernel.source, dict(kernel.defines), announced)
         except ProgramBuildError as error:
             where = ", ".join(str(at) for at in launch.operations)
             raise HalError(ErrorStatus.GENERAL_FAILURE, f"operation {where}: {error.summary}") from error

@@ -60,13 +60,12 @@ def recorded(into: Launches) -> Iterator[None]:
         cache: ProgramCache,
         source_name: str,
         defines: Mapping[str, str | int],
-        options: Iterable[str] = (),
         launches: Iterable[tuple[str, tuple[int, ...] | None]] = (),
     ) -> Program:
         launched = list(launches)
-        words = build_options(defines, options)
+        words = build_options(defines)
         into.launches.update((source_name, words, kernel, local_size) for kernel, local_size in launched)
-        program = original(cache, source_name, defines, options, launched)
+        program = original(cache, source_name, defines, launched)
         into.contained.update((source_name, kernel) for kernel in program.cl_program.kernel_names.split(";"))
         return program
 
