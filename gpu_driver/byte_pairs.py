@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nn_runtime.codes import OperationCode
+from nn_runtime.operand import dtype_of
 from nn_runtime.operations.elementwise import ADD_LEFT_SHIFT, add_parameters, mul_multiplier
 from nn_runtime.quantization import multiply_by_quantized_multiplier
 from nn_runtime.value_classes import dataclass
@@ -21,7 +22,7 @@ from nn_runtime.value_classes import dataclass
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from nn_runtime.operand import Array
+    from nn_runtime.operand import Array, OperandView
     from nn_runtime.quantization import FixedPointMultiplier
 
 _UNIT = 2.0**-23
@@ -41,6 +42,12 @@ class Bytes:
     zero_point: int
     low: int
     high: int
+
+    @staticmethod
+    def of(operand: OperandView) -> Bytes:
+        """Return those of an operand."""
+        info = np.iinfo(dtype_of(operand.type))
+        return Bytes(operand.scale, operand.zero_point, int(info.min), int(info.max))
 
     @property
     def values(self) -> Array:

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixed-point factors of an 8-bit ADD that follows a convolution, as chain.cl takes them."""
+"""Factors of an 8-bit ADD that follows a convolution, as chain.cl takes them: of fixed point, and of float32."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpu_driver.byte_pairs import Bytes, by_floats
+from nn_runtime.codes import OperationCode
+from nn_runtime.operand import dtype_of
 from nn_runtime.operations.elementwise import ADD_LEFT_SHIFT, add_parameters
 
 if TYPE_CHECKING:
@@ -34,6 +37,17 @@ def addition_factors(product: BoundOperand, residual: BoundOperand, output: Boun
         "exponent_sum": exponent,
         "rounding_sum": rounding,
     }
+
+
+def addition_by_floats(product: BoundOperand, residual: BoundOperand, output: BoundOperand) -> dict[str, int | float]:
+    """Return the fields of a chain's step for ADD by float32 arithmetic; none if it is wrong for any pair of bytes."""
+    operands = product, residual, output
+    if len({dtype_of(one.type) for one in operands}) > 1:
+        return {}
+    found = by_floats(OperationCode.ADD, *(Bytes.of(one) for one in operands))
+    if found is None:
+        return {}
+    return {"adds_by_floats": 1, **dict(zip(("factor_product", "factor_residual", "offset_sum"), found, strict=True))}
 
 
 def _addend(factor: FixedPointMultiplier) -> tuple[int, int] | None:

@@ -11,24 +11,19 @@ second of them added with the offset, are not.
 
 from __future__ import annotations
 
-import functools
 import itertools
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from nn_runtime.operand import dtype_of
-from nn_runtime.operations.elementwise import ADD_LEFT_SHIFT, add_parameters
 from nn_runtime.quantization import multiply_by_quantized_multiplier
 from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from gpu_driver.bound import BoundOperand
     from nn_runtime.operand import Array
-    from nn_runtime.quantization import FixedPointMultiplier
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
@@ -48,9 +43,6 @@ _INTEGERS = 2**24
 _DOUBT = 1e-13
 """More than rounding to float64 changes a value below 512."""
 _DOUBTS = -_DOUBT, _DOUBT
-_NEAR_TIES = 5e-4
-"""The same for ADD, times the greater factor: both its arithmetics are nearer than that to the real sum."""
-_UNIT = 2.0**-23
 _FACTOR_UNITS, _OFFSETS = (0, 1, -1, 2, -2), (0.0, 1e-6, -1e-6)
 _NUDGES = 0, 1, -1, 2, -2, 3, -3
 """How many units in the last place of an offset from the middle others are tried with two factors."""
@@ -255,52 +247,3 @@ def _cut_to_float32(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     nearest: FloatArray = values.astype(np.float32)
     beyond = np.abs(nearest) > np.abs(values)
     return np.where(beyond, np.nextafter(nearest, np.float32(0)), nearest).astype(np.float64)
-
-
-def addition_by_floats(product: BoundOperand, residual: BoundOperand, output: BoundOperand) -> dict[str, int | float]:
-    """Return the fields of a chain's step for ADD by float32 arithmetic; none if it is wrong for any pair of bytes."""
-    if len({dtype_of(one.type) for one in (product, residual, output)}) > 1:
-        return {}
-    pairs = tuple((one.scale, one.zero_point) for one in (product, residual, output))
-    info = np.iinfo(dtype_of(product.type))
-    return dict(_addition(*pairs, int(info.min), int(info.max)))
-
-
-@functools.lru_cache(maxsize=256)
-def _addition(
-    product: tuple[float, int], residual: tuple[float, int], output: tuple[float, int], low: int, high: int
-) -> tuple[tuple[str, int | float], ...]:
-    """Return the fields for (scale, zero point) of all three; low, high: the least and greatest byte."""
-    parameters = add_parameters(product[0], residual[0], output[0])
-    real = [scale / output[0] for scale in (product[0], residual[0])]
-    values = np.arange(low, high + 1)
-    sums = (values - product[1])[:, np.newaxis] * real[0] + (values - residual[1]) * real[1]
-    rows, columns = np.nonzero(np.abs(sums - np.floor(sums) - 0.5) < _NEAR_TIES * max(1.0, *real))
-    first, second = values[rows] - product[1], values[columns]
-    right = multiply_by_quantized_multiplier(
-        _addend(first, parameters.input0) + _addend(second - residual[1], parameters.input1),
-        parameters.output.mantissa,
-        parameters.output.exponent,
-    )
-    right = np.clip(right + output[1], low, high)
-    units = (0, 1, -1)
-    for tried in itertools.product(units, units, (*units, 2, -2, 3, -3)):
-        one, two = (np.float32(factor) * (1 + unit * _UNIT) for factor, unit in zip(real, tried, strict=False))
-        offset = np.float32(output[1] - residual[1] * real[1] + tried[2] * 64 * _UNIT)
-        factors = np.float32(one), np.float32(two), offset
-        if all(np.array_equal(np.clip(_added(first, second, factors, doubt), low, high), right) for doubt in _DOUBTS):
-            names = "factor_product", "factor_residual", "offset_sum"
-            return ("adds_by_floats", 1), *zip(names, (float(factor) for factor in factors), strict=True)
-    return ()
-
-
-def _added(first: Array, second: Array, factors: tuple[np.float32, np.float32, np.float32], doubt: float) -> Array:
-    """Return what two fused multiply-adds and a rounding make of pairs; `doubt` is added before each rounding."""
-    one, two, offset = (np.float64(factor) for factor in factors)
-    inner = (second * two + offset + doubt).astype(np.float32).astype(np.float64)
-    added: Array = np.rint((first * one + inner + doubt).astype(np.float32))
-    return added
-
-
-def _addend(values: Array, factor: FixedPointMultiplier) -> Array:
-    return multiply_by_quantized_multiplier(values << ADD_LEFT_SHIFT, factor.mantissa, factor.exponent)

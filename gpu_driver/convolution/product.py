@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpu_driver.convolution import packing
-from gpu_driver.convolution.addition import addition_factors
-from gpu_driver.convolution.float_rounding import addition_by_floats
+from gpu_driver.convolution.addition import addition_by_floats, addition_factors
 from gpu_driver.kernel import float32, int32
 from nn_runtime.codes import FuseCode, OperandCode
 from nn_runtime.operand import QUANT8_TYPES, dtype_of

@@ -87,7 +87,7 @@ def _reals(op: BoundOperation) -> tuple[float, float, float] | None:
     """Return the numbers by which float32 arithmetic combines bytes; None for other types, or where there are none."""
     if op.data_type not in QUANT8_TYPES:
         return None
-    first, second, output = (_bytes(one) for one in (op.input("input0"), op.input("input1"), op.outputs[0]))
+    first, second, output = (Bytes.of(one) for one in (op.input("input0"), op.input("input1"), op.outputs[0]))
     return by_floats(OperationCode(op.code), first, second, output)
 
 
@@ -104,7 +104,7 @@ def _chain_step(
     if op.data_type in FLOAT_TYPES:
         return programs.step_of(kernel, output, operands, function, *activation_range_float(op.fuse_code()))
     low, high = activation_range_quantized(op.fuse_code(), output)
-    first, second, result = (_bytes(one) for one in (*operands, output))
+    first, second, result = (Bytes.of(one) for one in (*operands, output))
     exact = specified(OperationCode(op.code), (first, second, result), (low, high))
     if reals is not None:
         names = "zero0", "zero1", "zero_out", "real0", "real1", "offset"
@@ -120,11 +120,6 @@ def _chain_step(
         **{f"exponent{which}": factor.exponent for which, factor in factors.items()},
     }
     return programs.step_of(kernel, output, operands, function, low, high, numbers, exact=exact)
-
-
-def _bytes(operand: BoundOperand) -> Bytes:
-    info = np.iinfo(dtype_of(operand.type))
-    return Bytes(operand.scale, operand.zero_point, int(info.min), int(info.max))
 
 
 def _dimensions(*parts: tuple[int, ...]) -> tuple[Argument, ...]:

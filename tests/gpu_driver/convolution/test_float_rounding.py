@@ -3,16 +3,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
-from gpu_driver.convolution.float_rounding import FloatScaling, FloatSearch, addition_by_floats
-from nn_runtime.codes import OperandCode
-from nn_runtime.operations.elementwise import ADD_LEFT_SHIFT, add_parameters
+from gpu_driver.convolution.float_rounding import FloatScaling, FloatSearch
 from nn_runtime.quantization import fixed_point_multipliers, multiply_by_quantized_multiplier
 
 if TYPE_CHECKING:
@@ -117,38 +114,3 @@ def test_steps_that_floats_cannot_tell_apart_are_found() -> None:
     rng = np.random.default_rng(4)
     reals = rng.uniform(0.5, 1.0, 64) * 2.0**-22
     assert not search(reals, 0, (0, 255), 1 << 31).exact.all()
-
-
-@dataclass(frozen=True)
-class Bytes:
-    """As much of an operand as the addition looks at."""
-
-    scale: float
-    zero_point: int
-    type: int = OperandCode.TENSOR_QUANT8_ASYMM_SIGNED
-
-
-def test_addition_is_right_for_all_pairs_of_bytes() -> None:
-    rng = np.random.default_rng(8)
-    values = np.arange(-128, 128)
-    found = 0
-    for _ in range(20):
-        scales = np.float32(rng.uniform(0.02, 0.3, 3)).tolist()
-        zeros = rng.integers(-40, 40, 3).tolist()
-        one, two, out = (Bytes(scale, zero) for scale, zero in zip(scales, zeros, strict=True))
-        fields = addition_by_floats(one, two, out)  # type: ignore[arg-type]
-        if not fields:
-            continue
-        found += 1
-        parameters = add_parameters(*scales)
-        addends = [
-            multiply_by_quantized_multiplier(centred << ADD_LEFT_SHIFT, factor.mantissa, factor.exponent)
-            for centred, factor in ((values - zeros[0], parameters.input0), (values - zeros[1], parameters.input1))
-        ]
-        total = addends[0][:, np.newaxis] + addends[1]
-        right = multiply_by_quantized_multiplier(total, parameters.output.mantissa, parameters.output.exponent)
-        factors = [np.longdouble(fields[name]) for name in ("factor_product", "factor_residual", "offset_sum")]
-        inner = (values * factors[1] + factors[2]).astype(np.float32)
-        ours = np.rint(((values - zeros[0])[:, np.newaxis] * factors[0] + inner).astype(np.float32))
-        np.testing.assert_array_equal(np.clip(ours, -128, 127), np.clip(right + zeros[2], -128, 127))
-    assert found >= 10
