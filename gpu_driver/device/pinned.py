@@ -175,7 +175,8 @@ class _Transfer:
         try:
             self._work()
         except BaseException:
-            self._parts.clear()  # the others need not go on
+            with self._lock:  # nobody is just taking one
+                self._parts.clear()  # the others need not go on
             raise
 
     def _work(self) -> None:
