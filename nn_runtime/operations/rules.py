@@ -55,12 +55,12 @@ def check_fixed_quantization(op: OperationView, scale: float, zero_point: int) -
         )
 
 
-def check_same_quantization(op: OperationView, first: OperandView, what: str = "output 0") -> None:
+def check_same_quantization(op: OperationView, first: OperandView) -> None:
     """Check that output 0 has scale and zero point of `first`."""
     output = op.outputs[0]
     if (output.scale, output.zero_point) != (first.scale, first.zero_point):
         raise BadData(
-            f"{op.label}: {what} must have scale {first.scale} and zero point {first.zero_point}, "
+            f"{op.label}: output 0 must have scale {first.scale} and zero point {first.zero_point}, "
             f"got {output.scale} and {output.zero_point}"
         )
 
