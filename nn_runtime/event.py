@@ -106,7 +106,8 @@ class FenceEvent(Event):
             try:
                 self.wait()
             except Exception as error:
-                self._error = self._error or OperationFailed(str(error))
+                if not self._done.is_set():  # what completes the execution failed itself
+                    self.signal(OperationFailed(f"event: {type(error).__name__}: {error}"))
         self._let_go()
 
     def __del__(self) -> None:

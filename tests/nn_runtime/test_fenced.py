@@ -292,6 +292,21 @@ def test_two_that_wait_at_once_finish_the_execution_once(monkeypatch: pytest.Mon
     gate.close()
 
 
+def test_an_execution_that_could_not_be_completed_has_failed_after_close_too() -> None:
+    def finish(_run: FencedRun, _succeeded: bool) -> None:
+        raise ValueError("made up")
+
+    gate = Fence()
+    run = FencedRun(FencedOutcome((), gate.duplicate(), None), finish)
+    event = FenceEvent(run.fence, run)
+    gate.signal()
+    event.close()
+    for _ in range(2):
+        with pytest.raises(OperationFailed, match="ValueError: made up"):
+            event.wait()
+    gate.close()
+
+
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_steps_of_a_plan_wait_for_each_other(asynchronous: bool) -> None:
     devices = [fenced_device("rest", {RELU, LOGISTIC}), fenced_device("tanh", {TANH})]
