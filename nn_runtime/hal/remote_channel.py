@@ -109,11 +109,11 @@ class Channel:
         try:
             data, descriptors, _flags, _address = socket.recv_fds(self._socket, _READ_BYTES, MOST_DESCRIPTORS)
             return _loaded(self._rest(data)), descriptors
-        except OSError as error:
-            raise ChannelClosed(str(error)) from error
-        except (BadMessage, ChannelClosed):
+        except BaseException as error:
             for fd in descriptors:
                 os.close(fd)
+            if isinstance(error, OSError):
+                raise ChannelClosed(str(error)) from error
             raise
 
     def shut_down(self) -> None:

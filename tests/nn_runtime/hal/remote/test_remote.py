@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import threading
 from pathlib import Path
 
@@ -30,6 +31,7 @@ from nn_runtime.hal.types import (
     Priority,
 )
 from nn_runtime.hal.versions.conversion import without_pointers
+from tests.nn_runtime.descriptors import needs_descriptors, open_descriptors
 from tests.nn_runtime.hal.hosted_drivers import DESCRIPTION, SLOW_S
 from tests.nn_runtime.hal.models import add_model, request
 from tests.nn_runtime.hal.remote_driver import (
@@ -166,8 +168,6 @@ def test_enumerations_travel_as_their_values() -> None:
 
 
 def test_messages_hold_nothing_but_values_of_the_hal() -> None:
-    import socket
-
     ours, theirs = socket.socketpair()
     channel, other = remote_channel.Channel(ours), remote_channel.Channel(theirs)
     graph = without_pointers(add_model()).main
@@ -185,6 +185,24 @@ def test_messages_hold_nothing_but_values_of_the_hal() -> None:
     with pytest.raises(remote_channel.ChannelClosed):
         other.receive()
     other.close()
+
+
+@needs_descriptors
+@pytest.mark.skipif(not remote_channel.PASSES_DESCRIPTORS, reason="the system passes no descriptors")
+@pytest.mark.parametrize("is_reset", [True, False])
+def test_descriptors_of_a_message_that_breaks_off_are_closed(is_reset: bool) -> None:
+    before = open_descriptors()
+    for _ in range(10):
+        ours, theirs = socket.socketpair()
+        channel = remote_channel.Channel(ours)
+        if is_reset:
+            channel.send("what the other end does not read")
+        socket.send_fds(theirs, [(1000).to_bytes(4, "little") + b"the beginning"], [ours.fileno()])
+        theirs.close()
+        with pytest.raises(remote_channel.ChannelClosed):
+            channel.receive_with_descriptors()
+        channel.close()
+    assert open_descriptors() < before + 10
 
 
 def test_bad_messages_are_failures_of_one_call(shared_device: RemoteDevice) -> None:
