@@ -16,6 +16,7 @@ import hashlib
 import math
 import os
 import threading
+import time
 import weakref
 from contextlib import suppress
 from functools import partial
@@ -228,7 +229,10 @@ class DeviceContext:
 
     def shut_down(self) -> None:
         """Let nobody in any more, wait for those inside, store programs; for the end of the interpreter."""
-        if all(one.close(EXIT_SECONDS) for one in dict.fromkeys((self.executions, self.preparations))):
+        end = time.monotonic() + EXIT_SECONDS
+        users = dict.fromkeys((self.executions, self.preparations))
+        have_left = [one.close(max(0.0, end - time.monotonic())) for one in users]
+        if all(have_left):
             self.queue.finish()
             self.profiling_queue.finish()
             self.programs.store_kept(STORE_SECONDS)
