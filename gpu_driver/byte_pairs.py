@@ -30,6 +30,8 @@ _UNITS = 0, 1, -1
 _GREATEST_FACTOR = 1024
 """So that products stay integers of 32 bits."""
 _OFFSET_UNITS = 0, 64, -64, 128, -128, 192, -192
+_NEAR_TIES = 5e-4
+"""Times the greater factor, if that is above 1: both arithmetics of ADD and SUB are nearer than that to the real sum."""
 _DOUBTS = -1e-13, 1e-13
 """More than float64 loses of a value below 512: what is the same with both is what float32 gives."""
 
@@ -59,10 +61,17 @@ class Bytes:
 def by_floats(code: OperationCode, first: Bytes, second: Bytes, output: Bytes) -> tuple[float, float, float] | None:
     """Return two factors and an offset as combine.h takes them for ADD, SUB, MUL; None if any pair would be wrong."""
     a, b = first.values[:, np.newaxis] - first.zero_point, second.values
-    right = _specified(code, a, b - second.zero_point, (first, second, output))
+    operands = first, second, output
     if code == OperationCode.MUL:
-        return _product(a * (b - second.zero_point), first.scale * second.scale / output.scale, right, output)
+        centred = b - second.zero_point
+        right = _specified(code, a, centred, operands)
+        return _product(a * centred, first.scale * second.scale / output.scale, right, output)
     factors = first.scale / output.scale, second.scale / output.scale * (-1 if code == OperationCode.SUB else 1)
+    sums = a * factors[0] + (b - second.zero_point) * factors[1]
+    near = np.abs(sums - np.floor(sums) - 0.5) < _NEAR_TIES * max(1.0, *map(abs, factors))  # others are rounded alike
+    rows, columns = np.nonzero(near)
+    a, b = a[rows, 0], b[columns]
+    right = _specified(code, a, b - second.zero_point, operands)
     right = np.clip(right + output.zero_point, output.low, output.high)
     for units in itertools.product(_UNITS, _UNITS, _OFFSET_UNITS):
         one, two = (_float32(factor * (1 + unit * _UNIT)) for factor, unit in zip(factors, units, strict=False))
