@@ -31,7 +31,7 @@ _GREATEST_FACTOR = 1024
 """So that products stay integers of 32 bits."""
 _OFFSET_UNITS = 0, 64, -64, 128, -128, 192, -192
 _NEAR_TIES = 5e-4
-"""Times the greater factor, if that is above 1: both arithmetics of ADD and SUB are nearer than that to the real sum."""
+"""Times the greater factor, if that is above 1: both arithmetics of ADD and SUB are nearer to the real sum."""
 _DOUBTS = -1e-13, 1e-13
 """More than float64 loses of a value below 512: what is the same with both is what float32 gives."""
 
