@@ -66,6 +66,7 @@ _ANY_TENSOR = frozenset(code for code in OperandCode if code.name.startswith("TE
 _INPUT_TYPES: Mapping[tuple[int, int], frozenset[OperandCode]] = {
     (OperationCode.ARGMAX, 0): _COMPARED,
     (OperationCode.ARGMIN, 0): _COMPARED,
+    (OperationCode.AXIS_ALIGNED_BBOX_TRANSFORM, 1): _QUANT8,
     (OperationCode.CAST, 0): _CASTABLE,
     (OperationCode.DEQUANTIZE, 0): _QUANT8 | {OperandCode.TENSOR_QUANT8_SYMM, _PER_CHANNEL},
     (OperationCode.LSH_PROJECTION, 1): _ANY_TENSOR,
