@@ -101,6 +101,7 @@ class BurstClient:
         """Open the channels; raises HalError where the driver gives no burst."""
         self._prepared = prepared
         self._requests, self._results = Channel(length), Channel(length)
+        weakref.finalize(self, _close, self._requests, self._results).atexit = False  # the server waits for requests
         self._memories = _Memories()
         self._lock = threading.Lock()
         status, context = guarded(
@@ -141,8 +142,7 @@ class BurstClient:
         self._close_channels()
 
     def _close_channels(self) -> None:
-        self._requests.close()
-        self._results.close()
+        _close(self._requests, self._results)
 
     def _execute(self, request: Request, measure: bool) -> ExecutionResult:
         pools = [pool for pool in request.pools if isinstance(pool, SharedMemory)]
@@ -240,6 +240,11 @@ class BurstServer:
     def _memory(self, slot: int) -> SharedMemory | None:
         reference = self._memories.get(slot)
         return None if reference is None else reference()
+
+
+def _close(*channels: Channel) -> None:
+    for channel in channels:
+        channel.close()
 
 
 def _unknown_slots(slots: Sequence[int]) -> NoReturn:

@@ -356,6 +356,18 @@ def test_memory_may_go_before_the_burst_and_the_reverse(device: Fake, client: Bu
     client.close()
 
 
+def test_the_drivers_end_of_a_burst_that_nobody_has_any_more_stops(device: Fake) -> None:
+    burst = prepared_on(device).configure_execution_burst()
+    assert isinstance(burst, BurstClient)
+    server = burst._context
+    assert isinstance(server, BurstServer)
+    thread = server._thread
+    del burst, server
+    gc.collect()
+    thread.join(60)
+    assert not thread.is_alive()
+
+
 def test_a_closed_burst_executes_as_usual(client: BurstClient) -> None:
     """As AOSP's ExecutionBurstController does where a packet cannot be sent."""
     client.close()
