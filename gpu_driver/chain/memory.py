@@ -19,6 +19,8 @@ BUFFERS = 16
 """Buffers of a chain; the first is its own memory for what stays inside."""
 ALIGNMENT = 64
 """Bytes, of constants and of tensors in a chain's own memory."""
+SMALL_BYTES, STEPS_APART = 8 << 10, 4
+"""A small memory is kept so many steps longer: all cores read it, and who wrote over it would wait for the last."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,10 @@ class Placement:
                     uses.append(at)
                 sizes[key] = max(sizes.get(key, 1), memory.size_bytes)
         self._by_last_use = sorted(self._uses.items(), key=lambda one: -one[1][-1])
-        lifetimes = [Lifetime(sizes[key], uses[0], uses[-1]) for key, uses in self._uses.items()]
+        lifetimes = [
+            Lifetime(sizes[key], uses[0], uses[-1] + (STEPS_APART if sizes[key] <= SMALL_BYTES else 0))
+            for key, uses in self._uses.items()
+        ]
         plan = plan_arenas(lifetimes, ALIGNMENT, 1 << 62)
         self._spans = {
             key: (place.offset, place.offset + sizes[key]) for key, place in zip(self._uses, plan.places, strict=True)
