@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Span: TypeAlias = tuple[int, int]
 """First and behind the last."""
 
-CONVOLUTION_BLOCK, DEPTHWISE_BLOCK = 32, 16
+CONVOLUTION_BLOCK, DEPTHWISE_BLOCK, MEAN_BLOCK = 32, 16, 16
 FLOPS_PER_BYTE = 2
 """Moving a byte takes the time of so many operations."""
 LARGE_STEP_FLOPS = 8_000_000
@@ -134,17 +134,16 @@ def unit_of(step: Step) -> tuple[int, int]:
         g = step.geometry
         return g.output_width if g.batches * g.output_height > 1 else step.tile_pixels, CONVOLUTION_BLOCK
     pixels = 1 if step.kind in ROW_BY_ROW else step.tile_pixels
-    return pixels, CONVOLUTION_BLOCK if _has_blocks(step) else step.output_shape[1]
+    if step.kind == Kind.MEAN:
+        return pixels, MEAN_BLOCK
+    has_blocks = step.kind == Kind.CONVOLVE or step.is_winograd
+    return pixels, CONVOLUTION_BLOCK if has_blocks else step.output_shape[1]
 
 
 def _blocks_overlap(step: Step) -> bool:
     """Whether the last block of channels begins in the one before, so that tasks of each would write the same."""
     depth, (_, block) = step.output_shape[1], unit_of(step)
     return step.by_channel and depth > block and depth % block != 0
-
-
-def _has_blocks(step: Step) -> bool:
-    return step.kind in (Kind.CONVOLVE, Kind.MEAN) or step.is_winograd
 
 
 def _count(step: Step) -> int:

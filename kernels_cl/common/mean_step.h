@@ -4,7 +4,7 @@
 //          clamp(multiply_by_quantized_multiplier(sum * weight + offset, multiplier, exponent) + zero_point, low, high)
 // Tensors  src [outer, terms, inner], dst [outer, inner] of T, dense; weights: MeanOf
 // Needs    inner 1, or at least 16; quantised: at most 2^23 terms
-// Exact    quantised: yes; float: sums of sums of sixteen lanes, or of RUN terms
+// Exact    quantised: yes; float: sums of sums of sixteen lanes, or of RUN / 4 terms
 
 #define RUN 32
 
@@ -39,15 +39,20 @@ static inline COMPUTE_T sum_of_row(global const T *x, int terms)
     return sum;
 }
 
+// Four sums at a time: each waits for its own last addition.
 static inline COMPUTE_T16 sum_of_lines(global const T *x, int terms, int inner)
 {
     COMPUTE_T16 sum = 0;
-    for (int t = 0; t < terms;) {
-        COMPUTE_T16 some = 0;
-        for (const int end = min(t + RUN, terms); t < end; ++t)
-            some += LOAD16(x, t * inner);
-        sum += some;
+    int t = 0;
+    while (t + 4 <= terms) {
+        COMPUTE_T16 some[4] = {0, 0, 0, 0};
+        for (const int end = min(t + RUN, terms - 3); t < end; t += 4)
+            _Pragma("unroll") for (int k = 0; k < 4; ++k)
+                some[k] += LOAD16(x, (t + k) * inner);
+        sum += (some[0] + some[1]) + (some[2] + some[3]);
     }
+    for (; t < terms; ++t)
+        sum += LOAD16(x, t * inner);
     return sum;
 }
 
@@ -61,7 +66,7 @@ static void mean(const Step *s, Part part, global const T *src, global T *dst, g
             STORE(dst, o, SHARE(COMPUTE_T, , sum_of_row(x, m.terms)));
             continue;
         }
-        for (int c = part.y0 * 32; c < min(part.y1 * 32, m.inner); c += 16) {
+        for (int c = part.y0 * s->unit_channels; c < min(part.y1 * s->unit_channels, m.inner); c += 16) {
             const int at = min(c, m.inner - 16);
             STORE16(dst, o * m.inner + at, SHARE(COMPUTE_T16, 16, sum_of_lines(x + at, m.terms, m.inner)));
         }
