@@ -8,6 +8,7 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING
 
+from nn_runtime.errors import OperationFailed
 from nn_runtime.hal import fences
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ class FencedRun:
         return is_first
 
     def _end(self, succeeded: bool) -> None:
+        self._error = OperationFailed("the execution could not be completed")  # for others, where completing it fails
         try:
             self._error = self._complete(self, succeeded)
         finally:

@@ -305,6 +305,10 @@ def test_an_execution_that_could_not_be_completed_has_failed_after_close_too() -
         with pytest.raises(OperationFailed, match="ValueError: made up"):
             event.wait()
     gate.close()
+    again = FencedRun(FencedOutcome((), None, None), finish)
+    with pytest.raises(ValueError, match="made up"):
+        again.end(True)
+    assert isinstance(again.end(True), OperationFailed)  # for whoever asks next
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
