@@ -39,7 +39,7 @@ kernel void depthwise_conv_2d_pixels(DEPTHWISE_PARAMETERS)
 VECTOR_KERNEL void depthwise_conv_2d_groups(DEPTHWISE_PARAMETERS)
 {
     local SUM_T4 shared[GROUP];
-    const int item = GROUP_ITEM, group = (int)get_group_id(1);
+    const int item = (int)get_local_id(0), group = (int)get_group_id(1);
     const int height = input.x, width = input.y, depth = input.z, aligned = input.w;
     const int blocks = ceil_divide(depth, 4 * QUADS), quad = group % blocks * QUADS + item % QUADS, pixel = group / blocks;
     const int c = min(4 * quad, depth - 4), line = pixel / output.y;

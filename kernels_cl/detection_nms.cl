@@ -55,7 +55,7 @@ VECTOR_KERNEL void nms(
     float iou, float sigma, float least)
 {
     local int shared_order[GROUP], shared_at[GROUP];
-    const int list = (int)get_global_id(1), item = GROUP_ITEM;
+    const int list = (int)get_global_id(1), item = (int)get_local_id(0);
     const Suppression s = {kind, iou, sigma, least};
     const int most = limit < 0 ? n : limit; // a loop until `count == limit` is miscompiled by rusticl of Mesa 22.3 for limit -1
     scores += list * n;
@@ -119,7 +119,7 @@ static inline int sum_of_group(int value, local int *shared)
     return value;
 #else
     GROUP_BARRIER(ALL_MEMORY);
-    shared[GROUP_ITEM] = value;
+    shared[get_local_id(0)] = value;
     GROUP_BARRIER(ALL_MEMORY);
     int sum = 0;
     for (int i = 0; i < GROUP; ++i)
@@ -140,7 +140,7 @@ static inline int count_above(global const float *scores, int from, int to, int 
 VECTOR_KERNEL void keep_best(global const float *scores, global uchar *alive, int n, int most)
 {
     local int shared[GROUP];
-    const int list = (int)get_global_id(1), item = GROUP_ITEM, part = (n + GROUP - 1) / GROUP;
+    const int list = (int)get_global_id(1), item = (int)get_local_id(0), part = (n + GROUP - 1) / GROUP;
     const int from = min(item * part, n), to = min(from + part, n);
     scores += list * n;
     alive += list * n;

@@ -180,7 +180,7 @@ static inline LANES_T centred(LANES_T values, float mean, int i, int units)
 static inline void normalize_gate(const Cell *c, int step, int gate, local float *shared)
 {
     global float *sums = gate_sums(c, step, gate);
-    const int first = GROUP_ITEM;
+    const int first = (int)get_local_id(0);
     LANES_T total = 0.0f, squares = 0.0f;
     EVERY_UNIT(i, c->padded_units, first, GROUP)
         total += UNITS(sums, i);
@@ -217,7 +217,7 @@ static inline void advance_cell(const Cell *c, int step, int i)
 // From complete sums to the cell state, and to the output or what is projected (in the output gate's sums); for whole groups.
 static inline void advance(const Cell *c, int step, local float *shared)
 {
-    const int first = GROUP_ITEM, padded = c->padded_units;
+    const int first = (int)get_local_id(0), padded = c->padded_units;
     if (c->peephole)
         EVERY_UNIT(i, padded, first, GROUP) {
             add_peephole(c, step, FORGET, i);
@@ -256,7 +256,7 @@ VECTOR_KERNEL void lstm_sequence(CELL_PARAMETERS)
     FLUSH_DENORMALS;
     local float shared[GROUP];
     const Cell c = CELL;
-    const int first = GROUP_ITEM;
+    const int first = (int)get_local_id(0);
     load_states(&c, first, GROUP);
     for (int step = c.step; step < c.stop; ++step) {
         GROUP_BARRIER(CLK_GLOBAL_MEM_FENCE);
@@ -275,7 +275,7 @@ VECTOR_KERNEL void lstm_states(CELL_PARAMETERS)
 {
     FLUSH_DENORMALS;
     const Cell c = CELL;
-    load_states(&c, GROUP_ITEM, GROUP);
+    load_states(&c, (int)get_local_id(0), GROUP);
 }
 
 VECTOR_KERNEL void lstm_products(CELL_PARAMETERS)

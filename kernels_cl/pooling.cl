@@ -122,7 +122,7 @@ POOLING_ROWS(max_pool_2d, GREATEST_PIXEL)
     {                                                                                                                           \
         local COMPUTE_T results[GROUP];                                                                                         \
         local int all_sizes[GROUP];                                                                                             \
-        const int item = GROUP_ITEM, group = (int)get_group_id(1), blocks = ceil_divide(depth, CHANNELS);                       \
+        const int item = (int)get_local_id(0), group = (int)get_group_id(1), blocks = ceil_divide(depth, CHANNELS);             \
         const int c = group % blocks * CHANNELS + item % CHANNELS, pixel = group / blocks, row = pixel / out_width;             \
         const Window window = window_at(row % out_height, pixel % out_width, height, width, filter, stride, padding);           \
         const int across = window.x1 - window.x0, image = row / out_height * height * width;                                    \

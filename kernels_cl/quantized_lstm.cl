@@ -41,7 +41,7 @@ typedef int LANES_T;
 #endif
 
 #define ONE 32767
-#define FOR_UNITS(u, units) for (int u = GROUP_ITEM; u < (units); u += GROUP)
+#define FOR_UNITS(u, units) for (int u = (int)get_local_id(0); u < (units); u += GROUP)
 
 static inline int saturated(int x)
 {
@@ -62,7 +62,7 @@ static inline int looked_up(global const short *table, int code)
 static inline void set_products(
     global int *sums, global const T *src, int zero, global const T *weights, int weight_zero, int depth, int columns)
 {
-    for (int i = GROUP_ITEM * LANES; i < columns; i += GROUP * LANES) {
+    for (int i = (int)get_local_id(0) * LANES; i < columns; i += GROUP * LANES) {
         LANES_T sum = 0;
         for (int k = 0; k < depth; ++k)
             sum += (LOAD(src, k) - zero) * (LOAD_LANES(weights, k * columns + i) - weight_zero);

@@ -31,7 +31,7 @@ static inline REAL exponential(float logit, float greatest)
 VECTOR_KERNEL void sum_exponentials(global const T *src, global REAL *sums, int classes)
 {
     local REAL shared[GROUP];
-    const int b = (int)get_global_id(1), item = GROUP_ITEM, part = (classes + GROUP - 1) / GROUP;
+    const int b = (int)get_global_id(1), item = (int)get_local_id(0), part = (classes + GROUP - 1) / GROUP;
     const int from = b * classes + min(item * part, classes), to = b * classes + min((item + 1) * part, classes);
     float greatest = -FLT_MAX;
     for (int i = from; i < to; ++i) {

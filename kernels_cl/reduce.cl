@@ -178,7 +178,7 @@ TILE_KERNEL void mean_rows(global const T *src, global T *dst, int4 kept_sizes, 
 static inline void sum_of_item(
     global const T *src, int from, int4 sizes, int4 strides, int terms, local COMPUTE_T *sums, local COMPUTE_T *losts)
 {
-    const int item = GROUP_ITEM;
+    const int item = (int)get_local_id(0);
     COMPUTE_T sum = 0, lost = 0;
     for (int i = item; i < terms; i += GROUP)
         ADD_TERM(COMPUTE_T, sum, lost, LOAD(src, from + offset_of(i, sizes, strides)));
@@ -203,7 +203,7 @@ VECTOR_KERNEL void mean_groups(global const T *src, global T *dst, int4 kept_siz
     const int output = (int)get_group_id(0);
     sum_of_item(src, offset_of(output, kept_sizes, kept_strides), sizes, strides, terms, sums, losts);
     GROUP_BARRIER(CLK_LOCAL_MEM_FENCE);
-    if (GROUP_ITEM == 0)
+    if (get_local_id(0) == 0)
         STORE(dst, output, MEAN_OF(COMPUTE_T, , sum_of_group(sums, losts)));
 }
 #endif
@@ -312,7 +312,7 @@ VECTOR_KERNEL void reduce_groups(global const T *src, global T *dst, int4 kept_s
 #if T_IS_FLOAT
     local COMPUTE_T losts[GROUP];
 #endif
-    const int item = GROUP_ITEM, output = (int)get_group_id(0);
+    const int item = (int)get_local_id(0), output = (int)get_group_id(0);
     const int from = offset_of(output, kept_sizes, kept_strides);
     // One barrier for all: PoCL 3.0 takes one in a branch for another.
 #if T_IS_FLOAT

@@ -87,7 +87,7 @@ VECTOR_KERNEL void rnn_sequence(CELL_PARAMETERS)
 {
     FLUSH_DENORMALS;
     const Cell c = CELL;
-    const int first = GROUP_ITEM;
+    const int first = (int)get_local_id(0);
     load_state(&c, first, GROUP);
     for (int step = shape.s4; step < shape.s5; ++step) {
         GROUP_BARRIER(CLK_GLOBAL_MEM_FENCE);
@@ -100,7 +100,7 @@ VECTOR_KERNEL void rnn_state(CELL_PARAMETERS)
 {
     FLUSH_DENORMALS;
     const Cell c = CELL;
-    load_state(&c, GROUP_ITEM, GROUP);
+    load_state(&c, (int)get_local_id(0), GROUP);
 }
 
 VECTOR_KERNEL void rnn_step(CELL_PARAMETERS)

@@ -40,7 +40,7 @@ VECTOR_KERNEL void softmax_rows(global const T *src, global T *dst, float beta, 
     softmax_of_rows(beta, src + first_row * axis, dst + first_row * axis, axis, last_row - first_row);
 #else
     local float shared[GROUP];
-    const int item = GROUP_ITEM;
+    const int item = (int)get_local_id(0);
     const int whole = axis & ~15;
     for (int row = first_row; row < last_row; ++row) {
         const int start = row * axis;

@@ -45,7 +45,7 @@ VECTOR_KERNEL void softmax_rows(global const T *src, global T *dst, global const
 {
     local int shared_largest[GROUP];
     local long shared_sum[GROUP];
-    const int item = GROUP_ITEM;
+    const int item = (int)get_local_id(0);
     const int first_row = (int)get_group_id(0) * rows_per_item, last_row = min(first_row + rows_per_item, outer);
     const int whole = axis & ~15;
     int row = first_row;

@@ -13,7 +13,7 @@ static inline SUM_T sum_of_group(SUM_T value, local SUM_T *shared)
     return value;
 #else
     GROUP_BARRIER(CLK_LOCAL_MEM_FENCE);
-    shared[GROUP_ITEM] = value;
+    shared[get_local_id(0)] = value;
     GROUP_BARRIER(CLK_LOCAL_MEM_FENCE);
     SUM_T sum = 0;
     for (int i = 0; i < GROUP; ++i)

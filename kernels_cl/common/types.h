@@ -242,12 +242,10 @@ HALVES_OF(8, uint4)
 #endif
 #define VECTOR_KERNEL __attribute__((reqd_work_group_size(GROUP, 1, 1), vec_type_hint(float16))) kernel
 
-// Where the work-items of a VECTOR_KERNEL's group meet, and which of them this is. A lone one meets nobody: PoCL makes
-// loops of what is between barriers, again for sizes it does not know when it is asked for a binary, and takes seconds.
+// Where the work-items of a VECTOR_KERNEL's group meet. A lone one meets nobody: PoCL makes loops of what is between barriers, again for
+// sizes it does not know when it is asked for a binary, and takes seconds.
 #if GROUP == 1
 #define GROUP_BARRIER(fence)
-#define GROUP_ITEM 0
 #else
 #define GROUP_BARRIER(fence) barrier(fence)
-#define GROUP_ITEM ((int)get_local_id(0))
 #endif
