@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gpu_driver.chain.kinds import Kind
 from gpu_driver.chain.step import TILE_PIXELS
-from gpu_driver.discovery.dot_products import AMX
+from gpu_driver.convolution.packing import CHANNEL_BLOCK
+from gpu_driver.discovery.dot_products import AMX, AVX512_VNNI, AVX_VNNI
 from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
@@ -30,7 +32,9 @@ TIMES_OF_COLUMNS: Mapping[int, float] = {COLUMNS: 1.0, 6: 1.02, 5: 1.04, 4: 1.06
 """The same of depthwise ones. expanded.py lets pass what is at least 7 wide."""
 NARROW_TIME = 2.0
 """Of a picture that is narrower than what is computed at once."""
-LEAST_GAIN, LEAST_FLOPS = 0.02, 50_000_000
+RUN_TIME, RUN_BYTE_TIME = 10.0, 0.08
+"""Of copying a row of a window of bytes, to that of four products of 16 channels each."""
+LEAST_GAIN, LEAST_FLOPS = 0.02, 20_000_000
 """Every combination is a program of its own, which has to be worth its compilation."""
 
 
@@ -81,7 +85,8 @@ def tiles_for(steps: Sequence[Step], device: DeviceProfile) -> Tiles:
 
     def left_over(number: int, step: Step) -> float:
         pixels = step.geometry.output_height * step.geometry.output_width
-        return _left_over(number, pixels, may_be_short=few and step.geometry.is_per_pixel)
+        left = _left_over(number, pixels, may_be_short=few and step.geometry.is_per_pixel)
+        return left * (1 + _copied(number, step))
 
     return replace(
         usual,
@@ -109,3 +114,19 @@ def _left_over(number: int, length: int, *, may_be_short: bool = False) -> float
     too_much = parts * number - length
     computed = length + max(0, too_much - parts if may_be_short else too_much)
     return computed / length * (NARROW_TIME if length < number else 1.0)
+
+
+def _copied(number: int, step: Step) -> float:
+    """Return the time that copying windows takes over that of the products.
+
+    Bytes are read where they lie, or copied row by row for the whole tile, if all its pixels are in one row of the
+    picture; else window by window (common/convolve_bytes.h).
+    """
+    g = step.geometry
+    run = g.filter_width * g.input_depth
+    if step.dot4 not in (AVX_VNNI, AVX512_VNNI) or g.is_per_pixel or g.dilation_width > 1:
+        return 0.0
+    rows, tiles = g.batches * g.output_height, -(-g.batches * g.output_height * g.output_width // number)
+    in_two_rows = rows - -(-rows // (number // math.gcd(number, g.output_width)))  # but rows that begin with a tile
+    quads, vectors = -(-run // 4), -(-g.output_depth // CHANNEL_BLOCK)
+    return min(1.0, in_two_rows / tiles) * (RUN_TIME + RUN_BYTE_TIME * run) / (quads * vectors)

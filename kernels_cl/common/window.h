@@ -104,6 +104,20 @@ static inline void stage_narrow(STAGE_T *stage, global const T *src, const Input
         STAGE16(stage, STAGED16(src, offset, v->zero_point));
 }
 
+// The rows of the input that the windows of neighbouring output pixels read, the first of which begins at (iy, ix) of the image at element
+// `image`: `columns` pixels of each row of the filter, `pitch` elements apart. Writes up to 15 elements more.
+static inline void stage_rows(STAGE_T *stage, int pitch, global const T *src, const InputView *v, int image, int iy, int ix, int columns)
+{
+    const int left = clamp(-ix, 0, columns), right = clamp(v->width - ix, left, columns);
+    for (int fy = 0; fy < v->filter_height; ++fy, iy += v->dilation_height, stage += pitch) {
+        const int first = inside(iy, v->height) ? left : columns, end = inside(iy, v->height) ? right : columns;
+        stage_padding(stage, first * v->depth, v->zero_point);
+        stage_run(stage + first * v->depth, src, image + (iy * v->width + ix + first) * v->depth, (end - first) * v->depth, v->elements,
+                  v->zero_point);
+        stage_padding(stage + end * v->depth, (columns - end) * v->depth, v->zero_point);
+    }
+}
+
 // Products k0..k1 of `rows` output pixels from first_pixel on (row-major over b, oy, ox), each `pitch` elements after the one before.
 static inline void stage_tile(STAGE_T *stage, int pitch, global const T *src, const InputView *v, int first_pixel, int rows, int k0, int k1)
 {

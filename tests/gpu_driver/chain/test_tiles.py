@@ -62,7 +62,11 @@ def products() -> tuple[Model, Array]:
 
 
 def chosen(size: int, profile: DeviceProfile = CPU_PROFILE) -> Tiles:
-    lowering = Lowering(blocks(FLOAT, size).graph.model(), profile)
+    return chosen_for(blocks(FLOAT, size), profile)
+
+
+def chosen_for(network: Network, profile: DeviceProfile) -> Tiles:
+    lowering = Lowering(network.graph.model(), profile)
     (launch,) = lowering.lower(0, lowering.static_inputs()).commands
     assert isinstance(launch, Launch)
     defines = dict(launch.kernel.defines)
@@ -91,6 +95,18 @@ def test_few_pixels_are_left_over(size: int, wanted: Tiles, monkeypatch: pytest.
 
 def test_small_networks_share_one_program() -> None:
     assert chosen(8) == Tiles()
+
+
+@pytest.mark.parametrize(("width", "wanted"), [(32, 8), (28, 7), (33, 7)])
+def test_tiles_of_bytes_end_with_rows(width: int, wanted: int) -> None:
+    """Else windows of those in two rows are copied one by one."""
+    network = Network(QUANT8, (1, 32, width, 16), 3)
+    for _ in range(4):
+        network.convolve(16, 3)
+    network.convolve(16, 3, is_output=True)
+    with_bytes = replace(CPU_PROFILE, features=CPU_PROFILE.features | {"x86_vnni"})
+    assert chosen_for(network, with_bytes).pixels == wanted
+    assert chosen_for(network, CPU_PROFILE).pixels == usual_tiles(CPU_PROFILE).pixels
 
 
 def test_what_few_registers_hold(monkeypatch: pytest.MonkeyPatch) -> None:
