@@ -46,6 +46,15 @@ static inline int2 offsets_of(int position, int4 sizes, int4 strides0, int4 stri
     return offsets;
 }
 
+// A row's part as `value` says, of sixteen pairs a and b; a loop for each way, as a call for each vector takes as long as what it does.
+#define ROW(value)                                                   \
+    for (int i = first; i < last; i += 16) {                         \
+        const int x = min(i, inner - 16);                            \
+        const COMPUTE_T16 a = step0 ? LOAD16(src0, at.x + x) : same0; \
+        const COMPUTE_T16 b = step1 ? LOAD16(src1, at.y + x) : same1; \
+        STORE16(out, x, value);                                      \
+    }
+
 VECTOR_KERNEL void elementwise(global const T *src0, global const T *src1, global T *dst, int operation, COMPUTE_T low, COMPUTE_T high,
     int left_shift, int4 zeros, int2 factor0, int2 factor1, int2 factor_out, int by_floats, float4 reals, int4 sizes, int4 strides0,
     int4 strides1, int rows, int inner, int step0, int step1, int per_item, int rows_per_item)
@@ -88,12 +97,16 @@ VECTOR_KERNEL void elementwise(global const T *src0, global const T *src1, globa
         }
         for (; row < end; ++row, at += (int2)(strides0.s3, strides1.s3)) {
             const COMPUTE_T16 same0 = (COMPUTE_T16)LOAD(src0, at.x), same1 = (COMPUTE_T16)LOAD(src1, at.y);
-            for (int i = first; i < last; i += 16) {
-                const int x = min(i, inner - 16);
-                const COMPUTE_T16 a = step0 ? LOAD16(src0, at.x + x) : same0;
-                const COMPUTE_T16 b = step1 ? LOAD16(src1, at.y + x) : same1;
-                STORE16(dst, row * inner + x, combined16(a, b, operation, low, high, left_shift, zeros, factor0, factor1, factor_out, by_floats, reals));
-            }
+            global T *out = dst + row * inner;
+#if TYPE_NUMBER == TYPE_NUMBER_uchar || TYPE_NUMBER == TYPE_NUMBER_char
+            const int least = low + zeros.z, greatest = high + zeros.z;
+            if (by_floats && operation == DO_MUL)
+                ROW(activate_int16(multiplied_by_floats16(a - zeros.x, b - zeros.y, reals.x, reals.z, zeros.z), least, greatest))
+            else if (by_floats)
+                ROW(activate_int16(added_by_floats16(a - zeros.x, b, reals.x, reals.y, reals.z), least, greatest))
+            else
+#endif
+                ROW(combine16(a, b, operation, (COMPUTE_T16)low, (COMPUTE_T16)high, left_shift, zeros, factor0, factor1, factor_out))
         }
     }
 }
