@@ -59,7 +59,10 @@ class Bytes:
 
 @functools.lru_cache(maxsize=256)
 def by_floats(code: OperationCode, first: Bytes, second: Bytes, output: Bytes) -> tuple[float, float, float] | None:
-    """Return two factors and an offset as combine.h takes them for ADD, SUB, MUL; None if any pair would be wrong."""
+    """Return three numbers as combine.h takes them for ADD, SUB, MUL; None if any pair would be wrong.
+
+    Two factors and an offset; of MUL a factor, and what negative products and others add.
+    """
     a, b = first.values[:, np.newaxis] - first.zero_point, second.values
     operands = first, second, output
     if code == OperationCode.MUL:
@@ -100,24 +103,31 @@ def specified(
 
 
 def _product(products: Array, real: float, right: Array, output: Bytes) -> tuple[float, float, float] | None:
-    """Return the factor and what to add before products are cut to integers, both with the product's sign.
+    """Return the factor and what negative products and others add before they are cut to integers.
 
-    The specification rounds twice, so that what is added is a little more than a half.
+    The specification rounds twice, so that this is a little more than a half, and another number for either sign where
+    the factor is a power of two.
     """
     factor = _float32(real)
     low, high = output.low - output.zero_point, output.high - output.zero_point
     right = np.clip(right, low, high)
-    sizes, steps = np.abs(products * factor), np.abs(right)
-    inside = (right > low) & (right < high)
-    if not inside.any() or real >= _GREATEST_FACTOR:
+    negative, missing = products < 0, np.abs(right) - np.abs(products * factor)
+    is_bound = np.where(negative, right == low, right == high)  # then more does no harm
+    if is_bound.all() or real >= _GREATEST_FACTOR:
         return None
-    offset = _float32((float((steps - sizes)[inside].max()) + float((steps + 1 - sizes)[inside].min())) / 2)
-    signed = np.where(products < 0, -offset, offset)
+    below, above = (_enough(missing[one], missing[one & ~is_bound]) for one in (negative, ~negative))
+    signed = np.where(negative, -below, above)
     for doubt in _DOUBTS:
         cut = np.trunc((products * factor + signed + doubt).astype(np.float32))
         if not np.array_equal(np.clip(cut, low, high), right):
             return None
-    return factor, 0.0, offset
+    return factor, -below, above
+
+
+def _enough(missing: Array, most: Array) -> float:
+    """Return the middle of what is not less than anything that is missing, and less than one and all of `most`."""
+    least, greatest = float(missing.max(initial=0.0)), 1 + float(most.min(initial=0.0))
+    return _float32((least + greatest) / 2)
 
 
 def _added(a: Array, b: Array, factors: tuple[float, float, float], doubt: float) -> Array:

@@ -10,7 +10,7 @@
 //          strides0 and strides1 those of the inputs in elements, 0 where broadcast; dst dense
 //          elementwise: the innermost dimension is apart: `inner` elements, strides step0, step1 of 0 or 1
 // Units    zeros: zero points (src0, src1, dst); factors (mantissa, exponent); low, high of COMPUTE_T: bounds of the activation,
-//          quantised ones less zeros.z; by_floats, reals (factors, offset, 0): whether and by which numbers float32 arithmetic gives the
+//          quantised ones less zeros.z; by_floats, reals (common/combine.h): whether and by which numbers float32 arithmetic gives the
 //          same integers; per_item: vectors, rows_per_item: rows that a work-item computes
 // Defines  T: float | half | uchar | char | int (required); 8-bit types are quantised
 //          GROUP: work-items of a group of VECTOR_KERNEL
@@ -101,7 +101,7 @@ VECTOR_KERNEL void elementwise(global const T *src0, global const T *src1, globa
 #if TYPE_NUMBER == TYPE_NUMBER_uchar || TYPE_NUMBER == TYPE_NUMBER_char
             const int least = low + zeros.z, greatest = high + zeros.z;
             if (by_floats && operation == DO_MUL)
-                ROW(activate_int16(multiplied_by_floats16(a - zeros.x, b - zeros.y, reals.x, reals.z, zeros.z), least, greatest))
+                ROW(activate_int16(multiplied_by_floats16(a - zeros.x, b - zeros.y, reals.x, reals.y, reals.z, zeros.z), least, greatest))
             else if (by_floats)
                 ROW(activate_int16(added_by_floats16(a - zeros.x, b, reals.x, reals.y, reals.z), least, greatest))
             else

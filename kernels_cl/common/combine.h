@@ -83,17 +83,17 @@ static inline int16 added_by_floats16(int16 a, int16 b, float factor0, float fac
     return nearest_integer16(fma(WIDEN(a, float16), (float16)factor0, fma(WIDEN(b, float16), (float16)factor1, (float16)offset)));
 }
 
-// b: centred, too; offset: a little more than a half, with the product's sign
-static inline int16 multiplied_by_floats16(int16 a, int16 b, float factor, float offset, int zero)
+// b: centred, too; below, above: what negative products and others add, about a half
+static inline int16 multiplied_by_floats16(int16 a, int16 b, float factor, float below, float above, int zero)
 {
-    const float16 product = WIDEN(a * b, float16);
-    return WIDEN(fma(product, (float16)factor, copysign((float16)offset, product)), int16) + zero;
+    const int16 product = a * b;
+    return WIDEN(fma(WIDEN(product, float16), (float16)factor, product < 0 ? (float16)below : (float16)above), int16) + zero;
 }
 
-// a: centred; reals: two factors, an offset
+// a: centred; reals: two factors, an offset; of products a factor, what negative ones add, what others do
 static inline int16 combined_by_floats16(int16 a, int16 b, int operation, int4 zeros, float4 reals)
 {
-    return operation == DO_MUL ? multiplied_by_floats16(a, b - zeros.y, reals.x, reals.z, zeros.z)
+    return operation == DO_MUL ? multiplied_by_floats16(a, b - zeros.y, reals.x, reals.y, reals.z, zeros.z)
                                : added_by_floats16(a, b, reals.x, reals.y, reals.z);
 }
 #endif

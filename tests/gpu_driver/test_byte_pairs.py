@@ -33,7 +33,7 @@ def test_floats_that_are_found_are_near_the_specified_results(code: OperationCod
         factor = mul_multiplier(*scales)
         right = multiply_by_quantized_multiplier(a * b, factor.mantissa, factor.exponent)
         products = a * b * found[0]
-        got = np.trunc(products + np.copysign(found[2], products))
+        got = np.trunc(products + np.where(products < 0, found[1], found[2]))
     else:
         factors = add_parameters(*scales)
         x, y = (
@@ -45,3 +45,18 @@ def test_floats_that_are_found_are_near_the_specified_results(code: OperationCod
         got = np.rint(a * found[0] + (second.values * found[1] + found[2])) - output.zero_point
     low, high = -128 - output.zero_point, 127 - output.zero_point
     assert np.count_nonzero(np.clip(got, low, high) != np.clip(right, low, high)) <= 2
+
+
+@pytest.mark.parametrize("exponent", range(4, 10))
+def test_products_whose_factor_is_a_power_of_two(exponent: int) -> None:
+    """They are rounded up from a little less than a half, but negative ones only from more than a half."""
+    first, second = Bytes(0.05, -3, -128, 127), Bytes(2.0**-exponent, -128, -128, 127)
+    found = by_floats(MUL, first, second, first)
+    if found is None:
+        pytest.fail("no factors found")
+    factor, below, above = found
+    products = (first.values[:, np.newaxis] + 3) * (second.values + 128)
+    one = mul_multiplier(0.05, 2.0**-exponent, 0.05)
+    right = np.clip(multiply_by_quantized_multiplier(products, one.mantissa, one.exponent), -125, 130)
+    got = np.trunc(products * factor + np.where(products < 0, below, above))
+    np.testing.assert_array_equal(np.clip(got, -125, 130), right)
