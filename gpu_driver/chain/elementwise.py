@@ -37,17 +37,20 @@ _FIELDS = (
     *("is_bounded", "from", "to", "repeated", "table", "is_narrow"),
 )
 _ALIGNMENT = 64
+_VECTOR = 16
 _LEAST_ROW = 16
 _WIDTH, _WIDTH_OF_BYTES = 512, 2048
 """Elements that are computed at once, as common/elementwise_step.h has them."""
 _EVEN = 64
 """Elements of the vectors that it goes through without looking at each."""
+_COPIED_WIDTHS = 13
+"""Room for copies of rows that are the same for all rows, as that has it."""
+_ROWS_WORTH_COPIES = 16
+"""Else such a row is read where it lies, if a few rows are too wide to be one."""
 _MOST_ELEMENTS_OF_A_ROW = 16384
 _MOST_CONSTANT_BYTES = 1 << 20
 REGISTERS = 4
 """Values that an instruction can begin with, as common/elementwise_step.h has them."""
-_COPIES = 8
-"""Rows that are the same for all rows, and are copied, as that has them."""
 MEMORIES = (From.SOURCE, From.RESIDUAL, From.THIRD)
 
 
@@ -232,11 +235,15 @@ def _at_once(program: Sequence[Instruction], depth: int, width: int) -> int:
         return 0
     if not others:
         return width
-    repeated = all(one.walk is not None and one.walk.is_same_row for one in others) and len(others) <= _COPIES
-    if not repeated or 2 * depth > width:
+    walks = [one.walk for one in others if one.walk is not None and one.walk.is_same_row]
+    is_wide = 2 * depth > width
+    if len(walks) < len(others) or (is_wide and (depth % _EVEN == 0 or walks[0].out_rows < _ROWS_WORTH_COPIES)):
         return 0
     even = math.lcm(depth, _EVEN)
-    return width // even * even or width // depth * depth
+    whole = width // even * even or (0 if is_wide else width // depth * depth)
+    at_once = width if depth % _VECTOR == 0 else whole
+    copied = len(walks) * ((depth + at_once + 31) // _VECTOR * _VECTOR)
+    return at_once if copied <= _COPIED_WIDTHS * width else 0
 
 
 def _packed(program: Sequence[Instruction], at_once: int, *, of_bytes: bool) -> Array:

@@ -4,12 +4,12 @@
 //          dst = what the last one makes
 //          float: FUNCTIONS; quantised: combine.h, prelu.h, TABLE: value = table[byte of value] (with DOT4 bytes.h's form), PAIRS: pairs.h
 // Tensors  dst [batches * out_height * out_width, depth_out] of T, dense; at_once: 0, or all rows that a task has are one long row of which
-//          so many elements are computed at once, WIDTH or whole rows
+//          so many elements are computed at once: WIDTH, or, where these are no whole vectors, whole rows
 //          operands of T: element (row / divide % modulo) * row_stride + column * step of src, residual, third, or of a constant
 // Units    place: of a constant or table, in 64 bytes from the instructions on; of VALUE and NARROW: which of the values; of
 //          POLYNOMIAL: of its coefficients, so many as `terms`, the highest first; table: place of that of PAIRS
-//          repeated: of a row that is the same for all rows: which of the task's own copies has at_once elements of it, row after row,
-//          counted from 1; 0 for other operands
+//          repeated: of a row that is the same for all rows: which of the task's own copies has it, row after row, so often that
+//          at_once elements follow each of its own, counted from 1; 0 for other operands
 //          low, high: bounds of the activation, as combine.h has them
 //          alpha: of ELU; what MULTIPLY_ADD adds to products; zeros to offset: common/combine.h
 //          weights: the instructions (gpu_driver/chain/elementwise.py), so many as `instructions` says
@@ -24,9 +24,8 @@
 #define WIDTH 2048
 #endif
 #define LINES (WIDTH / 16)
-#define COPY_LENGTH (WIDTH + 16) // what is loaded of one that is short
 #define REGISTERS 4 // these and WIDTH as gpu_driver/chain/elementwise.py has them
-#define COPIES 8
+#define COPIED_WIDTHS 13
 #define EVERY_VALUE(...) for (int v = 0; v < vectors; ++v) { __VA_ARGS__; }
 // For what takes an instruction or two; vectors are a multiple of four.
 #define EVERY_FOUR(...)                                  \
@@ -83,12 +82,12 @@ typedef struct {
 // What is computed at once: the same part of `rows` rows from `row` on, `of_row` vectors of each from column `first` on, the last of them at
 // column `last`, over the one before it if need be; one of fewer `lanes` if the part is that short. After the last of all `vectors`, values
 // have copies of it up to a multiple of four.
-// copies: of rows that are repeated; from `first` on if it is a long row, else there are none
+// copies: of rows that are repeated, copy_length elements apart, of which `phase` come before `first`; none unless it is a long row
 typedef struct {
     global const T *src, *residual, *third;
     const KEPT_T16 *copies;
     global const uchar *constants; // the instructions, and what follows
-    int row, rows, first, last, of_row, vectors, lanes;
+    int row, rows, first, last, of_row, vectors, lanes, copy_length, phase;
 } Columns;
 
 typedef struct __attribute__((packed)) {
@@ -166,7 +165,7 @@ static inline KEPT_T16 *in_place(const Columns *at, global const T *row, int str
 static inline const KEPT_T16 *operand_in_place(const Columns *at, global const Instruction *i)
 {
     if (at->copies != 0 && i->repeated && is_gapless(at) && at->lanes == 16)
-        return at->copies + (i->repeated - 1) * (COPY_LENGTH / 16);
+        return at->copies + ((i->repeated - 1) * at->copy_length + at->phase) / 16;
     const int is_own = at->rows == 1 || (i->divide == 1 && at->row + at->rows <= i->modulo);
     if (!i->step || i->repeated || !is_own)
         return 0;
@@ -178,7 +177,7 @@ static inline int load_operand(const Columns *at, global const Instruction *i, K
 {
     global const T *from = operand_of(at, i);
     if (at->copies != 0 && i->repeated) {
-        const KEPT_T *copy = (const KEPT_T *)at->copies + (i->repeated - 1) * COPY_LENGTH;
+        const KEPT_T *copy = (const KEPT_T *)at->copies + (i->repeated - 1) * at->copy_length + at->phase;
         const int before = at->vectors - 1, last = at->lanes < 16 ? 0 : at->last - at->first;
         for (int v = 0; v < before; ++v)
             values[v] = ((const UnalignedKept *)(copy + 16 * v))->value;
@@ -412,16 +411,15 @@ static inline void compute(const Columns *at, global const Instruction *program,
 }
 
 // Copies the rows that are the same for all rows, as often as they are needed at once.
-static inline void copy_repeated(const Columns *at, global const Instruction *program, int instructions, int depth, int at_once,
-                                 KEPT_T *copies)
+static inline void copy_repeated(const Columns *at, global const Instruction *program, int instructions, int depth, KEPT_T *copies)
 {
     for (int n = 0; n < instructions; ++n) {
         if (!program[n].repeated)
             continue;
         global const T *from = operand_of(at, program + n);
-        KEPT_T *copy = copies + (program[n].repeated - 1) * COPY_LENGTH;
-        for (int e = 0; e < at_once; e += depth)
-            for (int c = 0; c < depth; ++c)
+        KEPT_T *copy = copies + (program[n].repeated - 1) * at->copy_length;
+        for (int e = 0; e < at->copy_length; e += depth)
+            for (int c = 0; c < min(depth, at->copy_length - e); ++c)
                 copy[e + c] = (KEPT_T)LOAD(from, c);
     }
 }
@@ -443,10 +441,11 @@ static void elementwise(const Step *s, Part part, global const T *src, global T 
         return;
     }
 #endif
-    Columns at = {src, residual, third, 0, own, begin, 1, 0, 0, 0, 0, 0};
-    KEPT_T16 copies[COPIES * COPY_LENGTH / 16];
+    Columns at = {src, residual, third, 0, own, begin, 1, 0, 0, 0, 0, 0, 0, 0};
+    KEPT_T16 copies[COPIED_WIDTHS * LINES];
     if (is_long) {
-        copy_repeated(&at, program, s->instructions, depth, width, (KEPT_T *)copies);
+        at.copy_length = (depth + width + 31) & ~15; // up to 16 elements more are loaded
+        copy_repeated(&at, program, s->instructions, depth, (KEPT_T *)copies);
         at.copies = copies;
     }
     // Instructions are looked at once for all rows that fit.
@@ -460,6 +459,7 @@ static void elementwise(const Step *s, Part part, global const T *src, global T 
             at.of_row = ceil_divide(count, 16);
             at.vectors = at.rows * at.of_row;
             at.lanes = min(count, 16);
+            at.phase = is_long ? x % depth : 0;
             compute(&at, program, s->instructions, dst + (size_t)at.row * depth, depth);
         }
     }

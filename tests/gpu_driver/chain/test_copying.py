@@ -245,7 +245,7 @@ def test_padded_and_joined_tensors_are_one_launch(opencl_device: Device) -> None
     check(opencl_device, moves)
 
 
-@pytest.mark.parametrize("depth", [1, 3, 8, 15, 16, 24, 40, 100, 256, 257, 600])
+@pytest.mark.parametrize("depth", [1, 3, 8, 15, 16, 24, 40, 100, 240, 256, 257, 400, 480, 600, 1680, 1712])
 @pytest.mark.parametrize("code", [FLOAT, HALF], ids=lambda code: code.name)
 def test_rows_of_channels_are_repeated(opencl_device: Device, code: OperandCode, depth: int) -> None:
     """PRELU, products and sums with a number for each channel, of pixels that no vector divides."""
@@ -263,11 +263,11 @@ def test_rows_of_channels_are_repeated(opencl_device: Device, code: OperandCode,
     (launch,) = launches_of(moves)
     step, *_ = launch.steps
     assert [one.function for one in step.program] == [Function.LOAD, *CHANNELWISE]
-    assert (step.values["at_once"] > 0) == (depth <= 256)
+    assert (step.values["at_once"] > 0) == (depth <= 256 or depth in (400, 480, 1680))  # of whole vectors
     check(opencl_device, moves)
 
 
-@pytest.mark.parametrize("depth", [1, 3, 8, 15, 16, 24, 100, 256, 257])
+@pytest.mark.parametrize("depth", [1, 3, 8, 15, 16, 24, 100, 256, 257, 336])
 @pytest.mark.parametrize("vectors", [1, 8, 9])
 @pytest.mark.parametrize("code", [FLOAT, HALF], ids=lambda code: code.name)
 def test_rows_that_operations_make_are_repeated(

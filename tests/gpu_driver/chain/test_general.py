@@ -236,7 +236,7 @@ def test_sizes_are_those_of_the_kernels() -> None:
     for name, value in re.findall(r"#define (\w+) (\d+)\b", source):
         numbers.setdefault(name, []).append(int(value))
     assert numbers["REGISTERS"] == [elementwise.REGISTERS]
-    assert numbers["COPIES"] == [elementwise._COPIES]
+    assert numbers["COPIED_WIDTHS"] == [elementwise._COPIED_WIDTHS]
     assert numbers["WIDTH"] == [elementwise._WIDTH, elementwise._WIDTH_OF_BYTES]
 
 
