@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Element-wise operations that every task of the step before them does with what it has just written.
+"""Element-wise operations and SOFTMAX that every task of the step before them does with what it has just written.
 
 So they cost neither a step of their own, for which cores wait for each other, nor another way through memory.
 """
@@ -19,18 +19,19 @@ if TYPE_CHECKING:
     from gpu_driver.chain.step import Memory, Reading, Step
 
 _PRODUCTS = (Kind.CONVOLVE, Kind.DEPTHWISE, Kind.DEPTHWISE_BYTES, Kind.EXPANDED, Kind.MULTIPLY_BYTES)
+_JOINED = (Kind.ELEMENTWISE, Kind.SOFTMAX)
 _MOST_OTHERS = 2
 """Memories that a step reads beside its source."""
 
 
 def with_epilogues(steps: Sequence[Step], memories: Memories) -> tuple[Step, ...]:
-    """Join products with the element-wise steps that alone read what they make."""
+    """Join products with the element-wise steps and the SOFTMAX that alone read what they make."""
     used = memories.used_by(steps)
     made: set[int] = set()
     result: list[Step] = []
     for step in steps:
         read = made & {memories.key(one) for one in (step.source, step.residual, step.third) if one is not None}
-        if step.kind != Kind.ELEMENTWISE or not _join_product(result, step, read, memories, used):
+        if step.kind not in _JOINED or not _join_product(result, step, read, memories, used):
             result.append(step)
         made.add(memories.key(step.output))
     return tuple(result)
@@ -72,6 +73,8 @@ def _can_wait(steps: Sequence[Step], at: int, memories: Memories) -> bool:
 
 def _joined(first: Step, step: Step, memories: Memories) -> Step | None:
     """Return one step for a product and what follows; None where they do not fit, or read too many memories."""
+    if step.kind == Kind.SOFTMAX:
+        return _with_softmax(first, step, memories)
     if (
         first.kind not in _PRODUCTS
         or first.epilogue is not None
@@ -115,4 +118,22 @@ def _joined(first: Step, step: Step, memories: Memories) -> Step | None:
             residual=in_place(step.residual),
             third=in_place(step.third),
         ),
+    )
+
+
+def _with_softmax(product: Step, step: Step, memories: Memories) -> Step | None:
+    """Return a product of matrices whose rows become their SOFTMAX while they are in a cache; None for another step."""
+    if (
+        product.kind != Kind.MULTIPLY
+        or product.output_shape != step.output_shape
+        or memories.are_same(product.output, step.output)
+    ):
+        return None
+    return replace(
+        product,
+        output=step.output,
+        values={**product.values, "has_softmax": 1, "low": step.values["low"]},
+        flops=product.flops + step.flops,
+        bytes_moved=product.bytes_moved + step.bytes_moved - 2 * product.output.size_bytes,
+        operations=(*product.operations, *step.operations),
     )

@@ -43,7 +43,7 @@ VALUES = (
     *("multiplier_sum", "exponent_sum", "rounding_sum"),
     *("adds_by_floats", "factor_product", "factor_residual", "offset_sum", "low_sum", "high_sum"),
     *("tiles_at_once", "instructions", "at_once", "unit_pixels", "unit_channels"),
-    *("half_weights", "level_rows"),
+    *("half_weights", "level_rows", "has_softmax"),
 )
 ELEMENT_BYTES = {"float": 4, "half": 2, "uchar": 1, "char": 1}
 STEP_FIELDS = (*PLACES, *CONSTANTS, *GEOMETRY, *VALUES)

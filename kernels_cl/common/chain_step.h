@@ -5,6 +5,7 @@
 //          instructions, at_once: of ELEMENTWISE, see elementwise_step.h; unit_pixels, unit_channels: what a task counts
 //          then: 0, or the step, ELEMENTWISE, that each task does with what it has written, in place
 //          half_weights: 1: the weights of a product of one pixel are halves; level_rows: see dynamic_step.h
+//          has_softmax: 1: the rows of a MULTIPLY become their SOFTMAX, with low for beta
 //          tiles_at_once, multipliers: of WINOGRAD, see winograd.h; multipliers are the filters
 //          *_offset, and places of weights to places in the constants: in units of 64 bytes
 //          zero_*, low*, high*: quantised (but low, high float for float and half); low, high of the convolution itself if quantised (low of FILL: the value),
@@ -40,6 +41,7 @@ typedef struct {
     int instructions, at_once, unit_pixels, unit_channels;
     int half_weights;
     int level_rows;
+    int has_softmax;
 } Step;
 
 // What a task computes. x0..x1 - 1: `unit_pixels` each, counted over all images: tiles of TILE_PIXELS pixels, output rows of pictures

@@ -99,7 +99,8 @@ static inline __attribute__((always_inline)) void multiply_tile(global const T *
     }
 }
 
-// Rows and results of some tiles stay in the second cache, so that lines of results are whole before they leave it, and rows are read once.
+// Rows and results of some tiles stay in the second cache, so that lines of results are whole before they leave it, rows are read once, and
+// a SOFTMAX finds its own.
 #define GROUP_ELEMENTS 65536
 
 static void multiply(const Step *s, Part part, global const T *src, global T *dst, global const float *packed)
@@ -125,6 +126,11 @@ static void multiply(const Step *s, Part part, global const T *src, global T *ds
                         multiply_tile(x, row_step, depth, w, y, own, columns, count, 1);
                 }
             }
+        }
+        if (s->has_softmax) {
+            const int first = min((tile - b * tiles) * TILE_PIXELS, rows), last = min((end - b * tiles) * TILE_PIXELS, rows);
+            global T *some = product + (size_t)first * columns;
+            softmax_of_floats(s->low, some, some, columns, last - first);
         }
         tile = end;
     }

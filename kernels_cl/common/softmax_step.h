@@ -32,6 +32,11 @@ static inline void softmax_row(const Step *s, global const T *src, global T *dst
         dst[i] = results[largest - LOAD(src, i)];
 }
 
+#else
+static __attribute__((noinline)) void softmax_of_floats(float beta, global const T *src, global T *dst, int axis, int rows)
+{
+    softmax_of_rows(beta, src, dst, axis, rows);
+}
 #endif
 
 static __attribute__((noinline)) void softmax_rows(
@@ -47,6 +52,6 @@ static __attribute__((noinline)) void softmax_rows(
     for (; row < last; ++row, src += axis, dst += axis)
         softmax_row(s, src, dst, constants);
 #else
-    softmax_of_rows(s->low, src, dst, axis, last - row);
+    softmax_of_floats(s->low, src, dst, axis, last - row);
 #endif
 }

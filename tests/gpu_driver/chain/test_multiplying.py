@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FULLY_CONNECTED by weights that are made meanwhile: weights packed by a step, with the results of float64 numpy."""
+"""Products by matrices that are made meanwhile: packed by a step, with the results of float64 numpy."""
 
 from __future__ import annotations
 
@@ -68,3 +68,23 @@ def test_bias_and_activation_are_an_addition(
 def test_half_numbers_have_no_such_steps() -> None:
     graph = connected((ROWS, DEPTH), np.zeros(UNITS), FuseCode.NONE, OperandCode.TENSOR_FLOAT16)
     assert Kind.MULTIPLY not in kinds_of(graph)
+
+
+@pytest.mark.parametrize(
+    ("batches", "rows", "depth", "columns"),
+    [(3, 40, 12, 33), (2, 5, 16, 9), (1, 60, 20, 3000), (4, 1, 8, 700), (2, 31, 8, 16), (1, 8, 4, 2)],
+)
+def test_softmax_of_products(opencl_device: Device, batches: int, rows: int, depth: int, columns: int) -> None:
+    """Of all rows that a group of tiles has made, which it takes from a cache."""
+    graph, beta = Graph(), 0.7
+    left, right = graph.input((batches, rows, depth)), graph.input((batches, columns, depth))
+    negative, product = graph.temporary((batches, columns, depth)), graph.temporary((batches, rows, columns))
+    graph.operation(OperationCode.NEG, [right], negative)
+    graph.operation(OperationCode.BATCH_MATMUL, [left, negative, graph.flag(False), graph.flag(True)], product)
+    graph.operation(OperationCode.SOFTMAX, [product, graph.real(beta)], graph.output((batches, rows, columns)))
+    assert kinds_of(graph) == [Kind.ELEMENTWISE, Kind.PACK, Kind.MULTIPLY]
+    data = [random_floats(batches, n, depth, seed=n) for n in (rows, columns)]
+    (result,) = results(opencl_device, graph.model(), data)
+    products = data[0].astype(np.float64) @ -data[1].astype(np.float64).transpose(0, 2, 1)
+    exponents = np.exp(beta * products)
+    np.testing.assert_allclose(result, exponents / exponents.sum(-1, keepdims=True), 2e-5, 1e-6)
