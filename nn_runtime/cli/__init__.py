@@ -12,10 +12,12 @@ import argparse
 import importlib
 import io
 import os
+import re
 import signal
 import sys
+import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, Protocol, cast
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, cast
 
 from nn_runtime import __version__
 from nn_runtime.cli.output import (
@@ -50,6 +52,8 @@ _INTERRUPTED = 128 + 2
 """As shells say of what SIGINT ended."""
 _PIPE_CLOSED = 128 + 13
 """As shells say of what SIGPIPE ended."""
+_WIDEST = 118
+"""Columns of help."""
 
 
 class Command(Protocol):
@@ -64,8 +68,20 @@ class Command(Protocol):
         """Do the work and return the exit status."""
 
 
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """Fills the paragraphs of a command's docstring to the terminal's width."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        paragraphs = (" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
+        return "\n\n".join(textwrap.fill(one, min(width, _WIDEST), break_on_hyphens=False) for one in paragraphs)
+
+
 class _Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line."""
+    """A parser whose errors are one line, and for which lists such as -1,3 are values, no options."""
+
+    def __init__(self, **options: Any) -> None:  # noqa: ANN401  # whatever the base takes
+        super().__init__(**options)
+        self._negative_number_matcher = re.compile(r"-\.?\d")
 
     def error(self, message: str) -> NoReturn:
         """Say what is wrong, and how it is meant or where to read that; exit status 2."""
@@ -134,9 +150,7 @@ def _parser(chosen: str) -> argparse.ArgumentParser:
     for name, line in COMMANDS.items():
         module = _command(name) if name == chosen else None
         described = (module.__doc__ or line) if module else line
-        command = commands.add_parser(
-            name, help=line, description=described, formatter_class=argparse.RawDescriptionHelpFormatter
-        )
+        command = commands.add_parser(name, help=line, description=described, formatter_class=_Help)
         if module is not None:
             module.add_arguments(command)
     return parser

@@ -28,6 +28,7 @@ STANDARD_OUTPUT = "standard output"
 _WIDTH = 100
 _BAR_WIDTH = 30
 _SILENT_SECONDS = 1.0
+_REDRAW_SECONDS = 0.1
 _GAP = "  "
 _JOINERS = "\u200c\u200d"
 """Letters need them in Persian and Hindi, among others; a terminal obeys neither."""
@@ -150,13 +151,14 @@ def progress(what: str, total: int) -> Iterator[int]:
     if not on_terminal():
         yield from range(total)
         return
-    start = time.monotonic()
+    due = time.monotonic() + _SILENT_SECONDS
     shown = False
     try:
         for done in range(total):
-            if time.monotonic() - start >= _SILENT_SECONDS:
+            if time.monotonic() >= due:  # not every time: runs that are timed lie between
                 shown = True
                 show_progress(what, done, total)
+                due = time.monotonic() + _REDRAW_SECONDS
             yield done
     finally:
         if shown:

@@ -215,6 +215,23 @@ def test_a_damaged_file_of_examples_is_named(
     assert error.count("\n") == 1
 
 
+def test_help_keeps_to_the_width_of_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    with pytest.raises(SystemExit):
+        cli.main(["run", "--help"])
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) < 60
+    assert "answers.\n\nAn input is a picture" in text
+
+
+def test_a_list_that_begins_with_a_minus_is_a_value(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["explain", "network.tflite", "--shape", "-1,8,8,1"])
+    assert "got '-1,8,8,1'" in capsys.readouterr().err
+
+
 def test_without_standard_error_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", None)
     assert list(progress("waiting", 2)) == [0, 1]

@@ -188,6 +188,16 @@ def test_a_bar_comes_after_a_second_and_goes(monkeypatch: pytest.MonkeyPatch) ->
         pass
     assert terminal.text == ""
     monkeypatch.setattr(output, "_SILENT_SECONDS", 0.0)
+    monkeypatch.setattr(output, "_REDRAW_SECONDS", 0.0)
     assert list(output.progress("slow", 10)) == list(range(10))
     assert "slow [###############               ] 5/10" in terminal.text
     assert terminal.text.endswith("\r\x1b[K")
+
+
+def test_a_bar_is_not_drawn_for_every_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = _Terminal()
+    monkeypatch.setattr(output.sys, "stderr", terminal)
+    monkeypatch.setattr(output, "_SILENT_SECONDS", 0.0)
+    monkeypatch.setattr(output, "_REDRAW_SECONDS", 100.0)
+    assert list(output.progress("slow", 1000)) == list(range(1000))
+    assert terminal.text.count("slow") == 1
