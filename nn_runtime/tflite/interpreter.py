@@ -13,11 +13,12 @@ from __future__ import annotations
 import enum
 import math
 import operator
+import os
 from typing import TYPE_CHECKING, Any, NoReturn, TypedDict
 
 import numpy as np
 
-from nn_runtime.checks import path_shown
+from nn_runtime.checks import path_shown, shown
 from nn_runtime.errors import BadData, BadState, NNError, OperationFailed
 from nn_runtime.numeric import whole_numbers
 from nn_runtime.tflite.converter import convert
@@ -27,7 +28,6 @@ from nn_runtime.tflite.types import TensorType
 from nn_runtime.tflite.variables import resources
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable, Mapping, Sequence
 
     import numpy.typing as npt
@@ -71,7 +71,7 @@ class Interpreter:
 
     def __init__(
         self,
-        model_path: str | os.PathLike[str] | None = None,
+        model_path: str | bytes | os.PathLike[str] | None = None,
         model_content: bytes | None = None,
         experimental_delegates: Sequence[object] | None = None,
         num_threads: int | None = None,
@@ -296,7 +296,7 @@ class _Runner:
         if target is None:
             raise BadData(f"set_tensor: tensor {index} {tensor.name!r} is neither an input, an output nor a variable")
         array = np.asarray(value)
-        if array.dtype != target.dtype or array.shape != target.shape:
+        if array.dtype.newbyteorder("=") != target.dtype or array.shape != target.shape:
             wanted, given = f"{target.dtype} {list(target.shape)}", f"{array.dtype} {list(array.shape)}"
             raise BadData(f"set_tensor: tensor {index} {tensor.name!r}: wanted {wanted}, got {given}")
         np.copyto(target, array)
@@ -387,7 +387,11 @@ class _Runner:
         return self.subgraph.tensors[index]
 
 
-def _read(path: str | os.PathLike[str] | None, content: bytes | None) -> TfliteModel:
+def _read(path: str | bytes | os.PathLike[str] | None, content: bytes | None) -> TfliteModel:
+    if content is not None and not isinstance(content, bytes | bytearray | memoryview):
+        raise BadData(f"model_content: wanted bytes, got {shown(content)}")
+    if isinstance(path, bytes):
+        path = os.fsdecode(path)
     if path and content:
         raise BadData("give either model_path or model_content, not both")
     if not path and not content:

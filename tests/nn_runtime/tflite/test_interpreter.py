@@ -113,6 +113,15 @@ def test_set_invoke_get() -> None:
         np.testing.assert_array_equal(view(), data[1] + 5)
 
 
+def test_numbers_of_the_other_byte_order_are_converted() -> None:
+    """LiteRT takes their bytes for those of other numbers."""
+    data = np.arange(-3, 0, dtype=np.float32).reshape(1, 3)
+    interpreter = Interpreter(model_content=signed_file(), device="cpu")
+    interpreter.allocate_tensors()
+    interpreter.set_tensor(0, data.astype(data.dtype.newbyteorder()))
+    np.testing.assert_array_equal(interpreter.get_tensor(0), data)
+
+
 def test_resizing() -> None:
     data = np.ones((4, 3), np.float32)
     for interpreter in both(signed_file()):
@@ -224,6 +233,7 @@ def test_constructor_errors_are_of_litert_s_types(tmp_path: Path) -> None:
     path.write_bytes(file)
     for kind in (litert.Interpreter, Interpreter):
         kind(str(path))
+        kind(str(path).encode())
         kind(model_path=path, num_threads=2)
         for bad in (
             {},
@@ -237,6 +247,10 @@ def test_constructor_errors_are_of_litert_s_types(tmp_path: Path) -> None:
                 kind(**bad)
     with pytest.raises(ValueError, match="delegates are not supported, choose a device by device="):
         Interpreter(model_content=file, experimental_delegates=[object()])
+    with pytest.raises(ValueError, match=r"model_content: wanted bytes, got 'network\.tflite'"):
+        Interpreter(model_content="network.tflite")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="model_content: wanted bytes, got ndarray"):
+        Interpreter(model_content=np.frombuffer(file, np.uint8))  # type: ignore[arg-type]
 
 
 def test_signatures_of_other_subgraphs() -> None:
