@@ -316,7 +316,7 @@ def _profile_lines(report: Report, profiled: Clock) -> list[str]:
         f"({OUTSIDE})",
         "",
         *(_peaks_line(device, peaks) for device, peaks in report.peaks.items()),
-        f"cost of profiling: {report.profiling_cost(profiled)}. {report.profile_note}",
+        f"cost of profiling: {report.profiling_cost(profiled)}. {report.profile_note}".rstrip(),
         f"Timings (microseconds): count={profiled.count} first={profiled.first / 1e3:.0f} "
         f"min={profiled.minimum / 1e3:.0f} max={profiled.maximum / 1e3:.0f} avg={profiled.mean / 1e3:.1f} "
         f"std={profiled.deviation / 1e3:.0f}",

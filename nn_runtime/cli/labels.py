@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 HEIGHT = 12.0
 """Of a line of text, in pixels."""
 _CHARACTER = 7.2
+_GAP = 5.0
+"""Between two labels in a line, so that they are not read as one number."""
 _DISTANCES = (3.0, 12.0, 24.0, 40.0, 60.0)
 _ANGLES = (0, 315, 45, 180, 225, 135, 270, 90, 337, 22, 292, 67, 247, 112, 202, 157)
 """Degrees from the right, clockwise, in order of preference."""
@@ -76,7 +78,7 @@ def placed(dots: Sequence[Dot], area: Box, taken: Sequence[Box] = ()) -> list[La
         label = _place(dot, area, occupied) if dot.text else None
         if label is not None:
             found.append(label)
-            occupied.append(label.box)
+            occupied.append(Box(label.box.left - _GAP, label.box.top, label.box.right + _GAP, label.box.bottom))
     return found
 
 

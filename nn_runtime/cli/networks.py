@@ -193,8 +193,8 @@ def places_text(explanation: Explanation) -> str:
     """Return what each device runs as one line: `64 operations on opencl-pocl-0, 1 on nnapi-reference (3 steps)`."""
     found = places(explanation)
     steps = sum(place.steps for place in found)
-    text = ", ".join(f"{_counted(place.operations, 'operation')} on {place.device}" for place in found)
-    return f"{text} ({_counted(steps, 'step')})" if steps > 1 else text
+    text = ", ".join(f"{counted(place.operations, 'operation')} on {place.device}" for place in found)
+    return f"{text} ({counted(steps, 'step')})" if steps > 1 else text
 
 
 def missing_opencl_lines(selector: str | None) -> list[str]:
@@ -214,7 +214,8 @@ def statistics_text(statistics: Mapping[str, int | float]) -> str:
     )
 
 
-def _counted(count: int, what: str) -> str:
+def counted(count: int, what: str) -> str:
+    """Return a number of things: `1 step`, `3 steps`."""
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 

@@ -8,6 +8,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from nn_runtime.cli.labels import HEIGHT, Box, Dot, placed, text_box
+from nn_runtime.cli.networks import counted
 from nn_runtime.cli.timings import OUTSIDE
 from nn_runtime.reports import duration_text
 
@@ -25,13 +26,17 @@ _COLOURS = (
 _OTHER = "#8a8f98"
 _KINDS: Mapping[Arithmetic, str] = {"quant8": "8-bit", "float16": "float16", "float32": "float32"}
 _LABELLED = 8
+_ONE_LINE = 28
+"""Lists of at most so many characters stay in one line of the table."""
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM = 920, 440, 64, 46
+_INDENT = 14
 _STYLE = """
 :root{color-scheme:light dark;--ink:#1d2127;--soft:#6b7280;--line:#d7dae0;--page:#fff;--panel:#f6f7f9}
 @media(prefers-color-scheme:dark){:root{--ink:#e8eaed;--soft:#9aa3af;--line:#3a3f47;--page:#15171b;--panel:#1d2025}}
 body{font:14px/1.45 system-ui,sans-serif;color:var(--ink);background:var(--page);max-width:1000px;margin:2em auto;
 padding:0 1em}
-h1{font-size:1.4em;margin:0 0 .2em}h2{font-size:1.1em;margin:2em 0 .4em}p{margin:.3em 0;color:var(--soft)}
+h1,p{overflow-wrap:anywhere}h1{font-size:1.4em;margin:0 0 .2em}h2{font-size:1.1em;margin:2em 0 .4em}
+p{margin:.3em 0;color:var(--soft)}
 .wide{overflow-x:auto}svg{width:100%;min-width:680px;height:auto;background:var(--panel);border-radius:8px}
 svg text{font:12px system-ui,sans-serif;fill:var(--ink)}svg .soft{fill:var(--soft)}
 .grid{stroke:var(--line)}.roof{stroke:var(--ink);stroke-width:1.6;fill:none}.thin{stroke-dasharray:5 4;stroke-width:1.2}
@@ -40,7 +45,7 @@ svg text{font:12px system-ui,sans-serif;fill:var(--ink)}svg .soft{fill:var(--sof
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums;font-size:13px}
 th,td{padding:3px 8px;text-align:right;white-space:nowrap;border-bottom:1px solid var(--line)}
 th{color:var(--soft);font-weight:500}
-td:nth-child(-n+2),th:nth-child(-n+2){text-align:left}td.none{color:var(--soft)}
+td:nth-child(-n+2),th:nth-child(-n+2){text-align:left}td.none{color:var(--soft)}td.long{white-space:normal;min-width:12em}
 td.bar{width:26%;padding-right:0}td.bar i{display:block;height:11px;border-radius:3px;min-width:1px}
 .legend span{display:inline-block;margin-right:1.2em;color:var(--ink)}
 .legend i{display:inline-block;width:10px;height:10px;border-radius:5px;margin-right:.4em}
@@ -64,7 +69,7 @@ def profile_page(title: str, report: Report) -> str:
 
 
 def _summary(report: Report) -> list[str]:
-    placed = ", ".join(f"{count} operations on {device}" for device, count in report.devices.items())
+    placed = ", ".join(f"{counted(count, 'operation')} on {device}" for device, count in report.devices.items())
     lines = [
         f"{placed}. Median {duration_text(report.inference.p50)}, 90th percentile "
         f"{duration_text(report.inference.p90)} over {report.inference.count} runs without profiling."
@@ -75,7 +80,7 @@ def _summary(report: Report) -> list[str]:
             f"({report.profiling_cost(report.profiled)}), of which "
             f"{duration_text(report.outside_launches(report.profiled))} in no launch ({OUTSIDE}). {report.profile_note}"
         )
-    return lines
+    return [line.rstrip() for line in lines]
 
 
 def _colours(launches: Sequence[Launch]) -> dict[str, str]:
@@ -89,8 +94,19 @@ def _colours(launches: Sequence[Launch]) -> dict[str, str]:
 
 def _legend(colours: Mapping[str, str]) -> str:
     return "".join(
-        f'<span><i style="background:{colour}"></i>{escape(name)}</span>' for name, colour in colours.items()
+        f'<span><i style="background:{colour}"></i>{_breakable(name)}</span>' for name, colour in colours.items()
     )
+
+
+def _list_cell(names: str) -> str:
+    if len(names) <= _ONE_LINE:
+        return f"<td>{escape(names)}</td>"
+    return f'<td class="long">{_breakable(names)}</td>'
+
+
+def _breakable(name: str) -> str:
+    """Return the HTML of a list of operations, which may go on in the next line."""
+    return escape(name).replace("+", "+<wbr>").replace(",", ",<wbr>")
 
 
 def _bars(report: Report, colours: Mapping[str, str]) -> str:
@@ -100,9 +116,9 @@ def _bars(report: Report, colours: Mapping[str, str]) -> str:
     longest = max((outside, *(launch.median for launch in report.launches)), default=1.0) or 1.0
     rows: list[str] = []
     for launch in report.launches:
+        names = (launch.node_type, ",".join(map(str, launch.operations)))
         cells = (
-            launch.node_type, ",".join(map(str, launch.operations)), launch.result, duration_text(launch.median),
-            f"{launch.share:.1%}",
+            launch.result, duration_text(launch.median), f"{launch.share:.1%}",
             f"{launch.rates.operations_per_ns:.0f}" if launch.flops else "",
             f"{launch.rates.bytes_per_ns:.1f}" if launch.bytes_moved else "",
             "" if launch.rates.of_roof is None else f"{launch.rates.of_roof:.0%} {launch.rates.bound[:1]}",
@@ -110,6 +126,7 @@ def _bars(report: Report, colours: Mapping[str, str]) -> str:
         bar = f'<i style="width:{launch.median / longest:.1%};background:{colours[launch.node_type]}"></i>'
         rows.append(
             f'<tr title="{escape(launch.kernel)}"><td>{len(rows)}</td>'
+            + "".join(map(_list_cell, names))
             + "".join(f"<td>{escape(cell)}</td>" for cell in cells)
             + f'<td class="bar">{bar}</td></tr>'
         )
@@ -145,9 +162,17 @@ class _Axes:
         """The rectangle between the axes."""
         return Box(_LEFT, 20, _WIDTH - 24, _HEIGHT - _BOTTOM)
 
+    @property
+    def bottom(self) -> float:
+        """The least value of the axis upwards."""
+        return 10.0**self.y0
+
     def grid(self) -> str:
-        """Return the lines and numbers of whole powers of ten."""
+        """Return the lines and numbers of whole powers of ten; upwards of others, too, where there is but one."""
         lines = []
+        upwards = [10.0**power for power in range(self.y0, math.floor(self.y1) + 1)]
+        if len(upwards) == 1:
+            upwards += [value for value in (2 * self.bottom, 5 * self.bottom) if math.log10(value) <= self.y1]
         for power in range(self.x0, self.x1 + 1):
             x = self.x(10.0**power)
             lines.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="20" y2="{_HEIGHT - _BOTTOM}"/>')
@@ -155,10 +180,10 @@ class _Axes:
                 f'<text class="soft" x="{x:.1f}" y="{_HEIGHT - _BOTTOM + 18}" '
                 f'text-anchor="middle">{10.0**power:g}</text>'
             )
-        for power in range(self.y0, math.floor(self.y1) + 1):
-            y = self.y(10.0**power)
+        for value in upwards:
+            y = self.y(value)
             lines.append(f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - 24}" y1="{y:.1f}" y2="{y:.1f}"/>')
-            lines.append(f'<text class="soft" x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{10.0**power:g}</text>')
+            lines.append(f'<text class="soft" x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{value:g}</text>')
         return "".join(lines)
 
 
@@ -172,7 +197,7 @@ def _roofline(device: str, peaks: Peaks, launches: Sequence[Launch], colours: Ma
     axes = _Axes([*xs, 2 * top / peaks.cache], [*(one.rates.operations_per_ns for one in points), top])
     left, right = 10.0**axes.x0, 10.0**axes.x1
     roofs = [_roof(axes, left, right, rate, peaks.cache, _roof_name(name, rate)) for name, rate in arithmetic.items()]
-    memory = [(left, left * peaks.memory), (min(right, top / peaks.memory), min(right * peaks.memory, top))]
+    memory = _slope(axes, left, min(right, top / peaks.memory), peaks.memory)
     slowest = sorted(zip(points, xs, strict=True), key=lambda pair: -pair[0].median)
     dots = "".join(_dot(axes, one, x, colours[one.node_type]) for one, x in slowest)
     marks = [
@@ -184,7 +209,9 @@ def _roofline(device: str, peaks: Peaks, launches: Sequence[Launch], colours: Ma
         for name, rate in ((_roof_name(name, rate), rate) for name, rate in arithmetic.items())
     ]
     labels = "".join(_label(label) for label in placed(marks, axes.area, names))
-    slopes = _slope(axes, left, peaks.cache, "cache", -6) + _slope(axes, left, peaks.memory, "memory", 15)
+    cache = _slope(axes, left, min(right, top / peaks.cache), peaks.cache)
+    slopes = _slope_name(axes, cache, f"cache {peaks.cache:.0f} GB/s", -6)
+    slopes += _slope_name(axes, memory, f"memory {peaks.memory:.0f} GB/s", 15)
     axis_names = (
         f'<text class="soft" x="{_WIDTH / 2:.0f}" y="{_HEIGHT - 8}" text-anchor="middle">operations per byte</text>'
         f'<text class="soft" transform="translate(16,{_HEIGHT / 2:.0f}) rotate(-90)" text-anchor="middle">G op/s</text>'
@@ -192,7 +219,8 @@ def _roofline(device: str, peaks: Peaks, launches: Sequence[Launch], colours: Ma
     return (
         f"<h2>Roofline of {escape(device)}</h2><p>A dot is a launch that does arithmetic, larger where it takes "
         "longer; the numbers are those of the table below, where a and m say whether arithmetic or the caches are the "
-        "roof. Lines are the peaks measured on this device.</p>"
+        f"roof. Lines are the peaks measured on this device: caches {peaks.cache:.0f} GB/s, memory "
+        f"{peaks.memory:.0f} GB/s.</p>"
         f'<div class="wide"><svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img">{axes.grid()}{"".join(roofs)}'
         f'<path class="roof thin" d="{_path(axes, memory)}"/>{slopes}{dots}{labels}{axis_names}</svg></div>'
     )
@@ -224,19 +252,29 @@ def _label(label: Label) -> str:
     return line + text if label.is_far else text
 
 
-def _slope(axes: _Axes, left: float, bandwidth: float, what: str, below: int) -> str:
-    """Return the name of a bandwidth, written along its line, so many pixels below it."""
-    start, end = (left, left * bandwidth), (10 * left, 10 * left * bandwidth)
-    across, up = axes.x(end[0]) - axes.x(start[0]), axes.y(start[1]) - axes.y(end[1])
-    x = axes.x(start[0]) + 14
-    y = axes.y(start[1]) - 14 * up / across
-    turned = f"translate({x:.1f},{y:.1f}) rotate({-math.degrees(math.atan2(up, across)):.1f})"
-    return f'<text class="soft" transform="{turned}" dy="{below}">{what} {bandwidth:.0f} GB/s</text>'
+def _slope(axes: _Axes, left: float, right: float, bandwidth: float) -> list[tuple[float, float]]:
+    """Return the ends of a bandwidth's line as far as it lies on the picture, nothing where it does not."""
+    start = max(left, axes.bottom / bandwidth)
+    return [(start, start * bandwidth), (right, right * bandwidth)] if start < right else []
+
+
+def _slope_name(axes: _Axes, line: Sequence[tuple[float, float]], name: str, below: int) -> str:
+    """Return a name, written along a bandwidth's line so many pixels below it, nothing where the line is shorter."""
+    if not line:
+        return ""
+    (x0, y0), (x1, y1) = ((axes.x(x), axes.y(y)) for x, y in line)
+    across, up = x1 - x0, y0 - y1
+    if math.hypot(across, up) < _INDENT + text_box(0, 0, name).right:
+        return ""
+    angle = math.atan2(up, across)
+    x, y = x0 + _INDENT * math.cos(angle), y0 - _INDENT * math.sin(angle)
+    turned = f"translate({x:.1f},{y:.1f}) rotate({-math.degrees(angle):.1f})"
+    return f'<text class="soft" transform="{turned}" dy="{below}">{name}</text>'
 
 
 def _roof(axes: _Axes, left: float, right: float, rate: float, bandwidth: float, name: str) -> str:
     knee = min(max(rate / bandwidth, left), right)
-    path = _path(axes, [(left, left * bandwidth), (knee, rate), (right, rate)])
+    path = _path(axes, [*_slope(axes, left, knee, bandwidth)[:1], (knee, rate), (right, rate)])
     return (
         f'<path class="roof" d="{path}"/><text x="{axes.x(right) - 4:.0f}" y="{axes.y(rate) - 7:.0f}" '
         f'text-anchor="end">{escape(name)}</text>'
@@ -244,8 +282,7 @@ def _roof(axes: _Axes, left: float, right: float, rate: float, bandwidth: float,
 
 
 def _path(axes: _Axes, points: Sequence[tuple[float, float]]) -> str:
-    bottom = 10.0**axes.y0
-    return "M" + "L".join(f"{axes.x(x):.1f},{axes.y(max(y, bottom)):.1f}" for x, y in points)
+    return "M" + "L".join(f"{axes.x(x):.1f},{axes.y(y):.1f}" for x, y in points) if points else ""
 
 
 def _radius(launch: Launch) -> float:

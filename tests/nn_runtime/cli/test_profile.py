@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 import xml.etree.ElementTree as ElementTree
 from html.parser import HTMLParser
 from pathlib import Path
@@ -13,8 +15,9 @@ import pytest
 
 from nn_runtime.cli import main
 from nn_runtime.cli.benchmark import profile_note
+from nn_runtime.cli.profile_page import profile_page
 from nn_runtime.cli.roofline import Rates, rates
-from nn_runtime.cli.timings import Launch
+from nn_runtime.cli.timings import Clock, Launch, Report
 from nn_runtime.hal.peaks import Peaks
 
 if TYPE_CHECKING:
@@ -121,3 +124,31 @@ def test_operations_of_a_profile_and_its_page(
     assert any(line.startswith(f"{name}: ") and line in text for line in report["circumstances"])
     for part in text.split("<svg")[1:]:
         ElementTree.fromstring("<svg" + part.split("</svg>")[0] + "</svg>")
+
+
+def page_of(names: str, ns: float, peaks: Peaks) -> str:
+    """The page of a network of one launch, 50 operations a byte."""
+    own = rates(1_000_000, 20_000, ns, peaks, "float32")
+    one = Launch(names, "1", "kernel", "a", (0,), 0.0, 0, ns, 1.0, 1.0, 20_000, 1, 1_000_000, "float32", own)
+    clock = Clock.of([10_000])
+    return profile_page("x", Report({"a": 1}, 0, 0, clock, clock, None, (one,), clock, {}, {"a": peaks}, "", ()))
+
+
+def test_lists_of_operations_go_on_in_the_next_line_where_they_are_long() -> None:
+    text = page_of("+".join(["LOGISTIC"] * 9), 4000.0, _PEAKS)
+    assert '<td class="long">LOGISTIC+<wbr>LOGISTIC+<wbr>' in text
+    assert "<td>CONV_2D+DEPTHWISE_CONV_2D</td>" in page_of("CONV_2D+DEPTHWISE_CONV_2D", 4000.0, _PEAKS)
+    assert "<p>1 operation on a. Median" in text
+
+
+def test_lines_of_a_narrow_roofline_lie_where_they_should() -> None:
+    """From 100 G op/s up: the line of 50 GB/s begins at 2 operations a byte, that of 400 is too short for a name."""
+    text = page_of("ADD", 4000.0, _PEAKS)
+    x_of_1, x_of_100, bottom = 64.0, 896.0, 394.0
+    begins = x_of_1 + (x_of_100 - x_of_1) * math.log10(2) / 2
+    assert f'<path class="roof thin" d="M{begins:.1f},{bottom:.1f}L' in text
+    assert ">memory 50 GB/s</text>" in text
+    assert "caches 400 GB/s" in text
+    assert "cache 400 GB/s" not in text
+    numbers = {value for value in re.findall(r'text-anchor="end">(\d+)</text>', text)}
+    assert {"100", "200", "500"} <= numbers
