@@ -12,6 +12,7 @@ from nn_runtime.codes import CONTROL_FLOW, FeatureLevel, OperationCode
 from nn_runtime.errors import OperationFailed, OutputInsufficientSize
 from nn_runtime.hal.types import ErrorStatus, HalError
 from nn_runtime.operand import has_unknown_dimensions
+from nn_runtime.partition import query_support
 from nn_runtime.testing.conformance.models import declared, ndk_model, outcome, output_types
 from nn_runtime.testing.conformance.report import (
     EXECUTIONS,
@@ -52,7 +53,8 @@ class NdkRunner:
         supported = model.supported_operations([self._device])
         if not all(supported):
             at = supported.index(False)
-            raise Unsupported(f"operation {at} {example.main.operations[at].type.name}: not supported")
+            reason = query_support(model.hal, self._device)[model.run_order.index(at)].reason
+            raise Unsupported(f"operation {at} {example.main.operations[at].type.name}: {reason}")
         with self._compilation(model) as compilation:
             compilation.finish()
             if self._through == Through.INSUFFICIENT and kind == Kind.DYNAMIC_OUTPUT_SHAPE:

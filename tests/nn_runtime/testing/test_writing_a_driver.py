@@ -159,3 +159,10 @@ def test_no_way_to_run_examples_fails(device: Any, through: Through) -> None:
     results = [run_example(case, kind, runner) for case in cases for kind in case.kinds]
     assert [f"{one.example} {one.kind}: {one.message}" for one in results if one.verdict == Verdict.FAILED] == []
     assert results
+
+
+@pytest.mark.parametrize("through", [Through.HAL, Through.NDK, Through.DOMAINS])
+def test_examples_that_are_not_taken_say_why(device: Any, through: Through) -> None:
+    case = next(case for case in examples() if case.main_op == "SOFTMAX")
+    result = run_example(case, case.kinds[0], make_runner(Device(device), through))
+    assert (result.verdict, result.message) == (Verdict.UNSUPPORTED, "operation 0 SOFTMAX: it takes ADD alone")
