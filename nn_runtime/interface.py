@@ -56,14 +56,23 @@ class TensorInfo:
 
         NaN becomes the least integer. Raises BadData for what is no real number.
         """
-        values = np.asarray(real)
-        if values.dtype.kind not in "biuf":
-            raise BadData(f"quantize {self.name!r}: wanted real numbers, got {shown(real)}")
+        values = self._numbers("quantize", real, "real numbers")
         return quantize(values, self.quantization) if self.scale else np.asarray(real, self.dtype)
 
     def dequantize(self, values: npt.ArrayLike) -> Array:
-        """Return the real values, float32, that integers of the tensor stand for; others as they are."""
-        return dequantize(np.asarray(values), self.quantization) if self.scale else np.asarray(values)
+        """Return the real values, float32, that integers of the tensor stand for; others as they are.
+
+        Raises BadData for what is no number where the tensor has a scale.
+        """
+        if not self.scale:
+            return np.asarray(values)
+        return dequantize(self._numbers("dequantize", values, f"numbers of {self.dtype}"), self.quantization)
+
+    def _numbers(self, call: str, given: npt.ArrayLike, wanted: str) -> Array:
+        values = np.asarray(given)
+        if values.dtype.kind not in "biuf":
+            raise BadData(f"{call} {self.name!r}: wanted {wanted}, got {shown(given)}")
+        return values
 
     @property
     def quantization(self) -> OperandType:

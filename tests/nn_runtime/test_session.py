@@ -79,6 +79,8 @@ def test_real_values_of_a_quantised_input(byte_session: Session) -> None:
     for wrong in (None, 1j, "1"):
         with pytest.raises(BadData, match="quantize 't0': wanted real numbers, got "):
             info.quantize(wrong)  # type: ignore[arg-type]
+        with pytest.raises(BadData, match="dequantize 't0': wanted numbers of uint8, got "):
+            info.dequantize(wrong)  # type: ignore[arg-type]
     integers = info.quantize([-99.0, 0.26, 99.0])
     assert (integers.dtype, integers.tolist()) == (np.uint8, [0, 103, 255])
     (answer,) = byte_session.run(integers)
