@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """A model as a picture for people, in the DOT language of graphviz: what flows, from operation to operation.
 
-Constants stand as lines in the box of their operation, tensors between operations as labels of the arrows, inputs and
-outputs of the model as black nodes. `graph_dump.dot` is the complete form, with a node for every operand.
+Constants stand as lines in the box of their operation, tensors between operations as labels of the arrows (with their
+names where several reach an operation), inputs and outputs of the model as black nodes. `graph_dump.dot` is the
+complete form, with a node for every operand.
 """
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 from nn_runtime.codes import OEM_OPERATION, FuseCode, is_extension_code, operand_type_name, operation_name
@@ -16,7 +18,7 @@ from nn_runtime.observe.graph_dump import quoted
 from nn_runtime.operand import is_tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from nn_runtime.hal.types import Model, Operand, Operation, Subgraph
 
@@ -55,7 +57,9 @@ def _graph(model: Model, graph: Subgraph, prefix: str) -> list[str]:
     for number, operation in enumerate(graph.operations):
         node = f"{prefix}n{number}"
         lines.append(f"  {node} [label={quoted(_operation(model, graph, number, operation))}]")
-        lines += [_arrow(sources[i], node, graph.operands[i]) for i in operation.inputs if i in sources]
+        flowing = [(place, index) for place, index in enumerate(operation.inputs) if index in sources]
+        names = _argument_names(model, graph, operation) if len(flowing) > 1 else {}
+        lines += [_arrow(sources[i], node, names.get(place, ""), graph.operands[i]) for place, i in flowing]
         sources.update(dict.fromkeys(operation.outputs, node))
     for at, index in enumerate(graph.output_indexes):
         node = f"{prefix}o{at}"
@@ -83,11 +87,16 @@ def _operation(model: Model, graph: Subgraph, number: int, operation: Operation)
 
 
 def _argument_names(model: Model, graph: Subgraph, operation: Operation) -> Mapping[int, str]:
-    """Return what the specification calls the inputs, by their place; nothing for a vendor's operation."""
+    """Return what the specification calls the inputs, by their place; nothing for a vendor's operation.
+
+    Those of one name, as the inputs of CONCATENATION, have a number behind it.
+    """
     if is_extension_code(operation.type) or operation.type == OEM_OPERATION:
         return {}
     view = operation_view(model, graph, operation)
-    return {place: argument.name for place, argument in enumerate(view.arguments)}
+    names = [argument.name for argument in view.arguments]
+    numbers = {name: itertools.count() for name in names if names.count(name) > 1}
+    return {place: f"{name} {next(numbers[name])}" if name in numbers else name for place, name in enumerate(names)}
 
 
 def _value(model: Model, operand: Operand, name: str) -> str:
@@ -113,6 +122,6 @@ def _end(what: str, operand: Operand) -> str:
     return f"{what}\n{_type(operand)}"
 
 
-def _arrow(source: str, target: str, operand: Operand) -> str:
-    label: Sequence[str] = [f" [label={quoted(_sizes(operand))}]"] if operand.dimensions else []
-    return f"  {source} -> {target}{''.join(label)}"
+def _arrow(source: str, target: str, name: str, operand: Operand) -> str:
+    label = ": ".join(filter(None, (name, _sizes(operand))))
+    return f"  {source} -> {target}{f' [label={quoted(label)}]' if label else ''}"

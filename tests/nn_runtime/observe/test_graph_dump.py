@@ -120,9 +120,21 @@ def test_a_picture_shows_what_flows() -> None:
     lines = picture(add_model((2, 0)).hal, 'two "x"').splitlines()
     assert lines[0] == 'digraph "two \\"x\\"" {'
     assert '  mn0 [label="0: ADD\\nactivation = NONE"]' in lines
-    assert '  mi0 -> mn0 [label="2x?"]' in lines
+    assert '  mi0 -> mn0 [label="input0: 2x?"]' in lines
+    assert '  mi1 -> mn0 [label="input1: 2x?"]' in lines
     assert "  mn0 -> mo0" in lines
     assert sum("->" in line for line in lines) == 3
+
+
+def test_a_picture_numbers_inputs_of_one_name() -> None:
+    ends = [Operand(OperandCode.TENSOR_FLOAT32, (1, 2), lifetime=OperandLifeTime.SUBGRAPH_INPUT) for _ in range(2)]
+    result = Operand(OperandCode.TENSOR_FLOAT32, (1, 4), lifetime=OperandLifeTime.SUBGRAPH_OUTPUT)
+    axis = Operand(OperandCode.INT32, lifetime=OperandLifeTime.CONSTANT_COPY, location=DataLocation(0, 0, 4))
+    joined = Operation(OperationCode.CONCATENATION, (0, 1, 3), (2,))
+    model = HalModel(Subgraph((*ends, result, axis), (joined,), (0, 1), (2,)), operand_values=b"\1\0\0\0")
+    lines = picture(model).splitlines()
+    assert '  mi1 -> mn0 [label="input 1: 1x2"]' in lines
+    assert '  mn0 [label="0: CONCATENATION\\naxis = 1"]' in lines
 
 
 @pytest.mark.parametrize(
