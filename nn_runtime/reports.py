@@ -63,7 +63,8 @@ class Profile:
 
     def __str__(self) -> str:
         lines = [
-            f"step {at}: {len(step.operations)} operations on {step.device}, {duration_text(step.duration_ns)}"
+            f"step {at}: {counted(len(step.operations), 'operation')} on {step.device}, "
+            f"{duration_text(step.duration_ns)}"
             for at, step in enumerate(self.steps)
         ]
         table = [("operations", "kernel", "device", "time")]
@@ -184,6 +185,11 @@ def duration_text(duration_ns: float | None) -> str:
     if duration_ns < 1e9:
         return f"{duration_ns / 1e6:.2f} ms"
     return f"{duration_ns / 1e9:.2f} s"
+
+
+def counted(count: int, what: str) -> str:
+    """Return a number of things: `1 step`, `3 steps`."""
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:

@@ -20,6 +20,7 @@ from nn_runtime.errors import OperationFailed
 from nn_runtime.hal.files import result_file
 from nn_runtime.observe.graph_dump import dot
 from nn_runtime.observe.picture import picture
+from nn_runtime.reports import counted
 
 if TYPE_CHECKING:
     import argparse
@@ -53,7 +54,8 @@ def run(args: argparse.Namespace) -> int:
     elif output is None:
         print_text(text)
     else:
-        print_lines([f"{output}: {counts['operations']} operations, {counts['operands']} operands"])
+        operations, operands = (counted(counts[f"{what}s"], what) for what in ("operation", "operand"))
+        print_lines([f"{output}: {operations}, {operands}"])
     return 0
 
 

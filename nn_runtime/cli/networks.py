@@ -17,6 +17,7 @@ from nn_runtime.devices import find_device, select, selector_in_force
 from nn_runtime.errors import BadData
 from nn_runtime.loading import load
 from nn_runtime.plan import PartitionMode
+from nn_runtime.reports import counted
 from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
@@ -212,11 +213,6 @@ def statistics_text(statistics: Mapping[str, int | float]) -> str:
     return ", ".join(
         f"{name} {value:.2f}" if isinstance(value, float) else f"{name} {value:,}" for name, value in statistics.items()
     )
-
-
-def counted(count: int, what: str) -> str:
-    """Return a number of things: `1 step`, `3 steps`."""
-    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def random_input(info: TensorInfo, random: np.random.Generator) -> Array:

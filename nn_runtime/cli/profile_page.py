@@ -8,9 +8,8 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from nn_runtime.cli.labels import HEIGHT, Box, Dot, placed, text_box
-from nn_runtime.cli.networks import counted
 from nn_runtime.cli.timings import OUTSIDE
-from nn_runtime.reports import duration_text
+from nn_runtime.reports import counted, duration_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence, Set
@@ -72,7 +71,7 @@ def _summary(report: Report) -> list[str]:
     placed = ", ".join(f"{counted(count, 'operation')} on {device}" for device, count in report.devices.items())
     lines = [
         f"{placed}. Median {duration_text(report.inference.p50)}, 90th percentile "
-        f"{duration_text(report.inference.p90)} over {report.inference.count} runs without profiling."
+        f"{duration_text(report.inference.p90)} over {counted(report.inference.count, 'run')} without profiling."
     ]
     if report.profiled is not None:
         lines.append(

@@ -334,7 +334,7 @@ def test_explanation_and_profile(doubling: Session) -> None:
     ]
     assert "nnapi-reference" in text
     assert text.endswith(duration_text(row.measured_ns))
-    assert str(profile).startswith("step 0: 1 operations on nnapi-reference, ")
+    assert str(profile).startswith("step 0: 1 operation on nnapi-reference, ")
 
 
 def test_timing_is_measured_on_one_explicit_device(device: Device) -> None:

@@ -139,6 +139,7 @@ def test_lists_of_operations_go_on_in_the_next_line_where_they_are_long() -> Non
     assert '<td class="long">LOGISTIC+<wbr>LOGISTIC+<wbr>' in text
     assert "<td>CONV_2D+DEPTHWISE_CONV_2D</td>" in page_of("CONV_2D+DEPTHWISE_CONV_2D", 4000.0, _PEAKS)
     assert "<p>1 operation on a. Median" in text
+    assert "over 1 run without profiling" in text
 
 
 def test_lines_of_a_narrow_roofline_lie_where_they_should() -> None:
