@@ -14,6 +14,7 @@ from nn_runtime.errors import BadData, BadState, UnexpectedNull, Unmappable
 from nn_runtime.failures import attempt, error_of_hal, guarded
 from nn_runtime.hal.memory import HardwareBuffer, SharedMemory
 from nn_runtime.hal.types import BufferToken, HalError
+from nn_runtime.memory_domain import MEANING
 from nn_runtime.numeric import whole_numbers
 from nn_runtime.operand import has_unknown_dimensions, merge_dimensions, size_bytes
 
@@ -160,8 +161,8 @@ class Memory:
     def copy(src: Memory, dst: Memory) -> None:
         """Copy all bytes (and the dimensions, between device memories).
 
-        Raises BadData for an uninitialised source or different sizes or dimensions, which leave `dst` as it was; a copy
-        that fails on the way leaves it uninitialised.
+        Raises BadData for an uninitialised source or different sizes, types or dimensions; after any failure device
+        memory that is the destination has no data.
         """
         for what, memory in (("source", src), ("destination", dst)):
             check_kind(f"memory copy: the {what}", memory, Memory)
@@ -170,10 +171,10 @@ class Memory:
                 raise BadState(f"memory copy: the {what} is closed")
         if src is dst:
             return
-        if src.domain is not None and not src.domain.initialized:
-            raise BadData("memory copy: the source has no data yet")
-        _check_same_content(src, dst)
         try:
+            if src.domain is not None and not src.domain.initialized:
+                raise BadData("memory copy: the source has no data yet")
+            _check_same_content(src, dst)
             _copy_bytes(src, dst)
         except BaseException:
             if dst.domain is not None:
@@ -210,11 +211,7 @@ class Memory:
 def _check_same_content(src: Memory, dst: Memory) -> None:
     a, b = src.domain, dst.domain
     if a is not None and b is not None:
-        if (a.operand.type, a.operand.scale, a.operand.zero_point) != (
-            b.operand.type,
-            b.operand.scale,
-            b.operand.zero_point,
-        ):
+        if any(getattr(a.operand, what) != getattr(b.operand, what) for what in MEANING):
             raise BadData("memory copy: source and destination are of different operand types")
         try:
             merge_dimensions(b.initial, a.current)

@@ -14,7 +14,7 @@ from nn_runtime.hal.interfaces import IBuffer
 from nn_runtime.hal.memory import SharedMemory
 from nn_runtime.hal.types import BufferDesc, BufferRole, ErrorStatus, HalError
 from nn_runtime.memory import Memory
-from nn_runtime.memory_domain import Domain, Role
+from nn_runtime.memory_domain import MEANING, Domain, Role
 from nn_runtime.numeric import float32, whole, whole_numbers
 from nn_runtime.operand import (
     MAX_SIZE_BYTES,
@@ -124,7 +124,7 @@ class MemoryDesc:
     def _merged(self, role: Role, operand: Operand) -> Dimensions:
         first = self._operand
         if first is not None:
-            for what in ("type", "scale", "zero_point", "channel_quant", "extension_data"):
+            for what in MEANING:
                 wanted, got = getattr(first, what), getattr(operand, what)
                 if wanted != got:
                     raise BadData(f"memory desc: {what} of {role} is {got}, of the roles before {wanted}")

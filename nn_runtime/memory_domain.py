@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from nn_runtime.operand import Dimensions
     from nn_runtime.plan import Plan
 
+MEANING = ("type", "scale", "zero_point", "channel_quant", "extension_data")
+"""What operands must have in common for the same bytes to mean the same."""
+
 
 @dataclass(frozen=True)
 class Role:

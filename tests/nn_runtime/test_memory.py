@@ -495,6 +495,34 @@ def test_copies_between_scales() -> None:
         Memory.copy(source, other)
 
 
+def test_copies_between_per_channel_scales() -> None:
+    source, same, other = (filter_memory(scales) for scales in ((0.5, 0.25), (0.5, 0.25), (0.5, 0.125)))
+    Memory.copy(shared(2, np.int8), source)
+    Memory.copy(source, same)
+    with pytest.raises(BadData, match="different operand types"):
+        Memory.copy(source, other)
+
+
+def test_a_copy_that_is_refused_takes_the_data_away() -> None:
+    """As one that fails on the way does (AOSP MemoryDesc MemoryCopying)."""
+    wide, empty = device_memory((0, 4)), device_memory((6, 4))
+    Memory.copy(device_with_data((3, 4)), wide)
+    for source in (shared(23), empty, wide):
+        target = device_with_data((6, 4))
+        with pytest.raises(BadData):
+            Memory.copy(source, target)
+        with pytest.raises(BadData, match="no data"):
+            Memory.copy(target, shared(24))
+        Memory.copy(shared(24), target)
+        Memory.copy(target, shared(24))
+
+
+def device_with_data(dims: tuple[int, int]) -> Memory:
+    memory = device_memory(dims)
+    Memory.copy(shared(dims[0] * dims[1]), memory)
+    return memory
+
+
 def test_dynamic_device_memory_takes_copies_of_other_sizes() -> None:
     target = device_memory((0, 4))
     for rows in (6, 3):
@@ -609,6 +637,14 @@ def per_channel(scales: tuple[float, ...], channel_dim: int = 0) -> Compilation:
     model.identify_inputs_and_outputs([image, filters, bias], [result])
     model.finish()
     return finished(model, [], fallback=True)
+
+
+def filter_memory(scales: tuple[float, ...]) -> Memory:
+    """Device memory for the filter of `per_channel`."""
+    desc = MemoryDesc()
+    desc.add_input_role(per_channel(scales), 1, 1.0)
+    desc.finish()
+    return Memory.from_desc(desc)
 
 
 def test_per_channel_scales_of_roles_must_agree() -> None:
