@@ -65,7 +65,6 @@ class Model:
         vlog.read_tags()
         trace.read_setting()
         self._graph = Graph()
-        self._identified = False
         self._relaxed = False
         self._state = _State.BUILDING
         self._hal: hal.Model | None = None
@@ -224,8 +223,6 @@ class Model:
             raise UnexpectedNull("identify_inputs_and_outputs: the inputs or outputs are None")
         self._check_building("identify_inputs_and_outputs")
         inputs, outputs = whole_numbers("model inputs", inputs), whole_numbers("model outputs", outputs)
-        if self._identified:
-            raise BadState("identify_inputs_and_outputs: inputs and outputs are named already")
         seen: dict[int, str] = {}
         for what, indexes in (("input", inputs), ("output", outputs)):
             for position, index in enumerate(indexes):
@@ -233,14 +230,13 @@ class Model:
                 if index in seen:
                     raise BadData(f"{what} {position}: operand {index} is {seen[index]} already")
                 if operand.lifetime != OperandLifeTime.TEMPORARY_VARIABLE:
-                    raise BadData(f"{what} {position}: operand {index} is a constant or omitted")
+                    raise BadData(f"{what} {position}: operand {index} is a constant, omitted, or named before")
                 seen[index] = f"{what} {position}"
         for index in inputs:
             self._graph.operands[index].lifetime = OperandLifeTime.SUBGRAPH_INPUT
         for index in outputs:
             self._graph.operands[index].lifetime = OperandLifeTime.SUBGRAPH_OUTPUT
         self._graph.input_indexes, self._graph.output_indexes = inputs, outputs
-        self._identified = True
 
     def relax_computation_float32_to_float16(self, allow: bool) -> None:
         """Allow float32 to be computed with the range and precision of float16; raises BadState."""
@@ -281,10 +277,11 @@ class Model:
     def supported_operations(self, devices: Sequence[Device]) -> list[bool]:
         """Tell for each operation, in order of adding, whether one of the devices takes it.
 
-        Raises UnexpectedNull, BadState, BadData.
+        Raises UnexpectedNull, BadData, BadState.
         """
+        checked = checked_devices("supported_operations", devices)
         model = self.hal
-        answers = [query_support(model, device) for device in checked_devices("supported_operations", devices)]
+        answers = [query_support(model, device) for device in checked]
         supported = [False] * len(self._graph.operations)
         for position, original in enumerate(self._graph.run_order):
             supported[original] = any(answer[position].supported for answer in answers)

@@ -185,6 +185,23 @@ def test_inputs_and_outputs_are_named_once() -> None:
     model.identify_inputs_and_outputs([x], [y])
     with pytest.raises(BadData, match="input or output"):
         model.set_operand_value(x, np.zeros(2, np.float32))
+    with pytest.raises(BadData, match="input 0: operand 0 is a constant, omitted, or named before"):
+        model.identify_inputs_and_outputs([x], [y])
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_inputs_and_outputs_may_be_named_anew_while_there_are_none(first: bool) -> None:
+    model = Model()
+    x, y = model.add_operand(tensor(2)), model.add_operand(tensor(2))
+    model.add_operation(OperationCode.RELU, [x], [y])
+    for inputs, outputs in (((), ()), ((x,), (y,))) if first else (((x,), (y,)), ((), ())):
+        model.identify_inputs_and_outputs(inputs, outputs)
+    if first:
+        model.finish()
+        assert (model.hal.main.input_indexes, model.hal.main.output_indexes) == ((x,), (y,))
+    else:
+        with pytest.raises(BadData):  # operands that were named and are not any more
+            model.finish()
 
 
 def test_everything_is_refused_after_finish() -> None:
@@ -285,6 +302,10 @@ def test_supported_operations_arguments() -> None:
         model.supported_operations([None])  # type: ignore[list-item]
     with pytest.raises(BadState):
         Model().supported_operations([device])
+    with pytest.raises(BadData, match="empty"):
+        Model().supported_operations([])
+    with pytest.raises(UnexpectedNull):
+        Model().supported_operations(None)  # type: ignore[arg-type]
 
 
 def test_unknown_rank_is_allowed_for_temporaries() -> None:
