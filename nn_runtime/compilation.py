@@ -133,14 +133,14 @@ class Compilation:
     def add_extension_attribute(self, name: str, code: int, data: bytes) -> None:
         """Say something to a vendor's driver about how to prepare; drivers that do not know it ignore it.
 
-        Raises UnexpectedNull; BadData unless compiled for exactly one explicit device, for an extension that no device
-        has, or for the same attribute twice; BadState after finish.
+        Raises UnexpectedNull; BadState after finish; BadData unless compiled for exactly one explicit device, for an
+        extension that no device has, or for the same attribute twice.
         """
         check_kind("add_extension_attribute: the name", name, str)
         own = copied_bytes("add_extension_attribute: the data", data)
+        self._check_open("add_extension_attribute")
         if not self.has_one_explicit_device:
             raise BadData("add_extension_attribute: the compilation must be for exactly one device, named explicitly")
-        self._check_open("add_extension_attribute")
         attributes = extensions.with_attribute(self._options.attributes, name, code, own)
         self._options = replace(self._options, attributes=attributes)
 

@@ -96,6 +96,8 @@ def test_extension_attributes_need_one_explicit_device(count: int, monkeypatch: 
     with pytest.raises(BadData, match="exactly one device"):
         compilation.add_extension_attribute(NAME, 0, b"")
     compilation.finish()
+    with pytest.raises(BadState, match="finished"):
+        compilation.add_extension_attribute(NAME, 0, b"")
     with pytest.raises(BadData, match="exactly one device"):
         Execution(compilation).add_extension_attribute(NAME, 0, b"")
 
