@@ -239,7 +239,7 @@ class Execution:
             return self.start_compute()
         run = self._start(check_device_inputs=False)
         deadline_ns = self._deadline()
-        with self._completed_by_failure(), _errors_through_hal():
+        with self._completed_by_failure():
             if duration:
                 self._check_one_device(f"{call}: a duration")
             self._outputs.check_specified()
@@ -467,15 +467,3 @@ def _wait_for(fences: Sequence[int]) -> None:
         wait_for_fences(fences, None)
     except HalError as error:
         raise error_of_hal(error, "execution") from error
-
-
-@contextlib.contextmanager
-def _errors_through_hal() -> Iterator[None]:
-    """Change the errors of what is done inside as a way through the HAL's status does."""
-    try:
-        yield
-    except NNError as error:
-        passed = passed_hal(error)
-        if passed is error:
-            raise
-        raise passed from error

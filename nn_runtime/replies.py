@@ -62,7 +62,10 @@ def started_fenced(
 ) -> tuple[int | None, IFencedExecutionCallback]:
     """Have a driver start a fenced execution; return its fence (None when done) and the callback. Raises HalError."""
     what = "execute_fenced"
-    fence, callback = two_of(start, what)
+    try:
+        fence, callback = two_of(start, what)
+    except HalError as error:
+        raise _fenced_failure(error) from error
     of_kind(IFencedExecutionCallback, callback, what)
     if fence is None or of_kind(int, fence, f"{what}: the fence") < 0:
         return None, callback
@@ -76,10 +79,21 @@ def started_fenced(
 def fenced_times(callback: IFencedExecutionCallback) -> tuple[Timing, Timing]:
     """Ask for the times of a fenced execution, since launch and since its fences; raises its HalError."""
     what = "get_execution_info"
-    times = two_of(callback.get_execution_info, what)
+    try:
+        times = two_of(callback.get_execution_info, what)
+    except HalError as error:
+        raise _fenced_failure(error) from error
     for timing in times:
         _check_timing(timing, what)
     return times
+
+
+def _fenced_failure(error: HalError) -> HalError:
+    """Return what a driver's error of a fenced execution means: all sizes are known, and none can be insufficient."""
+    if error.status != ErrorStatus.OUTPUT_INSUFFICIENT_SIZE:
+        return error
+    message = f"the driver reported insufficient size, but all sizes were known before: {error.message}"
+    return HalError(ErrorStatus.GENERAL_FAILURE, message)
 
 
 def _check_timing(timing: Timing, what: str) -> None:

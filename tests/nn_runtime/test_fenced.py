@@ -444,6 +444,17 @@ def test_a_fence_that_fails_is_no_reason_for_the_cpu() -> None:
     gate.close()
 
 
+def test_insufficient_size_of_a_fenced_execution_is_a_failure_of_the_driver() -> None:
+    """All sizes are known before it starts, and there is no way to report others."""
+    device = fenced_device()
+    execution, _ = bound(relu([device]))
+    device.script.execute = ErrorStatus.OUTPUT_INSUFFICIENT_SIZE
+    with pytest.raises(OperationFailed, match="all sizes were known before"):
+        execution.start_compute_with_dependencies([]).wait()
+    with pytest.raises(BadState, match="failed"):
+        execution.get_output_operand_dimensions(0)
+
+
 def test_a_failure_after_the_launch_is_the_events() -> None:
     device = fenced_device()
     execution, _ = bound(relu([device]))
