@@ -28,6 +28,7 @@ from nn_runtime.errors import (
 from nn_runtime.event import Event, FenceEvent
 from nn_runtime.failures import error_of_hal, passed_hal
 from nn_runtime.fenced_run import FencedRun
+from nn_runtime.hal import fences
 from nn_runtime.hal.plain import wait_for_fences
 from nn_runtime.hal.types import (
     DEFAULT_LOOP_TIMEOUT_NS,
@@ -221,7 +222,8 @@ class Execution:
 
         Events with a sync fence are handed to the driver, others waited for on the spot. The execution counts as
         computing until the event returned has been waited for. Raises UnexpectedNull; BadState; BadData for a duration
-        without exactly one explicit device, or an output whose dimensions are not known; the run's error.
+        without exactly one explicit device, or an output whose dimensions are not known; OperationFailed where the
+        fence of an event tells of a failure already; the run's error.
 
         A plan with temporaries of unknown size waits for all events and then starts as `start_compute` does, whatever
         the duration.
@@ -243,6 +245,8 @@ class Execution:
             if duration:
                 self._check_one_device(f"{call}: a duration")
             self._outputs.check_specified()
+            if any(fences.wait(fence, 0) == fences.FenceStatus.FAILED for fence in waited_for):
+                raise OperationFailed(f"{call}: an event to wait for has failed already")
             options = RunOptions(self._measure, deadline_ns, self._loop_timeout_ns, attributes=self._attributes)
             outcome = run.execute_fenced(options, waited_for, duration or None)
             started = self._fenced = FencedRun(outcome, self._finish_fenced)

@@ -82,10 +82,23 @@ def test_a_fence_that_fails() -> None:
     for _ in range(2):
         with pytest.raises(OperationFailed, match="signalled an error"):
             event.wait()
-    execution, _ = bound(relu())
-    fenced = execution.start_compute_with_dependencies([event])
+
+
+def test_what_waits_for_a_failed_event_is_refused_and_fails_if_it_fails_later() -> None:
+    device, gate = fenced_device(), Fence()
+    event = Event.from_sync_fence_fd(gate.fd)
+    started, _ = bound(relu([device]))
+    fenced = started.start_compute_with_dependencies([event])
+    gate.signal(False)
     with pytest.raises(OperationFailed, match="was waited for signalled an error"):
         fenced.wait()
+    refused, output = bound(relu([device]))
+    with pytest.raises(OperationFailed, match="has failed already"):
+        refused.start_compute_with_dependencies([event])
+    with pytest.raises(BadState, match="the execution failed"):
+        refused.get_output_operand_dimensions(0)
+    assert len(device.record.fenced) == 1
+    assert np.isnan(output).all()
 
 
 def test_null_arguments_come_first() -> None:
