@@ -18,6 +18,7 @@ from nn_runtime.numeric import whole
 from nn_runtime.operand import (
     OperandType,
     check_operand_type,
+    check_refined,
     has_unknown_dimensions,
     merge_dimensions,
     size_bytes,
@@ -132,9 +133,11 @@ class Parameter:
             check_operand_type(operand_type)
         except BadData as error:
             raise BadData(f"{self}: its type: {error}") from error
-        known, given = operand.dimensions, operand_type.dims
-        if known and (len(known) != len(given) or any(a not in (0, b) for a, b in zip(known, given, strict=True))):
-            raise BadData(f"{self}: dimensions {list(given)} contradict {list(known)}")
+        given = operand_type.dims
+        try:
+            check_refined(operand.dimensions, given)
+        except BadData as error:
+            raise BadData(f"{self}: {error}") from error
         if not may_be_open and has_unknown_dimensions(operand.type, given):
             raise BadData(f"{self}: its dimensions {list(given)} must be known")
         return given

@@ -213,6 +213,12 @@ def merge_dimensions(known: Dimensions, given: Dimensions) -> Dimensions:
     return tuple(a or b for a, b in zip(known, given, strict=True))
 
 
+def check_refined(known: Dimensions, given: Dimensions) -> None:
+    """Check that dimensions say all that is known of a tensor, where 0 is a size not known; raises BadData."""
+    if known and (len(known) != len(given) or any(a not in (0, b) for a, b in zip(known, given, strict=True))):
+        raise BadData(f"dimensions {list(given)} contradict {list(known)}")
+
+
 def check_operand_type(operand: OperandType) -> None:
     """Check an operand type by the table of SURFACE (d); raises BadData naming what is wrong."""
     name = operand_type_name(operand.type)

@@ -11,7 +11,7 @@ from nn_runtime.failures import of_kind, two_of
 from nn_runtime.hal import fences
 from nn_runtime.hal.interfaces import IFencedExecutionCallback
 from nn_runtime.hal.types import UNKNOWN_DURATION, ErrorStatus, ExecutionResult, HalError, OutputShape, Timing
-from nn_runtime.operand import has_unknown_dimensions, merge_dimensions, size_bytes
+from nn_runtime.operand import check_refined, has_unknown_dimensions, is_tensor, merge_dimensions, size_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,6 +108,9 @@ def _check_success(outputs: Sequence[Operand], shapes: tuple[OutputShape, ...], 
         _check_shapes(outputs, shapes, request)
         if not all(shape.is_sufficient for shape in shapes):
             raise HalError(ErrorStatus.GENERAL_FAILURE, "the driver reported success with an insufficient output")
+        tensors = (shape for operand, shape in zip(outputs, shapes, strict=True) if is_tensor(operand.type))
+        if not all(shape.dimensions for shape in tensors):
+            raise HalError(ErrorStatus.GENERAL_FAILURE, "the driver reported success with a tensor without dimensions")
     elif any(
         not argument.has_no_value
         and has_unknown_dimensions(operand.type, merge_dimensions(operand.dimensions, argument.dimensions))
@@ -133,8 +136,7 @@ def _check_shapes(outputs: Sequence[Operand], shapes: tuple[OutputShape, ...], r
         )
     for at, (shape, operand, argument) in enumerate(zip(shapes, outputs, request.outputs, strict=True)):
         try:
-            known = merge_dimensions(operand.dimensions, argument.dimensions)
-            merge_dimensions(known, shape.dimensions)
+            check_refined(merge_dimensions(operand.dimensions, argument.dimensions), shape.dimensions)
             _check_room(operand, argument, shape)
         except BadData as error:
             raise HalError(ErrorStatus.GENERAL_FAILURE, f"the driver's shape of output {at}: {error}") from error

@@ -101,6 +101,26 @@ def test_a_shape_that_cannot_be(result: object, message: str) -> None:
     check(device, Execution.compute, f"the driver's shape of output 0: .*{message}", (0, 3))
 
 
+@pytest.mark.parametrize("sufficient", [True, False])
+@pytest.mark.parametrize(
+    ("known", "told"),
+    [((2, 3), (0, 3)), ((2, 3), (2, 0)), ((2, 3), ()), ((0, 3), (2, 0)), ((0, 3), ()), ((2, 3), (2, 3, 1))],
+)
+def test_a_shape_that_contradicts_what_is_known(
+    sufficient: bool, known: tuple[int, ...], told: tuple[int, ...]
+) -> None:
+    """A 0 in a result is an empty tensor, not a size not known."""
+    shapes = (OutputShape(told, sufficient),)
+    insufficient = HalError(ErrorStatus.OUTPUT_INSUFFICIENT_SIZE, "no", shapes)
+    device = Replying("execute_synchronously", ExecutionResult(shapes) if sufficient else insufficient)
+    check(device, Execution.compute, "the driver's shape of output 0: .* contradict", known)
+
+
+def test_a_result_has_a_rank() -> None:
+    device = Replying("execute_synchronously", ExecutionResult((OutputShape(()),)))
+    check(device, Execution.compute, "a tensor without dimensions", ())
+
+
 def test_the_same_reply_is_checked_for_every_request() -> None:
     """A driver may give the same object again, though the application wants another size."""
     device = SampleDevice("sample")
