@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from nn_runtime import extensions
 from nn_runtime.answers import answers_of, checked_description, name_of
+from nn_runtime.checks import check_kind
 from nn_runtime.codes import FeatureLevel
 from nn_runtime.errors import BadData, OperationFailed, UnexpectedNull
 from nn_runtime.failures import answered, error_of_hal, guarded
@@ -98,7 +99,8 @@ class Device:
             raise OperationFailed(f"device {self.name} is offline")
 
     def extension_support(self, name: str) -> bool:
-        """Tell whether the device supports a vendor extension."""
+        """Tell whether the device supports a vendor extension; raises UnexpectedNull, BadData for what is no name."""
+        check_kind("extension_support: the name", name, str)
         return any(extension.name == name for extension in self.extensions)
 
 

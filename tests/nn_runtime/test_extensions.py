@@ -257,6 +257,8 @@ def test_bad_records_are_ignored(records: list[Extension], caplog: pytest.LogCap
 def test_extension_support(device: Device, name: str) -> None:
     assert device.extension_support(name)
     assert not device.extension_support(next(_names))
+    with pytest.raises(UnexpectedNull, match="the name is None"):
+        device.extension_support(None)  # type: ignore[arg-type]
 
 
 def test_standard_codes_are_not_touched() -> None:
