@@ -456,14 +456,16 @@ class Execution:
 
     def _result_dimensions(self, call: str, index: int) -> Dimensions:
         self._check_completed(call)
+        if self._outcome is not None:
+            shapes = self._outcome.dimensions
+        elif isinstance(self._error, OutputInsufficientSize):
+            shapes = self._error.shapes
+        else:
+            raise BadState(f"{call}: the execution failed: {self._error}")
         count = len(self._outputs.operands)
         if not 0 <= whole(call, index) < count:
             raise BadData(f"{call}: output {index} is out of range, the model has {count}")
-        if self._outcome is not None:
-            return self._outcome.dimensions[index]
-        if not isinstance(self._error, OutputInsufficientSize):
-            raise BadState(f"{call}: the execution failed: {self._error}")
-        return self._error.shapes[index] if index < len(self._error.shapes) else ()
+        return shapes[index] if index < len(shapes) else ()
 
 
 def _wait_for(fences: Sequence[int]) -> None:

@@ -142,8 +142,11 @@ def test_a_drivers_status_becomes_the_result(status: ErrorStatus) -> None:
     bind_all(execution)
     with pytest.raises(STATUSES[status], match="failing: told to fail"):
         execution.compute()
-    with pytest.raises(BadState, match="failed"):
-        execution.get_output_operand_dimensions(0)
+    for index in (0, 1, -1):
+        with pytest.raises(BadState, match="failed"):
+            execution.get_output_operand_dimensions(index)
+        with pytest.raises(BadState, match="failed"):
+            execution.get_output_operand_rank(index)
     asynchronous = Execution(compilation)
     bind_all(asynchronous)
     event = asynchronous.start_compute()
