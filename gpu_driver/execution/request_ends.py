@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from nn_runtime.hal.types import ErrorStatus, HalError, OutputShape
 from nn_runtime.hal.views import argument_bytes
-from nn_runtime.operand import dtype_of, element_count
+from nn_runtime.operand import dtype_of, element_count, merge_dimensions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -87,8 +87,9 @@ class RequestEnds:
             buffer.mark_written(outputs[i].dimensions)
 
     def _shape(self, i: int, dims: Dimensions) -> OutputShape:
-        argument, buffer = self._request.outputs[i], self._buffers.outputs.get(i)
-        wanted = argument.dimensions if buffer is None else buffer.initial_dimensions
+        wanted, buffer = self._request.outputs[i].dimensions, self._buffers.outputs.get(i)
+        if buffer is not None:
+            wanted = merge_dimensions(wanted, buffer.initial_dimensions)
         if wanted and (len(wanted) != len(dims) or any(w not in (0, d) for w, d in zip(wanted, dims, strict=True))):
             message = f"output {i}: the request says {list(wanted)}, computed {list(dims)}"
             raise HalError(ErrorStatus.GENERAL_FAILURE, message)

@@ -17,10 +17,13 @@ from nn_runtime.hal.types import (
     UNKNOWN_DURATION,
     BufferDesc,
     BufferRole,
+    BufferToken,
+    DataLocation,
     ErrorStatus,
     HalError,
     Priority,
     Request,
+    RequestArgument,
     Timing,
 )
 from tests.gpu_driver.graphs import request
@@ -162,6 +165,27 @@ def test_a_chain_on_device_memory(device: Device, gate: Fence) -> None:
         close(fence)
     for buffer, _ in buffers:
         buffer.close()
+
+
+@pytest.mark.parametrize("wanted", [(3, 2), (2, 3)])
+def test_device_memory_takes_what_the_request_says_alone(device: Device, wanted: tuple[int, ...]) -> None:
+    """Memory of any shape, and a result of another one than the request's: nobody asks for shapes after a fence."""
+    prepared = prepare(device, transposing())
+    buffer, token = device.allocate(BufferDesc(), [prepared], [], ROLE)
+    source = np.arange(6, dtype=np.float32).reshape(2, 3)
+    asked = request([source], [])
+    result = RequestArgument(location=DataLocation(pool_index=len(asked.pools)), dimensions=wanted)
+    asked = Request(asked.inputs, (result,), (*asked.pools, BufferToken(token)))
+    fence, callback = start(prepared, asked)
+    if wanted == (3, 2):
+        assert end_of(fence) == FenceStatus.SIGNALLED
+        assert buffer.dimensions == wanted
+    else:
+        assert end_of(fence) == FenceStatus.FAILED
+        assert failure_of(callback) == ErrorStatus.GENERAL_FAILURE
+        with pytest.raises(HalError):
+            buffer.copy_to(SharedMemory.create(24))
+    buffer.close()
 
 
 def test_a_failed_fence_fails_the_execution(device: Device, gate: Fence) -> None:
