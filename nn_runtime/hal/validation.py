@@ -41,9 +41,9 @@ from nn_runtime.operand import (
     OperandType,
     check_channel_quant,
     check_operand_type,
+    check_refined,
     has_unknown_dimensions,
     is_tensor,
-    merge_dimensions,
     size_bytes,
 )
 
@@ -387,10 +387,12 @@ def _argument_dimensions(label: str, operand: Operand, argument: RequestArgument
         raise BadData(f"{label}: {operand_type_name(operand.type)} is a scalar, got dimensions {list(given)}")
     if any(size < 0 for size in given):
         raise BadData(f"{label}: dimensions must not be negative, got {list(given)}")
-    try:
-        dims = merge_dimensions(operand.dimensions, given)
-    except BadData as error:
-        raise BadData(f"{label}: {error}") from error
+    if given:
+        try:
+            check_refined(operand.dimensions, given)
+        except BadData as error:
+            raise BadData(f"{label}: {error}") from error
+    dims = given or operand.dimensions
     if not unspecified and has_unknown_dimensions(operand.type, dims):
         raise BadData(f"{label}: all dimensions must be known, got {list(dims)}")
     return dims

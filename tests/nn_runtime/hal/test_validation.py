@@ -219,6 +219,8 @@ def _with_first_input(argument: RequestArgument, pools: tuple[SharedMemory | Buf
         (_with_first_input(pointer(_SHORT)), "input 0: TENSOR_FLOAT32 [2, 2] has 16 bytes, got 12"),
         (_with_first_input(pointer(_GOOD, (4, 1))), "contradict"),
         (_with_first_input(pointer(_GOOD, (2, 2, 1))), "contradict"),
+        (_with_first_input(pointer(_GOOD, (0, 2))), "input 0: dimensions [0, 2] contradict [2, 2]"),
+        (Request((pointer(_GOOD),) * 2, (pointer(_GOOD, (2, 0)),)), "output 0: dimensions [2, 0] contradict [2, 2]"),
         (_with_first_input(RequestArgument(True, DataLocation(length=4))), "without value"),
         (_with_first_input(RequestArgument(True, dimensions=(2, 2))), "without value"),
         (_with_first_input(_argument(length=16)), "0 pools"),
