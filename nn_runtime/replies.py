@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, SupportsIndex
+from typing import TYPE_CHECKING, SupportsIndex, TypeVar
 
 from nn_runtime.errors import BadData
 from nn_runtime.failures import of_kind, two_of
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from nn_runtime.hal.types import Operand, Request, RequestArgument
+
+R = TypeVar("R")
+S = TypeVar("S")
 
 
 def checked_result(
@@ -62,10 +65,7 @@ def started_fenced(
 ) -> tuple[int | None, IFencedExecutionCallback]:
     """Have a driver start a fenced execution; return its fence (None when done) and the callback. Raises HalError."""
     what = "execute_fenced"
-    try:
-        fence, callback = two_of(start, what)
-    except HalError as error:
-        raise _fenced_failure(error) from error
+    fence, callback = _of_known_sizes(start, what)
     of_kind(IFencedExecutionCallback, callback, what)
     if fence is None or of_kind(int, fence, f"{what}: the fence") < 0:
         return None, callback
@@ -79,21 +79,21 @@ def started_fenced(
 def fenced_times(callback: IFencedExecutionCallback) -> tuple[Timing, Timing]:
     """Ask for the times of a fenced execution, since launch and since its fences; raises its HalError."""
     what = "get_execution_info"
-    try:
-        times = two_of(callback.get_execution_info, what)
-    except HalError as error:
-        raise _fenced_failure(error) from error
+    times = _of_known_sizes(callback.get_execution_info, what)
     for timing in times:
         _check_timing(timing, what)
     return times
 
 
-def _fenced_failure(error: HalError) -> HalError:
-    """Return what a driver's error of a fenced execution means: all sizes are known, and none can be insufficient."""
-    if error.status != ErrorStatus.OUTPUT_INSUFFICIENT_SIZE:
-        return error
-    message = f"the driver reported insufficient size, but all sizes were known before: {error.message}"
-    return HalError(ErrorStatus.GENERAL_FAILURE, message)
+def _of_known_sizes(call: Callable[[], tuple[R, S]], what: str) -> tuple[R, S]:
+    """Call a driver about a fenced execution, for two values; raises HalError, never one of insufficient size."""
+    try:
+        return two_of(call, what)
+    except HalError as error:
+        if error.status != ErrorStatus.OUTPUT_INSUFFICIENT_SIZE:
+            raise
+        message = f"the driver reported insufficient size, but all sizes were known before: {error.message}"
+        raise HalError(ErrorStatus.GENERAL_FAILURE, message) from error
 
 
 def _check_timing(timing: Timing, what: str) -> None:
