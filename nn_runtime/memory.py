@@ -236,15 +236,16 @@ def _copy_bytes(src: Memory, dst: Memory) -> None:
             raise Unmappable("memory copy: the destination was mapped without PROT_WRITE")
         target[:length] = src.shared.array()[:length]
         return
+    dimensions = src.domain.current if src.domain is not None else ()
     if src.shared is not None:
-        _copy_in(src.shared, dst, ())
+        _copy_in(src.shared, dst, dimensions)
         return
     if dst.shared is not None:
         _copy_out(src, dst.shared)
         return
     with SharedMemory.create(src.size_bytes) as between:
         _copy_out(src, between)
-        _copy_in(between, dst, src.domain.current if src.domain else ())
+        _copy_in(between, dst, dimensions)
 
 
 def _copy_out(src: Memory, shared: SharedMemory) -> None:

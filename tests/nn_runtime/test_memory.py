@@ -503,6 +503,22 @@ def test_copies_between_per_channel_scales() -> None:
         Memory.copy(source, other)
 
 
+def test_a_copy_tells_its_dimensions_wherever_the_source_lies() -> None:
+    """Memory from a descriptor that no device could allocate is shared, and has dimensions all the same."""
+    device = SampleDevice("sample")
+    device.script.allocate = ErrorStatus.GENERAL_FAILURE
+    desc = MemoryDesc()
+    desc.add_input_role(finished(chain_model([OperationCode.RELU], (3, 4)), [device], fallback=True), 0, 1.0)
+    desc.finish()
+    source, target = Memory.from_desc(desc), device_memory((0, 4))
+    assert source.shared is not None
+    assert target.buffer is not None
+    Memory.copy(shared(12), source)
+    Memory.copy(source, target)
+    assert target.size_bytes == 48
+    assert (target.to_array(np.float32, (3, 4)) == np.arange(12).reshape(3, 4)).all()
+
+
 def test_a_copy_that_is_refused_takes_the_data_away() -> None:
     """As one that fails on the way does (AOSP MemoryDesc MemoryCopying)."""
     wide, empty = device_memory((0, 4)), device_memory((6, 4))
