@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from gpu_driver.bound import BoundOperand
 from gpu_driver.kernel import Images
 
 if TYPE_CHECKING:
@@ -67,9 +68,11 @@ def _is_product(step: Step) -> bool:
 
 
 def _can_be_cut(steps: Sequence[Step], n: int, memories: Memories, device: DeviceProfile) -> bool:
-    """Tell whether every image of what others see begins where a buffer may begin."""
+    """Tell whether every image of what others see begins where a buffer may begin; constants are not cut at all."""
     count = steps[0].geometry.batches
     first = memories.only_within(steps[:n], steps[n:])
     seen = [one for step in steps[:n] for one in step.memories if not first.is_inner(one)]
+    if any(isinstance(one, BoundOperand) and one.is_constant for one in seen):
+        return False
     alignment = max(64, device.mem_base_addr_align_bytes)
     return all(one.size_bytes % (count * alignment) == 0 for one in seen)

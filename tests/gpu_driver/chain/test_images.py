@@ -19,7 +19,7 @@ from nn_runtime.codes import OperationCode
 from nn_runtime.devices import find_device
 from nn_runtime.hal.memory import SharedMemory
 from nn_runtime.hal.types import DataLocation, ExecutionPreference, Priority, Request, RequestArgument
-from tests.gpu_driver.drawn import FLOAT, QUANT8, SIGNED, Network
+from tests.gpu_driver.drawn import FLOAT, QUANT8, SCALES, SIGNED, ZEROS, Network
 from tests.gpu_driver.graphs import request
 from tests.gpu_driver.profiles import CPU_PROFILE
 from tests.gpu_driver.running import fresh, prepare, run
@@ -72,6 +72,20 @@ def test_images_that_begin_anywhere_stay_together() -> None:
     network.convolve(16)
     network.convolve(16, is_output=True)
     assert [launch.repeats for launch in launches(network)] == [1]
+
+
+@pytest.mark.parametrize("code", [FLOAT, QUANT8])
+def test_images_stay_together_where_a_constant_is_added_to_them(code: OperandCode, opencl_device: Device) -> None:
+    network = Network(code, (2, 8, 8, 16), 3)
+    values = network.data()[::-1]
+    network.convolve(16)
+    network.plus(network.graph.constant(values, code, SCALES[code], ZEROS[code]))
+    network.convolve(16, is_output=True)
+    model, data = network.graph.model(), network.data()
+    found, wanted = np.zeros_like(data), np.zeros_like(data)
+    run(prepare(opencl_device, model), request([data], [found]))
+    run(prepare(find_device("nnapi-reference").hal, model), request([data], [wanted]))  # type: ignore[arg-type]
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-4 if code == FLOAT else 0)
 
 
 def test_little_work_stays_together(monkeypatch: pytest.MonkeyPatch) -> None:
