@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _UNIT = 2.0**-23
 _UNITS = 0, 1, -1
 _GREATEST_FACTOR = 1024
-"""So that products stay integers of 32 bits."""
+"""So that products stay integers of 32 bits, and sums below 2^22 (combine.h: nearest_integer16)."""
 _OFFSET_UNITS = 0, 64, -64, 128, -128, 192, -192
 _NEAR_TIES = 5e-4
 """Times the greater factor, if that is above 1: both arithmetics of ADD and SUB are nearer to the real sum."""
@@ -70,6 +70,8 @@ def by_floats(code: OperationCode, first: Bytes, second: Bytes, output: Bytes) -
         right = _specified(code, a, centred, operands)
         return _product(a * centred, first.scale * second.scale / output.scale, right, output)
     factors = first.scale / output.scale, second.scale / output.scale * (-1 if code == OperationCode.SUB else 1)
+    if max(map(abs, factors)) >= _GREATEST_FACTOR:
+        return None
     sums = a * factors[0] + (b - second.zero_point) * factors[1]
     near = np.abs(sums - np.floor(sums) - 0.5) < _NEAR_TIES * max(1.0, *map(abs, factors))  # others are rounded alike
     rows, columns = np.nonzero(near)

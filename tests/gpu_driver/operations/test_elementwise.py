@@ -76,6 +76,14 @@ def test_every_pair_of_codes(
     check(opencl_device, code, [*values, FuseCode.NONE.value], like(values[0], scale=scales[2], zero_point=zero + 3))
 
 
+@pytest.mark.parametrize("code", [OperationCode.ADD, OperationCode.SUB], ids=lambda code: code.name)
+def test_sums_far_beyond_what_a_byte_holds(opencl_device: Device, code: OperationCode) -> None:
+    """Of scales so much greater than the output's that the integers nearest to sums are not found by adding 2^23."""
+    pairs = np.indices((256, 256), dtype=np.uint8)
+    first, second = (Value(QUANT8, data, scale, 128) for data, scale in zip(pairs, (2e5, 3e4), strict=True))
+    check(opencl_device, code, [first, second, FuseCode.NONE.value], like(first, 0.05, 0))
+
+
 def test_integer_division_rounds_down_and_survives_extremes(opencl_device: Device) -> None:
     least, largest = np.iinfo(np.int32).min, np.iinfo(np.int32).max
     numbers = np.array([least, -7, -1, 0, 1, 7, largest], np.int32)
