@@ -253,8 +253,12 @@ class Device:
         if deadline_ns is not None and time.monotonic_ns() >= deadline_ns:
             raise HalError(ErrorStatus.MISSED_DEADLINE_PERSISTENT, "the deadline passed before the preparation")
         context = self._context_for(model)
-        with context.preparations.slot(how.priority, deadline_ns), context.programs.offered(binaries):
-            return PreparedModel(context, model, self._buffers, how)
+
+        def prepare() -> PreparedModel:
+            with context.programs.offered(binaries):
+                return PreparedModel(context, model, self._buffers, how)
+
+        return context.preparations.slot(how.priority, deadline_ns).during(prepare)
 
     def _context_for(self, model: Model) -> DeviceContext:
         """Return the context of the device, or of its inline one for a small model."""
@@ -269,8 +273,9 @@ class Device:
 
         context = prepared.device
         try:
-            with context.preparations.slot(prepared.priority):
-                binaries = {program.key: context.programs.binary(program) for program in prepared.programs}
+            binaries = context.preparations.slot(prepared.priority).during(
+                lambda: {program.key: context.programs.binary(program) for program in prepared.programs}
+            )
         except (HalError, cl.Error) as error:
             _LOG.info("compilation cache: not written: %s", error)
             return False

@@ -91,7 +91,8 @@ class DeviceContext:
         self._host_accounts = Accounts()
         """Of host memory that is used in place."""
         self.process = os.getpid()
-        with _opening.slot(Priority.HIGH):
+
+        def open_() -> None:
             devices = [device] if inline is None else [device, inline]
             with interrupts_held():  # the driver's threads start processes
                 self.context: cl.Context = cl.Context(devices) if within is None else within.context
@@ -99,6 +100,8 @@ class DeviceContext:
             profiling = cl.command_queue_properties.PROFILING_ENABLE
             self.profiling_queue = cl.CommandQueue(self.context, device, properties=profiling)
             _open_contexts.add(self)
+
+        _opening.slot(Priority.HIGH).during(open_)
         self._latest_persistent: tuple[cl.CommandQueue, cl.Event] | None = None
         self._persistent_lock = threading.Lock()
         self.programs = ProgramCache(self.context, profile, device=device)

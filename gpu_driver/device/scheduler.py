@@ -8,13 +8,15 @@ import itertools
 import threading
 import time
 from threading import get_ident
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from nn_runtime.hal.types import ErrorStatus, HalError, Priority
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from types import TracebackType
+
+Result = TypeVar("Result")
 
 _FIRST_OF_ALL = max(Priority) + 1
 
@@ -174,6 +176,15 @@ class Slot:
     def alone(self) -> _Alone:
         """Return a context manager that holds all slots, entered by the same priority and deadline."""
         return self._scheduler.alone(self._priority, self._deadline_ns)
+
+    def during(self, work: Callable[[], Result]) -> Result:
+        """Return what `work` does with the slot held, which an interrupt does not cost, wherever it comes."""
+        try:
+            with self:
+                return work()
+        except BaseException:
+            self.abandon()
+            raise
 
     def abandon(self) -> None:
         """Give the slot back if this thread still holds it: an interrupt came as it was taken, or as it was left."""

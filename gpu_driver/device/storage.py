@@ -55,15 +55,18 @@ class DeviceStorage:
         if not data.nbytes:
             return
         staging = staging_of(device.staging, data.nbytes)
-        with device.executions.slot(Priority.MEDIUM):
-            try:
-                if staging is None:
-                    copy = buffer.read if is_read else buffer.write
-                    copy(device.queue, data).wait()
-                else:
-                    events: list[cl.Event] = []
-                    staged = staging.read if is_read else staging.write
-                    staged(device.queue, buffer, data, lambda _, event: events.append(event))
-                    events[-1].wait()
-            except cl.Error as error:
-                raise hal_error(error, f"transfer of {data.nbytes} bytes") from error
+
+        def transfer() -> None:
+            if staging is None:
+                copy = buffer.read if is_read else buffer.write
+                copy(device.queue, data).wait()
+            else:
+                events: list[cl.Event] = []
+                staged = staging.read if is_read else staging.write
+                staged(device.queue, buffer, data, lambda _, event: events.append(event))
+                events[-1].wait()
+
+        try:
+            device.executions.slot(Priority.MEDIUM).during(transfer)
+        except cl.Error as error:
+            raise hal_error(error, f"transfer of {data.nbytes} bytes") from error

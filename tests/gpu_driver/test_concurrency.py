@@ -13,8 +13,10 @@ import numpy as np
 import pyopencl as cl
 import pytest
 
+from gpu_driver.device import context as context_module
 from gpu_driver.device.context import MAX_EXECUTIONS
 from gpu_driver.device.device_memory import DeviceBuffer
+from gpu_driver.device.scheduler import Slot
 from nn_runtime.hal.memory import SharedMemory
 from nn_runtime.hal.types import BufferDesc, BufferRole, ErrorStatus, HalError, Priority
 from tests.gpu_driver.graphs import request
@@ -343,3 +345,32 @@ def test_an_interrupted_run_leaves_its_output_buffers_empty(device: Device, monk
         second.copy_to(SharedMemory.create(256))
     run(prepared, on_buffers(first_token, second_token))
     second.copy_to(SharedMemory.create(256))
+
+
+@pytest.mark.parametrize("what", ["opening", "preparation", "transfer"])
+def test_an_interruption_of_who_leaves_costs_no_slot(
+    device: Device, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    prepared = prepare(device, doubling(4))
+    buffer, _ = device.allocate(BufferDesc(), [prepared], ROLE, ROLE)
+    works = {
+        "opening": lambda: fresh(device).context(),
+        "preparation": lambda: prepare(device, doubling(4)),
+        "transfer": lambda: buffer.copy_from(filled(np.ones(64, np.float32)), ()),
+    }
+    leave, interrupts = Slot.__exit__, [KeyboardInterrupt()]
+
+    def interrupted(slot: Slot, *failure: object) -> None:
+        if interrupts:
+            raise interrupts.pop()
+        leave(slot, None, None, None)
+
+    monkeypatch.setattr(Slot, "__exit__", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        works[what]()
+    monkeypatch.undo()
+    context = device.context()
+    users = [context_module._opening] if what == "opening" else [context.executions, context.preparations]
+    for one in users:
+        with one.alone(Priority.HIGH, time.monotonic_ns()):
+            pass
