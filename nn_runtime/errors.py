@@ -10,6 +10,7 @@ Every failure is an `NNError` that carries its `ResultCode`; each leaf also deri
       OutputInsufficientSize (ValueError) UnavailableDevice (RuntimeError)
       MissedDeadline (TimeoutError)       ResourceExhausted (MemoryError)
       DeadObject (ConnectionError)
+      ShapesError (also BadData)
       SelectorError: UnmatchedSelector (also UnavailableDevice), MalformedSelector (also BadData)
 """
 
@@ -104,6 +105,20 @@ class DeadObject(NNError, ConnectionError):
     """The driver process died."""
 
     default_code = ResultCode.DEAD_OBJECT
+
+
+class ShapesError(BadData):
+    """Shapes given for inputs of a network that do not go with them: `problem` says why, `file` whose network it is."""
+
+    def __init__(self, problem: str, file: str = "") -> None:
+        """Keep both, and the message made of them; `file` is empty where there is none."""
+        super().__init__(f"{file}: shapes: {problem}" if file else f"shapes: {problem}")
+        self.problem = problem
+        self.file = file
+
+    def __reduce__(self) -> tuple[type[ShapesError], tuple[str, str]]:
+        """Be copied by what it was made of."""
+        return type(self), (self.problem, self.file)
 
 
 class SelectorError(NNError):

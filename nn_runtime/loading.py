@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 from nn_runtime.checks import path_shown
-from nn_runtime.errors import BadData
+from nn_runtime.errors import BadData, ShapesError
 from nn_runtime.tflite.converter import convert
 from nn_runtime.tflite.reader import read
 
@@ -25,14 +25,17 @@ def load(
 
     `shapes` changes shapes of inputs, by name or position, and the network with them: sizes that the file leaves open
     are otherwise as in the file (1 from the usual exporters). Raises BadData (content, an operator that cannot be
-    converted), which names the file, OSError (path).
+    converted; ShapesError for shapes that go with no input), which names the file, OSError (path).
     """
     try:
         return convert(read(source), shapes)
     except BadData as error:
         if not isinstance(source, str | os.PathLike):
             raise
-        raise type(error)(f"{path_shown(source)}: {error}") from error
+        file = path_shown(source)
+        if isinstance(error, ShapesError):
+            raise ShapesError(error.problem, file) from error
+        raise type(error)(f"{file}: {error}") from error
     except OSError as error:
         if error.filename is None and isinstance(source, str | os.PathLike):
             raise OSError(error.errno, error.strerror, os.fspath(source)) from error

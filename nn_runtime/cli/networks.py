@@ -14,7 +14,7 @@ import numpy as np
 from nn_runtime.cli.output import UsageError, named_path
 from nn_runtime.codes import OperationCode
 from nn_runtime.devices import find_device, select, selector_in_force
-from nn_runtime.errors import BadData
+from nn_runtime.errors import ShapesError
 from nn_runtime.loading import load
 from nn_runtime.plan import PartitionMode
 from nn_runtime.reports import counted
@@ -119,11 +119,8 @@ def loaded(args: argparse.Namespace) -> Network:
         shapes[key] = sizes
     try:
         return load(args.model, shapes)
-    except BadData as error:
-        _, of_shapes, problem = str(error).partition(": shapes: ")
-        if not of_shapes:
-            raise
-        raise UsageError(f"--shape: {problem}") from error
+    except ShapesError as error:
+        raise UsageError(f"--shape: {error.problem}") from error
 
 
 def compiled(network: Network, args: argparse.Namespace) -> Session:

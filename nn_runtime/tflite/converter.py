@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from nn_runtime.codes import OperandCode, OperationCode
-from nn_runtime.errors import BadData, NNError
+from nn_runtime.errors import BadData, NNError, ShapesError
 from nn_runtime.interface import Interface, State, TensorInfo
 from nn_runtime.network import Network
 from nn_runtime.numeric import whole_numbers
@@ -325,9 +325,9 @@ def _names(named: Mapping[str, int], indices: Sequence[int]) -> list[str]:
 
 
 def _inputs(subgraph: TfliteSubgraph, signature: TfliteSignature, shapes: Shapes) -> dict[int, Value]:
-    """Return the values of the inputs; raises BadData for a shape that names no input or cannot be."""
+    """Return the values of the inputs; raises ShapesError where a shape is of no input, BadData where one cannot be."""
     if not isinstance(shapes, Mapping):
-        raise BadData(f"shapes: wanted a dict of shapes by input name or position, got {type(shapes).__name__}")
+        raise ShapesError(f"wanted a dict of shapes by input name or position, got {type(shapes).__name__}")
     values: dict[int, Value] = {}
     left = dict(shapes)
     names = _names(signature.inputs, subgraph.inputs)
@@ -336,7 +336,7 @@ def _inputs(subgraph: TfliteSubgraph, signature: TfliteSignature, shapes: Shapes
         keys = [key for key in dict.fromkeys((tensor.name, name or tensor.name, position)) if key in left]
         what = f"input {position} {quoted(tensor.name)}"
         if keys[1:]:
-            raise BadData(f"shapes: {what} is given by {keys[0]!r} and by {keys[1]!r}")
+            raise ShapesError(f"{what} is given by {keys[0]!r} and by {keys[1]!r}")
         wanted = whole_numbers(f"{what}: shape", left[keys[0]]) if keys else tensor.shape
         for key in keys:
             del left[key]
@@ -347,7 +347,7 @@ def _inputs(subgraph: TfliteSubgraph, signature: TfliteSignature, shapes: Shapes
         known = ", ".join(quoted(subgraph.tensors[index].name) for index in subgraph.inputs)
         key = next(iter(left))
         what = f"there is no input {key}" if isinstance(key, int) else f"no input is called {key!r}"
-        raise BadData(f"shapes: {what}; the inputs are {known}")
+        raise ShapesError(f"{what}; the inputs are {known}")
     return values
 
 

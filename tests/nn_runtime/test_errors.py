@@ -13,6 +13,7 @@ from nn_runtime.errors import (
     MalformedSelector,
     NNError,
     OutputInsufficientSize,
+    ShapesError,
     Unmappable,
     UnmatchedSelector,
     error_of,
@@ -49,6 +50,7 @@ def test_leaves_are_also_built_in_exceptions() -> None:
         *(error_of(code, "what, where", ((1, 2),)) for code in ResultCode if code != ResultCode.NO_ERROR),
         MalformedSelector("NNRT_DEVICE", "an item is empty"),
         UnmatchedSelector("device=", "matches no usable device"),
+        ShapesError("there is no input 1", "x.tflite"),
     ],
     ids=lambda error: type(error).__name__,
 )

@@ -105,6 +105,15 @@ def test_shapes_that_fit_no_input(
     assert message in capsys.readouterr().err
 
 
+def test_a_file_that_cannot_be_read_is_no_wrong_shape_whatever_it_is_called(
+    tmp_path: Path, scans: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "other: shapes: 1.tflite"
+    file.write_bytes(b"no model")
+    assert main(["run", str(file), "--shape", "2,8,8,1", "--input", str(scans / "0.npy")]) == 1
+    assert f"nnrt run: {file}: " in capsys.readouterr().err
+
+
 def test_the_choice_of_a_device_is_in_no_runs_time(
     device: Device, scans: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
