@@ -193,7 +193,8 @@ class ProgramCache:
 
     def is_new(self, program: Program) -> bool:
         """Whether a program was built in this process and neither stored nor kept: its launches are to be warmed."""
-        return not program.from_disk and program.path not in self._stored and program.path not in self._kept
+        with self._lock:
+            return not (program.from_disk or program.path in self._stored or program.path in self._kept)
 
     def keep(self, program: Program) -> None:
         """Store a program whose launches were enqueued: at once, or with `store_kept` where reading it compiles."""
@@ -205,25 +206,32 @@ class ProgramCache:
 
     def store_kept(self, limit_seconds: float = math.inf) -> None:
         """Store what `keep` left, while there is time: PoCL's own cache holds the compiled kernels of the others."""
-        if self._kept and why_unwritable(self._directory) is not None:
+        with self._lock:
+            are_kept = bool(self._kept)
+        if not are_kept or why_unwritable(self._directory) is not None:
             return
         end = time.monotonic() + limit_seconds
-        while self._kept and time.monotonic() < end:
+        while time.monotonic() < end:
             with self._lock:
+                if not self._kept:
+                    return
                 _, program = self._kept.popitem()
-            self.store(program)
+                self._store(program)
 
     def store(self, program: Program) -> bool:
         """Write a program's binary to disk, once, after its launches were enqueued. Whether a file was written."""
         with self._lock:
-            if program.from_disk or program.path in self._stored:
-                return False
-            self._stored.add(program.path)
-            binary = self._binary(program)
-            if not binary or not _write_locked(program.path, cache_files.seal(binary)):
-                return False
-            self._stats = replace(self._stats, stores=self._stats.stores + 1)
-            return True
+            return self._store(program)
+
+    def _store(self, program: Program) -> bool:
+        if program.from_disk or program.path in self._stored:
+            return False
+        self._stored.add(program.path)
+        binary = self._binary(program)
+        if not binary or not _write_locked(program.path, cache_files.seal(binary)):
+            return False
+        self._stats = replace(self._stats, stores=self._stats.stores + 1)
+        return True
 
     def _binary(self, program: Program) -> bytes:
         with interrupts_held():  # PoCL compiles here, too

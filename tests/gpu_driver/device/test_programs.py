@@ -6,9 +6,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -97,6 +100,43 @@ def test_what_is_kept_is_stored_at_once_or_in_the_end(device: Device, tmp_path: 
     loaded = _cache(device, tmp_path).get("double.cl", _DEFINES, launches=_LAUNCHES)
     assert loaded.from_disk
     assert _launch(device, loaded) == _DOUBLED
+
+
+def test_two_may_store_what_is_kept(device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another one does while the first looks at the clock, which leaves nothing to take."""
+    cache = _cache(device, tmp_path)
+    program = cache.get("double.cl", _DEFINES, launches=_LAUNCHES)
+    assert _launch(device, program) == _DOUBLED
+    cache.keep(program)
+    looks: list[float] = []
+
+    def clock() -> float:
+        looks.append(time.monotonic())
+        if len(looks) == 2:
+            cache.store_kept()
+        return looks[-1]
+
+    monkeypatch.setattr(programs, "time", SimpleNamespace(monotonic=clock))
+    cache.store_kept()
+    assert program.path.exists()
+    assert cache.stats.stores == 1
+
+
+def test_a_program_is_not_new_while_what_is_kept_is_stored(
+    device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or it would be warmed, and kept, once more."""
+    cache = _cache(device, tmp_path)
+    program = cache.get("double.cl", _DEFINES, launches=_LAUNCHES)
+    assert _launch(device, program) == _DOUBLED
+    cache.keep(program)
+    with ThreadPoolExecutor(1) as asking, cache._lock:
+        kept, cache._kept = cache._kept, {}
+        stored, cache._stored = cache._stored, set()
+        answer = asking.submit(cache.is_new, program)
+        assert wait([answer], timeout=0.05).not_done
+        cache._kept, cache._stored = kept, stored
+    assert not answer.result()
 
 
 def test_second_cache_loads_what_the_first_stored(device: Device, tmp_path: Path) -> None:
@@ -217,7 +257,7 @@ def test_nothing_is_read_for_an_unwritable_folder(device: Device, monkeypatch: p
     assert _launch(device, program) == _DOUBLED
     cache.keep(program)
     read: list[Program] = []
-    monkeypatch.setattr(cache, "store", read.append)
+    monkeypatch.setattr(cache, "_binary", read.append)
     cache.store_kept()
     assert not read
 
