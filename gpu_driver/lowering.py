@@ -105,34 +105,34 @@ class Lowering:
         """Simplify, read constants and consumers once; without `graph` it is the main subgraph."""
         self._device = device
         rewritten = simplified(model, graph or Rewritten.of(model.main))
-        self.subgraph = self._graph = rewritten.subgraph
+        self.subgraph = rewritten.subgraph
         self._origins = rewritten.origins
         self._tables, self._from_end = rewritten.tables, rewritten.from_end
-        self.operation_count = len(self._graph.operations)
+        self.operation_count = len(self.subgraph.operations)
         self._constants = {
             i: array
-            for i, operand in enumerate(self._graph.operands)
+            for i, operand in enumerate(self.subgraph.operands)
             if (array := constant_array(model, operand)) is not None
         }
         self._consumers: dict[int, list[int]] = {}
-        for at, operation in enumerate(self._graph.operations):
+        for at, operation in enumerate(self.subgraph.operations):
             for operand in dict.fromkeys(operation.inputs):
                 self._consumers.setdefault(operand, []).append(at)
-        self._producers = {o: at for at, operation in enumerate(self._graph.operations) for o in operation.outputs}
-        self._model_outputs = frozenset(self._graph.output_indexes)
+        self._producers = {o: at for at, operation in enumerate(self.subgraph.operations) for o in operation.outputs}
+        self._model_outputs = frozenset(self.subgraph.output_indexes)
 
     def static_inputs(self) -> Known:
         """Return what the model alone fixes: dimensions of constants and of fully specified inputs."""
         dimensions = {i: array.shape for i, array in self._constants.items()}
-        for i in self._graph.input_indexes:
-            operand = self._graph.operands[i]
+        for i in self.subgraph.input_indexes:
+            operand = self.subgraph.operands[i]
             if not is_tensor(operand.type) or (operand.dimensions and 0 not in operand.dimensions):
                 dimensions[i] = operand.dimensions
         return Known(dimensions, {})
 
     def is_control_flow(self, at: int) -> bool:
         """Whether operation `at` is an IF or WHILE."""
-        return at < self.operation_count and self._graph.operations[at].type in CONTROL_FLOW
+        return at < self.operation_count and self.subgraph.operations[at].type in CONTROL_FLOW
 
     def constant(self, operand: int) -> Array | None:
         """Return the data of a model constant, or None."""
@@ -145,23 +145,23 @@ class Lowering:
     def shape_inputs(self) -> frozenset[int]:
         """Return the model inputs whose values are parameters of an operation, so that a run must bring them."""
         found: set[int] = set()
-        for at, operation in enumerate(self._graph.operations):
+        for at, operation in enumerate(self.subgraph.operations):
             view = self._bind(at, Known({}, {}), {})
             found.update(operation.inputs[i] for i in view.shape_inputs())
-        return frozenset(found & set(self._graph.input_indexes))
+        return frozenset(found & set(self.subgraph.input_indexes))
 
     def has_omittable_inputs(self) -> bool:
         """Whether an operation can do without one of the model's inputs, so that an execution may omit that."""
-        inputs = set(self._graph.input_indexes)
+        inputs = set(self.subgraph.input_indexes)
         return any(
             argument.omittable and operand in inputs
-            for at, operation in enumerate(self._graph.operations)
+            for at, operation in enumerate(self.subgraph.operations)
             for argument, operand in zip(self._bind(at, Known({}, {}), {}).arguments, operation.inputs, strict=True)
         )
 
     def label(self, at: int) -> str:
         """Return `operation 7 SOFTMAX`, by the number in the model."""
-        return f"operation {self._origins[at][0]} {operation_name(self._graph.operations[at].type)}"
+        return f"operation {self._origins[at][0]} {operation_name(self.subgraph.operations[at].type)}"
 
     def origins(self, at: int) -> tuple[int, ...]:
         """Return the numbers in the model of all that an operation computes, first its own."""
@@ -195,13 +195,13 @@ class Lowering:
 
     def crosses(self, operand: int, done: AbstractSet[int]) -> bool:
         """Tell whether an operand is used outside the operations `done`: by the model's caller or another segment."""
-        if self._graph.operands[operand].lifetime in _BOUNDARY:
+        if self.subgraph.operands[operand].lifetime in _BOUNDARY:
             return True
         return self._producers[operand] not in done or any(at not in done for at in self._consumers.get(operand, ()))
 
     def declared(self, operand: int) -> Dimensions:
         """Return an operand's dimensions as the model declares them."""
-        return self._graph.operands[operand].dimensions
+        return self.subgraph.operands[operand].dimensions
 
     def check_declared(self, operand: int, dims: Dimensions) -> None:
         """Raise BadData where computed dimensions contradict those that the model declares."""
@@ -211,7 +211,7 @@ class Lowering:
 
     def outputs_of(self, at: int) -> tuple[int, ...]:
         """Return the operands that operation `at` writes."""
-        return self._graph.operations[at].outputs
+        return self.subgraph.operations[at].outputs
 
     @property
     def device(self) -> DeviceProfile:
@@ -219,14 +219,14 @@ class Lowering:
         return self._device
 
     def _bind(self, at: int, known: Known, operands: dict[int, BoundOperand]) -> BoundOperation:
-        operation = self._graph.operations[at]
+        operation = self.subgraph.operations[at]
         inputs = [self._operand(i, known, operands) for i in operation.inputs]
         outputs = [self._operand(i, known, operands) for i in operation.outputs]
         return BoundOperation(operation.type, inputs, outputs, self._origins[at][0])
 
     def _operand(self, index: int, known: Known, operands: dict[int, BoundOperand]) -> BoundOperand:
         if index not in operands:
-            operand = self._graph.operands[index]
+            operand = self.subgraph.operands[index]
             operands[index] = BoundOperand(
                 index,
                 operand.type,
