@@ -10,7 +10,8 @@ uint8 as they are, int8 less 128, float (v - 127.5) / 127.5, which is -1..1. Wit
 (v - MEAN) / STD, quantised by the input's own scale and zero point (0,255 gives 0..1; 0,1 gives 0..255).
 
 A classifier's output is shown as its best classes, a map of class numbers as shares of the area, anything else as
-statistics. The first run, marked so, is slower than those after it.
+statistics. The first run, marked so, is slower than those after it. --output keeps all of them as they are, in an .npz
+by name, with the run's number behind the name where there are several.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import contextlib
 import time
 import zipfile
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -36,6 +38,7 @@ from nn_runtime.cli.networks import (
     softmax_outputs,
 )
 from nn_runtime.cli.output import (
+    UsageError,
     busy,
     check_folder,
     named_path,
@@ -53,7 +56,6 @@ from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     from nn_runtime.cli.inputs import Array
     from nn_runtime.session import Session
@@ -93,7 +95,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run every case and print its answers."""
     if args.output:
-        check_folder("--output", args.output)
+        _check_output(args.output)
     labels = read_labels(args.labels) if args.labels else []
     started = time.perf_counter_ns()
     with busy("preparing"), loaded(args) as network:
@@ -132,6 +134,16 @@ def run(args: argparse.Namespace) -> int:
             print_lines([f"{places_text(session.explain())}; ready after {duration_text(ready_ns)}"])
             print_lines(missing_opencl_lines(args.device))
     return 0
+
+
+def _check_output(path: Path) -> None:
+    """Check before the work that outputs can be kept there; what is no plain file may have any name; UsageError."""
+    check_folder("--output", path)
+    is_plain = (path.is_file() or not path.exists()) and Path("/dev") not in path.absolute().parents
+    if is_plain and path.suffix.lower() != ".npz":
+        raise UsageError(
+            f"--output {path}: outputs are kept in an .npz: wanted a name with that ending, as {path.stem}.npz"
+        )
 
 
 def normalization(text: str) -> Normalization:

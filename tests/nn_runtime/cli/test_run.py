@@ -205,6 +205,8 @@ def test_a_model_behind_the_inputs_is_taken_for_one(capsys: pytest.CaptureFixtur
         (["--device", "cpu", "--input", "nowhere.npy"], 1, "nowhere.npy: No such file"),
         (["--device", "cpu", "--output", "nowhere/x.npz"], 2, "--output nowhere/x.npz: there is no folder nowhere"),
         (["--device", "cpu", "--output", "."], 2, "--output .: is a folder"),
+        (["--device", "cpu", "--output", "out.txt"], 2, "--output out.txt: outputs are kept in an .npz: wanted"),
+        (["--device", "cpu", "--output", "out"], 2, "a name with that ending, as out.npz"),
         pytest.param(
             ["--device", "cpu", "--output", "/proc/x.npz"],
             2,
