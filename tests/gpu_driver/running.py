@@ -31,6 +31,8 @@ from tests.gpu_driver.graphs import Graph, request
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    import pyopencl as cl
+
     from gpu_driver.device.device_memory import MemoryStats
     from gpu_driver.prepared_model import PreparedModel
     from nn_runtime.hal.types import ExecutionResult, Model
@@ -39,6 +41,10 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 MISSED = (ErrorStatus.MISSED_DEADLINE_TRANSIENT, ErrorStatus.MISSED_DEADLINE_PERSISTENT)
 """Which of them a short deadline ends in depends on how fast the thread gets to where it waits."""
+ROW_BYTES = 16 * 4
+"""Bytes of a row of `doubling`."""
+CONSTANT_BYTES = 16 * 4
+"""Bytes of its constant."""
 _PATIENCE_SECONDS = 300
 
 
@@ -64,6 +70,14 @@ def prepare(device: Device, model: Model, priority: Priority = Priority.MEDIUM) 
 
 def run(prepared: PreparedModel, asked: Request, measure: bool = False) -> ExecutionResult:
     return prepared.execute_synchronously(asked, measure, None, None)
+
+
+def opencl_error(code: int) -> cl.Error:
+    """Return an error as PyOpenCL raises it for a status."""
+    import pyopencl as cl
+
+    kind = cl.MemoryError if code == cl.status_code.MEM_OBJECT_ALLOCATION_FAILURE else cl.RuntimeError
+    return kind(cl._cl._ErrorRecord("clTest", code, "made up"))
 
 
 def doubling(rows: int) -> Model:

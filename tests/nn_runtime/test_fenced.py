@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fenced executions and events with sync fences (AOSP TestValidation fenced groups, TestExecution, TestTrivialModel,
+"""Fenced executions: what they start with, wait for and tell (AOSP TestValidation fenced groups, TestExecution,
 
-TestIntrospectionControl TimingTest).
+TestTrivialModel, TestIntrospectionControl TimingTest).
 """
 
 from __future__ import annotations
 
-import gc
-import os
 import threading
 from typing import TYPE_CHECKING
 
@@ -15,90 +13,20 @@ import numpy as np
 import pytest
 
 from nn_runtime.codes import DurationCode, OperationCode
-from nn_runtime.compilation import Compilation
 from nn_runtime.errors import BadData, BadState, MissedDeadline, OperationFailed, UnavailableDevice, UnexpectedNull
-from nn_runtime.event import Event, FenceEvent
+from nn_runtime.event import Event
 from nn_runtime.execution import Execution
-from nn_runtime.fenced_run import FencedRun
-from nn_runtime.hal import fences
 from nn_runtime.hal.fences import Fence
 from nn_runtime.hal.types import ErrorStatus, Timing
-from nn_runtime.memory import Memory
-from nn_runtime.memory_desc import MemoryDesc
-from nn_runtime.outcome import FencedOutcome
 from nn_runtime.testing.sample_drivers import SampleDevice
-from tests.nn_runtime.descriptors import needs_descriptors, open_descriptors
+from tests.nn_runtime.fencing import bound, fenced_device, relu
 from tests.nn_runtime.graphs import add_model, chain_model, finished, if_model, numbers, tensor, unary_model
-from tests.nn_runtime.test_partition import plan_of
+from tests.nn_runtime.memories import memory_between
 
 if TYPE_CHECKING:
-    from nn_runtime.device import Device
     from nn_runtime.operand import Array
 
 RELU, TANH, LOGISTIC = OperationCode.RELU, OperationCode.TANH, OperationCode.LOGISTIC
-
-
-def fenced_device(name: str = "sample", operations: set[int] | None = None) -> SampleDevice:
-    device = SampleDevice(name, operations)
-    device.script.asynchronous_fences = True
-    return device
-
-
-def bound(compilation: Compilation, x: Array | None = None) -> tuple[Execution, Array]:
-    execution, output = Execution(compilation), np.full((2, 3), np.nan, np.float32)
-    execution.set_input(0, numbers(2, 3) if x is None else x)
-    execution.set_output(0, output)
-    return execution, output
-
-
-def relu(devices: list[SampleDevice] | None = None, fallback: bool = False) -> Compilation:
-    return finished(chain_model([RELU]), devices or [fenced_device()], fallback)
-
-
-def test_bad_fence_descriptors() -> None:
-    for fd in (-1, 0):
-        with pytest.raises(BadData, match="must be > 0"):
-            Event.from_sync_fence_fd(fd)
-    with pytest.raises(BadData, match="no open descriptor"):
-        Event.from_sync_fence_fd(10**6)
-
-
-def test_a_fence_of_ones_own() -> None:
-    fence = Fence()
-    with Event.from_sync_fence_fd(fence.fd) as event:
-        with pytest.raises(MissedDeadline):
-            event.wait(0.001)
-        again = Event.from_sync_fence_fd(event.sync_fence_fd())
-        fence.signal()
-        event.wait()
-        again.wait()
-    fence.close()
-
-
-def test_a_fence_that_fails() -> None:
-    fence = Fence()
-    event = Event.from_sync_fence_fd(fence.fd)
-    fence.signal(False)
-    for _ in range(2):
-        with pytest.raises(OperationFailed, match="signalled an error"):
-            event.wait()
-
-
-def test_what_waits_for_a_failed_event_is_refused_and_fails_if_it_fails_later() -> None:
-    device, gate = fenced_device(), Fence()
-    event = Event.from_sync_fence_fd(gate.fd)
-    started, _ = bound(relu([device]))
-    fenced = started.start_compute_with_dependencies([event])
-    gate.signal(False)
-    with pytest.raises(OperationFailed, match="was waited for signalled an error"):
-        fenced.wait()
-    refused, output = bound(relu([device]))
-    with pytest.raises(OperationFailed, match="has failed already"):
-        refused.start_compute_with_dependencies([event])
-    with pytest.raises(BadState, match="the execution failed"):
-        refused.get_output_operand_dimensions(0)
-    assert len(device.record.fenced) == 1
-    assert np.isnan(output).all()
 
 
 def test_null_arguments_come_first() -> None:
@@ -137,6 +65,14 @@ def test_outputs_must_be_specified() -> None:
     assert execution.get_output_operand_dimensions(0) == (2, 3)
 
 
+def test_an_unbound_argument_ends_the_execution() -> None:
+    execution = Execution(finished(add_model(), [fenced_device()]))
+    with pytest.raises(BadData, match="input 0 is not bound"):
+        execution.start_compute_with_dependencies([])
+    with pytest.raises(BadState):
+        execution.start_compute_with_dependencies([])
+
+
 def test_an_execution_starts_after_its_fences() -> None:
     device = fenced_device()
     fence = Fence()
@@ -157,89 +93,6 @@ def test_an_execution_starts_after_its_fences() -> None:
     with pytest.raises(BadState, match="not reusable"):
         execution.start_compute_with_dependencies([])
     fence.close()
-
-
-def test_it_counts_as_computing_until_its_event_was_waited_for() -> None:
-    execution, _ = bound(relu([SampleDevice("at_once")]))
-    execution.set_reusable(True)
-    event = execution.start_compute_with_dependencies([])
-    with pytest.raises(BadData, match="no sync fence"):
-        event.sync_fence_fd()
-    with pytest.raises(BadState, match="is computing"):
-        execution.compute()
-    event.wait()
-    execution.compute()
-    with execution.start_compute_with_dependencies([]):
-        pass
-    execution.compute()
-
-
-def join_threads_of(*devices: str) -> None:
-    """Return when fenced executions of these devices have signalled what they signal."""
-    for thread in threading.enumerate():
-        if thread.name in devices:
-            thread.join()
-
-
-@pytest.mark.parametrize("succeeds", [True, False])
-def test_an_execution_whose_event_was_dropped_ends_with_its_fence(succeeds: bool) -> None:
-    execution, output = bound(relu([fenced_device("dropped")]))
-    execution.set_reusable(True)
-    gate = Fence()
-    execution.start_compute_with_dependencies([Event.from_sync_fence_fd(gate.fd)])
-    gc.collect()
-    assert execution.is_computing
-    with pytest.raises(BadState, match="is computing"):
-        execution.compute()
-    execution.close()  # ignored
-    gate.signal(succeeds)
-    join_threads_of("dropped")
-    if succeeds:
-        assert execution.get_output_operand_dimensions(0) == (2, 3)
-        np.testing.assert_array_equal(output, np.maximum(numbers(2, 3), 0))
-        output[:] = np.nan
-    else:
-        with pytest.raises(BadState, match="signalled an error"):
-            execution.get_output_operand_dimensions(0)
-    assert not execution.is_computing
-    execution.compute()
-    np.testing.assert_array_equal(output, np.maximum(numbers(2, 3), 0))
-    gate.close()
-
-
-@pytest.mark.parametrize("closes", [True, False])
-def test_a_compilation_closed_meanwhile_is_freed_when_that_shows(closes: bool) -> None:
-    compilation = relu([fenced_device("dropped")])
-    (step,) = plan_of(compilation).steps
-    closings: list[object] = []
-    step.prepared.close = lambda: closings.append(step)  # type: ignore[method-assign]
-    execution, _ = bound(compilation)
-    gate = Fence()
-    execution.start_compute_with_dependencies([Event.from_sync_fence_fd(gate.fd)])
-    gc.collect()
-    compilation.close()
-    assert closings == []
-    gate.signal()
-    join_threads_of("dropped")
-    if closes:
-        execution.close()
-    assert not execution.is_computing
-    assert closings == [step]
-    gate.close()
-
-
-def test_a_compilation_closed_after_a_fence_that_nobody_waited_for_is_freed_at_once() -> None:
-    compilation = relu([fenced_device("dropped")])
-    (step,) = plan_of(compilation).steps
-    closings: list[object] = []
-    step.prepared.close = lambda: closings.append(step)  # type: ignore[method-assign]
-    execution, _ = bound(compilation)
-    execution.start_compute_with_dependencies([])
-    gc.collect()
-    join_threads_of("dropped")
-    compilation.close()
-    assert closings == [step]
-    assert not execution.is_computing
 
 
 def test_executions_chain_across_devices() -> None:
@@ -277,51 +130,6 @@ def test_a_failed_event_without_fence_only_ends_the_wait() -> None:
     second, output = bound(relu())
     second.start_compute_with_dependencies([first.start_compute()]).wait()
     np.testing.assert_array_equal(output, np.maximum(numbers(2, 3), 0))
-
-
-def test_two_that_wait_at_once_finish_the_execution_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    both_see_the_fence = threading.Barrier(2, timeout=10)
-
-    def wait(_fence: int, _limit: float | None) -> fences.FenceStatus:
-        both_see_the_fence.wait()
-        return fences.FenceStatus.SIGNALLED
-
-    finishes: list[bool] = []
-
-    def finish(_run: FencedRun, succeeded: bool) -> None:
-        finishes.append(succeeded)
-
-    monkeypatch.setattr(fences, "wait", wait)
-    gate = Fence()
-    run = FencedRun(FencedOutcome((), gate.duplicate(), None), finish)
-    event = FenceEvent(run.fence, run)
-    waiting = [threading.Thread(target=event.wait) for _ in range(2)]
-    for thread in waiting:
-        thread.start()
-    for thread in waiting:
-        thread.join()
-    assert finishes == [True]
-    event.close()
-    gate.close()
-
-
-def test_an_execution_that_could_not_be_completed_has_failed_after_close_too() -> None:
-    def finish(_run: FencedRun, _succeeded: bool) -> None:
-        raise ValueError("made up")
-
-    gate = Fence()
-    run = FencedRun(FencedOutcome((), gate.duplicate(), None), finish)
-    event = FenceEvent(run.fence, run)
-    gate.signal()
-    event.close()
-    for _ in range(2):
-        with pytest.raises(OperationFailed, match="ValueError: made up"):
-            event.wait()
-    gate.close()
-    again = FencedRun(FencedOutcome((), None, None), finish)
-    with pytest.raises(ValueError, match="made up"):
-        again.end(True)
-    assert isinstance(again.end(True), OperationFailed)  # for whoever asks next
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
@@ -468,6 +276,23 @@ def test_insufficient_size_of_a_fenced_execution_is_a_failure_of_the_driver() ->
         execution.get_output_operand_dimensions(0)
 
 
+def test_what_waits_for_a_failed_event_is_refused_and_fails_if_it_fails_later() -> None:
+    device, gate = fenced_device(), Fence()
+    event = Event.from_sync_fence_fd(gate.fd)
+    started, _ = bound(relu([device]))
+    fenced = started.start_compute_with_dependencies([event])
+    gate.signal(False)
+    with pytest.raises(OperationFailed, match="was waited for signalled an error"):
+        fenced.wait()
+    refused, output = bound(relu([device]))
+    with pytest.raises(OperationFailed, match="has failed already"):
+        refused.start_compute_with_dependencies([event])
+    with pytest.raises(BadState, match="the execution failed"):
+        refused.get_output_operand_dimensions(0)
+    assert len(device.record.fenced) == 1
+    assert np.isnan(output).all()
+
+
 def test_a_failure_after_the_launch_is_the_events() -> None:
     device = fenced_device()
     execution, _ = bound(relu([device]))
@@ -531,73 +356,6 @@ def test_times_of_a_fenced_execution(timing: Timing, asynchronous: bool) -> None
         assert execution.get_duration(code) == (None if wanted == unknown else wanted)
 
 
-def memory_between(compilation: Compilation) -> Memory:
-    """Device memory for the output of one execution and the input of another."""
-    desc = MemoryDesc()
-    desc.add_output_role(compilation, 0, 1.0)
-    desc.add_input_role(compilation, 0, 1.0)
-    desc.finish()
-    return Memory.from_desc(desc)
-
-
-@pytest.mark.parametrize("is_kept", [True, False])
-def test_device_memory_has_the_data_of_a_run_that_nobody_waited_for(device: Device, is_kept: bool) -> None:
-    """A second run did, after the first one's fence; whether the event of that is still there or not."""
-    compilation = Compilation(chain_model([RELU]), [device])
-    compilation.finish()
-    memory, output, kept = memory_between(compilation), np.zeros((2, 3), np.float32), []
-
-    def run_twice() -> None:
-        first, second = Execution(compilation), Execution(compilation)
-        first.set_input(0, numbers(2, 3))
-        first.set_output_from_memory(0, memory)
-        second.set_input_from_memory(0, memory)
-        second.set_output(0, output)
-        event = first.start_compute_with_dependencies([])
-        second.start_compute_with_dependencies([event]).wait()
-        if is_kept:
-            kept.append(event)
-
-    for _ in range(20):
-        run_twice()
-        copied = Memory.from_array(np.zeros((2, 3), np.float32))
-        Memory.copy(memory, copied)
-        third = Execution(compilation)
-        third.set_input_from_memory(0, memory)
-        third.set_output(0, output)
-        third.compute()
-        for result in (output, copied.to_array(np.float32, (2, 3))):
-            np.testing.assert_array_equal(result, np.maximum(numbers(2, 3), 0))
-    for event in kept:
-        event.wait()
-
-
-@pytest.mark.parametrize("succeeds", [True, False])
-def test_a_run_that_nobody_holds_keeps_its_compilation(succeeds: bool) -> None:
-    compilation = relu([fenced_device("held")])
-    (step,) = plan_of(compilation).steps
-    closed = threading.Event()
-    step.prepared.close = closed.set  # type: ignore[method-assign]
-    gate, output = Fence(), np.zeros(0)
-
-    def start() -> int:
-        nonlocal output
-        execution, output = bound(compilation)
-        return execution.start_compute_with_dependencies([Event.from_sync_fence_fd(gate.fd)]).sync_fence_fd()
-
-    fence = start()
-    gc.collect()
-    compilation.close()
-    assert not closed.is_set()
-    gate.signal(succeeds)
-    assert fences.wait(fence, 60) == (fences.FenceStatus.SIGNALLED if succeeds else fences.FenceStatus.FAILED)
-    assert closed.wait(60)
-    if succeeds:
-        np.testing.assert_array_equal(output, np.maximum(numbers(2, 3), 0))
-    fences.close(fence)
-    gate.close()
-
-
 def test_device_memory_between_fenced_executions() -> None:
     compilation = finished(chain_model([RELU]), [SampleDevice("sample")])
     memory = memory_between(compilation)
@@ -610,51 +368,3 @@ def test_device_memory_between_fenced_executions() -> None:
     second.start_compute_with_dependencies([event]).wait()
     event.wait()
     np.testing.assert_array_equal(output, np.maximum(numbers(2, 3), 0))
-
-
-@needs_descriptors
-def test_fences_leak_nothing() -> None:
-    devices = [fenced_device("rest", {RELU}), fenced_device("tanh", {TANH})]
-    compilation = finished(chain_model([RELU, TANH, RELU]), devices)
-    execution, _ = bound(compilation)
-    execution.set_reusable(True)
-
-    def once() -> None:
-        with event_of_pipe() as ready, execution.start_compute_with_dependencies([ready]) as event:
-            event.wait()
-
-    once()
-    before = open_descriptors()
-    for _ in range(20):
-        once()
-    join_threads_of("rest", "tanh")
-    assert open_descriptors() <= before
-
-
-@needs_descriptors
-def test_an_event_that_is_dropped_leaves_no_descriptor() -> None:
-    fence = Fence()
-    before = open_descriptors()
-    events = [Event.from_sync_fence_fd(fence.fd) for _ in range(20)]
-    assert open_descriptors() > before
-    del events
-    assert open_descriptors() <= before
-    fence.close()
-
-
-def event_of_pipe() -> Event:
-    """An event of a descriptor that the application made: a pipe with something in it."""
-    read, write = os.pipe()
-    os.write(write, b"x")
-    os.close(write)
-    event = Event.from_sync_fence_fd(read)
-    os.close(read)
-    return event
-
-
-def test_an_unbound_argument_ends_the_execution() -> None:
-    execution = Execution(finished(add_model(), [fenced_device()]))
-    with pytest.raises(BadData, match="input 0 is not bound"):
-        execution.start_compute_with_dependencies([])
-    with pytest.raises(BadState):
-        execution.start_compute_with_dependencies([])

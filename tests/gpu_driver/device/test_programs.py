@@ -438,7 +438,7 @@ def test_missing_resources_are_not_the_programs_fault(
     import pyopencl as cl
 
     def built(*_arguments: object) -> cl.Program:
-        raise cl.RuntimeError(cl._cl._ErrorRecord("made up", cl.status_code.OUT_OF_RESOURCES, "clTest"))
+        raise cl.RuntimeError(cl._cl._ErrorRecord("clTest", cl.status_code.OUT_OF_RESOURCES, "made up"))
 
     cache = _cache(device, tmp_path)
     with monkeypatch.context() as patch:

@@ -12,14 +12,10 @@ import pytest
 from gpu_driver.device.scheduler import Scheduler
 from gpu_driver.execution.turns import check_deadline, in_turn
 from nn_runtime.hal.types import ErrorStatus, HalError, Priority
+from tests.gpu_driver.running import opencl_error
 
 if TYPE_CHECKING:
     from gpu_driver.execution.recorded import Recorded
-
-
-def opencl_error(code: int) -> cl.Error:
-    return cl.RuntimeError(cl._cl._ErrorRecord("clTest", code, "made up"))
-
 
 NO_ROOM = HalError(ErrorStatus.RESOURCE_EXHAUSTED_TRANSIENT, "no room")
 OTHER = HalError(ErrorStatus.GENERAL_FAILURE, "other")
