@@ -137,12 +137,13 @@ def strided_slices(op: Operator, shape: Dimensions) -> Slices:
         elif entry in news:
             found.new.append(axis - len(found.dropped) + len(found.new))
         else:
-            begin, end = begins[entry], ends[entry] + (begins[entry] if op.option("offset") else 0)
-            first = None if op.option("begin_mask") >> entry & 1 else begin
-            last = None if op.option("end_mask") >> entry & 1 else end
-            found.places[axis] = slice(first, last, strides[entry]).indices(shape[axis])
+            first = None if op.option("begin_mask") >> entry & 1 else begins[entry]
+            last = None if op.option("end_mask") >> entry & 1 else ends[entry]
+            start, end, stride = slice(first, last, strides[entry]).indices(shape[axis])
+            if op.option("offset") and last is not None:  # the end counts from where the slice begins
+                end = max(-1, min(start + ends[entry], shape[axis]))
+            found.places[axis] = (start, end, stride)
             if entry in shrinks:
-                start = found.places[axis][0]
                 found.places[axis] = (start, start + 1, 1)
                 found.dropped.add(axis)
             axis += 1

@@ -172,6 +172,21 @@ CASES = [
             (2, 2, 1, 0, (1, 4, 5, 6), "a new axis before an ellipsis"),
         )
     ),
+    *(
+        Case(
+            "STRIDED_SLICE",
+            [kind(2, 5), constant([0, begin]), constant([2, 2]), constant([1, 1])],
+            [kind(2, 2)],
+            "StridedSliceOptions",
+            {"Offset": True, **masks},
+            name=f"ends that count from the begin, {name}",
+        )
+        for kind in (real, int32)
+        for begin, masks, name in (
+            (-2, {}, "up to the last"),
+            (-1, {"BeginMask": 2}, "which is masked"),
+        )
+    ),
     Case("PAD", [int32(2, 3), constant([[1, 0], [2, 1]])], [int32(3, 6)], "PadOptions"),
     Case("PADV2", [int32(2, 3), constant([[1, 0], [2, 1]]), constant([-7])], [int32(3, 6)], "PadV2Options"),
     Case("MIRROR_PAD", [real(3, 4), constant([[1, 2], [3, 0]])], [real(6, 7)], MIRROR, {"Mode": 0}),
