@@ -274,9 +274,10 @@ class _Runner:
                 self._network = self._converted()
             except BadData as error:
                 raise OperationFailed(f"allocate_tensors: {error}") from error
-        self._session = self._network.compile(self._device)
+        session = self._network.compile(self._device)
         infos = (*self._network.inputs, *self._network.outputs)
         self._arrays = {info.index: np.zeros(info.shape, info.dtype) for info in infos}
+        self._session = session  # last: it says that all is there
 
     def details(self, index: int) -> TensorDetails:
         """Return LiteRT's details of a tensor."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -214,6 +215,21 @@ def test_errors_are_of_litert_s_types(call: Callable[[Any], object], error: type
         interpreter.allocate_tensors()
         with pytest.raises(error):
             call(interpreter)
+
+
+def test_tensors_for_which_there_was_no_memory_are_allocated_the_next_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    interpreter = Interpreter(model_content=signed_file(), device="cpu")
+
+    def refused(*_arguments: object) -> None:
+        raise MemoryError("made up")
+
+    with monkeypatch.context() as patched, pytest.raises(MemoryError, match="made up"):
+        patched.setattr("nn_runtime.tflite.interpreter.np", SimpleNamespace(zeros=refused))
+        interpreter.allocate_tensors()
+    with pytest.raises(ValueError, match="call allocate_tensors"):
+        interpreter.set_tensor(0, np.zeros((1, 3), np.float32))
+    interpreter.allocate_tensors()
+    interpreter.set_tensor(0, np.zeros((1, 3), np.float32))
 
 
 def test_nothing_can_be_done_before_allocation() -> None:
