@@ -211,8 +211,11 @@ class Memory:
 def _check_same_content(src: Memory, dst: Memory) -> None:
     a, b = src.domain, dst.domain
     if a is not None and b is not None:
-        if any(getattr(a.operand, what) != getattr(b.operand, what) for what in MEANING):
-            raise BadData("memory copy: source and destination are of different operand types")
+        for what in MEANING:
+            wanted, got = getattr(b.operand, what), getattr(a.operand, what)
+            if wanted != got:
+                kinds = "source and destination are of different operand types"
+                raise BadData(f"memory copy: {kinds}: {what} of the destination is {wanted}, of the source {got}")
         try:
             merge_dimensions(b.initial, a.current)
         except BadData as error:

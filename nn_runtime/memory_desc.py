@@ -54,6 +54,7 @@ class MemoryDesc:
         self._operand: Operand | None = None
         self._dimensions: Dimensions = ()
         self._finished = False
+        self._closed = False
 
     def add_input_role(self, compilation: Compilation, index: int, frequency: float) -> None:
         """Say that the memory will be input `index` of executions of a compilation, `frequency` in (0, 1]."""
@@ -85,7 +86,8 @@ class MemoryDesc:
         self._finished = True
 
     def close(self) -> None:
-        """Forget the roles."""
+        """Forget the roles: nothing can be made of it any more."""
+        self._closed = self._finished = True
         self._roles.clear()
 
     def __enter__(self) -> MemoryDesc:
@@ -96,7 +98,7 @@ class MemoryDesc:
 
     def _check_open(self) -> None:
         if self._finished:
-            raise BadState("memory desc: it is finished")
+            raise BadState(f"memory desc: it is {'closed' if self._closed else 'finished'}")
 
     def _add_role(self, compilation: Compilation, is_input: bool, index: int, frequency: float) -> None:
         check_kind("memory desc: the compilation", compilation, Compilation)
@@ -137,8 +139,8 @@ class MemoryDesc:
 
     def allocate(self) -> Memory:
         """Return the memory; see `Memory.from_desc`."""
-        if not self._finished or self._operand is None:
-            raise BadState("memory from desc: the descriptor is not finished")
+        if not self._finished or self._closed or self._operand is None:
+            raise BadState(f"memory from desc: the descriptor is {'closed' if self._closed else 'not finished'}")
         domain = Domain(frozenset(self._roles), self._operand, self._dimensions)
         used = self._step_roles()
         used_devices = {role.step.device.name: role.step.device for role, _ in used}

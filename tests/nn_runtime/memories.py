@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nn_runtime.codes import OperationCode
+from nn_runtime.codes import OperandCode, OperationCode
 from nn_runtime.execution import Execution
 from nn_runtime.memory import Memory
 from nn_runtime.memory_desc import MemoryDesc
 from nn_runtime.model import Model
+from nn_runtime.operand import ChannelQuant, OperandType
 from nn_runtime.testing.sample_drivers import SampleDevice
-from tests.nn_runtime.graphs import FLOAT, chain_model, finished, tensor
+from tests.nn_runtime.graphs import FLOAT, chain_model, finished, scalar, tensor
 
 if TYPE_CHECKING:
     from nn_runtime.compilation import Compilation
@@ -51,3 +52,20 @@ def device_memory(dims: tuple[int, ...], wanted: tuple[int, ...] = (), code: int
 
 def shared(floats: int, code: type = np.float32) -> Memory:
     return Memory.from_array(np.arange(floats, dtype=code))
+
+
+def per_channel(scales: tuple[float, ...], channel_dim: int = 0) -> Compilation:
+    """A convolution whose per-channel filter is an input."""
+    model = Model()
+    quant = OperandCode.TENSOR_QUANT8_ASYMM
+    image = model.add_operand(tensor(1, 2, 2, 1, code=quant, scale=0.5))
+    weights = OperandType(OperandCode.TENSOR_QUANT8_SYMM_PER_CHANNEL, (2, 1, 1, 1), 0.0, 0,
+                          ChannelQuant(scales, channel_dim))  # fmt: skip
+    filters, bias = model.add_operand(weights), model.add_operand(tensor(2, code=OperandCode.TENSOR_INT32))
+    result = model.add_operand(tensor(1, 2, 2, 2, code=quant, scale=1.0))
+    model.add_operation(
+        OperationCode.CONV_2D, [image, filters, bias, *(scalar(model, value) for value in (2, 1, 1, 0))], [result]
+    )
+    model.identify_inputs_and_outputs([image, filters, bias], [result])
+    model.finish()
+    return finished(model, [], fallback=True)

@@ -15,7 +15,7 @@ from nn_runtime.memory import Memory
 from nn_runtime.memory_desc import MemoryDesc
 from nn_runtime.testing.sample_drivers import SampleDevice
 from tests.nn_runtime.graphs import chain_model, finished, numbers
-from tests.nn_runtime.memories import device_memory, device_memory_between, shared
+from tests.nn_runtime.memories import device_memory, device_memory_between, per_channel, shared
 
 READ = 1
 
@@ -149,6 +149,20 @@ def device_with_data(dims: tuple[int, int]) -> Memory:
     memory = device_memory(dims)
     Memory.copy(shared(dims[0] * dims[1]), memory)
     return memory
+
+
+def test_copies_between_scales_of_channels() -> None:
+    memories = []
+    for scales in ((0.5, 0.25), (0.5, 0.25), (0.5, 0.125)):
+        desc = MemoryDesc()
+        desc.add_input_role(per_channel(scales), 1, 1.0)
+        desc.finish()
+        memories.append(Memory.from_desc(desc))
+    source, same, other = memories
+    Memory.copy(shared(2, np.int8), source)
+    Memory.copy(source, same)
+    with pytest.raises(BadData, match=r"different operand types: channel_quant of the destination .*0\.125.*, of the"):
+        Memory.copy(source, other)
 
 
 def test_dynamic_device_memory_takes_copies_of_other_sizes() -> None:

@@ -15,9 +15,10 @@ from nn_runtime.hal.types import ErrorStatus
 from nn_runtime.memory import Memory
 from nn_runtime.memory_desc import MemoryDesc
 from nn_runtime.model import Model
-from nn_runtime.operand import ChannelQuant, OperandType
+from nn_runtime.operand import OperandType
 from nn_runtime.testing.sample_drivers import SampleDevice
-from tests.nn_runtime.graphs import FLOAT, add_model, chain_model, finished, numbers, scalar, tensor
+from tests.nn_runtime.graphs import FLOAT, add_model, chain_model, finished, numbers, tensor
+from tests.nn_runtime.memories import per_channel
 
 if TYPE_CHECKING:
     from nn_runtime.compilation import Compilation
@@ -45,9 +46,17 @@ def test_roles_of_a_descriptor() -> None:
     with pytest.raises(BadState, match="not finished"):
         Memory.from_desc(desc)
     desc.finish()
-    for call in (desc.finish, lambda: desc.set_dimensions((2, 3)), lambda: desc.add_input_role(compilation, 1, 1.0)):
-        with pytest.raises(BadState, match="finished"):
-            call()
+    for state in ("finished", "closed"):
+        for call in (
+            desc.finish,
+            lambda: desc.set_dimensions((2, 3)),
+            lambda: desc.add_input_role(compilation, 1, 1.0),
+        ):
+            with pytest.raises(BadState, match=f"it is {state}"):
+                call()
+        desc.close()
+    with pytest.raises(BadState, match="the descriptor is closed"):
+        Memory.from_desc(desc)
 
 
 def test_metadata_of_roles_must_agree() -> None:
@@ -100,23 +109,6 @@ def test_scalars_have_no_dimensions(before: bool) -> None:
         desc.set_dimensions(())
         with pytest.raises(BadData, match="scalar"):
             desc.set_dimensions((1,))
-
-
-def per_channel(scales: tuple[float, ...], channel_dim: int = 0) -> Compilation:
-    """A convolution whose per-channel filter is an input."""
-    model = Model()
-    quant = OperandCode.TENSOR_QUANT8_ASYMM
-    image = model.add_operand(tensor(1, 2, 2, 1, code=quant, scale=0.5))
-    weights = OperandType(OperandCode.TENSOR_QUANT8_SYMM_PER_CHANNEL, (2, 1, 1, 1), 0.0, 0,
-                          ChannelQuant(scales, channel_dim))  # fmt: skip
-    filters, bias = model.add_operand(weights), model.add_operand(tensor(2, code=OperandCode.TENSOR_INT32))
-    result = model.add_operand(tensor(1, 2, 2, 2, code=quant, scale=1.0))
-    model.add_operation(
-        OperationCode.CONV_2D, [image, filters, bias, *(scalar(model, value) for value in (2, 1, 1, 0))], [result]
-    )
-    model.identify_inputs_and_outputs([image, filters, bias], [result])
-    model.finish()
-    return finished(model, [], fallback=True)
 
 
 def test_per_channel_scales_of_roles_must_agree() -> None:
