@@ -87,8 +87,8 @@ class Tracer:
                 start_ns + row.start_ns,
                 start_ns + row.end_ns,
                 operations=[operations[at] for at in row.operations],
-                bytes=row.bytes_moved,
-                flops=row.flops,
+                bytes=int(row.bytes_moved),  # drivers count by numpy, too
+                flops=int(row.flops),
             )
 
     def write(self) -> None:

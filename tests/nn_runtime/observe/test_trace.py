@@ -9,12 +9,14 @@ import os
 import threading
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from nn_runtime import cli
 from nn_runtime.codes import OperationCode
 from nn_runtime.compilation import Compilation
 from nn_runtime.devices import reference_device
+from nn_runtime.hal.interfaces import ExecutionProfile, ProfileRow
 from nn_runtime.observe import trace
 from nn_runtime.observe.trace_summary import read_spans, summary, summary_of_kernels
 from nn_runtime.testing.sample_drivers import SampleDevice
@@ -39,6 +41,16 @@ def traced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     trace.read_setting()
     yield path
     trace.stop()
+
+
+def test_a_driver_may_count_by_numpy(tmp_path: Path) -> None:
+    rows = ProfileRow((0,), "made up", np.int64(0), np.int64(2000), np.int64(24), np.int64(6), False)  # type: ignore[arg-type]
+    tracer = trace.Tracer(tmp_path / "trace.json")
+    tracer.add_execution("sample", (3,), 1000, 4000, ExecutionProfile((rows,)))
+    tracer.write()
+    kernel = json.loads(tracer.path.read_text())["traceEvents"][-1]
+    assert kernel["args"] == {"operations": [3], "bytes": 24, "flops": 6}
+    assert (kernel["ts"], kernel["dur"]) == (1.0, 2.0)
 
 
 def test_rows_of_runtime_driver_and_kernels(traced: Path) -> None:
