@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from nn_runtime.codes import OperandCode, OperationCode
-from nn_runtime.errors import BadData, OutputInsufficientSize
+from nn_runtime.errors import BadData, OperationFailed, OutputInsufficientSize
 from nn_runtime.execution import Execution
 from nn_runtime.memory import Memory
 from nn_runtime.model import Model
@@ -128,7 +128,7 @@ def test_inputs(code: OperandCode, level: Level, said: Level, in_memory: bool) -
         output = np.zeros(4, dtype_of(code))
         execution.set_output(0, output)
         if bad and said == Level.FULL:
-            with pytest.raises(Exception, match="3"):
+            with pytest.raises(OperationFailed, match="3"):
                 execution.compute()
             continue
         execution.compute()

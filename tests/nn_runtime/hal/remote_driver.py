@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -44,6 +45,8 @@ ENTRY = "tests.nn_runtime.hal.hosted_drivers:sample"
 MINE = (ExecutionPreference.FAST_SINGLE_ANSWER, Priority.MEDIUM)
 ANSWER_S = 1.0
 """Within so many seconds a dead driver must be seen."""
+_LONG_S = 0.2
+_PATIENCE_S = 60.0
 
 
 def unary(code: OperationCode) -> Model:
@@ -82,6 +85,18 @@ def kill(device: RemoteDevice) -> None:
     os.kill(host.pid, signal.SIGKILL)
     host._watcher.join(60)
     assert host.dead
+
+
+def wait_for_calls(device: RemoteDevice, count: int) -> None:
+    """Return when so many calls of a device's process are under way, and have been for a while: they are long ones."""
+    host = device.service.host()
+    since = time.monotonic()
+    end = since + _PATIENCE_S
+    while time.monotonic() - since < _LONG_S:
+        assert time.monotonic() < end
+        if len(host._channels) - 1 - len(host._free) < count:  # one is for opening others
+            since = time.monotonic()
+        time.sleep(0.01)
 
 
 def status_of(call: Callable[[], object]) -> ErrorStatus:

@@ -274,7 +274,7 @@ def test_one_request_executed_by_several_threads_at_once(shared_device: RemoteDe
 
 @needs_descriptors
 def test_nothing_is_left_over_by_many_requests(shared_device: RemoteDevice) -> None:
-    def once() -> None:
+    def once(closes: bool) -> None:
         prepared = prepare(shared_device, add_model())
         inputs, output = arrays()
         prepared.execute_synchronously(request(inputs, [output]), False, None, None)
@@ -285,14 +285,14 @@ def test_nothing_is_left_over_by_many_requests(shared_device: RemoteDevice) -> N
         if fence is not None:
             wait(fence, 10)
             close(fence)
-        if len(inputs) % 2:
+        if closes:
             buffer.close()
 
     processes = (os.getpid(), shared_device.service.host().pid)
     counts = []
     for _ in range(2):
-        for _ in range(15):
-            once()
+        for at in range(15):
+            once(closes=at % 2 == 0)
         gc.collect()  # lets go of what the driver's process keeps for this one
         shared_device.get_status()
         time.sleep(0.1)

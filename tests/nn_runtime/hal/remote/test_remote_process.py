@@ -54,6 +54,7 @@ from tests.nn_runtime.hal.remote_driver import (
     token_request,
     unary,
     unary_request,
+    wait_for_calls,
 )
 
 if TYPE_CHECKING:
@@ -71,14 +72,15 @@ def test_a_driver_killed_in_the_middle_of_an_execution(device: RemoteDevice, in_
     killed: list[float] = []
 
     def kill_it() -> None:
+        wait_for_calls(device, 1)
         killed.append(time.monotonic())
         os.kill(pid, signal.SIGKILL)
 
-    timer = threading.Timer(0.3, kill_it)
-    timer.start()
+    killer = threading.Thread(target=kill_it)
+    killer.start()
     assert status_of(lambda: prepared.execute_synchronously(call, False, None, None)) == ErrorStatus.DEAD_OBJECT
     assert time.monotonic() - killed[0] < ANSWER_S
-    timer.join()
+    killer.join()
     device.service.host()._watcher.join(ANSWER_S)
     assert not is_running(pid)
     again = prepare(device, add_model())
@@ -99,7 +101,7 @@ def test_every_waiting_thread_hears_of_the_death(device: RemoteDevice) -> None:
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:
         thread.start()
-    time.sleep(0.5)
+    wait_for_calls(device, len(threads))
     os.kill(device.service.host().pid, signal.SIGKILL)
     for thread in threads:
         thread.join(ANSWER_S)
@@ -115,7 +117,7 @@ def test_pending_fences_fail_when_the_driver_dies(device: RemoteDevice) -> None:
         prepared.execute_fenced(call, [], False, None, None, None)
         for call in (shared, request([values], [values.copy()]))
     ]
-    time.sleep(0.2)
+    wait_for_calls(device, 1)  # that of the arrays, by a thread of this process
     os.kill(device.service.host().pid, signal.SIGKILL)
     for fence, callback in pending:
         assert fence is not None
