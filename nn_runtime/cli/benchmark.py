@@ -8,6 +8,9 @@ built and bytes moved. --profile adds a table per launch, as the drivers report 
 fused into one, rates, and the part of the device's measured peaks that each reaches. --html writes that as a page
 with a roofline.
 
+Inputs are the same in every process: floats from -1 to 1, 8-bit integers of the whole range, other integers from 0 to
+99, so that a loop which one of them counts goes round less than a hundred times.
+
 Init is reading the file, converting and compiling it, and where several devices may be the fastest, choosing by a first
 run and compiling for the one chosen. The first inference may still fill caches.
 """
