@@ -162,11 +162,12 @@ def _dumped(message: object) -> bytes:
 
 
 class _Unpickler(pickle.Unpickler):
-    """Makes values of the HAL's modules alone."""
+    """Makes values of the HAL's modules alone: of their own classes, not of what else can be got by way of them."""
 
     def find_class(self, module: str, name: str) -> object:
-        if module in _MODULES:
-            return super().find_class(module, name)
+        found = super().find_class(module, name) if module in _MODULES and "." not in name else None
+        if isinstance(found, type) and found.__module__ in _MODULES:
+            return found
         raise pickle.UnpicklingError(f"{module}.{name} does not belong into a message")
 
 

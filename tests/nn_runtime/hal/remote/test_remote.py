@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import socket
 import threading
 from pathlib import Path
@@ -165,6 +166,22 @@ def test_enumerations_travel_as_their_values() -> None:
         dumped = remote_channel._dumped(value)
         assert b"getattr" not in dumped
         assert remote_channel._loaded(dumped) == value
+
+
+@pytest.mark.parametrize("name", ["os.getpid", "pages_of_zeros", "np"])
+def test_what_the_modules_of_the_hal_have_beside_values_is_not_for_messages(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, theirs = socket.socketpair()
+    channel, other = remote_channel.Channel(ours), remote_channel.Channel(theirs)
+    module = b"nn_runtime.hal.memory"
+    words = [pickle.SHORT_BINUNICODE + bytes([len(word)]) + word for word in (module, name.encode())]
+    monkeypatch.setattr(remote_channel, "_dumped", lambda message: message)
+    channel.send(b"".join((pickle.PROTO, b"\x04", *words, pickle.STACK_GLOBAL, pickle.STOP)))
+    with pytest.raises(remote_channel.BadMessage, match=f"nn_runtime.hal.memory.{name} does not belong into a message"):
+        other.receive()
+    channel.close()
+    other.close()
 
 
 def test_messages_hold_nothing_but_values_of_the_hal() -> None:
