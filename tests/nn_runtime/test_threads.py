@@ -319,12 +319,13 @@ def watchdog(capfd: pytest.CaptureFixture[str]) -> Iterator[None]:
 
 @pytest.mark.usefixtures("watchdog")
 def test_threads_at_everything(device: Device, is_long: bool, tmp_path: Path) -> None:
+    gc.collect()
     start_bytes = device_bytes(device)
     live(device, WARM_UP, tmp_path)
     resident, descriptors, threads = resident_bytes(), open_descriptors(), threading.active_count()
     live(device, OPERATIONS_LONG if is_long else OPERATIONS, tmp_path)
     gc.collect()
-    assert settled(partial(device_bytes, device), start_bytes) == start_bytes
+    assert settled(partial(device_bytes, device), start_bytes) <= start_bytes  # other tests may have let go of theirs
     assert settled(open_descriptors, descriptors) <= descriptors
     assert settled(threading.active_count, threads) <= threads + 1  # the device's watchdog comes and goes
     assert resident_bytes() <= resident + GROWTH_BYTES
