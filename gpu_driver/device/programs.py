@@ -135,6 +135,8 @@ class ProgramCache:
         self._source = source
         self._lock = threading.Lock()
         self._programs: dict[tuple[str, tuple[str, ...]], Program] = {}
+        self._marks = threading.Lock()
+        """Guards the next two, and is held for a moment only: `_lock` is for as long as something is built."""
         self._stored: set[Path] = set()
         self._kept: dict[Path, Program] = {}
         self._offered: dict[str, bytes] = {}
@@ -193,7 +195,7 @@ class ProgramCache:
 
     def is_new(self, program: Program) -> bool:
         """Whether a program was built in this process and neither stored nor kept: its launches are to be warmed."""
-        with self._lock:
+        with self._marks:
             return not (program.from_disk or program.path in self._stored or program.path in self._kept)
 
     def keep(self, program: Program) -> None:
@@ -201,37 +203,41 @@ class ProgramCache:
         if self._profile.slug != "pocl":
             self.store(program)
         elif not program.from_disk:
-            with self._lock:
+            with self._marks:
                 self._kept.setdefault(program.path, program)
 
     def store_kept(self, limit_seconds: float = math.inf) -> None:
         """Store what `keep` left, while there is time: PoCL's own cache holds the compiled kernels of the others."""
-        with self._lock:
+        with self._marks:
             are_kept = bool(self._kept)
         if not are_kept or why_unwritable(self._directory) is not None:
             return
         end = time.monotonic() + limit_seconds
         while time.monotonic() < end:
-            with self._lock:
+            with self._marks:
                 if not self._kept:
                     return
-                _, program = self._kept.popitem()
-                self._store(program)
+                path, program = self._kept.popitem()
+                is_stored = path in self._stored
+                self._stored.add(path)
+            if not is_stored:
+                self._write(program)
 
     def store(self, program: Program) -> bool:
         """Write a program's binary to disk, once, after its launches were enqueued. Whether a file was written."""
-        with self._lock:
-            return self._store(program)
+        with self._marks:
+            if program.from_disk or program.path in self._stored:
+                return False
+            self._stored.add(program.path)
+        return self._write(program)
 
-    def _store(self, program: Program) -> bool:
-        if program.from_disk or program.path in self._stored:
-            return False
-        self._stored.add(program.path)
-        binary = self._binary(program)
-        if not binary or not _write_locked(program.path, cache_files.seal(binary)):
-            return False
-        self._stats = replace(self._stats, stores=self._stats.stores + 1)
-        return True
+    def _write(self, program: Program) -> bool:
+        with self._lock:
+            binary = self._binary(program)
+            if not binary or not _write_locked(program.path, cache_files.seal(binary)):
+                return False
+            self._stats = replace(self._stats, stores=self._stats.stores + 1)
+            return True
 
     def _binary(self, program: Program) -> bytes:
         with interrupts_held():  # PoCL compiles here, too

@@ -130,13 +130,15 @@ def test_a_program_is_not_new_while_what_is_kept_is_stored(
     program = cache.get("double.cl", _DEFINES, launches=_LAUNCHES)
     assert _launch(device, program) == _DOUBLED
     cache.keep(program)
-    with ThreadPoolExecutor(1) as asking, cache._lock:
+    with ThreadPoolExecutor(1) as asking, cache._marks:
         kept, cache._kept = cache._kept, {}
         stored, cache._stored = cache._stored, set()
         answer = asking.submit(cache.is_new, program)
         assert wait([answer], timeout=0.05).not_done
         cache._kept, cache._stored = kept, stored
     assert not answer.result()
+    with cache._lock, ThreadPoolExecutor(1) as asking:  # as long as another program is built
+        assert not asking.submit(cache.is_new, program).result(60)
 
 
 def test_second_cache_loads_what_the_first_stored(device: Device, tmp_path: Path) -> None:
