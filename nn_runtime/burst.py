@@ -38,7 +38,7 @@ class Burst:
     def in_use(self) -> Iterator[None]:
         """Hold the burst during an execution; raises BadState if it is closed or another thread holds it."""
         if not self._busy.acquire(blocking=False):
-            raise BadState("burst: another execution is using it")
+            raise BadState("burst: it is closed" if self._closed else "burst: another execution is using it")
         try:
             if self._closed:
                 raise BadState("burst: it is closed")

@@ -110,6 +110,8 @@ def test_a_burst_serves_one_execution_at_a_time() -> None:
     closes.join(0.05)
     assert closes.is_alive()
     assert burst.channels
+    with pytest.raises(BadState, match="it is closed"):
+        second.burst_compute(burst)
     gate.set()
     for one in (thread, closes):
         one.join()
