@@ -24,7 +24,6 @@ from gpu_driver.execution.graph_run import Commands
 from nn_runtime.codes import DeviceTypeCode
 from nn_runtime.hal.memory import SharedMemory
 from nn_runtime.hal.types import BufferDesc, BufferRole, ErrorStatus, HalError
-from tests.gpu_driver.device.test_memory import opencl_error
 from tests.gpu_driver.graphs import request
 from tests.gpu_driver.profiles import GPU_PROFILE
 from tests.gpu_driver.running import (
@@ -35,6 +34,7 @@ from tests.gpu_driver.running import (
     filled,
     fresh,
     memory_of,
+    opencl_error,
     prepare,
     run,
     run_doubling,
