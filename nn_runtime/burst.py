@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import threading
 from typing import TYPE_CHECKING
@@ -14,9 +13,10 @@ from nn_runtime.errors import BadState
 from nn_runtime.failures import attempt
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from nn_runtime.hal.interfaces import IBurstContext
+    from nn_runtime.hal.latch import Latch
     from nn_runtime.hal.memory import SharedMemory
     from nn_runtime.step import Step
 
@@ -31,20 +31,26 @@ class Burst:
         opened = [(step, step.open_burst()) for step in compilation.finished_plan("burst").steps]
         self.channels: Mapping[Step, IBurstContext] = {step: channel for step, channel in opened if channel is not None}
         """Channels of the steps that have one; the others run as without a burst."""
-        self._busy = threading.Lock()
+        self._lock = threading.Lock()
+        self._call: Latch | None = None
+        """The call of an execution that is using it, open at its end."""
         self._closed = False
 
-    @contextlib.contextmanager
-    def in_use(self) -> Iterator[None]:
-        """Hold the burst during an execution; raises BadState if it is closed or another thread holds it."""
-        if not self._busy.acquire(blocking=False):
-            raise BadState("burst: it is closed" if self._closed else "burst: another execution is using it")
-        try:
+    def begin(self, call: Latch) -> None:
+        """Hold the burst during a call; raises BadState if it is closed or another one holds it."""
+        with self._lock:
             if self._closed:
                 raise BadState("burst: it is closed")
-            yield
-        finally:
-            self._busy.release()
+            if self._call is not None:
+                raise BadState("burst: another execution is using it")
+            self._call = call
+
+    def end(self, call: Latch) -> None:
+        """Let go of the burst, if the call holds it."""
+        with self._lock:
+            if self._call is call:
+                self._call = None
+        call.open()
 
     def release(self, memory: SharedMemory) -> None:
         """Let the drivers forget what they keep for a memory that is being closed."""
@@ -53,9 +59,11 @@ class Burst:
 
     def close(self) -> None:
         """End the burst, after an execution that is using it."""
-        self._closed = True
-        with self._busy:
-            channels, self.channels = self.channels, {}
+        with self._lock:
+            self._closed, call = True, self._call
+        if call is not None:
+            call.wait()
+        channels, self.channels = self.channels, {}
         for step, channel in channels.items():
             attempt(channel.close, f"{step.device.name}: close of a burst")
 

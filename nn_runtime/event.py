@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, SupportsFloat
 from nn_runtime.checks import shown
 from nn_runtime.errors import BadData, MissedDeadline, OperationFailed, forget_frames
 from nn_runtime.hal import fences
+from nn_runtime.hal.latch import Latch
 from nn_runtime.numeric import whole
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ class Event:
 
     def __init__(self) -> None:
         """Start unsignalled."""
-        self._done = threading.Event()
+        self._done = Latch()
         self._error: NNError | None = None
 
     @classmethod
@@ -43,7 +44,7 @@ class Event:
         if error is not None:
             forget_frames(error)
         self._error = error
-        self._done.set()
+        self._done.open()
 
     def wait(self, timeout: float | None = None) -> None:
         """Return when the execution has ended; raises its error, or MissedDeadline after `timeout` seconds.
@@ -76,6 +77,9 @@ class Event:
 class FenceEvent(Event):
     """Signalled when a sync fence is. The first wait runs the finish of the execution that it belongs to."""
 
+    _fence: int | None = None
+    _run: FencedRun | None = None
+
     def __init__(self, fence: int | None, run: FencedRun | None = None) -> None:
         """`fence`: None if all is done; owned by the event, or else by the run whose end it tells."""
         super().__init__()
@@ -91,28 +95,28 @@ class FenceEvent(Event):
     def wait(self, timeout: float | None = None) -> None:
         """Return when the fence has signalled; raises as `Event.wait`."""
         limit = _checked(timeout)
-        if not self._done.is_set():
+        if not self._done.is_open:
             status = fences.FenceStatus.SIGNALLED if self._fence is None else fences.wait(self._fence, limit)
             if status == fences.FenceStatus.PENDING:
                 raise MissedDeadline(f"event: the fence has not signalled within {timeout} s")
             with self._lock:
-                if not self._done.is_set():
+                if not self._done.is_open:
                     self.signal(self._finished(status == fences.FenceStatus.SIGNALLED))
         super().wait()
 
     def close(self) -> None:
         """Wait for the end, whatever it is, and close the fence."""
-        if not self._done.is_set():
+        if not self._done.is_open:
             try:
                 self.wait()
             except Exception as error:
-                if not self._done.is_set():  # what completes the execution failed itself
+                if not self._done.is_open:  # what completes the execution failed itself
                     self.signal(OperationFailed(f"event: {type(error).__name__}: {error}"))
         self._let_go()
 
     def __del__(self) -> None:
         """Close the fence without waiting."""
-        if self._run is not None and not self._done.is_set():
+        if self._run is not None and not self._done.is_open:
             self._run.leave()
         self._let_go()
 

@@ -29,6 +29,7 @@ from nn_runtime.event import Event, FenceEvent
 from nn_runtime.failures import error_of_hal, passed_hal
 from nn_runtime.fenced_run import FencedRun
 from nn_runtime.hal import fences
+from nn_runtime.hal.latch import Latch
 from nn_runtime.hal.plain import wait_for_fences
 from nn_runtime.hal.types import (
     DEFAULT_LOOP_TIMEOUT_NS,
@@ -104,6 +105,8 @@ class Execution:
         self._error: NNError | None = None
         self._fenced: FencedRun | None = None
         """A fenced run that is not completed."""
+        self._call: object | None = None
+        """The call that computes, and completes the execution however it ends; or the same fenced run."""
         self._plan.used_by(self)
 
     @property
@@ -205,17 +208,32 @@ class Execution:
         if timeout_ns:
             check_duration("compute", timeout_ns)
         timeout_ns = timeout_ns or self._timeout_ns
-        self._finish_run(self._start(), deadline_after(timeout_ns) if timeout_ns else None, other=other)
+        call = object()
+        try:
+            self._finish_run(self._start(call), deadline_after(timeout_ns) if timeout_ns else None, other=other)
+        except BaseException as error:
+            self._fail(call, error)
+            raise
 
     def compute_profiled(self, other: OtherMemory | None = None) -> list[StepProfile]:
         """Run as `compute` with the drivers' profiling on; return what each step reports, in order."""
         profile: list[StepProfile] = []
-        self._finish_run(self._start(), self._deadline(), profile, other=other)
+        call = object()
+        try:
+            self._finish_run(self._start(call), self._deadline(), profile, other=other)
+        except BaseException as error:
+            self._fail(call, error)
+            raise
         return profile
 
     def start_compute(self) -> Event:
         """Start a run; return the event whose `wait` raises its error. Raises BadState, BadData as `compute`."""
-        return self._in_thread(self._start(), self._deadline())
+        call = object()
+        try:
+            return self._in_thread(call, self._start(call), self._deadline())
+        except BaseException as error:
+            self._fail(call, error)
+            raise
 
     def start_compute_with_dependencies(self, events: Sequence[Event], duration: int = 0) -> Event:
         """Start a run after some events, of at most `duration` ns after them (0 for no limit).
@@ -228,9 +246,9 @@ class Execution:
         A plan with temporaries of unknown size waits for all events and then starts as `start_compute` does, whatever
         the duration.
         """
-        call = "start_compute_with_dependencies"
-        events = listed(f"{call}: event", events, Event)
-        check_duration(call, duration)
+        name = "start_compute_with_dependencies"
+        events = listed(f"{name}: event", events, Event)
+        check_duration(name, duration)
         for event in events:
             if event.fence is None:
                 with contextlib.suppress(NNError):
@@ -239,31 +257,44 @@ class Execution:
         if self._plan.has_dynamic_temporaries:
             _wait_for(waited_for)
             return self.start_compute()
-        run = self._start(check_device_inputs=False)
-        deadline_ns = self._deadline()
-        with self._completed_by_failure():
+        call = object()
+        try:
+            run = self._start(call, check_device_inputs=False)
+            deadline_ns = self._deadline()
             if duration:
-                self._check_one_device(f"{call}: a duration")
+                self._check_one_device(f"{name}: a duration")
             self._outputs.check_specified()
             if any(fences.wait(fence, 0) == fences.FenceStatus.FAILED for fence in waited_for):
-                raise OperationFailed(f"{call}: an event to wait for has failed already")
+                raise OperationFailed(f"{name}: an event to wait for has failed already")
             options = RunOptions(self._measure, deadline_ns, self._loop_timeout_ns, attributes=self._attributes)
             outcome = run.execute_fenced(options, waited_for, duration or None)
-            started = self._fenced = FencedRun(outcome, self._finish_fenced)
+            started = FencedRun(outcome, self._finish_fenced)
+            event = FenceEvent(outcome.fence, started)
+            self._fenced, self._call = started, started
+        except BaseException as error:
+            self._fail(call, error)
+            raise
         for _, domain in self._outputs.domains():
             domain.begun(started)
-        return FenceEvent(outcome.fence, started)
+        return event
 
     def burst_compute(self, burst: Burst) -> None:
         """Run as `compute` by a burst of the same compilation; raises UnexpectedNull, BadData, BadState if in use."""
         check_kind("burst_compute: the burst", burst, Burst)
         if burst.compilation is not self._compilation:
             raise BadData("burst_compute: the burst belongs to another compilation")
-        with burst.in_use():
-            run = self._start()
+        call = Latch()
+        try:
+            burst.begin(call)
+            run = self._start(call)
             for memory in (*self._inputs.memories.values(), *self._outputs.memories.values()):
                 memory.used_by(burst)
             self._finish_run(run, self._deadline(), bursts=burst.channels)
+            burst.end(call)
+        except BaseException as error:
+            self._fail(call, error)
+            burst.end(call)
+            raise
 
     def get_duration(self, code: int) -> int | None:
         """Return a time of the last run in ns, None if unknown; raises BadState unless measured and successful."""
@@ -321,9 +352,13 @@ class Execution:
             how = "is closed" if self._state == _State.CLOSED else "has not completed"
             raise BadState(f"{call}: the execution {how}")
 
-    def _start(self, check_device_inputs: bool = True) -> Run:
-        """Go from preparation (or completed and reusable) to computing; bind at the first time."""
+    def _start(self, call: object, check_device_inputs: bool = True) -> Run:
+        """Go from preparation (or completed and reusable) to computing; bind at the first time.
+
+        Whoever calls this calls `_fail` with whatever is raised here or afterwards: interrupts may come anywhere.
+        """
         self._poll_left_run()
+        computing = _State.COMPUTING
         with self._lock:
             if self._state == _State.CLOSED:
                 raise BadState("compute: the execution is closed")
@@ -331,33 +366,28 @@ class Execution:
                 raise BadState("compute: the execution is computing")
             if self._state == _State.COMPLETED and not self._reusable:
                 raise BadState("compute: the execution has completed and is not reusable")
-            self._state = _State.COMPUTING
-        try:
-            self._compilation.finished_plan("compute")
-            if self._inputs.memories or self._outputs.memories:
-                self._inputs.check_open()
-                self._outputs.check_open()
-            for pool in self._plan.files:
-                pool.check_length()
-            if self._run is None:
-                inputs, outputs = self._inputs.all_bound(), self._outputs.all_bound()
-                check_apart(self._plan.model, inputs, outputs)
-                self._run = bind(self._plan, inputs, outputs, is_reusable=self._reusable)
-            if check_device_inputs and self._inputs.memories:
-                self._inputs.check_data()
-            return self._run
-        except BaseException as error:
-            self._complete_failed(error)
-            raise
+            self._state, self._call = computing, call
+        self._compilation.finished_plan("compute")
+        if self._inputs.memories or self._outputs.memories:
+            self._inputs.check_open()
+            self._outputs.check_open()
+        for pool in self._plan.files:
+            pool.check_length()
+        if self._run is None:
+            inputs, outputs = self._inputs.all_bound(), self._outputs.all_bound()
+            check_apart(self._plan.model, inputs, outputs)
+            self._run = bind(self._plan, inputs, outputs, is_reusable=self._reusable)
+        if check_device_inputs and self._inputs.memories:
+            self._inputs.check_data()
+        return self._run
 
-    @contextlib.contextmanager
-    def _completed_by_failure(self) -> Iterator[None]:
-        """Complete with the error of what is done inside, if it fails."""
-        try:
-            yield
-        except BaseException as error:
-            self._complete_failed(error)
-            raise
+    def _fail(self, call: object, error: BaseException) -> None:
+        """Complete with the error of a call, if it began to compute and nobody goes on with it."""
+        with self._lock:
+            if self._call is not call:
+                return
+            self._call = None
+        self._complete_failed(error)
 
     def _deadline(self) -> int | None:
         """Return the deadline of a run that starts now."""
@@ -371,7 +401,7 @@ class Execution:
         bursts: Mapping[Step, IBurstContext] | None = None,
         other: OtherMemory | None = None,
     ) -> None:
-        """Run and complete; raises the run's error."""
+        """Run and complete; raises the run's error, with which the caller completes."""
         tracer = trace.current
         started_ns = 0 if tracer is None else time.perf_counter_ns()
         options = self._options
@@ -383,40 +413,45 @@ class Execution:
             outcome = run.execute(options, other)
             if self._outputs.memories:
                 self._mark_device_outputs(outcome)
-        except BaseException as error:
-            self._complete_failed(error)
-            raise
         finally:
             if tracer is not None:
                 tracer.add(trace.RUNTIME, "PE", "compute", started_ns, time.perf_counter_ns())
         self._complete(outcome)
 
-    def _in_thread(self, run: Run, deadline_ns: int | None) -> Event:
+    def _in_thread(self, call: object, run: Run, deadline_ns: int | None) -> Event:
         event = Event()
         worker = threading.Thread(
-            target=self._run_asynchronously, args=(event, run, deadline_ns), name="nn_runtime.execution"
+            target=self._run_asynchronously, args=(event, call, run, deadline_ns), name="nn_runtime.execution"
         )
-        with self._completed_by_failure():
-            try:
-                worker.start()
-            except RuntimeError as error:
-                raise ResourceExhausted(f"start_compute: no thread can be started: {error}") from error
+        try:
+            worker.start()
+        except RuntimeError as error:
+            raise ResourceExhausted(f"start_compute: no thread can be started: {error}") from error
         return event
 
-    def _run_asynchronously(self, event: Event, run: Run, deadline_ns: int | None) -> None:
+    def _run_asynchronously(self, event: Event, call: object, run: Run, deadline_ns: int | None) -> None:
         """Run in the worker thread; an asynchronous result passes through the HAL's status and back."""
+        own_call = object()
+        with self._lock:
+            if self._call is not call:  # an interrupt came as this thread was started
+                return
+            self._call = own_call
         try:
             self._finish_run(run, deadline_ns)
         except NNError as error:
+            self._fail(own_call, error)
             event.signal(passed_hal(error))
         except BaseException as error:
+            self._fail(own_call, error)
             event.signal(OperationFailed(f"execution: {type(error).__name__}: {error}"))
             raise
         else:
             event.signal(None)
 
     def _finish_fenced(self, run: FencedRun, succeeded: bool) -> NNError | None:
-        """Complete a fenced run whose fence has signalled, and return its error."""
+        """Complete a fenced run whose fence has signalled, unless that is done, and return its error."""
+        if self._call is not run:
+            return self._error
         self._fenced = None
         try:
             if not succeeded:
@@ -439,8 +474,9 @@ class Execution:
             domain.written(outcome.dimensions[index], run)
 
     def _complete(self, outcome: Outcome | FencedOutcome) -> None:
+        completed = _State.COMPLETED
         self._outcome, self._error = outcome, None
-        self._state = _State.COMPLETED
+        self._state, self._call = completed, None
         if self._plan.is_closed:
             self._plan.free_unused()
 
@@ -450,7 +486,8 @@ class Execution:
         self._outcome, self._error = None, copy.copy(error) if isinstance(error, NNError) else foreign
         for _, domain in self._outputs.domains():
             domain.spoiled(run)
-        self._state = _State.COMPLETED
+        completed = _State.COMPLETED
+        self._state, self._call = completed, None
         if self._plan.is_closed:
             self._plan.free_unused()
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from nn_runtime.errors import OperationFailed
 from nn_runtime.hal import fences
+from nn_runtime.hal.latch import Latch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,37 +26,38 @@ class FencedRun:
     a thread waits.
     """
 
+    fence: int | None = None
+    """Closed with the last reference to this."""
+
     def __init__(self, outcome: FencedOutcome, complete: Callable[[FencedRun, bool], NNError | None]) -> None:
         """`complete` is told whether the fence signalled without error, and returns the error of the execution."""
         self.outcome = outcome
         self.is_left = False
         """Whether nobody can wait for it any more."""
         self.fence = outcome.fence
-        """Closed with the last reference to this."""
         self._complete = complete
         self._lock = threading.Lock()
-        self._is_ending = False
-        self._ended = threading.Event()
+        self._ender: object | None = None
+        """The call that completes the execution, or has completed it."""
+        self._ended = Latch()
         self._error: NNError | None = None
 
     def end(self, succeeded: bool) -> NNError | None:
         """Complete the execution, or wait for who does, now that the fence has signalled; return its error."""
-        if self._is_mine_to_end():
-            self._end(succeeded)
-        else:
-            self._ended.wait()
+        self._end(succeeded)
+        self._ended.wait()
         return self._error
 
     def poll(self) -> bool:
         """Complete the execution if the fence has signalled; return whether it is completed, and wait for nobody."""
         status = fences.FenceStatus.SIGNALLED if self.fence is None else fences.wait(self.fence, 0)
-        if status != fences.FenceStatus.PENDING and self._is_mine_to_end():
+        if status != fences.FenceStatus.PENDING:
             self._end(status == fences.FenceStatus.SIGNALLED)
-        return self._ended.is_set()
+        return self._ended.is_open
 
     def see_end(self) -> bool:
         """Do as `poll`, but wait for whoever completes the execution just now, who must not need the caller for it."""
-        return self.poll() or (self._is_ending and self._ended.wait())
+        return self.poll() or (self._ender is not None and self._ended.wait())
 
     def leave(self) -> None:
         """Let a thread complete the execution; nothing is locked, as garbage collection may ask for it anywhere."""
@@ -68,17 +70,30 @@ class FencedRun:
             fences.wait(self.fence)
         self.poll()
 
-    def _is_mine_to_end(self) -> bool:
-        with self._lock:
-            is_first, self._is_ending = not self._is_ending, True
-        return is_first
-
     def _end(self, succeeded: bool) -> None:
-        self._error = OperationFailed("the execution could not be completed")  # for others, where completing it fails
+        """Complete the execution, unless somebody else does."""
+        call = object()
+        try:
+            with self._lock:
+                if self._ender is None:
+                    self._ender = call
+            if self._ender is call:
+                self._complete_and_tell(succeeded)
+        except Exception:
+            raise
+        except BaseException:  # an interrupt, after which whoever else waits shall know how the run ended
+            if self._ender is call:
+                self._complete_and_tell(succeeded)
+            raise
+
+    def _complete_and_tell(self, succeeded: bool) -> None:
         try:
             self._error = self._complete(self, succeeded)
-        finally:
-            self._ended.set()
+        except Exception:
+            self._error = OperationFailed("the execution could not be completed")
+            self._ended.open()
+            raise
+        self._ended.open()
 
     def __del__(self) -> None:
         if self.fence is not None:

@@ -6,7 +6,7 @@ or in a thread, bursts that execute as usual, times of a fenced execution that i
 
 from __future__ import annotations
 
-import threading
+import _thread
 import time
 from typing import TYPE_CHECKING
 
@@ -123,11 +123,14 @@ def execute_after_fences(
         fence.close()
 
     try:
-        threading.Thread(target=run, name=name, daemon=True).start()
+        _thread.start_new_thread(run, ())  # an interrupt of threading.Thread.start may keep the thread from starting
     except RuntimeError as error:  # no thread can be had
         fence.close()
         _close_all((*kept, given_out))
         raise HalError(ErrorStatus.RESOURCE_EXHAUSTED_TRANSIENT, f"{name}: {error}") from error
+    except BaseException:  # an interrupt: the thread may run, and closes what is its own
+        fences.close(given_out)
+        raise
     return given_out, running
 
 

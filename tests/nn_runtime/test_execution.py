@@ -19,6 +19,7 @@ from nn_runtime.errors import (
     UnexpectedNull,
 )
 from nn_runtime.execution import Execution, default_loop_timeout, maximum_loop_timeout
+from nn_runtime.hal.latch import Latch
 from nn_runtime.hal.memory import HardwareBuffer
 from nn_runtime.hal.types import ExecutionResult
 from nn_runtime.memory import Memory
@@ -281,8 +282,10 @@ def test_bursts(compilation: Compilation, execution: Execution) -> None:
     with pytest.raises(BadData, match="another compilation"):
         execution.burst_compute(Burst(other))
     burst = Burst(compilation)
-    with burst.in_use(), pytest.raises(BadState, match="burst"):
+    burst.begin(call := Latch())
+    with pytest.raises(BadState, match="burst"):
         execution.burst_compute(burst)
+    burst.end(call)
     execution.burst_compute(burst)
 
 

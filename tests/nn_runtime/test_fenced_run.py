@@ -23,7 +23,7 @@ from nn_runtime.memory import Memory
 from nn_runtime.outcome import FencedOutcome
 from nn_runtime.testing.sample_drivers import SampleDevice
 from tests.nn_runtime.descriptors import needs_descriptors, open_descriptors
-from tests.nn_runtime.fencing import bound, fenced_device, join_threads_of, relu
+from tests.nn_runtime.fencing import bound, fenced_device, join_threads, relu
 from tests.nn_runtime.graphs import chain_model, finished, numbers
 from tests.nn_runtime.memories import memory_between
 from tests.nn_runtime.test_partition import plan_of
@@ -106,7 +106,7 @@ def test_an_execution_whose_event_was_dropped_ends_with_its_fence(succeeds: bool
         execution.compute()
     execution.close()  # ignored
     gate.signal(succeeds)
-    join_threads_of("dropped")
+    join_threads()
     if succeeds:
         assert execution.get_output_operand_dimensions(0) == (2, 3)
         np.testing.assert_array_equal(output, np.maximum(numbers(2, 3), 0))
@@ -133,7 +133,7 @@ def test_a_compilation_closed_meanwhile_is_freed_when_that_shows(closes: bool) -
     compilation.close()
     assert closings == []
     gate.signal()
-    join_threads_of("dropped")
+    join_threads()
     if closes:
         execution.close()
     assert not execution.is_computing
@@ -149,7 +149,7 @@ def test_a_compilation_closed_after_a_fence_that_nobody_waited_for_is_freed_at_o
     execution, _ = bound(compilation)
     execution.start_compute_with_dependencies([])
     gc.collect()
-    join_threads_of("dropped")
+    join_threads()
     compilation.close()
     assert closings == [step]
     assert not execution.is_computing
@@ -238,5 +238,5 @@ def test_fences_leak_nothing() -> None:
     before = open_descriptors()
     for _ in range(20):
         once()
-    join_threads_of("rest", "tanh")
+    join_threads()
     assert open_descriptors() <= before

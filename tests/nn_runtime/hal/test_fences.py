@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import _thread
 import os
 import threading
 import time
@@ -98,14 +99,14 @@ def test_an_execution_that_cannot_be_launched_leaves_nothing_open(monkeypatch: p
 
     for _ in range(20):
         assert launch(good.fd, -1) == launch(good.fd, 10**6) == ErrorStatus.INVALID_ARGUMENT
-    monkeypatch.setattr(threading.Thread, "start", _refuse)
+    monkeypatch.setattr(_thread, "start_new_thread", _refuse)
     for _ in range(20):
         assert launch(good.fd) == ErrorStatus.RESOURCE_EXHAUSTED_TRANSIENT
     assert open_descriptors() <= before
     good.close()
 
 
-def _refuse(_thread: threading.Thread) -> None:
+def _refuse(*_arguments: object) -> None:
     raise RuntimeError("can't start new thread")
 
 
