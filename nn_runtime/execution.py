@@ -45,7 +45,7 @@ from nn_runtime.run import bind
 from nn_runtime.step import RunOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from nn_runtime.hal.interfaces import Attributes, IBurstContext
     from nn_runtime.operand import Array, Dimensions, OperandType

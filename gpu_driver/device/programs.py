@@ -35,6 +35,7 @@ from gpu_driver import cache_files
 from gpu_driver.device.interrupts import interrupts_held
 from gpu_driver.discovery.dot_products import WIDE_FORMS
 from gpu_driver.discovery.host_cpu import host_cpu
+from gpu_driver.discovery.platforms import pocl_folder
 from nn_runtime.hal.cache_folder import cache_directory
 from nn_runtime.hal.files import why_unwritable
 from nn_runtime.value_classes import dataclass
@@ -333,6 +334,9 @@ class ProgramCache:
         """Build without PyOpenCL's own disk cache, its compiler warnings sent to the log."""
         import pyopencl as cl
 
+        if self._profile.slug == "pocl":
+            with suppress(OSError):  # who cleans up may have removed it since PoCL began
+                pocl_folder().mkdir(parents=True, exist_ok=True)
         with _build_lock, warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             program.int_ptr  # noqa: B018  # makes the program object now, which takes PyOpenCL's cache out of the way

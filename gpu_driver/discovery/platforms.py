@@ -362,6 +362,20 @@ def _library_of(platform: cl.Platform) -> str | None:
     return None
 
 
+def pocl_folder() -> Path:
+    """Return the folder in which PoCL keeps kernels, and cannot build any where it is missing."""
+    chosen = os.environ.get("POCL_CACHE_DIR")
+    return Path(chosen) if chosen else _users_pocl_folder()
+
+
+def _users_pocl_folder() -> Path:
+    try:
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+    except RuntimeError:  # the user has no home
+        cache = NOWHERE
+    return cache / "pocl" / "kcache"
+
+
 def _do_without_the_users_cache() -> None:
     """Where the user's cache folder cannot be written, or is full: PoCL shows no device, PyOpenCL makes no kernel.
 
@@ -369,11 +383,7 @@ def _do_without_the_users_cache() -> None:
     """
     if sys.platform != "linux":
         return
-    try:
-        cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
-    except RuntimeError:  # the user has no home
-        cache = NOWHERE
-    folder = cache / "pocl" / "kcache"
+    folder = _users_pocl_folder()
     reason = why_unwritable(folder)
     if reason is not None:
         os.environ.setdefault("PYOPENCL_NO_CACHE", "1")

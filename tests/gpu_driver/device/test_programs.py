@@ -141,6 +141,26 @@ def test_a_program_is_not_new_while_what_is_kept_is_stored(
         assert not asking.submit(cache.is_new, program).result(60)
 
 
+_AFTER_CLEANING = """
+import shutil
+import sys
+import nn_runtime as nn
+from tests.nn_runtime.graphs import add_model, chain_model
+
+for model in (add_model(), chain_model([nn.OperationCode.TANH])):
+    nn.Network.from_model(model).compile("opencl:pocl").close()
+    shutil.rmtree(sys.argv[1])
+"""
+
+
+@pytest.mark.skipif(all(found.slug != "pocl" for found in _USABLE), reason="needs PoCL")
+def test_programs_build_after_pocls_folder_was_removed(tmp_path: Path) -> None:
+    """As who cleans up temporary or cache folders does while a process runs."""
+    folder = str(tmp_path / "pocl")
+    environment = {**os.environ, "POCL_CACHE_DIR": folder, "NNRT_CACHE_DIR": str(tmp_path / "nnrt")}
+    subprocess.run([sys.executable, "-c", _AFTER_CLEANING, folder], cwd=_ROOT, env=environment, check=True)
+
+
 def test_second_cache_loads_what_the_first_stored(device: Device, tmp_path: Path) -> None:
     _fill(device, tmp_path)
     cache = _cache(device, tmp_path)
