@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import itertools
 import logging
 import os
@@ -13,7 +12,6 @@ import subprocess
 import sys
 import threading
 import weakref
-from collections import deque
 from typing import TYPE_CHECKING, Any, cast
 
 from nn_runtime.hal import fences
@@ -54,7 +52,8 @@ class HostProcess:
         self._lists = threading.Lock()
         """Guards `_channels` and `_fences`; no call is made while it is held."""
         self._numbers = itertools.count(_FIRST_NUMBER)
-        self._forgotten: deque[int] = deque()
+        self._forgotten: dict[int, None] = {}
+        """Numbers that the process is to forget, until it has said so; to be told twice does no harm."""
         self._pools: dict[int, tuple[weakref.ref[SharedMemory], int]] = {}
         self._fences: list[int] = []
         self._free: list[Channel] = []
@@ -100,7 +99,7 @@ class HostProcess:
 
     def forget(self, number: int) -> None:
         """Let the process forget an object, with the next call."""
-        self._forgotten.append(number)
+        self._forgotten[number] = None
 
     def call(self, method: str, target: int, *arguments: object) -> object:
         """Call the process and return what it returns; raises HalError, DEAD_OBJECT if it dies meanwhile."""
@@ -173,7 +172,7 @@ class HostProcess:
             channel = self._free.pop()
         except IndexError:
             channel = self._new_channel()
-        forgotten = self._taken_forgotten()
+        forgotten = list(self._forgotten)
         given: list[int] = []
         try:
             channel.send((method, target, arguments, forgotten), descriptors)
@@ -183,7 +182,6 @@ class HostProcess:
                 answer = channel.receive()
         except BadMessage as error:
             self._free.append(channel)
-            self._forgotten.extend(forgotten)
             raise HalError(ErrorStatus.GENERAL_FAILURE, f"{self.entry}, {method}: bad message: {error}") from error
         except ChannelClosed as error:
             self._is_dead = True
@@ -195,18 +193,13 @@ class HostProcess:
             channel.close()  # an answer may still come: nobody may take it for another's
             raise
         self._free.append(channel)
+        for number in forgotten:
+            self._forgotten.pop(number, None)
         outcome, *rest = cast("tuple[Any, ...]", answer)
         if outcome != "ok":
             status, message, shapes = rest
             raise HalError(ErrorStatus(status), message, shapes)
         return rest[0], given
-
-    def _taken_forgotten(self) -> list[int]:
-        taken: list[int] = []
-        while self._forgotten:
-            with contextlib.suppress(IndexError):  # another thread takes from it, too
-                taken.append(self._forgotten.popleft())
-        return taken
 
     def _new_channel(self) -> Channel:
         """Open one more channel, where all are in use."""

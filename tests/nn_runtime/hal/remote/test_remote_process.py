@@ -10,7 +10,7 @@ import sys
 import textwrap
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 import pytest
@@ -35,7 +35,7 @@ from nn_runtime.hal.types import (
     Timing,
 )
 from tests.nn_runtime import graphs
-from tests.nn_runtime.descriptors import open_descriptors
+from tests.nn_runtime.descriptors import needs_descriptors, open_descriptors
 from tests.nn_runtime.hal.hosted_drivers import BREAKING, CHANGING, DESCRIPTION
 from tests.nn_runtime.hal.models import add_model, request
 from tests.nn_runtime.hal.remote_driver import (
@@ -372,6 +372,28 @@ def test_nobody_waits_for_a_thread_in_a_call_to_a_process_that_has_ended() -> No
     asking.join(30)
     go.set()
     assert refused == [ErrorStatus.DEAD_OBJECT]
+
+
+@needs_descriptors
+def test_an_interrupted_call_leaves_nothing_in_the_process_that_was_to_be_forgotten(
+    device: RemoteDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_arguments: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    host = device.service.host()
+    device.get_status()
+    before = open_descriptors(host.pid)
+    for _ in range(10):
+        memory = SharedMemory.create(64)
+        host.pool_number(memory)
+        del memory
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            patched.setattr(remote_process.Channel, "send", interrupted)
+            host.call("status", 0)
+    device.get_status()
+    time.sleep(0.05)  # for the ends of the channels that were given up
+    assert open_descriptors(host.pid) <= before + 2
 
 
 def test_a_process_that_cannot_be_started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
