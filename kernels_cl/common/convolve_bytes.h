@@ -49,62 +49,63 @@ static inline Filter filter_of(const Step *s)
     return filter;
 }
 
-// Where the window of a tile's first pixel begins: row y and column x of the image at element `image`. in_row: all its pixels are in one row.
-typedef struct {
-    int image, y, x, in_row;
-} Corner;
-
-static inline Corner corner_of_tile(const InputView *v, int first_pixel, int rows)
+// Where the window of a tile's first pixel begins, if those of all its pixels are read where they lie: in one row, inside the image, and not
+// so near to the tensor's end that the last four bytes of a run reach beyond it; else -1.
+static inline int windows_in_place(const InputView *v, int first_pixel, int rows)
 {
     const int row = first_pixel / v->out_width, ox = first_pixel - row * v->out_width, b = row / v->out_height;
-    const Corner corner = {b * v->height * v->width * v->depth, (row - b * v->out_height) * v->stride_height - v->padding_top,
-                           ox * v->stride_width - v->padding_left, rows == TILE_PIXELS && ox + TILE_PIXELS <= v->out_width};
-    return corner;
-}
-
-// Whether the windows of a tile's pixels can be read where they lie: in one row, inside the image, and not so near to the tensor's end that
-// the last four bytes of a run reach beyond it. columns: of the input that they take.
-static inline int are_in_place(const InputView *v, Corner corner, int columns)
-{
-    const int bottom = corner.y + (v->filter_height - 1) * v->dilation_height, right = corner.x + columns;
-    const int fits = corner.in_row && corner.y >= 0 && bottom < v->height && corner.x >= 0 && right <= v->width;
-    return fits && corner.image + (bottom * v->width + right) * v->depth <= v->elements - v->gap;
+    const int y = (row - b * v->out_height) * v->stride_height - v->padding_top, x = ox * v->stride_width - v->padding_left;
+    const int bottom = y + (v->filter_height - 1) * v->dilation_height;
+    const int right = x + (TILE_PIXELS - 1) * v->stride_width + v->filter_width;
+    const int fits = rows == TILE_PIXELS && ox + TILE_PIXELS <= v->out_width && y >= 0 && bottom < v->height && x >= 0 && right <= v->width;
+    const int end = nhwc_offset(b, bottom, right, v->height, v->width, v->depth);
+    return fits && end <= v->elements - v->gap ? nhwc_offset(b, y, x, v->height, v->width, v->depth) : -1;
 }
 
 // What a tile reads: x, the first byte of its first pixel; step, bytes to the next pixel's; run_step, to the next run's.
 typedef struct {
     global const uchar *x;
     long step, run_step;
-    int staged; // window by window; else rows of the input, where they lie or as `stage` has them
+    int staged; // else where the input lies
 } Windows;
 
-static INLINED Windows windows_of_tile(const Step *s, const InputView *view, const Filter *filter, global const T *src, uchar *stage,
+// CPUs have one address space.
+static inline Windows windows_in_stage(const uchar *stage, long step, long run_step)
+{
+    const Windows copied = {(global const uchar *)(size_t)stage, step, run_step, 1};
+    return copied;
+}
+
+static INLINED Windows windows_of_tile(const Step *s, const InputView *view, const Filter *filter, global const T *src, const uchar *stage,
                                        int first_pixel, int rows, int in_place)
 {
-    global const uchar *staged = (global const uchar *)(size_t)stage; // CPUs have one address space
-    const int depth = s->depth_in, alone = DOT4 == 4 && in_place && s->batches * s->out_height * s->out_width == 1;
-    if (in_place && (alone || rows == TILE_PIXELS)) { // alone: every pixel of the tile is that one
-        const Windows pixels = {(global const uchar *)src + (long)first_pixel * depth, alone ? 0 : depth, 0, 0};
-        return pixels;
+    const int alone = DOT4 == 4 && in_place && s->batches * s->out_height * s->out_width == 1; // then every pixel of the tile is that one
+    const int window = in_place || !filter->by_rows ? -1 : windows_in_place(view, first_pixel, rows);
+    if (!alone && (!in_place || rows < TILE_PIXELS) && window < 0)
+        return windows_in_stage(stage, STAGE_WIDTH, 4 * filter->run_quads);
+    const Windows found = {(global const uchar *)src + (window < 0 ? (long)first_pixel * filter->depth : window),
+                           alone ? 0 : (long)s->stride_width * s->depth_in, (long)s->dilation_height * s->width * s->depth_in, 0};
+    return found;
+}
+
+// Copies what the windows of a tile read, products k0..k1 of each: rows of the input if all are in one row of the picture, else window by
+// window, 4 * quads bytes for each.
+static INLINED Windows stage_windows(uchar *stage, global const T *src, const InputView *v, const Filter *filter,
+                                                       int first_pixel, int rows, int k0, int k1, int quads)
+{
+#if DOT4 != 1 // where `stage` is for words, too
+    const int row = first_pixel / v->out_width, ox = first_pixel - row * v->out_width, b = row / v->out_height;
+    if (filter->by_rows && rows == TILE_PIXELS && ox + TILE_PIXELS <= v->out_width && v->stride_width <= v->filter_width) {
+        const int columns = (TILE_PIXELS - 1) * v->stride_width + v->filter_width, pitch = columns * v->depth;
+        stage_rows(stage, pitch, src, v, b * v->height * v->width * v->depth, (row - b * v->out_height) * v->stride_height - v->padding_top,
+                   ox * v->stride_width - v->padding_left, columns);
+        return windows_in_stage(stage, (long)v->stride_width * v->depth, pitch);
     }
-    if (!in_place && filter->by_rows) {
-        const Corner corner = corner_of_tile(view, first_pixel, rows);
-        const int columns = (TILE_PIXELS - 1) * s->stride_width + s->filter_width;
-        if (are_in_place(view, corner, columns)) {
-            const Windows found = {(global const uchar *)src + corner.image + (corner.y * s->width + corner.x) * depth,
-                                   (long)s->stride_width * depth, (long)s->dilation_height * s->width * depth, 0};
-            return found;
-        }
-#if DOT4 != 1 // where `stage` is for the words
-        if (corner.in_row && s->stride_width <= s->filter_width) {
-            stage_rows(stage, columns * depth, src, view, corner.image, corner.y, corner.x, columns);
-            const Windows copied = {staged, (long)s->stride_width * depth, (long)columns * depth, 0};
-            return copied;
-        }
 #endif
-    }
-    const Windows copied = {staged, STAGE_WIDTH, 4 * filter->run_quads, 1};
-    return copied;
+    for (int p = rows; p < TILE_PIXELS; ++p)
+        stage_padding(stage + p * STAGE_WIDTH, 4 * quads, v->zero_point);
+    stage_tile(stage, STAGE_WIDTH, src, v, first_pixel, rows, k0, k1);
+    return windows_in_stage(stage, STAGE_WIDTH, 4 * filter->run_quads);
 }
 
 // What is multiplied at once: quads of each run, from `first` on. is_last: they end it.
@@ -370,11 +371,8 @@ static void convolve_tiles(const Step *s, Part part, global const T *src, global
                 const int count = min(chunk, depth - k0);
                 const Piece piece = {k0 / 4, filter.by_rows ? filter.run_quads : ceil_divide(count, 4), k0 + count == depth};
                 const int is_new = vector == 2 * y0 || !filter.by_rows && depth > DEPTH_CHUNK;
-                if (found.staged && is_new) {
-                    for (int p = rows; p < TILE_PIXELS; ++p)
-                        stage_padding(stage + p * STAGE_WIDTH, 4 * runs * piece.length, s->zero_in);
-                    stage_tile(stage, STAGE_WIDTH, src, &view, first_pixel, rows, k0, k0 + count);
-                }
+                if (found.staged && is_new)
+                    windows = stage_windows(stage, src, &view, &filter, first_pixel, rows, k0, k0 + count, runs * piece.length);
 #if DOT4 == 1
                 if (is_new)
                     windows = spread_words(stage, &found, runs, piece, (global const uchar *)src + view.elements);
