@@ -47,12 +47,12 @@ static inline int2 offsets_of(int position, int4 sizes, int4 strides0, int4 stri
 }
 
 // A row's part as `value` says, of sixteen pairs a and b; a loop for each way, as a call for each vector takes as long as what it does.
-#define ROW(value)                                                   \
-    for (int i = first; i < last; i += 16) {                         \
-        const int x = min(i, inner - 16);                            \
+#define ROW(value)                                                    \
+    for (int i = first; i < last; i += 16) {                          \
+        const int x = min(i, inner - 16);                             \
         const COMPUTE_T16 a = step0 ? LOAD16(src0, at.x + x) : same0; \
         const COMPUTE_T16 b = step1 ? LOAD16(src1, at.y + x) : same1; \
-        STORE16(out, x, value);                                      \
+        STORE16(out, x, value);                                       \
     }
 
 VECTOR_KERNEL void elementwise(global const T *src0, global const T *src1, global T *dst, int operation, COMPUTE_T low, COMPUTE_T high,

@@ -90,8 +90,8 @@ static INLINED Windows windows_of_tile(const Step *s, const InputView *view, con
 
 // Copies what the windows of a tile read, products k0..k1 of each: rows of the input if all are in one row of the picture, else window by
 // window, 4 * quads bytes for each.
-static INLINED Windows stage_windows(uchar *stage, global const T *src, const InputView *v, const Filter *filter,
-                                                       int first_pixel, int rows, int k0, int k1, int quads)
+static INLINED Windows stage_windows(uchar *stage, global const T *src, const InputView *v, const Filter *filter, int first_pixel, int rows,
+                                     int k0, int k1, int quads)
 {
 #if DOT4 != 1 // where `stage` is for words, too
     const int row = first_pixel / v->out_width, ox = first_pixel - row * v->out_width, b = row / v->out_height;
