@@ -28,16 +28,18 @@ _ARGUMENT_BYTE_NS, _CONSTANT_BYTE_NS = 0.03, 0.045
 _KEPT_BYTES = 1 << 20
 """Of constants: what is more comes from memory in every run."""
 _ELEMENT_NS: Mapping[_Rates, tuple[OperationCode, ...]] = {
-    (0.1, 0.1): (OperationCode.RELU, OperationCode.RELU1, OperationCode.RELU6, OperationCode.HARD_SWISH),
+    (0.1, 0.1): (OperationCode.RELU, OperationCode.RELU1, OperationCode.RELU6, OperationCode.HARD_SWISH,
+                 OperationCode.PAD, OperationCode.PAD_V2),
     (0.1, 0.3): (OperationCode.ADD, OperationCode.SUB, OperationCode.MUL, OperationCode.MAXIMUM, OperationCode.MINIMUM),
     (0.1, 0.6): (OperationCode.PRELU,),
     (0.3, 0.1): (OperationCode.LOGISTIC, OperationCode.ELU, OperationCode.EXP, OperationCode.SQRT, OperationCode.RSQRT),
     (0.3, 0.15): (OperationCode.SLICE, OperationCode.STRIDED_SLICE, OperationCode.GATHER, OperationCode.TILE),
     (0.3, 0.4): (OperationCode.DIV,),
-    (0.5, 0.1): (OperationCode.TANH,),
+    (0.25, 0.1): (OperationCode.TANH,),
+    (0.05, 0.1): (OperationCode.CONCATENATION,),
     (0.5, 0.5): (OperationCode.CHANNEL_SHUFFLE, OperationCode.REVERSE),
     (0.5, 2.2): (OperationCode.SOFTMAX,),
-    (0.7, 1.0): (OperationCode.RESIZE_BILINEAR,),
+    (0.15, 0.25): (OperationCode.RESIZE_BILINEAR,),
     (0.7, 1.5): (OperationCode.EQUAL, OperationCode.NOT_EQUAL, OperationCode.GREATER, OperationCode.GREATER_EQUAL,
                  OperationCode.LESS, OperationCode.LESS_EQUAL),
     (1.5, 1.5): (OperationCode.LOGICAL_AND, OperationCode.LOGICAL_OR, OperationCode.FILL, OperationCode.LOG),
@@ -65,8 +67,9 @@ _OTHER_MULTIPLY_ADD_NS = (0.013, 0.013)
 _OF_PRODUCTS_ELEMENT_NS = (0.03, 0.0)
 _TABLES = (OperationCode.GATHER, OperationCode.EMBEDDING_LOOKUP, OperationCode.HASHTABLE_LOOKUP)
 """A run takes a few rows of their constants."""
-_POOLING = (OperationCode.AVERAGE_POOL_2D, OperationCode.L2_POOL_2D, OperationCode.MAX_POOL_2D)
-_WINDOW_NS, _L2_WINDOW_NS = 0.08, 1.0
+_WINDOW_NS: Mapping[OperationCode, float] = {
+    OperationCode.MAX_POOL_2D: 0.04, OperationCode.AVERAGE_POOL_2D: 0.08, OperationCode.L2_POOL_2D: 1.0,
+}  # fmt: skip
 _REDUCTIONS = (OperationCode.MEAN, OperationCode.REDUCE_ALL, OperationCode.REDUCE_ANY, OperationCode.REDUCE_MAX,
                OperationCode.REDUCE_MIN, OperationCode.REDUCE_PROD, OperationCode.REDUCE_SUM)  # fmt: skip
 _REDUCED_ROW_NS, _SOFTMAX_ROW_NS, _SOFTMAX_COLUMN_NS = 70, 8, 15
@@ -105,7 +108,7 @@ _ONE_THREAD = CostTable(
             for rates, codes in _MULTIPLY_ADD_NS.items()
             for code in codes
         },
-        **{code.name: _rows((0.0, 0.0), (0.0, 0.0)) for code in _POOLING},
+        **{code.name: _rows((0.0, 0.0), (0.0, 0.0)) for code in _WINDOW_NS},
     },
 )
 """What work takes one thread (decision 0010)."""
@@ -145,7 +148,7 @@ def _unseen_ns(model: Model, graph: Subgraph, at: int) -> float:
     output = graph.operands[operation.outputs[0]]
     elements = math.prod(output.dimensions)
     narrow = _NARROW_NS[type_class(output.type)] if math.prod(output.dimensions[-1:]) < _LANES else 0.0
-    if operation.type in _POOLING:
+    if operation.type in _WINDOW_NS:
         return _pooling_ns(model, graph, at, narrow) + _NARROW_POOLING * narrow * elements
     if operation.type == OperationCode.SOFTMAX:
         view = operation_view(model, graph, operation, at)
@@ -166,7 +169,7 @@ def _pooling_ns(model: Model, graph: Subgraph, at: int, narrow: float) -> float:
     if not CONSTANT_LIFETIMES.issuperset(sizes):
         return math.inf
     window = pooling_geometry(operation_view(model, graph, operation, at))
-    rate = _L2_WINDOW_NS if operation.type == OperationCode.L2_POOL_2D else _WINDOW_NS
+    rate = _WINDOW_NS[OperationCode(operation.type)]
     return (
         (rate + _NARROW_WINDOW * narrow)
         * math.prod(window.output_dimensions)
