@@ -125,6 +125,7 @@ def _with_softmax(product: Step, step: Step, memories: Memories) -> Step | None:
     """Return a product of matrices whose rows become their SOFTMAX while they are in a cache; None for another step."""
     if (
         product.kind != Kind.MULTIPLY
+        or product.values.get("has_softmax")  # of which this one is another
         or product.output_shape != step.output_shape
         or memories.are_same(product.output, step.output)
     ):

@@ -88,3 +88,21 @@ def test_softmax_of_products(opencl_device: Device, batches: int, rows: int, dep
     products = data[0].astype(np.float64) @ -data[1].astype(np.float64).transpose(0, 2, 1)
     exponents = np.exp(beta * products)
     np.testing.assert_allclose(result, exponents / exponents.sum(-1, keepdims=True), 2e-5, 1e-6)
+
+
+def test_softmax_of_softmax_is_a_step(opencl_device: Device) -> None:
+    graph, dims = Graph(), (2, 9, 21)
+    product, once = graph.temporary(dims), graph.temporary(dims)
+    left, right, negative = graph.input((2, 9, 8)), graph.input((2, 21, 8)), graph.temporary((2, 21, 8))
+    graph.operation(OperationCode.NEG, [right], negative)
+    graph.operation(OperationCode.BATCH_MATMUL, [left, negative, graph.flag(False), graph.flag(True)], product)
+    graph.operation(OperationCode.SOFTMAX, [product, graph.real(1.0)], once)
+    graph.operation(OperationCode.SOFTMAX, [once, graph.real(3.0)], graph.output(dims))
+    assert kinds_of(graph) == [Kind.ELEMENTWISE, Kind.PACK, Kind.MULTIPLY, Kind.SOFTMAX]
+    data = [random_floats(2, n, 8, seed=n) for n in (9, 21)]
+    (result,) = results(opencl_device, graph.model(), data)
+    expected = data[0].astype(np.float64) @ -data[1].astype(np.float64).transpose(0, 2, 1)
+    for beta in (1.0, 3.0):
+        exponents = np.exp(beta * expected)
+        expected = exponents / exponents.sum(-1, keepdims=True)
+    np.testing.assert_allclose(result, expected, 2e-5, 1e-6)
