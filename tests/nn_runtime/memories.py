@@ -14,10 +14,11 @@ from nn_runtime.memory_desc import MemoryDesc
 from nn_runtime.model import Model
 from nn_runtime.operand import ChannelQuant, OperandType
 from nn_runtime.testing.sample_drivers import SampleDevice
-from tests.nn_runtime.graphs import FLOAT, chain_model, finished, scalar, tensor
+from tests.nn_runtime.graphs import FLOAT, chain_model, finished, numbers, scalar, tensor
 
 if TYPE_CHECKING:
     from nn_runtime.compilation import Compilation
+    from nn_runtime.operand import Array
 
 
 def memory_between(compilation: Compilation) -> Memory:
@@ -27,6 +28,16 @@ def memory_between(compilation: Compilation) -> Memory:
     desc.add_input_role(compilation, 0, 1.0)
     desc.finish()
     return Memory.from_desc(desc)
+
+
+def one_after_the_other(compilation: Compilation, memory: Memory, output: Array) -> tuple[Execution, Execution]:
+    """Two executions of a model of one input: from numbers into the memory, from there into the output."""
+    first, second = Execution(compilation), Execution(compilation)
+    first.set_input(0, numbers(2, 3))
+    first.set_output_from_memory(0, memory)
+    second.set_input_from_memory(0, memory)
+    second.set_output(0, output)
+    return first, second
 
 
 def device_memory_between(dims: tuple[int, ...] = (2, 3)) -> tuple[SampleDevice, Execution, Execution, Memory]:

@@ -21,7 +21,7 @@ from nn_runtime.hal.types import ErrorStatus, Timing
 from nn_runtime.testing.sample_drivers import SampleDevice
 from tests.nn_runtime.fencing import bound, fenced_device, relu
 from tests.nn_runtime.graphs import add_model, chain_model, finished, if_model, numbers, tensor, unary_model
-from tests.nn_runtime.memories import memory_between
+from tests.nn_runtime.memories import memory_between, one_after_the_other
 
 if TYPE_CHECKING:
     from nn_runtime.operand import Array
@@ -359,11 +359,8 @@ def test_times_of_a_fenced_execution(timing: Timing, asynchronous: bool) -> None
 def test_device_memory_between_fenced_executions() -> None:
     compilation = finished(chain_model([RELU]), [SampleDevice("sample")])
     memory = memory_between(compilation)
-    first, second, output = Execution(compilation), Execution(compilation), np.zeros((2, 3), np.float32)
-    first.set_input(0, numbers(2, 3))
-    first.set_output_from_memory(0, memory)
-    second.set_input_from_memory(0, memory)
-    second.set_output(0, output)
+    output = np.zeros((2, 3), np.float32)
+    first, second = one_after_the_other(compilation, memory, output)
     event = first.start_compute_with_dependencies([])
     second.start_compute_with_dependencies([event]).wait()
     event.wait()

@@ -25,7 +25,7 @@ from nn_runtime.testing.sample_drivers import SampleDevice
 from tests.nn_runtime.descriptors import needs_descriptors, open_descriptors
 from tests.nn_runtime.fencing import bound, fenced_device, join_threads, relu
 from tests.nn_runtime.graphs import chain_model, finished, numbers
-from tests.nn_runtime.memories import memory_between
+from tests.nn_runtime.memories import memory_between, one_after_the_other
 from tests.nn_runtime.test_partition import plan_of
 
 if TYPE_CHECKING:
@@ -189,11 +189,7 @@ def test_device_memory_has_the_data_of_a_run_that_nobody_waited_for(device: Devi
     memory, output, kept = memory_between(compilation), np.zeros((2, 3), np.float32), []
 
     def run_twice() -> None:
-        first, second = Execution(compilation), Execution(compilation)
-        first.set_input(0, numbers(2, 3))
-        first.set_output_from_memory(0, memory)
-        second.set_input_from_memory(0, memory)
-        second.set_output(0, output)
+        first, second = one_after_the_other(compilation, memory, output)
         event = first.start_compute_with_dependencies([])
         second.start_compute_with_dependencies([event]).wait()
         if is_kept:
