@@ -16,6 +16,7 @@
 
 #include "common/types.h"
 
+#include "common/copy_row.h"
 #include "common/resize.h"
 
 kernel void resize_bilinear(global const T *src, global T *dst, global const int *row_lower, global const int *row_upper,
@@ -59,21 +60,17 @@ kernel void resize_nearest_neighbor(global const T *src, global T *dst, global c
     STORE(dst, row * out_width * depth + i, LOAD(src, from));
 }
 
+// A function of its own: PoCL 7.1 (LLVM 21) loses the end of its loops in the kernel.
+static __attribute__((noinline)) void nearest_row(global const T *src, global const int *columns, int depth, global T *dst, int count)
+{
+    for (int x = 0; x < count; ++x)
+        copy_row(src + columns[x] * depth, depth, dst + x * depth);
+}
+
 TILE_KERNEL void resize_nearest_neighbor_rows(global const T *src, global T *dst, global const int *rows, global const int *columns,
     int height, int width, int depth, int out_height, int out_width)
 {
     const int row = (int)get_global_id(1);
     const int from_row = (row / out_height * height + rows[row % out_height]) * width;
-    dst += row * out_width * depth;
-    // One loop over pieces of pixels: of one over pixels around that of copy_row.h PoCL 7.1 (LLVM 21) loses the end.
-    for (int done = 0, count; done < out_width * depth; done += count) {
-        const int c = done % depth;
-        global const T *from = src + (from_row + columns[done / depth]) * depth + c;
-        count = min(depth - c, 16);
-        if (count == 16)
-            STORE16(dst, done, LOAD16(from, 0));
-        else
-            for (int i = 0; i < count; ++i)
-                STORE(dst, done + i, LOAD(from, i));
-    }
+    nearest_row(src + from_row * depth, columns, depth, dst + row * out_width * depth, out_width);
 }
