@@ -62,10 +62,11 @@ static inline LANES_T load_units(global const T *src, int i, int count)
 
 // NAME: sums[columns] += factors[depth] * weights [depth, columns], for the part of the columns that is a work-item's.
 #if LANES == 16
-// Weights are read in the order of memory, for eight factors at once.
+// Weights are read in the order of memory, for eight factors at once. A function of its own: PoCL 7.1 (LLVM 21) loses the second loop
+// where it is inlined.
 #define ADD_PRODUCTS(NAME, F, FACTOR)                                                                                      \
-    static inline void NAME(global float *sums, global const F *factors, global const T *weights, int depth, int columns,  \
-                            int first, int stride)                                                                         \
+    static __attribute__((noinline)) void NAME(global float *sums, global const F *factors, global const T *weights,       \
+                                               int depth, int columns, int first, int stride)                              \
     {                                                                                                                      \
         int k = 0;                                                                                                         \
         for (; k + 8 <= depth; k += 8) {                                                                                   \
