@@ -35,9 +35,14 @@ def constant_bytes(model: Model, operand: Operand) -> Array | None:
 
 
 def constant_array(model: Model, operand: Operand) -> Array | None:
-    """Return a constant operand's data shaped by its dimensions (not copied where aligned), or None."""
+    """Return a constant operand's data shaped by its dimensions (not copied where aligned), or None.
+
+    An OEM_SCALAR, of a length that its vendor alone knows, is a row of bytes.
+    """
     data = constant_bytes(model, operand)
-    return None if data is None else typed_array(data, operand.type, operand.dimensions)
+    if data is None or operand.type == OperandCode.OEM_SCALAR:
+        return data
+    return typed_array(data, operand.type, operand.dimensions)
 
 
 def typed_array(data: Array, code: int, dims: Dimensions) -> Array:

@@ -79,7 +79,7 @@ def _label(model: Model, operand: Operand, first: str) -> str:
     lines = [first, kind]
     if operand.lifetime in CONSTANT_LIFETIMES and not is_tensor(operand.type):
         value = constant_array(model, operand)
-        lines[1] += "" if value is None else f" = {value.reshape(-1)[0]}"
+        lines[1] += "" if value is None or value.ndim else f" = {value[()]}"
     if operand.lifetime == OperandLifeTime.SUBGRAPH:
         lines[1] += f" {operand.location.offset}"
     if operand.dimensions:

@@ -104,10 +104,10 @@ def _value(model: Model, operand: Operand, name: str) -> str:
     value = None if is_extension_code(operand.type) else constant_array(model, operand)
     if value is None or value.size > _MAX_VALUES:
         return _type(operand)
-    if not is_tensor(operand.type) and (word := _WORDS.get(name, {}).get(value.item())):
+    if not value.ndim and (word := _WORDS.get(name, {}).get(value.item())):
         return f"= {word}"
     values = [f"{number:g}" if isinstance(number, float) else str(number) for number in value.reshape(-1).tolist()]
-    return f"= {values[0]}" if not is_tensor(operand.type) else f"= [{', '.join(values)}]"
+    return f"= [{', '.join(values)}]" if value.ndim else f"= {values[0]}"
 
 
 def _type(operand: Operand) -> str:

@@ -165,6 +165,11 @@ def test_a_picture_draws_referenced_models_in_frames() -> None:
 
 def test_a_picture_of_what_only_a_vendor_knows() -> None:
     ends = (OperandLifeTime.SUBGRAPH_INPUT, OperandLifeTime.SUBGRAPH_OUTPUT)
-    operands = tuple(Operand(OperandCode.TENSOR_OEM_BYTE, (4,), lifetime=end) for end in ends)
-    model = HalModel(Subgraph(operands, (Operation(OEM_OPERATION, (0,), (1,)),), (0,), (1,)))
-    assert '  mn0 [label="0: OEM_OPERATION"]' in picture(model).splitlines()
+    operands = (
+        *(Operand(OperandCode.TENSOR_OEM_BYTE, (4,), lifetime=end) for end in ends),
+        Operand(OperandCode.OEM_SCALAR, lifetime=OperandLifeTime.CONSTANT_COPY, location=DataLocation(0, 0, 3)),
+    )
+    operation = Operation(OEM_OPERATION, (0, 2), (1,))
+    model = HalModel(Subgraph(operands, (operation,), (0,), (1,)), operand_values=b"\1\2\3")
+    assert '  mn0 [label="0: OEM_OPERATION\\n1 = [1, 2, 3]"]' in picture(model).splitlines()
+    assert '  d2 [label="2: COPY\\nOEM"]' in dot(model).splitlines()
