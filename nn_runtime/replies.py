@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import index
 from typing import TYPE_CHECKING, SupportsIndex, TypeVar
 
 from nn_runtime.errors import BadData
@@ -31,11 +32,12 @@ def checked_result(
 ) -> ExecutionResult:
     """Return a reply without times that were not asked for; raises HalError where it breaks the rules.
 
-    `outputs`: operands of the model's outputs. `known`: shapes that passed for this request before.
+    `outputs`: operands of the model's outputs. `known`: shapes that were returned for this request before.
     """
     of_kind(ExecutionResult, result, "execute")
     shapes, timing = result.output_shapes, result.timing
     if known is None or shapes is not known:
+        shapes = _plain(shapes)
         _check_success(outputs, shapes, request)
     if not measure:
         return ExecutionResult(shapes)
@@ -43,7 +45,7 @@ def checked_result(
     are_known = UNKNOWN_DURATION not in (timing.time_on_device_ns, timing.time_in_driver_ns)
     if are_known and timing.time_on_device_ns > timing.time_in_driver_ns:
         raise HalError(ErrorStatus.GENERAL_FAILURE, f"the driver's time on the device exceeds its own: {timing}")
-    return result
+    return result if shapes is result.output_shapes else ExecutionResult(shapes, timing)
 
 
 def checked_failure(outputs: Sequence[Operand], error: HalError, request: Request) -> HalError:
@@ -51,13 +53,13 @@ def checked_failure(outputs: Sequence[Operand], error: HalError, request: Reques
     if error.status != ErrorStatus.OUTPUT_INSUFFICIENT_SIZE:
         return HalError(error.status, error.message)
     try:
-        _check_kinds(error.output_shapes)
-        _check_shapes(outputs, error.output_shapes, request)
+        shapes = _plain(error.output_shapes)
+        _check_shapes(outputs, shapes, request)
     except HalError as broken:
         return broken
-    if all(shape.is_sufficient for shape in error.output_shapes):
+    if all(shape.is_sufficient for shape in shapes):
         return HalError(ErrorStatus.GENERAL_FAILURE, "the driver reported insufficient size but names no output")
-    return error
+    return HalError(error.status, error.message, shapes)
 
 
 def started_fenced(
@@ -103,7 +105,6 @@ def _check_timing(timing: Timing, what: str) -> None:
 
 
 def _check_success(outputs: Sequence[Operand], shapes: tuple[OutputShape, ...], request: Request) -> None:
-    _check_kinds(shapes)
     if shapes:
         _check_shapes(outputs, shapes, request)
         if not all(shape.is_sufficient for shape in shapes):
@@ -119,13 +120,19 @@ def _check_success(outputs: Sequence[Operand], shapes: tuple[OutputShape, ...], 
         raise HalError(ErrorStatus.GENERAL_FAILURE, "the driver left out the shape of an output that needs one")
 
 
-def _check_kinds(shapes: Sequence[OutputShape]) -> None:
+def _plain(shapes: Sequence[OutputShape]) -> tuple[OutputShape, ...]:
+    """Return shapes as tuples of integers, the same ones where they are; raises HalError for what is no shape."""
     what = "output shapes"
+    plain = []
     for shape in of_kind(Sequence, shapes, what):
         dims = of_kind(OutputShape, shape, what).dimensions
-        for size in of_kind(Sequence, dims, what):
-            if type(size) is not int:
-                of_kind(SupportsIndex, size, what)
+        if type(dims) is not tuple or any(type(size) is not int for size in dims):
+            sizes = tuple(index(of_kind(SupportsIndex, size, what)) for size in of_kind(Sequence, dims, what))
+            shape = OutputShape(sizes, shape.is_sufficient)
+        plain.append(shape)
+    if type(shapes) is tuple and all(one is other for one, other in zip(plain, shapes, strict=True)):
+        return shapes
+    return tuple(plain)
 
 
 def _check_shapes(outputs: Sequence[Operand], shapes: tuple[OutputShape, ...], request: Request) -> None:

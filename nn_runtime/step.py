@@ -146,7 +146,7 @@ class Step:
         if accepted is not None and accepted[0]() is request:
             if accepted[1] is result:
                 return accepted[2]
-            known = accepted[1].output_shapes
+            known = accepted[2].output_shapes
         checked = checked_result(self._output_operands, result, request, options.measure, known)
         self._accepted = weakref.ref(request), result, checked
         return checked

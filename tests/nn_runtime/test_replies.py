@@ -10,7 +10,7 @@ import pytest
 
 from nn_runtime.burst import Burst
 from nn_runtime.codes import DurationCode, OperationCode
-from nn_runtime.errors import BadState, OperationFailed
+from nn_runtime.errors import BadState, OperationFailed, OutputInsufficientSize
 from nn_runtime.execution import Execution
 from nn_runtime.hal import fences
 from nn_runtime.hal.plain import FinishedFencedExecution
@@ -19,6 +19,7 @@ from nn_runtime.replies import checked_result
 from nn_runtime.testing.sample_drivers import SampleDevice, SamplePreparedModel
 from tests.nn_runtime.graphs import chain_model, finished, numbers, tensor
 from tests.nn_runtime.hal.models import add_model, request
+from tests.nn_runtime.memories import memory_between
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -114,6 +115,34 @@ def test_a_shape_that_contradicts_what_is_known(
     insufficient = HalError(ErrorStatus.OUTPUT_INSUFFICIENT_SIZE, "no", shapes)
     device = Replying("execute_synchronously", ExecutionResult(shapes) if sufficient else insufficient)
     check(device, Execution.compute, "the driver's shape of output 0: .* contradict", known)
+
+
+@pytest.mark.parametrize("dims", [[2, 3], (np.int64(2), np.int32(3))])
+def test_sizes_in_another_form_are_integers(dims: Sequence[int]) -> None:
+    """What is read with the dimensions of a result finds them equal."""
+    device = SampleDevice("sample")
+    compilation = finished(chain_model([RELU], ()), [device])
+    device.script.result = ExecutionResult([OutputShape(dims)])  # type: ignore[arg-type]
+    memory = memory_between(compilation)
+    first, second = Execution(compilation), Execution(compilation)
+    first.set_input(0, numbers(2, 3), tensor(2, 3))
+    first.set_output_from_memory(0, memory)
+    second.set_input_from_memory(0, memory, operand_type=tensor(2, 3))
+    second.set_output(0, numbers(2, 3), tensor(2, 3))
+    first.compute()
+    second.compute()
+    found = second.get_output_operand_dimensions(0)
+    assert (found, [type(size) for size in found]) == ((2, 3), [int, int])
+
+
+def test_sizes_needed_in_another_form_are_integers() -> None:
+    shapes = [OutputShape([2, np.int64(3)], False)]  # type: ignore[arg-type]
+    device = Replying("execute_synchronously", HalError(ErrorStatus.OUTPUT_INSUFFICIENT_SIZE, "no", shapes))  # type: ignore[arg-type]
+    execution, _ = bound(finished(chain_model([RELU], (0, 3)), [device]))
+    with pytest.raises(OutputInsufficientSize) as caught:
+        execution.compute()
+    assert caught.value.shapes == ((2, 3),)
+    assert execution.get_output_operand_dimensions(0) == (2, 3)
 
 
 def test_a_result_has_a_rank() -> None:
