@@ -41,13 +41,12 @@ _COMPUTED = frozenset(
 
 @dataclass(frozen=True)
 class CostPlacement:
-    """A device index and an estimate per operation, and the estimate of the whole.
+    """A device index per operation, and the estimate of the whole.
 
     `rivals`: devices that alone may be as fast, likeliest first.
     """
 
     chosen: list[int]
-    estimates_ns: list[float]
     total_ns: float
     rivals: list[int]
 
@@ -118,8 +117,7 @@ class CostModel:
         return work + sum(self._tables[step.device].step_ns(main, step.inputs, step.outputs) for step in steps)
 
     def _placement(self, chosen: list[int], rivals: list[int]) -> CostPlacement:
-        estimates = [self.operation_ns[device][at] for at, device in enumerate(chosen)]
-        return CostPlacement(chosen, estimates, self.total(chosen), rivals)
+        return CostPlacement(chosen, self.total(chosen), rivals)
 
     def _best_path(self) -> list[int]:
         """Return the cheapest devices along the run order, where changing costs a run and what is read."""

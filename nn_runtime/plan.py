@@ -74,13 +74,9 @@ class PlanUser(Protocol):
 
 @dataclass(frozen=True)
 class _Placed:
-    """The device index of every operation (or INTERPRETER), estimates, and the names of rivals.
-
-    estimates_ns: on that device, None where it is not known; by_device_ns: by mode "cost", on all that take it.
-    """
+    """The device index of every operation (or INTERPRETER), mode "cost"'s estimates by device, and names of rivals."""
 
     chosen: list[int]
-    estimates_ns: Sequence[float | None]
     by_device_ns: Sequence[Mapping[str, float]]
     rivals: list[str]
 
@@ -215,13 +211,15 @@ def make_plan(model: Model, run_order: Sequence[int], devices: Sequence[Device],
         number = source.operation_at[at] if source is not None else 0
         step = program[number]
         where = step.device if isinstance(step, Step) else _interpreting(devices)
+        answers = {device.name: support[index][at] for index, device in enumerate(devices)}
+        own_ns = answers[where.name].estimated_ns if isinstance(step, Step) else None
         return Placement(
             operation=run_order[at],
             code=model.main.operations[at].type,
             device=where,
             step=number,
-            support={device.name: support[index][at] for index, device in enumerate(devices)},
-            estimated_ns=placed.by_device_ns[at].get(where.name, placed.estimates_ns[at]),
+            support=answers,
+            estimated_ns=placed.by_device_ns[at].get(where.name, own_ns),
             elsewhere_ns={name: ns for name, ns in placed.by_device_ns[at].items() if name != where.name},
         )
 
@@ -291,9 +289,8 @@ def _place(
         fixed = next((at for at, device in enumerate(devices) if device.name == options.whole_on), None)
         found = costs.place([whole]) if fixed is None or not costs.takes_all(fixed) else costs.whole_on(fixed)
         by_device = [costs.by_device_ns(at) for at in range(len(chosen))]
-        return _Placed(found.chosen, found.estimates_ns, by_device, [devices[rival].name for rival in found.rivals])
-    own = [None if device == INTERPRETER else support[device][at].estimated_ns for at, device in enumerate(chosen)]
-    return _Placed(chosen, own, [{}] * len(chosen), [])
+        return _Placed(found.chosen, by_device, [devices[rival].name for rival in found.rivals])
+    return _Placed(chosen, [{}] * len(chosen), [])
 
 
 def _place_inner(model: Model, devices: Sequence[Device], options: PlanOptions) -> list[int]:

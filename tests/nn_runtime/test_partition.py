@@ -186,6 +186,16 @@ def test_every_operation_tells_device_step_and_reasons() -> None:
     assert tanh.support[REFERENCE_NAME].supported
 
 
+def test_an_estimate_is_that_of_the_device_that_runs_an_operation() -> None:
+    """Where a device fails and the whole goes to the CPU, its estimates go for nothing."""
+    device = SampleDevice("sample", estimates_ns={RELU: 1234})
+    device.script.prepare = ErrorStatus.GENERAL_FAILURE
+    (relu,) = plan_of(finished(chain_model([RELU]), [device], fallback=True)).placements
+    assert relu.device.name == REFERENCE_NAME
+    assert relu.support["sample"].estimated_ns == 1234
+    assert relu.estimated_ns == relu.support[REFERENCE_NAME].estimated_ns != 1234
+
+
 class MiscountingDevice(SampleDevice):
     def explain_operations(self, model: object) -> list[object]:  # type: ignore[override]
         return []
