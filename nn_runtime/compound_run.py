@@ -72,6 +72,9 @@ class CompoundRun:
         """What each slot stands for now; control flow changes those at the boundaries of its models."""
         self._arguments.update(zip(main.input_indexes, inputs, strict=True))
         self._arguments.update(zip(main.output_indexes, outputs, strict=True))
+        omitted = [at for at, argument in enumerate(outputs) if argument.omitted and plan.reads_output(at)]
+        self._own_outputs = [main.output_indexes[at] for at in omitted]
+        """Slots of omitted outputs that later steps read: they have memory as temporaries have."""
         self._results: dict[int, Dimensions] = {}
         """Dimensions of this run's results of unknown size, by slot."""
         self._dynamic = {slot for step in plan.steps for slot in step.outputs if self._is_dynamic(slot)}
@@ -309,18 +312,22 @@ class CompoundRun:
             self._loop_outputs[at] = first, second
         for slot in self._dynamic.difference(self._arguments):
             self._arguments[slot] = own_pool(operands[slot].dimensions, dtype_of(operands[slot].type).itemsize)
+        for slot in self._own_outputs:
+            code, dims = operands[slot].type, self._arguments[slot].dimensions
+            length = dtype_of(code).itemsize if slot in self._dynamic else size_bytes(code, dims)
+            self._arguments[slot] = own_pool(dims, length)
 
     def _grow(self, step: Step, shapes: Sequence[OutputShape]) -> bool:
-        """Enlarge the insufficient temporaries of a step; False if a model output is among the insufficient."""
+        """Enlarge the insufficient temporaries of a step; False if an output that is bound is among them."""
         short = [(i, shape) for i, shape in zip(step.outputs, shapes, strict=True) if not shape.is_sufficient]
         operands = self._plan.operands
-        main_outputs = self._plan.model.main.output_indexes
-        if not short or any(slot in main_outputs or slot not in self._dynamic for slot, _ in short):
+        bound = set(self._plan.model.main.output_indexes).difference(self._own_outputs)
+        if not short or any(slot in bound or slot not in self._dynamic for slot, _ in short):
             return False
         for slot, shape in short:
-            before = self._arguments[slot].length
+            before = self._arguments[slot]
             reported = size_bytes(operands[slot].type, shape.dimensions)
-            self._arguments[slot] = own_pool(operands[slot].dimensions, max(reported, 2 * before))
+            self._arguments[slot] = own_pool(before.dimensions, max(reported, 2 * before.length))
         return True
 
     def _take_results(self, step: Step, result: ExecutionResult) -> None:

@@ -19,7 +19,7 @@ from nn_runtime.hal.views import constant_array
 from nn_runtime.operand import has_unknown_dimensions
 from nn_runtime.partition import INTERPRETER, Placement, place_by_capabilities, support_for_plan
 from nn_runtime.preparation import PrepareOptions, prepare
-from nn_runtime.program import Program, SourceStep
+from nn_runtime.program import IfStep, Program, SourceStep, WhileStep
 from nn_runtime.requests import Argument
 from nn_runtime.step import Step
 from nn_runtime.value_classes import dataclass
@@ -142,14 +142,24 @@ class Plan:
     def roles_of(self, is_input: bool, index: int) -> list[StepRole]:
         """Return every use of the model's input or output `index` by the steps, also through control flow."""
         main = self.model.main
-        slots = [(main.input_indexes if is_input else main.output_indexes)[index]]
-        for slot in slots:
-            slots += [alias for alias in self._aliases.get(slot, ()) if alias not in slots]
+        slots = self._with_aliases((main.input_indexes if is_input else main.output_indexes)[index])
         found = []
         for step in self.steps:
             found += [StepRole(step, True, at) for at, slot in enumerate(step.inputs) if slot in slots]
             found += [StepRole(step, False, at) for at, slot in enumerate(step.outputs) if slot in slots]
         return found
+
+    def reads_output(self, index: int) -> bool:
+        """Tell whether a step or control flow reads the model's output `index`."""
+        slots = self._with_aliases(self.model.main.output_indexes[index])
+        return any(slot in slots for step in self.program for slot in _slots_read(step))
+
+    def _with_aliases(self, slot: int) -> list[int]:
+        """Return a slot and those inside of control flow that stand for the same operand."""
+        slots = [slot]
+        for one in slots:
+            slots += [alias for alias in self._aliases.get(one, ()) if alias not in slots]
+        return slots
 
     def whole_on_reference(self) -> Step:
         """Return the whole model prepared on the CPU device that may take over; raises HalError."""
@@ -182,6 +192,14 @@ class Plan:
             step.close()
         if self._whole_on_reference is not None:
             self._whole_on_reference.close()
+
+
+def _slots_read(step: Step | ControlStep) -> tuple[int, ...]:
+    if isinstance(step, Step):
+        return step.inputs
+    if isinstance(step, IfStep):
+        return (step.condition, *step.outer_inputs)
+    return step.outer_inputs if isinstance(step, WhileStep) else ()
 
 
 def _constant_argument(model: Model, operand: Operand) -> Argument:

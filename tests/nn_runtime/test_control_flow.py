@@ -30,6 +30,7 @@ from nn_runtime.program import GotoStep, IfStep, WhileStep
 from nn_runtime.step import Step
 from nn_runtime.testing.sample_drivers import SampleDevice
 from tests.nn_runtime.graphs import (
+    FLOAT,
     add,
     add_model,
     adding_body,
@@ -180,6 +181,28 @@ def test_steps_before_and_after_control_flow() -> None:
     positive = np.maximum(numbers(2, 3), 0)
     for holds, branch in ((True, 1 / (1 + np.exp(-np.tanh(positive)))), (False, positive)):
         np.testing.assert_allclose(run_if(compilation, holds, numbers(2, 3)), positive + branch, rtol=1e-6)
+
+
+def test_an_omitted_output_decides_on_a_branch_that_reads_another() -> None:
+    model = Model()
+    a, b, condition = (model.add_operand(tensor(1, code=code)) for code in (FLOAT, FLOAT, OperandCode.TENSOR_BOOL8))
+    x, middle, y = (model.add_operand(tensor(2, 3)) for _ in range(3))
+    model.add_operation(LESS, [a, b], [condition])
+    model.add_operation(RELU, [x], [middle])
+    model.add_operation(IF, [condition, refer(model, unary_model(TANH)), refer(model, unary_model(RELU)), middle], [y])
+    model.identify_inputs_and_outputs([a, b, x], [condition, middle, y])
+    model.finish()
+    compilation = Compilation(model, [Device(SampleDevice("sample", {LESS, RELU, TANH})), reference_device()])
+    compilation.finish()
+    assert kinds(compilation) == ["sample", "if", "sample", "goto", "sample"]
+    for limit, expected in ((2, np.tanh), (0, np.asarray)):
+        execution, result = Execution(compilation), np.zeros((2, 3), np.float32)
+        for at, value in enumerate((np.ones(1, np.float32), np.full(1, limit, np.float32), numbers(2, 3))):
+            execution.set_input(at, value)
+        for at, output in enumerate((None, None, result)):
+            execution.set_output(at, output)
+        execution.compute()
+        np.testing.assert_allclose(result, expected(np.maximum(numbers(2, 3), 0)), rtol=1e-6)
 
 
 def nested() -> Model:

@@ -77,6 +77,28 @@ def test_a_temporary_of_unknown_size_grows_and_its_step_runs_again() -> None:
     np.testing.assert_allclose(result, np.tanh(np.maximum(numbers(4, 3), 0)), rtol=1e-6)
 
 
+@pytest.mark.parametrize("fenced", [False, True])
+@pytest.mark.parametrize("dims", [(4, 3), (0, 3), ()])
+def test_an_omitted_output_is_read_by_a_later_step(dims: tuple[int, ...], fenced: bool) -> None:
+    model = Model()
+    x, middle, y = (model.add_operand(tensor(*dims)) for _ in range(3))
+    model.add_operation(RELU, [x], [middle])
+    model.add_operation(TANH, [middle], [y])
+    model.identify_inputs_and_outputs([x], [middle, y])
+    model.finish()
+    devices = [SampleDevice("relu", {RELU}), SampleDevice("tanh", {TANH})]
+    execution, result = Execution(finished(model, devices)), np.zeros((4, 3), np.float32)
+    execution.set_reusable(True)
+    execution.set_input(0, numbers(4, 3), tensor(4, 3))
+    execution.set_output(0, None, tensor(4, 3) if fenced else None)
+    execution.set_output(1, result, tensor(4, 3))
+    for _ in range(2):
+        result[:] = -1
+        execution.start_compute_with_dependencies([]).wait() if fenced else execution.compute()
+        np.testing.assert_allclose(result, np.tanh(np.maximum(numbers(4, 3), 0)), rtol=1e-6)
+        assert execution.get_output_operand_dimensions(0) == (4, 3)
+
+
 def test_a_temporary_doubles_where_the_driver_reports_no_size(monkeypatch: pytest.MonkeyPatch) -> None:
     lengths: list[int] = []
     execute = SamplePreparedModel.execute_synchronously
