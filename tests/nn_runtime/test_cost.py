@@ -35,6 +35,7 @@ from nn_runtime.hal.costs import (
 from nn_runtime.hal.types import DataLocation, ExecutionPreference
 from nn_runtime.operations import definitions
 from nn_runtime.partition import query_support
+from nn_runtime.plan import PartitionMode, PlanOptions, make_plan
 from nn_runtime.testing import cost_calibration, cost_probes
 from nn_runtime.testing.aosp_samples import fake
 from nn_runtime.testing.conformance import hal_model
@@ -46,7 +47,7 @@ from tests.gpu_driver.profiles import CPU_PROFILE
 from tests.nn_runtime.graphs import chain_model, finished, nest_model, while_model
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from functools import partial
     from pathlib import Path
 
@@ -331,7 +332,11 @@ def model_of(codes: list[OperationCode], *tables: CostTable) -> CostModel:
 
 
 def table(run_ns: float, relu_ns: float, tanh_ns: float) -> CostTable:
-    rows = {name: {"float32": OperationCost(ns, ns)} for name, ns in (("RELU", relu_ns), ("TANH", tanh_ns))}
+    return price_table(run_ns, {RELU: relu_ns, TANH: tanh_ns})
+
+
+def price_table(run_ns: float, prices: Mapping[OperationCode, float]) -> CostTable:
+    rows = {code.name: {"float32": OperationCost(ns, ns)} for code, ns in prices.items()}
     return CostTable(run_ns, 0, 0, 0, 0, {**rows, ANY_OPERATION: {"other": OperationCost(1, 1)}})
 
 
@@ -358,6 +363,25 @@ def test_a_split_must_save_more_than_its_uncertainty() -> None:
     single = 1 + 100 + 10
     barely = 220 / (1 - SPLIT_GAIN / 2) - single + 1
     assert len(set(model_of(chain, table(100, 10, barely), table(100, 1000, 10)).place().chosen)) == 1
+
+
+def test_a_path_stays_on_a_device_that_is_not_the_cheapest_yet() -> None:
+    """RELU is `first`'s alone, LOGISTIC after TANH `second`'s: going by way of `third` would save 49 and cost a run."""
+    model = chain_model([RELU, TANH, OperationCode.LOGISTIC]).hal
+    prices = {"first": {RELU: 1}, "second": {TANH: 50, OperationCode.LOGISTIC: 1}, "third": {TANH: 1}}
+    devices = [Device(EstimatingDevice(name, price_table(60, one), set(one))) for name, one in prices.items()]
+    support = [query_support(model, device) for device in devices]
+    placed = CostModel(model, devices, support, ExecutionPreference.FAST_SINGLE_ANSWER).place()
+    assert (placed.chosen, placed.total_ns) == ([0, 1, 1], 2 * 60 + 1 + 50 + 1)
+
+
+def test_a_device_that_shall_have_the_whole_must_take_all_of_it() -> None:
+    model = chain_model([RELU, TANH])
+    for operations, names in (({RELU, TANH}, ["sample"]), ({RELU}, [reference_device().name])):
+        device = Device(SampleDevice("sample", operations, estimates_ns={RELU: 10**9, TANH: 10**9}))
+        options = PlanOptions(partition=PartitionMode.COST, whole_on="sample")
+        plan = make_plan(model.hal, range(2), [device, reference_device()], options)
+        assert [step.device.name for step in plan.steps] == names
 
 
 def test_rivals_are_single_devices_that_may_be_as_fast() -> None:

@@ -94,6 +94,20 @@ def test_dynamic_device_memory_takes_results_of_other_sizes() -> None:
         np.testing.assert_array_equal(memory.to_array(np.float32, (rows, 3)), np.maximum(numbers(rows, 3), 0))
 
 
+def test_dynamic_device_memory_cannot_take_what_the_cpu_makes_in_its_place() -> None:
+    device = SampleDevice("sample")
+    compilation = finished(chain_model([OperationCode.RELU], (0, 3)), [device], fallback=True)
+    desc = MemoryDesc()
+    desc.add_output_role(compilation, 0, 1.0)
+    desc.finish()
+    execution = Execution(compilation)
+    execution.set_input(0, numbers(4, 3), tensor(4, 3))
+    execution.set_output_from_memory(0, Memory.from_desc(desc))
+    device.script.execute = ErrorStatus.GENERAL_FAILURE
+    with pytest.raises(OperationFailed, match=r"device memory of shape \[0, 3\] cannot go to the CPU"):
+        execution.compute()
+
+
 def test_dynamic_device_memory_takes_every_shape_within_its_own() -> None:
     """The input's dimensions must be those of the last output (AOSP ExecutionDeviceMemory, dynamic shape)."""
     _, first, second, memory = device_memory_between(dims=(0, 3))

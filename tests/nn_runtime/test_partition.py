@@ -353,7 +353,7 @@ def test_each_model_of_a_nest_is_scored_once(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_step_without_outputs_sends_the_whole_model_to_the_cpu() -> None:
-    """A result that nobody reads (AOSP ZeroOutputStepModel)."""
+    """A result that nobody reads (AOSP ZeroOutputStepModel); in mode "cost" its step gives it out all the same."""
     model = Model()
     x, dead, y = (model.add_operand(tensor(2)) for _ in range(3))
     model.add_operation(RELU, [x], [dead])
@@ -364,6 +364,9 @@ def test_a_step_without_outputs_sends_the_whole_model_to_the_cpu() -> None:
     with pytest.raises(OperationFailed, match="operation 0 on relu has no outputs"):
         finished(model, devices)
     assert names_of(finished(model, devices, fallback=True)) == [REFERENCE_NAME]
+    compilation = finished(model, devices, partition="cost")
+    assert names_of(compilation) == ["tanh", "relu"]
+    np.testing.assert_allclose(run(compilation, [numbers(2)], [(2,)]), [np.tanh(numbers(2))], rtol=1e-6)
 
 
 def test_the_order_of_operations_does_not_hide_one_that_is_not_supported() -> None:

@@ -158,6 +158,23 @@ def test_an_insufficient_main_output_of_a_split_is_reported(inner_dims: tuple[in
     assert execution.get_output_operand_dimensions(0) == (4, 3)
 
 
+def test_an_insufficient_output_of_a_split_tells_the_sizes_of_all() -> None:
+    """Also of one that a step before has written."""
+    model = Model()
+    x, middle, y = (model.add_operand(tensor(0, 3)) for _ in range(3))
+    model.add_operation(RELU, [x], [middle])
+    model.add_operation(TANH, [middle], [y])
+    model.identify_inputs_and_outputs([x], [y, middle])
+    model.finish()
+    execution = Execution(finished(model, [SampleDevice("relu", {RELU}), SampleDevice("tanh", {TANH})]))
+    execution.set_input(0, numbers(4, 3), tensor(4, 3))
+    execution.set_output(0, np.zeros(2, np.float32))
+    execution.set_output(1, np.zeros(20, np.float32))
+    with pytest.raises(OutputInsufficientSize) as caught:
+        execution.compute()
+    assert caught.value.shapes == ((4, 3), (4, 3))
+
+
 def test_an_old_device_cannot_produce_results_of_unknown_size() -> None:
     old = SampleDevice("old", {RELU}, feature_level=FeatureLevel.HAL_1_1)
     new = SampleDevice("new", {TANH})
