@@ -34,23 +34,45 @@ def test_an_array_is_whole_and_writable(dtype: type[np.generic], dims: tuple[int
     assert (array == 1).all()
 
 
-def test_what_is_dropped_is_used_again() -> None:
+@pytest.fixture
+def blocks(monkeypatch: pytest.MonkeyPatch) -> list[memoryview]:
+    """What memory was taken: the system may give again at once what is let go, at the same address."""
+    taken: list[memoryview] = []
+    new_block = ResultMemory._new_block
+
+    def noted(memory: ResultMemory) -> memoryview:
+        taken.append(new_block(memory))
+        return taken[-1]
+
+    monkeypatch.setattr(ResultMemory, "_new_block", noted)
+    return taken
+
+
+def test_what_is_dropped_is_used_again(blocks: list[memoryview]) -> None:
     memory = ResultMemory((8, 8), FLOAT)
     places = set()
     for _ in range(5):
         places.add(address(memory.new_array()))
-    assert len(places) == 1
+    assert len(places) == len(blocks) == 1
 
 
-def test_a_caller_that_holds_the_latest_result_gets_two_places_in_turn() -> None:
+def test_a_caller_that_holds_the_latest_result_gets_two_places_in_turn(blocks: list[memoryview]) -> None:
     memory = ResultMemory((8, 8), FLOAT)
     places = []
     latest = memory.new_array()
     for _ in range(6):
         latest = memory.new_array()
         places.append(address(latest))
-    assert len(set(places)) == 2
+    assert len(set(places)) == len(blocks) == 2
     assert places[0::2] == [places[0]] * 3
+
+
+def test_two_blocks_are_kept_of_more_that_were_held(blocks: list[memoryview]) -> None:
+    memory = ResultMemory((8, 8), FLOAT)
+    for count in (5, 3):
+        held = [memory.new_array() for _ in range(count)]
+        del held
+    assert len(blocks) == 5 + 1
 
 
 def test_results_that_are_held_keep_what_they_have() -> None:

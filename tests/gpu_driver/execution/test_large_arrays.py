@@ -14,7 +14,8 @@ from nn_runtime.device import Device as RuntimeDevice
 from nn_runtime.execution import Execution
 from nn_runtime.observe import trace
 from tests.gpu_driver.running import at_once
-from tests.nn_runtime.tflite.operator_file import Step, constant, real, write
+from tests.nn_runtime.tflite.operator_file import Step, constant, int64, real, write
+from tests.nn_runtime.tflite.test_variables import running_sum
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -167,6 +168,24 @@ def test_one_tensor_as_two_outputs(opencl_device: Device) -> None:
             first, second = session.run([a, b])
             first[:] = 9
             np.testing.assert_array_equal(second, a - b)
+
+
+def test_results_of_another_type(opencl_device: Device) -> None:
+    """Integers of 64 bits are computed in 32."""
+    file = write([int64(*SHAPE)] * 3, [Step("ADD", [0, 1], [2], "AddOptions")], [0, 1], [2])
+    a, b = (np.random.default_rng(seed).integers(-1000, 1000, SHAPE) for seed in range(2))
+    with nn.load(file).compile(RuntimeDevice(opencl_device)) as session:
+        for turn in range(3):
+            (result,) = session.run([a, b + turn])
+            assert result.dtype == np.int64
+            np.testing.assert_array_equal(result, a + b + turn)
+
+
+def test_a_result_that_the_next_run_reads(opencl_device: Device) -> None:
+    with nn.load(running_sum(constant(np.zeros(SHAPE)), real(*SHAPE))).compile(RuntimeDevice(opencl_device)) as session:
+        results = [session.run(np.full(SHAPE, number, np.float32))[0] for number in (1, 2, 4, 8)]
+    for result, total in zip(results, (1, 3, 7, 15), strict=True):
+        assert (result == total).all()
 
 
 def test_images_one_after_the_other_are_let_go(opencl_device: Device) -> None:
