@@ -75,6 +75,15 @@ def test_two_that_wait_at_once_finish_the_execution_once(monkeypatch: pytest.Mon
     gate.close()
 
 
+def test_who_looks_does_not_wait_for_the_fence() -> None:
+    gate = Fence()
+    run = FencedRun(FencedOutcome((), gate.duplicate(), None), lambda _run, _succeeded: None)
+    assert not run.see_end()
+    gate.signal()
+    assert run.see_end()
+    gate.close()
+
+
 def test_an_execution_that_could_not_be_completed_has_failed_after_close_too() -> None:
     def finish(_run: FencedRun, _succeeded: bool) -> None:
         raise ValueError("made up")

@@ -122,6 +122,7 @@ def test_a_picture_shows_what_flows() -> None:
     assert '  mn0 [label="0: ADD\\nactivation = NONE"]' in lines
     assert '  mi0 -> mn0 [label="input0: 2x?"]' in lines
     assert '  mi1 -> mn0 [label="input1: 2x?"]' in lines
+    assert '  mo0 [shape=oval style=filled fillcolor=black fontcolor=white label="output 0\\nFLOAT32 2x?"]' in lines
     assert "  mn0 -> mo0" in lines
     assert sum("->" in line for line in lines) == 3
 
@@ -164,12 +165,16 @@ def test_a_picture_draws_referenced_models_in_frames() -> None:
 
 
 def test_a_picture_of_what_only_a_vendor_knows() -> None:
-    ends = (OperandLifeTime.SUBGRAPH_INPUT, OperandLifeTime.SUBGRAPH_OUTPUT)
-    operands = (
-        *(Operand(OperandCode.TENSOR_OEM_BYTE, (4,), lifetime=end) for end in ends),
-        Operand(OperandCode.OEM_SCALAR, lifetime=OperandLifeTime.CONSTANT_COPY, location=DataLocation(0, 0, 3)),
-    )
-    operation = Operation(OEM_OPERATION, (0, 2), (1,))
-    model = HalModel(Subgraph(operands, (operation,), (0,), (1,)), operand_values=b"\1\2\3")
+    def model_with(code: int) -> HalModel:
+        ends = (OperandLifeTime.SUBGRAPH_INPUT, OperandLifeTime.SUBGRAPH_OUTPUT)
+        operands = (
+            *(Operand(OperandCode.TENSOR_OEM_BYTE, (4,), lifetime=end) for end in ends),
+            Operand(code, lifetime=OperandLifeTime.CONSTANT_COPY, location=DataLocation(0, 0, 3)),
+        )
+        operation = Operation(OEM_OPERATION, (0, 2), (1,))
+        return HalModel(Subgraph(operands, (operation,), (0,), (1,)), operand_values=b"\1\2\3")
+
+    model, of_an_extension = model_with(OperandCode.OEM_SCALAR), model_with(1 << 16)
     assert '  mn0 [label="0: OEM_OPERATION\\n1 = [1, 2, 3]"]' in picture(model).splitlines()
+    assert '  mn0 [label="0: OEM_OPERATION\\n1 extension operand type 1:0"]' in picture(of_an_extension).splitlines()
     assert '  d2 [label="2: COPY\\nOEM"]' in dot(model).splitlines()
