@@ -11,7 +11,9 @@ import pytest
 
 import nn_runtime as nn
 from nn_runtime.errors import BadData
+from nn_runtime.tflite.loops import rounds_of
 from nn_runtime.tflite.model_builder import MAX_UNROLLED
+from nn_runtime.tflite.reader import read
 from tests.nn_runtime.tflite.operator_file import (
     Graph,
     Step,
@@ -177,6 +179,58 @@ def test_a_counter_that_never_ends_stays_a_loop() -> None:
     """2^31 is the next number after the last of 32 bits: not known, as integers come round there."""
     loop = Loop(start=2**31 - 2, limit=2**31 - 1)
     nn.load(loop.file()[0])
+
+
+COUNT, STEP, FLAG = int32(), constant(np.int32(1)), boolean()
+UP = Graph([COUNT, STEP, COUNT], [Step("ADD", [0, 1], [2], "AddOptions")], [0], [2])
+
+
+def below(limit: Tensor) -> Graph:
+    return Graph([COUNT, limit, FLAG], [Step("LESS", [0, 1], [2])], [0], [2])
+
+
+BELOW_5 = below(constant(np.int32(5)))
+NOT_5_OR_MORE = Graph(
+    [COUNT, constant(np.int32(5)), FLAG, FLAG],
+    [Step("GREATER_EQUAL", [0, 1], [2]), Step("LOGICAL_NOT", [2], [3])],
+    [0],
+    [3],
+)
+UP_TO_6 = Graph(UP.tensors, [Step("ADD", [0, 1], [2], "AddOptions", {"FusedActivationFunction": 3})], [0], [2])
+RESHAPED = Graph(
+    [COUNT, STEP, int32(1), constant([1]), COUNT],
+    [Step("RESHAPE", [0, 3], [2], "ReshapeOptions"), Step("ADD", [2, 1], [4], "AddOptions")],
+    [0],
+    [4],
+)
+SHIFTED = Graph([COUNT, constant(np.int32(1 << 30)), COUNT], [Step("MUL", [0, 1], [2], "MulOptions")], [0], [2])
+AT_LEAST_1 = Graph(UP.tensors, [Step("MAXIMUM", [0, 1], [2], "MaximumMinimumOptions")], [0], [2])
+QUANTISED = constant(np.array(5, np.int8), 0.5, 0)
+
+
+@pytest.mark.parametrize(
+    ("condition", "body", "start", "rounds"),
+    [
+        (BELOW_5, UP, 0, 5),
+        (BELOW_5, UP, 5, 0),
+        (BELOW_5, UP, -1, None),  # one more than asked for
+        (BELOW_5, UP, None, None),
+        (NOT_5_OR_MORE, UP, 1, 4),
+        (BELOW_5, RESHAPED, 2, 3),
+        (BELOW_5, UP_TO_6, 0, None),
+        (below(constant([5, 5])), UP, 0, None),
+        (below(QUANTISED), UP, 0, None),
+        (below(constant(np.float32(5))), UP, 0, None),
+        (BELOW_5, SHIFTED, 2, None),  # 2^31 does not fit into 32 bits
+        (BELOW_5, SHIFTED, 1, 1),
+        (BELOW_5, AT_LEAST_1, 0, None),
+    ],
+)
+def test_rounds_are_counted_where_all_is_known(
+    condition: Graph, body: Graph, start: int | None, rounds: int | None
+) -> None:
+    model = read(write_graphs([Graph([COUNT], [], [0], [0]), condition, body]))
+    assert rounds_of(model, 1, 2, [start], 5) == rounds
 
 
 def test_what_constants_make_is_made_once(device: Device, reference_device: Device) -> None:
