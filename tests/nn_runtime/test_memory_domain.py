@@ -223,14 +223,16 @@ class Ended:
 
     def __init__(self, domain: Domain, dimensions: Dimensions | None) -> None:
         self.domain, self.dimensions = domain, dimensions
-        self.is_over = False
+        self.is_over = self.has_told = False
         domain.begun(self)
 
     def see_end(self) -> bool:
-        if self.is_over and self.dimensions:
-            self.domain.written(self.dimensions, self)
-        elif self.is_over:
-            self.domain.spoiled(self)
+        if self.is_over and not self.has_told:
+            self.has_told = True
+            if self.dimensions:
+                self.domain.written(self.dimensions, self)
+            else:
+                self.domain.spoiled(self)
         return self.is_over
 
 
@@ -247,6 +249,10 @@ def test_what_memory_holds_is_of_the_last_run_that_ended() -> None:
     fourth.see_end()  # somebody waited for that one alone
     third.see_end()
     assert (domain.initialized, domain.current) == (True, (6, 2))
+    unseen = Ended(domain, (7, 2))
+    unseen.is_over = True
+    domain.written((8, 2))  # by a run that ended within its call
+    assert (domain.initialized, domain.current) == (True, (8, 2))
     failed = Ended(domain, None)
     failed.is_over = True
     assert not domain.initialized
