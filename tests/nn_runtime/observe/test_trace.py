@@ -135,6 +135,18 @@ def test_own_times_are_of_the_thread_alone(tmp_path: Path) -> None:
     ]
 
 
+def test_rows_of_no_operation_are_transfers(tmp_path: Path) -> None:
+    tracer = trace.Tracer(tmp_path / "trace.json")
+    rows = ProfileRow((), "write", 10, 20, 64), ProfileRow((1, 0), "relu", 20, 50, 8, 2)
+    tracer.add_execution("sample", (7, 5), 1000, 1100, ExecutionProfile(rows))
+    assert [(event["name"], event["ts"], event["dur"]) for event in tracer.events] == [
+        ("[NN_LD_PE]sample", 1.0, 0.1),
+        ("[NN_LD_PIO]write", 1.01, 0.01),
+        ("[NN_LD_PCO]relu", 1.02, 0.03),
+    ]
+    assert tracer.events[2]["args"] == {"operations": [5, 7], "bytes": 8, "flops": 2}
+
+
 @pytest.mark.parametrize(
     "content",
     [[], {}, 1, None, {"traceEvents": 3}, {"traceEvents": [1]}, {"traceEvents": [{}]},
