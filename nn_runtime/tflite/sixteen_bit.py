@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from nn_runtime.tflite.types import TfliteModel, TfliteOperator, TfliteSubgraph, TfliteTensor
 
 _BYTES = frozenset({TensorType.INT8, TensorType.UINT8})
-_BIASES = frozenset({TensorType.INT32, TensorType.INT64})
-_WITH_BIASES = frozenset(
+_CONSTANTS = _BYTES | {TensorType.INT4, TensorType.INT2, TensorType.INT32, TensorType.INT64}
+"""Types of weights and biases."""
+_WITH_WEIGHTS = frozenset(
     {
         *(BuiltinOperator.CONV_2D, BuiltinOperator.DEPTHWISE_CONV_2D, BuiltinOperator.TRANSPOSE_CONV),
         *(BuiltinOperator.FULLY_CONNECTED, BuiltinOperator.SVDF),
@@ -35,14 +36,15 @@ _WITH_BIASES = frozenset(
         *(BuiltinOperator.BIDIRECTIONAL_SEQUENCE_RNN, BuiltinOperator.BIDIRECTIONAL_SEQUENCE_LSTM),
     }
 )
-_FIRST_BIAS = 2
-"""Input of these that may be one; others have shapes and axes in integers."""
+_FIRST_WEIGHTS = 1
+"""Input of these from which on constants are weights and biases; others have shapes and axes in integers."""
 _WITH_STATES = frozenset({BuiltinOperator.LSTM, BuiltinOperator.UNIDIRECTIONAL_SEQUENCE_LSTM})
 
 
 def with_real_numbers(model: TfliteModel) -> TfliteModel:
-    """Return a model whose 16-bit quantised tensors, and biases beside them, are FLOAT32; others stay.
+    """Return a model whose 16-bit quantised tensors, and weights and biases beside them, are FLOAT32; others stay.
 
+    Weights that stayed bytes would look like those of dynamic range quantisation, whose data may be made bytes, too.
     Raises BadData where the integers themselves are asked for, and for tensors of several scales that are no constants.
     """
     subgraphs = tuple(_with_real_numbers(subgraph) for subgraph in model.subgraphs)
@@ -63,8 +65,8 @@ def _with_real_numbers(subgraph: TfliteSubgraph) -> TfliteSubgraph:
             continue
         if operator.code == BuiltinOperator.CAST:
             raise BadData(f"operator {operator.index} CAST: of quantised INT16 tensors it is not supported")
-        if operator.code in _WITH_BIASES:
-            real |= {at for at in operator.inputs[_FIRST_BIAS:] if at >= 0 and _is_bias(tensors[at])}
+        if operator.code in _WITH_WEIGHTS:
+            real |= {at for at in operator.inputs[_FIRST_WEIGHTS:] if at >= 0 and _is_constant(tensors[at])}
     for at in real:
         tensor = tensors[at]
         if tensor.data is None and tensor.quantization is not None and tensor.quantization.scales.size > 1:
@@ -89,8 +91,8 @@ def _has_16_bit_states(operator: TfliteOperator, tensors: list[TfliteTensor]) ->
     return operator.code in _WITH_STATES and first >= 0 and tensors[first].type in _BYTES
 
 
-def _is_bias(tensor: TfliteTensor) -> bool:
-    return tensor.type in _BIASES and tensor.data is not None and tensor.quantization is not None
+def _is_constant(tensor: TfliteTensor) -> bool:
+    return tensor.type in _CONSTANTS and tensor.data is not None and tensor.quantization is not None
 
 
 def _real(tensor: TfliteTensor) -> Array:

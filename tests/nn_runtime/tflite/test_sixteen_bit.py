@@ -36,10 +36,11 @@ def biases(kind: TensorType, scale: float | Sequence[float], *numbers: int) -> T
 
 
 def conv(kind: TensorType) -> Case:
-    """A convolution with a scale for each channel, and biases of 32 or 64 bits."""
-    weights = constant(bytes_of(np.int8, 3, 2, 2, 4), WEIGHTS)
+    """A convolution with a scale for each channel, whose greatest weight is 127, and biases of 32 or 64 bits."""
+    weights = bytes_of(np.int8, 3, 2, 2, 4)
+    weights[..., 3] = 127
     bias = biases(kind, [SCALE * scale for scale in WEIGHTS], 40_000, -90_000, 7)
-    tensors = [short(1, 5, 6, 4), weights, bias]
+    tensors = [short(1, 5, 6, 4), constant(weights, WEIGHTS), bias]
     options = {**CONV, "QuantizedBiasType": int(kind)}
     return Case("CONV_2D", tensors, [short(1, 5, 6, 3, scale=0.005)], "Conv2DOptions", options, name=kind.name)
 
