@@ -49,10 +49,8 @@ class MeanWindow:
     inner: int
 
     @staticmethod
-    def of(shape: Dimensions, axes: Sequence[int]) -> MeanWindow | None:
-        """Return the one for the axes, in order, of a shape; None where they are not neighbours."""
-        if not axes or list(axes) != list(range(axes[0], axes[-1] + 1)):
-            return None
+    def of(shape: Sequence[int], axes: Sequence[int]) -> MeanWindow:
+        """Return the one for axes of a shape, which are neighbours in order."""
         outer, inner = math.prod(shape[: axes[0]]), math.prod(shape[axes[-1] + 1 :])
         return MeanWindow(outer, shape[axes[0]], math.prod(shape[i] for i in axes[1:]), inner)
 

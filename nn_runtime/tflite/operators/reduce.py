@@ -12,6 +12,7 @@ from nn_runtime.codes import FuseCode, OperandCode, OperationCode, PaddingCode
 from nn_runtime.tflite.builtin_operator import BuiltinOperator
 from nn_runtime.tflite.mean import MeanWindow, mean_filter
 from nn_runtime.tflite.operators import converts, integers
+from nn_runtime.tflite.operators.shape import transposed
 from nn_runtime.tflite.types import TensorType
 from nn_runtime.tflite.values import constant, int32, int32_vector, scalar
 
@@ -31,7 +32,10 @@ _OF_BOOLEANS = {
 
 @converts(BuiltinOperator.MEAN, inputs=2, version=3)
 def _mean(op: Operator) -> None:
-    """(input, axes). TFLite's quantised mean rounds and may rescale, which NNAPI's does not."""
+    """(input, axes). TFLite's quantised mean rounds and may rescale, which NNAPI's does not.
+
+    Axes that are no neighbours become the last ones.
+    """
     source = op.input(0, "input")
     shape = source.shape or ()
     axes = sorted({op.axis(axis, len(shape)) for axis in op.integers(1, "axes")})
@@ -49,11 +53,13 @@ def _mean(op: Operator) -> None:
     if not source.is_quantized:
         op.result(op.emit(OperationCode.MEAN, [source, *_reduction(op, axes)]))
         return
-    window = MeanWindow.of(shape, axes)
-    if window is None or not window.fits(source, wanted):
+    are_apart = axes[-1] - axes[0] >= len(axes)
+    order = sorted(range(len(shape)), key=lambda axis: are_apart and axis in axes)
+    window = MeanWindow.of([shape[axis] for axis in order], [order.index(axis) for axis in axes])
+    if not window.fits(source, wanted):
         op.result(op.through_float(OperationCode.MEAN, [source], _reduction(op, axes)))
         return
-    mean = _mean_by_convolution(op, source, window)
+    mean = _mean_by_convolution(op, transposed(op, source, order) if are_apart else source, window)
     op.result(op.reshape(mean, _remaining(op, source, axes)))
 
 
