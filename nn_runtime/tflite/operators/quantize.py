@@ -31,11 +31,13 @@ def _quantize(op: Operator) -> None:
     """(input): real numbers become quantised, or quantised ones get another scale or signedness.
 
     16-bit integers are real numbers (sixteen_bit.py), which stay what they are; 32-bit ones with a scale are made of
-    them, and become such.
+    them, and become such first.
     """
     source, wanted = op.input(0, "input"), op.prototype()
+    if source.type == _INTEGERS:
+        source = _of_scale(op, source)
     if wanted.type == _REAL:
-        op.result(_of_scale(op, source) if source.type == _INTEGERS else op.dequantize(source))
+        op.result(op.dequantize(source))
         return
     if wanted.type == _INTEGERS and source.type == _REAL:
         op.result(_on_scale(op, source))

@@ -288,6 +288,7 @@ CASES = [
     Case("QUANTIZE", [int8(0.0352, 7, 900)], [int8(0.0124, -3, 900)], "QuantizeOptions", name="finer"),
     Case("QUANTIZE", [int8(0.0352, 7, 900)], [uint8(0.0124, 99, 900)], "QuantizeOptions", name="both"),
     Case("QUANTIZE", [int8(1.0, 7, 900)], [int8(0.001, 0, 900)], "QuantizeOptions", name="much finer"),
+    Case("QUANTIZE", [Tensor(TensorType.INT32, (900,), 0.3, 2)], [int8(0.07, -9, 900)], "QuantizeOptions"),
     Case("DEQUANTIZE", [int8(0.0352, 7, 900)], [real(900)], "DequantizeOptions"),
     Case("CAST", [real(5, 6)], [Tensor(TensorType.INT32, (5, 6))], "CastOptions"),
     Case(
