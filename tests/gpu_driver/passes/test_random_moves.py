@@ -50,6 +50,7 @@ class Drawer:
     def _draw(self) -> None:
         source, dims = self.tensors[-1 - int(min(self.rng.geometric(0.5) - 1, len(self.tensors) - 1))]
         draw = [self._move, self._move, self._move, self._shape, self._bend, self._add, self._pad, self._join]
+        draw += [self._cut, self._reduce]
         code, parameters, after = draw[self.rng.integers(len(draw))](source, dims)
         if math.prod(after) > 2000:
             return
@@ -95,6 +96,19 @@ class Drawer:
         amounts = self.rng.integers(0, 2, (len(dims), 2)) * int(self.rng.random() < 0.5)
         after = tuple(int(size + sum(pair)) for size, pair in zip(dims, amounts, strict=True))
         return OperationCode.PAD, [source, self.graph.constant(amounts.astype(np.int32))], after
+
+    def _cut(self, source: int, dims: Dimensions) -> tuple[OperationCode, list[int], Dimensions]:
+        begins = [int(self.rng.integers(size)) if self.rng.random() < 0.3 else 0 for size in dims]
+        after = tuple(size - begin for size, begin in zip(dims, begins, strict=True))
+        numbers = (self.graph.constant(np.array(one, np.int32)) for one in (begins, after))
+        return OperationCode.SLICE, [source, *numbers], after
+
+    def _reduce(self, source: int, dims: Dimensions) -> tuple[OperationCode, list[int], Dimensions]:
+        axes = [int(axis) for axis in self.rng.permutation(len(dims))[: self.rng.integers(1, max(2, len(dims)))]]
+        keeps = len(axes) == len(dims) or bool(self.rng.random() < 0.5)
+        after = tuple(1 if at in axes else size for at, size in enumerate(dims) if keeps or at not in axes)
+        numbers = self.graph.constant(np.array(axes, np.int32)), self.graph.flag(keeps)
+        return OperationCode.REDUCE_MAX, [source, *numbers], after
 
     def _join(self, source: int, dims: Dimensions) -> tuple[OperationCode, list[int], Dimensions]:
         same = [index for index, other in self.tensors if other == dims]
