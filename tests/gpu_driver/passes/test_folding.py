@@ -21,20 +21,22 @@ if TYPE_CHECKING:
 PADDING_VALID = 2
 
 
+@pytest.mark.parametrize("is_given", [False, True], ids=["constant", "with the request"])
 @pytest.mark.parametrize("is_nchw", [False, True], ids=["NHWC", "NCHW"])
-def test_a_layout_that_comes_with_the_request(opencl_device: Device, is_nchw: bool) -> None:
-    """Which axis the channels are is not known at preparation: the ADD stays."""
+def test_terms_of_columns_as_many_as_channels(opencl_device: Device, is_nchw: bool, is_given: bool) -> None:
+    """The ADD stays where the last axis is not the channels, or where nobody knows that at preparation."""
     graph = Graph()
     image, filters, addend = random_floats(1, 4, 4, 4), random_floats(4, 1, 1, 4, seed=1), random_floats(4, seed=2)
     weights, bias = graph.constant(filters), graph.constant(np.zeros(4, np.float32))
     one, none = graph.integer(1), graph.integer(FuseCode.NONE)
-    source, layout = graph.input(image.shape), graph.input((), OperandCode.BOOL)
+    source = graph.input(image.shape)
+    layout = graph.input((), OperandCode.BOOL) if is_given else graph.flag(is_nchw)
     product = graph.temporary(image.shape)
     parameters = [graph.integer(PADDING_VALID), one, one, none, layout]
     graph.operation(OperationCode.CONV_2D, [source, weights, bias, *parameters], product)
     graph.operation(OperationCode.ADD, [product, graph.constant(addend), none], graph.output(image.shape))
-    assert operations_left(graph.model()) == ["CONV_2D", "ADD"]
-    (result,) = results(opencl_device, graph.model(), [image, np.array(is_nchw)])
+    assert operations_left(graph.model()) == (["CONV_2D", "ADD"] if is_nchw or is_given else ["CONV_2D"])
+    (result,) = results(opencl_device, graph.model(), [image, np.array(is_nchw)] if is_given else [image])
     equation = "bihw,oi->bohw" if is_nchw else "bhwi,oi->bhwo"
     wanted = np.einsum(equation, image.astype(np.float64), filters.reshape(4, 4)) + addend
     np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-5)
@@ -124,6 +126,23 @@ def test_terms_that_make_a_column_wider_stay(opencl_device: Device) -> None:
     assert operations_left(graph.model()) == ["FULLY_CONNECTED", "RESHAPE", "ADD"]
     (result,) = results(opencl_device, graph.model(), [source])
     wanted = (source.astype(np.float64) @ weights.T + bias).reshape(12, 1) + terms
+    np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("code", "left"), [(OperationCode.ADD, 1), (OperationCode.MUL, 2)])
+def test_weights_that_a_run_brings_take_over_terms_alone(opencl_device: Device, code: OperationCode, left: int) -> None:
+    graph = Graph()
+    source, weights, bias, numbers = (
+        random_floats(*dims, seed=at) for at, dims in enumerate([(3, 4), (4, 4), (4,), (4,)])
+    )
+    none, made = graph.integer(FuseCode.NONE), graph.temporary((3, 4))
+    operands = graph.input((3, 4)), graph.input((4, 4)), graph.constant(bias)
+    graph.operation(OperationCode.FULLY_CONNECTED, [*operands, none], made)
+    graph.operation(code, [made, graph.constant(numbers), none], graph.output((3, 4)))
+    assert len(operations_left(graph.model())) == left
+    (result,) = results(opencl_device, graph.model(), [source, weights])
+    wanted = source.astype(np.float64) @ weights.T + bias
+    wanted = wanted + numbers if code == OperationCode.ADD else wanted * numbers
     np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-5)
 
 
