@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -88,3 +89,14 @@ def test_other_sizes_and_ends_of_the_model_are_left_alone() -> None:
     graph.operation(NEG, [real], graph.output((COUNT,)))
     lowering = Lowering(graph.model(), CPU_PROFILE)
     assert lowering.lower(0, lowering.static_inputs()).storage == {}
+
+
+def test_constants_are_left_alone() -> None:
+    graph = Graph()
+    first, second = graph.temporary((COUNT,)), graph.temporary((COUNT,))
+    graph.operation(TANH, [graph.constant(np.ones(COUNT, np.float32))], first)
+    graph.operation(ABS, [first], second)
+    graph.operation(OperationCode.ADD, [second, second, graph.integer(FuseCode.NONE)], graph.output((COUNT,)))
+    profile = replace(CPU_PROFILE, tuning=replace(CPU_PROFILE.tuning, chain_steps=1))
+    lowering = Lowering(graph.model(), profile)
+    assert lowering.lower(0, lowering.static_inputs()).storage == {second: first}
