@@ -154,7 +154,7 @@ def _spread(graph: Graph, at: int, convolution: int) -> _Spread | None:
         return None
     inner = (window.batches, window.input_height, window.input_width, window.input_depth)
     turned = inner != split.output_dimensions
-    if turned and not split.input_dimensions[2] == split.block_width == 1:
+    if turned and not split.output_dimensions[2] == split.block_width == 1:
         return None
     same = _seen(inner, turned) == split.output_dimensions and dilation == (joined.block_height, joined.block_width)
     if not same or _seen(window.output_dimensions, turned) != joined.input_dimensions:

@@ -208,6 +208,23 @@ def test_batches_that_are_more_than_a_dilation_stay(opencl_device: Device, reaso
         np.testing.assert_allclose(result, dilated(image, filters, sides, block), rtol=1e-5, atol=1e-5)
 
 
+def test_two_columns_that_a_convolution_sees_as_other_rows_stay(opencl_device: Device) -> None:
+    """One column, padded to two: what a reshape exchanges are not its rows and columns."""
+    image, filters = random_floats(1, 8, 1, 3), random_floats(4, 1, 2, 3, seed=1)
+    graph = Network()
+    split = graph.to_batches(graph.input(image.shape), image.shape, (2, 1), ((0, 0), (0, 1)))
+    other, back = graph.temporary((2, 2, 4, 3)), graph.temporary((2, 3, 2, 4))
+    reshape(graph, split, (2, 2, 4, 3), other)
+    inner = graph.convolved(other, filters, graph.temporary((2, 2, 3, 4)))
+    reshape(graph, inner, (2, 3, 2, 4), back)
+    graph.from_batches(back, (2, 1), graph.output((1, 6, 2, 4)))
+    (result,) = results(opencl_device, graph.model(), [image])
+    padded = np.pad(image, ((0, 0), (0, 0), (0, 1), (0, 0)))
+    seen = np.concatenate([padded[:, ::2], padded[:, 1::2]]).reshape(2, 2, 4, 3)
+    made = dilated(seen, filters, ((0, 0), (0, 0)), (1, 1)).reshape(2, 3, 2, 4)
+    np.testing.assert_allclose(result, made.transpose(1, 0, 2, 3).reshape(1, 6, 2, 4), rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("scheme", ["explicit", "SAME"])
 def test_a_padded_image_of_several_convolutions(opencl_device: Device, scheme: str) -> None:
     """Each pads it itself, and more by its own padding."""
