@@ -11,6 +11,7 @@ import pytest
 
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.hal.types import HalError
+from nn_runtime.operand import dtype_of
 from tests.gpu_driver.graphs import Graph
 from tests.gpu_driver.passes.simplifying import operations_left, results
 
@@ -28,18 +29,23 @@ INDICES = np.array([0, -1, 5, -6, 3], np.int32)
 
 @dataclass
 class Lookup:
-    """Rows of a table of 8 bits as Keras's Embedding looks them up: SELECT(x < limit, x + added, x).
+    """Rows of a table of 8 bits as Keras's Embedding looks them up: SELECT(x < limit, x + added, x), DEQUANTIZE.
 
-    limit_first: SELECT(limit < x, x + added, x).
+    limit_first: SELECT(limit < x, x + added, x). shift: of codes and zero point, to those without a sign.
     """
 
     code: OperationCode = OperationCode.GATHER
-    added: int = ROWS
+    added: int | tuple[int, ...] = ROWS
     limit: int = 0
     limit_first: bool = False
     otherwise: str = "indices"
     read_twice: str = ""
     guards: int = 1
+    compare: OperationCode = OperationCode.LESS
+    combine: OperationCode = OperationCode.ADD
+    follow: OperationCode = OperationCode.DEQUANTIZE
+    made: OperandCode = FLOAT
+    shift: int = 0
 
     def model(self) -> Model:
         graph, dims = Graph(), INDICES.shape
@@ -49,18 +55,20 @@ class Lookup:
             for name in ("sum", "chosen"):
                 names[name] = (graph.output if name == self.read_twice else graph.temporary)(dims, INT32)
             is_less = graph.temporary(dims, OperandCode.TENSOR_BOOL8)
-            limit, added = (graph.constant(np.array([one], np.int32)) for one in (self.limit, self.added))
+            limit, added = (graph.constant(np.atleast_1d(np.int32(one))) for one in (self.limit, self.added))
             compared = [limit, names["indices"]] if self.limit_first else [names["indices"], limit]
-            graph.operation(OperationCode.LESS, compared, is_less)
-            graph.operation(OperationCode.ADD, [names["indices"], added, graph.integer(FuseCode.NONE)], names["sum"])
+            graph.operation(self.compare, compared, is_less)
+            graph.operation(self.combine, [names["indices"], added, graph.integer(FuseCode.NONE)], names["sum"])
             graph.operation(OperationCode.SELECT, [is_less, names["sum"], names[self.otherwise]], names["chosen"])
-        table = graph.constant(TABLE, CODES, SCALE, ZERO)
-        found = graph.temporary((*dims, DEPTH), CODES, SCALE, ZERO)
+        codes = OperandCode.TENSOR_QUANT8_ASYMM if self.shift else CODES
+        data = (TABLE + np.int16(self.shift)).astype(dtype_of(codes))
+        table = graph.constant(data, codes, SCALE, ZERO + self.shift)
+        found = graph.temporary((*dims, DEPTH), codes, SCALE, ZERO + self.shift)
         lookup = [names["chosen"], table]
         if self.code == OperationCode.GATHER:
             lookup = [table, graph.integer(0), names["chosen"]]
         graph.operation(self.code, lookup, found)
-        graph.operation(OperationCode.DEQUANTIZE, [found], graph.output((*dims, DEPTH)))
+        graph.operation(self.follow, [found], graph.output((*dims, DEPTH), self.made))
         return graph.model()
 
 
@@ -86,22 +94,43 @@ def test_what_is_outside_the_table_is_wrong(opencl_device: Device, code: Operati
 
 @pytest.mark.parametrize(
     "other",
-    [Lookup(added=ROWS - 1), Lookup(limit=1), Lookup(otherwise="sum"), Lookup(limit_first=True)],
-    ids=["another size", "another limit", "another choice", "another order"],
-)
+    [
+        Lookup(added=ROWS - 1), Lookup(limit=1), Lookup(otherwise="sum"), Lookup(limit_first=True),
+        Lookup(added=(ROWS, 0, 0, 0, 0)), Lookup(compare=OperationCode.LESS_EQUAL), Lookup(combine=OperationCode.SUB),
+    ],
+    ids=["another size", "another limit", "another choice", "another order",
+         "a size for each", "another comparison", "another sum"],
+)  # fmt: skip
 def test_other_rules_stay(opencl_device: Device, other: Lookup) -> None:
     model = other.model()
-    assert operations_left(model) == ["LESS", "ADD", "SELECT", "GATHER"]
-    indices = np.array([2, 3, 0, 1, 4], np.int32)
-    added = indices + other.added
-    is_less = other.limit < indices if other.limit_first else indices < other.limit
+    assert operations_left(model) == [other.compare.name, other.combine.name, "SELECT", "GATHER"]
+    indices = np.array([2, 3, 0, 1, -1 if other.combine == OperationCode.SUB else 4], np.int32)
+    added = indices + np.array(other.added) * (-1 if other.combine == OperationCode.SUB else 1)
+    compare = np.less_equal if other.compare == OperationCode.LESS_EQUAL else np.less
+    is_less = compare(other.limit, indices) if other.limit_first else compare(indices, other.limit)
     chosen = np.where(is_less, added, added if other.otherwise == "sum" else indices)
-    if (chosen >= ROWS).any():
+    if (chosen >= ROWS).any() or (chosen < 0).any():
         with pytest.raises(HalError, match="must be in"):
             results(opencl_device, model, [indices])
     else:
         (result,) = results(opencl_device, model, [indices])
         np.testing.assert_array_equal(result, SCALE * (TABLE[chosen].astype(np.float32) - ZERO))
+
+
+@pytest.mark.parametrize("code", CASES.values(), ids=CASES)
+@pytest.mark.parametrize(
+    ("follow", "made", "shift"),
+    [(OperationCode.CAST, FLOAT, 128), (OperationCode.DEQUANTIZE, OperandCode.TENSOR_FLOAT16, 0)],
+)
+def test_codes_as_numbers_and_halves_are_made_behind(
+    opencl_device: Device, code: OperationCode, follow: OperationCode, made: OperandCode, shift: int
+) -> None:
+    model = Lookup(code, follow=follow, made=made, shift=shift).model()
+    assert operations_left(model) == [code.name, follow.name]
+    (result,) = results(opencl_device, model, [INDICES])
+    numbers = TABLE[INDICES].astype(np.float32)
+    is_cast = follow == OperationCode.CAST
+    np.testing.assert_array_equal(result, numbers + shift if is_cast else SCALE * (numbers - ZERO))
 
 
 def test_only_one_of_two_rules_goes(opencl_device: Device) -> None:
