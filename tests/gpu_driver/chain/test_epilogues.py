@@ -235,6 +235,22 @@ def test_what_others_read_too_stays() -> None:
     assert first.epilogue is None
 
 
+def test_what_the_model_gives_too_stays(opencl_device: Device) -> None:
+    rng, graph = np.random.default_rng(4), Graph()
+    source, weights, bias, slopes = (
+        rng.standard_normal(dims).astype(np.float32) for dims in ((40, 16), (32, 16), (32,), (32,))
+    )
+    product, bent = graph.output((40, 32)), graph.output((40, 32))
+    operands = [graph.input((40, 16)), graph.constant(weights), graph.constant(bias), graph.integer(FuseCode.NONE)]
+    graph.operation(FULL, operands, product)
+    graph.operation(OperationCode.PRELU, [product, graph.constant(slopes)], bent)
+    results = [np.full((40, 32), np.nan, np.float32) for _ in range(2)]
+    run(prepare(opencl_device, graph.model()), request([source], results))
+    wanted = source.astype(np.float64) @ weights.T + bias
+    np.testing.assert_allclose(results[0], wanted, 1e-5, 1e-5)
+    np.testing.assert_allclose(results[1], np.where(wanted < 0, wanted * slopes, wanted), 1e-5, 1e-5)
+
+
 @pytest.mark.parametrize("axis", [1, 2, 3], ids=str)
 @pytest.mark.parametrize("depth", [1, 20])
 @pytest.mark.parametrize("code", TYPES, ids=lambda code: code.name)
