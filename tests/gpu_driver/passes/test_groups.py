@@ -88,6 +88,7 @@ def test_means_of_bytes_are_rounded_once() -> None:
         ((512, 8, 4), (512, 8, 1), False),
         ((64, 8, 64), (8, 1), False),
         ((2, 3), (2, 1), False),
+        ((512, 1, 4), (8, 1), False),  # both are repeated
     ],
 )
 def test_a_number_for_each_group(
