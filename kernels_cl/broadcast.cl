@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // broadcast.cl: MAXIMUM, MINIMUM, POW, PRELU, comparisons, LOGICAL_AND, LOGICAL_OR of two broadcast tensors of any rank.
-// Maths    a, b: the elements; TABLES: table0[a], table1[b], whatever numbers the host wants compared or kept
+// Maths    a, b: the elements; TABLES: table0[a], table1[b], whatever numbers the host wants compared or kept; TRUTHS: 0 or 1
 //          compare: y = a op b; op by number: 0 ==, 1 !=, 2 >, 3 >=, 4 <, 5 <=
 //          extreme: y = greatest ? max(a, b) : min(a, b); NaN wins
 //          prelu:   y = a >= 0 ? a : a * b; quantised: common/prelu.h
@@ -10,8 +10,9 @@
 //          first, unused 1), strides0 and strides1 those of the inputs in elements, 0 where broadcast; tables int [256] (TABLES)
 //          *_rows: the innermost dimension is apart: `inner` elements, strides step0, step1 of 0 or 1
 // Units    per_item: vectors, rows_per_item: rows that a work-item computes
-// Defines  T: float | half | int | uchar | char (required); 8-bit types stand for bool types too; their prelu is quantised
+// Defines  T: float | half | int | uchar | char (required); prelu of 8-bit types is quantised
 //          TABLES: 0 | 1 (T uchar, which then stands for either sign; no prelu, no pairs)
+//          TRUTHS: 0 | 1 (T uchar, of bool types: whatever is not 0 is 1; no prelu, no pairs)
 //          GROUP: work-items of a group of VECTOR_KERNEL
 // Launch   global (>= count), local (64); one work-item per element
 //          *_rows: global (>= ceil(ceil(inner / 16) / per_item), ceil(rows / rows_per_item)), local (GROUP, 1)
@@ -23,6 +24,9 @@
 #endif
 #ifndef TABLES
 #define TABLES 0 // elements are what they are
+#endif
+#ifndef TRUTHS
+#define TRUTHS 0 // the same
 #endif
 
 #include "common/types.h"
@@ -44,6 +48,12 @@ static inline int16 look_up16(global const uchar *codes, global const int *table
 #define SECOND(at) table1[src1[at]]
 #define FIRST16(at) look_up16(src0 + (at), table0)
 #define SECOND16(at) look_up16(src1 + (at), table1)
+#elif TRUTHS
+#define PARAMETERS
+#define FIRST(at) min(LOAD(src0, at), 1)
+#define SECOND(at) min(LOAD(src1, at), 1)
+#define FIRST16(at) min(LOAD16(src0, at), (int16)1)
+#define SECOND16(at) min(LOAD16(src1, at), (int16)1)
 #else
 #define PARAMETERS
 #define FIRST(at) LOAD(src0, at)
@@ -124,7 +134,7 @@ PAIRWISE(prelu, T, RECTIFIED, STORE, )
 
 #define POWER(V, SUFFIX, a, b) POWER_OF(V, a, b)
 PAIRWISE(power, T, POWER, STORE, )
-#elif TYPE_NUMBER != TYPE_NUMBER_int && !TABLES
+#elif TYPE_NUMBER != TYPE_NUMBER_int && !TABLES && !TRUTHS
 #define RECTIFIED(V, SUFFIX, a, b) rectified##SUFFIX(a, b, zeros, factors, low, high)
 #define FACTORS , int4 factors, int4 zeros, int low, int high
 PAIRWISE(prelu, T, RECTIFIED, STORE, FACTORS)

@@ -29,8 +29,11 @@ _KEPT_BYTES = 1 << 20
 """Of constants: what is more comes from memory in every run."""
 _ELEMENT_NS: Mapping[_Rates, tuple[OperationCode, ...]] = {
     (0.1, 0.1): (OperationCode.RELU, OperationCode.RELU1, OperationCode.RELU6, OperationCode.HARD_SWISH,
-                 OperationCode.PAD, OperationCode.PAD_V2),
-    (0.1, 0.3): (OperationCode.ADD, OperationCode.SUB, OperationCode.MUL, OperationCode.MAXIMUM, OperationCode.MINIMUM),
+                 OperationCode.PAD, OperationCode.PAD_V2, OperationCode.SELECT, OperationCode.LOGICAL_AND,
+                 OperationCode.LOGICAL_OR),
+    (0.1, 0.3): (OperationCode.ADD, OperationCode.SUB, OperationCode.MUL, OperationCode.MAXIMUM, OperationCode.MINIMUM,
+                 OperationCode.EQUAL, OperationCode.NOT_EQUAL, OperationCode.GREATER, OperationCode.GREATER_EQUAL,
+                 OperationCode.LESS, OperationCode.LESS_EQUAL),
     (0.1, 0.6): (OperationCode.PRELU,),
     (0.3, 0.1): (OperationCode.LOGISTIC, OperationCode.ELU, OperationCode.EXP, OperationCode.SQRT, OperationCode.RSQRT),
     (0.3, 0.15): (OperationCode.SLICE, OperationCode.STRIDED_SLICE, OperationCode.GATHER, OperationCode.TILE),
@@ -40,10 +43,7 @@ _ELEMENT_NS: Mapping[_Rates, tuple[OperationCode, ...]] = {
     (0.5, 0.5): (OperationCode.CHANNEL_SHUFFLE, OperationCode.REVERSE),
     (0.5, 2.2): (OperationCode.SOFTMAX,),
     (0.15, 0.25): (OperationCode.RESIZE_BILINEAR,),
-    (0.7, 1.5): (OperationCode.EQUAL, OperationCode.NOT_EQUAL, OperationCode.GREATER, OperationCode.GREATER_EQUAL,
-                 OperationCode.LESS, OperationCode.LESS_EQUAL),
-    (1.5, 1.5): (OperationCode.LOGICAL_AND, OperationCode.LOGICAL_OR, OperationCode.FILL, OperationCode.LOG),
-    (4.0, 6.0): (OperationCode.SELECT,),
+    (1.5, 1.5): (OperationCode.FILL, OperationCode.LOG),
     (2.0, 0.8): (OperationCode.ARGMAX, OperationCode.ARGMIN),
     (2.1, 2.1): (OperationCode.SIN,),
     (3.0, 3.0): (OperationCode.HEATMAP_MAX_KEYPOINT, OperationCode.L2_NORMALIZATION),
@@ -85,7 +85,7 @@ _FLAT = frozenset((
     OperationCode.EXPAND_DIMS, OperationCode.FLOOR, OperationCode.HARD_SWISH, OperationCode.LOG,
     OperationCode.LOGISTIC, OperationCode.NEG, OperationCode.PAD, OperationCode.PAD_V2, OperationCode.QUANTIZE,
     OperationCode.RELU, OperationCode.RELU1, OperationCode.RELU6, OperationCode.RESHAPE, OperationCode.RSQRT,
-    OperationCode.SIN, OperationCode.SQRT, OperationCode.SQUEEZE, OperationCode.TANH,
+    OperationCode.SELECT, OperationCode.SIN, OperationCode.SQRT, OperationCode.SQUEEZE, OperationCode.TANH,
 ))  # fmt: skip
 """Operations to whose kernels elements of equal shapes, or whole rows, are one row."""
 _OF_TWO = (OperationCode.ADD, OperationCode.SUB, OperationCode.MUL, OperationCode.DIV, OperationCode.MAXIMUM,

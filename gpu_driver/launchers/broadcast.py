@@ -13,6 +13,7 @@ from gpu_driver.launch import Launch
 from gpu_driver.launchers.strided import MAX_DIMENSIONS, dense_strides, int8_vector
 from gpu_driver.launchers.vectors import LANES, c_type, defines, per_item, work_sizes
 from gpu_driver.launchers.worksize import linear
+from nn_runtime.codes import OperandCode
 from nn_runtime.errors import BadData
 from nn_runtime.value_classes import dataclass
 
@@ -103,15 +104,15 @@ def pairwise(
 ) -> Launch:
     """Return the launch of a kernel of broadcast.cl on (first, second, output).
 
-    `tables`: for one-byte inputs, the int32 [256] value of each byte of either. Raises BadData where dimensions that do
-    not merge are more than 8.
+    `tables`: for one-byte inputs, the int32 [256] value of each byte of either; booleans need none. Raises BadData
+    where dimensions that do not merge are more than 8.
     """
     first, second, output = operands
     shape = broadcast(first.dimensions, second.dimensions, output.dimensions)
     reason = broadcast_refusal(first.dimensions, second.dimensions)
     if reason:
         raise BadData(reason)
-    types = (("T", c_type(first)),) if tables is None else (("T", "uchar"), ("TABLES", 1))
+    types = _types(first) if tables is None else (("T", "uchar"), ("TABLES", 1))
     values = () if tables is None else tuple(Packed(table.astype(np.int32)) for table in tables)
     moved = first.size_bytes + second.size_bytes + output.size_bytes
     if not shape.fits_rows(device):
@@ -132,3 +133,9 @@ def pairwise(
         output.count,
         moved,
     )
+
+
+def _types(operand: BoundOperand) -> tuple[tuple[str, str | int], ...]:
+    if operand.type == OperandCode.TENSOR_BOOL8:
+        return ("T", "uchar"), ("TRUTHS", 1)
+    return (("T", c_type(operand)),)

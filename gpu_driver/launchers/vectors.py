@@ -5,12 +5,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpu_driver.kernel import int32
 from gpu_driver.launchers.worksize import round_up
 from nn_runtime.codes import OperandCode
 
 if TYPE_CHECKING:
     from gpu_driver.bound import BoundOperand
     from gpu_driver.device_profile import DeviceProfile
+    from gpu_driver.kernel import Scalar
     from gpu_driver.launch import WorkSize
 
 LANES = 16
@@ -60,3 +62,10 @@ def work_sizes(items: int, device: DeviceProfile, *outer: int) -> tuple[WorkSize
     """Return (global, local) for `items` of a VECTOR_KERNEL, which return where too many, and outer dimensions."""
     group = group_size(device)
     return (round_up(items, group), *outer), (group, *(1 for _ in outer))
+
+
+def by_vectors(count: int, device: DeviceProfile) -> tuple[tuple[Scalar, Scalar], tuple[WorkSize, WorkSize]]:
+    """Return (count, per_item), and (global, local), of a VECTOR_KERNEL on `count` elements that have one row."""
+    vectors = -(-count // LANES)
+    item_vectors = per_item(vectors, device, LANES)
+    return (int32(count), int32(item_vectors)), work_sizes(-(-vectors // item_vectors), device)

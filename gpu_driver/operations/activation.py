@@ -12,7 +12,7 @@ from gpu_driver import byte_tables, chain
 from gpu_driver.chain import elementwise as programs
 from gpu_driver.kernel import Kernel, Packed, float32, int32
 from gpu_driver.launch import Launch
-from gpu_driver.launchers.vectors import LANES, c_type, defines, per_item, work_sizes
+from gpu_driver.launchers.vectors import by_vectors, c_type, defines, per_item, work_sizes
 from gpu_driver.operations import launches
 from nn_runtime.codes import OperationCode
 from nn_runtime.operand import QUANT8_TYPES
@@ -44,14 +44,11 @@ def relu(op: BoundOperation, device: DeviceProfile) -> Launch:
         low, high = (int32(bound) for bound in activation_range_quantized(bounds, output))
     else:
         low, high = (float32(bound) for bound in activation_range_float(bounds))
-    vectors = -(-output.count // LANES)
-    item_vectors = per_item(vectors, device, LANES)
-    global_size, local_size = work_sizes(-(-vectors // item_vectors), device)
+    counts, sizes = by_vectors(output.count, device)
     launch = Launch(
         Kernel("activation.cl", "relu", defines(device, T=c_type(output))),
-        (source, output, low, high, int32(output.count), int32(item_vectors)),
-        global_size,
-        local_size,
+        (source, output, low, high, *counts),
+        *sizes,
         output.count,
         2 * output.size_bytes,
         in_place=True,
@@ -90,12 +87,11 @@ def mapped(
     function: the same in a chain, where chains have it.
     """
     source, output = op.input("input"), op.outputs[0]
-    vectors = -(-output.count // LANES)
-    item_vectors = per_item(vectors, device, LANES)
+    counts, sizes = by_vectors(output.count, device)
     launch = Launch(
         Kernel(file, kernel, defines(device, T=c_type(output))),
-        (source, output, int32(output.count), int32(item_vectors), *parameters),
-        *work_sizes(-(-vectors // item_vectors), device),
+        (source, output, *counts, *parameters),
+        *sizes,
         output.count,
         2 * output.size_bytes,
         in_place=True,

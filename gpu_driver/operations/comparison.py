@@ -10,7 +10,6 @@ import numpy as np
 from gpu_driver.kernel import int32
 from gpu_driver.launchers.broadcast import pairwise, refuse_pair
 from gpu_driver.operations import launches, supports
-from nn_runtime.codes import OperandCode
 from nn_runtime.operand import QUANT8_TYPES, dtype_of
 from nn_runtime.operations.comparison import COMPARISONS
 from nn_runtime.quantization import dequantize
@@ -21,9 +20,6 @@ if TYPE_CHECKING:
     from gpu_driver.launch import Launch
     from nn_runtime.operand import Array
 
-TRUTH_TABLE = (np.arange(256) != 0).astype(np.int32)
-"""What a bool's byte means."""
-
 supports(*COMPARISONS)(refuse_pair)
 
 
@@ -31,17 +27,19 @@ supports(*COMPARISONS)(refuse_pair)
 def compare(op: BoundOperation, device: DeviceProfile) -> Launch:
     """EQUAL ... LESS_EQUAL. Every type and BOOL8, any rank; kernel broadcast.cl:compare."""
     first, second = op.input("input0"), op.input("input1")
-    tables = None
-    if op.data_type == OperandCode.TENSOR_BOOL8:
-        tables = TRUTH_TABLE, TRUTH_TABLE
-    elif op.data_type in QUANT8_TYPES:
-        tables = _places(first, second)
+    tables = _places(first, second) if op.data_type in QUANT8_TYPES else None
     number = int32([int(code) for code in COMPARISONS].index(op.code))
     return pairwise("compare", (first, second, op.outputs[0]), (number,), device, tables)
 
 
-def _places(first: BoundOperand, second: BoundOperand) -> tuple[Array, Array]:
-    """Return the place of each code's real value among all of both operands, so that integers compare like them."""
-    reals = [dequantize(np.arange(256, dtype=np.uint8).view(dtype_of(one.type)), one) for one in (first, second)]
-    places = np.unique(np.concatenate(reals), return_inverse=True)[1].astype(np.int32)
+def _places(first: BoundOperand, second: BoundOperand) -> tuple[Array, Array] | None:
+    """Return the place of each code's real value among all of both operands, so that integers compare like them.
+
+    None where the codes themselves do.
+    """
+    codes = [np.arange(256, dtype=np.uint8).view(dtype_of(one.type)) for one in (first, second)]
+    reals = np.concatenate([dequantize(*one) for one in zip(codes, (first, second), strict=True)])
+    places = np.unique(reals, return_inverse=True)[1].astype(np.int32)
+    if np.array_equal(places, np.concatenate(codes).astype(np.int32) - int(codes[0].min())):
+        return None
     return places[:256], places[256:]

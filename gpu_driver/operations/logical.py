@@ -11,7 +11,6 @@ from gpu_driver.kernel import int32
 from gpu_driver.launchers.broadcast import pairwise, refuse_pair
 from gpu_driver.operations import launches, supports
 from gpu_driver.operations.activation import lookup
-from gpu_driver.operations.comparison import TRUTH_TABLE
 from nn_runtime.codes import OperationCode
 
 if TYPE_CHECKING:
@@ -27,10 +26,10 @@ def logical(op: BoundOperation, device: DeviceProfile) -> Launch:
     """LOGICAL_AND, LOGICAL_OR. BOOL8, any rank; the lesser or greater truth value, kernel broadcast.cl:extreme."""
     operands = op.input("input0"), op.input("input1"), op.outputs[0]
     either = int32(op.code == OperationCode.LOGICAL_OR)
-    return pairwise("extreme", operands, (either,), device, (TRUTH_TABLE, TRUTH_TABLE))
+    return pairwise("extreme", operands, (either,), device)
 
 
 @launches(OperationCode.LOGICAL_NOT)
 def logical_not(op: BoundOperation, device: DeviceProfile) -> Launch:
     """LOGICAL_NOT. BOOL8; kernel activation_table.cl:lookup."""
-    return lookup(op.input("input"), op.outputs[0], (TRUTH_TABLE == 0).astype(np.uint8), device)
+    return lookup(op.input("input"), op.outputs[0], (np.arange(256) == 0).astype(np.uint8), device)

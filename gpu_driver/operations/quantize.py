@@ -10,7 +10,7 @@ import numpy as np
 
 from gpu_driver.kernel import Kernel, Packed, float32, int32
 from gpu_driver.launch import Alias, Launch
-from gpu_driver.launchers.vectors import LANES, c_type, defines, per_item, work_sizes
+from gpu_driver.launchers.vectors import by_vectors, c_type, defines
 from gpu_driver.launchers.worksize import linear
 from gpu_driver.operations import launches
 from gpu_driver.operations.activation import by_table, lookup
@@ -29,15 +29,12 @@ def quantize(op: BoundOperation, device: DeviceProfile) -> Launch:
     """QUANTIZE. FLOAT32, FLOAT16 to QUANT8; kernel quantize.cl:quantize."""
     source, output = op.input("input"), op.outputs[0]
     scale = np.float32(output.scale)
-    vectors = -(-output.count // LANES)
-    item_vectors = per_item(vectors, device, LANES)
-    global_size, local_size = work_sizes(-(-vectors // item_vectors), device)
+    counts, sizes = by_vectors(output.count, device)
     parameters = float32(output.scale), float32(float(np.float32(1) / scale)), int32(output.zero_point)
     return Launch(
         Kernel("quantize.cl", "quantize", defines(device, T=c_type(source), Q=c_type(output))),
-        (source, output, *parameters, int32(output.count), int32(item_vectors)),
-        global_size,
-        local_size,
+        (source, output, *parameters, *counts),
+        *sizes,
         output.count,
         source.size_bytes + output.size_bytes,
     )
@@ -51,15 +48,11 @@ def dequantize(op: BoundOperation, device: DeviceProfile) -> Launch | Steps:
         return _by_table(op, op.fusion.table, device)
     if source.channel_quant is not None:
         return _dequantize_per_channel(op, source.channel_quant, device)
-    vectors = -(-output.count // LANES)
-    item_vectors = per_item(vectors, device, LANES)
-    global_size, local_size = work_sizes(-(-vectors // item_vectors), device)
-    parameters = float32(source.scale), int32(source.zero_point), int32(output.count), int32(item_vectors)
+    counts, sizes = by_vectors(output.count, device)
     return Launch(
         Kernel("quantize.cl", "dequantize", defines(device, T=c_type(output), Q=c_type(source))),
-        (source, output, *parameters),
-        global_size,
-        local_size,
+        (source, output, float32(source.scale), int32(source.zero_point), *counts),
+        *sizes,
         output.count,
         source.size_bytes + output.size_bytes,
     )
@@ -92,15 +85,14 @@ def _dequantize_per_channel(op: BoundOperation, quant: ChannelQuant, device: Dev
 
 @launches(OperationCode.CAST)
 def cast(op: BoundOperation, device: DeviceProfile) -> Launch | Alias:
-    """CAST. Among FLOAT32, FLOAT16, INT32, QUANT8_ASYMM: kernel cast.cl:cast; to the same type: no work."""
+    """CAST. Among FLOAT32, FLOAT16, INT32, QUANT8_ASYMM: kernels cast.cl:cast, cast_vectors; to the same: no work."""
     source, output = op.input("input"), op.outputs[0]
     if source.type == output.type:
         return Alias(source, output)
-    global_size, local_size = linear(output.count, device)
-    return Launch(
-        Kernel("cast.cl", "cast", (("FROM", c_type(source)), ("TO", c_type(output)))),
-        (source, output, int32(output.count)),
-        global_size,
-        local_size,
-        bytes_moved=source.size_bytes + output.size_bytes,
-    )
+    types = ("FROM", c_type(source)), ("TO", c_type(output))
+    moved = source.size_bytes + output.size_bytes
+    if device.is_cpu:
+        counts, sizes = by_vectors(output.count, device)
+        return Launch(Kernel("cast.cl", "cast_vectors", types), (source, output, *counts), *sizes, bytes_moved=moved)
+    sizes = linear(output.count, device)
+    return Launch(Kernel("cast.cl", "cast", types), (source, output, int32(output.count)), *sizes, bytes_moved=moved)

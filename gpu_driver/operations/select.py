@@ -5,36 +5,42 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from gpu_driver.kernel import Kernel, Packed, int32
 from gpu_driver.launch import Launch
-from gpu_driver.launchers.strided import raw_type
+from gpu_driver.launchers.vectors import by_vectors
 from gpu_driver.launchers.worksize import linear
 from gpu_driver.operations import launches
 from nn_runtime.codes import OperationCode
-from nn_runtime.operand import QUANT8_TYPES
+from nn_runtime.operand import QUANT8_TYPES, dtype_of
 from nn_runtime.quantization import requantization_table
 
 if TYPE_CHECKING:
     from gpu_driver.bound import BoundOperation
     from gpu_driver.device_profile import DeviceProfile
-    from gpu_driver.kernel import Argument
+
+
+_TYPES = {1: "uchar", 2: "ushort", 4: "int"}
+"""By the element's size."""
+_AS_THEY_ARE = np.arange(256, dtype=np.uint8)
 
 
 @launches(OperationCode.SELECT)
 def select(op: BoundOperation, device: DeviceProfile) -> Launch:
-    """SELECT. FLOAT32, FLOAT16, INT32: kernel select.cl:select_raw; QUANT8: select_quant8, through tables."""
+    """SELECT. Every type: kernels select.cl:select_raw, select_vectors; QUANT8 of two scales: select_quant8."""
     condition, output = op.input("condition"), op.outputs[0]
     choices = op.input("input_true"), op.input("input_false")
-    name = "select_raw"
-    tables: tuple[Argument, ...] = ()
+    types = (("T", _TYPES[dtype_of(output.type).itemsize]),)
+    operands, moved = (condition, *choices, output), condition.size_bytes + 3 * output.size_bytes
+    sizes = linear(output.count, device)
     if output.type in QUANT8_TYPES:
-        name = "select_quant8"
-        tables = tuple(Packed(requantization_table(choice, output)) for choice in choices)
-    global_size, local_size = linear(output.count, device)
-    return Launch(
-        Kernel("select.cl", name, (("T", raw_type(output)),)),
-        (condition, *choices, output, *tables, int32(output.count)),
-        global_size,
-        local_size,
-        bytes_moved=condition.size_bytes + 3 * output.size_bytes,
-    )
+        tables = [requantization_table(choice, output).view(np.uint8) for choice in choices]
+        if not all(np.array_equal(table, _AS_THEY_ARE) for table in tables):
+            true, false = (Packed(table) for table in tables)
+            arguments = *operands, true, false, int32(output.count)
+            return Launch(Kernel("select.cl", "select_quant8", types), arguments, *sizes, bytes_moved=moved)
+    if device.is_cpu:
+        counts, sizes = by_vectors(output.count, device)
+        return Launch(Kernel("select.cl", "select_vectors", types), (*operands, *counts), *sizes, bytes_moved=moved)
+    return Launch(Kernel("select.cl", "select_raw", types), (*operands, int32(output.count)), *sizes, bytes_moved=moved)
