@@ -78,8 +78,8 @@ _NARROW_NS = {"float16": 15.0, "quant8": 4.0, "float32": 3.0, OTHER_TYPES: 3.0}
 """Of an element where kernels find fewer than _LANES side by side, by class of type."""
 _NARROW_POOLING, _NARROW_WINDOW, _NARROW_PRODUCTS = 5, 0.2, 3
 """How many times as much it is of an element of pooling, of each of its windows, and of an element of products."""
-_MULTIPLIED_NS = 4.0
-"""Of a multiply-add of depthwise convolutions that make several channels of one."""
+_REPEATED_NS, _MULTIPLIED_NS = 1.2, 4.0
+"""Of depthwise convolutions with several channels for one: an element; a multiply-add where a run brings filters."""
 _FLAT = frozenset((
     OperationCode.ABS, OperationCode.CAST, OperationCode.DEQUANTIZE, OperationCode.ELU, OperationCode.EXP,
     OperationCode.EXPAND_DIMS, OperationCode.FLOOR, OperationCode.HARD_SWISH, OperationCode.LOG,
@@ -181,9 +181,12 @@ def _pooling_ns(model: Model, graph: Subgraph, at: int, narrow: float) -> float:
 def _multiplied_ns(graph: Subgraph, operation: Operation, elements: int) -> float:
     if operation.type != OperationCode.DEPTHWISE_CONV_2D:
         return 0.0
-    image, filters = (graph.operands[i].dimensions for i in operation.inputs[:2])
-    is_multiplied = len(image) == len(filters) == 4 and filters[-1] not in (image[1], image[3])
-    return _MULTIPLIED_NS * elements * math.prod(filters[1:3]) if is_multiplied else 0.0
+    image, filters = (graph.operands[i] for i in operation.inputs[:2])
+    dims = filters.dimensions
+    if len(image.dimensions) != 4 or len(dims) != 4 or dims[-1] in (image.dimensions[1], image.dimensions[3]):
+        return 0.0
+    is_constant = filters.lifetime in CONSTANT_LIFETIMES
+    return elements * (_REPEATED_NS if is_constant else _MULTIPLIED_NS * math.prod(dims[1:3]))
 
 
 def _is_flat(graph: Subgraph, operation: Operation) -> bool:

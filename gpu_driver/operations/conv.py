@@ -15,9 +15,9 @@ from gpu_driver.convolution import dynamic, packing, tiled, winograd
 from gpu_driver.convolution.float_rounding import FloatScaling, FloatSearch
 from gpu_driver.convolution.product import ELEMENT_NAMES, Product
 from gpu_driver.discovery.dot_products import AMX
-from gpu_driver.kernel import Kernel, Packed, int32, int_vector
+from gpu_driver.kernel import Kernel, Packed, Scratch, int32, int_vector
 from gpu_driver.launch import Launch, Steps
-from gpu_driver.launchers.strided import dense_strides, image_strides
+from gpu_driver.launchers.strided import Side, dense_strides, image_strides, strided_copy
 from gpu_driver.launchers.worksize import linear
 from gpu_driver.operations import launches
 from nn_runtime.codes import OperandCode, OperationCode
@@ -37,18 +37,68 @@ _NOTHING: tuple[Scalar, ...] = ()
 
 
 @launches(OperationCode.CONV_2D, OperationCode.DEPTHWISE_CONV_2D)
-def convolution(op: BoundOperation, device: DeviceProfile) -> Launch | Steps:
+def convolution(op: BoundOperation, device: DeviceProfile) -> Launch | Steps | tuple[Launch, Steps]:
     """CONV_2D, DEPTHWISE_CONV_2D. FLOAT32, FLOAT16, QUANT8; NHWC and NCHW; honours every Fusion but a table."""
     product = _fused_product(op)
     mean = _mean_of_pictures(product, device)
     if mean is not None:
         return Steps((mean,))
+    product = _of_one_column(_of_one_channel(product))
     if fits_depthwise_packed(product, device):
         return depthwise_packed(product, device)
-    dense = _of_one_channel(product)
-    if fits_packed(dense, device):
-        return packed_product(_as_rows(dense), device)
+    if fits_packed(product, device):
+        return packed_product(_as_rows(product), device)
+    repeated = _with_repeated_channels(product)
+    if fits_depthwise_packed(repeated, device):
+        return _repeating(product, repeated, device)
     return general(product, device)
+
+
+def _of_one_column(product: Product) -> Product:
+    """Return pictures of one column, to filters as wide, as the rows that they are as well: kernels go along rows."""
+    g = product.geometry
+    if not product.packable or g.padding_left or not g.input_width == g.output_width == g.filter_width == 1:
+        return product
+    first, taps, _, last = product.weights.dimensions
+    filters = product.weights.data.reshape(first, 1, taps, last)
+    weights = replace(product.weights, constant=filters, dimensions=filters.shape)
+    geometry = replace(
+        g,
+        input_height=1,
+        input_width=g.input_height,
+        output_height=1,
+        output_width=g.output_height,
+        filter_height=1,
+        filter_width=g.filter_height,
+        stride_height=1,
+        stride_width=g.stride_height,
+        dilation_height=1,
+        dilation_width=g.dilation_height,
+        padding_top=0,
+        padding_bottom=0,
+        padding_left=g.padding_top,
+        padding_right=g.padding_bottom,
+    )
+    return replace(product, weights=weights, geometry=geometry)
+
+
+def _with_repeated_channels(product: Product) -> Product:
+    """Return a depthwise convolution that makes several channels of one, on a picture that has each as often."""
+    g, dims = product.geometry, product.source.dimensions
+    if g.depth_multiplier < 2 or g.nchw:
+        return product
+    source = replace(product.source, dimensions=(*dims[:3], g.output_depth))
+    return replace(product, source=source, geometry=replace(g, input_depth=g.output_depth, depth_multiplier=1))
+
+
+def _repeating(product: Product, repeated: Product, device: DeviceProfile) -> tuple[Launch, Steps]:
+    """Return the launches that repeat channels in memory of their own and convolve them one by one."""
+    pixels, multiplier = product.source.count, product.geometry.depth_multiplier
+    scratch = Scratch(repeated.source.size_bytes)
+    return (
+        strided_copy((pixels, multiplier), Side(product.source, (1, 0)), Side(scratch, (multiplier, 1)), device),
+        chain.redirected(depthwise_packed(repeated, device), {repeated.source: scratch}),
+    )
 
 
 def _of_one_channel(product: Product) -> Product:
