@@ -7,6 +7,7 @@
 //          unused 1), strides in elements of src; dst [count] of T, dense
 //          *_vectors: the innermost dimension is kept and apart: `inner` elements, src and dst
 //          *_rows: the innermost dimension is reduced, strides.s3 = 1
+//          *_lanes: one dimension is kept, kept_sizes.s3 = count
 // Units    terms: product of sizes; factor (mantissa, exponent): fixed-point 1 / terms, not used by float; per_item: outputs of a work-item
 // Defines  T: float | half | uchar | char (required); 8-bit types are quantised
 //          GROUP: work-items of a group of VECTOR_KERNEL
@@ -14,8 +15,9 @@
 //          *_vectors: global (>= ceil(inner / 16), outer), local (GROUP, 1); one work-item per sixteen of them
 //          neighbouring work-items may write the same value to the same element; extra items return
 //          *_rows: global (ceil(count / per_item)), local (1); sixteen terms at a time, for CPUs
+//          *_lanes: global (ceil(count / per_item)), local (1); sixteen outputs at a time, for few terms on CPUs
 //          *_groups: global (GROUP * count), local (GROUP); one group per output element, for few outputs of many terms
-// Needs    *_vectors: inner >= 16; quantised means: terms <= 2^23
+// Needs    *_vectors: inner >= 16; *_lanes: count >= 16, per_item a multiple of 16; quantised means: terms <= 2^23
 // Exact    all but sums and products of float; sums are compensated (Kahan), so that many terms lose nothing, as long as they are
 //          finite: an infinity stays one
 #ifndef T
@@ -90,6 +92,13 @@ static inline int offset_of(int position, int4 sizes, int4 strides)
             STATEMENT;                                                              \
         }                                                                           \
     }
+
+// The terms at one place of sixteen outputs that are `apart` from each other.
+#define LOAD_LANES(src, at)                                                                                             \
+    (COMPUTE_T16)(LANE(src, at, 0), LANE(src, at, 1), LANE(src, at, 2), LANE(src, at, 3), LANE(src, at, 4), LANE(src, at, 5), \
+        LANE(src, at, 6), LANE(src, at, 7), LANE(src, at, 8), LANE(src, at, 9), LANE(src, at, 10), LANE(src, at, 11),    \
+        LANE(src, at, 12), LANE(src, at, 13), LANE(src, at, 14), LANE(src, at, 15))
+#define LANE(src, at, i) LOAD(src, (at) + (i) * apart)
 
 // Four sums side by side, since a compensated one waits for itself.
 #define SUM_OF_FOUR(V, LOADER, from)                                                                    \
@@ -173,6 +182,17 @@ TILE_KERNEL void mean_rows(global const T *src, global T *dst, int4 kept_sizes, 
     }
 }
 
+TILE_KERNEL void mean_lanes(global const T *src, global T *dst, int4 kept_sizes, int4 kept_strides, int4 sizes, int4 strides, int terms,
+    int2 factor, int zero_point, int count, int per_item)
+{
+    const int first = (int)get_global_id(0) * per_item, apart = kept_strides.s3;
+    for (int i = first; i < min(first + per_item, count); i += 16) {
+        const int at = min(i, count - 16), from = at * apart;
+        SUM_OF_FOUR(COMPUTE_T16, LOAD_LANES, from)
+        STORE16(dst, at, MEAN_OF(COMPUTE_T16, 16, sum));
+    }
+}
+
 #if GROUP > 1
 // The same by a group, of any strides: every work-item leaves a sum of its own, and behind a barrier one of them lets all meet.
 static inline void sum_of_item(
@@ -248,6 +268,7 @@ VECTOR_KERNEL void mean_groups(global const T *src, global T *dst, int4 kept_siz
 
 #define EVERY_ELEMENT(V, STATEMENT) EVERY_TERM(V, LOAD, from, STATEMENT)
 #define EVERY_VECTOR(V, STATEMENT) EVERY_TERM(V, LOAD16, from, STATEMENT)
+#define EVERY_LANE(V, STATEMENT) EVERY_TERM(V, LOAD_LANES, from, STATEMENT)
 #define EVERY_OF_ITEM(V, STATEMENT)                                    \
     for (int i = item; i < terms; i += GROUP) {                        \
         const V x = LOAD(src, from + offset_of(i, sizes, strides));    \
@@ -278,6 +299,13 @@ VECTOR_KERNEL void reduce_vectors(global const T *src, global T *dst, int4 kept_
         return;
     const int at = min(first, inner - 16), line = (int)get_global_id(1);
     const int from = offset_of(line, kept_sizes, kept_strides) + at;
+#if T_IS_FLOAT
+    if (operation == SUM_OF) {
+        SUM_OF_FOUR(COMPUTE_T16, LOAD16, from)
+        STORE16(dst, line * inner + at, sum);
+        return;
+    }
+#endif
     REDUCE(COMPUTE_T16, EVERY_VECTOR)
     STORE16(dst, line * inner + at, result);
 }
@@ -301,6 +329,24 @@ TILE_KERNEL void reduce_rows(global const T *src, global T *dst, int4 kept_sizes
         }
         REDUCE(COMPUTE_T, EVERY_REST)
         STORE(dst, i, result);
+    }
+}
+
+TILE_KERNEL void reduce_lanes(global const T *src, global T *dst, int4 kept_sizes, int4 kept_strides, int4 sizes, int4 strides,
+    int terms, int operation, int count, int per_item)
+{
+    const int first = (int)get_global_id(0) * per_item, apart = kept_strides.s3;
+    for (int i = first; i < min(first + per_item, count); i += 16) {
+        const int at = min(i, count - 16), from = at * apart;
+#if T_IS_FLOAT
+        if (operation == SUM_OF) {
+            SUM_OF_FOUR(COMPUTE_T16, LOAD_LANES, from)
+            STORE16(dst, at, sum);
+            continue;
+        }
+#endif
+        REDUCE(COMPUTE_T16, EVERY_LANE)
+        STORE16(dst, at, result);
     }
 }
 

@@ -72,7 +72,9 @@ _WINDOW_NS: Mapping[OperationCode, float] = {
 }  # fmt: skip
 _REDUCTIONS = (OperationCode.MEAN, OperationCode.REDUCE_ALL, OperationCode.REDUCE_ANY, OperationCode.REDUCE_MAX,
                OperationCode.REDUCE_MIN, OperationCode.REDUCE_PROD, OperationCode.REDUCE_SUM)  # fmt: skip
-_REDUCED_ROW_NS, _SOFTMAX_ROW_NS, _SOFTMAX_COLUMN_NS = 70, 8, 15
+_REDUCED_ROW_NS, _REDUCED_LANE_NS, _REDUCED_TERM_NS = 70, 2, 0.3
+"""Of an output of a reduction by itself; of one beside others, and of its terms."""
+_SOFTMAX_ROW_NS, _SOFTMAX_COLUMN_NS = 8, 15
 _LANES = 16
 _NARROW_NS = {"float16": 15.0, "quant8": 4.0, "float32": 3.0, OTHER_TYPES: 3.0}
 """Of an element where kernels find fewer than _LANES side by side, by class of type."""
@@ -157,7 +159,8 @@ def _unseen_ns(model: Model, graph: Subgraph, at: int) -> float:
             return _SOFTMAX_COLUMN_NS * elements
         return _SOFTMAX_ROW_NS * math.prod(output.dimensions[:-1])
     if operation.type in _REDUCTIONS:
-        return _REDUCED_ROW_NS * elements
+        terms = math.prod(graph.operands[operation.inputs[0]].dimensions)
+        return min(_REDUCED_ROW_NS * elements, _REDUCED_LANE_NS * elements + _REDUCED_TERM_NS * terms)
     if operation.type in _PRODUCTS:
         return _NARROW_PRODUCTS * narrow * elements + _multiplied_ns(graph, operation, elements)
     return 0.0 if _is_flat(graph, operation) else narrow * elements

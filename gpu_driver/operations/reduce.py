@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 _MAX_RANK = 4
 _MAX_QUANTIZED_TERMS = 1 << 23
 """So many 8-bit terms, centred, sum up within 32 bits."""
+_FEW_TERMS = 128
+"""Of one output: more of them are rather summed up one output after the other."""
 _NUMBERS = {
     OperationCode.REDUCE_SUM: 0,
     OperationCode.REDUCE_PROD: 1,
@@ -57,7 +59,7 @@ def mean_refusal(op: OperationView, device: DeviceProfile) -> str:
 
 @launches(OperationCode.MEAN)
 def mean(op: BoundOperation, device: DeviceProfile) -> Launch:
-    """MEAN. FLOAT32, FLOAT16, QUANT8, rank up to 4; kernels reduce.cl:mean, mean_vectors, mean_groups."""
+    """MEAN. FLOAT32, FLOAT16, QUANT8, rank up to 4; kernels reduce.cl:mean, mean_*."""
     terms = _terms(op)
     if op.data_type in QUANT8_TYPES and terms > _MAX_QUANTIZED_TERMS:
         op.fail("axes", f"must reduce at most {_MAX_QUANTIZED_TERMS} elements of 8 bits", terms)
@@ -136,6 +138,10 @@ def _reduce(kernel: str, op: BoundOperation, parameters: tuple[Argument, ...], d
         inner = dims[-1]
         kernel, sizes = f"{kernel}_vectors", work_sizes(-(-inner // LANES), device, output.count // inner)
         kept, last = kept[:-1], (int32(inner),)
+    elif device.is_cpu and len(kept) == 1 and terms < _FEW_TERMS and output.count >= LANES:
+        item_outputs = LANES * per_item(-(-output.count // LANES), device, LANES * terms)
+        kernel, sizes = f"{kernel}_lanes", ((-(-output.count // item_outputs),), (1,))
+        last = int32(output.count), int32(item_outputs)
     elif device.is_cpu and not ends_kept and terms >= LANES:
         item_outputs = per_item(output.count, device, terms)
         kernel, sizes = f"{kernel}_rows", ((-(-output.count // item_outputs),), (1,))
