@@ -4,8 +4,10 @@
 //          local_response_normalization: y = x * (bias + alpha * sum x_j^2)^-beta, |j - i| <= radius along the axis
 //          instance_normalization:       y = gamma * (x - mean) / sqrt(variance + epsilon) + beta, both along the axis
 // Tensors  src, dst [outer, axis, inner] of T, dense row-major; the axis of instance_normalization is height * width
+// Units    rows_per_item: rows that a work-item computes one after the other
 // Defines  T: float | half (required)
 // Launch   local_response_normalization: global (>= outer * axis * inner), local (64); one work-item per element
+//          l2_normalization_rows, of inner = 1 and axis >= 16: global (ceil(outer / rows_per_item)), local (1); for CPUs
 //          the others: global (>= count), count = outer * inner, local (64); one work-item writes axis values
 //          extra items return
 // Exact    float; means and variances by compensated sums (Kahan)
@@ -30,6 +32,30 @@ kernel void l2_normalization(global const T *src, global T *dst, int axis, int i
     const float length = sqrt(sum), norm = length < 1e-6f ? 1e-6f : length; // fmax would lose a NaN
     for (int i = 0; i < axis; ++i)
         STORE(dst, start + i * inner, LOAD(src, start + i * inner) / norm);
+}
+
+TILE_KERNEL void l2_normalization_rows(global const T *src, global T *dst, int axis, int outer, int rows_per_item)
+{
+    const int first = (int)get_global_id(0) * rows_per_item, whole = axis & ~15;
+    for (int row = first; row < min(first + rows_per_item, outer); ++row) {
+        global const T *x = src + row * axis;
+        float16 sums = (float16)0.0f;
+        for (int i = 0; i < whole; i += 16) {
+            const float16 v = LOAD16(x, i);
+            sums += v * v;
+        }
+        float lanes[16], sum = 0.0f;
+        vstore16(sums, 0, lanes);
+        for (int i = 0; i < 16; ++i)
+            sum += lanes[i];
+        for (int i = whole; i < axis; ++i)
+            sum += LOAD(x, i) * LOAD(x, i);
+        const float length = sqrt(sum), norm = length < 1e-6f ? 1e-6f : length;
+        for (int i = 0; i < axis; i += 16) {
+            const int at = min(i, axis - 16); // the last vector may overlap the one before it
+            STORE16(dst, row * axis + at, LOAD16(x, at) / norm);
+        }
+    }
 }
 
 // x^-beta; the usual exponents by roots, which are exact and many times faster.

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // topk.cl: TOPK_V2: the k greatest of each row, falling; of equal ones the larger index first.
-// Maths    topk_select: the greatest, then k - 1 times the greatest that comes after the one before
+// Maths    topk_insert: the greatest so far, in order; from the last element on, each that comes before the last of them takes its place
 //          topk_rank:   an element's place is the number of those before it; written where it is below k
-//          order of real numbers: NaN before infinity, the two zeros are equal
+//          order of real numbers: NaN before infinity, the two zeros are equal, and to them what the device takes for 0
 // Tensors  src [outer, axis], values [outer, k] of T, indices int [outer, k], dense row-major
+// Units    rows_per_item: rows that a work-item takes one after the other
 // Defines  T: float | half | uchar | char | int (required)
-// Launch   topk_select: global (>= outer), local (64); one work-item per row
-//          topk_rank: global (>= axis, outer), local (64, 1); one work-item per element
-//          extra items return
+// Launch   topk_insert: global (ceil(outer / rows_per_item)), local (1); for CPUs
+//          topk_rank: global (>= axis, outer), local (64, 1); one work-item per element; extra items return
 // Exact    yes
 #ifndef T
 #error "topk.cl: define T"
@@ -26,26 +26,49 @@ static inline int order_of(COMPUTE_T x)
 #endif
 }
 
-kernel void topk_select(global const T *src, global T *values, global int *indices, int axis, int k, int outer)
+// Whether an element is greater than another; of one or sixteen, on numbers that are not rounded.
+#if T_IS_FLOAT
+#define IS_GREATER(a, b) (((a) > (b)) | (((a) != (a)) & ((b) == (b))))
+#else
+#define IS_GREATER(a, b) ((a) > (b))
+#endif
+
+// Puts element i of a row behind those that are as great or greater, of `count` that there are; the last of k falls out.
+static inline void insert(global const T *row, int i, global T *values, global int *indices, int k, int count)
 {
-    const int row = (int)get_global_id(0);
-    if (row >= outer)
-        return;
-    int last = 2147483647, last_at = axis;
-    for (int place = 0; place < k; ++place) {
-        int best = 0, best_at = -1;
-        for (int i = 0; i < axis; ++i) {
-            const int order = order_of(LOAD(src, row * axis + i));
-            const int is_left = order < last || (order == last && i < last_at);
-            if (is_left && (best_at < 0 || order >= best)) {
-                best = order;
-                best_at = i;
+    global STORED *stored = (global STORED *)values;
+    const COMPUTE_T own = LOAD(row, i);
+    int place = min(count, k - 1);
+    for (; place > 0 && IS_GREATER(own, LOAD(values, place - 1)); --place) {
+        stored[place] = stored[place - 1];
+        indices[place] = indices[place - 1];
+    }
+    stored[place] = ((global const STORED *)row)[i];
+    indices[place] = i;
+}
+
+TILE_KERNEL void topk_insert(global const T *src, global T *values, global int *indices, int axis, int k, int outer, int rows_per_item)
+{
+    const int first = (int)get_global_id(0) * rows_per_item;
+    for (int row = first; row < min(first + rows_per_item, outer); ++row) {
+        global const T *x = src + row * axis;
+        global T *best = values + row * k;
+        global int *places = indices + row * k;
+        int i = axis - 1;
+        for (; i >= axis - k; --i)
+            insert(x, i, best, places, k, axis - 1 - i);
+        COMPUTE_T least = LOAD(best, k - 1);
+        while (i >= 0) {
+            if (i >= 15 && !any(IS_GREATER(LOAD16(x, i - 15), (COMPUTE_T16)least))) {
+                i -= 16;
+                continue;
             }
+            for (const int end = max(i - 16, -1); i > end; --i)
+                if (IS_GREATER(LOAD(x, i), least)) {
+                    insert(x, i, best, places, k, k);
+                    least = LOAD(best, k - 1);
+                }
         }
-        STORE(values, row * k + place, LOAD(src, row * axis + best_at));
-        indices[row * k + place] = best_at;
-        last = best;
-        last_at = best_at;
     }
 }
 

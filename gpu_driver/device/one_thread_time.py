@@ -40,19 +40,18 @@ _ELEMENT_NS: Mapping[_Rates, tuple[OperationCode, ...]] = {
     (0.3, 0.4): (OperationCode.DIV,),
     (0.25, 0.1): (OperationCode.TANH,),
     (0.05, 0.1): (OperationCode.CONCATENATION,),
-    (0.5, 0.5): (OperationCode.CHANNEL_SHUFFLE, OperationCode.REVERSE),
     (0.5, 2.2): (OperationCode.SOFTMAX,),
     (0.15, 0.25): (OperationCode.RESIZE_BILINEAR,),
     (1.5, 1.5): (OperationCode.FILL, OperationCode.LOG),
     (2.0, 0.8): (OperationCode.ARGMAX, OperationCode.ARGMIN),
     (2.1, 2.1): (OperationCode.SIN,),
-    (3.0, 3.0): (OperationCode.HEATMAP_MAX_KEYPOINT, OperationCode.L2_NORMALIZATION),
+    (3.0, 3.0): (OperationCode.HEATMAP_MAX_KEYPOINT, OperationCode.TOPK_V2),
+    (0.3, 2.0): (OperationCode.L2_NORMALIZATION,),
+    (0.5, 0.5): (OperationCode.CHANNEL_SHUFFLE, OperationCode.REVERSE, OperationCode.LOG_SOFTMAX),
     (10, 10): (OperationCode.INSTANCE_NORMALIZATION,),
     (11, 11): (OperationCode.POW,),
-    (16, 16): (OperationCode.LOG_SOFTMAX,),
     (20, 20): (OperationCode.ROI_ALIGN, OperationCode.ROI_POOLING, OperationCode.GENERATE_PROPOSALS,
                OperationCode.BOX_WITH_NMS_LIMIT, OperationCode.DETECTION_POSTPROCESSING),
-    (40, 15): (OperationCode.TOPK_V2,),
     (150, 150): (OperationCode.LOCAL_RESPONSE_NORMALIZATION,),
 }  # fmt: skip
 _OTHER_ELEMENT_NS = (0.15, 0.1)
@@ -152,7 +151,7 @@ def _unseen_ns(model: Model, graph: Subgraph, at: int) -> float:
     narrow = _NARROW_NS[type_class(output.type)] if math.prod(output.dimensions[-1:]) < _LANES else 0.0
     if operation.type in _WINDOW_NS:
         return _pooling_ns(model, graph, at, narrow) + _NARROW_POOLING * narrow * elements
-    if operation.type == OperationCode.SOFTMAX:
+    if operation.type in (OperationCode.SOFTMAX, OperationCode.LOG_SOFTMAX):
         view = operation_view(model, graph, operation, at)
         rank = len(output.dimensions)
         if view.axis("axis", rank, default=-1) < rank - 1:

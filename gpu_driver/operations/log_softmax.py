@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpu_driver.kernel import Kernel, float32, int32
 from gpu_driver.launch import Launch
-from gpu_driver.launchers.vectors import c_type
+from gpu_driver.launchers.vectors import c_type, per_item
 from gpu_driver.launchers.worksize import linear
 from gpu_driver.operations import launches
 from nn_runtime.codes import OperationCode
@@ -20,18 +20,17 @@ if TYPE_CHECKING:
 
 @launches(OperationCode.LOG_SOFTMAX)
 def log_softmax(op: BoundOperation, device: DeviceProfile) -> Launch:
-    """LOG_SOFTMAX. FLOAT32, FLOAT16; kernel log_softmax.cl:log_softmax."""
+    """LOG_SOFTMAX. FLOAT32, FLOAT16; kernels log_softmax.cl:log_softmax, log_softmax_rows (last axis)."""
     source, output = op.input("input"), op.outputs[0]
     dims = source.dimensions
     at = op.axis("axis", len(dims))
-    inner = math.prod(dims[at + 1 :])
-    count = math.prod(dims[:at]) * inner
-    global_size, local_size = linear(count, device)
-    return Launch(
-        Kernel("log_softmax.cl", "log_softmax", (("T", c_type(output)),)),
-        (source, output, float32(op.float_value("beta")), int32(dims[at]), int32(inner), int32(count)),
-        global_size,
-        local_size,
-        3 * output.count,
-        2 * output.size_bytes,
-    )
+    outer, axis, inner = math.prod(dims[:at]), dims[at], math.prod(dims[at + 1 :])
+    common = source, output, float32(op.float_value("beta")), int32(axis)
+    types, work = (("T", c_type(output)),), (3 * output.count, 2 * output.size_bytes)
+    if device.is_cpu and inner == 1:
+        item_rows = per_item(outer, device, axis)
+        kernel, sizes = Kernel("log_softmax.cl", "log_softmax_rows", types), (int32(outer), int32(item_rows))
+        return Launch(kernel, (*common, *sizes), (-(-outer // item_rows),), (1,), *work)
+    global_size, local_size = linear(outer * inner, device)
+    kernel, sizes = Kernel("log_softmax.cl", "log_softmax", types), (int32(inner), int32(outer * inner))
+    return Launch(kernel, (*common, *sizes), global_size, local_size, *work)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpu_driver.kernel import Kernel, float32, int32
 from gpu_driver.launch import Launch
-from gpu_driver.launchers.vectors import c_type
+from gpu_driver.launchers.vectors import LANES, c_type, per_item
 from gpu_driver.launchers.worksize import linear
 from gpu_driver.operations import launches
 from nn_runtime.codes import OperationCode
@@ -27,7 +27,18 @@ def l2_normalization(op: BoundOperation, device: DeviceProfile) -> Launch:
     if op.data_type in QUANT8_TYPES:
         zeros = int32(op.input("input").zero_point), int32(op.outputs[0].zero_point)
         return _launch(op, "normalization_quant8.cl", zeros, (axis, inner, outer * inner), device)
-    return _launch(op, "normalization.cl", (), (axis, inner, outer * inner), device)
+    if not device.is_cpu or inner > 1 or axis < LANES:
+        return _launch(op, "normalization.cl", (), (axis, inner, outer * inner), device)
+    source, output = op.input("input"), op.outputs[0]
+    item_rows = per_item(outer, device, axis)
+    return Launch(
+        Kernel("normalization.cl", "l2_normalization_rows", (("T", c_type(output)),)),
+        (source, output, int32(axis), int32(outer), int32(item_rows)),
+        (-(-outer // item_rows),),
+        (1,),
+        4 * output.count,
+        2 * output.size_bytes,
+    )
 
 
 @launches(OperationCode.LOCAL_RESPONSE_NORMALIZATION)

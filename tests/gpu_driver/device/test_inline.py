@@ -139,7 +139,8 @@ def _as_outside(monkeypatch: pytest.MonkeyPatch) -> None:
         (one_operation(OperationCode.ABS, 128, 1000), True),
         (one_operation(OperationCode.ABS, 2000, 1000), False),
         (one_operation(OperationCode.LOG, 128, 1000), False),  # a slow one
-        (one_operation(OperationCode.LOG_SOFTMAX, 128, 1000, numbers=(1.0, 1)), False),
+        (one_operation(OperationCode.LOG_SOFTMAX, 128, 1000, numbers=(1.0, 1)), True),
+        (one_operation(OperationCode.LOG_SOFTMAX, 1000, 128, numbers=(1.0, 0)), False),  # of columns
         (one_operation(OperationCode.SOFTMAX, 128, 1000, numbers=(1.0,)), True),
         (one_operation(OperationCode.SOFTMAX, 64000, 2, numbers=(1.0,)), False),  # of many rows
         (one_operation(OperationCode.SOFTMAX, 1000, 128, numbers=(1.0, 0)), False),  # of columns

@@ -23,6 +23,9 @@ AXES: list[tuple[Dimensions, int]] = [
     ((2, 7, 33), 1),
     ((2, 3, 5, 1001), 3),
     ((70, 3, 2), 0),
+    ((2, 37, 5), 2),
+    ((3, 11, 16), 2),
+    ((300, 40), 1),
 ]
 FLOATS = (FLOAT32, FLOAT16)
 
@@ -51,8 +54,9 @@ def test_every_code_in_rows_of_every_norm(opencl_device: Device, data_type: Oper
 
 
 def test_zeros_stay_zeros(opencl_device: Device) -> None:
-    source = Value(FLOAT32, np.zeros((3, 5), np.float32))
-    check(opencl_device, OperationCode.L2_NORMALIZATION, [source], source)
+    for depth in (5, 37):
+        source = Value(FLOAT32, np.zeros((3, depth), np.float32))
+        check(opencl_device, OperationCode.L2_NORMALIZATION, [source], source)
 
 
 @pytest.mark.parametrize("radius", [0, 1, 4, 2**31 - 1])
