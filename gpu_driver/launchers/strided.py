@@ -168,11 +168,19 @@ def _copy_rows(
 
 
 def _row_dimension(sizes: Sequence[int], source: Side, destination: Side) -> int:
-    """Return the dimension to loop over: the last where it is a run of some length on both sides, else the longest."""
+    """Return the dimension to loop over: the last where it is a run of some length on both sides, else the longest.
+
+    If there is one of some length that is a run on one side, then of those: others go to another cache line every time.
+    """
     last = len(sizes) - 1
     if sizes and source.strides[last] == destination.strides[last] == 1 and sizes[last] >= _SHORTEST_ROW:
         return last
-    return max(range(len(sizes)), key=lambda at: sizes[at], default=0)
+    runs = [at for at, size in enumerate(sizes) if size >= _SHORTEST_ROW and 1 in _steps(at, source, destination)]
+    return max(runs or range(len(sizes)), key=lambda at: sizes[at], default=0)
+
+
+def _steps(at: int, source: Side, destination: Side) -> tuple[int, int]:
+    return source.strides[at], destination.strides[at]
 
 
 def _left_over(block: tuple[Sequence[int], Side, Side], taken: Sequence[int]) -> tuple[Sequence[int], Side, Side]:
