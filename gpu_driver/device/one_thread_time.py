@@ -44,7 +44,7 @@ _ELEMENT_NS: Mapping[_Rates, tuple[OperationCode, ...]] = {
     (0.15, 0.25): (OperationCode.RESIZE_BILINEAR,),
     (1.5, 1.5): (OperationCode.FILL, OperationCode.LOG),
     (2.0, 0.8): (OperationCode.ARGMAX, OperationCode.ARGMIN),
-    (2.1, 2.1): (OperationCode.SIN,),
+    (0.8, 0.8): (OperationCode.SIN,),
     (3.0, 3.0): (OperationCode.HEATMAP_MAX_KEYPOINT, OperationCode.TOPK_V2),
     (0.3, 2.0): (OperationCode.L2_NORMALIZATION,),
     (0.5, 0.5): (OperationCode.CHANNEL_SHUFFLE, OperationCode.REVERSE, OperationCode.LOG_SOFTMAX),

@@ -79,6 +79,18 @@ def test_every_code_of_rsqrt(opencl_device: Device, data_type: OperandCode, zero
     check(opencl_device, OperationCode.RSQRT, [source], like(source, scale=0.05, zero_point=offset + 3))
 
 
+@pytest.mark.parametrize("greatest", [0.1, 4.0, 100.0, 8192.0, 20000.0])
+def test_sines_are_right_to_the_last_bits(opencl_device: Device, greatest: float) -> None:
+    half_turns = np.arange(0, greatest, np.pi).astype(np.float32)
+    angles = np.concatenate(
+        [np.random.default_rng(0).uniform(-greatest, greatest, 5000).astype(np.float32), half_turns]
+    )
+    source = Value(FLOAT32, angles)
+    result = execute(opencl_device, OperationCode.SIN, [source], source, angles.shape)
+    right = np.sin(angles.astype(np.float64))
+    assert (np.abs(result - right) <= 4 * np.spacing(np.abs(right).astype(np.float32))).all()
+
+
 @pytest.mark.parametrize("data_type", [FLOAT32, FLOAT16])
 @pytest.mark.parametrize("large", [3e7, 1e9, 3e38, np.inf, np.nan])
 def test_sines_of_small_angles_beside_a_large_one(opencl_device: Device, data_type: OperandCode, large: float) -> None:
