@@ -121,10 +121,12 @@ def _minimum(op: Operator) -> None:
 
 @converts(BuiltinOperator.POW, inputs=2)
 def _pow(op: Operator) -> None:
-    """(base, exponent) of real numbers, or of integers where the exponent is a constant."""
+    """(base, exponent) of real numbers, or of integers where the exponent is a constant; squares are products."""
     base, exponent = _pair(op)
     if base.type == OperandCode.TENSOR_INT32 == exponent.type:
         op.result(power(op, base, op.array(1, "exponent")))
+    elif exponent.data is not None and exponent.data.size == 1 and exponent.rank <= base.rank and exponent.data == 2:
+        op.result(op.emit(OperationCode.MUL, [base, base, _NO_ACTIVATION]))
     else:
         op.result(op.emit(OperationCode.POW, [base, exponent]))
 

@@ -57,6 +57,10 @@ CASES = [
     Case("ATAN2", [real(2, 50), real(2, 50)], [real(2, 50)], "ATan2Options"),
     Case("POW", [POSITIVE, real(2, 5)], [real(2, 5)], "PowOptions"),
     *(
+        Case("POW", [POSITIVE, constant(np.full(shape, exponent, np.float32))], [real(2, 5)], "PowOptions", name=name)
+        for shape, exponent, name in [((), 2, "square"), ((1, 1), 2, "square of a matrix"), ((1,), 3, "cube")]
+    ),
+    *(
         Case("POW", [int32(2, 5), constant(exponents)], [int32(2, 5)], "PowOptions", name=name)
         for exponents, name in (
             (np.int32(0), "0"),
