@@ -77,6 +77,10 @@ _SOFTMAX_ROW_NS, _SOFTMAX_COLUMN_NS = 8, 15
 _LANES = 16
 _NARROW_NS = {"float16": 15.0, "quant8": 4.0, "float32": 3.0, OTHER_TYPES: 3.0}
 """Of an element where kernels find fewer than _LANES side by side, by class of type."""
+_NARROW_MOVE_NS = 0.3
+"""The same of operations that only move elements."""
+_MOVES = (OperationCode.TRANSPOSE, OperationCode.DEPTH_TO_SPACE, OperationCode.SPACE_TO_DEPTH, OperationCode.REVERSE,
+          OperationCode.SLICE)  # fmt: skip
 _NARROW_POOLING, _NARROW_WINDOW, _NARROW_PRODUCTS = 5, 0.2, 3
 """How many times as much it is of an element of pooling, of each of its windows, and of an element of products."""
 _REPEATED_NS, _MULTIPLIED_NS = 1.2, 4.0
@@ -148,7 +152,8 @@ def _unseen_ns(model: Model, graph: Subgraph, at: int) -> float:
         return 0.0
     output = graph.operands[operation.outputs[0]]
     elements = math.prod(output.dimensions)
-    narrow = _NARROW_NS[type_class(output.type)] if math.prod(output.dimensions[-1:]) < _LANES else 0.0
+    narrow = _NARROW_MOVE_NS if operation.type in _MOVES else _NARROW_NS[type_class(output.type)]
+    narrow = narrow if math.prod(output.dimensions[-1:]) < _LANES else 0.0
     if operation.type in _WINDOW_NS:
         return _pooling_ns(model, graph, at, narrow) + _NARROW_POOLING * narrow * elements
     if operation.type in (OperationCode.SOFTMAX, OperationCode.LOG_SOFTMAX):

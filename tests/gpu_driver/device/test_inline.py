@@ -136,6 +136,7 @@ def _as_outside(monkeypatch: pytest.MonkeyPatch) -> None:
         (narrow_convolutions(100), False),
         (one_operation(OperationCode.RELU, 100000, 3), True),
         (one_operation(OperationCode.REVERSE, 100000, 3, numbers=(0,)), False),
+        (one_operation(OperationCode.REVERSE, 50000, 3, numbers=(0,)), True),
         (one_operation(OperationCode.ABS, 128, 1000), True),
         (one_operation(OperationCode.ABS, 2000, 1000), False),
         (one_operation(OperationCode.LOG, 128, 1000), False),  # a slow one
