@@ -109,6 +109,9 @@ def operations() -> Iterator[Wide]:
         long = random_tensor(data_type, (3, 257))
         yield Wide(OperationCode.MEAN, (long, constant([1]), 1), (long,))
         yield Wide(OperationCode.REDUCE_MIN, (long, constant([1]), True), (long,))
+        short = random_tensor(data_type, (35, 7))
+        yield Wide(OperationCode.MEAN, (short, constant([1]), 1), (short,))
+        yield Wide(OperationCode.REDUCE_MAX, (short, constant([1]), True), (short,))
         yield Wide(OperationCode.ARGMAX, (long, 1), (INDICES,))
         yield Wide(OperationCode.TOPK_V2, (long, 5), (long, INDICES))
         rows = random_tensor(data_type, (5, 4, 18))
@@ -128,6 +131,8 @@ def operations() -> Iterator[Wide]:
         output = like(image, image.scale * 10)
         yield Wide(OperationCode.DEPTHWISE_CONV_2D, (image, weights, bias, *window), (output,))
     for data_type in (FLOAT32, FLOAT16):
+        rows = random_tensor(data_type, (5, 37))
+        yield Wide(OperationCode.L2_NORMALIZATION, (rows,), (rows,))
         sequence = random_tensor(data_type, (9, 3, 5), spread=0.5)
         matrices = (random_tensor(data_type, dims, 1, spread=0.5) for dims in ((17, 5), (17, 17), (17,), (3, 17)))
         cell = (sequence, *matrices, int(FuseCode.RELU6), 1)
