@@ -96,6 +96,7 @@
 #if T_IS_FLOAT
 #include "common/exponential.h"
 #endif
+#include "common/lanes.h"
 #include "common/softmax.h"
 #include "common/softmax_step.h"
 #if GENERAL

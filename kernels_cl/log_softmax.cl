@@ -14,6 +14,7 @@
 #include "common/types.h"
 #include "common/exponential.h"
 #include "common/logarithm.h"
+#include "common/lanes.h"
 #include "common/softmax.h"
 
 static inline void log_softmax_of(float beta, global const T *src, global T *dst, int axis, int inner)

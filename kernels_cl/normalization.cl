@@ -16,6 +16,7 @@
 #endif
 
 #include "common/types.h"
+#include "common/lanes.h"
 #include "common/power.h"
 
 kernel void l2_normalization(global const T *src, global T *dst, int axis, int inner, int count)
@@ -44,10 +45,7 @@ TILE_KERNEL void l2_normalization_rows(global const T *src, global T *dst, int a
             const float16 v = LOAD16(x, i);
             sums += v * v;
         }
-        float lanes[16], sum = 0.0f;
-        vstore16(sums, 0, lanes);
-        for (int i = 0; i < 16; ++i)
-            sum += lanes[i];
+        float sum = sum_of_lanes(sums);
         for (int i = whole; i < axis; ++i)
             sum += LOAD(x, i) * LOAD(x, i);
         const float length = sqrt(sum), norm = length < 1e-6f ? 1e-6f : length;

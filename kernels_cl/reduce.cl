@@ -25,6 +25,7 @@
 #endif
 
 #include "common/types.h"
+#include "common/lanes.h"
 #include "common/quant.h"
 
 // Element offset of a position counted over `sizes`.
@@ -93,12 +94,8 @@ static inline int offset_of(int position, int4 sizes, int4 strides)
         }                                                                           \
     }
 
-// The terms at one place of sixteen outputs that are `apart` from each other.
-#define LOAD_LANES(src, at)                                                                                             \
-    (COMPUTE_T16)(LANE(src, at, 0), LANE(src, at, 1), LANE(src, at, 2), LANE(src, at, 3), LANE(src, at, 4), LANE(src, at, 5), \
-        LANE(src, at, 6), LANE(src, at, 7), LANE(src, at, 8), LANE(src, at, 9), LANE(src, at, 10), LANE(src, at, 11),    \
-        LANE(src, at, 12), LANE(src, at, 13), LANE(src, at, 14), LANE(src, at, 15))
-#define LANE(src, at, i) LOAD(src, (at) + (i) * apart)
+// The terms at one place of sixteen outputs.
+#define LOAD_LANES(src, at) column_of_rows((src) + (at), apart)
 
 // Four sums side by side, since a compensated one waits for itself.
 #define SUM_OF_FOUR(V, LOADER, from)                                                                    \

@@ -14,6 +14,7 @@
 
 #include "common/types.h"
 #include "common/exponential.h"
+#include "common/lanes.h"
 #include "common/softmax.h"
 
 kernel void softmax(global const T *src, global T *dst, float beta, int axis, int inner, int count)

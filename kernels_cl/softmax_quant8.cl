@@ -16,6 +16,7 @@
 
 #include "common/types.h"
 #include "common/quant.h"
+#include "common/lanes.h"
 #include "common/softmax.h"
 
 kernel void softmax(

@@ -18,13 +18,7 @@
 
 #include "common/types.h"
 #include "common/activation.h"
-
-static inline float sum_of_lanes(float16 values)
-{
-    const float8 a = values.lo + values.hi;
-    const float4 b = a.lo + a.hi;
-    return b.x + b.y + b.z + b.w;
-}
+#include "common/lanes.h"
 
 VECTOR_KERNEL void svdf_feature(
     global const T *src, global const T *weights, global float *newest, int input_size, int num_filters, int per_item)

@@ -175,12 +175,9 @@ def _row_dimension(sizes: Sequence[int], source: Side, destination: Side) -> int
     last = len(sizes) - 1
     if sizes and source.strides[last] == destination.strides[last] == 1 and sizes[last] >= _SHORTEST_ROW:
         return last
-    runs = [at for at, size in enumerate(sizes) if size >= _SHORTEST_ROW and 1 in _steps(at, source, destination)]
+    is_run = [1 in pair for pair in zip(source.strides, destination.strides, strict=True)]
+    runs = [at for at, size in enumerate(sizes) if size >= _SHORTEST_ROW and is_run[at]]
     return max(runs or range(len(sizes)), key=lambda at: sizes[at], default=0)
-
-
-def _steps(at: int, source: Side, destination: Side) -> tuple[int, int]:
-    return source.strides[at], destination.strides[at]
 
 
 def _left_over(block: tuple[Sequence[int], Side, Side], taken: Sequence[int]) -> tuple[Sequence[int], Side, Side]:

@@ -1,25 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // softmax.h: what kernels of SOFTMAX share.
-// Defines  T, common/types.h; for 8-bit T common/quant.h, for others common/exponential.h (required, before inclusion)
-// Gives    largest_lane, sum_of_lanes of float16 (real T); largest_lane of int16, half_of, reciprocal, reciprocal16, result_of (8-bit T)
+// Defines  T, common/types.h, common/lanes.h; for 8-bit T common/quant.h, for others common/exponential.h (required, before inclusion)
+// Gives    largest_lane of float16 (real T); largest_lane of int16, half_of, reciprocal, reciprocal16, result_of (8-bit T)
 //          softmax_of_rows of real T, by one thread; softmax_columns of 8-bit T: sixteen rows of `axis` < 16
 //          KEEP(dst, i, v), KEPT(dst, i, again), KEEP16, KEPT16 (real T): floats wait in the output for their sum; where T would round
 //          them, they are computed again
-
-// Element by element of sixteen rows: a lane is a row. No loops over lanes: compilers make gathers and scatters of them, which take longer.
-#define LANE(i) LOAD(src, (i) * axis)
-static inline COMPUTE_T16 column_of_rows(global const T *src, int axis)
-{
-    return (COMPUTE_T16)(LANE(0), LANE(1), LANE(2), LANE(3), LANE(4), LANE(5), LANE(6), LANE(7),
-                     LANE(8), LANE(9), LANE(10), LANE(11), LANE(12), LANE(13), LANE(14), LANE(15));
-}
-
-#define STORE_LANE(i, hex) STORE(dst, (i) * axis, column.s##hex);
-static inline void store_column(global T *dst, int axis, COMPUTE_T16 column)
-{
-    STORE_LANE(0, 0) STORE_LANE(1, 1) STORE_LANE(2, 2) STORE_LANE(3, 3) STORE_LANE(4, 4) STORE_LANE(5, 5) STORE_LANE(6, 6) STORE_LANE(7, 7)
-    STORE_LANE(8, 8) STORE_LANE(9, 9) STORE_LANE(10, a) STORE_LANE(11, b) STORE_LANE(12, c) STORE_LANE(13, d) STORE_LANE(14, e) STORE_LANE(15, f)
-}
 
 #if T_IS_FLOAT
 #if T_IS_HALF
@@ -40,14 +25,6 @@ static inline float largest_lane(float16 v)
     const float4 b = fmax(a.lo, a.hi);
     const float2 c = fmax(b.lo, b.hi);
     return fmax(c.x, c.y);
-}
-
-static inline float sum_of_lanes(float16 v)
-{
-    const float8 a = v.lo + v.hi;
-    const float4 b = a.lo + a.hi;
-    const float2 c = b.lo + b.hi;
-    return c.x + c.y;
 }
 
 #define EXPONENTIAL_OF(x) exp_below_zero16(beta * ((x) - largest))

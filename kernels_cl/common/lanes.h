@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// lanes.h: sixteen elements, one beside the other in a vector.
+// Defines  T, common/types.h (required, before inclusion)
+// Gives    sum_of_lanes of float16; elements that are `apart` from each other: column_of_rows, store_column
+
+static inline float sum_of_lanes(float16 v)
+{
+    const float8 a = v.lo + v.hi;
+    const float4 b = a.lo + a.hi;
+    const float2 c = b.lo + b.hi;
+    return c.x + c.y;
+}
+
+// No loops over lanes: compilers make gathers and scatters of them, which take longer.
+#define LANE(i) LOAD(src, (i) * apart)
+static inline COMPUTE_T16 column_of_rows(global const T *src, int apart)
+{
+    return (COMPUTE_T16)(LANE(0), LANE(1), LANE(2), LANE(3), LANE(4), LANE(5), LANE(6), LANE(7),
+                     LANE(8), LANE(9), LANE(10), LANE(11), LANE(12), LANE(13), LANE(14), LANE(15));
+}
+
+#define STORE_LANE(i, hex) STORE(dst, (i) * apart, column.s##hex);
+static inline void store_column(global T *dst, int apart, COMPUTE_T16 column)
+{
+    STORE_LANE(0, 0) STORE_LANE(1, 1) STORE_LANE(2, 2) STORE_LANE(3, 3) STORE_LANE(4, 4) STORE_LANE(5, 5) STORE_LANE(6, 6) STORE_LANE(7, 7)
+    STORE_LANE(8, 8) STORE_LANE(9, 9) STORE_LANE(10, a) STORE_LANE(11, b) STORE_LANE(12, c) STORE_LANE(13, d) STORE_LANE(14, e) STORE_LANE(15, f)
+}
