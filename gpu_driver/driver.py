@@ -252,7 +252,7 @@ class Device:
                 raise HalError(ErrorStatus.GENERAL_FAILURE, f"operation {i} {name}: {reason}")
         if deadline_ns is not None and time.monotonic_ns() >= deadline_ns:
             raise HalError(ErrorStatus.MISSED_DEADLINE_PERSISTENT, "the deadline passed before the preparation")
-        context = self._context_for(model)
+        context = self._context_for(model, how)
 
         def prepare() -> PreparedModel:
             with context.programs.offered(binaries):
@@ -260,10 +260,10 @@ class Device:
 
         return context.preparations.slot(how.priority, deadline_ns).during(prepare)
 
-    def _context_for(self, model: Model) -> DeviceContext:
+    def _context_for(self, model: Model, how: Preparation) -> DeviceContext:
         """Return the context of the device, or of its inline one for a small model."""
-        context = self.context()
-        if not context.has_inline or not is_small(model, context.profile.compute_units):
+        context, threads = self.context(), self.profile.compute_units
+        if not context.has_inline or not is_small(model, threads, quantizes_inputs=how.quantizes_inputs):
             return context
         return context.inline or context
 

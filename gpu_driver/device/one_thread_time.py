@@ -4,27 +4,44 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from nn_runtime.codes import OperationCode
+from nn_runtime.codes import OperandCode, OperationCode
 from nn_runtime.errors import BadData
-from nn_runtime.hal.costs import ANY_OPERATION, OTHER_TYPES, CostTable, OperationCost, operation_estimates, type_class
+from nn_runtime.hal.costs import (
+    ANY_OPERATION,
+    OTHER_TYPES,
+    CostTable,
+    OperationCost,
+    operation_estimates,
+    operation_work,
+    type_class,
+)
 from nn_runtime.hal.types import CONSTANT_LIFETIMES
 from nn_runtime.hal.views import operation_view
-from nn_runtime.operand import size_bytes
+from nn_runtime.operand import element_count, size_bytes
 from nn_runtime.operations.pooling import pooling_geometry
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from nn_runtime.hal.types import Model, Operation, Subgraph
+    from nn_runtime.hal.types import Model, Operand, Operation, Subgraph
 
     _Rates = tuple[float, float]
     """Of most types, and of 8-bit ones."""
 
+_BY_THEMSELVES = frozenset((
+    OperationCode.ARGMAX, OperationCode.ARGMIN, OperationCode.EMBEDDING_LOOKUP, OperationCode.EQUAL, OperationCode.FILL,
+    OperationCode.GATHER, OperationCode.GREATER, OperationCode.GREATER_EQUAL, OperationCode.LESS,
+    OperationCode.LESS_EQUAL, OperationCode.LOGICAL_AND, OperationCode.LOGICAL_NOT, OperationCode.LOGICAL_OR,
+    OperationCode.LSTM, OperationCode.NOT_EQUAL, OperationCode.PACK, OperationCode.QUANTIZED_LSTM, OperationCode.RNN,
+    OperationCode.SELECT, OperationCode.TOPK_V2,
+))  # fmt: skip
+"""Operations that models have by the hundred, and that are no steps of chains."""
 _LEAST_CUT_NS = 1_000
 """An operation that takes less is done by one thread anyway (`least_task_flops`), however many there are of them."""
-_ARGUMENT_BYTE_NS, _CONSTANT_BYTE_NS = 0.03, 0.045
+_ARGUMENT_BYTE_NS, _CONSTANT_BYTE_NS = 0.02, 0.045
 _KEPT_BYTES = 1 << 20
 """Of constants: what is more comes from memory in every run."""
 _ELEMENT_NS: Mapping[_Rates, tuple[OperationCode, ...]] = {
@@ -36,14 +53,16 @@ _ELEMENT_NS: Mapping[_Rates, tuple[OperationCode, ...]] = {
                  OperationCode.LESS, OperationCode.LESS_EQUAL),
     (0.1, 0.6): (OperationCode.PRELU,),
     (0.3, 0.1): (OperationCode.LOGISTIC, OperationCode.ELU, OperationCode.EXP, OperationCode.SQRT, OperationCode.RSQRT),
-    (0.3, 0.15): (OperationCode.SLICE, OperationCode.STRIDED_SLICE, OperationCode.GATHER, OperationCode.TILE),
+    (0.3, 0.15): (OperationCode.SLICE, OperationCode.STRIDED_SLICE, OperationCode.TILE),
+    (0.15, 0.15): (OperationCode.GATHER, OperationCode.LOG),
     (0.3, 0.4): (OperationCode.DIV,),
     (0.25, 0.1): (OperationCode.TANH,),
     (0.05, 0.1): (OperationCode.CONCATENATION,),
+    (0.0, 0.0): (OperationCode.RESHAPE, OperationCode.SQUEEZE, OperationCode.EXPAND_DIMS),
     (0.5, 2.2): (OperationCode.SOFTMAX,),
     (0.15, 0.25): (OperationCode.RESIZE_BILINEAR,),
-    (1.5, 1.5): (OperationCode.FILL, OperationCode.LOG),
-    (2.0, 0.8): (OperationCode.ARGMAX, OperationCode.ARGMIN),
+    (1.5, 1.5): (OperationCode.FILL,),
+    (0.2, 0.1): (OperationCode.ARGMAX, OperationCode.ARGMIN),
     (0.8, 0.8): (OperationCode.SIN,),
     (3.0, 3.0): (OperationCode.HEATMAP_MAX_KEYPOINT, OperationCode.TOPK_V2),
     (0.3, 2.0): (OperationCode.L2_NORMALIZATION,),
@@ -59,8 +78,9 @@ _MULTIPLY_ADD_NS: Mapping[_Rates, tuple[OperationCode, ...]] = {
     (0.013, 0.006): (OperationCode.CONV_2D, OperationCode.FULLY_CONNECTED, OperationCode.TRANSPOSE_CONV_2D),
     (0.02, 0.085): (OperationCode.BATCH_MATMUL,),
     (0.03, 0.025): (OperationCode.DEPTHWISE_CONV_2D,),
-    (0.035, 0.055): (OperationCode.GROUPED_CONV_2D,),
+    (0.02, 0.015): (OperationCode.GROUPED_CONV_2D,),
 }
+_QUANTIZING = (OperationCode.CONV_2D, OperationCode.FULLY_CONNECTED, OperationCode.TRANSPOSE_CONV_2D)
 _PRODUCTS = frozenset(code for codes in _MULTIPLY_ADD_NS.values() for code in codes)
 _OTHER_MULTIPLY_ADD_NS = (0.013, 0.013)
 _OF_PRODUCTS_ELEMENT_NS = (0.03, 0.0)
@@ -71,16 +91,22 @@ _WINDOW_NS: Mapping[OperationCode, float] = {
 }  # fmt: skip
 _REDUCTIONS = (OperationCode.MEAN, OperationCode.REDUCE_ALL, OperationCode.REDUCE_ANY, OperationCode.REDUCE_MAX,
                OperationCode.REDUCE_MIN, OperationCode.REDUCE_PROD, OperationCode.REDUCE_SUM)  # fmt: skip
-_REDUCED_ROW_NS, _REDUCED_LANE_NS, _REDUCED_TERM_NS = 70, 2, 0.3
+_REDUCED_ROW_NS, _REDUCED_LANE_NS, _REDUCED_TERM_NS = 70, 2, 0.2
 """Of an output of a reduction by itself; of one beside others, and of its terms."""
+_ARGUMENT_ROW_NS, _ARGUMENT_TERM_NS = 5, 1.3
+"""Of a row of ARGMAX; of its terms where they are no row of vectors."""
 _SOFTMAX_ROW_NS, _SOFTMAX_COLUMN_NS = 8, 15
 _LANES = 16
 _NARROW_NS = {"float16": 15.0, "quant8": 4.0, "float32": 3.0, OTHER_TYPES: 3.0}
 """Of an element where kernels find fewer than _LANES side by side, by class of type."""
 _NARROW_MOVE_NS = 0.3
 """The same of operations that only move elements."""
-_MOVES = (OperationCode.TRANSPOSE, OperationCode.DEPTH_TO_SPACE, OperationCode.SPACE_TO_DEPTH, OperationCode.REVERSE,
-          OperationCode.SLICE)  # fmt: skip
+_INTEGER_QUOTIENT_NS = 1.2
+_MOVES = (OperationCode.CONCATENATION, OperationCode.DEPTH_TO_SPACE, OperationCode.REVERSE, OperationCode.SLICE,
+          OperationCode.SPACE_TO_DEPTH, OperationCode.STRIDED_SLICE, OperationCode.TILE,
+          OperationCode.TRANSPOSE)  # fmt: skip
+_NARROW_RESIZE_NS = {"float16": 1.0, "quant8": 1.0, "float32": 0.5, OTHER_TYPES: 0.5}
+_RESIZES = (OperationCode.RESIZE_BILINEAR, OperationCode.RESIZE_NEAREST_NEIGHBOR)
 _NARROW_POOLING, _NARROW_WINDOW, _NARROW_PRODUCTS = 5, 0.2, 3
 """How many times as much it is of an element of pooling, of each of its windows, and of an element of products."""
 _REPEATED_NS, _MULTIPLIED_NS = 1.2, 4.0
@@ -113,33 +139,54 @@ _ONE_THREAD = CostTable(
             for rates, codes in _MULTIPLY_ADD_NS.items()
             for code in codes
         },
-        **{code.name: _rows((0.0, 0.0), (0.0, 0.0)) for code in _WINDOW_NS},
+        **{code.name: _rows((0.0, 0.0), (0.0, 0.0)) for code in (*_WINDOW_NS, *_REDUCTIONS)},
     },
 )
 """What work takes one thread (decision 0010)."""
+_ON_BYTES = replace(
+    _ONE_THREAD,
+    operations={
+        **_ONE_THREAD.operations,
+        **{code.name: {OTHER_TYPES: _ONE_THREAD.operations[code.name]["quant8"]} for code in _QUANTIZING},
+    },
+)
+"""The same where products quantise their inputs."""
 
 
-def one_thread_ns(model: Model) -> float:
+def launch_count(graph: Subgraph) -> int:
+    """Return how many operations of a graph are launches of their own, as no chain takes them."""
+    return sum(operation.type in _BY_THEMSELVES for operation in graph.operations)
+
+
+def one_thread_ns(model: Model, *, quantizes_inputs: bool = False) -> float:
     """Return an estimate for a model of known sizes, but for what no other thread would take a part of.
 
-    Infinite for models that preparation refuses.
+    quantizes_inputs: products may be computed on bytes (hal/dynamic_quantization). Infinite for models that preparation
+    refuses.
     """
+    table = _ON_BYTES if quantizes_inputs else _ONE_THREAD
     try:
-        seen = operation_estimates(model, _ONE_THREAD)
+        seen = operation_estimates(model, table)
         estimates = [one + _unseen_ns(model, model.main, at) for at, one in enumerate(seen)]
         inner = sum(_unseen_ns(model, graph, at) for graph in model.referenced for at in range(len(graph.operations)))
     except BadData:
         return math.inf
     work_ns = sum(one for one in estimates if one >= _LEAST_CUT_NS) + inner
-    weights = sum(_weight_bytes(graph) for graph in (model.main, *model.referenced))
-    return work_ns + _ONE_THREAD.run_ns_of(model) + _CONSTANT_BYTE_NS * max(0, weights - _KEPT_BYTES)
+    weights = sum(_weight_bytes(graph, quantizes_inputs) for graph in (model.main, *model.referenced))
+    return work_ns + table.run_ns_of(model) + _CONSTANT_BYTE_NS * max(0, weights - _KEPT_BYTES)
 
 
-def _weight_bytes(graph: Subgraph) -> int:
+def _weight_bytes(graph: Subgraph, quantizes_inputs: bool) -> int:
     """Return the bytes of the constants that a run reads as a whole."""
     read = {i for one in graph.operations if one.type not in _TABLES for i in one.inputs}
-    constants = [graph.operands[i] for i in read if graph.operands[i].lifetime in CONSTANT_LIFETIMES]
-    return sum(size_bytes(operand.type, operand.dimensions) for operand in constants)
+    on_bytes = {one.inputs[1] for one in graph.operations if quantizes_inputs and one.type in _QUANTIZING}
+    constants = [i for i in read if graph.operands[i].lifetime in CONSTANT_LIFETIMES]
+    return sum(
+        element_count(graph.operands[i].dimensions)
+        if i in on_bytes
+        else size_bytes(graph.operands[i].type, graph.operands[i].dimensions)
+        for i in constants
+    )
 
 
 def _unseen_ns(model: Model, graph: Subgraph, at: int) -> float:
@@ -152,8 +199,7 @@ def _unseen_ns(model: Model, graph: Subgraph, at: int) -> float:
         return 0.0
     output = graph.operands[operation.outputs[0]]
     elements = math.prod(output.dimensions)
-    narrow = _NARROW_MOVE_NS if operation.type in _MOVES else _NARROW_NS[type_class(output.type)]
-    narrow = narrow if math.prod(output.dimensions[-1:]) < _LANES else 0.0
+    narrow = _narrow_ns(operation, output) if math.prod(output.dimensions[-1:]) < _LANES else 0.0
     if operation.type in _WINDOW_NS:
         return _pooling_ns(model, graph, at, narrow) + _NARROW_POOLING * narrow * elements
     if operation.type in (OperationCode.SOFTMAX, OperationCode.LOG_SOFTMAX):
@@ -162,12 +208,26 @@ def _unseen_ns(model: Model, graph: Subgraph, at: int) -> float:
         if view.axis("axis", rank, default=-1) < rank - 1:
             return _SOFTMAX_COLUMN_NS * elements
         return _SOFTMAX_ROW_NS * math.prod(output.dimensions[:-1])
+    if operation.type in (OperationCode.ARGMAX, OperationCode.ARGMIN):
+        terms = element_count(graph.operands[operation.inputs[0]].dimensions)
+        axis = operation_view(model, graph, operation, at).axis("axis", len(output.dimensions) + 1)
+        is_row = axis == len(output.dimensions) and terms >= _LANES * elements
+        return _ARGUMENT_ROW_NS * elements if is_row else _ARGUMENT_TERM_NS * terms
     if operation.type in _REDUCTIONS:
         terms = math.prod(graph.operands[operation.inputs[0]].dimensions)
         return min(_REDUCED_ROW_NS * elements, _REDUCED_LANE_NS * elements + _REDUCED_TERM_NS * terms)
     if operation.type in _PRODUCTS:
-        return _NARROW_PRODUCTS * narrow * elements + _multiplied_ns(graph, operation, elements)
+        return _NARROW_PRODUCTS * narrow * elements + _multiplied_ns(model, graph, at, elements)
+    if operation.type == OperationCode.DIV and output.type == OperandCode.TENSOR_INT32:
+        return _INTEGER_QUOTIENT_NS * elements
     return 0.0 if _is_flat(graph, operation) else narrow * elements
+
+
+def _narrow_ns(operation: Operation, output: Operand) -> float:
+    """Return what an element takes more where fewer than _LANES are side by side."""
+    if operation.type in _MOVES:
+        return _NARROW_MOVE_NS
+    return (_NARROW_RESIZE_NS if operation.type in _RESIZES else _NARROW_NS)[type_class(output.type)]
 
 
 def _pooling_ns(model: Model, graph: Subgraph, at: int, narrow: float) -> float:
@@ -185,15 +245,30 @@ def _pooling_ns(model: Model, graph: Subgraph, at: int, narrow: float) -> float:
     )
 
 
-def _multiplied_ns(graph: Subgraph, operation: Operation, elements: int) -> float:
+def _multiplied_ns(model: Model, graph: Subgraph, at: int, elements: int) -> float:
+    """Return what products take more that have few channels side by side, or that make several of each channel."""
+    operation = graph.operations[at]
     if operation.type != OperationCode.DEPTHWISE_CONV_2D:
-        return 0.0
+        return _few_channels_ns(model, graph, at)
     image, filters = (graph.operands[i] for i in operation.inputs[:2])
     dims = filters.dimensions
     if len(image.dimensions) != 4 or len(dims) != 4 or dims[-1] in (image.dimensions[1], image.dimensions[3]):
         return 0.0
     is_constant = filters.lifetime in CONSTANT_LIFETIMES
     return elements * (_REPEATED_NS if is_constant else _MULTIPLIED_NS * math.prod(dims[1:3]))
+
+
+def _few_channels_ns(model: Model, graph: Subgraph, at: int) -> float:
+    operation = graph.operations[at]
+    dims, outputs = ([graph.operands[i].dimensions for i in some] for some in (operation.inputs, operation.outputs))
+    depth = outputs[0][-1] if outputs[0] else 1
+    if operation.type == OperationCode.GROUPED_CONV_2D:
+        depth //= max(1, operation_view(model, graph, operation, at).int_value("num_groups"))
+    if operation.type == OperationCode.BATCH_MATMUL or depth >= _LANES:
+        return 0.0
+    row = _ONE_THREAD.cost_of(operation.type, graph.operands[operation.inputs[0]].type)
+    multiply_adds = operation_work(operation.type, dims, outputs).multiply_adds
+    return row.multiply_add_ns * multiply_adds * (_LANES / max(1, depth) - 1)
 
 
 def _is_flat(graph: Subgraph, operation: Operation) -> bool:

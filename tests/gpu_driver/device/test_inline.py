@@ -111,6 +111,23 @@ def narrow_convolutions(count: int) -> Model:
     return graph.model()
 
 
+def argmax(*shape: int, axis: int) -> Model:
+    """ARGMAX along an axis."""
+    graph = Graph()
+    output = graph.output((*shape[:axis], *shape[axis + 1 :]), OperandCode.TENSOR_INT32)
+    graph.operation(OperationCode.ARGMAX, [graph.input(shape), graph.integer(axis)], output)
+    return graph.model()
+
+
+def comparisons(count: int, *, of: int) -> Model:
+    """Comparisons of two tensors, each a launch of its own."""
+    graph = Graph()
+    sources = [graph.input((of,)) for _ in range(2)]
+    for _ in range(count):
+        graph.operation(OperationCode.LESS, sources, graph.output((of,), OperandCode.TENSOR_BOOL8))
+    return graph.model()
+
+
 @pytest.fixture
 def _as_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inline, "WAKE_NS", WAKE_NS)
@@ -139,7 +156,14 @@ def _as_outside(monkeypatch: pytest.MonkeyPatch) -> None:
         (one_operation(OperationCode.REVERSE, 50000, 3, numbers=(0,)), True),
         (one_operation(OperationCode.ABS, 128, 1000), True),
         (one_operation(OperationCode.ABS, 2000, 1000), False),
-        (one_operation(OperationCode.LOG, 128, 1000), False),  # a slow one
+        (one_operation(OperationCode.LOG, 128, 1000), True),
+        (one_operation(OperationCode.SIN, 128, 4000), False),  # a slow one
+        (argmax(1, 100_000, axis=1), True),
+        (argmax(100_000, 3, axis=1), False),  # too narrow for vectors
+        (argmax(3000, 100, axis=0), False),  # columns
+        (comparisons(200, of=1000), True),
+        (comparisons(200, of=20_000), True),  # 2 us each, less than to wake threads for every one
+        (comparisons(2, of=2_000_000), False),
         (one_operation(OperationCode.LOG_SOFTMAX, 128, 1000, numbers=(1.0, 1)), True),
         (one_operation(OperationCode.LOG_SOFTMAX, 1000, 128, numbers=(1.0, 0)), False),  # of columns
         (one_operation(OperationCode.SOFTMAX, 128, 1000, numbers=(1.0,)), True),
@@ -171,9 +195,31 @@ def test_bytes_take_one_thread_less_time() -> None:
 
 
 @pytest.mark.usefixtures("_as_outside")
+def test_products_on_bytes_take_one_thread_less_time() -> None:
+    model = convolution(1, 1500)
+    assert not inline.is_small(model, 2)
+    assert inline.is_small(model, 2, quantizes_inputs=True)
+
+
+@pytest.mark.usefixtures("_as_outside")
+def test_products_for_few_channels_leave_lanes_empty() -> None:
+    """Three channels take as long as sixteen."""
+    estimates = []
+    for depth in (3, 16):
+        graph = Graph()
+        source, output = graph.input((1, 100, 100, 64)), graph.output((1, 100, 100, depth))
+        filters = graph.constant(np.ones((depth, 3, 3, 64), np.float32))
+        numbers = [graph.integer(value) for value in (PaddingCode.SAME, 1, 1, FuseCode.NONE)]
+        zeros = graph.constant(np.zeros(depth, np.float32))
+        graph.operation(OperationCode.CONV_2D, [source, filters, zeros, *numbers], output)
+        estimates.append(one_thread_ns(graph.model()))
+    assert estimates[0] == pytest.approx(estimates[1], rel=0.25)
+
+
+@pytest.mark.usefixtures("_as_outside")
 def test_the_more_threads_the_sooner_they_are_woken() -> None:
     """One core gains nothing by others, and is taken for two, so that Python's lock is not held for ever."""
-    model = one_operation(OperationCode.ABS, 400, 1000)
+    model = one_operation(OperationCode.ABS, 600, 1000)
     taken = [inline.is_small(model, threads) for threads in (1, 2, 4, 64)]
     assert taken == [True, True, False, False]
 
