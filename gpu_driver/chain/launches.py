@@ -23,6 +23,7 @@ from gpu_driver.chain.step import CONSTANTS, GEOMETRY, STEP_FIELDS, VALUES
 from gpu_driver.chain.tasks import tasks_of, unit_of
 from gpu_driver.chain.tiles import FEW_REGISTERS, Tiles, tiles_for, tiles_of_kernel
 from gpu_driver.convolution.expanded import joined
+from gpu_driver.convolution.packing import depthwise_block
 from gpu_driver.kernel import Images, Packed, Scratch, Zeroed, int32
 from gpu_driver.launch import Clock, Launch, Stage, Steps, memories_of
 
@@ -301,10 +302,12 @@ def _program_of(kernel: Kernel, steps: Sequence[Step], device: DeviceProfile) ->
     if any(step.kind == Kind.MULTIPLY_BYTES for step in steps):
         kernel = replace(kernel, defines=tuple({**dict(kernel.defines), "DOT4": device.dot4_of_vectors}.items()))
     depthwise = [step for step in steps if step.kind == Kind.DEPTHWISE_BYTES]
+    has_few = any(2 * step.geometry.input_depth < depthwise_block(step.dot4) for step in depthwise)
     if device.registers > FEW_REGISTERS:  # with few of them real numbers are as fast tap by tap
         depthwise += [step for step in steps if step.kind == Kind.DEPTHWISE]
     rare = (
         ("WINOGRAD", int(any(step.is_winograd for step in steps))),
+        ("DEPTHWISE_FEW", int(has_few)),
         ("DEPTHWISE5", int(any(step.geometry.filter_width == 5 for step in depthwise))),
         ("GENERAL", int(any(step.is_general for step in steps))),
     )

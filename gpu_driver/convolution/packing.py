@@ -178,11 +178,11 @@ def depthwise_block(dot4: int) -> int:
 def depthwise_lanes(depth: int, block: int) -> IntArray:
     """Return the channel of every lane of `depthwise_bytes.h`: [ceil(depth / block) * block].
 
-    depth: block / 2, or at least a block, of 32 or 64. A block is so many channels, the last ones if fewer remain, or
-    twice the last half of so many if no more remain. Lanes are in four vectors: a group of four lanes of vector j has
-    channels 16 i + 4 j .. 16 i + 4 j + 3 of the block.
+    depth: block / 8, / 4 or / 2, or at least a block, of 32 or 64. A block is so many channels, the last ones if fewer
+    remain, or twice the last half of so many if no more remain; or all channels several times. Lanes are in four
+    vectors: a group of four lanes of vector j has channels 16 i + 4 j .. 16 i + 4 j + 3 of the block.
     """
-    half = block // 2
+    half = min(depth, block // 2)
     blocks = [
         np.arange(block) % half + depth - half
         if depth - start <= half
@@ -191,6 +191,11 @@ def depthwise_lanes(depth: int, block: int) -> IntArray:
     ]
     lanes: IntArray = np.stack(blocks).reshape(-1, block // 16, 4, 4).transpose(0, 2, 1, 3).reshape(-1).astype(np.int32)
     return lanes
+
+
+def fits_depthwise_lanes(depth: int, block: int) -> bool:
+    """Whether `depthwise_bytes.h` takes so many channels."""
+    return depth >= block or depth in (block // 8, block // 4, block // 2)
 
 
 def fits_depthwise_bytes(weights: npt.NDArray[np.generic], zero_point: int) -> bool:

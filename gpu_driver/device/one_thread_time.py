@@ -227,6 +227,8 @@ def _narrow_ns(operation: Operation, output: Operand) -> float:
     """Return what an element takes more where fewer than _LANES are side by side."""
     if operation.type in _MOVES:
         return _NARROW_MOVE_NS
+    if operation.type == OperationCode.DEPTHWISE_CONV_2D and type_class(output.type) == "quant8":
+        return 0.0 if output.dimensions[-1] == _LANES // 2 else _NARROW_NS["quant8"]  # pixels fill the lanes
     return (_NARROW_RESIZE_NS if operation.type in _RESIZES else _NARROW_NS)[type_class(output.type)]
 
 

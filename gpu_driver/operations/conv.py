@@ -239,7 +239,7 @@ def fits_depthwise_bytes(product: Product, device: DeviceProfile) -> bool:
         and product.quantized
         and (g.dilation_height, g.dilation_width) == (1, 1)
         and g.stride_width <= 2
-        and (g.input_depth == block // 2 or g.input_depth >= block)
+        and packing.fits_depthwise_lanes(g.input_depth, block)
         and packing.fits_depthwise_bytes(product.weights.data, product.weights.zero_point)
     )
 

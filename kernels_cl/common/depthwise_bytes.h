@@ -3,16 +3,23 @@
 // Maths    as depthwise.h, quantised. With x' = x for unsigned inputs, x + 128 for signed ones, zero_in' alike:
 //          sum (x - zero_in) * (w - zero_w) = sum x' * (w - zero_w) - zero_in' * sum (w - zero_w); x' = zero_in' outside the image
 // Tensors  as depthwise.h, but in blocks of DEPTHWISE_LANES, which are so many channels of a pixel, or half as many of two neighbours:
-//          the rest of up to a half. The last block may overlap the one before. The order of lanes is that of bytes.h (packing.py:
-//          depthwise_lanes)
+//          the rest of up to a half; or all channels of four or eight neighbours. The last block may overlap the one before. The order of
+//          lanes is that of bytes.h (packing.py: depthwise_lanes)
 //          weights char, packed: [blocks][columns][operands][4][DOT4_LANES][row 4], zero_w subtracted, rows beyond the filter 0; then zero_in
 //          for a block; then, for blocks of which a weight is no signed byte, what is left of it (packing.py: pack_depthwise_weights_of_bytes)
 //          modes: that of finish_bytes.h, and 4 times the number of the block among those with such weights, from 1 on
 //          bias: less zero_in' * sum (w - zero_w) (packing.py: fold_input_zero_point)
 // Defines  DEPTHWISE5: 0 | 1 (required): 1: there may be filters of 5 x 5
-// Needs    filter 3 x 3 or 5 x 5, not dilated, stride_width 1 or 2, depth of half a block or at least a block, every w - zero_w in -256..254
+//          DEPTHWISE_FEW: 0 | 1 (required): 1: there may be a quarter or an eighth of a block of channels
+// Needs    filter 3 x 3 or 5 x 5, not dilated, stride_width 1 or 2, every w - zero_w in -256..254, depth of an eighth, a quarter or half of a
+//          block, or at least a block
 // Exact    where no step of the sums' result is beyond 2^24, else mode must be RESCALE_BY_INTEGERS
 #define DEPTHWISE_LANES (4 * DOT4_LANES)
+#if T_IS_SIGNED
+#define FLIP 0x80808080 // four bytes of x become x'
+#else
+#define FLIP 0
+#endif
 #define QUARTERS _Pragma("unroll") for (int j = 0; j < 4; ++j)
 #define GREATEST_SIZE (DEPTHWISE5 ? 5 : 3)
 #define OPERANDS(size) ((size + 3) / 4) // of a column
@@ -24,19 +31,57 @@ typedef struct {
     int width, outside; // columns; x' outside the image four times
 } Rows;
 
-// Rows of a column on top of each other, four bytes a lane, of one pixel or two `stride` apart, which begin at column x.
+#if DEPTHWISE_FEW
+#if DOT4_LANES == 16
+typedef Unaligned16 UnalignedQuarter;
+typedef Unaligned8 UnalignedEighth;
+typedef int2 EighthInts;
+#else
+typedef Unaligned8 UnalignedQuarter;
+typedef UnalignedInt UnalignedEighth;
+typedef int EighthInts;
+#endif
+#define EIGHTH_AT(p) (((global const UnalignedEighth *)(p))->value)
+
+// Bytes of four or eight pixels that have all channels of a block together, from column x on; those outside are what `value` has, flipped.
+static INLINED Ints load_few_inside(Ints value, global const T *row, int x, long step, int width, const int pixels, const int stride)
+{
+    EighthInts part[8];
+    *(Ints *)part = value;
+    _Pragma("unroll") for (int p = 0; p < 8; ++p) {
+        const int column = x + p * pixels / 8 * stride;
+        if (inside(column, width))
+            part[p] = EIGHTH_AT(row + column * step + p % (8 / pixels) * (DEPTHWISE_LANES / 8)) ^ (EighthInts)FLIP;
+    }
+    return *(const Ints *)part;
+}
+#endif
+
+// Bytes of one pixel or several, `apart` elements from each other.
+static INLINED Ints load_pixels(global const T *at, long apart, const int pixels, const int stride)
+{
+    if (pixels == 2)
+        return (Ints)(LOAD_HALF(at), LOAD_HALF(at + apart));
+#if DEPTHWISE_FEW
+#define QUARTER(k) (((global const UnalignedQuarter *)(at + (k) * apart))->value)
+#define EIGHTH(k) EIGHTH_AT(at + (k) * apart)
+    if (pixels == 4 && stride > 1)
+        return (Ints)(QUARTER(0), QUARTER(1), QUARTER(2), QUARTER(3));
+    if (pixels == 8 && stride > 1)
+        return (Ints)(EIGHTH(0), EIGHTH(1), EIGHTH(2), EIGHTH(3), EIGHTH(4), EIGHTH(5), EIGHTH(6), EIGHTH(7));
+#endif
+    return LOAD_INTS(at); // side by side; a row of zero_in is as long
+}
+
+// Rows of a column on top of each other, four bytes a lane, of one pixel or several `stride` apart, which begin at column x.
 static INLINED void stack_column(Ints *column, const Rows *rows, int x, const int pixels, const int stride, const int size)
 {
     Ints row[GREATEST_SIZE];
-#if T_IS_SIGNED
-    const HalfInts flip = (HalfInts)0x80808080;
-#else
-    const HalfInts flip = (HalfInts)0;
-#endif
+    const HalfInts flip = (HalfInts)FLIP;
     if (x >= 0 && x + (pixels - 1) * stride < rows->width) {
         _Pragma("unroll") for (int i = 0; i < size; ++i) {
             global const T *at = rows->first[i] + x * rows->step[i];
-            row[i] = (pixels == 1 ? LOAD_INTS(at) : (Ints)(LOAD_HALF(at), LOAD_HALF(at + stride * rows->step[i]))) ^ (Ints)(flip, flip);
+            row[i] = load_pixels(at, stride * rows->step[i], pixels, stride) ^ (Ints)(flip, flip);
         }
     } else {
         const HalfInts outside = (HalfInts)rows->outside;
@@ -48,6 +93,10 @@ static INLINED void stack_column(Ints *column, const Rows *rows, int x, const in
                 const HalfInts right = inside(x + stride, rows->width) ? LOAD_HALF(at + stride * rows->step[i]) ^ flip : outside;
                 row[i] = (Ints)(left, right);
             }
+#if DEPTHWISE_FEW
+            if (pixels > 2)
+                row[i] = load_few_inside(row[i], rows->first[i], x, rows->step[i], rows->width, pixels, stride);
+#endif
         }
     }
     // Rows beyond the filter are any: their weights are 0.
@@ -100,8 +149,13 @@ static INLINED Ints finish_lanes(const Step *s, const Lanes *l, const Ints *sum)
 
 static INLINED void store_pixels(global T *dst, Ints bytes, const int pixels, int depth, int left)
 {
-    if (pixels == 1) {
+    if (pixels == 1 || (pixels > 2 && left >= pixels)) {
         STORE_INTS(dst, bytes);
+    } else if (pixels > 2) {
+        T some[DEPTHWISE_LANES];
+        *(Ints *)some = bytes;
+        for (int i = 0; i < left * depth; ++i)
+            dst[i] = some[i];
     } else {
         STORE_HALF(dst, bytes.lo);
         if (left > 1)
@@ -140,7 +194,7 @@ static INLINED void add_column(const Lanes *l, const Ints *column, Ints (*sums)[
     ADD_TO_WINDOW(0);
 }
 
-// One row of results of a block of channels, or of half a block for two pixels at once. Every column of inputs is read once.
+// One row of results of a block of channels, or of a part of a block for several pixels at once. Every column of inputs is read once.
 static INLINED void depthwise_row(const Step *s, const Rows *rows, const Lanes *l, global T *dst, const int pixels, const int stride,
                                   const int size)
 {
@@ -176,6 +230,17 @@ static INLINED void depthwise_row(const Step *s, const Rows *rows, const Lanes *
 
 static INLINED void depthwise_rows(const Step *s, const Rows *rows, const Lanes *l, global T *dst, int pixels, const int size)
 {
+#if DEPTHWISE_FEW
+    if (pixels == 4 && s->stride_width == 1)
+        depthwise_row(s, rows, l, dst, 4, 1, size);
+    else if (pixels == 4)
+        depthwise_row(s, rows, l, dst, 4, 2, size);
+    else if (pixels == 8 && s->stride_width == 1)
+        depthwise_row(s, rows, l, dst, 8, 1, size);
+    else if (pixels == 8)
+        depthwise_row(s, rows, l, dst, 8, 2, size);
+    else
+#endif
     if (pixels == 1 && s->stride_width == 1)
         depthwise_row(s, rows, l, dst, 1, 1, size);
     else if (pixels == 1)
@@ -200,7 +265,7 @@ static void depthwise_bytes(const Step *s, Part part, global const T *src, globa
         const int b = row / out_height, y = (row - b * out_height) * s->stride_height - s->padding_top;
         for (int block = part.y0; block < part.y1; ++block) {
             const int rest = depth - block * DEPTHWISE_LANES;
-            const int pixels = rest <= DEPTHWISE_LANES / 2 ? 2 : 1;
+            const int pixels = depth < DEPTHWISE_LANES ? DEPTHWISE_LANES / depth : rest <= DEPTHWISE_LANES / 2 ? 2 : 1;
             const int channel = rest >= DEPTHWISE_LANES ? block * DEPTHWISE_LANES : depth - DEPTHWISE_LANES / pixels;
             const int mode = CONSTANT_AT(int, s->modes)[block] % 4, left = CONSTANT_AT(int, s->modes)[block] / 4;
             const Lanes lanes = {weights + block * quads, left ? end + 1 + (left - 1) * quads : 0, bias + block * 4,

@@ -179,7 +179,10 @@ def test_packed_weights_and_their_excess_are_all_of_them(
 @pytest.mark.parametrize(("size", "stride"), [(3, 1), (3, 2), (5, 1), (5, 2)])
 @pytest.mark.parametrize(
     "dims",
-    [(1, 15, 23, 40), (2, 8, 16, 16), (1, 3, 14, 33), (2, 5, 9, 32), (1, 9, 4, 96), (1, 6, 1, 144), (1, 5, 8, 48)],
+    [
+        *[(1, 15, 23, 40), (2, 8, 16, 16), (1, 3, 14, 33), (2, 5, 9, 32), (1, 9, 4, 96), (1, 6, 1, 144), (1, 5, 8, 48)],
+        *[(2, 7, 37, 8), (1, 9, 3, 8), (2, 6, 21, 4), (1, 5, 2, 4), (1, 8, 11, 16)],  # pixels fill the lanes
+    ],
 )
 def test_depthwise_convolutions(
     form: int, opencl_device: Device, code: OperandCode, dims: Dimensions, size: int, stride: int, wide_channels: int
@@ -208,6 +211,13 @@ def test_tables_of_bytes(form: int, opencl_device: Device, code: OperandCode, al
     output = network.graph.output(network.dims, code, scale, zero_point)
     network.graph.operation(OperationCode.LOGISTIC, [network.last], output)
     compare(opencl_device, network)
+
+
+@pytest.mark.parametrize(("form", "depth"), [(1, 8), (3, 16)])
+def test_lanes_of_few_channels_are_those_of_several_pixels(form: int, depth: int) -> None:
+    block = packing.depthwise_block(form)
+    lanes = packing.depthwise_lanes(depth, block).reshape(4, -1, 4).transpose(1, 0, 2).reshape(-1)
+    assert np.array_equal(lanes, np.tile(np.arange(depth), block // depth))
 
 
 @pytest.mark.parametrize(("form", "depth"), [(1, 16), (1, 80), (2, 144), (3, 32), (3, 100), (3, 200)])
