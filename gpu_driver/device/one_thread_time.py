@@ -107,8 +107,12 @@ _MOVES = (OperationCode.CONCATENATION, OperationCode.DEPTH_TO_SPACE, OperationCo
           OperationCode.TRANSPOSE)  # fmt: skip
 _NARROW_RESIZE_NS = {"float16": 1.0, "quant8": 1.0, "float32": 0.5, OTHER_TYPES: 0.5}
 _RESIZES = (OperationCode.RESIZE_BILINEAR, OperationCode.RESIZE_NEAREST_NEIGHBOR)
-_NARROW_POOLING, _NARROW_WINDOW, _NARROW_PRODUCTS = 5, 0.2, 3
-"""How many times as much it is of an element of pooling, of each of its windows, and of an element of products."""
+_NARROW_POOLING, _NARROW_WINDOW, _NARROW_MATMUL = 5, 0.2, 3
+"""How many times as much it is of an element of pooling, of each of its windows, and of an element of BATCH_MATMUL."""
+_NARROW_DEPTHWISE_NS = {"float16": 5.0, "quant8": 1.2, "float32": 0.9, OTHER_TYPES: 0.9}
+"""Of a lane of depthwise convolutions, most of which are empty."""
+_NARROW_PIXEL_NS = 10
+"""Of a pixel, or row, of products with filters that make few channels."""
 _REPEATED_NS, _MULTIPLIED_NS = 1.2, 4.0
 """Of depthwise convolutions with several channels for one: an element; a multiply-add where a run brings filters."""
 _FLAT = frozenset((
@@ -217,7 +221,7 @@ def _unseen_ns(model: Model, graph: Subgraph, at: int) -> float:
         terms = math.prod(graph.operands[operation.inputs[0]].dimensions)
         return min(_REDUCED_ROW_NS * elements, _REDUCED_LANE_NS * elements + _REDUCED_TERM_NS * terms)
     if operation.type in _PRODUCTS:
-        return _NARROW_PRODUCTS * narrow * elements + _multiplied_ns(model, graph, at, elements)
+        return _multiplied_ns(model, graph, at, narrow)
     if operation.type == OperationCode.DIV and output.type == OperandCode.TENSOR_INT32:
         return _INTEGER_QUOTIENT_NS * elements
     return 0.0 if _is_flat(graph, operation) else narrow * elements
@@ -227,8 +231,6 @@ def _narrow_ns(operation: Operation, output: Operand) -> float:
     """Return what an element takes more where fewer than _LANES are side by side."""
     if operation.type in _MOVES:
         return _NARROW_MOVE_NS
-    if operation.type == OperationCode.DEPTHWISE_CONV_2D and type_class(output.type) == "quant8":
-        return 0.0 if output.dimensions[-1] == _LANES // 2 else _NARROW_NS["quant8"]  # pixels fill the lanes
     return (_NARROW_RESIZE_NS if operation.type in _RESIZES else _NARROW_NS)[type_class(output.type)]
 
 
@@ -247,17 +249,24 @@ def _pooling_ns(model: Model, graph: Subgraph, at: int, narrow: float) -> float:
     )
 
 
-def _multiplied_ns(model: Model, graph: Subgraph, at: int, elements: int) -> float:
+def _multiplied_ns(model: Model, graph: Subgraph, at: int, narrow: float) -> float:
     """Return what products take more that have few channels side by side, or that make several of each channel."""
     operation = graph.operations[at]
+    output = graph.operands[operation.outputs[0]]
+    elements = element_count(output.dimensions)
+    if operation.type == OperationCode.BATCH_MATMUL:
+        return _NARROW_MATMUL * narrow * elements
     if operation.type != OperationCode.DEPTHWISE_CONV_2D:
         return _few_channels_ns(model, graph, at)
     image, filters = (graph.operands[i] for i in operation.inputs[:2])
     dims = filters.dimensions
-    if len(image.dimensions) != 4 or len(dims) != 4 or dims[-1] in (image.dimensions[1], image.dimensions[3]):
-        return 0.0
-    is_constant = filters.lifetime in CONSTANT_LIFETIMES
-    return elements * (_REPEATED_NS if is_constant else _MULTIPLIED_NS * math.prod(dims[1:3]))
+    kind, depth = type_class(output.type), output.dimensions[-1]
+    fills_lanes = kind == "quant8" and 2 * depth == _LANES  # by several pixels
+    element_ns = _NARROW_DEPTHWISE_NS[kind] * _LANES / depth if depth < _LANES and not fills_lanes else 0.0
+    if len(image.dimensions) == 4 and len(dims) == 4 and dims[-1] not in (image.dimensions[1], image.dimensions[3]):
+        is_constant = filters.lifetime in CONSTANT_LIFETIMES
+        element_ns += _REPEATED_NS if is_constant else _MULTIPLIED_NS * math.prod(dims[1:3])
+    return element_ns * elements
 
 
 def _few_channels_ns(model: Model, graph: Subgraph, at: int) -> float:
@@ -266,11 +275,12 @@ def _few_channels_ns(model: Model, graph: Subgraph, at: int) -> float:
     depth = outputs[0][-1] if outputs[0] else 1
     if operation.type == OperationCode.GROUPED_CONV_2D:
         depth //= max(1, operation_view(model, graph, operation, at).int_value("num_groups"))
-    if operation.type == OperationCode.BATCH_MATMUL or depth >= _LANES:
+    if depth >= _LANES:
         return 0.0
     row = _ONE_THREAD.cost_of(operation.type, graph.operands[operation.inputs[0]].type)
     multiply_adds = operation_work(operation.type, dims, outputs).multiply_adds
-    return row.multiply_add_ns * multiply_adds * (_LANES / max(1, depth) - 1)
+    pixels = element_count(outputs[0]) // max(1, depth)
+    return row.multiply_add_ns * multiply_adds * (_LANES / max(1, depth) - 1) + _NARROW_PIXEL_NS * pixels
 
 
 def _is_flat(graph: Subgraph, operation: Operation) -> bool:
