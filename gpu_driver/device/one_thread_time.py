@@ -31,14 +31,6 @@ if TYPE_CHECKING:
     _Rates = tuple[float, float]
     """Of most types, and of 8-bit ones."""
 
-_BY_THEMSELVES = frozenset((
-    OperationCode.ARGMAX, OperationCode.ARGMIN, OperationCode.EMBEDDING_LOOKUP, OperationCode.EQUAL, OperationCode.FILL,
-    OperationCode.GATHER, OperationCode.GREATER, OperationCode.GREATER_EQUAL, OperationCode.LESS,
-    OperationCode.LESS_EQUAL, OperationCode.LOGICAL_AND, OperationCode.LOGICAL_NOT, OperationCode.LOGICAL_OR,
-    OperationCode.LSTM, OperationCode.NOT_EQUAL, OperationCode.PACK, OperationCode.QUANTIZED_LSTM, OperationCode.RNN,
-    OperationCode.SELECT, OperationCode.TOPK_V2,
-))  # fmt: skip
-"""Operations that models have by the hundred, and that are no steps of chains."""
 _LEAST_CUT_NS = 1_000
 """An operation that takes less is done by one thread anyway (`least_task_flops`), however many there are of them."""
 _ARGUMENT_BYTE_NS, _CONSTANT_BYTE_NS = 0.02, 0.045
@@ -155,11 +147,6 @@ _ON_BYTES = replace(
     },
 )
 """The same where products quantise their inputs."""
-
-
-def launch_count(graph: Subgraph) -> int:
-    """Return how many operations of a graph are launches of their own, as no chain takes them."""
-    return sum(operation.type in _BY_THEMSELVES for operation in graph.operations)
 
 
 def one_thread_ns(model: Model, *, quantizes_inputs: bool = False) -> float:

@@ -13,6 +13,8 @@ import pytest
 from cpu_driver import prepared_model as cpu_prepared_model
 from cpu_driver.driver import Device as CpuDevice
 from gpu_driver import prepared_model
+from gpu_driver.device import inline
+from gpu_driver.device.one_thread_time import one_thread_ns
 from gpu_driver.driver import Device
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.hal.types import (
@@ -27,6 +29,7 @@ from nn_runtime.hal.types import (
     Priority,
     Subgraph,
 )
+from tests.conftest import WAKE_NS
 from tests.gpu_driver.graphs import Graph, request
 from tests.gpu_driver.running import fresh, memory_of, prepare, run
 from tests.nn_runtime.graphs import nest_model
@@ -124,6 +127,17 @@ def test_a_loop_around_a_branch(opencl_device: Device, limit: int, unknown: bool
     actual = execute(opencl_device, model, inputs, None)
     for got, wanted in zip(actual, execute(CpuDevice(), model, inputs, None), strict=True):
         np.testing.assert_array_equal(got, wanted)
+
+
+@pytest.mark.parametrize(("count", "is_small"), [(200_000, True), (5_000_000, False)])
+def test_small_loops_are_computed_by_the_calling_thread(
+    count: int, is_small: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others would be woken for every turn and its branch."""
+    monkeypatch.setattr(inline, "WAKE_NS", WAKE_NS)
+    model = loop(7, (count,))
+    assert one_thread_ns(model) > 2 * WAKE_NS
+    assert inline.is_small(model, 2) == is_small
 
 
 def test_launches_of_a_loop_are_the_loops(opencl_device: Device) -> None:
