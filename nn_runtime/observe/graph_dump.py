@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nn_runtime.codes import OperandCode, operand_type_name, operation_name
+from nn_runtime.codes import OperandCode, is_extension_code, operand_type_name, operation_name
 from nn_runtime.hal.types import CONSTANT_LIFETIMES, OperandLifeTime
 from nn_runtime.hal.views import constant_array
 from nn_runtime.operand import is_tensor
@@ -77,7 +77,7 @@ def _label(model: Model, operand: Operand, first: str) -> str:
     """Return the lines of an operand: number and lifetime, type with a scalar's value, dimensions."""
     kind = _SHORT.get(OperandCode(operand.type), "") if operand.type in _SHORT else operand_type_name(operand.type)
     lines = [first, kind]
-    if operand.lifetime in CONSTANT_LIFETIMES and not is_tensor(operand.type):
+    if operand.lifetime in CONSTANT_LIFETIMES and not (is_extension_code(operand.type) or is_tensor(operand.type)):
         value = constant_array(model, operand)
         lines[1] += "" if value is None or value.ndim else f" = {value[()]}"
     if operand.lifetime == OperandLifeTime.SUBGRAPH:

@@ -178,3 +178,4 @@ def test_a_picture_of_what_only_a_vendor_knows() -> None:
     assert '  mn0 [label="0: OEM_OPERATION\\n1 = [1, 2, 3]"]' in picture(model).splitlines()
     assert '  mn0 [label="0: OEM_OPERATION\\n1 extension operand type 1:0"]' in picture(of_an_extension).splitlines()
     assert '  d2 [label="2: COPY\\nOEM"]' in dot(model).splitlines()
+    assert '  d2 [label="2: COPY\\nextension operand type 1:0"]' in dot(of_an_extension).splitlines()
