@@ -73,6 +73,7 @@ _MULTIPLY_ADD_NS: Mapping[_Rates, tuple[OperationCode, ...]] = {
     (0.02, 0.015): (OperationCode.GROUPED_CONV_2D,),
 }
 _QUANTIZING = (OperationCode.CONV_2D, OperationCode.FULLY_CONNECTED, OperationCode.TRANSPOSE_CONV_2D)
+"""Products whose inputs may become bytes in every run."""
 _PRODUCTS = frozenset(code for codes in _MULTIPLY_ADD_NS.values() for code in codes)
 _OTHER_MULTIPLY_ADD_NS = (0.013, 0.013)
 _OF_PRODUCTS_ELEMENT_NS = (0.03, 0.0)
