@@ -262,7 +262,8 @@ class Device:
 
     def _context_for(self, model: Model, how: Preparation) -> DeviceContext:
         """Return the context of the device, or of its inline one for a small model."""
-        context, threads = self.context(), self.profile.compute_units
+        context = self.context()
+        threads = context.profile.compute_units
         if not context.has_inline or not is_small(model, threads, quantizes_inputs=how.quantizes_inputs):
             return context
         return context.inline or context

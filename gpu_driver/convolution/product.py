@@ -41,7 +41,8 @@ BOUNDED, ADDS_RESIDUAL, ROUNDS_ONCE, ROUNDS_AT_ONCE, ROUNDS_DOWN = 128, 256, 102
 class Product:
     """Operands and geometry of a convolution or a FULLY_CONNECTED, after fusion.
 
-    part_of: the filter of which `weights` are some taps, where it is a part of a larger one's work.
+    part_of: the filter of which `weights` are some taps, where it is a part of a larger one's work. own_terms: how many
+    products are in a sum, where weights have zeros beside them.
     """
 
     source: BoundOperand
@@ -56,6 +57,7 @@ class Product:
     own_activation: FuseCode = FuseCode.NONE
     rounds_once: bool = False
     part_of: BoundOperand | None = None
+    own_terms: int = 0
 
     @property
     def quantized(self) -> bool:
@@ -68,9 +70,14 @@ class Product:
         return self.weights.is_constant and self.bias.is_constant and not self.geometry.nchw
 
     @property
+    def terms(self) -> int:
+        """Products in a sum."""
+        return self.own_terms or self.weights.count // self.geometry.output_depth
+
+    @property
     def flops(self) -> int:
         """Multiplications and additions, counted apart."""
-        return 2 * self.output.count * (self.weights.count // self.geometry.output_depth)
+        return 2 * self.output.count * self.terms
 
     @property
     def bytes_moved(self) -> int:

@@ -104,6 +104,8 @@ _NARROW_POOLING, _NARROW_WINDOW, _NARROW_MATMUL = 5, 0.2, 3
 """How many times as much it is of an element of pooling, of each of its windows, and of an element of BATCH_MATMUL."""
 _NARROW_DEPTHWISE_NS = {"float16": 5.0, "quant8": 1.2, "float32": 0.9, OTHER_TYPES: 0.9}
 """Of a lane of depthwise convolutions, most of which are empty."""
+_NEIGHBOURS_EMPTY = 0.4
+"""Of the lanes that few channels leave empty, where filters are wider than a pixel."""
 _NARROW_PIXEL_NS = 10
 """Of a pixel, or row, of products with filters that make few channels."""
 _REPEATED_NS, _MULTIPLIED_NS = 1.2, 4.0
@@ -268,7 +270,10 @@ def _few_channels_ns(model: Model, graph: Subgraph, at: int) -> float:
     row = _ONE_THREAD.cost_of(operation.type, graph.operands[operation.inputs[0]].type)
     multiply_adds = operation_work(operation.type, dims, outputs).multiply_adds
     pixels = element_count(outputs[0]) // max(1, depth)
-    return row.multiply_add_ns * multiply_adds * (_LANES / max(1, depth) - 1) + _NARROW_PIXEL_NS * pixels
+    empty = _LANES / max(1, depth) - 1
+    if operation.type == OperationCode.CONV_2D and dims[1][2] > 1:  # neighbours fill most of them (neighbours.py)
+        empty *= _NEIGHBOURS_EMPTY
+    return row.multiply_add_ns * multiply_adds * empty + _NARROW_PIXEL_NS * pixels
 
 
 def _is_flat(graph: Subgraph, operation: Operation) -> bool:

@@ -13,6 +13,7 @@ from gpu_driver.chain.dynamic import dynamic_steps
 from gpu_driver.chain.mean import Scaling, fits_mean, mean_step
 from gpu_driver.convolution import dynamic, packing, tiled, winograd
 from gpu_driver.convolution.float_rounding import FloatScaling, FloatSearch
+from gpu_driver.convolution.neighbours import with_full_lanes
 from gpu_driver.convolution.product import ELEMENT_NAMES, Product
 from gpu_driver.discovery.dot_products import AMX
 from gpu_driver.kernel import Kernel, Packed, Scratch, int32, int_vector
@@ -47,7 +48,7 @@ def convolution(op: BoundOperation, device: DeviceProfile) -> Launch | Steps | t
     if fits_depthwise_packed(product, device):
         return depthwise_packed(product, device)
     if fits_packed(product, device):
-        return packed_product(_as_rows(product), device)
+        return packed_product(with_full_lanes(_as_rows(product)), device)
     repeated = _with_repeated_channels(product)
     if fits_depthwise_packed(repeated, device):
         return _repeating(product, repeated, device)

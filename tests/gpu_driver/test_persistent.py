@@ -103,7 +103,7 @@ def test_blocks_by_matrix_units(
     if persistent_device.type == DeviceTypeCode.GPU and persistent_device.hal.profile.is_discrete:
         pytest.skip("the blocks above are by its matrix units")
     monkeypatch.setattr(device_profile, "PERSISTENT_ITEMS_PER_UNIT", groups)
-    monkeypatch.setattr("gpu_driver.driver.is_small", lambda *_: False)
+    monkeypatch.setattr("gpu_driver.driver.is_small", lambda *_, **__: False)
     device = Device(of_type_gpu(persistent_device, (PERSISTENT_EMULATED, "mma_emulated")))
     network = inverted_residuals(code)
     source, launches = network.data(), Launches()

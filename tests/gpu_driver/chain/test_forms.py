@@ -99,6 +99,7 @@ def test_factors_of_two_floats(
             ((1, 9, 21, 8), 24, 3, 3),
             ((1, 5, 16, 4), 33, 3, 1),
         ],
+        *[((1, 9, 20, 8), 3, 3, 1), ((2, 5, 12, 40), 2, 5, 2), ((1, 3, 16, 70), 1, 9, 1)],  # neighbours fill the lanes
     ],
 )
 def test_convolutions(
