@@ -19,6 +19,7 @@ from gpu_driver.convolution.packing import CHANNEL_BLOCK
 if TYPE_CHECKING:
     from gpu_driver.bound import BoundOperand
     from gpu_driver.convolution.product import Product
+    from nn_runtime.operand import Array
     from nn_runtime.operations.conv import Convolution
 
 _WORTHWHILE = 0.75
@@ -34,7 +35,8 @@ def with_full_lanes(product: Product) -> Product:
     return replace(
         product,
         weights=_side_by_side(product.weights, g, count),
-        bias=_repeated(product.bias, count),
+        bias=repeated_bias(product.bias, count),
+        part_of=None if product.part_of is None else repeated_filters(product.part_of, count),
         own_terms=product.terms,
         geometry=replace(
             g,
@@ -67,12 +69,22 @@ def _side_by_side(weights: BoundOperand, geometry: Convolution, count: int) -> B
     for one in range(count):
         first = one * g.stride_width
         filters[one, :, :, first : first + (g.filter_width - 1) * g.dilation_width + 1 : g.dilation_width] = data
-    filters = filters.reshape(-1, *shape[2:])
+    return repeated_channels(weights, filters.reshape(-1, *shape[2:]), count)
+
+
+def repeated_channels(weights: BoundOperand, filters: Array, count: int) -> BoundOperand:
+    """Return filters [count * depth, ...] made of weights, all of whose channels are there so many times."""
     quant = weights.channel_quant
     repeated = None if quant is None else replace(quant, scales=quant.scales * count)
     return replace(weights, constant=filters, dimensions=filters.shape, channel_quant=repeated)
 
 
-def _repeated(bias: BoundOperand, count: int) -> BoundOperand:
+def repeated_filters(weights: BoundOperand, count: int) -> BoundOperand:
+    """Return weights whose channels are there so many times."""
+    return repeated_channels(weights, np.tile(weights.data.reshape(weights.dimensions), (count, 1, 1, 1)), count)
+
+
+def repeated_bias(bias: BoundOperand, count: int) -> BoundOperand:
+    """Return the bias of channels that are there so many times."""
     data = np.tile(bias.data, count)
     return replace(bias, constant=data, dimensions=data.shape)

@@ -48,7 +48,7 @@ def convolution(op: BoundOperation, device: DeviceProfile) -> Launch | Steps | t
     if fits_depthwise_packed(product, device):
         return depthwise_packed(product, device)
     if fits_packed(product, device):
-        return packed_product(with_full_lanes(_as_rows(product)), device)
+        return packed_product(_as_rows(product), device)
     repeated = _with_repeated_channels(product)
     if fits_depthwise_packed(repeated, device):
         return _repeating(product, repeated, device)
@@ -122,6 +122,7 @@ def _as_rows(product: Product) -> Product:
 
 def packed_product(product: Product, device: DeviceProfile) -> Steps:
     """Return the fastest packed step of chain.cl for a product that `fits_packed`."""
+    product = with_full_lanes(product)
     if fits_bytes(product, device):
         return packed_bytes(product, device)
     of_bytes = packed_dynamic(product, device)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,8 @@ import numpy as np
 
 from gpu_driver.chain import redirected
 from gpu_driver.convolution import tiled
+from gpu_driver.convolution.neighbours import repeated_bias, repeated_channels, repeated_filters
+from gpu_driver.convolution.packing import CHANNEL_BLOCK
 from gpu_driver.convolution.product import ELEMENT_NAMES, Product
 from gpu_driver.kernel import Kernel, Packed, Scratch, int32, int_vector
 from gpu_driver.launch import Launch
@@ -22,10 +25,13 @@ from nn_runtime.operations.conv import Convolution
 from nn_runtime.operations.transpose_conv import transpose_convolution
 
 if TYPE_CHECKING:
-    from gpu_driver.bound import BoundOperation
+    from collections.abc import Iterable
+
+    from gpu_driver.bound import BoundOperand, BoundOperation
     from gpu_driver.device_profile import DeviceProfile
     from gpu_driver.kernel import Argument
     from gpu_driver.launch import Steps
+    from nn_runtime.operand import Array
     from nn_runtime.operations.transpose_conv import TransposeConvolution
 
 _LEAST_PRODUCTS = 1 << 24
@@ -38,9 +44,10 @@ def transpose_conv_2d(op: BoundOperation, device: DeviceProfile) -> Launch | tup
     g = transpose_convolution(op)
     tensors = op.input("input"), op.input("filter"), op.input("bias"), op.outputs[0]
     product = Product(*tensors, None, g.activation, _phase_geometry(g, (0, 0)))
+    if has_phases(g) and fits_packed(product, device) and _is_less_at_once(g):
+        return _at_once(product, g, device)
     if has_phases(g) and (fits_packed(product, device) or _fits_tiled(product, g, device)):
-        phases = ((y, x) for y in range(g.stride_height) for x in range(g.stride_width))
-        kept = (phase for phase in phases if phase[0] < g.output_height and phase[1] < g.output_width)
+        kept = (phase for phase in _phases(g) if phase[0] < g.output_height and phase[1] < g.output_width)
         return tuple(one for phase in kept for one in _one_phase(product, g, phase, device))
     return _general(product, g, device)
 
@@ -88,18 +95,103 @@ def _phase_geometry(g: TransposeConvolution, phase: tuple[int, int]) -> Convolut
     )
 
 
+def _phases(g: TransposeConvolution) -> dict[tuple[int, int], Convolution]:
+    """Return the convolutions of all phases."""
+    places = itertools.product(range(g.stride_height), range(g.stride_width))
+    return {phase: _phase_geometry(g, phase) for phase in places}
+
+
+def _is_less_at_once(g: TransposeConvolution) -> bool:
+    """Whether vectors of the channels of all phases, with weights of 0 for taps of others, are fewer products."""
+    if g.nchw or g.output_height % g.stride_height or g.output_width % g.stride_width:
+        return False
+    phases = _phases(g)
+    apart = _vectors(g.output_depth) * sum(one.filter_height * one.filter_width for one in phases.values())
+    rows, columns = _reach(phases.values())
+    return _vectors(len(phases) * g.output_depth) * len(rows) * len(columns) <= apart
+
+
+def _vectors(depth: int) -> int:
+    return -(-depth // CHANNEL_BLOCK)
+
+
+def _reach(phases: Iterable[Convolution]) -> tuple[range, range]:
+    """Return the rows and columns that phases read for a place, relative to it."""
+    tops, lefts, bottoms, rights = zip(
+        *(
+            (-g.padding_top, -g.padding_left, g.filter_height - g.padding_top, g.filter_width - g.padding_left)
+            for g in phases
+        ),
+        strict=True,
+    )
+    return range(min(tops), max(bottoms)), range(min(lefts), max(rights))
+
+
+def _at_once(product: Product, g: TransposeConvolution, device: DeviceProfile) -> tuple[Launch | Steps, Launch]:
+    """Return the convolution that makes the pixels of all phases, side by side, and their copy to their places."""
+    phases, weights = _phases(g), product.weights
+    rows, columns = _reach(phases.values())
+    filters = np.full(
+        (len(phases), g.output_depth, len(rows), len(columns), g.input_depth), weights.zero_point, weights.data.dtype
+    )
+    for place, (phase, one) in zip(filters, phases.items(), strict=True):
+        top, left = -one.padding_top - rows.start, -one.padding_left - columns.start
+        place[:, top : top + one.filter_height, left : left + one.filter_width] = _taps(weights, g, phase)
+    filters = filters.reshape(-1, *filters.shape[2:])
+    first = phases[0, 0]
+    height, width, depth = first.output_height, first.output_width, len(filters)
+    geometry = replace(
+        first,
+        output_depth=depth,
+        filter_height=len(rows),
+        filter_width=len(columns),
+        padding_top=-rows.start,
+        padding_bottom=max(0, height - 1 + rows[-1] + 1 - g.input_height),
+        padding_left=-columns.start,
+        padding_right=max(0, width - 1 + columns[-1] + 1 - g.input_width),
+    )
+    made = replace(product.output, dimensions=geometry.output_dimensions)
+    every = replace(
+        product,
+        weights=repeated_channels(weights, filters, len(phases)),
+        bias=repeated_bias(product.bias, len(phases)),
+        output=made,
+        geometry=geometry,
+        part_of=repeated_filters(weights, len(phases)),
+        own_terms=-(-g.filter_height * g.filter_width // len(phases)) * g.input_depth,
+    )
+    scratch = Scratch(made.size_bytes)
+    batch, row, column, _ = image_strides(g.output_height, g.output_width, g.output_depth, nchw=False)
+    down, across, line = g.stride_height, g.stride_width, g.stride_width * g.output_depth
+    return (
+        _product(every, scratch, device),
+        strided_copy(
+            (g.batches, height, down, width, line),
+            Side(scratch, (height * width * depth, width * depth, line, depth, 1)),
+            Side(product.output, (batch, down * row, row, across * column, 1)),
+            device,
+        ),
+    )
+
+
+def _taps(weights: BoundOperand, g: TransposeConvolution, phase: tuple[int, int]) -> Array:
+    """Return the weights of a phase, the last tap first."""
+    y, x = (
+        (one + padding) % stride
+        for one, padding, stride in zip(
+            phase, (g.padding_top, g.padding_left), (g.stride_height, g.stride_width), strict=True
+        )
+    )
+    return weights.data[:, y :: g.stride_height, x :: g.stride_width][:, ::-1, ::-1]
+
+
 def _one_phase(
     product: Product, g: TransposeConvolution, phase: tuple[int, int], device: DeviceProfile
 ) -> tuple[Launch | Steps, Launch]:
     """Return the convolution of one phase into scratch memory, and the copy of its pixels to their places."""
     y, x = phase
     geometry, output, weights = _phase_geometry(g, phase), product.output, product.weights
-    first_y, first_x = (y + g.padding_top) % g.stride_height, (x + g.padding_left) % g.stride_width
-    if weights.constant is None:
-        raise ValueError("the filter of a phase is a constant")
-    taps = np.ascontiguousarray(
-        weights.constant[:, first_y :: g.stride_height, first_x :: g.stride_width][:, ::-1, ::-1]
-    )
+    taps = np.ascontiguousarray(_taps(weights, g, phase))
     made = replace(output, dimensions=geometry.output_dimensions)
     part = replace(
         product,

@@ -203,7 +203,7 @@ def test_products_on_bytes_take_one_thread_less_time() -> None:
 
 @pytest.mark.usefixtures("_as_outside")
 def test_products_for_few_channels_leave_lanes_empty() -> None:
-    """Three channels take as long as sixteen."""
+    """Three channels take half as long as sixteen, not a fifth."""
     estimates = []
     for depth in (3, 16):
         graph = Graph()
@@ -213,7 +213,7 @@ def test_products_for_few_channels_leave_lanes_empty() -> None:
         zeros = graph.constant(np.zeros(depth, np.float32))
         graph.operation(OperationCode.CONV_2D, [source, filters, zeros, *numbers], output)
         estimates.append(one_thread_ns(graph.model()))
-    assert estimates[0] == pytest.approx(estimates[1], rel=0.25)
+    assert 0.4 * estimates[1] < estimates[0] < 0.7 * estimates[1]
 
 
 @pytest.mark.usefixtures("_as_outside")
