@@ -2,6 +2,8 @@
 // strided_copy.cl: copies a block of elements from one strided tensor into another; fills a tensor.
 // Maths    strided_copy:   dst[dst_offset + sum i_k * dst_strides_k] = src[src_offset + sum i_k * src_strides_k], 0 <= i_k < sizes_k
 //          strided_copy_rows: the same, the innermost dimension apart: `inner` elements, steps.x of them in src, steps.y in dst
+//          strided_copy_lines: the same, another dimension apart, too: `lines` of those elements, which lie between each other on one
+//                          side: steps.y == lines, each one behind the other there, line_stride apart in src; or steps.x == lines
 //          strided_copy_tiles: the same, two dimensions apart: tile.x elements of stride 1 in src and tile.z in dst, tile.y of stride 1
 //                          in dst and tile.w in src
 //          strided_lookup, strided_lookup_rows: the same with table[src[...]], T uchar: 8-bit values requantised on the way
@@ -13,10 +15,11 @@
 // Defines  T: uchar | ushort | uint: an unsigned type of the element's size (required); bits are moved as they are
 // Launch   strided_copy, strided_lookup, fill: global (>= product of sizes, or count), local (64); one work-item per element;
 //          extra items return
-//          *_rows: global (ceil(rows / rows_per_item), ceil(inner / inner_per_item)), local (1, 1); for CPUs
+//          *_rows, strided_copy_lines: global (ceil(rows / rows_per_item), ceil(inner / inner_per_item)), local (1, 1); for CPUs
 //          strided_copy_tiles: global (ceil(tile.x / 16), ceil(tile.y / lines_per_item), product of sizes), local (1, 1, 1); for CPUs;
 //          neighbours may write the same value to the same element
 // Needs    strided_copy_tiles: tile.x, tile.y >= 16; lines_per_item a multiple of 16
+//          strided_copy_lines: lines 2, 3, 4 or 8; best many of `inner_per_item`
 // Exact    yes
 #ifndef T
 #error "strided_copy.cl: define T"
@@ -61,22 +64,29 @@ kernel void strided_copy(
     dst[dst_offset + at.y] = src[src_offset + at.x];
 }
 
+// Rows of some length by vectors, the last of which begins in the one before; PIECE_AT(p): so many elements.
+#define MOVE_PIECES(PIECE_AT, SIZE)                                      \
+    {                                                                    \
+        for (int i = 0; i + SIZE <= count; i += SIZE)                    \
+            PIECE_AT(to + i) = PIECE_AT(from + i);                       \
+        PIECE_AT(to + count - SIZE) = PIECE_AT(from + count - SIZE);     \
+    }
+
 static inline void move_row(global const T *from, global T *to, int2 steps, int count)
 {
-    int i = 0;
-    if (steps.x == 1 && steps.y == 1) {
-        for (; i + 16 <= count; i += 16)
-            RAW16_AT(to + i) = RAW16_AT(from + i);
-        if (i < count && count >= 16) {
-            RAW16_AT(to + count - 16) = RAW16_AT(from + count - 16);
-            return;
-        }
-        for (; i < count; ++i)
-            to[i] = from[i];
-        return;
-    }
-    for (; i < count; ++i)
-        to[i * steps.y] = from[i * steps.x];
+    if (steps.x != 1 || steps.y != 1)
+        for (int i = 0; i < count; ++i)
+            to[i * steps.y] = from[i * steps.x];
+    else if (count >= 16)
+        MOVE_PIECES(RAW16_AT, 16)
+    else if (count >= 8)
+        MOVE_PIECES(RAW8_AT, 8)
+    else if (count >= 4)
+        MOVE_PIECES(RAW4_AT, 4)
+    else if (count >= 2)
+        MOVE_PIECES(RAW2_AT, 2)
+    else if (count == 1)
+        *to = *from;
 }
 
 static inline void look_up_row(global const T *from, global T *to, int2 steps, int count, global const T *table)
@@ -85,18 +95,26 @@ static inline void look_up_row(global const T *from, global T *to, int2 steps, i
         to[i * steps.y] = table[from[i * steps.x] & 0xff];
 }
 
-// Does STATEMENT with `from`, `to` and `count` for this item's part of each of its rows; rows of one outer index follow each other.
-#define EVERY_ROW(STATEMENT)                                                                             \
-    const int begin = (int)get_global_id(1) * inner_per_item, count = min(inner_per_item, inner - begin); \
-    int row = (int)get_global_id(0) * rows_per_item;                                                      \
-    const int last = min(row + rows_per_item, rows);                                                      \
-    while (row < last) {                                                                                  \
-        const int2 at = offsets_of(row, sizes, src_strides, dst_strides);                                 \
-        global const T *from = src + (src_offset + at.x + begin * steps.x);                               \
-        global T *to = dst + (dst_offset + at.y + begin * steps.y);                                       \
-        const int end = min(row + sizes.s7 - row % sizes.s7, last);                                       \
-        for (; row < end; ++row, from += src_strides.s7, to += dst_strides.s7)                            \
-            STATEMENT;                                                                                    \
+// Does STATEMENT with `from`, `to` and `count` for this item's part of each of its rows. Where rows of the two innermost outer dimensions
+// lie is found by sums: divisions take longer than to copy a row.
+#define EVERY_ROW(STATEMENT)                                                                                  \
+    const int begin = (int)get_global_id(1) * inner_per_item, count = min(inner_per_item, inner - begin);      \
+    int row = (int)get_global_id(0) * rows_per_item;                                                           \
+    const int last = min(row + rows_per_item, rows), rows_of_two = sizes.s6 * sizes.s7;                        \
+    const int2 next = (int2)(src_strides.s7, dst_strides.s7);                                                  \
+    const int2 next_line = (int2)(src_strides.s6, dst_strides.s6) - (sizes.s7 - 1) * next;                     \
+    while (row < last) {                                                                                       \
+        const int2 at = offsets_of(row, sizes, src_strides, dst_strides);                                      \
+        global const T *from = src + (src_offset + at.x + begin * steps.x);                                    \
+        global T *to = dst + (dst_offset + at.y + begin * steps.y);                                            \
+        const int end = min(row + rows_of_two - row % rows_of_two, last);                                      \
+        for (int left = sizes.s7 - row % sizes.s7; row < end; ++row) {                                         \
+            STATEMENT;                                                                                         \
+            const bool is_last = --left == 0;                                                                  \
+            left = is_last ? sizes.s7 : left;                                                                  \
+            from += is_last ? next_line.x : next.x;                                                            \
+            to += is_last ? next_line.y : next.y;                                                              \
+        }                                                                                                      \
     }
 
 CPU_KERNEL void strided_copy_rows(global const T *src, global T *dst, int src_offset, int dst_offset, int8 sizes, int8 src_strides,
@@ -109,6 +127,43 @@ CPU_KERNEL void strided_lookup_rows(global const T *src, global T *dst, int src_
     int8 dst_strides, int2 steps, int rows, int inner, int rows_per_item, int inner_per_item, global const T *table)
 {
     EVERY_ROW(look_up_row(from, to, steps, count, table))
+}
+
+// DO(x): sixteen of each line, from the x-th on; the last begin among those before.
+#define BY_SIXTEEN(DO)                      \
+    for (int i = 0; i < count; i += 16) {   \
+        const int x = min(i, count - 16);   \
+        DO;                                 \
+    }
+#define MOVE_LINES(N)                                                       \
+    if (steps.x == 1)                                                       \
+        BY_SIXTEEN(interleave(from + x, to + x * N, line_stride, N))        \
+    else                                                                    \
+        BY_SIXTEEN(separate(from + x * N, to + x, line_stride, N))
+
+static inline void move_lines(global const T *from, global T *to, int2 steps, int count, int lines, int line_stride)
+{
+    if (count < 16)
+        for (int i = 0; i < count * lines; ++i) {
+            const int x = i / lines, line = i % lines;
+            to[x * steps.y + line * (steps.x == 1 ? 1 : line_stride)] = from[x * steps.x + line * (steps.x == 1 ? line_stride : 1)];
+        }
+    else if (lines == 2)
+        MOVE_LINES(2)
+    else if (lines == 3 && steps.x == 1)
+        BY_SIXTEEN(interleave_three(from + x, to + x * 3, line_stride))
+    else if (lines == 3)
+        BY_SIXTEEN(separate_three(from + x * 3, to + x, line_stride))
+    else if (lines == 4)
+        MOVE_LINES(4)
+    else
+        MOVE_LINES(8)
+}
+
+CPU_KERNEL void strided_copy_lines(global const T *src, global T *dst, int src_offset, int dst_offset, int8 sizes, int8 src_strides,
+    int8 dst_strides, int2 steps, int rows, int inner, int rows_per_item, int inner_per_item, int lines, int line_stride)
+{
+    EVERY_ROW(move_lines(from, to, steps, count, lines, line_stride))
 }
 
 CPU_KERNEL void strided_copy_tiles(global const T *src, global T *dst, int src_offset, int dst_offset, int8 sizes, int8 src_strides,

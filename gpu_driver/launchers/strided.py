@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -27,7 +28,10 @@ if TYPE_CHECKING:
     from nn_runtime.operand import Dimensions
 
 MAX_DIMENSIONS = 8
-_SHORTEST_ROW = 8
+_SHORTEST_ROW = 4
+_FEW = (2, 3, 4, 8)
+"""Lines that strided_copy_lines takes."""
+_WIDEST_BYTES = 4
 _UNSIGNED: dict[int, tuple[str, type[np.unsignedinteger]]] = {
     1: ("uchar", np.uint8),
     2: ("ushort", np.uint16),
@@ -75,9 +79,8 @@ def strided_copy(
     if len(sizes) > MAX_DIMENSIONS:
         raise ValueError(f"a strided copy has at most {MAX_DIMENSIONS} dimensions, got {len(sizes)}")
     if device.is_cpu:
-        if table is not None:
-            return _copy_rows(sizes, source, destination, device, table)
-        return joinable(_copy_moved(sizes, source, destination, device), step)
+        block = _Moved(sizes, source, destination, _item_bytes(source, destination))
+        return _copy_rows(block, device, table) if table is not None else joinable(_copy_moved(block, device), step)
     count = math.prod(sizes)
     item_bytes = _item_bytes(source, destination)
     global_size, local_size = linear(count, device)
@@ -115,77 +118,129 @@ def _block(sizes: Sequence[int], source: Side, destination: Side) -> tuple[Argum
     )
 
 
-def _copy_moved(sizes: Sequence[int], source: Side, destination: Side, device: DeviceProfile) -> Launch:
+@dataclass(frozen=True)
+class _Moved:
+    """A block whose neighbours are merged, and the size of its elements."""
+
+    sizes: Sequence[int]
+    source: Side
+    destination: Side
+    item_bytes: int
+
+    @property
+    def strides(self) -> list[tuple[int, int]]:
+        """Of each dimension, in the source and in the destination."""
+        return list(zip(self.source.strides, self.destination.strides, strict=True))
+
+    def without(self, *taken: int) -> _Moved:
+        """Return it without some dimensions."""
+        kept = [at for at in range(len(self.sizes)) if at not in taken]
+        source, destination = (
+            replace(side, strides=tuple(side.strides[at] for at in kept)) for side in (self.source, self.destination)
+        )
+        return replace(self, sizes=[self.sizes[at] for at in kept], source=source, destination=destination)
+
+    def widened(self) -> _Moved:
+        """Return it in the largest elements, of four bytes at most, that lie together on both sides."""
+        sides = self.source, self.destination
+        others = [value for side in sides for value in (*side.strides[:-1], side.offset)]
+        is_run = self.strides[-1:] == [(1, 1)]
+        by = math.gcd(_WIDEST_BYTES // self.item_bytes, self.sizes[-1], *others) if is_run else 1
+        if by == 1:
+            return self
+        source, destination = (
+            replace(side, strides=(*(stride // by for stride in side.strides[:-1]), 1), offset=side.offset // by)
+            for side in sides
+        )
+        merged = _merge([*self.sizes[:-1], self.sizes[-1] // by], source, destination)
+        return _Moved(*merged, by * self.item_bytes)
+
+
+def _copy_moved(block: _Moved, device: DeviceProfile) -> Launch:
     """Return the launch for a CPU: by tiles where either side has a long dimension of stride 1 of its own."""
-    columns = [at for at, size in enumerate(sizes) if size >= LANES and source.strides[at] == 1]
-    lines = [at for at, size in enumerate(sizes) if size >= LANES and destination.strides[at] == 1]
+    block = block.widened()
+    columns = [at for at, size in enumerate(block.sizes) if size >= LANES and block.source.strides[at] == 1]
+    lines = [at for at, size in enumerate(block.sizes) if size >= LANES and block.destination.strides[at] == 1]
     if columns and lines and columns[0] != lines[0]:
-        return _copy_tiles(sizes, source, destination, (columns[0], lines[0]), device)
-    return _copy_rows(sizes, source, destination, device)
+        return _copy_tiles(block, columns[0], lines[0], device)
+    few = next((pair for pair in itertools.permutations(range(len(block.sizes)), 2) if _are_few(block, *pair)), None)
+    return _copy_rows(block, device) if few is None else _copy_lines(block, *few, device)
 
 
-def _copy_tiles(
-    sizes: Sequence[int], source: Side, destination: Side, at: tuple[int, int], device: DeviceProfile
-) -> Launch:
-    """Return the launch of strided_copy_tiles; `at`: the dimensions of stride 1 in the source and the destination."""
-    (columns, lines), item_bytes = (sizes[i] for i in at), _item_bytes(source, destination)
-    tile = int_vector(columns, lines, destination.strides[at[0]], source.strides[at[1]])
-    item_lines = round_up(per_item(lines, device, LANES), LANES)
-    rest, *sides = _left_over((sizes, source, destination), at)
-    count = math.prod(sizes)
+def _copy_tiles(block: _Moved, columns: int, lines: int, device: DeviceProfile) -> Launch:
+    """Return the launch of strided_copy_tiles; columns, lines: the dimensions of stride 1 in source and destination."""
+    width, height = block.sizes[columns], block.sizes[lines]
+    tile = int_vector(width, height, block.destination.strides[columns], block.source.strides[lines])
+    item_lines = round_up(per_item(height, device, LANES), LANES)
+    rest = block.without(columns, lines)
     return Launch(
-        _kernel("strided_copy_tiles", item_bytes),
-        (*_block(rest, *sides), tile, int32(item_lines)),
-        (-(-columns // LANES), -(-lines // item_lines), math.prod(rest)),
+        _kernel("strided_copy_tiles", block.item_bytes),
+        (*_block(rest.sizes, rest.source, rest.destination), tile, int32(item_lines)),
+        (-(-width // LANES), -(-height // item_lines), math.prod(rest.sizes)),
         (1, 1, 1),
-        bytes_moved=2 * count * item_bytes,
+        bytes_moved=2 * math.prod(block.sizes) * block.item_bytes,
     )
 
 
-def _copy_rows(
-    sizes: Sequence[int], source: Side, destination: Side, device: DeviceProfile, table: Packed | None = None
-) -> Launch:
+def _are_few(block: _Moved, along: int, across: int) -> bool:
+    """Whether strided_copy_lines takes the dimension `across` for lines: neighbours on one side, between the others."""
+    few, (along_strides, across_strides) = block.sizes[across], (block.strides[at] for at in (along, across))
+    dense = (1, few) if across_strides[1] == 1 else (few, 1)
+    return few in _FEW and block.sizes[along] >= LANES and along_strides == dense and 1 in across_strides
+
+
+def _copy_lines(block: _Moved, along: int, across: int, device: DeviceProfile) -> Launch:
+    """Return the launch of strided_copy_lines."""
+    few, strides, rest = block.sizes[across], block.strides[across], block.without(along, across)
+    line_stride = strides[0] if strides[1] == 1 else strides[1]
+    more = int32(few), int32(line_stride)
+    return _by_rows("strided_copy_lines", rest, block.sizes[along], block.strides[along], device, more, few)
+
+
+def _copy_rows(block: _Moved, device: DeviceProfile, table: Packed | None = None) -> Launch:
     """Return the launch of strided_copy_rows or strided_lookup_rows."""
-    item_bytes, at = _item_bytes(source, destination), _row_dimension(sizes, source, destination)
-    inner, steps = (sizes[at], (source.strides[at], destination.strides[at])) if sizes else (1, (1, 1))
-    rest, *sides = _left_over((sizes, source, destination), (at,))
-    rows = math.prod(rest)
-    item_rows = per_item(rows, device, inner)
-    item_inner = inner if -(-rows // item_rows) > 1 else per_item(inner, device, rows)
-    kernel = "strided_copy_rows" if table is None else "strided_lookup_rows"
+    at = _row_dimension(block)
+    inner, steps = (block.sizes[at], block.strides[at]) if block.sizes else (1, (1, 1))
+    kernel, more = ("strided_copy_rows", ()) if table is None else ("strided_lookup_rows", (table,))
+    return _by_rows(kernel, block.without(at), inner, steps, device, more)
+
+
+def _by_rows(
+    kernel: str,
+    rest: _Moved,
+    inner: int,
+    steps: tuple[int, int],
+    device: DeviceProfile,
+    more: tuple[Argument, ...],
+    lines: int = 1,
+) -> Launch:
+    """Return the launch of a kernel that goes through rows of `inner`, of so many lines."""
+    rows = math.prod(rest.sizes)
+    item_rows = per_item(rows, device, inner * lines)
+    item_inner = inner if -(-rows // item_rows) > 1 else round_up(per_item(inner, device, rows * lines), LANES)
     return Launch(
-        _kernel(kernel, item_bytes),
+        _kernel(kernel, rest.item_bytes),
         (
-            *_block(rest, *sides),
+            *_block(rest.sizes, rest.source, rest.destination),
             int_vector(*steps),
             *(int32(value) for value in (rows, inner, item_rows, item_inner)),
-            *(() if table is None else (table,)),
+            *more,
         ),
         (-(-rows // item_rows), -(-inner // item_inner)),
         (1, 1),
-        bytes_moved=2 * rows * inner * item_bytes,
+        bytes_moved=2 * rows * inner * lines * rest.item_bytes,
     )
 
 
-def _row_dimension(sizes: Sequence[int], source: Side, destination: Side) -> int:
-    """Return the dimension to loop over: the last where it is a run of some length on both sides, else the longest.
+def _row_dimension(block: _Moved) -> int:
+    """Return the dimension to loop over: the last where it is a run on both sides, else the longest that is one on one.
 
-    If there is one of some length that is a run on one side, then of those: others go to another cache line every time.
+    Others go to another cache line every time. Where there is no such of some length, it is the longest.
     """
-    last = len(sizes) - 1
-    if sizes and source.strides[last] == destination.strides[last] == 1 and sizes[last] >= _SHORTEST_ROW:
-        return last
-    is_run = [1 in pair for pair in zip(source.strides, destination.strides, strict=True)]
-    runs = [at for at, size in enumerate(sizes) if size >= _SHORTEST_ROW and is_run[at]]
-    return max(runs or range(len(sizes)), key=lambda at: sizes[at], default=0)
-
-
-def _left_over(block: tuple[Sequence[int], Side, Side], taken: Sequence[int]) -> tuple[Sequence[int], Side, Side]:
-    """Return a block without some dimensions."""
-    sizes, source, destination = block
-    kept = [at for at in range(len(sizes)) if at not in taken]
-    sides = (replace(side, strides=tuple(side.strides[at] for at in kept)) for side in (source, destination))
-    return [sizes[at] for at in kept], *sides  # type: ignore[return-value]
+    if block.strides[-1:] == [(1, 1)]:
+        return len(block.sizes) - 1
+    runs = [at for at, size in enumerate(block.sizes) if size >= _SHORTEST_ROW and 1 in block.strides[at]]
+    return max(runs or range(len(block.sizes)), key=lambda at: block.sizes[at], default=0)
 
 
 def strided_copies(sizes: Sequence[int], source: Side, destination: Side, device: DeviceProfile) -> tuple[Launch, ...]:

@@ -1,19 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-// turn_tile.h: 16 x 16 elements, or 3 x 16 as pictures have them, from rows to columns, in registers.
+// turn_tile.h: 16 x 16 elements, or 2, 3, 4, 8 x 16 as pictures and groups have them, from rows to columns, in registers.
 // Defines  RAW: uchar | ushort | uint: an unsigned type of the element's size (required); bits are moved as they are
 // Exact    yes
 #include "common/shuffle.h"
 
-#define RAW16_OF_(a) a##16
-#define RAW16_OF(a) RAW16_OF_(a)
-typedef RAW16_OF(RAW) RAW16;
+#define RAWS_OF_(a, size) a##size
+#define RAWS_OF(a, size) RAWS_OF_(a, size)
+typedef RAWS_OF(RAW, 16) RAW16;
 
 // PoCL 3.0 makes eight loads of vload16 on uchar; a packed structure stays one unaligned load or store.
 typedef struct __attribute__((packed)) {
     RAW16 value;
 } UnalignedRaw16;
+typedef struct __attribute__((packed)) {
+    RAWS_OF(RAW, 8) value;
+} UnalignedRaw8;
+typedef struct __attribute__((packed)) {
+    RAWS_OF(RAW, 4) value;
+} UnalignedRaw4;
+typedef struct __attribute__((packed)) {
+    RAWS_OF(RAW, 2) value;
+} UnalignedRaw2;
 
 #define RAW16_AT(p) (((global UnalignedRaw16 *)(p))->value)
+#define RAW8_AT(p) (((global UnalignedRaw8 *)(p))->value)
+#define RAW4_AT(p) (((global UnalignedRaw4 *)(p))->value)
+#define RAW2_AT(p) (((global UnalignedRaw2 *)(p))->value)
 
 // Rows of `from`, from_stride apart, become columns of `to`, whose rows are to_stride apart.
 // Rows i and i + 8 interleaved are rows 2 i and 2 i + 1; after four times, columns.
@@ -76,4 +88,51 @@ static inline void separate_three(global const RAW *from, global RAW *to, int to
     RAW16_AT(to) = FIRST_ROW(a, b, c);
     RAW16_AT(to + to_stride) = SECOND_ROW(a, b, c);
     RAW16_AT(to + 2 * to_stride) = THIRD_ROW(a, b, c);
+}
+
+// `rows` of 16, from_stride apart, become 16 of them, one behind the other; rows: 2, 4 or 8, a constant. As turn_tile does it, where
+// the tile has fewer rows.
+static inline __attribute__((always_inline)) void interleave(global const RAW *from, global RAW *to, int from_stride, int rows)
+{
+    RAW16 tile[8], next[8];
+#pragma unroll
+    for (int i = 0; i < rows; ++i)
+        tile[i] = RAW16_AT(from + i * from_stride);
+#pragma unroll
+    for (int round = 1; round < rows; round *= 2) {
+#pragma unroll
+        for (int i = 0; i < rows / 2; ++i) {
+            next[2 * i] = INTERLEAVE_LOW(RAW16, tile[i], tile[i + rows / 2]);
+            next[2 * i + 1] = INTERLEAVE_HIGH(RAW16, tile[i], tile[i + rows / 2]);
+        }
+#pragma unroll
+        for (int i = 0; i < rows; ++i)
+            tile[i] = next[i];
+    }
+#pragma unroll
+    for (int i = 0; i < rows; ++i)
+        RAW16_AT(to + i * 16) = tile[i];
+}
+
+// The other way round: the rows are to_stride apart.
+static inline __attribute__((always_inline)) void separate(global const RAW *from, global RAW *to, int to_stride, int rows)
+{
+    RAW16 tile[8], next[8];
+#pragma unroll
+    for (int i = 0; i < rows; ++i)
+        tile[i] = RAW16_AT(from + i * 16);
+#pragma unroll
+    for (int round = 1; round < rows; round *= 2) {
+#pragma unroll
+        for (int i = 0; i < rows / 2; ++i) {
+            next[i] = EVEN_OF(RAW16, tile[2 * i], tile[2 * i + 1]);
+            next[i + rows / 2] = ODD_OF(RAW16, tile[2 * i], tile[2 * i + 1]);
+        }
+#pragma unroll
+        for (int i = 0; i < rows; ++i)
+            tile[i] = next[i];
+    }
+#pragma unroll
+    for (int i = 0; i < rows; ++i)
+        RAW16_AT(to + i * to_stride) = tile[i];
 }

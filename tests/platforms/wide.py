@@ -116,6 +116,10 @@ def operations() -> Iterator[Wide]:
         yield Wide(OperationCode.TOPK_V2, (long, 5), (long, INDICES))
         rows = random_tensor(data_type, (5, 4, 18))
         yield Wide(OperationCode.SLICE, (rows, constant([1, 0, 3]), constant([4, 4, 9])), (rows,))
+        for count in (2, 3, 4, 8):
+            for dims in ((5, count, 19), (5, 19, count)):
+                lines = random_tensor(data_type, dims)
+                yield Wide(OperationCode.TRANSPOSE, (lines, constant([0, 2, 1])), (lines,))
         few, many = random_tensor(data_type, (2, 68), spread=0.5), random_tensor(data_type, (33, 20), spread=0.5)
         for source in (few, many):
             depth = source.data.shape[1]

@@ -26,6 +26,18 @@ ORDERS: list[tuple[Dimensions, list[int]]] = [
     ((2, 40, 3, 24), [0, 2, 1, 3]),
     ((300, 300, 3), [2, 0, 1]),
     ((3, 300, 300), [1, 2, 0]),
+    ((67, 61, 2, 8), [0, 1, 3, 2]),
+    ((31, 37, 5, 12), [0, 2, 1, 3]),
+    ((200, 5, 40, 2), [0, 2, 1, 3]),
+    ((29, 5, 31, 7), [2, 1, 0, 3]),
+    ((29, 3, 31, 5), [2, 0, 1, 3]),
+    ((129, 3, 4, 129), [3, 0, 2, 1]),
+    ((50, 47, 2), [2, 0, 1]),
+    ((3, 2, 2500), [0, 2, 1]),
+    ((700, 4, 16), [0, 2, 1]),
+    ((3, 700, 4), [0, 2, 1]),
+    ((8, 5, 1030), [1, 2, 0]),
+    ((90, 31, 8), [0, 2, 1]),
 ]
 
 
@@ -38,13 +50,14 @@ def test_transpose(opencl_device: Device, data_type: OperandCode, dims: Dimensio
     np.testing.assert_array_equal(found, wanted)
 
 
-@pytest.mark.parametrize("size", [1, 7, 8, 15, 16, 31, 257])
+@pytest.mark.parametrize("begin", [2, 3, 4])
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 7, 8, 12, 15, 16, 31, 64, 256])
 @pytest.mark.parametrize("data_type", [*ALL, INT32], ids=lambda code: code.name)
-def test_slice_of_rows(opencl_device: Device, data_type: OperandCode, size: int) -> None:
+def test_slice_of_rows(opencl_device: Device, data_type: OperandCode, size: int, begin: int) -> None:
     source = random_tensor(data_type, (23, 260))
-    inputs = [source, constant([3, 2]), constant([11, size])]
+    inputs = [source, constant([3, begin]), constant([11, size])]
     found = execute(opencl_device, OperationCode.SLICE, inputs, source, (11, size))
-    np.testing.assert_array_equal(found, source.data[3:14, 2 : 2 + size])
+    np.testing.assert_array_equal(found, source.data[3:14, begin : begin + size])
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])
