@@ -24,7 +24,11 @@
 #else
 #define R T
 #define MOVED(value) (value)
+#define RAW T
+#include "common/move_neighbours.h"
 #endif
+
+#define CPU_KERNEL __attribute__((reqd_work_group_size(1, 1, 1))) kernel
 
 // What a negative index means: as any outside the axis; that there is nothing, so 0; or a place counted from the axis' end.
 #define NEGATIVE_WRONG 0
@@ -52,16 +56,53 @@ kernel void gather(global const T *src, global const int *indices, global R *dst
     dst[outer * chosen * inner + i] = place < 0 ? (R)0 : MOVED(src[(outer * axis + place) * inner + i % inner]);
 }
 
-__attribute__((reqd_work_group_size(1, 1, 1))) kernel void gather_rows(global const T *src, global const int *indices, global R *dst,
-    int axis, int inner, int chosen, int negative, float scale, int zero_point, global int *fault, int number, int rows, int rows_per_item)
+static inline void move_slice(global const T *from, global R *to, int inner, float scale, int zero_point)
 {
-    const int first = (int)get_global_id(0) * rows_per_item;
-    for (int row = first; row < min(first + rows_per_item, rows); ++row) {
-        const int place = place_of(indices[row % chosen], axis, negative, fault, number);
-        global const T *from = src + (row / chosen * axis + max(place, 0)) * inner;
-        global R *to = dst + row * inner;
-        for (int i = 0; i < inner; ++i)
-            to[i] = place < 0 ? (R)0 : MOVED(from[i]);
+#ifdef RAW
+    move_neighbours(from, to, inner);
+#else
+    for (int i = 0; i < inner; ++i)
+        to[i] = MOVED(from[i]);
+#endif
+}
+
+// `count` slices, one behind the other in dst.
+static inline void gather_slices(global const T *src, global const int *indices, global R *dst, int axis, int inner, int count,
+    int negative, float scale, int zero_point, global int *fault, int number)
+{
+    for (int n = 0; n < count; ++n) {
+        const int place = place_of(indices[n], axis, negative, fault, number);
+        if (place >= 0)
+            move_slice(src + place * inner, dst + n * inner, inner, scale, zero_point);
+        else
+            for (int i = 0; i < inner; ++i)
+                dst[n * inner + i] = (R)0;
+    }
+}
+
+// The same of slices of one element.
+static inline void gather_elements(global const T *src, global const int *indices, global R *dst, int axis, int count,
+    int negative, float scale, int zero_point, global int *fault, int number)
+{
+    for (int n = 0; n < count; ++n) {
+        const int place = place_of(indices[n], axis, negative, fault, number);
+        dst[n] = place < 0 ? (R)0 : MOVED(src[place]);
+    }
+}
+
+CPU_KERNEL void gather_rows(global const T *src, global const int *indices, global R *dst, int axis, int inner, int chosen,
+    int negative, float scale, int zero_point, global int *fault, int number, int rows, int rows_per_item)
+{
+    int row = (int)get_global_id(0) * rows_per_item;
+    const int last = min(row + rows_per_item, rows);
+    while (row < last) {
+        const int outer = row / chosen, first = row % chosen, count = min(chosen - first, last - row);
+        if (inner == 1)
+            gather_elements(src + outer * axis, indices + first, dst + row, axis, count, negative, scale, zero_point, fault, number);
+        else
+            gather_slices(src + outer * axis * inner, indices + first, dst + row * inner, axis, inner, count, negative, scale,
+                zero_point, fault, number);
+        row += count;
     }
 }
 

@@ -27,6 +27,7 @@
 
 #define RAW T
 #include "common/turn_tile.h"
+#include "common/move_neighbours.h"
 
 #define CPU_KERNEL __attribute__((reqd_work_group_size(1, 1, 1))) kernel
 
@@ -64,29 +65,13 @@ kernel void strided_copy(
     dst[dst_offset + at.y] = src[src_offset + at.x];
 }
 
-// Rows of some length by vectors, the last of which begins in the one before; PIECE_AT(p): so many elements.
-#define MOVE_PIECES(PIECE_AT, SIZE)                                      \
-    {                                                                    \
-        for (int i = 0; i + SIZE <= count; i += SIZE)                    \
-            PIECE_AT(to + i) = PIECE_AT(from + i);                       \
-        PIECE_AT(to + count - SIZE) = PIECE_AT(from + count - SIZE);     \
-    }
-
 static inline void move_row(global const T *from, global T *to, int2 steps, int count)
 {
-    if (steps.x != 1 || steps.y != 1)
+    if (steps.x == 1 && steps.y == 1)
+        move_neighbours(from, to, count);
+    else
         for (int i = 0; i < count; ++i)
             to[i * steps.y] = from[i * steps.x];
-    else if (count >= 16)
-        MOVE_PIECES(RAW16_AT, 16)
-    else if (count >= 8)
-        MOVE_PIECES(RAW8_AT, 8)
-    else if (count >= 4)
-        MOVE_PIECES(RAW4_AT, 4)
-    else if (count >= 2)
-        MOVE_PIECES(RAW2_AT, 2)
-    else if (count == 1)
-        *to = *from;
 }
 
 static inline void look_up_row(global const T *from, global T *to, int2 steps, int count, global const T *table)

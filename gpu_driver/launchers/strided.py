@@ -287,6 +287,16 @@ def raw_type(operand: BoundOperand) -> str:
     return _UNSIGNED[dtype_of(operand.type).itemsize][0]
 
 
+def widest_type(operand: BoundOperand, count: int) -> tuple[str, int]:
+    """Return the largest such type, of 4 bytes at most, in which `count` elements fit evenly, and its elements.
+
+    For CPUs, which read it wherever an element may lie.
+    """
+    item_bytes = dtype_of(operand.type).itemsize
+    by = math.gcd(_WIDEST_BYTES // item_bytes, count)
+    return _UNSIGNED[by * item_bytes][0], by
+
+
 def _kernel(name: str, item_bytes: int) -> Kernel:
     return Kernel("strided_copy.cl", name, (("T", _UNSIGNED[item_bytes][0]),))
 

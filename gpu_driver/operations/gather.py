@@ -7,10 +7,12 @@ import math
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from gpu_driver.kernel import Kernel, Scratch, float32, int32
 from gpu_driver.launch import Launch
 from gpu_driver.launchers.faults import complaints, no_complaints
-from gpu_driver.launchers.strided import raw_type
+from gpu_driver.launchers.strided import Side, dense_strides, raw_type, strided_copies, widest_type
 from gpu_driver.launchers.vectors import c_type, per_item
 from gpu_driver.launchers.worksize import linear, rows
 from gpu_driver.operations import launches
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from gpu_driver.bound import BoundOperand, BoundOperation
     from gpu_driver.device_profile import DeviceProfile
     from gpu_driver.launchers.faults import Faults
+    from nn_runtime.operand import Array
 
 _INT_BYTES = 4
 
@@ -34,12 +37,46 @@ class _Negative(IntEnum):
 
 
 @launches(OperationCode.GATHER)
-def gather(op: BoundOperation, device: DeviceProfile) -> Launch:
-    """GATHER. Any type; kernel gather.cl:gather. Known indices are checked here, others by the kernel."""
-    source, indices = op.input("input"), op.input("indices")
+def gather(op: BoundOperation, device: DeviceProfile) -> tuple[Launch, ...]:
+    """GATHER. Any type; kernel gather.cl:gather. Known indices are checked here, others by the kernel.
+
+    Known ones that are the places of a block, as of a transposed tensor's elements, are a strided copy.
+    """
+    source, indices, output = op.input("input"), op.input("indices"), op.outputs[0]
     axis = op.axis("axis", len(source.dimensions))
     faults = _check(op, "indices", source.dimensions[axis])
-    return _gather(source, indices, indices.count, op.outputs[0], axis, faults, device, _negative(op))
+    known = indices.value()
+    block = None if known is None or output.type != source.type else _block_of(known.reshape(-1))
+    if known is None or block is None or not output.count:
+        return (_gather(source, indices, indices.count, output, axis, faults, device, _negative(op)),)
+    first = int(known.reshape(-1)[0])
+    first += source.dimensions[axis] * (first < 0)
+    outer, inner = math.prod(source.dimensions[:axis]), math.prod(source.dimensions[axis + 1 :])
+    sizes = outer, *(size for size, _ in block), inner
+    strides = source.dimensions[axis] * inner, *(stride * inner for _, stride in block), 1
+    taken, made = Side(source, strides, first * inner), Side(output, dense_strides(sizes))
+    return strided_copies(sizes, taken, made, device)
+
+
+def _block_of(indices: Array) -> list[tuple[int, int]] | None:
+    """Return (size, stride) of the dimensions of a block, in row-major order, whose elements have such places.
+
+    None for indices that are no block, and for negative ones beside others.
+    """
+    block: list[tuple[int, int]] = []
+    rest = indices.astype(np.int64)
+    while rest.size > 1:
+        steps = np.diff(rest)
+        changes = np.flatnonzero(steps != steps[0])
+        size = int(changes[0]) + 1 if changes.size else rest.size
+        if rest.size % size:
+            return None
+        rows = rest.reshape(-1, size)
+        if not (np.diff(rows, axis=1) == steps[0]).all():
+            return None
+        block.append((size, int(steps[0])))
+        rest = rows[:, 0]
+    return block[::-1] if indices.size and ((indices < 0).all() or (indices >= 0).all()) else None
 
 
 @launches(OperationCode.EMBEDDING_LOOKUP)
@@ -92,9 +129,11 @@ def _gather(
 ) -> Launch:
     dims = source.dimensions
     outer, inner = math.prod(dims[:axis]), math.prod(dims[axis + 1 :])
-    types: tuple[tuple[str, str], ...] = (("T", raw_type(source)),)
+    type_, by = widest_type(source, inner) if device.is_cpu else (raw_type(source), 1)
+    types: tuple[tuple[str, str], ...] = (("T", type_),)
     if output.type != source.type:
-        types = ("T", c_type(source)), ("R", c_type(output))
+        types, by = (("T", c_type(source)), ("R", c_type(output))), 1
+    inner //= by
     sizes = (int32(value) for value in (dims[axis], inner, chosen, negative))
     codes = float32(source.scale), int32(source.zero_point)
     common, moved = (source, indices, output, *sizes, *codes, *faults), 2 * output.size_bytes

@@ -2,30 +2,8 @@
 // turn_tile.h: 16 x 16 elements, or 2, 3, 4, 8 x 16 as pictures and groups have them, from rows to columns, in registers.
 // Defines  RAW: uchar | ushort | uint: an unsigned type of the element's size (required); bits are moved as they are
 // Exact    yes
+#include "common/raw_vectors.h"
 #include "common/shuffle.h"
-
-#define RAWS_OF_(a, size) a##size
-#define RAWS_OF(a, size) RAWS_OF_(a, size)
-typedef RAWS_OF(RAW, 16) RAW16;
-
-// PoCL 3.0 makes eight loads of vload16 on uchar; a packed structure stays one unaligned load or store.
-typedef struct __attribute__((packed)) {
-    RAW16 value;
-} UnalignedRaw16;
-typedef struct __attribute__((packed)) {
-    RAWS_OF(RAW, 8) value;
-} UnalignedRaw8;
-typedef struct __attribute__((packed)) {
-    RAWS_OF(RAW, 4) value;
-} UnalignedRaw4;
-typedef struct __attribute__((packed)) {
-    RAWS_OF(RAW, 2) value;
-} UnalignedRaw2;
-
-#define RAW16_AT(p) (((global UnalignedRaw16 *)(p))->value)
-#define RAW8_AT(p) (((global UnalignedRaw8 *)(p))->value)
-#define RAW4_AT(p) (((global UnalignedRaw4 *)(p))->value)
-#define RAW2_AT(p) (((global UnalignedRaw2 *)(p))->value)
 
 // Rows of `from`, from_stride apart, become columns of `to`, whose rows are to_stride apart.
 // Rows i and i + 8 interleaved are rows 2 i and 2 i + 1; after four times, columns.

@@ -48,6 +48,26 @@ def test_gather(opencl_device: Device, data_type: OperandCode, dims: Dimensions,
         check(opencl_device, OperationCode.EMBEDDING_LOOKUP, [lookups, source], source)
 
 
+@pytest.mark.parametrize(
+    "known",
+    [
+        *([5], [4, 3, 2, 1], [0, 0, 2, 2], [3, 1, 6, 4], [1, 2, 4], [0, 5, 1, 6, 2, 8], [0, 1, 2, 4, 5, 6, 1, 2, 3]),
+        np.arange(24).reshape(2, 3, 4).transpose(2, 0, 1).reshape(-1).tolist(),
+        np.arange(23, -1, -1).reshape(4, 6).T.reshape(-1).tolist(),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize(("dims", "axis"), [((24,), 0), ((24, 3), 0), ((3, 25), 1), ((2, 24, 16), 1)], ids=str)
+@pytest.mark.parametrize("data_type", ANY, ids=lambda code: code.name)
+def test_gather_of_known_indices(
+    opencl_device: Device, data_type: OperandCode, dims: Dimensions, axis: int, known: list[int]
+) -> None:
+    source = random_tensor(data_type, dims)
+    wanted = np.take(source.data, known, axis)
+    found = execute(opencl_device, OperationCode.GATHER, [source, axis, constant(known)], source, wanted.shape)
+    np.testing.assert_array_equal(found, wanted)
+
+
 def test_wrong_indices_are_refused_at_preparation_if_known(opencl_device: Device) -> None:
     source = Value(FLOAT32, np.arange(5, dtype=np.float32))
     with pytest.raises(HalError, match="indices"):
