@@ -93,12 +93,13 @@ _SOFTMAX_ROW_NS, _SOFTMAX_COLUMN_NS = 8, 15
 _LANES = 16
 _NARROW_NS = {"float16": 15.0, "quant8": 4.0, "float32": 3.0, OTHER_TYPES: 3.0}
 """Of an element where kernels find fewer than _LANES side by side, by class of type."""
-_NARROW_MOVE_NS = 0.3
+_NARROW_MOVE_NS = 0.1
 """The same of operations that only move elements."""
 _INTEGER_QUOTIENT_NS = 1.2
-_MOVES = (OperationCode.CONCATENATION, OperationCode.DEPTH_TO_SPACE, OperationCode.REVERSE, OperationCode.SLICE,
-          OperationCode.SPACE_TO_DEPTH, OperationCode.STRIDED_SLICE, OperationCode.TILE,
-          OperationCode.TRANSPOSE)  # fmt: skip
+_MOVES = (OperationCode.BATCH_TO_SPACE_ND, OperationCode.CHANNEL_SHUFFLE, OperationCode.CONCATENATION,
+          OperationCode.DEPTH_TO_SPACE, OperationCode.GATHER, OperationCode.MIRROR_PAD, OperationCode.REVERSE,
+          OperationCode.SLICE, OperationCode.SPACE_TO_BATCH_ND, OperationCode.SPACE_TO_DEPTH, OperationCode.SPLIT,
+          OperationCode.STRIDED_SLICE, OperationCode.TILE, OperationCode.TRANSPOSE)  # fmt: skip
 _NARROW_RESIZE_NS = {"float16": 1.0, "quant8": 1.0, "float32": 0.5, OTHER_TYPES: 0.5}
 _RESIZES = (OperationCode.RESIZE_BILINEAR, OperationCode.RESIZE_NEAREST_NEIGHBOR)
 _NARROW_POOLING, _NARROW_WINDOW, _NARROW_MATMUL = 5, 0.2, 3
