@@ -124,6 +124,7 @@
 #include "common/copy_row.h"
 #define RAW JOIN(RAW_OF_, T)
 #include "common/turn_tile.h"
+#include "common/move_neighbours.h"
 #include "common/copy_step.h"
 #include "common/greatest.h"
 #include "common/greatest_step.h"

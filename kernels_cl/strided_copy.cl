@@ -114,35 +114,22 @@ CPU_KERNEL void strided_lookup_rows(global const T *src, global T *dst, int src_
     EVERY_ROW(look_up_row(from, to, steps, count, table))
 }
 
-// DO(x): sixteen of each line, from the x-th on; the last begin among those before.
-#define BY_SIXTEEN(DO)                      \
-    for (int i = 0; i < count; i += 16) {   \
-        const int x = min(i, count - 16);   \
-        DO;                                 \
-    }
-#define MOVE_LINES(N)                                                       \
-    if (steps.x == 1)                                                       \
-        BY_SIXTEEN(interleave(from + x, to + x * N, line_stride, N))        \
-    else                                                                    \
-        BY_SIXTEEN(separate(from + x * N, to + x, line_stride, N))
-
 static inline void move_lines(global const T *from, global T *to, int2 steps, int count, int lines, int line_stride)
 {
+    const bool is_interleaved = steps.x == 1;
     if (count < 16)
         for (int i = 0; i < count * lines; ++i) {
             const int x = i / lines, line = i % lines;
-            to[x * steps.y + line * (steps.x == 1 ? 1 : line_stride)] = from[x * steps.x + line * (steps.x == 1 ? line_stride : 1)];
+            to[x * steps.y + line * (is_interleaved ? 1 : line_stride)] = from[x * steps.x + line * (is_interleaved ? line_stride : 1)];
         }
-    else if (lines == 2)
-        MOVE_LINES(2)
-    else if (lines == 3 && steps.x == 1)
-        BY_SIXTEEN(interleave_three(from + x, to + x * 3, line_stride))
-    else if (lines == 3)
-        BY_SIXTEEN(separate_three(from + x * 3, to + x, line_stride))
-    else if (lines == 4)
-        MOVE_LINES(4)
     else
-        MOVE_LINES(8)
+        for (int i = 0; i < count; i += 16) {
+            const int x = min(i, count - 16); // the last begin among those before
+            if (is_interleaved)
+                interleave_few(from + x, to + x * lines, line_stride, lines);
+            else
+                separate_few(from + x * lines, to + x, line_stride, lines);
+        }
 }
 
 CPU_KERNEL void strided_copy_lines(global const T *src, global T *dst, int src_offset, int dst_offset, int8 sizes, int8 src_strides,

@@ -62,7 +62,7 @@ static void copy_rows(const Step *s, Part part, global const T *src, global T *d
     const int last = min(part.x1 * s->unit_pixels, s->batches * s->out_height * s->out_width);
     BlockRow row = row_of_block(&of, first);
     for (int i = first; i < last; ++i, go_to_next_row(&of, &row))
-        copy_row(src + row.from, depth, dst + row.to);
+        move_neighbours((global const RAW *)src + row.from, (global RAW *)dst + row.to, depth);
 }
 
 static void turn(const Step *s, Part part, global const T *src, global T *dst, global const uchar *constants)
@@ -70,8 +70,8 @@ static void turn(const Step *s, Part part, global const T *src, global T *dst, g
     const Turned t = *CONSTANT_AT(Turned, s->weights);
     const bool dense = t.from_column == 1 && t.to_line == 1;
     const bool by_tiles = dense && t.columns >= 16 && t.lines >= 16;
-    const bool to_threes = dense && t.columns >= 16 && t.lines == 3 && t.to_column == 3;
-    const bool from_threes = dense && t.lines >= 16 && t.columns == 3 && t.from_line == 3;
+    const bool few_lines = dense && t.columns >= 16 && IS_FEW(t.lines) && t.to_column == t.lines;
+    const bool few_columns = dense && t.lines >= 16 && IS_FEW(t.columns) && t.from_line == t.columns;
     const int parts = t.line_blocks * t.column_blocks;
     BlockRow matrix = row_of_block(&t.of, part.x0 / parts);
     for (int row = part.x0; row < part.x1; ++row) {
@@ -81,15 +81,15 @@ static void turn(const Step *s, Part part, global const T *src, global T *dst, g
         const int first = row % t.line_blocks * TURNED_LINES, last = min(first + TURNED_LINES, t.lines);
         global const RAW *taken = (global const RAW *)src + matrix.from + (long)x * t.from_column;
         global RAW *made = (global RAW *)dst + matrix.to + (long)x * t.to_column;
-        if (to_threes)
-            interleave_three(taken, made, t.from_line);
-        else if (by_tiles || from_threes)
+        if (few_lines)
+            interleave_few(taken, made, t.from_line, t.lines);
+        else if (by_tiles || few_columns)
             for (int line = first; line < last; line += 16) {
                 const int y = min(line, t.lines - 16);
                 if (by_tiles)
                     turn_tile(taken + (long)y * t.from_line, made + y, t.from_line, t.to_column);
                 else
-                    separate_three(taken + (long)y * t.from_line, made + y, t.to_column);
+                    separate_few(taken + (long)y * t.from_line, made + y, t.to_column, t.columns);
             }
         else
             for (int y = first; y < last; ++y)

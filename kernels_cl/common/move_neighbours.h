@@ -7,7 +7,7 @@
 // Rows of some length by vectors, the last of which begins in the one before; PIECE_AT(p): so many elements.
 #define MOVE_PIECES(PIECE_AT, SIZE)                                      \
     {                                                                    \
-        for (int i = 0; i + SIZE <= count; i += SIZE)                    \
+        for (int i = 0; i + SIZE < count; i += SIZE)                     \
             PIECE_AT(to + i) = PIECE_AT(from + i);                       \
         PIECE_AT(to + count - SIZE) = PIECE_AT(from + count - SIZE);     \
     }

@@ -114,3 +114,30 @@ static inline __attribute__((always_inline)) void separate(global const RAW *fro
     for (int i = 0; i < rows; ++i)
         RAW16_AT(to + i * to_stride) = tile[i];
 }
+
+#define IS_FEW(rows) ((rows) == 2 || (rows) == 3 || (rows) == 4 || (rows) == 8)
+
+// The same of any few rows.
+static inline void interleave_few(global const RAW *from, global RAW *to, int from_stride, int rows)
+{
+    if (rows == 2)
+        interleave(from, to, from_stride, 2);
+    else if (rows == 3)
+        interleave_three(from, to, from_stride);
+    else if (rows == 4)
+        interleave(from, to, from_stride, 4);
+    else
+        interleave(from, to, from_stride, 8);
+}
+
+static inline void separate_few(global const RAW *from, global RAW *to, int to_stride, int rows)
+{
+    if (rows == 2)
+        separate(from, to, to_stride, 2);
+    else if (rows == 3)
+        separate_three(from, to, to_stride);
+    else if (rows == 4)
+        separate(from, to, to_stride, 4);
+    else
+        separate(from, to, to_stride, 8);
+}

@@ -211,13 +211,14 @@ def test_moves_of_rows_are_steps() -> None:
 
 @pytest.mark.parametrize("size", [(4, 4), (9, 13), (3, 5), (40, 41)], ids=str)
 @pytest.mark.parametrize("order", [(0, 2, 3, 1), (0, 3, 1, 2)], ids=["channels last", "channels first"])
+@pytest.mark.parametrize("depth", [2, 3, 4, 5, 8])
 @pytest.mark.parametrize("code", TYPES, ids=lambda code: code.name)
 def test_pictures_in_another_layout(
-    opencl_device: Device, code: OperandCode, order: tuple[int, ...], size: tuple[int, int]
+    opencl_device: Device, code: OperandCode, depth: int, order: tuple[int, ...], size: tuple[int, int]
 ) -> None:
-    """Three channels, and numbers of pixels that are and are not multiples of a vector's."""
+    """Few channels, and numbers of pixels that are and are not multiples of a vector's."""
     is_first = order == (0, 2, 3, 1)
-    moves = Moves(code, (2, 3, *size) if is_first else (2, *size, 3), 5)
+    moves = Moves(code, (2, depth, *size) if is_first else (2, *size, depth), 5)
     tensor, data = moves.tensors[0]
     moves.add(OperationCode.TRANSPOSE, [tensor, moves.integers(*order)], data.transpose(order))
     for _ in range(3):
