@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from nn_runtime.operand import Dimensions
 
 MAX_DIMENSIONS = 8
-_SHORTEST_ROW = 4
+_SHORTEST_ROW, _SHORTEST_RUN_BYTES = 4, 4
 _FEW = (2, 3, 4, 8)
 """Lines that strided_copy_lines takes."""
 _WIDEST_BYTES = 4
@@ -237,7 +237,7 @@ def _row_dimension(block: _Moved) -> int:
 
     Others go to another cache line every time. Where there is no such of some length, it is the longest.
     """
-    if block.strides[-1:] == [(1, 1)]:
+    if block.strides[-1:] == [(1, 1)] and block.sizes[-1] * block.item_bytes >= _SHORTEST_RUN_BYTES:
         return len(block.sizes) - 1
     runs = [at for at, size in enumerate(block.sizes) if size >= _SHORTEST_ROW and 1 in block.strides[at]]
     return max(runs or range(len(block.sizes)), key=lambda at: block.sizes[at], default=0)
