@@ -37,7 +37,6 @@ _ARGUMENT_BYTE_NS, _CONSTANT_BYTE_NS = 0.02, 0.045
 _KEPT_BYTES = 1 << 20
 """Of constants: what is more comes from memory in every run."""
 _ELEMENT_NS: Mapping[_Rates, tuple[OperationCode, ...]] = {
-    (0.02, 0.01): (OperationCode.RESHAPE, OperationCode.EXPAND_DIMS, OperationCode.SQUEEZE),
     (0.1, 0.1): (OperationCode.RELU, OperationCode.RELU1, OperationCode.RELU6, OperationCode.HARD_SWISH,
                  OperationCode.PAD, OperationCode.PAD_V2, OperationCode.SELECT, OperationCode.LOGICAL_AND,
                  OperationCode.LOGICAL_OR),
