@@ -97,11 +97,13 @@
 #endif
 #include "common/mean.h"
 #include "common/average.h"
+#include "common/lanes.h"
 #if T_IS_FLOAT
 #include "common/exponential.h"
-#endif
-#include "common/lanes.h"
 #include "common/softmax.h"
+#else
+#include "common/softmax_bytes.h"
+#endif
 #include "common/softmax_step.h"
 #if GENERAL
 #define RAW_OF_float uint

@@ -7,6 +7,7 @@
 // Units    offset: 0, or -128 for char; rows_per_item: rows that a group computes one after the other
 // Defines  T: uchar | char (required)
 //          GROUP: work-items of a group of VECTOR_KERNEL
+//          DOT4: 0 (default) | 1 | 2 | 3: that form of common/dot4.h works; with VBMI of common/bytes.h 64 elements are looked up at once
 // Launch   softmax: global (>= count), count = outer * inner, local (64); one work-item writes axis values; extra items return
 //          softmax_rows: global (GROUP * ceil(outer / rows_per_item)), local (GROUP)
 // Exact    yes, as TFLite's reference
@@ -14,10 +15,18 @@
 #error "softmax_quant8.cl: define T"
 #endif
 
+#ifndef DOT4
+#define DOT4 0
+#endif
+
 #include "common/types.h"
 #include "common/quant.h"
 #include "common/lanes.h"
-#include "common/softmax.h"
+#if DOT4
+#include "common/dot4.h"
+#include "common/bytes.h"
+#endif
+#include "common/softmax_bytes.h"
 
 kernel void softmax(
     global const T *src, global T *dst, global const int *exponentials, global const int *terms, int offset, int axis, int inner,
@@ -44,17 +53,15 @@ kernel void softmax(
 VECTOR_KERNEL void softmax_rows(global const T *src, global T *dst, global const int *exponentials, global const int *terms, int offset,
     int axis, int outer, int rows_per_item)
 {
+    const int first_row = (int)get_group_id(0) * rows_per_item, last_row = min(first_row + rows_per_item, outer);
+#if GROUP == 1
+    softmax_of_rows(
+        exponentials, terms, offset, src + first_row * axis, dst + first_row * axis, axis, last_row - first_row);
+#else
     local int shared_largest[GROUP];
     local long shared_sum[GROUP];
-    const int item = (int)get_local_id(0);
-    const int first_row = (int)get_group_id(0) * rows_per_item, last_row = min(first_row + rows_per_item, outer);
-    const int whole = axis & ~15;
-    int row = first_row;
-#if GROUP == 1
-    for (; axis < 16 && row + 16 <= last_row; row += 16)
-        softmax_columns(exponentials, terms, offset, src + row * axis, dst + row * axis, axis);
-#endif
-    for (; row < last_row; ++row) {
+    const int item = (int)get_local_id(0), whole = axis & ~15;
+    for (int row = first_row; row < last_row; ++row) {
         const int start = row * axis;
         int16 largest16 = (int16)-128;
         for (int i = item * 16; i < whole; i += GROUP * 16)
@@ -82,4 +89,5 @@ VECTOR_KERNEL void softmax_rows(global const T *src, global T *dst, global const
         for (int i = item; i < axis; i += GROUP)
             STORE(dst, start + i, result_of(exponentials[largest - LOAD(src, start + i)], inverse, length + 3) + offset);
     }
+#endif
 }

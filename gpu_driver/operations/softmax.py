@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from gpu_driver.device_profile import DeviceProfile
     from gpu_driver.kernel import Argument
 
+_OF_BYTES = "softmax_quant8.cl"
+
 
 @launches(OperationCode.SOFTMAX)
 def softmax(op: BoundOperation, device: DeviceProfile) -> Launch:
@@ -30,9 +32,9 @@ def softmax(op: BoundOperation, device: DeviceProfile) -> Launch:
     dims = source.dimensions
     at = op.axis("axis", len(dims), default=-1)
     outer, axis, inner = math.prod(dims[:at]), dims[at], math.prod(dims[at + 1 :])
-    file = "softmax_quant8.cl" if op.data_type in QUANT8_TYPES else "softmax.cl"
+    file = _OF_BYTES if op.data_type in QUANT8_TYPES else "softmax.cl"
     common = (source, output, *_parameters(op), int32(axis))
-    types, moved = defines(device, T=c_type(output)), 2 * output.size_bytes
+    types, moved = (*_dot4(file, device), *defines(device, T=c_type(output))), 2 * output.size_bytes
     if inner > 1:
         global_size, local_size = linear(outer * inner, device)
         kernel, sizes = Kernel(file, "softmax", types), (int32(inner), int32(outer * inner))
@@ -70,6 +72,12 @@ def _chain_step(launch: Launch, op: BoundOperation, sizes: tuple[int, int], devi
         launch.flops,
         launch.bytes_moved,
     )
+
+
+def _dot4(file: str, device: DeviceProfile) -> tuple[tuple[str, int], ...]:
+    """Return the define DOT4 of softmax_quant8.cl, where assembly works."""
+    dot4 = device.dot4_of_vectors if file == _OF_BYTES and device.takes_assembly(file) else 0
+    return (("DOT4", dot4),) if dot4 else ()
 
 
 def _parameters(op: BoundOperation) -> tuple[Argument, ...]:

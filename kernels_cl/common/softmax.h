@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// softmax.h: what kernels of SOFTMAX share.
-// Defines  T, common/types.h, common/lanes.h; for 8-bit T common/quant.h, for others common/exponential.h (required, before inclusion)
-// Gives    largest_lane of float16 (real T); largest_lane of int16, half_of, reciprocal, reciprocal16, result_of (8-bit T)
-//          softmax_of_rows of real T, by one thread; softmax_columns of 8-bit T: sixteen rows of `axis` < 16
-//          KEEP(dst, i, v), KEPT(dst, i, again), KEEP16, KEPT16 (real T): floats wait in the output for their sum; where T would round
-//          them, they are computed again
+// softmax.h: what kernels of SOFTMAX of real numbers share.
+// Defines  T, common/types.h, common/lanes.h, common/exponential.h (required, before inclusion)
+// Gives    largest_lane of float16; softmax_of_rows, by one thread; dst may be src
+//          KEEP(dst, i, v), KEPT(dst, i, again), KEEP16, KEPT16: floats wait in the output for their sum; where T would round them, they
+//          are computed again
 
-#if T_IS_FLOAT
 #if T_IS_HALF
 #define KEEP(dst, i, v) (void)(v)
 #define KEEP16(dst, i, v) (void)(v)
@@ -101,71 +99,3 @@ static inline void softmax_of_rows(float beta, global const T *src, global T *ds
     for (; row < rows; ++row)
         softmax_vectors(beta, src + (size_t)row * axis, dst + (size_t)row * axis, axis);
 }
-#else
-static inline int largest_lane(int16 v)
-{
-    const int8 a = max(v.lo, v.hi);
-    const int4 b = max(a.lo, a.hi);
-    const int2 c = max(b.lo, b.hi);
-    return max(c.x, c.y);
-}
-
-static inline int saturating_shift_left(int value, int bits)
-{
-    return (int)clamp((long)value << bits, -2147483648L, 2147483647L);
-}
-
-static inline int16 saturating_shift_left16(int16 value, int bits)
-{
-    return value > (INT_MAX >> bits) ? (int16)INT_MAX : value < (INT_MIN >> bits) ? (int16)INT_MIN : value << bits;
-}
-
-// m / 2 of m = sum / 2^(bit length - 1), 31 fraction bits; sum > 0 of at most 40 bits.
-static inline int half_of(long sum, int length)
-{
-    return (int)(((sum << max(32 - length, 0)) >> max(length - 32, 0)) >> 1);
-}
-
-// 1 / m of m / 2, 31 fraction bits: three Newton-Raphson steps; for one and for sixteen.
-#define RECIPROCAL(NAME, INTS, HIGH_MUL, SHIFT_LEFT)                    \
-    static inline INTS NAME(INTS half_m)                                \
-    {                                                                   \
-        INTS estimate = 1515870810 + HIGH_MUL(half_m, (INTS)(-1010580540)); \
-        for (int step = 0; step < 3; ++step) {                          \
-            const INTS error = (1 << 29) - HIGH_MUL(half_m, estimate);  \
-            estimate += SHIFT_LEFT(HIGH_MUL(estimate, error), 2);       \
-        }                                                               \
-        return SHIFT_LEFT(estimate, 1);                                 \
-    }
-RECIPROCAL(reciprocal, int, saturating_rounding_doubling_high_mul, saturating_shift_left)
-RECIPROCAL(reciprocal16, int16, saturating_rounding_doubling_high_mul16, saturating_shift_left16)
-
-// y of one element; a shift past 31 bits leaves nothing.
-static inline int result_of(int exponential, int inverse, int shift)
-{
-    const int product = saturating_rounding_doubling_high_mul(exponential, inverse);
-    return shift > 31 ? 0 : min(rounding_divide_by_pot(product, shift), 255);
-}
-
-#define OF_TABLE(table, i) (int16)(table[i.s0], table[i.s1], table[i.s2], table[i.s3], table[i.s4], table[i.s5], table[i.s6], table[i.s7], \
-                                  table[i.s8], table[i.s9], table[i.sa], table[i.sb], table[i.sc], table[i.sd], table[i.se], table[i.sf])
-
-// Sixteen rows of fewer than sixteen, whose sums have at most 24 bits.
-static inline void softmax_columns(
-    global const int *exponentials, global const int *terms, int offset, global const T *src, global T *dst, int axis)
-{
-    int16 largest = (int16)-128, sum = (int16)0;
-    for (int i = 0; i < axis; ++i)
-        largest = max(largest, column_of_rows(src + i, axis));
-    for (int i = 0; i < axis; ++i) {
-        const int16 below = largest - column_of_rows(src + i, axis);
-        sum += OF_TABLE(terms, below);
-    }
-    const int16 length = 32 - clz(sum), inverse = reciprocal16(as_int16(as_uint16(sum << (32 - length)) >> 1));
-    for (int i = 0; i < axis; ++i) {
-        const int16 below = largest - column_of_rows(src + i, axis);
-        const int16 product = saturating_rounding_doubling_high_mul16(OF_TABLE(exponentials, below), inverse);
-        store_column(dst + i, axis, min(rounding_divide_by_pot16(product, length + 3), (int16)255) + offset);
-    }
-}
-#endif

@@ -21,6 +21,9 @@ SHAPES: list[tuple[Dimensions, int]] = [
     ((3, 15), -1),
     ((2, 16), 1),
     ((70, 17), 1),
+    ((5, 63), -1),
+    ((3, 64), -1),
+    ((40, 200), -1),
     ((1, 1001), -1),
     ((2, 3, 4, 65), 3),
     ((2, 3, 4, 65), 1),
@@ -40,15 +43,16 @@ def test_every_type_and_axis(opencl_device: Device, data_type: OperandCode, dims
     check(opencl_device, OperationCode.SOFTMAX, [source, 0.7, axis], _output(source))
 
 
+@pytest.mark.parametrize("depth", [9, 37, 64, 150], ids=str)
 @pytest.mark.parametrize("parameters", [(1.0, 0.25), (0.3, 1e-4), (20.0, 2.0), (1.0, 0.0078125)], ids=str)
 @pytest.mark.parametrize("data_type", [QUANT8, SIGNED], ids=lambda code: code.name)
 def test_fixed_point_of_flat_and_steep_rows(
-    opencl_device: Device, data_type: OperandCode, parameters: tuple[float, float]
+    opencl_device: Device, data_type: OperandCode, parameters: tuple[float, float], depth: int
 ) -> None:
     beta, scale = parameters
     rng = np.random.default_rng(1)
     spread = rng.integers(1, 256, (200, 1))
-    codes = rng.integers(0, spread, (200, 37)).astype(np.uint8)
+    codes = rng.integers(0, spread, (200, depth)).astype(np.uint8)
     source = Value(data_type, codes.view(np.uint8 if data_type == QUANT8 else np.int8), scale, 3)
     check(opencl_device, OperationCode.SOFTMAX, [source, beta], _output(source))
 
