@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from nn_runtime.operations.batch_matmul import BatchMatmul
 
 _TILE_ROWS = 8
-"""As in batch_matmul.cl."""
+"""At most, in batch_matmul.cl."""
+_DOT_ROWS = 4
+"""At most, for which a right side of rows is multiplied as it is: of more, laying it out as columns is repaid."""
 
 
 @launches(OperationCode.BATCH_MATMUL)
@@ -44,13 +46,15 @@ def batch_matmul(op: BoundOperation, device: DeviceProfile) -> Steps | tuple[Lau
     rows, columns, depth = sizes.rows, sizes.columns, sizes.depth
     left = (1, rows) if sizes.adj_x else (depth, 1)
     right = (1, depth) if sizes.adj_y else (columns, 1)
-    kernel = "batch_matmul"
+    kernel, tile_rows = "batch_matmul", _TILE_ROWS
     right_memory: BoundOperand | Scratch = rhs
     before: tuple[Launch, ...] = ()
     work: tuple[WorkSize, WorkSize] = linear(output.count, device)
-    if _fits_tiles(sizes, device):
-        kernel = "batch_matmul_tiles"
-        work = (-(-columns // LANES), -(-rows // _TILE_ROWS), sizes.batches), (1, 1, 1)
+    if _fits_tiles(sizes, device) and sizes.adj_y and not sizes.adj_x and rows <= _DOT_ROWS and depth >= LANES:
+        kernel, work = "batch_matmul_dots", ((-(-columns // LANES), sizes.batches), (1, 1))
+    elif _fits_tiles(sizes, device):
+        kernel, tile_rows = "batch_matmul_tiles", _tile_rows(rows)
+        work = (-(-columns // _tile_columns(tile_rows)), -(-rows // tile_rows), sizes.batches), (1, 1, 1)
         if sizes.adj_y:
             scratch = Scratch(rhs.size_bytes)
             before = (_transposed(rhs, scratch, sizes, device),)
@@ -59,7 +63,7 @@ def batch_matmul(op: BoundOperation, device: DeviceProfile) -> Steps | tuple[Lau
     if op.data_type in QUANT8_TYPES:
         mantissa, exponent = (int(part[0]) for part in convolution_multipliers(lhs, rhs, output))
     product = Launch(
-        Kernel("batch_matmul.cl", kernel, (("T", c_type(output)),)),
+        Kernel("batch_matmul.cl", kernel, (("T", c_type(output)), *_narrower(tile_rows))),
         (
             *(lhs, right_memory, output),
             int_vector(rows * depth, *left, 0),
@@ -78,6 +82,21 @@ def batch_matmul(op: BoundOperation, device: DeviceProfile) -> Steps | tuple[Lau
 def _fits_tiles(sizes: BatchMatmul, device: DeviceProfile) -> bool:
     """Whether batch_matmul_tiles applies: a work-item is a loop on a CPU, and a row of the output holds a vector."""
     return device.is_cpu and sizes.columns >= LANES
+
+
+def _tile_rows(rows: int) -> int:
+    """Return the rows of a tile, a power of two: no more than hold the rows there are."""
+    return min(_TILE_ROWS, 1 << (rows - 1).bit_length())
+
+
+def _tile_columns(tile_rows: int) -> int:
+    """Return TILE_COLUMNS of batch_matmul.cl."""
+    return LANES * min(4, _TILE_ROWS // tile_rows)
+
+
+def _narrower(tile_rows: int) -> tuple[tuple[str, int], ...]:
+    """Return the define of tiles of fewer rows."""
+    return (("TILE_ROWS", tile_rows),) if tile_rows < _TILE_ROWS else ()
 
 
 def _transposed(rhs: BoundOperand, memory: Scratch, sizes: BatchMatmul, device: DeviceProfile) -> Launch:

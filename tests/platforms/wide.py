@@ -142,7 +142,7 @@ def operations() -> Iterator[Wide]:
         cell = (sequence, *matrices, int(FuseCode.RELU6), 1)
         yield Wide(OperationCode.UNIDIRECTIONAL_SEQUENCE_RNN, cell, (sequence,))
     for data_type in (FLOAT32, FLOAT16, SIGNED, INT32):
-        left = random_tensor(data_type, (2, 9, 7), 1, spread=0.5)
-        for adjoined in (False, True):
-            right = random_tensor(data_type, (2, 33, 7) if adjoined else (2, 7, 33), 2, spread=0.5)
+        for count, depth, adjoined in ((9, 7, False), (9, 7, True), (2, 21, True)):
+            left = random_tensor(data_type, (2, count, depth), 1, spread=0.5)
+            right = random_tensor(data_type, (2, 33, depth) if adjoined else (2, depth, 33), 2, spread=0.5)
             yield Wide(OperationCode.BATCH_MATMUL, (left, right, False, adjoined), (like(left, left.scale * 3),))

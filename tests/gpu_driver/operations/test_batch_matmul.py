@@ -16,7 +16,17 @@ if TYPE_CHECKING:
     from nn_runtime.device import Device
     from nn_runtime.operand import Dimensions
 
-SIZES = [(1, 1, 1), (3, 5, 15), (3, 5, 16), (8, 1, 17), (9, 7, 33), (17, 64, 65), (1, 300, 40)]
+SIZES = [
+    (1, 1, 1),
+    (3, 5, 15),
+    (3, 5, 16),
+    (8, 1, 17),
+    (9, 7, 33),
+    (17, 64, 65),
+    (1, 300, 40),
+    (2, 47, 150),
+    (4, 33, 70),
+]
 TYPES = (FLOAT32, FLOAT16, SIGNED, INT32)
 
 
@@ -46,3 +56,10 @@ def test_integers_wrap(opencl_device: Device, columns: int) -> None:
     left = Value(INT32, np.array([[info.min, info.max, -1], [info.max, info.max, info.max]], np.int32))
     right = replace(left, data=np.resize(left.data, (3, columns)))
     check(opencl_device, OperationCode.BATCH_MATMUL, [left, right, False, False], left)
+
+
+def test_long_rows_of_integers_wrap(opencl_device: Device) -> None:
+    info = np.iinfo(np.int32)
+    left = Value(INT32, np.random.default_rng(1).integers(info.min, info.max, (2, 47), np.int32))
+    right = replace(left, data=np.random.default_rng(2).integers(info.min, info.max, (20, 47), np.int32))
+    check(opencl_device, OperationCode.BATCH_MATMUL, [left, right, False, True], left)
