@@ -27,6 +27,8 @@
 #include "common/types.h"
 #include "common/lanes.h"
 #include "common/quant.h"
+#include "common/kept.h"
+#include "common/greatest.h"
 
 // Element offset of a position counted over `sizes`.
 static inline int offset_of(int position, int4 sizes, int4 strides)
@@ -40,6 +42,8 @@ static inline int offset_of(int position, int4 sizes, int4 strides)
 }
 
 #if T_IS_FLOAT
+#define COMPUTE_T8 float8
+#define COMPUTE_T4 float4
 #define ADD_TERM(V, sum, lost, x)         \
     {                                     \
         const V term = (x) - lost;        \
@@ -55,6 +59,8 @@ static inline int offset_of(int position, int4 sizes, int4 strides)
     }
 #define MEAN_OF(V, SUFFIX, sum) ((sum) / (V)terms)
 #else
+#define COMPUTE_T8 int8
+#define COMPUTE_T4 int4
 #define ADD_TERM(V, sum, lost, x) sum += (x)
 #define MEET ADD_TERM
 #define MEAN_OF(V, SUFFIX, sum)                                                                                        \
@@ -117,7 +123,7 @@ static inline int offset_of(int position, int4 sizes, int4 strides)
 static inline COMPUTE_T sum_of_lines(global const T *src, int from, int4 sizes, int4 strides)
 {
     COMPUTE_T16 vectors[4] = {0, 0, 0, 0}, losts[4] = {0, 0, 0, 0};
-    COMPUTE_T sum = 0, lost = 0, lanes[16];
+    COMPUTE_T sum = 0, lost = 0;
     for (int line = 0; line < sizes.s0 * sizes.s1 * sizes.s2; ++line) {
         const int start = from + (line ? offset_of(line * sizes.s3, sizes, strides) : 0);
         int column = 0;
@@ -133,12 +139,15 @@ static inline COMPUTE_T sum_of_lines(global const T *src, int from, int4 sizes, 
     COMPUTE_T16 taken = losts[0] + losts[1] + (losts[2] + losts[3]);
     _Pragma("unroll") for (int k = 1; k < 4; ++k)
         MEET(COMPUTE_T16, vectors[0], taken, vectors[k]);
-    vstore16(taken, 0, lanes);
-    for (int i = 0; i < 16; ++i)
-        lost += lanes[i];
-    vstore16(vectors[0], 0, lanes);
-    for (int i = 0; i < 16; ++i)
-        MEET(COMPUTE_T, sum, lost, lanes[i]);
+    COMPUTE_T8 sum8 = vectors[0].lo, lost8 = taken.lo + taken.hi;
+    MEET(COMPUTE_T8, sum8, lost8, vectors[0].hi);
+    COMPUTE_T4 sum4 = sum8.lo, lost4 = lost8.lo + lost8.hi;
+    MEET(COMPUTE_T4, sum4, lost4, sum8.hi);
+    lost += lost4.x + lost4.y + (lost4.z + lost4.w);
+    MEET(COMPUTE_T, sum, lost, sum4.x);
+    MEET(COMPUTE_T, sum, lost, sum4.y);
+    MEET(COMPUTE_T, sum, lost, sum4.z);
+    MEET(COMPUTE_T, sum, lost, sum4.w);
     return sum - lost;
 }
 
@@ -263,6 +272,67 @@ VECTOR_KERNEL void mean_groups(global const T *src, global T *dst, int4 kept_siz
     }
 #endif
 
+// The least is the greatest of flipped numbers, flipped: real ones negated, integers complemented.
+#if T_IS_FLOAT
+#define FLIPPED(V, x, flip) JOIN(as_, JOIN(KEPT_T, V))(JOIN(as_int, V)(x) ^ (flip))
+#define FLIPS INT_MIN
+#else
+#define FLIPPED(V, x, flip) (JOIN(KEPT_T, V))((x) ^ (JOIN(KEPT_T, V))(flip))
+#define FLIPS -1
+#endif
+#define IS_EXTREME(operation) ((operation) >= GREATEST_OF)
+#define FLIP_OF(operation) ((operation) == LEAST_OF || (operation) == ALL_OF ? FLIPS : 0)
+#define RESULT_OF(V, y, flip, operation) \
+    ((operation) >= ALL_OF ? min(FLIPPED(V, y, flip), (JOIN(KEPT_T, V))1) : FLIPPED(V, y, flip))
+
+typedef struct {
+    KEPT_T16 found; // flipped
+    int16 sizes; // of real numbers: of which one above NO_NAN was none
+} Extreme;
+
+// The greatest of flipped vectors of sixteen; in every line lie `count` of them `step` elements apart, and one begins at `last`, or none
+// if that is negative. Four are compared side by side, since a comparison waits for the one before.
+static __attribute__((noinline)) Extreme extreme_of_lines(
+    global const T *src, int4 sizes, int4 strides, int count, int step, int last, int flip)
+{
+    KEPT_T16 found[4];
+    int16 noted = (int16)0;
+    _Pragma("unroll") for (int k = 0; k < 4; ++k)
+        found[k] = (KEPT_T16)LOWEST;
+#define COMPARE(k, at)                                                  \
+    {                                                                   \
+        const KEPT_T16 x = FLIPPED(16, LOAD_KEPT16(line, at), flip);    \
+        found[k] = x > found[k] ? x : found[k];                         \
+        NOTE_SIZES(noted, x);                                           \
+    }
+    for (int i = 0; i < sizes.s0 * sizes.s1 * sizes.s2; ++i) {
+        global const T *line = src + offset_of(i * sizes.s3, sizes, strides);
+        int at = 0;
+        for (; at + 4 <= count; at += 4)
+            _Pragma("unroll") for (int k = 0; k < 4; ++k)
+                COMPARE(k, (at + k) * step);
+        for (; at < count; ++at)
+            COMPARE(0, at * step);
+        if (last >= 0)
+            COMPARE(0, last);
+    }
+    _Pragma("unroll") for (int k = 1; k < 4; ++k)
+        found[0] = found[k] > found[0] ? found[k] : found[0];
+    return (Extreme){found[0], noted};
+}
+
+static inline KEPT_T greatest_lane(Extreme e)
+{
+    const JOIN(KEPT_T, 8) a = e.found.lo > e.found.hi ? e.found.lo : e.found.hi;
+    const JOIN(KEPT_T, 4) b = a.lo > a.hi ? a.lo : a.hi;
+    const JOIN(KEPT_T, 2) c = b.lo > b.hi ? b.lo : b.hi;
+#if T_IS_FLOAT
+    if (any(e.sizes > (int16)NO_NAN))
+        return NAN;
+#endif
+    return c.x > c.y ? c.x : c.y;
+}
+
 #define EVERY_ELEMENT(V, STATEMENT) EVERY_TERM(V, LOAD, from, STATEMENT)
 #define EVERY_VECTOR(V, STATEMENT) EVERY_TERM(V, LOAD16, from, STATEMENT)
 #define EVERY_LANE(V, STATEMENT) EVERY_TERM(V, LOAD_LANES, from, STATEMENT)
@@ -303,6 +373,12 @@ VECTOR_KERNEL void reduce_vectors(global const T *src, global T *dst, int4 kept_
         return;
     }
 #endif
+    if (IS_EXTREME(operation)) {
+        const int flip = FLIP_OF(operation);
+        const Extreme e = extreme_of_lines(src + from, sizes, strides, sizes.s3, strides.s3, -1, flip);
+        STORE_KEPT16(dst, line * inner + at, RESULT_OF(16, OR_NAN(e.sizes, e.found), flip, operation));
+        return;
+    }
     REDUCE(COMPUTE_T16, EVERY_VECTOR)
     STORE16(dst, line * inner + at, result);
 }
@@ -319,6 +395,12 @@ TILE_KERNEL void reduce_rows(global const T *src, global T *dst, int4 kept_sizes
             continue;
         }
 #endif
+        if (IS_EXTREME(operation) && sizes.s3 >= 16) {
+            const int flip = FLIP_OF(operation), last = sizes.s3 % 16 ? sizes.s3 - 16 : -1;
+            const KEPT_T y = greatest_lane(extreme_of_lines(src + from, sizes, strides, sizes.s3 / 16, 16, last, flip));
+            STORE(dst, i, RESULT_OF(, y, flip, operation));
+            continue;
+        }
         COMPUTE_T lanes[16];
         {
             REDUCE(COMPUTE_T16, EVERY_SIXTEEN)
