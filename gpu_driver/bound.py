@@ -66,11 +66,12 @@ class BoundOperand:
 
 @dataclass(frozen=True)
 class Fusion:
-    """What was folded into an operation. Launchers of convolutions honour every field but the last two.
+    """What was folded into an operation. Launchers of convolutions honour every field but the last three.
 
     activation: replaces the operation's own. residual: a tensor of the output's shape to add, before the activation.
     product: the operation's own result, before a residual is added. table: the codes that a DEQUANTIZE [256] or MAXIMUM
     [256, 256] makes of codes instead. from_end: a GATHER or EMBEDDING_LOOKUP counts negative indices from the end.
+    is_sum: a MEAN from 8 bits to real numbers is not divided.
     """
 
     activation: FuseCode | None = None
@@ -78,6 +79,7 @@ class Fusion:
     product: BoundOperand | None = None
     table: Array | None = None
     from_end: bool = False
+    is_sum: bool = False
 
 
 class BoundOperation(OperationView):

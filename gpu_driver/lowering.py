@@ -107,7 +107,7 @@ class Lowering:
         rewritten = simplified(model, graph or Rewritten.of(model.main))
         self.subgraph = rewritten.subgraph
         self._origins = rewritten.origins
-        self._tables, self._from_end = rewritten.tables, rewritten.from_end
+        self._tables, self._from_end, self._sums = rewritten.tables, rewritten.from_end, rewritten.sums
         self.operation_count = len(self.subgraph.operations)
         self._constants = {
             i: array
@@ -140,7 +140,7 @@ class Lowering:
 
     def fusion(self, at: int) -> Fusion:
         """Return what passes folded into operation `at` that its operands do not tell (see `Rewritten`)."""
-        return Fusion(table=self._tables.get(at), from_end=at in self._from_end)
+        return Fusion(table=self._tables.get(at), from_end=at in self._from_end, is_sum=at in self._sums)
 
     def shape_inputs(self) -> frozenset[int]:
         """Return the model inputs whose values are parameters of an operation, so that a run must bring them."""

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // reduce.cl: MEAN, REDUCE_SUM, REDUCE_PROD, REDUCE_MAX, REDUCE_MIN, REDUCE_ALL, REDUCE_ANY over some axes.
 // Maths    mean: y = sum x / terms; quantised: multiply_by_quantized_multiplier(sum q - zero_point * terms, factor.x, factor.y) + zero_point
+//          mean with REAL: y = factor.x * (sum q - zero_point * terms) / factor.y, each rounded to float
 //          reduce: by number 0 sum, 1 product (both float and half; 0 if any factor is, whatever the others), 2 greatest, 3 least
 //          (NaN wins), 4 all, 5 any of x != 0 (uchar)
 // Tensors  src of T; the kept dimensions are kept_sizes with kept_strides, the reduced ones sizes with strides (outermost first,
-//          unused 1), strides in elements of src; dst [count] of T, dense
+//          unused 1), strides in elements of src; dst [count] of T, with REAL of float, dense
 //          *_vectors: the innermost dimension is kept and apart: `inner` elements, src and dst
 //          *_rows: the innermost dimension is reduced, strides.s3 = 1
 //          *_lanes: one dimension is kept, kept_sizes.s3 = count
-// Units    terms: product of sizes; factor (mantissa, exponent): fixed-point 1 / terms, not used by float; per_item: outputs of a work-item
+// Units    terms: product of sizes; factor (mantissa, exponent): fixed-point 1 / terms, not used by float; with REAL the bits of a
+//          float, the scale of src, and a divisor: terms, or 1 for a sum; per_item: outputs of a work-item
 // Defines  T: float | half | uchar | char (required); 8-bit types are quantised
+//          REAL: 0 (default) | 1: means of 8-bit numbers are real ones
 //          GROUP: work-items of a group of VECTOR_KERNEL
 // Launch   mean, reduce: global (>= count), local (64); one work-item per output element
 //          *_vectors: global (>= ceil(inner / 16), outer), local (GROUP, 1); one work-item per sixteen of them
@@ -22,6 +25,10 @@
 //          finite: an infinity stays one
 #ifndef T
 #error "reduce.cl: define T"
+#endif
+
+#ifndef REAL
+#define REAL 0
 #endif
 
 #include "common/types.h"
@@ -63,8 +70,28 @@ static inline int offset_of(int position, int4 sizes, int4 strides)
 #define COMPUTE_T4 int4
 #define ADD_TERM(V, sum, lost, x) sum += (x)
 #define MEET ADD_TERM
+#if REAL
+#define TO_REAL(v) ((float)(v))
+#define TO_REAL16(v) WIDEN(v, float16)
+#define MEAN_OF(V, SUFFIX, sum) (as_float(factor.x) * TO_REAL##SUFFIX((sum) - zero_point * terms) / (float)factor.y)
+#else
 #define MEAN_OF(V, SUFFIX, sum)                                                                                        \
     (multiply_by_quantized_multiplier##SUFFIX((sum) - zero_point * terms, (V)factor.x, (V)factor.y) + zero_point)
+#endif
+#endif
+
+// What means are, and how they are stored.
+#if REAL
+typedef struct __attribute__((packed)) {
+    float16 value;
+} UnalignedFloat16;
+#define MEAN_T float
+#define STORE_MEAN(p, i, v) ((p)[i] = (v))
+#define STORE_MEAN16(p, i, v) (((global UnalignedFloat16 *)((p) + (i)))->value = (v))
+#else
+#define MEAN_T T
+#define STORE_MEAN STORE
+#define STORE_MEAN16 STORE16
 #endif
 
 // Does STATEMENT with `x` = LOADER(src, from + offset) for all reduced positions; the innermost two dimensions are loops of their own.
@@ -155,7 +182,7 @@ static inline COMPUTE_T sum_of_lines(global const T *src, int from, int4 sizes, 
     V sum = (V)0, lost = (V)0;    \
     EVERY_TERM(V, LOADER, from, ADD_TERM(V, sum, lost, x))
 
-kernel void mean(global const T *src, global T *dst, int4 kept_sizes, int4 kept_strides, int4 sizes, int4 strides, int terms, int2 factor,
+kernel void mean(global const T *src, global MEAN_T *dst, int4 kept_sizes, int4 kept_strides, int4 sizes, int4 strides, int terms, int2 factor,
     int zero_point, int count)
 {
     const int i = (int)get_global_id(0);
@@ -163,10 +190,10 @@ kernel void mean(global const T *src, global T *dst, int4 kept_sizes, int4 kept_
         return;
     const int from = offset_of(i, kept_sizes, kept_strides);
     SUM(COMPUTE_T, LOAD, from)
-    STORE(dst, i, MEAN_OF(COMPUTE_T, , sum));
+    STORE_MEAN(dst, i, MEAN_OF(COMPUTE_T, , sum));
 }
 
-VECTOR_KERNEL void mean_vectors(global const T *src, global T *dst, int4 kept_sizes, int4 kept_strides, int4 sizes, int4 strides, int terms,
+VECTOR_KERNEL void mean_vectors(global const T *src, global MEAN_T *dst, int4 kept_sizes, int4 kept_strides, int4 sizes, int4 strides, int terms,
     int2 factor, int zero_point, int inner)
 {
     const int first = (int)get_global_id(0) * 16;
@@ -175,27 +202,27 @@ VECTOR_KERNEL void mean_vectors(global const T *src, global T *dst, int4 kept_si
     const int x = min(first, inner - 16), row = (int)get_global_id(1);
     const int from = offset_of(row, kept_sizes, kept_strides) + x;
     SUM_OF_FOUR(COMPUTE_T16, LOAD16, from)
-    STORE16(dst, row * inner + x, MEAN_OF(COMPUTE_T16, 16, sum));
+    STORE_MEAN16(dst, row * inner + x, MEAN_OF(COMPUTE_T16, 16, sum));
 }
 
-TILE_KERNEL void mean_rows(global const T *src, global T *dst, int4 kept_sizes, int4 kept_strides, int4 sizes, int4 strides, int terms,
+TILE_KERNEL void mean_rows(global const T *src, global MEAN_T *dst, int4 kept_sizes, int4 kept_strides, int4 sizes, int4 strides, int terms,
     int2 factor, int zero_point, int count, int per_item)
 {
     const int first = (int)get_global_id(0) * per_item;
     for (int i = first; i < min(first + per_item, count); ++i) {
         const int from = offset_of(i, kept_sizes, kept_strides);
-        STORE(dst, i, MEAN_OF(COMPUTE_T, , sum_of_lines(src, from, sizes, strides)));
+        STORE_MEAN(dst, i, MEAN_OF(COMPUTE_T, , sum_of_lines(src, from, sizes, strides)));
     }
 }
 
-TILE_KERNEL void mean_lanes(global const T *src, global T *dst, int4 kept_sizes, int4 kept_strides, int4 sizes, int4 strides, int terms,
+TILE_KERNEL void mean_lanes(global const T *src, global MEAN_T *dst, int4 kept_sizes, int4 kept_strides, int4 sizes, int4 strides, int terms,
     int2 factor, int zero_point, int count, int per_item)
 {
     const int first = (int)get_global_id(0) * per_item, apart = kept_strides.s3;
     for (int i = first; i < min(first + per_item, count); i += 16) {
         const int at = min(i, count - 16), from = at * apart;
         SUM_OF_FOUR(COMPUTE_T16, LOAD_LANES, from)
-        STORE16(dst, at, MEAN_OF(COMPUTE_T16, 16, sum));
+        STORE_MEAN16(dst, at, MEAN_OF(COMPUTE_T16, 16, sum));
     }
 }
 
@@ -222,7 +249,7 @@ static inline COMPUTE_T sum_of_group(local const COMPUTE_T *sums, local const CO
     return sum - lost;
 }
 
-VECTOR_KERNEL void mean_groups(global const T *src, global T *dst, int4 kept_sizes, int4 kept_strides, int4 sizes, int4 strides, int terms,
+VECTOR_KERNEL void mean_groups(global const T *src, global MEAN_T *dst, int4 kept_sizes, int4 kept_strides, int4 sizes, int4 strides, int terms,
     int2 factor, int zero_point)
 {
     local COMPUTE_T sums[GROUP], losts[GROUP];
@@ -230,7 +257,7 @@ VECTOR_KERNEL void mean_groups(global const T *src, global T *dst, int4 kept_siz
     sum_of_item(src, offset_of(output, kept_sizes, kept_strides), sizes, strides, terms, sums, losts);
     GROUP_BARRIER(CLK_LOCAL_MEM_FENCE);
     if (get_local_id(0) == 0)
-        STORE(dst, output, MEAN_OF(COMPUTE_T, , sum_of_group(sums, losts)));
+        STORE_MEAN(dst, output, MEAN_OF(COMPUTE_T, , sum_of_group(sums, losts)));
 }
 #endif
 

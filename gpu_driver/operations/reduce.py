@@ -59,8 +59,10 @@ def mean_refusal(op: OperationView, device: DeviceProfile) -> str:
 
 @launches(OperationCode.MEAN)
 def mean(op: BoundOperation, device: DeviceProfile) -> Launch:
-    """MEAN. FLOAT32, FLOAT16, QUANT8, rank up to 4; kernels reduce.cl:mean, mean_*."""
+    """MEAN. FLOAT32, FLOAT16, QUANT8, rank up to 4, QUANT8 to FLOAT32; kernels reduce.cl:mean, mean_*."""
     terms = _terms(op)
+    if _makes_reals(op):
+        return _sum_of_bytes(op, 1 if op.fusion.is_sum else terms, device)
     if op.data_type in QUANT8_TYPES and terms > _MAX_QUANTIZED_TERMS:
         op.fail("axes", f"must reduce at most {_MAX_QUANTIZED_TERMS} elements of 8 bits", terms)
     multiplier = mean_multiplier(terms)
@@ -94,6 +96,17 @@ def reduce(op: BoundOperation, device: DeviceProfile) -> Launch:
     """REDUCE_*. FLOAT32, FLOAT16, MAX and MIN also QUANT8, ALL and ANY BOOL8; kernels reduce.cl:reduce*."""
     launch = _reduce("reduce", op, (int32(_NUMBERS[OperationCode(op.code)]),), device)
     return joinable(launch, _greatest_step(launch, op, device) if op.code == OperationCode.REDUCE_MAX else None)
+
+
+def _makes_reals(op: BoundOperation) -> bool:
+    """Whether an operation takes bytes that a DEQUANTIZE was to take (passes/reductions.py)."""
+    return op.input("input").type in QUANT8_TYPES and op.outputs[0].type == OperandCode.TENSOR_FLOAT32
+
+
+def _sum_of_bytes(op: BoundOperation, divisor: int, device: DeviceProfile) -> Launch:
+    source = op.input("input")
+    factor = int_vector(int(np.float32(source.scale).view(np.int32)), divisor)
+    return _reduce("mean", op, (factor, int32(source.zero_point)), device)
 
 
 def _greatest_step(launch: Launch, op: BoundOperation, device: DeviceProfile) -> chain.Step | None:
@@ -149,8 +162,9 @@ def _reduce(kernel: str, op: BoundOperation, parameters: tuple[Argument, ...], d
     else:
         sizes, last = linear(output.count, device), (int32(output.count),)
     element = "uchar" if source.type == OperandCode.TENSOR_BOOL8 else c_type(source)
+    real = (("REAL", 1),) if _makes_reals(op) else ()
     return Launch(
-        Kernel("reduce.cl", kernel, defines(device, T=element)),
+        Kernel("reduce.cl", kernel, (*real, *defines(device, T=element))),
         (source, output, *_walk(dims, kept, reduced), int32(terms), *parameters, *last),
         *sizes,
         flops=source.count,

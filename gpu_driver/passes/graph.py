@@ -42,14 +42,15 @@ class Rewritten:
 
     `tables`: by place of a DEQUANTIZE, the codes [256] that it makes of codes instead of real numbers; of a MAXIMUM,
     the codes [256, 256] that it makes of two. `from_end`: places of a GATHER or EMBEDDING_LOOKUP that counts negative
-    indices from the end. Either may make real numbers of 8-bit values, too. Operands keep their indices; new ones come
-    behind them.
+    indices from the end. `sums`: places of a MEAN that is not divided. Lookups and means may make real numbers of
+    8-bit values, too. Operands keep their indices; new ones come behind them.
     """
 
     subgraph: Subgraph
     origins: tuple[tuple[int, ...], ...]
     tables: Mapping[int, Array] = field(default_factory=dict)
     from_end: frozenset[int] = frozenset()
+    sums: frozenset[int] = frozenset()
 
     @staticmethod
     def of(subgraph: Subgraph) -> Rewritten:
@@ -72,6 +73,7 @@ class Graph:
         self._origins = dict(enumerate(before.origins))
         self._tables = dict(before.tables)
         self._from_end = set(before.from_end)
+        self._sums = set(before.sums)
         self._constants: dict[int, Array | None] = {}
         self._readers: dict[int, list[int]] = {}
         self._producers: dict[int, int] = {}
@@ -84,7 +86,7 @@ class Graph:
         operations: list[Operation] = []
         origins: list[tuple[int, ...]] = []
         tables = {}
-        from_end = set()
+        from_end, sums = set(), set()
         for at in sorted(self.operations):
             every = *self._before.get(at, ()), self.operations[at]
             operations += every
@@ -93,8 +95,10 @@ class Graph:
                 tables[len(operations) - 1] = self._tables[at]
             if at in self._from_end:
                 from_end.add(len(operations) - 1)
+            if at in self._sums:
+                sums.add(len(operations) - 1)
         subgraph = Subgraph(tuple(self._operands), tuple(operations), self._inputs, self._outputs)
-        return Rewritten(subgraph, tuple(origins), tables, frozenset(from_end))
+        return Rewritten(subgraph, tuple(origins), tables, frozenset(from_end), frozenset(sums))
 
     # Questions
 
@@ -210,6 +214,10 @@ class Graph:
     def count_from_end(self, at: int) -> None:
         """Let a GATHER or EMBEDDING_LOOKUP count negative indices from the end."""
         self._from_end.add(at)
+
+    def leave_undivided(self, at: int) -> None:
+        """Let a MEAN make a sum."""
+        self._sums.add(at)
 
     def remove(self, at: int) -> None:
         """Take an operation out."""
