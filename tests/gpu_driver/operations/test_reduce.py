@@ -103,6 +103,31 @@ def test_nan_wins(opencl_device: Device, code: OperationCode, axis: int) -> None
     check(opencl_device, code, [Value(FLOAT32, data), constant([axis]), False], Value(FLOAT32, data))
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+def test_one_nan_wins_wherever_it_is(opencl_device: Device, axis: int) -> None:
+    lines, terms = 70, 150
+    data = np.random.default_rng(0).standard_normal((lines, terms)).astype(np.float32)
+    data[np.arange(lines), np.arange(lines) * 2 + 11] = np.nan
+    data[::7] = np.where(np.isnan(data[::7]), np.inf, data[::7])
+    source = Value(FLOAT32, data if axis else data.T.copy())
+    for code, sign in ((OperationCode.REDUCE_MAX, 1), (OperationCode.REDUCE_MIN, -1)):
+        actual = execute(opencl_device, code, [source, constant([axis]), False], source, (lines,))
+        np.testing.assert_array_equal(actual, sign * (sign * data).max(axis=1))
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_every_byte_but_0_of_long_lines_is_true(opencl_device: Device, axis: int) -> None:
+    data = np.random.default_rng(0).integers(1, 256, (40, 83)).astype(np.uint8)
+    data[np.arange(20), np.arange(20) * 4] = 0
+    data[30:] = 0
+    data[np.arange(35, 40), np.arange(82, 0, -17)] = 128
+    bools = (data if axis else data.T.copy()).view(np.bool_)
+    for code, wanted in ((OperationCode.REDUCE_ALL, data.all(axis=1)), (OperationCode.REDUCE_ANY, data.any(axis=1))):
+        source = Value(BOOL8, bools)
+        actual = execute(opencl_device, code, [source, constant([axis]), False], source, (40,))
+        np.testing.assert_array_equal(actual, wanted)
+
+
 def test_every_byte_but_0_is_true(opencl_device: Device) -> None:
     data = np.array([[0, 0, 0], [0, 2, 0], [2, 4, 255], [1, 1, 1]], np.uint8).view(np.bool_)
     for code in (OperationCode.REDUCE_ALL, OperationCode.REDUCE_ANY):
