@@ -51,7 +51,7 @@ _ELEMENT_NS: Mapping[_Rates, tuple[OperationCode, ...]] = {
     (0.25, 0.1): (OperationCode.TANH,),
     (0.05, 0.1): (OperationCode.CONCATENATION,),
     (0.0, 0.0): (OperationCode.RESHAPE, OperationCode.SQUEEZE, OperationCode.EXPAND_DIMS),
-    (0.5, 2.2): (OperationCode.SOFTMAX,),
+    (0.5, 0.6): (OperationCode.SOFTMAX,),
     (0.15, 0.25): (OperationCode.RESIZE_BILINEAR,),
     (1.5, 1.5): (OperationCode.FILL,),
     (0.2, 0.1): (OperationCode.ARGMAX, OperationCode.ARGMIN),
@@ -95,18 +95,20 @@ _NARROW_NS = {"float16": 15.0, "quant8": 4.0, "float32": 3.0, OTHER_TYPES: 3.0}
 _NARROW_MOVE_NS = 0.1
 """The same of operations that only move elements."""
 _INTEGER_QUOTIENT_NS = 1.2
-_MOVES = (OperationCode.BATCH_TO_SPACE_ND, OperationCode.CHANNEL_SHUFFLE, OperationCode.CONCATENATION,
-          OperationCode.DEPTH_TO_SPACE, OperationCode.GATHER, OperationCode.MIRROR_PAD, OperationCode.REVERSE,
-          OperationCode.SLICE, OperationCode.SPACE_TO_BATCH_ND, OperationCode.SPACE_TO_DEPTH, OperationCode.SPLIT,
+_MOVES = (OperationCode.BATCH_TO_SPACE_ND, OperationCode.CHANNEL_SHUFFLE, OperationCode.DEPTH_TO_SPACE,
+          OperationCode.GATHER, OperationCode.MIRROR_PAD, OperationCode.REVERSE, OperationCode.SLICE,
+          OperationCode.SPACE_TO_BATCH_ND, OperationCode.SPACE_TO_DEPTH, OperationCode.SPLIT,
           OperationCode.STRIDED_SLICE, OperationCode.TILE, OperationCode.TRANSPOSE)  # fmt: skip
+_NARROW_JOIN_NS = 1.0
+"""Of an element that CONCATENATION puts between others."""
 _NARROW_RESIZE_NS = {"float16": 1.0, "quant8": 1.0, "float32": 0.5, OTHER_TYPES: 0.5}
 _RESIZES = (OperationCode.RESIZE_BILINEAR, OperationCode.RESIZE_NEAREST_NEIGHBOR)
 _NARROW_POOLING, _NARROW_WINDOW, _NARROW_MATMUL = 5, 0.2, 3
 """How many times as much it is of an element of pooling, of each of its windows, and of an element of BATCH_MATMUL."""
 _NARROW_DEPTHWISE_NS = {"float16": 5.0, "quant8": 1.2, "float32": 0.9, OTHER_TYPES: 0.9}
 """Of a lane of depthwise convolutions, most of which are empty."""
-_NEIGHBOURS_EMPTY = 0.4
-"""Of the lanes that few channels leave empty, where filters are wider than a pixel."""
+_NEIGHBOURS_EMPTY: Mapping[int, float] = {OperationCode.CONV_2D: 0.4, OperationCode.TRANSPOSE_CONV_2D: 0.1}
+"""Part of the lanes that few channels leave empty, where filters are wider than a pixel."""
 _NARROW_PIXEL_NS = 10
 """Of a pixel, or row, of products with filters that make few channels."""
 _REPEATED_NS, _MULTIPLIED_NS = 1.2, 4.0
@@ -222,6 +224,8 @@ def _narrow_ns(operation: Operation, output: Operand) -> float:
     """Return what an element takes more where fewer than _LANES are side by side."""
     if operation.type in _MOVES:
         return _NARROW_MOVE_NS
+    if operation.type == OperationCode.CONCATENATION:
+        return _NARROW_JOIN_NS
     return (_NARROW_RESIZE_NS if operation.type in _RESIZES else _NARROW_NS)[type_class(output.type)]
 
 
@@ -272,8 +276,8 @@ def _few_channels_ns(model: Model, graph: Subgraph, at: int) -> float:
     multiply_adds = operation_work(operation.type, dims, outputs).multiply_adds
     pixels = element_count(outputs[0]) // max(1, depth)
     empty = _LANES / max(1, depth) - 1
-    if operation.type == OperationCode.CONV_2D and dims[1][2] > 1:  # neighbours fill most of them (neighbours.py)
-        empty *= _NEIGHBOURS_EMPTY
+    if operation.type in _NEIGHBOURS_EMPTY and dims[1][2] > 1:  # neighbours fill most of them (neighbours.py)
+        empty *= _NEIGHBOURS_EMPTY[operation.type]
     return row.multiply_add_ns * multiply_adds * empty + _NARROW_PIXEL_NS * pixels
 
 
