@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gpu_driver.device_profile import DeviceProfile
     from nn_runtime.hal.types import Model, Subgraph
 
-WAKE_NS = 100_000
+WAKE_NS = 70_000
 """What it takes at least to have threads compute something."""
 _LAUNCH_WAKES = 0.025
 """What a launch of threads after the first costs more than one in the calling thread, in such times."""

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
 _LEAST_CUT_NS = 1_000
 """An operation that takes less is done by one thread anyway (`least_task_flops`), however many there are of them."""
-_ARGUMENT_BYTE_NS, _CONSTANT_BYTE_NS = 0.02, 0.045
+_ARGUMENT_BYTE_NS, _CONSTANT_BYTE_NS = 0.005, 0.045
+"""Of arguments only what reading them takes one thread more: to hand them over takes every way as long."""
 _KEPT_BYTES = 1 << 20
 """Of constants: what is more comes from memory in every run."""
 _ELEMENT_NS: Mapping[_Rates, tuple[OperationCode, ...]] = {
