@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Models that are computed by the calling thread, on devices that can: to wake others would take longer.
 
-PoCL hands every launch to threads of its own, and sleeps until they are done, which takes 80 us and more on two cores
+PoCL hands every launch to threads of its own, and sleeps until they are done, which takes 70 us and more on two cores
 (docs/decisions/0010-inline-device.md). Its device `basic` does not.
 """
 
