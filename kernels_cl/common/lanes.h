@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // lanes.h: sixteen elements, one beside the other in a vector.
 // Defines  T, common/types.h (required, before inclusion)
-// Gives    sum_of_lanes of float16; elements that are `apart` from each other: column_of_rows, store_column
+// Gives    sum_of_lanes of float16; largest_lane of COMPUTE_T16; elements that are `apart` from each other: column_of_rows, store_column
 
 static inline float sum_of_lanes(float16 v)
 {
@@ -9,6 +9,21 @@ static inline float sum_of_lanes(float16 v)
     const float4 b = a.lo + a.hi;
     const float2 c = b.lo + b.hi;
     return c.x + c.y;
+}
+
+#if T_IS_FLOAT
+#define LARGER fmax
+#define LANES_OF(n) float##n
+#else
+#define LARGER max
+#define LANES_OF(n) int##n
+#endif
+static inline COMPUTE_T largest_lane(COMPUTE_T16 v)
+{
+    const LANES_OF(8) a = LARGER(v.lo, v.hi);
+    const LANES_OF(4) b = LARGER(a.lo, a.hi);
+    const LANES_OF(2) c = LARGER(b.lo, b.hi);
+    return LARGER(c.x, c.y);
 }
 
 // No loops over lanes: compilers make gathers and scatters of them, which take longer.

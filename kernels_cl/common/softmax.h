@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // softmax.h: what kernels of SOFTMAX of real numbers share.
 // Defines  T, common/types.h, common/lanes.h, common/exponential.h (required, before inclusion)
-// Gives    largest_lane of float16; softmax_of_rows, by one thread; dst may be src
+// Gives    softmax_of_rows, by one thread; dst may be src
 //          KEEP(dst, i, v), KEPT(dst, i, again), KEEP16, KEPT16: floats wait in the output for their sum; where T would round them, they
 //          are computed again
 
@@ -16,14 +16,6 @@
 #define KEPT(dst, i, again) LOAD(dst, i)
 #define KEPT16(dst, i, again) LOAD16(dst, i)
 #endif
-
-static inline float largest_lane(float16 v)
-{
-    const float8 a = fmax(v.lo, v.hi);
-    const float4 b = fmax(a.lo, a.hi);
-    const float2 c = fmax(b.lo, b.hi);
-    return fmax(c.x, c.y);
-}
 
 #define EXPONENTIAL_OF(x) exp_below_zero16(beta * ((x) - largest))
 

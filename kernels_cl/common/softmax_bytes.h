@@ -2,19 +2,11 @@
 // softmax_bytes.h: what kernels of SOFTMAX of 8-bit numbers share.
 // Defines  T, common/types.h, common/lanes.h, common/quant.h (required, before inclusion)
 //          VBMI: 0 (default) | 1: tables are looked up by instructions of AVX512-VBMI; 1 only behind common/bytes.h
-// Gives    largest_lane of int16, half_of, reciprocal, result_of; softmax_of_rows, by one thread; dst may be src
+// Gives    half_of, reciprocal, result_of; softmax_of_rows, by one thread; dst may be src
 // Exact    yes, as TFLite's reference
 #ifndef VBMI
 #define VBMI 0
 #endif
-
-static inline int largest_lane(int16 v)
-{
-    const int8 a = max(v.lo, v.hi);
-    const int4 b = max(a.lo, a.hi);
-    const int2 c = max(b.lo, b.hi);
-    return max(c.x, c.y);
-}
 
 static inline int saturating_shift_left(int value, int bits)
 {
