@@ -18,6 +18,7 @@
 //          WINOGRAD: 0 | 1 (required); 1: there may be steps by winograd.h, for float and half
 //          DEPTHWISE5: 0 | 1 (required): 1: there may be steps by depthwise_bytes.h or depthwise.h with filters of 5 x 5
 //          DEPTHWISE_FEW: 0 | 1 (required): 1: there may be steps by depthwise_bytes.h of fewer channels than half a block
+//          DEPTHWISE_REST: 0 | 1 (required): 1: there may be steps by depthwise_bytes.h with weights that are no signed bytes
 //          GENERAL: 0 | 1 (required); 1: there may be steps by the headers that are named above after "with GENERAL"
 //          DEPTH_CHUNK: longest run of products of a pixel staged at once, a multiple of 16, with DOT4 of 64 (required)
 //          CLOCK: 0 (default) | 1; 1: tasks leave the processor's cycle counter in progress when they begin and end
@@ -53,6 +54,9 @@
 #endif
 #ifndef DEPTHWISE_FEW
 #error "chain.cl: define DEPTHWISE_FEW"
+#endif
+#ifndef DEPTHWISE_REST
+#error "chain.cl: define DEPTHWISE_REST"
 #endif
 #ifndef GENERAL
 #error "chain.cl: define GENERAL"

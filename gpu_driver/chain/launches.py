@@ -308,6 +308,7 @@ def _program_of(kernel: Kernel, steps: Sequence[Step], device: DeviceProfile) ->
     rare = (
         ("WINOGRAD", int(any(step.is_winograd for step in steps))),
         ("DEPTHWISE_FEW", int(has_few)),
+        ("DEPTHWISE_REST", int(any(step.has_weights_beyond_bytes for step in depthwise))),
         ("DEPTHWISE5", int(any(step.geometry.filter_width == 5 for step in depthwise))),
         ("GENERAL", int(any(step.is_general for step in steps))),
     )

@@ -7,7 +7,7 @@ import math
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from gpu_driver.chain.kinds import From, Function, Kind
+from gpu_driver.chain.kinds import From, Function, Kind, Rescale
 from gpu_driver.convolution import winograd
 from gpu_driver.convolution.staging import copied_bytes
 from nn_runtime.codes import FuseCode
@@ -201,6 +201,12 @@ class Step:
     def is_depthwise(self) -> bool:
         """Whether depthwise.h does it."""
         return self.kind == Kind.DEPTHWISE
+
+    @property
+    def has_weights_beyond_bytes(self) -> bool:
+        """Whether depthwise_bytes.h does it with weights that are no signed bytes: modes number their blocks."""
+        modes = CONSTANTS.index("modes")
+        return self.kind == Kind.DEPTHWISE_BYTES and bool((self.constants[modes] > max(Rescale)).any())
 
     @property
     def is_float_product(self) -> bool:

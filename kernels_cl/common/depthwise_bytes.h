@@ -11,6 +11,7 @@
 //          bias: less zero_in' * sum (w - zero_w) (packing.py: fold_input_zero_point)
 // Defines  DEPTHWISE5: 0 | 1 (required): 1: there may be filters of 5 x 5
 //          DEPTHWISE_FEW: 0 | 1 (required): 1: there may be a quarter or an eighth of a block of channels
+//          DEPTHWISE_REST: 0 | 1 (required): 1: there may be weights that are no signed bytes
 // Needs    filter 3 x 3 or 5 x 5, not dilated, stride_width 1 or 2, every w - zero_w in -256..254, depth of an eighth, a quarter or half of a
 //          block, or at least a block
 // Exact    where no step of the sums' result is beyond 2^24, else mode must be RESCALE_BY_INTEGERS
@@ -43,17 +44,19 @@ typedef int EighthInts;
 #endif
 #define EIGHTH_AT(p) (((global const UnalignedEighth *)(p))->value)
 
-// Bytes of four or eight pixels that have all channels of a block together, from column x on; those outside are what `value` has, flipped.
-static INLINED Ints load_few_inside(Ints value, global const T *row, int x, long step, int width, const int pixels, const int stride)
+// Rows of a column of four or eight pixels that have all channels of a block together, from column x on; those outside are `outside`.
+// A call: few columns are at a border, and code for each of them takes long to compile.
+static __attribute__((noinline)) void load_border_of_few(Ints *found, Rows rows, int x, int pixels, int stride, int size)
 {
-    EighthInts part[8];
-    *(Ints *)part = value;
-    _Pragma("unroll") for (int p = 0; p < 8; ++p) {
-        const int column = x + p * pixels / 8 * stride;
-        if (inside(column, width))
-            part[p] = EIGHTH_AT(row + column * step + p % (8 / pixels) * (DEPTHWISE_LANES / 8)) ^ (EighthInts)FLIP;
+    for (int i = 0; i < size; ++i) {
+        EighthInts part[8];
+        for (int p = 0; p < 8; ++p) {
+            const int column = x + p * pixels / 8 * stride, is_inside = inside(column, rows.width);
+            global const T *at = rows.first[i] + (is_inside ? column * rows.step[i] : 0) + p % (8 / pixels) * (DEPTHWISE_LANES / 8);
+            part[p] = is_inside ? EIGHTH_AT(at) ^ (EighthInts)FLIP : (EighthInts)rows.outside;
+        }
+        found[i] = *(const Ints *)part;
     }
-    return *(const Ints *)part;
 }
 #endif
 
@@ -85,6 +88,11 @@ static INLINED void stack_column(Ints *column, const Rows *rows, int x, const in
         }
     } else {
         const HalfInts outside = (HalfInts)rows->outside;
+#if DEPTHWISE_FEW
+        Ints found[GREATEST_SIZE]; // not `row`: arrays passed on by address do not stay in registers
+        if (pixels > 2)
+            load_border_of_few(found, *rows, x, pixels, stride, size);
+#endif
         _Pragma("unroll") for (int i = 0; i < size; ++i) {
             row[i] = (Ints)rows->outside;
             if (pixels == 2) {
@@ -95,7 +103,7 @@ static INLINED void stack_column(Ints *column, const Rows *rows, int x, const in
             }
 #if DEPTHWISE_FEW
             if (pixels > 2)
-                row[i] = load_few_inside(row[i], rows->first[i], x, rows->step[i], rows->width, pixels, stride);
+                row[i] = found[i];
 #endif
         }
     }
@@ -174,8 +182,10 @@ static INLINED void add_to_window(const Lanes *l, const Ints *column, Ints (*sum
             const Ints sum = k > 0 || i > 0 ? sums[part][j] : part > 0 ? sums[part - 1][j] : l->bias[j];
             sums[part][j] = dot4(sum, column[4 * i + j], l->weights[at + j]);
         }
+#if DEPTHWISE_REST
         if (l->rest)
             QUARTERS sums[part][j] = dot4(sums[part][j], column[4 * i + j], l->rest[at + j]);
+#endif
     }
 }
 
@@ -228,65 +238,80 @@ static INLINED void depthwise_row(const Step *s, const Rows *rows, const Lanes *
     }
 }
 
-static INLINED void depthwise_rows(const Step *s, const Rows *rows, const Lanes *l, global T *dst, int pixels, const int size)
+// Rows of results of blocks first..last - 1, all of `pixels`.
+static INLINED void depthwise_blocks(const Step *s, Part part, int first, int last, global const T *src, global T *dst,
+                                     global const uchar *constants, const int pixels, const int stride, const int size)
 {
-#if DEPTHWISE_FEW
-    if (pixels == 4 && s->stride_width == 1)
-        depthwise_row(s, rows, l, dst, 4, 1, size);
-    else if (pixels == 4)
-        depthwise_row(s, rows, l, dst, 4, 2, size);
-    else if (pixels == 8 && s->stride_width == 1)
-        depthwise_row(s, rows, l, dst, 8, 1, size);
-    else if (pixels == 8)
-        depthwise_row(s, rows, l, dst, 8, 2, size);
-    else
-#endif
-    if (pixels == 1 && s->stride_width == 1)
-        depthwise_row(s, rows, l, dst, 1, 1, size);
-    else if (pixels == 1)
-        depthwise_row(s, rows, l, dst, 1, 2, size);
-    else if (s->stride_width == 1)
-        depthwise_row(s, rows, l, dst, 2, 1, size);
-    else
-        depthwise_row(s, rows, l, dst, 2, 2, size);
-}
-
-static void depthwise_bytes(const Step *s, Part part, global const T *src, global T *dst, global const uchar *constants)
-{
-    const int height = s->height, width = s->width, depth = s->depth_in, out_height = s->out_height, size = s->filter_height;
+    const int height = s->height, width = s->width, depth = s->depth_in, out_height = s->out_height;
     const int quads = size * OPERANDS(size) * 4;
     global const Ints *weights = CONSTANT_AT(Ints, s->weights), *bias = CONSTANT_AT(Ints, s->bias);
     global const Ints *end = weights + ceil_divide(depth, DEPTHWISE_LANES) * quads;
     global const T *padding = (global const T *)end;
     const Scaling scaling = scaling_of(s, constants);
-    const RoundingModes modes = rounding_modes();
-    round_down(&modes);
     for (int row = part.x0; row < part.x1; ++row) {
         const int b = row / out_height, y = (row - b * out_height) * s->stride_height - s->padding_top;
-        for (int block = part.y0; block < part.y1; ++block) {
-            const int rest = depth - block * DEPTHWISE_LANES;
-            const int pixels = depth < DEPTHWISE_LANES ? DEPTHWISE_LANES / depth : rest <= DEPTHWISE_LANES / 2 ? 2 : 1;
-            const int channel = rest >= DEPTHWISE_LANES ? block * DEPTHWISE_LANES : depth - DEPTHWISE_LANES / pixels;
+        for (int block = first; block < last; ++block) {
+            const int channel = min(block * DEPTHWISE_LANES, depth - DEPTHWISE_LANES / pixels);
             const int mode = CONSTANT_AT(int, s->modes)[block] % 4, left = CONSTANT_AT(int, s->modes)[block] / 4;
             const Lanes lanes = {weights + block * quads, left ? end + 1 + (left - 1) * quads : 0, bias + block * 4,
                                  scaling_at(scaling, block * (DEPTHWISE_LANES / 16)), mode, mode == RESCALE_BY_INTEGERS ? 0 : words_of(s->zero_out),
                                  bytes_of(s->low), bytes_of(s->high)};
             Rows rows;
-            for (int fy = 0; fy < GREATEST_SIZE; ++fy) {
-                const int in_image = fy < size && inside(y + fy, height);
+            _Pragma("unroll") for (int fy = 0; fy < size; ++fy) {
+                const int in_image = inside(y + fy, height);
                 rows.first[fy] = in_image ? src + (long)nhwc_offset(b, y + fy, 0, height, width, depth) + channel : padding;
                 rows.step[fy] = in_image ? depth : 0;
             }
             rows.width = width;
             rows.outside = bytes_of(s->zero_in ^ TO_UNSIGNED);
-            global T *to = dst + (long)row * s->out_width * depth + channel;
-#if DEPTHWISE5
-            if (size == 5)
-                depthwise_rows(s, &rows, &lanes, to, pixels, 5);
-            else
-#endif
-                depthwise_rows(s, &rows, &lanes, to, pixels, 3);
+            depthwise_row(s, &rows, &lanes, dst + (long)row * s->out_width * depth + channel, pixels, stride, size);
         }
+    }
+}
+
+// Every form is a function of its own: one of all would take twice as long to compile.
+#define FORM(pixels, stride, size) depthwise_blocks_##pixels##_##stride##_##size
+#define DEFINE_FORM(pixels, stride, size)                                                                                         \
+    static __attribute__((noinline)) void FORM(pixels, stride, size)(const Step *s, Part part, int first, int last,               \
+                                                                     global const T *src, global T *dst, global const uchar *constants) \
+    {                                                                                                                             \
+        depthwise_blocks(s, part, first, last, src, dst, constants, pixels, stride, size);                                        \
+    }
+#define DO_IF_FORM(pixels_, stride, size)                                                                                         \
+    if (pixels == pixels_ && s->stride_width == stride && s->filter_height == size)                                               \
+        FORM(pixels_, stride, size)(s, part, first, last, src, dst, constants);
+#define FOR_STRIDES(DO, pixels, size) DO(pixels, 1, size) DO(pixels, 2, size)
+#define FOR_PIXELS(DO, size) FOR_STRIDES(DO, 1, size) FOR_STRIDES(DO, 2, size)
+#define FOR_FEW(DO, size) FOR_STRIDES(DO, 4, size) FOR_STRIDES(DO, 8, size)
+#if DEPTHWISE5
+#define FOR_SIZES(DO, FOR) FOR(DO, 3) FOR(DO, 5)
+#else
+#define FOR_SIZES(DO, FOR) FOR(DO, 3)
+#endif
+#if DEPTHWISE_FEW
+#define FOR_FORMS(DO) FOR_SIZES(DO, FOR_PIXELS) FOR_SIZES(DO, FOR_FEW)
+#else
+#define FOR_FORMS(DO) FOR_SIZES(DO, FOR_PIXELS)
+#endif
+FOR_FORMS(DEFINE_FORM)
+
+static inline void depthwise_form(const Step *s, Part part, int first, int last, int pixels, global const T *src, global T *dst,
+                                  global const uchar *constants)
+{
+    FOR_FORMS(DO_IF_FORM)
+}
+
+static void depthwise_bytes(const Step *s, Part part, global const T *src, global T *dst, global const uchar *constants)
+{
+    const int depth = s->depth_in, rest = depth % DEPTHWISE_LANES;
+    const int full = rest > DEPTHWISE_LANES / 2 ? part.y1 : min(part.y1, depth / DEPTHWISE_LANES); // blocks of a pixel each
+    const RoundingModes modes = rounding_modes();
+    round_down(&modes);
+    if (depth < DEPTHWISE_LANES) {
+        depthwise_form(s, part, part.y0, part.y1, DEPTHWISE_LANES / depth, src, dst, constants);
+    } else {
+        depthwise_form(s, part, part.y0, full, 1, src, dst, constants);
+        depthwise_form(s, part, max(part.y0, full), part.y1, 2, src, dst, constants);
     }
     round_to_nearest(&modes);
 }
