@@ -41,7 +41,8 @@ class DeviceProfile:
     registers: vectors of 16 floats that a core's registers hold, of a CPU. fp64: double arithmetic. features: assembly
     variants that were seen to work. device_name: what OpenCL calls it. tuning: numbers for speed, nothing that changes
     what is computed. quantizes_inputs: whether products with weights that were bytes may make bytes of their inputs.
-    tells_times: whether its events have times; those of rusticl in Mesa 22 have not.
+    tells_times: whether its events have times; those of rusticl in Mesa 22 have not. runs_once: whether what is lowered
+    for it runs once, at preparation, so that programs had better be quick to compile than fast.
     """
 
     slug: str
@@ -66,6 +67,7 @@ class DeviceProfile:
     tuning: Tuning = field(default=Tuning())
     quantizes_inputs: bool = False
     tells_times: bool = True
+    runs_once: bool = False
 
     @property
     def is_cpu(self) -> bool:
@@ -74,8 +76,11 @@ class DeviceProfile:
 
     @property
     def builds_chains(self) -> bool:
-        """Whether chain.cl is for this device: a CPU whose compiler does not take minutes for it (llvmpipe's does)."""
-        return self.is_cpu and self.slug != _SLOW_TO_BUILD
+        """Whether chain.cl is for this device: a CPU whose compiler does not take minutes for it (llvmpipe's does).
+
+        Not for what runs once: its program takes longer to compile than those of a few operations.
+        """
+        return self.is_cpu and self.slug != _SLOW_TO_BUILD and not self.runs_once
 
     @property
     def uses_host_memory(self) -> bool:

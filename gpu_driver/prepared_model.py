@@ -80,7 +80,7 @@ class PreparedModel:
         self._graph, *referenced = (CompiledGraph(device, model, one.graph, profile) for one in tabled)
         self._referenced = dict(zip(inner, referenced, strict=True))
         for program in self._folding:
-            device.programs.store(program)
+            device.programs.keep(program)
         self.left_out = _left_out(len(model.main.operations), folded[0].graph, self._graph.lowering)
         """Operations of the main subgraph that no execution computes, and why: words for a profile."""
 

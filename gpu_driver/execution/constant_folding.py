@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operations on constants, and of bytes, run once on the device at preparation: by the kernels of every run."""
+"""Operations on constants, and of bytes: run once on the device at preparation, by kernels that compile quickly."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -99,7 +100,7 @@ def _computed(
     device: DeviceContext, model: Model, part: Subgraph, profile: DeviceProfile
 ) -> tuple[Mapping[int, Array], frozenset[Program]]:
     """Return the outputs of a subgraph without inputs by operand, and the programs that made them."""
-    compiled = CompiledGraph(device, model, Rewritten.of(part), profile, warmed=False)
+    compiled = CompiledGraph(device, model, Rewritten.of(part), replace(profile, runs_once=True), warmed=False)
     commands = Commands(device.queue, device.staging, None)
     context = ExecutionContext(device)  # holds what the commands work on until they are done
     try:

@@ -87,6 +87,20 @@ def test_what_is_folded_is_what_a_run_would_give(opencl_device: Device) -> None:
     np.testing.assert_allclose(constant, np.tanh(0.1 * (data.T.astype(np.float64) - 3)), atol=1e-6)
 
 
+def test_a_product_of_constants_is_made_without_a_chain(opencl_device: Device) -> None:
+    """As the first step of a loop that is unrolled: its program would be compiled for one run."""
+    state, weights, source = random_floats(2, 16), random_floats(16, 16, seed=1), random_floats(2, 16, seed=2)
+    graph = Graph()
+    made, output, none = graph.temporary((2, 16)), graph.output((2, 16)), graph.integer(FuseCode.NONE)
+    product(graph, graph.constant(state), graph.constant(weights), 16, made)
+    graph.operation(OperationCode.ADD, [graph.input((2, 16)), made, none], output)
+    model = graph.model()
+    assert all(program.source_name != "chain.cl" for program in prepare(opencl_device, model).programs)
+    (result,) = results(opencl_device, model, [source])
+    wanted = source + state.astype(np.float64) @ weights.T + np.arange(16)
+    np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-5)
+
+
 def test_per_channel_weights_of_a_convolution(opencl_device: Device) -> None:
     codes = np.random.default_rng(3).integers(-127, 128, (8, 1, 1, 6)).astype(np.int8)
     scales = tuple(0.01 * (1 + i) for i in range(8))

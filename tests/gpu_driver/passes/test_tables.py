@@ -104,6 +104,15 @@ def test_a_function_of_a_byte_is_one_launch(opencl_device: Device, source: Opera
     assert np.abs(result - np.clip(real, info.min, info.max)).max() <= 0.5 + 1e-4
 
 
+def test_a_table_is_made_by_programs_that_compile_quickly(opencl_device: Device) -> None:
+    """What runs once is not worth a chain, which operations on real numbers would be in every run."""
+    network = Network()
+    network.quantized(curve(network))
+    programs = prepare(opencl_device, network.graph.model()).programs
+    assert len(programs) > 1
+    assert all(program.source_name != "chain.cl" for program in programs)
+
+
 def test_a_profile_tells_all_that_a_table_does(opencl_device: Device) -> None:
     network = Network()
     network.quantized(curve(network))
