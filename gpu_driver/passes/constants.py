@@ -6,9 +6,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from nn_runtime.codes import CONTROL_FLOW, OperationCode
+from nn_runtime.codes import OperationCode
 from nn_runtime.hal.types import OperandLifeTime, Subgraph
-from nn_runtime.operand import is_tensor, size_bytes
+from nn_runtime.operand import size_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,16 +54,16 @@ def constant_part(graph: Graph, folded: Sequence[int]) -> Subgraph:
 
 
 def _sources(graph: Graph, at: int, origins: dict[int, frozenset[int]]) -> frozenset[int] | None:
-    """Return the constant tensors that an operation's results come from, None where they come from others too."""
+    """Return the constants that an operation's results come from, None where they come from others too."""
     operation = graph.operations[at]
-    if operation.type in _DRAWS or operation.type in CONTROL_FLOW or any(graph.is_output(i) for i in operation.outputs):
+    if operation.type in _DRAWS or any(graph.is_output(i) for i in operation.outputs):
         return None
     found: set[int] = set()
     for i in operation.inputs:
         if i in origins:
             found |= origins[i]
         elif graph.is_constant(i):
-            found |= {i} if is_tensor(graph.operand(i).type) else set()
+            found.add(i)
         elif graph.operand(i).lifetime != OperandLifeTime.NO_VALUE:
             return None
     return frozenset(found)

@@ -27,7 +27,7 @@ def sum_bytes(graph: Graph) -> None:
             continue
         real = operation.inputs[0]
         before = graph.producer(real)
-        if before is None or graph.operations[before].type != OperationCode.DEQUANTIZE or graph.has_table(before):
+        if before is None or graph.operations[before].type != OperationCode.DEQUANTIZE:
             continue
         source = graph.operations[before].inputs[0]
         if (

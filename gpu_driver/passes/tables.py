@@ -176,7 +176,7 @@ def _island(graph: Graph, at: int, sources: Mapping[int, frozenset[int]]) -> Isl
     own = sources.get(operation.inputs[0], frozenset())
     (output,) = operation.outputs
     types = {graph.operand(i).type for i in (*own, output)}
-    if not own or not types <= QUANT8_TYPES or (len(own) > 1 and len(types) > 1) or not _fits(graph, at, own):
+    if not own or (len(own) > 1 and len(types) > 1) or not _fits(graph, at, own):
         return None
     operations = {at}
     tensors = {output: own}

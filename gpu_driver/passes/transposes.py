@@ -71,7 +71,7 @@ def _chain_before(graph: Graph, at: int) -> list[int]:
     chain = [at]
     while True:
         previous = graph.producer(graph.operations[chain[0]].inputs[0])
-        if previous is None or previous in chain or not _only_moves(graph, previous):
+        if previous is None or not _only_moves(graph, previous):
             return chain
         chain.insert(0, previous)
 
@@ -93,7 +93,7 @@ def _gives_source_back(graph: Graph, chain: list[int]) -> bool:
             axes = [axes[axis] for axis in permutation(graph.view(at))]
         else:
             axes = _reshaped(axes, graph.operand(graph.operations[at].outputs[0]).dimensions)
-    return axes is not None and _merged(axes) == _merged(_dense(dims))
+    return axes is not None and len(_merged(axes)) <= 1
 
 
 def _dense(dims: Dimensions) -> list[tuple[int, int]]:

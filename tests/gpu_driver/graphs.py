@@ -85,9 +85,9 @@ class Graph:
         location = DataLocation(length=1, pointer=data)
         return self._add(Operand(OperandCode.BOOL, (), lifetime=OperandLifeTime.POINTER, location=location))
 
-    def omitted(self) -> int:
-        """An optional float tensor without a value."""
-        return self._add(Operand(FLOAT, (0,), lifetime=OperandLifeTime.NO_VALUE))
+    def omitted(self, code: OperandCode = FLOAT) -> int:
+        """An optional tensor without a value."""
+        return self._add(Operand(code, (0,), lifetime=OperandLifeTime.NO_VALUE))
 
     def operation(self, code: OperationCode, inputs: Sequence[int], *outputs: int) -> None:
         self._operations.append(Operation(code, tuple(inputs), outputs))

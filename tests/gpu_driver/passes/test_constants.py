@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from gpu_driver.passes.constants import ALWAYS_BYTES, foldable
+from gpu_driver.passes.constants import ALWAYS_BYTES, constant_part, foldable
 from gpu_driver.passes.graph import Graph as Working
 from gpu_driver.passes.graph import Rewritten
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
@@ -146,6 +146,56 @@ def test_a_small_constant_does_not_become_a_large_one(multiple: int, is_folded: 
     graph.operation(OperationCode.ADD, [source, tiled, graph.integer(FuseCode.NONE)], output)
     assert (4 * count <= ALWAYS_BYTES) is is_folded
     assert folded(graph.model()) == ([0] if is_folded else [])
+
+
+@pytest.mark.parametrize(("multiple", "is_folded"), [(4, True), (5, False)])
+def test_a_large_constant_may_become_four_times_as_large(multiple: int, is_folded: bool) -> None:
+    """What two constants of 40 kB are made into counts by both, however many operations are between."""
+    half = 10_000
+    dims = (2 * half * multiple,)
+    graph = Graph()
+    joined, tiled = graph.temporary((2 * half,)), graph.temporary(dims)
+    parts = [graph.constant(np.full(half, value, np.float32)) for value in (1, 2)]
+    graph.operation(OperationCode.CONCATENATION, [*parts, graph.integer(0)], joined)
+    graph.operation(OperationCode.TILE, [joined, graph.constant(np.array([multiple], np.int32))], tiled)
+    graph.operation(OperationCode.ADD, [graph.input(dims), tiled, graph.integer(FuseCode.NONE)], graph.output(dims))
+    assert folded(graph.model()) == ([0, 1] if is_folded else [0])
+
+
+def test_an_operation_whose_sizes_contradict_stays() -> None:
+    """Were it run at preparation, its failure would leave the others to every execution."""
+    graph = Graph()
+    wrong, right = graph.temporary((5,)), graph.temporary((4,))
+    ones = graph.constant(np.ones(4, np.float32))
+    graph.operation(OperationCode.TANH, [ones], wrong)
+    graph.operation(OperationCode.TANH, [ones], right)
+    none = graph.integer(FuseCode.NONE)
+    graph.operation(OperationCode.ADD, [graph.input((5,)), wrong, none], graph.output((5,)))
+    graph.operation(OperationCode.ADD, [graph.input((4,)), right, none], graph.output((4,)))
+    assert folded(graph.model()) == [1]
+
+
+def test_what_folded_operations_alone_read_is_not_kept() -> None:
+    graph = Graph()
+    first, second, bent = (graph.temporary((4,)) for _ in range(3))
+    graph.operation(OperationCode.TANH, [graph.constant(np.ones(4, np.float32))], first)
+    graph.operation(OperationCode.EXP, [first], second)
+    graph.operation(OperationCode.ABS, [graph.input((4,))], bent)
+    graph.operation(OperationCode.ADD, [bent, second, graph.integer(FuseCode.NONE)], graph.output((4,)))
+    model = graph.model()
+    working = Working(model, Rewritten.of(model.main))
+    assert constant_part(working, foldable(working)).output_indexes == (second,)
+
+
+def test_an_omitted_operand_is_a_constant_too(opencl_device: Device) -> None:
+    graph = Graph()
+    squeezed, output = graph.temporary((4,)), graph.output((4,))
+    data = random_floats(1, 4, 1)
+    graph.operation(OperationCode.SQUEEZE, [graph.constant(data), graph.omitted(INT32)], squeezed)
+    graph.operation(OperationCode.ADD, [graph.input((4,)), squeezed, graph.integer(FuseCode.NONE)], output)
+    assert folded(graph.model()) == [0]
+    (result,) = results(opencl_device, graph.model(), [np.ones(4, np.float32)])
+    np.testing.assert_allclose(result, 1 + data.reshape(4), rtol=1e-6)
 
 
 def test_random_numbers_and_outputs_are_made_every_time() -> None:

@@ -244,6 +244,45 @@ def test_real_numbers_that_others_read_are_still_made(opencl_device: Device) -> 
     assert np.abs(quantised - np.clip(size / OUT_SCALE + OUT_ZERO_POINT, -128, 127)).max() <= 0.5 + 1e-4
 
 
+def test_real_numbers_that_the_model_gives_are_still_made(opencl_device: Device) -> None:
+    network = Network()
+    size = network.graph.output(DIMS)
+    network.graph.operation(OperationCode.ABS, [network.real], size)
+    network.quantized(network.single(OperationCode.NEG, size))
+    codes = every_code(SIGNED)
+    real, quantised = results(opencl_device, network.graph.model(), [codes])
+    wanted = np.abs(SCALE * (codes.astype(np.float64) - ZERO_POINT))
+    np.testing.assert_allclose(real, wanted, rtol=1e-6)
+    assert np.abs(quantised - np.clip(-wanted / OUT_SCALE + OUT_ZERO_POINT, -128, 127)).max() <= 0.5 + 1e-4
+
+
+def test_half_precision_between_rounds_what_it_holds(opencl_device: Device) -> None:
+    """Without it many results would lie in the middle between two codes."""
+    graph = Graph()
+    source, real = graph.input(DIMS, SIGNED, 0.03, 3), graph.temporary(DIMS, OperandCode.TENSOR_FLOAT16)
+    graph.operation(OperationCode.DEQUANTIZE, [source], real)
+    graph.operation(OperationCode.QUANTIZE, [real], graph.output(DIMS, SIGNED, 0.02, 3))
+    codes = every_code(SIGNED)
+    assert launches_on(opencl_device, graph.model()) == 1
+    (result,) = results(opencl_device, graph.model(), [codes])
+    halves = (np.float32(0.03) * (codes.astype(np.float32) - 3)).astype(np.float16)
+    assert np.abs(result - np.clip(halves.astype(np.float64) / 0.02 + 3, -128, 127)).max() <= 0.5 + 1e-4
+
+
+@pytest.mark.parametrize(("rank", "count"), [(1, 1), (4, 0)])
+def test_a_number_may_have_no_more_dimensions_than_are_known(opencl_device: Device, rank: int, count: int) -> None:
+    """Of a tensor of unknown rank it makes one that has as many at least."""
+    network = Network(dims=())
+    network.quantized(network.pair(OperationCode.MUL, network.real, network.number(0.5, (1,) * rank)))
+    assert len(network.found()) == count
+    model, codes = network.graph.model(), every_code(SIGNED, (256,))
+    output = np.zeros((1,) * (rank - 1) + (256,), np.int8)
+    found = run(prepare(opencl_device, model), request([codes], [output]))
+    assert [shape.dimensions for shape in found.output_shapes] == [output.shape]
+    wanted = 0.5 * SCALE * (codes.astype(np.float64) - ZERO_POINT) / OUT_SCALE + OUT_ZERO_POINT
+    assert np.abs(output.reshape(-1) - np.clip(wanted, -128, 127)).max() <= 0.5 + 1e-4
+
+
 def squared_difference(network: Network, dims: Dimensions) -> int:
     """(x - y)^2"""
     other = network.graph.input(dims, network.code, 2 * SCALE, 0)
@@ -267,6 +306,17 @@ def test_a_function_of_two_bytes_is_one_launch(opencl_device: Device, code: Oper
     real = (x - y) ** 2 / OUT_SCALE + OUT_ZERO_POINT + (128 if code == UNSIGNED else 0)
     info = np.iinfo(codes.dtype)
     assert np.abs(result - np.clip(real, info.min, info.max)).max() <= 0.5 + 1e-4
+
+
+def test_a_function_of_two_vectors_is_one_launch(opencl_device: Device) -> None:
+    """Tables have an axis for each, which vectors have not."""
+    network = Network(dims=(256,))
+    network.quantized(squared_difference(network, (256,)))
+    assert launches_on(opencl_device, network.graph.model()) == 1
+    codes = every_code(SIGNED, (256,))
+    (result,) = results(opencl_device, network.graph.model(), [codes, codes[::-1].copy()])
+    x, y = SCALE * (codes.astype(np.float64) - ZERO_POINT), 2 * SCALE * codes[::-1].astype(np.float64)
+    assert np.abs(result - np.clip((x - y) ** 2 / OUT_SCALE + OUT_ZERO_POINT, -128, 127)).max() <= 0.5 + 1e-4
 
 
 @pytest.mark.parametrize("dims", [(2, 8, 16), (2, 8, 1), (1, 1, 16)], ids=str)

@@ -169,6 +169,48 @@ def test_around_a_reshape_that_mixes(opencl_device: Device) -> None:
     check(opencl_device, graph, data.reshape(2, 2, 3).transpose(0, 2, 1).reshape(3, 4).T, data)
 
 
+def test_around_a_reshape_that_cuts_an_axis(opencl_device: Device) -> None:
+    graph = Graph()
+    data = random_floats(6, 4)
+    rows = graph.temporary((4, 2, 3))
+    reshape(graph, moved(graph, graph.input(data.shape), (1, 0), (4, 6)), (4, 2, 3), rows)
+    transpose(graph, rows, (1, 2, 0), graph.output((2, 3, 4)))
+    assert operations_left(graph.model()) == ["RESHAPE"]
+    check(opencl_device, graph, data.reshape(2, 3, 4), data)
+
+
+def test_what_moves_may_have_its_tensor_behind_a_number(opencl_device: Device) -> None:
+    graph = Graph()
+    data = random_floats(4, 6)
+    packed = graph.temporary((1, 4, 6))
+    graph.operation(OperationCode.PACK, [graph.integer(0), graph.input(data.shape)], packed)
+    transpose(graph, packed, (2, 1, 0), graph.output((6, 4, 1)))
+    check(opencl_device, graph, data.T[:, :, np.newaxis], data)
+
+
+@pytest.mark.parametrize("place", [0, 1], ids=["first", "second"])
+def test_a_permutation_of_the_run_is_not_joined(opencl_device: Device, place: int) -> None:
+    graph = Graph()
+    data = random_floats(2, 3, 4)
+    source, given = graph.input(data.shape), graph.input((3,), OperandCode.TENSOR_INT32)
+    between, output = graph.temporary((4, 2, 3)), graph.output((3, 4, 2))
+    perms = [graph.constant(np.array([2, 0, 1], np.int32)) if at != place else given for at in range(2)]
+    graph.operation(OperationCode.TRANSPOSE, [source, perms[0]], between)
+    graph.operation(OperationCode.TRANSPOSE, [between, perms[1]], output)
+    check(opencl_device, graph, data.transpose(1, 2, 0), data, np.array([2, 0, 1], np.int32))
+
+
+def test_around_a_slice_of_the_run(opencl_device: Device) -> None:
+    """That it takes all is known when it is run."""
+    graph = Graph()
+    data, begin, size = random_floats(3, 5), np.zeros(2, np.int32), np.array([5, 3], np.int32)
+    source, *parameters = graph.input(data.shape), *(graph.input((2,), OperandCode.TENSOR_INT32) for _ in range(2))
+    cut = graph.temporary((5, 3))
+    graph.operation(OperationCode.SLICE, [moved(graph, source, (1, 0), (5, 3)), *parameters], cut)
+    transpose(graph, cut, (1, 0), graph.output(data.shape))
+    check(opencl_device, graph, data, data, begin, size)
+
+
 @pytest.mark.parametrize("reason", ["an output between", "a reader that knows the layout", "another permutation"])
 def test_what_has_to_stay(opencl_device: Device, reason: str) -> None:
     graph = Graph()
