@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from nn_runtime.errors import NNError, OutputInsufficientSize
-from nn_runtime.failures import error_of_hal, guarded
+from nn_runtime.failures import copied, error_of_hal
 from nn_runtime.fallback import execute_on_host, fall_back, fall_back_fenced
 from nn_runtime.hal import fences
 from nn_runtime.hal.memory import SharedMemory
@@ -231,7 +231,7 @@ class CompoundRun:
             host = new_pool(data.nbytes)
             host.array()[:] = data
             buffer = buffer_of(target)
-            guarded(lambda: buffer.copy_from(host, source.dimensions), "copy_from")
+            copied(lambda: buffer.copy_from(host, source.dimensions), "copy_from")
         else:
             host_bytes(target, code)[: data.nbytes] = data
 
@@ -322,7 +322,7 @@ class CompoundRun:
         short = [(i, shape) for i, shape in zip(step.outputs, shapes, strict=True) if not shape.is_sufficient]
         operands = self._plan.operands
         bound = set(self._plan.model.main.output_indexes).difference(self._own_outputs)
-        if not short or any(slot in bound or slot not in self._dynamic for slot, _ in short):
+        if any(slot in bound or slot not in self._dynamic for slot, _ in short):
             return False
         for slot, shape in short:
             before = self._arguments[slot]

@@ -47,6 +47,16 @@ def guarded(call: Callable[[], R], what: str) -> R:
         raise foreign_failure(error, what) from error
 
 
+def copied(call: Callable[[], object], what: str) -> None:
+    """Have a driver copy memory of its own; raises HalError, never one of insufficient size, which executions have."""
+    try:
+        guarded(call, what)
+    except HalError as error:
+        if error.status != ErrorStatus.OUTPUT_INSUFFICIENT_SIZE:
+            raise
+        raise HalError(ErrorStatus.GENERAL_FAILURE, f"{what}: {error.message}") from error
+
+
 def foreign_failure(error: Exception, what: str) -> HalError:
     """Return what a driver's foreign exception is to the runtime: GENERAL_FAILURE, unless memory was missing."""
     status = ErrorStatus.RESOURCE_EXHAUSTED_TRANSIENT if isinstance(error, MemoryError) else ErrorStatus.GENERAL_FAILURE

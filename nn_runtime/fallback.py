@@ -7,7 +7,7 @@ import functools
 import logging
 from typing import TYPE_CHECKING
 
-from nn_runtime.failures import error_of_hal, guarded
+from nn_runtime.failures import copied, error_of_hal
 from nn_runtime.hal.memory import SharedMemory
 from nn_runtime.hal.plain import wait_for_fences
 from nn_runtime.hal.types import ErrorStatus, HalError, Timing
@@ -73,7 +73,7 @@ def execute_on_host(
     result = step.execute(request_of(step.model, host_inputs, host_outputs), options)
     for argument, host in zip(outputs, host_outputs, strict=True):
         if argument.buffer is not None and isinstance(host.pool, SharedMemory):
-            guarded(functools.partial(argument.buffer.copy_from, host.pool, host.dimensions), "copy_from")
+            copied(functools.partial(argument.buffer.copy_from, host.pool, host.dimensions), "copy_from")
     return result
 
 
@@ -84,7 +84,7 @@ def _copied_to_host(argument: Argument, step: Step, at: int) -> Argument:
     host = _host_argument(argument, step.model.main.operands[step.model.main.input_indexes[at]].type)
     pool = host.pool
     if isinstance(pool, SharedMemory):
-        guarded(lambda: buffer.copy_to(pool), "copy_to")
+        copied(lambda: buffer.copy_to(pool), "copy_to")
     return host
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from nn_runtime.checks import check_kind, shown
 from nn_runtime.errors import BadData, BadState, UnexpectedNull, Unmappable
-from nn_runtime.failures import attempt, error_of_hal, guarded
+from nn_runtime.failures import attempt, copied, error_of_hal
 from nn_runtime.hal.memory import HardwareBuffer, SharedMemory
 from nn_runtime.hal.types import BufferToken, HalError
 from nn_runtime.memory_domain import MEANING
@@ -256,7 +256,7 @@ def _copy_out(src: Memory, shared: SharedMemory) -> None:
     if buffer is None:
         raise BadState("the memory is closed")
     try:
-        guarded(lambda: buffer.copy_to(shared), "copy_to")
+        copied(lambda: buffer.copy_to(shared), "copy_to")
     except HalError as error:
         raise error_of_hal(error, "memory copy") from error
 
@@ -266,6 +266,6 @@ def _copy_in(shared: SharedMemory, dst: Memory, dimensions: Dimensions) -> None:
     if buffer is None:
         raise BadState("the memory is closed")
     try:
-        guarded(lambda: buffer.copy_from(shared, dimensions), "copy_from")
+        copied(lambda: buffer.copy_from(shared, dimensions), "copy_from")
     except HalError as error:
         raise error_of_hal(error, "memory copy") from error

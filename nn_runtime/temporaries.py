@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nn_runtime.failures import guarded
+from nn_runtime.failures import copied
 from nn_runtime.hal.memory import PAGE_BYTES, SharedMemory
 from nn_runtime.hal.types import ErrorStatus, HalError
 from nn_runtime.operand import MAX_SIZE_BYTES, size_bytes
@@ -57,12 +57,12 @@ def buffer_of(argument: Argument) -> IBuffer:
 def host_bytes(argument: Argument, code: int) -> Array:
     """Return an argument's bytes, uint8: a view of host memory, a copy of a driver-managed buffer. Raises HalError."""
     if argument.pointer is not None:
-        return argument.pointer.reshape(-1).view("u1")[: argument.length]
+        return argument.pointer.reshape(-1).view("u1")
     if isinstance(argument.pool, SharedMemory):
         return argument.pool.array()[argument.offset : argument.offset + argument.length]
     if argument.pool is None:
         raise HalError(ErrorStatus.INVALID_ARGUMENT, "a value that control flow needs is omitted")
     host = new_pool(size_bytes(code, argument.dimensions))
     buffer = buffer_of(argument)
-    guarded(lambda: buffer.copy_to(host), "copy_to")
+    copied(lambda: buffer.copy_to(host), "copy_to")
     return host.array()

@@ -403,9 +403,8 @@ def test_device_memory_goes_through_a_branch() -> None:
         np.testing.assert_allclose(memories[1].to_array(np.float32, (2, 3)), wanted, rtol=1e-6)
 
 
-@pytest.mark.parametrize("limit", [0.0, 3.0])
-def test_device_memory_through_a_loop(limit: float) -> None:
-    """The value may come from device memory; a loop that ends at once copies it to the output."""
+def loop_on_device_memory(limit: float) -> tuple[Execution, Memory, Memory]:
+    """A loop from 1 by ones, with the value in device memory; with that memory and the result's."""
     device = SampleDevice("sample", {ADD, LESS})
     compilation = finished(while_model(), [device], fallback=True)
     source, target = MemoryDesc(), MemoryDesc()
@@ -422,8 +421,26 @@ def test_device_memory_through_a_loop(limit: float) -> None:
     execution.set_input(1, np.ones(1, np.float32))
     execution.set_input(2, np.full(1, limit, np.float32))
     execution.set_output_from_memory(0, result)
+    return execution, start, result
+
+
+@pytest.mark.parametrize("limit", [0.0, 3.0])
+def test_device_memory_through_a_loop(limit: float) -> None:
+    """The value may come from device memory; a loop that ends at once copies it to the output."""
+    execution, _, result = loop_on_device_memory(limit)
     execution.compute()
     assert result.to_array(np.float32, (1,))[0] == max(1.0, limit)
+
+
+def test_a_driver_that_crashes_as_its_memory_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    execution, start, _ = loop_on_device_memory(0.0)
+
+    def crash(_: object) -> None:
+        raise RuntimeError("the driver's own")
+
+    monkeypatch.setattr(start.buffer, "copy_to", crash)
+    with pytest.raises(OperationFailed, match="copy_to: the driver failed with RuntimeError"):
+        execution.compute()
 
 
 @pytest.mark.parametrize("interpreted", [False, True])

@@ -330,8 +330,8 @@ def test_an_empty_temporary_sends_the_whole_model_to_the_cpu() -> None:
                 execution.compute()
 
 
-@pytest.mark.parametrize("codes", [[RELU], [RELU, TANH]])
-def test_fallback_copies_device_memory(codes: list[OperationCode]) -> None:
+def on_device_memory(codes: list[OperationCode]) -> tuple[Execution, list[Memory]]:
+    """Return an execution whose devices fail, from device memory with numbers to other such memory."""
     devices, compilation = split(codes, fallback=True)
     source, target = MemoryDesc(), MemoryDesc()
     source.add_input_role(compilation, 0, 1.0)
@@ -347,8 +347,30 @@ def test_fallback_copies_device_memory(codes: list[OperationCode]) -> None:
     execution = Execution(compilation)
     execution.set_input_from_memory(0, memories[0])
     execution.set_output_from_memory(0, memories[1])
+    return execution, memories
+
+
+@pytest.mark.parametrize("codes", [[RELU], [RELU, TANH]])
+def test_fallback_copies_device_memory(codes: list[OperationCode]) -> None:
+    execution, memories = on_device_memory(codes)
     execution.compute()
     np.testing.assert_allclose(memories[1].to_array(np.float32, (2, 3)), expected(codes, numbers(2, 3)), rtol=1e-6)
+
+
+@pytest.mark.parametrize(("place", "method"), [(0, "copy_to"), (1, "copy_from")])
+@pytest.mark.parametrize("codes", [[RELU], [RELU, TANH]])
+def test_a_copy_for_the_fallback_cannot_want_more_room(
+    monkeypatch: pytest.MonkeyPatch, codes: list[OperationCode], place: int, method: str
+) -> None:
+    """Insufficient size is a status of executions, which say of which outputs."""
+    execution, memories = on_device_memory(codes)
+
+    def fail(*_: object) -> None:
+        raise HalError(ErrorStatus.OUTPUT_INSUFFICIENT_SIZE, "told to fail")
+
+    monkeypatch.setattr(memories[place].buffer, method, fail)
+    with pytest.raises(OperationFailed, match=f"{method}: told to fail"):
+        execution.compute()
 
 
 def test_executions_of_one_plan_at_once_do_not_mix() -> None:
@@ -454,9 +476,12 @@ def test_random_splits_compute_what_the_cpu_does(seed: int) -> None:
         np.testing.assert_array_equal(output(), array)
 
 
-def test_no_memory_for_temporaries_sends_the_whole_model_to_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [OSError, MemoryError])
+def test_no_memory_for_temporaries_sends_the_whole_model_to_the_cpu(
+    monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
     def refuse(_size: int) -> None:
-        raise OSError("no memory left")
+        raise error("no memory left")
 
     for fallback in (True, False):
         _, compilation = split([RELU, TANH], fallback)
