@@ -103,7 +103,7 @@ def _phases(g: TransposeConvolution) -> dict[tuple[int, int], Convolution]:
 
 def _is_less_at_once(g: TransposeConvolution) -> bool:
     """Whether vectors of the channels of all phases, with weights of 0 for taps of others, are fewer products."""
-    if g.nchw or g.output_height % g.stride_height or g.output_width % g.stride_width:
+    if g.output_height % g.stride_height or g.output_width % g.stride_width:
         return False
     phases = _phases(g)
     apart = _vectors(g.output_depth) * sum(one.filter_height * one.filter_width for one in phases.values())

@@ -9,9 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from gpu_driver.launch import Launch
+from gpu_driver.lowering import Lowering
 from gpu_driver.operations import transpose_conv
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode, PaddingCode
+from nn_runtime.device import Device
 from nn_runtime.operand import ChannelQuant
+from tests.gpu_driver.graphs import Graph
 from tests.gpu_driver.operations.compare import (
     ALL,
     FLOAT32,
@@ -23,10 +27,12 @@ from tests.gpu_driver.operations.compare import (
     like,
     random_tensor,
 )
+from tests.gpu_driver.operations.products import of_type_gpu
+from tests.gpu_driver.profiles import CPU_PROFILE, GPU_PROFILE
 from tests.platforms.launches import Launches, recorded
 
 if TYPE_CHECKING:
-    from nn_runtime.device import Device
+    from gpu_driver.device_profile import DeviceProfile
 
 PER_CHANNEL = OperandCode.TENSOR_QUANT8_SYMM_PER_CHANNEL
 
@@ -63,6 +69,10 @@ TRANSPOSED = [
     Sizes((1, 4, 5, 8), (3, 3), (1, 1), (1, 1, 1, 1), 9),
     Sizes((1, 5, 5, 3), (4, 4), (2, 2), (3, 3, 3, 3), 20),
     Sizes((1, 1, 1, 2), (4, 4), (4, 4), (1, 0, 2, 0), 17),
+    Sizes((1, 4, 3, 6), (2, 3), (3, 2), (0, 0, 0, 0), 4),  # rows without any tap
+    Sizes((1, 3, 4, 5), (2, 2), (2, 2), (0, -2, 0, -4), 7),  # and behind the last ones, in phases of one tap
+    Sizes((2, 3, 2, 18), (2, 2), (2, 2), (0, -3, 0, -1), 3),
+    Sizes((1, 2, 2, 5), (4, 4), (4, 4), (5, 0, 6, 0), 3),  # less than a stride is left
 ]
 
 PHASED = [one for one in TRANSPOSED if all(a >= b for a, b in zip(one.filter, one.stride, strict=True))]
@@ -138,6 +148,36 @@ def test_transpose_conv_by_phases_on_a_gpu(
         check(as_gpu, OperationCode.TRANSPOSE_CONV_2D, [*tensors, *scalars], output, tolerance_of=4)
     assert {source for source, _ in launches.kernels} & {"matmul_tiled.cl", "matmul_narrow.cl"}
     assert "transpose_conv_2d.cl" not in {source for source, _ in launches.kernels}
+
+
+@pytest.mark.parametrize("profile", [CPU_PROFILE, GPU_PROFILE], ids=["cpu", "gpu"])
+def test_phases_without_pixels_are_left_out(monkeypatch: pytest.MonkeyPatch, profile: DeviceProfile) -> None:
+    """Two rows and three columns are left of a picture, fewer than a stride has; each is a product and a copy."""
+    monkeypatch.setattr(transpose_conv, "_LEAST_PRODUCTS", 0)
+    graph = Graph()
+    weights, bias = (graph.constant(np.ones(dims, np.float32)) for dims in ((17, 4, 4, 2), (17,)))
+    numbers = [graph.integer(one) for one in (5, 0, 6, 0, 4, 4, FuseCode.NONE)]
+    operands = [graph.input((1, 2, 2, 2)), weights, bias, *numbers, graph.flag(False)]
+    graph.operation(OperationCode.TRANSPOSE_CONV_2D, operands, graph.output((1, 2, 3, 17)))
+    lowering = Lowering(graph.model(), profile)
+    commands = [one for one in lowering.lower(0, lowering.static_inputs()).commands if isinstance(one, Launch)]
+    assert sum(len(one.steps) or 1 for one in commands) == 2 * 3 * 2
+
+
+@pytest.mark.parametrize("held", [False, True], ids=["filter_of_the_run", "little_local_memory"])
+def test_transpose_conv_without_phases_on_a_gpu(
+    opencl_device: Device, monkeypatch: pytest.MonkeyPatch, held: bool
+) -> None:
+    monkeypatch.setattr(transpose_conv, "_LEAST_PRODUCTS", 0)
+    found = of_type_gpu(opencl_device)
+    found.profile = replace(found.profile, local_mem_bytes=1024 if held else found.profile.local_mem_bytes)
+    sizes = PHASED[1]
+    tensors, output = operands(image_of(FLOAT32, sizes, False), sizes, sizes.image[3], False, held)
+    scalars = [*sizes.padding, *sizes.stride[::-1], FuseCode.NONE.value, False]
+    launches = Launches()
+    with recorded(launches):
+        check(Device(found), OperationCode.TRANSPOSE_CONV_2D, [*tensors, *scalars], output, tolerance_of=4)
+    assert {source for source, _ in launches.kernels} == {"transpose_conv_2d.cl"}
 
 
 @pytest.mark.parametrize("held", [False, True], ids=["filter_of_the_run", "filter_of_the_model"])

@@ -111,6 +111,7 @@ DYNAMIC = {
     "TRANSPOSE_CONV of few taps": transposed(constant(integers(12, 2, 2, 16), scales(12)), 2, VALID),
     "TRANSPOSE_CONV of many taps": transposed(constant(integers(12, 5, 5, 16), scales(12)), 2, VALID),
     "TRANSPOSE_CONV of few channels": transposed(constant(integers(2, 3, 3, 16), scales(2)), 2, SAME),
+    "TRANSPOSE_CONV of one channel": transposed(constant(integers(1, 3, 3, 16), scales(1)), 2, SAME),
     "TRANSPOSE_CONV cut": transposed(constant(integers(12, 5, 5, 16), scales(12)), 3, SAME),
     "FULLY_CONNECTED": product("FULLY_CONNECTED", constant(integers(UNITS, FEATURES), 0.01)),
     "FULLY_CONNECTED by channel": product("FULLY_CONNECTED", constant(integers(UNITS, FEATURES), scales(UNITS))),
