@@ -36,7 +36,7 @@ def shared_in_place(
             continue
         before, after = (storage.get(one.index, one.index) for one in (source, output))
         before = taken.get(before, before)
-        if {before, after} & {*boundary} or source.size_bytes != output.size_bytes or last[before] != at:
+        if {before, after} & {*boundary} or last[before] != at:
             continue
         taken[after] = before
         last[before] = last[after]

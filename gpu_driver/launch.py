@@ -87,9 +87,9 @@ class Launch:
     are what the mathematics needs, for estimates and profiles. `operations` is filled in by lowering.
     `steps`: what a launch of chain.cl does, or could do in its place; `stages`: what parts that has;
     `clock`: how they can be timed while they run as one launch. `in_place`: the second argument may have the memory of
-    the first: no work-item reads an element after it, or another, has written that. `is_persistent`: its groups stay
-    and wait for each other, so that no other such launch may run at the same time. `on_bytes`: as of a Stage.
-    `persistent`: how such a launch can do it, None if none can.
+    the first, which is as large: no work-item reads an element after it, or another, has written that.
+    `is_persistent`: its groups stay and wait for each other, so that no other such launch may run at the same time.
+    `on_bytes`: as of a Stage. `persistent`: how such a launch can do it, None if none can.
     """
 
     kernel: Kernel

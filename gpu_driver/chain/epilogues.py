@@ -41,7 +41,7 @@ def _join_product(before: list[Step], step: Step, read: set[int], memories: Memo
     """Join a step with one of those before it, which make what it reads; whether there is such.
 
     Where that made what the step reads last, the step is done in its place: what it makes is used by nobody before.
-    Else that waits until now.
+    Else that waits until now: nobody but the step reads what it makes, and nobody writes again what it reads.
     """
     makers: list[int] = []
     missing = set(read)
@@ -55,20 +55,15 @@ def _join_product(before: list[Step], step: Step, read: set[int], memories: Memo
         first = before[at]
         is_alone = memories.is_inner(first.output) and used[memories.key(first.output)] == 2
         joined = _joined(first, step, memories) if is_alone else None
-        if joined is not None and at == makers[0]:
+        if joined is None:
+            continue
+        if at == makers[0]:
             before[at] = joined
-            return True
-        if joined is not None and _can_wait(before, at, memories):
+        else:
             del before[at]
             before.append(joined)
-            return True
+        return True
     return False
-
-
-def _can_wait(steps: Sequence[Step], at: int, memories: Memories) -> bool:
-    """Whether none of the steps behind one writes what it uses."""
-    own = {memories.key(one) for one in steps[at].memories}
-    return all(memories.key(other.output) not in own for other in steps[at + 1 :])
 
 
 def _joined(first: Step, step: Step, memories: Memories) -> Step | None:
