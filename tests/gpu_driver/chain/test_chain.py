@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +18,8 @@ from gpu_driver.convolution import packing
 from gpu_driver.kernel import Kernel, Packed, Scratch
 from gpu_driver.launch import Launch
 from gpu_driver.lowering import Lowering
-from nn_runtime.codes import OperandCode, OperationCode
+from gpu_driver.tuning_values import Tuning
+from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.devices import find_device
 from nn_runtime.quantization import multiply_by_quantized_multiplier
 from tests.gpu_driver.drawn import FLOAT, QUANT8, RESHAPE, SIGNED, Network, inverted_residuals
@@ -111,11 +112,12 @@ def test_what_an_outsider_reads_is_not_in_own_memory() -> None:
 @pytest.mark.parametrize("code", [FLOAT, QUANT8])
 def test_tasks_are_all_of_a_step_and_equal_parts_for_the_cores(code: OperandCode, cores: int) -> None:
     launch = launch_of(inverted_residuals(code, 2), cores)
-    for step in launch.steps:
-        tasks = chain.tasks_of(step, cores)
+    for step, tuning in product(launch.steps, (Tuning(), Tuning(least_task_flops=1000, bands=4))):
+        tasks = chain.tasks_of(step, cores, tuning)
         pixels, depth = step.output_shape
         written = np.zeros((pixels, depth), int)
         for task in tasks:
+            assert written[slice(*task.pixels), slice(*task.channels)].size
             written[slice(*task.pixels), slice(*task.channels)] += 1
         assert (written == 1).all()
         assert all(0 <= task.queue < cores for task in tasks)
@@ -175,6 +177,19 @@ def test_tasks_wait_for_everything_that_they_read_and_overwrite(code: OperandCod
 def test_turned_matrices_wait_for_all_that_used_their_memory(cores: int) -> None:
     launch = launch_of(turned(), cores)
     assert chain.Kind.TURN in [step.kind for step in launch.steps]
+    check_waits(launch, cores)
+
+
+@pytest.mark.parametrize("cores", [2, 12])
+def test_single_pixels_with_a_border_wait_for_those_beside_which_they_lie(cores: int) -> None:
+    network = Network(FLOAT, (1, 20, 20, 16), 7)
+    first = network.convolve(16)
+    weights, bias = network._constants((16, 1, 1, 16), 16)
+    numbers = [network.graph.integer(one) for one in (3, 3, 3, 3, 1, 1, FuseCode.NONE)]
+    output = network.operand((1, 26, 26, 16), is_output=True)
+    network.graph.operation(OperationCode.CONV_2D, [first, weights, bias, *numbers], output)
+    launch = launch_of(network, cores)
+    assert [step.output_shape for step in launch.steps] == [(400, 16), (676, 16)]
     check_waits(launch, cores)
 
 

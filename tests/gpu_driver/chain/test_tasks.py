@@ -103,6 +103,16 @@ def test_a_small_step_is_cut_like_what_it_reads() -> None:
     ]
 
 
+def test_rows_are_cut_after_tiles_and_end_with_the_step() -> None:
+    """Where there are more parts to make than rows, every task has one."""
+    first, softmax, _ = Rows(64).launch(2).steps
+    assert [task.x for task in chain.tasks_of(softmax, 2, Tuning(bands=1))] == [(0, 35), (35, 64)]
+    few = Rows(3).launch(1).steps[1]
+    made = [replace(chain.tasks_of(first, 1, SMALL)[0], x=(0, 3), pixels=(0, 3))]
+    many = Tuning(least_task_flops=1, bands=4)
+    assert [task.x for task in chain.tasks_of(few, 1, many, made)] == [(0, 1), (1, 2), (2, 3)]
+
+
 def test_what_is_cut_by_channels_or_for_fewer_cores_is_not_followed() -> None:
     first, softmax, _ = Rows(64).launch(2).steps
     alone, by_channels = chain.tasks_of(first, 1), chain.tasks_of(Rows(8).launch(2).steps[0], 2)
