@@ -45,8 +45,6 @@ def copy_step(
     like: an operand of the elements' type and the source's depth. offsets: where the block begins in the source and in
     the destination, in elements.
     """
-    if any(size == 0 for size, _, _ in block):
-        return None
     # Rows come in the order in which they are written: who reads them waits for those that it needs by their numbers.
     block = sorted((one for one in block if one[0] > 1), key=lambda one: -one[2])
     kind, rows, depth, places = _rows(block, offsets) or _turned(block, offsets) or (Kind.COPY, 0, 0, ())

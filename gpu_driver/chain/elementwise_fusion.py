@@ -65,12 +65,7 @@ class _Users:
         self._steps = steps
         self._outputs = [memories.key(step.output) for step in steps]
         self._inner = memories.inner
-        self._written = Counter(self._outputs)
-        self._spans: dict[int, tuple[int, int]] = {}
-        for at, step in enumerate(steps):
-            for memory in step.memories:
-                first, _ = self._spans.setdefault(memories.key(memory), (at, at))
-                self._spans[memories.key(memory)] = first, at
+        self._last = {memories.key(memory): at for at, step in enumerate(steps) for memory in step.memories}
 
     def end_of_row(self, at: int) -> int:
         """Return the end of neighbours from `at` on that go through equal rows, or through what they made of a row."""
@@ -85,12 +80,8 @@ class _Users:
         return end
 
     def are_alone(self, at: int, end: int) -> bool:
-        """Whether nobody but steps at .. end - 1 uses what those before the last make, each something of its own."""
-        spans = [self._spans[key] for key in self._outputs[at : end - 1]]
-        return all(
-            key in self._inner and self._written[key] == 1 and at <= first and last < end
-            for key, (first, last) in zip(self._outputs[at : end - 1], spans, strict=True)
-        )
+        """Whether nobody but steps at .. end - 1 uses what those before the last make."""
+        return all(key in self._inner and self._last[key] < end for key in self._outputs[at : end - 1])
 
 
 def _rows_gone_through(step: Step) -> tuple[int, int]:
@@ -102,7 +93,7 @@ def _joined(steps: Sequence[Step], memories: Memories) -> Step | None:
     """Return one step for several; None where there is no room, or what lies between is not read in order."""
     read = [memories.key(memory) for step in steps for memory in _read_by(step)]
     last, shape = steps[-1], _rows_gone_through(steps[0])
-    if memories.key(last.output) in read or last.output_shape != shape:
+    if last.output_shape != shape:
         return None
     program = _Program(memories, _Registers(Counter(read)), shape[1])
     if not all(program.add(step) for step in steps):
@@ -291,13 +282,13 @@ def _as_one(first: Instruction, second: Instruction) -> Instruction | None:
     functions = first.function, second.function
     made = replace(first, target=second.target, low=second.low, high=second.high)
     number = _real_number(second)
-    if functions == (Function.MUL, Function.ADD) and second.start == first.target and number is not None:
+    if functions == (Function.MUL, Function.ADD) and number is not None:
         return replace(made, function=Function.MULTIPLY_ADD, numbers={"alpha": number})
     if second.function == Function.MULTIPLY_ADD:
         return _longer_polynomial(first, second)
     if functions == (Function.LOGISTIC, Function.MUL) and second.operand == From.VALUE:
         others = {second.start, second.other} - {first.target}
-        if len(others) == 1 and first.target in (second.start, second.other):
+        if len(others) == 1:  # not where it is multiplied by itself
             return replace(made, function=Function.GATE, operand=From.VALUE, walk=second.walk, other=others.pop())
     return None
 

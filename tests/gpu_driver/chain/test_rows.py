@@ -46,10 +46,11 @@ class Rows:
         self.inputs: list[Array] = []
         self.expected: list[npt.NDArray[np.float64]] = []
 
-    def input(self) -> Number:
-        values = self.rng.uniform(-2, 3, self.dims).astype(dtype_of(self.code))
+    def input(self, *dims: int) -> Number:
+        """An input of the rows' dimensions, or of others."""
+        values = self.rng.uniform(-2, 3, dims or self.dims).astype(dtype_of(self.code))
         self.inputs.append(values)
-        return self.graph.input(self.dims, self.code), values.astype(np.float64)
+        return self.graph.input(values.shape, self.code), values.astype(np.float64)
 
     def constant(self, *dims: int) -> Number:
         values = self.rng.uniform(0.5, 1.5, dims).astype(dtype_of(self.code))
@@ -289,6 +290,16 @@ def test_a_logistic_times_another_value_is_one_instruction(opencl_device: Device
     rows.check(opencl_device)
 
 
+def test_a_logistic_times_what_lies_in_memory_stays(opencl_device: Device) -> None:
+    rows = Rows((4, 40))
+    x, y = rows.input(), rows.input()
+    product = rows.pair(MUL, rows.single(OperationCode.LOGISTIC, x), y)
+    rows.finish(rows.pair(SUB, rows.single(OperationCode.ABS, product), x))
+    (step,) = rows.steps()
+    assert Function.GATE not in functions_of(step)
+    rows.check(opencl_device)
+
+
 @pytest.mark.parametrize("code", [FLOAT, HALF], ids=lambda code: code.name)
 @pytest.mark.parametrize("is_first", [False, True])
 def test_horners_scheme_is_one_instruction(opencl_device: Device, code: OperandCode, is_first: bool) -> None:
@@ -304,15 +315,18 @@ def test_horners_scheme_is_one_instruction(opencl_device: Device, code: OperandC
     rows.check(opencl_device)
 
 
-@pytest.mark.parametrize("of", ["square", "other", "bounded"])
+@pytest.mark.parametrize("of", ["square", "other", "kept", "bounded"])
 def test_what_is_not_horners_scheme_stays(opencl_device: Device, of: str) -> None:
-    """A polynomial's square, one times another value, and one that is cut."""
+    """A polynomial's square, one times another value, which may lie in a register, and one that is cut."""
     rows = Rows((4, 40))
     x, y = rows.input(), rows.input()
+    if of == "kept":
+        y = rows.pair(SUB, x, y)
     fuse = FuseCode.RELU if of == "bounded" else FuseCode.NONE
     inner = rows.pair(ADD, rows.pair(MUL, x, rows.number(0.25)), rows.number(-0.5), fuse)
-    factor = {"square": inner, "other": y, "bounded": x}[of]
-    rows.finish(rows.pair(ADD, rows.pair(MUL, inner, factor), rows.number(0.75)))
+    factor = {"square": inner, "other": y, "kept": y, "bounded": x}[of]
+    value = rows.pair(ADD, rows.pair(MUL, inner, factor), rows.number(0.75))
+    rows.finish(rows.pair(SUB, value, x) if of == "kept" else value)
     assert Function.POLYNOMIAL not in [one for step in rows.steps() for one in functions_of(step)]
     rows.check(opencl_device)
 
@@ -358,6 +372,52 @@ def test_what_is_read_again_is_loaded_once_while_registers_are_free(opencl_devic
     (step,) = rows.steps()
     assert functions_of(step).count(Function.LOAD) == 2
     assert sum(one.operand in elementwise.MEMORIES for one in step.program) == 2
+    rows.check(opencl_device)
+
+
+def test_what_is_read_beside_a_load_keeps_its_register(opencl_device: Device) -> None:
+    """Three of four registers hold what is made, the last one x, to which y is loaded: that takes another step."""
+    rows = Rows((4, 40))
+    x, y = rows.input(), rows.input()
+    square = rows.pair(MUL, x, x)
+    total = rows.pair(ADD, x, square)
+    rest = rows.pair(SUB, x, total)
+    product = rows.pair(MUL, rows.pair(SUB, y, x), square)
+    rows.finish(rows.pair(ADD, rows.pair(MUL, rows.pair(ADD, product, total), rest), y))
+    assert len(rows.steps()) == 2
+    rows.check(opencl_device)
+
+
+def test_what_is_loaded_to_be_kept_takes_a_register_of_its_own(opencl_device: Device) -> None:
+    """Not that of a row of channels with which the operation begins, nor that of what is read again later."""
+    rows = Rows((4, 40))
+    row, x, z = rows.input(1, 40), rows.input(), rows.input()
+    rows.finish(rows.pair(MUL, rows.pair(SUB, row, x), x))
+    difference = rows.pair(SUB, rows.pair(MUL, z, z), x)
+    rows.finish(rows.pair(ADD, rows.pair(MUL, difference, z), x))
+    assert len(rows.steps()) == 2
+    rows.check(opencl_device)
+
+
+def test_numbers_of_rows_as_a_row_are_no_numbers_of_rows(opencl_device: Device) -> None:
+    rows = Rows((32, 32))
+    x = rows.input()
+    mean, values = rows.mean(x)
+    row = rows.graph.temporary((1, 32))
+    shape = rows.graph.constant(np.array([1, 32], np.int32))
+    rows.graph.operation(OperationCode.RESHAPE, [mean, shape], row)
+    difference = rows.pair(SUB, x, (row, values.reshape(1, 32)))
+    rows.finish(rows.pair(ADD, rows.pair(MUL, difference, x), difference))
+    assert [step.kind for step in rows.steps()] == [Kind.MEAN, Kind.ELEMENTWISE]
+    rows.check(opencl_device)
+
+
+def test_an_operation_on_numbers_of_rows_from_elsewhere_takes_another_step(opencl_device: Device) -> None:
+    rows = Rows((5, 70))
+    x, numbers = rows.input(), rows.input(5, 1)
+    difference = rows.pair(SUB, x, rows.mean(x))
+    rows.finish(rows.pair(MUL, difference, rows.single(OperationCode.ABS, numbers)))
+    assert len(rows.steps()) > 1
     rows.check(opencl_device)
 
 
