@@ -69,14 +69,12 @@ def _join_product(before: list[Step], step: Step, read: set[int], memories: Memo
 def _joined(first: Step, step: Step, memories: Memories) -> Step | None:
     """Return one step for a product and what follows; None where they do not fit, or read too many memories."""
     if step.kind == Kind.SOFTMAX:
-        return _with_softmax(first, step, memories)
+        return _with_softmax(first, step)
     if (
         first.kind not in _PRODUCTS
         or first.epilogue is not None
-        or first.writes_part
         or has_mean(step.program)  # a task may have a part of the channels
         or first.output_shape != step.output_shape
-        or memories.are_same(first.output, step.output)
     ):
         return None
     others: list[tuple[Memory, Reading | None]] = [] if first.residual is None else [(first.residual, None)]
@@ -116,13 +114,12 @@ def _joined(first: Step, step: Step, memories: Memories) -> Step | None:
     )
 
 
-def _with_softmax(product: Step, step: Step, memories: Memories) -> Step | None:
+def _with_softmax(product: Step, step: Step) -> Step | None:
     """Return a product of matrices whose rows become their SOFTMAX while they are in a cache; None for another step."""
     if (
         product.kind != Kind.MULTIPLY
         or product.values.get("has_softmax")  # of which this one is another
         or product.output_shape != step.output_shape
-        or memories.are_same(product.output, step.output)
     ):
         return None
     return replace(

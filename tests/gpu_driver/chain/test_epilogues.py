@@ -281,3 +281,74 @@ def test_a_product_waits_for_what_is_added_to_it(opencl_device: Device, code: Op
     assert [step.kind for step in joined] == [Kind.CONVOLVE] * 2
     assert Kind.ELEMENTWISE not in [step.kind for step in network.steps]
     network.check(opencl_device)
+
+
+@pytest.mark.parametrize("code", TYPES, ids=lambda code: code.name)
+def test_a_product_waits_for_what_waited_itself(opencl_device: Device, code: OperandCode) -> None:
+    """The sum of a product and a PAD behind it, to which the product between the two is added."""
+    network = Network(code, (1, 20, 24, 24))
+    entry, dims = network.now, network.dims
+    made = []
+    for _ in range(2):
+        network.now, network.dims = entry, dims
+        network.product(CONV, 32)
+        made.append(network.now)
+    network.now = made[0]
+    network.follow(OperationCode.ADD, network.padded(entry, dims, 32))
+    apart = network.padded(entry, dims, 32)  # or both sums would be one step
+    network.follow(OperationCode.ADD, made[1])
+    network.product(CONV, 32)
+    network.follow(OperationCode.ADD, apart)
+    network.finish()
+    joined = [step.operations for step in network.steps if step.epilogue is not None]
+    assert joined[:2] == [(0, 3), (1, 5)]
+    network.check(opencl_device)
+
+
+def test_a_third_tensor_beside_a_product_takes_another_step(opencl_device: Device) -> None:
+    network = Network(FLOAT, (1, 9, 13, 32))
+    entry = network.now
+    others = []
+    for _ in range(2):
+        network.product(DEPTHWISE, 32, filter_size=3)
+        others.append(network.now)
+    network.product(CONV, 32)
+    network.follow(OperationCode.ADD, entry)
+    for other in others:
+        network.follow(OperationCode.MUL, other)
+    network.product(DEPTHWISE, 32)
+    network.finish()
+    assert Kind.ELEMENTWISE in [step.kind for step in network.steps]
+    network.check(opencl_device)
+
+
+def test_what_a_product_makes_may_be_the_third_tensor(opencl_device: Device) -> None:
+    network = Network(FLOAT, (1, 9, 13, 32))
+    entry, none = network.now, network.graph.integer(FuseCode.NONE)
+    factors = []
+    for _ in range(2):
+        network.now = entry
+        network.product(DEPTHWISE, 32, filter_size=3)
+        factors.append(network.now)
+    network.now = entry
+    network.product(CONV, 32)
+    made = network.now
+    network.graph.operation(OperationCode.MUL, [*factors, none], product := network.tensor(network.dims))
+    network.graph.operation(OperationCode.SUB, [product, made, none], network.tensor(network.dims))
+    network.product(DEPTHWISE, 32)
+    network.finish()
+    assert (2, 3, 4) in [step.operations for step in network.steps]
+    network.check(opencl_device)
+
+
+def test_means_of_what_a_product_makes_take_another_step(opencl_device: Device) -> None:
+    """Where a task has a part of the channels, no task has all of a row."""
+    network = Network(FLOAT, (3, 300))
+    network.product(FULL, 480)
+    graph, source, none = network.graph, network.now, network.graph.integer(FuseCode.NONE)
+    axis = graph.constant(np.array([1], np.int32))
+    graph.operation(OperationCode.MEAN, [source, axis, graph.integer(1)], mean := network.tensor((3, 1)))
+    graph.operation(OperationCode.SUB, [source, mean, none], network.tensor((3, 480)))
+    network.finish()
+    assert [step.kind for step in network.steps] == [Kind.CONVOLVE, Kind.ELEMENTWISE]
+    network.check(opencl_device)

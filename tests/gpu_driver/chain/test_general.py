@@ -407,6 +407,23 @@ def test_softmax_of_any_shape_is_in_the_launch(opencl_device: Device, dims: Dime
     check(opencl_device, network)
 
 
+def test_softmax_of_other_rows_than_a_product_makes(opencl_device: Device) -> None:
+    graph, rows = Graph(), (1, 3, 4, 32)
+    left, right = (1, 3, 8, 20), (1, 3, 16, 20)
+    scores, turned, shares, same = (graph.temporary(one) for one in ((1, 3, 8, 16), rows, rows, rows))
+    operands = graph.input(left), graph.input(right), graph.flag(False), graph.flag(True)
+    graph.operation(OperationCode.BATCH_MATMUL, operands, scores)
+    graph.operation(OperationCode.RESHAPE, [scores, graph.constant(np.array(rows, np.int32))], turned)
+    graph.operation(OperationCode.SOFTMAX, [turned, graph.real(1.0)], shares)
+    graph.operation(ABS, [shares], same)
+    graph.operation(ADD, [same, shares, graph.integer(FuseCode.NONE)], graph.output(rows))
+    launch_of(graph)
+    data = [np.random.default_rng(1).uniform(-1, 1, one).astype(np.float32) for one in (left, right)]
+    (result,) = answers(opencl_device, graph, data, [(rows, np.dtype(np.float32))])
+    powers = np.exp((data[0].astype(np.float64) @ data[1].swapaxes(2, 3)).reshape(rows))
+    np.testing.assert_allclose(result, 2 * powers / powers.sum(axis=-1, keepdims=True), rtol=1e-5)
+
+
 @pytest.mark.parametrize("rows", [8, 11])
 def test_rows_of_a_product_are_written_by_one_task(opencl_device: Device, rows: int) -> None:
     """Tiles are moved back at a matrix's end; another task's rows may have become something else by then."""
