@@ -3,29 +3,33 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
+from gpu_driver.bound import BoundOperand
 from gpu_driver.launch import Launch
 from gpu_driver.lowering import Lowering
+from gpu_driver.tuning_values import Tuning
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.operand import dtype_of
 from tests.gpu_driver.graphs import Graph, request
 from tests.gpu_driver.profiles import CPU_PROFILE
-from tests.gpu_driver.running import prepare, run
+from tests.gpu_driver.running import fresh, prepare, run
 
 if TYPE_CHECKING:
     from gpu_driver.driver import Device
+    from nn_runtime.operand import Dimensions
 
 FLOAT, HALF = OperandCode.TENSOR_FLOAT32, OperandCode.TENSOR_FLOAT16
 ADD, SUB, MUL, MAXIMUM = OperationCode.ADD, OperationCode.SUB, OperationCode.MUL, OperationCode.MAXIMUM
 TOLERANCE = {FLOAT: 2e-5, HALF: 2e-2}
 
 
-def launches_of(graph: Graph) -> list[Launch]:
-    lowering = Lowering(graph.model(), CPU_PROFILE)
+def launches_of(graph: Graph, tuning: Tuning = CPU_PROFILE.tuning) -> list[Launch]:
+    lowering = Lowering(graph.model(), replace(CPU_PROFILE, tuning=tuning))
     return [one for one in lowering.lower(0, lowering.static_inputs()).commands if isinstance(one, Launch)]
 
 
@@ -116,3 +120,77 @@ def test_constants_that_only_begin_alike_are_apart(opencl_device: Device) -> Non
     source, result = np.ones((4, depth), np.float32), np.zeros((4, depth), np.float32)
     run(prepare(opencl_device, graph.model()), request([source], [result]))
     assert np.array_equal(result, np.array([[1] * (depth - 1) + [6]] * 4))
+
+
+def sum_of(graph: Graph, tensors: list[int], dims: Dimensions, code: OperandCode = FLOAT) -> None:
+    """Add tensors one after the other to an output."""
+    none, now = graph.integer(FuseCode.NONE), tensors[0]
+    for place, other in enumerate(tensors[1:], 2):
+        made = graph.output(dims, code) if place == len(tensors) else graph.temporary(dims, code)
+        graph.operation(ADD, [now, other, none], made)
+        now = made
+
+
+@pytest.mark.parametrize("count", [14, 15, 16, 40])
+def test_a_launch_has_as_many_buffers_as_its_kernel(opencl_device: Device, count: int) -> None:
+    """Fifteen for what it reads and writes, the result among them."""
+    dims, graph = (5, 64), Graph()
+    sum_of(graph, [graph.input(dims) for _ in range(count)], dims)
+    assert (len(launches_of(graph)) == 1) == (count == 14)
+    data = np.random.default_rng(0).uniform(-1, 1, (count, *dims)).astype(np.float32)
+    result = np.empty(dims, np.float32)
+    run(prepare(opencl_device, graph.model()), request(list(data), [result]))
+    np.testing.assert_allclose(result, data.sum(axis=0, dtype=np.float64), atol=1e-5)
+
+
+def test_what_an_earlier_launch_has_filled_is_not_a_later_ones_own(opencl_device: Device) -> None:
+    """What lies around a tensor is the last that one launch makes, and the tensor the first of the next."""
+    device = fresh(opencl_device)
+    device.set_tuning({"chain_steps": 32})
+    dims, wide, graph = (5, 64), (5, 96), Graph()
+    now = graph.input(dims)
+    for _ in range(31):
+        graph.operation(OperationCode.NEG, [now], made := graph.temporary(dims))
+        now = made
+    padded = graph.temporary(wide)
+    amounts = graph.constant(np.array([[0, 0], [16, 16]], np.int32))
+    graph.operation(OperationCode.PAD_V2, [now, amounts, graph.real(3.0)], padded)
+    ones = graph.constant(np.ones(1, np.float32))
+    sum_of(graph, [padded, ones, ones, ones, ones], wide)
+    for launch in launches_of(graph, Tuning(chain_steps=32)):
+        assert padded in {one.index for one in launch.arguments if isinstance(one, BoundOperand)}
+    data = np.random.default_rng(0).uniform(-1, 1, dims).astype(np.float32)
+    result = np.empty(wide, np.float32)
+    run(prepare(device, graph.model()), request([data], [result]))
+    np.testing.assert_allclose(result, np.pad(-data, ((0, 0), (16, 16)), constant_values=3) + 4, rtol=1e-6)
+
+
+def test_each_type_has_a_launch_of_its_own(opencl_device: Device) -> None:
+    dims, graph = (5, 64), Graph()
+    data = []
+    for code in (FLOAT, HALF):
+        sum_of(graph, [graph.input(dims, code) for _ in range(5)], dims, code)
+        data.append(np.random.default_rng(0).uniform(-1, 1, (5, *dims)).astype(dtype_of(code)))
+    assert len(launches_of(graph)) == 2
+    results = [np.empty(dims, dtype_of(code)) for code in (FLOAT, HALF)]
+    run(prepare(opencl_device, graph.model()), request([one for some in data for one in some], results))
+    for result, some, code in zip(results, data, (FLOAT, HALF), strict=True):
+        np.testing.assert_allclose(result, some.sum(axis=0, dtype=np.float64), atol=TOLERANCE[code])
+
+
+def test_what_the_program_of_others_cannot_do_has_its_own(opencl_device: Device) -> None:
+    """A chain of two products knows no operations of elements."""
+    dims, graph = (5, 64), Graph()
+    none, now = graph.integer(FuseCode.NONE), graph.input(dims)
+    matrices = np.random.default_rng(1).uniform(-0.2, 0.2, (2, 64, 64)).astype(np.float32)
+    for weights in matrices:
+        operands = [now, graph.constant(weights), graph.constant(np.zeros(64, np.float32)), none]
+        graph.operation(OperationCode.FULLY_CONNECTED, operands, made := graph.temporary(dims))
+        now = made
+    graph.operation(OperationCode.SIN, [now], sine := graph.temporary(dims))
+    graph.operation(ADD, [sine, now, none], graph.output(dims))
+    assert [one.kernel.source for one in launches_of(graph)] == ["chain.cl", "unary.cl", "elementwise.cl"]
+    data, result = np.random.default_rng(2).uniform(-1, 1, dims).astype(np.float32), np.empty(dims, np.float32)
+    run(prepare(opencl_device, graph.model()), request([data], [result]))
+    product = data.astype(np.float64) @ matrices[0].T @ matrices[1].T
+    np.testing.assert_allclose(result, np.sin(product) + product, atol=1e-5)
