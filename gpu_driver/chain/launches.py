@@ -93,8 +93,7 @@ class _Merger:
         self._programs: dict[Kernel, Kernel] = {}
         self._used: dict[int, tuple[int, int]] = {}
         for at, command in enumerate(commands):
-            of_steps = (memory for step in self._steps_of[at] for memory in step.memories)
-            for memory in (*of_steps, *memories_of(command)):
+            for memory in memories_of(command):
                 first, _ = self._used.setdefault(self._key(memory), (at, at))
                 self._used[self._key(memory)] = first, at
 

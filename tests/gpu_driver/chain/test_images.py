@@ -88,6 +88,50 @@ def test_images_stay_together_where_a_constant_is_added_to_them(code: OperandCod
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-4 if code == FLOAT else 0)
 
 
+def check(device: Device, network: Network) -> None:
+    """Compare float32 results with the CPU driver's."""
+    data, results = network.data(), []
+    for driver in (device, find_device("nnapi-reference").hal):
+        results.append(np.zeros(network.dims, np.float32))
+        run(prepare(driver, network.graph.model()), request([data], [results[-1]]))  # type: ignore[arg-type]
+    np.testing.assert_allclose(results[0], results[1], rtol=0, atol=1e-4)
+
+
+def test_all_steps_may_go_by_images(opencl_device: Device) -> None:
+    network = Network(FLOAT, (2, 8, 8, 16), 3)
+    network.convolve(16, 3)
+    network.convolve(16, 3, is_output=True)
+    assert [launch.repeats for launch in launches(network)] == [2]
+    check(opencl_device, network)
+
+
+@pytest.mark.parametrize(("count", "repeats"), [(14, [2, 1]), (15, [1])])
+def test_images_stay_together_where_too_much_would_go_between(
+    opencl_device: Device, count: int, repeats: list[int]
+) -> None:
+    """So many pictures of one input become pixels, which are added: what goes between launches takes buffers."""
+    network = Network(FLOAT, (2, 8, 8, 16), 3)
+    source, dims = network.last, network.dims
+    pictures = []
+    for _ in range(count):
+        network.last, network.dims = source, dims
+        pictures.append(network.convolve(16, 3))
+    zeros, (none, valid, one) = network.graph.constant(np.zeros(8, np.float32)), map(network.graph.integer, (0, 2, 1))
+    weights = network.graph.constant(np.random.default_rng(4).uniform(-0.1, 0.1, (8, 8, 8, 16)).astype(np.float32))
+    total = None
+    network.dims = (2, 1, 1, 8)
+    for place, picture in enumerate(pictures):
+        pixel = network.operand(network.dims)
+        network.graph.operation(OperationCode.CONV_2D, [picture, weights, zeros, valid, one, one, none], pixel)
+        if total is not None:
+            added = network.operand(network.dims, is_output=place == count - 1)
+            network.graph.operation(OperationCode.ADD, [pixel, total, none], added)
+            pixel = added
+        total = pixel
+    assert [launch.repeats for launch in launches(network)] == repeats
+    check(opencl_device, network)
+
+
 def test_little_work_stays_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(images, "LEAST_FLOPS", 1 << 40)
     assert [launch.repeats for launch in launches(blocks(FLOAT, 6))] == [1]
