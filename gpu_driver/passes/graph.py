@@ -282,8 +282,7 @@ class Graph:
         for operand in operation.inputs:
             self._readers[operand].remove(at)
         for operand in operation.outputs:
-            if self._producers.get(operand) == at:
-                del self._producers[operand]
+            del self._producers[operand]
 
     def _find_dimensions(self) -> None:
         """Give temporaries that the model declares without sizes those that its inputs tell."""

@@ -60,6 +60,28 @@ def test_there_and_back_around_elementwise_operations(opencl_device: Device) -> 
     check(opencl_device, graph, wanted.transpose(TO_NHWC), data)
 
 
+def test_a_number_of_the_run_has_any_layout(opencl_device: Device) -> None:
+    graph = Graph()
+    data, number = random_floats(*NHWC), random_floats(1, 1, 1, 1, seed=1)
+    first, scaled = moved(graph, graph.input(NHWC), TO_NCHW, NCHW), graph.temporary(NCHW)
+    graph.operation(MUL, [first, graph.input(number.shape), graph.integer(FuseCode.NONE)], scaled)
+    transpose(graph, scaled, TO_NHWC, graph.output(NHWC))
+    assert operations_left(graph.model()) == ["MUL"]
+    check(opencl_device, graph, data * number, data, number)
+
+
+def test_what_comes_by_a_permutation_of_the_run_stays_as_it_is(opencl_device: Device) -> None:
+    graph = Graph()
+    data, other = random_floats(*NHWC), random_floats(*NHWC, seed=1)
+    first, second, total = moved(graph, graph.input(NHWC), TO_NCHW, NCHW), graph.temporary(NCHW), graph.temporary(NCHW)
+    given = graph.input(NHWC), graph.input((4,), OperandCode.TENSOR_INT32)
+    graph.operation(OperationCode.TRANSPOSE, given, second)
+    graph.operation(ADD, [first, second, graph.integer(FuseCode.NONE)], total)
+    transpose(graph, total, TO_NHWC, graph.output(NHWC))
+    assert operations_left(graph.model()).count("TRANSPOSE") == 3
+    check(opencl_device, graph, data + other, data, other, np.array(TO_NCHW, np.int32))
+
+
 def test_there_and_back_around_more_operations_than_python_has_frames(opencl_device: Device) -> None:
     graph, count = Graph(), 1500
     data, none = random_floats(*NHWC), graph.integer(FuseCode.NONE)
