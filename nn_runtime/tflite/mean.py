@@ -89,11 +89,14 @@ def mean_filter(window: MeanWindow, source: Value, output: Value) -> tuple[Value
     # What the reference's first rounding adds at most, in units of the convolution's sum.
     nudge = round(2.0 ** (exponent - 1) / real * _FINE) if exponent < 0 else 0
     candidates = [(1, 0), (_FINE, 0), (_FINE, nudge), (_FINE, nudge - 1), (_FINE, -nudge), (_FINE, 1 - nudge)]
-    errors = [
-        np.count_nonzero(_convolution(sums, weight, bias, source, output, count) != wanted)
-        for weight, bias in candidates
-    ]
-    return _constants(window, source, *candidates[int(np.argmin(errors))])
+    fewest, found = sums.size + 1, candidates[0]
+    for weight, bias in candidates:
+        errors = np.count_nonzero(_convolution(sums, weight, bias, source, output, count) != wanted)
+        if errors < fewest:
+            fewest, found = errors, (weight, bias)
+        if fewest == 0:
+            break
+    return _constants(window, source, *found)
 
 
 def _constants(window: MeanWindow, source: Value, weight: int, bias: int) -> tuple[Value, Value]:
