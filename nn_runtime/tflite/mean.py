@@ -91,7 +91,7 @@ def mean_filter(window: MeanWindow, source: Value, output: Value) -> tuple[Value
     candidates = [(1, 0), (_FINE, 0), (_FINE, nudge), (_FINE, nudge - 1), (_FINE, -nudge), (_FINE, 1 - nudge)]
     fewest, found = sums.size + 1, candidates[0]
     for weight, bias in candidates:
-        errors = np.count_nonzero(_convolution(sums, weight, bias, source, output, count) != wanted)
+        errors = int(np.count_nonzero(_convolution(sums, weight, bias, source, output, count) != wanted))
         if errors < fewest:
             fewest, found = errors, (weight, bias)
         if fewest == 0:

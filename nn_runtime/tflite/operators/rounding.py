@@ -42,9 +42,14 @@ def _sign(op: Operator) -> None:
         return
     if source.type not in (OperandCode.TENSOR_FLOAT32, OperandCode.TENSOR_FLOAT16):
         op.fail(f"x (input 0) must be FLOAT32 or INT32, got {OperandCode(source.type).name}")
+    op.result(_sign_of(op, source))
+
+
+def _sign_of(op: Operator, source: Value) -> Value:
+    """Return -1, 0 or 1 for real numbers; a 0 keeps its sign."""
     greatest = float(np.finfo(dtype_of(source.type)).max)
     grown = _of_two(op, OperationCode.MUL, source, greatest)
-    op.result(op.emit(OperationCode.MUL, [grown, _number(source, greatest), int32(FuseCode.RELU1)]))
+    return op.emit(OperationCode.MUL, [grown, _number(source, greatest), int32(FuseCode.RELU1)], source)
 
 
 @converts(BuiltinOperator.ROUND, inputs=1)
@@ -60,14 +65,13 @@ def nearest(op: Operator, source: Value) -> Value:
     """Return the whole numbers nearest to real ones, halves to the even one.
 
     A sum of 2^23 and less has no bits for fractions, and is rounded so; what the size is above 2^23 is whole already.
+    The sign is a factor: a choice between two results would end the step that the others are.
     """
     size = op.emit(OperationCode.ABS, [source], source)
     small = op.emit(OperationCode.MINIMUM, [size, _number(source, _ALL_WHOLE)], source)
     rest = _of_two(op, OperationCode.SUB, size, small)
     whole = _of_two(op, OperationCode.SUB, _of_two(op, OperationCode.ADD, small, _ALL_WHOLE), _ALL_WHOLE)
-    rounded = _of_two(op, OperationCode.ADD, whole, rest)
-    is_negative = op.emit(OperationCode.LESS, [source, _number(source, 0.0)], Value(OperandCode.TENSOR_BOOL8))
-    return op.emit(OperationCode.SELECT, [is_negative, op.emit(OperationCode.NEG, [rounded], source), rounded], source)
+    return _of_two(op, OperationCode.MUL, _of_two(op, OperationCode.ADD, whole, rest), _sign_of(op, source))
 
 
 @converts(BuiltinOperator.FAKE_QUANT, inputs=1, version=2)
