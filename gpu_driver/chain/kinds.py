@@ -91,3 +91,4 @@ class Function(IntEnum):
     GATE = 22
     POLYNOMIAL = 23
     LOG = 24
+    FLOOR = 25

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _IN_CHAINS = {
     OperationCode.ABS: chain.Function.ABS,
     OperationCode.EXP: chain.Function.EXP,
+    OperationCode.FLOOR: chain.Function.FLOOR,
     OperationCode.LOG: chain.Function.LOG,
     OperationCode.NEG: chain.Function.NEG,
     OperationCode.RSQRT: chain.Function.RSQRT,

@@ -55,6 +55,7 @@
 #define DO_GATE 22
 #define DO_POLYNOMIAL 23
 #define DO_LOG 24
+#define DO_FLOOR 25
 
 #define FROM_NOTHING 0
 #define FROM_SOURCE 1
@@ -286,6 +287,7 @@ static inline void apply(const Columns *at, global const Instruction *i, int vec
         SIMPLE(DO_CLAMP, x)
         SIMPLE(DO_ABS, fabs(x))
         SIMPLE(DO_NEG, -x)
+        SIMPLE(DO_FLOOR, floor(x))
         SIMPLE(DO_EXP, exp_16(x))
         SIMPLE(DO_LOG, log_16(x))
         SIMPLE(DO_SQRT, sqrt(x))

@@ -74,6 +74,7 @@ class Rows:
             OperationCode.NEG: np.negative,
             OperationCode.RSQRT: lambda x: 1 / np.sqrt(x),
             OperationCode.ABS: np.abs,
+            OperationCode.FLOOR: np.floor,
             OperationCode.LOGISTIC: lambda x: 1 / (1 + np.exp(-x)),
         }
         made = self.graph.temporary(a[1].shape, self.code)
@@ -177,6 +178,17 @@ def test_a_normalisation_of_pytorch_is_one_step(opencl_device: Device, dims: Dim
 def test_what_is_added_before_is_part_of_the_step(opencl_device: Device, dims: Dimensions) -> None:
     rows = Rows(dims)
     rows.finish(rows.normalised(rows.pair(ADD, rows.input(), rows.input())))
+    assert len(rows.steps()) == 1
+    rows.check(opencl_device)
+
+
+@pytest.mark.parametrize("code", [FLOAT, HALF], ids=lambda code: code.name)
+def test_fractions_are_one_step(opencl_device: Device, code: OperandCode) -> None:
+    """Products with a power of two are exact, so that no floor is another than float64's."""
+    rows = Rows((7, 130), code)
+    eighths = rows.pair(MUL, rows.input(), rows.number(8))
+    fraction = rows.pair(SUB, eighths, rows.single(OperationCode.FLOOR, eighths))
+    rows.finish(rows.single(OperationCode.FLOOR, rows.pair(ADD, fraction, fraction)))
     assert len(rows.steps()) == 1
     rows.check(opencl_device)
 
