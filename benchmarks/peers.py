@@ -49,6 +49,16 @@ session = nn.load(sys.argv[1]).compile(device=sys.argv[3])
 session.run([np.load(sys.argv[2])["in0_0"]])
 print(time.time())
 """
+_START_OF_LITERT = """
+import sys, time, numpy as np
+from ai_edge_litert.interpreter import Interpreter
+interpreter = Interpreter(sys.argv[1], num_threads=int(sys.argv[3]))
+interpreter.allocate_tensors()
+interpreter.set_tensor(interpreter.get_input_details()[0]["index"], np.load(sys.argv[2])["in0_0"])
+interpreter.invoke()
+interpreter.get_tensor(interpreter.get_output_details()[0]["index"])
+print(time.time())
+"""
 _WIDE = {"AVX-512": "avx512f", "VNNI": "avx512_vnni", "AMX": "amx_int8"}
 """Flags of processors that tell how fast they may be."""
 
@@ -106,7 +116,9 @@ def _pieces() -> Mapping[str, Callable[[float], Figures]]:
             for name in networks.MOBILENETS
         }
     }
-    found["start"] = lambda _: {name: start_up(engines.OURS[name]) for name in ("PoCL", "Intel")}
+    found["start"] = lambda _: {
+        "rows": [start_up(name, engine) for name in networks.TITLES for engine in BESIDE_LITERT]
+    }
     found["inside"] = inside
     return found
 
@@ -156,13 +168,16 @@ def _processor() -> str:
     return f"{name} (family {facts.get('cpu family', '?')}, model {facts.get('model', '?')}; {wide or 'no AVX-512'})"
 
 
-def start_up(selector: str) -> Figures:
+def start_up(network: str, engine: str) -> Figures:
     """Return seconds from process start to the first answer: every cache empty (once), ours filled (median).
 
-    Python's bytecode is there from the start, as pip leaves it, also where this process is told not to write any.
+    LiteRT keeps nothing, and has the second figure alone. Python's bytecode is there from the start, as pip leaves it,
+    also where this process is told not to write any.
     """
-    command = [sys.executable, "-c", _START, str(networks.MODELS / f"{networks.FLOAT}.tflite"),
-               str(networks.MODELS / "golden" / f"{networks.FLOAT}.npz"), selector]  # fmt: skip
+    is_ours = engine in engines.OURS
+    script, argument = (_START, engines.OURS[engine]) if is_ours else (_START_OF_LITERT, str(engines.THREADS))
+    paths = networks.MODELS / f"{network}.tflite", networks.MODELS / "golden" / f"{network}.npz"
+    command = [sys.executable, "-c", script, *map(str, paths), argument]
     times = []
     with tempfile.TemporaryDirectory() as folder:
         bytecode = {"PYTHONPYCACHEPREFIX": f"{folder}/bytecode", "PYTHONDONTWRITEBYTECODE": ""}
@@ -177,7 +192,8 @@ def start_up(selector: str) -> Figures:
             start = time.time()
             run = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
             times.append(float(run.stdout) - start)
-    return {"empty_seconds": times[1], "filled_seconds": sorted(times[2:])[STARTS // 2]}
+    found = {"network": network, "engine": engine, "filled_seconds": sorted(times[2:])[STARTS // 2]}
+    return {**found, "empty_seconds": times[1]} if is_ours else found
 
 
 def inside(_: float) -> Figures:

@@ -45,6 +45,13 @@ def results() -> dict[str, Any]:
             **stamp,
             "rows": {name: {"PoCL": {"p99": 1.25, "range": [1.125, 2.0], "rounds": 3, "runs": 2013}}},
         },
+        "start": {
+            **stamp,
+            "rows": [
+                {"network": name, "engine": "PoCL", "filled_seconds": 0.5, "empty_seconds": 3.25},
+                {"network": name, "engine": "LiteRT XNNPACK", "filled_seconds": 0.125},
+            ],
+        },
     }
 
 
@@ -94,6 +101,7 @@ def test_tables_replace_only_what_lies_between_the_marks(tmp_path: Path, monkeyp
     assert "Left out: OpenVINO (ModuleNotFoundError: no <openvino>)" in text
     assert "| 8 x 224 x 224 | 3.00 ms, 3.00 ps, 1.50 |" in text
     assert "| MobileNet V2 float32 | 1.25 (1.12-2.00) | 2013 | 3 |" in lines
+    assert "| MobileNet V2 float32 | 3.25 | 0.50 | - | - | 0.12 |" in lines
     assert lines.count("## cpu") == 2
     for name in ("one", "two"):
         assert f"({tmp_path.name}/{name}.svg)" in text
