@@ -2,8 +2,9 @@
 """Files with 16-bit activations and 8-bit weights, as networks of real numbers.
 
 NNAPI has 16-bit types for states of LSTM alone. TFLite's 16-bit integers are real numbers on a grid of a 65,536th of
-their range, so real ones in their place agree with its kernels up to steps of that grid. The interface of the network
-stays the file's: its session takes and gives 16-bit integers.
+their range, so real ones in their place agree with its kernels up to steps of that grid. Beyond the range, which is
+small where few examples told it, its kernels saturate and real numbers do not. The interface of the network stays the
+file's: its session takes and gives 16-bit integers.
 """
 
 from __future__ import annotations
