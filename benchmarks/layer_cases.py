@@ -239,6 +239,12 @@ def up_block(f: LayerFile, x: int, skip: int) -> int:
     return conv(f, y, depth, 3, act=RELU)
 
 
+def channel_shuffle(f: LayerFile, x: int, groups: int) -> int:
+    """Groups of channels, mixed as by ShuffleNet."""
+    b, h, w, c = f.shape(x)
+    return reshape(f, transpose(f, reshape(f, x, b, h, w, groups, c // groups), 0, 1, 2, 4, 3), b, h, w, c)
+
+
 _BOTH: dict[str, Build] = {
     "tiny ADD 16": lambda f: pair("ADD", f, f.input(1, 16), f.input(1, 16)),
     "CONV 1x1 28x28x256-256": lambda f: conv(f, f.input(1, 28, 28, 256), 256),
@@ -247,24 +253,34 @@ _BOTH: dict[str, Build] = {
     "CONV 7x7 s2 224x224x3-64": lambda f: conv(f, f.input(1, 224, 224, 3), 64, 7, 2, act=RELU),
     "CONV 3x3 d2 33x33x128-128": lambda f: conv(f, f.input(1, 33, 33, 128), 128, 3, dilation=2),
     "CONV 3x3 g32 28x28x128-128": lambda f: conv(f, f.input(1, 28, 28, 128), 128, 3, groups=32),
+    "CONV 3x3 96x96x1-32": lambda f: conv(f, f.input(1, 96, 96, 1), 32, 3, act=RELU),
+    "CONV 3x3 128x128x64-3": lambda f: conv(f, f.input(1, 128, 128, 64), 3, 3),
+    "CONV 9x9 64x64x64-3": lambda f: conv(f, f.input(1, 64, 64, 64), 3, 9),
     "DW 5x5 28x28x120": lambda f: depthwise(f, f.input(1, 28, 28, 120), 5),
     "DW 3x3 s2 112x112x64": lambda f: depthwise(f, f.input(1, 112, 112, 64), 3, 2),
+    "DW 3x3 112x112x16": lambda f: depthwise(f, f.input(1, 112, 112, 16)),
+    "DW 7x7 56x56x96": lambda f: depthwise(f, f.input(1, 56, 56, 96), 7),
     "FC 1x1280-1000": lambda f: dense(f, f.input(1, 1280), 1000),
+    "FC 8x1024-1024": lambda f: dense(f, f.input(8, 1024), 1024),
     "FC 128x512-512": lambda f: dense(f, f.input(128, 512), 512),
     "FC 128x512-2048": lambda f: dense(f, f.input(128, 512), 2048),
     "BMM 8x128x64x128": lambda f: matmul(f, f.input(1, 8, 128, 64), f.input(1, 8, 64, 128)),
     "BMM adj_y 8x128x64x128": lambda f: matmul(f, f.input(1, 8, 128, 64), f.input(1, 8, 128, 64), True),
     "BMM 8x128x128x64": lambda f: matmul(f, f.input(1, 8, 128, 128), f.input(1, 8, 128, 64)),
+    "BMM adj_y 8x1x64x512": lambda f: matmul(f, f.input(1, 8, 1, 64), f.input(1, 8, 512, 64), True),
     "SOFTMAX 1024x128": lambda f: softmax(f, f.input(1024, 128)),
+    "SOFTMAX 12x128x128": lambda f: softmax(f, f.input(1, 12, 128, 128)),
     "SOFTMAX 1x1000": lambda f: softmax(f, f.input(1, 1000)),
     "MAX_POOL 3x3 s2 112x112x64": lambda f: pool("MAX_POOL_2D", f, f.input(1, 112, 112, 64), 3, 2),
     "MAX_POOL 2x2 s2 64x64x64": lambda f: pool("MAX_POOL_2D", f, f.input(1, 64, 64, 64), 2, 2),
+    "MAX_POOL 5x5 s1 20x20x256": lambda f: pool("MAX_POOL_2D", f, f.input(1, 20, 20, 256), 5, 1),
     "AVG_POOL 3x3 s1 35x35x192": lambda f: pool("AVERAGE_POOL_2D", f, f.input(1, 35, 35, 192), 3, 1),
     "AVG_POOL 7x7 7x7x1280": lambda f: pool("AVERAGE_POOL_2D", f, f.input(1, 7, 7, 1280), 7, 7, VALID),
     "MEAN h,w 14x14x480": lambda f: reduce("MEAN", f, f.input(1, 14, 14, 480), [1, 2]),
     "MEAN h,w 56x56x72": lambda f: reduce("MEAN", f, f.input(1, 56, 56, 72), [1, 2]),
     "MEAN last 128x512": lambda f: reduce("MEAN", f, f.input(128, 512), [1]),
     "SUM last 128x512": lambda f: reduce("SUM", f, f.input(128, 512), [1]),
+    "SUM middle 64x64x64": lambda f: reduce("SUM", f, f.input(64, 64, 64), [1]),
     "REDUCE_MAX last 128x512": lambda f: reduce("REDUCE_MAX", f, f.input(128, 512), [1]),
     "ADD same 56x56x64": lambda f: pair("ADD", f, f.input(1, 56, 56, 64), f.input(1, 56, 56, 64)),
     "ADD vector 128x2048": lambda f: pair("ADD", f, f.input(128, 2048), f.constant(2048)),
@@ -289,15 +305,18 @@ _BOTH: dict[str, Build] = {
         "RESIZE_BILINEAR", f, f.input(1, 33, 33, 21), 257, 257, corners=True),
     "RESIZE_BILINEAR 224x224x3-320x320": lambda f: resize(
         "RESIZE_BILINEAR", f, f.input(1, 224, 224, 3), 320, 320, centers=True),
+    "RESIZE_BILINEAR 480x640x3-224x224": lambda f: resize("RESIZE_BILINEAR", f, f.input(1, 480, 640, 3), 224, 224),
     "RESIZE_NEAREST 26x26x128-52x52": lambda f: resize("RESIZE_NEAREST_NEIGHBOR", f, f.input(1, 26, 26, 128), 52, 52),
     "TRANSPOSE_CONV 2x2 s2 32x32x128-64": lambda f: transpose_conv(f, f.input(1, 32, 32, 128), 64, 2, 2),
     "TRANSPOSE_CONV 4x4 s2 32x32x128-64": lambda f: transpose_conv(f, f.input(1, 32, 32, 128), 64, 4, 2),
+    "TRANSPOSE_CONV 4x4 s2 128x128x32-3": lambda f: transpose_conv(f, f.input(1, 128, 128, 32), 3, 4, 2),
     "CONCAT channels 64x64x(64+64)": lambda f: concatenation(f, [f.input(1, 64, 64, 64), f.input(1, 64, 64, 64)], 3),
     "CONCAT outer 1083,600x91": lambda f: concatenation(f, [f.input(1, 1083, 91), f.input(1, 600, 91)], 1),
     "PAD 112x112x32": lambda f: pad(f, f.input(1, 112, 112, 32), (0, 0), (1, 1), (1, 1), (0, 0)),
     "PAD 224x224x3": lambda f: pad(f, f.input(1, 224, 224, 3), (0, 0), (3, 3), (3, 3), (0, 0)),
     "TRANSPOSE heads 128x8x64": lambda f: transpose(f, f.input(1, 128, 8, 64), 0, 2, 1, 3),
     "TRANSPOSE nhwc-nchw 56x56x64": lambda f: transpose(f, f.input(1, 56, 56, 64), 0, 3, 1, 2),
+    "TRANSPOSE nhwc-nchw 224x224x3": lambda f: transpose(f, f.input(1, 224, 224, 3), 0, 3, 1, 2),
     "TRANSPOSE 512x512": lambda f: transpose(f, f.input(512, 512), 1, 0),
     "SLICE channels 56x56x64-32": lambda f: slice_(f, f.input(1, 56, 56, 64), (0, 0, 0, 16), (1, 56, 56, 32)),
     "STRIDED_SLICE s2 112x112x32": lambda f: strided_slice(
@@ -312,6 +331,9 @@ _BOTH: dict[str, Build] = {
     "SPACE_TO_BATCH 64x64x64": lambda f: f.add(
         "SPACE_TO_BATCH_ND", [f.input(1, 64, 64, 64), f.integers([2, 2]), f.integers([[0, 0], [0, 0]])],
         (4, 32, 32, 64)),
+    "BATCH_TO_SPACE 4x32x32x64": lambda f: f.add(
+        "BATCH_TO_SPACE_ND", [f.input(4, 32, 32, 64), f.integers([2, 2]), f.integers([[0, 0], [0, 0]])],
+        (1, 64, 64, 64)),
     "GATHER 5000x256 by 128": lambda f: f.add(
         "GATHER", [f.constant(5000, 256), f.indices(128, below=5000)], (128, 256), axis=0),
     "block: squeeze-excite 28x28x120": lambda f: squeeze_excite(f, f.input(1, 28, 28, 120), 32),
@@ -320,6 +342,7 @@ _BOTH: dict[str, Build] = {
     "block: ResNet 28x28x128": lambda f: residual_block(f, f.input(1, 28, 28, 128)),
     "block: SSD head": lambda f: detection_head(f, ((19, 512), (10, 512), (5, 256), (3, 256))),
     "block: U-Net up 64x64x64": lambda f: up_block(f, f.input(1, 32, 32, 64), f.input(1, 64, 64, 64)),
+    "block: channel shuffle 28x28x240": lambda f: channel_shuffle(f, f.input(1, 28, 28, 240), 8),
 }  # fmt: skip
 """Layers of float32 and int8."""
 

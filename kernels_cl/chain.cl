@@ -2,7 +2,7 @@
 // chain.cl: CONV_2D, DEPTHWISE_CONV_2D, FULLY_CONNECTED, ADD after them, pooling, SOFTMAX; with GENERAL element-wise operations, MEAN,
 // what moves rows (TRANSPOSE, PAD, CONCATENATION, ...), resizing and BATCH_MATMUL, too: any number one after the other, for CPU-type devices.
 // Maths    of a step: convolve.h (convolve_bytes.h for bytes with DOT4), depthwise.h, depthwise_bytes.h, expanded.h, winograd.h, with constant,
-//          packed weights; average.h, softmax_step.h; with GENERAL elementwise_step.h, mean_step.h, copy_step.h, greatest_step.h, resize_step.h,
+//          packed weights; average_step.h, softmax_step.h; with GENERAL elementwise_step.h, mean_step.h, copy_step.h, greatest_step.h, resize_step.h,
 //          product_step.h, and with DOT4 for floats dynamic_step.h
 // Tensors  b0..b15: dense tensors of T, at the places that the steps name (common/chain_step.h)
 //          steps, tasks, starts, waits: as gpu_driver/chain makes them; constants: weights and vectors of all steps, each 64-byte aligned
@@ -101,6 +101,7 @@
 #endif
 #include "common/mean.h"
 #include "common/average.h"
+#include "common/average_step.h"
 #include "common/lanes.h"
 #if T_IS_FLOAT
 #include "common/exponential.h"

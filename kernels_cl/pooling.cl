@@ -26,6 +26,7 @@
 #include "common/kept.h"
 #include "common/mean.h"
 
+#include "common/average.h"
 #include "common/greatest.h"
 
 typedef struct {
@@ -40,34 +41,33 @@ static inline Window window_at(int oy, int ox, int height, int width, int2 filte
     return window;
 }
 
-// Combines LOADER(src, offset of each pixel) within window: rows first, then the rows' results.
+// Combines an element of each pixel within window: rows first, then the rows' results.
 #define COMBINE_SUM(a, b) ((a) + (b))
 #define COMBINE_MAX(a, b) ((b) > (a) ? (b) : (a))
-#define POOL(V, BITS, LOADER, COMBINE, identity, image, c)                                                                      \
-    V result = (V)(identity);                                                                                                   \
-    BITS sizes = (BITS)0;                                                                                                       \
+#define POOL(COMBINE, identity, image, c)                                                                                       \
+    COMPUTE_T result = identity;                                                                                                \
+    int sizes = 0;                                                                                                              \
     for (int y = window.y0; y < window.y1; ++y) {                                                                               \
-        V line = (V)(identity);                                                                                                 \
+        COMPUTE_T line = identity;                                                                                              \
         for (int x = window.x0; x < window.x1; ++x) {                                                                           \
-            const V value = LOADER(src, ((image) + y * width + x) * depth + (c));                                               \
+            const COMPUTE_T value = LOAD(src, ((image) + y * width + x) * depth + (c));                                         \
             line = COMBINE(line, value);                                                                                        \
-            sizes = max(sizes, SIZE_OF(BITS, value));                                                                           \
+            sizes = max(sizes, SIZE_OF(value));                                                                                 \
         }                                                                                                                       \
         result = COMBINE(result, line);                                                                                         \
     }
 
 // Maxima ask of a window, not of each value, whether it has NaN: bits of its size beyond infinity's.
 #if T_IS_FLOAT
-#define SIZE_OF(BITS, value) (as_##BITS(value) & (BITS)INT_MAX)
-#define MAX_OF(V, BITS) (sizes > (BITS)NO_NAN ? (V)NAN : result)
+#define SIZE_OF(value) (as_int(value) & INT_MAX)
+#define MAX_RESULT (sizes > NO_NAN ? (COMPUTE_T)NAN : result)
 #else
-#define SIZE_OF(BITS, value) ((BITS)0)
-#define MAX_OF(V, BITS) result
+#define SIZE_OF(value) 0
+#define MAX_RESULT result
 #endif
 
 #define WINDOW_PIXELS ((window.y1 - window.y0) * (window.x1 - window.x0))
 #define SUM_RESULT MEAN_OF(result, WINDOW_PIXELS)
-#define SUM_RESULT16 MEAN_OF16(result, WINDOW_PIXELS)
 
 #define POOLING(NAME, COMBINE, identity, RESULT)                                                                                \
     kernel void NAME(global const T *src, global T *dst, COMPUTE_T low, COMPUTE_T high, int height, int width, int depth,       \
@@ -77,13 +77,13 @@ static inline Window window_at(int oy, int ox, int height, int width, int2 filte
         if (i >= out_width * depth)                                                                                             \
             return;                                                                                                             \
         const Window window = window_at(row % out_height, i / depth, height, width, filter, stride, padding);                   \
-        POOL(COMPUTE_T, int, LOAD, COMBINE, identity, row / out_height * height * width, i % depth)                                  \
+        POOL(COMBINE, identity, row / out_height * height * width, i % depth)                                                   \
         const COMPUTE_T y = RESULT;                                                                                             \
         STORE(dst, row * out_width * depth + i, y < low ? low : y > high ? high : y);                                           \
     }
 
-// Each pixel of a work-item's part of a row by PIXEL.
-#define POOLING_ROWS(NAME, PIXEL)                                                                                               \
+// Each pixel of a work-item's part of a row by OF_WINDOW, whose vectors are of V.
+#define POOLING_ROWS(NAME, OF_WINDOW, V)                                                                                        \
     TILE_KERNEL void NAME##_rows(global const T *src, global T *dst, COMPUTE_T low, COMPUTE_T high, int height, int width,      \
         int depth, int out_height, int out_width, int2 filter, int2 stride, int2 padding, int blocks_per_item)                  \
     {                                                                                                                           \
@@ -91,27 +91,15 @@ static inline Window window_at(int oy, int ox, int height, int width, int2 filte
         const int last = min(first + blocks_per_item * 16, depth), image = row / out_height * height * width;                   \
         for (int ox = 0; ox < out_width; ++ox) {                                                                                \
             const Window window = window_at(row % out_height, ox, height, width, filter, stride, padding);                      \
-            const int to = (row * out_width + ox) * depth;                                                                      \
-            PIXEL                                                                                                               \
+            OF_WINDOW(src + (image + window.y0 * width + window.x0) * depth, window.y1 - window.y0, window.x1 - window.x0,      \
+                depth, width * depth, first, last, (V)low, (V)high, dst + (row * out_width + ox) * depth);                      \
         }                                                                                                                       \
     }
 
-#define AVERAGE_PIXEL                                                                                                           \
-    for (int block = first; block < last; block += 16) {                                                                        \
-        const int c = min(block, depth - 16);                                                                                   \
-        POOL(COMPUTE_T16, int16, LOAD16, COMBINE_SUM, 0, image, c)                                                              \
-        const COMPUTE_T16 y = SUM_RESULT16;                                                                                     \
-        STORE16(dst, to + c, y < (COMPUTE_T16)low ? (COMPUTE_T16)low : y > (COMPUTE_T16)high ? (COMPUTE_T16)high : y);          \
-    }
-
-#define GREATEST_PIXEL                                                                                                          \
-    greatest_of_window(src + (image + window.y0 * width + window.x0) * depth, window.y1 - window.y0, window.x1 - window.x0, depth, \
-        width * depth, first, last, (KEPT_T16)low, (KEPT_T16)high, dst + to);
-
 POOLING(average_pool_2d, COMBINE_SUM, 0, SUM_RESULT)
-POOLING(max_pool_2d, COMBINE_MAX, LOWEST, MAX_OF(COMPUTE_T, int))
-POOLING_ROWS(average_pool_2d, AVERAGE_PIXEL)
-POOLING_ROWS(max_pool_2d, GREATEST_PIXEL)
+POOLING(max_pool_2d, COMBINE_MAX, LOWEST, MAX_RESULT)
+POOLING_ROWS(average_pool_2d, average_of_window, COMPUTE_T16)
+POOLING_ROWS(max_pool_2d, greatest_of_window, KEPT_T16)
 
 #if GROUP > 1
 #define CHANNELS 32 // neighbours in memory for neighbouring work-items
@@ -132,7 +120,7 @@ POOLING_ROWS(max_pool_2d, GREATEST_PIXEL)
             const int y = window.y0 + i / across, x = window.x0 + i % across;                                                   \
             const COMPUTE_T value = LOAD(src, (image + y * width + x) * depth + c);                                             \
             result = COMBINE(result, value);                                                                                    \
-            sizes = max(sizes, SIZE_OF(int, value));                                                                            \
+            sizes = max(sizes, SIZE_OF(value));                                                                            \
         }                                                                                                                       \
         results[item] = result;                                                                                                 \
         all_sizes[item] = sizes;                                                                                                \
@@ -148,5 +136,5 @@ POOLING_ROWS(max_pool_2d, GREATEST_PIXEL)
     }
 
 POOLING_GROUPS(average_pool_2d, COMBINE_SUM, 0, SUM_RESULT)
-POOLING_GROUPS(max_pool_2d, COMBINE_MAX, LOWEST, MAX_OF(COMPUTE_T, int))
+POOLING_GROUPS(max_pool_2d, COMBINE_MAX, LOWEST, MAX_RESULT)
 #endif

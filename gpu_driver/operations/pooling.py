@@ -11,7 +11,7 @@ from gpu_driver.kernel import Kernel, float32, int32, int_vector
 from gpu_driver.launch import Launch
 from gpu_driver.launchers.groups import one_group_each, share_outputs, typed_group
 from gpu_driver.launchers.vectors import LANES, c_type, per_item
-from gpu_driver.launchers.worksize import rows
+from gpu_driver.launchers.worksize import round_up, rows
 from gpu_driver.operations import launches
 from nn_runtime.codes import OperationCode
 from nn_runtime.operand import QUANT8_TYPES
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _GROUP_CHANNELS = 32
 """Of pooling.cl:*_groups."""
+_BLOCKS_AT_ONCE = 4
+"""Which greatest.h and average.h take at once where there are as many."""
 _NAMES = {OperationCode.AVERAGE_POOL_2D: "average_pool_2d", OperationCode.MAX_POOL_2D: "max_pool_2d"}
 
 
@@ -46,7 +48,8 @@ def pooling(op: BoundOperation, device: DeviceProfile) -> Launch:
     moved = source.size_bytes + output.size_bytes
     if device.is_cpu and window.output_depth >= LANES:
         blocks = -(-window.output_depth // LANES)
-        item_blocks = per_item(blocks, device, LANES * taps * window.output_width)
+        item_blocks = per_item(blocks * lines, device, LANES * taps * window.output_width)
+        item_blocks = min(blocks, round_up(item_blocks, _BLOCKS_AT_ONCE) if item_blocks > 1 else 1)
         name, arguments = f"{name}_rows", (*arguments, int32(item_blocks))
         sizes: tuple[WorkSize, WorkSize] = (-(-blocks // item_blocks), lines), (1, 1)
     elif share_outputs(output.count, taps, device, multiple=_GROUP_CHANNELS):

@@ -35,6 +35,10 @@ FLOAT, HALF = OperandCode.TENSOR_FLOAT32, OperandCode.TENSOR_FLOAT16
 QUANT8, SIGNED = OperandCode.TENSOR_QUANT8_ASYMM, OperandCode.TENSOR_QUANT8_ASYMM_SIGNED
 ADD, SUB, MUL, MEAN = OperationCode.ADD, OperationCode.SUB, OperationCode.MUL, OperationCode.MEAN
 ABS, EXP, LOG = OperationCode.ABS, OperationCode.EXP, OperationCode.LOG
+POOLS = {
+    OperationCode.MAX_POOL_2D: chain.Kind.GREATEST,
+    OperationCode.AVERAGE_POOL_2D: chain.Kind.AVERAGE,
+}
 RSQRT, SQRT, HARD_SWISH = OperationCode.RSQRT, OperationCode.SQRT, OperationCode.HARD_SWISH
 LOGISTIC, TANH, RELU6, NEG = OperationCode.LOGISTIC, OperationCode.TANH, OperationCode.RELU6, OperationCode.NEG
 MAXIMUM, MINIMUM, PRELU = OperationCode.MAXIMUM, OperationCode.MINIMUM, OperationCode.PRELU
@@ -501,10 +505,11 @@ def test_walks_of_broadcast_operands() -> None:
 
 
 @pytest.mark.parametrize("window", [(2, 2, 1), (3, 2, 1), (3, 1, 1), (5, 3, 2)], ids=str)
-@pytest.mark.parametrize("dims", [(1, 9, 11, 20), (1, 28, 15, 64), (1, 5, 64, 16)], ids=str)
+@pytest.mark.parametrize("dims", [(1, 9, 11, 20), (1, 28, 15, 64), (1, 5, 64, 16), (1, 8, 9, 7)], ids=str)
+@pytest.mark.parametrize("operation", POOLS, ids=lambda operation: operation.name)
 @pytest.mark.parametrize("code", TYPES, ids=lambda code: code.name)
-def test_greatest_of_windows_in_a_chain(
-    opencl_device: Device, code: OperandCode, dims: Dimensions, window: tuple[int, int, int]
+def test_windows_in_a_chain(
+    opencl_device: Device, code: OperandCode, operation: OperationCode, dims: Dimensions, window: tuple[int, int, int]
 ) -> None:
     size, stride, padding = window
     network = Network(code, dims, 5)
@@ -515,11 +520,10 @@ def test_greatest_of_windows_in_a_chain(
     network.dims = (1, rows, columns, depth)
     output = network.result(network.dims, operand.scale, operand.zero_point)
     numbers = (*[padding] * 4, stride, stride, size, size, FuseCode.RELU1)
-    network.graph.operation(OperationCode.MAX_POOL_2D, [last, *(network.graph.integer(n) for n in numbers)], output)
+    network.graph.operation(operation, [last, *(network.graph.integer(n) for n in numbers)], output)
     network.tensors = [network.pair(MUL, output, output), output]
     network.finish()
-    kinds = [step.kind for step in launch_of(network.graph).steps]
-    assert chain.Kind.GREATEST in kinds
+    assert POOLS[operation] in [step.kind for step in launch_of(network.graph).steps]
     data = [network.values(dims) for _ in range(2)]
     network.data = lambda: data  # type: ignore[method-assign]
     check(opencl_device, network)

@@ -36,6 +36,7 @@ WINDOWS = [
     Window((1, 7, 7, 160), (7, 7), (1, 1), PaddingCode.VALID),
     Window((2, 9, 8, 17), (3, 3), (2, 2), PaddingCode.SAME),
     Window((1, 12, 13, 65), (3, 2), (2, 3), (1, 0, 2, 1)),
+    Window((1, 9, 10, 150), (3, 3), (1, 1), PaddingCode.SAME),
     Window((1, 33, 33, 16), (33, 33), (33, 33), PaddingCode.SAME),
 ]
 LARGE_WINDOWS = [
