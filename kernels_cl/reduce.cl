@@ -10,12 +10,12 @@
 //          *_rows: the innermost dimension is reduced, strides.s3 = 1
 //          *_lanes: one dimension is kept, kept_sizes.s3 = count
 // Units    terms: product of sizes; factor (mantissa, exponent): fixed-point 1 / terms, not used by float; with REAL the bits of a
-//          float, the scale of src, and a divisor: terms, or 1 for a sum; per_item: outputs of a work-item
+//          float, the scale of src, and a divisor: terms, or 1 for a sum; per_item: outputs, or vectors of them, of a work-item
 // Defines  T: float | half | uchar | char (required); 8-bit types are quantised
 //          REAL: 0 (default) | 1: means of 8-bit numbers are real ones
 //          GROUP: work-items of a group of VECTOR_KERNEL
 // Launch   mean, reduce: global (>= count), local (64); one work-item per output element
-//          *_vectors: global (>= ceil(inner / 16), outer), local (GROUP, 1); one work-item per sixteen of them
+//          *_vectors: global (>= ceil(ceil(inner / 16) / per_item), outer), local (GROUP, 1); one work-item per per_item vectors of sixteen
 //          neighbouring work-items may write the same value to the same element; extra items return
 //          *_rows: global (ceil(count / per_item)), local (1); sixteen terms at a time, for CPUs
 //          *_lanes: global (ceil(count / per_item)), local (1); sixteen outputs at a time, for few terms on CPUs
@@ -146,6 +146,16 @@ typedef struct __attribute__((packed)) {
     _Pragma("unroll") for (int k = 0; k < 4; ++k)                                                       \
         ADD_TERM(V, sum, lost, sums[k]);
 
+// Sums of four vectors that lie side by side, so that a line of the cache is read when its neighbours are.
+#define SUMS_OF_NEIGHBOURS(from)                                                                        \
+    COMPUTE_T16 sums[4] = {0, 0, 0, 0}, losts[4] = {0, 0, 0, 0};                                        \
+    for (int line = 0; line < sizes.s0 * sizes.s1 * sizes.s2; ++line) {                                 \
+        const int start = (from) + offset_of(line * sizes.s3, sizes, strides);                          \
+        for (int column = 0; column < sizes.s3; ++column)                                               \
+            _Pragma("unroll") for (int k = 0; k < 4; ++k)                                               \
+                ADD_TERM(COMPUTE_T16, sums[k], losts[k], LOAD16(src, start + column * strides.s3 + 16 * k)); \
+    }
+
 // The sum of terms whose innermost dimension has stride 1: four times sixteen side by side. Where these sums meet, what rounding took is kept.
 static inline COMPUTE_T sum_of_lines(global const T *src, int from, int4 sizes, int4 strides)
 {
@@ -194,15 +204,23 @@ kernel void mean(global const T *src, global MEAN_T *dst, int4 kept_sizes, int4 
 }
 
 VECTOR_KERNEL void mean_vectors(global const T *src, global MEAN_T *dst, int4 kept_sizes, int4 kept_strides, int4 sizes, int4 strides, int terms,
-    int2 factor, int zero_point, int inner)
+    int2 factor, int zero_point, int inner, int per_item)
 {
-    const int first = (int)get_global_id(0) * 16;
-    if (first >= inner)
-        return;
-    const int x = min(first, inner - 16), row = (int)get_global_id(1);
-    const int from = offset_of(row, kept_sizes, kept_strides) + x;
-    SUM_OF_FOUR(COMPUTE_T16, LOAD16, from)
-    STORE_MEAN16(dst, row * inner + x, MEAN_OF(COMPUTE_T16, 16, sum));
+    const int first = (int)get_global_id(0) * per_item * 16, last = min(first + per_item * 16, inner), row = (int)get_global_id(1);
+    const int origin = offset_of(row, kept_sizes, kept_strides);
+    int x = first;
+#if GROUP == 1
+    for (; x + 64 <= last; x += 64) {
+        SUMS_OF_NEIGHBOURS(origin + x)
+        _Pragma("unroll") for (int k = 0; k < 4; ++k)
+            STORE_MEAN16(dst, row * inner + x + 16 * k, MEAN_OF(COMPUTE_T16, 16, sums[k]));
+    }
+#endif
+    for (; x < last; x += 16) {
+        const int at = min(x, inner - 16);
+        SUM_OF_FOUR(COMPUTE_T16, LOAD16, origin + at)
+        STORE_MEAN16(dst, row * inner + at, MEAN_OF(COMPUTE_T16, 16, sum));
+    }
 }
 
 TILE_KERNEL void mean_rows(global const T *src, global MEAN_T *dst, int4 kept_sizes, int4 kept_strides, int4 sizes, int4 strides, int terms,
@@ -385,29 +403,71 @@ kernel void reduce(global const T *src, global T *dst, int4 kept_sizes, int4 kep
     STORE(dst, i, result);
 }
 
-VECTOR_KERNEL void reduce_vectors(global const T *src, global T *dst, int4 kept_sizes, int4 kept_strides, int4 sizes, int4 strides,
-    int terms, int operation, int inner)
+static inline void reduce_vector(global const T *src, global T *dst, int from, int4 sizes, int4 strides, int operation)
 {
-    const int first = (int)get_global_id(0) * 16;
-    if (first >= inner)
-        return;
-    const int at = min(first, inner - 16), line = (int)get_global_id(1);
-    const int from = offset_of(line, kept_sizes, kept_strides) + at;
 #if T_IS_FLOAT
     if (operation == SUM_OF) {
         SUM_OF_FOUR(COMPUTE_T16, LOAD16, from)
-        STORE16(dst, line * inner + at, sum);
+        STORE16(dst, 0, sum);
         return;
     }
 #endif
     if (IS_EXTREME(operation)) {
         const int flip = FLIP_OF(operation);
         const Extreme e = extreme_of_lines(src + from, sizes, strides, sizes.s3, strides.s3, -1, flip);
-        STORE_KEPT16(dst, line * inner + at, RESULT_OF(16, OR_NAN(e.sizes, e.found), flip, operation));
+        STORE_KEPT16(dst, 0, RESULT_OF(16, OR_NAN(e.sizes, e.found), flip, operation));
         return;
     }
     REDUCE(COMPUTE_T16, EVERY_VECTOR)
-    STORE16(dst, line * inner + at, result);
+    STORE16(dst, 0, result);
+}
+
+#if GROUP == 1
+// Four vectors side by side of an operation that is an extreme or a sum.
+static inline void reduce_neighbours(global const T *src, global T *dst, int from, int4 sizes, int4 strides, int operation)
+{
+#if T_IS_FLOAT
+    if (operation == SUM_OF) {
+        SUMS_OF_NEIGHBOURS(from)
+        _Pragma("unroll") for (int k = 0; k < 4; ++k)
+            STORE16(dst, 16 * k, sums[k]);
+        return;
+    }
+#endif
+    const int flip = FLIP_OF(operation);
+    KEPT_T16 found[4];
+    int16 noted[4] = {0, 0, 0, 0};
+    _Pragma("unroll") for (int k = 0; k < 4; ++k)
+        found[k] = (KEPT_T16)LOWEST;
+    for (int i = 0; i < sizes.s0 * sizes.s1 * sizes.s2; ++i) {
+        global const T *line = src + from + offset_of(i * sizes.s3, sizes, strides);
+        for (int at = 0; at < sizes.s3; ++at, line += strides.s3)
+            _Pragma("unroll") for (int k = 0; k < 4; ++k) {
+                const KEPT_T16 x = FLIPPED(16, LOAD_KEPT16(line, 16 * k), flip);
+                found[k] = x > found[k] ? x : found[k];
+                NOTE_SIZES(noted[k], x);
+            }
+    }
+    _Pragma("unroll") for (int k = 0; k < 4; ++k)
+        STORE_KEPT16(dst, 16 * k, RESULT_OF(16, OR_NAN(noted[k], found[k]), flip, operation));
+}
+#endif
+
+VECTOR_KERNEL void reduce_vectors(global const T *src, global T *dst, int4 kept_sizes, int4 kept_strides, int4 sizes, int4 strides,
+    int terms, int operation, int inner, int per_item)
+{
+    const int first = (int)get_global_id(0) * per_item * 16, last = min(first + per_item * 16, inner), line = (int)get_global_id(1);
+    const int origin = offset_of(line, kept_sizes, kept_strides);
+    int x = first;
+#if GROUP == 1
+    if ((T_IS_FLOAT && operation == SUM_OF) || IS_EXTREME(operation))
+        for (; x + 64 <= last; x += 64)
+            reduce_neighbours(src, dst + line * inner + x, origin + x, sizes, strides, operation);
+#endif
+    for (; x < last; x += 16) {
+        const int at = min(x, inner - 16);
+        reduce_vector(src, dst + line * inner + at, origin + at, sizes, strides, operation);
+    }
 }
 
 TILE_KERNEL void reduce_rows(global const T *src, global T *dst, int4 kept_sizes, int4 kept_strides, int4 sizes, int4 strides,

@@ -37,6 +37,8 @@ _MAX_QUANTIZED_TERMS = 1 << 23
 """So many 8-bit terms, centred, sum up within 32 bits."""
 _FEW_TERMS = 128
 """Of one output: more of them are rather summed up one output after the other."""
+_VECTORS_AT_ONCE = 4
+"""Of outputs that lie side by side: reduce.cl:*_vectors."""
 _NUMBERS = {
     OperationCode.REDUCE_SUM: 0,
     OperationCode.REDUCE_PROD: 1,
@@ -148,9 +150,12 @@ def _reduce(kernel: str, op: BoundOperation, parameters: tuple[Argument, ...], d
     if share_outputs(output.count, terms, device):
         kernel, sizes = f"{kernel}_groups", work_sizes(output.count * group_size(device), device)
     elif ends_kept and dims[-1] >= LANES:
-        inner = dims[-1]
-        kernel, sizes = f"{kernel}_vectors", work_sizes(-(-inner // LANES), device, output.count // inner)
-        kept, last = kept[:-1], (int32(inner),)
+        inner, vectors = dims[-1], -(-dims[-1] // LANES)
+        outer = output.count // inner
+        are_many = -(-vectors // _VECTORS_AT_ONCE) * outer >= device.compute_units
+        at_once = _VECTORS_AT_ONCE if device.is_cpu and are_many else 1
+        kernel, sizes = f"{kernel}_vectors", work_sizes(-(-vectors // at_once), device, outer)
+        kept, last = kept[:-1], (int32(inner), int32(at_once))
     elif device.is_cpu and len(kept) == 1 and terms < _FEW_TERMS and output.count >= LANES:
         item_outputs = LANES * per_item(-(-output.count // LANES), device, LANES * terms)
         kernel, sizes = f"{kernel}_lanes", ((-(-output.count // item_outputs),), (1,))
