@@ -113,9 +113,8 @@ class CompiledGraph:
                 raise
             return None  # there is none with every input; executions that omit some tell what they have
         segment = compiled.segment
-        whole = segment.stop == self.lowering.operation_count and segment.measured is None
-        all_inputs = all(i in known.dimensions for i in self.subgraph.input_indexes)
-        return compiled if whole and all_inputs and not self.parameters else None
+        is_whole = segment.stop == self.lowering.operation_count and segment.measured is None
+        return compiled if is_whole else None
 
     def _kept_segment(self, key: object) -> CompiledSegment | None:
         with self._lock:
