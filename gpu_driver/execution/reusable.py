@@ -66,8 +66,7 @@ def bind(graph: CompiledGraph, model: Model, request: Request) -> Bound | None:
     if segment is None or any(isinstance(pool, BufferToken) for pool in request.pools):
         return None
     sizes = segment.boundary
-    written = [i for i in main.output_indexes if sizes.get(i) and i not in graph.input_places]
-    if len(set(written)) != len(main.output_indexes):
+    if not all(sizes.get(i) for i in main.output_indexes):
         return None
     if any(one.has_no_value for one in (*request.inputs, *request.outputs)):
         return None

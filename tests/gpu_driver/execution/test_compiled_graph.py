@@ -86,6 +86,7 @@ def test_a_run_that_leaves_an_input_out_is_another_one(opencl_device: Device) ->
         asked = request([data, minus], [result])
         if is_left_out:
             asked = replace(asked, inputs=(asked.inputs[0], LEFT_OUT))
+        assert (prepared.create_reusable_execution(asked, False, None) is None) == is_left_out
         run(prepared, asked)
         assert result.tolist() == [bit ^ (not is_left_out) for bit in unweighted]
     prepared.close()

@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyopencl as cl
 import pytest
 
-from gpu_driver.device.scheduler import Scheduler
+from gpu_driver.device.scheduler import Scheduler, Slot
 from gpu_driver.execution.turns import check_deadline, in_turn
 from nn_runtime.hal.types import ErrorStatus, HalError, Priority
 from tests.gpu_driver.running import opencl_error
@@ -82,6 +82,26 @@ def test_an_interrupt_leaves_no_slot_taken() -> None:
         in_turn(scheduler.slot(Priority.MEDIUM), None, Failing(scheduler, KeyboardInterrupt()), True)
     with pytest.raises(KeyboardInterrupt):
         in_turn(scheduler.slot(Priority.MEDIUM), None, Failing(scheduler, NO_ROOM, KeyboardInterrupt()), True)
+    assert slots_free(scheduler)
+
+
+@pytest.mark.parametrize("failures", [[], [NO_ROOM]])
+def test_an_interrupt_of_who_leaves_costs_no_slot(monkeypatch: pytest.MonkeyPatch, failures: list[HalError]) -> None:
+    """Neither that of the first turn nor, after a failure, those of the second."""
+    scheduler = Scheduler(3)
+    slot, execute = scheduler.slot(Priority.MEDIUM), Failing(scheduler, *failures)
+    leave, lasting = Slot.__exit__, [*failures, KeyboardInterrupt()]
+
+    def interrupted(one: Slot, *failure: Any) -> None:
+        if failure[0] is None and len(execute.free) == len(lasting) and one._holder and len(lasting) < 9:
+            lasting[:] = [KeyboardInterrupt()] * 9
+            raise lasting[-1]
+        leave(one, *failure)
+
+    monkeypatch.setattr(Slot, "__exit__", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        in_turn(slot, None, execute, True)
+    monkeypatch.undo()
     assert slots_free(scheduler)
 
 
