@@ -179,6 +179,9 @@ run_doubling(prepared, 5)
 buffer, _ = device.allocate(BufferDesc(), [prepared], [BufferRole(0, 0, 1.0)], [])
 memory = filled(np.ones((5, 16), np.float32))
 buffer.copy_from(memory, ())
+asked = request([np.ones((5, 16), np.float32)], [np.empty((5, 16), np.float32)])
+bound = prepared.create_reusable_execution(asked, False, None)
+bound.execute_synchronously(None)
 def refused(call):
     try:
         call()
@@ -190,6 +193,10 @@ def refused(call):
 child = os.fork()
 if child == 0:
     refused(lambda: run_doubling(prepared, 5))
+    refused(lambda: prepared.execute_profiled(asked, None, None))
+    refused(lambda: prepared.execute_fenced(asked, (), False, None, None, None))
+    refused(lambda: bound.execute_synchronously(None))
+    refused(lambda: bound.execute_profiled(None))
     refused(lambda: prepare(device, doubling(5)))
     refused(lambda: buffer.copy_to(memory))
     refused(lambda: buffer.copy_from(memory, ()))
