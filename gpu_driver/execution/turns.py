@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import time
+import traceback
 from typing import TYPE_CHECKING, TypeVar
 
 import pyopencl as cl
@@ -32,8 +33,8 @@ def in_turn(
 ) -> Result:
     """Execute in a slot, or a second time with all of them; raises HalError.
 
-    `execute` holds no memory of the device any more when it fails. `events`, where they are given, are those of the
-    latest call alone.
+    When `execute` fails, its frames hold no memory of the device any more, whoever keeps the error. `events`, where
+    they are given, are those of the latest call alone.
     """
     try:
         try:
@@ -41,6 +42,7 @@ def in_turn(
                 return execute(*arguments)
         except BaseException as error:
             slot.abandon()
+            _forget_locals(error)
             if not (slot.was_shared and lacks_room(error)):
                 raise
         if events is not None:
@@ -49,11 +51,20 @@ def in_turn(
         try:
             with alone:
                 return execute(*arguments)
-        except BaseException:
+        except BaseException as error:
             alone.abandon()
+            _forget_locals(error)
             raise
     except cl.Error as error:
         raise hal_error(error, "execution") from error
+
+
+def _forget_locals(error: BaseException) -> None:
+    """Clear the frames that an error has left, and those of what caused it."""
+    cause: BaseException | None = error
+    while cause is not None:
+        traceback.clear_frames(cause.__traceback__)
+        cause = cause.__cause__
 
 
 def check_deadline(deadline_ns: int | None) -> None:

@@ -6,9 +6,10 @@ from __future__ import annotations
 import gc
 import random
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
+import pyopencl as cl
 import pytest
 
 from gpu_driver.device.context import DeviceContext
@@ -17,13 +18,14 @@ from gpu_driver.preparation import Preparation
 from gpu_driver.prepared_model import PreparedModel
 from nn_runtime.codes import FuseCode, OperationCode
 from nn_runtime.hal.buffers import BufferRegistry, ManagedBuffer
-from nn_runtime.hal.types import BufferDesc, BufferRole
+from nn_runtime.hal.types import BufferDesc, BufferRole, HalError
 from tests.gpu_driver.graphs import Graph, request
 from tests.gpu_driver.running import (
     CONSTANT_BYTES,
     ROW_BYTES,
     doubling,
     memory_of,
+    opencl_error,
     prepare,
     run,
     run_doubling,
@@ -58,6 +60,28 @@ def test_memory_used_lately_is_kept(device: Device) -> None:
     assert not prepared.release_idle(time.monotonic() + 1)
     assert memory_of(device).allocated_bytes == CONSTANT_BYTES
     run_doubling(prepared, 4)
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_an_error_that_is_kept_keeps_no_memory(
+    device: Device, monkeypatch: pytest.MonkeyPatch, is_closed: bool
+) -> None:
+    """Its traceback leads to the context of the execution that it is of."""
+    prepared = prepare(device, doubling(4))
+
+    def failing(*_: object) -> NoReturn:
+        raise opencl_error(cl.status_code.INVALID_KERNEL_ARGS)
+
+    monkeypatch.setattr(cl, "enqueue_nd_range_kernel", failing)
+    with pytest.raises(HalError) as kept:
+        run_doubling(prepared, 4)
+    assert memory_of(device).allocated_bytes > CONSTANT_BYTES
+    if is_closed:
+        prepared.close()
+    else:
+        assert not prepared.release_idle(time.monotonic() + 1)
+    assert memory_of(device).allocated_bytes == (0 if is_closed else CONSTANT_BYTES)
+    assert "INVALID_KERNEL_ARGS" in str(kept.value)
 
 
 class Crowd:
