@@ -211,15 +211,18 @@ def test_a_loop_without_end_times_out(opencl_device: Device) -> None:
 
 
 @pytest.mark.parametrize("is_cpu", [False, True])
-def test_no_loop_may_run_longer_than_the_longest_timeout(
-    opencl_device: Device, monkeypatch: pytest.MonkeyPatch, is_cpu: bool
+@pytest.mark.parametrize(
+    ("name", "timeout_ns"), [("MAXIMUM_LOOP_TIMEOUT_NS", 20_000_000_000), ("DEFAULT_LOOP_TIMEOUT_NS", None)]
+)
+def test_no_loop_may_run_longer_than_the_longest_timeout_or_that_of_who_states_none(
+    opencl_device: Device, monkeypatch: pytest.MonkeyPatch, is_cpu: bool, name: str, timeout_ns: int | None
 ) -> None:
     module = cpu_prepared_model if is_cpu else prepared_model
-    monkeypatch.setattr(module, "MAXIMUM_LOOP_TIMEOUT_NS", 20_000_000)
+    monkeypatch.setattr(module, name, 20_000_000)
     inputs = np.zeros(1, np.float32), np.zeros((2, 3), np.float32)
     begin = time.monotonic()
     with pytest.raises(HalError, match="the loop timed out"):
-        execute(CpuDevice() if is_cpu else opencl_device, loop(float("inf"), (2, 3)), inputs, 20_000_000_000)
+        execute(CpuDevice() if is_cpu else opencl_device, loop(float("inf"), (2, 3)), inputs, timeout_ns)
     assert time.monotonic() - begin < 10
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import tempfile
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 from gpu_driver.device import context as context_module
 from gpu_driver.device.buffers import readable_bytes
 from gpu_driver.device.context import DeviceContext
+from gpu_driver.execution.execution_context import ExecutionContext
 from gpu_driver.launch import Launch
 from gpu_driver.preparation import Preparation
 from gpu_driver.prepared_model import PreparedModel
@@ -22,6 +24,7 @@ from nn_runtime.hal.interfaces import CacheRequest
 from nn_runtime.hal.types import CACHE_TOKEN_BYTES, ExecutionPreference, HalError, Priority
 from tests.gpu_driver.drawn import inverted_residuals
 from tests.gpu_driver.graphs import request
+from tests.gpu_driver.profiles import CPU_PROFILE, GPU_PROFILE
 from tests.gpu_driver.running import doubling, fresh, memory_of, run, run_doubling, until
 
 if TYPE_CHECKING:
@@ -46,6 +49,41 @@ def groups_of(prepared: PreparedModel) -> set[int]:
     assert static is not None
     launches = [command for command in static.segment.commands if isinstance(command, Launch)]
     return {launch.global_size[0] for launch in launches if launch.kernel.name == "chain"}
+
+
+def test_cores_that_a_model_is_lowered_for() -> None:
+    intel = replace(CPU_PROFILE, slug="intel", compute_units=8)
+    for device, wanted in (
+        (replace(CPU_PROFILE, compute_units=8), 1),
+        (intel, 2),
+        (replace(intel, compute_units=1), 1),
+        (replace(GPU_PROFILE, compute_units=8), 8),
+    ):
+        assert Preparation(LOW_POWER).profile_of(device) == replace(device, compute_units=wanted)
+        assert Preparation(FAST).profile_of(device) == Preparation(SUSTAINED).profile_of(device) == device
+        assert Preparation(FAST, quantizes_inputs=True).profile_of(device) == replace(device, quantizes_inputs=True)
+
+
+@pytest.mark.parametrize("preference", ExecutionPreference)
+@pytest.mark.parametrize("closes", [False, True])
+def test_kernel_objects_of_one_execution_are_kept_where_pauses_are_short(
+    opencl_device: Device, monkeypatch: pytest.MonkeyPatch, preference: ExecutionPreference, closes: bool
+) -> None:
+    """And none of a model that is closed meanwhile."""
+    prepared = prepare(opencl_device, doubling(4), preference)
+    contexts = [prepared.begin() for _ in range(3)]
+    for context in contexts:
+        prepared.end(context)
+    release = ExecutionContext.release_memory
+
+    def released(context: ExecutionContext) -> None:
+        if closes:
+            prepared.close()
+        release(context)
+
+    monkeypatch.setattr(ExecutionContext, "release_memory", released)
+    assert not prepared.release_idle(time.monotonic() + 1)
+    assert len(prepared._idle) == (preference == LOW_POWER and not closes)
 
 
 @pytest.mark.parametrize("batches", [1, 3])

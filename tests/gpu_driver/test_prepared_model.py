@@ -66,6 +66,21 @@ def test_a_buffer_too_small_tells_the_shape(opencl_device: Device) -> None:
     assert not caught.value.output_shapes[0].is_sufficient
 
 
+def test_every_request_is_checked(opencl_device: Device) -> None:
+    """Not only the first, and again one that had been right before others came."""
+    prepared = prepare(opencl_device, doubling(4))
+    source, result = np.ones((4, 16), np.float32), np.empty((4, 16), np.float32)
+    right, wrong = request([source], [result]), request([source], [result[:3]])
+    for _ in range(2):
+        run(prepared, right)
+        assert (result == 2).all()
+        result[:] = 0
+        with pytest.raises(HalError, match="output 0") as caught:
+            run(prepared, wrong)
+        assert caught.value.status == ErrorStatus.INVALID_ARGUMENT
+        assert not result.any()
+
+
 def test_a_value_computed_on_the_device_shapes_a_later_operation(opencl_device: Device) -> None:
     graph = Graph()
     source, numbers = graph.input((2, 3)), graph.input((2,), OperandCode.TENSOR_INT32)
