@@ -345,7 +345,7 @@ def test_an_interrupt_on_the_way_in_or_out_loses_no_slot(event: str, function: s
         return interrupt
 
     scheduler = Scheduler(1)
-    slot = scheduler.slot(Priority.MEDIUM)
+    slot = scheduler.slot(MEDIUM)
     before = sys.gettrace()
     try:
         sys.settrace(interrupt)
@@ -358,3 +358,33 @@ def test_an_interrupt_on_the_way_in_or_out_loses_no_slot(event: str, function: s
         sys.settrace(before)
     slot.abandon()  # not held: nothing happens
     assert scheduler.close(0.0), "every slot is free"
+
+
+def test_a_slot_that_was_waited_for_can_be_abandoned() -> None:
+    scheduler = Scheduler(1)
+    held = scheduler.slot(MEDIUM)
+
+    def work() -> None:
+        slot = scheduler.slot(MEDIUM)
+        slot.__enter__()
+        slot.abandon()
+
+    thread = threading.Thread(target=work, daemon=True)
+    with held:
+        thread.start()
+        until(lambda: scheduler.waiting == 1)
+    thread.join(60)
+    with scheduler.slot(MEDIUM, time.monotonic_ns()):
+        pass
+
+
+def test_who_wants_all_slots_waits_until_the_deadline() -> None:
+    scheduler = Scheduler(2)
+    slot, held = scheduler.slot(MEDIUM, time.monotonic_ns()), scheduler.slot(MEDIUM)
+    held.__enter__()
+    release = threading.Timer(5, held.__exit__, (None, None, None))  # it comes too late
+    release.start()
+    with pytest.raises(HalError) as caught, slot.alone():
+        pass
+    release.cancel()
+    assert caught.value.status == ErrorStatus.MISSED_DEADLINE_TRANSIENT
