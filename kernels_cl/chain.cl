@@ -100,6 +100,7 @@
 #include "common/winograd.h"
 #endif
 #include "common/mean.h"
+#include "common/pooled.h"
 #include "common/average.h"
 #include "common/average_step.h"
 #include "common/lanes.h"

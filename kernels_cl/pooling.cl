@@ -26,6 +26,7 @@
 #include "common/kept.h"
 #include "common/mean.h"
 
+#include "common/pooled.h"
 #include "common/average.h"
 #include "common/greatest.h"
 

@@ -35,6 +35,7 @@
 #include "common/lanes.h"
 #include "common/quant.h"
 #include "common/kept.h"
+#include "common/pooled.h"
 #include "common/greatest.h"
 
 // Element offset of a position counted over `sizes`.

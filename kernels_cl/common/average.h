@@ -4,8 +4,7 @@
 //          rounded half away from 0
 // Tensors  from: the window's first pixel; pixels lie `depth` elements apart, rows `line`; to: y; both of T
 // Gives    average_of_window
-// Needs    common/types.h, common/mean.h; depth >= 16, and first a multiple of that; a window that holds a pixel, quantised at most 2^23 of
-//          them. Where depth is none, up to fifteen elements before `first` are written, too, as they should be
+// Needs    common/types.h, common/mean.h, common/pooled.h and what that needs; a window that holds a pixel, quantised at most 2^23 of them
 // Exact    quantised: yes; float: sums of row sums
 
 #define AVERAGE(NAME, VECTORS_AT_ONCE)                                                                                          \
@@ -29,15 +28,4 @@
     }
 AVERAGE(average16, 1)
 AVERAGE(average64, 4)
-
-static inline void average_of_window(global const T *from, int rows, int pixels, int depth, int line, int first, int last, COMPUTE_T16 low,
-                                     COMPUTE_T16 high, global T *to)
-{
-    int c = first;
-    for (; c + 64 <= last; c += 64)
-        average64(from + c, rows, pixels, depth, line, low, high, to + c);
-    for (; c < last; c += 16) {
-        const int at = min(c, depth - 16);
-        average16(from + at, rows, pixels, depth, line, low, high, to + at);
-    }
-}
+DEFINE_OF_WINDOW(average_of_window, average16, average64, COMPUTE_T16)

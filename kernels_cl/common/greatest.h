@@ -3,8 +3,7 @@
 // Maths    y[c] = min(max(x[r,p,c] over r < rows and p < pixels, low), high), first <= c < last; NaN is the greatest
 // Tensors  from: the window's first pixel; pixels lie `depth` elements apart, rows `line`; to: y; both of T
 // Gives    greatest_of_window; LOWEST, not above any element; NO_NAN, NOTE_SIZES, OR_NAN: whether there was a NaN, and the result then
-// Needs    common/types.h, common/kept.h; depth >= 16, and first a multiple of that; a window that holds a pixel. Where depth is none, up
-//          to fifteen elements before `first` are written, too, as they should be
+// Needs    common/types.h, common/kept.h, common/pooled.h and what that needs; a window that holds a pixel
 // Exact    yes
 
 #if T_IS_FLOAT
@@ -45,15 +44,4 @@
     }
 GREATEST(greatest16, 1)
 GREATEST(greatest64, 4)
-
-static inline void greatest_of_window(global const T *from, int rows, int pixels, int depth, int line, int first, int last, KEPT_T16 low,
-                                      KEPT_T16 high, global T *to)
-{
-    int c = first;
-    for (; c + 64 <= last; c += 64)
-        greatest64(from + c, rows, pixels, depth, line, low, high, to + c);
-    for (; c < last; c += 16) {
-        const int at = min(c, depth - 16);
-        greatest16(from + at, rows, pixels, depth, line, low, high, to + at);
-    }
-}
+DEFINE_OF_WINDOW(greatest_of_window, greatest16, greatest64, KEPT_T16)
