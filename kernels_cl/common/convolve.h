@@ -46,6 +46,8 @@ static inline __attribute__((always_inline)) void convolve_tiles(const Step *s, 
     if (at_once)
         stage_run(copy, src, begin * depth, min(tiles * TILE_PIXELS, pixels - begin) * depth, view->elements, 0);
 #endif
+    int list[MOST_PRODUCTS];
+    const int *offsets = list_products(view, list);
     for (int i = 0; i < groups * tiles; ++i) {
         const int y0 = begin_vector + i / tiles * group, y1 = i / tiles == groups - 1 ? end_vector : y0 + group;
         const int tile = part.x0 + i % tiles, shorter_before = max(0, i % tiles - whole_tiles);
@@ -61,7 +63,7 @@ static inline __attribute__((always_inline)) void convolve_tiles(const Step *s, 
 #else
         global const float *x = src + first_pixel * depth;
 #endif
-        Direct direct = direct_view(view, src, x, first_pixel, rows, width, copy);
+        Direct direct = direct_view(view, offsets, src, x, first_pixel, rows, width, copy);
         if (direct.rows == 0)
             direct = staged_view(view, src, first_pixel, rows, depth, copy);
         int vectors;

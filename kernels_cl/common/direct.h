@@ -24,6 +24,7 @@
 // elements further on; runs that are taps of a row are `tap_step` apart, rows of taps `row_step`.
 typedef struct {
     global const float *first;
+    const int *offsets; // of the products of a window from its first, or 0
     long step, tap_step, row_step;
     int rows, taps, length; // rows 0: the tile must be staged
 #if T_IS_HALF
@@ -36,12 +37,46 @@ typedef struct {
 #define ROW_STEP(view) ((view)->row_step)
 #endif
 
+// Of windows of more than one pixel, before their tile is known.
+static inline Direct direct_windows(const InputView *v, const int *offsets)
+{
+    const int joined = v->dilation_width == 1;
+    Direct view = {0, offsets, v->stride_width * v->depth, v->dilation_width * v->depth, (long)v->dilation_height * v->width * v->depth,
+                   v->filter_height, joined ? 1 : v->filter_width, joined ? v->filter_width * v->depth : v->depth};
+#if T_IS_HALF
+    view.pitch = ((TILE_PIXELS - 1) * view.step + (view.taps - 1) * view.tap_step + view.length + 15) & ~15;
+#endif
+    return view;
+}
+
+// LISTS_PRODUCTS 1: where the products of small windows lie is listed once for many tiles, as to begin a run takes as long as several
+// products. Intel's compiler does worse with it.
+#ifdef __INTEL_LLVM_COMPILER
+#define LISTS_PRODUCTS 0
+#else
+#define LISTS_PRODUCTS 1
+#endif
+#define MOST_PRODUCTS 256
+
+// Writes the offsets of the products of a window and returns them, or 0 where runs do better.
+static inline const int *list_products(const InputView *v, int *offsets)
+{
+    if (!LISTS_PRODUCTS || v->pointwise || v->filter_height * v->filter_width * v->depth > MOST_PRODUCTS)
+        return 0;
+    const Direct view = direct_windows(v, 0);
+    int k = 0;
+    for (int fy = 0; fy < v->filter_height; ++fy)
+        for (int fx = 0; fx < v->filter_width; ++fx)
+            for (int i = 0; i < v->depth; ++i)
+                offsets[k++] = fy * (int)ROW_STEP(&view) + fx * (int)view.tap_step + i;
+    return offsets;
+}
+
 // Lets a view begin at src, where the tensor has so many `elements` left.
 static inline void look_at(Direct *view, global const T *src, int elements, global float *copy)
 {
 #if T_IS_HALF
     const int width = (TILE_PIXELS - 1) * view->step + (view->taps - 1) * view->tap_step + view->length;
-    view->pitch = (width + 15) & ~15;
     if (view->rows * view->pitch > COPIED_ELEMENTS)
         view->rows = 0;
     for (int row = 0; row < view->rows; ++row)
@@ -53,25 +88,22 @@ static inline void look_at(Direct *view, global const T *src, int elements, glob
 }
 
 // pixels: the first of `rows` of a tile of `width`, if windows are of one; copy: room for others, or for all of a half's
-static inline Direct direct_view(const InputView *v, global const T *src, global const float *pixels, int first_pixel, int rows,
-                                 int width, global float *copy)
+static inline Direct direct_view(const InputView *v, const int *offsets, global const T *src, global const float *pixels, int first_pixel,
+                                 int rows, int width, global float *copy)
 {
-    Direct view = {pixels, v->depth, 0, 0, T_IS_HALF || rows == width, 1, v->depth};
-    if (v->pointwise)
-        return view;
+    if (v->pointwise) {
+        const Direct alone = {pixels, 0, v->depth, 0, 0, T_IS_HALF || rows == width, 1, v->depth};
+        return alone;
+    }
     const int row = first_pixel / v->out_width, ox = first_pixel - row * v->out_width, b = row / v->out_height;
     const int y = (row - b * v->out_height) * v->stride_height - v->padding_top, x = ox * v->stride_width - v->padding_left;
     const int bottom = y + (v->filter_height - 1) * v->dilation_height;
     const int right = x + (TILE_PIXELS - 1) * v->stride_width + (v->filter_width - 1) * v->dilation_width;
     const int fits = ox + TILE_PIXELS <= v->out_width && y >= 0 && bottom < v->height && x >= 0 && right < v->width;
-    const int joined = v->dilation_width == 1;
-    view.step = v->stride_width * v->depth;
-    view.tap_step = v->dilation_width * v->depth;
-    view.row_step = (long)v->dilation_height * v->width * v->depth;
-    view.rows = fits && rows == TILE_PIXELS ? v->filter_height : 0;
-    view.taps = joined ? 1 : v->filter_width;
-    view.length = joined ? v->filter_width * v->depth : v->depth;
     const int first = nhwc_offset(b, y, x, v->height, v->width, v->depth);
+    Direct view = direct_windows(v, offsets);
+    if (!fits || rows != TILE_PIXELS)
+        view.rows = 0;
     look_at(&view, src + first, v->elements - first, copy);
     return view;
 }
@@ -83,7 +115,7 @@ static inline Direct staged_view(const InputView *v, global const T *src, int fi
     stage_tile(copy, pitch, src, v, first_pixel, rows, 0, depth);
     for (int p = rows; p < TILE_PIXELS; ++p)
         stage_padding(copy + p * pitch, depth, 0);
-    const Direct view = {copy, pitch, 0, 0, 1, 1, depth};
+    const Direct view = {copy, 0, pitch, 0, 0, 1, 1, depth};
     return view;
 }
 
@@ -127,13 +159,14 @@ static inline __attribute__((always_inline)) void finish_direct(const Step *s, g
 #else
 #define HOLD(value)
 #endif
-#define ADD_PRODUCTS(k)                                              \
+// VALUE(p): what pixel p of a tile multiplies by weights `k`
+#define ADD_PRODUCTS(VALUE, k)                                       \
     const float16 w0 = w[k];                                         \
     const float16 w1 = w[(vectors > 1 ? pitch : 0) + (k)];           \
     const float16 w2 = w[(vectors > 2 ? 2 * pitch : 0) + (k)];       \
     PREFETCH(ahead);                                                 \
     PIXELS_OF(width) {                                               \
-        float16 value = (float16)(at[p][k]);                         \
+        float16 value = (float16)(VALUE(p, k));                      \
         HOLD(value);                                                 \
         sum0[p] = fma(value, w0, sum0[p]);                           \
         if (vectors > 1)                                             \
@@ -141,6 +174,9 @@ static inline __attribute__((always_inline)) void finish_direct(const Step *s, g
         if (vectors > 2)                                             \
             sum2[p] = fma(value, w2, sum2[p]);                       \
     }
+
+#define OF_RUN(p, k) at[p][k]
+#define OF_LIST(p, k) x[(p) * step]
 
 // The sums of a tile of `width` pixels by 16 channels in each of `vectors`. w: weights, `pitch` from one vector to the next; ahead: weights
 // to fetch, so many bytes with each input channel. is_long: 1 where runs are mostly long: short ones lose by being unrolled. It, width and
@@ -157,6 +193,14 @@ static inline __attribute__((always_inline)) void sum_direct(const Direct *view,
         PIXELS_OF(width) sum1[p] = bias[1];
     if (vectors > 2)
         PIXELS_OF(width) sum2[p] = bias[2];
+    if (LISTS_PRODUCTS && view->offsets) {
+        const int products = view->rows * view->taps * length;
+        for (int k = 0; k < products; ++k, ahead += ahead_step) {
+            global const float *x = view->first + view->offsets[k];
+            ADD_PRODUCTS(OF_LIST, k)
+        }
+        return;
+    }
     for (int fy = 0; fy < view->rows; ++fy) {
         global const float *x = view->first + fy * ROW_STEP(view);
         for (int fx = 0; fx < view->taps; ++fx, x += view->tap_step, w += length) {
@@ -169,10 +213,10 @@ static inline __attribute__((always_inline)) void sum_direct(const Direct *view,
             if (is_long && UNROLLS)
                 for (; k + 4 <= length; k += 4)
                     _Pragma("unroll") for (int i = 0; i < 4; ++i, ahead += ahead_step) {
-                        ADD_PRODUCTS(k + i)
+                        ADD_PRODUCTS(OF_RUN, k + i)
                     }
             for (; k < length; ++k, ahead += ahead_step) {
-                ADD_PRODUCTS(k)
+                ADD_PRODUCTS(OF_RUN, k)
             }
         }
     }

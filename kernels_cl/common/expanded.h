@@ -58,14 +58,8 @@ static __attribute__((noinline)) void convolve_row(const Step *s, const InputVie
     const int first_tap = top < 0 ? ceil_divide(-top, v->dilation_height) : 0;
     const int last_tap = min(v->filter_height, top < v->height ? (v->height - 1 - top) / v->dilation_height + 1 : 0);
     const int skipped = first_tap * v->filter_width * v->depth;
-    const int joined = v->dilation_width == 1;
-    Direct view;
-    view.step = v->stride_width * v->depth;
-    view.tap_step = v->dilation_width * v->depth;
-    view.row_step = (long)v->dilation_height * v->width * v->depth;
+    Direct view = direct_windows(v, 0);
     view.rows = last_tap - first_tap;
-    view.taps = joined ? 1 : v->filter_width;
-    view.length = joined ? v->filter_width * v->depth : v->depth;
     const int first = nhwc_offset(b, top + first_tap * v->dilation_height, -v->padding_left, v->height, v->width, v->depth);
     const int elements = v->elements - first;
     global const T *line = src + first;
