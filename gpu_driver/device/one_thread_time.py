@@ -81,7 +81,7 @@ _OF_PRODUCTS_ELEMENT_NS = (0.03, 0.0)
 _TABLES = (OperationCode.GATHER, OperationCode.EMBEDDING_LOOKUP, OperationCode.HASHTABLE_LOOKUP)
 """A run takes a few rows of their constants."""
 _WINDOW_NS: Mapping[OperationCode, float] = {
-    OperationCode.MAX_POOL_2D: 0.025, OperationCode.AVERAGE_POOL_2D: 0.05, OperationCode.L2_POOL_2D: 1.0,
+    OperationCode.MAX_POOL_2D: 0.025, OperationCode.AVERAGE_POOL_2D: 0.05, OperationCode.L2_POOL_2D: 0.05,
 }  # fmt: skip
 _REDUCTIONS = (OperationCode.MEAN, OperationCode.REDUCE_ALL, OperationCode.REDUCE_ANY, OperationCode.REDUCE_MAX,
                OperationCode.REDUCE_MIN, OperationCode.REDUCE_PROD, OperationCode.REDUCE_SUM)  # fmt: skip

@@ -29,18 +29,25 @@ _GROUP_CHANNELS = 32
 """Of pooling.cl:*_groups."""
 _BLOCKS_AT_ONCE = 4
 """Which greatest.h and average.h take at once where there are as many."""
-_NAMES = {OperationCode.AVERAGE_POOL_2D: "average_pool_2d", OperationCode.MAX_POOL_2D: "max_pool_2d"}
+_NAMES = {
+    OperationCode.AVERAGE_POOL_2D: "average_pool_2d",
+    OperationCode.MAX_POOL_2D: "max_pool_2d",
+    OperationCode.L2_POOL_2D: "l2_pool_2d",
+}
+_STEPS = {OperationCode.AVERAGE_POOL_2D: chain.Kind.AVERAGE, OperationCode.MAX_POOL_2D: chain.Kind.GREATEST}
+"""Those that are steps of chains."""
 
 
-@launches(OperationCode.AVERAGE_POOL_2D, OperationCode.MAX_POOL_2D)
+@launches(*_NAMES)
 def pooling(op: BoundOperation, device: DeviceProfile) -> Launch:
-    """AVERAGE_POOL_2D, MAX_POOL_2D. FLOAT32, FLOAT16, QUANT8; kernels pooling.cl.
+    """AVERAGE_POOL_2D, MAX_POOL_2D, L2_POOL_2D. FLOAT32, FLOAT16, QUANT8 (not L2_POOL_2D); kernels pooling.cl.
 
     *_rows for CPUs and depth >= 16, *_groups for few outputs of large windows on GPUs.
     """
     source, output = op.input("input"), op.outputs[0]
     window = _as_nhwc(pooling_geometry(op))
-    name = _NAMES[OperationCode(op.code)]
+    code = OperationCode(op.code)
+    name = _NAMES[code]
     types: tuple[tuple[str, str | int], ...] = (("T", c_type(output)),)
     arguments = (source, output, *_bounds(op, window), *_sizes(window))
     taps = window.filter_height * window.filter_width
@@ -59,7 +66,7 @@ def pooling(op: BoundOperation, device: DeviceProfile) -> Launch:
     else:
         sizes = rows(window.output_width * window.output_depth, lines, device)
     launch = Launch(Kernel("pooling.cl", name, types), arguments, *sizes, output.count * taps, moved)
-    kernel = chain.step_kernel(output, device)
+    kernel = chain.step_kernel(output, device) if code in _STEPS else None
     return launch if kernel is None else replace(launch, steps=(_chain_step(launch, op, window, kernel),))
 
 
@@ -69,7 +76,7 @@ def _chain_step(launch: Launch, op: BoundOperation, window: SlidingWindow, kerne
     low, high = (bound.item() for bound in _bounds(op, window))
     return chain.Step(
         kernel,
-        chain.Kind.AVERAGE if op.code == OperationCode.AVERAGE_POOL_2D else chain.Kind.GREATEST,
+        _STEPS[OperationCode(op.code)],
         source,
         output,
         None,
@@ -78,23 +85,6 @@ def _chain_step(launch: Launch, op: BoundOperation, window: SlidingWindow, kerne
         {"low": low, "high": high},
         launch.flops,
         launch.bytes_moved,
-    )
-
-
-@launches(OperationCode.L2_POOL_2D)
-def l2_pool_2d(op: BoundOperation, device: DeviceProfile) -> Launch:
-    """L2_POOL_2D. FLOAT32, FLOAT16; kernel l2_pool_2d.cl:l2_pool_2d."""
-    source, output = op.input("input"), op.outputs[0]
-    window = _as_nhwc(pooling_geometry(op))
-    lines = window.output_height * window.batches
-    global_size, local_size = rows(window.output_width * window.output_depth, lines, device)
-    return Launch(
-        Kernel("l2_pool_2d.cl", "l2_pool_2d", (("T", c_type(output)),)),
-        (source, output, *_bounds(op, window), *_sizes(window)),
-        global_size,
-        local_size,
-        2 * output.count * window.filter_height * window.filter_width,
-        source.size_bytes + output.size_bytes,
     )
 
 

@@ -146,7 +146,8 @@ def _as_outside(monkeypatch: pytest.MonkeyPatch) -> None:
         (branching(2000), False),
         (pooling(2), True),
         (pooling(100), False),
-        (pooling(3, code=OperationCode.L2_POOL_2D), False),
+        (pooling(3, code=OperationCode.L2_POOL_2D), True),
+        (pooling(6, code=OperationCode.L2_POOL_2D), False),
         (pooling(2, channels=3), False),  # too narrow for vectors
         (pooling(0), False),  # that preparation refuses
         (narrow_convolutions(1), True),

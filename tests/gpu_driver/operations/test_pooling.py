@@ -100,6 +100,16 @@ def test_l2_pool(opencl_device: Device, data_type: OperandCode, window: Window, 
     check(opencl_device, OperationCode.L2_POOL_2D, [source, *_scalars(window, FuseCode.RELU1), nchw], source)
 
 
+@pytest.mark.parametrize("window", LARGE_WINDOWS, ids=str)
+@pytest.mark.parametrize("data_type", [FLOAT32, FLOAT16], ids=lambda code: code.name)
+def test_l2_pool_of_large_windows_shares_groups_on_a_gpu(
+    as_gpu: Device, data_type: OperandCode, window: Window
+) -> None:
+    source = random_tensor(data_type, window.dims)
+    kernel = ("pooling.cl", "l2_pool_2d_groups")
+    check_by(kernel, as_gpu, OperationCode.L2_POOL_2D, [source, *_scalars(window, FuseCode.NONE)], source)
+
+
 @pytest.mark.parametrize("pixels", [1, 2, 3, 7, 48, 49, 50, 255])
 def test_every_rounding_of_8_bit_means(opencl_device: Device, pixels: int) -> None:
     sums = np.arange(-128 * pixels, 127 * pixels + 1)[:: max(1, pixels // 4)]
