@@ -40,8 +40,7 @@ class BlasThreads:
         with self._lock:
             if self._inside == 0:
                 self._before = [library.get_num_threads() for library in _libraries()]
-                for library in _libraries():
-                    library.set_num_threads(_THREADS)
+                _set([_THREADS] * len(self._before))
             self._inside += 1
 
     def __exit__(
@@ -50,12 +49,23 @@ class BlasThreads:
         with self._lock:
             self._inside -= 1
             if self._inside == 0:
-                for library, threads in zip(_libraries(), self._before, strict=True):
-                    library.set_num_threads(threads)
+                _set(self._before)
 
 
 blas_threads = BlasThreads()
 """The one bound of this process: libraries know one number of threads."""
+
+
+def _set(numbers: Sequence[int]) -> None:
+    """Set each library's number from whichever thread this is.
+
+    threadpoolctl 3.8 lets a thread that has set a number keep all others from it, until it gives that up.
+    """
+    for library, number in zip(_libraries(), numbers, strict=True):
+        library.set_num_threads(number)
+        give_up = getattr(library, "clear_controlling_thread", None)
+        if give_up is not None:
+            give_up()
 
 
 @functools.cache

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -37,6 +38,26 @@ def test_bound_holds_until_the_last_execution_leaves() -> None:
                 assert set(threads()) == {1}
             assert set(threads()) == {1}
         assert threads() == before
+
+
+def test_every_thread_bounds_and_gives_back() -> None:
+    bound, before = BlasThreads(), threads()
+    with ThreadPoolExecutor(1) as first, ThreadPoolExecutor(1) as second:  # that outlive what they do here
+
+        def seen_by(executor: ThreadPoolExecutor) -> list[int]:
+            return executor.submit(_bounded, bound).result()
+
+        assert [set(seen_by(one)) for one in (first, second, first)] == [{1}] * 3
+        assert threads() == before
+        first.submit(bound.__enter__).result()
+        assert set(seen_by(second)) == {1}
+        second.submit(bound.__exit__, None, None, None).result()
+    assert threads() == before
+
+
+def _bounded(bound: BlasThreads) -> list[int]:
+    with bound:
+        return threads()
 
 
 def test_executions_are_bounded_and_the_process_gets_its_threads_back(monkeypatch: pytest.MonkeyPatch) -> None:
