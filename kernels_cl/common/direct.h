@@ -57,6 +57,8 @@ static inline Direct direct_windows(const InputView *v, const int *offsets)
 #define LISTS_PRODUCTS 1
 #endif
 #define MOST_PRODUCTS 256
+// Where registers are few, offsets of pixels come from the stack for every product.
+#define LONGEST_LISTED (TILE_VECTORS > 1 ? MOST_PRODUCTS : 8)
 
 // Writes the offsets of the products of a window and returns them, or 0 where runs do better.
 static inline const int *list_products(const InputView *v, int *offsets)
@@ -64,6 +66,8 @@ static inline const int *list_products(const InputView *v, int *offsets)
     if (!LISTS_PRODUCTS || v->pointwise || v->filter_height * v->filter_width * v->depth > MOST_PRODUCTS)
         return 0;
     const Direct view = direct_windows(v, 0);
+    if (view.length > LONGEST_LISTED)
+        return 0;
     int k = 0;
     for (int fy = 0; fy < v->filter_height; ++fy)
         for (int fx = 0; fx < v->filter_width; ++fx)
