@@ -157,10 +157,10 @@ class Compilation:
     def set_timeout(self, duration_ns: int) -> None:
         """Set how long `finish` may take, 0 for no limit; raises BadState after finish, BadData without one device."""
         self._check_open("set_timeout")
-        check_duration("set_timeout", duration_ns)
+        timeout_ns = checked_duration("set_timeout", duration_ns)
         if not self.has_one_explicit_device:
             raise BadData("set_timeout: the compilation must be for exactly one device, named explicitly")
-        self._timeout_ns = duration_ns
+        self._timeout_ns = timeout_ns
 
     def set_partition(self, mode: PartitionMode | str) -> None:
         """Set how operations are placed: "aosp" (the default) or "cost"; raises BadState after finish, BadData."""
@@ -287,10 +287,12 @@ class Compilation:
         return _ALIGNMENT, _ALIGNMENT if padded else 1
 
 
-def check_duration(call: str, duration_ns: int) -> None:
-    """Check a duration in ns; raises BadData."""
-    if not 0 <= whole(call, duration_ns) < 2**64:
-        raise BadData(f"{call}: a duration must be 0 to 2^64-1 ns, got {duration_ns}")
+def checked_duration(call: str, duration_ns: int) -> int:
+    """Return a duration in ns as an int; raises BadData."""
+    found = whole(call, duration_ns)
+    if not 0 <= found < 2**64:
+        raise BadData(f"{call}: a duration must be 0 to 2^64-1 ns, got {found}")
+    return found
 
 
 def deadline_after(duration_ns: int) -> int | None:

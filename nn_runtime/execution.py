@@ -15,7 +15,7 @@ from nn_runtime.arguments import Arguments, check_apart
 from nn_runtime.burst import Burst
 from nn_runtime.checks import check_kind, copied_bytes, listed
 from nn_runtime.codes import DurationCode
-from nn_runtime.compilation import Compilation, check_duration, deadline_after
+from nn_runtime.compilation import Compilation, checked_duration, deadline_after
 from nn_runtime.errors import (
     BadData,
     BadState,
@@ -165,8 +165,7 @@ class Execution:
         """
         self._check_one_device("set_timeout")
         self._check_preparation("set_timeout")
-        check_duration("set_timeout", duration_ns)
-        self._timeout_ns = duration_ns
+        self._timeout_ns = checked_duration("set_timeout", duration_ns)
 
     def add_extension_attribute(self, name: str, code: int, data: bytes) -> None:
         """Say something to a vendor's driver about how to execute; raises as `Compilation.add_extension_attribute`."""
@@ -179,8 +178,7 @@ class Execution:
     def set_loop_timeout(self, duration_ns: int) -> None:
         """Limit the time of each WHILE, at most `maximum_loop_timeout()`; raises BadState once started."""
         self._check_preparation("set_loop_timeout")
-        check_duration("set_loop_timeout", duration_ns)
-        self._loop_timeout_ns = min(duration_ns, MAXIMUM_LOOP_TIMEOUT_NS)
+        self._loop_timeout_ns = min(checked_duration("set_loop_timeout", duration_ns), MAXIMUM_LOOP_TIMEOUT_NS)
 
     def set_reusable(self, reusable: bool) -> None:
         """Allow several computes, one after the other; raises BadState once started."""
@@ -206,7 +204,7 @@ class Execution:
         `timeout_ns`: of this run, on any devices; 0 for that of `set_timeout`.
         """
         if timeout_ns:
-            check_duration("compute", timeout_ns)
+            timeout_ns = checked_duration("compute", timeout_ns)
         timeout_ns = timeout_ns or self._timeout_ns
         call = object()
         try:
@@ -248,7 +246,7 @@ class Execution:
         """
         name = "start_compute_with_dependencies"
         events = listed(f"{name}: event", events, Event)
-        check_duration(name, duration)
+        duration = checked_duration(name, duration)
         for event in events:
             if event.fence is None:
                 with contextlib.suppress(NNError):

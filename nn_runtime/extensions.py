@@ -64,7 +64,8 @@ def checked(extensions: Iterable[Extension]) -> tuple[Extension, ...]:
 def operand_type(device: HasExtensions, name: str, code: int) -> int:
     """Return the code of an extension's operand type for models of this process; raises BadData."""
     extension = _extension(device, name)
-    if whole(f"extension {name}: operand type", code) not in extension.operand_types:
+    code = whole(f"extension {name}: operand type", code)
+    if code not in extension.operand_types:
         raise BadData(f"extension {name}: it has no operand type {code}")
     from nn_runtime.operand import register_extension_type  # numpy, which a list of devices does not need
 
@@ -76,7 +77,8 @@ def operand_type(device: HasExtensions, name: str, code: int) -> int:
 def operation_type(device: HasExtensions, name: str, code: int) -> int:
     """Return the code of an extension's operation for models of this process; raises BadData."""
     _extension(device, name)
-    if not 0 <= whole(f"extension {name}: operation", code) <= _MAX_CODE:
+    code = whole(f"extension {name}: operation", code)
+    if not 0 <= code <= _MAX_CODE:
         raise BadData(f"extension {name}: an operation is 0 to {_MAX_CODE}, got {code}")
     return _prefix(name) << EXTENSION_PREFIX_SHIFT | code
 
@@ -85,7 +87,8 @@ def with_attribute(attributes: Attributes, name: str, code: int, data: bytes) ->
     """Return sorted attributes with one more; raises BadData for an unknown extension, or if it is there already."""
     if not any(extension.name == name for device in _in_use() for extension in device.extensions):
         raise BadData(f"extension attribute: no device has an extension {name!r}")
-    if not 0 <= whole(f"extension attribute {name}: code", code) <= _MAX_CODE:
+    code = whole(f"extension attribute {name}: code", code)
+    if not 0 <= code <= _MAX_CODE:
         raise BadData(f"extension attribute {name}: a code is 0 to {_MAX_CODE}, got {code}")
     if any((name, code) == (known, number) for known, number, _ in attributes):
         raise BadData(f"extension attribute {name} {code}: it is there already")

@@ -135,8 +135,9 @@ class Model:
             raise BadData(f"{label}: device memory cannot hold a constant")
         if memory.is_used_whole:
             raise BadData(f"{label}: a constant: wanted plain bytes, format BLOB, got a {memory.shared}")
-        _check_length(label, operand.operand_type, whole(f"{label}: length", length))
-        if whole(f"{label}: offset", offset) < 0 or offset + length > memory.shared.size_bytes:
+        offset, length = whole(f"{label}: offset", offset), whole(f"{label}: length", length)
+        _check_length(label, operand.operand_type, length)
+        if offset < 0 or offset + length > memory.shared.size_bytes:
             raise BadData(
                 f"{label}: bytes {offset} to {offset + length} are outside the memory of {memory.shared.size_bytes}"
             )
@@ -349,8 +350,10 @@ def _scalar_array(label: str, code: int, value: float) -> Array:
         raise BadData(f"{label}: wanted an array of {dtype}, got {type(value).__name__}")
     if not isinstance(value, int | float | np.generic):
         raise BadData(f"{label}: wanted a number, got {value!r}")
+    if isinstance(value, np.integer):
+        value = int(value)  # too large a one would be cut to the bits that fit
     try:
-        with np.errstate(over="raise"):
+        with np.errstate(over="raise", invalid="raise"):
             array: Array = np.array(value, dtype)
     except (ArithmeticError, ValueError, TypeError) as error:
         raise BadData(f"{label}: {value!r} is no {dtype}: {error}") from error

@@ -59,7 +59,8 @@ class SharedMemory:
     @classmethod
     def create(cls, size_bytes: int) -> SharedMemory:
         """Return new zeroed shared memory; raises BadData for a size that is not positive, OutOfMemory."""
-        if whole("shared memory: size", size_bytes) <= 0:
+        size_bytes = whole("shared memory: size", size_bytes)
+        if size_bytes <= 0:
             raise BadData(f"shared memory: size must be > 0 bytes, got {size_bytes}")
         return cls(size_bytes, PROT_READ | PROT_WRITE, *_anonymous(size_bytes))
 
@@ -69,9 +70,11 @@ class SharedMemory:
 
         `prot` is PROT_READ (1), PROT_WRITE (2) or both. Raises Unmappable if the descriptor cannot be duplicated.
         """
-        if whole("memory from fd: size", size_bytes) < 0 or whole("memory from fd: offset", offset) < 0:
+        size_bytes, offset = whole("memory from fd: size", size_bytes), whole("memory from fd: offset", offset)
+        prot = whole("memory from fd: prot", prot)
+        if size_bytes < 0 or offset < 0:
             raise BadData(f"memory from fd: size and offset must be >= 0, got {size_bytes} and {offset}")
-        if whole("memory from fd: prot", prot) & ~(PROT_READ | PROT_WRITE) or prot == 0:
+        if prot & ~(PROT_READ | PROT_WRITE) or prot == 0:
             raise BadData(f"memory from fd: prot must be PROT_READ (1), PROT_WRITE (2) or both, got {prot}")
         try:
             duplicate = os.dup(whole("memory from fd: descriptor", fd))
@@ -225,7 +228,8 @@ class HardwareBuffer(SharedMemory):
         """
         if whole("hardware buffer: format", format) not in HardwareBufferFormat.__members__.values():
             raise BadData(f"hardware buffer: {format!r} is no known format")
-        if min(whole("hardware buffer: size", size) for size in (width, height, layers)) <= 0:
+        width, height, layers = (whole("hardware buffer: size", size) for size in (width, height, layers))
+        if min(width, height, layers) <= 0:
             raise BadData(f"hardware buffer: sizes must be > 0, got {width} x {height} x {layers}")
         if format == HardwareBufferFormat.BLOB and (height, layers) != (1, 1):
             raise BadData(f"hardware buffer: a BLOB has one row and one layer, got {height} and {layers}")

@@ -18,7 +18,7 @@ import nn_runtime as nn
 from nn_runtime.codes import OperandCode, OperationCode, ResultCode
 from nn_runtime.devices import reference_device
 from nn_runtime.errors import NNError
-from nn_runtime.hal.memory import HardwareBuffer, SharedMemory
+from nn_runtime.hal.memory import HardwareBuffer, HardwareBufferFormat, SharedMemory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -155,6 +155,23 @@ BAD: dict[str, tuple[Callable[[], object], ResultCode, str]] = {
         lambda: _with_int_scalar(1.5),
         ResultCode.BAD_DATA,
         "wanted a whole number, got 1.5",
+    ),
+    "too large a number for a scalar": (
+        lambda: _with_int_scalar(np.int64(2**40)),
+        ResultCode.BAD_DATA,
+        "1099511627776 is no int32",
+    ),
+    "no number for a scalar": (
+        lambda: _with_int_scalar(np.float64("nan")),
+        ResultCode.BAD_DATA,
+        "is no int32",
+    ),
+    "a constant behind the end of its memory": (
+        lambda: _unfinished().set_operand_value_from_memory(
+            0, nn.Memory.from_array(np.zeros(250, np.uint8)), _any(np.uint8(240)), _any(np.uint8(16))
+        ),
+        ResultCode.BAD_DATA,
+        "bytes 240 to 256 are outside the memory of 250",
     ),
     "timeout before now": (lambda: nn.Event().wait(-1), ResultCode.BAD_DATA, "got -1"),
     "timeout of no number": (lambda: nn.Event().wait(float("nan")), ResultCode.BAD_DATA, "got nan"),
@@ -320,6 +337,37 @@ def test_bad_arguments_are_errors_of_ours(name: str) -> None:
     with pytest.raises(NNError, match=words) as caught:
         call()
     assert caught.value.code == code
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int64])
+def test_durations_are_whole_numbers_of_any_type(kind: Callable[[int], Any]) -> None:
+    """A sum with the clock would overflow in numpy's small types."""
+    calls: list[Callable[[nn.Execution], object]] = [
+        lambda execution: execution.compute(timeout_ns=kind(1)),
+        lambda execution: (execution.set_timeout(kind(1)), execution.compute()),
+        lambda execution: execution.start_compute_with_dependencies([], kind(1)).wait(),
+    ]
+    for call in calls:
+        execution = _execution()
+        execution.set_loop_timeout(kind(1))
+        execution.set_input(0, VALUES)
+        execution.set_output(0, np.zeros_like(VALUES))
+        with pytest.raises(nn.MissedDeadline):
+            call(execution)
+    compilation = nn.Compilation(_model(), [reference_device()])
+    compilation.set_timeout(kind(1))
+    with pytest.raises(nn.MissedDeadline):
+        compilation.finish()
+
+
+def test_sizes_are_whole_numbers_of_any_type(tmp_path: Path) -> None:
+    small: Any = np.uint8(200)
+    file = tmp_path / "bytes"
+    file.write_bytes(bytes(200) + bytes([7]) * 200)
+    with file.open("rb") as opened, nn.Memory.from_fd(small, 1, opened.fileno(), small) as memory:
+        assert (memory.to_array(np.uint8, (small,)) == 7).all()
+    with HardwareBuffer(small, small, format=HardwareBufferFormat.R8G8B8A8_UNORM) as buffer:
+        assert buffer.size_bytes == 200 * 200 * 4
 
 
 def test_a_long_timeout_is_no_overflow() -> None:

@@ -71,6 +71,8 @@ def test_codes_have_one_prefix_for_a_name(device: Device, name: str) -> None:
     assert scalar >> 16 == other >> 16 > 0
     assert second.extension_operand_type(device, name, SCALAR) == scalar
     assert second.extension_operation_type(device, name, 5) == (scalar >> 16 << 16) + 5
+    small: Any = np.uint8(5)  # a prefix above it does not fit
+    assert second.extension_operation_type(device, name, small) == (scalar >> 16 << 16) + 5
     again = next(_names)
     elsewhere = device_with(Extension(again, {SCALAR: (False, 1)}))
     assert Model().extension_operand_type(elsewhere, again, SCALAR) >> 16 != scalar >> 16
