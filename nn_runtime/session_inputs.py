@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 import numpy as np
 
 from nn_runtime.errors import BadData
-from nn_runtime.operand import dtype_of, is_tensor
+from nn_runtime.operand import dtype_of, has_unknown_dimensions, is_tensor
 from nn_runtime.quantization import dequantize
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class SessionInputs:
         self._interface = interface
         self._operands = operands
         self._plain = [
-            (info.dtype, info.shape if info.dtype == dtype_of(operand.type) else None)
+            (info.dtype, info.shape if info.dtype == dtype_of(operand.type) and not _is_open(operand) else None)
             for info, operand in zip(interface.inputs, operands, strict=False)
         ]
         """What arrays of each input need no check, by type and shape; none without a shape."""
@@ -95,6 +95,8 @@ class SessionInputs:
             raise BadData(f"{wanted}, {got}{_values_outside(array, info.dtype)}{hint}")
         if array.shape != info.shape and not any_rank and not _fits(array.shape, info.shape):
             raise BadData(f"{wanted}, {got}{hint}")
+        if 0 in array.shape or (any_rank and not array.shape):
+            raise BadData(f"{wanted}, {got}; NNAPI has no tensor without dimensions or elements")
         computed = dtype_of(operand.type)
         if computed.itemsize < info.dtype.itemsize and not _converts(array, computed, is_array):
             raise BadData(f"{wanted}, computed in {computed}, {got}{_values_outside(array, computed)}")
@@ -123,6 +125,10 @@ def _hint(given: npt.ArrayLike, array: Array, info: TensorInfo) -> str:
     if info.scale and array.dtype.kind == "f":
         return f"; it is quantised: session.inputs[...].quantize makes {info.dtype} of real values"
     return ""
+
+
+def _is_open(operand: Operand) -> bool:
+    return has_unknown_dimensions(operand.type, operand.dimensions)
 
 
 def _names(infos: Sequence[TensorInfo]) -> str:

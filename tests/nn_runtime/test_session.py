@@ -259,6 +259,8 @@ def test_open_shapes_follow_the_inputs(reference_device: Device) -> None:
             np.testing.assert_allclose(session.run(data)[0], np.tanh(data), rtol=1e-6)
         with pytest.raises(BadData, match=r"wanted float32 \[any, 2\], got float32 \[3, 3\]"):
             session.run(np.zeros((3, 3), np.float32))
+        with pytest.raises(BadData, match=r"wanted float32 \[any, 2\], got float32 \[0, 2\]; NNAPI has no"):
+            session.run(np.zeros((0, 2), np.float32))
 
 
 def test_refused_inputs_leave_a_session_as_it_is(reference_device: Device) -> None:
@@ -305,6 +307,9 @@ def test_an_input_of_open_rank(reference_device: Device) -> None:
     with Network.from_model(model).compile(reference_device) as session:
         for shape in ((3,), (2, 2), (1, 5, 1)):
             np.testing.assert_array_equal(session.run(np.full(shape, 2, np.float32))[0], np.full(shape, 2))
+        for none in ((), (2, 0)):
+            with pytest.raises(BadData, match="NNAPI has no tensor without dimensions or elements"):
+                session.run(np.full(none, 2, np.float32))
 
 
 def test_explanation_and_profile(doubling: Session) -> None:
