@@ -251,7 +251,11 @@ def _pixels(path: Path, layout: PictureLayout) -> npt.NDArray[np.uint8]:
         raise UsageError(f"{path}: reading pictures needs Pillow: pip install pillow; .npy works without") from error
     try:
         with Image.open(path) as opened:
-            image = ImageOps.exif_transpose(opened).convert("L" if layout.channels == 1 else "RGB")
+            upright = ImageOps.exif_transpose(opened)
+            if upright.mode.startswith("I;16") or (upright.mode == "I" and opened.format == "PNG"):
+                # `convert` would make 255 of all above it; of 16-bit colours Pillow itself takes the upper byte
+                upright = Image.fromarray((np.asarray(upright).astype(np.uint16) >> 8).astype(np.uint8))
+            image = upright.convert("L" if layout.channels == 1 else "RGB")
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         if isinstance(error, OSError) and error.filename is not None:
             raise  # it cannot be opened

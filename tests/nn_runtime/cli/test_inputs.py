@@ -89,6 +89,17 @@ def test_a_bitmap_is_read_as_it_is(tmp_path: Path) -> None:
     np.testing.assert_array_equal(read_input(str(path), _wanted(), None)[0], expected)
 
 
+@pytest.mark.parametrize("suffix", [".png", ".tiff"])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_greys_of_16_bits(tmp_path: Path, suffix: str, channels: int) -> None:
+    image = pytest.importorskip("PIL.Image")
+    pixels = np.arange(24, dtype=np.uint16).reshape(4, 6) * 2730
+    path = tmp_path / f"grey{suffix}"
+    image.fromarray(pixels).save(path)
+    (read,) = read_input(str(path), _wanted(dims=(1, 4, 6, channels)), None)
+    np.testing.assert_array_equal(read, np.repeat(pixels[..., np.newaxis] >> 8, channels, axis=-1))
+
+
 def test_without_pillow_a_picture_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = _picture(tmp_path)
     real_import = builtins.__import__
