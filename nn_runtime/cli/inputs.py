@@ -73,9 +73,16 @@ def read_inputs(
 
 
 def _takes_several_pictures(files: Sequence[str], wanted: TensorInfo) -> bool:
-    """Tell whether the only input takes several pictures in a run, and the files are such, not arrays."""
+    """Tell whether the only input takes several pictures in a run, and the files are such, not arrays.
+
+    Raises UsageError where some are.
+    """
     is_batch = len(wanted.shape) > 1 and wanted.shape[0] > 1 and picture_layout(_of_one(wanted)) is not None
-    return is_batch and not any(_is_array(file) for file in files)
+    arrays = [_is_array(file) for file in files]
+    if is_batch and any(arrays) and not all(arrays):
+        count = wanted.shape[0]
+        raise UsageError(f"--input: wanted {count} pictures for each run, or arrays of {count}, got both")
+    return is_batch and not any(arrays)
 
 
 def _batches(files: Sequence[str], wanted: TensorInfo, normalization: Normalization | None) -> list[dict[str, Array]]:

@@ -236,6 +236,8 @@ def test_several_pictures_for_one_input(tmp_path: Path) -> None:
     np.save(tmp_path / "two.npy", runs[0]["input"])
     (run,) = read_inputs([str(tmp_path / "two.npy")], [wanted], None)
     assert np.array_equal(run["input"], runs[0]["input"])
+    with pytest.raises(UsageError, match="wanted 2 pictures for each run, or arrays of 2, got both"):
+        read_inputs([file, str(tmp_path / "two.npy")], [wanted], None)
 
 
 @pytest.mark.parametrize("suffix", [".png", ".npy", ".npz", ".raw"])
