@@ -402,11 +402,15 @@ def _nothing_matches(text: str, items: Sequence[str]) -> str:
 
 
 def _advice(items: Sequence[str]) -> str:
-    """Say what is wrong and how to mend it, where a driver that was asked for has no usable device."""
+    """Say what is wrong and how to mend it, where a driver that was asked for has no usable device.
+
+    Where it has others, the reason is told already; how to mend it is left to `nnrt doctor`.
+    """
     drivers = [driver for driver in dict.fromkeys(_driver_of(item) for item in items) if not listing(driver).devices]
     diagnoses = [found for found in map(diagnosis, drivers) if found is not None]
     problems = [f"{problem.what} (mend: {problem.remedy})" for found in diagnoses for problem in found.problems]
-    return "".join(f"; {text}" for text in (*problems, "nnrt doctor says more")) if diagnoses else ""
+    says_more = bool(diagnoses) or any(map(_unusable_meant, items))
+    return "".join(f"; {text}" for text in (*problems, "nnrt doctor says more")) if says_more else ""
 
 
 def _unusable_meant(item: str) -> list[UnusableDevice]:

@@ -166,6 +166,7 @@ def test_a_selector_that_matches_nothing_lists_what_there_is(drivers: dict[str, 
 def test_a_device_that_cannot_be_used_gives_its_reason(drivers: dict[str, FakeEntryPoint], selector: str) -> None:
     with pytest.raises(UnavailableDevice, match="opencl-mesa-0 cannot be used: the answer was wrong") as caught:
         select(selector)
+    assert str(caught.value).endswith("; nnrt doctor says more")
     assert "do not build" not in str(caught.value)
 
 
