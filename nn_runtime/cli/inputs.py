@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files as inputs of a network: pictures through Pillow, .npy and .npz arrays, raw bytes.
 
-A picture is turned upright, made RGB (or grey where the input has one channel), resized bilinearly to the input's
-height and width, and mapped from 0..255 to what the input takes: uint8 as it is, int8 shifted by -128, float to
--1..1. With a `Normalization` every type takes (value - mean) / std, quantised by the input's scale and zero point.
+A picture is turned upright, made RGB (or grey where the input has one channel) of 8 bits (of 16 the upper ones),
+resized bilinearly to the input's height and width, and mapped from 0..255 to what the input takes: uint8 as it is, int8
+shifted by -128, float to -1..1. With a `Normalization` every type takes (value - mean) / std, quantised by the input's
+scale and zero point.
 """
 
 from __future__ import annotations

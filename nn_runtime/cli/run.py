@@ -5,9 +5,10 @@ An input is a picture (needs the extra `images`), a .npy or .npz array, or raw b
 [NAME=]FILE[:KEY], NAME an input, KEY an array of an .npz. With several inputs, files are taken in their order; with
 more files the network runs several times. Where --shape makes the only input several pictures, each run takes so many.
 
-A picture is made RGB (or grey for one channel), resized bilinearly to the input, and its values of 0..255 become:
-uint8 as they are, int8 less 128, float (v - 127.5) / 127.5, which is -1..1. With --normalize they become
-(v - MEAN) / STD, quantised by the input's own scale and zero point (0,255 gives 0..1; 0,1 gives 0..255).
+A picture is made RGB (or grey for one channel) of 8 bits, of 16 the upper ones, resized bilinearly to the input, and
+its values of 0..255 become: uint8 as they are, int8 less 128, float (v - 127.5) / 127.5, which is -1..1. With
+--normalize they become (v - MEAN) / STD, quantised by the input's own scale and zero point (0,255 gives 0..1; 0,1 gives
+0..255).
 
 A classifier's output is shown as its best classes, a map of class numbers as shares of the area, anything else as
 statistics. The first run, marked so, is slower than those after it. --output keeps all of them as they are, in an .npz
