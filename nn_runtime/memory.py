@@ -67,7 +67,10 @@ class Memory:
 
     @classmethod
     def from_fd(cls, size: int, prot: int, fd: int, offset: int) -> Memory:
-        """Return `size` bytes of a file from `offset`; the descriptor is duplicated, prot as in mmap."""
+        """Return `size` bytes of a file from `offset`; the descriptor is duplicated, prot as in mmap.
+
+        Raises BadData, as for a size that is not positive; Unmappable for a descriptor that is not open.
+        """
         return cls(SharedMemory.from_fd(size, prot, fd, offset))
 
     @classmethod

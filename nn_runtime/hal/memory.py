@@ -68,12 +68,13 @@ class SharedMemory:
     def from_fd(cls, size_bytes: int, prot: int, fd: int, offset: int) -> SharedMemory:
         """Return a pool over `size_bytes` of a file from `offset` (any alignment); the descriptor is duplicated.
 
-        `prot` is PROT_READ (1), PROT_WRITE (2) or both. Raises Unmappable if the descriptor cannot be duplicated.
+        `prot` is PROT_READ (1), PROT_WRITE (2) or both. Raises BadData for a size that is not positive, Unmappable if
+        the descriptor cannot be duplicated.
         """
         size_bytes, offset = whole("memory from fd: size", size_bytes), whole("memory from fd: offset", offset)
         prot = whole("memory from fd: prot", prot)
-        if size_bytes < 0 or offset < 0:
-            raise BadData(f"memory from fd: size and offset must be >= 0, got {size_bytes} and {offset}")
+        if size_bytes <= 0 or offset < 0:
+            raise BadData(f"memory from fd: size must be > 0 and offset >= 0, got {size_bytes} and {offset}")
         if prot & ~(PROT_READ | PROT_WRITE) or prot == 0:
             raise BadData(f"memory from fd: prot must be PROT_READ (1), PROT_WRITE (2) or both, got {prot}")
         try:

@@ -213,6 +213,7 @@ BAD: dict[str, tuple[Callable[[], object], ResultCode, str]] = {
     ),
     "descriptor too large": (lambda: nn.Memory.from_fd(4, 3, HUGE, 0), ResultCode.UNMAPPABLE, "cannot be duplicated"),
     "descriptor": (lambda: nn.Memory.from_fd(4, 3, NOT_A_NUMBER, 0), ResultCode.BAD_DATA, "descriptor: wanted"),
+    "no bytes of a file": (lambda: nn.Memory.from_fd(0, 3, 0, 0), ResultCode.BAD_DATA, "size must be > 0"),
     "size": (lambda: nn.Memory.from_fd(NOT_A_NUMBER, 3, 0, 0), ResultCode.BAD_DATA, "size: wanted"),
     "pool too large": (lambda: SharedMemory.create(HUGE), ResultCode.OUT_OF_MEMORY, f"{HUGE} bytes cannot be had"),
     "hardware buffer too large": (lambda: HardwareBuffer(HUGE), ResultCode.OUT_OF_MEMORY, "cannot be had"),
