@@ -41,6 +41,7 @@ from nn_runtime.numeric import whole
 from nn_runtime.observe import trace
 from nn_runtime.operand import is_tensor
 from nn_runtime.outcome import FencedOutcome, Outcome, duration_ns
+from nn_runtime.requests import OtherMemory
 from nn_runtime.run import bind
 from nn_runtime.step import RunOptions
 
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
     from nn_runtime.hal.interfaces import Attributes, IBurstContext
     from nn_runtime.operand import Array, Dimensions, OperandType
     from nn_runtime.plan import Plan
-    from nn_runtime.requests import OtherMemory
     from nn_runtime.run import Run
     from nn_runtime.step import Step, StepProfile
 
@@ -203,6 +203,8 @@ class Execution:
         `other`, where `takes_other_memory`: arrays for this run in the place of those bound, as TakesOtherMemory says.
         `timeout_ns`: of this run, on any devices; 0 for that of `set_timeout`.
         """
+        if other is not None:
+            check_kind("compute: other", other, OtherMemory)
         if timeout_ns:
             timeout_ns = checked_duration("compute", timeout_ns)
         timeout_ns = timeout_ns or self._timeout_ns
@@ -215,6 +217,8 @@ class Execution:
 
     def compute_profiled(self, other: OtherMemory | None = None) -> list[StepProfile]:
         """Run as `compute` with the drivers' profiling on; return what each step reports, in order."""
+        if other is not None:
+            check_kind("compute_profiled: other", other, OtherMemory)
         profile: list[StepProfile] = []
         call = object()
         try:

@@ -262,6 +262,8 @@ OF_A_KIND: dict[str, tuple[Callable[[Any], object], str]] = {
     "an event": (lambda wrong: _execution().start_compute_with_dependencies([wrong]), "an Event"),
     "events": (lambda wrong: _execution().start_compute_with_dependencies(wrong), "a list"),
     "an execution's burst": (lambda wrong: _execution().burst_compute(wrong), "a Burst"),
+    "an execution's other memory": (lambda wrong: _execution().compute(wrong), "an OtherMemory"),
+    "a profiled execution's": (lambda wrong: _execution().compute_profiled(wrong), "an OtherMemory"),
     "an attribute's data": (
         lambda wrong: nn.Compilation(_model(), [reference_device()]).add_extension_attribute("name", 0, wrong),
         "bytes",
