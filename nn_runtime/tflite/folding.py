@@ -52,10 +52,12 @@ def fold(op: Operator) -> list[Array] | None:
 
 
 def new_shape(op: Operator) -> list[int]:
-    """Return the shape that a RESHAPE asks for, in which one size may be -1."""
+    """Return the shape that a RESHAPE asks for, in which one size may be -1; [0] is an old file's option for rank 0."""
     if op.optional(1) is not None:
         return op.by_dimension(1, "shape")
     shape = op.integer_options("new_shape")
+    if shape == [0]:
+        return []
     if len(shape) > MAX_RANK:
         op.fail(f"new_shape must have {MAX_RANK} elements at most, got {len(shape)}")
     return shape

@@ -226,7 +226,12 @@ class Operator(OperatorInputs):
         return self.moved(OperationCode.RESHAPE, value, int32_vector(shape))
 
     def moved(self, code: OperationCode, value: Value, *rest: Value) -> Value:
-        """Return the result of an operation that only moves elements; NNAPI has none for booleans."""
+        """Return the result of an operation that only moves elements; NNAPI has none for booleans.
+
+        A scalar whose parameter is of no axis stays as it is: NNAPI would ask for that of a vector of one element.
+        """
+        if value.shape == () and rest and 0 in (rest[0].shape or ()):
+            return value
         if value.type != OperandCode.TENSOR_BOOL8:
             return self.emit(code, [value, *rest], value)
         moved = self.as_integers(value)

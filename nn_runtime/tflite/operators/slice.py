@@ -31,6 +31,9 @@ def _strided_slice(op: Operator) -> None:
     """(input, begin, end, strides)."""
     source = op.input(0, "input")
     slices = strided_slices(op, source.shape or ())
+    if not slices.places:
+        op.result_of_same_quantization(op.reshape(source, slices.result_shape(())))
+        return
     if source.type == OperandCode.TENSOR_INT32:
         op.result(_integers_taken(op, source, slices))
         return

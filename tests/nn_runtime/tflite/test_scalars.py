@@ -26,7 +26,7 @@ from tests.nn_runtime.tflite.operator_file import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from nn_runtime.device import Device
     from tests.nn_runtime.tflite.operator_file import Array
@@ -138,3 +138,36 @@ def test_a_scalar_has_one_order_of_axes(device: Device) -> None:
             data: Array = np.array(3, kind.dtype)
             (result,) = session.run([data])
         assert (result.shape, result) == ((), 3)
+
+
+NO_AXES = constant(np.zeros(0, np.int32))
+
+
+@pytest.mark.parametrize("kind", [real, int32, int64, boolean, lambda *shape: int8(0.1, 3, *shape)])
+@pytest.mark.parametrize(
+    ("step", "parameters", "shape"),
+    [
+        (Step("SLICE", [0, 1, 2], [3], "SliceOptions"), [NO_AXES, NO_AXES], ()),
+        (Step("TILE", [0, 1], [2], "TileOptions"), [NO_AXES], ()),
+        (Step("PAD", [0, 1], [2], "PadOptions"), [constant(np.zeros((0, 2), np.int32))], ()),
+        (Step("STRIDED_SLICE", [0, 1, 2, 3], [4], "StridedSliceOptions"), [NO_AXES] * 3, ()),
+        (
+            Step("STRIDED_SLICE", [0, 1, 2, 3], [4], "StridedSliceOptions", {"NewAxisMask": 3}),
+            [numbers(0, 0), numbers(0, 0), numbers(1, 1)],
+            (1, 1),
+        ),
+    ],
+    ids=["SLICE", "TILE", "PAD", "STRIDED_SLICE", "STRIDED_SLICE with new axes"],
+)
+def test_a_scalar_of_which_all_is_taken(
+    kind: Callable[..., Tensor], step: Step, parameters: Sequence[Tensor], shape: tuple[int, ...], device: Device
+) -> None:
+    check(device, [kind(), *parameters, kind(*shape)], [step], [0])
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1)])
+def test_a_new_shape_of_zero_alone_is_an_old_file_s_for_a_scalar(shape: tuple[int, ...], device: Device) -> None:
+    step = Step("RESHAPE", [0], [1], "ReshapeOptions", {"NewShape": (0,)})
+    check(device, [real(*shape), real()], [step], [0])
+    with pytest.raises(BadData, match=r"RESHAPE: shape \(input 1\) must hold 2 elements"):
+        nn.load(write([real(2), real()], [step], [0], [1]))
