@@ -206,7 +206,7 @@ class _Graph:
         outputs = list(arguments)
         for _ in range(rounds):
             inner = self._part(body, outputs, known)
-            known = {index: inner.values[index] for index in same}
+            known = {index: inner.values[index] for index in same.intersection(inner.values)}
             outputs = inner.results()
         return outputs
 
@@ -274,13 +274,11 @@ class _Graph:
 
 
 def _same_in_every_round(subgraph: TfliteSubgraph) -> frozenset[int]:
-    """Return the tensors of a loop's body that operators make of constants alone, spectra apart."""
+    """Return the tensors of a loop's body that operators make of constants alone."""
     made: set[int] = set()
     for operator in subgraph.operators:
         inputs = [index for index in operator.inputs if index >= 0]
-        if any(subgraph.tensors[index].type is TensorType.COMPLEX64 for index in operator.outputs):
-            continue
-        if inputs and all(index in made or subgraph.tensors[index].data is not None for index in inputs):
+        if all(index in made or subgraph.tensors[index].data is not None for index in inputs):
             made.update(operator.outputs)
     return frozenset(made)
 

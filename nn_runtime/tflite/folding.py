@@ -359,7 +359,8 @@ def _of_pairs(function: np.ufunc) -> Fold:
             op.fail(f"at most {_MAX_FOLDED} integer constants are computed, got {list(shape)}")
         if function in (np.floor_divide, np.mod) and not second.all():
             op.fail("input1 (input 1) must not be 0")
-        result: Array = function(first, second)
+        with np.errstate(over="ignore"):  # -2^31 / -1 wraps, like other results
+            result: Array = function(first, second)
         return result
 
     return fold_pairs

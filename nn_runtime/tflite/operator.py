@@ -143,11 +143,14 @@ class Operator(OperatorInputs):
         return self._tensors[indices[position]] if position < len(indices) and indices[position] >= 0 else None
 
     def result(self, value: Value, position: int = 0) -> None:
-        """Make a value the operator's output."""
+        """Make a value the operator's output, and a variable tensor's next value where that is one."""
         tensor = self.output_tensor(position)
         if tensor.shape == () and value.shape == (1,):
             value = self._as_scalar(value)
-        self._values[self._operator.outputs[position]] = value
+        index = self._operator.outputs[position]
+        self._values[index] = value
+        if tensor.is_variable:
+            self._variables.assign(index, value)
 
     def empty_result(self, shape: Dimensions, position: int = 0) -> None:
         """Make the output one without elements: a constant, which few operators may read."""

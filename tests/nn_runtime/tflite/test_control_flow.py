@@ -10,6 +10,7 @@ import pytest
 
 import nn_runtime as nn
 from nn_runtime.errors import BadData
+from nn_runtime.tflite.types import TensorType
 from tests.nn_runtime.tflite.operator_file import (
     Graph,
     Step,
@@ -91,6 +92,38 @@ def test_loop_in_a_branch(reference_device: Device) -> None:
             inputs = [np.array(condition), data]
             np.testing.assert_array_equal(session.run(inputs)[0], wanted)
             np.testing.assert_array_equal(reference(file, inputs)[0], wanted)
+
+
+def test_branches_are_converted_for_each_shape(reference_device: Device) -> None:
+    tensors = [boolean(), real(2, 3), real(4), real(2, 3), real(4)]
+    branches = {"ThenSubgraphIndex": 1, "ElseSubgraphIndex": 2}
+    steps = [Step("IF", [0, source], [source + 2], IF, branches) for source in (1, 2)]
+    inner = [Graph([real(1), real(1)], [Step(code, [0], [1])], [0], [1]) for code in ("NEG", "ABS")]
+    file = write_graphs([Graph(tensors, steps, [0, 1, 2], [3, 4]), *inner])
+    inputs = random_inputs(tensors[:3])
+    with nn.load(file).compile(reference_device) as session:
+        for result, expected in zip(session.run(inputs), reference(file, inputs), strict=True):
+            np.testing.assert_array_equal(result, expected)
+
+
+def test_a_branch_that_gives_a_result_twice(reference_device: Device) -> None:
+    tensors = [boolean(), real(3), real(3), real(3)]
+    step = Step("IF", [0, 1], [2, 3], IF, {"ThenSubgraphIndex": 1, "ElseSubgraphIndex": 2})
+    inner = [Graph([real(3), real(3)], [Step(code, [0], [1])], [0], [1, 1]) for code in ("NEG", "ABS")]
+    data = np.array([1, -2, 3], np.float32)
+    with nn.load(write_graphs([Graph(tensors, [step], [0, 1], [2, 3]), *inner])).compile(reference_device) as session:
+        for condition, wanted in ((True, -data), (False, abs(data))):
+            for result in session.run([np.array(condition), data]):
+                np.testing.assert_array_equal(result, wanted)
+
+
+def test_a_branch_with_a_variable_tensor_is_refused() -> None:
+    tensors = [boolean(), real(3), real(3)]
+    step = Step("IF", [0, 1], [2], IF, {"ThenSubgraphIndex": 1, "ElseSubgraphIndex": 1})
+    memory = Tensor(TensorType.FLOAT32, (3,), is_variable=True)
+    inner = Graph([real(3), memory, real(3)], [Step("ADD", [0, 1], [2], "AddOptions")], [0], [2])
+    with pytest.raises(BadData, match="operator 0 IF: subgraph 1: has variable tensors, which only the main subgraph"):
+        nn.load(write_graphs([Graph(tensors, [step], [0, 1], [2]), inner]))
 
 
 def test_branches_of_two_shapes_are_refused() -> None:

@@ -165,6 +165,8 @@ def test_other_shapes_change_the_whole_network(reference_device: Device) -> None
         nn.load(file, shapes={1: (1,)})
     with pytest.raises(BadData, match="input 0 't0' is given by 't0' and by 0"):
         nn.load(file, shapes={"t0": (3, 11, 9, 2), 0: (3, 11, 9, 2)})
+    with pytest.raises(BadData, match=r"input 0 't0': every size must be > 0, got \[0, 11, 9, 2\]"):
+        nn.load(file, shapes={0: (0, 11, 9, 2)})
     with pytest.raises(BadData, match="shapes: wanted a dict of shapes by input name or position, got list"):
         nn.load(file, shapes=[(3, 11, 9, 2)])  # type: ignore[arg-type]
     with pytest.raises(BadData, match=r"operator 0 CONV_2D: filter .* must have depth 3") as caught:
@@ -179,6 +181,9 @@ def test_sizes_that_the_file_leaves_open_are_named_where_an_operator_is_refused(
     tensors = list(main.tensors)
     tensors[image] = replace(tensors[image], shape=(1, 11, 9, 3), shape_signature=(-1, 11, 9, -1))
     opened = replace(model, subgraphs=(replace(main, tensors=tuple(tensors)),))
+    tensors[image] = replace(tensors[image], shape_signature=(1, 11, 9, 3))
+    with pytest.raises(BadData, match=r"must have depth 3, that of the input, got \[3, 3, 3, 2\]$"):
+        convert(replace(model, subgraphs=(replace(main, tensors=tuple(tensors)),)))
     taken = re.escape("give: [-1, 11, 9, -1] of 't0', here [1, 11, 9, 3])")
     with pytest.raises(BadData, match=f"must have depth 3.* {taken}$"):
         convert(opened)
@@ -264,6 +269,16 @@ def test_outputs_that_no_operation_writes_are_copied(reference_device: Device) -
         np.testing.assert_array_equal(result, wanted)
 
 
+def test_two_outputs_that_are_one_operand(reference_device: Device) -> None:
+    """A RESHAPE to the shape that a tensor has is no operation."""
+    tensors = [real(3), real(3), constant([3]), real(3)]
+    file = write(tensors, [Step("NEG", [0], [1]), Step("RESHAPE", [1, 2], [3], "ReshapeOptions")], [0], [1, 3])
+    data = np.array([-1, 0, 2], np.float32)
+    with nn.load(file).compile(reference_device) as session:
+        for result in session.run(data):
+            np.testing.assert_array_equal(result, -data)
+
+
 def test_tensors_between_operators_can_be_kept(reference_device: Device) -> None:
     tensors = [real(2, 3), real(2, 3), real(2, 3)]
     file = write(tensors, [Step("RELU", [0], [1]), Step("TANH", [1], [2])], [0], [2])
@@ -272,6 +287,13 @@ def test_tensors_between_operators_can_be_kept(reference_device: Device) -> None
     data = random_inputs(tensors[:1])
     with network.compile(reference_device) as session:
         np.testing.assert_array_equal(session.run(data)[1], np.maximum(data[0], 0))
+
+
+def test_tensors_that_are_known_at_import_are_not_kept() -> None:
+    tensors = [real(2, 3), int32(2), real(6), constant([-1])]
+    steps = [Step("SHAPE", [0], [1], "ShapeOptions", {"OutType": 2}), Step("RESHAPE", [0, 3], [2], "ReshapeOptions")]
+    network = convert(read(write(tensors, steps, [0], [2])), preserve_all=True)
+    assert [info.index for info in network.outputs] == [2]
 
 
 def _bad(case: Case) -> bytes:

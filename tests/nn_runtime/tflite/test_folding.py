@@ -84,6 +84,11 @@ FOLDED: dict[str, Folded] = {
     ),
     "NEG": ([GRID], Step("NEG", [0], [1]), [int32(2, 3)]),
     "FLOOR_MOD": ([GRID, constant(np.int32(-4))], Step("FLOOR_MOD", [0, 1], [2]), [int32(2, 3)]),
+    "FLOOR_DIV beyond 32 bits": (
+        [constant([-(2**31)]), constant([-1])],
+        Step("FLOOR_DIV", [0, 1], [2]),
+        [int32(1)],
+    ),
     "UNSORTED_SEGMENT_PROD": (
         [constant(np.arange(1, 9).reshape(4, 2)), constant([2, 0, -1, 2]), constant(np.int32(4))],
         Step("UNSORTED_SEGMENT_PROD", [0, 1, 2], [3], version=1),
@@ -230,6 +235,14 @@ def known(inputs: Sequence[Tensor], step: Step, result: Tensor) -> bytes:
         (
             known([GRID, constant([0, -1])], Step("RESHAPE", [0, 1], [2], RESHAPE), int32(6)),
             r"6 elements cannot have shape \[0, -1\]",
+        ),
+        (
+            known([constant([7]), constant([-1, -1])], Step("RESHAPE", [0, 1], [2], RESHAPE), int32(1)),
+            r"1 elements cannot have shape \[-1, -1\]",
+        ),
+        (
+            known([constant(np.ones((1,) * 8, np.int32))], Step("PACK", [0], [1], "PackOptions"), int32(1)),
+            "PACK: integer constants must have rank 8 at most, got 9",
         ),
         (
             known([GRID, constant([1] * 70 + [6])], Step("RESHAPE", [0, 1], [2], RESHAPE), int32(6)),

@@ -14,6 +14,7 @@ from nn_runtime.errors import BadData
 from nn_runtime.tflite.loops import rounds_of
 from nn_runtime.tflite.model_builder import MAX_UNROLLED
 from nn_runtime.tflite.reader import read
+from nn_runtime.tflite.types import TensorType
 from tests.nn_runtime.tflite.operator_file import (
     Graph,
     Step,
@@ -27,6 +28,8 @@ from tests.nn_runtime.tflite.operator_file import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from nn_runtime.device import Device
     from nn_runtime.network import Network
 
@@ -259,3 +262,49 @@ def test_what_constants_make_is_made_once(device: Device, reference_device: Devi
         count, state = session.run([np.array([[1.0, 3.0]], np.float32)])
     assert int(count) == rounds
     np.testing.assert_allclose(state, [[1 + rounds / 2, 3 - 2 * rounds]], rtol=1e-6)
+
+
+def sum_of(rounds: int, made: Sequence[Tensor], *steps: Step, loops: int = 1) -> bytes:
+    """Add tensor 5 of the body, which the steps make of tensor 4 and others, in so many rounds of so many loops."""
+    tensors, calls = [constant(np.int32(0)), real(1, 2)], []
+    for at in range(loops):
+        tensors += [int32(), real(1, 2)]
+        values = {"CondSubgraphIndex": 1, "BodySubgraphIndex": 2}
+        calls.append(Step("WHILE", [0, 2 * at + 1], [2 * at + 2, 2 * at + 3], "WhileOptions", values))
+    less = Graph([int32(), real(1, 2), constant(np.int32(rounds)), boolean()], [Step("LESS", [0, 2], [3])], [0, 1], [3])
+    last = 4 + len(made)
+    body = Graph(
+        [int32(), real(1, 2), constant(np.int32(1)), int32(), *made, real(1, 2)],
+        [*steps, Step("ADD", [0, 2], [3], "AddOptions"), Step("ADD", [1, 5], [last], "AddOptions")],
+        [0, 1],
+        [3, last],
+    )
+    return write_graphs([Graph(tensors, calls, [1], [2 * loops + 1]), less, body])
+
+
+@pytest.mark.parametrize(
+    ("made", "steps"),
+    [
+        ([constant([[0.5, -2.0]]), real(1, 2), real(1, 2)], [Step("NEG", [4], [5, 6])]),
+        (
+            [constant([[2.25, -1.75]]), real(1, 2), Tensor(TensorType.COMPLEX64, (1, 2)), constant([1, 2])],
+            [Step("RFFT2D", [4, 7], [6]), Step("REAL", [6], [5])],
+        ),
+    ],
+    ids=["an output that no conversion makes", "transform"],
+)
+def test_what_is_made_of_constants_in_every_round(
+    made: Sequence[Tensor], steps: Sequence[Step], reference_device: Device
+) -> None:
+    file = sum_of(3, made, *steps)
+    data = made[0].data
+    assert data is not None
+    added = -data if steps[0].code == "NEG" else np.fft.rfft(data).real
+    with nn.load(file).compile(reference_device) as session:
+        np.testing.assert_allclose(session.run([np.array([[1, 2]], np.float32)])[0], [[1, 2]] + 3 * added, rtol=1e-6)
+
+
+def test_loops_share_what_may_be_unrolled(reference_device: Device) -> None:
+    """Of two loops whose rounds have two operators each there is room for one alone."""
+    file = sum_of(MAX_UNROLLED // 4 + 1, [constant([[1.0, 2.0]]), constant([[0.5, 1.0]])], loops=2)
+    assert names_of(nn.load(file), reference_device).count("WHILE") == 1

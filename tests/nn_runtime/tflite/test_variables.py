@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Resource variables of streaming networks: runs one after another against LiteRT, and what cannot be kept."""
+"""Variables of streaming networks, most by name: runs one after another against LiteRT, and what cannot be kept."""
 
 from __future__ import annotations
 
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from nn_runtime.device import Device
 
 HANDLE = Tensor(TensorType.RESOURCE, ())
+MEMORY = Tensor(TensorType.FLOAT32, (2,), is_variable=True)
 CALL = Step("CALL_ONCE", [], [], "CallOnceOptions", {"InitSubgraphIndex": 1})
 RUNS = 4
 
@@ -140,6 +141,12 @@ FILES = {
                 [4],
             )
         ]
+    ),
+    "a tensor that an operator writes": write_graphs(
+        [Graph([real(2), MEMORY, real(2)], [add(0, 1, 2), Step("NEG", [2], [1])], [0], [2, 1])]
+    ),
+    "a tensor written before it is read": write_graphs(
+        [Graph([real(2), MEMORY, real(2)], [Step("ABS", [0], [1]), add(0, 1, 2)], [0], [2, 1])]
     ),
     "raw numbers of another scale": write_graphs(
         [
