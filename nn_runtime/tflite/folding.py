@@ -94,7 +94,7 @@ def split_sizes(op: Operator, shape: Dimensions) -> tuple[int, list[int]]:
     sizes = op.integers(1, "size_splits")
     if sizes.count(-1) == 1:
         sizes[sizes.index(-1)] = shape[axis] - sum(sizes) - 1
-    if not sizes or len(sizes) != op.output_count or min(sizes) < 0 or sum(sizes) != shape[axis]:
+    if len(sizes) != op.output_count or min(sizes) < 0 or sum(sizes) != shape[axis]:
         op.fail(f"size_splits must be {op.output_count} sizes of sum {shape[axis]}, got {sizes}")
     return axis, sizes
 
@@ -287,7 +287,7 @@ def _fold_split_v(op: Operator) -> list[Array]:
 def _fold_split(op: Operator) -> list[Array]:
     data = op.array(1, "value")
     axis = op.axis(op.integer(0, "axis"), data.ndim)
-    if not op.output_count or data.shape[axis] % op.output_count:
+    if data.shape[axis] % op.output_count:
         op.fail(f"{data.shape[axis]} integer constants cannot be split into {op.output_count} equal parts")
     return np.split(data, op.output_count, axis)
 
@@ -322,10 +322,12 @@ def _fold_gather(op: Operator) -> Array:
 @_folds(BuiltinOperator.SLICE)
 def _fold_slice(op: Operator) -> Array:
     data, begins, sizes = op.array(0, "input"), op.by_dimension(1, "begin"), op.by_dimension(2, "size")
-    if not len(begins) == len(sizes) == data.ndim or min(begins, default=0) < 0 or min(sizes, default=0) < -1:
+    places = list(zip(begins, sizes, data.shape, strict=False))
+    bounds = [(begin, whole if size == -1 else begin + size, whole) for begin, size, whole in places]
+    fits = len(begins) == len(sizes) == data.ndim and all(0 <= begin <= end <= whole for begin, end, whole in bounds)
+    if not fits:
         op.fail(f"begin and size must fit {list(data.shape)}, got {begins} and {sizes}")
-    ends = [None if size < 0 else begin + size for begin, size in zip(begins, sizes, strict=True)]
-    return data[tuple(slice(begin, end) for begin, end in zip(begins, ends, strict=True))]
+    return data[tuple(slice(begin, end) for begin, end, _ in bounds)]
 
 
 @_folds(BuiltinOperator.RANGE)

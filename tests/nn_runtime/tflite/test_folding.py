@@ -84,6 +84,16 @@ FOLDED: dict[str, Folded] = {
     ),
     "NEG": ([GRID], Step("NEG", [0], [1]), [int32(2, 3)]),
     "FLOOR_MOD": ([GRID, constant(np.int32(-4))], Step("FLOOR_MOD", [0, 1], [2]), [int32(2, 3)]),
+    "REDUCE_PROD over an axis named twice": (
+        [GRID, constant([1, -1])],
+        Step("REDUCE_PROD", [0, 1], [2], "ReducerOptions", {"KeepDims": True}),
+        [int32(2, 1)],
+    ),
+    "SLICE": (
+        [GRID, constant([1, 0]), constant([-1, 2])],
+        Step("SLICE", [0, 1, 2], [3], "SliceOptions"),
+        [int32(1, 2)],
+    ),
     "FLOOR_DIV beyond 32 bits": (
         [constant([-(2**31)]), constant([-1])],
         Step("FLOOR_DIV", [0, 1], [2]),
@@ -113,6 +123,20 @@ def test_integers_have_the_values_that_litert_computes(name: str, reference_devi
         for result, expected in zip(session.run(data), reference(file, data), strict=True):
             np.testing.assert_array_equal(result, expected)
             assert result.dtype == expected.dtype
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (2, 0), (0, 0)])
+def test_nothing_is_gathered_of_nothing(shape: tuple[int, ...], reference_device: Device) -> None:
+    indices = np.zeros(3 if shape[0] else 0, np.int32)
+    tensors = [constant(np.zeros(shape, np.int32)), constant(indices), int32(indices.size, shape[1]), int32(2)]
+    steps = [
+        Step("GATHER", [0, 1], [2], GATHER),
+        Step("SHAPE", [2], [3], "ShapeOptions", {"OutType": 2}),
+        Step("RELU", [4], [5]),
+    ]
+    file = write([*tensors, real(1), real(1)], steps, [4], [3, 5])
+    with nn.load(file).compile(reference_device) as session:
+        np.testing.assert_array_equal(session.run(random_inputs([real(1)]))[0], [indices.size, shape[1]])
 
 
 def frames() -> bytes:
@@ -211,10 +235,16 @@ def test_nothing_is_computed_of_parts_without_elements(file: bytes, message: str
         nn.load(file)
 
 
-def known(inputs: Sequence[Tensor], step: Step, result: Tensor) -> bytes:
+def known(inputs: Sequence[Tensor], step: Step, *results: Tensor) -> bytes:
     """Return a file with one operator on constants."""
-    tensors = [*inputs, result, real(1), real(1)]
+    tensors = [*inputs, *results, real(1), real(1)]
     return write(tensors, [step, Step("RELU", [len(tensors) - 2], [len(tensors) - 1])], [len(tensors) - 2], [])
+
+
+def sliced(begin: list[int], end: list[int], strides: list[int], **masks: int) -> bytes:
+    """Return a file with a STRIDED_SLICE of the grid."""
+    step = Step("STRIDED_SLICE", [0, 1, 2, 3], [4], "StridedSliceOptions", masks)
+    return known([GRID, constant(begin), constant(end), constant(strides)], step, int32(1))
 
 
 @pytest.mark.parametrize(
@@ -279,6 +309,77 @@ def known(inputs: Sequence[Tensor], step: Step, result: Tensor) -> bytes:
         (
             known([GRID, constant([1, 2])], Step("ADD", [0, 1], [2], "AddOptions"), int32(2, 3)),
             r"ADD: the shapes must go together, got \[2, 3\] and \[2\]",
+        ),
+        (
+            known([GRID], Step("SQUEEZE", [0], [1], "SqueezeOptions", {"SqueezeDims": (0,)}), int32(3)),
+            r"SQUEEZE: squeeze_dims must name sizes 1 of \[2, 3\], got \[0\]",
+        ),
+        (
+            known(
+                [GRID, constant([-2, 5]), constant(np.int32(1))],
+                Step("SPLIT_V", [0, 1, 2], [3, 4], SPLIT_V),
+                *(int32(2, 3), int32(2, 3)),
+            ),
+            r"SPLIT_V: size_splits must be 2 sizes of sum 3, got \[-2, 5\]",
+        ),
+        (known([GRID, constant([3])], Step("SPLIT_V", [0, 1, 1], [], SPLIT_V)), "needs at least 1 outputs, got 0"),
+        (known([GRID, constant([1])], Step("SPLIT", [1, 0], [])), "needs at least 1 outputs, got 0"),
+        (
+            known([GRID, constant([1])], Step("SPLIT", [1, 0], [2, 3]), int32(2, 1), int32(2, 1)),
+            "SPLIT: 3 integer constants cannot be split into 2 equal parts",
+        ),
+        (
+            known([GRID, constant([1, 2])], Step("PACK", [0, 1], [2], "PackOptions"), int32(2)),
+            "PACK: the inputs must have one shape",
+        ),
+        (known([], Step("CONCATENATION", [], [0]), int32(2)), r"CONCATENATION: values \(input 0\) is missing"),
+        (
+            sliced([0, 0, 0], [1, 1, 1], [1, 1, 1]),
+            "begin, end and strides must have one length of at most 2, got 3, 3, 3",
+        ),
+        (sliced([0], [1, 1], [1]), "begin, end and strides must have one length of at most 2, got 1, 2, 1"),
+        (sliced([0, 0], [1, 1], [1, 0]), r"strides must not be 0, got \[1, 0\]"),
+        (sliced([0, 0], [1, 1], [1, 1], EllipsisMask=3), "one ellipsis is supported at most, got 2"),
+        (sliced([2], [3], [1], ShrinkAxisMask=1), "an axis that is dropped must have one element"),
+        *(
+            (
+                known([GRID, constant(begin), constant(size)], Step("SLICE", [0, 1, 2], [3], "SliceOptions"), int32(1)),
+                rf"SLICE: begin and size must fit \[2, 3\], got \{begin} and \{size}",
+            )
+            for begin, size in (
+                *(([0], [1]), ([0, 0], [1]), ([-1, 0], [1, 1]), ([0, 0], [-2, 1])),
+                *(([1, 0], [2, 1]), ([0, 4], [1, -1]), ([2**31 - 1, 0], [2**31 - 1, 1])),
+            )
+        ),
+        *(
+            (
+                known([constant(np.int32(at)) for at in bounds], Step("RANGE", [0, 1, 2], [3]), int32(1)),
+                rf"RANGE: a range must have at most 1048576 elements, got {bounds[0]} to {bounds[1]} by {bounds[2]}",
+            )
+            for bounds in ((0, 4, 0), (0, 1048577, 1), (2**31 - 1, -(2**31), -2))
+        ),
+        *(
+            (
+                known(
+                    [GRID, constant(places), constant(np.int32(count))],
+                    Step("UNSORTED_SEGMENT_PROD", [0, 1, 2], [3], version=1),
+                    int32(1),
+                ),
+                message,
+            )
+            for places, count, message in (
+                ([0, 1, 1], 4, r"segment_ids \(input 1\) must be below 4, of a shape that \[2, 3\] begins with"),
+                ([0, 4], 4, r"segment_ids \(input 1\) must be below 4"),
+                ([0, 1], (1 << 20) + 1, "at most 1048576 integer constants are computed, got 1048577 segments"),
+                ([-3, -4], -2, "at most 1048576 integer constants are computed, got -2 segments"),
+            )
+        ),
+        *(
+            (
+                known([GRID, constant([[2], [0]])], Step(code, [0, 1], [2]), int32(2, 3)),
+                rf"{code}: input1 \(input 1\) must not be 0",
+            )
+            for code in ("FLOOR_DIV", "FLOOR_MOD")
         ),
         (
             known(
