@@ -179,6 +179,7 @@ CASES = [
     Case("RELU6", [uint8(0.1, 100, 2, 90)], [uint8(0.1, 100, 2, 90)]),
     Case("RELU", [int8(0.1, 10, 2, 90)], [int8(0.23, -50, 2, 90)], name="rescaling"),
     Case("RELU6", [uint8(0.1, 100, 2, 90)], [uint8(0.04, 0, 2, 90)], name="rescaling"),
+    Case("RELU", [int8(0.1, 10, 2, 90)], [int8(0.1, -50, 2, 90)], name="another zero point"),
     Case("RELU_N1_TO_1", [real(2, 9)], [real(2, 9)]),
     Case("LOGISTIC", [real(2, 9)], [real(2, 9)]),
     Case("LOGISTIC", [int8(0.06, 10, 2, 90)], [int8(1 / 256, -128, 2, 90)]),

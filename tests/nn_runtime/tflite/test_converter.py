@@ -269,6 +269,22 @@ def test_outputs_that_no_operation_writes_are_copied(reference_device: Device) -
         np.testing.assert_array_equal(result, wanted)
 
 
+def test_constants_of_scales_beyond_float32_are_infinite(reference_device: Device) -> None:
+    tensors = [real(3), constant(np.array([100, -100, 1], np.int8), 3e38), real(3)]
+    file = write(tensors, [Step("MUL", [0, 1], [2], "MulOptions")], [0], [2])
+    with nn.load(file).compile(reference_device) as session:
+        (result,) = session.run([np.ones(3, np.float32)])
+    np.testing.assert_array_equal(result, np.array([np.inf, -np.inf, 3e38], np.float32))
+
+
+@pytest.mark.parametrize("number", [-(2**31), 2**31 - 1])
+def test_constants_of_int64_at_the_ends_of_32_bits(number: int, reference_device: Device) -> None:
+    wide = Tensor(TensorType.INT64, (1,), data=np.array([number]))
+    case = Case("EQUAL", [int64(2), wide], [Tensor(TensorType.BOOL, (2,))], "EqualOptions")
+    with nn.load(case.file()[0]).compile(reference_device) as session:
+        np.testing.assert_array_equal(session.run([np.array([number, 7])])[0], [True, False])
+
+
 def test_two_outputs_that_are_one_operand(reference_device: Device) -> None:
     """A RESHAPE to the shape that a tensor has is no operation."""
     tensors = [real(3), real(3), constant([3]), real(3)]
@@ -352,6 +368,24 @@ REFUSALS = {
         Case("SLICE", [real(6), constant([0]), Tensor(TensorType.INT64, (1,), data=np.array([2**40]))], [real(6)]),
         "operator 0 SLICE: tensor 't2': an INT64 constant must fit in 32 bits",
     ),
+    "wide constant below 0": (
+        Case(
+            "SLICE", [real(6), Tensor(TensorType.INT64, (1,), data=np.array([-(2**31) - 1])), constant([1])], [real(6)]
+        ),
+        "operator 0 SLICE: tensor 't1': an INT64 constant must fit in 32 bits",
+    ),
+    "sizes of bytes": (
+        Case("RESHAPE", [real(6), constant(np.array([2, 3], np.uint8))], [real(2, 3)]),
+        r"operator 0 RESHAPE: shape \(input 1\) must be of integers, got uint8",
+    ),
+    "two axes for one": (
+        Case("EXPAND_DIMS", [real(6), constant([0, 1])], [real(1, 6)]),
+        r"operator 0 EXPAND_DIMS: axis \(input 1\) must have one element, got 2",
+    ),
+    "axis before the first": (
+        Case("EXPAND_DIMS", [real(6), constant([-3])], [real(1, 6)]),
+        r"operator 0 EXPAND_DIMS: axis must be in \[-2, 2\), got -3",
+    ),
     "type": (
         Case("RELU", [Tensor(TensorType.STRING, (3,))], [Tensor(TensorType.STRING, (3,))]),
         "tensor 't0': type STRING is not supported",
@@ -419,6 +453,20 @@ REFUSALS = {
     "LSTM without a state": (
         Case("UNIDIRECTIONAL_SEQUENCE_LSTM", [real(2, 5, 3), *LSTM_WEIGHTS], [real(2, 5, 4)]),
         r"operator 0 UNIDIRECTIONAL_SEQUENCE_LSTM: output_state \(input 18\) must be a variable tensor",
+    ),
+    "channels of bytes without a sign": (
+        Case(
+            "CONV_2D",
+            [uint8(0.1, 0, 1, 3, 3, 1), constant(bytes_of(np.uint8, 2, 1, 1, 1), [0.1, 0.2], 0), None],
+            [uint8(0.1, 0, 1, 3, 3, 2)],
+            "Conv2DOptions",
+            CONV,
+        ),
+        "'t1': per-channel quantisation is supported for constants of INT8, INT4 and INT2 alone",
+    ),
+    "channels of data": (
+        Case("RELU", [Tensor(TensorType.INT8, (2, 3), [0.1, 0.2])], [int8(0.1, 0, 2, 3)]),
+        "'t0': per-channel quantisation is supported for constants of INT8, INT4 and INT2 alone",
     ),
     "per-channel zero points": (
         Case(

@@ -6,7 +6,7 @@ from __future__ import annotations
 import copy
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -174,6 +174,55 @@ def test_data_behind_the_tables() -> None:
     assert weights.tobytes() == FILTER
 
 
+@pytest.mark.parametrize(
+    ("size", "message"), [(7, "buffer 1: data must lie in bytes"), (0, r"input 1 \(tensor 1\) is read before")]
+)
+def test_data_behind_the_tables_of_another_size(size: int, message: str) -> None:
+    length = len(changed(set_buffer(1, External(1000, size))))
+    refused(changed(set_buffer(1, External(length, size))) + FILTER, message)
+
+
+def test_the_first_buffer_is_none() -> None:
+    """Whatever it holds: schema.fbs has it for tensors without data."""
+    assert read(changed(set_buffer(0, b"data"))).subgraphs[0].tensors[0].data is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "lowest", "highest"),
+    [
+        *((TensorType.UINT8, 0, 255), (TensorType.INT8, -128, 127)),
+        *((TensorType.UINT16, 0, 65535), (TensorType.INT16, -32768, 32767)),
+        *((TensorType.UINT4, 0, 15), (TensorType.INT4, -8, 7), (TensorType.INT2, -2, 1)),
+        (TensorType.INT32, -(2**31), 2**31 - 1),
+    ],
+)
+def test_zero_points_are_numbers_of_their_type(kind: TensorType, lowest: int, highest: int) -> None:
+    for zero_point in (lowest, highest):
+        quantization = read(changed(set_tensor(0, type=kind, zero_points=(zero_point,)))).subgraphs[0].tensors[0]
+        assert quantization.quantization is not None
+        assert quantization.quantization.zero_points.tolist() == [zero_point]
+    for zero_point in (lowest - 1, highest + 1):
+        refused(
+            changed(set_tensor(0, type=kind, zero_points=(zero_point,))),
+            f"{kind.name} zero points must be {lowest} to {highest}, got {zero_point} to {zero_point}",
+        )
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"scales": ()}, {"type": TensorType.FLOAT32}, {"type": TensorType.BOOL}, {"type": TensorType.STRING}],
+    ids=["no scale", "FLOAT32", "BOOL", "STRING"],
+)
+def test_quantisation_of_no_integers_is_none(fields: dict[str, Any]) -> None:
+    assert read(changed(set_tensor(0, **fields))).subgraphs[0].tensors[0].quantization is None
+
+
+def test_a_scalar_may_have_a_scale() -> None:
+    quantization = read(changed(set_tensor(0, shape=(), signature=()))).subgraphs[0].tensors[0].quantization
+    assert quantization is not None
+    assert (quantization.scales.tolist(), quantization.zero_points.tolist()) == ([0.5], [-1])
+
+
 def test_variable_tensor_is_ready_from_the_start() -> None:
     def change(file: FileSpec) -> None:
         file.subgraphs[0].tensors[2].is_variable = True
@@ -218,6 +267,7 @@ REFUSED: dict[str, tuple[Callable[[FileSpec], object], str]] = {
     ),
     "external behind end": (set_buffer(1, External(100_000, 6)), "buffer 1: data must lie in bytes"),
     "external in header": (set_buffer(1, External(2, 6)), "buffer 1: data must lie in bytes"),
+    "external at 1, which is none": (set_buffer(1, External(1, 6)), r"input 1 \(tensor 1\) is read before"),
     "external overflow": (set_buffer(1, External(2**64 - 4, 6)), "buffer 1: data must lie in bytes"),
     "external size": (set_buffer(1, External(100_000, 2**64 - 1)), "buffer 1: data must lie in bytes"),
     "metadata buffer": (set_file(metadata=[("m", 9)]), "metadata 'm': buffer index must be below 5, got 9"),
@@ -226,6 +276,7 @@ REFUSED: dict[str, tuple[Callable[[FileSpec], object], str]] = {
     "bool bytes": (set_tensor(1, type=BOOL, scales=(), zero_points=()), "BOOL constant must hold bytes 0 and 1, got 5"),
     "variable with data": (set_tensor(2, is_variable=True), "'bias': a variable tensor must have no data, got 12"),
     "negative dimension": (set_tensor(0, shape=(1, -4, 4, 2)), r"dimensions must be >= 0, got \(1, -4, 4, 2\)"),
+    "dimension -1 of a shape": (set_tensor(0, shape=(1, -1, 4, 2)), r"dimensions must be >= 0, got \(1, -1, 4, 2\)"),
     "rank 9": (set_tensor(0, shape=(1,) * 9), "rank must be at most 8, got 9"),
     "rank 100000": (set_tensor(0, shape=(1,) * 100_000), "rank must be at most 8, got 100000"),
     "2^32 bytes": (set_tensor(0, shape=(1 << 16, 1 << 16, 1)), "must need at most 4294967295 bytes, needs 4294967296"),
@@ -243,6 +294,11 @@ REFUSED: dict[str, tuple[Callable[[FileSpec], object], str]] = {
     "zero point high": (set_tensor(0, zero_points=(1 << 40,)), "INT8 zero points must be -128 to 127"),
     "no zero point": (set_tensor(0, zero_points=()), "one zero point for each of 1 scales, got 0"),
     "few zero points": (set_tensor(1, zero_points=(0, 0)), "one zero point for each of 3 scales, got 2"),
+    "many zero points": (set_tensor(0, zero_points=(0, 0)), "one zero point for each of 1 scales, got 2"),
+    "few scales": (
+        set_tensor(1, scales=(0.5, 0.25), zero_points=(0, 0)),
+        "needs 1 or 3 scales for dimension 0, got 2",
+    ),
     "scales not channels": (set_tensor(1, quantized_dimension=3), "needs 1 or 2 scales for dimension 3, got 3"),
     "dimension 4": (set_tensor(1, quantized_dimension=4), "quantized_dimension must be 0 to 3, got 4"),
     "dimension -1": (set_tensor(1, quantized_dimension=-1), "quantized_dimension must be 0 to 3, got -1"),
