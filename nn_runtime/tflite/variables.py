@@ -110,6 +110,6 @@ class Variables:
                 what = f"variable {key}" if isinstance(key, Resource) else f"variable tensor {key}"
                 raise BadData(f"{what} must be assigned a constant by the initialisation subgraph")
             known = self._variables.get(key)
-            if known is not None and (known.source is not None or known.current is not known.initial):
+            if known is not None and known.current is not known.initial:
                 raise BadData(f"variable {key} is initialised after it is used")
             self._variables[key] = Variable(None, variable.current, variable.current)

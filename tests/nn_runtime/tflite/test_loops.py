@@ -144,9 +144,9 @@ def test_others_stay_loops(loop: Loop, reference_device: Device) -> None:
     assert names_of(nn.load(loop.file()[0]), reference_device) == ["WHILE"]
 
 
-@pytest.mark.parametrize(("at", "number"), [(4, 2), (15, 1), (12, 1)])
+@pytest.mark.parametrize(("at", "number"), [(4, 2), (15, 1), (12, 1), (16, 1), (11, 1)])
 def test_what_is_no_assignment_is_refused_as_before(at: int, number: int) -> None:
-    """The rest begins two items on, the front at another place, the rest at another column."""
+    """The rest begins two items on, front or rest at another place or column, or end at another one."""
     loop = Loop(start=None)
     graph = loop._body()
     data = graph.tensors[at].data
@@ -155,6 +155,37 @@ def test_what_is_no_assignment_is_refused_as_before(at: int, number: int) -> Non
     loop._body = lambda: graph  # type: ignore[method-assign]
     with pytest.raises(BadData, match=r"operator 0 WHILE: subgraph 2: operator .* SLICE: size"):
         nn.load(loop.file()[0])
+
+
+@pytest.mark.parametrize("other", ["rest of x", "activation", "two items"])
+def test_what_looks_much_like_an_assignment_is_refused(other: str) -> None:
+    loop = Loop(start=None)
+    graph = loop._body()
+    if other == "rest of x":
+        graph.steps[8].inputs = [3, *graph.steps[8].inputs[1:]]
+    elif other == "activation":
+        graph.steps[10].values = {"Axis": 0, "FusedActivationFunction": 1}
+    else:
+        graph.tensors = [*graph.tensors[:20], real(2, 1, 2), *graph.tensors[21:]]
+    loop._body = lambda: graph  # type: ignore[method-assign]
+    with pytest.raises(BadData, match=r"operator 0 WHILE: subgraph 2: operator .* SLICE: size"):
+        nn.load(loop.file()[0])
+
+
+@pytest.mark.parametrize("form", ["axis from the last", "one plus the counter"])
+def test_other_forms_of_an_assignment(form: str, device: Device) -> None:
+    loop = Loop()
+    graph = loop._body()
+    if form == "axis from the last":
+        graph.steps[10].values = {"Axis": -3}
+    else:
+        graph.steps[2].inputs = [4, 0]
+    loop._body = lambda: graph  # type: ignore[method-assign]
+    file, fed = loop.file()
+    inputs = random_inputs(fed)
+    with nn.load(file).compile(device) as session:
+        found = session.run(inputs)[1]
+    np.testing.assert_allclose(found, inputs[1] + np.cumsum(inputs[2], 0), rtol=1e-6)
 
 
 @pytest.mark.parametrize("code", ["SLICE", "CONCATENATION", "ADD", "RESHAPE"])
@@ -207,6 +238,8 @@ RESHAPED = Graph(
     [4],
 )
 SHIFTED = Graph([COUNT, constant(np.int32(1 << 30)), COUNT], [Step("MUL", [0, 1], [2], "MulOptions")], [0], [2])
+ABOVE_MINUS_5 = Graph([COUNT, constant(np.int32(-5)), FLAG], [Step("GREATER", [0, 1], [2])], [0], [2])
+FAR_DOWN = Graph([COUNT, constant(np.int32(-(2**31))), COUNT], UP.steps, [0], [2])
 AT_LEAST_1 = Graph(UP.tensors, [Step("MAXIMUM", [0, 1], [2], "MaximumMinimumOptions")], [0], [2])
 QUANTISED = constant(np.array(5, np.int8), 0.5, 0)
 
@@ -226,6 +259,9 @@ QUANTISED = constant(np.array(5, np.int8), 0.5, 0)
         (below(constant(np.float32(5))), UP, 0, None),
         (BELOW_5, SHIFTED, 2, None),  # 2^31 does not fit into 32 bits
         (BELOW_5, SHIFTED, 1, 1),
+        (ABOVE_MINUS_5, FAR_DOWN, 0, 1),
+        (ABOVE_MINUS_5, FAR_DOWN, -1, None),  # nor does -1 - 2^31
+        (BELOW_5, Graph([COUNT, COUNT], [Step("RESHAPE", [], [1])], [0], [1]), 0, None),
         (BELOW_5, AT_LEAST_1, 0, None),
     ],
 )
