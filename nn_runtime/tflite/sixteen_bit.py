@@ -17,7 +17,7 @@ import numpy as np
 from nn_runtime.errors import BadData
 from nn_runtime.tflite.builtin_operator import BuiltinOperator
 from nn_runtime.tflite.tensor_reader import quoted
-from nn_runtime.tflite.types import TensorType
+from nn_runtime.tflite.types import TensorType, TfliteQuantization
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from nn_runtime.tflite.types import TfliteModel, TfliteOperator, TfliteSubgraph, TfliteTensor
 
 _BYTES = frozenset({TensorType.INT8, TensorType.UINT8})
-_CONSTANTS = _BYTES | {TensorType.INT4, TensorType.INT2, TensorType.INT32, TensorType.INT64}
+_INTEGERS = frozenset({TensorType.INT32, TensorType.INT64})
+_CONSTANTS = _BYTES | _INTEGERS | {TensorType.INT4, TensorType.INT2}
 """Types of weights and biases."""
 _WITH_WEIGHTS = frozenset(
     {
@@ -39,6 +40,13 @@ _WITH_WEIGHTS = frozenset(
 )
 _FIRST_WEIGHTS = 1
 """Input of these from which on constants are weights and biases; others have shapes and axes in integers."""
+_BIASES = {
+    **dict.fromkeys(
+        (BuiltinOperator.CONV_2D, BuiltinOperator.DEPTHWISE_CONV_2D, BuiltinOperator.FULLY_CONNECTED), (0, 2)
+    ),
+    BuiltinOperator.TRANSPOSE_CONV: (2, 3),
+}
+"""Inputs of these that are data and bias; weights are input 1."""
 _WITH_STATES = frozenset({BuiltinOperator.LSTM, BuiltinOperator.UNIDIRECTIONAL_SEQUENCE_LSTM})
 
 
@@ -67,6 +75,7 @@ def _with_real_numbers(subgraph: TfliteSubgraph) -> TfliteSubgraph:
         if operator.code == BuiltinOperator.CAST:
             raise BadData(f"operator {operator.index} CAST: of quantised INT16 tensors it is not supported")
         if operator.code in _WITH_WEIGHTS:
+            _give_bias_a_scale(operator, tensors)
             real |= {at for at in operator.inputs[_FIRST_WEIGHTS:] if at >= 0 and _is_constant(tensors[at])}
     for at in real:
         tensor = tensors[at]
@@ -76,6 +85,25 @@ def _with_real_numbers(subgraph: TfliteSubgraph) -> TfliteSubgraph:
             tensor, type=TensorType.FLOAT32, quantization=None, data=None if tensor.data is None else _real(tensor)
         )
     return replace(subgraph, tensors=tuple(tensors))
+
+
+def _give_bias_a_scale(operator: TfliteOperator, tensors: list[TfliteTensor]) -> None:
+    """Give integers without a scale that of the products to which they are added, as TFLite's kernels have it."""
+    places = (*_BIASES.get(operator.code, ()), 1)
+    if len(places) < 3 or max(places) >= len(operator.inputs) or min(operator.inputs[at] for at in places) < 0:
+        return
+    source, bias, weights = (tensors[operator.inputs[at]] for at in places)
+    if (
+        bias.quantization is not None
+        or bias.type not in _INTEGERS
+        or not source.quantization
+        or not weights.quantization
+    ):
+        return
+    scales = source.quantization.scales[0] * weights.quantization.scales
+    if scales.size == 1 or bias.shape == scales.shape:
+        quantization = TfliteQuantization(scales, np.zeros(scales.size, np.int64), 0)
+        tensors[operator.inputs[places[1]]] = replace(bias, quantization=quantization)
 
 
 def _is_16_bit(tensor: TfliteTensor) -> bool:
