@@ -134,10 +134,10 @@ def _check_counts(levels: Sequence[TfliteLevel], value_count: int, where: str) -
 
 
 def _expanded(offsets: Offsets, level: TfliteLevel, size: int, stride: int, where: str) -> Offsets:
-    """Return where the entries of a level lie, from where those of the level above do."""
+    """Return where the entries of a level, which has some, lie, from where those of the level above do."""
     if level.indices is None or level.segments is None:
         return (offsets[:, np.newaxis] + stride * np.arange(size, dtype=np.int64)).reshape(-1)
-    if level.indices.size and not 0 <= level.indices.min() <= level.indices.max() < size:
+    if not 0 <= level.indices.min() <= level.indices.max() < size:
         found = f"{level.indices.min()} to {level.indices.max()}"
         raise TfliteError(f"{where}: array_indices must be 0 to {size - 1}, got {found}")
     found_offsets: Offsets = np.repeat(offsets, np.diff(level.segments)) + stride * level.indices

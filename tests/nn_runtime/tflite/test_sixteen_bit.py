@@ -145,6 +145,12 @@ def test_results_are_within_steps_of_the_reference(case: Case, device: Device) -
                 assert np.abs(result.astype(int) - expected.astype(int)).max() <= steps
 
 
+def test_weights_beside_16_bits_are_none_of_dynamic_range_quantisation() -> None:
+    for case in CASES:
+        with nn.load(case.file()[0]) as network:
+            assert not network.dynamic_quantization, str(case)
+
+
 def test_the_interface_is_that_of_the_file(reference_device: Device) -> None:
     network = nn.load(Case("NEG", [short(3)], [short(3, scale=0.5)]).file()[0])
     info = network.inputs[0]

@@ -179,6 +179,17 @@ REFUSED = {
         changed(level=1, fields=listed(lambda numbers: numbers.pop(2), of_segments=True)),
         "dim_metadata 1: needs 7 array_segments, got 6",
     ),
+    "segments too many": (
+        changed(level=1, fields=listed(lambda numbers: numbers.append(COUNT), of_segments=True)),
+        "dim_metadata 1: needs 7 array_segments, got 8",
+    ),
+    "nothing kept": (
+        replace(
+            changed(level=1, fields={"segments": [0] * 7, "indices": []}),
+            data=np.zeros(0, np.float32),
+        ),
+        "a sparse tensor must be a constant of numbers, got FLOAT32",
+    ),
     "segments from 1": (
         changed(level=1, fields=listed(lambda numbers: numbers.__setitem__(0, 1), of_segments=True)),
         f"array_segments must rise from 0 to {COUNT}, got",

@@ -247,11 +247,24 @@ def one_graph(tensors: list[Tensor], *steps: Step, first: Tensor | Graph | None 
 
 FIRST = constant([1.0, 2.0])
 SUM = [HANDLE, real(2), real(2), real(2)]
+NEGATED = Step("NEG", [0], [1])
 RECURSIVE = Graph([HANDLE, FIRST], [Step("CALL_ONCE", [], [], "CallOnceOptions", {"InitSubgraphIndex": 2})], [], [])
 REFUSED = {
     "no first value": (
         one_graph(SUM, handle(0), read(0, 2), add(2, 1, 3)),
         "operator 1 READ_VARIABLE: variable 'state' is read before anything assigns it",
+    ),
+    "no first value in a container": (
+        one_graph(SUM, handle(0, container="box"), read(0, 2), add(2, 1, 3)),
+        "operator 1 READ_VARIABLE: variable 'box/state' is read before anything assigns it",
+    ),
+    "a tensor with a first value": (
+        one_graph(
+            SUM,
+            *(CALL, handle(0), read(0, 2), add(2, 1, 3)),
+            first=Graph([constant([1, 2]), Tensor(TensorType.INT32, (2,), is_variable=True)], [NEGATED], [], []),
+        ),
+        "operator 0 CALL_ONCE: variable tensor 1 must be assigned a constant by the initialisation subgraph",
     ),
     "no handle": (
         one_graph(SUM, read(1, 2), add(2, 1, 3)),
