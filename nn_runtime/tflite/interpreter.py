@@ -158,10 +158,10 @@ class Interpreter:
         self._runner(0).reset_variables()
 
     def get_signature_list(self) -> dict[str, dict[str, list[str]]]:
-        """Return the names of inputs and outputs by signature, all sorted."""
+        """Return the names of inputs and outputs, sorted, by signature, in the order of the file."""
         return {
             signature.key: {"inputs": sorted(signature.inputs), "outputs": sorted(signature.outputs)}
-            for signature in sorted(self._model.signatures, key=lambda signature: signature.key)
+            for signature in self._model.signatures
         }
 
     def get_signature_runner(self, signature_key: str | None = None) -> SignatureRunner:

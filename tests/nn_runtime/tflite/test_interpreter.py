@@ -383,6 +383,48 @@ def test_the_first_runs_of_rivals_leave_a_state_as_it_was(device: Device) -> Non
         np.testing.assert_allclose(kept, interpreter.get_tensor(4), rtol=1e-5)
 
 
+def test_what_changes_nothing_keeps_what_is_set() -> None:
+    """Tensors allocated twice, an input resized to the shape that it has."""
+    data = np.array([[1, 2, 3]], np.float32)
+    for interpreter in both(signed_file()):
+        interpreter.allocate_tensors()
+        interpreter.set_tensor(0, data)
+        interpreter.allocate_tensors()
+        interpreter.resize_tensor_input(0, [1, 3])
+        interpreter.set_tensor(1, data)
+        interpreter.invoke()
+        np.testing.assert_array_equal(interpreter.get_tensor(2), 2 * data)
+
+
+def test_shapes_that_cannot_be_are_refused() -> None:
+    for interpreter in both(signed_file()):
+        for shape, strict in (([1, 3, 1], True), ([3], True), ([-1, 3], False)):
+            with pytest.raises(RuntimeError):
+                interpreter.resize_tensor_input(0, shape, strict=strict)
+                interpreter.allocate_tensors()  # where LiteRT finds sizes below 0
+
+
+def test_details_follow_a_resized_input() -> None:
+    """Also the signature of its shape, where the file has none."""
+    theirs, ours = both(write([real(1, 3), real(1, 3)], [Step("NEG", [0], [1])], [0], [1]))
+    for interpreter in (theirs, ours):
+        interpreter.resize_tensor_input(0, [4, 3])
+        interpreter.allocate_tensors()
+    assert_same(ours.get_input_details(), theirs.get_input_details())
+    assert_same(ours.get_output_details(), theirs.get_output_details())
+
+
+def test_signatures_are_listed_like_litert_s() -> None:
+    """In the order of the file, the names of each sorted."""
+    tensors = [TensorSpec(f"t{at}", FLOAT32, (1, 3)) for at in range(4)]
+    names = [SignatureSpec(key, [("z", 0), ("x", 1)], [("y", 2), ("b", 3)]) for key in ("second", "third", "first")]
+    operators = [OperatorSpec(0, (at,), (at + 2,)) for at in range(2)]
+    subgraph = SubgraphSpec(tensors, operators, (0, 1), (2, 3))
+    theirs, ours = both(FileSpec([CodeSpec(RELU, RELU)], [subgraph], [b""], signatures=names).write())
+    assert_same(ours.get_signature_list(), theirs.get_signature_list())
+    assert list(ours.get_signature_list()) == ["second", "third", "first"]
+
+
 def test_signatures_go_by_name() -> None:
     file = signed_file().replace(b"positive", b"aositive")  # before "sum"
     theirs, ours = both(file)
