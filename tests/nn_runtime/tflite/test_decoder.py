@@ -57,6 +57,11 @@ def test_shared_vectors_multiply() -> None:
     refused(changed(set_subgraph(operators=operators)), "overlapping vectors add up")
 
 
+def root_of(vtable_size: int, table_size: int) -> bytes:
+    """Return a file of 20 bytes: a vtable at 8, the root at 16."""
+    return struct.pack("<I4sHHIi", 16, b"TFL3", vtable_size, table_size, 0, 8)
+
+
 @pytest.mark.parametrize(
     ("data", "wanted"),
     [
@@ -74,6 +79,16 @@ def test_shared_vectors_multiply() -> None:
         (b"\x89HDF\r\n\x1a\n", "it looks like an HDF5 file, as Keras writes"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "in the place of a file: `git lfs pull`"),
         (b"<!DOCTYPE html><html></html>", "it looks like a page of the web"),
+        *(
+            (
+                root_of(*sizes),
+                f"Model (vtable): lengths must be at least 4, the vtable's even, got {sizes[0]} and {sizes[1]}",
+            )
+            for sizes in ((5, 4), (2, 4), (4, 3))
+        ),
+        (root_of(4, 5), "Model: 5 bytes at offset 16 are not inside the file of 20 bytes, which is cut off or damaged"),
+        (root_of(14, 4), "Model (vtable): 14 bytes at offset 8 are not inside the file of 20 bytes"),
+        (root_of(4, 4), "schema version must be 3, got 0"),
         (b"\x08\0\0\0TFL3\x10\0\0\0", r"Model \(vtable\): 4 bytes at offset -8 are not inside"),
         (b"\x08\0\0\0TFL3\x00\0\0\x80", r"Model \(vtable\): 4 bytes at offset 2147483656 are not inside"),
     ],
