@@ -50,7 +50,7 @@ def plan_arenas(temporaries: Sequence[Lifetime], alignment: int, limit_bytes: in
     `limit_bytes`, unless a single temporary is.
     Source: greedy by size, Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020.
     """
-    order = sorted(range(len(temporaries)), key=lambda i: (-temporaries[i].size_bytes, temporaries[i].first))
+    order = sorted(range(len(temporaries)), key=lambda i: -temporaries[i].size_bytes)
     places: dict[int, Place] = {}
     sizes: list[int] = []
     for i in order:
@@ -75,7 +75,7 @@ def plan_whole_buffers(temporaries: Sequence[Lifetime]) -> ArenaPlan:
     For devices where parts of a buffer that overlap cost time: NVIDIA's driver copies to keep them alike, 20 to 140 us
     a launch, and crashes when they are given back (580.159, H200).
     """
-    order = sorted(range(len(temporaries)), key=lambda i: (-temporaries[i].size_bytes, temporaries[i].first))
+    order = sorted(range(len(temporaries)), key=lambda i: -temporaries[i].size_bytes)
     users: list[list[Lifetime]] = []
     places: dict[int, Place] = {}
     for i in order:

@@ -37,13 +37,9 @@ class CopyThreads:
 
         Those that are busy come later or not at all: nobody waits for them. Raises what `work` raises in any of them.
         """
-        helpers = min(threads - 1, self._most)
-        if not helpers:
-            work()
-            return
         shared = _Shared(work)
         try:
-            self._call(shared.help, helpers)
+            self._call(shared.help, min(threads - 1, self._most))
             work()
         finally:
             shared.close()

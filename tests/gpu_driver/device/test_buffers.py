@@ -21,6 +21,14 @@ def test_gap_between_two_is_filled() -> None:
     assert plan_arenas(lifetimes, 64, NO_LIMIT).places[3] == Place(0, 512)
 
 
+def test_what_fits_exactly_fits() -> None:
+    """Into a gap, and into an arena."""
+    lifetimes = [Lifetime(512, 0, 9), Lifetime(128, 0, 1), Lifetime(128, 0, 9), Lifetime(128, 2, 9)]
+    plan = plan_arenas(lifetimes, 64, 768)
+    assert plan.places == (Place(0, 0), Place(0, 512), Place(0, 640), Place(0, 512))
+    assert plan.sizes_bytes == (768,)
+
+
 def test_what_follows_whole_pages_begins_elsewhere_in_a_page() -> None:
     lifetimes = [Lifetime(8192, at, at + 1) for at in range(4)]
     plan = plan_arenas([*lifetimes, Lifetime(5000, 0, 4)], 64, NO_LIMIT)
@@ -66,6 +74,7 @@ def test_random_lifetimes_never_overlap() -> None:
 
 def test_readable_bytes() -> None:
     assert [readable_bytes(n) for n in (7, 1536, 3 * 2**20, 7 * 2**29)] == ["7 bytes", "1.5 KiB", "3.0 MiB", "3.5 GiB"]
+    assert [readable_bytes(n) for n in (1023, 2**10, 2**20, 2**30)] == ["1023 bytes", "1.0 KiB", "1.0 MiB", "1.0 GiB"]
 
 
 def test_whole_buffers_are_used_again_but_never_by_two_at_once() -> None:
@@ -92,3 +101,9 @@ def test_a_row_of_temporaries_takes_two_whole_buffers() -> None:
     plan = plan_whole_buffers([Lifetime(100, 0, 1), Lifetime(300, 1, 2), Lifetime(200, 2, 3), Lifetime(50, 3, 4)])
     assert sorted(plan.sizes_bytes) == [200, 300]
     assert [place.arena for place in plan.places] == [1, 0, 1, 0]
+
+
+def test_a_temporary_takes_the_smallest_whole_buffer_that_is_free() -> None:
+    plan = plan_whole_buffers([Lifetime(300, 0, 1), Lifetime(200, 0, 1), Lifetime(100, 0, 1), Lifetime(50, 2, 2)])
+    assert plan.sizes_bytes == (300, 200, 100)
+    assert plan.places[3] == Place(2, 0)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import weakref
 from collections import deque
@@ -65,6 +66,34 @@ def test_threads_are_started_when_they_are_called_and_end_with_the_object(others
     until(lambda: running() == others)
 
 
+def test_no_more_threads_help_than_there_may_be(others: set[threading.Thread]) -> None:
+    threads = CopyThreads(1)
+    for _ in range(2):
+        threads.share(Meeting(2).work, 4)
+        assert len(running() - others) == 1
+    alone = Meeting(1)
+    CopyThreads(0).share(alone.work, 4)
+    assert alone.threads == {threading.get_ident()}
+
+
+def test_no_more_threads_are_called_than_shall_help() -> None:
+    threads, done = CopyThreads(3), threading.Event()
+    meeting = threading.Barrier(5)
+
+    def long() -> None:
+        meeting.wait(60)
+        assert done.wait(60)
+
+    other = threading.Thread(target=threads.share, args=(long, 4))
+    other.start()
+    meeting.wait(60)  # all are busy: who is called now stays in the line
+    threads.share(Meeting(1).work, 2)
+    in_line = threads._calls.qsize()
+    done.set()
+    other.join(60)
+    assert in_line == 1
+
+
 def test_nobody_waits_for_threads_that_are_busy() -> None:
     threads, done = CopyThreads(1), threading.Event()
     meeting = threading.Barrier(3)
@@ -124,6 +153,31 @@ def test_what_fails_in_any_thread_is_raised(caller: bool) -> None:
     threads.share(Meeting(2).work, 2)
 
 
+class MadeUpError(Exception):
+    """One that can be waited for to be forgotten."""
+
+
+def test_nobody_keeps_what_failed_in_another_thread() -> None:
+    """Its traceback holds the arrays that were copied."""
+    threads, mine, meeting = CopyThreads(1), threading.get_ident(), threading.Barrier(2)
+
+    def work() -> None:
+        meeting.wait(60)
+        if threading.get_ident() != mine:
+            raise MadeUpError
+
+    with pytest.raises(MadeUpError) as caught:
+        threads.share(work, 2)
+    seen = weakref.ref(caught.value)
+    del caught
+
+    def is_forgotten() -> bool:
+        gc.collect()
+        return seen() is None
+
+    until(is_forgotten)
+
+
 def test_an_interrupt_does_not_leave_threads_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither while the caller works nor while it waits for the others."""
     threads, mine = CopyThreads(1), threading.get_ident()
@@ -164,6 +218,7 @@ def test_the_caller_works_alone_where_no_thread_can_be_started(monkeypatch: pyte
         alone = Meeting(1)
         threads.share(alone.work, 4)
     assert alone.threads == {threading.get_ident()}
+    assert threads._calls.empty()  # nobody would take them
     threads.share(Meeting(4).work, 4)
 
 
