@@ -124,7 +124,7 @@ def is_read_write(fd: int) -> bool:
         return True
     try:
         return bool(fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDWR)
-    except (OSError, ValueError):  # a negative number
+    except (OSError, ValueError, OverflowError):  # the last two: no number of a descriptor
         return False
 
 

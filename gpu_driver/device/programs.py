@@ -233,8 +233,14 @@ class ProgramCache:
         return self._write(program)
 
     def _write(self, program: Program) -> bool:
+        import pyopencl as cl
+
         with self._lock:
-            binary = self._binary(program)
+            try:
+                binary = self._binary(program)
+            except cl.Error as error:
+                _LOG.info("cannot store %s: the driver gives no binary (%s)", program.path, error)
+                return False
             if not binary or not _write_locked(program.path, cache_files.seal(binary)):
                 return False
             self._stats = replace(self._stats, stores=self._stats.stores + 1)

@@ -436,27 +436,34 @@ def test_what_was_checked_is_what_is_used(device: Device, files: Files, monkeypa
     assert "damaged" in refusal(other, files.request())
 
 
-@pytest.mark.parametrize("wrong", ["none", "two model files", "no data file", "short token", "read-only", "closed"])
+@pytest.mark.parametrize(
+    "wrong",
+    ["none", "two model files", "no data file", "short token", "read-only", "write-only", "closed", "-1", str(1 << 40)],
+)
 def test_wrong_arguments(device: Device, files: Files, wrong: str) -> None:
     good = files.request()
+    read_only, write_only = os.open(files.model, os.O_RDONLY), os.open(files.model, os.O_WRONLY)
     closed = os.open(files.data, os.O_RDWR)
     os.close(closed)
-    read_only = os.open(files.model, os.O_RDONLY)
     cache = {
         "none": CacheRequest((), (), TOKEN),
         "two model files": replace(good, model_files=good.model_files * 2),
         "no data file": replace(good, data_files=()),
         "short token": replace(good, token=TOKEN[1:]),
         "read-only": replace(good, model_files=(read_only,)),
+        "write-only": replace(good, model_files=(write_only,)),
         "closed": replace(good, data_files=(closed,)),
+        "-1": replace(good, data_files=(-1,)),
+        str(1 << 40): replace(good, data_files=(1 << 40,)),
     }[wrong]
     run_doubling(device.prepare_model(doubling(3), BEST, Priority.LOW, None, cache), 3)
     assert device.statistics()["models_saved"] == 0
     with pytest.raises(HalError) as caught:
         device.prepare_model_from_cache(None, cache)
-    is_access = wrong in ("read-only", "closed")
+    is_access = wrong in ("read-only", "write-only", "closed", "-1", str(1 << 40))
     assert caught.value.status == (ErrorStatus.GENERAL_FAILURE if is_access else ErrorStatus.INVALID_ARGUMENT)
     os.close(read_only)
+    os.close(write_only)
 
 
 def test_programs_of_other_sources_are_refused(

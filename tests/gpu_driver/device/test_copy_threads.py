@@ -178,7 +178,8 @@ def test_nobody_keeps_what_failed_in_another_thread() -> None:
     until(is_forgotten)
 
 
-def test_an_interrupt_does_not_leave_threads_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("while_working", [True, False])
+def test_an_interrupt_does_not_leave_threads_at_work(monkeypatch: pytest.MonkeyPatch, while_working: bool) -> None:
     """Neither while the caller works nor while it waits for the others."""
     threads, mine = CopyThreads(1), threading.get_ident()
     threads.share(Meeting(2).work, 2)  # the thread is there
@@ -189,7 +190,9 @@ def test_an_interrupt_does_not_leave_threads_at_work(monkeypatch: pytest.MonkeyP
     def work() -> None:
         if threading.get_ident() == mine:
             until(entered.is_set)
-            raise KeyboardInterrupt
+            if while_working:
+                raise KeyboardInterrupt
+            return
         entered.set()
         assert ends.wait(60)
         ended.set()
@@ -206,6 +209,37 @@ def test_an_interrupt_does_not_leave_threads_at_work(monkeypatch: pytest.MonkeyP
         with pytest.raises(KeyboardInterrupt):
             threads.share(work, 2)
     assert ended.is_set()
+
+
+def test_the_caller_waits_until_the_last_has_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of them goes when the caller begins to wait, the next when it waits again."""
+    threads, mine = CopyThreads(2), threading.get_ident()
+    threads.share(Meeting(3).work, 3)  # the threads are there
+    ends, entered, left = [threading.Event(), threading.Event()], deque[threading.Event](), deque[threading.Event]()
+    to_end, to_enter = iter(ends), iter(ends)
+    wait = threading.Condition.wait
+
+    def work() -> None:
+        if threading.get_ident() == mine:
+            until(lambda: len(entered) == 2)
+            return
+        end = next(to_enter)
+        entered.append(end)
+        assert end.wait(60)
+        left.append(end)
+
+    def waiting(condition: threading.Condition, timeout: float | None = None) -> bool:
+        if threading.get_ident() == mine:
+            next(to_end).set()
+        return wait(condition, timeout)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Condition, "wait", waiting)
+        threads.share(work, 3)
+    have_left = list(left)
+    for end in ends:
+        end.set()
+    assert have_left == ends
 
 
 def test_the_caller_works_alone_where_no_thread_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import gc
+import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
-from gpu_driver.device.device_memory import DeviceBuffer, MemoryStats
+from gpu_driver.device.device_memory import Accounts, DeviceBuffer, MemoryStats
 from gpu_driver.kernel import Packed
 from gpu_driver.launch import Launch
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
@@ -97,6 +98,30 @@ def test_buffers_end_with_their_last_reference(device: Device) -> None:
     del held
     held = device.context().allocate(7)
     assert memory_of(device) == MemoryStats(held.size_bytes, 500, 0, 0)
+
+
+def test_what_has_ended_is_not_in_the_peak() -> None:
+    accounts = Accounts()
+    for size in (500, 7, 501):
+        accounts.allocated(size)
+        accounts.freed(size)
+    assert accounts.stats == MemoryStats(0, 501, 0, 0)
+
+
+def test_a_buffer_may_end_while_its_thread_counts() -> None:
+    """Garbage is collected wherever something is made: here, with the lock held."""
+    accounts = Accounts()
+    accounts.allocated(500)
+
+    def count() -> None:
+        with accounts._lock:
+            accounts.freed(500)
+
+    thread = threading.Thread(target=count, daemon=True)
+    thread.start()
+    thread.join(60)
+    assert not thread.is_alive()
+    assert accounts.stats.allocated_bytes == 0
 
 
 def test_an_execution_that_ends_after_its_model_was_closed_keeps_no_memory(device: Device) -> None:

@@ -455,18 +455,19 @@ def test_page_locked_memory_that_is_not_to_be_had(device: Device, monkeypatch: p
 
 _ENDINGS = {
     "models alive": """
-prepared = prepare(device, doubling(100_000))
-run_doubling(prepared, 100_000)
+prepared = prepare(device, doubling(rows))
+run_doubling(prepared, rows)
+assert device.context().staging._pieces
 """,
     "threads that run": """
 import threading, time
-prepared = prepare(device, doubling(100_000))
+prepared = prepare(device, doubling(rows))
 started = threading.Barrier(5)
 def work():
-    run_doubling(prepared, 100_000)
+    run_doubling(prepared, rows)
     started.wait()
     while True:
-        run_doubling(prepared, 100_000)
+        run_doubling(prepared, rows)
 for _ in range(4):
     threading.Thread(target=work, daemon=True).start()
 started.wait()
@@ -474,18 +475,18 @@ time.sleep(0.02)
 """,
     "a fork": """
 import os, warnings
-prepared = prepare(device, doubling(100_000))
-run_doubling(prepared, 100_000)
+prepared = prepare(device, doubling(rows))
+run_doubling(prepared, rows)
 warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12: there are threads
 child = os.fork()
 if child == 0:
     try:
-        run_doubling(prepared, 100_000)
+        run_doubling(prepared, rows)
     except HalError as error:
         os._exit("before this process was forked" not in str(error))
     os._exit(1)
 assert os.waitpid(child, 0)[1] == 0
-run_doubling(prepared, 100_000)
+run_doubling(prepared, rows)
 """,
 }
 
@@ -497,5 +498,6 @@ from gpu_driver.device import pinned
 from nn_runtime.hal.types import HalError
 pinned.usable_processors = lambda: 4
 device = discrete(device)
+rows = pinned.LEAST_BYTES // ROW_BYTES
 """
     assert ended(start_python(prelude + _ENDINGS[ending], opencl_device)) == (0, "", "")

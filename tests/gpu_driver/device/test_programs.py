@@ -28,6 +28,7 @@ from gpu_driver.discovery.host_cpu import HostCpu, host_cpu
 from gpu_driver.discovery.platforms import FoundDevice, find_devices
 from nn_runtime.hal.types import ErrorStatus
 from tests.gpu_driver.profiles import CPU_PROFILE, GPU_PROFILE
+from tests.gpu_driver.running import opencl_error
 
 if TYPE_CHECKING:
     import pyopencl as cl
@@ -282,6 +283,25 @@ def test_nothing_is_read_for_an_unwritable_folder(device: Device, monkeypatch: p
     monkeypatch.setattr(cache, "_binary", read.append)
     cache.store_kept()
     assert not read
+
+
+def test_a_driver_that_gives_no_binary_costs_nothing_but_time(
+    device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(_program: Program) -> bytes:
+        raise opencl_error(cl.status_code.OUT_OF_HOST_MEMORY)
+
+    import pyopencl as cl
+
+    for store in (ProgramCache.store, ProgramCache.keep):
+        cache = _cache(device, tmp_path)
+        monkeypatch.setattr(cache, "_binary", failing)
+        program = cache.get("double.cl", _DEFINES, launches=_LAUNCHES)
+        assert not store(cache, program)
+        cache.store_kept()
+        assert not program.path.exists()
+        assert (cache.stats.builds, cache.stats.stores) == (1, 0)
+        assert _launch(device, program) == _DOUBLED
 
 
 def test_build_failure_tells_source_line_and_options(device: Device, tmp_path: Path) -> None:
