@@ -205,7 +205,7 @@ class ProgramCache:
             self.store(program)
         elif not program.from_disk:
             with self._marks:
-                self._kept.setdefault(program.path, program)
+                self._kept[program.path] = program
 
     def store_kept(self, limit_seconds: float = math.inf) -> None:
         """Store what `keep` left, while there is time: PoCL's own cache holds the compiled kernels of the others."""
@@ -411,7 +411,7 @@ def _write_locked(path: Path, data: bytes) -> bool:
             written = cache_files.try_write(path, data)
             _prune(path.parent)
             return written
-    except (OSError, NotImplementedError, filelock.Timeout) as error:
+    except (OSError, NotImplementedError) as error:  # the former where others hold the lock for long, too
         _LOG.info("cannot store %s: %s", path, error)
         return False
 

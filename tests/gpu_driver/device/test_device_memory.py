@@ -85,6 +85,17 @@ def test_the_host_forgets_constants_that_the_device_has(device: Device) -> None:
     assert not any(launch.steps for launch in launches)
 
 
+def test_parts_of_a_buffer_are_written_and_read(device: Device) -> None:
+    context = device.context()
+    buffer = context.allocate(16)
+    for offset, part in ((0, np.arange(16)), (5, np.array([77, 78])), (15, np.array([99]))):
+        buffer.write(context.queue, part.astype(np.uint8), offset).wait()
+    back = np.zeros(12, np.uint8)
+    buffer.read(context.queue, back, 4).wait()
+    assert back.tolist() == [4, 77, 78, 7, 8, 9, 10, 11, 12, 13, 14, 99]
+    assert (memory_of(device).written_bytes, memory_of(device).read_bytes) == (19, 12)
+
+
 def test_buffers_end_with_their_last_reference(device: Device) -> None:
     buffer = device.context().allocate(0)
     assert isinstance(buffer, DeviceBuffer)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import threading
 import time
 import weakref
@@ -267,6 +268,44 @@ def test_what_is_idle_is_given_back(opencl_device: Device) -> None:
     piece = staging.take()
     time.sleep(0.2)
     assert list(staging._pieces) == [piece]
+
+
+def test_what_is_used_is_not_given_back(device: Device) -> None:
+    """Pieces that somebody has, whose transfer runs, or that were used since."""
+    staging, context = staging_of(device), device.context()
+    data = drawn(2 * PIECE_BYTES)
+    buffer, held = context.allocate(data.nbytes), Held(device)
+    staging.write(context.queue, buffer, data, lambda _size, _event: None)
+    pieces = set(staging._pieces)
+    assert staging.release_idle(math.inf)
+    assert set(staging._pieces) == pieces
+    held.release()
+    context.queue.finish()
+    assert np.array_equal(read_plainly(device, buffer), data)
+    assert staging.release_idle(staging._last_used)
+    assert set(staging._pieces) == pieces
+    del pieces
+    piece = staging.take()
+    assert staging.release_idle(math.inf)
+    assert set(staging._pieces) == {piece}
+    staging.give_back(piece)
+    del piece
+    assert not staging.release_idle(math.inf)
+    assert not staging._pieces
+
+
+def test_no_more_threads_copy_than_there_are_processors(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = set(threading.enumerate())
+    for processors, others in ((1, 0), (2, 1), (64, pinned.MOST_THREADS - 1)):
+        monkeypatch.setattr(pinned, "usable_processors", lambda processors=processors: processors)
+        other = discrete(device)
+        staging = other.context().staging
+        assert staging is not None
+        written(other, staging, drawn(4 * PIECE_BYTES))
+        started = [thread for thread in set(threading.enumerate()) - before if thread.name.endswith("copies")]
+        assert len(started) == others
+        staging._threads.end()
+        until(lambda started=started: not any(thread.is_alive() for thread in started))  # type: ignore[misc]
 
 
 def test_memory_is_given_back_with_the_context(device: Device) -> None:

@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import errno
+import logging
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -14,6 +17,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
+import filelock
 import numpy as np
 import pytest
 
@@ -26,6 +30,7 @@ from gpu_driver.device_profile import DeviceProfile
 from gpu_driver.device_query import profile_of
 from gpu_driver.discovery.host_cpu import HostCpu, host_cpu
 from gpu_driver.discovery.platforms import FoundDevice, find_devices
+from nn_runtime.codes import DeviceTypeCode
 from nn_runtime.hal.types import ErrorStatus
 from tests.gpu_driver.profiles import CPU_PROFILE, GPU_PROFILE
 from tests.gpu_driver.running import opencl_error
@@ -81,6 +86,7 @@ def _fill(device: Device, folder: Path) -> Path:
     assert cache.store(program)
     assert not cache.store(program)
     assert (cache.stats.builds, cache.stats.loads, cache.stats.stores) == (1, 0, 1)
+    assert cache.stats.build_seconds > cache.stats.load_seconds == 0
     return program.path
 
 
@@ -97,10 +103,17 @@ def test_what_is_kept_is_stored_at_once_or_in_the_end(device: Device, tmp_path: 
     assert program.path.exists() == (device[1].slug != "pocl")
     cache.store_kept()
     assert program.path.exists()
+    cache.keep(program)
+    cache.store_kept()
     assert (cache.stats.builds, cache.stats.stores) == (1, 1)
     loaded = _cache(device, tmp_path).get("double.cl", _DEFINES, launches=_LAUNCHES)
     assert loaded.from_disk
     assert _launch(device, loaded) == _DOUBLED
+
+
+def test_no_folder_is_made_where_nothing_is_kept(device: Device, tmp_path: Path) -> None:
+    _cache(device, tmp_path / "programs").store_kept()
+    assert not (tmp_path / "programs").exists()
 
 
 def test_two_may_store_what_is_kept(device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,10 +182,14 @@ def test_second_cache_loads_what_the_first_stored(device: Device, tmp_path: Path
     assert program.from_disk
     assert _launch(device, program) == _DOUBLED
     assert _launch(device, program, local=2) == _DOUBLED  # a local size nobody announced
+    assert not cache.is_new(program)
     assert not cache.store(program)
+    cache.keep(program)
+    cache.store_kept()
     assert cache.get("double.cl", dict(reversed(_DEFINES.items())), launches=_LAUNCHES) is program
     stats = cache.stats
     assert (stats.builds, stats.loads, stats.shared, stats.stores) == (0, 1, 1, 0)
+    assert stats.load_seconds > stats.build_seconds == 0
 
 
 def test_other_source_defines_or_device_are_other_programs(
@@ -186,6 +203,9 @@ def test_other_source_defines_or_device_are_other_programs(
     assert other.path != path
     with monkeypatch.context() as patched:
         patched.setenv("PYOPENCL_BUILD_OPTIONS", "-DUNUSED=1")
+        assert not _cache(device, tmp_path).get("double.cl", _DEFINES, launches=_LAUNCHES).from_disk
+    with monkeypatch.context() as patched:
+        patched.setattr(programs, "_FORMAT", "another")
         assert not _cache(device, tmp_path).get("double.cl", _DEFINES, launches=_LAUNCHES).from_disk
     for cache, defines in (
         (_cache(device, tmp_path), {**_DEFINES, "FACTOR": 3}),
@@ -201,6 +221,46 @@ def test_other_launches_have_a_file_of_their_own_where_that_holds_no_more(device
     path = _fill(device, tmp_path)
     program = _cache(device, tmp_path).get("double.cl", _DEFINES, launches=[("doubled", (2,))])
     assert (program.path == path) == program.from_disk == (device[1].slug != "pocl")
+    one, other = ("doubled", (2,)), ("doubled", None)
+    launches = [one, other], [other, one, other]
+    paths = {_cache(device, tmp_path).get("double.cl", _DEFINES, launches=some).path for some in launches}
+    assert len(paths) == 1
+
+
+def test_offered_binaries_are_taken_before_those_of_the_folder(device: Device, tmp_path: Path) -> None:
+    first = _cache(device, tmp_path)
+    program = first.get("double.cl", _DEFINES, launches=_LAUNCHES)
+    assert _launch(device, program) == _DOUBLED
+    offered = {program.key: first.binary(program), "another": b"rubbish"}
+    path = _fill(device, tmp_path)
+    path.write_bytes(cache_files.seal(b"rubbish"))
+    cache = _cache(device, tmp_path)
+    with cache.offered(offered):
+        taken = cache.get("double.cl", _DEFINES, launches=_LAUNCHES)
+    assert taken.from_disk
+    assert _launch(device, taken) == _DOUBLED
+    assert (cache.stats.builds, cache.stats.loads) == (0, 1)
+    assert set(offered) == {program.key, "another"}
+
+
+def test_what_is_offered_is_taken_meanwhile_alone(device: Device, tmp_path: Path) -> None:
+    first = _cache(device, tmp_path)
+    program = first.get("double.cl", _DEFINES, launches=_LAUNCHES)
+    assert _launch(device, program) == _DOUBLED
+    cache = _cache(device, tmp_path)
+    with pytest.raises(KeyboardInterrupt), cache.offered({program.key: first.binary(program)}):
+        raise KeyboardInterrupt
+    assert not cache.get("double.cl", _DEFINES, launches=_LAUNCHES).from_disk
+
+
+def test_an_offered_binary_that_the_driver_refuses_is_taken_from_the_dict(device: Device, tmp_path: Path) -> None:
+    key = _cache(device, tmp_path).get("double.cl", _DEFINES, launches=_LAUNCHES).key
+    cache, offered = _cache(device, tmp_path), {key: b"rubbish"}
+    with cache.offered(offered):
+        program = cache.get("double.cl", _DEFINES, launches=_LAUNCHES)
+    assert not program.from_disk
+    assert offered == {}
+    assert _launch(device, program) == _DOUBLED
 
 
 def test_a_file_that_is_used_is_not_the_oldest(device: Device, tmp_path: Path) -> None:
@@ -210,11 +270,44 @@ def test_a_file_that_is_used_is_not_the_oldest(device: Device, tmp_path: Path) -
     assert path.stat().st_mtime > 1
 
 
-def test_a_folder_is_kept_within_its_size(device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    limits: list[Path] = []
-    monkeypatch.setattr(programs, "_prune", limits.append)
+def test_a_file_that_cannot_be_touched_is_used(device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a file system that can only be read."""
     _fill(device, tmp_path)
-    assert limits == [tmp_path]
+
+    def failing(path: Path) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+    monkeypatch.setattr(Path, "touch", failing)
+    assert _cache(device, tmp_path).get("double.cl", _DEFINES, launches=_LAUNCHES).from_disk
+
+
+def test_a_folder_is_kept_within_its_size(device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the file that was written last."""
+    seen: list[list[Path]] = []
+    monkeypatch.setattr(programs, "_prune", lambda folder: seen.append(list(folder.glob("*.bin"))))
+    path = _fill(device, tmp_path)
+    assert seen == [[path]]
+
+
+def test_a_folder_that_was_removed_since_is_made_again(device: Device, tmp_path: Path) -> None:
+    cache = _cache(device, tmp_path / "programs")
+    program = cache.get("double.cl", _DEFINES, launches=_LAUNCHES)
+    assert _launch(device, program) == _DOUBLED
+    shutil.rmtree(tmp_path / "programs")
+    assert cache.store(program)
+    assert program.path.exists()
+
+
+def test_who_waits_long_for_the_folder_stores_nothing(
+    device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(programs, "_LOCK_SECONDS", 0.01)
+    cache = _cache(device, tmp_path)
+    program = cache.get("double.cl", _DEFINES, launches=_LAUNCHES)
+    assert _launch(device, program) == _DOUBLED
+    with filelock.FileLock(tmp_path / ".lock"):
+        assert not cache.store(program)
+    assert not program.path.exists()
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "empty", "foreign", "sealed rubbish"])
@@ -285,13 +378,16 @@ def test_nothing_is_read_for_an_unwritable_folder(device: Device, monkeypatch: p
     assert not read
 
 
+@pytest.mark.parametrize("fails", [True, False])
 def test_a_driver_that_gives_no_binary_costs_nothing_but_time(
-    device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool
 ) -> None:
-    def failing(_program: Program) -> bytes:
-        raise opencl_error(cl.status_code.OUT_OF_HOST_MEMORY)
-
     import pyopencl as cl
+
+    def failing(_program: Program) -> bytes:
+        if fails:
+            raise opencl_error(cl.status_code.OUT_OF_HOST_MEMORY)
+        return b""
 
     for store in (ProgramCache.store, ProgramCache.keep):
         cache = _cache(device, tmp_path)
@@ -311,6 +407,20 @@ def test_build_failure_tells_source_line_and_options(device: Device, tmp_path: P
     assert "-DT=no_such_type" in caught.value.options
     assert "no_such_type" in caught.value.log
     assert "double.cl:1" in caught.value.log
+    assert "BUILD_PROGRAM_FAILURE" not in caught.value.log
+
+
+@pytest.mark.parametrize(
+    ("log", "said"),
+    [
+        ("a warning\n  x.cl:3: error: first  \nx.cl:4: error: second\n", "x.cl:3: error: first"),
+        ("a warning", "no error message"),
+    ],
+)
+def test_the_first_error_sums_up_a_build_failure(log: str, said: str) -> None:
+    error = ProgramBuildError("x.cl", ("-w", "-DA=1"), "a device", log)
+    assert error.summary == f"x.cl does not build for a device: {said}"
+    assert str(error) == f"{error.summary}\noptions: -w -DA=1\n{log}"
 
 
 def test_a_program_whose_build_found_no_memory_is_never_given_back(device: Device, tmp_path: Path) -> None:
@@ -329,11 +439,17 @@ def test_a_program_whose_build_found_no_memory_is_never_given_back(device: Devic
     assert sys.getrefcount(starved) == known + 1
 
 
-def test_compiler_warnings_stay_in_the_log(device: Device, tmp_path: Path) -> None:
+def test_compiler_warnings_stay_in_the_log(
+    device: Device, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.DEBUG, programs.__name__)
+    monkeypatch.setenv("PYOPENCL_COMPILER_OUTPUT", "1")
     text = '#warning "look"\n' + _SOURCE
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         _launch(device, _cache(device, tmp_path, text).get("double.cl", _DEFINES))
+    if device[1].slug != "pocl":  # whose compiler writes them to the error output
+        assert any("look" in record.getMessage() for record in caplog.records)
 
 
 def test_processes_share_a_folder(device: Device, tmp_path: Path) -> None:
@@ -359,11 +475,28 @@ cache.store(program)
 def test_full_folder_loses_the_files_longest_unused(tmp_path: Path) -> None:
     for number in range(8):
         (tmp_path / f"{number}.bin").write_bytes(b"x" * 100)
-        os.utime(tmp_path / f"{number}.bin", (number, number))
+        os.utime(tmp_path / f"{number}.bin", (9 - number, number))  # read last, written last
     programs._prune(tmp_path, limit_bytes=800)
     assert len(list(tmp_path.iterdir())) == 8
     programs._prune(tmp_path, limit_bytes=400)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["5.bin", "6.bin", "7.bin"]
+
+
+def test_a_full_folder_keeps_what_others_write_and_what_is_no_file(tmp_path: Path) -> None:
+    (tmp_path / "folder.bin").mkdir()
+    (tmp_path / "nowhere.bin").symlink_to(tmp_path / "nothing")
+    size = (tmp_path / "folder.bin").stat().st_size
+    for number in range(1, 5):
+        (tmp_path / f"{number}.bin").write_bytes(bytes(size))
+        os.utime(tmp_path / f"{number}.bin", (number, number))
+    for name in (".lock", ".nnrt-new-half"):
+        (tmp_path / name).write_bytes(bytes(size))
+    for path in tmp_path.iterdir():
+        if path.name != "nowhere.bin" and path.stat().st_mtime > 9:
+            os.utime(path, (0, 0))
+    programs._prune(tmp_path, limit_bytes=4 * size)
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == [".lock", ".nnrt-new-half", "3.bin", "4.bin", "folder.bin", "nowhere.bin"]
 
 
 def test_halves_are_converted_by_assembly_where_that_is_known_to_work(device: Device, tmp_path: Path) -> None:
@@ -410,6 +543,29 @@ def test_tables_are_looked_up_by_vbmi_where_that_is_known_to_work(device: Device
         assert ("-DVBMI=1" in cache.get(file, {"T": "uchar", "DOT4": dot4}).options) is wanted
 
 
+def test_pointers_are_kept_by_assembly_where_that_is_known_to_work(device: Device, tmp_path: Path) -> None:
+    """In kernels whose tile is a vector wide."""
+    context, profile = device
+    defines: dict[str, str | int] = {"T": "float"}
+    for features, added, wanted in (
+        ({"x86_vnni"}, {"TILE_VECTORS": 1}, True),
+        ({"x86_vnni"}, {"TILE_VECTORS": 2}, False),
+        ({"x86_vnni"}, {}, False),
+        (set[str](), {"TILE_VECTORS": 1}, False),
+    ):
+        told = replace(profile, features=frozenset(features))
+        cache = _cache((context, told), tmp_path, "kernel void empty(global int *a) {}")
+        assert ("-DPOINTERS_BY_ASSEMBLY=1" in cache.get("x.cl", {**defines, **added}).options) is wanted
+
+
+def test_vectors_are_taken_by_alignment_on_all_but_processors(device: Device, tmp_path: Path) -> None:
+    context, profile = device
+    for kind, wanted in ((DeviceTypeCode.CPU, False), (DeviceTypeCode.GPU, True), (DeviceTypeCode.ACCELERATOR, True)):
+        told = replace(profile, type=kind, features=frozenset())
+        cache = _cache((context, told), tmp_path, "kernel void empty(global int *a) {}")
+        assert ("-DVECTORS_BY_ALIGNMENT=1" in cache.get("x.cl", {}).options) is wanted
+
+
 def test_options_are_the_same_for_equal_defines() -> None:
     always = "-cl-denorms-are-zero"
     assert build_options({"B": True, "A": "half"}, ["-w"]) == ("-cl-std=CL1.2", always, "-w", "-DA=half", "-DB=1")
@@ -420,6 +576,8 @@ def test_options_are_the_same_for_equal_defines() -> None:
     [
         ("pocl", "OpenCL 3.0 PoCL 3.0-rc2  Linux, Release, RELOC, LLVM 14.0.6, SLEEF, DISTRO, POCL_DEBUG", True),
         ("pocl", "OpenCL 3.0 PoCL 3.1+debian  Linux, None+Asserts, RELOC, LLVM 15.0.6, SLEEF", True),
+        ("pocl", "OpenCL 3.0 PoCL 4.0+debian  Linux, None+Asserts, RELOC, SPIR, LLVM 16.0.6, SLEEF", True),
+        ("pocl", "OpenCL 3.0 PoCL 5.0+debian  Linux, None+Asserts, RELOC, SPIR, LLVM 17.0.6, SLEEF", False),
         ("pocl", "OpenCL 3.0 PoCL 6.0+debian  Linux, None+Asserts, RELOC, SPIR-V, LLVM 18.1.8, SLEEF", False),
         ("pocl", "OpenCL 3.0 PoCL 1.8", True),
         ("intel", "OpenCL 3.1 LINUX, LLVM 18.1.8", True),
