@@ -5,9 +5,12 @@ from __future__ import annotations
 
 import itertools
 import json
+import logging
 import os
 import random
 import struct
+import subprocess
+import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -34,7 +37,6 @@ from tests.gpu_driver.test_control_flow import loop
 from tests.nn_runtime.descriptors import needs_descriptors, open_descriptors
 
 if TYPE_CHECKING:
-    import subprocess
     from collections.abc import Callable, Iterator, Sequence
 
     from gpu_driver.driver import Device
@@ -231,6 +233,69 @@ def test_no_damage_crashes_and_none_gives_a_wrong_result(
         script = filling + code.format(folder=str(kept), seed=seed, trials=count)
         status, _, err = ended(start_python(script, opencl_device, own))
         assert (status, err) == (0, ""), f"seed {seed}"
+
+
+# The files themselves
+
+
+def test_anything_but_what_was_sealed_is_foreign() -> None:
+    sealed = cache_files.seal(b"a payload")
+    assert cache_files.unseal(sealed) == b"a payload"
+    assert cache_files.unseal(cache_files.seal(b"")) == b""
+    for at in range(len(sealed)):
+        assert cache_files.unseal(sealed[:at]) is None
+        assert cache_files.unseal(sealed[:at] + bytes([sealed[at] ^ 1]) + sealed[at + 1 :]) is None
+    assert cache_files.unseal(sealed + b"\0") is None
+
+
+@needs_descriptors
+def test_no_descriptor_of_a_file_that_was_read_is_kept(tmp_path: Path) -> None:
+    good, bad = tmp_path / "good", tmp_path / "bad"
+    good.write_bytes(b"content")
+    bad.touch()
+    bad.chmod(0o666)
+    before = open_descriptors()
+    for path, wanted in 5 * ((good, b"content"), (bad, None), (tmp_path / "missing", None), (tmp_path, None)):
+        assert cache_files.read_trusted(path) == wanted
+    assert open_descriptors() <= before
+
+
+def test_the_log_tells_of_files_that_are_there_and_are_not_used(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, cache_files.__name__)
+    assert cache_files.read_trusted(tmp_path / "missing") is None
+    assert not caplog.records
+    assert cache_files.read_trusted(tmp_path) is None
+    assert [record.getMessage() for record in caplog.records] == [f"{tmp_path} is not used: it is no regular file"]
+
+
+def test_only_the_user_and_the_administrator_may_write(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"content")
+    for mode, is_trusted in ((0o644, True), (0o620, False), (0o602, False), (0o600, True)):
+        path.chmod(mode)
+        assert (cache_files.read_trusted(path) == b"content") is is_trusted
+
+
+_FORKING = """
+import os, sys
+from gpu_driver.cache_files import folder_of_process
+folder = folder_of_process("nnrt-test-")
+if os.fork() == 0:
+    sys.exit()
+os.wait()
+print(folder, os.path.isdir(folder), oct(os.stat(folder).st_mode & 0o777))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")
+def test_a_folder_of_a_process_goes_with_it_alone() -> None:
+    """Not with a child."""
+    done = subprocess.run([sys.executable, "-c", _FORKING], stdout=subprocess.PIPE, text=True, check=True)
+    folder, *told = done.stdout.split()
+    assert told == ["True", "0o700"]
+    assert not Path(folder).exists()
 
 
 # What a file is for

@@ -7,6 +7,7 @@ import errno
 import logging
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -437,6 +438,31 @@ def test_a_program_whose_build_found_no_memory_is_never_given_back(device: Devic
     with pytest.raises(MemoryError):
         _cache(device, tmp_path)._built(cast("cl.Program", starved), ())
     assert sys.getrefcount(starved) == known + 1
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="this system has no signal masks")
+def test_interrupts_are_held_while_the_driver_compiles(device: Device, tmp_path: Path) -> None:
+    """Where it builds, and where it is asked for a binary."""
+
+    class Compiling:
+        int_ptr = 0
+
+        def __init__(self) -> None:
+            self.held: list[bool] = []
+
+        def build(self, options: list[str], devices: object) -> None:
+            self.held.append(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+
+        @property
+        def binaries(self) -> list[bytes]:
+            self.build([], None)
+            return [b"binary"]
+
+    cache, compiling = _cache(device, tmp_path), Compiling()
+    built = cache._built(cast("cl.Program", compiling), ())
+    assert cache.binary(Program("x.cl", (), "", tmp_path / "x.bin", False, built)) == b"binary"
+    assert compiling.held == [True, True]
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
 
 def test_compiler_warnings_stay_in_the_log(
