@@ -290,7 +290,7 @@ def test_what_is_used_is_not_given_back(device: Device) -> None:
     """Pieces that somebody has, whose transfer runs, or that were used since."""
     staging, context = staging_of(device), device.context()
     data = drawn(2 * PIECE_BYTES)
-    buffer, held = context.allocate(data.nbytes), Held(device)
+    buffer, held, before = context.allocate(data.nbytes), Held(device), time.monotonic()
     staging.write(context.queue, buffer, data, lambda _size, _event: None)
     count = len(staging._pieces)
     assert count > 1
@@ -299,7 +299,7 @@ def test_what_is_used_is_not_given_back(device: Device) -> None:
     held.release()
     context.queue.finish()
     assert np.array_equal(read_plainly(device, buffer), data)
-    assert staging.release_idle(staging._last_used)
+    assert staging.release_idle(before)
     assert len(staging._pieces) == count
     piece = staging.take()
     assert staging.release_idle(math.inf)
