@@ -185,9 +185,8 @@ def _checked(sealed: bytes, kind: str, token: bytes, profile: DeviceProfile) -> 
 
 
 def _joined(header: dict[str, object], parts: Sequence[bytes]) -> bytes:
-    """Return a header, the lengths of the parts in it, and the parts, which begin at a multiple of 64 bytes."""
+    """Return a header, the lengths of the parts in it, and the parts."""
     text = json.dumps({**header, "lengths": [len(part) for part in parts]}).encode()
-    text += b" " * (-(_LENGTH.size + len(text)) % 64)
     return b"".join([_LENGTH.pack(len(text)), text, *parts])
 
 

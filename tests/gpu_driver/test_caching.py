@@ -471,13 +471,21 @@ def rewritten(path: Path, change: Callable[[dict[str, Any]], object], more: byte
     ("change", "more", "message"),
     [
         (lambda header: header.update(priority="0"), b"", "its header has no priority"),
+        (lambda header: header.update(priority=True), b"", "its header has no priority"),
         (lambda header: header.pop("preference"), b"", "its header has no preference"),
         (lambda header: header.update(programs={}), b"", "does not name the programs"),
+        (lambda header: header.update(programs=None), b"", "does not name the programs"),
         (lambda header: header["programs"].clear(), b"", "does not name the programs"),
         (lambda header: header["programs"][0].reverse(), b"", "not the one that its header names"),
+        (lambda header: header["programs"][0].append(0), b"", "not the one that its header names"),
+        (lambda header: header["programs"][0].pop(), b"", "not the one that its header names"),
+        (lambda header: header.update(programs=[7]), b"", "not the one that its header names"),
         (lambda header: header.update(lengths=[-1]), b"", "outside of the file"),
         (lambda header: header.update(lengths=[1 << 40]), b"", "outside of the file"),
         (lambda header: header.update(lengths=[]), b"", "not all of the file"),
+        (lambda header: header.update(lengths=7), b"", "no cache file"),
+        (lambda header: header.update(lengths=["7"]), b"", "no cache file"),
+        (lambda header: header.pop("lengths"), b"", "no cache file"),
         (lambda header: None, b"x", "not all of the file"),
     ],
 )
@@ -489,6 +497,39 @@ def test_a_header_that_does_not_fit_is_refused(
     rewritten(kept.model, change, more)
     with pytest.raises(HalError, match=message):
         load(kept.request(), CPU_PROFILE)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "the model file is empty"),
+        (b"x" * 99, "the model file is damaged"),
+        (cache_files.seal(b"123"), "no cache file"),
+        (cache_files.seal(struct.pack("<I", 1 << 20) + b"[" * (1 << 20)), "no cache file"),
+    ],
+    ids=["empty", "damaged", "short", "deep"],
+)
+def test_what_has_no_header_is_refused(kept: Files, content: bytes, message: str) -> None:
+    kept.model.write_bytes(content)
+    with pytest.raises(HalError, match=message) as caught:
+        load(kept.request(), CPU_PROFILE)
+    assert caught.value.status == ErrorStatus.GENERAL_FAILURE
+
+
+def test_another_format_is_refused(kept: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compilation_cache, "_FORMAT", compilation_cache._FORMAT + 1)
+    with pytest.raises(HalError, match="is for another format"):
+        load(kept.request(), CPU_PROFILE)
+
+
+def test_constants_for_another_token_are_refused(kept: Files) -> None:
+    """Though the model file names them."""
+    rewritten(kept.data, lambda header: header.update(token="x" * 1000))
+    digest = cache_files.digest_of(kept.data.read_bytes()).hex()
+    rewritten(kept.model, lambda header: header.update(data=digest))
+    with pytest.raises(HalError, match="the data file is for another token") as caught:
+        load(kept.request(), CPU_PROFILE)
+    assert len(str(caught.value)) < 200  # whatever the file says
 
 
 def test_another_token_is_refused(kept: Files) -> None:
@@ -534,8 +575,9 @@ def test_files_of_any_position_and_greater_size_are_rewritten(kept: Files) -> No
     assert load(cache, CPU_PROFILE).model.main.operands[0].dimensions == (4, 16)
 
 
-def test_a_file_too_large_is_not_read(kept: Files) -> None:
-    os.truncate(kept.model, 1 << 40)
+@pytest.mark.parametrize("which", ["model", "data"])
+def test_a_file_too_large_is_not_read(kept: Files, which: str) -> None:
+    os.truncate(getattr(kept, which), 1 << 40)
     with pytest.raises(HalError, match="more than"):
         load(kept.request(), CPU_PROFILE)
 
@@ -549,6 +591,8 @@ def test_what_is_no_file_is_refused(kept: Files) -> None:
             load(replace(good, model_files=(device,)), CPU_PROFILE)
         with pytest.raises(HalError, match="not open for reading and writing"):
             compilation_cache.check_request(replace(good, data_files=(reader,)))
+        with pytest.raises(HalError, match="Bad file descriptor"):
+            load(replace(good, model_files=((1 << 31) - 1,)), CPU_PROFILE)
     finally:
         for fd in (reader, writer, device):
             os.close(fd)
@@ -568,10 +612,16 @@ def test_a_writer_keeps_others_out_for_a_while(kept: Files, monkeypatch: pytest.
         assert not save(others, CPU_PROFILE, Compiled(doubling(4), Preparation(priority=Priority.LOW), {}))
         with pytest.raises(HalError, match="another process is writing"):
             load(others, CPU_PROFILE)
+    with cache_files.locked(mine.model_files[0], exclusive=False, wait_seconds=0.0) as got:
+        assert got
+        assert not save(others, CPU_PROFILE, Compiled(doubling(4), Preparation(priority=Priority.LOW), {}))
+        assert load(others, CPU_PROFILE).how.priority == Priority.HIGH
     assert load(others, CPU_PROFILE).how.priority == Priority.HIGH
 
 
-def test_a_full_disk_leaves_no_half_file(kept: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_no_half_file(
+    kept: Files, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     def write(fd: int, data: bytes) -> int:
         raise OSError(28, "No space left on device")
 
@@ -579,6 +629,8 @@ def test_a_full_disk_leaves_no_half_file(kept: Files, monkeypatch: pytest.Monkey
     with monkeypatch.context() as patched:
         patched.setattr(os, "write", write)
         assert not save(cache, CPU_PROFILE, Compiled(doubling(4), Preparation(priority=Priority.LOW), {}))
+    (warned,) = caplog.messages
+    assert warned == "compilation cache: not written: No space left on device"
     with pytest.raises(HalError, match=r"is empty|do not belong together"):
         load(cache, CPU_PROFILE)
 
