@@ -506,6 +506,23 @@ def test_page_locked_memory_that_is_not_to_be_had(device: Device, monkeypatch: p
     run_doubling(prepared, rows)
 
 
+def test_no_more_page_locked_memory_than_there_is(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Transfers share what they have, however little."""
+
+    def failing(*arguments: object, **options: object) -> None:
+        raise opencl_error(cl.status_code.OUT_OF_HOST_MEMORY)
+
+    staging, context = staging_of(device), device.context()
+    staging.give_back(staging.take())
+    monkeypatch.setattr(cl, "enqueue_map_buffer", failing)
+    data = drawn(8 * PIECE_BYTES)
+    back = np.zeros_like(data)
+    staging.read(context.queue, written(device, staging, data), back, lambda _size, _event: None)
+    assert np.array_equal(back, data)
+    assert len(staging._pieces) == 1
+    assert all_are_back(staging)
+
+
 # The end of the interpreter
 
 _ENDINGS = {
