@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import math
 import threading
 import time
@@ -109,6 +110,13 @@ def test_who_has_staging(opencl_device: Device, device: Device) -> None:
     assert not replace(GPU_PROFILE, host_unified_memory=False, type=DeviceTypeCode.CPU).is_discrete
 
 
+def test_small_arrays_make_no_detour(device: Device) -> None:
+    staging = staging_of(device)
+    assert pinned.staging_of(staging, LEAST_BYTES - 1) is None
+    assert pinned.staging_of(staging, LEAST_BYTES) is staging
+    assert pinned.staging_of(None, LEAST_BYTES) is None
+
+
 @pytest.mark.parametrize("threads", [1, 2, 3, 4])
 @pytest.mark.parametrize("size_bytes", [1, *BORDERS])
 def test_parts_are_an_array(size_bytes: int, threads: int) -> None:
@@ -116,6 +124,7 @@ def test_parts_are_an_array(size_bytes: int, threads: int) -> None:
     assert [part.start for part in parts] == [0, *(part.stop for part in parts[:-1])]
     assert parts[-1].stop == size_bytes
     assert all(0 < part.stop - part.start <= PIECE_BYTES for part in parts)
+    assert all(part.start % 4096 == 0 for part in parts)  # at a page, if the array does
     assert len(parts) <= threads * -(-size_bytes // (threads * PIECE_BYTES))
 
 
@@ -458,6 +467,35 @@ def test_a_transfer_that_fails_leaves_the_model_usable(
         del caught
         assert all_are_back(staging)
     run_doubling(prepared, rows, seed=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "at"), [("write", 0), ("write", 5), ("read", 0), ("read", 2), ("read", 5), ("read", 99)]
+)
+def test_a_transfer_that_fails_loses_no_piece(
+    device: Device, monkeypatch: pytest.MonkeyPatch, name: str, at: int
+) -> None:
+    """Others may wait for one. The last fails where the array cannot be written."""
+    monkeypatch.setattr(pinned, "MOST_PIECES", 4)
+    staging, context = staging_of(device), device.context()
+    pieces = [staging.take() for _ in range(4)]
+    while pieces:
+        staging.give_back(pieces.pop())
+    buffer, data = context.allocate(10 * PIECE_BYTES), drawn(10 * PIECE_BYTES)
+    data.flags.writeable = at < 10
+    whole, calls = cl.enqueue_copy, itertools.count()
+
+    def failing(*arguments: object, **options: object) -> cl.Event:
+        if next(calls) == at:
+            raise opencl_error(cl.status_code.OUT_OF_RESOURCES)
+        return whole(*arguments, **options)
+
+    monkeypatch.setattr(cl, "enqueue_copy", failing)
+    with pytest.raises(cl.Error if at < 10 else ValueError) as caught:
+        getattr(staging, name)(context.queue, buffer, data, lambda _size, _event: None)
+    del caught
+    assert all_are_back(staging)
+    assert len(staging._pieces) == 4
 
 
 @pytest.mark.parametrize("name", ["write", "read"])
