@@ -43,8 +43,12 @@ class CopyThreads:
             work()
         finally:
             shared.close()
-        if shared.error is not None:
-            raise shared.error
+        error, shared.error = shared.error, None
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error  # whose traceback holds this frame, and with it what was copied
 
     def end(self) -> None:
         """Let the threads end; others are started when they are called."""

@@ -55,15 +55,15 @@ def test_so_many_threads_work_at_once(count: int) -> None:
 def test_threads_are_started_when_they_are_called_and_end_with_the_object(others: set[threading.Thread]) -> None:
     threads = CopyThreads(3)
     threads.share(Meeting(1).work, 1)
-    assert running() == others
+    assert running() <= others
     threads.share(Meeting(3).work, 3)
     assert len(running() - others) == 2
     threads.end()
-    until(lambda: running() == others)
+    until(lambda: running() <= others)
     threads.share(Meeting(4).work, 4)
     assert len(running() - others) == 3
     del threads
-    until(lambda: running() == others)
+    until(lambda: running() <= others)
 
 
 def test_no_more_threads_help_than_there_may_be(others: set[threading.Thread]) -> None:
@@ -158,7 +158,7 @@ class MadeUpError(Exception):
 
 
 def test_nobody_keeps_what_failed_in_another_thread() -> None:
-    """Its traceback holds the arrays that were copied."""
+    """Its traceback holds the arrays that were copied; they go with it, not when garbage is collected."""
     threads, mine, meeting = CopyThreads(1), threading.get_ident(), threading.Barrier(2)
 
     def work() -> None:
@@ -166,16 +166,15 @@ def test_nobody_keeps_what_failed_in_another_thread() -> None:
         if threading.get_ident() != mine:
             raise MadeUpError
 
-    with pytest.raises(MadeUpError) as caught:
-        threads.share(work, 2)
-    seen = weakref.ref(caught.value)
-    del caught
-
-    def is_forgotten() -> bool:
-        gc.collect()
-        return seen() is None
-
-    until(is_forgotten)
+    gc.disable()
+    try:
+        try:
+            threads.share(work, 2)
+        except MadeUpError as error:
+            seen = weakref.ref(error)
+        until(lambda: seen() is None)
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("while_working", [True, False])
