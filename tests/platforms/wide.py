@@ -102,6 +102,8 @@ def operations() -> Iterator[Wide]:
             pooling = 1, 0, 1, 1, 2, 1, 3, 2, int(FuseCode.NONE)
             yield Wide(OperationCode.AVERAGE_POOL_2D, (image, *pooling), (image,))
             yield Wide(OperationCode.MAX_POOL_2D, (image, *pooling), (image,))
+            if data_type in (FLOAT32, FLOAT16):
+                yield Wide(OperationCode.L2_POOL_2D, (image, *pooling), (image,))
             yield Wide(OperationCode.RESIZE_BILINEAR, (image, 3, 7, False), (image,))
             yield Wide(OperationCode.RESIZE_NEAREST_NEIGHBOR, (image, 3, 7, False), (image,))
             yield Wide(OperationCode.MEAN, (image, constant([1, 2]), 0), (image,))
