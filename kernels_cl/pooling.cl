@@ -48,7 +48,7 @@ static inline Window window_at(int oy, int ox, int height, int width, int2 filte
 #define COMBINE_SUM(a, b) ((a) + (b))
 #define COMBINE_MAX(a, b) ((b) > (a) ? (b) : (a))
 #define SQUARE(value) ((value) * (value))
-#define POOL(COMBINE, TERM, identity, image, c)                                                                                       \
+#define POOL(COMBINE, TERM, identity, image, c)                                                                                 \
     COMPUTE_T result = identity;                                                                                                \
     int sizes = 0;                                                                                                              \
     for (int y = window.y0; y < window.y1; ++y) {                                                                               \
@@ -75,7 +75,7 @@ static inline Window window_at(int oy, int ox, int height, int width, int2 filte
 #define ROOT_OF_MEAN(sum, count) sqrt((sum) / (float)(count))
 #define ROOT_RESULT ROOT_OF_MEAN(result, WINDOW_PIXELS)
 
-#define POOLING(NAME, COMBINE, TERM, identity, RESULT)                                                                                \
+#define POOLING(NAME, COMBINE, TERM, identity, RESULT)                                                                          \
     kernel void NAME(global const T *src, global T *dst, COMPUTE_T low, COMPUTE_T high, int height, int width, int depth,       \
         int out_height, int out_width, int2 filter, int2 stride, int2 padding)                                                  \
     {                                                                                                                           \
@@ -83,7 +83,7 @@ static inline Window window_at(int oy, int ox, int height, int width, int2 filte
         if (i >= out_width * depth)                                                                                             \
             return;                                                                                                             \
         const Window window = window_at(row % out_height, i / depth, height, width, filter, stride, padding);                   \
-        POOL(COMBINE, TERM, identity, row / out_height * height * width, i % depth)                                                   \
+        POOL(COMBINE, TERM, identity, row / out_height * height * width, i % depth)                                             \
         const COMPUTE_T y = RESULT;                                                                                             \
         STORE(dst, row * out_width * depth + i, y < low ? low : y > high ? high : y);                                           \
     }
@@ -117,7 +117,7 @@ POOLING_ROWS(l2_pool_2d, root_of_window, COMPUTE_T16)
 #if GROUP > 1
 #define CHANNELS 32 // neighbours in memory for neighbouring work-items
 #define SHARES (GROUP / CHANNELS)
-#define POOLING_GROUPS(NAME, COMBINE, TERM, identity, RESULT)                                                                         \
+#define POOLING_GROUPS(NAME, COMBINE, TERM, identity, RESULT)                                                                   \
     VECTOR_KERNEL void NAME##_groups(global const T *src, global T *dst, COMPUTE_T low, COMPUTE_T high, int height, int width,  \
         int depth, int out_height, int out_width, int2 filter, int2 stride, int2 padding)                                       \
     {                                                                                                                           \
@@ -133,7 +133,7 @@ POOLING_ROWS(l2_pool_2d, root_of_window, COMPUTE_T16)
             const int y = window.y0 + i / across, x = window.x0 + i % across;                                                   \
             const COMPUTE_T value = LOAD(src, (image + y * width + x) * depth + c);                                             \
             result = COMBINE(result, TERM(value));                                                                              \
-            sizes = max(sizes, SIZE_OF(value));                                                                            \
+            sizes = max(sizes, SIZE_OF(value));                                                                                 \
         }                                                                                                                       \
         results[item] = result;                                                                                                 \
         all_sizes[item] = sizes;                                                                                                \
