@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import threading
 import weakref
@@ -15,7 +16,7 @@ from gpu_driver.device.copy_threads import CopyThreads
 from tests.gpu_driver.running import at_once, until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 NAME = "nn_runtime opencl copies"
 
@@ -76,40 +77,38 @@ def test_no_more_threads_help_than_there_may_be(others: set[threading.Thread]) -
     assert alone.threads == {threading.get_ident()}
 
 
-def test_no_more_threads_are_called_than_shall_help() -> None:
-    threads, done = CopyThreads(3), threading.Event()
-    meeting = threading.Barrier(5)
+@contextlib.contextmanager
+def all_inside(threads: CopyThreads, count: int) -> Iterator[None]:
+    """As many threads, one of them no copying one, are busy meanwhile."""
+    done, meeting = threading.Event(), threading.Barrier(count + 1)
 
     def long() -> None:
         meeting.wait(60)
         assert done.wait(60)
 
-    other = threading.Thread(target=threads.share, args=(long, 4))
+    other = threading.Thread(target=threads.share, args=(long, count))
     other.start()
-    meeting.wait(60)  # all are busy: who is called now stays in the line
-    threads.share(Meeting(1).work, 2)
-    in_line = threads._calls.qsize()
-    done.set()
-    other.join(60)
+    meeting.wait(60)
+    try:
+        yield
+    finally:
+        done.set()
+        other.join(60)
+
+
+def test_no_more_threads_are_called_than_shall_help() -> None:
+    threads = CopyThreads(3)
+    with all_inside(threads, 4):  # who is called now stays in the line
+        threads.share(Meeting(1).work, 2)
+        in_line = threads._calls.qsize()
     assert in_line == 1
 
 
 def test_nobody_waits_for_threads_that_are_busy() -> None:
-    threads, done = CopyThreads(1), threading.Event()
-    meeting = threading.Barrier(3)
-
-    def long() -> None:
-        meeting.wait(60)
-        assert done.wait(60)
-
-    other = threading.Thread(target=threads.share, args=(long, 2))
-    other.start()
-    meeting.wait(60)
-    alone = Meeting(1)
-    threads.share(alone.work, 2)
+    threads, alone = CopyThreads(1), Meeting(1)
+    with all_inside(threads, 2):
+        threads.share(alone.work, 2)
     assert alone.threads == {threading.get_ident()}
-    done.set()
-    other.join(60)
 
 
 def test_many_share_a_few_threads() -> None:
