@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from nn_runtime.compilation import Compilation
 from nn_runtime.device import Device as RuntimeDevice
 from nn_runtime.errors import NNError
 from nn_runtime.execution import Execution
+from nn_runtime.hal.interfaces import CacheRequest
 from nn_runtime.model import Model
 from nn_runtime.operand import OperandType
 
@@ -28,6 +30,23 @@ if TYPE_CHECKING:
 TOKEN = bytes(range(32))
 INPUT = np.linspace(-2, 2, 16, dtype=np.float32).reshape(2, 8)
 UNITS = 12
+
+
+class Files:
+    """A model and a data file of an application."""
+
+    def __init__(self, folder: Path) -> None:
+        self.model, self.data = folder / "model", folder / "data"
+        self._opened: list[int] = []
+
+    def request(self, token: bytes = TOKEN) -> CacheRequest:
+        fds = [os.open(path, os.O_RDWR | os.O_CREAT, 0o600) for path in (self.model, self.data)]
+        self._opened += fds
+        return CacheRequest((fds[0],), (fds[1],), token)
+
+    def close(self) -> None:
+        for fd in self._opened:
+            os.close(fd)
 
 
 def weights(seed: int = 0) -> tuple[Array, Array]:

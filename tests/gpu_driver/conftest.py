@@ -1,15 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The OpenCL device under test: the first OpenCL item of NNRT_DEVICE, else any; a strict selector must find one."""
+"""The OpenCL device under test: the first OpenCL item of NNRT_DEVICE, else any; a strict selector must find one.
+
+And a cache's files.
+"""
 
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 import pytest
 
 from gpu_driver.driver import Device
 from nn_runtime.devices import select
 from nn_runtime.errors import NNError
+from tests.gpu_driver.cached import Files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 
 @pytest.fixture(scope="session")
@@ -25,3 +34,10 @@ def opencl_device() -> Device:
     if not isinstance(found, Device):
         raise TypeError(f"{found} is not of this driver")
     return found
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Iterator[Files]:
+    found = Files(tmp_path)
+    yield found
+    found.close()

@@ -1,30 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compilation caching of the OpenCL driver: other processes, damage, exchange, forgery, who may have written a file."""
+"""Compilation caching of the OpenCL driver: other processes, damage, forgery, what comes from the files."""
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import itertools
 import json
-import logging
 import os
 import random
-import struct
-import subprocess
-import sys
 import tempfile
-import time
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from cpu_driver.driver import Device as CpuDevice
-from gpu_driver import cache_files, compilation_cache
+from gpu_driver import cache_files
 from gpu_driver.compilation_cache import Compiled, load, save
 from gpu_driver.preparation import Preparation
 from nn_runtime.codes import OperationCode
@@ -32,16 +24,16 @@ from nn_runtime.hal.dynamic_quantization import with_permission
 from nn_runtime.hal.interfaces import CacheRequest
 from nn_runtime.hal.types import ErrorStatus, ExecutionPreference, HalError, Priority
 from nn_runtime.testing.random_graph import Size, compare, generate
-from tests.gpu_driver.cached import TOKEN, check
+from tests.gpu_driver.cached import TOKEN, Files, check
 from tests.gpu_driver.cached import damaged as damage
 from tests.gpu_driver.graphs import Graph, request
-from tests.gpu_driver.profiles import CPU_PROFILE
-from tests.gpu_driver.running import doubling, ended, fresh, prepare, run, run_doubling, start_python, transposing
+from tests.gpu_driver.running import doubling, ended, fresh, prepare, run, run_doubling, start_python
 from tests.gpu_driver.test_control_flow import loop
 from tests.nn_runtime.descriptors import needs_descriptors, open_descriptors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    import subprocess
+    from collections.abc import Sequence
 
     from gpu_driver.driver import Device
     from gpu_driver.prepared_model import PreparedModel
@@ -50,30 +42,6 @@ if TYPE_CHECKING:
 BEST = ExecutionPreference.FAST_SINGLE_ANSWER
 SHORT_TRIALS, LONG_TRIALS = 50, 1000
 TRIALS_PER_PROCESS = 250
-
-
-class Files:
-    """A model and a data file of an application."""
-
-    def __init__(self, folder: Path) -> None:
-        self.model, self.data = folder / "model", folder / "data"
-        self._opened: list[int] = []
-
-    def request(self, token: bytes = TOKEN) -> CacheRequest:
-        fds = [os.open(path, os.O_RDWR | os.O_CREAT, 0o600) for path in (self.model, self.data)]
-        self._opened += fds
-        return CacheRequest((fds[0],), (fds[1],), token)
-
-    def close(self) -> None:
-        for fd in self._opened:
-            os.close(fd)
-
-
-@pytest.fixture
-def files(tmp_path: Path) -> Iterator[Files]:
-    found = Files(tmp_path)
-    yield found
-    found.close()
 
 
 @pytest.fixture
@@ -237,402 +205,6 @@ def test_no_damage_crashes_and_none_gives_a_wrong_result(
         script = filling + code.format(folder=str(kept), seed=seed, trials=count)
         status, _, err = ended(start_python(script, opencl_device, own))
         assert (status, err) == (0, ""), f"seed {seed}"
-
-
-# The files themselves
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Iterator[int]:
-    """A file that is open for reading and writing, and not at its beginning."""
-    fd = os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT, 0o600)
-    os.write(fd, b"content")
-    yield fd
-    os.close(fd)
-
-
-def test_anything_but_what_was_sealed_is_foreign() -> None:
-    sealed = cache_files.seal(b"a payload")
-    assert cache_files.unseal(sealed) == b"a payload"
-    assert cache_files.unseal(cache_files.seal(b"")) == b""
-    for at in range(len(sealed)):
-        assert cache_files.unseal(sealed[:at]) is None
-        assert cache_files.unseal(sealed[:at] + bytes([sealed[at] ^ 1]) + sealed[at + 1 :]) is None
-    assert cache_files.unseal(sealed + b"\0") is None
-
-
-@needs_descriptors
-def test_no_descriptor_of_a_file_that_was_read_is_kept(tmp_path: Path) -> None:
-    good, bad = tmp_path / "good", tmp_path / "bad"
-    good.write_bytes(b"content")
-    bad.touch()
-    bad.chmod(0o666)
-    before = open_descriptors()
-    for path, wanted in 5 * ((good, b"content"), (bad, None), (tmp_path / "missing", None), (tmp_path, None)):
-        assert cache_files.read_trusted(path) == wanted
-    assert open_descriptors() <= before
-
-
-def test_the_log_tells_of_files_that_are_there_and_are_not_used(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO, cache_files.__name__)
-    assert cache_files.read_trusted(tmp_path / "missing") is None
-    assert not caplog.records
-    assert cache_files.read_trusted(tmp_path) is None
-    assert [record.getMessage() for record in caplog.records] == [f"{tmp_path} is not used: it is no regular file"]
-
-
-def test_only_the_user_and_the_administrator_may_write(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    path.write_bytes(b"content")
-    for mode, is_trusted in ((0o644, True), (0o620, False), (0o602, False), (0o600, True)):
-        path.chmod(mode)
-        assert (cache_files.read_trusted(path) == b"content") is is_trusted
-
-
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="needs to give files away")
-def test_files_of_the_user_and_of_the_administrator_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "file"
-    path.write_bytes(b"content")
-    for owner, user, is_trusted in ((0, 7, True), (7, 7, True), (8, 7, False), (7, 0, False), (0, 0, True)):
-        os.chown(path, owner, -1)
-        monkeypatch.setattr(os, "geteuid", lambda user=user: user)
-        assert (cache_files.read_trusted(path) == b"content") is is_trusted
-
-
-def test_a_file_without_a_name_may_have_any_mode(file: int, tmp_path: Path) -> None:
-    """As those in memory have."""
-    os.fchmod(file, 0o666)
-    with pytest.raises(cache_files.Unusable, match=r"others may write to it \(mode 666\)"):
-        cache_files.read_descriptor(file)
-    (tmp_path / "file").unlink()
-    assert cache_files.read_descriptor(file) == b"content"
-
-
-def test_a_file_may_be_as_large_as_the_limit(file: int) -> None:
-    assert cache_files.read_descriptor(file, 7) == b"content"
-    with pytest.raises(cache_files.Unusable, match="it has 7 bytes, more than 6"):
-        cache_files.read_descriptor(file, 6)
-
-
-def test_systems_that_read_and_write_less_than_they_are_told(file: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Linux stops at 2 GiB."""
-    read, write = os.read, os.write
-    monkeypatch.setattr(os, "read", lambda fd, count: read(fd, min(count, 3)))
-    monkeypatch.setattr(os, "write", lambda fd, data: write(fd, data[:3]))
-    assert cache_files.read_descriptor(file) == b"content"
-    cache_files.rewrite_descriptor(file, b"other content")
-    assert cache_files.read_descriptor(file) == b"other content"
-
-
-def test_a_file_that_is_cut_while_it_is_read(file: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    read = os.read
-
-    def cutting(fd: int, count: int) -> bytes:
-        os.ftruncate(fd, 4)
-        return read(fd, count)
-
-    monkeypatch.setattr(os, "read", cutting)
-    assert cache_files.read_descriptor(file) == b"cont"
-
-
-def test_a_disk_that_is_full_in_the_middle_leaves_an_empty_file(file: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    write, room = os.write, iter([3, 2])
-
-    def filling(fd: int, data: bytes) -> int:
-        count = next(room, 0)
-        if not count:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return write(fd, data[:count])
-
-    monkeypatch.setattr(os, "write", filling)
-    with pytest.raises(OSError, match="No space left"):
-        cache_files.rewrite_descriptor(file, b"other content")
-    assert cache_files.read_descriptor(file) == b""
-
-
-def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
-    assert cache_files.try_write(tmp_path / "file", b"content")
-    assert not cache_files.try_write(tmp_path / "file" / "below", b"content")
-    assert (tmp_path / "file").read_bytes() == b"content"
-
-
-def test_many_may_read_a_file_at_once(file: int, tmp_path: Path) -> None:
-    other = os.open(tmp_path / "file", os.O_RDWR)
-    try:
-        with cache_files.locked(file, exclusive=False, wait_seconds=0.0) as mine:
-            with cache_files.locked(other, exclusive=False, wait_seconds=0.0) as others:
-                assert (mine, others) == (True, True)
-            with cache_files.locked(other, exclusive=True, wait_seconds=0.0) as others:
-                assert not others
-        with cache_files.locked(other, exclusive=True, wait_seconds=0.0) as others:
-            assert others
-    finally:
-        os.close(other)
-
-
-def test_who_reads_waits_for_who_writes(file: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    other = os.open(tmp_path / "file", os.O_RDWR)
-    writing = contextlib.ExitStack()
-    monkeypatch.setattr(
-        cache_files, "time", SimpleNamespace(monotonic=time.monotonic, sleep=lambda _seconds: writing.close())
-    )
-    try:
-        assert writing.enter_context(cache_files.locked(other, exclusive=True, wait_seconds=0.0))
-        with cache_files.locked(file, exclusive=False, wait_seconds=60.0) as is_quiet:
-            assert is_quiet
-    finally:
-        os.close(other)
-
-
-def test_file_systems_without_locks_have_none(file: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    def failing(fd: int, wanted: int) -> None:
-        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
-
-    monkeypatch.setattr(cache_files.fcntl, "flock", failing)
-    with cache_files.locked(file, exclusive=True, wait_seconds=0.0) as got:
-        assert got
-
-
-_FORKING = """
-import os, sys
-from gpu_driver.cache_files import folder_of_process
-folder = folder_of_process("nnrt-test-")
-if os.fork() == 0:
-    sys.exit()
-os.wait()
-print(folder, os.path.isdir(folder), oct(os.stat(folder).st_mode & 0o777))
-"""
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")
-def test_a_folder_of_a_process_goes_with_it_alone() -> None:
-    """Not with a child."""
-    done = subprocess.run([sys.executable, "-c", _FORKING], stdout=subprocess.PIPE, text=True, check=True)
-    folder, *told = done.stdout.split()
-    assert told == ["True", "0o700"]
-    assert not Path(folder).exists()
-
-
-# What a file is for
-
-_CODE = b"no code, a test's bytes"
-
-
-@pytest.fixture
-def kept(files: Files) -> Files:
-    """Files with a model and bytes in the place of a program, written for CPU_PROFILE; needs no device."""
-    model = CpuDevice().prepare_model(doubling(2), BEST, Priority.MEDIUM, None, None).model
-    assert save(files.request(), CPU_PROFILE, Compiled(model, Preparation(priority=Priority.HIGH), {"key": _CODE}))
-    return files
-
-
-def test_what_was_saved_comes_back(kept: Files) -> None:
-    found = load(kept.request(), CPU_PROFILE)
-    assert found.how.priority == Priority.HIGH
-    assert found.binaries == {"key": _CODE}
-    prepared = CpuDevice().prepare_model(found.model, BEST, Priority.MEDIUM, None, None)
-    source, result = np.arange(32, dtype=np.float32).reshape(2, 16), np.zeros((2, 16), np.float32)
-    prepared.execute_synchronously(request([source], [result]), False, None, None)
-    np.testing.assert_array_equal(result, 2 * source)
-
-
-@pytest.mark.parametrize("what", ["name", "identity", "device_version", "driver_version"])
-def test_another_device_driver_or_platform_is_refused(kept: Files, what: str) -> None:
-    with pytest.raises(HalError, match="is for another"):
-        load(kept.request(), replace(CPU_PROFILE, **{what: "another"}))
-
-
-def test_another_version_of_the_package_is_refused(kept: Files, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compilation_cache, "_package_version", lambda: "99")
-    with pytest.raises(HalError, match="is for another package"):
-        load(kept.request(), CPU_PROFILE)
-
-
-def test_the_preference_comes_back(files: Files) -> None:
-    how = Preparation(ExecutionPreference.LOW_POWER, Priority.MEDIUM)
-    assert save(files.request(), CPU_PROFILE, Compiled(transposing(), how, {}))
-    assert load(files.request(), CPU_PROFILE).how == how
-
-
-def rewritten(path: Path, change: Callable[[dict[str, Any]], object], more: bytes = b"") -> None:
-    """Change the header of a file, as the driver that wrote it could have, and add bytes at its end."""
-    content = cache_files.unseal(path.read_bytes())
-    assert content is not None
-    (length,) = struct.unpack_from("<I", content)
-    header = json.loads(content[4 : 4 + length])
-    change(header)
-    text = json.dumps(header).encode().ljust(length)
-    path.write_bytes(cache_files.seal(struct.pack("<I", len(text)) + text + content[4 + length :] + more))
-
-
-@pytest.mark.parametrize(
-    ("change", "more", "message"),
-    [
-        (lambda header: header.update(priority="0"), b"", "its header has no priority"),
-        (lambda header: header.update(priority=True), b"", "its header has no priority"),
-        (lambda header: header.pop("preference"), b"", "its header has no preference"),
-        (lambda header: header.update(programs={}), b"", "does not name the programs"),
-        (lambda header: header.update(programs=None), b"", "does not name the programs"),
-        (lambda header: header["programs"].clear(), b"", "does not name the programs"),
-        (lambda header: header["programs"][0].reverse(), b"", "not the one that its header names"),
-        (lambda header: header["programs"][0].append(0), b"", "not the one that its header names"),
-        (lambda header: header["programs"][0].pop(), b"", "not the one that its header names"),
-        (lambda header: header.update(programs=[7]), b"", "not the one that its header names"),
-        (lambda header: header.update(lengths=[-1]), b"", "outside of the file"),
-        (lambda header: header.update(lengths=[1 << 40]), b"", "outside of the file"),
-        (lambda header: header.update(lengths=[]), b"", "not all of the file"),
-        (lambda header: header.update(lengths=7), b"", "no cache file"),
-        (lambda header: header.update(lengths=["7"]), b"", "no cache file"),
-        (lambda header: header.pop("lengths"), b"", "no cache file"),
-        (lambda header: None, b"x", "not all of the file"),
-    ],
-)
-def test_a_header_that_does_not_fit_is_refused(
-    kept: Files, change: Callable[[dict[str, Any]], object], more: bytes, message: str
-) -> None:
-    rewritten(kept.model, lambda _header: None)
-    load(kept.request(), CPU_PROFILE)
-    rewritten(kept.model, change, more)
-    with pytest.raises(HalError, match=message):
-        load(kept.request(), CPU_PROFILE)
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", "the model file is empty"),
-        (b"x" * 99, "the model file is damaged"),
-        (cache_files.seal(b"123"), "no cache file"),
-        (cache_files.seal(struct.pack("<I", 1 << 20) + b"[" * (1 << 20)), "no cache file"),
-    ],
-    ids=["empty", "damaged", "short", "deep"],
-)
-def test_what_has_no_header_is_refused(kept: Files, content: bytes, message: str) -> None:
-    kept.model.write_bytes(content)
-    with pytest.raises(HalError, match=message) as caught:
-        load(kept.request(), CPU_PROFILE)
-    assert caught.value.status == ErrorStatus.GENERAL_FAILURE
-
-
-def test_another_format_is_refused(kept: Files, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compilation_cache, "_FORMAT", compilation_cache._FORMAT + 1)
-    with pytest.raises(HalError, match="is for another format"):
-        load(kept.request(), CPU_PROFILE)
-
-
-def test_constants_for_another_token_are_refused(kept: Files) -> None:
-    """Though the model file names them."""
-    rewritten(kept.data, lambda header: header.update(token="x" * 1000))
-    digest = cache_files.digest_of(kept.data.read_bytes()).hex()
-    rewritten(kept.model, lambda header: header.update(data=digest))
-    with pytest.raises(HalError, match="the data file is for another token") as caught:
-        load(kept.request(), CPU_PROFILE)
-    assert len(str(caught.value)) < 200  # whatever the file says
-
-
-def test_another_token_is_refused(kept: Files) -> None:
-    with pytest.raises(HalError, match="is for another token"):
-        load(kept.request(TOKEN[::-1]), CPU_PROFILE)
-
-
-def test_exchanged_files_are_refused(kept: Files, tmp_path: Path) -> None:
-    content = kept.model.read_bytes(), kept.data.read_bytes()
-    kept.model.write_bytes(content[1])
-    kept.data.write_bytes(content[0])
-    with pytest.raises(HalError, match="another kind"):
-        load(kept.request(), CPU_PROFILE)
-    other = tmp_path / "other"
-    other.mkdir()
-    others = Files(other)
-    assert save(others.request(), CPU_PROFILE, Compiled(transposing(), Preparation(priority=Priority.HIGH), {}))
-    kept.model.write_bytes(content[0])
-    kept.data.write_bytes(others.data.read_bytes())
-    with pytest.raises(HalError, match="do not belong together"):
-        load(kept.request(), CPU_PROFILE)
-    others.close()
-
-
-def test_a_file_that_others_may_write_is_refused(kept: Files) -> None:
-    kept.model.chmod(0o622)
-    with pytest.raises(HalError, match="others may write to it"):
-        load(kept.request(), CPU_PROFILE)
-    kept.model.chmod(0o644)
-    load(kept.request(), CPU_PROFILE)
-    if os.geteuid() == 0:
-        os.chown(kept.data, 12345, -1)
-        with pytest.raises(HalError, match="belongs to user 12345"):
-            load(kept.request(), CPU_PROFILE)
-
-
-def test_files_of_any_position_and_greater_size_are_rewritten(kept: Files) -> None:
-    cache = kept.request()
-    for fd in (*cache.model_files, *cache.data_files):
-        os.lseek(fd, 0, os.SEEK_END)
-        os.write(fd, bytes(1000))
-    assert save(cache, CPU_PROFILE, Compiled(doubling(4), Preparation(priority=Priority.LOW), {}))
-    assert load(cache, CPU_PROFILE).model.main.operands[0].dimensions == (4, 16)
-
-
-@pytest.mark.parametrize("which", ["model", "data"])
-def test_a_file_too_large_is_not_read(kept: Files, which: str) -> None:
-    os.truncate(getattr(kept, which), 1 << 40)
-    with pytest.raises(HalError, match="more than"):
-        load(kept.request(), CPU_PROFILE)
-
-
-def test_what_is_no_file_is_refused(kept: Files) -> None:
-    reader, writer = os.pipe()
-    device = os.open(os.devnull, os.O_RDWR)
-    try:
-        good = kept.request()
-        with pytest.raises(HalError, match="no regular file"):
-            load(replace(good, model_files=(device,)), CPU_PROFILE)
-        with pytest.raises(HalError, match="not open for reading and writing"):
-            compilation_cache.check_request(replace(good, data_files=(reader,)))
-        with pytest.raises(HalError, match="Bad file descriptor"):
-            load(replace(good, model_files=((1 << 31) - 1,)), CPU_PROFILE)
-    finally:
-        for fd in (reader, writer, device):
-            os.close(fd)
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
-def test_a_named_pipe_in_the_place_of_a_file_makes_nobody_wait(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "program.bin", 0o600)
-    assert cache_files.read_trusted(tmp_path / "program.bin") is None
-
-
-def test_a_writer_keeps_others_out_for_a_while(kept: Files, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compilation_cache, "_READ_WAIT_SECONDS", 0.01)
-    mine, others = kept.request(), kept.request()
-    with cache_files.locked(mine.model_files[0], exclusive=True, wait_seconds=0.0) as got:
-        assert got
-        assert not save(others, CPU_PROFILE, Compiled(doubling(4), Preparation(priority=Priority.LOW), {}))
-        with pytest.raises(HalError, match="another process is writing"):
-            load(others, CPU_PROFILE)
-    with cache_files.locked(mine.model_files[0], exclusive=False, wait_seconds=0.0) as got:
-        assert got
-        assert not save(others, CPU_PROFILE, Compiled(doubling(4), Preparation(priority=Priority.LOW), {}))
-        assert load(others, CPU_PROFILE).how.priority == Priority.HIGH
-    assert load(others, CPU_PROFILE).how.priority == Priority.HIGH
-
-
-def test_a_full_disk_leaves_no_half_file(
-    kept: Files, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def write(fd: int, data: bytes) -> int:
-        raise OSError(28, "No space left on device")
-
-    cache = kept.request()
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "write", write)
-        assert not save(cache, CPU_PROFILE, Compiled(doubling(4), Preparation(priority=Priority.LOW), {}))
-    (warned,) = caplog.messages
-    assert warned == "compilation cache: not written: No space left on device"
-    with pytest.raises(HalError, match=r"is empty|do not belong together"):
-        load(cache, CPU_PROFILE)
 
 
 # The driver
