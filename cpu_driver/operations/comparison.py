@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cpu_driver.operations import computes
+from cpu_driver.operations.broadcast import broadcast
 from nn_runtime.codes import OperandCode, OperationCode
 from nn_runtime.operand import QUANT8_TYPES
 from nn_runtime.operations.comparison import COMPARISONS
@@ -30,8 +31,7 @@ _FUNCTIONS: dict[int, np.ufunc] = {
 @computes(*COMPARISONS)
 def compare(op: OperationView) -> tuple[Array, ...]:
     """Return the comparison of two broadcast inputs; 8-bit ones as float32, any true byte as 1."""
-    result: Array = _FUNCTIONS[op.code](_comparable(op, "input0"), _comparable(op, "input1"))
-    return (result,)
+    return (broadcast(_FUNCTIONS[op.code], _comparable(op, "input0"), _comparable(op, "input1")),)
 
 
 def _comparable(op: OperationView, name: str) -> Array:

@@ -10,10 +10,10 @@ import numpy as np
 from cpu_driver.operations import computes
 from nn_runtime import quantization
 from nn_runtime.codes import OperationCode
-from nn_runtime.operand import dtype_of
+from nn_runtime.operand import QUANT8_TYPES, dtype_of
 
 if TYPE_CHECKING:
-    from nn_runtime.operand import Array
+    from nn_runtime.operand import Array, OperandView
     from nn_runtime.operations import OperationView
 
 
@@ -43,3 +43,10 @@ def cast(op: OperationView) -> tuple[Array, ...]:
         own = np.iinfo(values.dtype)
         low, high = max(low, own.min), min(high, own.max)
     return (values.clip(low, high).astype(dtype),)
+
+
+def requantized(values: Array, source: OperandView, output: OperandView) -> Array:
+    """Return values of an input in the quantisation of an output of the same type; real numbers stay as they are."""
+    if source.type not in QUANT8_TYPES or (source.scale, source.zero_point) == (output.scale, output.zero_point):
+        return values
+    return quantization.requantization_table(source, output).take(values.view(np.uint8))
