@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gpu_driver.kernel import Kernel
 
 COLUMNS = 7
-TIMES: Mapping[int, float] = {TILE_PIXELS: 1.0, 8: 1.0, 9: 1.02}
+TIMES: Mapping[int, float] = {TILE_PIXELS: 1.0, 8: 1.0, 9: 1.02, 4: 1.05}
 """Of a convolution with tiles of so many pixels that all are used, to that with usual ones."""
 FEW_REGISTERS, FEW_PIXELS = 8, 6
 """Up to so many hold 6 pixels by 16 channels and what is multiplied, others 9 by 48."""
@@ -32,10 +32,14 @@ TIMES_OF_COLUMNS: Mapping[int, float] = {COLUMNS: 1.0, 6: 1.02, 5: 1.04, 4: 1.06
 """The same of depthwise ones. expanded.py lets pass what is at least 7 wide."""
 NARROW_TIME = 2.0
 """Of a picture that is narrower than what is computed at once."""
+TILE_TIME, VECTOR_TIME = 50.0, 9.0
+"""Of a tile of bytes, and of each 16 channels of it, besides its products, to that of four products of 16 channels."""
 RUN_TIME, RUN_BYTE_TIME = 10.0, 0.08
-"""Of copying a row of a window of bytes, to that of four products of 16 channels each."""
-LEAST_GAIN, LEAST_FLOPS = 0.02, 20_000_000
-"""Every combination is a program of its own, which has to be worth its compilation."""
+"""The same of copying a row of a window of bytes."""
+LEAST_GAIN = 0.02
+"""Of the time: every combination is a program of its own, which has to be worth its compilation."""
+LARGE_FLOPS, LEAST_FLOPS = 20_000_000, 1_000_000
+"""Networks with fewer than the former must save the time of the latter, too."""
 
 
 @dataclass(frozen=True)
@@ -77,27 +81,36 @@ def tiles_for(steps: Sequence[Step], device: DeviceProfile) -> Tiles:
     winograd.h is made for the usual number.
     """
     usual = usual_tiles(device)
-    if sum(step.flops for step in steps) < LEAST_FLOPS or any(step.is_winograd for step in steps):
+    if any(step.is_winograd for step in steps):
         return usual
     convolutions = [step for step in steps if step.kind == Kind.CONVOLVE]
     depthwise = [step for step in steps if step.kind in (Kind.DEPTHWISE, Kind.EXPANDED)]
     few = usual.pixels == FEW_PIXELS
+    least_saved = LEAST_FLOPS if sum(step.flops for step in steps) < LARGE_FLOPS else 0
 
     def left_over(number: int, step: Step) -> float:
-        pixels = step.geometry.output_height * step.geometry.output_width
-        left = _left_over(number, pixels, may_be_short=few and step.geometry.is_per_pixel)
-        return left * (1 + _copied(number, step))
+        g = step.geometry
+        pixels = g.output_height * g.output_width
+        if pixels == 1:  # of images that are computed together
+            pixels = g.batches
+            if pixels == 1 and g.is_per_pixel:
+                return 1.0  # without a tile
+        left = _left_over(number, pixels, may_be_short=few and g.is_per_pixel)
+        return left * (1 + _besides_products(number, step))
+
+    def columns_left_over(number: int, step: Step) -> float:
+        return _left_over(number, step.geometry.output_width)
 
     return replace(
         usual,
-        pixels=_fastest(TIMES_WITH_FEW if few else TIMES, convolutions, left_over),
-        columns=_fastest(
-            TIMES_OF_COLUMNS, depthwise, lambda number, step: _left_over(number, step.geometry.output_width)
-        ),
+        pixels=_fastest(TIMES_WITH_FEW if few else TIMES, convolutions, left_over, least_saved),
+        columns=_fastest(TIMES_OF_COLUMNS, depthwise, columns_left_over, least_saved),
     )
 
 
-def _fastest(times: Mapping[int, float], steps: Sequence[Step], left_over: Callable[[int, Step], float]) -> int:
+def _fastest(
+    times: Mapping[int, float], steps: Sequence[Step], left_over: Callable[[int, Step], float], least_saved: float
+) -> int:
     """Return the number with the least time for steps whose pictures are cut into so many."""
     usual = next(iter(times))
 
@@ -105,7 +118,7 @@ def _fastest(times: Mapping[int, float], steps: Sequence[Step], left_over: Calla
         return sum(step.flops * left_over(number, step) for step in steps) * times[number]
 
     best = min(times, key=time)
-    return best if time(best) < (1 - LEAST_GAIN) * time(usual) else usual
+    return best if time(usual) - time(best) > max(LEAST_GAIN * time(usual), least_saved) else usual
 
 
 def _left_over(number: int, length: int, *, may_be_short: bool = False) -> float:
@@ -116,17 +129,20 @@ def _left_over(number: int, length: int, *, may_be_short: bool = False) -> float
     return computed / length * (NARROW_TIME if length < number else 1.0)
 
 
-def _copied(number: int, step: Step) -> float:
-    """Return the time that copying windows takes over that of the products.
+def _besides_products(number: int, step: Step) -> float:
+    """Return the time that tiles of bytes take besides their products, over that of the products.
 
-    Bytes are read where they lie, or copied row by row for the whole tile, if all its pixels are in one row of the
+    What they read lies where it is, or is copied row by row for the whole tile, if all its pixels are in one row of the
     picture; else window by window (common/convolve_bytes.h).
     """
     g = step.geometry
-    run = g.filter_width * g.input_depth
-    if step.dot4 not in (AVX_VNNI, AVX512_VNNI) or g.is_per_pixel or g.dilation_width > 1:
+    if step.dot4 not in (AVX_VNNI, AVX512_VNNI):
         return 0.0
+    run = g.filter_width * g.input_depth
+    quads, vectors = -(-run // 4), -(-g.output_depth // CHANNEL_BLOCK)
+    of_tile = (TILE_TIME + VECTOR_TIME * vectors) / (number * g.filter_height * quads * vectors)
+    if g.is_per_pixel or g.dilation_width > 1:
+        return of_tile
     rows, tiles = g.batches * g.output_height, -(-g.batches * g.output_height * g.output_width // number)
     in_two_rows = rows - -(-rows // (number // math.gcd(number, g.output_width)))  # but rows that begin with a tile
-    quads, vectors = -(-run // 4), -(-g.output_depth // CHANNEL_BLOCK)
-    return min(1.0, in_two_rows / tiles) * (RUN_TIME + RUN_BYTE_TIME * run) / (quads * vectors)
+    return of_tile + min(1.0, in_two_rows / tiles) * (RUN_TIME + RUN_BYTE_TIME * run) / (quads * vectors)

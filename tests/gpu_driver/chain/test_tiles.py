@@ -97,6 +97,17 @@ def test_small_networks_share_one_program() -> None:
     assert chosen(8) == Tiles()
 
 
+@pytest.mark.parametrize(
+    ("rows", "depth", "wanted"), [(1, 1024, 7), (2, 1024, 4), (4, 1024, 4), (7, 1024, 7), (8, 1024, 8), (8, 128, 7)]
+)
+def test_rows_of_a_batch_are_a_tile(rows: int, depth: int, wanted: int) -> None:
+    """But one row needs none, and few multiplications are not worth a program."""
+    network = Network(FLOAT, (rows, 1, 1, depth), 3)
+    network.convolve(depth)
+    network.convolve(depth, is_output=True)
+    assert chosen_for(network, CPU_PROFILE).pixels == wanted
+
+
 @pytest.mark.parametrize(("width", "wanted"), [(32, 8), (28, 7), (33, 7)])
 def test_tiles_of_bytes_end_with_rows(width: int, wanted: int) -> None:
     """Else windows of those in two rows are copied one by one."""
@@ -144,7 +155,7 @@ def test_pixels_left_over_are_spread_over_tiles(
     np.testing.assert_allclose(results[0], expected, atol=0 if code == QUANT8 else 2e-5)
 
 
-@pytest.mark.parametrize("other", [(8, 4), (9, 6), (8, 5)])
+@pytest.mark.parametrize("other", [(8, 4), (9, 6), (8, 5), (4, 7)])
 @pytest.mark.parametrize("size", [5, 10, 29])
 @pytest.mark.parametrize("code", [FLOAT, QUANT8])
 def test_results_have_the_same_bits(
