@@ -44,6 +44,8 @@ MOST_THREADS = 4
 """That copy one array, the caller among them; two took 1.3 times as long, eight 1.2 times (16 cores, PCIe 5)."""
 _AHEAD = 2
 """Pieces on their way back for each thread that copies: one is copied while the next arrives."""
+_LOST_SECONDS = 0.1
+"""After which whoever waits for a piece looks again: nobody calls when an interrupt has had somebody lose one."""
 _ALIGNMENT = 4096
 """Of where in an array a piece begins."""
 _COMPLETE = cl.command_execution_status.COMPLETE
@@ -91,14 +93,14 @@ class PinnedStaging:
             self._threads.end()
         return is_left
 
-    def take(self) -> Piece:
-        """Return a piece for a thread that has none, waiting until there is one; raises cl.Error."""
+    def take(self, is_wanted: Callable[[], bool]) -> Piece | None:
+        """Return a piece for a thread that has none, waiting until there is one; raises cl.Error.
+
+        None once it is not wanted any more: whom an interrupt had lose a piece may wait for those who want another.
+        """
         with self._changed:
-            while (piece := self._found()) is None:
-                self._changed.wait()
-        if piece.event is not None:
-            with suppress(cl.Error):  # that it failed is a matter of the execution that it was for
-                piece.event.wait()
+            while (piece := self._found()) is None and is_wanted():
+                self._changed.wait(_LOST_SECONDS)
         return piece
 
     def take_another(self) -> Piece | None:
@@ -153,6 +155,12 @@ class Piece:
         """Whether its last transfer is over."""
         return self.event is None or self.event.command_execution_status <= _COMPLETE
 
+    def wait(self) -> None:
+        """Wait until its last transfer is over; that it failed is a matter of the execution that it was for."""
+        if self.event is not None:
+            with suppress(cl.Error):
+                self.event.wait()
+
 
 class _Transfer:
     """One array on its way, in parts; several threads do what `work` says."""
@@ -169,18 +177,23 @@ class _Transfer:
         self._thread_count = max(1, min(MOST_THREADS, data.nbytes // THREAD_BYTES))
         self._parts = deque(parts_of(data.nbytes, self._thread_count))
         """Those left to be transferred; the lock is held while one is taken or its transfer enqueued."""
+        self._has_failed = False
 
     def work(self) -> None:
         """Do all that is left, or what others leave of it."""
         try:
             self._work()
         except BaseException:
+            self._has_failed = True
             with self._lock:  # nobody is just taking one
                 self._parts.clear()  # the others need not go on
             raise
 
     def _work(self) -> None:
         raise NotImplementedError
+
+    def _is_wanted(self) -> bool:
+        return not self._has_failed
 
     def _next_part(self) -> slice | None:
         with self._lock:
@@ -210,8 +223,11 @@ class _Write(_Transfer):
 
     def _work(self) -> None:
         while (part := self._next_part()) is not None:
-            piece = self._staging.take()
+            piece = self._staging.take(self._is_wanted)
+            if piece is None:
+                return
             try:
+                piece.wait()
                 memory = piece.bytes[: part.stop - part.start]
                 np.copyto(memory, self._data[part])
                 self._enqueue(self._buffer.write, memory, piece, part.start)
@@ -226,12 +242,11 @@ class _Read(_Transfer):
         """Enqueue and copy all."""
         self._arriving: deque[tuple[slice, Piece, cl.Event]] = deque()
         try:
-            self._fetch(self._staging.take())
-            while self._parts and len(self._arriving) < _AHEAD * self._thread_count:
-                another = self._staging.take_another()
-                if another is None:
-                    break
-                self._fetch(another)
+            piece = self._staging.take(self._is_wanted)
+            while piece is not None:
+                self._fetch(piece)
+                may_have_more = self._parts and len(self._arriving) < _AHEAD * self._thread_count
+                piece = self._staging.take_another() if may_have_more else None
             self._arriving[0][-1].wait()  # alone: what makes the array may take long
             threads.share(self.work, self._thread_count)
         finally:
@@ -260,6 +275,7 @@ class _Read(_Transfer):
             self._staging.give_back(piece)
             return
         try:
+            piece.wait()
             event = self._enqueue(self._buffer.read, piece.bytes[: part.stop - part.start], piece, part.start)
         except BaseException:
             self._staging.give_back(piece)

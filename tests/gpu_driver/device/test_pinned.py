@@ -21,7 +21,7 @@ import pytest
 from gpu_driver.device import pinned
 from gpu_driver.device.context import DeviceContext
 from gpu_driver.device.copy_threads import CopyThreads
-from gpu_driver.device.pinned import LEAST_BYTES, PIECE_BYTES, THREAD_BYTES, parts_of
+from gpu_driver.device.pinned import LEAST_BYTES, PIECE_BYTES, THREAD_BYTES, Piece, parts_of
 from gpu_driver.execution.graph_run import Commands
 from nn_runtime.codes import DeviceTypeCode
 from nn_runtime.hal.memory import SharedMemory
@@ -73,6 +73,12 @@ def staging_of(device: Device) -> PinnedStaging:
     assert staging is not None
     staging._threads = CopyThreads(pinned.MOST_THREADS - 1)
     return staging
+
+
+def taken(staging: PinnedStaging) -> Piece:
+    piece = staging.take(lambda: True)
+    assert piece is not None
+    return piece
 
 
 def all_are_back(staging: PinnedStaging) -> bool:
@@ -214,7 +220,7 @@ def test_new_pieces_rather_than_waiting(device: Device) -> None:
     data = drawn(12 * PIECE_BYTES)
     buffer = context.allocate(data.nbytes)
     for _ in range(pinned.MOST_PIECES):
-        staging.take()
+        taken(staging)
     gc.collect()
     held = Held(device)
     staging.write(context.queue, buffer, data, lambda _size, _event: None)
@@ -229,14 +235,14 @@ def test_new_pieces_rather_than_waiting(device: Device) -> None:
 def test_a_piece_whose_transfer_is_over_rests(device: Device, status: int) -> None:
     """However it ended: that is a matter of the execution that it was for."""
     staging = staging_of(device)
-    piece, event = staging.take(), cl.UserEvent(device.context().context)
+    piece, event = taken(staging), cl.UserEvent(device.context().context)
     assert piece.is_idle
     piece.event = event
     assert not piece.is_idle
     event.set_status(status)
     assert piece.is_idle
     staging.give_back(piece)
-    assert staging.take() is piece
+    assert taken(staging) is piece
 
 
 def test_another_piece_is_one_that_rests(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -290,7 +296,7 @@ def test_what_is_idle_is_given_back(opencl_device: Device) -> None:
         assert len(staging._pieces) > 0
         context.queue.finish()
         until(lambda: not staging._pieces and set(threading.enumerate()) <= before)
-    piece = staging.take()
+    piece = taken(staging)
     time.sleep(0.2)
     assert list(staging._pieces) == [piece]
 
@@ -310,7 +316,7 @@ def test_what_is_used_is_not_given_back(device: Device) -> None:
     assert np.array_equal(read_plainly(device, buffer), data)
     assert staging.release_idle(before)
     assert len(staging._pieces) == count
-    piece = staging.take()
+    piece = taken(staging)
     assert staging.release_idle(math.inf)
     assert list(staging._pieces) == [piece]
     staging.give_back(piece)
@@ -478,7 +484,7 @@ def test_a_transfer_that_fails_loses_no_piece(
     """Others may wait for one. The last fails where the array cannot be written."""
     monkeypatch.setattr(pinned, "MOST_PIECES", 4)
     staging, context = staging_of(device), device.context()
-    pieces = [staging.take() for _ in range(4)]
+    pieces = [taken(staging) for _ in range(4)]
     while pieces:
         staging.give_back(pieces.pop())
     buffer, data = context.allocate(10 * PIECE_BYTES), drawn(10 * PIECE_BYTES)
@@ -527,6 +533,51 @@ def test_nobody_gets_a_piece_whose_transfer_was_given_up_but_runs(
     assert all_are_back(staging)
 
 
+def test_who_waits_when_a_piece_is_lost_gets_a_new_one(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pinned, "MOST_PIECES", 1)
+    staging, found = staging_of(device), deque[Piece]()
+    pieces = [taken(staging)]
+    thread = threading.Thread(target=lambda: found.append(taken(staging)), daemon=True)
+    thread.start()
+    time.sleep(0.02)
+    assert not found
+    pieces.clear()
+    thread.join(60)
+    assert len(found) == len(staging._pieces) == 1
+
+
+@pytest.mark.parametrize("is_caller", [True, False])
+def test_a_lost_piece_is_not_waited_for_by_its_own_transfer(
+    device: Device, monkeypatch: pytest.MonkeyPatch, is_caller: bool
+) -> None:
+    """The error has it until all threads have left: those that wait for a piece have to, too."""
+    monkeypatch.setattr(pinned, "MOST_PIECES", 1)
+    staging, context = staging_of(device), device.context()
+    buffer, data, lost = context.allocate(10 * PIECE_BYTES), drawn(10 * PIECE_BYTES), threading.Event()
+    give_back = staging.give_back
+
+    def interrupted(piece: Piece) -> None:
+        if not lost.is_set() and (threading.current_thread() is thread) == is_caller:
+            lost.set()
+            raise KeyboardInterrupt
+        give_back(piece)
+
+    def transfer() -> None:
+        with pytest.raises(KeyboardInterrupt):
+            staging.write(context.queue, buffer, data, lambda _size, _event: None)
+
+    monkeypatch.setattr(staging, "give_back", interrupted)
+    thread = threading.Thread(target=transfer, daemon=True)
+    thread.start()
+    thread.join(20)
+    assert not thread.is_alive()
+    assert lost.is_set()
+    gc.collect()
+    staging.write(context.queue, buffer, data, lambda _size, _event: None)
+    assert np.array_equal(read_plainly(device, buffer), data)
+    assert all_are_back(staging)
+
+
 @pytest.mark.parametrize("rows", [LEAST_BYTES // ROW_BYTES, LARGE_ROWS])
 def test_page_locked_memory_that_is_not_to_be_had(device: Device, monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
     prepared, staging = prepare(device, doubling(rows)), staging_of(device)
@@ -551,7 +602,7 @@ def test_no_more_page_locked_memory_than_there_is(device: Device, monkeypatch: p
         raise opencl_error(cl.status_code.OUT_OF_HOST_MEMORY)
 
     staging, context = staging_of(device), device.context()
-    staging.give_back(staging.take())
+    staging.give_back(taken(staging))
     monkeypatch.setattr(cl, "enqueue_map_buffer", failing)
     data = drawn(8 * PIECE_BYTES)
     back = np.zeros_like(data)
