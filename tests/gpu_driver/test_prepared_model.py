@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from gpu_driver.execution.graph_run import Commands
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.hal.memory import SharedMemory
 from nn_runtime.hal.types import (
@@ -157,6 +158,33 @@ def test_a_passed_deadline_is_missed(opencl_device: Device) -> None:
     with pytest.raises(HalError) as caught:
         prepared.execute_synchronously(asked, False, time.monotonic_ns() - 1, None)
     assert caught.value.status == ErrorStatus.MISSED_DEADLINE_PERSISTENT
+
+
+def test_a_deadline_that_passes_while_a_value_is_read_back(
+    opencl_device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing more is enqueued."""
+    graph = Graph()
+    source, numbers = graph.input((2, 3)), graph.input((2,), OperandCode.TENSOR_INT32)
+    shape, none = graph.temporary((2,), OperandCode.TENSOR_INT32), graph.integer(FuseCode.NONE)
+    graph.operation(OperationCode.ADD, [numbers, graph.constant(np.zeros(2, np.int32)), none], shape)
+    graph.operation(OperationCode.RESHAPE, [source, shape], graph.output((0, 0)))
+    prepared = prepare(opencl_device, graph.model())
+    result = np.full(6, np.nan, np.float32)
+    asked = request([np.ones((2, 3), np.float32), np.array([3, 2], np.int32)], [result])
+    run(prepared, asked)
+    result[:] = np.nan
+    deadline_ns, wait = time.monotonic_ns() + 2 * 10**9, Commands.wait
+
+    def wait_long(commands: Commands) -> None:
+        wait(commands)
+        time.sleep(max(0, deadline_ns - time.monotonic_ns()) / 1e9)
+
+    monkeypatch.setattr(Commands, "wait", wait_long)
+    with pytest.raises(HalError, match="the deadline passed before operation 1 RESHAPE") as caught:
+        prepared.execute_synchronously(asked, False, deadline_ns, None)
+    assert caught.value.status == ErrorStatus.MISSED_DEADLINE_TRANSIENT
+    assert np.isnan(result).all()
 
 
 def constants_of(prepared: PreparedModel) -> list[DeviceBuffer]:

@@ -72,6 +72,51 @@ def test_what_follows_a_branch_fits_what_that_made(opencl_device: Device) -> Non
     prepared.close()
 
 
+def test_what_a_branch_made_is_known_behind_a_value_that_is_read_back(opencl_device: Device) -> None:
+    """The value, [1, 6, -1], is the same whatever the branch made."""
+    graph = Outer()
+    flag, value, ones = graph.input((1,), BOOL), graph.input((2, 3)), graph.input((3,), INT32)
+    chosen, wanted = graph.temporary((0, 3)), graph.temporary((3,), INT32)
+    graph.operation(OperationCode.IF, [flag, graph.model_operand(0), graph.model_operand(1), value], chosen)
+    less = graph.constant(np.array([0, 5, -2], np.int32))
+    graph.operation(OperationCode.ADD, [ones, less, graph.integer(FuseCode.NONE)], wanted)
+    graph.operation(OperationCode.RESHAPE, [chosen, wanted], graph.output((0, 0, 0)))
+    prepared = prepare(opencl_device, replace(graph.model(), referenced=(repeating(1), repeating(3))))
+    data = np.arange(6, dtype=np.float32).reshape(2, 3)
+    for is_true, times in ((True, 1), (False, 3), (True, 1)):
+        result = np.full((1, 6, times), np.nan, np.float32)
+        given = [np.array([is_true]), data, np.ones(3, np.int32)]
+        (shape,) = run(prepared, request(given, [result])).output_shapes
+        assert shape.dimensions == result.shape
+        assert np.array_equal(result.reshape(-1), np.tile(data, (times, 1)).reshape(-1))
+    prepared.close()
+
+
+def test_a_branch_makes_what_the_next_operation_is_lowered_by(opencl_device: Device) -> None:
+    """Behind it nothing can be enqueued before that is read."""
+    branches = []
+    for dims in ((3, 2), (6, 1)):
+        inner = Graph()
+        given, none = inner.input((2,), INT32), inner.integer(FuseCode.NONE)
+        inner.operation(
+            OperationCode.MUL, [given, inner.constant(np.array(dims, np.int32)), none], inner.output((2,), INT32)
+        )
+        branches.append(inner.model().main)
+    graph = Outer()
+    flag, value, ones = graph.input((1,), BOOL), graph.input((2, 3)), graph.input((2,), INT32)
+    wanted = graph.temporary((2,), INT32)
+    graph.operation(OperationCode.IF, [flag, graph.model_operand(0), graph.model_operand(1), ones], wanted)
+    graph.operation(OperationCode.RESHAPE, [value, wanted], graph.output((0, 0)))
+    prepared = prepare(opencl_device, replace(graph.model(), referenced=tuple(branches)))
+    data = np.arange(6, dtype=np.float32).reshape(2, 3)
+    for is_true, dims in ((True, (3, 2)), (False, (6, 1))):
+        result = np.full(dims, np.nan, np.float32)
+        asked = request([np.array([is_true]), data, np.ones(2, np.int32)], [result])
+        assert run(prepared, asked).output_shapes[0].dimensions == dims
+        assert np.array_equal(result, data.reshape(dims))
+    prepared.close()
+
+
 def test_a_run_that_leaves_an_input_out_is_another_one(opencl_device: Device) -> None:
     """Signs of hashes, as LiteRT has them; with weights of -1 each is the other one."""
     graph = Graph()

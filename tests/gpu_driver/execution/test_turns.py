@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import time
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import pyopencl as cl
@@ -74,6 +75,34 @@ def test_errors_of_opencl_are_told_as_the_hals() -> None:
         in_turn(scheduler.slot(Priority.MEDIUM), None, Failing(scheduler, error), False)
     assert caught.value.status == ErrorStatus.GENERAL_FAILURE
     assert slots_free(scheduler)
+
+
+@pytest.mark.parametrize("failure", [OTHER, NO_ROOM])
+@pytest.mark.parametrize("is_caused", [False, True])
+def test_an_error_that_is_kept_keeps_nothing_of_what_failed(failure: HalError, is_caused: bool) -> None:
+    """Neither of the first turn nor of a second, nor what the cause of the error has."""
+    scheduler, kept = Scheduler(3), weakref.WeakSet[Scheduler]()
+
+    def fail() -> None:
+        memory = Scheduler(1)
+        kept.add(memory)
+        raise HalError(failure.status, "it fails")
+
+    def execute() -> None:
+        if scheduler._free:  # the first turn: beside another one
+            with scheduler.slot(Priority.MEDIUM):
+                pass
+        if not is_caused:
+            fail()
+        try:
+            fail()
+        except HalError as error:
+            raise HalError(error.status, "because of it") from error
+
+    with pytest.raises(HalError) as caught:
+        in_turn(scheduler.slot(Priority.MEDIUM), None, execute)
+    assert list(kept) == []
+    assert (caught.value.__cause__ is not None) == is_caused
 
 
 def test_an_interrupt_leaves_no_slot_taken() -> None:
