@@ -160,6 +160,19 @@ def test_launches_of_a_loop_are_the_loops(opencl_device: Device) -> None:
     assert owners.count((1,)) > 3 * 4
 
 
+def test_an_argument_that_no_turn_changes_is_there_in_every_turn(opencl_device: Device) -> None:
+    body, graph = Graph(), Outer()
+    given = body.input((1,)), body.input((1,))
+    body.operation(OperationCode.ADD, [*given, body.integer(FuseCode.NONE)], body.output((1,)))
+    arguments = graph.input((1,)), graph.input((1,))
+    models = graph.model_operand(0), graph.model_operand(1)
+    graph.operation(OperationCode.WHILE, [*models, *arguments], graph.output((1,)))
+    model = replace(graph.model(), referenced=(less_than(10, (1,)), body.model().main))
+    result = np.full(1, np.nan, np.float32)
+    run(prepare(opencl_device, model), request([np.zeros(1, np.float32), np.full(1, 3, np.float32)], [result]))
+    assert result == 12
+
+
 def test_a_turn_moves_only_its_decisions(opencl_device: Device) -> None:
     moved = []
     inputs = np.zeros(1, np.float32), np.ones((64, 64), np.float32)
