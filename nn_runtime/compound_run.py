@@ -224,7 +224,7 @@ class CompoundRun:
 
     def _copy(self, source: Argument, target: Argument, code: int) -> None:
         """Copy the result of a loop to where it is wanted."""
-        if target.omitted or source is target:
+        if target.omitted:
             return
         data = host_bytes(source, code)
         if isinstance(target.pool, BufferToken):
@@ -285,9 +285,9 @@ class CompoundRun:
             return kept[1]
         if argument.pointer is not None:
             flat = argument.pointer.reshape(-1).view("u1")
-            cut_to_size = replace(argument, dimensions=dims, pointer=flat[:length], length=length, padding=0)
+            cut_to_size = replace(argument, dimensions=dims, pointer=flat[:length], length=length)
         elif isinstance(argument.pool, SharedMemory):
-            cut_to_size = replace(argument, dimensions=dims, length=length, padding=0)
+            cut_to_size = replace(argument, dimensions=dims, length=length)
         else:
             cut_to_size = replace(argument, dimensions=dims)
         self._read[slot] = (argument, cut_to_size)

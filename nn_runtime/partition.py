@@ -79,11 +79,9 @@ def query_support(model: Model, device: Device) -> list[OperationSupport]:
 
     A device of an older version of the HAL is asked about the slice of the model that the version can express.
     """
-    count = len(model.main.operations)
     part = slice_of(model, device.feature_level)
-    if len(part.operations) == count and part.model is not None:
-        return _answers(part.model, device)
-    answers = [OperationSupport(False, f"its HAL, feature level {device.feature_level}, cannot express it")] * count
+    refusal = OperationSupport(False, f"its HAL, feature level {device.feature_level}, cannot express it")
+    answers = [refusal] * len(model.main.operations)
     if part.model is not None:
         for at, answer in zip(part.operations, _answers(part.model, device), strict=True):
             answers[at] = answer

@@ -143,6 +143,17 @@ def test_unknown_sizes_leave_control_flow_to_the_cpu(code: OperationCode, unknow
         finished(model, [SampleDevice("all")])
 
 
+def test_a_branch_whose_result_alone_is_of_unknown_size_is_for_the_cpu() -> None:
+    branch = Model()
+    x, y = branch.add_operand(tensor(2, 3)), branch.add_operand(tensor(0, 3))
+    branch.add_operation(RELU, [x], [y])
+    branch.identify_inputs_and_outputs([x], [y])
+    branch.finish()
+    compilation = finished(if_model(branch, unary_model(TANH)), [SampleDevice("all")], fallback=True)
+    assert kinds(compilation) == [REFERENCE_NAME]
+    assert plan_of(compilation).is_simple
+
+
 def test_without_the_cpu_nothing_is_interpreted() -> None:
     with pytest.raises(BadData, match="operation 0 IF: no device can run it"):
         finished(branches(), [SampleDevice("sample", {RELU, TANH})])

@@ -19,7 +19,8 @@ from nn_runtime.execution import Execution
 from nn_runtime.hal.fences import Fence
 from nn_runtime.hal.types import ErrorStatus, Timing
 from nn_runtime.testing.sample_drivers import SampleDevice
-from tests.nn_runtime.fencing import bound, fenced_device, relu
+from tests.nn_runtime.descriptors import needs_descriptors, open_descriptors
+from tests.nn_runtime.fencing import bound, fenced_device, join_threads, relu
 from tests.nn_runtime.graphs import add_model, chain_model, finished, if_model, numbers, tensor, unary_model
 from tests.nn_runtime.memories import memory_between, one_after_the_other
 
@@ -250,6 +251,26 @@ def test_a_failing_launch_waits_for_the_step_under_way() -> None:
         execution.start_compute_with_dependencies([Event.from_sync_fence_fd(gate.fd)])
     assert len(devices[0].record.requests) == 1
     gate.close()
+
+
+@needs_descriptors
+def test_fences_between_steps_are_closed() -> None:
+    compilation = finished(
+        chain_model([RELU, TANH, RELU]), [fenced_device("relu", {RELU}), fenced_device("tanh", {TANH})]
+    )
+
+    execution, _ = bound(compilation)
+    execution.set_reusable(True)
+
+    def compute(rounds: int) -> None:
+        for _ in range(rounds):
+            execution.start_compute_with_dependencies([]).close()
+        join_threads()
+
+    compute(2)
+    before = open_descriptors()
+    compute(20)
+    assert open_descriptors() <= before + 5  # of 40 between steps
 
 
 def test_a_fence_that_fails_is_no_reason_for_the_cpu() -> None:

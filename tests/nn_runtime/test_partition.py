@@ -16,6 +16,7 @@ from nn_runtime.cost import STEP_NS
 from nn_runtime.device import REFERENCE_NAME, Device
 from nn_runtime.devices import Selection, reference_device
 from nn_runtime.errors import BadData, OperationFailed
+from nn_runtime.hal.capabilities import WORST
 from nn_runtime.hal.interfaces import OperationSupport
 from nn_runtime.hal.types import (
     Capabilities,
@@ -33,7 +34,7 @@ from nn_runtime.model import Model
 from nn_runtime.operand import OperandType
 from nn_runtime.partition import cut, operation_scores, place_by_capabilities
 from nn_runtime.testing.sample_drivers import NullDevice, SampleDevice, SamplePreparedModel, uniform_capabilities
-from tests.nn_runtime.graphs import add_model, chain_model, finished, nest_model, numbers, run, tensor
+from tests.nn_runtime.graphs import add_model, chain_model, finished, nest_model, numbers, run, tensor, while_model
 
 if TYPE_CHECKING:
     from nn_runtime.plan import Plan
@@ -350,6 +351,30 @@ def test_each_model_of_a_nest_is_scored_once(monkeypatch: pytest.MonkeyPatch) ->
     device = Device(SampleDevice("sample", capabilities=uniform_capabilities(0.5, 0.5)))
     assert operation_scores(nest_model(40).hal, device, ExecutionPreference.FAST_SINGLE_ANSWER) == [41 * 0.5]
     assert asked == [OperandCode.TENSOR_FLOAT32]
+
+
+def test_a_loop_is_scored_with_its_condition_and_body() -> None:
+    """In full: what runs again and again counts more than one of two branches (AOSP ModelBuilder::getPerformance)."""
+    device = Device(SampleDevice("sample", capabilities=uniform_capabilities(0.5, 0.5)))
+    own, less, add = 0.5, 0.5, 0.5
+    assert operation_scores(while_model().hal, device, ExecutionPreference.FAST_SINGLE_ANSWER) == [own + less + add]
+
+
+def test_an_operation_without_inputs_goes_by_the_worst_figure() -> None:
+    """A vendor's may have none, and so no type whose figure it could have."""
+    model = Model()
+    made = model.add_operand(tensor(2))
+    model.add_operation(OEM_OPERATION, [], [made])
+    model.identify_inputs_and_outputs([], [made])
+    model.finish()
+    device = Device(SampleDevice("sample", capabilities=uniform_capabilities(0.5, 0.5)))
+    assert operation_scores(model.hal, device, ExecutionPreference.FAST_SINGLE_ANSWER) == [WORST.exec_time]
+
+
+def test_what_only_a_step_itself_reads_stays_inside() -> None:
+    plan = plan_of(finished(chain_model([RELU, TANH, LOGISTIC]), [SampleDevice("a", {RELU}), SampleDevice("b")]))
+    assert [len(step.outputs) for step in plan.steps] == [1, 1]
+    assert plan.steps[-1].outputs == plan.model.main.output_indexes
 
 
 def test_a_step_without_outputs_sends_the_whole_model_to_the_cpu() -> None:

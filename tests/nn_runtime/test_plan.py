@@ -182,6 +182,8 @@ def test_an_old_device_cannot_produce_results_of_unknown_size() -> None:
     with pytest.raises(OperationFailed, match=r"old .*unknown size"):
         finished(model, [old, new])
     assert names_of(finished(model, [old, new], fallback=True)) == [REFERENCE_NAME]
+    first_that_can = SampleDevice("1.2", {RELU}, feature_level=FeatureLevel.HAL_1_2)
+    assert names_of(finished(model, [first_that_can, new])) == ["1.2", "new"]
 
 
 def reshaping_model() -> Model:
@@ -210,6 +212,31 @@ def test_results_have_the_dimensions_of_their_own_run(operations: list[set[int]]
         execution.compute()
         assert execution.get_output_operand_dimensions(0) == dims
         np.testing.assert_allclose(result, np.tanh(np.arange(12)), rtol=1e-6)
+
+
+def test_a_run_that_fails_tells_no_dimensions_of_the_run_before() -> None:
+    """The second output is computed after the first, which is too small in the second run."""
+    model = Model()
+    x, shape = model.add_operand(tensor(12)), model.add_operand(tensor(2, code=OperandCode.TENSOR_INT32))
+    reshaped, y = model.add_operand(tensor(0, 0)), model.add_operand(tensor(0, 0))
+    model.add_operation(OperationCode.RESHAPE, [x, shape], [reshaped])
+    model.add_operation(TANH, [reshaped], [y])
+    model.identify_inputs_and_outputs([x, shape], [reshaped, y])
+    model.finish()
+    devices = [SampleDevice("reshape", {OperationCode.RESHAPE}), SampleDevice("tanh", {TANH})]
+    execution = Execution(finished(model, devices))
+    execution.set_reusable(True)
+    execution.set_input(0, numbers(12))
+    execution.set_input(1, np.array([4, 3], np.int32))
+    for index in range(2):
+        execution.set_output(index, np.zeros(12, np.float32))
+    execution.compute()
+    assert execution.get_output_operand_dimensions(1) == (4, 3)
+    devices[0].script.execute = ErrorStatus.OUTPUT_INSUFFICIENT_SIZE
+    devices[0].script.output_shapes = (OutputShape((5, 3), False),)
+    with pytest.raises(OutputInsufficientSize) as caught:
+        execution.compute()
+    assert caught.value.shapes == ((5, 3), (0, 0))
 
 
 def test_requests_of_a_split_are_reused() -> None:
