@@ -18,7 +18,6 @@ from nn_runtime.memory_domain import MEANING, Domain, Role
 from nn_runtime.numeric import float32, whole, whole_numbers
 from nn_runtime.operand import (
     MAX_SIZE_BYTES,
-    dtype_of,
     has_unknown_dimensions,
     is_tensor,
     merge_dimensions,
@@ -120,7 +119,7 @@ class MemoryDesc:
         operand = graph.operands[indexes[role.index]]
         dimensions = self._merged(role, operand)
         self._roles[role] = _Use(compilation, frequency)
-        self._operand = self._operand or operand
+        self._operand = operand
         self._dimensions = dimensions
 
     def _merged(self, role: Role, operand: Operand) -> Dimensions:
@@ -175,8 +174,7 @@ class MemoryDesc:
             raise OperationFailed(
                 f"device memory: shared memory needs known dimensions, got {list(domain.initial)}{reason}"
             ) from failure
-        length = size_bytes(code, domain.initial) or dtype_of(code).itemsize
-        return Memory(SharedMemory.create(length), domain=domain)
+        return Memory(SharedMemory.create(size_bytes(code, domain.initial)), domain=domain)
 
 
 def _allocate_on(device: Device, dimensions: Dimensions, used: Sequence[tuple[StepRole, float]]) -> tuple[IBuffer, int]:

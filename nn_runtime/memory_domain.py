@@ -74,7 +74,7 @@ class Domain:
         """Raise OperationFailed unless there is data of just these dimensions to read."""
         if not self.initialized:
             raise OperationFailed(f"input {index}: the device memory has no data yet")
-        if dimensions and self.current and dimensions != self.current:
+        if dimensions != self.current:
             raise OperationFailed(
                 f"input {index}: the device memory holds {list(self.current)}, the input is {list(dimensions)}"
             )

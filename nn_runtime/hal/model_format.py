@@ -57,7 +57,7 @@ def unpack_model(document: object, constants: bytes) -> Model:
     """Return the model of `pack_model`, its constants not copied; raises ValueError for anything else."""
     try:
         return _model(document, constants)
-    except (TypeError, KeyError, OverflowError, RecursionError, BadData) as error:
+    except (TypeError, KeyError, OverflowError, BadData) as error:
         raise ValueError(f"no model: {type(error).__name__}: {error}") from error
 
 

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
@@ -249,10 +251,44 @@ def test_what_memory_holds_is_of_the_last_run_that_ended() -> None:
     fourth.see_end()  # somebody waited for that one alone
     third.see_end()
     assert (domain.initialized, domain.current) == (True, (6, 2))
+    failed, fifth = Ended(domain, None), Ended(domain, (5, 2))
+    failed.is_over = fifth.is_over = True
+    fifth.see_end()
+    failed.see_end()
+    assert (domain.initialized, domain.current) == (True, (5, 2))
     unseen = Ended(domain, (7, 2))
     unseen.is_over = True
     domain.written((8, 2))  # by a run that ended within its call
     assert (domain.initialized, domain.current) == (True, (8, 2))
     failed = Ended(domain, None)
     failed.is_over = True
+    assert not domain.initialized
+
+
+def test_a_run_that_may_still_write_hides_what_a_later_one_has_written() -> None:
+    domain = Domain(frozenset(), Operand(OperandCode.TENSOR_FLOAT32, (0, 2)), (0, 2))
+    first, second = Ended(domain, (3, 2)), Ended(domain, (4, 2))
+    second.is_over = True
+    assert not domain.initialized
+    first.is_over = True
+    assert (domain.initialized, domain.current) == (True, (4, 2))
+
+
+def test_a_run_that_has_ended_is_let_go() -> None:
+    """With its execution, and what is bound to that."""
+    domain = Domain(frozenset(), Operand(OperandCode.TENSOR_FLOAT32, (0, 2)), (0, 2))
+    run = Ended(domain, (3, 2))
+    run.is_over = True
+    assert domain.initialized
+    known = weakref.ref(run)
+    del run
+    gc.collect()
+    assert known() is None
+
+
+def test_a_result_that_contradicts_the_memory_is_no_data() -> None:
+    domain = Domain(frozenset(), Operand(OperandCode.TENSOR_FLOAT32, (0, 2)), (0, 2))
+    domain.written((3, 2))
+    with pytest.raises(OperationFailed, match=r"device memory: dimensions \[3, 4\] contradict \[0, 2\]"):
+        domain.written((3, 4))
     assert not domain.initialized

@@ -53,6 +53,8 @@ def test_network_of_a_hand_made_model(device: Device) -> None:
 def test_names_default_to_positions() -> None:
     network = Network.from_model(adding_model(3))
     assert [info.name for info in (*network.inputs, *network.outputs)] == ["input0", "input1", "output0"]
+    with pytest.raises(BadData, match=r"input names: wanted 2 different ones, got \['a', 'a'\]"):
+        Network.from_model(adding_model(2), inputs=["a", "a"])
     with pytest.raises(BadData, match=r"input names: wanted 2 different ones, got \['a'\]"):
         Network.from_model(adding_model(3), inputs=["a"])
     with pytest.raises(BadState):

@@ -22,6 +22,8 @@ def test_a_named_folder_counts_before_the_users(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.delenv("NNRT_CACHE_DIR", raising=False)
     monkeypatch.setattr(platformdirs, "user_cache_dir", lambda *_, **__: str(tmp_path / "users"))
     assert cache_directory() == tmp_path / "users"
+    monkeypatch.setenv("NNRT_CACHE_DIR", "")
+    assert cache_directory() == tmp_path / "users"
     monkeypatch.setenv("NNRT_CACHE_DIR", str(tmp_path / "named"))
     assert cache_directory() == tmp_path / "named"
     assert table_path("one").is_relative_to(tmp_path / "named")

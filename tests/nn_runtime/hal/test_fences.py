@@ -65,6 +65,40 @@ def test_a_pipe_is_signalled_when_readable(system: bool) -> None:
     os.close(write)
 
 
+@pytest.mark.skipif(not hasattr(os, "eventfd"), reason="the system has no eventfd")
+@pytest.mark.parametrize("succeeded", [True, False])
+def test_a_fence_that_has_signalled_is_not_changed_by_its_makers_death(succeeded: bool) -> None:
+    fence, pending = Fence(), Fence()
+    fence.signal(succeeded)
+    for one in (fence, pending):
+        fences.fail(one.fd)
+    assert fences.wait(fence.fd) == (FenceStatus.SIGNALLED if succeeded else FenceStatus.FAILED)
+    assert fences.wait(pending.fd) == FenceStatus.FAILED
+
+
+@pytest.mark.skipif(not hasattr(os, "eventfd"), reason="errors of others' descriptors are looked for beside eventfd")
+def test_a_descriptor_in_an_error_state_has_failed() -> None:
+    """One end of a pipe whose other end is closed: poll reports POLLERR."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    assert fences.wait(writing) == FenceStatus.FAILED
+    os.close(writing)
+
+
+def test_a_short_wait_is_not_cut_to_none(system: bool) -> None:
+    """The system counts milliseconds."""
+    fence = Fence()
+    start = time.perf_counter()
+    assert fences.wait(fence.fd, 0.0009) == FenceStatus.PENDING
+    assert time.perf_counter() - start >= 0.0009
+    fence.signal()
+
+
+def test_a_deadline_that_has_passed_leaves_no_time() -> None:
+    """Less than none would be for ever to the system."""
+    assert fences.seconds_until(time.monotonic_ns() - 10**9) == 0
+
+
 def test_a_closed_descriptor_cannot_be_duplicated() -> None:
     with pytest.raises(BadData, match="no open descriptor"):
         fences.duplicate(10**6)

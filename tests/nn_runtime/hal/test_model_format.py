@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 from dataclasses import replace
 
@@ -116,6 +117,36 @@ def test_numbers_of_numpy() -> None:
         input_indexes=(np.int64(0),),
     )  # fmt: skip
     assert model_digest(replace(model, main=numbered)) == model_digest(model)
+
+
+def test_the_order_in_which_extensions_are_listed_is_no_difference() -> None:
+    model = adding(OperandLifeTime.CONSTANT_COPY)
+    one, other = (replace(model, extension_name_to_prefix=names) for names in ({"a": 1, "b": 2}, {"b": 2, "a": 1}))
+    assert model_digest(one) == model_digest(other)
+
+
+DIMENSIONS, SCALE, LIFETIME = 1, 2, 4
+"""Places in the row of an operand."""
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "wanted"),
+    [
+        (DIMENSIONS, [True, 3], "wanted an integer"),
+        (SCALE, math.inf, "wanted a finite number"),
+        (SCALE, math.nan, "wanted a finite number"),
+        (SCALE, 10**400, "too large"),
+        (LIFETIME, int(OperandLifeTime.POINTER), "a constant with lifetime POINTER"),
+        (LIFETIME, int(OperandLifeTime.CONSTANT_REFERENCE), "a constant with lifetime CONSTANT_REFERENCE"),
+    ],
+)
+def test_a_damaged_operand(place: int, value: object, wanted: str) -> None:
+    """Also by numbers that JSON can hold and models cannot."""
+    document, constants = pack_model(adding(OperandLifeTime.CONSTANT_COPY))
+    broken = json.loads(json.dumps(document))
+    broken["graphs"][0]["operands"][1][place] = value
+    with pytest.raises(ValueError, match=rf"no model: .*{wanted}"):
+        unpack_model(json.loads(json.dumps(broken)), constants)
 
 
 WRONG = (None, True, -1, 1.5, 2**70, 1e999, "x", [], [[]], {}, [1] * 9)

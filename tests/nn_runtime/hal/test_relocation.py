@@ -37,6 +37,17 @@ def test_a_result_of_smaller_size_leaves_the_rest_of_its_array(types: list[int])
         assert output.tolist() == [first] * 4 + [7 + first] * 2
 
 
+def test_every_array_begins_where_any_type_may() -> None:
+    """As those of the allocators that drivers know: 64 bytes are a line of most caches."""
+    relocation = Relocation(request([np.zeros(3, np.uint8), np.zeros(4, np.float32)], [np.zeros(5, np.int8)]), [])
+    arguments = (*relocation.request.inputs, *relocation.request.outputs)
+    assert [(argument.location.offset % 64, argument.location.length) for argument in arguments] == [
+        (0, 3),
+        (0, 16),
+        (0, 5),
+    ]
+
+
 def test_inputs_are_copied_at_every_run() -> None:
     array = np.zeros(4, np.float32)
     relocation = Relocation(request([array], [np.zeros(4, np.float32)]), [FLOATS])
