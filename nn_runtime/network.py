@@ -134,7 +134,7 @@ class Network:
 def _selection(device: str | Device | Sequence[Device] | None) -> Selection:
     if device is None or isinstance(device, str):
         return select(device)
-    chosen = (device,) if isinstance(device, Device) or not isinstance(device, Iterable) else tuple(device)
+    chosen = tuple(device) if isinstance(device, Iterable) else (device,)
     wrong = [one for one in chosen if not isinstance(one, Device)]
     if wrong and all(isinstance(one, str) for one in chosen):
         raise BadData(f"compile: device: a selector of several devices is one string: {','.join(map(str, chosen))!r}")

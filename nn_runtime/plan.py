@@ -158,7 +158,7 @@ class Plan:
         """Return a slot and those inside of control flow that stand for the same operand."""
         slots = [slot]
         for one in slots:
-            slots += [alias for alias in self._aliases.get(one, ()) if alias not in slots]
+            slots += self._aliases.get(one, ())
         return slots
 
     def whole_on_reference(self) -> Step:

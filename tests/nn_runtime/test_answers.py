@@ -55,6 +55,7 @@ def test_a_query_of_discovery_that_fails(query: str, failure: Exception) -> None
         ("get_number_of_cache_files_needed", 3, "wanted two values from the driver, got 3"),
         ("get_number_of_cache_files_needed", (1,), "wanted two values from the driver"),
         ("get_number_of_cache_files_needed", (1, "2"), "wanted an int from the driver, got '2'"),
+        ("get_number_of_cache_files_needed", (-1, 0), "-1 and 0 cache files, at most 32 of each are allowed"),
         ("get_capabilities", 5, "get_capabilities: wanted a Capabilities from the driver, got 5"),
         ("get_capabilities", Capabilities(None, INFO, INFO, INFO, INFO), "wanted a Mapping"),  # type: ignore[arg-type]
         ("get_capabilities", Capabilities({0: 3}, INFO, INFO, INFO, INFO), "0: wanted a PerformanceInfo"),  # type: ignore[dict-item]

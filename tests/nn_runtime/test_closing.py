@@ -128,6 +128,8 @@ def test_without_any_that_computes_all_is_freed_at_once(device: Device, ran: boo
         execution.compute()
     compilation.close()
     compilation.close()
+    with pytest.raises(BadState):
+        execution.compute()
     assert gate.closings == 1
 
 

@@ -140,10 +140,10 @@ def test_the_first_plan_that_fails_raises(clock: Clock) -> None:
 class Devices:
     """Devices whose estimates are so many times that of the first."""
 
-    def __init__(self, *factors: float) -> None:
+    def __init__(self, *factors: float, version: str = "sample") -> None:
         codes = (RELU, TANH, OperationCode.ADD)
         self.hal = [
-            SampleDevice(f"sample{at}", estimates_ns={code: round(10**6 * factor) for code in codes})
+            SampleDevice(f"sample{at}", estimates_ns={code: round(10**6 * factor) for code in codes}, version=version)
             for at, factor in enumerate(factors)
         ]
         self.listed = [Device(hal) for hal in self.hal]
@@ -323,6 +323,8 @@ def test_the_cache_folder_keeps_the_winner(monkeypatch: pytest.MonkeyPatch, tmp_
             assert compiled.rivals == ("sample1",)
     with Devices(1, 1.1, 1.2).compile(cache_dir=tmp_path) as compiled:
         assert compiled.rivals == ("sample1", "sample2")
+    with Devices(1, 1.1, version="newer").compile(cache_dir=tmp_path) as compiled:
+        assert compiled.rivals == ("sample1",)
 
 
 @pytest.mark.parametrize(

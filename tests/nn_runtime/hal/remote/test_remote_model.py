@@ -189,6 +189,25 @@ def test_an_execution_waits_for_all_of_many_fences(shared_device: RemoteDevice, 
     close(fence)
 
 
+@needs_descriptors
+@pytest.mark.skipif(not PASSES_DESCRIPTORS, reason="descriptors are not passed here")
+def test_fences_that_have_signalled_are_watched_no_longer(shared_device: RemoteDevice) -> None:
+    prepared = prepare(shared_device, add_model())
+    _pool, shared = shared_request()
+
+    def execute(rounds: int) -> None:
+        for _ in range(rounds):
+            fence, _ = prepared.execute_fenced(shared, [], False, None, None, None)
+            assert fence is not None
+            assert wait(fence, 10) == FenceStatus.SIGNALLED
+            close(fence)
+
+    execute(2)
+    before = open_descriptors()
+    execute(20)
+    assert open_descriptors() <= before + 5
+
+
 def test_caches(shared_device: RemoteDevice, tmp_path: Path) -> None:
     files = tuple(os.open(tmp_path / str(n), os.O_RDWR | os.O_CREAT) for n in range(2))
     cache = CacheRequest(files[:1], files[1:], bytes(32))
