@@ -560,6 +560,37 @@ def test_a_loop_that_timed_out_is_not_run_again_on_the_cpu(fenced: bool, caplog:
     assert "goes to" not in caplog.text
 
 
+def test_an_omitted_output_is_the_result_of_a_loop_that_never_goes_round() -> None:
+    """Neither condition nor body reads the value that the loop begins with."""
+    condition, body, model = Model(), Model(), Model()
+    unread, limit = (condition.add_operand(tensor(1)) for _ in range(2))
+    zero, goes_on = condition.add_operand(tensor(1)), flag(condition)
+    condition.set_operand_value(zero, np.zeros(1, np.float32))
+    condition.add_operation(OperationCode.LESS, [limit, zero], [goes_on])
+    condition.identify_inputs_and_outputs([unread, limit], [goes_on])
+    condition.finish()
+    value, limit, changed = (body.add_operand(tensor(1)) for _ in range(3))
+    body.add_operation(TANH, [limit], [changed])
+    body.identify_inputs_and_outputs([value, limit], [changed])
+    body.finish()
+    x, y, limit, z = (model.add_operand(tensor(1)) for _ in range(4))
+    model.add_operation(RELU, [x], [y])
+    model.add_operation(WHILE, [refer(model, condition), refer(model, body), y, limit], [z])
+    model.identify_inputs_and_outputs([x, limit], [y, z])
+    model.finish()
+    compilation = Compilation(model, [Device(SampleDevice("sample", {TANH, RELU})), reference_device()])
+    compilation.finish()
+    assert any(isinstance(step, WhileStep) for step in plan_of(compilation).program)
+    execution = Execution(compilation)
+    result = np.zeros(1, np.float32)
+    execution.set_input(0, np.full(1, 3, np.float32))
+    execution.set_input(1, np.ones(1, np.float32))
+    execution.set_output(0, None)
+    execution.set_output(1, result)
+    execution.compute()
+    assert result == 3
+
+
 def test_an_omitted_result_of_a_loop_is_not_copied() -> None:
     compilation = Compilation(while_model(), [Device(SampleDevice("sample", {ADD})), reference_device()])
     compilation.finish()

@@ -357,6 +357,41 @@ def test_an_empty_temporary_sends_the_whole_model_to_the_cpu() -> None:
                 execution.compute()
 
 
+def test_an_empty_output_that_no_step_reads_is_a_result_like_others() -> None:
+    model = Model()
+    x, y, begin = model.add_operand(tensor(4)), model.add_operand(tensor(4)), scalar_tensor(model, 4)
+    empty, strides = model.add_operand(tensor(0)), scalar_tensor(model, 1)
+    model.add_operation(TANH, [x], [y])
+    masks = [scalar(model, 0) for _ in range(3)]
+    model.add_operation(OperationCode.STRIDED_SLICE, [y, begin, begin, strides, *masks], [empty])
+    model.identify_inputs_and_outputs([x], [y, empty])
+    model.finish()
+    devices = [SampleDevice("slice", {OperationCode.STRIDED_SLICE}), SampleDevice("tanh", {TANH})]
+    execution, result = Execution(finished(model, devices)), np.zeros(4, np.float32)
+    execution.set_input(0, numbers(4))
+    execution.set_output(0, result)
+    execution.set_output(1, np.zeros(1, np.float32))
+    execution.compute()
+    assert execution.get_output_operand_dimensions(1) == (0,)
+    np.testing.assert_allclose(result, np.tanh(numbers(4)), rtol=1e-6)
+
+
+def scalar_tensor(model: Model, value: int) -> int:
+    index = model.add_operand(tensor(1, code=OperandCode.TENSOR_INT32))
+    model.set_operand_value(index, np.array([value], np.int32))
+    return index
+
+
+def test_a_temporary_of_known_size_does_not_grow() -> None:
+    """A driver that says it is too small is wrong, and is not asked again."""
+    devices, compilation = split([RELU, TANH])
+    devices[0].script.execute = ErrorStatus.OUTPUT_INSUFFICIENT_SIZE
+    devices[0].script.output_shapes = (OutputShape((2, 3), False),)
+    with pytest.raises(OutputInsufficientSize):
+        run(compilation, [numbers(2, 3)], [(2, 3)])
+    assert len(devices[0].record.requests) == 1
+
+
 def on_device_memory(codes: list[OperationCode]) -> tuple[Execution, list[Memory]]:
     """Return an execution whose devices fail, from device memory with numbers to other such memory."""
     devices, compilation = split(codes, fallback=True)
