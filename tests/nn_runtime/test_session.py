@@ -16,8 +16,9 @@ import nn_runtime as nn
 from nn_runtime import Model, Network, OperandCode, OperandType, OperationCode
 from nn_runtime.errors import BadData, BadState
 from nn_runtime.execution import Execution
+from nn_runtime.hal.types import ErrorStatus, HalError, OutputShape
 from nn_runtime.reports import duration_text
-from nn_runtime.testing.sample_drivers import SampleDevice
+from nn_runtime.testing.sample_drivers import SampleDevice, SamplePreparedModel
 from nn_runtime.tflite.types import TensorType
 from tests.nn_runtime.graphs import chain_model
 from tests.nn_runtime.hal.remote_driver import run_script
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from nn_runtime.device import Device
+    from nn_runtime.hal.types import ExecutionResult, Request
     from nn_runtime.session import Session
 
 FLOATS = OperandCode.TENSOR_FLOAT32
@@ -289,6 +291,28 @@ def test_outputs_of_unknown_size_may_be_found_one_after_another() -> None:
         for at, result in enumerate(session.run(data)):
             wanted = -wanted if at % 2 else np.tanh(wanted)
             np.testing.assert_allclose(result, wanted, rtol=1e-6)
+
+
+def test_an_output_of_open_rank_gets_more_room_until_it_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver may find it too small without knowing how large it will be."""
+    lengths: list[int] = []
+    execute = SamplePreparedModel.execute_synchronously
+
+    def needs_40_kb(model: SamplePreparedModel, request: Request, *options: object) -> ExecutionResult:
+        lengths.append(request.outputs[0].location.length)
+        if lengths[-1] < 40_000 and len(lengths) < 10:
+            raise HalError(ErrorStatus.OUTPUT_INSUFFICIENT_SIZE, "no size", (OutputShape((), False),))
+        return execute(model, request, *options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(SamplePreparedModel, "execute_synchronously", needs_40_kb)
+    model = Model()
+    source, output = model.add_operand(OperandType(FLOATS, (10_000,))), model.add_operand(OperandType(FLOATS))
+    model.add_operation(OperationCode.RELU, [source], [output])
+    model.identify_inputs_and_outputs([source], [output])
+    model.finish()
+    with Network.from_model(model).compile([nn.Device(SampleDevice("sample"))]) as session:
+        np.testing.assert_array_equal(session.run(np.ones(10_000, np.float32))[0], np.ones(10_000))
+    assert lengths == [4096, 16_384, 65_536]
 
 
 def test_a_scalar_input_takes_scalars_alone() -> None:
