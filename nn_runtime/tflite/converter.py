@@ -31,7 +31,9 @@ from nn_runtime.tflite.values import ReferencedModel, Spectrum, Value, constant,
 from nn_runtime.tflite.variables import Variables
 
 if TYPE_CHECKING:
+    from nn_runtime.operand import Array
     from nn_runtime.tflite.types import TfliteModel, TfliteSubgraph
+    from nn_runtime.tflite.variables import Variable
 
 _MAX_EXPANSION = 256
 _Call: TypeAlias = tuple[object, ...]
@@ -380,9 +382,8 @@ def _finished(
     for key, variable in variables:
         source = len(inputs) + len(states)
         changed = variable.current is not variable.source
-        initial = None if variable.initial is None else variable.initial.value()
         tensor = key if isinstance(key, int) else -1
-        states.append(State(source, len(outputs) if changed else None, initial, tensor))
+        states.append(State(source, len(outputs) if changed else None, _initial(variable), tensor))
         if changed:
             outputs.append(graph.own(variable.current, [*sources, *outputs]))
     graph.builder.finish(sources, outputs)
@@ -393,6 +394,16 @@ def _finished(
         tuple(states),
     )
     return Network(graph.builder.model, interface, dynamic_quantization=graph.builder.has_weights_of_bytes)
+
+
+def _initial(variable: Variable) -> Array | None:
+    """Return what a variable is at first, None for the real number 0; without a first value, LiteRT has bytes 0."""
+    if variable.initial is not None:
+        return variable.initial.value()
+    source = variable.source
+    if source is None or source.type != OperandCode.TENSOR_QUANT8_ASYMM:
+        return None  # of signed bytes LiteRT, too, has the zero point
+    return np.zeros(source.dimensions or (), np.uint8)
 
 
 def _infos(

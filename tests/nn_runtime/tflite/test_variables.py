@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,7 +27,7 @@ from tests.nn_runtime.tflite.operator_file import (
     real,
     write_graphs,
 )
-from tests.nn_runtime.tflite.test_interpreter import assert_same
+from tests.nn_runtime.tflite.test_interpreter import assert_same, both
 from tests.nn_runtime.tflite.tflite_file import (
     CodeSpec,
     FileSpec,
@@ -212,6 +213,36 @@ def test_the_interpreter_keeps_them(name: str) -> None:
                 for result, one in zip(results, wanted, strict=True):
                     np.testing.assert_allclose(result, one, rtol=1e-6)
             interpreter.reset_all_variables()
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        MEMORY,
+        Tensor(TensorType.INT32, (2,), is_variable=True),
+        Tensor(TensorType.INT8, (2,), 0.5, 10, is_variable=True),
+        Tensor(TensorType.UINT8, (2,), 0.5, 100, is_variable=True),
+    ],
+    ids=lambda kind: kind.type.name,
+)
+def test_variable_tensors_begin_with_litert_s_values(kind: Tensor) -> None:
+    """Real zero for signed bytes, bytes 0 for the others."""
+    given = replace(kind, is_variable=False)
+    file = write_graphs([Graph([kind, given, given], [add(0, 1, 2)], [1], [2])])
+    number = np.full(2, 7, kind.type.dtype)
+    found = []
+    for interpreter in both(file):
+        interpreter.allocate_tensors()
+        interpreter.set_tensor(1, number)
+        for again in (False, True):
+            if again:
+                interpreter.set_tensor(0, number)
+                interpreter.reset_all_variables()
+            interpreter.invoke()
+            found += [interpreter.get_tensor(0), interpreter.get_tensor(2)]
+    for ours, theirs in zip(found[4:], found[:4], strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    np.testing.assert_array_equal(found[4], kind.zero_point if kind.type is TensorType.INT8 else 0)
 
 
 def test_sums_are_those_of_numbers(reference_device: Device) -> None:
