@@ -145,7 +145,10 @@ class Interpreter:
         return lambda: self._runner(0).array(place)
 
     def resize_tensor_input(self, input_index: int, tensor_size: Sequence[int], strict: bool = False) -> None:
-        """Give an input another shape, from the next `allocate_tensors` on; `strict`: only where the file has -1."""
+        """Give an input another shape, from the next `allocate_tensors` on.
+
+        `strict`: only sizes for which the file has -1 may change, and not the rank.
+        """
         sizes = tuple(whole_numbers("resize_tensor_input: the sizes", tensor_size))
         self._runner(0).resize(operator.index(input_index), sizes, strict)
 
@@ -335,7 +338,7 @@ class _Runner:
         if index not in self._shapes:
             raise BadData(f"resize_tensor_input: tensor {index} {tensor.name!r} is not an input")
         if strict:
-            _check_open_sizes(tensor, shape)
+            _check_open_sizes(tensor, self._shapes[index], shape)
         if any(size < 0 for size in shape):
             raise OperationFailed(f"resize_tensor_input: sizes must be >= 0, got {list(shape)}")
         if shape != self._shapes[index]:
@@ -407,11 +410,16 @@ def _read(path: str | bytes | os.PathLike[str] | None, content: bytes | None) ->
         raise BadData(f"could not open {path!r}: {error.strerror}") from error
 
 
-def _check_open_sizes(tensor: TfliteTensor, shape: Dimensions) -> None:
-    signature = tensor.shape if tensor.shape_signature is None else tensor.shape_signature
-    fits = len(signature) == len(shape) and all(a in (-1, b) for a, b in zip(signature, shape, strict=True))
+def _check_open_sizes(tensor: TfliteTensor, present: Dimensions, shape: Dimensions) -> None:
+    """Require sizes that the file leaves open to be all that changes; without a signature the present ones stay."""
+    signature = present if tensor.shape_signature is None else tensor.shape_signature
+    fits = len(present) == len(signature) == len(shape) and all(
+        a in (-1, b) for a, b in zip(signature, shape, strict=True)
+    )
     if not fits:
-        raise OperationFailed(f"resize_tensor_input: only sizes -1 of {list(signature)} may change, got {list(shape)}")
+        raise OperationFailed(
+            f"resize_tensor_input: only sizes -1 of {list(signature)} may change of {list(present)}, got {list(shape)}"
+        )
 
 
 def _details(tensor: TfliteTensor, index: int, shape: Dimensions) -> TensorDetails:

@@ -152,6 +152,26 @@ def test_resizing() -> None:
             interpreter.allocate_tensors()
 
 
+@pytest.mark.parametrize("signature", [(), (-1, 3), (1, 3), (-1, -1)], ids=str)
+@pytest.mark.parametrize("first", [(1, 3), (2, 3), (2, 5), (1, 3, 1), (3,)], ids=str)
+def test_strict_resizing_after_any_other(signature: tuple[int, ...], first: tuple[int, ...]) -> None:
+    """Without a signature the present sizes must stay, with one the sizes that it names; the rank always."""
+    tensors = [TensorSpec(name, FLOAT32, (1, 3), signature=signature) for name in ("x", "y")]
+    file = FileSpec(
+        [CodeSpec(RELU, RELU)], [SubgraphSpec(tensors, [OperatorSpec(0, [0], [1])], [0], [1])], [b""]
+    ).write()
+    for shape in ((1, 3), (2, 3), (2, 5), (3, 5)):
+        taken = []
+        for interpreter in both(file):
+            interpreter.resize_tensor_input(0, first)
+            try:
+                interpreter.resize_tensor_input(0, shape, strict=True)
+                taken.append(True)
+            except RuntimeError:
+                taken.append(False)
+        assert taken[0] == taken[1], shape
+
+
 def test_a_file_whose_own_sizes_do_not_suit_it() -> None:
     """Exporters write 1 for what they leave open: here a row shorter than the filter."""
     tensors = [
