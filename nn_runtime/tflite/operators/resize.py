@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,14 +10,12 @@ import numpy as np
 from nn_runtime.codes import OperandCode, OperationCode
 from nn_runtime.tflite.builtin_operator import BuiltinOperator
 from nn_runtime.tflite.operators import converts
-from nn_runtime.tflite.values import int32, scalar
+from nn_runtime.tflite.values import constant, int32, scalar
 
 if TYPE_CHECKING:
     from nn_runtime.operand import Array
     from nn_runtime.tflite.operator import Operator
     from nn_runtime.tflite.values import Value
-
-_MAX_INTEGERS = 1 << 20
 
 
 def _resize(op: Operator, code: OperationCode) -> None:
@@ -42,20 +39,22 @@ def _resize_bilinear(op: Operator) -> None:
 @converts(BuiltinOperator.RESIZE_NEAREST_NEIGHBOR, inputs=2, version=4)
 def _resize_nearest_neighbor(op: Operator) -> None:
     source = op.input(0, "input", rank=4)
-    if source.type == OperandCode.TENSOR_INT32:
-        op.result(_nearest_integers(op, source))
+    has_both_flags = op.option("align_corners") and op.option("half_pixel_centers")
+    if source.type == OperandCode.TENSOR_INT32 or has_both_flags:
+        op.result_of_same_quantization(_gathered(op, source))
     else:
         _resize(op, OperationCode.RESIZE_NEAREST_NEIGHBOR)
 
 
-def _nearest_integers(op: Operator, source: Value) -> Value:
-    """Return 32-bit integers in another size, for which NNAPI has no RESIZE_NEAREST_NEIGHBOR."""
-    batches, *sizes, depth = source.shape or ()
-    wanted = op.by_dimension(1, "size")
-    if len(wanted) != 2 or min(wanted) < 1 or batches * math.prod(wanted) * depth > _MAX_INTEGERS:
-        op.fail(f"size (input 1) must be height and width, of {_MAX_INTEGERS} elements at most, got {wanted}")
-    rows, columns = (_nearest(op, *pair) for pair in zip(sizes, wanted, strict=True))
-    return op.rearranged(source, op.numbers(source)[:, rows][:, :, columns])
+def _gathered(op: Operator, source: Value) -> Value:
+    """Return a picture in another size where NNAPI has no RESIZE_NEAREST_NEIGHBOR: of its rows, then of its columns."""
+    sizes, wanted = (source.shape or ())[1:3], op.by_dimension(1, "size")
+    if len(wanted) != 2 or min(wanted) < 1:
+        op.fail(f"size (input 1) must be height and width > 0, got {wanted}")
+    for axis, pair in enumerate(zip(sizes, wanted, strict=True), start=1):
+        op.spend(pair[1])
+        source = op.moved(OperationCode.GATHER, source, int32(axis), constant(_nearest(op, *pair)))
+    return source
 
 
 def _nearest(op: Operator, size: int, wanted: int) -> Array:

@@ -129,6 +129,18 @@ CASES = [
         for values, name in (({}, ""), ({"AlignCorners": True}, "aligned"), ({"HalfPixelCenters": True}, "half"))
         for size in ([5, 9], [2, 3], [1, 1])
     ),
+    *(
+        Case(
+            "RESIZE_NEAREST_NEIGHBOR",
+            [kind(2, 3, 4, 2), constant(size)],
+            [kind(2, *size, 2)],
+            "ResizeNearestNeighborOptions",
+            {"AlignCorners": True, "HalfPixelCenters": True},
+            name=f"of both flags {size}",
+        )
+        for kind in (real, int32, boolean, lambda *shape: uint8(0.1, 3, *shape), lambda *shape: int8(0.1, 3, *shape))
+        for size in ([5, 9], [2, 3], [1, 1])
+    ),
     # Joining and parts
     Case("CONCATENATION", [int32(2, 3), int32(2, 1), int32(2, 4)], [int32(2, 8)], "ConcatenationOptions", {"Axis": 1}),
     Case("CONCATENATION", [boolean(2, 3), boolean(1, 3)], [boolean(3, 3)], "ConcatenationOptions", {"Axis": 0}),
