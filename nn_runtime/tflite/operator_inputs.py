@@ -11,11 +11,17 @@ from nn_runtime.tflite.tensor_reader import MAX_RANK
 from nn_runtime.tflite.values import tensor_value
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from nn_runtime.operand import Array
     from nn_runtime.tflite.graph_builder import GraphBuilder
     from nn_runtime.tflite.types import TfliteOperator, TfliteSubgraph, TfliteTensor
     from nn_runtime.tflite.values import Value
     from nn_runtime.tflite.variables import Variables
+
+ACTIVATIONS = ("NONE", "RELU", "RELU_N1_TO_1", "RELU6", "TANH", "SIGN_BIT")
+TANH, SIGN_BIT = 4, 5
+"""Fused activations that NNAPI does not have."""
 
 
 class OperatorInputs:
@@ -157,12 +163,12 @@ class OperatorInputs:
         value = self._operator.options.get(name, ())
         return [float(element) for element in value] if isinstance(value, tuple) else []
 
-    def activation(self) -> FuseCode:
-        """Return the fused activation; TFLite's TANH and SIGN_BIT have no fused form here."""
+    def activation(self, refused: Collection[int] = ()) -> FuseCode:
+        """Return the fused activation. Others than NNAPI's are none to LiteRT's kernels, but for those refused."""
         number = self.option("fused_activation_function")
-        if number not in FuseCode.__members__.values():
-            self.fail(f"fused activation {number} is not supported (0 NONE, 1 RELU, 2 RELU_N1_TO_1, 3 RELU6)")
-        return FuseCode(number)
+        if number in refused:
+            self.fail(f"fused activation {number} ({ACTIVATIONS[number]}) is not supported")
+        return FuseCode(number) if number in FuseCode.__members__.values() else FuseCode.NONE
 
     def output_tensor(self, position: int = 0) -> TfliteTensor:
         """Return what the file says of an output."""

@@ -11,6 +11,7 @@ import numpy as np
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.operand import dtype_of
 from nn_runtime.tflite.builtin_operator import BuiltinOperator
+from nn_runtime.tflite.operator_inputs import ACTIVATIONS
 from nn_runtime.tflite.operators import converts
 from nn_runtime.tflite.values import Value, constant, int32, real_scalar
 
@@ -186,8 +187,7 @@ def _log_softmax(op: Operator) -> None:
 @converts(BuiltinOperator.L2_NORMALIZATION, inputs=1, version=2)
 def _l2_normalization(op: Operator) -> None:
     """(input) along the last axis."""
-    if op.activation() != FuseCode.NONE:
-        op.fail("a fused activation is not supported")
+    op.activation(refused=range(1, len(ACTIVATIONS)))
     op.result(op.emit(OperationCode.L2_NORMALIZATION, [op.input(0, "input"), int32(-1)]))
 
 

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nn_runtime.codes import FuseCode, OperandCode, OperationCode
+from nn_runtime.codes import OperandCode, OperationCode
 from nn_runtime.tflite.builtin_operator import BuiltinOperator
 from nn_runtime.tflite.folding import split_sizes
 from nn_runtime.tflite.list_items import SET_ITEM
+from nn_runtime.tflite.operator_inputs import ACTIVATIONS
 from nn_runtime.tflite.operators import converts
 from nn_runtime.tflite.values import Value, constant, int32, int32_vector
 
@@ -26,8 +27,7 @@ _MAX_INTEGERS = 1 << 20
 @converts(BuiltinOperator.CONCATENATION, inputs=None, version=7)
 def _concatenation(op: Operator) -> None:
     """(inputs ...); those without elements are left out."""
-    if op.activation() != FuseCode.NONE:
-        op.fail("a fused activation is not supported")
+    op.activation(refused=range(1, len(ACTIVATIONS)))
     tensors = [op.input(position, "values") for position in range(op.input_count)]
     axis = op.axis(op.option("axis"), op.input(0, "values").rank)
     op.result(joined(op, [tensor for tensor in tensors if 0 not in (tensor.shape or ())] or tensors, axis))

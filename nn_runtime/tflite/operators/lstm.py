@@ -10,6 +10,7 @@ import numpy as np
 
 from nn_runtime.codes import OperandCode, OperationCode
 from nn_runtime.tflite.builtin_operator import BuiltinOperator
+from nn_runtime.tflite.operator_inputs import TANH
 from nn_runtime.tflite.operators import converts
 from nn_runtime.tflite.operators.quantized_lstm import quantized_sequence_lstm
 from nn_runtime.tflite.operators.sequence import bidirectional, set_variables
@@ -25,7 +26,7 @@ _OUTPUT_STATE, _CELL_STATE = 18, 19
 _RECURRENT = slice(4, 8)
 """Of the weights and biases."""
 _BASIC_KERNEL, _BASIC_INPUTS = 1, 5
-_TANH = 4
+_ACTIVATIONS = (0, 1, 3, TANH)
 
 
 @converts(BuiltinOperator.UNIDIRECTIONAL_SEQUENCE_LSTM, inputs=24, version=4)
@@ -99,7 +100,15 @@ def _diagonal(op: Operator, vector: Value) -> Value:
 def _settings(op: Operator) -> list[Value]:
     """Return activation, clip of the cell state, clip of the projection."""
     clips = (scalar(OperandCode.FLOAT32, op.real_option(name)) for name in ("cell_clip", "proj_clip"))
-    return [int32(op.option("fused_activation_function")), *clips]
+    return [int32(_activation(op)), *clips]
+
+
+def _activation(op: Operator) -> int:
+    """Return the activation of cells, whose numbers are those of NNAPI; it has a further one."""
+    number = op.option("fused_activation_function")
+    if number not in _ACTIVATIONS:
+        op.fail(f"the activation must be 0 (NONE), 1 (RELU), 3 (RELU6) or 4 (TANH), got {number}")
+    return number
 
 
 def _basic_lstm(op: Operator, source: Value) -> None:
@@ -114,7 +123,7 @@ def _basic_lstm(op: Operator, source: Value) -> None:
     units, size = (cell_state.shape or (0, 0))[1], (source.shape or (0, 0))[1]
     if weights.shape != (4 * units, size + units):
         op.fail(f"weights (input 2) must be {[4 * units, size + units]}, got {list(weights.shape or ())}")
-    if op.option("fused_activation_function") != _TANH:
+    if op.option("fused_activation_function") != TANH:
         op.fail("the activation of the basic kernel must be TANH")
     matrices = _gates(op, weights, op.array(2, "weights"))
     biases = _gates(op, op.input(3, "biases"), op.array(3, "biases"))

@@ -11,10 +11,12 @@ import numpy as np
 from nn_runtime.codes import OperandCode, OperationCode, PaddingCode
 from nn_runtime.operand import ChannelQuant
 from nn_runtime.tflite.builtin_operator import BuiltinOperator
+from nn_runtime.tflite.operator_inputs import SIGN_BIT, TANH
 from nn_runtime.tflite.operators import converts
 from nn_runtime.tflite.values import Value, int32, scalar
 
 if TYPE_CHECKING:
+    from nn_runtime.codes import FuseCode
     from nn_runtime.tflite.operator import Operator
 
 
@@ -27,18 +29,18 @@ def _fully_connected(op: Operator) -> None:
     weights = op.weights(1, "weights", 2, source)
     units, size = weights.shape or (0, 0)
     shape = source.shape or ()
-    bias = op.bias(2, source, weights, units)
+    bias, activation = op.bias(2, source, weights, units), op.activation(refused=(TANH, SIGN_BIT))
     if size == 0 or math.prod(shape) % size:
         op.fail(f"input (input 0) must have whole rows of {size} elements, got {list(shape)}")
     if weights.channel_quant is None:
         rows = source if 2 <= len(shape) <= 4 else op.reshape(source, (-1, size))
-        result = op.emit(OperationCode.FULLY_CONNECTED, [rows, weights, bias, int32(op.activation())])
+        result = op.emit(OperationCode.FULLY_CONNECTED, [rows, weights, bias, int32(activation)])
     else:
-        result = _per_channel_product(op, source, weights, bias)
+        result = _per_channel_product(op, source, weights, bias, activation)
     op.result(op.reshape(result, (*shape[:-1], units)) if op.option("keep_num_dims") else result)
 
 
-def _per_channel_product(op: Operator, source: Value, weights: Value, bias: Value) -> Value:
+def _per_channel_product(op: Operator, source: Value, weights: Value, bias: Value, activation: FuseCode) -> Value:
     """Return a FULLY_CONNECTED with per-channel weights, as a convolution of 1 x 1 pixels."""
     units, size = weights.shape or (0, 0)
     if weights.data is None or weights.channel_quant is None or weights.channel_quant.channel_dim != 0:
@@ -50,7 +52,7 @@ def _per_channel_product(op: Operator, source: Value, weights: Value, bias: Valu
         data=weights.data.reshape(units, 1, 1, size),
     )
     rows = op.reshape(source, (math.prod(source.shape or ()) // size, 1, 1, size))
-    window = [int32(PaddingCode.VALID), int32(1), int32(1), int32(op.activation())]
+    window = [int32(PaddingCode.VALID), int32(1), int32(1), int32(activation)]
     return op.reshape(op.emit(OperationCode.CONV_2D, [rows, filters, bias, *window]), (-1, units))
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nn_runtime.codes import OperandCode, OperationCode
+from nn_runtime.tflite.operator_inputs import TANH
 from nn_runtime.tflite.operators.sequence import sequence_of, set_variables, steps_of
 from nn_runtime.tflite.values import Value, int32, scalar
 
@@ -22,13 +23,12 @@ _HIDDEN = 4
 """Number of the intermediate tensor whose quantisation is the hidden state's."""
 _GATE_SCALE = 2.0**-12
 """Scale of the gates' sums without layer normalisation: 3 integer bits of 16."""
-_TANH = 4
 
 
 def quantized_sequence_lstm(op: Operator) -> None:
     """Emit the steps: 20 or 24 inputs as those of the real LSTM; intermediates carry quantisations alone."""
     source = op.input(0, "input", rank=3)
-    if op.option("fused_activation_function") != _TANH:
+    if op.option("fused_activation_function") != TANH:
         op.fail("the activation must be TANH for INT8 data")
     steps = steps_of(op, source)
     units = (op.input(2, "input_to_forget_weights", rank=2).shape or (0,))[0]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.operand import QUANT8_TYPES
 from nn_runtime.tflite.builtin_operator import BuiltinOperator
+from nn_runtime.tflite.operator_inputs import SIGN_BIT, TANH
 from nn_runtime.tflite.operators import converts
 from nn_runtime.tflite.operators.sequence import bidirectional, sequence_of, set_variables, steps_of
 from nn_runtime.tflite.values import Value, int32, scalar
@@ -17,12 +18,12 @@ if TYPE_CHECKING:
 
     from nn_runtime.tflite.operator import Operator
 
-_TANH = 4
+_REFUSED = (SIGN_BIT,)
 
 
 def _is_tanh(op: Operator) -> bool:
     """Tell whether the activation is TANH, which NNAPI's fused ones lack."""
-    return op.option("fused_activation_function") == _TANH
+    return op.option("fused_activation_function") == TANH
 
 
 def _real_input(op: Operator, rank: int) -> Value:
@@ -67,7 +68,7 @@ def _rnn(op: Operator) -> None:
     if _is_tanh(op):
         state = result = _tanh_sequence(op, [source], cell)[0]
     else:
-        state, result = op.emit_many(OperationCode.RNN, [source, *cell, int32(op.activation())], [cell[-1]] * 2)
+        state, result = op.emit_many(OperationCode.RNN, [source, *cell, int32(op.activation(_REFUSED))], [cell[-1]] * 2)
     op.result(result)
     set_variables(op, {4: state})
 
@@ -81,7 +82,7 @@ def _unidirectional_sequence_rnn(op: Operator) -> None:
         states = _tanh_sequence(op, steps_of(op, source), cell)
         state, result = states[-1], sequence_of(op, states)
     else:
-        inputs = [source, *cell, int32(op.activation()), int32(op.option("time_major"))]
+        inputs = [source, *cell, int32(op.activation(_REFUSED)), int32(op.option("time_major"))]
         result, state = op.emit_many(OperationCode.UNIDIRECTIONAL_SEQUENCE_RNN, inputs, [op.prototype(), cell[-1]])
     op.result(result)
     set_variables(op, {4: state})
@@ -100,7 +101,7 @@ def _bidirectional_sequence_rnn(op: Operator) -> None:
         _tanh_directions(op, source, cells)
         return
     flags = [scalar(OperandCode.BOOL, bool(op.option(name))) for name in ("time_major", "merge_outputs")]
-    inputs = [source, *cells[0], *cells[1], *auxiliary, int32(op.activation()), *flags]
+    inputs = [source, *cells[0], *cells[1], *auxiliary, int32(op.activation(_REFUSED)), *flags]
     states = {4: cells[0][-1], 8: cells[1][-1]}
     bidirectional(op, OperationCode.BIDIRECTIONAL_SEQUENCE_RNN, inputs, states)
 
@@ -125,8 +126,10 @@ def _svdf(op: Operator) -> None:
     features, times = (op.matched(op.input(at, name, rank=2), source) for at, name in ((1, "features"), (2, "times")))
     filters, memory = times.shape or (0, 0)
     state = op.variable(4, "state", ((source.shape or (0,))[0], filters * memory))
-    settings = [int32(op.option("rank")), int32(op.activation())]
+    settings = [int32(op.option("rank")), int32(op.activation(_REFUSED))]
     inputs = [source, features, times, op.or_omitted(3, source), state, *settings]
     next_state, result = op.emit_many(OperationCode.SVDF, inputs, [state, state])
+    if _is_tanh(op):
+        result = op.emit(OperationCode.TANH, [result], result)
     op.result(op.emit(OperationCode.QUANTIZE, [result]) if op.prototype().is_quantized else result)
     set_variables(op, {4: next_state})

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from nn_runtime.tflite.types import TensorType
-from tests.nn_runtime.tflite.operator_cases import RELU, RELU6, RELU_N1_TO_1, Case
+from tests.nn_runtime.tflite.operator_cases import RELU, RELU6, RELU_N1_TO_1, SIGN_BIT, TANH, Case
 from tests.nn_runtime.tflite.operator_file import Tensor, boolean, constant, int8, int32, int64, real, uint8
 
 SHORT = (TensorType.INT16, TensorType.UINT16)
@@ -26,6 +26,11 @@ CASES = [
         for code in ("ADD", "SUB", "MUL")
         for fused in (RELU, RELU_N1_TO_1, RELU6)
         for kind in (int32, int64)
+    ),
+    *(
+        Case("ADD", [kind(2, 9), kind(9)], [kind(2, 9)], "AddOptions", {"FusedActivationFunction": fused}, name=name)
+        for fused, name in ((TANH, "TANH"), (SIGN_BIT, "SIGN_BIT"), (6, "unknown"))
+        for kind in (real, int32, lambda *shape: uint8(0.1, 128, *shape))
     ),
     Case("DIV", [int32(2, 3), constant([2, -3, 1])], [int32(2, 3)], "DivOptions", {"FusedActivationFunction": RELU6}),
     Case("ADD_N", [real(2, 5), real(2, 5), real(2, 5)], [real(2, 5)], "AddNOptions"),

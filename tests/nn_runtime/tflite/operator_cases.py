@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 SAME, VALID = 0, 1
-NONE, RELU, RELU_N1_TO_1, RELU6, TANH = range(5)
+NONE, RELU, RELU_N1_TO_1, RELU6, TANH, SIGN_BIT = range(6)
 RNG = np.random.default_rng(7)
 CONV = {"StrideW": 1, "StrideH": 1, "Padding": SAME}
 POOL = {"StrideW": 2, "StrideH": 2, "FilterWidth": 3, "FilterHeight": 2, "Padding": SAME}

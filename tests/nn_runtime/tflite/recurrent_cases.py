@@ -187,6 +187,14 @@ CASES = [
     ),
     Case(
         "SVDF",
+        [real(2, 3), constant(weights(8, 3)), constant(weights(8, 10)), constant(weights(4)), state(2, 80)],
+        [real(2, 4)],
+        "SVDFOptions",
+        {"Rank": 2, "FusedActivationFunction": TANH},
+        name="TANH",
+    ),
+    Case(
+        "SVDF",
         [
             int8(0.03, 5, 2, 3),
             constant(bytes_of(np.int8, 8, 3), 0.01),

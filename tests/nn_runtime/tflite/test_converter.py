@@ -26,7 +26,17 @@ from tests.nn_runtime.tflite import (
     slice_cases,
     volume_cases,
 )
-from tests.nn_runtime.tflite.operator_cases import CONV, LSTM_WEIGHTS, TANH, Case, bytes_of, weights
+from tests.nn_runtime.tflite.operator_cases import (
+    CONV,
+    LSTM_STATES,
+    LSTM_WEIGHTS,
+    RELU,
+    SIGN_BIT,
+    TANH,
+    Case,
+    bytes_of,
+    weights,
+)
 from tests.nn_runtime.tflite.operator_file import (
     Step,
     Tensor,
@@ -340,9 +350,49 @@ REFUSALS = {
         ),
         r"operator 0 CONV_2D: stride_width \(input \d+\) must be > 0, got 0",
     ),
-    "activation": (
-        Case("ADD", [real(3), real(3)], [real(3)], "AddOptions", {"FusedActivationFunction": TANH}),
-        "operator 0 ADD: fused activation 4 is not supported",
+    "activation of a concatenation": (
+        Case("CONCATENATION", [real(3), real(3)], [real(6)], "ConcatenationOptions", {"FusedActivationFunction": RELU}),
+        r"operator 0 CONCATENATION: fused activation 1 \(RELU\) is not supported",
+    ),
+    "activation of a normalisation": (
+        Case("L2_NORMALIZATION", [real(3)], [real(3)], "L2NormOptions", {"FusedActivationFunction": SIGN_BIT}),
+        r"operator 0 L2_NORMALIZATION: fused activation 5 \(SIGN_BIT\) is not supported",
+    ),
+    "activation of a product": (
+        Case(
+            "FULLY_CONNECTED",
+            [real(1, 3), constant(weights(2, 3))],
+            [real(1, 2)],
+            "FullyConnectedOptions",
+            {"FusedActivationFunction": TANH},
+        ),
+        r"operator 0 FULLY_CONNECTED: fused activation 4 \(TANH\) is not supported",
+    ),
+    "activation of a recurrent network": (
+        Case(
+            "RNN",
+            [
+                real(1, 3),
+                constant(weights(2, 3)),
+                constant(weights(2, 2)),
+                constant(weights(2)),
+                recurrent_cases.state(1, 2),
+            ],
+            [real(1, 2)],
+            "RNNOptions",
+            {"FusedActivationFunction": SIGN_BIT},
+        ),
+        r"operator 0 RNN: fused activation 5 \(SIGN_BIT\) is not supported",
+    ),
+    "activation of a cell": (
+        Case(
+            "LSTM",
+            [real(2, 3), *LSTM_WEIGHTS, None, None, None, *[constant(weights(4))] * 4, None, None, *LSTM_STATES],
+            [real(2, 4)],
+            "LSTMOptions",
+            {"FusedActivationFunction": 6},  # SIGMOID to NNAPI
+        ),
+        r"operator 0 LSTM: the activation must be 0 \(NONE\), 1 \(RELU\), 3 \(RELU6\) or 4 \(TANH\), got 6",
     ),
     "axis": (
         Case("CONCATENATION", [real(3), real(3)], [real(6)], "ConcatenationOptions", {"Axis": 1}),
