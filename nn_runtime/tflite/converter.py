@@ -299,6 +299,7 @@ def _convert_operator(op: Operator) -> None:
     if kind is not None:
         op.check_version(kind.version)
         op.check_input_count(kind.inputs)
+        op.check_output_count(kind.outputs)
     folded = fold(op)
     if folded is not None:
         for position, array in enumerate(folded):

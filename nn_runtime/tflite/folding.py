@@ -94,9 +94,18 @@ def split_sizes(op: Operator, shape: Dimensions) -> tuple[int, list[int]]:
     sizes = op.integers(1, "size_splits")
     if sizes.count(-1) == 1:
         sizes[sizes.index(-1)] = shape[axis] - sum(sizes) - 1
-    if len(sizes) != op.output_count or min(sizes) < 0 or sum(sizes) != shape[axis]:
+    if len(sizes) != op.output_count or min(sizes, default=0) < 0 or sum(sizes) != shape[axis]:
         op.fail(f"size_splits must be {op.output_count} sizes of sum {shape[axis]}, got {sizes}")
     return axis, sizes
+
+
+def part_count(op: Operator) -> int:
+    """Return the number of parts of a SPLIT, which has an output for each."""
+    count = op.option("num_splits")
+    if count < 1:
+        op.fail(f"num_splits must be > 0, got {count}")
+    op.check_output_count(count)
+    return count
 
 
 class Slices(NamedTuple):
@@ -181,7 +190,7 @@ def _is_shape_arithmetic(op: Operator) -> bool:
     """Tell whether an operator works on known integers, not too many: SHAPE and RANK always do."""
     if op.code in (BuiltinOperator.SHAPE, BuiltinOperator.RANK):
         return True
-    if op.output_tensor().type not in (TensorType.INT32, TensorType.INT64) or not op.input_count:
+    if not (op.output_count and op.input_count) or op.output_tensor().type not in (TensorType.INT32, TensorType.INT64):
         return False
     if op.option("fused_activation_function"):
         return False
@@ -287,9 +296,10 @@ def _fold_split_v(op: Operator) -> list[Array]:
 def _fold_split(op: Operator) -> list[Array]:
     data = op.array(1, "value")
     axis = op.axis(op.integer(0, "axis"), data.ndim)
-    if data.shape[axis] % op.output_count:
-        op.fail(f"{data.shape[axis]} integer constants cannot be split into {op.output_count} equal parts")
-    return np.split(data, op.output_count, axis)
+    count = part_count(op)
+    if data.shape[axis] % count:
+        op.fail(f"{data.shape[axis]} integer constants cannot be split into {count} equal parts")
+    return np.split(data, count, axis)
 
 
 @_folds(BuiltinOperator.UNPACK)

@@ -358,7 +358,6 @@ class Operator(OperatorInputs):
 
     def spectrum_result(self, spectrum: Spectrum) -> None:
         """Make a transform the operator's output."""
-        self.output_tensor()
         self._spectra[self._operator.outputs[0]] = spectrum
 
     def variable(self, position: int, name: str, shape: Dimensions) -> Value:
@@ -378,7 +377,6 @@ class Operator(OperatorInputs):
 
     def make_handle(self) -> None:
         """Make the output a handle of the variable that the options name."""
-        self.output_tensor()
         self._variables.add_handle(self._operator.outputs[0], resource_of(self._operator))
 
     def read_resource(self, position: int) -> Value:

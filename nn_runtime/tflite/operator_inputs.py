@@ -75,6 +75,11 @@ class OperatorInputs:
         if most is not None and count > most:
             self.fail(f"must have at most {most} inputs, got {count}")
 
+    def check_output_count(self, count: int | None) -> None:
+        """Refuse another number of outputs than `count`, None for any number."""
+        if count is not None and self.output_count != count:
+            self.fail(f"must have {count} outputs, got {self.output_count}")
+
     def optional(self, position: int) -> Value | None:
         """Return an input, or None where the file leaves it out."""
         value = self.unmade(position)
@@ -172,6 +177,4 @@ class OperatorInputs:
 
     def output_tensor(self, position: int = 0) -> TfliteTensor:
         """Return what the file says of an output."""
-        if position >= self.output_count:
-            self.fail(f"needs at least {position + 1} outputs, got {self.output_count}")
         return self._tensors[self._operator.outputs[position]]

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Kind:
-    """What is known of a kind of operator: the most inputs that it has (None: any number), the newest version.
+    """What is known of a kind of operator: the most inputs that it has, the newest version, how many outputs it has.
+
+    None stands for any number.
 
     A version stands for types, ranks and options that came with it, as the kernels of LiteRT 2.3 are registered. Types
     and options are in the file and checked by themselves; what a version after the known ones means is not.
@@ -30,6 +32,7 @@ class Kind:
 
     inputs: int | None
     version: int = 1
+    outputs: int | None = 1
 
 
 _FAMILIES: Mapping[str, Collection[int | str]] = {
@@ -98,14 +101,16 @@ _kinds: dict[int | str, Kind] = {}
 _conversions: dict[int | str, Conversion] = {}
 
 
-def converts(code: int | str, *, inputs: int | None, version: int = 1) -> Callable[[Conversion], Conversion]:
+def converts(
+    code: int | str, *, inputs: int | None, version: int = 1, outputs: int | None = 1
+) -> Callable[[Conversion], Conversion]:
     """Register a conversion for an operator, a builtin code or the name of a custom one, and its `Kind`."""
 
     def register(conversion: Conversion) -> Conversion:
         if code in _conversions:
             raise ValueError(f"operator {code} has two conversions")
         _conversions[code] = conversion
-        _kinds[code] = Kind(inputs, version)
+        _kinds[code] = Kind(inputs, version, outputs)
         return conversion
 
     return register

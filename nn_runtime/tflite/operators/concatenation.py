@@ -10,7 +10,7 @@ import numpy as np
 
 from nn_runtime.codes import OperandCode, OperationCode
 from nn_runtime.tflite.builtin_operator import BuiltinOperator
-from nn_runtime.tflite.folding import split_sizes
+from nn_runtime.tflite.folding import part_count, split_sizes
 from nn_runtime.tflite.list_items import SET_ITEM
 from nn_runtime.tflite.operator_inputs import ACTIVATIONS
 from nn_runtime.tflite.operators import converts
@@ -109,16 +109,16 @@ def split_evenly(op: Operator, source: Value, axis: int, count: int) -> list[Val
     return op.emit_many(OperationCode.SPLIT, [source, int32(axis), int32(count)], [source] * count)
 
 
-@converts(BuiltinOperator.SPLIT, inputs=2, version=5)
+@converts(BuiltinOperator.SPLIT, inputs=2, version=5, outputs=None)
 def _split(op: Operator) -> None:
     """(axis, input)."""
     source = op.input(1, "value")
     axis = op.axis(op.integer(0, "axis"), len(source.shape or ()))
-    for position, part in enumerate(split_evenly(op, source, axis, op.output_count)):
+    for position, part in enumerate(split_evenly(op, source, axis, part_count(op))):
         op.result_of_same_quantization(part, position)
 
 
-@converts(BuiltinOperator.UNPACK, inputs=1, version=6)
+@converts(BuiltinOperator.UNPACK, inputs=1, version=6, outputs=None)
 def _unpack(op: Operator) -> None:
     """(input): split along an axis, which is then dropped."""
     source = op.input(0, "value")
@@ -131,7 +131,7 @@ def _unpack(op: Operator) -> None:
         op.result_of_same_quantization(op.reshape(part, rest or (1,)), position)
 
 
-@converts(BuiltinOperator.SPLIT_V, inputs=3, version=3)
+@converts(BuiltinOperator.SPLIT_V, inputs=3, version=3, outputs=None)
 def _split_v(op: Operator) -> None:
     """(input, sizes, axis): one SLICE an output; one size may be -1."""
     source = op.input(0, "value")

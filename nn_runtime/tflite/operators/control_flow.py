@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from nn_runtime.tflite.operator import Operator
 
 
-@converts(BuiltinOperator.IF, inputs=None)
+@converts(BuiltinOperator.IF, inputs=None, outputs=None)
 def _if(op: Operator) -> None:
     """(condition, arguments ...): both branches must give the same shapes."""
     condition = op.reshape(op.input(0, "condition"), (1,))
@@ -24,7 +24,7 @@ def _if(op: Operator) -> None:
     _call(op, OperationCode.IF, [condition, *branches, *arguments], branches[0])
 
 
-@converts(BuiltinOperator.WHILE, inputs=None)
+@converts(BuiltinOperator.WHILE, inputs=None, outputs=None)
 def _while(op: Operator) -> None:
     """(arguments ...): they keep their shapes. A loop of few rounds, whose count is known, is unrolled."""
     arguments = [op.input(position, "argument") for position in range(op.input_count)]
@@ -37,15 +37,17 @@ def _while(op: Operator) -> None:
     _call(op, OperationCode.WHILE, [*models, *arguments], models[1])
 
 
-@converts(BuiltinOperator.STABLEHLO_COMPOSITE, inputs=None)
+@converts(BuiltinOperator.STABLEHLO_COMPOSITE, inputs=None, outputs=None)
 def _composite(op: Operator) -> None:
     """(arguments ...): a name for what a subgraph computes; its operators take the composite's place."""
     arguments = [op.input(position, "argument") for position in range(op.input_count)]
-    for position, value in enumerate(op.inline("decomposition_subgraph_index", arguments)):
+    results = op.inline("decomposition_subgraph_index", arguments)
+    op.check_output_count(len(results))
+    for position, value in enumerate(results):
         op.result_of_same_quantization(op.made(value), position)
 
 
-@converts(BuiltinOperator.STABLEHLO_CASE, inputs=None)
+@converts(BuiltinOperator.STABLEHLO_CASE, inputs=None, outputs=None)
 def _case(op: Operator) -> None:
     """(index, arguments ...): calls the subgraph of this number, and the last one for a number that none has."""
     index = op.reshape(op.input(0, "index"), (1,))
@@ -57,7 +59,9 @@ def _case(op: Operator) -> None:
     below = op.emit(OperationCode.MINIMUM, [index, last], index)
     is_none = op.emit(OperationCode.LESS, [index, int32_vector([0])], Value(OperandCode.TENSOR_BOOL8))
     known = op.emit(OperationCode.SELECT, [is_none, last, below], index)
-    for position, value in enumerate(op.choose("branch_subgraph_indices", known, arguments)):
+    results = op.choose("branch_subgraph_indices", known, arguments)
+    op.check_output_count(len(results))
+    for position, value in enumerate(results):
         op.result(op.made(value), position)
 
 

@@ -24,7 +24,7 @@ _DEFAULTS = {"detections_per_class": 100.0, "use_regular_nms": 0.0}
 """What TFLite takes where the options do not say."""
 
 
-@converts("TFLite_Detection_PostProcess", inputs=3)
+@converts("TFLite_Detection_PostProcess", inputs=3, outputs=4)
 def _detection_postprocess(op: Operator) -> None:
     """(boxes [batches, anchors, 4], scores [batches, anchors, classes], anchors [anchors, 4]).
 

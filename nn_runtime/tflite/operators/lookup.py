@@ -33,7 +33,7 @@ def _embedding_lookup(op: Operator) -> None:
     op.result_of_same_quantization(op.emit(OperationCode.EMBEDDING_LOOKUP, [op.input(0, "lookup"), values], values))
 
 
-@converts(BuiltinOperator.HASHTABLE_LOOKUP, inputs=3)
+@converts(BuiltinOperator.HASHTABLE_LOOKUP, inputs=3, outputs=2)
 def _hashtable_lookup(op: Operator) -> None:
     """(lookups, keys, values): values of the keys, and where there was one."""
     inputs = [op.input(at, name) for at, name in enumerate(("lookup", "key", "value"))]

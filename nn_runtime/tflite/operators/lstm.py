@@ -13,7 +13,7 @@ from nn_runtime.tflite.builtin_operator import BuiltinOperator
 from nn_runtime.tflite.operator_inputs import TANH
 from nn_runtime.tflite.operators import converts
 from nn_runtime.tflite.operators.quantized_lstm import quantized_sequence_lstm
-from nn_runtime.tflite.operators.sequence import bidirectional, set_variables
+from nn_runtime.tflite.operators.sequence import bidirectional, check_directions, set_variables
 from nn_runtime.tflite.values import Value, constant, int32, scalar
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _INPUTS = 20
 _OUTPUT_STATE, _CELL_STATE = 18, 19
 _RECURRENT = slice(4, 8)
 """Of the weights and biases."""
-_BASIC_KERNEL, _BASIC_INPUTS = 1, 5
+_BASIC_KERNEL, _BASIC_INPUTS, _BASIC_OUTPUTS = 1, 5, 4
 _ACTIVATIONS = (0, 1, 3, TANH)
 
 
@@ -50,11 +50,13 @@ def _unidirectional_sequence_lstm(op: Operator) -> None:
     set_variables(op, {_OUTPUT_STATE: next_states[0], _CELL_STATE: next_states[1]})
 
 
-@converts(BuiltinOperator.LSTM, inputs=24, version=4)
+@converts(BuiltinOperator.LSTM, inputs=24, version=4, outputs=None)
 def _lstm(op: Operator) -> None:
     """One step: inputs as those of the sequence, or the basic kernel's five."""
     source = op.input(0, "input", rank=2)
-    if op.option("kernel_type") == _BASIC_KERNEL:
+    is_basic = op.option("kernel_type") == _BASIC_KERNEL
+    op.check_output_count(_BASIC_OUTPUTS if is_basic else 1)
+    if is_basic:
         _basic_lstm(op, source)
         return
     _check_real(op, source)
@@ -158,10 +160,11 @@ def _columns(matrix: Value, columns: slice) -> Value:
     return replace(matrix, shape=part.shape, data=part)
 
 
-@converts(BuiltinOperator.BIDIRECTIONAL_SEQUENCE_LSTM, inputs=48, version=3)
+@converts(BuiltinOperator.BIDIRECTIONAL_SEQUENCE_LSTM, inputs=48, version=3, outputs=None)
 def _bidirectional_sequence_lstm(op: Operator) -> None:
     """48 inputs: the data, 17 weights a direction, four states, an auxiliary input and its 8 weights."""
     source = op.input(0, "input", rank=3)
+    check_directions(op)
     _check_real(op, source)
     batches = (source.shape or (0, 0))[1 if op.option("time_major") else 0]
     weights = [op.or_omitted(position, source) for position in range(1, 35)]

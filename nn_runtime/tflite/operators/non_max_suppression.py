@@ -46,7 +46,7 @@ class _Boxes:
     areas: Value
 
 
-@converts(BuiltinOperator.NON_MAX_SUPPRESSION_V4, inputs=5)
+@converts(BuiltinOperator.NON_MAX_SUPPRESSION_V4, inputs=5, outputs=2)
 def _suppress(op: Operator) -> None:
     """(boxes [count, 4], scores [count], max_output_size, iou_threshold, score_threshold) -> indices, their number."""
     indices, _, number = _selected(op, 0.0)
@@ -54,7 +54,7 @@ def _suppress(op: Operator) -> None:
     op.result(number, 1)
 
 
-@converts(BuiltinOperator.NON_MAX_SUPPRESSION_V5, inputs=6)
+@converts(BuiltinOperator.NON_MAX_SUPPRESSION_V5, inputs=6, outputs=3)
 def _suppress_softly(op: Operator) -> None:
     """(as V4, soft_nms_sigma) -> indices, scores, their number. A sigma > 0 lowers the scores of overlapped boxes."""
     sigma = _number(op, 5, "soft_nms_sigma")

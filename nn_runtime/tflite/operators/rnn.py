@@ -10,7 +10,7 @@ from nn_runtime.operand import QUANT8_TYPES
 from nn_runtime.tflite.builtin_operator import BuiltinOperator
 from nn_runtime.tflite.operator_inputs import SIGN_BIT, TANH
 from nn_runtime.tflite.operators import converts
-from nn_runtime.tflite.operators.sequence import bidirectional, sequence_of, set_variables, steps_of
+from nn_runtime.tflite.operators.sequence import bidirectional, check_directions, sequence_of, set_variables, steps_of
 from nn_runtime.tflite.values import Value, int32, scalar
 
 if TYPE_CHECKING:
@@ -88,10 +88,11 @@ def _unidirectional_sequence_rnn(op: Operator) -> None:
     set_variables(op, {4: state})
 
 
-@converts(BuiltinOperator.BIDIRECTIONAL_SEQUENCE_RNN, inputs=12, version=3)
+@converts(BuiltinOperator.BIDIRECTIONAL_SEQUENCE_RNN, inputs=12, version=3, outputs=None)
 def _bidirectional_sequence_rnn(op: Operator) -> None:
     """(input, 4 of a forward cell, 4 of a backward one, auxiliary input, weights of it forward and backward)."""
     source = _real_input(op, 3)
+    check_directions(op)
     batches = (source.shape or (0, 0))[1 if op.option("time_major") else 0]
     cells = [_cell(op, source, first, batches) for first in (1, 5)]
     auxiliary = [op.or_omitted(position, source) for position in range(9, 12)]

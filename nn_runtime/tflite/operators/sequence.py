@@ -52,9 +52,14 @@ def set_variables(op: Operator, states: Mapping[int, Value]) -> None:
         op.set_variable(position, state)
 
 
+def check_directions(op: Operator) -> None:
+    """Require an output for each direction, one if they are merged."""
+    op.check_output_count(1 if op.option("merge_outputs") else 2)
+
+
 def bidirectional(op: Operator, code: OperationCode, inputs: Sequence[Value], states: Mapping[int, Value]) -> None:
     """Emit a bidirectional operation whose states are variable tensors, by input position."""
-    outputs = [op.prototype(position) for position in range(1 if op.option("merge_outputs") else 2)]
+    outputs = [op.prototype(position) for position in range(op.output_count)]
     results = op.emit_many(code, inputs, [*outputs, *states.values()])
     for position in range(len(outputs)):
         op.result(results[position], position)

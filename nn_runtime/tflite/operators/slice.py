@@ -97,7 +97,7 @@ def _mirror_pad(op: Operator) -> None:
     op.result_of_same_quantization(op.moved(OperationCode.MIRROR_PAD, source, _paddings(op), mode))
 
 
-@converts(BuiltinOperator.TOPK_V2, inputs=2, version=3)
+@converts(BuiltinOperator.TOPK_V2, inputs=2, version=3, outputs=2)
 def _topk_v2(op: Operator) -> None:
     """(input, k) along the last axis: of equal ones the first comes first, but the last in NNAPI, so that rows turn."""
     source, k = op.input(0, "input"), int32(op.integer(1, "k"))

@@ -25,7 +25,7 @@ _INDEX_OFFSET = 0.1
 """MediaPipe adds it to an index, so that none is cut to the one before."""
 
 
-@converts("MaxPoolingWithArgmax2D", inputs=1)
+@converts("MaxPoolingWithArgmax2D", inputs=1, outputs=2)
 def _max_pool_with_index(op: Operator) -> None:
     """(input [batches, height, width, depth]) -> the greatest of each window, and its number in it, both real."""
     source = _picture(op, 0, "input")

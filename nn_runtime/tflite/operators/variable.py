@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from nn_runtime.tflite.operator import Operator
 
 
-@converts(BuiltinOperator.CALL_ONCE, inputs=0)
+@converts(BuiltinOperator.CALL_ONCE, inputs=0, outputs=0)
 def _call_once(op: Operator) -> None:
     """The first values of variables: the subgraph is run here and now, so it must assign constants."""
     op.initialise("init_subgraph_index")
@@ -30,7 +30,7 @@ def _read_variable(op: Operator) -> None:
     op.result_of_same_quantization(op.read_resource(0))
 
 
-@converts(BuiltinOperator.ASSIGN_VARIABLE, inputs=2)
+@converts(BuiltinOperator.ASSIGN_VARIABLE, inputs=2, outputs=0)
 def _assign_variable(op: Operator) -> None:
     """(handle, value): a variable keeps its type and shape."""
     op.assign_resource(0, op.input(1, "value"))

@@ -331,7 +331,7 @@ REFUSALS = {
     "no such conversion": (Case("UNIQUE", [real(3)], [real(3), int32(3)]), "operator 0 UNIQUE: no NNAPI"),
     "missing input": (Case("ADD", [real(3)], [real(3)]), r"operator 0 ADD: input1 \(input 1\) is missing"),
     "omitted input": (Case("ADD", [real(3), None], [real(3)]), r"operator 0 ADD: input1 \(input 1\) is missing"),
-    "no output": (Case("RELU", [real(3)], []), "operator 0 RELU: needs at least 1 outputs, got 0"),
+    "no output": (Case("RELU", [real(3)], []), "operator 0 RELU: must have 1 outputs, got 0"),
     "rank": (
         Case("CONV_2D", [real(3, 3), constant(weights(1, 1, 1, 3)), None], [real(3)], "Conv2DOptions", CONV),
         r"operator 0 CONV_2D: input \(input 0\) must have rank 4, got \[3, 3\]",
@@ -480,7 +480,7 @@ REFUSALS = {
         Case(
             "LSTM",
             [real(2, 3), real(2, 4), constant(weights(16, 6)), constant(weights(16)), real(2, 4)],
-            [real(2, 4), real(2, 4)],
+            [real(2, 4), real(2, 4), real(2, 7), real(2, 16)],
             "LSTMOptions",
             {"FusedActivationFunction": TANH, "KernelType": 1},
         ),

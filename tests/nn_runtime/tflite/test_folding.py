@@ -322,10 +322,17 @@ def sliced(begin: list[int], end: list[int], strides: list[int], **masks: int) -
             ),
             r"SPLIT_V: size_splits must be 2 sizes of sum 3, got \[-2, 5\]",
         ),
-        (known([GRID, constant([3])], Step("SPLIT_V", [0, 1, 1], [], SPLIT_V)), "needs at least 1 outputs, got 0"),
-        (known([GRID, constant([1])], Step("SPLIT", [1, 0], [])), "needs at least 1 outputs, got 0"),
         (
-            known([GRID, constant([1])], Step("SPLIT", [1, 0], [2, 3]), int32(2, 1), int32(2, 1)),
+            known([GRID, constant([1])], Step("SPLIT", [1, 0], [2], "SplitOptions", {"NumSplits": 3}), int32(2, 1)),
+            "SPLIT: must have 3 outputs, got 1",
+        ),
+        (
+            known(
+                [GRID, constant([1])],
+                Step("SPLIT", [1, 0], [2, 3], "SplitOptions", {"NumSplits": 2}),
+                int32(2, 1),
+                int32(2, 1),
+            ),
             "SPLIT: 3 integer constants cannot be split into 2 equal parts",
         ),
         (

@@ -23,6 +23,7 @@ COUNTED = [case for case in CASES if KINDS[case.code].inputs is not None]
 EXTRA = constant(np.float32(1))
 REFUSED_BY_LITERT = {case.code for case in COUNTED} - {"MIRROR_PAD", "STABLEHLO_PAD"}
 """LiteRT's MIRROR_PAD and STABLEHLO_PAD do not count their inputs."""
+OUTPUTS_NOT_COUNTED_BY_LITERT = {"CONCATENATION", "MIRROR_PAD", "SIGN", "STABLEHLO_PAD"}
 UNKNOWN_TO_LITERT = {"STABLEHLO_CBRT"}
 """In the schema, and without a kernel."""
 _CALLS = {
@@ -69,11 +70,25 @@ def test_inputs_left_out_at_the_end_do_not_count(case: Case) -> None:
     nn.load(replace(filled, inputs=[*filled.inputs, None, None]).file()[0])
 
 
+@pytest.mark.parametrize("case", {case.code: case for case in CASES}.values(), ids=str)
+@pytest.mark.parametrize("outputs", ["more", "fewer", "none"])
+def test_no_operator_has_another_number_of_outputs(case: Case, outputs: str) -> None:
+    given = {"more": [*case.outputs, case.outputs[0]], "fewer": case.outputs[:-1], "none": []}[outputs]
+    file = replace(case, outputs=given, unread=len(given)).file()[0]
+    with pytest.raises(BadData, match=f"operator 0 {case.code}: .* (outputs|sizes)"):
+        nn.load(file)
+    if case.code not in OUTPUTS_NOT_COUNTED_BY_LITERT | UNKNOWN_TO_LITERT:
+        litert = pytest.importorskip("ai_edge_litert.interpreter")
+        own_kernels = litert.OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+        with pytest.raises((ValueError, RuntimeError)):
+            litert.Interpreter(model_content=file, experimental_op_resolver_type=own_kernels).allocate_tensors()
+
+
 def test_the_basic_lstm_has_fewer_inputs_than_the_full_one() -> None:
     inputs = [real(2, 3), real(2, 4), constant(weights(16, 7)), constant(weights(16)), real(2, 4), EXTRA]
     options = {"FusedActivationFunction": TANH, "KernelType": 1}
     with pytest.raises(BadData, match="operator 0 LSTM: must have at most 5 inputs, got 6"):
-        nn.load(Case("LSTM", inputs, [real(2, 4), real(2, 4)], "LSTMOptions", options).file()[0])
+        nn.load(Case("LSTM", inputs, [real(2, 4)] * 4, "LSTMOptions", options).file()[0])
 
 
 @pytest.mark.parametrize("name", [name for name in KINDS if name not in UNKNOWN_TO_LITERT])

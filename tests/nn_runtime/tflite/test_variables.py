@@ -311,7 +311,7 @@ REFUSED = {
     ),
     "handle of no tensor": (
         one_graph(SUM, Step("VAR_HANDLE", [], [], "VarHandleOptions", {"SharedName": "x"}), add(1, 1, 3)),
-        "operator 0 VAR_HANDLE: needs at least 1 outputs, got 0",
+        "operator 0 VAR_HANDLE: must have 1 outputs, got 0",
     ),
     "handle as a number": (
         one_graph(SUM, handle(0), add(0, 1, 3)),
