@@ -40,9 +40,7 @@ def as_integers(builder: ModelBuilder, value: Value) -> Value:
 
 
 def as_booleans(builder: ModelBuilder, value: Value) -> Value:
-    """Return where a value is not 0."""
-    if value.type == OperandCode.TENSOR_BOOL8:
-        return value
+    """Return where numbers are not 0."""
     zero = replace(value, shape=(1,), data=np.full(1, value.zero_point, dtype_of(value.type)))
     return builder.append(OperationCode.NOT_EQUAL, [value, zero], [Value(OperandCode.TENSOR_BOOL8, value.shape)])[0]
 

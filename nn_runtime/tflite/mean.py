@@ -127,5 +127,5 @@ def _reference(sums: Array, count: int, ratio: float) -> Array:
 def _reference_multiplier(count: int, ratio: float) -> tuple[int, int]:
     """Return mantissa and exponent of ratio / count as TFLite folds the division into the multiplier."""
     multiplier = fixed_point_multiplier(ratio)
-    shift = min(count.bit_length() - 1, 32, 31 + multiplier.exponent)
+    shift = count.bit_length() - 1  # which TFLite bounds where no window fits
     return (multiplier.mantissa << shift) // count, multiplier.exponent - shift

@@ -187,7 +187,7 @@ class Operator(OperatorInputs):
         """Return weights of a product as `matched` gives them; the network is told of those of 8 bits for real data."""
         given = self.input(position, name, rank=rank)
         is_real = source.type == OperandCode.TENSOR_FLOAT32
-        self._builder.has_weights_of_bytes |= is_real and given.type in _SIGNED_BYTES and given.data is not None
+        self._builder.has_weights_of_bytes |= is_real and given.type in _SIGNED_BYTES
         return self.matched(given, source)
 
     def bias(self, position: int, source: Value, weights: Value, units: int) -> Value:

@@ -99,7 +99,7 @@ def _level_sizes(
     blocks = {}
     for at, dimension in enumerate(order[rank:], start=rank):
         axis, size = blocked[dimension - rank], levels[at].size
-        if levels[at].indices is not None or size <= 0 or shape[axis] % size:
+        if size <= 0 or shape[axis] % size:  # 0 is the size of SPARSE_CSR
             got = f"{size}" if levels[at].indices is None else "SPARSE_CSR"
             raise TfliteError(f"{where}: dim_metadata {at}: a block must be DENSE and divide {shape[axis]}, got {got}")
         blocks[axis] = size

@@ -75,6 +75,7 @@ CASES = [
             ([0, 1, 2, 3, 9], "several"),
         )
     ),
+    Case("POW", [real(5), constant(np.full((1, 1), 2, np.float32))], [real(1, 5)], "PowOptions", name="2, of rank 2"),
     Case("POW", [int32(5), constant([[2], [3]])], [int32(2, 5)], "PowOptions", name="broadcast"),
     Case("POW", [int32(), constant(np.int32(3))], [int32()], "PowOptions", name="of a scalar"),
     *(
@@ -168,6 +169,7 @@ CASES = [
         [uint8(0.1, 120, 1, 2, 3, 4), constant(np.array([[[3, 90, 200, 255]]], np.uint8), 0.02, 100)],
         [uint8(0.12, 110, 1, 2, 3, 4)],
     ),
+    Case("LEAKY_RELU", [int8(0.1, 3, 2, 90)], [int8(0.08, -20, 2, 90)], "LeakyReluOptions", {"Alpha": 0.0}, name="0"),
     Case("LEAKY_RELU", [real(2, 9)], [real(2, 9)], "LeakyReluOptions", {"Alpha": 0.3}),
     Case("LEAKY_RELU", [int8(0.1, 3, 2, 90)], [int8(0.08, -20, 2, 90)], "LeakyReluOptions", {"Alpha": 0.3}),
     Case(

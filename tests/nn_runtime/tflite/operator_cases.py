@@ -85,6 +85,9 @@ CASES = [
     Case("MUL", [real(2, 5), real(2, 5)], [real(2, 5)], "MulOptions", {"FusedActivationFunction": RELU_N1_TO_1}),
     Case("MUL", [uint8(0.1, 3, 2, 5), uint8(0.3, 9, 2, 5)], [uint8(0.31, 100, 2, 5)], "MulOptions"),
     Case("MUL", [int8(0.5, 3, 4, 5), int8(0.5, 9, 4, 5)], [int8(0.2, 1, 4, 5)], "MulOptions", steps=1, name="fine"),
+    Case(
+        "MUL", [uint8(0.5, 3, 2, 50), uint8(0.5, 9, 2, 50)], [uint8(0.25, 100, 2, 50)], "MulOptions", name="of products"
+    ),
     Case("DIV", [real(2, 5), constant([2.0, -3.0, 0.5, 7.0, 1.0])], [real(2, 5)], "DivOptions"),
     Case(
         "DIV",
@@ -260,6 +263,8 @@ CASES = [
     Case(
         "MEAN", [uint8(0.1, 3, 1, 36, 40), constant([-1])], [uint8(0.02, 9, 1, 36)], "ReducerOptions", name="channels"
     ),
+    Case("MEAN", [uint8(1e-3, 3, 2, 50), constant([1])], [uint8(200.0, 10, 2)], "ReducerOptions", name="much coarser"),
+    Case("MEAN", [uint8(200.0, 3, 2, 50), constant([1])], [uint8(1e-3, 10, 2)], "ReducerOptions", name="much finer"),
     Case("MEAN", [int8(0.1, 3, 4, 90, 2), constant([0, 2])], [int8(0.1, 3, 90)], "ReducerOptions", name="apart"),
     Case("ARG_MAX", [real(3, 9), constant(np.int32(-1))], [int64(3)], "ArgMaxOptions", {"OutputType": 4}),
     Case(
@@ -288,6 +293,8 @@ CASES = [
     Case("QUANTIZE", [uint8(0.0124, 0, 900)], [uint8(0.0352, 0, 900)], "QuantizeOptions", name="coarser"),
     Case("QUANTIZE", [int8(0.0352, 7, 900)], [int8(0.0124, -3, 900)], "QuantizeOptions", name="finer"),
     Case("QUANTIZE", [int8(0.0352, 7, 900)], [uint8(0.0124, 99, 900)], "QuantizeOptions", name="both"),
+    Case("QUANTIZE", [uint8(0.02, 133, 900)], [int8(0.0124, -3, 900)], "QuantizeOptions", name="both, to INT8"),
+    Case("QUANTIZE", [int8(1.0, 7, 900)], [int8(0.01, 0, 900)], "QuantizeOptions", name="a hundredth"),
     Case("QUANTIZE", [int8(1.0, 7, 900)], [int8(0.001, 0, 900)], "QuantizeOptions", name="much finer"),
     Case("QUANTIZE", [Tensor(TensorType.INT32, (900,), 0.3, 2)], [int8(0.07, -9, 900)], "QuantizeOptions"),
     Case("DEQUANTIZE", [int8(0.0352, 7, 900)], [real(900)], "DequantizeOptions"),

@@ -336,6 +336,30 @@ REFUSALS = {
         Case("CONV_2D", [real(3, 3), constant(weights(1, 1, 1, 3)), None], [real(3)], "Conv2DOptions", CONV),
         r"operator 0 CONV_2D: input \(input 0\) must have rank 4, got \[3, 3\]",
     ),
+    "bias of the run": (
+        Case(
+            "CONV_2D",
+            [
+                uint8(0.1, 3, 1, 4, 4, 2),
+                constant(bytes_of(np.uint8, 3, 2, 2, 2), 0.02, 7),
+                Tensor(TensorType.INT32, (3,), 0.1 * 0.02),
+            ],
+            [uint8(0.3, 10, 1, 4, 4, 3)],
+            "Conv2DOptions",
+            CONV,
+        ),
+        "operator 0 CONV_2D: a quantised bias must be a constant",
+    ),
+    "sequences along batches": (
+        Case(
+            "REVERSE_SEQUENCE",
+            [real(3, 3), constant([1, 2, 3])],
+            [real(3, 3)],
+            "ReverseSequenceOptions",
+            {"SeqDim": 1, "BatchDim": 1},
+        ),
+        r"operator 0 REVERSE_SEQUENCE: seq_dim and batch_dim must be two dimensions of \[3, 3\] > 0, got 1 and 1",
+    ),
     "bias length": (
         Case("FULLY_CONNECTED", [real(2, 4), constant(weights(5, 4)), constant(weights(4))], [real(2, 5)], FULLY),
         r"operator 0 FULLY_CONNECTED: bias \(input 2\) must have dimensions \[5\], got \[4\]",

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -159,6 +160,7 @@ def without(name: str) -> bytes:
         (real(1, 8, 3), without("subset_idxs"), "option subset_idxs must name landmarks, got none"),
         (real(1, 8, 3), dumped(**{**OPTIONS, "subset_idxs": 3}), "subset_idxs must be a list"),
         (real(1, 8, 3), dumped(**{**OPTIONS, "subset_idxs": [0, "a"]}), "subset_idxs must be a number"),
+        (real(1, 8, 3), dumped(**{**OPTIONS, "subset_idxs": [0, math.inf]}), "cannot be read: cannot convert"),
         (real(1, 8, 3), b"", "the options cannot be read: buffer is too small"),
     ],
 )

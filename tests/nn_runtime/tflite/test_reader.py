@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -366,7 +367,7 @@ def control_flow(code: int, options: str, values: dict[str, int], extra: int) ->
     """Write the sample with a control-flow operator instead of its reshape, and more copies of its subgraph."""
 
     def change(file: FileSpec) -> None:
-        file.codes[1] = CodeSpec(code, code)
+        file.codes[1] = CodeSpec(min(code, 127), code)
         set_operator(1, options=options, values=values)(file)
         file.subgraphs += [copy.deepcopy(file.subgraphs[0]) for _ in range(extra)]
 
@@ -381,6 +382,23 @@ def test_control_flow_in_circles() -> None:
     refused(control_flow(IF, "IfOptions", out_of_range, 1), "operator 1 IF: else_subgraph_index must be 0 to 1, got 2")
     negative = {"ThenSubgraphIndex": -1, "ElseSubgraphIndex": 1}
     refused(control_flow(IF, "IfOptions", negative, 1), "operator 1 IF: then_subgraph_index must be 0 to 1, got -1")
+
+
+@pytest.mark.parametrize(
+    ("code", "options", "field"),
+    [
+        (31, "CallOptions", "Subgraph"),
+        (129, "CallOnceOptions", "InitSubgraphIndex"),
+        (WHILE, "WhileOptions", "CondSubgraphIndex"),
+        (WHILE, "WhileOptions", "BodySubgraphIndex"),
+        (190, "StablehloScatterOptions", "UpdateComputationSubgraphIndex"),
+        (198, "StablehloReduceWindowOptions", "BodySubgraphIndex"),
+        (206, "StableHLOCompositeOptions", "DecompositionSubgraphIndex"),
+    ],
+)
+def test_subgraphs_that_are_not_there(code: int, options: str, field: str) -> None:
+    name = re.sub("(?<!^)(?=[A-Z])", "_", field).lower()
+    refused(control_flow(code, options, {field: 2}, 1), f"{name} must be 0 to 1, got 2")
 
 
 def test_hostile_names_stay_short_and_escaped() -> None:

@@ -98,6 +98,7 @@ def test_later_members_of_the_options_may_be_there() -> None:
     [
         (real(1, 4, 4, 4), b"", "options must be padding, stride_width, stride_height, each of 4 bytes, got 0 bytes"),
         (real(1, 4, 4, 4), options(SAME, 2, 2)[:11], "each of 4 bytes, got 11 bytes"),
+        (real(1, 4, 4, 4), options(SAME, 2, 2) + b"\0", "each of 4 bytes, got 13 bytes"),
         (real(1, 4, 4, 4), options(SAME, 2, 2, 1), r"must be 0, got \[1\]"),
         (real(1, 4, 4, 4), options(0, 2, 2), r"padding must be 1 \(SAME\) or 2 \(VALID\), got 0"),
         (real(1, 4, 4, 4), options(3, 2, 2), r"padding must be 1 \(SAME\) or 2 \(VALID\), got 3"),

@@ -96,6 +96,17 @@ FILES = {
     "int32": running_sum(constant([7, -8]), int32(2)),
     "int64": running_sum(Tensor(TensorType.INT64, (2,), data=np.array([7, -8])), int64(2)),
     "int8": running_sum(constant(np.array([3, -128], np.int8), 0.5, -100), int8(0.5, -100, 2)),
+    "int8 of another scale": write_graphs(
+        [
+            Graph(
+                [HANDLE, int8(0.5, -100, 2), int8(0.25, 3, 2), int8(0.25, 3, 2)],
+                [CALL, handle(0), read(0, 1), Step("RELU", [2], [3]), assign(0, 3)],
+                [2],
+                [1],
+            ),
+            first_values(state=constant(np.array([3, -128], np.int8), 0.5, -100)),
+        ]
+    ),
     "scalar": running_sum(constant(np.float32(0.25)), real()),
     "window": write_graphs([Graph(WINDOW, WINDOW_STEPS, [1], [9]), first_values(rows=constant(ROWS))]),
     "exchanged": write_graphs(
