@@ -102,8 +102,6 @@ def split_sizes(op: Operator, shape: Dimensions) -> tuple[int, list[int]]:
 def part_count(op: Operator) -> int:
     """Return the number of parts of a SPLIT, which has an output for each."""
     count = op.option("num_splits")
-    if count < 1:
-        op.fail(f"num_splits must be > 0, got {count}")
     op.check_output_count(count)
     return count
 

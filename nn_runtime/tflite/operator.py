@@ -390,7 +390,7 @@ class Operator(OperatorInputs):
         if present is not None and (value.type, value.shape) != (present.type, present.shape):
             wanted, given = (f"{OperandCode(one.type).name} {list(one.shape or ())}" for one in (present, value))
             self.fail(f"variable {resource} must stay {wanted}, got {given}")
-        self._variables.assign(resource, value if present is None else self.same_integers(value, present))
+        self._variables.assign(resource, value)
 
     def _resource(self, position: int) -> Resource:
         index = self._operator.inputs[position] if position < self.input_count else -1

@@ -41,9 +41,7 @@ def _while(op: Operator) -> None:
 def _composite(op: Operator) -> None:
     """(arguments ...): a name for what a subgraph computes; its operators take the composite's place."""
     arguments = [op.input(position, "argument") for position in range(op.input_count)]
-    results = op.inline("decomposition_subgraph_index", arguments)
-    op.check_output_count(len(results))
-    for position, value in enumerate(results):
+    for position, value in enumerate(op.inline("decomposition_subgraph_index", arguments)):
         op.result_of_same_quantization(op.made(value), position)
 
 

@@ -157,6 +157,7 @@ CASES = [
         {"KeepNumDims": True, "FusedActivationFunction": RELU},
         name="keeps its rank, no bias",
     ),
+    Case("FULLY_CONNECTED", [real(2, 1, 3, 2, 4), constant(weights(5, 4))], [real(12, 5)], name="of five dimensions"),
     Case("FULLY_CONNECTED", [real(2, 3, 4), constant(weights(5, 12)), constant(weights(5))], [real(2, 5)]),
     Case(
         "FULLY_CONNECTED",

@@ -84,6 +84,13 @@ def test_a_branch_that_reads_nothing(device: Device) -> None:
             np.testing.assert_array_equal(session.run([np.int32(number), X, X + 1])[0], wanted)
 
 
+def test_every_output_of_a_branch_is_one_of_the_case() -> None:
+    step = Step("IF", [0, 1, 2], [3], "IfOptions", _STAND_IN)
+    main = Graph([int32(), real(2), real(2), real(2)], [step], [0, 1, 2], [3])
+    with pytest.raises(BadData, match="STABLEHLO_CASE: must have 2 outputs, got 1"):
+        nn.load(as_case([main, times(2.0), times(3.0)], [1, 2]))
+
+
 @pytest.mark.parametrize(
     ("file", "error", "message"),
     [

@@ -126,6 +126,13 @@ def test_a_branch_with_a_variable_tensor_is_refused() -> None:
         nn.load(write_graphs([Graph(tensors, [step], [0, 1], [2]), inner]))
 
 
+def test_branches_with_other_numbers_of_outputs_are_refused() -> None:
+    step = Step("IF", [0, 1], [2], IF, {"ThenSubgraphIndex": 1, "ElseSubgraphIndex": 1})
+    inner = Graph([real(3)], [], [0], [0, 0])
+    with pytest.raises(BadData, match="operator 0 IF: the subgraph must have 1 outputs"):
+        nn.load(write_graphs([Graph([boolean(), real(3), real(3)], [step], [0, 1], [2]), inner]))
+
+
 def test_branches_of_two_shapes_are_refused() -> None:
     tensors = [boolean(), real(2, 3), real(2, 3)]
     step = Step("IF", [0, 1], [2], IF, {"ThenSubgraphIndex": 1, "ElseSubgraphIndex": 2})

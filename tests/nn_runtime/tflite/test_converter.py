@@ -336,6 +336,14 @@ REFUSALS = {
         Case("CONV_2D", [real(3, 3), constant(weights(1, 1, 1, 3)), None], [real(3)], "Conv2DOptions", CONV),
         r"operator 0 CONV_2D: input \(input 0\) must have rank 4, got \[3, 3\]",
     ),
+    "pictures of no size": (
+        Case("RESIZE_NEAREST_NEIGHBOR", [int32(1, 2, 2, 1), constant([0, 3])], [int32(1, 0, 3, 1)]),
+        r"operator 0 RESIZE_NEAREST_NEIGHBOR: size \(input 1\) must be height and width > 0, got \[0, 3\]",
+    ),
+    "rows of nothing": (
+        Case("FULLY_CONNECTED", [real(2, 4), constant(weights(5, 0))], [real(2, 5)]),
+        r"operator 0 FULLY_CONNECTED: input \(input 0\) must have whole rows of 0 elements, got \[2, 4\]",
+    ),
     "bias of the run": (
         Case(
             "CONV_2D",

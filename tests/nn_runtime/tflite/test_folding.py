@@ -327,6 +327,10 @@ def sliced(begin: list[int], end: list[int], strides: list[int], **masks: int) -
             "SPLIT: must have 3 outputs, got 1",
         ),
         (
+            known([GRID, constant(np.zeros(0, np.int32)), constant([1])], Step("SPLIT_V", [0, 1, 2], [], SPLIT_V)),
+            r"SPLIT_V: size_splits must be 0 sizes of sum 3, got \[\]",
+        ),
+        (
             known(
                 [GRID, constant([1])],
                 Step("SPLIT", [1, 0], [2, 3], "SplitOptions", {"NumSplits": 2}),

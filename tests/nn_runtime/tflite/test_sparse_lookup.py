@@ -58,6 +58,12 @@ def test_what_is_refused() -> None:
     step = Step("EMBEDDING_LOOKUP_SPARSE", range(5), [5], version=1)
     with pytest.raises(BadData, match=r"must be \[n\], \[n, 2\], \[n\] and \[rows, \.\.\.\], got \[5\], \[5, 3\]"):
         nn.load(write_graphs([Graph(tensors, [step], [0, 1, 3, 4], [5])]))
-    tensors[1] = constant([[0, 0]] * 4 + [[4, 0]])
+    tensors[1], tensors[3] = int32(5, 2), real(4)
+    with pytest.raises(BadData, match=r"got \[5\], \[5, 2\], \[4\], \[4, 3\]"):
+        nn.load(write_graphs([Graph(tensors, [step], [0, 1, 3, 4], [5])]))
+    tensors[2], tensors[3] = constant([0, 4]), real(5)
+    with pytest.raises(BadData, match=r"dense_shape \(input 2\) must be of sizes > 0, got \[0, 4\]"):
+        nn.load(write_graphs([Graph(tensors, [step], [0, 1, 3, 4], [5])]))
+    tensors[1], tensors[2] = constant([[0, 0]] * 4 + [[4, 0]]), constant([4, 4])
     with pytest.raises(BadData, match=r"indices \(input 1\) must be within \[4\], got 0 to 4 in axis 0"):
         nn.load(write_graphs([Graph(tensors, [step], [0, 3, 4], [5])]))
