@@ -28,6 +28,7 @@ def test_every_operation_has_one_family() -> None:
 
 @pytest.mark.parametrize(("family", "code"), CASES, ids=[code.name for _family, code in CASES])
 def test_an_operation_is_registered_in_its_family(family: str, code: OperationCode) -> None:
+    assert definitions.definition(code).code == code
     assert f"OperationCode.{code.name}" in inspect.getsource(sys.modules[f"{definitions.__name__}.{family}"])
     for package, registered in ((cpu, cpu.function_of(code)), (gpu, gpu.launcher_of(code))):
         if code in CONTROL_FLOW:
