@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _ARITHMETIC = frozenset({TensorType.FLOAT32, TensorType.FLOAT16, TensorType.INT32, TensorType.UINT8, TensorType.INT8})
 _NO_ACTIVATION = int32(FuseCode.NONE)
+_MOST_FACTORS = 16
+"""Of a real number's power that is a product."""
 
 
 def _pair(op: Operator) -> tuple[Value, Value]:
@@ -121,14 +123,35 @@ def _minimum(op: Operator) -> None:
 
 @converts(BuiltinOperator.POW, inputs=2)
 def _pow(op: Operator) -> None:
-    """(base, exponent) of real numbers, or of integers where the exponent is a constant; squares are products."""
+    """(base, exponent) of real numbers, or of integers where the exponent is a constant; low powers are products."""
     base, exponent = _pair(op)
     if base.type == OperandCode.TENSOR_INT32 == exponent.type:
         op.result(power(op, base, op.array(1, "exponent")))
-    elif exponent.data is not None and exponent.data.size == 1 and exponent.rank <= base.rank and exponent.data == 2:
-        op.result(op.emit(OperationCode.MUL, [base, base, _NO_ACTIVATION]))
-    else:
+        return
+    known = exponent.data.item() if exponent.data is not None and exponent.data.size == 1 else None
+    if known is None or exponent.rank > base.rank:
         op.result(op.emit(OperationCode.POW, [base, exponent]))
+    else:
+        op.result(_known_power(op, base, exponent, known))
+
+
+def _known_power(op: Operator, base: Value, exponent: Value, known: float) -> Value:
+    """Return real numbers to a power in one of the ways that take less than POW, if there is one."""
+    if known == 0.5:
+        return op.emit(OperationCode.SQRT, [base])
+    if known == -0.5:
+        return op.emit(OperationCode.RSQRT, [base])
+    if known in range(1, _MOST_FACTORS + 1):
+        return _product_of_squares(op, base, int(known))
+    return op.emit(OperationCode.POW, [base, exponent])
+
+
+def _product_of_squares(op: Operator, base: Value, exponent: int) -> Value:
+    if exponent == 1:
+        return base
+    half = _product_of_squares(op, base, exponent // 2)
+    square = op.emit(OperationCode.MUL, [half, half, _NO_ACTIVATION])
+    return op.emit(OperationCode.MUL, [square, base, _NO_ACTIVATION]) if exponent % 2 else square
 
 
 def _comparison(op: Operator, code: OperationCode) -> None:

@@ -62,8 +62,19 @@ CASES = [
     Case("ATAN2", [real(2, 50), real(2, 50)], [real(2, 50)], "ATan2Options"),
     Case("POW", [POSITIVE, real(2, 5)], [real(2, 5)], "PowOptions"),
     *(
-        Case("POW", [POSITIVE, constant(np.full(shape, exponent, np.float32))], [real(2, 5)], "PowOptions", name=name)
-        for shape, exponent, name in [((), 2, "square"), ((1, 1), 2, "square of a matrix"), ((1,), 3, "cube")]
+        Case("POW", [real(2, 5), constant(np.full(shape, exponent, np.float32))], [real(2, 5)], "PowOptions", name=name)
+        for shape, exponent, name in (
+            ((), 2, "square"),
+            ((1, 1), 2, "square of a matrix"),
+            ((1,), 3, "cube"),
+            ((), 1, "itself"),
+            ((), 14, "14"),
+            ((), -1, "inverse"),
+        )
+    ),
+    *(
+        Case("POW", [POSITIVE, constant(np.float32(power))], [real(2, 5)], "PowOptions", name=f"{power}")
+        for power in (0.5, -0.5, 1.5, 40)
     ),
     *(
         Case("POW", [int32(2, 5), constant(exponents)], [int32(2, 5)], "PowOptions", name=name)
