@@ -132,7 +132,7 @@ PAIRWISE(extreme, T, EXTREME, STORE, GREATEST)
 #define RECTIFIED(V, SUFFIX, a, b) ((a) >= (V)0 ? (a) : (a) * (b))
 PAIRWISE(prelu, T, RECTIFIED, STORE, )
 
-#define POWER(V, SUFFIX, a, b) POWER_OF(V, a, b)
+#define POWER(V, SUFFIX, a, b) power_of##SUFFIX(a, b)
 PAIRWISE(power, T, POWER, STORE, )
 #elif TYPE_NUMBER != TYPE_NUMBER_int && !TABLES && !TRUTHS
 #define RECTIFIED(V, SUFFIX, a, b) rectified##SUFFIX(a, b, zeros, factors, low, high)

@@ -63,7 +63,7 @@ static inline float negative_power(float x, float beta)
         return 1.0f / (sqrt(x) * sqrt(sqrt(x)));
     if (beta == 0.5f)
         return 1.0f / sqrt(x);
-    return beta == 1.0f ? 1.0f / x : POWER_OF(float, x, -beta);
+    return beta == 1.0f ? 1.0f / x : power_of(x, -beta);
 }
 
 kernel void local_response_normalization(

@@ -22,6 +22,7 @@ from tests.gpu_driver.operations.compare import (
     SIGNED,
     Value,
     check,
+    execute,
     like,
     nothing,
     random_tensor,
@@ -29,7 +30,7 @@ from tests.gpu_driver.operations.compare import (
 
 if TYPE_CHECKING:
     from nn_runtime.device import Device
-    from nn_runtime.operand import Dimensions
+    from nn_runtime.operand import Array, Dimensions
 
 EXTREMES = (OperationCode.MAXIMUM, OperationCode.MINIMUM)
 SHAPES: list[tuple[Dimensions, Dimensions]] = [
@@ -114,6 +115,34 @@ def test_pow(opencl_device: Device, data_type: OperandCode, shapes: tuple[Dimens
         [replace(base, data=np.abs(base.data) + base.data.dtype.type(0.5)), exponent],
         base,
     )
+
+
+_RNG = np.random.default_rng(0)
+_SPECIAL = (0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 2.0, -2.0, 0.5, -3.0, 1.2e-38, 3e38, -3e38, 16777217.0)
+
+
+@pytest.mark.parametrize(
+    ("bases", "exponents"),
+    [
+        (_RNG.uniform(0, 4, 5000), _RNG.uniform(-5, 5, 5000)),
+        (np.exp(_RNG.uniform(-80, 80, 5000)), _RNG.uniform(-1, 1, 5000)),
+        (_RNG.uniform(0.999, 1.001, 5000), _RNG.uniform(-50_000, 50_000, 5000)),
+        (_RNG.uniform(-5, 5, 5000), _RNG.integers(-9, 10, 5000)),
+        (_RNG.uniform(-5, 5, 5000), _RNG.uniform(-3, 3, 5000)),
+        (np.exp(_RNG.uniform(-80, 80, 5000)), _RNG.uniform(-3, 3, 5000)),
+        (np.repeat([*_SPECIAL, 1e-45], len(_SPECIAL)), np.tile(_SPECIAL, len(_SPECIAL) + 1)),
+    ],
+    ids=["usual", "wide", "near 1", "whole", "negative", "beyond", "special"],
+)
+def test_powers_are_right_to_the_last_bits(opencl_device: Device, bases: Array, exponents: Array) -> None:
+    """Numbers below the least normal one count as zeros, as bases and as results."""
+    base, exponent = (Value(FLOAT32, values.astype(np.float32)) for values in (bases, exponents))
+    result = execute(opencl_device, OperationCode.POW, [base, exponent], base, bases.shape)
+    least, real = np.finfo(np.float32).tiny, base.data.astype(np.float64)
+    with np.errstate(all="ignore"):
+        right = np.power(np.where(np.abs(real) < least, np.copysign(0, real), real), exponent.data.astype(np.float64))
+        right = right.astype(np.float32)
+    np.testing.assert_allclose(result.astype(np.float64), right.astype(np.float64), rtol=2.0**-20, atol=2 * least)
 
 
 @pytest.mark.parametrize("shapes", SHAPES, ids=str)
