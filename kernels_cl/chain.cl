@@ -266,7 +266,8 @@ static __attribute__((noinline)) void run_step(const Step *s, global const Step 
         depthwise_bytes(s, part, src, dst, constants);
 #endif
     else if (s->kind == KIND_DEPTHWISE && goes_by_columns(s))
-        depthwise_by_columns(s, part, src, dst, constants);
+        for (int first = 0; first < s->dilation_width; ++first)
+            depthwise_by_columns(s, part, first, src, dst, constants);
     else if (s->kind == KIND_DEPTHWISE)
         depthwise(s, part, src, dst, constants);
 }

@@ -61,7 +61,7 @@ _ELEMENT_NS: Mapping[_Rates, tuple[OperationCode, ...]] = {
     (0.3, 2.0): (OperationCode.L2_NORMALIZATION,),
     (0.5, 0.5): (OperationCode.CHANNEL_SHUFFLE, OperationCode.REVERSE, OperationCode.LOG_SOFTMAX),
     (10, 10): (OperationCode.INSTANCE_NORMALIZATION,),
-    (11, 11): (OperationCode.POW,),
+    (2.2, 2.2): (OperationCode.POW,),
     (20, 20): (OperationCode.ROI_ALIGN, OperationCode.ROI_POOLING, OperationCode.GENERATE_PROPOSALS,
                OperationCode.BOX_WITH_NMS_LIMIT, OperationCode.DETECTION_POSTPROCESSING),
     (150, 150): (OperationCode.LOCAL_RESPONSE_NORMALIZATION,),

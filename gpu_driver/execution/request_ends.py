@@ -45,10 +45,17 @@ class RequestEnds:
         return argument.dimensions if buffer is None else buffer.dimensions
 
     def input_data(self, place: int, size_bytes: int) -> Array | None:
-        """Return the bytes of an input in host memory, without padding."""
+        """Return the bytes of an input in host memory, without padding.
+
+        Raises HalError where they are too few: an array may have shrunk since the request was checked.
+        """
         if place in self._buffers.inputs:
             return None
-        return argument_bytes(self._request.inputs[place].location, self._request.pools)[:size_bytes]
+        data = argument_bytes(self._request.inputs[place].location, self._request.pools)
+        if data.nbytes < size_bytes:
+            message = f"input {place}: needs {size_bytes} bytes, got {data.nbytes}"
+            raise HalError(ErrorStatus.INVALID_ARGUMENT, message)
+        return data[:size_bytes]
 
     def input_memory(self, place: int) -> DeviceBuffer | None:
         """Return the buffer of an input that a driver-managed one is."""

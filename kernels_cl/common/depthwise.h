@@ -62,19 +62,19 @@ static inline void add_tap(float16 *sum, global const T *src, long step, float16
             sum[p] = fma(column, w[k - p * (STRIDE)], sum[p]);               \
     }
 #define DEFINE_ADD_ROW(TAPS, STRIDE)                                                                                         \
-    static inline void add_row##TAPS##_stride##STRIDE(float16 *sum, global const T *src, long depth, global const float16 *w, \
+    static inline void add_row##TAPS##_stride##STRIDE(float16 *sum, global const T *src, long step, global const float16 *w,  \
                                                       int zero, int x, int width)                                            \
     {                                                                                                                        \
         const int columns = (DEPTHWISE_PIXELS - 1) * (STRIDE) + (TAPS);                                                      \
         const int outer = (TAPS) / 2; /* columns on either side that may lie outside: mostly none or these do */             \
         if (x >= -outer && x + columns <= width + outer) {                                                                   \
-            _Pragma("unroll") for (int k = 0; k < columns; ++k, src += depth) {                                              \
+            _Pragma("unroll") for (int k = 0; k < columns; ++k, src += step) {                                               \
                 if ((k >= outer || x + k >= 0) && (k < columns - outer || x + k < width)) {                                  \
                     ADD_COLUMN(TAPS, STRIDE)                                                                                 \
                 }                                                                                                            \
             }                                                                                                                \
         } else {                                                                                                             \
-            _Pragma("unroll") for (int k = 0; k < columns; ++k, src += depth) {                                              \
+            _Pragma("unroll") for (int k = 0; k < columns; ++k, src += step) {                                               \
                 if (inside(x + k, width)) {                                                                                  \
                     ADD_COLUMN(TAPS, STRIDE)                                                                                 \
                 }                                                                                                            \
@@ -89,14 +89,18 @@ DEFINE_ADD_ROW(5, 1)
 DEFINE_ADD_ROW(5, 2)
 #endif
 
-static void depthwise_by_columns(const Step *s, Part part, global const T *src, global T *dst, global const uchar *constants)
+// Every dilation_width-th column from the `first` on, as if no others were between them.
+static void depthwise_by_columns(const Step *s, Part part, int first, global const T *src, global T *dst, global const uchar *constants)
 {
-    const int height = s->height, width = s->width, depth = s->depth_in, out_height = s->out_height, out_width = s->out_width;
+    const int height = s->height, depth = s->depth_in, out_height = s->out_height, out_width = s->out_width;
     const int filter_height = s->filter_height, filter_width = s->filter_width;
-    const int stride_width = s->stride_width, zero_in = s->zero_in;
+    const int stride_width = s->stride_width, zero_in = s->zero_in, apart = s->dilation_width;
+    const int columns = ceil_divide(out_width - first, apart);
+    const long step = (long)apart * depth;
     const COMPUTE_T low = s->low, high = s->high;
-    for (int tile = 0; tile < out_width; tile += DEPTHWISE_PIXELS) {
-        const int ox = max(0, min(tile, out_width - DEPTHWISE_PIXELS)), left = ox * stride_width - s->padding_left;
+    for (int tile = 0; tile < columns; tile += DEPTHWISE_PIXELS) {
+        const int ox = first + apart * max(0, min(tile, columns - DEPTHWISE_PIXELS)), left = ox * stride_width - s->padding_left;
+        const int x_left = left < 0 ? -ceil_divide(-left, apart) : left / apart, width = ceil_divide(s->width - left + x_left * apart, apart);
         for (int block = part.y0; block < part.y1; ++block) {
             const int channel = max(0, min(block * 16, depth - 16));
             global const float16 *filter = CONSTANT_AT(float16, s->weights) + (size_t)block * filter_height * filter_width;
@@ -110,22 +114,22 @@ static void depthwise_by_columns(const Step *s, Part part, global const T *src, 
                 float16 sum[DEPTHWISE_PIXELS];
                 NEIGHBOURS sum[p] = FIRST_SUM(start);
                 for (int fy = 0; fy < filter_height; ++fy) {
-                    const int y = top + fy;
+                    const int y = top + fy * s->dilation_height;
                     if (!inside(y, height))
                         continue;
-                    global const T *x = src + (long)nhwc_offset(b, y, left, height, width, depth) + channel;
+                    global const T *x = src + (long)nhwc_offset(b, y, left, height, s->width, depth) + channel;
                     global const float16 *w = filter + fy * filter_width;
 #if DEPTHWISE5
                     if (filter_width == 5 && stride_width == 1)
-                        add_row5_stride1(sum, x, depth, w, zero_in, left, width);
+                        add_row5_stride1(sum, x, step, w, zero_in, x_left, width);
                     else if (filter_width == 5)
-                        add_row5_stride2(sum, x, depth, w, zero_in, left, width);
+                        add_row5_stride2(sum, x, step, w, zero_in, x_left, width);
                     else
 #endif
                         if (stride_width == 1)
-                        add_row3_stride1(sum, x, depth, w, zero_in, left, width);
+                        add_row3_stride1(sum, x, step, w, zero_in, x_left, width);
                     else
-                        add_row3_stride2(sum, x, depth, w, zero_in, left, width);
+                        add_row3_stride2(sum, x, step, w, zero_in, x_left, width);
                 }
                 global T *y = dst + (long)(row * out_width + ox) * depth + channel;
                 NEIGHBOURS {
@@ -136,18 +140,18 @@ static void depthwise_by_columns(const Step *s, Part part, global const T *src, 
                     const float16 value = activate16(total, low, high);
 #endif
                     STORE16(y, 0, value);
-                    y += depth;
+                    y += step;
                 }
             }
         }
     }
 }
 
-// Whether depthwise_by_columns applies: columns side by side, enough output pixels and channels for its tiles.
+// Whether depthwise_by_columns applies: enough output pixels and channels for its tiles.
 static inline int goes_by_columns(const Step *s)
 {
-    return (s->filter_width == 3 || s->filter_width == MOST_COLUMNS) && s->dilation_width == 1 && s->dilation_height == 1
-           && s->stride_width <= 2 && s->out_width >= DEPTHWISE_PIXELS && s->depth_in >= 16;
+    return (s->filter_width == 3 || s->filter_width == MOST_COLUMNS) && s->stride_width <= (s->dilation_width == 1 ? 2 : 1)
+           && s->out_width >= DEPTHWISE_PIXELS * s->dilation_width && s->depth_in >= 16;
 }
 
 static void depthwise(const Step *s, Part part, global const T *src, global T *dst,

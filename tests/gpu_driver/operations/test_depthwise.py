@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Depthwise convolutions that make several channels of one, and pictures of one column, beside the CPU driver."""
+"""Depthwise convolutions beside the CPU driver: several channels of one, pictures of one column, taps apart."""
 
 from __future__ import annotations
 
@@ -30,6 +30,15 @@ COLUMNS = [
     Sizes((1, 30, 1, 16), (3, 3), 16, padding=(1, 1, 1, 1)),
 ]
 
+APART = [
+    Sizes((1, 9, 29, 24), (3, 3), 24, dilation=(2, 2), padding=(2, 2, 2, 2)),
+    Sizes((2, 8, 33, 40), (3, 3), 40, dilation=(4, 4), padding=(4, 4, 4, 4)),
+    Sizes((1, 7, 30, 16), (3, 3), 16, dilation=(3, 1)),
+    Sizes((1, 12, 14, 20), (3, 3), 20, dilation=(1, 3), padding=(1, 0, 3, 2)),
+    Sizes((1, 12, 37, 32), (5, 5), 32, dilation=(2, 2), padding=(4, 4, 4, 4)),
+]
+"""Taps that are not side by side."""
+
 
 @pytest.mark.parametrize("held", [True, False], ids=["constants", "inputs"])
 @pytest.mark.parametrize("per_channel", [False, True], ids=["per_tensor", "per_channel"])
@@ -37,7 +46,7 @@ COLUMNS = [
 def test_depthwise(opencl_device: Device, data_type: OperandCode, per_channel: bool, held: bool) -> None:
     if per_channel and data_type not in QUANT8_TYPES:
         pytest.skip("only 8-bit filters have scales per channel")
-    for sizes in (*REPEATED, *COLUMNS):
+    for sizes in (*REPEATED, *COLUMNS, *APART):
         source = image_of(data_type, sizes, False)
         inputs, output = operands(source, (1, *sizes.filter, sizes.depth), 3, per_channel, held, 9)
         scalars = geometry(sizes, False, depth_multiplier=sizes.depth // sizes.image[3])
