@@ -170,8 +170,10 @@ def test_times_are_those_of_all_launches(opencl_device: Device) -> None:
     data[range(4), [5, 0, count - 1, 77]] = 1
     execution = prepared.create_reusable_execution(request([data], [result]), True, None)
     assert execution is not None
-    timings = [execution.execute_synchronously(None).timing for _ in range(10)]
+    timings = [execution.execute_synchronously(None).timing for _ in range(10)]  # as others take the cores
     assert result.tolist() == [5, 0, count - 1, 77]
     assert all(one.time_on_device_ns <= one.time_in_driver_ns for one in timings)
-    assert any(one.time_in_driver_ns // 20 < one.time_on_device_ns for one in timings)  # but where others take the cores
+    assert any(
+        one.time_in_driver_ns // 20 < one.time_on_device_ns for one in timings
+    )  # but where others take the cores
     prepared.close()
