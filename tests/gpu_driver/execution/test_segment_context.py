@@ -173,7 +173,5 @@ def test_times_are_those_of_all_launches(opencl_device: Device) -> None:
     timings = [execution.execute_synchronously(None).timing for _ in range(10)]  # as others take the cores
     assert result.tolist() == [5, 0, count - 1, 77]
     assert all(one.time_on_device_ns <= one.time_in_driver_ns for one in timings)
-    assert any(
-        one.time_in_driver_ns // 20 < one.time_on_device_ns for one in timings
-    )  # but where others take the cores
+    assert any(one.time_in_driver_ns // 20 < one.time_on_device_ns for one in timings)
     prepared.close()
