@@ -385,8 +385,12 @@ def _do_without_the_users_cache() -> None:
         return
     folder = _users_pocl_folder()
     reason = why_unwritable(folder)
-    if reason is not None:
-        os.environ.setdefault("PYOPENCL_NO_CACHE", "1")
+    if reason is not None and "PYOPENCL_NO_CACHE" not in os.environ:
+        os.environ["PYOPENCL_NO_CACHE"] = "1"
+        if "pyopencl" in sys.modules:
+            import pyopencl
+
+            pyopencl._PYOPENCL_NO_CACHE = True  # it has read the variable, and acts on it at its first kernel
     chosen = os.environ.get("POCL_CACHE_DIR")
     if chosen:
         folder = Path(chosen)

@@ -43,6 +43,20 @@ import json
 from gpu_driver.discovery import platforms
 print(json.dumps([d.inline is not None for d in platforms.find_devices() if d.slug == 'pocl']))
 """
+_ONES = """
+import json
+import numpy as np
+import pyopencl as cl
+from gpu_driver.discovery import platforms, trial
+source = 'kernel void one(global int *result) { *result = 1; }'
+results = {}
+for device in platforms.find_devices():
+    if device.usable:
+        result = np.zeros(1, np.int32)
+        trial.run_once(cl.Context([device.device]), source, 'one', (1,), (1,), [], [result])
+        results[device.name] = result.tolist()
+print(json.dumps(results))
+"""
 _NO_HOME = """
 import os, pwd
 for name in ('HOME', 'XDG_CACHE_HOME', 'NNRT_CACHE_DIR'):
@@ -213,6 +227,15 @@ def test_unwritable_home(cache: Path, tmp_path: Path) -> None:
     nowhere = {"HOME": "/dev/null", "XDG_CACHE_HOME": "/dev/null/cache", "TMPDIR": str(tmp_path)}
     assert run(LIST, tmp_path / "own", **nowhere) == found
     assert list(tmp_path.glob("nnrt-*")) == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="where PoCL keeps its cache")
+def test_unwritable_home_of_a_program_that_imported_pyopencl_before(cache: Path, tmp_path: Path) -> None:
+    """PyOpenCL would make its cache of kernels' interfaces there, at its first kernel."""
+    nowhere = {"HOME": "/dev/null", "XDG_CACHE_HOME": "/dev/null/cache", "TMPDIR": str(tmp_path)}
+    ones = run(_ONES, cache)
+    assert all(result == [1] for result in cast("dict[str, list[int]]", ones).values())
+    assert run(_ONES, cache, **nowhere) == ones
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="where PoCL keeps its cache")
