@@ -188,9 +188,9 @@ def _weight_bytes(graph: Subgraph, quantizes_inputs: bool) -> int:
 
 
 def _unseen_ns(model: Model, graph: Subgraph, at: int) -> float:
-    """Return the time of an operation that estimates do not know of; raises BadData.
+    """Return the time of an operation that estimates do not know of; raises BadData, also where a run brings sizes.
 
-    Windows of pooling, endless where a run brings sizes; rows; and what is too narrow for vectors.
+    Windows of pooling; rows; and what is too narrow for vectors.
     """
     operation = graph.operations[at]
     if not operation.outputs:
@@ -232,9 +232,6 @@ def _narrow_ns(operation: Operation, output: Operand) -> float:
 
 def _pooling_ns(model: Model, graph: Subgraph, at: int, narrow: float) -> float:
     operation = graph.operations[at]
-    _, *sizes = (graph.operands[i].lifetime for i in operation.inputs)
-    if not CONSTANT_LIFETIMES.issuperset(sizes):
-        return math.inf
     window = pooling_geometry(operation_view(model, graph, operation, at))
     rate = _WINDOW_NS[OperationCode(operation.type)]
     return (

@@ -20,7 +20,7 @@ from gpu_driver.device import inline
 from gpu_driver.device.one_thread_time import one_thread_ns
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode, PaddingCode
 from nn_runtime.hal.memory import SharedMemory
-from nn_runtime.hal.types import BufferDesc, BufferRole, HalError
+from nn_runtime.hal.types import BufferDesc, BufferRole, HalError, Operand, OperandLifeTime
 from nn_runtime.testing.random_graph import Size, compare, generate
 from tests.conftest import WAKE_NS
 from tests.gpu_driver.cached import check
@@ -99,6 +99,11 @@ def branching(units: int) -> Model:
     return replace(model, referenced=(graph.model().main,))
 
 
+def with_an_omitted_operand(model: Model) -> Model:
+    omitted = Operand(OperandCode.TENSOR_FLOAT32, (0,), lifetime=OperandLifeTime.NO_VALUE)
+    return replace(model, main=replace(model.main, operands=(*model.main.operands, omitted)))
+
+
 def narrow_convolutions(count: int) -> Model:
     """Convolutions 3 x 3 of 70 x 70 pixels of one channel, one after the other."""
     graph = Graph()
@@ -139,11 +144,13 @@ def _as_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (doubling(10), True),
         (transposing(), False),  # of unknown sizes
+        (with_an_omitted_operand(doubling(10)), True),
         (convolution(1000, 64), True),  # 4 million multiply-adds
         (convolution(4000, 64), False),  # 16 million
         (convolution(1, 2000), False),  # 16 MB of filters, which no cache keeps
         (branching(100), True),
         (branching(2000), False),
+        (replace(doubling(1), referenced=(transposing().main,)), False),  # whose branch is of unknown sizes
         (pooling(2), True),
         (pooling(100), False),
         (pooling(3, code=OperationCode.L2_POOL_2D), True),

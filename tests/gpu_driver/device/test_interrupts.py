@@ -35,6 +35,12 @@ def test_an_interrupt_comes_when_the_compiler_is_done() -> None:
     assert done == [True]
 
 
+def test_interrupts_come_again_when_the_compiler_failed() -> None:
+    with pytest.raises(ZeroDivisionError), interrupts_held():
+        raise ZeroDivisionError
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
 def test_processes_that_are_started_are_not_interrupted() -> None:
     code = "import signal; signal.raise_signal(signal.SIGINT); print('linked')"
     with interrupts_held():
