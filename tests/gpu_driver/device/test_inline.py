@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +21,7 @@ from gpu_driver.device import inline
 from gpu_driver.device.one_thread_time import one_thread_ns
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode, PaddingCode
 from nn_runtime.hal.memory import SharedMemory
-from nn_runtime.hal.types import BufferDesc, BufferRole, HalError, Operand, OperandLifeTime
+from nn_runtime.hal.types import BufferDesc, BufferRole, HalError, Operand, OperandLifeTime, Priority
 from nn_runtime.testing.random_graph import Size, compare, generate
 from tests.conftest import WAKE_NS
 from tests.gpu_driver.cached import check
@@ -28,6 +29,9 @@ from tests.gpu_driver.drawn import FLOAT, inverted_residuals
 from tests.gpu_driver.graphs import Graph, request
 from tests.gpu_driver.profiles import CPU_PROFILE
 from tests.gpu_driver.running import (
+    CONSTANT_BYTES,
+    MISSED,
+    ROW_BYTES,
     at_once,
     doubling,
     filled,
@@ -270,6 +274,33 @@ def test_small_models_are_computed_inline_and_others_are_not(device: Device) -> 
     assert memory_of(device).allocated_bytes == 0
 
 
+def test_what_small_models_take_is_counted_with_the_rest(device: Device) -> None:
+    prepared = prepare(device, doubling(10))
+    run_doubling(prepared, 10)
+    assert memory_of(device).allocated_bytes == CONSTANT_BYTES + 3 * 10 * ROW_BYTES
+    statistics = device.statistics()
+    assert statistics["programs_built"] + statistics["programs_loaded"] >= 1
+
+
+def test_idle_memory_of_small_models_makes_room(device: Device) -> None:
+    size = 2**20
+    device.profile = replace(device.profile, max_alloc_bytes=size, global_mem_bytes=size)
+    prepared = prepare(device, doubling(10))
+    run_doubling(prepared, 10)
+    held = device.context().allocate(size - CONSTANT_BYTES)
+    assert memory_of(device).allocated_bytes == size
+    del held
+    run_doubling(prepared, 10)
+
+
+def test_tuned_values_are_those_of_small_models_too(device: Device) -> None:
+    prepare(device, doubling(10))
+    tuned = device.tuning_parameters()[0]
+    value = next(one for one in tuned.candidates if one != device.tuning()[tuned.name])
+    device.set_tuning({tuned.name: value})
+    assert getattr(prepare(device, doubling(10)).device.profile.tuning, tuned.name) == value
+
+
 def test_random_graphs_have_the_results_of_the_cpu_driver(device: Device, is_long: bool) -> None:
     cpu = CpuDevice()
     for seed in range(400 if is_long else 40):
@@ -326,6 +357,18 @@ def test_many_threads_compute_at_once(device: Device) -> None:
             run_doubling(prepared, 10, 1000 * seed + at)
 
     assert at_once([lambda seed=seed: work(seed) for seed in range(8)]) == []
+
+
+def test_one_user_at_a_time_is_let_in(device: Device) -> None:
+    """PoCL's device without threads gives wrong results, or hangs, where two threads compile or compute at once."""
+    context = device.context().inline
+    assert context is not None
+    with context.executions.slot(Priority.HIGH):
+        for users in (context.executions, context.preparations):
+            deadline_ns = time.monotonic_ns() + 10_000_000
+            with pytest.raises(HalError) as caught, users.slot(Priority.HIGH, deadline_ns):
+                raise AssertionError("somebody is let in")
+            assert caught.value.status in MISSED
 
 
 def test_pocl_shows_it_unless_the_user_chooses_its_devices(device: Device, tmp_path: Path) -> None:

@@ -57,6 +57,7 @@ def test_memory_is_given_out_to_the_last_byte_and_no_further(opencl_device: Devi
     page = 4096
     profile = replace(opencl_device.profile, max_alloc_bytes=2 * page, global_mem_bytes=3 * page)
     context = DeviceContext(opencl_device._found.device, profile)
+    context.check_room(3 * page, "a model")
     for take in (context.allocate, context.zeros):
         with pytest.raises(HalError) as caught:
             take(2 * page + 1)
@@ -77,6 +78,21 @@ def test_idle_memory_of_others_makes_room(device: Device) -> None:
     for seed in range(6):
         run_doubling(models[seed % 3], rows, seed)
     assert memory_of(device).peak_bytes <= 5 * size
+
+
+def test_idle_memory_makes_room_where_the_driver_has_none(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It knows better than the sizes that it told."""
+    prepared = prepare(device, doubling(8))
+    run_doubling(prepared, 8)
+    whole = DeviceContext._new_handle
+
+    def full(self: DeviceContext, content: int) -> cl.Buffer:
+        if memory_of(device).allocated_bytes > CONSTANT_BYTES:
+            raise opencl_error(cl.status_code.MEM_OBJECT_ALLOCATION_FAILURE)
+        return whole(self, content)
+
+    monkeypatch.setattr(context_module.DeviceContext, "_new_handle", full)
+    assert device.context().allocate(100).size_bytes == 100
 
 
 @pytest.mark.parametrize("is_bound", [False, True])
