@@ -61,6 +61,7 @@ _LLVM_KEEPS_DENORMALS_APART = 17
 _DEFINE_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _DEFINE_VALUE = re.compile(r"[\w.+\-*/()<>,]*", re.ASCII)  # no blanks, quotes or backslashes: one word of the options
 _build_lock = threading.Lock()  # parallel builds gain nothing, and catching warnings is a matter of the whole process
+_kernel_lock = threading.Lock()  # PyOpenCL without its cache warns where two threads generate the code of a kernel
 
 
 class ProgramBuildError(RuntimeError):
@@ -94,7 +95,8 @@ class Program:
         """A new kernel object: arguments belong to it, so one per call site."""
         import pyopencl as cl
 
-        return cl.Kernel(self.cl_program, name)
+        with _kernel_lock:
+            return cl.Kernel(self.cl_program, name)
 
 
 @dataclass(frozen=True)

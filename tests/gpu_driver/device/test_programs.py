@@ -34,7 +34,7 @@ from gpu_driver.discovery.platforms import FoundDevice, find_devices
 from nn_runtime.codes import DeviceTypeCode
 from nn_runtime.hal.types import ErrorStatus
 from tests.gpu_driver.profiles import CPU_PROFILE, GPU_PROFILE
-from tests.gpu_driver.running import opencl_error
+from tests.gpu_driver.running import at_once, opencl_error
 
 if TYPE_CHECKING:
     import pyopencl as cl
@@ -476,6 +476,25 @@ def test_compiler_warnings_stay_in_the_log(
         _launch(device, _cache(device, tmp_path, text).get("double.cl", _DEFINES))
     if device[1].slug != "pocl":  # whose compiler writes them to the error output
         assert any("look" in record.getMessage() for record in caplog.records)
+
+
+def test_threads_make_kernels_at_once_where_pyopencl_keeps_nothing(
+    device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It generates code for each kernel there, and warns where two threads do that at once."""
+    monkeypatch.setattr("pyopencl._PYOPENCL_NO_CACHE", True)
+    program = _cache(device, tmp_path).get("double.cl", _DEFINES)
+
+    def work() -> None:
+        for _ in range(30):
+            program.kernel("doubled")
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        assert at_once([work] * 8) == []
+    finally:
+        sys.setswitchinterval(interval)
 
 
 def test_processes_share_a_folder(device: Device, tmp_path: Path) -> None:
