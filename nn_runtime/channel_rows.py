@@ -18,6 +18,11 @@ _PIECE_BYTES = 1 << 19
 _ROW_BYTES = 1 << 15
 
 
+def repeats_of_row(rows: int, most: int) -> int:
+    """Return how many of so many equal rows become one: the greatest number up to `most` that leaves none over."""
+    return next(count for count in range(max(1, most), 0, -1) if rows % count == 0)
+
+
 class ChannelRows:
     """Constants by channel, repeated because numpy is slow with short rows; one number where all are equal."""
 
@@ -37,6 +42,5 @@ class ChannelRows:
 
     def _repeat(self, pixels: int) -> tuple[int, Sequence[Array]]:
         """Return the width of rows for so many pixels, and the constants of a row."""
-        most = max(1, _ROW_BYTES // self._itemsize // self._channels)
-        repeats = next(count for count in range(most, 0, -1) if pixels % count == 0)
+        repeats = repeats_of_row(pixels, _ROW_BYTES // self._itemsize // self._channels)
         return repeats * self._channels, [one if one.size == 1 else np.tile(one, repeats) for one in self._constants]

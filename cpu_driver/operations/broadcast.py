@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nn_runtime.channel_rows import repeats_of_row
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -43,5 +45,4 @@ def _repeats(shape: Dimensions, of_row: Dimensions) -> int:
     row = tuple(itertools.dropwhile(lambda size: size == 1, of_row))
     if not row or len(of_row) > len(shape) or shape[-len(row) :] != row:
         return 1
-    rows, size = math.prod(shape[: -len(row)]), math.prod(row)
-    return next(count for count in range(max(1, _ROW_ELEMENTS // size), 0, -1) if rows % count == 0)
+    return repeats_of_row(math.prod(shape[: -len(row)]), _ROW_ELEMENTS // math.prod(row))

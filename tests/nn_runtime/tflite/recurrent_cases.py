@@ -178,20 +178,16 @@ CASES = [
         for activation in (RELU, TANH)
         for merged in (False, True)
     ),
-    Case(
-        "SVDF",
-        [real(2, 3), constant(weights(8, 3)), constant(weights(8, 10)), constant(weights(4)), state(2, 80)],
-        [real(2, 4)],
-        "SVDFOptions",
-        {"Rank": 2, "FusedActivationFunction": RELU},
-    ),
-    Case(
-        "SVDF",
-        [real(2, 3), constant(weights(8, 3)), constant(weights(8, 10)), constant(weights(4)), state(2, 80)],
-        [real(2, 4)],
-        "SVDFOptions",
-        {"Rank": 2, "FusedActivationFunction": TANH},
-        name="TANH",
+    *(
+        Case(
+            "SVDF",
+            [real(2, 3), constant(weights(8, 3)), constant(weights(8, 10)), constant(weights(4)), state(2, 80)],
+            [real(2, 4)],
+            "SVDFOptions",
+            {"Rank": 2, "FusedActivationFunction": activation},
+            name=f"{activation}",
+        )
+        for activation in (RELU, TANH)
     ),
     Case(
         "SVDF",
