@@ -274,13 +274,14 @@ static __attribute__((noinline)) void run_step(const Step *s, global const Step 
 
 #if GENERAL
 // The steps of networks that are more than convolutions.
-static __attribute__((noinline)) void run_general(const Step *s, Part part, global uchar *const *buffers, global const uchar *constants)
+static __attribute__((noinline)) void run_general(const Step *s, global const Step *steps, Part part, global uchar *const *buffers,
+                                                  global const uchar *constants)
 {
     global const T *src = (global const T *)(buffers[s->src] + (size_t)s->src_offset * 64);
     global const T *residual = (global const T *)(buffers[s->residual] + (size_t)s->residual_offset * 64);
     global T *dst = (global T *)(buffers[s->dst] + (size_t)s->dst_offset * 64);
     if (s->kind == KIND_ELEMENTWISE)
-        elementwise(s, part, src, dst, residual, (global const T *)(buffers[s->third] + (size_t)s->third_offset * 64), constants);
+        elementwise(s, part, buffers, constants);
     else if (s->kind == KIND_MEAN)
         mean(s, part, src, dst, constants);
     else if (s->kind == KIND_COPY)
@@ -310,7 +311,7 @@ static __attribute__((noinline)) void run_general(const Step *s, Part part, glob
     else if (s->kind == KIND_PACK)
         pack(s, part, src, (global float *)dst, constants);
     else if (s->kind == KIND_MULTIPLY)
-        multiply(s, part, src, dst, (global const float *)residual);
+        multiply(s, steps, part, src, dst, (global const float *)residual, buffers, constants);
 #endif
 }
 #endif
@@ -391,14 +392,14 @@ TILE_KERNEL void chain(int first_step, int last_step, int step_count, int queues
             softmax_rows(&step, tasks[at].part, buffers, constants);
 #if GENERAL
         else if (step.kind >= KIND_ELEMENTWISE)
-            run_general(&step, tasks[at].part, buffers, constants);
+            run_general(&step, steps, tasks[at].part, buffers, constants);
 #endif
         else
             run_step(&step, steps, tasks[at].part, buffers, constants, work + (size_t)get_group_id(0) * work_lines * 64);
 #if GENERAL
-        if (step.epilogue) {
+        if (step.epilogue && step.kind != KIND_MULTIPLY) {
             const Step epilogue = steps[step.epilogue];
-            run_general(&epilogue, tasks[at].part, buffers, constants);
+            elementwise(&epilogue, tasks[at].part, buffers, constants);
         }
 #endif
         STAMP(line, ENDED);

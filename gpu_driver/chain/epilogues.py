@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from gpu_driver.chain.memory import Memories
     from gpu_driver.chain.step import Memory, Reading, Step
 
-_PRODUCTS = (Kind.CONVOLVE, Kind.DEPTHWISE, Kind.DEPTHWISE_BYTES, Kind.EXPANDED, Kind.MULTIPLY_BYTES)
+_PRODUCTS = (
+    *(Kind.CONVOLVE, Kind.DEPTHWISE, Kind.DEPTHWISE_BYTES, Kind.EXPANDED, Kind.MULTIPLY_BYTES),
+    Kind.MULTIPLY,
+)
 _JOINED = (Kind.ELEMENTWISE, Kind.SOFTMAX)
 _MOST_OTHERS = 2
 """Memories that a step reads beside its source."""
@@ -69,10 +72,11 @@ def _join_product(before: list[Step], step: Step, read: set[int], memories: Memo
 def _joined(first: Step, step: Step, memories: Memories) -> Step | None:
     """Return one step for a product and what follows; None where they do not fit, or read too many memories."""
     if step.kind == Kind.SOFTMAX:
-        return _with_softmax(first, step)
+        return _with_softmax(first, step, memories)
     if (
         first.kind not in _PRODUCTS
         or first.epilogue is not None
+        or first.values.get("has_softmax")  # which comes last
         or has_mean(step.program)  # a task may have a part of the channels
         or first.output_shape != step.output_shape
     ):
@@ -91,10 +95,6 @@ def _joined(first: Step, step: Step, memories: Memories) -> Step | None:
         return None
     every: list[tuple[Memory | None, Reading | None]] = [*others, *[(None, None)] * free, *own_third]
     (residual, reads_residual), (third, reads_third) = every
-
-    def in_place(memory: Memory | None) -> Memory | None:
-        return step.output if memory is not None and memories.are_same(memory, first.output) else memory
-
     return replace(
         first,
         output=step.output,
@@ -105,16 +105,16 @@ def _joined(first: Step, step: Step, memories: Memories) -> Step | None:
         flops=first.flops + step.flops,
         bytes_moved=first.bytes_moved + step.bytes_moved - 2 * first.output.size_bytes,
         operations=(*first.operations, *step.operations),
-        epilogue=replace(
-            step,
-            source=in_place(step.source) or step.source,
-            residual=in_place(step.residual),
-            third=in_place(step.third),
-        ),
+        epilogue=_in_place(step, first.output, step.output, memories),
     )
 
 
-def _with_softmax(product: Step, step: Step) -> Step | None:
+def _in_place(epilogue: Step, made: Memory, output: Memory, memories: Memories) -> Step:
+    """Return an epilogue that goes over the output of all in the place of what its product made alone."""
+    return epilogue.on({one: output for one in epilogue.memories if memories.are_same(one, made)})
+
+
+def _with_softmax(product: Step, step: Step, memories: Memories) -> Step | None:
     """Return a product of matrices whose rows become their SOFTMAX while they are in a cache; None for another step."""
     if (
         product.kind != Kind.MULTIPLY
@@ -125,6 +125,7 @@ def _with_softmax(product: Step, step: Step) -> Step | None:
     return replace(
         product,
         output=step.output,
+        epilogue=product.epilogue and _in_place(product.epilogue, product.output, step.output, memories),
         values={**product.values, "has_softmax": 1, "low": step.values["low"]},
         flops=product.flops + step.flops,
         bytes_moved=product.bytes_moved + step.bytes_moved - 2 * product.output.size_bytes,

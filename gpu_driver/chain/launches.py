@@ -20,7 +20,7 @@ from gpu_driver.chain.memory import ALIGNMENT, BUFFERS, Memories, Placement
 from gpu_driver.chain.order import gathered
 from gpu_driver.chain.schedule import schedule
 from gpu_driver.chain.step import CONSTANTS, GEOMETRY, STEP_FIELDS, VALUES
-from gpu_driver.chain.tasks import tasks_of, unit_of
+from gpu_driver.chain.tasks import tasks_of, unit_of, unit_of_epilogue
 from gpu_driver.chain.tiles import FEW_REGISTERS, Tiles, tiles_for, tiles_of_kernel
 from gpu_driver.convolution.expanded import joined
 from gpu_driver.convolution.packing import depthwise_block
@@ -322,7 +322,7 @@ def _clocked(kernel: Kernel, device: DeviceProfile) -> Kernel:
 def _tables(steps: Sequence[Step], placed: Placement) -> tuple[Array, list[Array]]:
     """Return the steps as chain.cl takes them [steps, fields], and the bytes of all constants, in order."""
     befores = [step.before for step in steps if step.before is not None]
-    epilogues = [(step.epilogue, unit_of(step)) for step in steps if step.epilogue is not None]
+    epilogues = [(step.epilogue, unit_of_epilogue(step)) for step in steps if step.epilogue is not None]
     every = [*((step, unit_of(step)) for step in steps), *((step, (0, 0)) for step in befores), *epilogues]
     table = np.zeros((len(every), len(STEP_FIELDS)), np.int32)
     constants = _Constants()

@@ -140,6 +140,11 @@ def unit_of(step: Step) -> tuple[int, int]:
     return pixels, CONVOLUTION_BLOCK if has_blocks else step.output_shape[1]
 
 
+def unit_of_epilogue(step: Step) -> tuple[int, int]:
+    """Return pixels and channels of what the epilogue of a step is told to do: MULTIPLY counts its own rows for it."""
+    return (1, step.output_shape[1]) if step.kind == Kind.MULTIPLY else unit_of(step)
+
+
 def _blocks_overlap(step: Step) -> bool:
     """Whether the last block of channels begins in the one before, so that tasks of each would write the same."""
     depth, (_, block) = step.output_shape[1], unit_of(step)

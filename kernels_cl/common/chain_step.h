@@ -3,7 +3,7 @@
 // Units    kind: KIND_* of chain.cl; src, dst, residual, third: numbers of buffers
 //          before: EXPANDED: the step that it does itself
 //          instructions, at_once: of ELEMENTWISE, see elementwise_step.h; unit_pixels, unit_channels: what a task counts
-//          epilogue: 0, or the step, ELEMENTWISE, that each task does with what it has written, in place
+//          epilogue: 0, or the step, ELEMENTWISE, that each task does with what it has written, in place; before has_softmax
 //          half_weights: 1: the weights of a product of one pixel are halves; level_rows: see dynamic_step.h
 //          has_softmax: 1: the rows of a MULTIPLY become their SOFTMAX, with low for beta
 //          tiles_at_once, multipliers: of WINOGRAD, see winograd.h; multipliers are the filters

@@ -427,9 +427,12 @@ static inline void copy_repeated(const Columns *at, global const Instruction *pr
 }
 
 // dst may be what an instruction reads, element by element.
-static void elementwise(const Step *s, Part part, global const T *src, global T *dst, global const T *residual, global const T *third,
-                        global const uchar *constants)
+static __attribute__((noinline)) void elementwise(const Step *s, Part part, global uchar *const *buffers, global const uchar *constants)
 {
+    global const T *src = (global const T *)(buffers[s->src] + (size_t)s->src_offset * 64);
+    global const T *residual = (global const T *)(buffers[s->residual] + (size_t)s->residual_offset * 64);
+    global const T *third = (global const T *)(buffers[s->third] + (size_t)s->third_offset * 64);
+    global T *dst = (global T *)(buffers[s->dst] + (size_t)s->dst_offset * 64);
     global const uchar *own = CONSTANT_AT(uchar, s->weights);
     global const Instruction *program = (global const Instruction *)own;
     const int depth = s->depth_out, end = min(part.x1 * s->unit_pixels, s->batches * s->out_height * s->out_width);

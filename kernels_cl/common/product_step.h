@@ -100,10 +100,11 @@ static inline __attribute__((always_inline)) void multiply_tile(global const T *
 }
 
 // Rows and results of some tiles stay in the second cache, so that lines of results are whole before they leave it, rows are read once, and
-// a SOFTMAX finds its own.
+// an epilogue and a SOFTMAX find their own.
 #define GROUP_ELEMENTS 65536
 
-static void multiply(const Step *s, Part part, global const T *src, global T *dst, global const float *packed)
+static void multiply(const Step *s, global const Step *steps, Part part, global const T *src, global T *dst, global const float *packed,
+                     global uchar *const *buffers, global const uchar *constants)
 {
     const int rows = s->out_width, depth = s->depth_in, columns = s->depth_out, blocks = ceil_divide(columns, 16);
     const int tiles = ceil_divide(rows, TILE_PIXELS), group = max(1, GROUP_ELEMENTS / (TILE_PIXELS * (depth + columns)));
@@ -127,8 +128,13 @@ static void multiply(const Step *s, Part part, global const T *src, global T *ds
                 }
             }
         }
+        const int first = min((tile - b * tiles) * TILE_PIXELS, rows), last = min((end - b * tiles) * TILE_PIXELS, rows);
+        if (s->epilogue) {
+            const Step epilogue = steps[s->epilogue];
+            const Part made = {part.step, b * rows + first, b * rows + last, 0, 1, 0, 0};
+            elementwise(&epilogue, made, buffers, constants);
+        }
         if (s->has_softmax) {
-            const int first = min((tile - b * tiles) * TILE_PIXELS, rows), last = min((end - b * tiles) * TILE_PIXELS, rows);
             global T *some = product + (size_t)first * columns;
             softmax_of_floats(s->low, some, some, columns, last - first);
         }

@@ -56,12 +56,12 @@ def test_without_bias_it_is_one_product(opencl_device: Device) -> None:
 @pytest.mark.parametrize("is_constant", [False, True])
 @pytest.mark.parametrize("fuse", [FuseCode.NONE, FuseCode.RELU])
 @pytest.mark.parametrize("dims", [(ROWS, DEPTH), (8, 5, DEPTH), (5, 4, 4, 16)], ids=str)
-def test_bias_and_activation_are_an_addition(
+def test_bias_and_activation_are_done_with_the_product(
     opencl_device: Device, dims: tuple[int, ...], fuse: FuseCode, is_constant: bool
 ) -> None:
     bias = random_floats(UNITS, seed=2)
     graph = connected(dims, bias if is_constant else None, fuse)
-    assert kinds_of(graph) == [Kind.ELEMENTWISE, Kind.PACK, Kind.MULTIPLY, Kind.ELEMENTWISE]
+    assert kinds_of(graph) == [Kind.ELEMENTWISE, Kind.PACK, Kind.MULTIPLY]
     check(opencl_device, graph, dims, bias, fuse)
 
 
@@ -70,39 +70,78 @@ def test_half_numbers_have_no_such_steps() -> None:
     assert Kind.MULTIPLY not in kinds_of(graph)
 
 
-@pytest.mark.parametrize(
-    ("batches", "rows", "depth", "columns"),
-    [(3, 40, 12, 33), (2, 5, 16, 9), (1, 60, 20, 3000), (4, 1, 8, 700), (2, 31, 8, 16), (1, 8, 4, 2)],
-)
-def test_softmax_of_products(opencl_device: Device, batches: int, rows: int, depth: int, columns: int) -> None:
+SIZES = [(3, 40, 12, 33), (2, 5, 16, 9), (1, 60, 20, 3000), (4, 1, 8, 700), (2, 31, 8, 16), (1, 8, 4, 2)]
+
+
+class Scores:
+    """Products of rows and negated columns, of which operations in order make the output of a graph."""
+
+    def __init__(self, batches: int, rows: int, depth: int, columns: int) -> None:
+        self.graph, self.dims = Graph(), (batches, rows, columns)
+        self.data = [random_floats(batches, n, depth, seed=n) for n in (rows, columns)]
+        left, right = (self.graph.input(one.shape) for one in self.data)
+        negative, self.now = self.graph.temporary(self.data[1].shape), self.graph.temporary(self.dims)
+        self.graph.operation(OperationCode.NEG, [right], negative)
+        operands = [left, negative, self.graph.flag(False), self.graph.flag(True)]
+        self.graph.operation(OperationCode.BATCH_MATMUL, operands, self.now)
+        self.expected = self.data[0].astype(np.float64) @ -self.data[1].astype(np.float64).transpose(0, 2, 1)
+
+    def scale(self, factor: float, *, is_last: bool = False) -> None:
+        number = self.graph.constant(np.full(1, factor, np.float32))
+        self._add(OperationCode.MUL, [self.now, number, self.graph.integer(FuseCode.NONE)], is_last)
+        self.expected *= factor
+
+    def mask(self, *dims: int) -> None:
+        numbers = random_floats(*dims, seed=5)
+        self.data.append(numbers)
+        self._add(OperationCode.ADD, [self.graph.input(dims), self.now, self.graph.integer(FuseCode.NONE)], False)
+        self.expected = self.expected + numbers
+
+    def softmax(self, beta: float, *, is_last: bool = False) -> None:
+        self._add(OperationCode.SOFTMAX, [self.now, self.graph.real(beta)], is_last)
+        exponents = np.exp(beta * self.expected)
+        self.expected = exponents / exponents.sum(-1, keepdims=True)
+
+    def check(self, device: Device, *kinds: Kind) -> None:
+        assert kinds_of(self.graph) == [Kind.ELEMENTWISE, Kind.PACK, *kinds]
+        (result,) = results(device, self.graph.model(), self.data)
+        np.testing.assert_allclose(result, self.expected, 2e-5, 1e-6)
+
+    def _add(self, code: OperationCode, operands: list[int], is_last: bool) -> None:
+        self.now = self.graph.output(self.dims) if is_last else self.graph.temporary(self.dims)
+        self.graph.operation(code, operands, self.now)
+
+
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+def test_softmax_of_products(opencl_device: Device, sizes: tuple[int, int, int, int]) -> None:
     """Of all rows that a group of tiles has made, which it takes from a cache."""
-    graph, beta = Graph(), 0.7
-    left, right = graph.input((batches, rows, depth)), graph.input((batches, columns, depth))
-    negative, product = graph.temporary((batches, columns, depth)), graph.temporary((batches, rows, columns))
-    graph.operation(OperationCode.NEG, [right], negative)
-    graph.operation(OperationCode.BATCH_MATMUL, [left, negative, graph.flag(False), graph.flag(True)], product)
-    graph.operation(OperationCode.SOFTMAX, [product, graph.real(beta)], graph.output((batches, rows, columns)))
-    assert kinds_of(graph) == [Kind.ELEMENTWISE, Kind.PACK, Kind.MULTIPLY]
-    data = [random_floats(batches, n, depth, seed=n) for n in (rows, columns)]
-    (result,) = results(opencl_device, graph.model(), data)
-    products = data[0].astype(np.float64) @ -data[1].astype(np.float64).transpose(0, 2, 1)
-    exponents = np.exp(beta * products)
-    np.testing.assert_allclose(result, exponents / exponents.sum(-1, keepdims=True), 2e-5, 1e-6)
+    scores = Scores(*sizes)
+    scores.softmax(0.7, is_last=True)
+    scores.check(opencl_device, Kind.MULTIPLY)
 
 
-def test_softmax_of_softmax_is_a_step(opencl_device: Device) -> None:
-    graph, dims = Graph(), (2, 9, 21)
-    product, once = graph.temporary(dims), graph.temporary(dims)
-    left, right, negative = graph.input((2, 9, 8)), graph.input((2, 21, 8)), graph.temporary((2, 21, 8))
-    graph.operation(OperationCode.NEG, [right], negative)
-    graph.operation(OperationCode.BATCH_MATMUL, [left, negative, graph.flag(False), graph.flag(True)], product)
-    graph.operation(OperationCode.SOFTMAX, [product, graph.real(1.0)], once)
-    graph.operation(OperationCode.SOFTMAX, [once, graph.real(3.0)], graph.output(dims))
-    assert kinds_of(graph) == [Kind.ELEMENTWISE, Kind.PACK, Kind.MULTIPLY, Kind.SOFTMAX]
-    data = [random_floats(2, n, 8, seed=n) for n in (9, 21)]
-    (result,) = results(opencl_device, graph.model(), data)
-    expected = data[0].astype(np.float64) @ -data[1].astype(np.float64).transpose(0, 2, 1)
-    for beta in (1.0, 3.0):
-        exponents = np.exp(beta * expected)
-        expected = exponents / exponents.sum(-1, keepdims=True)
-    np.testing.assert_allclose(result, expected, 2e-5, 1e-6)
+@pytest.mark.parametrize(
+    ("sizes", "is_one_row"),
+    [*((sizes, True) for sizes in SIZES), *((sizes, False) for sizes in SIZES if sizes[3] >= 16)],  # of whole vectors
+    ids=str,
+)
+def test_scaled_and_masked_softmax_of_products(
+    opencl_device: Device, sizes: tuple[int, int, int, int], is_one_row: bool
+) -> None:
+    """As attention has it: what is done with every product comes between, with the rows that a group has made."""
+    scores = Scores(*sizes)
+    scores.scale(0.3)
+    scores.mask(1, 1 if is_one_row else scores.dims[1], scores.dims[2])
+    scores.softmax(1.3, is_last=True)
+    scores.check(opencl_device, Kind.MULTIPLY)
+
+
+def test_what_follows_softmax_is_a_step(opencl_device: Device) -> None:
+    scores = Scores(2, 9, 8, 21)
+    scores.softmax(1.0)
+    scores.softmax(3.0, is_last=True)
+    scores.check(opencl_device, Kind.MULTIPLY, Kind.SOFTMAX)
+    scores = Scores(2, 9, 8, 21)
+    scores.softmax(1.0)
+    scores.scale(3.0, is_last=True)
+    scores.check(opencl_device, Kind.MULTIPLY, Kind.ELEMENTWISE)
