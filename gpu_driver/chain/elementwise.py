@@ -41,6 +41,8 @@ _VECTOR = 16
 _LEAST_ROW = 16
 _WIDTH, _WIDTH_OF_BYTES = 512, 2048
 """Elements that are computed at once, as common/elementwise_step.h has them."""
+_WIDTH_OF_ROW = 1024
+"""Real numbers of a row that are computed at once where rows are apart, as that has it."""
 _EVEN = 64
 """Elements of the vectors that it goes through without looking at each."""
 _COPIED_WIDTHS = 13
@@ -115,7 +117,7 @@ def step_of(
 def mean_of_row(operand: Dimensions) -> tuple[Instruction, ...]:
     """Return the instructions that make of every row of an operand its mean; none where its rows do not fit at once."""
     rows, depth = math.prod(operand[:-1]), operand[-1]
-    if not _LEAST_ROW <= depth <= _WIDTH:
+    if not _LEAST_ROW <= depth <= _WIDTH_OF_ROW:
         return ()
     walk = Walk(rows, depth, rows, modulo=rows, step=1)
     return Instruction(Function.LOAD, From.SOURCE, walk), Instruction(Function.MEAN_OF_ROW)

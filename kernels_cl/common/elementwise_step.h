@@ -14,17 +14,19 @@
 //          alpha: of ELU; what MULTIPLY_ADD adds to products; zeros to offset: common/combine.h
 //          weights: the instructions (gpu_driver/chain/elementwise.py), so many as `instructions` says
 //          MEAN_OF_ROW: values[to] = the means of the rows of values[from]; narrow, as such values are: a vector for each row, all lanes alike
-// Needs    values are made before they are read; MEAN_OF_ROW: at_once 0, rows of 16 to WIDTH elements
+// Needs    values are made before they are read; MEAN_OF_ROW: at_once 0, rows of 16 to WIDTH_OF_ROW elements
 // Exact    quantised: yes; float: each operation rounded to T, products to which MULTIPLY_ADD and POLYNOMIAL add only then; means of sums by
 //          lane; EXP, LOGISTIC, GATE, TANH, ELU as common/exponential.h, LOG as common/logarithm.h
 
 #if T_IS_FLOAT
-#define WIDTH 512 // elements computed at once
+#define WIDTH 512 // elements computed at once, and of rows that are apart
+#define WIDTH_OF_ROW 1024
 #else
 #define WIDTH 2048
+#define WIDTH_OF_ROW WIDTH
 #endif
 #define LINES (WIDTH / 16)
-#define REGISTERS 4 // these and WIDTH as gpu_driver/chain/elementwise.py has them
+#define REGISTERS 4 // these and the widths as gpu_driver/chain/elementwise.py has them
 #define COPIED_WIDTHS 13
 #define EVERY_VALUE(...) for (int v = 0; v < vectors; ++v) { __VA_ARGS__; }
 // For what takes an instruction or two; vectors are a multiple of four.
@@ -212,9 +214,17 @@ static inline void means_of_rows(const Columns *at, const float16 *values, float
     // The last vector of a row begins with what the one before has, too.
     const int16 is_new = (int16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15) >= (int16)(16 * at->of_row - depth);
     for (int r = 0; r < at->rows; ++r, values += at->of_row) {
-        float16 lanes = select((float16)0.0f, values[before], is_new);
-        for (int v = 0; v < before; ++v)
+        float16 lanes = select((float16)0.0f, values[before], is_new), more[3] = {(float16)0.0f, (float16)0.0f, (float16)0.0f};
+        int v = 0;
+        for (; v + 4 <= before; v += 4) { // one sum alone would wait for each addition
             lanes += values[v];
+            more[0] += values[v + 1];
+            more[1] += values[v + 2];
+            more[2] += values[v + 3];
+        }
+        for (; v < before; ++v)
+            lanes += values[v];
+        lanes = (lanes + more[0]) + (more[1] + more[2]);
         const float8 eight = lanes.lo + lanes.hi;
         const float4 four = eight.lo + eight.hi;
         means[r] = ROUND16((float16)((four.x + four.y + (four.z + four.w)) / (float)depth));
@@ -223,12 +233,18 @@ static inline void means_of_rows(const Columns *at, const float16 *values, float
         means[r] = means[at->rows - 1];
 }
 
-static inline void widen_rows(const Columns *at, const float16 *narrow, float16 *values)
+// As load_operand.
+static inline int widen_rows(const Columns *at, const float16 *narrow, float16 *values)
 {
+    if (at->rows == 1) {
+        values[0] = narrow[0];
+        return 0;
+    }
     for (int r = 0; r < at->rows; ++r, values += at->of_row)
         for (int v = 0; v < at->of_row; ++v)
             values[v] = narrow[r];
     pad(at, values - at->vectors);
+    return 1;
 }
 #endif
 
@@ -355,7 +371,7 @@ static inline void apply(const Columns *at, global const Instruction *i, int vec
 // depth: of the rows of dst
 static inline void compute(const Columns *at, global const Instruction *program, int instructions, global T *dst, int depth)
 {
-    KEPT_T16 rooms[REGISTERS][LINES], others[LINES];
+    KEPT_T16 rooms[REGISTERS][WIDTH_OF_ROW / 16], others[WIDTH_OF_ROW / 16];
     const KEPT_T16 *values[REGISTERS] = {rooms[0], rooms[1], rooms[2], rooms[3]}; // or where they are in memory
     for (int n = 0; n < instructions; ++n) {
         global const Instruction *i = program + n;
@@ -368,21 +384,22 @@ static inline void compute(const Columns *at, global const Instruction *program,
             values[i->to] = result;
             continue;
         }
-        if (i->operand == FROM_NARROW) {
-            KEPT_T16 *wide = i->function == DO_LOAD ? result : others;
-            widen_rows(at, values[i->place], wide);
-            other = wide;
-        }
 #else
         const int vectors = padded(at->vectors);
 #endif
-        int is_one = 0;
+        int is_one = 0; // whether a vector stands for all
         if (i->operand == FROM_VALUE) {
             other = values[i->place];
-        } else if (i->operand != FROM_NOTHING && i->operand != FROM_NARROW) {
-            other = operand_in_place(at, i);
+        } else if (i->operand != FROM_NOTHING) {
+            KEPT_T16 *copy = i->function == DO_LOAD ? result : others;
+#if T_IS_FLOAT
+            if (i->operand == FROM_NARROW) {
+                other = copy;
+                is_one = !widen_rows(at, values[i->place], copy);
+            } else
+#endif
+                other = operand_in_place(at, i);
             if (other == 0) {
-                KEPT_T16 *copy = i->function == DO_LOAD ? result : others;
                 is_one = !load_operand(at, i, copy);
                 other = copy;
             }
@@ -438,7 +455,7 @@ static __attribute__((noinline)) void elementwise(const Step *s, Part part, glob
     const int depth = s->depth_out, end = min(part.x1 * s->unit_pixels, s->batches * s->out_height * s->out_width);
     const int begin = part.x0 * s->unit_pixels, left = part.y0 * s->unit_channels, right = min(part.y1 * s->unit_channels, depth);
     const int is_long = s->at_once && right - left == depth;
-    const int last = is_long ? (end - begin) * depth : right, width = is_long ? s->at_once : WIDTH;
+    const int last = is_long ? (end - begin) * depth : right, width = is_long ? s->at_once : WIDTH_OF_ROW;
 #if !T_IS_FLOAT
     if (s->instructions == 2 && program[1].function == DO_TABLE) {
         for (int row = begin; row < end; row += is_long ? end - begin : 1)

@@ -149,7 +149,7 @@ def functions_of(step: Step) -> list[int]:
     return [one.function for one in step.program]
 
 
-SHAPES = [(4, 40), (1, 16), (2, 3, 512), (1, 37), (300, 64), (2, 2, 5, 31), (1, 1, 130)]
+SHAPES = [(4, 40), (1, 16), (2, 3, 512), (1, 37), (300, 64), (2, 2, 5, 31), (1, 1, 130), (5, 768), (3, 1001), (4, 1024)]
 
 
 @pytest.mark.parametrize("dims", SHAPES, ids=str)
@@ -193,7 +193,7 @@ def test_fractions_are_one_step(opencl_device: Device, code: OperandCode) -> Non
     rows.check(opencl_device)
 
 
-@pytest.mark.parametrize("dims", [(3, 7, 513), (2, 1500)], ids=str)
+@pytest.mark.parametrize("dims", [(3, 7, 1025), (2, 1500)], ids=str)
 def test_rows_that_do_not_fit_take_more_steps(opencl_device: Device, dims: Dimensions) -> None:
     rows = Rows(dims)
     rows.finish(rows.normalised(rows.input()))
