@@ -8,7 +8,7 @@
 //          unused 1), strides in elements of src; dst [count] of T, with REAL of float, dense
 //          *_vectors: the innermost dimension is kept and apart: `inner` elements, src and dst
 //          *_rows: the innermost dimension is reduced, strides.s3 = 1
-//          *_lanes: one dimension is kept, kept_sizes.s3 = count
+//          *_lanes: one dimension is kept, kept_sizes.s3 = count; the innermost one is reduced, strides.s3 = 1
 // Units    terms: product of sizes; factor (mantissa, exponent): fixed-point 1 / terms, not used by float; with REAL the bits of a
 //          float, the scale of src, and a divisor: terms, or 1 for a sum; per_item: outputs, or vectors of them, of a work-item
 // Defines  T: float | half | uchar | char (required); 8-bit types are quantised
@@ -21,8 +21,8 @@
 //          *_lanes: global (ceil(count / per_item)), local (1); sixteen outputs at a time, for few terms on CPUs
 //          *_groups: global (GROUP * count), local (GROUP); one group per output element, for few outputs of many terms
 // Needs    *_vectors: inner >= 16; *_lanes: count >= 16, per_item a multiple of 16; quantised means: terms <= 2^23
-// Exact    all but sums and products of float; sums are compensated (Kahan), so that many terms lose nothing, as long as they are
-//          finite: an infinity stays one
+// Exact    all but sums and products of float; sums are compensated (Kahan; not by *_lanes), so that many terms lose nothing, as long as
+//          they are finite: an infinity stays one
 #ifndef T
 #error "reduce.cl: define T"
 #endif
@@ -132,17 +132,17 @@ typedef struct __attribute__((packed)) {
 #define LOAD_LANES(src, at) column_of_rows((src) + (at), apart)
 
 // Four sums side by side, since a compensated one waits for itself.
-#define SUM_OF_FOUR(V, LOADER, from)                                                                    \
+#define SUM_OF_FOUR(V, from)                                                                            \
     V sum = (V)0, lost = (V)0, sums[4] = {sum, sum, sum, sum}, losts[4] = {sum, sum, sum, sum};         \
     for (int line = 0; line < sizes.s0 * sizes.s1 * sizes.s2; ++line) {                                 \
         const int start = (from) + offset_of(line * sizes.s3, sizes, strides);                          \
         int column = 0;                                                                                 \
         for (; column + 4 <= sizes.s3; column += 4) {                                                   \
             _Pragma("unroll") for (int k = 0; k < 4; ++k)                                               \
-                ADD_TERM(V, sums[k], losts[k], LOADER(src, start + (column + k) * strides.s3));         \
+                ADD_TERM(V, sums[k], losts[k], LOAD16(src, start + (column + k) * strides.s3));         \
         }                                                                                               \
         for (; column < sizes.s3; ++column)                                                             \
-            ADD_TERM(V, sum, lost, LOADER(src, start + column * strides.s3));                           \
+            ADD_TERM(V, sum, lost, LOAD16(src, start + column * strides.s3));                           \
     }                                                                                                   \
     _Pragma("unroll") for (int k = 0; k < 4; ++k)                                                       \
         ADD_TERM(V, sum, lost, sums[k]);
@@ -189,6 +189,28 @@ static inline COMPUTE_T sum_of_lines(global const T *src, int from, int4 sizes, 
     return sum - lost;
 }
 
+// The sums of sixteen rows that are `apart`, whose few terms have stride 1: lane by lane, then of the lanes, all rows at once.
+static inline COMPUTE_T16 sums_of_rows(global const T *src, int apart, int4 sizes, int4 strides)
+{
+    const int lines = sizes.s0 * sizes.s1 * sizes.s2, whole = sizes.s3 & ~15;
+    COMPUTE_T16 rest = 0, rows[16];
+    for (int line = 0; line < lines; ++line)
+        for (int column = whole; column < sizes.s3; ++column)
+            rest += column_of_rows(src + offset_of(line * sizes.s3, sizes, strides) + column, apart);
+    if (!whole)
+        return rest;
+    for (int i = 0; i < 16; ++i) {
+        rows[i] = 0;
+        for (int line = 0; line < lines; ++line)
+            for (int column = 0; column < whole; column += 16)
+                rows[i] += LOAD16(src, i * apart + offset_of(line * sizes.s3, sizes, strides) + column);
+    }
+    transpose16(rows);
+    _Pragma("unroll") for (int half_of = 8; half_of > 0; half_of /= 2)
+        _Pragma("unroll") for (int i = 0; i < half_of; ++i) rows[i] += rows[i + half_of];
+    return rows[0] + rest;
+}
+
 #define SUM(V, LOADER, from)      \
     V sum = (V)0, lost = (V)0;    \
     EVERY_TERM(V, LOADER, from, ADD_TERM(V, sum, lost, x))
@@ -219,7 +241,7 @@ VECTOR_KERNEL void mean_vectors(global const T *src, global MEAN_T *dst, int4 ke
 #endif
     for (; x < last; x += 16) {
         const int at = min(x, inner - 16);
-        SUM_OF_FOUR(COMPUTE_T16, LOAD16, origin + at)
+        SUM_OF_FOUR(COMPUTE_T16, origin + at)
         STORE_MEAN16(dst, row * inner + at, MEAN_OF(COMPUTE_T16, 16, sum));
     }
 }
@@ -239,9 +261,9 @@ TILE_KERNEL void mean_lanes(global const T *src, global MEAN_T *dst, int4 kept_s
 {
     const int first = (int)get_global_id(0) * per_item, apart = kept_strides.s3;
     for (int i = first; i < min(first + per_item, count); i += 16) {
-        const int at = min(i, count - 16), from = at * apart;
-        SUM_OF_FOUR(COMPUTE_T16, LOAD_LANES, from)
-        STORE_MEAN16(dst, at, MEAN_OF(COMPUTE_T16, 16, sum));
+        const int at = min(i, count - 16);
+        const COMPUTE_T16 sums = sums_of_rows(src + at * apart, apart, sizes, strides);
+        STORE_MEAN16(dst, at, MEAN_OF(COMPUTE_T16, 16, sums));
     }
 }
 
@@ -379,6 +401,30 @@ static inline KEPT_T greatest_lane(Extreme e)
     return c.x > c.y ? c.x : c.y;
 }
 
+// The same of sixteen rows that are `apart`, each by vectors before the lanes of all rows.
+static inline KEPT_T16 greatest_of_rows(global const T *src, int apart, int4 sizes, int4 strides, int flip)
+{
+    COMPUTE_T16 rows[16];
+    for (int i = 0; i < 16; ++i) {
+        KEPT_T16 found = (KEPT_T16)LOWEST;
+        int16 noted = (int16)0;
+        for (int line = 0; line < sizes.s0 * sizes.s1 * sizes.s2; ++line) {
+            global const T *start = src + i * apart + offset_of(line * sizes.s3, sizes, strides);
+            for (int column = 0; column < sizes.s3; column += 16) {
+                const KEPT_T16 x = FLIPPED(16, LOAD_KEPT16(start, min(column, sizes.s3 - 16)), flip);
+                found = x > found ? x : found;
+                NOTE_SIZES(noted, x);
+            }
+        }
+        rows[i] = WIDEN(OR_NAN(noted, found), COMPUTE_T16);
+    }
+    transpose16(rows);
+    _Pragma("unroll") for (int half_of = 8; half_of > 0; half_of /= 2)
+        _Pragma("unroll") for (int i = 0; i < half_of; ++i)
+            rows[i] = rows[i] > rows[i + half_of] || rows[i] != rows[i] ? rows[i] : rows[i + half_of];
+    return WIDEN(rows[0], KEPT_T16);
+}
+
 #define EVERY_ELEMENT(V, STATEMENT) EVERY_TERM(V, LOAD, from, STATEMENT)
 #define EVERY_VECTOR(V, STATEMENT) EVERY_TERM(V, LOAD16, from, STATEMENT)
 #define EVERY_LANE(V, STATEMENT) EVERY_TERM(V, LOAD_LANES, from, STATEMENT)
@@ -408,7 +454,7 @@ static inline void reduce_vector(global const T *src, global T *dst, int from, i
 {
 #if T_IS_FLOAT
     if (operation == SUM_OF) {
-        SUM_OF_FOUR(COMPUTE_T16, LOAD16, from)
+        SUM_OF_FOUR(COMPUTE_T16, from)
         STORE16(dst, 0, sum);
         return;
     }
@@ -507,11 +553,15 @@ TILE_KERNEL void reduce_lanes(global const T *src, global T *dst, int4 kept_size
         const int at = min(i, count - 16), from = at * apart;
 #if T_IS_FLOAT
         if (operation == SUM_OF) {
-            SUM_OF_FOUR(COMPUTE_T16, LOAD_LANES, from)
-            STORE16(dst, at, sum);
+            STORE16(dst, at, sums_of_rows(src + from, apart, sizes, strides));
             continue;
         }
 #endif
+        if (IS_EXTREME(operation) && sizes.s3 >= 16) {
+            const int flip = FLIP_OF(operation);
+            STORE_KEPT16(dst, at, RESULT_OF(16, greatest_of_rows(src + from, apart, sizes, strides, flip), flip, operation));
+            continue;
+        }
         REDUCE(COMPUTE_T16, EVERY_LANE)
         STORE16(dst, at, result);
     }

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _MAX_RANK = 4
 _MAX_QUANTIZED_TERMS = 1 << 23
 """So many 8-bit terms, centred, sum up within 32 bits."""
-_FEW_TERMS = 128
+_FEW_TERMS = 256
 """Of one output: more of them are rather summed up one output after the other."""
 _VECTORS_AT_ONCE = 4
 """Of outputs that lie side by side: reduce.cl:*_vectors."""
@@ -156,7 +156,7 @@ def _reduce(kernel: str, op: BoundOperation, parameters: tuple[Argument, ...], d
         at_once = _VECTORS_AT_ONCE if device.is_cpu and are_many else 1
         kernel, sizes = f"{kernel}_vectors", work_sizes(-(-vectors // at_once), device, outer)
         kept, last = kept[:-1], (int32(inner), int32(at_once))
-    elif device.is_cpu and len(kept) == 1 and terms < _FEW_TERMS and output.count >= LANES:
+    elif device.is_cpu and len(kept) == 1 and terms <= _FEW_TERMS and output.count >= LANES:
         item_outputs = LANES * per_item(-(-output.count // LANES), device, LANES * terms)
         kernel, sizes = f"{kernel}_lanes", ((-(-output.count // item_outputs),), (1,))
         last = int32(output.count), int32(item_outputs)

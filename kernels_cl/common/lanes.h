@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // lanes.h: sixteen elements, one beside the other in a vector.
 // Defines  T, common/types.h (required, before inclusion)
-// Gives    sum_of_lanes of float16; largest_lane of COMPUTE_T16; elements that are `apart` from each other: column_of_rows, store_column
+// Gives    sum_of_lanes of float16; largest_lane of COMPUTE_T16; elements that are `apart` from each other: column_of_rows, store_column;
+//          transpose16, columns_of_rows: sixteen vectors of sixteen
+
+#include "common/shuffle.h"
 
 static inline float sum_of_lanes(float16 v)
 {
@@ -39,4 +42,24 @@ static inline void store_column(global T *dst, int apart, COMPUTE_T16 column)
 {
     STORE_LANE(0, 0) STORE_LANE(1, 1) STORE_LANE(2, 2) STORE_LANE(3, 3) STORE_LANE(4, 4) STORE_LANE(5, 5) STORE_LANE(6, 6) STORE_LANE(7, 7)
     STORE_LANE(8, 8) STORE_LANE(9, 9) STORE_LANE(10, a) STORE_LANE(11, b) STORE_LANE(12, c) STORE_LANE(13, d) STORE_LANE(14, e) STORE_LANE(15, f)
+}
+
+// Rows of sixteen vectors become columns: rows i and i + 8 interleaved are rows 2 i and 2 i + 1; after four times, columns.
+static inline void transpose16(COMPUTE_T16 *tile)
+{
+    COMPUTE_T16 next[16];
+    _Pragma("unroll") for (int round = 0; round < 4; ++round) {
+        _Pragma("unroll") for (int i = 0; i < 8; ++i) {
+            next[2 * i] = INTERLEAVE_LOW(uint16, tile[i], tile[i + 8]);
+            next[2 * i + 1] = INTERLEAVE_HIGH(uint16, tile[i], tile[i + 8]);
+        }
+        _Pragma("unroll") for (int i = 0; i < 16; ++i) tile[i] = next[i];
+    }
+}
+
+// Sixteen neighbours of every row.
+static inline void columns_of_rows(global const T *src, int apart, COMPUTE_T16 *columns)
+{
+    _Pragma("unroll") for (int i = 0; i < 16; ++i) columns[i] = LOAD16(src, i * apart);
+    transpose16(columns);
 }

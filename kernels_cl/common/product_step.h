@@ -4,29 +4,14 @@
 // Tensors  lhs [batches, rows, depth], y [batches, rows, columns] of T, dense; pack: src [batches, depth, columns] of T,
 //          or [batches, columns, depth] if transposed; weights: RightOf
 //          packed: float [batches][ceil(columns / 16)][depth][16], missing columns 0
-// Defines  common/tile.h, common/prefetch.h (required, before inclusion)
+// Defines  common/tile.h, common/prefetch.h, common/lanes.h (required, before inclusion)
 // Units    a task of pack: blocks of 16 columns, counted over all batches, TILE_PIXELS at once; of the product: tiles of TILE_PIXELS rows,
 //          each matrix apart, the last begins with rows of the one before and stores those that are its own
 // Exact    fused multiply-adds in the order of d
 
-#include "common/shuffle.h"
-
 typedef struct {
     int depth, columns, transposed;
 } RightOf;
-
-// Rows of sixteen vectors become columns: rows i and i + 8 interleaved are rows 2 i and 2 i + 1; after four times, columns.
-static inline void transpose16(float16 *tile)
-{
-    float16 next[16];
-    _Pragma("unroll") for (int round = 0; round < 4; ++round) {
-        _Pragma("unroll") for (int i = 0; i < 8; ++i) {
-            next[2 * i] = INTERLEAVE_LOW(uint16, tile[i], tile[i + 8]);
-            next[2 * i + 1] = INTERLEAVE_HIGH(uint16, tile[i], tile[i + 8]);
-        }
-        _Pragma("unroll") for (int i = 0; i < 16; ++i) tile[i] = next[i];
-    }
-}
 
 // Sixteen columns of a right side that lie as rows of `depth` each; `count` of them are there.
 static inline void pack_rows(global const T *src, global float16 *packed, int depth, int count)

@@ -61,6 +61,10 @@ CASES: list[tuple[Dimensions, list[int]]] = [
     ((16, 3), [1]),
     ((3, 50, 4), [0, 2]),
     ((2, 9, 33, 5), [3]),
+    ((40, 256), [1]),
+    ((21, 1000), [1]),
+    ((3, 19, 40), [0, 2]),
+    ((17, 1030), [1]),
 ]
 
 
@@ -156,6 +160,17 @@ def test_sums_of_rows_that_cancel_lose_nothing(opencl_device: Device, apart: int
     exact = rows.sum(axis=1, dtype=np.float64)
     partial = np.abs(np.cumsum(rows, axis=1, dtype=np.float64)).max()
     np.testing.assert_allclose(actual, exact, rtol=2e-7, atol=max(1e8, partial) * 2.0**-22)
+
+
+@pytest.mark.parametrize("terms", [9, 100, 1100])
+def test_sums_of_infinities_are_infinite(opencl_device: Device, terms: int) -> None:
+    data = np.random.default_rng(0).random((20, terms)).astype(np.float32)
+    data[np.arange(5), np.arange(5)] = np.inf
+    data[6, [3, terms - 1]] = -np.inf, np.inf
+    source = Value(FLOAT32, data)
+    actual = execute(opencl_device, OperationCode.REDUCE_SUM, [source, constant([1]), False], source, (20,))
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_allclose(actual, data.sum(axis=1, dtype=np.float64), rtol=1e-6)
 
 
 @pytest.mark.parametrize("code", [OperationCode.REDUCE_SUM, OperationCode.REDUCE_MAX, OperationCode.MEAN])
