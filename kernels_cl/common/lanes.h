@@ -1,18 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // lanes.h: sixteen elements, one beside the other in a vector.
 // Defines  T, common/types.h (required, before inclusion)
-// Gives    sum_of_lanes of float16; largest_lane of COMPUTE_T16; elements that are `apart` from each other: column_of_rows, store_column;
+// Gives    sum_of_lanes, largest_lane of COMPUTE_T16; elements that are `apart` from each other: column_of_rows, store_column;
 //          transpose16, columns_of_rows: sixteen vectors of sixteen
 
 #include "common/shuffle.h"
-
-static inline float sum_of_lanes(float16 v)
-{
-    const float8 a = v.lo + v.hi;
-    const float4 b = a.lo + a.hi;
-    const float2 c = b.lo + b.hi;
-    return c.x + c.y;
-}
 
 #if T_IS_FLOAT
 #define LARGER fmax
@@ -21,6 +13,14 @@ static inline float sum_of_lanes(float16 v)
 #define LARGER max
 #define LANES_OF(n) int##n
 #endif
+static inline COMPUTE_T sum_of_lanes(COMPUTE_T16 v)
+{
+    const LANES_OF(8) a = v.lo + v.hi;
+    const LANES_OF(4) b = a.lo + a.hi;
+    const LANES_OF(2) c = b.lo + b.hi;
+    return c.x + c.y;
+}
+
 static inline COMPUTE_T largest_lane(COMPUTE_T16 v)
 {
     const LANES_OF(8) a = LARGER(v.lo, v.hi);

@@ -23,7 +23,7 @@ typedef struct {
 static inline COMPUTE_T sum_of_row(global const T *x, int terms)
 {
     COMPUTE_T16 sums = 0;
-    COMPUTE_T lanes[16], sum = 0;
+    COMPUTE_T sum = 0;
     int t = 0;
     while (t + 16 <= terms) {
         COMPUTE_T16 some = 0;
@@ -33,10 +33,7 @@ static inline COMPUTE_T sum_of_row(global const T *x, int terms)
     }
     for (; t < terms; ++t)
         sum += LOAD(x, t);
-    vstore16(sums, 0, lanes);
-    for (int k = 0; k < 16; ++k)
-        sum += lanes[k];
-    return sum;
+    return sum + sum_of_lanes(sums);
 }
 
 // Four sums at a time: each waits for its own last addition.
