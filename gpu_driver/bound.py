@@ -66,12 +66,12 @@ class BoundOperand:
 
 @dataclass(frozen=True)
 class Fusion:
-    """What was folded into an operation. Launchers of convolutions honour every field but the last three.
+    """What was folded into an operation. Launchers of convolutions honour every field but the last four.
 
     activation: replaces the operation's own. residual: a tensor of the output's shape to add, before the activation.
     product: the operation's own result, before a residual is added. table: the codes that a DEQUANTIZE [256] or MAXIMUM
     [256, 256] makes of codes instead. from_end: a GATHER or EMBEDDING_LOOKUP counts negative indices from the end.
-    is_sum: a MEAN from 8 bits to real numbers is not divided.
+    is_sum: a MEAN from 8 bits to real numbers is not divided. behind: what a GATHER's source goes on with on the axis.
     """
 
     activation: FuseCode | None = None
@@ -80,6 +80,7 @@ class Fusion:
     table: Array | None = None
     from_end: bool = False
     is_sum: bool = False
+    behind: BoundOperand | None = None
 
 
 class BoundOperation(OperationView):

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which operations are folded by their sizes and for the device: a residual ADD after a convolution."""
+"""Which operations are folded by their sizes and for the device: a residual ADD after a convolution, joined sources."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from gpu_driver.convolution.addition import addition_factors
+from gpu_driver.launchers.strided import block_of
 from nn_runtime.codes import FuseCode, OperationCode
 from nn_runtime.operand import FLOAT_TYPES
+from nn_runtime.operations.concatenation import concatenation_axis
 
 if TYPE_CHECKING:
     from gpu_driver.bound import BoundOperand, BoundOperation
@@ -30,3 +32,17 @@ def foldable_residual(first: BoundOperation, add: BoundOperation, device: Device
     constant = first.input("filter").is_constant and first.input("bias").is_constant
     exact = addition_factors(before, others[0], add.outputs[0]) is not None
     return others[0] if device.builds_chains and constant and exact and not first.bool_value("layout") else None
+
+
+def foldable_parts(concatenation: BoundOperation, gather: BoundOperation) -> tuple[BoundOperand, BoundOperand] | None:
+    """Return the two tensors of which a GATHER can take what it would take of their CONCATENATION, or None.
+
+    Where it takes a block, it is a copy, which may be a step of a chain.
+    """
+    parts, whole = concatenation.all_inputs("input"), concatenation.outputs[0]
+    if len(parts) != 2 or concatenation_axis(concatenation) != gather.axis("axis", len(whole.dimensions)):
+        return None
+    if any(not part.count or (part.scale, part.zero_point) != (whole.scale, whole.zero_point) for part in parts):
+        return None
+    known = gather.input("indices").value()
+    return (parts[0], parts[1]) if known is None or block_of(known.reshape(-1)) is None else None

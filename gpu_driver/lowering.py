@@ -19,7 +19,7 @@ from gpu_driver.launch import Alias, CopyBuffer, Launch, Measured, Steps, memori
 from gpu_driver.operations import launcher_of
 from gpu_driver.passes import Rewritten, simplified
 from gpu_driver.passes.identities import unchanged_input
-from nn_runtime.codes import CONTROL_FLOW, operation_name
+from nn_runtime.codes import CONTROL_FLOW, OperationCode, operation_name
 from nn_runtime.errors import BadData
 from nn_runtime.hal.types import ErrorStatus, HalError, OperandLifeTime
 from nn_runtime.hal.views import constant_array
@@ -193,6 +193,11 @@ class Lowering:
         consumers = self._consumers.get(operand, [])
         return consumers[0] if len(consumers) == 1 and operand not in self._model_outputs else None
 
+    def gathers(self, at: int, operand: int) -> bool:
+        """Tell whether operation `at` is a GATHER that takes parts of an operand."""
+        operation = self.subgraph.operations[at]
+        return operation.type == OperationCode.GATHER and operation.inputs[0] == operand
+
     def crosses(self, operand: int, done: AbstractSet[int]) -> bool:
         """Tell whether an operand is used outside the operations `done`: by the model's caller or another segment."""
         if self.subgraph.operands[operand].lifetime in _BOUNDARY:
@@ -252,6 +257,7 @@ class _SegmentBuilder:
         self._operands: dict[int, BoundOperand] = {}
         self._commands: list[Command | Steps | Alias] = []
         self._folded: set[int] = set(known.done)
+        self._postponed: dict[int, tuple[BoundOperation, tuple[int, ...]]] = {}
         self._measured: MeasuredOutputs | None = None
 
     def build(self) -> Segment:
@@ -260,6 +266,8 @@ class _SegmentBuilder:
             if at not in self._folded and not self._lower_one(at):
                 break
             at += 1
+        for concatenation, members in self._postponed.values():
+            self._emit(concatenation, members)
         ends = at >= count or self._measured is not None or self._lowering.is_control_flow(at)
         return self._finish(at, () if ends else self._lowering.missing_parameters(at, self._known))
 
@@ -270,12 +278,12 @@ class _SegmentBuilder:
         if op is None:
             return False
         members = list(self._lowering.origins(at))
-        try:
-            op = self._fold_residual(op, members)
-            if any(operand.count for operand in op.outputs):
-                self._emit(op, tuple(members))
-        except BadData as error:
-            raise HalError(ErrorStatus.GENERAL_FAILURE, str(error)) from error
+        op = self._fold_residual(self._fold_parts(at, op, members), members)
+        reader = self._gather_behind(op)
+        if reader is None:
+            self._emit(op, tuple(members))
+        else:
+            self._postponed[reader] = op, tuple(members)
         return True
 
     def _bind_and_shape(self, at: int) -> BoundOperation | None:
@@ -333,6 +341,25 @@ class _SegmentBuilder:
         folded = replace(op.fusion, activation=following.fuse_code(), residual=residual, product=op.outputs[0])
         return BoundOperation(op.code, op.inputs, shaped.outputs, op.index, folded)
 
+    def _gather_behind(self, op: BoundOperation) -> int | None:
+        """Return the GATHER that alone reads a CONCATENATION, which waits for its indices to be made."""
+        reader = self._lowering.sole_consumer(op.outputs[0].index) if op.code == OperationCode.CONCATENATION else None
+        return reader if reader is not None and self._lowering.gathers(reader, op.outputs[0].index) else None
+
+    def _fold_parts(self, at: int, op: BoundOperation, members: list[int]) -> BoundOperation:
+        """Let a GATHER read the parts of a CONCATENATION that waited for it, or let that be done before it."""
+        concatenation, others = self._postponed.pop(at, (None, ()))
+        if concatenation is None:
+            return op
+        parts = fusion.foldable_parts(concatenation, op)
+        if parts is None:
+            self._emit(concatenation, others)
+            return op
+        members += others
+        return BoundOperation(
+            op.code, (parts[0], *op.inputs[1:]), op.outputs, op.index, replace(op.fusion, behind=parts[1])
+        )
+
     def _is_made(self, operand: BoundOperand) -> bool:
         return operand.is_constant or operand.index in self._dimensions
 
@@ -341,6 +368,13 @@ class _SegmentBuilder:
         members += self._lowering.origins(at)
 
     def _emit(self, op: BoundOperation, members: tuple[int, ...]) -> None:
+        try:
+            if any(operand.count for operand in op.outputs):
+                self._launch(op, members)
+        except BadData as error:
+            raise HalError(ErrorStatus.GENERAL_FAILURE, str(error)) from error
+
+    def _launch(self, op: BoundOperation, members: tuple[int, ...]) -> None:
         launcher = launcher_of(op.code)
         if launcher is None:
             raise HalError(ErrorStatus.GENERAL_FAILURE, f"{op.label}: no launcher")

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // gather.cl: GATHER, EMBEDDING_LOOKUP, HASHTABLE_LOOKUP: slices chosen by index, indices chosen by key.
-// Maths    gather, gather_rows: dst[o, n, i] = src[o, indices[n], i]; negative indices are NEGATIVE_*, others outside the axis are
-//                       complained of (common/fault.h) and clamped to it
+// Maths    gather, gather_rows: dst[o, n, i] = src[o, indices[n], i], of two sources one behind the other along the axis; negative
+//                       indices are NEGATIVE_*, others outside the axis are complained of (common/fault.h) and clamped to it
 //          find_keys: place[n] = first p with keys[p] == lookups[n], else -1; hits[n] = 1 or 0
-// Tensors  src [outer, axis, inner] of T, dst [outer, chosen, inner] of T, or of R, indices int [chosen], dense row-major
+// Tensors  src [outer, front, inner] of T, behind [outer, axis - front, inner]: not read where front is axis;
+//          dst [outer, chosen, inner] of T, or of R, indices int [chosen]; dense row-major
 //          keys int [key_count], ascending; lookups, place int [count]; hits uchar [count]
 // Units    rows: outer * chosen; rows_per_item: of them what a work-item copies; scale, zero_point: of src, where there is R
 // Defines  T: uchar | ushort | uint: an unsigned type of the element's size (required); bits are moved as they are
@@ -46,14 +47,22 @@ static inline int place_of(int index, int axis, int negative, volatile global in
     return clamp(place, 0, axis - 1);
 }
 
-kernel void gather(global const T *src, global const int *indices, global R *dst, int axis, int inner, int chosen, int negative,
-    float scale, int zero_point, global int *fault, int number)
+// The slice at a place of the axis, of which the second source has what is behind `front`.
+static inline global const T *slice_at(global const T *src, global const T *behind, int place, int front, int inner)
+{
+    return place < front ? src + place * inner : behind + (place - front) * inner;
+}
+
+kernel void gather(global const T *src, global const T *behind, global const int *indices, global R *dst, int front, int axis, int inner,
+    int chosen, int negative, float scale, int zero_point, global int *fault, int number)
 {
     const int i = (int)get_global_id(0), outer = (int)get_global_id(1);
     if (i >= chosen * inner)
         return;
     const int place = place_of(indices[i / inner], axis, negative, fault, number);
-    dst[outer * chosen * inner + i] = place < 0 ? (R)0 : MOVED(src[(outer * axis + place) * inner + i % inner]);
+    src += outer * front * inner;
+    behind += outer * (axis - front) * inner;
+    dst[outer * chosen * inner + i] = place < 0 ? (R)0 : MOVED(slice_at(src, behind, place, front, inner)[i % inner]);
 }
 
 static inline void move_slice(global const T *from, global R *to, int inner, float scale, int zero_point)
@@ -67,20 +76,20 @@ static inline void move_slice(global const T *from, global R *to, int inner, flo
 }
 
 // `count` slices, one behind the other in dst.
-static inline void gather_slices(global const T *src, global const int *indices, global R *dst, int axis, int inner, int count,
-    int negative, float scale, int zero_point, global int *fault, int number)
+static inline void gather_slices(global const T *src, global const T *behind, global const int *indices, global R *dst, int front,
+    int axis, int inner, int count, int negative, float scale, int zero_point, global int *fault, int number)
 {
     for (int n = 0; n < count; ++n) {
         const int place = place_of(indices[n], axis, negative, fault, number);
         if (place >= 0)
-            move_slice(src + place * inner, dst + n * inner, inner, scale, zero_point);
+            move_slice(slice_at(src, behind, place, front, inner), dst + n * inner, inner, scale, zero_point);
         else
             for (int i = 0; i < inner; ++i)
                 dst[n * inner + i] = (R)0;
     }
 }
 
-// The same of slices of one element.
+// The same of slices of one element from one source.
 static inline void gather_elements(global const T *src, global const int *indices, global R *dst, int axis, int count,
     int negative, float scale, int zero_point, global int *fault, int number)
 {
@@ -90,18 +99,19 @@ static inline void gather_elements(global const T *src, global const int *indice
     }
 }
 
-CPU_KERNEL void gather_rows(global const T *src, global const int *indices, global R *dst, int axis, int inner, int chosen,
-    int negative, float scale, int zero_point, global int *fault, int number, int rows, int rows_per_item)
+CPU_KERNEL void gather_rows(global const T *src, global const T *behind, global const int *indices, global R *dst, int front, int axis,
+    int inner, int chosen, int negative, float scale, int zero_point, global int *fault, int number, int rows, int rows_per_item)
 {
     int row = (int)get_global_id(0) * rows_per_item;
     const int last = min(row + rows_per_item, rows);
     while (row < last) {
         const int outer = row / chosen, first = row % chosen, count = min(chosen - first, last - row);
-        if (inner == 1)
-            gather_elements(src + outer * axis, indices + first, dst + row, axis, count, negative, scale, zero_point, fault, number);
+        global const T *own = src + outer * front * inner;
+        if (inner == 1 && front == axis)
+            gather_elements(own, indices + first, dst + row, axis, count, negative, scale, zero_point, fault, number);
         else
-            gather_slices(src + outer * axis * inner, indices + first, dst + row * inner, axis, inner, count, negative, scale,
-                zero_point, fault, number);
+            gather_slices(own, behind + outer * (axis - front) * inner, indices + first, dst + row * inner, front, axis, inner, count,
+                negative, scale, zero_point, fault, number);
         row += count;
     }
 }

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gpu_driver.bound import BoundOperand
     from gpu_driver.device_profile import DeviceProfile
     from gpu_driver.kernel import Argument, Packed, Scalar
-    from nn_runtime.operand import Dimensions
+    from nn_runtime.operand import Array, Dimensions
 
 MAX_DIMENSIONS = 8
 _SHORTEST_ROW, _SHORTEST_RUN_BYTES = 4, 4
@@ -258,6 +258,27 @@ def strided_copies(sizes: Sequence[int], source: Side, destination: Side, device
         for i in range(sizes[at])
         for launch in strided_copies(rest, _without(source, at, i), _without(destination, at, i), device)
     )
+
+
+def block_of(places: Array) -> list[tuple[int, int]] | None:
+    """Return (size, stride) of the dimensions of a block, in row-major order, whose elements have such places [count].
+
+    None for places that are no block, and for negative ones beside others.
+    """
+    block: list[tuple[int, int]] = []
+    rest = places.astype(np.int64)
+    while rest.size > 1:
+        steps = np.diff(rest)
+        changes = np.flatnonzero(steps != steps[0])
+        size = int(changes[0]) + 1 if changes.size else rest.size
+        if rest.size % size:
+            return None
+        rows = rest.reshape(-1, size)
+        if not (np.diff(rows, axis=1) == steps[0]).all():
+            return None
+        block.append((size, int(steps[0])))
+        rest = rows[:, 0]
+    return block[::-1] if places.size and ((places < 0).all() or (places >= 0).all()) else None
 
 
 def fill(output: BoundOperand, value: float, device: DeviceProfile) -> Launch:

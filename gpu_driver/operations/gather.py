@@ -7,12 +7,10 @@ import math
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from gpu_driver.kernel import Kernel, Scratch, float32, int32
 from gpu_driver.launch import Launch
 from gpu_driver.launchers.faults import complaints, no_complaints
-from gpu_driver.launchers.strided import Side, dense_strides, raw_type, strided_copies, widest_type
+from gpu_driver.launchers.strided import Side, block_of, dense_strides, raw_type, strided_copies, widest_type
 from gpu_driver.launchers.vectors import c_type, per_item
 from gpu_driver.launchers.worksize import linear, rows
 from gpu_driver.operations import launches
@@ -23,7 +21,6 @@ if TYPE_CHECKING:
     from gpu_driver.bound import BoundOperand, BoundOperation
     from gpu_driver.device_profile import DeviceProfile
     from gpu_driver.launchers.faults import Faults
-    from nn_runtime.operand import Array
 
 _INT_BYTES = 4
 
@@ -42,13 +39,13 @@ def gather(op: BoundOperation, device: DeviceProfile) -> tuple[Launch, ...]:
 
     Known ones that are the places of a block, as of a transposed tensor's elements, are a strided copy.
     """
-    source, indices, output = op.input("input"), op.input("indices"), op.outputs[0]
+    source, behind, indices, output = op.input("input"), op.fusion.behind, op.input("indices"), op.outputs[0]
     axis = op.axis("axis", len(source.dimensions))
-    faults = _check(op, "indices", source.dimensions[axis])
+    faults = _check(op, "indices", source.dimensions[axis] + (behind.dimensions[axis] if behind else 0))
     known = indices.value()
-    block = None if known is None or output.type != source.type else _block_of(known.reshape(-1))
+    block = None if behind or known is None or output.type != source.type else block_of(known.reshape(-1))
     if known is None or block is None or not output.count:
-        return (_gather(source, indices, indices.count, output, axis, faults, device, _negative(op)),)
+        return (_gather(source, behind, indices, indices.count, output, axis, faults, device, _negative(op)),)
     first = int(known.reshape(-1)[0])
     first += source.dimensions[axis] * (first < 0)
     outer, inner = math.prod(source.dimensions[:axis]), math.prod(source.dimensions[axis + 1 :])
@@ -58,33 +55,12 @@ def gather(op: BoundOperation, device: DeviceProfile) -> tuple[Launch, ...]:
     return strided_copies(sizes, taken, made, device)
 
 
-def _block_of(indices: Array) -> list[tuple[int, int]] | None:
-    """Return (size, stride) of the dimensions of a block, in row-major order, whose elements have such places.
-
-    None for indices that are no block, and for negative ones beside others.
-    """
-    block: list[tuple[int, int]] = []
-    rest = indices.astype(np.int64)
-    while rest.size > 1:
-        steps = np.diff(rest)
-        changes = np.flatnonzero(steps != steps[0])
-        size = int(changes[0]) + 1 if changes.size else rest.size
-        if rest.size % size:
-            return None
-        rows = rest.reshape(-1, size)
-        if not (np.diff(rows, axis=1) == steps[0]).all():
-            return None
-        block.append((size, int(steps[0])))
-        rest = rows[:, 0]
-    return block[::-1] if indices.size and ((indices < 0).all() or (indices >= 0).all()) else None
-
-
 @launches(OperationCode.EMBEDDING_LOOKUP)
 def embedding_lookup(op: BoundOperation, device: DeviceProfile) -> Launch:
     """EMBEDDING_LOOKUP. Any type; kernel gather.cl:gather. Known indices are checked here, others by the kernel."""
     values, lookups = op.input("values"), op.input("lookups")
     faults = _check(op, "lookups", values.dimensions[0])
-    return _gather(values, lookups, lookups.count, op.outputs[0], 0, faults, device, _negative(op))
+    return _gather(values, None, lookups, lookups.count, op.outputs[0], 0, faults, device, _negative(op))
 
 
 @launches(OperationCode.HASHTABLE_LOOKUP)
@@ -101,7 +77,7 @@ def hashtable_lookup(op: BoundOperation, device: DeviceProfile) -> tuple[Launch,
         bytes_moved=lookups.size_bytes + keys.size_bytes,
     )
     faults = no_complaints(op)
-    return search, _gather(values, places, lookups.count, op.outputs[0], 0, faults, device, _Negative.MISSING)
+    return search, _gather(values, None, places, lookups.count, op.outputs[0], 0, faults, device, _Negative.MISSING)
 
 
 def _check(op: BoundOperation, name: str, limit: int) -> Faults:
@@ -119,6 +95,7 @@ def _negative(op: BoundOperation) -> _Negative:
 
 def _gather(
     source: BoundOperand,
+    behind: BoundOperand | None,
     indices: BoundOperand | Scratch,
     chosen: int,
     output: BoundOperand,
@@ -134,9 +111,11 @@ def _gather(
     if output.type != source.type:
         types, by = (("T", c_type(source)), ("R", c_type(output))), 1
     inner //= by
-    sizes = (int32(value) for value in (dims[axis], inner, chosen, negative))
+    whole = dims[axis] + (behind.dimensions[axis] if behind else 0)
+    sizes = (int32(value) for value in (dims[axis], whole, inner, chosen, negative))
     codes = float32(source.scale), int32(source.zero_point)
-    common, moved = (source, indices, output, *sizes, *codes, *faults), 2 * output.size_bytes
+    common = source, behind or source, indices, output, *sizes, *codes, *faults
+    moved = 2 * output.size_bytes
     if not device.is_cpu:
         return Launch(
             Kernel("gather.cl", "gather", types), common, *rows(chosen * inner, outer, device), bytes_moved=moved

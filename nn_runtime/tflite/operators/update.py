@@ -89,6 +89,9 @@ def _at_computed_places(op: Operator, source: Value, update: Value, start: Value
 def _places(op: Operator, whole: int, size: int, first: Value) -> Value:
     """Return the number of each place of an axis, or if the update covers it that of its element behind the axis."""
     steps = _steps(op, whole)
+    if size == 1:
+        is_new = op.emit(OperationCode.EQUAL, [steps, first], _BOOLEANS)
+        return op.emit(OperationCode.SELECT, [is_new, constant(np.full(whole, whole, np.int32)), steps], _INTEGERS)
     offsets = _combined(op, OperationCode.SUB, steps, first)
     is_behind_begin = op.emit(OperationCode.GREATER_EQUAL, [offsets, int32_vector([0])], _BOOLEANS)
     is_before_end = op.emit(OperationCode.LESS, [offsets, int32_vector([size])], _BOOLEANS)
