@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // topk.cl: TOPK_V2: the k greatest of each row, falling; of equal ones the larger index first.
 // Maths    topk_insert: the greatest so far, in order; from the last element on, each that comes before the last of them takes its place
+//          topk_sort:   runs of sixteen are put in order, then two and two of them become one, of which k are kept
 //          topk_rank:   an element's place is the number of those before it; written where it is below k
 //          order of real numbers: NaN before infinity, the two zeros are equal, and to them what the device takes for 0
-// Tensors  src [outer, axis], values [outer, k] of T, indices int [outer, k], dense row-major
+// Tensors  src [outer, axis], values [outer, k] of T, indices int [outer, k], dense row-major; scratch [items, 2, axis] of topk_sort
 // Units    rows_per_item: rows that a work-item takes one after the other
 // Defines  T: float | half | uchar | char | int (required)
-// Launch   topk_insert: global (ceil(outer / rows_per_item)), local (1); for CPUs
+// Launch   topk_insert, topk_sort: global (ceil(outer / rows_per_item)), local (1); for CPUs
 //          topk_rank: global (>= axis, outer), local (64, 1); one work-item per element; extra items return
 // Exact    yes
 #ifndef T
@@ -68,6 +69,65 @@ TILE_KERNEL void topk_insert(global const T *src, global T *values, global int *
                     insert(x, i, best, places, k, k);
                     least = LOAD(best, k - 1);
                 }
+        }
+    }
+}
+
+// Elements first .. first + count - 1 of a row, at most sixteen, falling. A long is greater for a greater element, and a larger index.
+static inline void sort_run(global const T *row, int first, int count, global long *to)
+{
+    long run[16], places[16];
+    for (int i = 0; i < 16; ++i)
+        run[i] = i < count ? (long)order_of(LOAD(row, first + i)) << 32 | (uint)(first + i) : (long)1 << 63;
+    const long16 all = vload16(0, run);
+    long16 greater = 0;
+    for (int i = 0; i < count; ++i)
+        greater -= (long16)run[i] > all;
+    vstore16(greater, 0, places);
+    for (int i = 0; i < count; ++i)
+        to[places[i]] = run[i];
+}
+
+// The greatest `count` of two runs, one of n behind the other of m, which lie `apart`; all are falling.
+static inline void merge_runs(global const long *from, int n, int m, int apart, global long *to, int count)
+{
+    global const long *other = from + apart;
+    int i = 0, j = 0, k = 0;
+    for (; i < n && j < m && k < count; ++k) {
+        const long a = from[i], b = other[j];
+        const int is_first = a > b;
+        to[k] = is_first ? a : b;
+        i += is_first;
+        j += 1 - is_first;
+    }
+    for (; i < n && k < count; ++k)
+        to[k] = from[i++];
+    for (; j < m && k < count; ++k)
+        to[k] = other[j++];
+}
+
+TILE_KERNEL void topk_sort(global const T *src, global T *values, global int *indices, int axis, int k, int outer, int rows_per_item,
+    global long *scratch)
+{
+    const int first = (int)get_global_id(0) * rows_per_item;
+    global long *from = scratch + get_global_id(0) * 2 * axis, *to = from + axis;
+    for (int row = first; row < min(first + rows_per_item, outer); ++row) {
+        global const T *x = src + row * axis;
+        for (int at = 0; at < axis; at += 16)
+            sort_run(x, at, min(16, axis - at), from + at);
+        for (int apart = 16; apart < axis; apart *= 2) {
+            for (int at = 0; at < axis; at += 2 * apart) {
+                const int n = min(k, min(apart, axis - at)), m = clamp(axis - at - apart, 0, min(k, apart));
+                merge_runs(from + at, n, m, apart, to + at, min(k, n + m));
+            }
+            global long *made = to;
+            to = from;
+            from = made;
+        }
+        for (int place = 0; place < k; ++place) {
+            const int i = (int)from[place];
+            ((global STORED *)values)[row * k + place] = ((global const STORED *)x)[i];
+            indices[row * k + place] = i;
         }
     }
 }

@@ -85,7 +85,10 @@ def test_hashtable_lookup(opencl_device: Device, data_type: OperandCode, keys: l
 
 @pytest.mark.parametrize(
     ("dims", "k"),
-    [((1,), 1), ((5,), 5), ((3, 65), 4), ((3, 65), 64), ((2, 3, 1000), 3), ((2, 300), 300), ((70, 40), 2)],
+    [
+        *(((1,), 1), ((5,), 5), ((3, 65), 4), ((3, 65), 64), ((2, 3, 1000), 3), ((2, 300), 300), ((70, 40), 2)),
+        *(((9,), 9), ((4, 16), 9), ((4, 17), 17), ((7, 333), 100), ((2, 129), 33), ((3, 4000), 200)),
+    ],
     ids=str,
 )
 @pytest.mark.parametrize("data_type", ANY, ids=lambda code: code.name)
