@@ -179,6 +179,7 @@
 #define KIND_TO_BYTES 19
 #define KIND_BYTES_OF_ROWS 20
 #define KIND_MULTIPLY_BYTES 21
+#define KIND_MULTIPLY_FEW 22
 // Words between what different cores write: two lines of most caches, which some fetch together.
 #define LINE 32
 // Turns of waiting for its own next task after which a group looks at the queues of others, and turns between two such looks.
@@ -312,6 +313,8 @@ static __attribute__((noinline)) void run_general(const Step *s, global const St
         pack(s, part, src, (global float *)dst, constants);
     else if (s->kind == KIND_MULTIPLY)
         multiply(s, steps, part, src, dst, (global const float *)residual, buffers, constants);
+    else if (s->kind == KIND_MULTIPLY_FEW)
+        multiply_few(s, steps, part, src, dst, residual, buffers, constants);
 #endif
 }
 #endif
@@ -397,7 +400,7 @@ TILE_KERNEL void chain(int first_step, int last_step, int step_count, int queues
         else
             run_step(&step, steps, tasks[at].part, buffers, constants, work + (size_t)get_group_id(0) * work_lines * 64);
 #if GENERAL
-        if (step.epilogue && step.kind != KIND_MULTIPLY) {
+        if (step.epilogue && step.kind != KIND_MULTIPLY && step.kind != KIND_MULTIPLY_FEW) {
             const Step epilogue = steps[step.epilogue];
             elementwise(&epilogue, tasks[at].part, buffers, constants);
         }

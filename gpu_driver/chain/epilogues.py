@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _PRODUCTS = (
     *(Kind.CONVOLVE, Kind.DEPTHWISE, Kind.DEPTHWISE_BYTES, Kind.EXPANDED, Kind.MULTIPLY_BYTES),
-    Kind.MULTIPLY,
+    *(Kind.MULTIPLY, Kind.MULTIPLY_FEW),
 )
 _JOINED = (Kind.ELEMENTWISE, Kind.SOFTMAX)
 _MOST_OTHERS = 2
@@ -81,7 +81,7 @@ def _joined(first: Step, step: Step, memories: Memories) -> Step | None:
         or first.output_shape != step.output_shape
     ):
         return None
-    others: list[tuple[Memory, Reading | None]] = [] if first.residual is None else [(first.residual, None)]
+    others = [] if first.residual is None else [(first.residual, first.reads_residual)]
     for memory, reads in (
         (step.source, step.reads),
         (step.residual, step.reads_residual),
@@ -117,7 +117,7 @@ def _in_place(epilogue: Step, made: Memory, output: Memory, memories: Memories) 
 def _with_softmax(product: Step, step: Step, memories: Memories) -> Step | None:
     """Return a product of matrices whose rows become their SOFTMAX while they are in a cache; None for another step."""
     if (
-        product.kind != Kind.MULTIPLY
+        product.kind not in (Kind.MULTIPLY, Kind.MULTIPLY_FEW)
         or product.values.get("has_softmax")  # of which this one is another
         or product.output_shape != step.output_shape
     ):

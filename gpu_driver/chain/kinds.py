@@ -31,6 +31,7 @@ class Kind(IntEnum):
     TO_BYTES = 19
     BYTES_OF_ROWS = 20
     MULTIPLY_BYTES = 21
+    MULTIPLY_FEW = 22
 
 
 class Rescale(IntEnum):

@@ -21,13 +21,37 @@ if TYPE_CHECKING:
 
 _LANES = 16
 _FLOAT_BYTES = 4
+_FEW_ROWS = 4
+"""At most, that are multiplied by right sides as they are: of more, packing these is repaid."""
 
 
 def multiply_steps(
     kernel: Kernel, left: BoundOperand, right: BoundOperand, output: Memory, sizes: BatchMatmul
-) -> tuple[Step, Step]:
-    """Return two steps: right sides packed, then products; left sides are not swapped."""
+) -> tuple[Step, ...]:
+    """Return the steps of products: right sides packed first, unless rows are few; left sides are not swapped."""
     batches, rows, columns, depth = sizes.batches, sizes.rows, sizes.columns, sizes.depth
+    of_right = np.array([depth, columns, int(sizes.adj_y)], np.int32)
+    geometry = replace(rows_of(rows, columns, batches), input_depth=depth)
+    flops = 2 * batches * rows * columns * depth
+    if rows <= _FEW_ROWS:
+        moved = left.size_bytes + right.size_bytes + output.size_bytes
+        read, lines = Reading(batches * rows, depth, batches), batches * (columns if sizes.adj_y else depth)
+        return (
+            Step(
+                kernel,
+                Kind.MULTIPLY_FEW,
+                left,
+                output,
+                right,
+                geometry,
+                (of_right,),
+                {},
+                flops,
+                moved,
+                reads=read,
+                reads_residual=Reading(lines, right.count // lines, batches),
+            ),
+        )
     blocks = -(-columns // _LANES)
     packed = Scratch(_FLOAT_BYTES * batches * blocks * _LANES * depth)
     packing = Step(
@@ -37,7 +61,7 @@ def multiply_steps(
         packed,
         None,
         rows_of(batches * blocks, depth * _LANES),
-        (np.array([depth, columns, int(sizes.adj_y)], np.int32),),
+        (of_right,),
         {},
         0,
         right.size_bytes + packed.size_bytes,
@@ -49,10 +73,10 @@ def multiply_steps(
         left,
         output,
         packed,
-        replace(rows_of(rows, columns, batches), input_depth=depth),
+        geometry,
         (),
         {},
-        2 * batches * rows * columns * depth,
+        flops,
         left.size_bytes + packed.size_bytes + output.size_bytes,
         reads=Reading(batches * rows, depth, batches),
         reads_residual=Reading(batches * blocks, depth * _LANES, batches),

@@ -133,6 +133,8 @@ def unit_of(step: Step) -> tuple[int, int]:
     if step.kind == Kind.MULTIPLY_BYTES:
         g = step.geometry
         return g.output_width if g.batches * g.output_height > 1 else step.tile_pixels, CONVOLUTION_BLOCK
+    if step.kind == Kind.MULTIPLY_FEW:
+        return step.geometry.output_width, step.output_shape[1] if step.values.get("has_softmax") else CONVOLUTION_BLOCK
     pixels = 1 if step.kind in ROW_BY_ROW else step.tile_pixels
     if step.kind == Kind.MEAN:
         return pixels, MEAN_BLOCK

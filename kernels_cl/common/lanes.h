@@ -2,7 +2,7 @@
 // lanes.h: sixteen elements, one beside the other in a vector.
 // Defines  T, common/types.h (required, before inclusion)
 // Gives    sum_of_lanes, largest_lane of COMPUTE_T16; elements that are `apart` from each other: column_of_rows, store_column;
-//          transpose16, columns_of_rows: sixteen vectors of sixteen
+//          sums_of_vectors, transpose16, columns_of_rows: of sixteen vectors
 
 #include "common/shuffle.h"
 
@@ -27,6 +27,18 @@ static inline COMPUTE_T largest_lane(COMPUTE_T16 v)
     const LANES_OF(4) b = LARGER(a.lo, a.hi);
     const LANES_OF(2) c = LARGER(b.lo, b.hi);
     return LARGER(c.x, c.y);
+}
+
+// Lane k: the sum of the lanes of vector k. Neighbouring lanes are added four times.
+#define ADD_NEIGHBOURS(i) vectors[i] = EVEN_OF(uint16, vectors[2 * i], vectors[2 * i + 1]) + ODD_OF(uint16, vectors[2 * i], vectors[2 * i + 1]);
+static inline COMPUTE_T16 sums_of_vectors(COMPUTE_T16 *vectors)
+{
+    ADD_NEIGHBOURS(0) ADD_NEIGHBOURS(1) ADD_NEIGHBOURS(2) ADD_NEIGHBOURS(3)
+    ADD_NEIGHBOURS(4) ADD_NEIGHBOURS(5) ADD_NEIGHBOURS(6) ADD_NEIGHBOURS(7)
+    ADD_NEIGHBOURS(0) ADD_NEIGHBOURS(1) ADD_NEIGHBOURS(2) ADD_NEIGHBOURS(3)
+    ADD_NEIGHBOURS(0) ADD_NEIGHBOURS(1)
+    ADD_NEIGHBOURS(0)
+    return vectors[0];
 }
 
 // No loops over lanes: compilers make gathers and scatters of them, which take longer.

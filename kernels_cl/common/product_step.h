@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// product_step.h: BATCH_MATMUL of real numbers as two steps of chain.cl: one packs the right sides, one multiplies by them.
+// product_step.h: BATCH_MATMUL of real numbers as steps of chain.cl: one packs the right sides, one multiplies by them; or, for few rows,
+//          one that multiplies by right sides as they are.
 // Maths    y[b,r,c] = sum over d of lhs[b,r,d] * rhs[b,d,c]
-// Tensors  lhs [batches, rows, depth], y [batches, rows, columns] of T, dense; pack: src [batches, depth, columns] of T,
+// Tensors  lhs [batches, rows, depth], y [batches, rows, columns] of T, dense; pack, multiply_few: rhs [batches, depth, columns] of T,
 //          or [batches, columns, depth] if transposed; weights: RightOf
 //          packed: float [batches][ceil(columns / 16)][depth][16], missing columns 0
 // Defines  common/tile.h, common/prefetch.h, common/lanes.h (required, before inclusion)
 // Units    a task of pack: blocks of 16 columns, counted over all batches, TILE_PIXELS at once; of the product: tiles of TILE_PIXELS rows,
-//          each matrix apart, the last begins with rows of the one before and stores those that are its own
-// Exact    fused multiply-adds in the order of d
+//          each matrix apart, the last begins with rows of the one before and stores those that are its own; of multiply_few: matrices, and
+//          blocks of `unit_channels` columns
+// Exact    fused multiply-adds in the order of d, of multiply_few with a transposed right side sixteen sums of every sixteenth d
 
 typedef struct {
     int depth, columns, transposed;
@@ -124,5 +126,79 @@ static void multiply(const Step *s, global const Step *steps, Part part, global 
             softmax_of_floats(s->low, some, some, columns, last - first);
         }
         tile = end;
+    }
+}
+
+// Sixteen columns of a row by a right side whose columns lie as rows of `depth`, of which `count` are there; four at a time, since a sum
+// waits for itself.
+static inline float16 multiply_by_rows(global const T *x, global const T *right, int depth, int count)
+{
+    float16 sums[16];
+    for (int c = 0; c < 16; c += 4) {
+        global const T *w[4];
+        float16 sum[4];
+        _Pragma("unroll") for (int k = 0; k < 4; ++k)
+        {
+            w[k] = right + (size_t)min(c + k, count - 1) * depth;
+            sum[k] = (float16)0.0f;
+        }
+        for (int d = 0; d < depth; d += 16) {
+            const int lanes = min(16, depth - d);
+            const float16 value = load_lanes(x, d, lanes);
+            _Pragma("unroll") for (int k = 0; k < 4; ++k)
+                sum[k] = fma(value, load_lanes(w[k], d, lanes), sum[k]);
+        }
+        _Pragma("unroll") for (int k = 0; k < 4; ++k)
+            sums[c + k] = sum[k];
+    }
+    return sums_of_vectors(sums);
+}
+
+// Columns c .. last - 1 of a row by a right side whose rows are columns: `vectors` (a constant) of sixteen.
+static inline __attribute__((always_inline)) void multiply_by_columns(global const T *x, global const T *right, int depth, int columns,
+                                                                      global T *y, int c, int last, int vectors)
+{
+    float16 sums[4];
+    _Pragma("unroll") for (int k = 0; k < 4; ++k)
+        sums[k] = (float16)0.0f;
+    for (int d = 0; d < depth; ++d) {
+        const float16 value = (float16)LOAD(x, d);
+        _Pragma("unroll") for (int k = 0; k < 4; ++k)
+            if (k < vectors)
+                sums[k] = fma(value, load_lanes(right + (size_t)d * columns, c + 16 * k, min(16, last - c - 16 * k)), sums[k]);
+    }
+    _Pragma("unroll") for (int k = 0; k < 4; ++k)
+        if (k < vectors)
+            store_lanes(y, c + 16 * k, sums[k], min(16, last - c - 16 * k));
+}
+
+static void multiply_few(const Step *s, global const Step *steps, Part part, global const T *src, global T *dst, global const T *rhs,
+                         global uchar *const *buffers, global const uchar *constants)
+{
+    const RightOf right = *CONSTANT_AT(RightOf, s->weights);
+    const int rows = s->out_width, depth = right.depth, columns = right.columns;
+    const int first = part.y0 * s->unit_channels, last = min(part.y1 * s->unit_channels, columns);
+    for (int b = part.x0; b < part.x1; ++b) {
+        global const T *matrix = rhs + (size_t)b * depth * columns;
+        for (int r = b * rows; r < (b + 1) * rows; ++r) {
+            global const T *x = src + (size_t)r * depth;
+            global T *y = dst + (size_t)r * columns;
+            int c = first;
+            if (right.transposed)
+                for (; c < last; c += 16)
+                    store_lanes(y, c, multiply_by_rows(x, matrix + (size_t)c * depth, depth, min(16, last - c)), min(16, last - c));
+            for (; c + 64 <= last; c += 64)
+                multiply_by_columns(x, matrix, depth, columns, y, c, c + 64, 4);
+            for (; c < last; c += 16)
+                multiply_by_columns(x, matrix, depth, columns, y, c, last, 1);
+        }
+    }
+    if (s->epilogue) {
+        const Step epilogue = steps[s->epilogue];
+        elementwise(&epilogue, part, buffers, constants);
+    }
+    if (s->has_softmax) {
+        global T *some = dst + (size_t)part.x0 * rows * columns;
+        softmax_of_floats(s->low, some, some, columns, (part.x1 - part.x0) * rows);
     }
 }

@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Products by matrices that are made meanwhile: packed by a step, with the results of float64 numpy."""
+"""Products by matrices that are made meanwhile: packed by a step if rows are many; against float64 numpy."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from gpu_driver.chain.kinds import Kind
+from gpu_driver.chain.tasks import reads_of_residual, tasks_of
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.operand import dtype_of
 from tests.gpu_driver.chain.test_launches import launches_of
@@ -31,7 +33,8 @@ def connected(
     graph.operation(OperationCode.NEG, [graph.input((UNITS, DEPTH), code)], negative)
     numbers = graph.input((UNITS,)) if bias is None else graph.constant(bias.astype(dtype_of(code)), code)
     operands = [source, negative, numbers, graph.integer(fuse)]
-    graph.operation(OperationCode.FULLY_CONNECTED, operands, graph.output((ROWS, UNITS), code))
+    rows = math.prod(dims) // DEPTH
+    graph.operation(OperationCode.FULLY_CONNECTED, operands, graph.output((rows, UNITS), code))
     return graph
 
 
@@ -43,7 +46,7 @@ def check(device: Device, graph: Graph, dims: tuple[int, ...], bias: Array, fuse
     rows, weights = random_floats(*dims), random_floats(UNITS, DEPTH, seed=1)
     inputs = [rows, weights, bias][: len(graph.model().main.input_indexes)]
     (result,) = results(device, graph.model(), inputs)
-    expected = -rows.reshape(ROWS, DEPTH).astype(np.float64) @ weights.T.astype(np.float64) + bias
+    expected = -rows.reshape(-1, DEPTH).astype(np.float64) @ weights.T.astype(np.float64) + bias
     np.testing.assert_allclose(result, np.maximum(expected, 0) if fuse == FuseCode.RELU else expected, 1e-5, 1e-5)
 
 
@@ -65,12 +68,41 @@ def test_bias_and_activation_are_done_with_the_product(
     check(opencl_device, graph, dims, bias, fuse)
 
 
+@pytest.mark.parametrize("rows", [1, 4])
+def test_few_rows_are_multiplied_by_weights_as_they_are(opencl_device: Device, rows: int) -> None:
+    bias = random_floats(UNITS, seed=2)
+    graph = connected((rows, DEPTH), bias, FuseCode.RELU)
+    assert kinds_of(graph) == [Kind.ELEMENTWISE, Kind.MULTIPLY_FEW]
+    check(opencl_device, graph, (rows, DEPTH), bias, FuseCode.RELU)
+
+
+@pytest.mark.parametrize("by_rows", [False, True])
+@pytest.mark.parametrize("columns", [1, 5, 16, 31, 64, 77, 200])
+@pytest.mark.parametrize(("batches", "rows", "depth"), [(1, 1, 16), (3, 2, 33), (5, 4, 1), (1, 3, 200)])
+def test_products_of_few_rows(
+    opencl_device: Device, batches: int, rows: int, depth: int, columns: int, by_rows: bool
+) -> None:
+    left = random_floats(batches, rows, depth)
+    right = random_floats(batches, *((columns, depth) if by_rows else (depth, columns)), seed=1)
+    graph = Graph()
+    operands = [graph.input(left.shape), graph.input(right.shape), graph.flag(False), graph.flag(by_rows)]
+    graph.operation(OperationCode.BATCH_MATMUL, operands, graph.output((batches, rows, columns)))
+    assert kinds_of(graph) == [Kind.MULTIPLY_FEW]
+    (result,) = results(opencl_device, graph.model(), [left, right])
+    matrices = right.astype(np.float64)
+    expected = left.astype(np.float64) @ (matrices.transpose(0, 2, 1) if by_rows else matrices)
+    np.testing.assert_allclose(result, expected, 1e-5, 1e-5)
+
+
 def test_half_numbers_have_no_such_steps() -> None:
     graph = connected((ROWS, DEPTH), np.zeros(UNITS), FuseCode.NONE, OperandCode.TENSOR_FLOAT16)
     assert Kind.MULTIPLY not in kinds_of(graph)
 
 
-SIZES = [(3, 40, 12, 33), (2, 5, 16, 9), (1, 60, 20, 3000), (4, 1, 8, 700), (2, 31, 8, 16), (1, 8, 4, 2)]
+SIZES = [
+    *((3, 40, 12, 33), (2, 5, 16, 9), (1, 60, 20, 3000), (2, 31, 8, 16), (1, 8, 4, 2)),
+    *((4, 1, 8, 700), (2, 4, 20, 45), (1, 3, 64, 5), (5, 2, 33, 16)),  # few rows
+]
 
 
 class Scores:
@@ -103,7 +135,8 @@ class Scores:
         self.expected = exponents / exponents.sum(-1, keepdims=True)
 
     def check(self, device: Device, *kinds: Kind) -> None:
-        assert kinds_of(self.graph) == [Kind.ELEMENTWISE, Kind.PACK, *kinds]
+        product = [Kind.PACK, Kind.MULTIPLY] if self.dims[1] > 4 else [Kind.MULTIPLY_FEW]
+        assert kinds_of(self.graph) == [Kind.ELEMENTWISE, *product, *kinds]
         (result,) = results(device, self.graph.model(), self.data)
         np.testing.assert_allclose(result, self.expected, 2e-5, 1e-6)
 
@@ -117,7 +150,7 @@ def test_softmax_of_products(opencl_device: Device, sizes: tuple[int, int, int, 
     """Of all rows that a group of tiles has made, which it takes from a cache."""
     scores = Scores(*sizes)
     scores.softmax(0.7, is_last=True)
-    scores.check(opencl_device, Kind.MULTIPLY)
+    scores.check(opencl_device)
 
 
 @pytest.mark.parametrize(
@@ -133,15 +166,34 @@ def test_scaled_and_masked_softmax_of_products(
     scores.scale(0.3)
     scores.mask(1, 1 if is_one_row else scores.dims[1], scores.dims[2])
     scores.softmax(1.3, is_last=True)
-    scores.check(opencl_device, Kind.MULTIPLY)
+    scores.check(opencl_device)
 
 
 def test_what_follows_softmax_is_a_step(opencl_device: Device) -> None:
     scores = Scores(2, 9, 8, 21)
     scores.softmax(1.0)
     scores.softmax(3.0, is_last=True)
-    scores.check(opencl_device, Kind.MULTIPLY, Kind.SOFTMAX)
+    scores.check(opencl_device, Kind.SOFTMAX)
     scores = Scores(2, 9, 8, 21)
     scores.softmax(1.0)
     scores.scale(3.0, is_last=True)
-    scores.check(opencl_device, Kind.MULTIPLY, Kind.ELEMENTWISE)
+    scores.check(opencl_device, Kind.ELEMENTWISE)
+
+
+@pytest.mark.parametrize("rows", [2, 64])
+def test_products_of_parts_wait_for_all_of_their_right_side(rows: int) -> None:
+    """Where as many numbers are read of the right side as are made, rows of both are no matter of each other."""
+    scores = Scores(2, rows, 64, 64)
+    scores.scale(0.3, is_last=True)
+    steps = [step for launch in launches_of(scores.graph) for step in launch.steps]
+    product = steps[-1]
+    assert product.kind in (Kind.MULTIPLY, Kind.MULTIPLY_FEW)
+    assert product.epilogue is not None
+    tasks = tasks_of(product, 4)
+    assert len(tasks) > 1
+    shape = product.residual_shape
+    assert shape[0] * shape[1] == 2 * 64 * 64
+    for task in tasks:
+        first, last = reads_of_residual(product, task)[0]
+        batches = task.pixels[0] // rows, -(-task.pixels[1] // rows)
+        assert (first, last) == tuple(batch * shape[0] // 2 for batch in batches)
