@@ -186,6 +186,10 @@ class Graph:
         """Whether a DEQUANTIZE or MAXIMUM makes other codes of codes."""
         return at in self._tables
 
+    def is_rewritten(self, at: int) -> bool:
+        """Whether an operation does something else than its type and operands say."""
+        return at in self._tables or at in self._from_end or at in self._sums
+
     # Changes
 
     def replace(self, at: int, operation: Operation, absorbed: Iterable[int] = ()) -> None:

@@ -257,7 +257,7 @@ def _launches(
         one = same[0]
         arithmetic = operations.arithmetic_of_launch(one)
         launches.append(Launch(
-            "+".join(operations.names.get(operation, "?") for operation in one.operations) or one.kernel,
+            node_type([operations.names.get(operation, "?") for operation in one.operations]) or one.kernel,
             operations.results.get(one.operations[-1], "") if one.operations else "",
             one.name,
             one.device, one.operations, statistics.median(row.start_ns for row in same), one.duration_ns,
@@ -265,6 +265,12 @@ def _launches(
             rates(one.flops, one.bytes_moved, medians[at], peaks.get(one.device), arithmetic),
         ))  # fmt: skip
     return tuple(launches)
+
+
+def node_type(names: Sequence[str]) -> str:
+    """Return the names of what a launch does; of more than two in a row that are the same, one and how many."""
+    runs = ((name, len(list(same))) for name, same in itertools.groupby(names))
+    return "+".join(f"{name} x {count}" if count > 2 else "+".join([name] * count) for name, count in runs)
 
 
 def _lines(report: Report, explanation: Explanation) -> list[str]:

@@ -118,10 +118,10 @@ def test_residual_is_folded_when_the_other_side_exists() -> None:
 def test_residual_waits_for_a_later_operand() -> None:
     """The first convolution cannot take the ADD, whose other side comes later; the second one can."""
     graph = Graph()
-    source, output = graph.input(IMAGE), graph.output((1, 2, 2, 3))
+    source, other, output = graph.input(IMAGE), graph.input(IMAGE), graph.output((1, 2, 2, 3))
     first, second = graph.temporary((1, 2, 2, 3)), graph.temporary((1, 2, 2, 3))
     convolution(graph, source, first)
-    convolution(graph, source, second)
+    convolution(graph, other, second)
     graph.operation(ADD, [first, second, graph.integer(FuseCode.NONE)], output)
     segment = lower(graph)
     (launch,) = segment.commands

@@ -19,7 +19,7 @@ from nn_runtime.hal.memory import pages_of_zeros
 from nn_runtime.hal.types import ExecutionPreference, Priority
 from tests.gpu_driver.drawn import FLOAT, Network
 from tests.gpu_driver.graphs import Graph, request
-from tests.gpu_driver.running import doubling, fresh, prepare, run, run_doubling
+from tests.gpu_driver.running import doubling, fresh, prepare, run, run_doubling, until
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -153,7 +153,7 @@ def test_memory_given_back_is_given_back(
         (context,) = prepared._idle
         context.release_memory()
         device.context().queue.finish()
-        assert all(handle.reference_count == 1 for handle in handles)
+        until(lambda: all(handle.reference_count == 1 for handle in handles))  # PoCL lets go after a launch has ended
     prepared.close()
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from nn_runtime.cli import main
-from nn_runtime.cli.benchmark import profile_note
+from nn_runtime.cli.benchmark import node_type, profile_note
 from nn_runtime.cli.profile_page import profile_page
 from nn_runtime.cli.roofline import Rates, rates
 from nn_runtime.cli.timings import Clock, Launch, Report
@@ -74,6 +74,14 @@ def test_only_devices_that_join_operations_are_said_to() -> None:
     own = rates(1_000_000, 1000, 4000.0, _PEAKS, "float32")
     assert profile_note([launch("nnapi-reference", own)]) == ""
     assert profile_note([launch("a", own)]).startswith("Operations joined in one launch overlap")
+
+
+def test_many_of_the_same_are_counted() -> None:
+    """As where a launch does what many layers would do alike."""
+    assert node_type(["ADD", "MUL", "MUL", "ADD"]) == "ADD+MUL+MUL+ADD"
+    assert node_type(["MAXIMUM"] * 56) == "MAXIMUM x 56"
+    assert node_type(["ADD", *["MUL"] * 3, "ADD"]) == "ADD+MUL x 3+ADD"
+    assert node_type([]) == ""
 
 
 def test_a_page_without_its_folder_is_refused_before_the_runs(
