@@ -129,47 +129,95 @@ static void multiply(const Step *s, global const Step *steps, Part part, global 
     }
 }
 
-// Sixteen columns of a row by a right side whose columns lie as rows of `depth`, of which `count` are there; four at a time, since a sum
-// waits for itself.
-static inline float16 multiply_by_rows(global const T *x, global const T *right, int depth, int count)
+// A row, or two that are `depth` apart (`rows`, a constant), by a right side of which sixteen columns lie as rows of `depth`; four at a time,
+// since a sum waits for itself. `count` of the columns are there.
+static inline __attribute__((always_inline)) void multiply_by_rows(global const T *x, int rows, global const T *right, int depth, int count,
+                                                                   float16 *results)
 {
-    float16 sums[16];
+    float16 dots[2][16];
     for (int c = 0; c < 16; c += 4) {
-        global const T *w[4];
-        float16 sum[4];
+        global const T *w0 = right + (size_t)min(c, count - 1) * depth, *w1 = right + (size_t)min(c + 1, count - 1) * depth;
+        global const T *w2 = right + (size_t)min(c + 2, count - 1) * depth, *w3 = right + (size_t)min(c + 3, count - 1) * depth;
+        float16 sums[2][4];
+        _Pragma("unroll") for (int k = 0; k < 8; ++k) sums[k / 4][k % 4] = (float16)0.0f;
+#define ADD_DOTS(LOAD_SOME)                                      \
+    {                                                                \
+        const float16 c0 = LOAD_SOME(w0), c1 = LOAD_SOME(w1);        \
+        const float16 c2 = LOAD_SOME(w2), c3 = LOAD_SOME(w3);        \
+        _Pragma("unroll") for (int r = 0; r < rows; ++r)             \
+        {                                                            \
+            const float16 value = LOAD_SOME(x + r * depth);          \
+            sums[r][0] = fma(value, c0, sums[r][0]);                 \
+            sums[r][1] = fma(value, c1, sums[r][1]);                 \
+            sums[r][2] = fma(value, c2, sums[r][2]);                 \
+            sums[r][3] = fma(value, c3, sums[r][3]);                 \
+        }                                                            \
+    }
+#define LOAD_ALL(from) LOAD16(from, d)
+#define LOAD_REST(from) load_lanes(from, d, depth - d)
+        int d = 0;
+        for (; d + 16 <= depth; d += 16)
+            ADD_DOTS(LOAD_ALL)
+        if (d < depth)
+            ADD_DOTS(LOAD_REST)
         _Pragma("unroll") for (int k = 0; k < 4; ++k)
         {
-            w[k] = right + (size_t)min(c + k, count - 1) * depth;
-            sum[k] = (float16)0.0f;
+            dots[0][c + k] = sums[0][k];
+            if (rows > 1)
+                dots[1][c + k] = sums[1][k];
         }
-        for (int d = 0; d < depth; d += 16) {
-            const int lanes = min(16, depth - d);
-            const float16 value = load_lanes(x, d, lanes);
-            _Pragma("unroll") for (int k = 0; k < 4; ++k)
-                sum[k] = fma(value, load_lanes(w[k], d, lanes), sum[k]);
-        }
-        _Pragma("unroll") for (int k = 0; k < 4; ++k)
-            sums[c + k] = sum[k];
     }
-    return sums_of_vectors(sums);
+    results[0] = sums_of_vectors(dots[0]);
+    if (rows > 1)
+        results[1] = sums_of_vectors(dots[1]);
 }
 
-// Columns c .. last - 1 of a row by a right side whose rows are columns: `vectors` (a constant) of sixteen.
-static inline __attribute__((always_inline)) void multiply_by_columns(global const T *x, global const T *right, int depth, int columns,
-                                                                      global T *y, int c, int last, int vectors)
+// Columns c to c + 16 * vectors - 1 of a row, or of two, by a right side whose rows are columns; rows and vectors are constants.
+static inline __attribute__((always_inline)) void multiply_by_columns(global const T *x, int rows, global const T *right, int depth,
+                                                                      int columns, int c, int vectors, float16 (*sums)[4])
 {
-    float16 sums[4];
-    _Pragma("unroll") for (int k = 0; k < 4; ++k)
-        sums[k] = (float16)0.0f;
-    for (int d = 0; d < depth; ++d) {
-        const float16 value = (float16)LOAD(x, d);
-        _Pragma("unroll") for (int k = 0; k < 4; ++k)
-            if (k < vectors)
-                sums[k] = fma(value, load_lanes(right + (size_t)d * columns, c + 16 * k, min(16, last - c - 16 * k)), sums[k]);
+    _Pragma("unroll") for (int k = 0; k < 8; ++k) sums[k / 4][k % 4] = (float16)0.0f;
+    for (int d = 0; d < depth; ++d, right += columns)
+        _Pragma("unroll") for (int k = 0; k < vectors; ++k)
+        {
+            const float16 w = LOAD16(right, c + 16 * k);
+            _Pragma("unroll") for (int r = 0; r < rows; ++r)
+                sums[r][k] = fma((float16)LOAD(x, r * depth + d), w, sums[r][k]);
+        }
+}
+
+// Columns first to last - 1 of a row, or of two.
+static inline __attribute__((always_inline)) void multiply_some(const RightOf *of, global const T *x, int rows, global const T *right,
+                                                                global T *y, int first, int last)
+{
+    const int depth = of->depth, columns = of->columns;
+    float16 sums[2][4], results[2];
+    int c = first;
+    for (; !of->transposed && c + 64 <= last; c += 64) {
+        multiply_by_columns(x, rows, right, depth, columns, c, 4, sums);
+        _Pragma("unroll") for (int k = 0; k < 4 * rows; ++k)
+            STORE16(y, k / 4 * columns + c + k % 4 * 16, sums[k / 4][k % 4]);
     }
-    _Pragma("unroll") for (int k = 0; k < 4; ++k)
-        if (k < vectors)
-            store_lanes(y, c + 16 * k, sums[k], min(16, last - c - 16 * k));
+    for (; c < last; c += 16) {
+        const int count = min(16, last - c);
+        if (of->transposed) {
+            multiply_by_rows(x, rows, right + (size_t)c * depth, depth, count, results);
+        } else if (count == 16) {
+            multiply_by_columns(x, rows, right, depth, columns, c, 1, sums);
+            results[0] = sums[0][0];
+            results[1] = sums[1][0];
+        } else {
+            results[0] = results[1] = (float16)0.0f;
+            for (int d = 0; d < depth; ++d) {
+                const float16 w = load_lanes(right + (size_t)d * columns, c, count);
+                _Pragma("unroll") for (int r = 0; r < rows; ++r)
+                    results[r] = fma((float16)LOAD(x, r * depth + d), w, results[r]);
+            }
+        }
+        store_lanes(y, c, results[0], count);
+        if (rows > 1)
+            store_lanes(y, columns + c, results[1], count);
+    }
 }
 
 static void multiply_few(const Step *s, global const Step *steps, Part part, global const T *src, global T *dst, global const T *rhs,
@@ -179,19 +227,13 @@ static void multiply_few(const Step *s, global const Step *steps, Part part, glo
     const int rows = s->out_width, depth = right.depth, columns = right.columns;
     const int first = part.y0 * s->unit_channels, last = min(part.y1 * s->unit_channels, columns);
     for (int b = part.x0; b < part.x1; ++b) {
-        global const T *matrix = rhs + (size_t)b * depth * columns;
-        for (int r = b * rows; r < (b + 1) * rows; ++r) {
-            global const T *x = src + (size_t)r * depth;
-            global T *y = dst + (size_t)r * columns;
-            int c = first;
-            if (right.transposed)
-                for (; c < last; c += 16)
-                    store_lanes(y, c, multiply_by_rows(x, matrix + (size_t)c * depth, depth, min(16, last - c)), min(16, last - c));
-            for (; c + 64 <= last; c += 64)
-                multiply_by_columns(x, matrix, depth, columns, y, c, c + 64, 4);
-            for (; c < last; c += 16)
-                multiply_by_columns(x, matrix, depth, columns, y, c, last, 1);
-        }
+        global const T *matrix = rhs + (size_t)b * depth * columns, *x = src + (size_t)b * rows * depth;
+        global T *y = dst + (size_t)b * rows * columns;
+        int r = 0;
+        for (; r + 2 <= rows; r += 2)
+            multiply_some(&right, x + (size_t)r * depth, 2, matrix, y + (size_t)r * columns, first, last);
+        if (r < rows)
+            multiply_some(&right, x + (size_t)r * depth, 1, matrix, y + (size_t)r * columns, first, last);
     }
     if (s->epilogue) {
         const Step epilogue = steps[s->epilogue];
