@@ -190,6 +190,33 @@ def transformer(f: LayerFile, x: int) -> int:
     return layer_norm(f, pair("ADD", f, x, dense(f, gate, f.shape(x)[-1])))
 
 
+def updated(f: LayerFile, cache: int, new: int) -> int:
+    """A cache [1, heads, rows, size] whose row has other numbers, of a place that a run brings."""
+    return f.add("DYNAMIC_UPDATE_SLICE", [cache, new, f.places(0, 0, f.shape(cache)[2] // 2, 0)], f.shape(cache))
+
+
+def decoder(f: LayerFile, x: int, heads: int, rows: int) -> int:
+    """Add a block of a language model for one word [1, depth], whose caches have so many rows."""
+    _, depth = f.shape(x)
+    size = depth // heads
+    normal = layer_norm(f, x)
+    q, k, v = (reshape(f, dense(f, normal, depth), 1, heads, 1, size) for _ in range(3))
+    keys, values = (updated(f, f.input(1, heads, rows, size), new) for new in (k, v))
+    scores = pair("ADD", f, pair("MUL", f, matmul(f, q, keys, adj_y=True), f.constant(1)), f.input(1, 1, 1, rows))
+    mixed = reshape(f, matmul(f, softmax(f, scores), values), 1, depth)
+    x = pair("ADD", f, x, dense(f, mixed, depth))
+    normal = layer_norm(f, x)
+    gate = pair("MUL", f, swish(f, dense(f, normal, 3 * depth)), dense(f, normal, 3 * depth))
+    return pair("ADD", f, x, dense(f, gate, depth))
+
+
+def greatest(f: LayerFile, x: int, count: int) -> int:
+    """TOPK_V2, whose places nobody reads."""
+    *outer, _ = f.shape(x)
+    shape = *outer, count
+    return f.add("TOPK_V2", [x, f.integers([count])], shape, others=[(shape, np.int32)])
+
+
 def squeeze_excite(f: LayerFile, x: int, squeezed: int) -> int:
     """Channels scaled by what their means say."""
     depth = f.shape(x)[-1]
@@ -354,7 +381,10 @@ _FLOAT: dict[str, Build] = {
     "ELU 56x56x64": lambda f: unary("ELU", f, f.input(1, 56, 56, 64)),
     "POW 128x512": lambda f: pair("POW", f, f.positive_input(128, 512), f.constant(1)),
     "block: layer norm 128x512": lambda f: layer_norm(f, f.input(128, 512)),
+    "TOPK 500 of 1000": lambda f: greatest(f, f.input(1, 1000), 500),
+    "UPDATE row of 8x1024x64": lambda f: updated(f, f.input(1, 8, 1024, 64), f.input(1, 8, 1, 64)),
     "block: transformer 128x256": lambda f: transformer(f, f.input(128, 256)),
+    "block: decoder 512, 1024 words": lambda f: decoder(f, f.input(1, 512), 8, 1024),
 }
 """Layers of float32 alone."""
 

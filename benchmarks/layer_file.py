@@ -66,6 +66,10 @@ class LayerFile:
         """Add an int32 input with values from 0 to less than `below`."""
         return self._input(self._random.integers(0, below, shape).astype(np.int32))
 
+    def places(self, *values: int) -> int:
+        """Add an int32 input with these values."""
+        return self._input(np.array(values, np.int32))
+
     def integers(self, values: npt.ArrayLike) -> int:
         """Add an int32 constant."""
         return self._constant(np.array(values, np.int32))
@@ -95,12 +99,14 @@ class LayerFile:
         return self._constant(codes, scales, [0] * len(scales))
 
     def add(self, name: str, inputs: Sequence[int], shape: Sequence[int], scale: float = SCALE,
-            zero_point: int = ZERO_POINT, dtype: type[np.generic] | None = None, **options: object) -> int:  # fmt: skip
-        """Add an operator with the values of its options, and return its output."""
+            zero_point: int = ZERO_POINT, dtype: type[np.generic] | None = None,
+            others: Sequence[tuple[Sequence[int], type[np.generic]]] = (), **options: object) -> int:  # fmt: skip
+        """Add an operator with the values of its options, and return its first output; `others`: those behind it."""
         kind = np.dtype(dtype or (np.int8 if self._quantized else np.float32))
         output = self._variable(shape, kind, scale, zero_point)
         operator = schema.OperatorT()
         operator.opcodeIndex, operator.inputs, operator.outputs = self._code(name), list(inputs), [output]
+        operator.outputs += [self._variable(dims, np.dtype(kind), scale, zero_point) for dims, kind in others]
         title = f"{_OPTIONS.get(name) or name.title().replace('_', '')}Options"
         if hasattr(schema, f"{title}T"):
             operator.builtinOptions = getattr(schema, f"{title}T")()
