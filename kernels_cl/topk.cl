@@ -80,12 +80,12 @@ static inline void sort_run(global const T *row, int first, int count, global lo
     for (int i = 0; i < 16; ++i)
         run[i] = i < count ? (long)order_of(LOAD(row, first + i)) << 32 | (uint)(first + i) : (long)1 << 63;
     const long16 all = vload16(0, run);
-    long16 greater = 0;
+    long16 greater = 0; // how many are greater, negated
     for (int i = 0; i < count; ++i)
-        greater -= (long16)run[i] > all;
+        greater += (long16)run[i] > all;
     vstore16(greater, 0, places);
     for (int i = 0; i < count; ++i)
-        to[places[i]] = run[i];
+        to[-places[i]] = run[i];
 }
 
 // The greatest `count` of two runs, one of n behind the other of m, which lie `apart`; all are falling.

@@ -48,7 +48,10 @@ static inline int result_of(int exponential, int inverse, int shift)
 #define OF_TABLE(table, i) (int16)(table[i.s0], table[i.s1], table[i.s2], table[i.s3], table[i.s4], table[i.s5], table[i.s6], table[i.s7], \
                                   table[i.s8], table[i.s9], table[i.sa], table[i.sb], table[i.sc], table[i.sd], table[i.se], table[i.sf])
 
-// Sixteen rows of fewer than sixteen, whose sums have at most 24 bits.
+// Rows of fewer elements are done sixteen at a time: the 256 results of a row take longer. A term has at most 20 bits, their sums 25.
+#define LONG_ROW 24
+
+// Sixteen rows that are not long.
 static inline void softmax_columns(
     global const int *exponentials, global const int *terms, int offset, global const T *src, global T *dst, int axis)
 {
@@ -67,7 +70,7 @@ static inline void softmax_columns(
     }
 }
 
-// A row of fewer than sixteen.
+// A row that is not long.
 static inline void softmax_lanes(
     global const int *exponentials, global const int *terms, int offset, global const T *src, global T *dst, int axis)
 {
@@ -229,7 +232,7 @@ static inline long sum_of_terms(global const int *terms, int largest, global con
     return sum;
 }
 
-// A row of sixteen or more.
+// A long row.
 static __attribute__((noinline)) void softmax_row(global const int *exponentials, global const int *terms, const TermPlanes *planes,
     int offset, global const T *src, global T *dst, int axis, int readable)
 {
@@ -249,11 +252,11 @@ static inline void softmax_of_rows(
 {
     int row = 0;
     TermPlanes planes;
-    if (axis >= 16)
+    if (axis >= LONG_ROW)
         make_planes(terms, &planes);
-    for (; axis < 16 && row + 16 <= rows; row += 16)
+    for (; axis < LONG_ROW && row + 16 <= rows; row += 16)
         softmax_columns(exponentials, terms, offset, src + (size_t)row * axis, dst + (size_t)row * axis, axis);
-    for (; axis < 16 && row < rows; ++row)
+    for (; axis < LONG_ROW && row < rows; ++row)
         softmax_lanes(exponentials, terms, offset, src + (size_t)row * axis, dst + (size_t)row * axis, axis);
     for (; row < rows; ++row)
         softmax_row(exponentials, terms, &planes, offset, src + (size_t)row * axis, dst + (size_t)row * axis, axis, (rows - row) * axis);

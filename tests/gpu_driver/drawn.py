@@ -153,3 +153,30 @@ def convolutions_with_work_memory(code: OperandCode, batches: int = 1) -> Networ
     network.convolve(40, 3)
     network.convolve(5, is_output=True)
     return network
+
+
+def attention(code: OperandCode, rows: int = 15) -> Network:
+    """Scaled products of rows, their SOFTMAX, and products with these; then sums of rows."""
+    network = Network(code, (2, rows, 20), 7)
+    graph, scored = network.graph, (2, rows, rows)
+
+    def made(kind: OperationCode, operands: list[int], dims: Dimensions, *, is_output: bool = False) -> int:
+        output = network.operand(dims, is_output=is_output)
+        graph.operation(kind, operands, output)
+        return output
+
+    x = network.last  # no element-wise steps on long rows: an interpreter knows address spaces apart, they do not
+    products = made(OperationCode.BATCH_MATMUL, [x, x, graph.flag(False), graph.flag(True)], scored)
+    factor = graph.constant(np.full(1, 0.25, np.float32))
+    scaled = made(OperationCode.MUL, [products, factor, graph.integer(FuseCode.NONE)], scored)
+    shares = made(OperationCode.SOFTMAX, [scaled, graph.real(1.0)], scored)
+    mixed = made(OperationCode.BATCH_MATMUL, [shares, x, graph.flag(False), graph.flag(False)], network.dims)
+    axes = graph.constant(np.array([2], np.int32))
+    network.dims = (2, rows, 1)
+    made(OperationCode.MEAN, [mixed, axes, graph.integer(1)], network.dims, is_output=True)
+    return network
+
+
+def attention_of_few_rows(code: OperandCode) -> Network:
+    """The same by right sides as they are."""
+    return attention(code, 5)

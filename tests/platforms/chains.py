@@ -14,7 +14,15 @@ import numpy as np
 
 from nn_runtime.devices import find_device
 from nn_runtime.hal.types import ExecutionPreference, Priority
-from tests.gpu_driver.drawn import FLOAT, QUANT8, SIGNED, convolutions_with_work_memory, inverted_residuals
+from tests.gpu_driver.drawn import (
+    FLOAT,
+    QUANT8,
+    SIGNED,
+    attention,
+    attention_of_few_rows,
+    convolutions_with_work_memory,
+    inverted_residuals,
+)
 from tests.gpu_driver.graphs import request
 
 if TYPE_CHECKING:
@@ -75,9 +83,9 @@ class Chain(NamedTuple):
 
 
 def chains() -> Iterator[Chain]:
-    """Yield one of every type, and one of the kinds of steps that only floats have."""
+    """Yield one of every type, and some of the kinds of steps that only floats have."""
     yield from blocks()
-    yield Chain(convolutions_with_work_memory, FLOAT)
+    yield from (Chain(draw, FLOAT) for draw in (convolutions_with_work_memory, attention, attention_of_few_rows))
 
 
 def blocks() -> Iterator[Chain]:

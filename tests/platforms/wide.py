@@ -115,7 +115,7 @@ def operations() -> Iterator[Wide]:
         yield Wide(OperationCode.MEAN, (short, constant([1]), 1), (short,))
         yield Wide(OperationCode.REDUCE_MAX, (short, constant([1]), True), (short,))
         yield Wide(OperationCode.ARGMAX, (long, 1), (INDICES,))
-        yield Wide(OperationCode.TOPK_V2, (long, 5), (long, INDICES))
+        yield from (Wide(OperationCode.TOPK_V2, (long, k), (long, INDICES)) for k in (5, 100))
         rows = random_tensor(data_type, (5, 4, 18))
         yield Wide(OperationCode.SLICE, (rows, constant([1, 0, 3]), constant([4, 4, 9])), (rows,))
         for count in (2, 3, 4, 8):
@@ -144,7 +144,7 @@ def operations() -> Iterator[Wide]:
         cell = (sequence, *matrices, int(FuseCode.RELU6), 1)
         yield Wide(OperationCode.UNIDIRECTIONAL_SEQUENCE_RNN, cell, (sequence,))
     for data_type in (FLOAT32, FLOAT16, SIGNED, INT32):
-        for count, depth, adjoined in ((9, 7, False), (9, 7, True), (2, 21, True)):
+        for count, depth, adjoined in ((9, 7, False), (9, 7, True), (2, 21, True), (14, 21, True), (14, 7, False)):
             left = random_tensor(data_type, (2, count, depth), 1, spread=0.5)
             right = random_tensor(data_type, (2, 33, depth) if adjoined else (2, depth, 33), 2, spread=0.5)
             yield Wide(OperationCode.BATCH_MATMUL, (left, right, False, adjoined), (like(left, left.scale * 3),))

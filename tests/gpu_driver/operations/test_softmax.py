@@ -43,7 +43,7 @@ def test_every_type_and_axis(opencl_device: Device, data_type: OperandCode, dims
     check(opencl_device, OperationCode.SOFTMAX, [source, 0.7, axis], _output(source))
 
 
-@pytest.mark.parametrize("depth", [9, 37, 64, 150], ids=str)
+@pytest.mark.parametrize("depth", [9, 15, 16, 23, 24, 37, 64, 150], ids=str)
 @pytest.mark.parametrize("parameters", [(1.0, 0.25), (0.3, 1e-4), (20.0, 2.0), (1.0, 0.0078125)], ids=str)
 @pytest.mark.parametrize("data_type", [QUANT8, SIGNED], ids=lambda code: code.name)
 def test_fixed_point_of_flat_and_steep_rows(
