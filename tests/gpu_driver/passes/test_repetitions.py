@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pytest
@@ -12,8 +13,10 @@ from gpu_driver.passes.graph import Graph as Passes
 from gpu_driver.passes.graph import Rewritten
 from gpu_driver.passes.repetitions import remove_repetitions
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
+from nn_runtime.operand import ChannelQuant, dtype_of
 from tests.gpu_driver.graphs import Graph
 from tests.gpu_driver.passes.simplifying import operations_left, random_floats, results
+from tests.gpu_driver.test_control_flow import Outer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 
 DIMS = (3, 5)
 CODES, INT32 = OperandCode.TENSOR_QUANT8_ASYMM, OperandCode.TENSOR_INT32
+SIGNED, CHANNELS = OperandCode.TENSOR_QUANT8_ASYMM_SIGNED, OperandCode.TENSOR_QUANT8_SYMM_PER_CHANNEL
 
 
 def number(graph: Graph, value: float) -> int:
@@ -141,6 +145,24 @@ def test_outputs_of_the_model_are_all_made(opencl_device: Device) -> None:
         np.testing.assert_allclose(found, sign * np.exp(data.astype(np.float64)), 1e-6)
 
 
+def test_an_operation_of_an_output_is_made_with_all_that_it_makes(opencl_device: Device) -> None:
+    """Though another one makes all of it, too."""
+    graph = Graph()
+    source, made = graph.input(DIMS), (DIMS[0], 2)
+    _, first = pair = graph.temporary(made), graph.temporary(made, INT32)
+    graph.operation(OperationCode.TOPK_V2, [source, graph.integer(2)], *pair)
+    _, second = pair = graph.output(made), graph.temporary(made, INT32)
+    graph.operation(OperationCode.TOPK_V2, [source, graph.integer(2)], *pair)
+    none = graph.integer(FuseCode.NONE)
+    graph.operation(OperationCode.ADD, [first, second, none], graph.output(made, INT32))
+    assert operations_left(graph.model()).count("TOPK_V2") == 2
+    data = random_floats(*DIMS)
+    values, indices = results(opencl_device, graph.model(), [data])
+    order = np.argsort(-data, axis=1)[:, :2]
+    np.testing.assert_array_equal(values, np.take_along_axis(data, order, 1))
+    np.testing.assert_array_equal(indices, 2 * order)
+
+
 def test_random_numbers_are_drawn_anew() -> None:
     graph = Graph()
     seeds, logits = graph.constant(np.array([1, 2], np.int32)), graph.input((1, 4))
@@ -149,6 +171,81 @@ def test_random_numbers_are_drawn_anew() -> None:
         graph.operation(OperationCode.RANDOM_MULTINOMIAL, [logits, graph.integer(3), seeds], drawn)
         graph.operation(OperationCode.ABS, [drawn], graph.output((1, 3), INT32))
     assert operations_left(graph.model()).count("RANDOM_MULTINOMIAL") == 2
+
+
+def test_branches_are_taken_each_by_itself() -> None:
+    """What is inside, as random numbers, may differ."""
+    inner = Graph()
+    inner.operation(OperationCode.EXP, [inner.input(DIMS)], inner.output(DIMS))
+    graph = Outer()
+    flag, source, branch = graph.input((1,), OperandCode.TENSOR_BOOL8), graph.input(DIMS), graph.model_operand(0)
+    made = [graph.temporary(DIMS) for _ in range(2)]
+    for one in made:
+        graph.operation(OperationCode.IF, [flag, branch, branch, source], one)
+    difference(graph, *made)
+    model = replace(graph.model(), referenced=(inner.model().main,))
+    assert not remove_repetitions(Passes(model, Rewritten.of(model.main)))
+
+
+Quantised: TypeAlias = "tuple[OperandCode, float, int, ChannelQuant | None]"
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ((CODES, 0.5, 3, None), (CODES, 0.25, 3, None)),
+        ((CODES, 0.5, 3, None), (CODES, 0.5, 4, None)),
+        ((CODES, 0.5, 3, None), (SIGNED, 0.5, 3, None)),
+        *(
+            ((CHANNELS, 0.0, 0, ChannelQuant((0.5, 0.25), 0)), (CHANNELS, 0.0, 0, other))
+            for other in (ChannelQuant((0.5, 0.125), 0), ChannelQuant((0.5, 0.25), 1))
+        ),
+    ],
+    ids=["scale", "zero point", "type", "scales of channels", "channels"],
+)
+def test_the_same_bytes_may_be_other_numbers(first: Quantised, second: Quantised) -> None:
+    graph = Graph()
+    for code, scale, zero_point, channels in (first, second):
+        data = np.array([[1, 2], [3, 4]], dtype_of(code))
+        codes = graph.constant(data, code, scale, zero_point, channels)
+        made = graph.temporary(data.shape)
+        graph.operation(OperationCode.DEQUANTIZE, [codes], made)
+        graph.operation(OperationCode.NEG, [made], graph.output(data.shape))
+    model = graph.model()
+    assert not remove_repetitions(Passes(model, Rewritten.of(model.main)))
+
+
+def test_the_same_bytes_may_be_a_row_or_a_column(opencl_device: Device) -> None:
+    graph = Graph()
+    source, numbers = graph.input((3, 3)), np.arange(3, dtype=np.float32)
+    made = [graph.temporary((3, 3)) for _ in range(2)]
+    for dims, one in zip(((1, 3), (3, 1)), made, strict=True):
+        operands = [source, graph.constant(numbers.reshape(dims)), graph.integer(FuseCode.NONE)]
+        graph.operation(OperationCode.ADD, operands, one)
+    graph.operation(OperationCode.SUB, [*made, graph.integer(FuseCode.NONE)], graph.output((3, 3)))
+    (result,) = results(opencl_device, graph.model(), [np.zeros((3, 3), np.float32)])
+    np.testing.assert_array_equal(result, numbers - numbers[:, np.newaxis])
+
+
+def test_other_types_are_other_results() -> None:
+    graph = Graph()
+    source = graph.input(DIMS)
+    for code in (INT32, OperandCode.TENSOR_FLOAT16):
+        made = graph.temporary(DIMS, code)
+        graph.operation(OperationCode.CAST, [source], made)
+        graph.operation(OperationCode.CAST, [made], graph.output(DIMS))
+    model = graph.model()
+    assert not remove_repetitions(Passes(model, Rewritten.of(model.main)))
+
+
+def test_other_zero_points_are_other_results() -> None:
+    graph = Graph()
+    source = graph.input(DIMS)
+    for zero_point in (127, 128):
+        codes = graph.temporary(DIMS, CODES, 0.5, zero_point)
+        graph.operation(OperationCode.QUANTIZE, [source], codes)
+        graph.operation(OperationCode.DEQUANTIZE, [codes], graph.output(DIMS))
+    assert operations_left(graph.model()).count("QUANTIZE") == 2
 
 
 def test_a_sum_is_no_mean() -> None:
@@ -161,4 +258,29 @@ def test_a_sum_is_no_mean() -> None:
     graph.operation(OperationCode.SUB, [*made, graph.integer(FuseCode.NONE)], graph.output((3, 1)))
     model = graph.model()
     before = Rewritten(model.main, ((0,), (1,), (2,)), sums=frozenset({1}))
+    assert not remove_repetitions(Passes(model, before))
+
+
+def test_a_lookup_that_counts_from_the_end_is_another() -> None:
+    graph = Graph()
+    source, indices = graph.input(DIMS), graph.input((4,), INT32)
+    made = [graph.temporary((4, DIMS[1])) for _ in range(2)]
+    for one in made:
+        graph.operation(OperationCode.GATHER, [source, graph.integer(0), indices], one)
+    graph.operation(OperationCode.SUB, [*made, graph.integer(FuseCode.NONE)], graph.output((4, DIMS[1])))
+    model = graph.model()
+    before = Rewritten(model.main, ((0,), (1,), (2,)), from_end=frozenset({1}))
+    assert not remove_repetitions(Passes(model, before))
+
+
+def test_other_tables_are_other_results() -> None:
+    graph = Graph()
+    source = graph.input(DIMS, CODES, 0.5, 128)
+    made = [graph.temporary(DIMS, CODES, 0.5, 128) for _ in range(2)]
+    for one in made:
+        graph.operation(OperationCode.DEQUANTIZE, [source], one)
+    graph.operation(OperationCode.MAXIMUM, made, graph.output(DIMS, CODES, 0.5, 128))
+    model = graph.model()
+    tables = {0: np.arange(256, dtype=np.uint8), 1: np.arange(256, dtype=np.uint8)[::-1]}
+    before = Rewritten(model.main, ((0,), (1,), (2,)), tables=tables)
     assert not remove_repetitions(Passes(model, before))
