@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from gpu_driver.launch import Launch
+from gpu_driver.lowering import Lowering
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.hal.types import HalError
 from nn_runtime.operand import dtype_of
 from tests.gpu_driver.graphs import Graph
 from tests.gpu_driver.passes.simplifying import commands_of, results
+from tests.gpu_driver.profiles import CPU_PROFILE
+from tests.gpu_driver.running import discrete
 
 if TYPE_CHECKING:
     from gpu_driver.driver import Device
@@ -123,6 +127,94 @@ def test_others_are_joined_before(opencl_device: Device, joined: Joined) -> None
     assert any("copy" in name or "chain" in name for name in commands_of(model))
     for found, wanted in zip(results(opencl_device, model, inputs), joined.wanted(), strict=True):
         np.testing.assert_array_equal(found, wanted)
+
+
+def test_the_kernel_of_gpus_reads_parts_too(opencl_device: Device) -> None:
+    device = discrete(opencl_device)
+    for joined in READ_IN_PARTS.values():
+        model, inputs = joined.model()
+        (found,) = results(device, model, inputs)
+        np.testing.assert_array_equal(found, joined.wanted()[0])
+
+
+def test_a_profile_names_both_operations() -> None:
+    lowering = Lowering(Joined(known=True).model()[0], CPU_PROFILE)
+    (launch,) = lowering.lower(0, lowering.static_inputs()).commands
+    assert isinstance(launch, Launch)
+    assert launch.operations == (1, 0)
+
+
+def test_what_waits_is_joined_before_the_driver_reads_a_value(opencl_device: Device) -> None:
+    """The indices get dimensions that an operation between the two makes, so that a lookup is lowered only then."""
+    graph, (first, second) = Graph(), Joined().parts()
+    operands = [graph.input(first.shape), graph.input(second.shape)]
+    joined, dims, chosen = graph.temporary((2, 8, 33)), graph.temporary((2,), INT32), graph.temporary((), INT32)
+    graph.operation(OperationCode.CONCATENATION, [*operands, graph.integer(1)], joined)
+    terms = [graph.input((2,), INT32), graph.input((2,), INT32), graph.integer(FuseCode.NONE)]
+    graph.operation(OperationCode.ADD, terms, dims)
+    graph.operation(OperationCode.RESHAPE, [graph.input((6,), INT32), dims], chosen)
+    graph.operation(OperationCode.GATHER, [joined, graph.integer(1), chosen], graph.output((2, 2, 3, 33)))
+    indices = np.array(INDICES[:6], np.int32)
+    inputs = [first, second, np.array([1, 1], np.int32), np.array([1, 2], np.int32), indices]
+    (found,) = results(opencl_device, graph.model(), inputs)
+    np.testing.assert_array_equal(found, np.take(np.concatenate([first, second], 1), indices.reshape(2, 3), 1))
+
+
+def test_a_concatenation_that_another_operation_reads_is_made(opencl_device: Device) -> None:
+    graph, parts = Graph(), Joined().parts()
+    joined = graph.temporary((2, 8, 33))
+    graph.operation(OperationCode.CONCATENATION, [*(graph.input(one.shape) for one in parts), graph.integer(1)], joined)
+    graph.operation(OperationCode.ABS, [joined], graph.output((2, 8, 33)))
+    (found,) = results(opencl_device, graph.model(), parts)
+    np.testing.assert_array_equal(found, np.abs(np.concatenate(parts, 1)))
+
+
+def test_rows_from_the_end_of_both_are_dequantised(opencl_device: Device) -> None:
+    """A lookup that has taken over what comes before and behind it."""
+    graph, parts = Graph(), Joined(CODES, dims=(0, 33), along=0).parts()
+    indices = np.array([-1, 0, -8, 7, 4, -3], np.int32)
+    operands = [graph.input(part.shape, CODES, SCALE, ZERO) for part in parts]
+    joined, codes = (graph.temporary((rows, 33), CODES, SCALE, ZERO) for rows in (8, 6))
+    given, total, chosen = graph.input((6,), INT32), graph.temporary((6,), INT32), graph.temporary((6,), INT32)
+    is_negative = graph.temporary((6,), OperandCode.TENSOR_BOOL8)
+    zero, count = (graph.constant(np.array([one], np.int32)) for one in (0, 8))
+    graph.operation(OperationCode.CONCATENATION, [*operands, graph.integer(0)], joined)
+    graph.operation(OperationCode.LESS, [given, zero], is_negative)
+    graph.operation(OperationCode.ADD, [given, count, graph.integer(FuseCode.NONE)], total)
+    graph.operation(OperationCode.SELECT, [is_negative, total, given], chosen)
+    graph.operation(OperationCode.GATHER, [joined, graph.integer(0), chosen], codes)
+    graph.operation(OperationCode.DEQUANTIZE, [codes], graph.output((6, 33)))
+    assert commands_of(graph.model()) == ["gather_rows"]
+    (found,) = results(opencl_device, graph.model(), [*parts, indices])
+    np.testing.assert_array_equal(found, SCALE * (np.concatenate(parts)[indices].astype(np.float32) - ZERO))
+
+
+@pytest.mark.parametrize("is_first", [False, True])
+def test_a_part_without_elements_is_left_out(opencl_device: Device, is_first: bool) -> None:
+    graph, dims = Graph(), (2, 8, 33)
+    source, empty, joined = graph.input(dims), graph.temporary((0, 0, 0)), graph.temporary(dims)
+    begin, size = (graph.constant(np.array(one, np.int32)) for one in ((0, 0, 0), (2, 0, 33)))
+    graph.operation(OperationCode.SLICE, [source, begin, size], empty)
+    parts = [empty, source] if is_first else [source, empty]
+    graph.operation(OperationCode.CONCATENATION, [*parts, graph.integer(1)], joined)
+    chosen = graph.input((7,), INT32)
+    graph.operation(OperationCode.GATHER, [joined, graph.integer(1), chosen], graph.output((2, 7, 33)))
+    data = np.random.default_rng(3).random(dims).astype(np.float32)
+    (found,) = results(opencl_device, graph.model(), [data, np.array(INDICES, np.int32)])
+    np.testing.assert_array_equal(found, np.take(data, INDICES, 1))
+
+
+def test_parts_of_other_zero_points_are_joined_before(opencl_device: Device) -> None:
+    graph, (first, second) = Graph(), Joined(CODES).parts()
+    operands = [graph.input(first.shape, CODES, SCALE, ZERO), graph.input(second.shape, CODES, SCALE, ZERO + 5)]
+    joined = graph.temporary((2, 8, 33), CODES, SCALE, ZERO)
+    graph.operation(OperationCode.CONCATENATION, [*operands, graph.integer(1)], joined)
+    chosen = graph.input((7,), INT32)
+    output = graph.output((2, 7, 33), CODES, SCALE, ZERO)
+    graph.operation(OperationCode.GATHER, [joined, graph.integer(1), chosen], output)
+    (found,) = results(opencl_device, graph.model(), [first, second, np.array(INDICES, np.int32)])
+    moved = np.clip(second.astype(np.int32) - 5, -128, 127).astype(np.int8)
+    np.testing.assert_array_equal(found, np.take(np.concatenate([first, moved], 1), INDICES, 1))
 
 
 def test_parts_of_other_scales_are_joined_before(opencl_device: Device) -> None:
