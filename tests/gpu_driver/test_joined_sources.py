@@ -169,6 +169,17 @@ def test_a_concatenation_that_another_operation_reads_is_made(opencl_device: Dev
     np.testing.assert_array_equal(found, np.abs(np.concatenate(parts, 1)))
 
 
+def test_what_lies_along_an_axis_of_its_own_is_no_concatenation(opencl_device: Device) -> None:
+    graph, parts = Graph(), [np.random.default_rng(n).random((2, 3)).astype(np.float32) for n in range(2)]
+    packed, indices = graph.temporary((2, 2, 3)), np.array([1, 0, 1], np.int32)
+    operands = [graph.integer(0), *(graph.input(one.shape) for one in parts)]
+    graph.operation(OperationCode.PACK, operands, packed)
+    chosen = graph.input((3,), INT32)
+    graph.operation(OperationCode.GATHER, [packed, graph.integer(0), chosen], graph.output((3, 2, 3)))
+    (found,) = results(opencl_device, graph.model(), [*parts, indices])
+    np.testing.assert_array_equal(found, np.stack(parts)[indices])
+
+
 def test_rows_from_the_end_of_both_are_dequantised(opencl_device: Device) -> None:
     """A lookup that has taken over what comes before and behind it."""
     graph, parts = Graph(), Joined(CODES, dims=(0, 33), along=0).parts()
@@ -191,16 +202,18 @@ def test_rows_from_the_end_of_both_are_dequantised(opencl_device: Device) -> Non
 
 @pytest.mark.parametrize("is_first", [False, True])
 def test_a_part_without_elements_is_left_out(opencl_device: Device, is_first: bool) -> None:
+    """Which only a run tells."""
     graph, dims = Graph(), (2, 8, 33)
     source, empty, joined = graph.input(dims), graph.temporary((0, 0, 0)), graph.temporary(dims)
-    begin, size = (graph.constant(np.array(one, np.int32)) for one in ((0, 0, 0), (2, 0, 33)))
+    begin, size = graph.constant(np.zeros(3, np.int32)), graph.input((3,), INT32)
     graph.operation(OperationCode.SLICE, [source, begin, size], empty)
     parts = [empty, source] if is_first else [source, empty]
     graph.operation(OperationCode.CONCATENATION, [*parts, graph.integer(1)], joined)
     chosen = graph.input((7,), INT32)
     graph.operation(OperationCode.GATHER, [joined, graph.integer(1), chosen], graph.output((2, 7, 33)))
     data = np.random.default_rng(3).random(dims).astype(np.float32)
-    (found,) = results(opencl_device, graph.model(), [data, np.array(INDICES, np.int32)])
+    inputs = [data, np.array([2, 0, 33], np.int32), np.array(INDICES, np.int32)]
+    (found,) = results(opencl_device, graph.model(), inputs)
     np.testing.assert_array_equal(found, np.take(data, INDICES, 1))
 
 
