@@ -19,12 +19,20 @@ from tests.gpu_driver.graphs import Graph, request
 from tests.gpu_driver.running import prepare
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gpu_driver.driver import Device
     from nn_runtime.operand import Array
 
 TYPES = OperandCode.TENSOR_FLOAT32, OperandCode.TENSOR_FLOAT16, OperandCode.TENSOR_QUANT8_ASYMM_SIGNED
 DEPTHS = 1, 2, 4, 8, 16
 CASES = "depthwise 3", "depthwise 5", "convolution 1", "convolution 3", "pool", "sum", "resize", "pad"
+CASES_OF_ROWS = (
+    *("MEAN 20 256", "REDUCE_SUM 20 256", "REDUCE_MAX 20 256", "MEAN 512 14", "TOPK_V2 1024 9"),
+    *("by_rows 4 1024 4 1", "by_rows 3 5 1024 1", "by_columns 4 1024 5 1", "by_columns 3 1024 37 1"),
+    *("by_columns 1 1 63 1024", "by_columns 1 1 15 1024"),
+)
+"""Rows and elements of each; for products then the columns of the right sides, and how many there are."""
 ROWS = 16
 
 
@@ -46,18 +54,26 @@ def check(device: Device, code: OperandCode, depth: int, case: str) -> None:
     dims = (1, ROWS, mmap.PAGESIZE // (ROWS * depth * dtype.itemsize), depth)
     source = np.random.default_rng(depth).integers(-8, 8, dims).astype(dtype)
     graph, wanted = model(code, dims, case)
-    results = [np.empty(wanted, dtype) for _ in range(2)]
-    _input_pages, placed = guarded(source)
-    output = results[0]
-    if output.nbytes % mmap.PAGESIZE == 0:
-        _output_pages, output = guarded(output)
+    check_in_place(device, graph, [source], [np.empty(wanted, dtype)])
+
+
+def check_in_place(device: Device, graph: Graph, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+    """Execute a model twice on what of its memory can be guarded, and compare with memory of its own."""
+    kept = []
+    in_place: list[list[Array]] = [[], []]
+    for place, array in [*((0, one) for one in inputs), *((1, one) for one in outputs)]:
+        pages, copy = guarded(array) if array.nbytes % mmap.PAGESIZE == 0 else (None, array)
+        kept.append(pages)
+        in_place[place].append(copy)
     prepared = prepare(device, graph.model())
-    bound = prepared.create_reusable_execution(request([placed], [output]), False, None)
+    bound = prepared.create_reusable_execution(request(*in_place), False, None)
     assert bound is not None
     for _ in range(2):
         bound.execute_synchronously(None)
-    prepared.execute_synchronously(request([source], [results[1]]), False, None, None)
-    np.testing.assert_array_equal(output, results[1])
+    wanted = [np.empty_like(one) for one in outputs]
+    prepared.execute_synchronously(request(inputs, wanted), False, None, None)
+    for found, own in zip(in_place[1], wanted, strict=True):
+        np.testing.assert_array_equal(found, own)
 
 
 def model(code: OperandCode, dims: tuple[int, int, int, int], case: str) -> tuple[Graph, tuple[int, ...]]:
@@ -95,11 +111,44 @@ def model(code: OperandCode, dims: tuple[int, int, int, int], case: str) -> tupl
     return graph, output
 
 
+def model_of_rows(case: str) -> tuple[Graph, list[Array], list[Array]]:
+    """Return a model whose last vector of rows, or of elements of a row, is a short one; its inputs and outputs."""
+    graph, rng = Graph(), np.random.default_rng(0)
+    kind, *sizes = case.split()
+    rows, depth = map(int, sizes[:2])
+    inputs = [rng.random((rows, depth)).astype(np.float32)]
+    if kind in ("MEAN", "REDUCE_SUM", "REDUCE_MAX"):
+        axes = graph.constant(np.array([1], np.int32))
+        keep = graph.integer(0) if kind == "MEAN" else graph.flag(False)
+        graph.operation(OperationCode[kind], [graph.input((rows, depth)), axes, keep], graph.output((rows,)))
+        return graph, inputs, [np.empty(rows, np.float32)]
+    if kind == "TOPK_V2":
+        outputs = graph.output((rows, depth)), graph.output((rows, depth), OperandCode.TENSOR_INT32)
+        graph.operation(OperationCode.TOPK_V2, [graph.input((rows, depth)), graph.integer(depth)], *outputs)
+        return graph, inputs, [np.empty((rows, depth), np.float32), np.empty((rows, depth), np.int32)]
+    columns, batches = map(int, sizes[2:])
+    by_rows = kind == "by_rows"
+    left, right = (batches, rows, depth), (batches, columns, depth) if by_rows else (batches, depth, columns)
+    operands = [graph.input(left), graph.input(right), graph.flag(False), graph.flag(by_rows)]
+    graph.operation(OperationCode.BATCH_MATMUL, operands, graph.output((batches, rows, columns)))
+    inputs = [rng.random(dims).astype(np.float32) for dims in (left, right)]
+    return graph, inputs, [np.empty((batches, rows, columns), np.float32)]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="mprotect of Linux")
+def test_nothing_is_read_beyond_the_last_row(opencl_device: Device) -> None:
+    in_own_process(f"main_of_rows({opencl_device.name!r})")
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="mprotect of Linux")
 @pytest.mark.parametrize("code", TYPES, ids=lambda code: code.name)
 def test_nothing_is_read_beyond_a_tensor(opencl_device: Device, code: OperandCode) -> None:
-    """In a process of its own, which would not survive it."""
-    script = f"from tests.gpu_driver import test_guard_pages as guard; guard.main({opencl_device.name!r}, {int(code)})"
+    in_own_process(f"main({opencl_device.name!r}, {int(code)})")
+
+
+def in_own_process(call: str) -> None:
+    """Call a function of this module in a process of its own, which would not survive what it is to find."""
+    script = f"from tests.gpu_driver import test_guard_pages as guard; guard.{call}"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, f"{done.stdout[-200:]} {done.stderr[-2000:]}"
 
@@ -111,3 +160,11 @@ def main(name: str, number: int) -> None:
         for case in CASES:
             print(depth, case, flush=True)
             check(device, OperandCode(number), depth, case)  # type: ignore[arg-type]
+
+
+def main_of_rows(name: str) -> None:
+    """Check all cases of rows; the last one printed is the one that crashed."""
+    device = find_device(name).hal
+    for case in CASES_OF_ROWS:
+        print(case, flush=True)
+        check_in_place(device, *model_of_rows(case))  # type: ignore[arg-type]

@@ -78,7 +78,9 @@ def test_few_rows_are_multiplied_by_weights_as_they_are(opencl_device: Device, r
 
 @pytest.mark.parametrize("by_rows", [False, True])
 @pytest.mark.parametrize("columns", [1, 5, 16, 31, 64, 77, 200])
-@pytest.mark.parametrize(("batches", "rows", "depth"), [(1, 1, 16), (3, 2, 33), (5, 4, 1), (1, 3, 200), (2, 12, 48)])
+@pytest.mark.parametrize(
+    ("batches", "rows", "depth"), [(1, 1, 16), (3, 2, 33), (5, 4, 1), (1, 3, 200), (2, 12, 48), (2, 3, 31)]
+)
 def test_products_of_few_rows(
     opencl_device: Device, batches: int, rows: int, depth: int, columns: int, by_rows: bool
 ) -> None:
@@ -102,6 +104,7 @@ def test_half_numbers_have_no_such_steps() -> None:
 SIZES = [
     *((3, 40, 12, 33), (2, 13, 16, 9), (1, 60, 20, 3000), (2, 31, 8, 16), (1, 18, 4, 2)),
     *((4, 1, 8, 700), (2, 12, 20, 45), (1, 3, 64, 5), (5, 2, 33, 16), (2, 5, 16, 9), (1, 8, 4, 2)),  # few rows
+    (6, 4, 64, 300),  # in several tasks
 ]
 
 
@@ -197,3 +200,18 @@ def test_products_of_parts_wait_for_all_of_their_right_side(rows: int) -> None:
         first, last = reads_of_residual(product, task)[0]
         batches = task.pixels[0] // rows, -(-task.pixels[1] // rows)
         assert (first, last) == tuple(batch * shape[0] // 2 for batch in batches)
+
+
+def test_a_softmax_has_all_products_of_its_rows() -> None:
+    """One task has all columns; without it, columns of a matrix are shared among tasks."""
+    tasks = {}
+    for has_softmax in (False, True):
+        scores = Scores(3, 2, 64, 700)
+        scores.scale(0.3, is_last=not has_softmax)
+        if has_softmax:
+            scores.softmax(1.0, is_last=True)
+        product = [step for launch in launches_of(scores.graph) for step in launch.steps][-1]
+        assert product.kind == Kind.MULTIPLY_FEW
+        tasks[has_softmax] = tasks_of(product, 8)
+    assert len({task.channels for task in tasks[False]}) > 1
+    assert [(task.pixels, task.channels) for task in tasks[True]] == [((2 * b, 2 * b + 2), (0, 700)) for b in range(3)]
