@@ -201,8 +201,9 @@ def test_rows_that_do_not_fit_take_more_steps(opencl_device: Device, dims: Dimen
     rows.check(opencl_device)
 
 
-def test_a_mean_that_others_read_is_a_step_of_its_own(opencl_device: Device) -> None:
-    rows = Rows((6, 48))
+@pytest.mark.parametrize("depth", [48, 51])
+def test_a_mean_that_others_read_is_a_step_of_its_own(opencl_device: Device, depth: int) -> None:
+    rows = Rows((6, depth))
     x = rows.input()
     mean = rows.mean(x)
     rows.finish(rows.pair(SUB, x, mean), mean)
