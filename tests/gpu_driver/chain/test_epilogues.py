@@ -106,11 +106,11 @@ class Network:
         operands += [] if code == OperationCode.PRELU else [none]
         self.graph.operation(OperationCode(code), operands, self.tensor(dims))
 
-    def padded(self, tensor: int, dims: Dimensions, depth: int) -> int:
-        """Add a PAD of channels, which is left beside the last tensor."""
+    def padded(self, tensor: int, dims: Dimensions, depth: int, before: int = 0) -> int:
+        """Add a PAD of channels, so many of them before the others, which is left beside the last tensor."""
         made = self.graph.temporary((*dims[:-1], depth), self.code, self.scale(TENSOR_SCALE), self.zero)
-        amounts = self.graph.constant(np.array([[0, 0]] * (len(dims) - 1) + [[0, depth - dims[-1]]], np.int32))
-        self.graph.operation(OperationCode.PAD, [tensor, amounts], made)
+        amounts = [[0, 0]] * (len(dims) - 1) + [[before, depth - dims[-1] - before]]
+        self.graph.operation(OperationCode.PAD, [tensor, self.graph.constant(np.array(amounts, np.int32))], made)
         return made
 
     def finish(self) -> None:
@@ -295,7 +295,7 @@ def test_a_product_waits_for_what_waited_itself(opencl_device: Device, code: Ope
         made.append(network.now)
     network.now = made[0]
     network.follow(OperationCode.ADD, network.padded(entry, dims, 32))
-    apart = network.padded(entry, dims, 32)  # or both sums would be one step
+    apart = network.padded(entry, dims, 32, before=1)  # or both sums would be one step
     network.follow(OperationCode.ADD, made[1])
     network.product(CONV, 32)
     network.follow(OperationCode.ADD, apart)
