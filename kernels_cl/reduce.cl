@@ -205,10 +205,7 @@ static inline COMPUTE_T16 sums_of_rows(global const T *src, int apart, int4 size
             for (int column = 0; column < whole; column += 16)
                 rows[i] += LOAD16(src, i * apart + offset_of(line * sizes.s3, sizes, strides) + column);
     }
-    transpose16(rows);
-    _Pragma("unroll") for (int half_of = 8; half_of > 0; half_of /= 2)
-        _Pragma("unroll") for (int i = 0; i < half_of; ++i) rows[i] += rows[i + half_of];
-    return rows[0] + rest;
+    return sums_of_vectors(rows) + rest;
 }
 
 #define SUM(V, LOADER, from)      \
