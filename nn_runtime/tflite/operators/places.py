@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 _COMBINED = (OperandCode.TENSOR_FLOAT32, OperandCode.TENSOR_FLOAT16, OperandCode.TENSOR_INT32)
 _INTEGERS, _BOOLEANS = Value(OperandCode.TENSOR_INT32), Value(OperandCode.TENSOR_BOOL8)
-_MAX_SORTED = 1 << 15
-"""Places and rows; sorting them takes about as many comparisons as the square of it."""
+_MAX_SORTED = 1 << 16
+"""Rows; to sort them takes a GPU as many comparisons as the square of it."""
 _DROPPED, _NO_ROW = -1, -2
 
 
@@ -83,8 +83,9 @@ def combined_at_known_places(op: Operator, rows: Value, numbers: Array, count: i
 def combined_at_computed_places(op: Operator, rows: Value, numbers: Value, count: int, how: Combination) -> Value:
     """Return the same for numbers [rows] that are computed; rows of numbers >= count are dropped too.
 
-    As a product with a matrix of ones and zeros would be spoilt by infinities, rows are sorted. Before those of a place
-    there is one without effect, so that each place has a first one; behind all is another, the follower of the last.
+    As a product with a matrix of ones and zeros would be spoilt by infinities, rows are sorted, those of a place are
+    combined as above, and each place looks for its first one. Behind all is one without effect: the follower of the
+    last, and the row of places without any.
     """
     size, nothing = (rows.shape or ())[0], how.of_nothing(rows.type)
     if rows.type == OperandCode.TENSOR_BOOL8:
@@ -92,26 +93,41 @@ def combined_at_computed_places(op: Operator, rows: Value, numbers: Value, count
     if size == 1:
         return _at_one_place(op, with_filling(op, rows, 0, nothing), numbers, count)
     check_combined(op, rows)
-    total = size + count + 1
-    if total > _MAX_SORTED:
-        op.fail(f"computed places are supported for at most {_MAX_SORTED} places and rows, got {count} and {size}")
-    op.spend(total)
+    if size > _MAX_SORTED:
+        op.fail(f"at most {_MAX_SORTED} rows at computed places are supported, got {size}")
     dropped = op.emit(OperationCode.MAXIMUM, [numbers, int32_vector([_DROPPED])], _INTEGERS)
-    keys = joined(op, [dropped, int32_vector([*range(count), _NO_ROW])], 0, _INTEGERS)
-    ordered, order = _sorted(op, keys)  # of equals the larger index is first
-    taken = op.emit(OperationCode.MINIMUM, [order, int32_vector([size])], _INTEGERS)
-    rows = _gathered(op, with_filling(op, rows, 0, nothing), taken)
+    ordered, order = _sorted(op, joined(op, [dropped, int32_vector([_NO_ROW])], 0, _INTEGERS))
+    rows = _gathered(op, with_filling(op, rows, 0, nothing), order)
     distance = 1
-    while distance <= size:
-        op.spend(2 * total)
-        followers = constant(np.minimum(np.arange(total, dtype=np.int32) + distance, total - 1))
+    while distance < size:
+        op.spend(2 * (size + 1))
+        followers = constant(np.minimum(np.arange(size + 1, dtype=np.int32) + distance, size))
         is_own = op.emit(OperationCode.EQUAL, [_gathered(op, ordered, followers), ordered], _BOOLEANS)
-        ends = constant(np.full(total, total - 1, np.int32))
-        own = op.emit(OperationCode.SELECT, [is_own, followers, ends], _INTEGERS)
+        own = op.emit(OperationCode.SELECT, [is_own, followers, _repeated(size, size + 1)], _INTEGERS)
         rows = how.of(op, rows, _gathered(op, rows, own))
         distance *= 2
-    falling = _sorted(op, order)[1]  # at i is where total - 1 - i is in the order
-    return _gathered(op, rows, _gathered(op, falling, constant(np.arange(count, 0, -1, dtype=np.int32))))
+    op.spend(3 * count)
+    places = constant(np.arange(count, dtype=np.int32))
+    first = _number_above(op, ordered, places, size)
+    is_there = op.emit(OperationCode.EQUAL, [_gathered(op, ordered, first), places], _BOOLEANS)
+    return _gathered(op, rows, op.emit(OperationCode.SELECT, [is_there, first, _repeated(size, count)], _INTEGERS))
+
+
+def _number_above(op: Operator, ordered: Value, places: Value, most: int) -> Value:
+    """Return for each place how many of the numbers, falling and at most `most` of them, are greater: by bisection."""
+    count, size = (places.shape or ())[0], (ordered.shape or ())[0]
+    step = 1 << most.bit_length() - 1
+    rest = max(2 * step - 1 - size, 0)
+    op.spend(rest)
+    # Number n is at n, so that all steps fit in: the first at 1.
+    numbers = joined(op, [int32_vector([0]), ordered, *([_repeated(_NO_ROW, rest)] if rest else [])], 0, _INTEGERS)
+    above = _repeated(0, count)
+    while step:
+        further = op.emit(OperationCode.ADD, [above, int32_vector([step]), int32(FuseCode.NONE)], _INTEGERS)
+        is_above = op.emit(OperationCode.GREATER, [_gathered(op, numbers, further), places], _BOOLEANS)
+        above = op.emit(OperationCode.SELECT, [is_above, further, above], _INTEGERS)
+        step //= 2
+    return above
 
 
 def check_combined(op: Operator, rows: Value) -> None:
@@ -123,9 +139,9 @@ def check_combined(op: Operator, rows: Value) -> None:
 def _at_one_place(op: Operator, row_and_filling: Value, number: Value, count: int) -> Value:
     op.spend(2 * count)
     places = constant(np.arange(count, dtype=np.int32))
-    zeros, ones = (constant(np.full(count, which, np.int32)) for which in (0, 1))
     is_place = op.emit(OperationCode.EQUAL, [places, number], _BOOLEANS)
-    return _gathered(op, row_and_filling, op.emit(OperationCode.SELECT, [is_place, zeros, ones], _INTEGERS))
+    chosen = op.emit(OperationCode.SELECT, [is_place, *(_repeated(which, count) for which in (0, 1))], _INTEGERS)
+    return _gathered(op, row_and_filling, chosen)
 
 
 def _sorted(op: Operator, keys: Value) -> tuple[Value, Value]:
@@ -137,3 +153,7 @@ def _sorted(op: Operator, keys: Value) -> tuple[Value, Value]:
 
 def _gathered(op: Operator, source: Value, numbers: Value) -> Value:
     return op.emit(OperationCode.GATHER, [source, int32(0), numbers], source)
+
+
+def _repeated(number: int, count: int) -> Value:
+    return constant(np.full(count, number, np.int32))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
+from nn_runtime.operand import QUANT8_TYPES
 from nn_runtime.tflite.builtin_operator import BuiltinOperator
 from nn_runtime.tflite.operators import converts
 from nn_runtime.tflite.operators.computations import combination
@@ -24,6 +25,7 @@ from nn_runtime.tflite.operators.places import (
 )
 from nn_runtime.tflite.operators.rows import computed_row_numbers, row_numbers
 from nn_runtime.tflite.operators.shape import transposed
+from nn_runtime.tflite.operators.whole_numbers import as_output, whole_numbers
 from nn_runtime.tflite.values import Value, constant, int32, int32_vector, scalar
 
 if TYPE_CHECKING:
@@ -47,7 +49,8 @@ def _wanted_shape(op: Operator, position: int, name: str) -> Dimensions:
 def _scatter_nd(op: Operator) -> None:
     """(indices [..., columns], updates, shape): zeros, to which the updates are added, several to one place or none.
 
-    TFLite refuses indices that are not within the shape; so are constants, but computed ones may do anything.
+    TFLite refuses indices that are not within the shape; so are constants, but computed ones may do anything. Bytes are
+    added without their zero point, and of their sums the lowest bits are kept.
     """
     indices, updates, shape = op.input(0, "indices"), op.input(1, "updates"), _wanted_shape(op, 2, "shape")
     if indices.type != OperandCode.TENSOR_INT32:
@@ -58,14 +61,16 @@ def _scatter_nd(op: Operator) -> None:
     indexed, rest = shape[:columns], shape[columns:]
     if updates.shape != (*outer, *rest):
         op.fail(f"updates (input 1) must be {[*outer, *rest]}, got {list(updates.shape or ())}")
-    rows = op.reshape(updates, (math.prod(outer), math.prod(rest)))
+    numbers: Array | Value
     if indices.data is None:
-        numbers = computed_row_numbers(op, indices, indexed)
-        result = combined_at_computed_places(op, rows, numbers, math.prod(indexed), SUM)
+        numbers, are_different = computed_row_numbers(op, indices, indexed), math.prod(outer) == 1
     else:
-        known = row_numbers(op, indices.data.reshape(-1, columns), indexed)
-        result = combined_at_known_places(op, rows, known, math.prod(indexed), SUM)
-    op.result_of_same_quantization(op.reshape(result, shape))
+        numbers = row_numbers(op, indices.data.reshape(-1, columns), indexed)
+        are_different = np.unique(numbers).size == numbers.size
+    are_bytes_added = updates.type in QUANT8_TYPES and not are_different
+    rows = op.reshape(updates, (math.prod(outer), math.prod(rest)))
+    rows = whole_numbers(op, rows) if are_bytes_added else rows
+    _result(op, op.reshape(_combined(op, rows, numbers, math.prod(indexed), SUM), shape), are_bytes_added)
 
 
 @converts(BuiltinOperator.SPARSE_TO_DENSE, inputs=4, version=3)
@@ -96,10 +101,14 @@ def _stablehlo_scatter(op: Operator) -> None:
     """(operand, indices, updates): windows of the operand, replaced by their updates or combined with them.
 
     What is whole in every window is a row; what is not has places, the rows' numbers. Of updates of one place the last
-    counts; those of places outside are left out.
+    counts; those of places outside are left out. Bytes are combined without their zero point.
     """
     source = op.input(0, "operand")
     updates = op.same_integers(op.input(2, "updates"), source)
+    how = combination(op, "update_computation_subgraph_index")
+    are_bytes_combined = how is not None and source.type == updates.type and source.type in QUANT8_TYPES
+    if are_bytes_combined:
+        source, updates = (whole_numbers(op, value) for value in (source, updates))
     shape = source.shape or ()
     moved, inserted, windows = _axes(op, source, updates)
     vectors, outer = index_vectors(op, len(moved), "scatter_indices")
@@ -113,8 +122,16 @@ def _stablehlo_scatter(op: Operator) -> None:
     rows = op.reshape(turned, (math.prod(turned.shape or ()) // math.prod(row), math.prod(row)))
     base = op.reshape(_turned(op, source, order), (math.prod(indexed), math.prod(row)))
     elements = _elements(op, vectors, [sizes[axis] for axis in axes])
-    result = op.reshape(_updated(op, base, rows, _numbers_inside(op, elements, indexed)), [*indexed, *row])
-    op.result_of_same_quantization(_turned(op, result, [order.index(axis) for axis in range(len(order))]))
+    result = op.reshape(_updated(op, base, rows, _numbers_inside(op, elements, indexed), how), [*indexed, *row])
+    _result(op, _turned(op, result, [order.index(axis) for axis in range(len(order))]), are_bytes_combined)
+
+
+def _result(op: Operator, value: Value, are_bytes: bool) -> None:
+    """Make a value the result, of bytes that were combined as integers of 32 bits the lowest bits."""
+    if are_bytes:
+        op.result(as_output(op, value))
+    else:
+        op.result_of_same_quantization(value)
 
 
 def _axes(op: Operator, source: Value, updates: Value) -> list[list[int]]:
@@ -195,9 +212,9 @@ def _numbers_inside(op: Operator, indices: Value, indexed: Sequence[int]) -> Arr
     return op.emit(OperationCode.SELECT, [is_row, computed, outside], _INTEGERS)
 
 
-def _updated(op: Operator, base: Value, rows: Value, numbers: Array | Value) -> Value:
-    """Return rows of which some are replaced by others or combined with them, as the options say."""
-    count, how = (base.shape or ())[0], combination(op, "update_computation_subgraph_index")
+def _updated(op: Operator, base: Value, rows: Value, numbers: Array | Value, how: Combination | None) -> Value:
+    """Return rows of which some are replaced by others, or combined with them."""
+    count = (base.shape or ())[0]
     if how is None:
         both = joined(op, [base, rows], 0, base)
         return op.moved(OperationCode.GATHER, both, int32(0), _latest(op, numbers, count))

@@ -12,7 +12,17 @@ import pytest
 import nn_runtime as nn
 from nn_runtime.errors import BadData
 from tests.nn_runtime.tflite.operator_cases import Case
-from tests.nn_runtime.tflite.operator_file import Tensor, boolean, constant, int8, int32, int64, random_inputs, real
+from tests.nn_runtime.tflite.operator_file import (
+    Tensor,
+    boolean,
+    constant,
+    int8,
+    int32,
+    int64,
+    random_inputs,
+    real,
+    uint8,
+)
 from tests.nn_runtime.tflite.test_numbers_of_the_run import both
 
 if TYPE_CHECKING:
@@ -44,6 +54,8 @@ def _places(shape: Sequence[int], chosen: Sequence[int]) -> Array:
         ((1, 1), real(1, 1, 2, 8), (6, 1, 2, 8)),
         ((2,), int32(3), (4, 5, 3)),
         ((1, 2), int8(0.1, 3, 1, 4), (3, 5, 4)),
+        ((20, 1), int8(0.1, 3, 20, 4), (9, 4)),
+        ((7, 1), uint8(0.1, 130, 7, 9), (3, 9)),
         ((1, 1), boolean(1, 4), (3, 4)),
     ],
     ids=str,
@@ -98,16 +110,34 @@ def test_computed_places_that_are_not_there_spoil_no_others(device: Device) -> N
     np.testing.assert_array_equal(result, [[0, 0], [10, 12], [0, 0], [15, 16]])
 
 
+@pytest.mark.parametrize("size", [2, 3, 4, 7, 8, 9, 15, 16, 17])
+def test_every_number_of_rows_finds_its_places(size: int, device: Device) -> None:
+    """Bisection halves them, and combining doubles: both depend on the next power of two."""
+    rng = np.random.default_rng(size)
+    updates = rng.standard_normal((size, 2)).astype(np.float32)
+    model = _scatter(int32(size, 1), real(size, 2), (11, 2)).file()[0]
+    with nn.load(model).compile(device) as session:
+        for places in (np.arange(size) % 11, np.full(size, 10), np.zeros(size), rng.integers(0, 11, size)):
+            wanted = np.zeros((11, 2))
+            np.add.at(wanted, places.astype(np.int32), updates)
+            (result,) = session.run([places.astype(np.int32).reshape(size, 1), updates])
+            np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_there_may_be_many_places(device: Device) -> None:
+    """As of pillars of points, which a detector puts in a picture seen from above."""
+    case = _scatter(int32(700, 3), real(700, 4), (1, 248, 216, 4))
+    places = _places((1, 248, 216, 4), (700, 3))
+    result, wanted = both(case, [places, *random_inputs([real(700, 4)])], device)
+    np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("case", "reason"),
     [
         (
-            _scatter(int32(2, 1), int8(0.1, 3, 2, 4), (3, 4)),
-            "several rows at one place are supported for FLOAT32 and INT32, got TENSOR_QUANT8_ASYMM_SIGNED",
-        ),
-        (
-            _scatter(int32(5, 1), real(5), (32763,)),
-            "computed places are supported for at most 32768 places and rows, got 32763 and 5",
+            _scatter(int32(65537, 1), real(65537), (9,)),
+            "at most 65536 rows at computed places are supported, got 65537",
         ),
         (_scatter(real(5, 1), real(5), (9,)), r"indices \(input 0\) must be of integers, got TENSOR_FLOAT32"),
         (

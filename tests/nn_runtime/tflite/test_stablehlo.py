@@ -152,6 +152,12 @@ CASES = {
     "sums of blocks": scatter(real(5, 3), [[3], [2]], real(2, 2, 3), [0], [1, 2], "STABLEHLO_ADD", inserted=[]),
     "indices in columns": scatter(real(5, 3), constant([[4, 0], [1, 2]]), real(2), [0, 1], []).but(IndexVectorDim=0),
     "greatest": scatter(real(5, 3), [[4], [0], [4]], real(3, 3), [0], [1], "STABLEHLO_MAXIMUM"),
+    "sums of bytes": scatter(
+        int8(0.5, 3, 5, 40), [[4], [0], [4]], int8(0.5, 3, 3, 40), [0], [1], "STABLEHLO_ADD"
+    ),
+    "greatest of bytes at known places": scatter(
+        int8(0.5, 3, 5, 4), constant([[4], [0], [4]]), int8(0.5, 3, 3, 4), [0], [1], "STABLEHLO_MAXIMUM"
+    ),
     "least at known places": scatter(
         int32(5, 3), constant([[4], [0], [4], [7]]), int32(4, 3), [0], [1], "STABLEHLO_MINIMUM"
     ),
