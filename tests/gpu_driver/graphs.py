@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -91,6 +92,15 @@ class Graph:
 
     def operation(self, code: OperationCode, inputs: Sequence[int], *outputs: int) -> None:
         self._operations.append(Operation(code, tuple(inputs), outputs))
+
+    def turn_into_output(self, index: int) -> None:
+        """Make a temporary the next output."""
+        self._operands[index] = replace(self._operands[index], lifetime=OperandLifeTime.SUBGRAPH_OUTPUT)
+        self._outputs.append(index)
+
+    @property
+    def operation_count(self) -> int:
+        return len(self._operations)
 
     def model(self) -> Model:
         graph = Subgraph(tuple(self._operands), tuple(self._operations), tuple(self._inputs), tuple(self._outputs))
