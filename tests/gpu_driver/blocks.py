@@ -29,7 +29,7 @@ _EPSILON = 0.1
 """Added to variances, so that rounding errors stay what they are."""
 _Op = OperationCode
 _FUNCTIONS = (_Op.RELU, _Op.RELU6, _Op.LOGISTIC, _Op.TANH, _Op.HARD_SWISH, _Op.PRELU)
-_REAL_FUNCTIONS = (*_FUNCTIONS, _Op.ELU, _Op.ABS, _Op.NEG, _Op.SIN)
+_REAL_FUNCTIONS = (*_FUNCTIONS, _Op.ELU, _Op.ABS, _Op.NEG)
 _ACTIVATIONS = (FuseCode.NONE, FuseCode.NONE, FuseCode.RELU, FuseCode.RELU6)
 
 
