@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import pickle
 import socket
+import struct
 import threading
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from nn_runtime.hal.interfaces import (
     TakesCompilationAttributes,
     UnusableDevice,
 )
+from nn_runtime.hal.memory import PROT_READ, HardwareBuffer, HardwareBufferFormat, HardwareBufferUsage, SharedMemory
 from nn_runtime.hal.remote import RemoteDevice, hosted
 from nn_runtime.hal.types import (
     DeviceStatus,
@@ -168,7 +170,7 @@ def test_enumerations_travel_as_their_values() -> None:
         assert remote_channel._loaded(dumped) == value
 
 
-@pytest.mark.parametrize("name", ["os.getpid", "pages_of_zeros", "np"])
+@pytest.mark.parametrize("name", ["os.getpid", "pages_of_zeros", "np", "Unmappable"])
 def test_what_the_modules_of_the_hal_have_beside_values_is_not_for_messages(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -220,6 +222,58 @@ def test_descriptors_of_a_message_that_breaks_off_are_closed(is_reset: bool) -> 
             channel.receive_with_descriptors()
         channel.close()
     assert open_descriptors() < before + 10
+
+
+def test_a_rendezvous_is_for_who_knows_the_secret() -> None:
+    """Others are sent away, whether they say something else or hang up; who is let in may be silent for long."""
+    rendezvous = remote_channel.Rendezvous()
+    port, secret = rendezvous.address
+    stranger, leaving = (socket.create_connection(("127.0.0.1", port), timeout=10) for _ in range(2))
+    stranger.sendall(bytes(len(secret)))
+    leaving.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # resets the connection
+    leaving.close()
+    ours = remote_channel.connect(rendezvous.address)
+    theirs = rendezvous.accept()
+    assert not stranger.recv(1)
+    ours.send("question")
+    assert theirs.receive() == "question"
+    assert ours._socket.gettimeout() is theirs._socket.gettimeout() is None
+    with pytest.raises(OSError, match="refused"):
+        remote_channel.connect(rendezvous.address)
+    stranger.close()
+    ours.close()
+    theirs.close()
+
+
+def test_memory_of_another_process_is_described_whole(tmp_path: Path) -> None:
+    picture = HardwareBuffer(3, 4, 2, HardwareBufferFormat.R5G6B5_UNORM, HardwareBufferUsage.CPU_READ)
+    (tmp_path / "weights").write_bytes(bytes(range(100)))
+    with (tmp_path / "weights").open("rb") as file:
+        weights = SharedMemory.from_fd(20, PROT_READ, file.fileno(), 7)
+    other_picture, other_weights = (
+        remote_channel.attach_pool(description, [os.dup(fd) for fd in descriptors])
+        for description, descriptors in map(remote_channel.describe_pool, (picture, weights))
+    )
+    assert isinstance(other_picture, HardwareBuffer)
+    assert str(other_picture) == str(picture) == "hardware buffer of format R5G6B5_UNORM, 3 x 4 x 2"
+    assert (other_picture.size_bytes, other_picture.usage) == (48, HardwareBufferUsage.CPU_READ)
+    assert other_weights.array().tolist() == list(range(7, 27))
+    assert not other_weights.array().flags.writeable
+
+
+def test_a_message_that_is_too_large_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote_channel, "_MOST_BYTES", 1000)
+    ours, theirs = socket.socketpair()
+    channel, other = remote_channel.Channel(ours), remote_channel.Channel(theirs)
+    with pytest.raises(remote_channel.BadMessage, match="at most 1000 bytes can be sent at once, got 20"):
+        channel.send(bytes(2000))
+    if remote_channel.PASSES_DESCRIPTORS:
+        with pytest.raises(remote_channel.BadMessage, match=r"at most 250 file descriptors .* got 251"):
+            channel.send("many", [ours.fileno()] * 251)
+    channel.send("small")
+    assert other.receive() == "small"
+    channel.close()
+    other.close()
 
 
 def test_bad_messages_are_failures_of_one_call(shared_device: RemoteDevice) -> None:

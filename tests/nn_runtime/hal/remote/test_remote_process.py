@@ -90,6 +90,40 @@ def test_a_driver_killed_in_the_middle_of_an_execution(device: RemoteDevice, in_
     assert device.service.starts == 2
 
 
+@pytest.mark.parametrize("is_called", [True, False])
+def test_a_death_is_logged_with_its_status(
+    device: RemoteDevice, is_called: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    host = device.service.host()
+    if is_called:
+        values = np.zeros(4, np.float32)
+        suicidal = prepare(device, unary(OperationCode.LOGISTIC))
+        with pytest.raises(HalError):
+            suicidal.execute_synchronously(request([values], [values]), False, None, None)
+        host._watcher.join(60)
+    else:
+        kill(device)
+    assert f"the process of the driver {ENTRY} ended with status -{signal.SIGKILL.value}" in caplog.text
+    caplog.clear()
+    device.get_status()
+    assert f"the driver {ENTRY} was started anew in process {device.service.host().pid}" in caplog.text
+    caplog.clear()
+    device.close()
+    assert not caplog.text
+
+
+def test_a_process_that_lost_the_thread_of_a_call_ends(device: RemoteDevice) -> None:
+    host = device.service.host()
+    values = np.zeros(4, np.float32)
+    prepared = prepare(device, unary(OperationCode.SIN))
+    status = status_of(lambda: prepared.execute_synchronously(request([values], [values]), False, None, None))
+    assert status == ErrorStatus.DEAD_OBJECT
+    host._watcher.join(60)
+    assert not is_running(host.pid)
+    assert device.get_status() == DeviceStatus.AVAILABLE
+    assert device.service.starts == 2
+
+
 def test_every_waiting_thread_hears_of_the_death(device: RemoteDevice) -> None:
     prepared = prepare(device, unary(OperationCode.TANH))
     found: list[ErrorStatus] = []
