@@ -143,9 +143,10 @@ class HostProcess:
             self._fences = [fd for fd in self._fences if fd not in done]
             for fd in done:
                 fences.close(fd)
-            self._fences.append(fences.duplicate(fence))
-        if self.dead:
-            fences.fail(fence)
+            if not self.dead:
+                self._fences.append(fences.duplicate(fence))
+                return
+        fences.fail(fence)
 
     def close(self) -> None:
         """End the process: it leaves when its channels are closed, or is killed."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 import gc
 import os
 import threading
+import weakref
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -101,6 +102,18 @@ def test_an_execution_that_could_not_be_completed_has_failed_after_close_too() -
     with pytest.raises(ValueError, match="made up"):
         again.end(True)
     assert isinstance(again.end(True), OperationFailed)  # for whoever asks next
+
+
+@pytest.mark.parametrize("has_fence", [True, False])
+def test_a_closed_event_keeps_nothing_of_its_execution(has_fence: bool) -> None:
+    execution, output = bound(relu([fenced_device() if has_fence else SampleDevice("at_once")]))
+    event = execution.start_compute_with_dependencies([])
+    event.close()
+    watched = weakref.ref(execution), weakref.ref(output)
+    del execution, output
+    gc.collect()
+    assert [one() for one in watched] == [None, None]
+    event.wait()
 
 
 @pytest.mark.parametrize("succeeds", [True, False])

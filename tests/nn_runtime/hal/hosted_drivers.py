@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from nn_runtime.codes import DeviceTypeCode, FeatureLevel, OperationCode
@@ -238,6 +239,20 @@ def failing() -> list[IDevice]:
 
 def exiting() -> list[IDevice]:
     raise SystemExit(3)
+
+
+def dying() -> list[IDevice]:
+    os._exit(0)
+
+
+def boundless() -> list[IDevice]:
+    """Offer a device one of whose answers no message may bring."""
+
+    class Boundless(SampleDevice):
+        def get_version_string(self) -> str:
+            return Path("1")  # type: ignore[return-value]
+
+    return [Boundless("boundless")]
 
 
 def listless() -> None:

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pickle
 import socket
 import struct
 import threading
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import pytest
@@ -100,6 +102,36 @@ def test_unusable_and_silent_devices(shared_device: RemoteDevice, caplog: pytest
 def test_a_driver_that_cannot_be_loaded(entry: str) -> None:
     with pytest.raises(HalError, match="could not be loaded"):
         hosted(f"tests.nn_runtime.hal.hosted_drivers:{entry}")
+
+
+@pytest.mark.skipif(not hasattr(os, "waitid"), reason="the system does not tell of children")
+@pytest.mark.parametrize(
+    ("entry", "reason"),
+    [
+        ("failing", "could not be loaded: ImportError: no such library"),
+        ("dying", "its process ended at once"),
+        ("boundless", "does not belong into a message"),
+    ],
+)
+def test_a_driver_that_cannot_be_loaded_leaves_no_process(entry: str, reason: str) -> None:
+    code = f"""
+        import os
+        from nn_runtime.hal.remote import hosted
+        from nn_runtime.hal.types import HalError
+        try:
+            hosted("tests.nn_runtime.hal.hosted_drivers:{entry}")
+        except HalError as error:
+            print(int(error.status), error)
+            kept = error  # and with it what would otherwise end with its last holder
+        try:
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            print("no child")
+    """
+    first, last = run_script(code).splitlines()
+    assert first.startswith(f"{int(ErrorStatus.GENERAL_FAILURE)} tests.nn_runtime.hal.hosted_drivers:{entry}")
+    assert reason in first
+    assert last == "no child"
 
 
 def test_the_setting_hosts_every_driver() -> None:
@@ -321,5 +353,22 @@ def test_a_channel_that_nobody_serves_is_an_error_at_once(
         refusal = ("error", int(ErrorStatus.GENERAL_FAILURE), "can't start new thread", ())
         patched.setattr(host._control, "receive", lambda: (receive(), refusal)[1])
         assert status_of(device.get_status) == ErrorStatus.RESOURCE_EXHAUSTED_TRANSIENT
+    assert device.get_status() == DeviceStatus.AVAILABLE
+    assert device.service.starts == 1
+
+
+@pytest.mark.skipif(not remote_channel.PASSES_DESCRIPTORS, reason="sockets are made in pairs where they are passed")
+def test_a_channel_for_which_there_is_no_descriptor_is_an_error_at_once(
+    device: RemoteDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> NoReturn:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    device.service.host()._free.clear()
+    with monkeypatch.context() as patched, pytest.raises(HalError) as caught:
+        patched.setattr(socket, "socketpair", refuse)
+        device.get_status()
+    assert caught.value.status == ErrorStatus.RESOURCE_EXHAUSTED_TRANSIENT
+    assert caught.value.message == f"{ENTRY}: no further channel: Too many open files"
     assert device.get_status() == DeviceStatus.AVAILABLE
     assert device.service.starts == 1

@@ -21,7 +21,7 @@ from nn_runtime.device import Device
 from nn_runtime.errors import DeadObject, ResourceExhausted
 from nn_runtime.execution import Execution
 from nn_runtime.hal import remote_process
-from nn_runtime.hal.fences import FenceStatus, close, wait
+from nn_runtime.hal.fences import HAS_EVENTFD, Fence, FenceStatus, close, wait
 from nn_runtime.hal.interfaces import (
     CacheRequest,
     UnusableDevice,
@@ -58,7 +58,7 @@ from tests.nn_runtime.hal.remote_driver import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
 
@@ -158,6 +158,21 @@ def test_pending_fences_fail_when_the_driver_dies(device: RemoteDevice) -> None:
         assert wait(fence, ANSWER_S) == FenceStatus.FAILED
         assert status_of(callback.get_execution_info) == ErrorStatus.DEAD_OBJECT
         close(fence)
+
+
+@needs_descriptors
+@pytest.mark.skipif(not HAS_EVENTFD, reason="fences of others can be failed by eventfd alone")
+def test_a_fence_of_a_process_that_has_died_meanwhile_fails(device: RemoteDevice) -> None:
+    """Between its answer and the watch."""
+    host = device.service.host()
+    kill(device)
+    before = open_descriptors()
+    for _ in range(10):
+        fence = Fence()
+        host.watch_fence(fence.fd)
+        assert wait(fence.fd, 0) == FenceStatus.FAILED
+        fence.close()
+    assert open_descriptors() <= before
 
 
 def test_a_dead_driver_is_started_anew_for_every_call(device: RemoteDevice) -> None:
@@ -430,6 +445,51 @@ def test_an_interrupted_call_leaves_nothing_in_the_process_that_was_to_be_forgot
     assert open_descriptors(host.pid) <= before + 2
 
 
+def test_a_process_that_was_interrupted_as_it_opened_a_channel_ends(
+    device: RemoteDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its answer may still come: it is asked nothing more."""
+
+    def interrupted() -> NoReturn:
+        raise KeyboardInterrupt
+
+    host = device.service.host()
+    host._free.clear()
+    monkeypatch.setattr(host._control, "receive", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        device.get_status()
+    host._watcher.join(60)
+    assert not is_running(host.pid)
+    assert device.get_status() == DeviceStatus.AVAILABLE
+    assert device.service.starts == 2
+
+
+@pytest.mark.skipif(not hasattr(os, "getsid"), reason="the system has no sessions")
+def test_what_a_terminal_sends_is_the_applications(device: RemoteDevice) -> None:
+    pid = device.service.host().pid
+    assert os.getsid(pid) == pid
+    os.kill(pid, signal.SIGINT)
+    assert device.get_status() == DeviceStatus.AVAILABLE
+    assert device.service.starts == 1
+
+
+def test_what_the_process_is_to_forget_is_said_once(device: RemoteDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    send, said = remote_process.Channel.send, list[object]()
+
+    def heard(channel: remote_process.Channel, message: tuple[object, ...], *descriptors: Sequence[int]) -> None:
+        said.append(message[-1])
+        send(channel, message, *descriptors)
+
+    host = device.service.host()
+    device.get_status()
+    number = host.new_number()
+    monkeypatch.setattr(remote_process.Channel, "send", heard)
+    host.forget(number)
+    for _ in range(2):
+        device.get_status()
+    assert said == [[number], []]
+
+
 def test_a_process_that_cannot_be_started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     before = open_descriptors()
@@ -445,6 +505,16 @@ def test_a_driver_without_usable_devices_leaves_no_process(monkeypatch: pytest.M
     monkeypatch.setattr(remote_process.HostProcess, "close", lambda host: [started.append(host.pid), close_host(host)])
     assert hosted("tests.nn_runtime.hal.hosted_drivers:nothing") == [UnusableDevice("broken", "told so", DESCRIPTION)]
     assert [is_running(pid) for pid in started] == [False]
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="processes cannot be stopped here")
+def test_a_driver_that_does_not_end_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote_process, "_EXIT_S", 0.1)
+    device = start()
+    pid = device.service.host().pid
+    os.kill(pid, signal.SIGSTOP)
+    device.close()
+    assert not is_running(pid)
 
 
 def test_a_closed_device_starts_no_driver() -> None:
