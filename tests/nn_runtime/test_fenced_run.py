@@ -85,6 +85,30 @@ def test_who_looks_does_not_wait_for_the_fence() -> None:
     gate.close()
 
 
+def test_who_looks_waits_for_whoever_completes_the_execution_just_now() -> None:
+    completing, go, seen = threading.Event(), threading.Event(), list[bool]()
+
+    def finish(_run: FencedRun, _succeeded: bool) -> None:
+        completing.set()
+        go.wait(60)
+
+    run = FencedRun(FencedOutcome((), None, None), finish)
+    threads = [
+        threading.Thread(target=run.end, args=(True,)),
+        threading.Thread(target=lambda: seen.append(run.see_end())),
+    ]
+    threads[0].start()
+    assert completing.wait(60)
+    assert not run.poll()
+    threads[1].start()
+    threads[1].join(0.05)
+    assert threads[1].is_alive()
+    go.set()
+    for thread in threads:
+        thread.join(60)
+    assert seen == [True]
+
+
 def test_an_execution_that_could_not_be_completed_has_failed_after_close_too() -> None:
     def finish(_run: FencedRun, _succeeded: bool) -> None:
         raise ValueError("made up")

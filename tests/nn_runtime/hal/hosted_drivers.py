@@ -17,7 +17,7 @@ from nn_runtime.testing.sample_drivers import Record, SampleDevice, SamplePrepar
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from nn_runtime.hal.interfaces import Attributes, CacheRequest, IBuffer, IDevice
+    from nn_runtime.hal.interfaces import Attributes, CacheRequest, IBuffer, IDevice, IFencedExecutionCallback
     from nn_runtime.hal.memory import SharedMemory
     from nn_runtime.hal.types import BufferDesc, BufferRole, Model, Request
     from nn_runtime.operand import Dimensions
@@ -219,6 +219,28 @@ def sample() -> list[IDevice | UnusableDevice]:
 
 def plain() -> list[IDevice]:
     return [SampleDevice("first"), SampleDevice("second", {OperationCode.RELU})]
+
+
+class Terse(SampleDevice):
+    """Gives no reasons; its fenced executions end at once, and return a fence that is none."""
+
+    explain_operations = None  # type: ignore[assignment]
+
+    def get_supported_operations(self, model: Model) -> list[bool]:
+        return [operation.type == OperationCode.RELU for operation in model.main.operations]
+
+    def prepare_model(self, *options: Any) -> SamplePreparedModel:
+        return TersePreparedModel(self, super().prepare_model(*options).inner)
+
+
+class TersePreparedModel(SamplePreparedModel):
+    def execute_fenced(self, *options: Any) -> tuple[int | None, IFencedExecutionCallback]:
+        _, info = super().execute_fenced(*options)
+        return -1, info
+
+
+def terse() -> list[IDevice]:
+    return [Terse("terse")]
 
 
 def silent() -> list[IDevice]:

@@ -71,6 +71,7 @@ def test_an_unknown_tag_is_an_error_and_skipped(
         ("model", "", r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} nn_runtime\.model: a line\n"),
         ("model", "logging.basicConfig(format='mine: %(message)s')", r"mine: a line\n"),
         ("", "", ""),
+        (",", "", ""),
     ],
 )
 def test_lines_are_written_once(setting: str, before: str, wanted: str) -> None:
@@ -91,7 +92,7 @@ def test_lines_are_written_once(setting: str, before: str, wanted: str) -> None:
         capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
     assert re.fullmatch(wanted, done.stderr)
-    assert done.stdout.strip() == str(bool(setting))
+    assert done.stdout.strip() == str(bool(wanted))
 
 
 def test_every_refusal_and_placement_is_logged(

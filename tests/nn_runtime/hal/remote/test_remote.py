@@ -8,6 +8,9 @@ import os
 import pickle
 import socket
 import struct
+import subprocess
+import sys
+import textwrap
 import threading
 from pathlib import Path
 from typing import NoReturn
@@ -23,6 +26,7 @@ from nn_runtime.hal.interfaces import (
     CacheRequest,
     DescribesDevice,
     ExplainsOperations,
+    OperationSupport,
     ReportsStatistics,
     TakesCompilationAttributes,
     UnusableDevice,
@@ -85,6 +89,12 @@ def test_several_devices_share_a_process_that_ends_with_the_last() -> None:
     assert is_running(pid)
     second.close()
     assert not is_running(pid)
+
+
+def test_a_driver_that_gives_no_reasons() -> None:
+    device = start("tests.nn_runtime.hal.hosted_drivers:terse")
+    assert device.explain_operations(add_model()) == [OperationSupport(False, "not supported"), OperationSupport(True)]
+    device.close()
 
 
 def test_unusable_and_silent_devices(shared_device: RemoteDevice, caplog: pytest.LogCaptureFixture) -> None:
@@ -310,8 +320,8 @@ def test_a_message_that_is_too_large_is_not_sent(monkeypatch: pytest.MonkeyPatch
 
 def test_bad_messages_are_failures_of_one_call(shared_device: RemoteDevice) -> None:
     host = shared_device.service.host()
-    for foreign in (Path("/"), lambda: None):
-        with pytest.raises(HalError, match="bad message") as caught:
+    for foreign, reason in ((Path("/"), "pathlib.* does not belong into a message"), (lambda: None, "cannot be sent")):
+        with pytest.raises(HalError, match=f"bad message: .*{reason}") as caught:
             host.call("status", 0, foreign)
         assert caught.value.status == ErrorStatus.GENERAL_FAILURE
     with pytest.raises(HalError, match="object 77 is closed") as caught:
@@ -321,6 +331,31 @@ def test_bad_messages_are_failures_of_one_call(shared_device: RemoteDevice) -> N
         with pytest.raises(HalError, match="the driver failed with"):
             host.call(method, target, *arguments)
     assert shared_device.get_status() == DeviceStatus.AVAILABLE
+
+
+def test_the_driver_logs_where_it_failed() -> None:
+    """In its own process, as NNRT_VLOG there says."""
+    code = f"""
+        import sys
+        from nn_runtime.hal.remote import hosted
+        from nn_runtime.hal.types import HalError
+        device = hosted({ENTRY!r})[0]
+        try:
+            device.service.host().call("status", 0, 1)
+        except HalError as error:
+            print(error)
+        device.close()
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "NNRT_VLOG": "driver"},
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    reason = "the driver failed with TypeError: "
+    assert done.stdout.startswith(reason)
+    first, *rest = done.stderr.splitlines()
+    assert f"nn_runtime.driver: status: {reason}" in first
+    assert rest[0].startswith("Traceback")
 
 
 def test_slow_is_slower_than_an_answer_may_take() -> None:

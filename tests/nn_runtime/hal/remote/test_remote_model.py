@@ -24,6 +24,7 @@ from nn_runtime.hal.interfaces import (
     TakesExecutionAttributes,
 )
 from nn_runtime.hal.memory import HardwareBuffer, SharedMemory
+from nn_runtime.hal.remote import RemoteDevice, hosted
 from nn_runtime.hal.remote_channel import MOST_DESCRIPTORS, PASSES_DESCRIPTORS
 from nn_runtime.hal.types import (
     BufferDesc,
@@ -54,8 +55,6 @@ from tests.nn_runtime.hal.remote_driver import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
-
-    from nn_runtime.hal.remote import RemoteDevice
 
 
 def test_executions_of_arrays(shared_device: RemoteDevice) -> None:
@@ -280,6 +279,26 @@ def test_fences(shared_device: RemoteDevice, in_arrays: bool) -> None:
     assert status_of(lambda: dynamic.execute_fenced(call, [], True, None, None, None)) == ErrorStatus.INVALID_ARGUMENT
 
 
+@pytest.mark.parametrize("entry", ["plain", "terse"])
+def test_a_fenced_execution_that_is_over_has_no_fence(entry: str) -> None:
+    devices = hosted(f"tests.nn_runtime.hal.hosted_drivers:{entry}")
+    device = devices[0]
+    assert isinstance(device, RemoteDevice)
+    pool, shared = shared_request()
+    pool.array()[:16].view(np.float32)[:] = 5
+    fence, callback = prepare(device, add_model()).execute_fenced(shared, [], False, None, None, None)
+    if PASSES_DESCRIPTORS:
+        assert fence is None
+    else:
+        assert fence is not None
+        assert wait(fence, 60) == FenceStatus.SIGNALLED
+        close(fence)
+    np.testing.assert_array_equal(pool.array()[128:144].view(np.float32), 5)
+    assert callback.get_execution_info() == (Timing(), Timing())
+    for one in devices:
+        one.close()  # type: ignore[union-attr]
+
+
 @pytest.mark.skipif(not PASSES_DESCRIPTORS, reason="descriptors are not passed here")
 @pytest.mark.parametrize("count", [MOST_DESCRIPTORS, MOST_DESCRIPTORS + 1, 2 * MOST_DESCRIPTORS])
 def test_an_execution_waits_for_all_of_many_fences(shared_device: RemoteDevice, count: int) -> None:
@@ -311,10 +330,12 @@ def test_fences_that_have_signalled_are_watched_no_longer(shared_device: RemoteD
             assert wait(fence, 10) == FenceStatus.SIGNALLED
             close(fence)
 
+    processes = (os.getpid(), shared_device.service.host().pid)
     execute(2)
-    before = open_descriptors()
+    before = [open_descriptors(pid) for pid in processes]
     execute(20)
-    assert open_descriptors() <= before + 5
+    for pid, count in zip(processes, before, strict=True):
+        assert open_descriptors(pid) <= count + 5
 
 
 @needs_descriptors
@@ -367,6 +388,38 @@ def test_caches(shared_device: RemoteDevice, tmp_path: Path) -> None:
         os.close(fd)
 
 
+@needs_descriptors
+@pytest.mark.skipif(not PASSES_DESCRIPTORS, reason="descriptors are not passed here")
+def test_descriptors_that_are_passed_are_closed_in_the_driver(shared_device: RemoteDevice, tmp_path: Path) -> None:
+    files = tuple(os.open(tmp_path / str(n), os.O_RDWR | os.O_CREAT) for n in range(2))
+    cache = CacheRequest(files[:1], files[1:], bytes(32))
+    unknown = CacheRequest(files[:1], files[1:], bytes(31) + b"1")
+    _pool, shared = shared_request()
+    gate = Fence()
+    gate.signal()
+
+    def pass_all() -> None:
+        prepared = shared_device.prepare_model(add_model(), *MINE, None, cache)
+        shared_device.prepare_model_from_cache(None, cache).close()
+        assert status_of(lambda: shared_device.prepare_model_from_cache(None, unknown)) == ErrorStatus.GENERAL_FAILURE
+        fence, _ = prepared.execute_fenced(shared, [gate.fd, gate.fd], False, None, None, None)
+        assert fence is not None
+        assert wait(fence, 10) == FenceStatus.SIGNALLED
+        close(fence)
+        prepared.close()
+
+    counts = []
+    for rounds in (2, 10):
+        for _ in range(rounds):
+            pass_all()
+        gc.collect()  # lets go of what the driver's process keeps for this one
+        shared_device.get_status()
+        counts.append(open_descriptors(shared_device.service.host().pid))
+    assert counts[1] <= counts[0] + 5
+    for fd in files:
+        os.close(fd)
+
+
 def test_buffers_and_tokens(shared_device: RemoteDevice) -> None:
     prepared = prepare(shared_device, add_model())
     buffer, token = allocated(shared_device, prepared)
@@ -379,8 +432,9 @@ def test_buffers_and_tokens(shared_device: RemoteDevice) -> None:
     np.testing.assert_array_equal(output, 4)
     buffer.copy_to(pool)
     buffer.close()
-    refused = status_of(lambda: prepared.execute_synchronously(token_request(token, output), False, None, None))
-    assert refused == ErrorStatus.INVALID_ARGUMENT
+    with pytest.raises(HalError, match=f"no buffer has the token {token}") as caught:
+        prepared.execute_synchronously(token_request(token, output), False, None, None)
+    assert caught.value.status == ErrorStatus.INVALID_ARGUMENT
 
 
 def test_tokens_of_other_processes_mean_nothing(shared_device: RemoteDevice, device: RemoteDevice) -> None:
