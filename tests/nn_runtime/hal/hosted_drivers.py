@@ -9,9 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from nn_runtime.codes import DeviceTypeCode, FeatureLevel, OperationCode
-from nn_runtime.hal.interfaces import DeviceDescription, ExecutionProfile, ProfileRow, UnusableDevice
+from nn_runtime.hal.interfaces import (
+    DeviceDescription,
+    ExecutionProfile,
+    OperationSupport,
+    ProfileRow,
+    UnusableDevice,
+)
 from nn_runtime.hal.plain import PlainBurst
 from nn_runtime.hal.types import ErrorStatus, ExecutionResult, Extension, HalError, Timing
+from nn_runtime.operand import EXTENSION_TYPES
 from nn_runtime.testing.sample_drivers import Record, SampleDevice, SamplePreparedModel, uniform_capabilities
 
 if TYPE_CHECKING:
@@ -239,6 +246,20 @@ class TersePreparedModel(SamplePreparedModel):
         return -1, info
 
 
+class Typed(SampleDevice):
+    """Its reasons are the types of extensions that are known to its process."""
+
+    def explain_operations(self, model: Model) -> list[OperationSupport]:
+        known = {code: (element.is_tensor, element.dtype.itemsize) for code, element in EXTENSION_TYPES.items()}
+        return [OperationSupport(False, repr(known))] * len(model.main.operations)
+
+
+def typed() -> list[IDevice]:
+    device = Typed("typed")
+    device.script.extensions = (Extension("com.example.hosted", {0: (True, 6), 1: (False, 3), 2: (False, 5)}),)
+    return [device]
+
+
 def terse() -> list[IDevice]:
     return [Terse("terse")]
 
@@ -248,7 +269,12 @@ def silent() -> list[IDevice]:
         def get_version_string(self) -> str:
             raise OSError("nobody there")
 
-    return [Silent("silent"), SampleDevice("speaking")]
+    return [Silent("silent"), SampleDevice("speaking"), object()]  # type: ignore[list-item]
+
+
+def talking() -> list[IDevice]:
+    print("said by the driver")
+    return [SampleDevice("talking", version=os.environ.get("NNRT_DRIVER_HOST", "unset"))]
 
 
 def nothing() -> list[UnusableDevice]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ast
 import errno
 import os
 import pickle
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -19,8 +21,10 @@ import numpy as np
 import pytest
 
 from nn_runtime.codes import DeviceTypeCode, OperandCode, OperationCode
+from nn_runtime.device import Device
 from nn_runtime.errors import BadData
 from nn_runtime.hal import remote, remote_channel, remote_model, remote_process
+from nn_runtime.hal import types as hal
 from nn_runtime.hal.fences import FenceStatus, close, wait
 from nn_runtime.hal.interfaces import (
     CacheRequest,
@@ -40,6 +44,7 @@ from nn_runtime.hal.types import (
     Priority,
 )
 from nn_runtime.hal.versions.conversion import without_pointers
+from nn_runtime.model import Model
 from tests.nn_runtime.descriptors import needs_descriptors, open_descriptors
 from tests.nn_runtime.hal.hosted_drivers import DESCRIPTION, SLOW_S
 from tests.nn_runtime.hal.models import add_model, request
@@ -97,13 +102,25 @@ def test_a_driver_that_gives_no_reasons() -> None:
     device.close()
 
 
+def test_the_driver_knows_the_types_of_extensions_that_a_model_and_its_branches_have() -> None:
+    """Each process has its own table of them."""
+    device = start("tests.nn_runtime.hal.hosted_drivers:typed")
+    codes = [Model().extension_operand_type(Device(device), "com.example.hosted", code) for code in range(3)]
+    here, there = (replace(unary(OperationCode.RELU).main, operands=(hal.Operand(code),) * 2) for code in codes[:2])
+    (answer,) = device.explain_operations(hal.Model(here, (there,)))
+    assert ast.literal_eval(answer.reason) == {codes[0]: (True, 6), codes[1]: (False, 3)}
+    device.close()
+
+
 def test_unusable_and_silent_devices(shared_device: RemoteDevice, caplog: pytest.LogCaptureFixture) -> None:
     offered = hosted(ENTRY)
     assert offered[1] == UnusableDevice("broken", "told so", DESCRIPTION)
     offered[0].close()  # type: ignore[union-attr]
-    silent, speaking = hosted("tests.nn_runtime.hal.hosted_drivers:silent")
+    silent, speaking, nameless = hosted("tests.nn_runtime.hal.hosted_drivers:silent")
     assert speaking.name == "speaking"
     assert silent == UnusableDevice("silent", "it does not answer its queries: OSError: nobody there")
+    assert isinstance(nameless, UnusableDevice)
+    assert nameless.name == "object"
     assert "silent: it does not answer its queries: OSError: nobody there" in caplog.text
     speaking.close()  # type: ignore[union-attr]
 
@@ -160,6 +177,16 @@ def test_the_setting_hosts_every_driver() -> None:
         assert (result == np.maximum(numbers(2, 3), 0)).all()
     """
     run_script(code, NNRT_DRIVER_HOST="process")
+
+
+def test_a_hosted_driver_hosts_no_others_and_what_it_says_is_not_lost() -> None:
+    code = """
+        from nn_runtime.hal.remote import hosted
+        (device,) = hosted("tests.nn_runtime.hal.hosted_drivers:talking")
+        device.close()
+        print(device.get_version_string())
+    """
+    assert run_script(code, NNRT_DRIVER_HOST="process").splitlines() == ["said by the driver", "unset"]
 
 
 def test_an_unknown_setting_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,6 +71,9 @@ def test_executions_of_arrays(shared_device: RemoteDevice) -> None:
     np.testing.assert_array_equal(output, 2 * inputs[0])
     prepared.close()
     prepared.close()
+    with pytest.raises(HalError, match=r"object \d+ is closed") as caught:
+        prepared.execute_synchronously(again, False, None, None)
+    assert caught.value.status == ErrorStatus.INVALID_ARGUMENT
 
 
 def test_executions_in_shared_memory(shared_device: RemoteDevice) -> None:
