@@ -61,6 +61,10 @@ def test_null_and_unknown(device: Device, name: str) -> None:
             call(device, "com.example.unknown", 0)
     with pytest.raises(BadData, match="has no operand type 2"):
         model.extension_operand_type(device, name, 2)
+    half: Any = 0.0
+    for call in (model.extension_operand_type, model.extension_operation_type):
+        with pytest.raises(BadData, match="wanted a whole number"):
+            call(device, name, half)
     for code in (-1, 65536):
         with pytest.raises(BadData, match=f"an operation is 0 to 65535, got {code}"):
             model.extension_operation_type(device, name, code)
@@ -267,6 +271,21 @@ def test_the_least_and_the_greatest_operand_type(name: str) -> None:
     device = device_with(Extension(name, {0: (True, 4), 65535: (True, 4)}))
     codes = [Model().extension_operand_type(device, name, code) & 0xFFFF for code in (0, 65535)]
     assert codes == [0, 65535]
+
+
+def test_attributes_have_a_name_and_a_code(name: str) -> None:
+    another = next(_names)
+    device, attributes = device_with(Extension(name), Extension(another)), ()
+    for owner, code in ((another, 65535), (name, 65535), (name, 0), (another, 0)):
+        attributes = extensions.with_attribute(attributes, owner, code, b"data")
+    owners = [(owner, code) for owner, code, _ in attributes]
+    assert owners == sorted((owner, code) for owner in (name, another) for code in (0, 65535))
+    with pytest.raises(BadData, match=f"extension attribute {name} 0: it is there already"):
+        extensions.with_attribute(attributes, name, 0, b"other data")
+    half: Any = 0.5
+    with pytest.raises(BadData, match="wanted a whole number"):
+        extensions.with_attribute(attributes, name, half, b"data")
+    assert device.extension_support(another)
 
 
 def test_no_prefix_is_given_twice(name: str, monkeypatch: pytest.MonkeyPatch) -> None:

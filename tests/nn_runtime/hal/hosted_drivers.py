@@ -17,7 +17,7 @@ from nn_runtime.hal.interfaces import (
     UnusableDevice,
 )
 from nn_runtime.hal.plain import PlainBurst
-from nn_runtime.hal.types import ErrorStatus, ExecutionResult, Extension, HalError, Timing
+from nn_runtime.hal.types import ErrorStatus, ExecutionPreference, ExecutionResult, Extension, HalError, Timing
 from nn_runtime.operand import EXTENSION_TYPES
 from nn_runtime.testing.sample_drivers import Record, SampleDevice, SamplePreparedModel, uniform_capabilities
 
@@ -114,7 +114,7 @@ def repeated(*asked: object) -> HalError:
 
 
 class RepeatingDevice(HostedDevice):
-    """Fails with what it was asked for; counts what it was told to let go. Without a deadline it prepares."""
+    """Fails with what it was asked for; counts what it was told to let go. It prepares, unless with LOW_POWER."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -125,7 +125,7 @@ class RepeatingDevice(HostedDevice):
 
     def prepare_model(self, model: Model, *options: Any) -> PreparedModel:  # type: ignore[override]
         preference, priority, deadline_ns, cache = options
-        if deadline_ns is not None:
+        if preference == ExecutionPreference.LOW_POWER or os.environ.get(CHANGING):
             raise repeated(preference, priority, deadline_ns, shown_cache(cache))
         return RepeatingPreparedModel(self, super().prepare_model(model, *options).inner)
 
@@ -225,7 +225,8 @@ def sample() -> list[IDevice | UnusableDevice]:
 
 
 def plain() -> list[IDevice]:
-    return [SampleDevice("first"), SampleDevice("second", {OperationCode.RELU})]
+    devices: list[IDevice] = [SampleDevice("first"), SampleDevice("second", {OperationCode.RELU})]
+    return devices[:1] if os.environ.get(CHANGING) else devices
 
 
 class Terse(SampleDevice):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -31,7 +32,9 @@ from nn_runtime.hal.remote import RemoteDevice, hosted
 from nn_runtime.hal.types import (
     DeviceStatus,
     ErrorStatus,
+    ExecutionPreference,
     HalError,
+    Priority,
     Timing,
 )
 from tests.nn_runtime import graphs
@@ -46,6 +49,7 @@ from tests.nn_runtime.hal.remote_driver import (
     arrays,
     is_running,
     kill,
+    message_of,
     prepare,
     run_script,
     shared_request,
@@ -245,6 +249,57 @@ def test_a_driver_that_comes_back_as_another_is_not_used(
         assert caught.value.status == ErrorStatus.DEAD_OBJECT
     assert device.get_version_string() == "1"
     assert device.service.starts == 2
+
+
+def test_a_driver_that_comes_back_with_fewer_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = hosted("tests.nn_runtime.hal.hosted_drivers:plain")
+    assert isinstance(first, RemoteDevice)
+    monkeypatch.setenv(CHANGING, "fewer")
+    kill(first)
+    with pytest.raises(HalError, match="second: the driver died and came back as another") as caught:
+        second.get_status()  # type: ignore[union-attr]
+    assert caught.value.status == ErrorStatus.DEAD_OBJECT
+    assert first.get_status() == DeviceStatus.AVAILABLE
+    for one in (first, second):
+        one.close()  # type: ignore[union-attr]
+
+
+def test_a_model_is_prepared_again_without_the_deadline_and_the_cache_of_before(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The one may have passed, the other be closed."""
+    device = start("tests.nn_runtime.hal.hosted_drivers:repeating")
+    files = tuple(os.open(tmp_path / str(n), os.O_RDWR | os.O_CREAT) for n in range(2))
+    how = (ExecutionPreference.SUSTAINED_SPEED, Priority.HIGH)
+    deadline_ns = time.monotonic_ns() + 10**12
+    prepared = device.prepare_model(add_model(), *how, deadline_ns, CacheRequest(files[:1], files[1:], bytes(32)))
+    for fd in files:
+        os.close(fd)
+    monkeypatch.setenv(CHANGING, "repeats")
+    kill(device)
+    _pool, shared = shared_request()
+    message = message_of(lambda: prepared.execute_synchronously(shared, False, None, None))
+    assert message == repr((*how, None, None))
+    device.close()
+
+
+def test_what_was_prepared_from_cache_is_prepared_again_where_it_is_known_how(
+    device: RemoteDevice, tmp_path: Path
+) -> None:
+    files = tuple(os.open(tmp_path / str(n), os.O_RDWR | os.O_CREAT) for n in range(2))
+    cache = CacheRequest(files[:1], files[1:], bytes(32))
+    device.prepare_model(add_model(), *MINE, None, cache)
+    prepared = device.prepare_model_from_cache(None, cache)
+    prepared.prepare_again_by(lambda: prepare(device, add_model()))
+    kill(device)
+    inputs, output = arrays()
+    for _ in range(3):
+        output[:] = 0
+        prepared.execute_synchronously(request(inputs, [output]), False, None, None)
+        np.testing.assert_array_equal(output, inputs[0] + inputs[1])
+        gc.collect()
+    for fd in files:
+        os.close(fd)
 
 
 def test_several_threads_find_it_dead_and_one_starts_it_anew(device: RemoteDevice) -> None:
