@@ -133,6 +133,10 @@ def test_profiles_and_attributes(shared_device: RemoteDevice) -> None:
     result, profile = prepared.execute_profiled(request(inputs, [output]), None, None)
     assert [row.kernel for row in profile.rows] == ["kernel"]
     np.testing.assert_array_equal(output, inputs[0] + inputs[1])
+    dynamic = prepare(shared_device, add_model((2, 2), (0, 2)))
+    assert isinstance(dynamic, ReportsProfile)
+    result, _ = dynamic.execute_profiled(request(inputs, [np.zeros((3, 2), np.float32)]), None, None)
+    assert result.output_shapes == (OutputShape((2, 2)),)
     attributes = (("com.example", 1, b"data"),)
     result = prepared.execute_with_attributes(request(inputs, [output]), False, None, None, attributes)
     assert result.timing == Timing(1, 10)

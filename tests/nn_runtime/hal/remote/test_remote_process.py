@@ -217,6 +217,25 @@ def test_prepared_models_are_prepared_again_and_buffers_lose_what_they_held(devi
     prepared.close()
 
 
+def test_a_copy_goes_to_a_buffer_of_the_driver_started_anew_unless_it_was_closed(device: RemoteDevice) -> None:
+    """Whether the death shows before the copy or in it."""
+    prepared = prepare(device, add_model())
+    buffer, token = allocated(device, prepared)
+    pool = SharedMemory.create(16)
+    pool.array().view(np.float32)[:] = 3
+    os.kill(device.service.host().pid, signal.SIGKILL)
+    buffer.copy_from(pool, ())
+    pool.array()[:] = 0
+    buffer.copy_to(pool)
+    assert pool.array().view(np.float32).tolist() == [3] * 4
+    assert device.service.starts == 2
+    buffer.close()
+    kill(device)
+    with pytest.raises(HalError, match=f"buffer {token} is closed") as caught:
+        buffer.copy_to(pool)
+    assert caught.value.status == ErrorStatus.INVALID_ARGUMENT
+
+
 def test_what_kills_the_driver_twice_is_not_tried_a_third_time(device: RemoteDevice) -> None:
     assert status_of(lambda: prepare(device, unary(OperationCode.RELU6))) == ErrorStatus.DEAD_OBJECT
     assert device.service.starts == 2
