@@ -55,9 +55,12 @@ def checked(extensions: Iterable[Extension]) -> tuple[Extension, ...]:
         check_extension_name(extension.name)
         for code, (_, size_bytes) in extension.operand_types.items():
             if not 0 <= code <= _MAX_CODE or size_bytes <= 0:
-                raise BadData(f"extension {extension.name}: operand type {code} of {size_bytes} bytes")
-    if len({extension.name for extension in found}) != len(found):
-        raise BadData("an extension is listed twice")
+                wanted = f"wanted a code of 0 to {_MAX_CODE} and a size > 0"
+                raise BadData(f"extension {extension.name}: {wanted}, got {code} of {size_bytes} bytes")
+    names = [extension.name for extension in found]
+    twice = next((name for at, name in enumerate(names) if name in names[:at]), None)
+    if twice is not None:
+        raise BadData(f"extension {twice}: it is listed twice")
     return found
 
 

@@ -11,7 +11,7 @@ import logging
 from typing import TYPE_CHECKING, TypeVar
 
 from nn_runtime.checks import shown, with_article
-from nn_runtime.errors import NNError, OutputInsufficientSize, error_of
+from nn_runtime.errors import NNError, error_of
 from nn_runtime.hal.types import RESULT_OF_STATUS, STATUS_OF_RESULT, ErrorStatus, HalError
 
 if TYPE_CHECKING:
@@ -33,8 +33,7 @@ def error_of_hal(error: HalError, where: str) -> NNError:
 def passed_hal(error: NNError) -> NNError:
     """Return an error as it is after a way through the HAL's status and back."""
     code = RESULT_OF_STATUS[STATUS_OF_RESULT[error.code]]
-    shapes = error.shapes if isinstance(error, OutputInsufficientSize) else ()
-    return error if code == error.code else error_of(code, str(error), shapes)
+    return error if code == error.code else error_of(code, str(error))
 
 
 def guarded(call: Callable[[], R], what: str) -> R:

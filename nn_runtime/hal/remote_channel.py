@@ -107,8 +107,12 @@ class Channel:
             return self.receive(), []
         descriptors: list[int] = []
         try:
-            data, descriptors, _flags, _address = socket.recv_fds(self._socket, _READ_BYTES, MOST_DESCRIPTORS)
-            return _loaded(self._rest(data)), descriptors
+            data, descriptors, flags, _address = socket.recv_fds(self._socket, _READ_BYTES, MOST_DESCRIPTORS)
+            payload = self._rest(data)
+            if flags & socket.MSG_CTRUNC:  # the system drops what this process may not open
+                taken = len(descriptors)
+                raise BadMessage(f"not all of its file descriptors could be taken, but {taken}: too many are open here")
+            return _loaded(payload), descriptors
         except BaseException as error:
             for fd in descriptors:
                 os.close(fd)

@@ -106,7 +106,7 @@ class Host:
             result, given = call(target, descriptors, *arguments)
         except HalError as error:
             return ("error", int(error.status), str(error), error.output_shapes), ()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             detail = f"the driver failed with {type(error).__name__}: {error}"
             _log.debug("%s: %s", method, detail, exc_info=True)
             is_memory = isinstance(error, MemoryError)

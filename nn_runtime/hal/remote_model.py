@@ -14,6 +14,7 @@ import weakref
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from nn_runtime.errors import ResourceExhausted
 from nn_runtime.hal import fences
 from nn_runtime.hal.plain import check_sizes_known, execute_after_fences, timing_since_launch
 from nn_runtime.hal.relocation import Relocation
@@ -117,7 +118,11 @@ class RemotePreparedModel:
         has_fence, given = host.call_with_descriptors("execute_fenced", placed.number, arguments, tuple(wait_for))
         fence = given[0] if has_fence else None
         if fence is not None:
-            host.watch_fence(fence)
+            try:
+                host.watch_fence(fence)
+            except ResourceExhausted as error:
+                fences.close(fence)
+                raise HalError(ErrorStatus.RESOURCE_EXHAUSTED_TRANSIENT, f"{self.device.name}: {error}") from error
         return fence, _RemoteFencedCallback(host, callback)
 
     def configure_execution_burst(self) -> RemoteBurst:

@@ -46,6 +46,7 @@ class HostProcess:
         """Start the process and load the driver; raises HalError(GENERAL_FAILURE)."""
         self.entry = entry
         self._is_dead = False
+        self._is_closed = False
         self._pid = os.getpid()
         self._lock = threading.RLock()
         """Of calls that must not be made twice; the watcher never waits for it."""
@@ -136,19 +137,20 @@ class HostProcess:
         return number
 
     def watch_fence(self, fence: int) -> None:
-        """Signal an error on a fence if the process dies before it does."""
+        """Signal an error on a fence if the process dies before it does; raises ResourceExhausted."""
         with self._lists:
             done = [fd for fd in self._fences if fences.wait(fd, 0) != fences.FenceStatus.PENDING]
             self._fences = [fd for fd in self._fences if fd not in done]
-            self._fences.append(fences.duplicate(fence))
-        for fd in done:
-            fences.close(fd)
-        if self.dead:
-            fences.fail(fence)
+            for fd in done:
+                fences.close(fd)
+            if not self.dead:
+                self._fences.append(fences.duplicate(fence))
+                return
+        fences.fail(fence)
 
     def close(self) -> None:
         """End the process: it leaves when its channels are closed, or is killed."""
-        self._is_dead = True
+        self._is_dead = self._is_closed = True
         if self.is_foreign:
             return
         for channel in self._channels:
@@ -186,6 +188,7 @@ class HostProcess:
         except ChannelClosed as error:
             self._is_dead = True
             channel.close()
+            self._control.shut_down()  # lest a process live on of which only the thread that served the channel ended
             raise self._death() from error
         except BaseException:
             with self._lists:
@@ -257,7 +260,7 @@ class HostProcess:
     def _watch(self) -> None:
         """Reap the process, and wake all who wait for it."""
         status = self._process.wait()
-        if not self.dead:
+        if not self._is_closed:
             _log.warning("the process of the driver %s ended with status %d", self.entry, status)
         self._is_dead = True
         with self._lists:

@@ -37,9 +37,9 @@ def bound(compilation: Compilation, memory: Memory | None = None) -> tuple[Execu
 
 
 def test_null_and_state() -> None:
-    with pytest.raises(UnexpectedNull):
+    with pytest.raises(UnexpectedNull, match="burst: the compilation is None"):
         Burst(None)  # type: ignore[arg-type]
-    with pytest.raises(BadState):
+    with pytest.raises(BadState, match="burst: the compilation is not finished"):
         Burst(Compilation(chain_model([RELU])))
     compilation = finished(chain_model([RELU]), [SampleDevice("sample")])
     execution, _ = bound(compilation)

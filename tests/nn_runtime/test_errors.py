@@ -76,3 +76,8 @@ def test_a_drivers_shapes_are_kept() -> None:
     assert isinstance(error, OutputInsufficientSize)
     assert error.shapes == ((2, 3),)
     assert str(error) == "here: too small"
+
+
+def test_a_status_that_is_none_of_the_hals_is_a_failure() -> None:
+    error = error_of_hal(HalError(99, "made up"), "where")  # type: ignore[arg-type]
+    assert (error.code, str(error)) == (ResultCode.OP_FAILED, "where: made up")

@@ -3,6 +3,10 @@
 
 from __future__ import annotations
 
+import gc
+import threading
+import weakref
+
 import pytest
 
 from nn_runtime.errors import BadData, MissedDeadline, OperationFailed
@@ -13,7 +17,7 @@ from tests.nn_runtime.descriptors import needs_descriptors, open_descriptors
 
 def test_bad_fence_descriptors() -> None:
     for fd in (-1, 0):
-        with pytest.raises(BadData, match="must be > 0"):
+        with pytest.raises(BadData, match=f"must be > 0, got {fd}"):
             Event.from_sync_fence_fd(fd)
     with pytest.raises(BadData, match="no open descriptor"):
         Event.from_sync_fence_fd(10**6)
@@ -22,7 +26,7 @@ def test_bad_fence_descriptors() -> None:
 def test_a_fence_of_ones_own() -> None:
     fence = Fence()
     with Event.from_sync_fence_fd(fence.fd) as event:
-        with pytest.raises(MissedDeadline):
+        with pytest.raises(MissedDeadline, match=r"the fence has not signalled within 0\.001 s"):
             event.wait(0.001)
         again = Event.from_sync_fence_fd(event.sync_fence_fd())
         fence.signal()
@@ -38,6 +42,56 @@ def test_a_fence_that_fails() -> None:
     for _ in range(2):
         with pytest.raises(OperationFailed, match="signalled an error"):
             event.wait()
+
+
+def test_an_execution_that_has_not_ended() -> None:
+    event, seen = Event(), list[str]()
+
+    def end() -> None:
+        seen.append("its end")
+        event.signal(None)
+
+    with pytest.raises(MissedDeadline, match=r"the execution has not ended within 0\.001 s"):
+        event.wait(0.001)
+    with pytest.raises(BadData, match="no sync fence"):
+        event.sync_fence_fd()
+    threading.Timer(0.02, end).start()
+    event.close()
+    assert seen == ["its end"]
+    event.wait(0)
+
+
+def test_each_wait_has_a_traceback_of_its_own() -> None:
+    """One that grew would keep what every wait before had at hand."""
+    event = Event()
+    event.signal(OperationFailed("made up"))
+    lengths = []
+    for _ in range(3):
+        with pytest.raises(OperationFailed, match="made up") as caught:
+            event.wait()
+        lengths.append(len(caught.traceback))
+    assert len(set(lengths)) == 1
+
+
+class Held:
+    """Something that a function has at hand."""
+
+
+def test_an_event_keeps_nothing_that_its_error_came_by() -> None:
+    event, watched = Event(), []
+
+    def fail() -> None:
+        held = Held()
+        watched.append(weakref.ref(held))
+        raise OperationFailed("made up")
+
+    with pytest.raises(OperationFailed) as caught:
+        fail()
+    event.signal(caught.value)
+    gc.collect()
+    assert watched[0]() is None
+    with pytest.raises(OperationFailed, match="made up"):
+        event.wait()
 
 
 @needs_descriptors

@@ -70,8 +70,9 @@ def test_extension_attributes_reach_the_driver() -> None:
         compilation.add_extension_attribute(NAME, 1, b"again")
     with pytest.raises(BadData, match="no device has an extension"):
         compilation.add_extension_attribute("com.example.unknown", 1, b"")
-    with pytest.raises(BadData, match="0 to 65535"):
-        compilation.add_extension_attribute(NAME, 65536, b"")
+    for code in (-1, 65536):
+        with pytest.raises(BadData, match=f"a code is 0 to 65535, got {code}"):
+            compilation.add_extension_attribute(NAME, code, b"")
     compilation.finish()
     with pytest.raises(BadState):
         compilation.add_extension_attribute(NAME, 3, b"")

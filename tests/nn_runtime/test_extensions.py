@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from nn_runtime import extensions
 from nn_runtime.codes import FeatureLevel, OperandCode, is_extension_code
 from nn_runtime.compilation import Compilation
 from nn_runtime.device import REFERENCE_NAME, Device
@@ -60,8 +61,15 @@ def test_null_and_unknown(device: Device, name: str) -> None:
             call(device, "com.example.unknown", 0)
     with pytest.raises(BadData, match="has no operand type 2"):
         model.extension_operand_type(device, name, 2)
-    with pytest.raises(BadData, match="0 to 65535"):
-        model.extension_operation_type(device, name, 65536)
+    half: Any = 0.0
+    for call in (model.extension_operand_type, model.extension_operation_type):
+        with pytest.raises(BadData, match="wanted a whole number"):
+            call(device, name, half)
+    for code in (-1, 65536):
+        with pytest.raises(BadData, match=f"an operation is 0 to 65535, got {code}"):
+            model.extension_operation_type(device, name, code)
+    for code in (0, 65535):
+        assert model.extension_operation_type(device, name, code) & 0xFFFF == code
 
 
 def test_codes_have_one_prefix_for_a_name(device: Device, name: str) -> None:
@@ -233,7 +241,7 @@ def test_conflicting_records_disable_an_extension_for_all(device: Device, name: 
     Model().extension_operand_type(same, name, SCALAR)
     other = device_with(Extension(name, {SCALAR: (False, 4)}), name="other")
     for found in (device, same, other):
-        with pytest.raises(BadData, match="disabled"):
+        with pytest.raises(BadData, match=f"extension {name} is disabled: {found.name} and .* define it differently"):
             Model().extension_operand_type(found, name, SCALAR)
     del other, found
     gc.collect()
@@ -241,19 +249,55 @@ def test_conflicting_records_disable_an_extension_for_all(device: Device, name: 
 
 
 @pytest.mark.parametrize(
-    "records",
+    ("records", "reason"),
     [
-        [Extension("nodots")],
-        [Extension("com.Example")],
-        [Extension("com.example-1")],
-        [Extension("")],
-        [Extension("com.example.size", {0: (True, 0)})],
-        [Extension("com.example.twice"), Extension("com.example.twice")],
+        ([Extension("nodots")], "extension name 'nodots': wanted"),
+        ([Extension("com.Example")], "wanted"),
+        ([Extension("com.example-1")], "wanted"),
+        ([Extension("")], "wanted"),
+        ([Extension("com.example.size", {0: (True, 0)})], "and a size > 0, got 0 of 0 bytes"),
+        ([Extension("com.example.code", {-1: (True, 4)})], "wanted a code of 0 to 65535 and a size > 0, got -1 of 4"),
+        ([Extension("com.example.code", {65536: (True, 4)})], "com.example.code: wanted a code of 0 to 65535"),
+        ([Extension(f"com.example.{what}") for what in ("once", "twice", "twice")], "com.example.twice: it is listed"),
     ],
 )
-def test_bad_records_are_ignored(records: list[Extension], caplog: pytest.LogCaptureFixture) -> None:
+def test_bad_records_are_ignored(records: list[Extension], reason: str, caplog: pytest.LogCaptureFixture) -> None:
     assert device_with(*records).extensions == ()
     assert "its extensions are ignored" in caplog.text
+    assert reason in caplog.text
+
+
+def test_the_least_and_the_greatest_operand_type(name: str) -> None:
+    device = device_with(Extension(name, {0: (True, 4), 65535: (True, 4)}))
+    codes = [Model().extension_operand_type(device, name, code) & 0xFFFF for code in (0, 65535)]
+    assert codes == [0, 65535]
+
+
+def test_attributes_have_a_name_and_a_code(name: str) -> None:
+    another = next(_names)
+    device, attributes = device_with(Extension(name), Extension(another)), ()
+    for owner, code in ((another, 65535), (name, 65535), (name, 0), (another, 0)):
+        attributes = extensions.with_attribute(attributes, owner, code, b"data")
+    owners = [(owner, code) for owner, code, _ in attributes]
+    assert owners == sorted((owner, code) for owner in (name, another) for code in (0, 65535))
+    with pytest.raises(BadData, match=f"extension attribute {name} 0: it is there already"):
+        extensions.with_attribute(attributes, name, 0, b"other data")
+    half: Any = 0.5
+    with pytest.raises(BadData, match="wanted a whole number"):
+        extensions.with_attribute(attributes, name, half, b"data")
+    assert device.extension_support(another)
+
+
+def test_no_prefix_is_given_twice(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extensions, "_numbers", itertools.count(65535))
+    for table in ("_prefixes", "_names"):
+        monkeypatch.setattr(extensions, table, dict(getattr(extensions, table)))
+    another = next(_names)
+    device = device_with(Extension(name), Extension(another))
+    assert Model().extension_operation_type(device, name, 1) == 0xFFFF0001
+    with pytest.raises(BadData, match=f"extension {another}: all 65535 prefixes are taken"):
+        Model().extension_operation_type(device, another, 1)
+    assert Model().extension_operation_type(device, name, 2) == 0xFFFF0002
 
 
 def test_extension_support(device: Device, name: str) -> None:

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import _thread
 import gc
 import os
 import threading
+import weakref
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -84,6 +86,55 @@ def test_who_looks_does_not_wait_for_the_fence() -> None:
     gate.close()
 
 
+def test_who_asks_waits_for_whoever_completes_the_execution_just_now() -> None:
+    completing, go, seen = threading.Event(), threading.Event(), list[object]()
+    error = OperationFailed("made up")
+
+    def finish(_run: FencedRun, _succeeded: bool) -> OperationFailed:
+        completing.set()
+        go.wait(60)
+        return error
+
+    run = FencedRun(FencedOutcome((), None, None), finish)
+    first = threading.Thread(target=run.end, args=(True,))
+    first.start()
+    assert completing.wait(60)
+    assert not run.poll()
+    others = [
+        threading.Thread(target=lambda ask=ask: seen.append(ask())) for ask in (run.see_end, lambda: run.end(True))
+    ]
+    for other in others:
+        other.start()
+        other.join(0.05)
+        assert other.is_alive()
+    go.set()
+    for thread in (first, *others):
+        thread.join(60)
+    assert len(seen) == 2
+    assert True in seen
+    assert error in seen
+
+
+def test_where_no_thread_can_be_had_an_execution_ends_when_somebody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_arguments: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    execution, output = bound(relu([fenced_device("dropped")]))
+    execution.set_reusable(True)
+    gate = Fence()
+    event = execution.start_compute_with_dependencies([Event.from_sync_fence_fd(gate.fd)])
+    with monkeypatch.context() as patched:
+        patched.setattr(_thread, "start_new_thread", refuse)
+        del event
+        gc.collect()
+    assert execution.is_computing
+    gate.signal()
+    join_threads()
+    assert not execution.is_computing
+    np.testing.assert_array_equal(output, np.maximum(numbers(2, 3), 0))
+    gate.close()
+
+
 def test_an_execution_that_could_not_be_completed_has_failed_after_close_too() -> None:
     def finish(_run: FencedRun, _succeeded: bool) -> None:
         raise ValueError("made up")
@@ -101,6 +152,18 @@ def test_an_execution_that_could_not_be_completed_has_failed_after_close_too() -
     with pytest.raises(ValueError, match="made up"):
         again.end(True)
     assert isinstance(again.end(True), OperationFailed)  # for whoever asks next
+
+
+@pytest.mark.parametrize("has_fence", [True, False])
+def test_a_closed_event_keeps_nothing_of_its_execution(has_fence: bool) -> None:
+    execution, output = bound(relu([fenced_device() if has_fence else SampleDevice("at_once")]))
+    event = execution.start_compute_with_dependencies([])
+    event.close()
+    watched = weakref.ref(execution), weakref.ref(output)
+    del execution, output
+    gc.collect()
+    assert [one() for one in watched] == [None, None]
+    event.wait()
 
 
 @pytest.mark.parametrize("succeeds", [True, False])

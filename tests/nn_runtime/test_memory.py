@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from nn_runtime.codes import OperandCode, OperationCode
-from nn_runtime.errors import BadData, OperationFailed, UnexpectedNull, Unmappable
+from nn_runtime.errors import BadData, BadState, OperationFailed, UnexpectedNull, Unmappable
 from nn_runtime.execution import Execution
-from nn_runtime.hal.memory import HardwareBuffer, HardwareBufferFormat, HardwareBufferUsage
+from nn_runtime.hal.memory import HardwareBuffer, HardwareBufferFormat, HardwareBufferUsage, SharedMemory
+from nn_runtime.hal.types import BufferToken
 from nn_runtime.memory import Memory
 from nn_runtime.model import Model
 from nn_runtime.operand import OperandType
@@ -79,6 +80,66 @@ def test_an_output_needs_memory_that_can_be_written() -> None:
         memory = Memory.from_fd(16, READ, file.fileno(), 0)
     with pytest.raises(BadData, match="output 0: the memory is read-only: it was made without PROT_WRITE"):
         execution.set_output_from_memory(0, memory, 0, 16)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ((0, READ, 0), "size must be > 0 and offset >= 0, got 0 and 0"),
+        ((8, READ, -1), "size must be > 0 and offset >= 0, got 8 and -1"),
+        ((8, 0, 0), "prot must be .* or both, got 0"),
+        ((8, 4, 0), "prot must be .* or both, got 4"),
+        ((8, READ | 8, 0), "prot must be .* or both, got 9"),
+    ],
+)
+def test_what_of_a_file_cannot_be_memory(arguments: tuple[int, int, int], reason: str) -> None:
+    size, prot, offset = arguments
+    with tempfile.TemporaryFile() as file:
+        file.truncate(16)
+        with pytest.raises(BadData, match=reason):
+            Memory.from_fd(size, prot, file.fileno(), offset)
+
+
+@pytest.mark.parametrize("dims", [(-1,), (2, -1), (-1, -2)])
+def test_no_dimension_of_an_array_is_left_open(dims: tuple[int, ...]) -> None:
+    with (
+        Memory.from_array(np.zeros(16, np.uint8)) as memory,
+        pytest.raises(BadData, match=r"memory: dimensions must be >= 0, got \[.*-"),
+    ):
+        memory.to_array(np.uint8, dims)
+
+
+def test_an_array_of_objects_is_no_memory() -> None:
+    with pytest.raises(BadData, match="memory from array: wanted a numpy array of numbers, got object"):
+        Memory.from_array(np.array([object()]))
+
+
+@pytest.mark.parametrize("closed", ["source", "destination"])
+def test_closed_memory_is_not_copied(closed: str) -> None:
+    memories = {what: Memory.from_array(np.zeros(4, np.uint8)) for what in ("source", "destination")}
+    memories[closed].close()
+    with pytest.raises(BadState, match=f"memory copy: the {closed} is closed"):
+        Memory.copy(memories["source"], memories["destination"])
+
+
+def test_a_drivers_buffer_is_closed_once() -> None:
+    class Buffer:
+        closings = 0
+
+        def copy_to(self, destination: SharedMemory) -> None:
+            raise NotImplementedError
+
+        def copy_from(self, source: SharedMemory, dimensions: tuple[int, ...]) -> None:
+            raise NotImplementedError
+
+        def close(self) -> None:
+            self.closings += 1
+
+    buffer = Buffer()
+    with Memory(None, buffer, 7) as memory:
+        assert memory.pool == BufferToken(7)
+    memory.close()
+    assert buffer.closings == 1
 
 
 def test_a_bad_descriptor() -> None:
@@ -152,8 +213,17 @@ def test_bad_hardware_buffers() -> None:
             HardwareBuffer(*sizes)
     with pytest.raises(UnexpectedNull):
         Memory.from_hardware_buffer(None)  # type: ignore[arg-type]
-    with pytest.raises(Unmappable, match="usage"):
-        Memory.from_hardware_buffer(HardwareBuffer(4, usage=HardwareBufferUsage.GPU_DATA_BUFFER))
+    for usage in (HardwareBufferUsage.GPU_DATA_BUFFER, HardwareBufferUsage.CPU_READ, HardwareBufferUsage.CPU_WRITE):
+        with pytest.raises(Unmappable, match="usage"):
+            Memory.from_hardware_buffer(HardwareBuffer(4, usage=usage))
+
+
+@pytest.mark.parametrize(("code", "pixel_bytes"), [(1, 4), (2, 4), (3, 3), (4, 2), (0x16, 8), (0x2B, 4)])
+def test_formats_of_hardware_buffers(code: int, pixel_bytes: int) -> None:
+    """Numbers of AHardwareBuffer_Format, whose names say how many bits each part of a pixel has."""
+    with HardwareBuffer(3, 5, 2, HardwareBufferFormat(code)) as buffer:
+        assert buffer.size_bytes == 3 * 5 * 2 * pixel_bytes
+        assert buffer.lock().size == buffer.size_bytes
 
 
 def test_another_format_is_used_whole_by_a_driver_that_takes_it() -> None:

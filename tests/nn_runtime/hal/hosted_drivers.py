@@ -5,18 +5,29 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from nn_runtime.codes import DeviceTypeCode, FeatureLevel, OperationCode
-from nn_runtime.hal.interfaces import DeviceDescription, ExecutionProfile, ProfileRow, UnusableDevice
-from nn_runtime.hal.types import ErrorStatus, ExecutionResult, Extension, HalError, Timing
+from nn_runtime.hal.interfaces import (
+    DeviceDescription,
+    ExecutionProfile,
+    OperationSupport,
+    ProfileRow,
+    UnusableDevice,
+)
+from nn_runtime.hal.plain import PlainBurst
+from nn_runtime.hal.types import ErrorStatus, ExecutionPreference, ExecutionResult, Extension, HalError, Timing
+from nn_runtime.operand import EXTENSION_TYPES
 from nn_runtime.testing.sample_drivers import Record, SampleDevice, SamplePreparedModel, uniform_capabilities
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from nn_runtime.hal.interfaces import Attributes, IDevice
-    from nn_runtime.hal.types import Model, Request
+    from nn_runtime.hal.interfaces import Attributes, CacheRequest, IBuffer, IDevice, IFencedExecutionCallback
+    from nn_runtime.hal.memory import SharedMemory
+    from nn_runtime.hal.types import BufferDesc, BufferRole, Model, Request
+    from nn_runtime.operand import Dimensions
 
 SLOW_S = 20.0
 DESCRIPTION = DeviceDescription("hosted", 0, "platform", "vendor", "1", "device", "vendor", "2", DeviceTypeCode.OTHER)
@@ -26,7 +37,10 @@ BREAKING = "NN_TEST_HOSTED_BREAKS"
 
 
 class PreparedModel(SamplePreparedModel):
-    """TANH is slow, LOGISTIC kills the process, ABS, FLOOR and NEG fail; it profiles and takes attributes."""
+    """TANH is slow, LOGISTIC kills the process, SIN its thread; ABS, FLOOR, NEG and EXP fail.
+
+    It profiles and takes attributes.
+    """
 
     codes: tuple[int, ...] = ()
 
@@ -44,6 +58,10 @@ class PreparedModel(SamplePreparedModel):
             raise KeyError("foreign")
         if OperationCode.NEG in self.codes:
             raise MemoryError("3 GiB")
+        if OperationCode.EXP in self.codes:
+            raise SystemExit("enough")
+        if OperationCode.SIN in self.codes:
+            raise KeyboardInterrupt
         return super().execute_synchronously(request, measure, deadline_ns, loop_timeout_ns)
 
     def execute_profiled(
@@ -91,6 +109,102 @@ class HostedDevice(SampleDevice):
         return self.prepare_model(*options[:-1])  # type: ignore[arg-type]
 
 
+def repeated(*asked: object) -> HalError:
+    return HalError(ErrorStatus.GENERAL_FAILURE, repr(asked))
+
+
+class RepeatingDevice(HostedDevice):
+    """Fails with what it was asked for; counts what it was told to let go. It prepares, unless with LOW_POWER."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.counts = {"closed": 0, "freed": 0}
+
+    def statistics(self) -> Mapping[str, int | float]:
+        return self.counts
+
+    def prepare_model(self, model: Model, *options: Any) -> PreparedModel:  # type: ignore[override]
+        preference, priority, deadline_ns, cache = options
+        if preference == ExecutionPreference.LOW_POWER or os.environ.get(CHANGING):
+            raise repeated(preference, priority, deadline_ns, shown_cache(cache))
+        return RepeatingPreparedModel(self, super().prepare_model(model, *options).inner)
+
+    def prepare_model_with_attributes(self, *options: Any) -> PreparedModel:
+        raise repeated(*options[1:4], shown_cache(options[4]), options[5])
+
+    def prepare_model_from_cache(self, deadline_ns: int | None, cache: CacheRequest) -> PreparedModel:
+        raise repeated(deadline_ns, shown_cache(cache))
+
+    def allocate(self, desc: BufferDesc, models: object, *roles: Sequence[BufferRole]) -> tuple[IBuffer, int]:  # type: ignore[override]
+        if roles[0]:
+            raise repeated(desc, *map(list, roles))
+        return RepeatingBuffer(self), 7
+
+
+def shown_cache(cache: CacheRequest | None) -> object:
+    """Return the sizes of the model and of the data files, and the token."""
+    if cache is None:
+        return None
+    sizes = [[os.fstat(fd).st_size for fd in files] for files in (cache.model_files, cache.data_files)]
+    return *sizes, cache.token
+
+
+class RepeatingPreparedModel(PreparedModel):
+    """Fails with what it was asked for."""
+
+    def execute_synchronously(self, _request: Request, *how: object) -> NoReturn:
+        raise repeated(*how)
+
+    def execute_profiled(self, _request: Request, *how: object) -> NoReturn:
+        raise repeated(*how)
+
+    def execute_with_attributes(self, _request: Request, *how: object) -> NoReturn:
+        raise repeated(*how)
+
+    def execute_fenced(self, _request: Request, wait_for: Sequence[int], *how: object) -> NoReturn:
+        raise repeated(len(wait_for), *how)
+
+    def configure_execution_burst(self) -> RepeatingBurst:
+        return RepeatingBurst(self)
+
+    def close(self) -> None:
+        self.device.counts["closed"] += 1  # type: ignore[attr-defined]
+
+
+class RepeatingBurst(PlainBurst):
+    """Fails as its prepared model does."""
+
+    def __init__(self, prepared: RepeatingPreparedModel) -> None:
+        super().__init__(prepared)
+        self.counts = prepared.device.counts  # type: ignore[attr-defined]
+
+    def free_memory(self, memory: SharedMemory) -> None:
+        self.counts["freed"] += memory.size_bytes
+
+    def close(self) -> None:
+        self.counts["closed"] += 10
+
+
+class RepeatingBuffer:
+    """Fails with what it was asked for."""
+
+    def __init__(self, device: RepeatingDevice) -> None:
+        self.device = device
+
+    def copy_to(self, destination: SharedMemory) -> None:
+        raise repeated(destination.size_bytes)
+
+    def copy_from(self, source: SharedMemory, dimensions: Dimensions) -> None:
+        raise repeated(source.size_bytes, dimensions)
+
+    def close(self) -> None:
+        self.device.counts["closed"] += 100
+
+
+def repeating() -> list[IDevice]:
+    return [RepeatingDevice("repeating")]
+
+
 def sample() -> list[IDevice | UnusableDevice]:
     change = os.environ.get(CHANGING, "")
     device = HostedDevice(
@@ -111,7 +225,44 @@ def sample() -> list[IDevice | UnusableDevice]:
 
 
 def plain() -> list[IDevice]:
-    return [SampleDevice("first"), SampleDevice("second", {OperationCode.RELU})]
+    devices: list[IDevice] = [SampleDevice("first"), SampleDevice("second", {OperationCode.RELU})]
+    return devices[:1] if os.environ.get(CHANGING) else devices
+
+
+class Terse(SampleDevice):
+    """Gives no reasons; its fenced executions end at once, and return a fence that is none."""
+
+    explain_operations = None  # type: ignore[assignment]
+
+    def get_supported_operations(self, model: Model) -> list[bool]:
+        return [operation.type == OperationCode.RELU for operation in model.main.operations]
+
+    def prepare_model(self, *options: Any) -> SamplePreparedModel:
+        return TersePreparedModel(self, super().prepare_model(*options).inner)
+
+
+class TersePreparedModel(SamplePreparedModel):
+    def execute_fenced(self, *options: Any) -> tuple[int | None, IFencedExecutionCallback]:
+        _, info = super().execute_fenced(*options)
+        return -1, info
+
+
+class Typed(SampleDevice):
+    """Its reasons are the types of extensions that are known to its process."""
+
+    def explain_operations(self, model: Model) -> list[OperationSupport]:
+        known = {code: (element.is_tensor, element.dtype.itemsize) for code, element in EXTENSION_TYPES.items()}
+        return [OperationSupport(False, repr(known))] * len(model.main.operations)
+
+
+def typed() -> list[IDevice]:
+    device = Typed("typed")
+    device.script.extensions = (Extension("com.example.hosted", {0: (True, 6), 1: (False, 3), 2: (False, 5)}),)
+    return [device]
+
+
+def terse() -> list[IDevice]:
+    return [Terse("terse")]
 
 
 def silent() -> list[IDevice]:
@@ -119,7 +270,12 @@ def silent() -> list[IDevice]:
         def get_version_string(self) -> str:
             raise OSError("nobody there")
 
-    return [Silent("silent"), SampleDevice("speaking")]
+    return [Silent("silent"), SampleDevice("speaking"), object()]  # type: ignore[list-item]
+
+
+def talking() -> list[IDevice]:
+    print("said by the driver")
+    return [SampleDevice("talking", version=os.environ.get("NNRT_DRIVER_HOST", "unset"))]
 
 
 def nothing() -> list[UnusableDevice]:
@@ -132,6 +288,20 @@ def failing() -> list[IDevice]:
 
 def exiting() -> list[IDevice]:
     raise SystemExit(3)
+
+
+def dying() -> list[IDevice]:
+    os._exit(0)
+
+
+def boundless() -> list[IDevice]:
+    """Offer a device one of whose answers no message may bring."""
+
+    class Boundless(SampleDevice):
+        def get_version_string(self) -> str:
+            return Path("1")  # type: ignore[return-value]
+
+    return [Boundless("boundless")]
 
 
 def listless() -> None:

@@ -105,6 +105,12 @@ def status_of(call: Callable[[], object]) -> ErrorStatus:
     return caught.value.status
 
 
+def message_of(call: Callable[[], object]) -> str:
+    with pytest.raises(HalError) as caught:
+        call()
+    return caught.value.message
+
+
 def is_running(pid: int) -> bool:
     """Tell whether a process is there, be it as a zombie."""
     try:

@@ -53,6 +53,21 @@ def test_writes_reach_the_file(tmp_path: Path) -> None:
     assert path.read_bytes()[5] == 42
 
 
+@pytest.mark.parametrize(("length", "is_enough"), [(50, True), (49, False)])
+def test_a_file_that_was_cut_short(tmp_path: Path, length: int, is_enough: bool) -> None:
+    path = tmp_path / "weights"
+    path.write_bytes(bytes(100))
+    with path.open("r+b") as file:
+        memory = SharedMemory.from_fd(20, PROT_READ, file.fileno(), 30)
+        memory.array()
+        file.truncate(length)
+    if is_enough:
+        assert not memory.array().any()
+    else:
+        with pytest.raises(Unmappable, match="20 bytes at offset 30 cannot be mapped: the file has 49 bytes now"):
+            memory.array()
+
+
 def test_bad_descriptor_and_file_too_short(tmp_path: Path) -> None:
     with pytest.raises(Unmappable):
         SharedMemory.from_fd(16, PROT_READ, -1, 0)
@@ -89,6 +104,29 @@ def test_works_without_memfd(monkeypatch: pytest.MonkeyPatch) -> None:
     memory.array()[1] = 3
     assert memory.array().tolist() == [0, 3, 0, 0, 0, 0, 0, 0]
     memory.close()
+
+
+def test_a_block_is_gone_with_who_made_it_and_not_with_who_attached_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the system has no descriptors for memory."""
+    monkeypatch.delattr(os, "memfd_create", raising=False)
+    memory = SharedMemory.create(8)
+    name = memory.block_name
+
+    def attached() -> SharedMemory:
+        other = SharedMemory.__new__(SharedMemory)
+        other.adopt(8, PROT_READ | PROT_WRITE, -1, 0, name)
+        return other
+
+    other = attached()
+    other.array()[1] = 3
+    other.close()
+    other = attached()
+    assert other.array()[1] == memory.array()[1] == 3
+    memory.close()
+    if os.name != "nt":  # where it is gone with its last holder
+        with pytest.raises(OSError, match=name):
+            attached()
+    other.close()
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda memory: pickle.loads(pickle.dumps(memory))])

@@ -4,6 +4,11 @@
 from __future__ import annotations
 
 import logging
+import os
+import re
+import subprocess
+import sys
+import textwrap
 from typing import TYPE_CHECKING
 
 import pytest
@@ -33,7 +38,8 @@ def enabled() -> set[str]:
     [
         ("", set()),
         ("model", {"model"}),
-        ("model, execution:memory", {"model", "execution", "memory"}),
+        ("model, execution:memory driver", {"model", "execution", "memory", "driver"}),
+        ("model,1", set(vlog.TAGS)),
         ("1", set(vlog.TAGS)),
         ("all", set(vlog.TAGS)),
     ],
@@ -42,15 +48,51 @@ def test_tags(monkeypatch: pytest.MonkeyPatch, text: str, tags: set[str]) -> Non
     monkeypatch.setenv(vlog.VARIABLE, text)
     vlog.read_tags()
     assert enabled() == tags
+    levels = {logging.getLogger(f"nn_runtime.{tag}").level for tag in set(vlog.TAGS) - tags}
+    assert levels <= {logging.NOTSET}  # as the application says
 
 
 def test_an_unknown_tag_is_an_error_and_skipped(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv(vlog.VARIABLE, "model,moodle")
-    vlog.read_tags()
+    for _ in range(2):
+        vlog.read_tags()
     assert enabled() == {"model"}
-    assert "unknown tag 'moodle'" in caplog.text
+    assert caplog.messages == [
+        "NNRT_VLOG: unknown tag 'moodle'; "
+        "tags are model, compilation, execution, cpuexe, manager, driver, memory, or all"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("setting", "before", "wanted"),
+    [
+        ("model", "", r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} nn_runtime\.model: a line\n"),
+        ("model", "logging.basicConfig(format='mine: %(message)s')", r"mine: a line\n"),
+        ("", "", ""),
+        (",", "", ""),
+    ],
+)
+def test_lines_are_written_once(setting: str, before: str, wanted: str) -> None:
+    """With time and tag, unless the application takes them; nothing is set up where nothing is asked for."""
+    code = f"""
+        import logging
+        from nn_runtime.observe import vlog
+        {before}
+        for _ in range(2):
+            vlog.read_tags()
+        logging.getLogger("nn_runtime.model").debug("a line")
+        logging.getLogger("nn_runtime.memory").debug("of another tag")
+        print(logging.getLogger("nn_runtime").hasHandlers())
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), vlog.VARIABLE: setting},
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert re.fullmatch(wanted, done.stderr)
+    assert done.stdout.strip() == str(bool(wanted))
 
 
 def test_every_refusal_and_placement_is_logged(

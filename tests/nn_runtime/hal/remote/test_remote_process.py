@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -21,7 +22,7 @@ from nn_runtime.device import Device
 from nn_runtime.errors import DeadObject, ResourceExhausted
 from nn_runtime.execution import Execution
 from nn_runtime.hal import remote_process
-from nn_runtime.hal.fences import FenceStatus, close, wait
+from nn_runtime.hal.fences import HAS_EVENTFD, Fence, FenceStatus, close, wait
 from nn_runtime.hal.interfaces import (
     CacheRequest,
     UnusableDevice,
@@ -31,7 +32,9 @@ from nn_runtime.hal.remote import RemoteDevice, hosted
 from nn_runtime.hal.types import (
     DeviceStatus,
     ErrorStatus,
+    ExecutionPreference,
     HalError,
+    Priority,
     Timing,
 )
 from tests.nn_runtime import graphs
@@ -46,6 +49,7 @@ from tests.nn_runtime.hal.remote_driver import (
     arrays,
     is_running,
     kill,
+    message_of,
     prepare,
     run_script,
     shared_request,
@@ -58,7 +62,7 @@ from tests.nn_runtime.hal.remote_driver import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
 
@@ -87,6 +91,40 @@ def test_a_driver_killed_in_the_middle_of_an_execution(device: RemoteDevice, in_
     inputs, output = arrays()
     again.execute_synchronously(request(inputs, [output]), False, None, None)
     np.testing.assert_array_equal(output, inputs[0] + inputs[1])
+    assert device.service.starts == 2
+
+
+@pytest.mark.parametrize("is_called", [True, False])
+def test_a_death_is_logged_with_its_status(
+    device: RemoteDevice, is_called: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    host = device.service.host()
+    if is_called:
+        values = np.zeros(4, np.float32)
+        suicidal = prepare(device, unary(OperationCode.LOGISTIC))
+        with pytest.raises(HalError):
+            suicidal.execute_synchronously(request([values], [values]), False, None, None)
+        host._watcher.join(60)
+    else:
+        kill(device)
+    assert f"the process of the driver {ENTRY} ended with status -{signal.SIGKILL.value}" in caplog.text
+    caplog.clear()
+    device.get_status()
+    assert f"the driver {ENTRY} was started anew in process {device.service.host().pid}" in caplog.text
+    caplog.clear()
+    device.close()
+    assert not caplog.text
+
+
+def test_a_process_that_lost_the_thread_of_a_call_ends(device: RemoteDevice) -> None:
+    host = device.service.host()
+    values = np.zeros(4, np.float32)
+    prepared = prepare(device, unary(OperationCode.SIN))
+    status = status_of(lambda: prepared.execute_synchronously(request([values], [values]), False, None, None))
+    assert status == ErrorStatus.DEAD_OBJECT
+    host._watcher.join(60)
+    assert not is_running(host.pid)
+    assert device.get_status() == DeviceStatus.AVAILABLE
     assert device.service.starts == 2
 
 
@@ -124,6 +162,21 @@ def test_pending_fences_fail_when_the_driver_dies(device: RemoteDevice) -> None:
         assert wait(fence, ANSWER_S) == FenceStatus.FAILED
         assert status_of(callback.get_execution_info) == ErrorStatus.DEAD_OBJECT
         close(fence)
+
+
+@needs_descriptors
+@pytest.mark.skipif(not HAS_EVENTFD, reason="fences of others can be failed by eventfd alone")
+def test_a_fence_of_a_process_that_has_died_meanwhile_fails(device: RemoteDevice) -> None:
+    """Between its answer and the watch."""
+    host = device.service.host()
+    kill(device)
+    before = open_descriptors()
+    for _ in range(10):
+        fence = Fence()
+        host.watch_fence(fence.fd)
+        assert wait(fence.fd, 0) == FenceStatus.FAILED
+        fence.close()
+    assert open_descriptors() <= before
 
 
 def test_a_dead_driver_is_started_anew_for_every_call(device: RemoteDevice) -> None:
@@ -164,6 +217,25 @@ def test_prepared_models_are_prepared_again_and_buffers_lose_what_they_held(devi
     prepared.close()
 
 
+def test_a_copy_goes_to_a_buffer_of_the_driver_started_anew_unless_it_was_closed(device: RemoteDevice) -> None:
+    """Whether the death shows before the copy or in it."""
+    prepared = prepare(device, add_model())
+    buffer, token = allocated(device, prepared)
+    pool = SharedMemory.create(16)
+    pool.array().view(np.float32)[:] = 3
+    os.kill(device.service.host().pid, signal.SIGKILL)
+    buffer.copy_from(pool, ())
+    pool.array()[:] = 0
+    buffer.copy_to(pool)
+    assert pool.array().view(np.float32).tolist() == [3] * 4
+    assert device.service.starts == 2
+    buffer.close()
+    kill(device)
+    with pytest.raises(HalError, match=f"buffer {token} is closed") as caught:
+        buffer.copy_to(pool)
+    assert caught.value.status == ErrorStatus.INVALID_ARGUMENT
+
+
 def test_what_kills_the_driver_twice_is_not_tried_a_third_time(device: RemoteDevice) -> None:
     assert status_of(lambda: prepare(device, unary(OperationCode.RELU6))) == ErrorStatus.DEAD_OBJECT
     assert device.service.starts == 2
@@ -196,6 +268,57 @@ def test_a_driver_that_comes_back_as_another_is_not_used(
         assert caught.value.status == ErrorStatus.DEAD_OBJECT
     assert device.get_version_string() == "1"
     assert device.service.starts == 2
+
+
+def test_a_driver_that_comes_back_with_fewer_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = hosted("tests.nn_runtime.hal.hosted_drivers:plain")
+    assert isinstance(first, RemoteDevice)
+    monkeypatch.setenv(CHANGING, "fewer")
+    kill(first)
+    with pytest.raises(HalError, match="second: the driver died and came back as another") as caught:
+        second.get_status()  # type: ignore[union-attr]
+    assert caught.value.status == ErrorStatus.DEAD_OBJECT
+    assert first.get_status() == DeviceStatus.AVAILABLE
+    for one in (first, second):
+        one.close()  # type: ignore[union-attr]
+
+
+def test_a_model_is_prepared_again_without_the_deadline_and_the_cache_of_before(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The one may have passed, the other be closed."""
+    device = start("tests.nn_runtime.hal.hosted_drivers:repeating")
+    files = tuple(os.open(tmp_path / str(n), os.O_RDWR | os.O_CREAT) for n in range(2))
+    how = (ExecutionPreference.SUSTAINED_SPEED, Priority.HIGH)
+    deadline_ns = time.monotonic_ns() + 10**12
+    prepared = device.prepare_model(add_model(), *how, deadline_ns, CacheRequest(files[:1], files[1:], bytes(32)))
+    for fd in files:
+        os.close(fd)
+    monkeypatch.setenv(CHANGING, "repeats")
+    kill(device)
+    _pool, shared = shared_request()
+    message = message_of(lambda: prepared.execute_synchronously(shared, False, None, None))
+    assert message == repr((*how, None, None))
+    device.close()
+
+
+def test_what_was_prepared_from_cache_is_prepared_again_where_it_is_known_how(
+    device: RemoteDevice, tmp_path: Path
+) -> None:
+    files = tuple(os.open(tmp_path / str(n), os.O_RDWR | os.O_CREAT) for n in range(2))
+    cache = CacheRequest(files[:1], files[1:], bytes(32))
+    device.prepare_model(add_model(), *MINE, None, cache)
+    prepared = device.prepare_model_from_cache(None, cache)
+    prepared.prepare_again_by(lambda: prepare(device, add_model()))
+    kill(device)
+    inputs, output = arrays()
+    for _ in range(3):
+        output[:] = 0
+        prepared.execute_synchronously(request(inputs, [output]), False, None, None)
+        np.testing.assert_array_equal(output, inputs[0] + inputs[1])
+        gc.collect()
+    for fd in files:
+        os.close(fd)
 
 
 def test_several_threads_find_it_dead_and_one_starts_it_anew(device: RemoteDevice) -> None:
@@ -396,6 +519,51 @@ def test_an_interrupted_call_leaves_nothing_in_the_process_that_was_to_be_forgot
     assert open_descriptors(host.pid) <= before + 2
 
 
+def test_a_process_that_was_interrupted_as_it_opened_a_channel_ends(
+    device: RemoteDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its answer may still come: it is asked nothing more."""
+
+    def interrupted() -> NoReturn:
+        raise KeyboardInterrupt
+
+    host = device.service.host()
+    host._free.clear()
+    monkeypatch.setattr(host._control, "receive", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        device.get_status()
+    host._watcher.join(60)
+    assert not is_running(host.pid)
+    assert device.get_status() == DeviceStatus.AVAILABLE
+    assert device.service.starts == 2
+
+
+@pytest.mark.skipif(not hasattr(os, "getsid"), reason="the system has no sessions")
+def test_what_a_terminal_sends_is_the_applications(device: RemoteDevice) -> None:
+    pid = device.service.host().pid
+    assert os.getsid(pid) == pid
+    os.kill(pid, signal.SIGINT)
+    assert device.get_status() == DeviceStatus.AVAILABLE
+    assert device.service.starts == 1
+
+
+def test_what_the_process_is_to_forget_is_said_once(device: RemoteDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    send, said = remote_process.Channel.send, list[object]()
+
+    def heard(channel: remote_process.Channel, message: tuple[object, ...], *descriptors: Sequence[int]) -> None:
+        said.append(message[-1])
+        send(channel, message, *descriptors)
+
+    host = device.service.host()
+    device.get_status()
+    number = host.new_number()
+    monkeypatch.setattr(remote_process.Channel, "send", heard)
+    host.forget(number)
+    for _ in range(2):
+        device.get_status()
+    assert said == [[number], []]
+
+
 def test_a_process_that_cannot_be_started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     before = open_descriptors()
@@ -411,6 +579,16 @@ def test_a_driver_without_usable_devices_leaves_no_process(monkeypatch: pytest.M
     monkeypatch.setattr(remote_process.HostProcess, "close", lambda host: [started.append(host.pid), close_host(host)])
     assert hosted("tests.nn_runtime.hal.hosted_drivers:nothing") == [UnusableDevice("broken", "told so", DESCRIPTION)]
     assert [is_running(pid) for pid in started] == [False]
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="processes cannot be stopped here")
+def test_a_driver_that_does_not_end_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote_process, "_EXIT_S", 0.1)
+    device = start()
+    pid = device.service.host().pid
+    os.kill(pid, signal.SIGSTOP)
+    device.close()
+    assert not is_running(pid)
 
 
 def test_a_closed_device_starts_no_driver() -> None:
