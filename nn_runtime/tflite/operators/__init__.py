@@ -49,7 +49,7 @@ _FAMILIES: Mapping[str, Collection[int | str]] = {
     "cumulative": (Op.CUMSUM,),
     "detection": ("TFLite_Detection_PostProcess",),
     "elementwise": (
-        *(Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.ADD_N, Op.FLOOR_DIV, Op.SQUARED_DIFFERENCE, Op.MAXIMUM),
+        *(Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.ADD_N, Op.SQUARED_DIFFERENCE, Op.MAXIMUM),
         *(Op.MINIMUM, Op.POW, Op.EQUAL, Op.NOT_EQUAL, Op.GREATER, Op.GREATER_EQUAL, Op.LESS, Op.LESS_EQUAL),
         *(Op.LOGICAL_AND, Op.LOGICAL_OR, Op.LOGICAL_NOT, Op.ABS, Op.NEG, Op.EXP, Op.LOG, Op.SQRT, Op.RSQRT, Op.SIN),
         *(Op.COS, Op.FLOOR, Op.CEIL, Op.SQUARE),
@@ -69,7 +69,7 @@ _FAMILIES: Mapping[str, Collection[int | str]] = {
         *(Op.MEAN, Op.ARG_MAX, Op.ARG_MIN, Op.SUM, Op.REDUCE_PROD, Op.REDUCE_MAX, Op.REDUCE_MIN, Op.REDUCE_ANY),
         *(Op.REDUCE_ALL,),
     ),
-    "remainder": (Op.FLOOR_MOD,),
+    "floor_division": (Op.FLOOR_DIV, Op.FLOOR_MOD),
     "resize": (Op.RESIZE_BILINEAR, Op.RESIZE_NEAREST_NEIGHBOR),
     "rnn": (Op.RNN, Op.UNIDIRECTIONAL_SEQUENCE_RNN, Op.BIDIRECTIONAL_SEQUENCE_RNN, Op.SVDF),
     "rounding": (Op.SIGN, Op.ROUND, Op.FAKE_QUANT, Op.BUCKETIZE),

@@ -12,7 +12,6 @@ from nn_runtime.operand import QUANT8_TYPES
 from nn_runtime.tflite.builtin_operator import BuiltinOperator
 from nn_runtime.tflite.operators import converts
 from nn_runtime.tflite.operators.integers import activated, power, truncated_quotient
-from nn_runtime.tflite.operators.whole_numbers import are_whole, as_output, whole_numbers
 from nn_runtime.tflite.types import TensorType
 from nn_runtime.tflite.values import constant, int32
 
@@ -84,17 +83,6 @@ def _add_n(op: Operator) -> None:
     for position in range(1, op.input_count):
         total = op.emit(OperationCode.ADD, [total, op.input(position, "input"), _NO_ACTIVATION], total)
     op.result(total)
-
-
-@converts(BuiltinOperator.FLOOR_DIV, inputs=2, version=3)
-def _floor_div(op: Operator) -> None:
-    """(input0, input1): NNAPI's integer quotient is rounded down as it is; a real one needs FLOOR."""
-    first, second = _pair(op)
-    if are_whole(first, second):
-        quotient = _plain_pair(op, OperationCode.DIV, whole_numbers(op, first), whole_numbers(op, second))
-        op.result(as_output(op, quotient))
-    else:
-        op.result(op.emit(OperationCode.FLOOR, [_plain_pair(op, OperationCode.DIV, first, second)]))
 
 
 @converts(BuiltinOperator.SQUARED_DIFFERENCE, inputs=2, version=2)
