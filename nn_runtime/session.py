@@ -118,14 +118,15 @@ class Session:
         ones may be read where they lie. Raises BadData naming the input, wanted and given; else the run's error.
 
         `profile` collects `self.profile`, and costs time. `measure` collects `self.timing`: by the rules of the NDK
-        only for a network compiled for one device without fallback, as by `device="opencl"` or a Device.
+        only for a network compiled for one device without fallback, as by `device="opencl"` or a Device. Not both at
+        once: a profile lengthens what is measured.
         """
         given, names = self._inputs.ordered(inputs)
         with self._lock:
             if self._closed:
                 raise BadState("session: it is closed")
             if measure:
-                self._check_measurable()
+                self._check_measurable(profile)
             if self._rivals:
                 self._settle(given)
             outputs = self._run(given, profile, measure)
@@ -179,8 +180,10 @@ class Session:
     def __exit__(self, *exc_info: object) -> None:
         self.close()
 
-    def _check_measurable(self) -> None:
+    def _check_measurable(self, profile: bool) -> None:
         """Raise BadData where no time can be told: the NDK's own error names calls that the user did not make."""
+        if profile:
+            raise BadData("run: wanted profile=True or measure=True, as a profile lengthens what is measured, got both")
         compilation = self._runner.compilation
         if not compilation.has_one_explicit_device:
             names = ", ".join(device.name for device in compilation.devices)

@@ -32,7 +32,7 @@ from nn_runtime.tflite.variables import Variables
 
 if TYPE_CHECKING:
     from nn_runtime.operand import Array
-    from nn_runtime.tflite.types import TfliteModel, TfliteSubgraph
+    from nn_runtime.tflite.types import TfliteModel, TfliteOperator, TfliteSubgraph
     from nn_runtime.tflite.variables import Variable
 
 _MAX_EXPANSION = 256
@@ -113,7 +113,15 @@ class _Graph:
                 )
             except NNError as error:
                 reason = str(error).removeprefix(f"{operator.name}: ")
+                if _is_unknown(operator):
+                    reason += self._others_unknown(operator.name)
                 raise BadData(f"{self._where}operator {operator.index} {operator.name}: {reason}") from error
+
+    def _others_unknown(self, name: str) -> str:
+        """Return the names of other operators of the file that nothing is known of, so that all are seen at once."""
+        every = (operator for subgraph in self._model.subgraphs for operator in subgraph.operators)
+        others = dict.fromkeys(one.name for one in every if one.name != name and _is_unknown(one))
+        return f"; nor for others of the file: {', '.join(others)}" if others else ""
 
     def read_variables(self, indices: Sequence[int]) -> None:
         """Take the present values of the variable tensors among the outputs."""
@@ -291,6 +299,11 @@ def _number(value: Value) -> int | bool | None:
         return None
     number: int | bool = value.data.reshape(-1)[0].item()
     return number
+
+
+def _is_unknown(operator: TfliteOperator) -> bool:
+    code = operator.code if operator.custom_code is None else operator.custom_code
+    return conversion_of(code) is None and operator.code not in FOLDED_KINDS
 
 
 def _convert_operator(op: Operator) -> None:

@@ -12,7 +12,7 @@ from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.tflite.builtin_operator import BuiltinOperator
 from nn_runtime.tflite.folding import gather_batches
 from nn_runtime.tflite.operators import converts
-from nn_runtime.tflite.operators.rows import computed_row_numbers, row_numbers
+from nn_runtime.tflite.operators.rows import are_within, computed_row_numbers, number_or, row_numbers
 from nn_runtime.tflite.operators.shape import transposed
 from nn_runtime.tflite.values import Value, constant, int32, int32_vector
 
@@ -99,7 +99,8 @@ def _gathered_in_batches(op: Operator, source: Value, indices: Value, axis: int,
             op.fail(f"indices (input 1) must be in [0, {size})")
         op.spend(own.data.size * between)
         numbers = constant(own.data + first)
-    else:
+    else:  # GATHER fails for a number < 0, where one of another batch would be taken
+        own = number_or(op, are_within(op, own, [size]), own, np.iinfo(np.int32).min)
         numbers = op.emit(OperationCode.ADD, [own, constant(first), int32(FuseCode.NONE)], _NUMBERS)
     rows = op.reshape(source, (batch_count * between * size, math.prod(shape[axis + 1 :])))
     result = op.moved(OperationCode.GATHER, rows, int32(0), op.reshape(numbers, (-1,)))

@@ -10,13 +10,15 @@ import numpy as np
 
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
 from nn_runtime.tflite.operators.concatenation import joined, split_evenly
-from nn_runtime.tflite.values import Value, constant, int32, int32_vector, real_scalar
+from nn_runtime.tflite.values import Value, constant, int32, int32_vector, real_scalar, scalar
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from nn_runtime.operand import Array, Dimensions
     from nn_runtime.tflite.operator import Operator
 
-_NUMBERS = Value(OperandCode.TENSOR_INT32)
+_NUMBERS, _BOOLEANS = Value(OperandCode.TENSOR_INT32), Value(OperandCode.TENSOR_BOOL8)
 
 
 def row_numbers(op: Operator, indices: Array, indexed: Dimensions) -> Array:
@@ -32,16 +34,35 @@ def row_numbers(op: Operator, indices: Array, indexed: Dimensions) -> Array:
 
 
 def computed_row_numbers(op: Operator, indices: Value, indexed: Dimensions) -> Value:
-    """Return the numbers [rows] of indices [..., dimensions] that are not known: columns times the rows they skip."""
+    """Return the numbers [rows] of indices [..., dimensions] that are not known: columns times the rows they skip.
+
+    Of indices that are not within the shape the number is < 0 or not below that of the rows.
+    """
     count = len(indexed)
     table = op.reshape(indices, (math.prod((indices.shape or ())[:-1]), count))
-    columns = [table] if count == 1 else split_evenly(op, table, 1, count)
+    if count == 1:
+        return op.reshape(table, (-1,))
+    columns = split_evenly(op, table, 1, count)
     total = columns[-1]
     for axis, column in enumerate(columns[:-1]):
         stride = int32_vector([math.prod(indexed[axis + 1 :])])
         skipped = op.emit(OperationCode.MUL, [column, stride, int32(FuseCode.NONE)], _NUMBERS)
         total = op.emit(OperationCode.ADD, [total, skipped, int32(FuseCode.NONE)], _NUMBERS)
-    return op.reshape(total, (-1,))
+    every = [are_within(op, table, indexed), int32_vector([1]), scalar(OperandCode.BOOL, False)]
+    is_inside = op.emit(OperationCode.REDUCE_ALL, every, _BOOLEANS)
+    return number_or(op, is_inside, op.reshape(total, (-1,)), -1)
+
+
+def are_within(op: Operator, indices: Value, sizes: Sequence[int]) -> Value:
+    """Return which integers are at least 0 and below sizes, one for all or one for each of the last axis."""
+    is_at_least_0 = op.emit(OperationCode.GREATER_EQUAL, [indices, int32_vector([0])], _BOOLEANS)
+    is_below_size = op.emit(OperationCode.LESS, [indices, int32_vector(sizes)], _BOOLEANS)
+    return op.emit(OperationCode.LOGICAL_AND, [is_at_least_0, is_below_size], _BOOLEANS)
+
+
+def number_or(op: Operator, is_inside: Value, numbers: Value, outside: int) -> Value:
+    """Return numbers, and another one in place of those that are not inside."""
+    return op.emit(OperationCode.SELECT, [is_inside, numbers, constant(op.filled(numbers, outside, np.int32))], numbers)
 
 
 def gathered_or_filled(op: Operator, source: Value, axis: int, places: Array, filling: float = 0) -> Value:

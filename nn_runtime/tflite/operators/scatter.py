@@ -26,7 +26,7 @@ from nn_runtime.tflite.operators.places import (
 from nn_runtime.tflite.operators.rows import computed_row_numbers, row_numbers
 from nn_runtime.tflite.operators.shape import transposed
 from nn_runtime.tflite.operators.whole_numbers import as_output, whole_numbers
-from nn_runtime.tflite.values import Value, constant, int32, int32_vector, scalar
+from nn_runtime.tflite.values import Value, constant, int32
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,8 +49,8 @@ def _wanted_shape(op: Operator, position: int, name: str) -> Dimensions:
 def _scatter_nd(op: Operator) -> None:
     """(indices [..., columns], updates, shape): zeros, to which the updates are added, several to one place or none.
 
-    TFLite refuses indices that are not within the shape; so are constants, but computed ones may do anything. Bytes are
-    added without their zero point, and of their sums the lowest bits are kept.
+    TFLite refuses indices that are not within the shape; so are constants, but updates of computed ones are left out.
+    Bytes are added without their zero point, and of their sums the lowest bits are kept.
     """
     indices, updates, shape = op.input(0, "indices"), op.input(1, "updates"), _wanted_shape(op, 2, "shape")
     if indices.type != OperandCode.TENSOR_INT32:
@@ -198,18 +198,7 @@ def _numbers_inside(op: Operator, indices: Value, indexed: Sequence[int]) -> Arr
         is_inside = np.all((table >= 0) & (table < np.array(indexed)), axis=1, keepdims=True)
         numbers = row_numbers(op, np.where(is_inside, table, 0), tuple(indexed))
         return np.where(is_inside[:, 0], numbers, -1)
-    computed = computed_row_numbers(op, indices, tuple(indexed))
-    if len(indexed) == 1:
-        return computed
-    columns = op.reshape(indices, (-1, len(indexed)))
-    is_at_least_0 = op.emit(OperationCode.GREATER_EQUAL, [columns, int32_vector([0])], _BOOLEANS)
-    is_below_size = op.emit(OperationCode.LESS, [columns, int32_vector(indexed)], _BOOLEANS)
-    is_column = op.emit(OperationCode.LOGICAL_AND, [is_at_least_0, is_below_size], _BOOLEANS)
-    is_row = op.emit(
-        OperationCode.REDUCE_ALL, [is_column, int32_vector([1]), scalar(OperandCode.BOOL, False)], _BOOLEANS
-    )
-    outside = constant(op.filled(computed, -1, np.int32))
-    return op.emit(OperationCode.SELECT, [is_row, computed, outside], _INTEGERS)
+    return computed_row_numbers(op, indices, tuple(indexed))
 
 
 def _updated(op: Operator, base: Value, rows: Value, numbers: Array | Value, how: Combination | None) -> Value:

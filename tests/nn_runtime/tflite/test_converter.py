@@ -598,6 +598,14 @@ def test_an_operator_is_named_by_its_index() -> None:
         nn.load(file)
 
 
+def test_all_operators_that_nothing_is_known_of_are_named_at_once() -> None:
+    tensors = [real(3) for _ in range(5)]
+    steps = [Step("UNIQUE", [0], [1]), Step("RELU", [1], [2]), Step("WHERE", [2], [3]), Step("UNIQUE", [3], [4])]
+    wanted = "operator 0 UNIQUE: no NNAPI operation, .*, is known for it; nor for others of the file: WHERE$"
+    with pytest.raises(BadData, match=wanted):
+        nn.load(write(tensors, steps, [0], [4]))
+
+
 def test_interface_is_what_the_file_says() -> None:
     file, _ = Case("ARG_MAX", [uint8(0.5, 7, 3, 9), constant([1])], [int64(3)], "ArgMaxOptions").file()
     network = nn.load(file)

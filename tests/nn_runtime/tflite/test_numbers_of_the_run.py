@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pytest
 
 import nn_runtime as nn
+from nn_runtime.errors import OperationFailed
 from nn_runtime.tflite.types import TensorType
 from tests.nn_runtime.tflite.operator_cases import Case
 from tests.nn_runtime.tflite.operator_file import (
@@ -128,6 +129,23 @@ def test_indices_of_batches_may_be_computed(
     case = Case("GATHER", [real(*shape), int32(*chosen)], [real()], "GatherOptions", options)
     indices = np.random.default_rng(5).integers(0, shape[axis], chosen).astype(np.int32)
     np.testing.assert_array_equal(*both(case, [*random_inputs([real(*shape)]), indices], reference_device))
+
+
+@pytest.mark.parametrize(
+    ("code", "options", "values", "wrong"),
+    [
+        ("GATHER_ND", "GatherNdOptions", {}, [[0, 9], [1, 1]]),
+        ("GATHER_ND", "GatherNdOptions", {}, [[1, -1], [1, 1]]),
+        ("GATHER", "GatherOptions", {"Axis": 1, "BatchDims": 1}, [[0, 6], [1, 1]]),
+        ("GATHER", "GatherOptions", {"Axis": 1, "BatchDims": 1}, [[0, 5], [-1, 1]]),
+    ],
+)
+def test_computed_indices_beyond_one_dimension_take_no_element_of_the_next(
+    code: str, options: str, values: dict[str, int], wrong: list[list[int]], device: Device
+) -> None:
+    file, _ = Case(code, [real(2, 6), int32(2, 2)], [real()], options, values).file()
+    with nn.load(file).compile(device) as session, pytest.raises(OperationFailed, match="GATHER: indices"):
+        session.run([*random_inputs([real(2, 6)]), np.array(wrong, np.int32)])
 
 
 @pytest.mark.parametrize(

@@ -110,6 +110,13 @@ def test_computed_places_that_are_not_there_spoil_no_others(device: Device) -> N
     np.testing.assert_array_equal(result, [[0, 0], [10, 12], [0, 0], [15, 16]])
 
 
+def test_computed_places_beyond_one_dimension_are_none_of_the_next(device: Device) -> None:
+    places, updates = np.array([[0, 1], [0, 9], [1, -1], [2, 0]], np.int32), np.arange(1, 5, dtype=np.float32)
+    with nn.load(_scatter(int32(4, 2), real(4), (2, 6)).file()[0]).compile(device) as session:
+        (result,) = session.run([places, updates])
+    np.testing.assert_array_equal(result, [[0, 1, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0]])
+
+
 @pytest.mark.parametrize("size", [2, 3, 4, 7, 8, 9, 15, 16, 17])
 def test_every_number_of_rows_finds_its_places(size: int, device: Device) -> None:
     """Bisection halves them, and combining doubles: both depend on the next power of two."""
