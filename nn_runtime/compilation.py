@@ -99,6 +99,11 @@ class Compilation:
         return self._selected().strict
 
     @property
+    def passed_over(self) -> tuple[str, ...]:
+        """Items of the device selector that match no usable device."""
+        return self._selected().passed_over
+
+    @property
     def has_one_explicit_device(self) -> bool:
         """Whether timing and deadlines are allowed."""
         selection = self._selected()

@@ -61,10 +61,14 @@ if hasattr(os, "register_at_fork"):
 
 @dataclass(frozen=True)
 class Selection:
-    """Devices in the order of the selector; `strict`: nothing else may be used (no CPU fallback)."""
+    """Devices in the order of the selector; `strict`: nothing else may be used (no CPU fallback).
+
+    `passed_over`: items of the selector that match no usable device.
+    """
 
     devices: tuple[Device, ...]
     strict: bool
+    passed_over: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -278,13 +282,14 @@ def select(selector: str | None = None) -> Selection:
         if not found:
             missing.append(item)
     if not chosen:
-        raise UnmatchedSelector(source, _nothing_matches(text, missing) + _advice(missing))
+        likely = "".join(dict.fromkeys(map(_likely, missing)))
+        raise UnmatchedSelector(source, _nothing_matches(text, missing) + likely + _advice(missing))
     for item in missing:
         is_usual = item.lower() in _entry_points() and not listing(item.lower()).failure
         level = logging.INFO if is_usual else logging.WARNING
         taken = ", ".join(device.name for device in chosen)
         _log.log(level, "%s: %s; taken: %s", source, _nothing_matches(item, [item]), taken)
-    return Selection(tuple(chosen), not any(device.is_reference for device in chosen))
+    return Selection(tuple(chosen), not any(device.is_reference for device in chosen), tuple(missing))
 
 
 def _match(item: str) -> list[Device]:
@@ -399,6 +404,17 @@ def _nothing_matches(text: str, items: Sequence[str]) -> str:
     return f"device selector {text!r} matches no usable device; there is: {', '.join(there)}" + (
         f"; {reasons}" if reasons else ""
     )
+
+
+def _likely(item: str) -> str:
+    """Return what is meant by a platform without its driver (`pocl`), or by a type in a platform's place; else ""."""
+    head, _, kind = item.lower().partition(":")
+    if head in _entry_points():
+        return f"; {head}::{kind} means devices of that type" if kind in ("cpu", "gpu", "accelerator") else ""
+    for driver in _entry_points():
+        if _Pattern(head, "", "").filter([(device, device.description) for device in listing(driver).devices]):
+            return f"; did you mean {driver}:{item}?"
+    return ""
 
 
 def _advice(items: Sequence[str]) -> str:

@@ -114,9 +114,13 @@ class ExplainedOperation:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Every operation of a network. Printable, and a sequence of its operations."""
+    """Every operation of a network. Printable, and a sequence of its operations.
+
+    `passed_over`: items of the device selector that match no usable device.
+    """
 
     operations: tuple[ExplainedOperation, ...]
+    passed_over: tuple[str, ...] = ()
 
     def __iter__(self) -> Iterator[ExplainedOperation]:
         return iter(self.operations)
@@ -141,7 +145,8 @@ class Explanation:
             )
             for row in self.operations
         ]
-        return "\n".join(_table(table))
+        absent = [f"{item}: no device of it can be used; nnrt doctor says why" for item in self.passed_over]
+        return "\n".join([*_table(table), *absent])
 
 
 def profile_of(steps: Sequence[StepProfile]) -> Profile:

@@ -150,7 +150,7 @@ class Session:
             )
             for placement in self._runner.plan.placements
         ]
-        return Explanation(tuple(sorted(rows, key=lambda row: row.index)))
+        return Explanation(tuple(sorted(rows, key=lambda row: row.index)), self._runner.compilation.passed_over)
 
     def reset_variables(self) -> None:
         """Set what the network keeps between runs (states of recurrent layers, variables) to what it is at first."""

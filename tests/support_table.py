@@ -57,7 +57,8 @@ Wrong values that a run brings: GATHER and EMBEDDING_LOOKUP fail for an index ou
 AXIS_ALIGNED_BBOX_TRANSFORM for a batch index out of range or a region with its corners in the wrong order,
 HEATMAP_MAX_KEYPOINT, BOX_WITH_NMS_LIMIT and GENERATE_PROPOSALS for such boxes. Both drivers refuse them: the CPU driver
 before it computes, the OpenCL driver at preparation where indices are constants of the model, else when it reads the
-outputs: kernels leave the number of the operation, and read nothing outside a tensor meanwhile.
+outputs: kernels leave the number of the operation, and read nothing outside a tensor meanwhile. So do the GATHERs that
+GATHER and GATHER_ND of `.tflite` files become; what SCATTER_ND shall put outside its shape is left out.
 """
 
 

@@ -55,20 +55,21 @@ def read_inputs(
 ) -> list[dict[str, Array]]:
     """Return one dict of arrays by input name per run; files are taken in turn for the inputs in order.
 
-    Each file is `[NAME=]FILE[:KEY]`, KEY an array of an .npz; an .npz that has every input serves a whole run, and as
-    many pictures as the only input takes at once. Raises UsageError for a number or name that does not fit, BadData for
-    a content that does not.
+    Each file is `[NAME=]FILE[:KEY]`, NAME the input's or its signature's, KEY an array of an .npz; an .npz that has
+    every input serves a whole run, and as many pictures as the only input takes at once. Raises UsageError for a number
+    or name that does not fit, BadData for a content that does not.
     """
     whole = _whole_run(files, wanted)
     if whole is not None:
         return whole
     if len(wanted) == 1:
-        named = [_split_name(file, {wanted[0].name: wanted[0]})[1] for file in files]
+        named = [_split_name(file, wanted)[1] for file in files]
         if _takes_several_pictures(named, wanted[0]):
             return _batches(named, wanted[0], normalization)
     if not wanted or len(files) % len(wanted):
-        names = ", ".join(repr(one.name) for one in wanted)
-        raise UsageError(f"--input: wanted a file for each of {len(wanted)} inputs ({names}), got {len(files)}")
+        raise UsageError(
+            f"--input: wanted a file for each of {len(wanted)} inputs ({_names(wanted)}), got {len(files)}"
+        )
     groups = [files[start : start + len(wanted)] for start in range(0, len(files), len(wanted))]
     return [_one_run(group, wanted, normalization) for group in groups]
 
@@ -109,28 +110,44 @@ def _is_array(file: str) -> bool:
 def _one_run(
     files: Sequence[str], wanted: Sequence[TensorInfo], normalization: Normalization | None
 ) -> dict[str, Array]:
-    by_name = {one.name: one for one in wanted}
-    named = [_split_name(file, by_name) for file in files]
-    taken = {name for name, _ in named if name is not None}
-    free = iter([one.name for one in wanted if one.name not in taken])
+    named = [_split_name(file, wanted) for file in files]
+    taken = {one.name for one, _ in named if one is not None}
+    free = iter([one for one in wanted if one.name not in taken])
     arrays: dict[str, Array] = {}
-    for name, file in named:
-        target = next(free) if name is None else name
-        if target in arrays:
-            raise UsageError(f"--input: input {target!r} is given twice")
-        arrays[target] = read_input(file, by_name[target], normalization)
+    for given, file in named:
+        target = next(free) if given is None else given
+        if target.name in arrays:
+            raise UsageError(f"--input: input {target.name!r} is given twice")
+        arrays[target.name] = read_input(file, target, normalization)
     return arrays
 
 
-def _split_name(file: str, names: Mapping[str, TensorInfo]) -> tuple[str | None, str]:
+def _split_name(file: str, wanted: Sequence[TensorInfo]) -> tuple[TensorInfo | None, str]:
+    """Return the input that `NAME=FILE` is for, None where there is no name, and the file."""
     name, equals, rest = file.partition("=")
-    if not file or (name in names and equals and not rest):
+    target = _called(name, wanted) if equals else None
+    if not file or (target is not None and not rest):
         raise UsageError(f"--input {file!r}: the name of the file is empty")
-    if equals and name in names:
-        return name, rest
+    if target is not None:
+        return target, rest
     if equals and not Path(file).exists() and Path(rest).exists():
-        raise UsageError(f"--input {file}: no input is called {name!r}; the inputs are {', '.join(names)}")
+        raise UsageError(f"--input {file}: no input is called {name!r}; the inputs are {_names(wanted)}")
     return None, file
+
+
+def _called(name: str, wanted: Sequence[TensorInfo]) -> TensorInfo | None:
+    """Return the input of a name, else the one that the signature calls so."""
+    by_name = {one.signature_name: one for one in wanted if one.signature_name} | {one.name: one for one in wanted}
+    return by_name.get(name)
+
+
+def _names(wanted: Sequence[TensorInfo]) -> str:
+    return ", ".join(repr(one.name) for one in wanted)
+
+
+def _key(one: TensorInfo, arrays: Mapping[str, Array]) -> str:
+    """Return the name by which an archive has an input: its own, else the signature's if that is there."""
+    return one.signature_name if one.name not in arrays and one.signature_name in arrays else one.name
 
 
 def _whole_run(files: Sequence[str], wanted: Sequence[TensorInfo]) -> list[dict[str, Array]] | None:
@@ -138,9 +155,9 @@ def _whole_run(files: Sequence[str], wanted: Sequence[TensorInfo]) -> list[dict[
     if len(wanted) < 2 or not all(file.lower().endswith(".npz") for file in files):
         return None
     runs = [_load_npz(Path(file)) for file in files]
-    if not all(one.name in arrays for arrays in runs for one in wanted):
+    if not all(_key(one, arrays) in arrays for arrays in runs for one in wanted):
         return None
-    return [{one.name: arrays[one.name] for one in wanted} for arrays in runs]
+    return [{one.name: arrays[_key(one, arrays)] for one in wanted} for arrays in runs]
 
 
 def read_input(file: str, wanted: TensorInfo, normalization: Normalization | None) -> Array:
@@ -152,9 +169,8 @@ def read_input(file: str, wanted: TensorInfo, normalization: Normalization | Non
     suffix = path.suffix.lower()
     if suffix == ".npz":
         arrays = _load_npz(path)
-        return _with_batch(
-            next(iter(arrays.values())) if len(arrays) == 1 else _named(arrays, wanted.name, file), wanted
-        )
+        only = next(iter(arrays.values())) if len(arrays) == 1 else _named(arrays, _key(wanted, arrays), file)
+        return _with_batch(only, wanted)
     if suffix == ".npy":
         return _with_batch(_load_npy(path), wanted)
     if suffix in RAW_SUFFIXES:

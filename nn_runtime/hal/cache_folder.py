@@ -13,11 +13,11 @@ NOWHERE = Path(os.devnull) / "nnrt"
 def cache_directory() -> Path:
     """Return the folder of every cache: NNRT_CACHE_DIR, else the user's cache folder of this system, else NOWHERE."""
     chosen = os.environ.get("NNRT_CACHE_DIR")
-    if chosen:
-        return Path(chosen)
-    import platformdirs  # 16 ms to import; not needed with the variable set
-
     try:
+        if chosen:
+            return Path(chosen).expanduser()  # where no shell does, as in a Dockerfile
+        import platformdirs  # 16 ms to import; not needed with the variable set
+
         folder = Path(platformdirs.user_cache_dir("nnrt", appauthor=False))
     except RuntimeError:
         return NOWHERE

@@ -368,7 +368,11 @@ def _inputs(subgraph: TfliteSubgraph, signature: TfliteSignature, shapes: Shapes
 def _on_shapes(subgraph: TfliteSubgraph, values: Mapping[int, Value]) -> str:
     """Return which inputs have other shapes than in the file, or sizes that it leaves open: they may be to blame."""
     inputs = [(subgraph.tensors[index], values[index].shape) for index in subgraph.inputs]
-    reshaped = [f"{list(tensor.shape)} of {quoted(tensor.name)}" for tensor, shape in inputs if shape != tensor.shape]
+    reshaped = [
+        f"{list(tensor.shape_signature or tensor.shape)} of {quoted(tensor.name)}"
+        for tensor, shape in inputs
+        if shape != tensor.shape
+    ]
     if reshaped:
         return f" (in the file, inputs have other shapes: {', '.join(reshaped)})"
     opened = [

@@ -23,7 +23,9 @@ from nn_runtime.devices import find_device, select, selector_in_force
 from nn_runtime.errors import BadData, DeadObject, NNError, OperationFailed, SelectorError, UnavailableDevice
 from nn_runtime.hal.interfaces import DeviceDescription, UnusableDevice
 from nn_runtime.hal.types import DeviceStatus, ErrorStatus, HalError
+from nn_runtime.network import Network
 from nn_runtime.testing.sample_drivers import SampleDevice
+from tests.nn_runtime.test_network import adding_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -184,6 +186,22 @@ def test_a_missing_item_is_passed_over_with_a_warning(
     assert caplog.text.endswith(f"; taken: {REFERENCE_NAME}\n")
 
 
+@pytest.mark.parametrize(
+    ("selector", "hint"),
+    [
+        ("pocl", "; did you mean opencl:pocl?"),
+        ("Nvidia:gpu", "; did you mean opencl:Nvidia:gpu?"),
+        ("opencl:gpu", "; opencl::gpu means devices of that type"),
+        ("toaster", ""),
+    ],
+)
+def test_what_was_likely_meant(drivers: dict[str, FakeEntryPoint], selector: str, hint: str) -> None:
+    with pytest.raises(UnavailableDevice) as caught:
+        select(selector)
+    assert ("did you mean" in str(caught.value) or "opencl::" in str(caught.value)) == bool(hint)
+    assert hint in str(caught.value)
+
+
 @pytest.mark.parametrize("selector", ["cpu:0", "CPU:pocl"])
 def test_nothing_follows_the_cpu(drivers: dict[str, FakeEntryPoint], selector: str) -> None:
     with pytest.raises(UnavailableDevice, match="nothing follows 'cpu'; there are: cpu, opencl; opencl::cpu means"):
@@ -207,6 +225,16 @@ def test_only_a_driver_without_devices_is_passed_over_in_silence(
     drivers["opencl"].offer = list
     assert select(f"{item},cpu").devices[0].name == REFERENCE_NAME
     assert (f"device selector {item!r} matches no usable device" not in caplog.text) == is_usual
+
+
+def test_an_explanation_has_what_was_passed_over(drivers: dict[str, FakeEntryPoint]) -> None:
+    drivers["opencl"].offer = list
+    network = Network.from_model(adding_model(2, 3))
+    with network.compile() as session, network.compile("cpu") as on_cpu:
+        explanation = session.explain()
+        assert on_cpu.explain().passed_over == ()
+    assert explanation.passed_over == ("opencl",)
+    assert str(explanation).endswith("\nopencl: no device of it can be used; nnrt doctor says why")
 
 
 @pytest.mark.parametrize("selector", ["opencl,,cpu", "opencl:a:toaster", "opencl:a:gpu:0:1"])

@@ -379,7 +379,7 @@ def test_timing_is_measured_on_one_explicit_device(device: Device) -> None:
             assert timing.in_driver_ns is not None
             assert 0 < timing.on_device_ns <= timing.in_driver_ns
         np.testing.assert_array_equal(session.run(data)[0], 2)
-        with pytest.raises(BadData, match="wanted profile=True or measure=True, .*, got both"):
+        with pytest.raises(BadData, match=r"wanted profile=True or measure=True, .*, got both"):
             session.run(data, profile=True, measure=True)
     wanted = "compiled for one device without fallback, .*, got one for nnapi-reference, which tells no times"
     with network.compile("cpu") as session, pytest.raises(BadData, match=wanted):

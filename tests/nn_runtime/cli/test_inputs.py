@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import builtins
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -211,6 +212,19 @@ def test_files_for_several_inputs(tmp_path: Path) -> None:
     np.savez(tmp_path / "all.npz", a=np.zeros(2, np.uint8), b=np.ones(2, np.uint8))
     runs = read_inputs([str(tmp_path / "all.npz")], both, None)
     assert [bytes(array) for array in runs[0].values()] == [b"\0\0", b"\1\1"]
+
+
+def test_inputs_by_the_names_of_a_signature(tmp_path: Path) -> None:
+    wanted = [
+        replace(_wanted("float32", (2,), name=name), signature_name=name[-1]) for name in ("serving_x", "serving_y")
+    ]
+    for value, name in enumerate("xy"):
+        np.save(tmp_path / f"{name}.npy", np.full(2, value, np.float32))
+    np.savez(tmp_path / "both.npz", x=np.zeros(2, np.float32), y=np.ones(2, np.float32), z=np.zeros(3))
+    for files in ([f"y={tmp_path}/y.npy", f"{tmp_path}/x.npy"], [f"{tmp_path}/both.npz"]):
+        (arrays,) = read_inputs(files, wanted, None)
+        assert {name: array.tolist() for name, array in arrays.items()} == {"serving_x": [0, 0], "serving_y": [1, 1]}
+    np.testing.assert_array_equal(read_input(f"{tmp_path}/both.npz", wanted[1], None), [1, 1])
 
 
 def test_a_file_for_an_input_that_is_not_there(tmp_path: Path) -> None:

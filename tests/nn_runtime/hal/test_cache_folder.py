@@ -27,6 +27,9 @@ def test_a_named_folder_counts_before_the_users(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setenv("NNRT_CACHE_DIR", str(tmp_path / "named"))
     assert cache_directory() == tmp_path / "named"
     assert table_path("one").is_relative_to(tmp_path / "named")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("NNRT_CACHE_DIR", "~/kept")
+    assert cache_directory() == tmp_path / "kept"
 
 
 @pytest.mark.parametrize("raises", [True, False], ids=["an error", "a path that begins with ~"])
