@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -126,8 +127,8 @@ def diagnosis_of(survey: Survey) -> Diagnosis:
     devices = tuple(_device_report(device) for device in survey.devices)
     unwritable = why_unwritable(directory)
     problems = [
-        *_loader_problems(survey), *_library_problems(libraries), *_device_problems(devices), *_hidden(survey),
-        *_gpu_problems(survey),
+        *_folder_problems(), *_loader_problems(survey), *_library_problems(libraries), *_device_problems(devices),
+        *_hidden(survey), *_gpu_problems(survey),
     ]  # fmt: skip
     tuning_problem = tuning.problem_of_named_file()
     if tuning_problem is not None:
@@ -158,6 +159,16 @@ def _device_report(device: FoundDevice) -> DeviceReport:
         device=device.device_name, driver_version=device.driver_version, library=device.library,
         usable=device.usable, reason=device.reason, notes=(*device.notes, *failed), features=device.features,
     )  # fmt: skip
+
+
+def _folder_problems() -> list[Problem]:
+    """No folder for temporary files, as where all of a container can only be read: PoCL builds kernels in one."""
+    try:
+        tempfile.gettempdir()
+    except OSError as error:
+        lost = "so that libraries are not seen and kernels not built"
+        return [Problem(f"no temporary folder can be written, {lost}: {error.strerror}", "export TMPDIR=<folder>")]
+    return []
 
 
 def _loader_problems(survey: Survey) -> list[Problem]:

@@ -213,6 +213,20 @@ def test_unwritable_cache_folder(cache: Path) -> None:
     assert "NNRT_CACHE_DIR" in str(report["problems"])
 
 
+def test_no_temporary_folder(cache: Path) -> None:
+    """As where all of a container can only be read."""
+    nowhere = """
+import tempfile
+def _none():
+    raise FileNotFoundError(2, "No usable temporary directory found")
+tempfile._get_default_tempdir = _none
+"""
+    report = cast("dict[str, list[dict[str, str]]]", run(nowhere + DOCTOR, cache))
+    first = report["problems"][0]
+    assert first["what"].startswith("no temporary folder can be written")
+    assert first["remedy"] == "export TMPDIR=<folder>"
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="where PoCL keeps its cache")
 def test_unwritable_folder_of_pocl(cache: Path, tmp_path: Path) -> None:
     """PoCL shows no device there; it gets another folder, which goes with the process."""
