@@ -48,7 +48,7 @@ class SessionInputs:
         else:
             given = [inputs]  # type: ignore[list-item]
         if len(given) != len(infos):
-            what = "one input" if isinstance(inputs, np.ndarray) else f"a {type(given).__name__} of {len(given)}"
+            what = f"a {type(given).__name__} of {len(given)}" if given is inputs else f"one {type(inputs).__name__}"
             raise BadData(f"run: wanted {len(infos)} input{'s' * (len(infos) != 1)} ({_names(infos)}), got {what}")
         return given, None
 
@@ -65,7 +65,10 @@ class SessionInputs:
         if len(inputs) != len(infos):
             known = {name for info in infos for name in (info.name, info.signature_name)}
             extra = [name for name in inputs if name not in known]
-            wrong = f"no input is called {extra[0]!r}" if extra else "an input is given by two names"
+            wrong = (
+                "an input is given by two names" if len(inputs) > len(infos) else "several have one name: give a list"
+            )
+            wrong = f"no input is called {extra[0]!r}" if extra else wrong
             raise BadData(f"run: {wrong}, the inputs are {_names(infos)}")
         outputs = self._interface.outputs
         return given, _told_apart([(by_signature and info.signature_name) or info.name for info in outputs])

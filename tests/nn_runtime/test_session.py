@@ -200,6 +200,11 @@ def test_names_of_a_signature(reference_device: Device) -> None:
         np.testing.assert_array_equal(session.run({"a": array, "y": array})["sum"], 2 * array)
         with pytest.raises(BadData, match="run: an input is given by two names, the inputs are 'a', 'b'"):
             session.run({"a": array, "b": array, "y": array})
+    alike = tuple(replace(info, name="a") for info in plain.inputs)
+    network = Network(plain.model, replace(plain.interface, inputs=alike))
+    with network.compile(reference_device) as session:
+        with pytest.raises(BadData, match="run: several have one name: give a list, the inputs are 'a', 'a'"):
+            session.run({"a": array})
 
 
 def test_a_session_works_after_an_interrupt(doubling: Session, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,6 +226,8 @@ def test_network_and_session_show_what_they_take_and_give(reference_device: Devi
     assert repr(network) == f"<Network {interface}>"
     with network.compile(reference_device) as session:
         assert repr(session) == f"<Session on nnapi-reference: {interface}>"
+        with pytest.raises(BadData, match=r"wanted 2 inputs \('a', 'b'\), got one generator"):
+            session.run(np.zeros((2, 3)) for _ in range(2))  # type: ignore[arg-type]
     assert repr(session) == f"<Session closed: {interface}>"
 
 
