@@ -65,10 +65,12 @@ class SessionInputs:
         if len(inputs) != len(infos):
             known = {name for info in infos for name in (info.name, info.signature_name)}
             extra = [name for name in inputs if name not in known]
-            wrong = (
-                "an input is given by two names" if len(inputs) > len(infos) else "several have one name: give a list"
-            )
-            wrong = f"no input is called {extra[0]!r}" if extra else wrong
+            if extra:
+                wrong = f"no input is called {extra[0]!r}"
+            elif len(inputs) < len(infos):
+                wrong = "several have one name: give a list"
+            else:
+                wrong = "an input is given by two names"
             raise BadData(f"run: {wrong}, the inputs are {_names(infos)}")
         outputs = self._interface.outputs
         return given, _told_apart([(by_signature and info.signature_name) or info.name for info in outputs])

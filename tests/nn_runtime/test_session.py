@@ -202,9 +202,9 @@ def test_names_of_a_signature(reference_device: Device) -> None:
             session.run({"a": array, "b": array, "y": array})
     alike = tuple(replace(info, name="a") for info in plain.inputs)
     network = Network(plain.model, replace(plain.interface, inputs=alike))
-    with network.compile(reference_device) as session:
-        with pytest.raises(BadData, match="run: several have one name: give a list, the inputs are 'a', 'a'"):
-            session.run({"a": array})
+    wanted = "run: several have one name: give a list, the inputs are 'a', 'a'"
+    with network.compile(reference_device) as session, pytest.raises(BadData, match=wanted):
+        session.run({"a": array})
 
 
 def test_a_session_works_after_an_interrupt(doubling: Session, monkeypatch: pytest.MonkeyPatch) -> None:
