@@ -22,8 +22,8 @@ _SPLITTING = (1 << 12) + 1
 _DIGIT = float(1 << 12)
 _MOST_EXACT = float(1 << 24)
 """Of a quotient, which has two digits of 12 bits."""
-_LARGEST = 2.0**102
-"""Of a divisor's size, so that no multiple overflows: what is smaller than it is divided by a larger one as by it."""
+_LARGEST = 2.0**115
+"""Of a divisor's size, so that no multiple overflows: smaller numbers are divided by larger ones as by it."""
 
 
 @converts(BuiltinOperator.FLOOR_DIV, inputs=2, version=3)
@@ -39,14 +39,15 @@ def _floor_div(op: Operator) -> None:
     if first.type != OperandCode.TENSOR_FLOAT32:
         op.result(rounded)
         return
-    size = op.emit(OperationCode.ABS, [rounded], _REAL)
-    is_exact = op.emit(OperationCode.LESS, [size, _number(_MOST_EXACT)], _BOOLEANS)
+    limits = (rounded, _MOST_EXACT), (first, _LARGEST)
+    within = [_of_size_below(op, value, limit) for value, limit in limits]
+    is_exact = op.emit(OperationCode.LOGICAL_AND, within, _BOOLEANS)
     op.result(_chosen(op, is_exact, _divided(op, first, second).quotient(op), rounded))
 
 
 @converts(BuiltinOperator.FLOOR_MOD, inputs=2, version=2)
 def _floor_mod(op: Operator) -> None:
-    """(input0, input1): a - floor(a / b) * b."""
+    """(input0, input1): a - floor(a / b) * b; of real numbers that are both beyond 2^115, anything."""
     first, second = op.input(0, "input0"), op.input(1, "input1")
     if first.type == OperandCode.TENSOR_FLOAT32 == second.type:
         op.result(_divided(op, first, second).remainder(op))
@@ -117,6 +118,10 @@ def _divided(op: Operator, source: Value, divisor: Value) -> _Division:
     minus, plus = (constant(op.filled(divisor, number, np.float32)) for number in (-1, 1))
     sign = _chosen(op, is_divisor_negative, minus, plus)
     return _Division(tuple(digits), rest, size, is_turned, sign)
+
+
+def _of_size_below(op: Operator, value: Value, limit: float) -> Value:
+    return op.emit(OperationCode.LESS, [op.emit(OperationCode.ABS, [value], _REAL), _number(limit)], _BOOLEANS)
 
 
 def _chosen(op: Operator, condition: Value, given: Value, other: Value) -> Value:
