@@ -134,14 +134,6 @@ def test_measured_and_profiled_runs(session: Session) -> None:
         np.testing.assert_array_equal(session.run([a, b, SMALL], **kind)[0], a - b)
 
 
-def test_measured_and_profiled_in_turn(session: Session) -> None:
-    for seed in range(4):
-        a, b = draw(seed), draw(seed + 1)
-        is_profiled = seed % 2 == 1
-        outputs = session.run([a, b, SMALL], measure=not is_profiled, profile=is_profiled)
-        np.testing.assert_array_equal(outputs[0], a - b)
-
-
 def test_a_trace_changes_no_result(session: Session, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(trace, "current", trace.Tracer(tmp_path / "trace.json"))
     for seed in range(3):
