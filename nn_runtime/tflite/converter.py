@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from nn_runtime.tflite.types import TfliteModel, TfliteOperator, TfliteSubgraph
     from nn_runtime.tflite.variables import Variable
 
+_MOST_NAMED = 20
+"""Of the operators of a file that nothing is known of."""
 _MAX_EXPANSION = 256
 _Call: TypeAlias = tuple[object, ...]
 """A subgraph's index, and type, shape and quantisation of each argument."""
@@ -118,10 +120,11 @@ class _Graph:
                 raise BadData(f"{self._where}operator {operator.index} {operator.name}: {reason}") from error
 
     def _others_unknown(self, name: str) -> str:
-        """Return the names of other operators of the file that nothing is known of, so that all are seen at once."""
+        """Return the names of other operators of the file that nothing is known of, so that they are seen at once."""
         every = (operator for subgraph in self._model.subgraphs for operator in subgraph.operators)
-        others = dict.fromkeys(one.name for one in every if one.name != name and _is_unknown(one))
-        return f"; nor for others of the file: {', '.join(others)}" if others else ""
+        others = list(dict.fromkeys(one.name for one in every if one.name != name and _is_unknown(one)))
+        more = [f"{len(others) - _MOST_NAMED} more"] if len(others) > _MOST_NAMED else []
+        return f"; nor for others of the file: {', '.join(others[:_MOST_NAMED] + more)}" if others else ""
 
     def read_variables(self, indices: Sequence[int]) -> None:
         """Take the present values of the variable tensors among the outputs."""

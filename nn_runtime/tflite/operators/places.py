@@ -108,15 +108,15 @@ def combined_at_computed_places(op: Operator, rows: Value, numbers: Value, count
         distance *= 2
     op.spend(3 * count)
     places = constant(np.arange(count, dtype=np.int32))
-    first = _number_above(op, ordered, places, size)
+    first = _number_above(op, ordered, places)
     is_there = op.emit(OperationCode.EQUAL, [_gathered(op, ordered, first), places], _BOOLEANS)
     return _gathered(op, rows, op.emit(OperationCode.SELECT, [is_there, first, _repeated(size, count)], _INTEGERS))
 
 
-def _number_above(op: Operator, ordered: Value, places: Value, most: int) -> Value:
-    """Return for each place how many of the numbers, falling and at most `most` of them, are greater: by bisection."""
+def _number_above(op: Operator, ordered: Value, places: Value) -> Value:
+    """Return for each place how many of falling numbers, of which the last never is, are greater: by bisection."""
     count, size = (places.shape or ())[0], (ordered.shape or ())[0]
-    step = 1 << most.bit_length() - 1
+    step = 1 << (size - 1).bit_length() - 1
     rest = max(2 * step - 1 - size, 0)
     op.spend(rest)
     # Number n is at n, so that all steps fit in: the first at 1.

@@ -606,6 +606,14 @@ def test_all_operators_that_nothing_is_known_of_are_named_at_once() -> None:
         nn.load(write(tensors, steps, [0], [4]))
 
 
+def test_of_very_many_unknown_operators_some_are_named() -> None:
+    steps = [Step(f"Mine{at}", [at], [at + 1]) for at in range(30)]
+    with pytest.raises(BadData) as caught:
+        nn.load(write([real(3) for _ in range(31)], steps, [0], [30]))
+    assert str(caught.value).count("Mine") == 21
+    assert str(caught.value).endswith(", 9 more")
+
+
 def test_interface_is_what_the_file_says() -> None:
     file, _ = Case("ARG_MAX", [uint8(0.5, 7, 3, 9), constant([1])], [int64(3)], "ArgMaxOptions").file()
     network = nn.load(file)
