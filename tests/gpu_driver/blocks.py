@@ -15,6 +15,8 @@ from tests.gpu_driver.graphs import Graph
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    import numpy.typing as npt
+
     from nn_runtime.hal.types import Model
     from nn_runtime.operand import Array, Dimensions
 
@@ -137,10 +139,12 @@ class Blocks:
         return self._affine(self._pair(_Op.MUL, centred, self._add(_Op.RSQRT, [enlarged], enlarged.dims)))
 
     def _turned(self, x: Tensor) -> Tensor:
-        """Axes in another order, and mostly back again."""
-        order = [int(axis) for axis in self._rng.permutation(x.rank)]
-        turned = self._function(self._transposed(x, order))
-        return turned if self._rng.random() < 0.3 else self._transposed(turned, list(np.argsort(order)))
+        """Axes in another order, and mostly in a third one or back again, at once or behind a function."""
+        first, other = (self._rng.permutation(x.rank) for _ in range(2))
+        turned = self._transposed(x, first)
+        turned = self._function(turned) if self._rng.random() < 0.6 else turned
+        second = self._one_of((None, np.argsort(first), np.argsort(first), other))
+        return turned if second is None else self._transposed(turned, second)
 
     def _part(self, x: Tensor) -> Tensor:
         begin = [int(self._rng.integers(0, size)) for size in x.dims]
@@ -291,7 +295,7 @@ class Blocks:
         keep = self._graph.integer(1) if code == _Op.MEAN else self._graph.flag(True)
         return self._add(code, [x, self._integers(axes), keep], dims, like=like)
 
-    def _transposed(self, x: Tensor, order: Sequence[int]) -> Tensor:
+    def _transposed(self, x: Tensor, order: Sequence[int] | npt.NDArray[np.int64]) -> Tensor:
         return self._add(_Op.TRANSPOSE, [x, self._integers(order)], tuple(x.dims[axis] for axis in order), like=x)
 
     def _reshaped(self, x: Tensor, dims: Dimensions) -> Tensor:
