@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -17,7 +18,7 @@ from gpu_driver.device_query import profile_of
 from gpu_driver.discovery.platforms import find_devices
 from gpu_driver.estimate import cost_table_of
 from gpu_driver.lowering import MAX_ELEMENTS
-from gpu_driver.operations import launcher_of, refusal_of
+from gpu_driver.operations import launcher_of, load_families, refusal_of
 from gpu_driver.preparation import Preparation
 from gpu_driver.tuning_values import Tuning
 from nn_runtime.codes import FeatureLevel, is_extension_code, operation_name
@@ -345,14 +346,14 @@ class Device:
 
 def diagnose() -> Diagnosis:
     """Return what was found, what is wrong and the command that mends it, with every verdict asked anew."""
-    from gpu_driver.discovery import diagnosis  # of no use to a plain run
+    from gpu_driver import diagnosis  # of no use to a plain run
 
     return diagnosis.diagnose()
 
 
 def devices() -> list[IDevice | UnusableDevice]:
     """Return every OpenCL device, best first; those that do not work with their reason."""
-    found = find_devices()
+    found = find_devices(meanwhile=_import_what_models_need)
     if not found:
         return []
     import pyopencl as cl
@@ -366,6 +367,14 @@ def devices() -> list[IDevice | UnusableDevice]:
         else:
             result.append(UnusableDevice(one.name, one.reason or "not usable", describe(one, platform)))
     return result
+
+
+def _import_what_models_need() -> None:
+    """Do what the first model would otherwise wait for; no function of OpenCL is called."""
+    with contextlib.suppress(ImportError):
+        import gpu_driver.prepared_model  # noqa: F401
+
+        load_families()
 
 
 def describe(found: FoundDevice, platform_index: int) -> DeviceDescription:

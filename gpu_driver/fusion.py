@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpu_driver.convolution.addition import addition_factors
-from gpu_driver.launchers.strided import block_of
+from gpu_driver.strides import block_of
 from nn_runtime.codes import FuseCode, OperationCode
 from nn_runtime.operand import FLOAT_TYPES
 from nn_runtime.operations.concatenation import concatenation_axis

@@ -14,6 +14,7 @@ from gpu_driver.chain.dynamic import made_once
 from gpu_driver.chain.elementwise import words
 from gpu_driver.chain.elementwise_fusion import fused
 from gpu_driver.chain.epilogues import with_epilogues
+from gpu_driver.chain.expanded import joined
 from gpu_driver.chain.images import one_image, steps_by_image
 from gpu_driver.chain.kinds import Kind
 from gpu_driver.chain.memory import ALIGNMENT, BUFFERS, Memories, Placement
@@ -22,7 +23,6 @@ from gpu_driver.chain.schedule import schedule
 from gpu_driver.chain.step import CONSTANTS, GEOMETRY, STEP_FIELDS, VALUES
 from gpu_driver.chain.tasks import tasks_of, unit_of, unit_of_epilogue
 from gpu_driver.chain.tiles import FEW_REGISTERS, Tiles, tiles_for, tiles_of_kernel
-from gpu_driver.convolution.expanded import joined
 from gpu_driver.convolution.packing import depthwise_block
 from gpu_driver.kernel import Images, Packed, Scratch, Zeroed, int32
 from gpu_driver.launch import Clock, Launch, Stage, Steps, memories_of

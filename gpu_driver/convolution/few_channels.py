@@ -14,7 +14,7 @@ import numpy as np
 
 from gpu_driver.kernel import Kernel, Packed, int_vector
 from gpu_driver.launch import Launch
-from gpu_driver.launchers.vectors import c_type
+from gpu_driver.splits.vectors import c_type
 from nn_runtime.codes import OperandCode
 from nn_runtime.value_classes import dataclass
 

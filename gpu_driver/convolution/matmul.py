@@ -9,8 +9,8 @@ import numpy as np
 
 from gpu_driver.kernel import Kernel, Packed, float32, int32, int_vector
 from gpu_driver.launch import Launch, PersistentKind, PersistentStep
-from gpu_driver.launchers.strided import image_strides
-from gpu_driver.launchers.vectors import c_type
+from gpu_driver.splits.vectors import c_type
+from gpu_driver.strides import image_strides
 from nn_runtime.operand import FLOAT_TYPES, QUANT8_TYPES, dtype_of
 from nn_runtime.quantization import convolution_multipliers
 from nn_runtime.value_classes import dataclass

@@ -16,9 +16,9 @@ from gpu_driver.convolution.matmul import FILTER_VECTORS, SOURCE_VECTORS, of_bat
 from gpu_driver.convolution.units import estimate, smallest_units_launch, time_to_bring, units_launch
 from gpu_driver.kernel import Kernel, Packed, int_vector
 from gpu_driver.launch import Launch, PersistentKind, PersistentStep
-from gpu_driver.launchers.groups import group_defines, one_group_each, share_outputs
-from gpu_driver.launchers.vectors import c_type
-from gpu_driver.launchers.worksize import linear
+from gpu_driver.splits.groups import group_defines, one_group_each, share_outputs
+from gpu_driver.splits.vectors import c_type
+from gpu_driver.splits.worksize import linear
 from nn_runtime.codes import OperandCode
 from nn_runtime.operand import dtype_of
 from nn_runtime.value_classes import dataclass

@@ -29,11 +29,11 @@ from gpu_driver.device.buffers import readable_bytes
 from gpu_driver.device.device_memory import Accounts, DeviceBuffer
 from gpu_driver.device.errors import hal_error, is_exhausted
 from gpu_driver.device.inline import one_thread
-from gpu_driver.device.interrupts import interrupts_held
 from gpu_driver.device.pinned import PinnedStaging
 from gpu_driver.device.programs import ProgramCache
 from gpu_driver.device.scheduler import Scheduler
 from gpu_driver.device.watchdog import Watchdog
+from gpu_driver.interrupts import interrupts_held
 from nn_runtime.hal.memory import PAGE_BYTES, pages_of_zeros
 from nn_runtime.hal.types import ErrorStatus, ExecutionPreference, HalError, Priority
 

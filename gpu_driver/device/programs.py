@@ -32,10 +32,10 @@ from typing import TYPE_CHECKING
 
 import kernels_cl
 from gpu_driver import cache_files
-from gpu_driver.device.interrupts import interrupts_held
 from gpu_driver.discovery.dot_products import WIDE_FORMS
 from gpu_driver.discovery.host_cpu import host_cpu
 from gpu_driver.discovery.platforms import pocl_folder
+from gpu_driver.interrupts import interrupts_held
 from nn_runtime.hal.cache_folder import cache_directory
 from nn_runtime.hal.files import why_unwritable
 from nn_runtime.value_classes import dataclass

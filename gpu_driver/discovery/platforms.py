@@ -30,7 +30,7 @@ from nn_runtime.hal.files import why_unwritable
 from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import pyopencl as cl
 
@@ -117,15 +117,15 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-def find_devices() -> list[FoundDevice]:
+def find_devices(meanwhile: Callable[[], object] = bool) -> list[FoundDevice]:
     """Every OpenCL device, best rank first: GPU, accelerator, CPU; then slug and n. Unusable ones say why.
 
-    Searched once per process; empty where there is no PyOpenCL or no OpenCL. Raises OSError, MemoryError where this
-    process may not have what OpenCL takes.
+    Searched once per process; empty where there is no PyOpenCL or no OpenCL. meanwhile: called while devices are tried
+    in child processes, if any are. Raises OSError, MemoryError where this process may not have what OpenCL takes.
     """
     with _lock:
         if not _first:
-            _first.append(_survey(refresh=False))
+            _first.append(_survey(meanwhile=meanwhile))
         return list(_first[0].devices)
 
 
@@ -142,14 +142,14 @@ def survey_anew() -> Survey:
         return survey
 
 
-def _survey(refresh: bool) -> Survey:
+def _survey(*, refresh: bool = False, meanwhile: Callable[[], object] = bool) -> Survey:
     was_loaded = "pyopencl" in sys.modules
     if icd.pyopencl_folder() is None:
         return Survey(pyopencl_error="PyOpenCL is not installed")
     _check_address_space()
     _do_without_the_users_cache()
     _place_threads_of_pocl()
-    return _survey_of(icd.offered_entries(), refresh=refresh, was_loaded=was_loaded)
+    return _survey_of(icd.offered_entries(), refresh, meanwhile, was_loaded=was_loaded)
 
 
 def _check_address_space() -> None:
@@ -177,10 +177,12 @@ def _is_there(entry: icd.IcdEntry) -> bool:
     return not entry.is_file_name or Path(entry.library).exists()
 
 
-def _survey_of(entries: Sequence[icd.IcdEntry], *, refresh: bool, was_loaded: bool) -> Survey:
+def _survey_of(
+    entries: Sequence[icd.IcdEntry], refresh: bool, meanwhile: Callable[[], object], *, was_loaded: bool
+) -> Survey:
     present = [entry for entry in entries if _is_there(entry)]
     asked: list[str | None] = [entry.path for entry in present] if sys.platform == "linux" else [None]
-    verdicts = probe.library_verdicts(asked, refresh, meanwhile=_import_what_models_need)
+    verdicts = probe.library_verdicts(asked, refresh, meanwhile)
     if None in verdicts and not verdicts[None].loads:
         return Survey((), tuple(entries), verdicts, False, was_loaded)
     sound = [entry for entry in present if verdicts[entry.path].loads]
@@ -199,15 +201,6 @@ def _survey_of(entries: Sequence[icd.IcdEntry], *, refresh: bool, was_loaded: bo
         if device not in twins.values()
     ]
     return Survey(tuple(_number(devices)), tuple(entries), verdicts, make_folder, was_loaded)
-
-
-def _import_what_models_need() -> None:
-    """Do what the first model would otherwise wait for; no function of OpenCL is called."""
-    with contextlib.suppress(ImportError):
-        import gpu_driver.prepared_model  # noqa: F401
-        from gpu_driver.operations import load_families
-
-        load_families()
 
 
 def _describe(

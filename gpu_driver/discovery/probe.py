@@ -27,10 +27,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpu_driver import cache_files
-from gpu_driver.device.interrupts import interrupts_held
 from gpu_driver.discovery import dot_products, icd, link_repair, matrix_units, pocl_repair
 from gpu_driver.discovery.host_cpu import host_cpu
 from gpu_driver.discovery.trial import one_line, run_once
+from gpu_driver.interrupts import interrupts_held
 from nn_runtime.hal.cache_folder import cache_directory
 from nn_runtime.hal.files import read_file
 from nn_runtime.value_classes import dataclass

@@ -10,9 +10,10 @@ import numpy as np
 
 from gpu_driver.kernel import Kernel, Packed, int32
 from gpu_driver.launch import Launch
-from gpu_driver.launchers.strided import MAX_DIMENSIONS, dense_strides, int8_vector
-from gpu_driver.launchers.vectors import LANES, c_type, defines, per_item, work_sizes
-from gpu_driver.launchers.worksize import linear
+from gpu_driver.launchers.strided import MAX_DIMENSIONS, int8_vector
+from gpu_driver.splits.vectors import LANES, c_type, defines, per_item, work_sizes
+from gpu_driver.splits.worksize import linear
+from gpu_driver.strides import dense_strides
 from nn_runtime.codes import OperandCode
 from nn_runtime.errors import BadData
 from nn_runtime.value_classes import dataclass

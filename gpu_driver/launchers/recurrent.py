@@ -9,10 +9,10 @@ import numpy as np
 
 from gpu_driver.kernel import Kernel, Packed, Scratch, int32
 from gpu_driver.launch import Launch
-from gpu_driver.launchers.groups import group_size, typed_group
 from gpu_driver.launchers.strided import Side, fill_memory, strided_copy
-from gpu_driver.launchers.vectors import LANES
-from gpu_driver.launchers.worksize import round_up
+from gpu_driver.splits.groups import group_size, typed_group
+from gpu_driver.splits.vectors import LANES
+from gpu_driver.splits.worksize import round_up
 from nn_runtime.operand import dtype_of
 from nn_runtime.operations.sequence import Linking
 from nn_runtime.value_classes import dataclass

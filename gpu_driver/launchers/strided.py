@@ -14,8 +14,8 @@ from gpu_driver import chain
 from gpu_driver.chain.elementwise import joinable
 from gpu_driver.kernel import Kernel, Scratch, int32, int_vector
 from gpu_driver.launch import Launch
-from gpu_driver.launchers.vectors import LANES, per_item
-from gpu_driver.launchers.worksize import linear, round_up
+from gpu_driver.splits.vectors import LANES, per_item
+from gpu_driver.splits.worksize import linear, round_up
 from nn_runtime.operand import dtype_of
 from nn_runtime.value_classes import dataclass
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from gpu_driver.bound import BoundOperand
     from gpu_driver.device_profile import DeviceProfile
     from gpu_driver.kernel import Argument, Packed, Scalar
-    from nn_runtime.operand import Array, Dimensions
 
 MAX_DIMENSIONS = 8
 _SHORTEST_ROW, _SHORTEST_RUN_BYTES = 4, 4
@@ -49,17 +48,6 @@ class Side:
     operand: BoundOperand | Scratch
     strides: tuple[int, ...]
     offset: int = 0
-
-
-def dense_strides(dims: Dimensions) -> tuple[int, ...]:
-    """Return the strides in elements of a dense row-major tensor."""
-    return tuple(math.prod(dims[i + 1 :]) for i in range(len(dims)))
-
-
-def image_strides(height: int, width: int, depth: int, nchw: bool) -> tuple[int, int, int, int]:
-    """Return the strides of (batch, y, x, channel) in elements."""
-    image = height * width * depth
-    return (image, width, 1, height * width) if nchw else (image, width * depth, depth, 1)
 
 
 def int8_vector(values: Sequence[int], fill: int) -> Scalar:
@@ -258,27 +246,6 @@ def strided_copies(sizes: Sequence[int], source: Side, destination: Side, device
         for i in range(sizes[at])
         for launch in strided_copies(rest, _without(source, at, i), _without(destination, at, i), device)
     )
-
-
-def block_of(places: Array) -> list[tuple[int, int]] | None:
-    """Return (size, stride) of the dimensions of a block, in row-major order, whose elements have such places [count].
-
-    None for places that are no block, and for negative ones beside others.
-    """
-    block: list[tuple[int, int]] = []
-    rest = places.astype(np.int64)
-    while rest.size > 1:
-        steps = np.diff(rest)
-        changes = np.flatnonzero(steps != steps[0])
-        size = int(changes[0]) + 1 if changes.size else rest.size
-        if rest.size % size:
-            return None
-        rows = rest.reshape(-1, size)
-        if not (np.diff(rows, axis=1) == steps[0]).all():
-            return None
-        block.append((size, int(steps[0])))
-        rest = rows[:, 0]
-    return block[::-1] if places.size and ((places < 0).all() or (places >= 0).all()) else None
 
 
 def fill(output: BoundOperand, value: float, device: DeviceProfile) -> Launch:

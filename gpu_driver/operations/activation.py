@@ -12,8 +12,8 @@ from gpu_driver import byte_tables, chain
 from gpu_driver.chain import elementwise as programs
 from gpu_driver.kernel import Kernel, Packed, float32, int32
 from gpu_driver.launch import Launch
-from gpu_driver.launchers.vectors import by_vectors, c_type, defines, per_item, work_sizes
 from gpu_driver.operations import launches
+from gpu_driver.splits.vectors import by_vectors, c_type, defines, per_item, work_sizes
 from nn_runtime.codes import OperationCode
 from nn_runtime.operand import QUANT8_TYPES
 from nn_runtime.operations.activation import RELU_BOUNDS, activation_table

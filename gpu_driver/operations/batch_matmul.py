@@ -12,9 +12,9 @@ from gpu_driver.convolution.tiled import batches_launch
 from gpu_driver.kernel import Kernel, Scratch, int_vector
 from gpu_driver.launch import Launch, Steps
 from gpu_driver.launchers.strided import Side, strided_copy
-from gpu_driver.launchers.vectors import LANES, c_type
-from gpu_driver.launchers.worksize import linear
 from gpu_driver.operations import launches
+from gpu_driver.splits.vectors import LANES, c_type
+from gpu_driver.splits.worksize import linear
 from nn_runtime.codes import OperandCode, OperationCode
 from nn_runtime.operand import QUANT8_TYPES
 from nn_runtime.operations.batch_matmul import batch_matmul_sizes

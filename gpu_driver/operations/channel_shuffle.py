@@ -6,8 +6,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from gpu_driver.launchers.strided import Side, dense_strides, strided_copy
+from gpu_driver.launchers.strided import Side, strided_copy
 from gpu_driver.operations import launches
+from gpu_driver.strides import dense_strides
 from nn_runtime.codes import OperationCode
 from nn_runtime.operations.channel_shuffle import channel_shuffle as shuffle_of
 

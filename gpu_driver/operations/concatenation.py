@@ -6,8 +6,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpu_driver.kernel import Packed
-from gpu_driver.launchers.strided import Side, dense_strides, strided_copy
+from gpu_driver.launchers.strided import Side, strided_copy
 from gpu_driver.operations import launches
+from gpu_driver.strides import dense_strides
 from nn_runtime.codes import OperationCode
 from nn_runtime.operations.concatenation import concatenation_axis, concatenation_tables, split_axis
 

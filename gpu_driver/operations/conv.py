@@ -18,9 +18,10 @@ from gpu_driver.convolution.product import ELEMENT_NAMES, Product
 from gpu_driver.discovery.dot_products import AMX
 from gpu_driver.kernel import Kernel, Packed, Scratch, int32, int_vector
 from gpu_driver.launch import Launch, Steps
-from gpu_driver.launchers.strided import Side, dense_strides, image_strides, strided_copy
-from gpu_driver.launchers.worksize import linear
+from gpu_driver.launchers.strided import Side, strided_copy
 from gpu_driver.operations import launches
+from gpu_driver.splits.worksize import linear
+from gpu_driver.strides import dense_strides, image_strides
 from nn_runtime.codes import OperandCode, OperationCode
 from nn_runtime.operations.conv import convolution_geometry
 

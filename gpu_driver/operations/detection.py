@@ -10,11 +10,12 @@ import numpy as np
 from gpu_driver.kernel import Kernel, Packed, Scratch, float32, float_vector, int32, int_vector
 from gpu_driver.launch import Launch, Measured
 from gpu_driver.launchers.faults import complaints
-from gpu_driver.launchers.groups import group_defines, one_group_each
-from gpu_driver.launchers.strided import fill, fill_memory, image_strides
-from gpu_driver.launchers.vectors import c_type
-from gpu_driver.launchers.worksize import linear, rows
+from gpu_driver.launchers.strided import fill, fill_memory
 from gpu_driver.operations import launches
+from gpu_driver.splits.groups import group_defines, one_group_each
+from gpu_driver.splits.vectors import c_type
+from gpu_driver.splits.worksize import linear, rows
+from gpu_driver.strides import image_strides
 from nn_runtime.codes import OperandCode, OperationCode
 from nn_runtime.operand import QUANT8_TYPES, dtype_of
 from nn_runtime.operations.detection import (

@@ -14,10 +14,10 @@ from gpu_driver.chain import elementwise as programs
 from gpu_driver.kernel import Kernel, Packed, float32, float_vector, int32, int_vector
 from gpu_driver.launch import Launch, PersistentKind, PersistentStep
 from gpu_driver.launchers.broadcast import broadcast, pairwise, refuse_pair
-from gpu_driver.launchers.vectors import LANES, c_type, defines
-from gpu_driver.launchers.worksize import linear
 from gpu_driver.operations import launches, supports
 from gpu_driver.operations.activation import by_table
+from gpu_driver.splits.vectors import LANES, c_type, defines
+from gpu_driver.splits.worksize import linear
 from nn_runtime.codes import OperationCode
 from nn_runtime.operand import FLOAT_TYPES, QUANT8_TYPES, dtype_of
 from nn_runtime.operations.elementwise import ADD_LEFT_SHIFT, add_parameters, mul_multiplier, prelu_multipliers

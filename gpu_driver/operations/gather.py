@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 from gpu_driver.kernel import Kernel, Scratch, float32, int32
 from gpu_driver.launch import Launch
 from gpu_driver.launchers.faults import complaints, no_complaints
-from gpu_driver.launchers.strided import Side, block_of, dense_strides, raw_type, strided_copies, widest_type
-from gpu_driver.launchers.vectors import c_type, per_item
-from gpu_driver.launchers.worksize import linear, rows
+from gpu_driver.launchers.strided import Side, raw_type, strided_copies, widest_type
 from gpu_driver.operations import launches
+from gpu_driver.splits.vectors import c_type, per_item
+from gpu_driver.splits.worksize import linear, rows
+from gpu_driver.strides import block_of, dense_strides
 from nn_runtime.codes import OperationCode
 from nn_runtime.operations.gather import check_indices
 

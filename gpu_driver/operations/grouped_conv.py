@@ -13,8 +13,7 @@ from gpu_driver.convolution.packing import EXACT_FLOAT_LIMIT
 from gpu_driver.convolution.product import Product
 from gpu_driver.kernel import Kernel, Packed, Scratch, int_vector
 from gpu_driver.launch import Launch
-from gpu_driver.launchers.strided import Side, dense_strides, strided_copy
-from gpu_driver.launchers.vectors import LANES
+from gpu_driver.launchers.strided import Side, strided_copy
 from gpu_driver.operations import launches
 from gpu_driver.operations.conv import (
     depthwise_packed,
@@ -23,6 +22,8 @@ from gpu_driver.operations.conv import (
     general,
     packed_product,
 )
+from gpu_driver.splits.vectors import LANES
+from gpu_driver.strides import dense_strides
 from nn_runtime.codes import OperationCode
 from nn_runtime.operand import ChannelQuant
 from nn_runtime.operations.conv import Convolution

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from gpu_driver.kernel import Kernel, float32, float_vector, int_vector
 from gpu_driver.launch import Launch
 from gpu_driver.launchers.faults import complaints
-from gpu_driver.launchers.strided import image_strides
-from gpu_driver.launchers.vectors import c_type
-from gpu_driver.launchers.worksize import linear
 from gpu_driver.operations import launches
+from gpu_driver.splits.vectors import c_type
+from gpu_driver.splits.worksize import linear
+from gpu_driver.strides import image_strides
 from nn_runtime.codes import OperationCode
 from nn_runtime.operand import QUANT8_TYPES
 from nn_runtime.operations.heatmap import MAXIMUM_STEP, heatmap_sizes, singular_tolerance

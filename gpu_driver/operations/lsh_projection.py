@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from gpu_driver.kernel import Kernel, int32
 from gpu_driver.launch import Launch
-from gpu_driver.launchers.vectors import c_type
-from gpu_driver.launchers.worksize import linear
 from gpu_driver.operations import launches
+from gpu_driver.splits.vectors import c_type
+from gpu_driver.splits.worksize import linear
 from nn_runtime.codes import OperationCode
 from nn_runtime.operations.lsh_projection import DENSE, SPARSE, projection_type
 

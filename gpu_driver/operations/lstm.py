@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from gpu_driver.kernel import Kernel, Scratch, float_vector, int_vector, memory_bytes
 from gpu_driver.launch import Launch
-from gpu_driver.launchers.groups import one_group_each, typed_group
 from gpu_driver.launchers.recurrent import (
     FLOAT_BYTES,
     Place,
@@ -22,6 +21,7 @@ from gpu_driver.launchers.recurrent import (
 )
 from gpu_driver.launchers.strided import fill
 from gpu_driver.operations import launches
+from gpu_driver.splits.groups import one_group_each, typed_group
 from nn_runtime.codes import OperationCode
 from nn_runtime.operations.lstm import LstmCell, bidirectional_lstm, lstm_step, sequence_lstm
 from nn_runtime.operations.sequence import Steps

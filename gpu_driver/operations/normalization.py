@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from gpu_driver.kernel import Kernel, float32, int32
 from gpu_driver.launch import Launch
-from gpu_driver.launchers.vectors import LANES, c_type, per_item
-from gpu_driver.launchers.worksize import linear
 from gpu_driver.operations import launches
+from gpu_driver.splits.vectors import LANES, c_type, per_item
+from gpu_driver.splits.worksize import linear
 from nn_runtime.codes import OperationCode
 from nn_runtime.operand import QUANT8_TYPES
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpu_driver.launchers.strided import Side, dense_strides, fill, strided_copies, strided_copy
+from gpu_driver.launchers.strided import Side, fill, strided_copies, strided_copy
 from gpu_driver.operations import launches
+from gpu_driver.strides import dense_strides
 from nn_runtime.codes import OperationCode
 from nn_runtime.operations.pad import MIRROR_REFLECT, mirror_pad_mode, pad_amounts, pad_value
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from gpu_driver import chain
 from gpu_driver.kernel import Kernel, float32, int32, int_vector
 from gpu_driver.launch import Launch
-from gpu_driver.launchers.groups import one_group_each, share_outputs, typed_group
-from gpu_driver.launchers.vectors import LANES, c_type, per_item
-from gpu_driver.launchers.worksize import round_up, rows
 from gpu_driver.operations import launches
+from gpu_driver.splits.groups import one_group_each, share_outputs, typed_group
+from gpu_driver.splits.vectors import LANES, c_type, per_item
+from gpu_driver.splits.worksize import round_up, rows
 from nn_runtime.codes import OperationCode
 from nn_runtime.operand import QUANT8_TYPES
 from nn_runtime.operations.pooling import pooling_geometry

@@ -10,11 +10,11 @@ import numpy as np
 
 from gpu_driver.kernel import Kernel, Packed, float32, int32
 from gpu_driver.launch import Alias, Launch
-from gpu_driver.launchers.vectors import by_vectors, c_type, defines
-from gpu_driver.launchers.worksize import linear
 from gpu_driver.operations import launches
 from gpu_driver.operations.activation import by_table, lookup
 from gpu_driver.operations.conv import flip_signs
+from gpu_driver.splits.vectors import by_vectors, c_type, defines
+from gpu_driver.splits.worksize import linear
 from nn_runtime.codes import OperationCode
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ import numpy as np
 
 from gpu_driver.kernel import Kernel, Packed, Scratch, int32, int_vector, memory_bytes
 from gpu_driver.launch import Launch
-from gpu_driver.launchers.groups import one_group_each, typed_group
 from gpu_driver.launchers.recurrent import padded, stacked_matrices, stacked_vectors
 from gpu_driver.operations import launches
+from gpu_driver.splits.groups import one_group_each, typed_group
 from nn_runtime.codes import OperationCode
 from nn_runtime.operations.fixed_point16 import logistic_table, tanh_table
 from nn_runtime.operations.lstm import GATES, bias_name

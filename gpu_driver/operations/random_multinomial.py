@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from gpu_driver.kernel import Kernel, RandomSeed, Scratch, int32
 from gpu_driver.launch import Launch
-from gpu_driver.launchers.groups import one_group_each, typed_group
-from gpu_driver.launchers.worksize import linear
 from gpu_driver.operations import launches
+from gpu_driver.splits.groups import one_group_each, typed_group
+from gpu_driver.splits.worksize import linear
 from nn_runtime.codes import OperationCode
 
 if TYPE_CHECKING:

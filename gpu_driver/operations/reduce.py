@@ -14,11 +14,11 @@ from gpu_driver.chain.elementwise import joinable
 from gpu_driver.chain.mean import Scaling, fits_mean, mean_step
 from gpu_driver.kernel import Kernel, int32, int_vector
 from gpu_driver.launch import Launch
-from gpu_driver.launchers.groups import share_outputs
-from gpu_driver.launchers.strided import dense_strides
-from gpu_driver.launchers.vectors import LANES, c_type, defines, group_size, per_item, work_sizes
-from gpu_driver.launchers.worksize import linear
 from gpu_driver.operations import launches, supports
+from gpu_driver.splits.groups import share_outputs
+from gpu_driver.splits.vectors import LANES, c_type, defines, group_size, per_item, work_sizes
+from gpu_driver.splits.worksize import linear
+from gpu_driver.strides import dense_strides
 from nn_runtime.codes import OperandCode, OperationCode
 from nn_runtime.operand import FLOAT_TYPES, QUANT8_TYPES, dtype_of
 from nn_runtime.operations.reduce import mean_multiplier, merged_axes, reduction

@@ -10,9 +10,9 @@ from gpu_driver import chain
 from gpu_driver.chain.elementwise import joinable
 from gpu_driver.kernel import Kernel, Packed, int32
 from gpu_driver.launch import Launch
-from gpu_driver.launchers.vectors import c_type
-from gpu_driver.launchers.worksize import rows
 from gpu_driver.operations import launches
+from gpu_driver.splits.vectors import c_type
+from gpu_driver.splits.worksize import rows
 from nn_runtime.codes import OperationCode
 from nn_runtime.operations.resize import Resize, resize_geometry
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from gpu_driver.kernel import Kernel, Scratch, float32, int_vector, memory_bytes
 from gpu_driver.launch import Launch
-from gpu_driver.launchers.groups import one_group_each, typed_group
 from gpu_driver.launchers.recurrent import (
     FLOAT_BYTES,
     Place,
@@ -20,6 +19,7 @@ from gpu_driver.launchers.recurrent import (
     stacked_vectors,
 )
 from gpu_driver.operations import launches
+from gpu_driver.splits.groups import one_group_each, typed_group
 from nn_runtime.codes import OperationCode
 from nn_runtime.operations.rnn import RnnCell, bidirectional_rnn, rnn_step, sequence_rnn
 from nn_runtime.operations.sequence import Steps

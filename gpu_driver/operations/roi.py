@@ -10,10 +10,10 @@ import numpy as np
 from gpu_driver.kernel import Kernel, float32, float_vector, int32, int_vector
 from gpu_driver.launch import Launch
 from gpu_driver.launchers.faults import complaints
-from gpu_driver.launchers.strided import image_strides
-from gpu_driver.launchers.vectors import c_type
-from gpu_driver.launchers.worksize import linear
 from gpu_driver.operations import launches
+from gpu_driver.splits.vectors import c_type
+from gpu_driver.splits.worksize import linear
+from gpu_driver.strides import image_strides
 from nn_runtime.codes import OperationCode
 from nn_runtime.operand import QUANT8_TYPES
 from nn_runtime.operations.roi import region_pooling

@@ -9,9 +9,9 @@ import numpy as np
 
 from gpu_driver.kernel import Kernel, Packed, int32
 from gpu_driver.launch import Launch
-from gpu_driver.launchers.vectors import by_vectors
-from gpu_driver.launchers.worksize import linear
 from gpu_driver.operations import launches
+from gpu_driver.splits.vectors import by_vectors
+from gpu_driver.splits.worksize import linear
 from nn_runtime.codes import OperationCode
 from nn_runtime.operand import QUANT8_TYPES, dtype_of
 from nn_runtime.quantization import requantization_table

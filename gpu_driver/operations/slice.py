@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpu_driver.launchers.strided import Side, dense_strides, strided_copies
+from gpu_driver.launchers.strided import Side, strided_copies
 from gpu_driver.operations import launches
+from gpu_driver.strides import dense_strides
 from nn_runtime.codes import OperationCode
 from nn_runtime.operations.slice import slice_parameters
 

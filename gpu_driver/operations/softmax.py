@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from gpu_driver import chain
 from gpu_driver.kernel import Kernel, Packed, float32, int32
 from gpu_driver.launch import Launch
-from gpu_driver.launchers.vectors import c_type, defines, group_size, per_item
-from gpu_driver.launchers.worksize import linear
 from gpu_driver.operations import launches
+from gpu_driver.splits.vectors import c_type, defines, group_size, per_item
+from gpu_driver.splits.worksize import linear
 from nn_runtime.codes import OperandCode, OperationCode
 from nn_runtime.operand import QUANT8_TYPES
 from nn_runtime.operations.softmax import softmax_tables

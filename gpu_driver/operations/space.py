@@ -7,8 +7,9 @@ import math
 from typing import TYPE_CHECKING
 
 from gpu_driver.kernel import Scratch
-from gpu_driver.launchers.strided import Side, dense_strides, fill_memory, image_strides, strided_copy
+from gpu_driver.launchers.strided import Side, fill_memory, strided_copy
 from gpu_driver.operations import launches
+from gpu_driver.strides import dense_strides, image_strides
 from nn_runtime.codes import OperationCode
 from nn_runtime.operand import FLOAT_TYPES, dtype_of
 from nn_runtime.operations.space import space_blocks

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from gpu_driver.kernel import Kernel, Scratch, float32, int32
 from gpu_driver.launch import Launch
 from gpu_driver.launchers.recurrent import FLOAT_BYTES
-from gpu_driver.launchers.vectors import c_type, defines, per_item, work_sizes
-from gpu_driver.launchers.worksize import rows
 from gpu_driver.operations import launches
+from gpu_driver.splits.vectors import c_type, defines, per_item, work_sizes
+from gpu_driver.splits.worksize import rows
 from nn_runtime.codes import OperationCode
 from nn_runtime.operations.svdf import svdf_sizes
 from nn_runtime.quantization import activation_range_float

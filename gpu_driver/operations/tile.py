@@ -6,8 +6,9 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from gpu_driver.launchers.strided import Side, dense_strides, strided_copies
+from gpu_driver.launchers.strided import Side, strided_copies
 from gpu_driver.operations import launches
+from gpu_driver.strides import dense_strides
 from nn_runtime.codes import OperationCode
 from nn_runtime.operations.tile import tile_multiples
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from gpu_driver.kernel import Kernel, Scratch, int32
 from gpu_driver.launch import Launch
-from gpu_driver.launchers.vectors import LANES, c_type, per_item
-from gpu_driver.launchers.worksize import rows
 from gpu_driver.operations import launches
+from gpu_driver.splits.vectors import LANES, c_type, per_item
+from gpu_driver.splits.worksize import rows
 from nn_runtime.codes import OperationCode
 
 if TYPE_CHECKING:

@@ -16,10 +16,11 @@ from gpu_driver.convolution.packing import CHANNEL_BLOCK
 from gpu_driver.convolution.product import ELEMENT_NAMES, Product
 from gpu_driver.kernel import Kernel, Packed, Scratch, int32, int_vector
 from gpu_driver.launch import Launch
-from gpu_driver.launchers.strided import Side, dense_strides, image_strides, strided_copy
-from gpu_driver.launchers.worksize import linear
+from gpu_driver.launchers.strided import Side, strided_copy
 from gpu_driver.operations import launches
 from gpu_driver.operations.conv import fits_packed, packed_product
+from gpu_driver.splits.worksize import linear
+from gpu_driver.strides import dense_strides, image_strides
 from nn_runtime.codes import OperandCode, OperationCode
 from nn_runtime.operations.conv import Convolution
 from nn_runtime.operations.transpose_conv import transpose_convolution

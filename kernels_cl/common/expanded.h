@@ -2,7 +2,7 @@
 // expanded.h: a convolution and the depthwise one of 3 x 3 taps after it, without a tensor in between.
 // Maths, tensors  as convolve.h and depthwise.h; the step of the convolution is number `before`; src is its input
 // Defines  T float | half, common/direct.h, common/depthwise.h (all required, before inclusion)
-// Needs    rows of taps times what TILE_PIXELS neighbours read of a row at most WINDOW_ELEMENTS (gpu_driver/convolution/expanded.py),
+// Needs    rows of taps times what TILE_PIXELS neighbours read of a row at most WINDOW_ELEMENTS (gpu_driver/chain/expanded.py),
 //          channels in between a multiple of 16, at least DEPTHWISE_PIXELS columns of the output, no dilation, strides of at most 2
 // Order    32 channels at a time, rows of the convolution as the depthwise one needs them, three of which are kept
 // Exact    the bits of the two steps apart

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The OpenCL device under test: the first OpenCL item of NNRT_DEVICE, else any; a strict selector must find one.
 
-And a cache's files.
+And a cache's files, and a cache folder.
 """
 
 from __future__ import annotations
@@ -41,3 +41,9 @@ def files(tmp_path: Path) -> Iterator[Files]:
     found = Files(tmp_path)
     yield found
     found.close()
+
+
+@pytest.fixture(scope="package")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One cache folder for all, so that devices are tried out once."""
+    return tmp_path_factory.mktemp("cache")

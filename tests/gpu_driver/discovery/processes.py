@@ -19,7 +19,7 @@ print(json.dumps([[d.name, d.usable, d.reason, d.identity] for d in platforms.fi
 """
 DOCTOR = """
 import json
-from gpu_driver.discovery.diagnosis import diagnose
+from gpu_driver.diagnosis import diagnose
 print(json.dumps(diagnose().to_json()))
 """
 

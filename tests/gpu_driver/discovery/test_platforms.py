@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from gpu_driver.diagnosis import diagnose
 from gpu_driver.discovery import icd, platforms, probe
-from gpu_driver.discovery.diagnosis import diagnose
 from nn_runtime.codes import DeviceTypeCode
 from tests.gpu_driver.discovery.made_up import made_up_device
 from tests.gpu_driver.discovery.processes import DOCTOR, LIST, ROOT, run

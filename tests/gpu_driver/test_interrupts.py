@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpu_driver.device.interrupts import interrupts_held
+from gpu_driver.interrupts import interrupts_held
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -128,7 +128,7 @@ def test_joined_steps_give_what_steps_apart_and_the_cpu_driver_give(
     model, source = network.graph.model(), network.data()
     results = []
     for device, least_rows in ((find_device("nnapi-reference").hal, 1), (opencl_device, 1), (opencl_device, 1 << 30)):
-        monkeypatch.setattr("gpu_driver.convolution.expanded.LEAST_ROWS", least_rows)
+        monkeypatch.setattr("gpu_driver.chain.expanded.LEAST_ROWS", least_rows)
         assert (chain.Kind.EXPANDED in kinds(network)) == (least_rows == 1)
         results.append(np.empty(network.dims, source.dtype))
         run(prepare(device, model), request([source], [results[-1]]))  # type: ignore[arg-type]

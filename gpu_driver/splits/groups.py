@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpu_driver.launchers.vectors import c_type
+from gpu_driver.splits.vectors import c_type
 
 if TYPE_CHECKING:
     from gpu_driver.bound import BoundOperand

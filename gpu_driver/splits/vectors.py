@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpu_driver.kernel import int32
-from gpu_driver.launchers.worksize import round_up
+from gpu_driver.splits.worksize import round_up
 from nn_runtime.codes import OperandCode
 
 if TYPE_CHECKING:

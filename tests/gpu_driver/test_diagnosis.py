@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from gpu_driver.discovery import diagnosis, icd, platforms
-from gpu_driver.discovery.diagnosis import diagnose
+from gpu_driver import diagnosis
+from gpu_driver.diagnosis import diagnose
+from gpu_driver.discovery import icd, platforms
 from gpu_driver.discovery.host_cpu import HostCpu
 from tests.gpu_driver.discovery.made_up import made_up_device
 from tests.gpu_driver.discovery.processes import DOCTOR, run
