@@ -14,6 +14,7 @@ import pickle
 import secrets
 import socket
 import struct
+import time
 from typing import TYPE_CHECKING, cast
 
 from nn_runtime.hal.memory import HardwareBuffer, HardwareBufferFormat, HardwareBufferUsage, SharedMemory
@@ -188,24 +189,33 @@ class Rendezvous:
     def __init__(self) -> None:
         """Listen on a port of this machine alone."""
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self._listener.settimeout(30.0)
+        self._listener.settimeout(0.1)
         self._secret = secrets.token_bytes(_SECRET_BYTES)
         self.address: tuple[int, bytes] = (self._listener.getsockname()[1], self._secret)
         """What the other process needs to know."""
 
-    def accept(self) -> Channel:
-        """Return the channel when the other process has connected; raises ChannelClosed."""
-        try:
-            with self._listener:
-                while True:
+    def accept(self, is_alive: Callable[[], bool]) -> Channel:
+        """Return the channel when the other process has connected.
+
+        Raises ChannelClosed after 30 s, or as soon as the other process is not alive.
+        """
+        deadline = time.monotonic() + 30.0
+        with self._listener:
+            while time.monotonic() < deadline:
+                try:
                     connected, _ = self._listener.accept()
-                    if self._knows_secret(connected):
-                        connected.settimeout(None)
-                        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                        return Channel(connected)
-                    connected.close()
-        except OSError as error:
-            raise ChannelClosed(str(error)) from error
+                except TimeoutError:
+                    if not is_alive():
+                        raise ChannelClosed("it has ended") from None
+                    continue
+                except OSError as error:
+                    raise ChannelClosed(str(error)) from error
+                if self._knows_secret(connected):
+                    connected.settimeout(None)
+                    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                    return Channel(connected)
+                connected.close()
+        raise ChannelClosed("timed out")
 
     def close(self) -> None:
         """Listen no more."""

@@ -242,7 +242,7 @@ class HostProcess:
         try:
             self._control.send(("open_channel", 0, (rendezvous.address,), []))
             self._check_opened(self._control.receive())
-            return rendezvous.accept()
+            return rendezvous.accept(is_alive=lambda: not self.dead)
         finally:
             rendezvous.close()
 
@@ -326,15 +326,17 @@ def _start_by_port() -> tuple[subprocess.Popen[bytes], Channel]:
     except OSError:
         rendezvous.close()
         raise
-    if process.stdin is not None:
-        with process.stdin as pipe:  # not on the command line, which others can read
-            pipe.write(repr(rendezvous.address).encode() + b"\n")
     try:
-        return process, rendezvous.accept()
-    except ChannelClosed as error:
+        if process.stdin is not None:
+            with process.stdin as pipe:  # not on the command line, which others can read
+                pipe.write(repr(rendezvous.address).encode() + b"\n")
+        return process, rendezvous.accept(is_alive=lambda: process.poll() is None)
+    except (ChannelClosed, OSError) as error:
         process.kill()
         process.wait()
         raise HalError(ErrorStatus.GENERAL_FAILURE, f"the process of a driver does not connect: {error}") from error
+    finally:
+        rendezvous.close()
 
 
 class Service:

@@ -598,3 +598,15 @@ def test_a_closed_device_starts_no_driver() -> None:
     for call in (device.get_status, lambda: prepared.execute_synchronously(shared_request()[1], False, None, None)):
         assert status_of(call) == ErrorStatus.DEAD_OBJECT
     assert device.service.starts == 1
+
+
+def test_a_process_that_ends_before_it_connects_is_an_error_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on systems that pass no descriptors; nothing of it is left behind."""
+    monkeypatch.setattr(remote_process, "PASSES_DESCRIPTORS", False)
+    monkeypatch.setattr(remote_process, "_CHILD", "raise SystemExit")
+    before, begun = open_descriptors(), time.monotonic()
+    with pytest.raises(HalError, match="the process of a driver does not connect") as caught:
+        start()
+    assert time.monotonic() - begun < ANSWER_S
+    assert caught.value.status == ErrorStatus.GENERAL_FAILURE
+    assert open_descriptors() <= before
