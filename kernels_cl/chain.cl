@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// chain.cl: CONV_2D, DEPTHWISE_CONV_2D, FULLY_CONNECTED, ADD after them, pooling, SOFTMAX; with GENERAL element-wise operations, MEAN,
-// what moves rows (TRANSPOSE, PAD, CONCATENATION, ...), resizing and BATCH_MATMUL, too: any number one after the other, for CPU-type devices.
+// chain.cl: CONV_2D, DEPTHWISE_CONV_2D, FULLY_CONNECTED, ADD after them, pooling, SOFTMAX, of bytes QUANTIZE and DEQUANTIZE; with GENERAL
+// element-wise operations, MEAN, what moves rows (TRANSPOSE, PAD, CONCATENATION, ...), resizing and BATCH_MATMUL, too: any number one after the other, for CPU-type devices.
 // Maths    of a step: convolve.h (convolve_bytes.h for bytes with DOT4), depthwise.h, depthwise_bytes.h, expanded.h, winograd.h, with constant,
-//          packed weights; average_step.h, softmax_step.h; with GENERAL elementwise_step.h, mean_step.h, copy_step.h, greatest_step.h, resize_step.h,
+//          packed weights; average_step.h, softmax_step.h; for bytes quantize_step.h; with GENERAL elementwise_step.h, mean_step.h, copy_step.h, greatest_step.h, resize_step.h,
 //          product_step.h, and with DOT4 for floats dynamic_step.h
-// Tensors  b0..b15: dense tensors of T, at the places that the steps name (common/chain_step.h)
+// Tensors  b0..b15: dense tensors of T, or of what a step says, at the places that the steps name (common/chain_step.h)
 //          steps, tasks, starts, waits: as gpu_driver/chain makes them; constants: weights and vectors of all steps, each 64-byte aligned
 //          tasks lie queue by queue, in a queue step by step: starts [queues, steps + 1]; waits: the tasks that tasks wait for
 //          progress: int [1 + queues + tasks][LINE], zero at first: the number of launches that have ended and how many groups have ended
@@ -109,6 +109,8 @@
 #include "common/softmax.h"
 #else
 #include "common/softmax_bytes.h"
+#include "common/quantize.h"
+#include "common/quantize_step.h"
 #endif
 #include "common/softmax_step.h"
 #if GENERAL
@@ -165,21 +167,23 @@
 #define KIND_EXPANDED 5
 #define KIND_SOFTMAX 6
 #define KIND_WINOGRAD 7
-#define KIND_ELEMENTWISE 8
-#define KIND_MEAN 9
-#define KIND_COPY 10
-#define KIND_PACK 11
-#define KIND_MULTIPLY 12
-#define KIND_GREATEST 13
-#define KIND_FILL 14
-#define KIND_BILINEAR 15
-#define KIND_NEAREST 16
-#define KIND_TURN 17
-#define KIND_RANGES 18
-#define KIND_TO_BYTES 19
-#define KIND_BYTES_OF_ROWS 20
-#define KIND_MULTIPLY_BYTES 21
-#define KIND_MULTIPLY_FEW 22
+#define KIND_QUANTIZE 8
+#define KIND_DEQUANTIZE 9
+#define KIND_ELEMENTWISE 10
+#define KIND_MEAN 11
+#define KIND_COPY 12
+#define KIND_PACK 13
+#define KIND_MULTIPLY 14
+#define KIND_GREATEST 15
+#define KIND_FILL 16
+#define KIND_BILINEAR 17
+#define KIND_NEAREST 18
+#define KIND_TURN 19
+#define KIND_RANGES 20
+#define KIND_TO_BYTES 21
+#define KIND_BYTES_OF_ROWS 22
+#define KIND_MULTIPLY_BYTES 23
+#define KIND_MULTIPLY_FEW 24
 // Words between what different cores write: two lines of most caches, which some fetch together.
 #define LINE 32
 // Turns of waiting for its own next task after which a group looks at the queues of others, and turns between two such looks.
@@ -251,6 +255,10 @@ static __attribute__((noinline)) void run_step(const Step *s, global const Step 
 #if QUANTIZED
     else if (s->kind == KIND_FLIP_SIGNS)
         flip_signs(s, part, src, dst);
+    else if (s->kind == KIND_QUANTIZE)
+        quantize_rows(s, part, (global const float *)src, dst);
+    else if (s->kind == KIND_DEQUANTIZE)
+        dequantize_rows(s, part, src, (global float *)dst);
 #endif
 #if WINOGRAD
     else if (s->kind == KIND_WINOGRAD)

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // quantize.cl: QUANTIZE, DEQUANTIZE between real numbers and 8-bit ones.
-// Maths    quantize:   q = clamp(round(x / scale) + zero_point), ties away from zero, NaN: the smallest q
-//          dequantize: x = scale * (q - zero_point)
+// Maths    quantize, dequantize: common/quantize.h
 //          dequantize_per_channel: x = scales[c] * q, c = index / inner % channels
 // Tensors  src and dst: count elements, of T and Q or the other way round; scales float [channels]
 // Units    inverse: float32 of 1 / scale; per_item: vectors that a work-item computes; inner: elements behind one channel index
@@ -11,7 +10,7 @@
 // Launch   quantize, dequantize: global (>= ceil(ceil(count / 16) / per_item)), local (GROUP)
 //          dequantize_per_channel: global (>= count), local (64); one work-item per element
 //          extra items return
-// Exact    yes: the quotient is rounded to float32 as IEEE 754 says, whatever the device's own division does
+// Exact    yes
 #ifndef T
 #error "quantize.cl: define T"
 #endif
@@ -20,6 +19,7 @@
 #endif
 
 #include "common/types.h"
+#include "common/quantize.h"
 
 typedef JOIN(Q, 16) Q16;
 typedef struct __attribute__((packed)) {
@@ -28,30 +28,17 @@ typedef struct __attribute__((packed)) {
 
 #define LEAST ((Q)-1 < 0 ? -128 : 0)
 
-// Two Newton steps with exact remainders round the quotient correctly; beyond 1024 every quotient saturates.
-static inline int16 quantize16(float16 x, float scale, float inverse, int zero_point)
-{
-    const float16 first = x * inverse;
-    const float16 second = fma(fma(-first, (float16)scale, x), (float16)inverse, first);
-    float16 quotient = fma(fma(-second, (float16)scale, x), (float16)inverse, second);
-    quotient = fabs(first) < 1024.0f ? quotient : first > 0.0f ? (float16)1024.0f : (float16)-1024.0f;
-    int16 whole = WIDEN(quotient, int16);
-    const float16 fraction = quotient - WIDEN(whole, float16);
-    whole += WIDEN(fraction * 2.0f, int16); // -1, 0 or 1
-    return min(max(whole + zero_point, (int16)LEAST), (int16)(LEAST + 255));
-}
-
 VECTOR_KERNEL void quantize(global const T *src, global Q *dst, float scale, float inverse, int zero_point, int count, int per_item)
 {
     const int first = (int)get_global_id(0) * per_item * 16;
     const int last = min(first + per_item * 16, count);
     int i = first;
     for (; i + 16 <= last; i += 16) {
-        const int16 q = quantize16(LOAD16(src, i), scale, inverse, zero_point);
+        const int16 q = quantize16(LOAD16(src, i), scale, inverse, zero_point, LEAST);
         ((global UnalignedQ16 *)(dst + i))->value = WIDEN(q, Q16);
     }
     for (; i < last; ++i)
-        dst[i] = (Q)quantize16((float16)LOAD(src, i), scale, inverse, zero_point).s0;
+        dst[i] = (Q)quantize16((float16)LOAD(src, i), scale, inverse, zero_point, LEAST).s0;
 }
 
 VECTOR_KERNEL void dequantize(global const Q *src, global T *dst, float scale, int zero_point, int count, int per_item)
@@ -61,7 +48,7 @@ VECTOR_KERNEL void dequantize(global const Q *src, global T *dst, float scale, i
     int i = first;
     for (; i + 16 <= last; i += 16) {
         const int16 q = WIDEN(((global const UnalignedQ16 *)(src + i))->value, int16);
-        STORE16(dst, i, scale * WIDEN(q - zero_point, float16));
+        STORE16(dst, i, dequantize16(q, scale, zero_point));
     }
     for (; i < last; ++i)
         STORE(dst, i, scale * (float)(src[i] - zero_point));

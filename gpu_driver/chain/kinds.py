@@ -17,21 +17,23 @@ class Kind(IntEnum):
     EXPANDED = 5
     SOFTMAX = 6
     WINOGRAD = 7
-    ELEMENTWISE = 8
-    MEAN = 9
-    COPY = 10
-    PACK = 11
-    MULTIPLY = 12
-    GREATEST = 13
-    FILL = 14
-    BILINEAR = 15
-    NEAREST = 16
-    TURN = 17
-    RANGES = 18
-    TO_BYTES = 19
-    BYTES_OF_ROWS = 20
-    MULTIPLY_BYTES = 21
-    MULTIPLY_FEW = 22
+    QUANTIZE = 8
+    DEQUANTIZE = 9
+    ELEMENTWISE = 10
+    MEAN = 11
+    COPY = 12
+    PACK = 13
+    MULTIPLY = 14
+    GREATEST = 15
+    FILL = 16
+    BILINEAR = 17
+    NEAREST = 18
+    TURN = 19
+    RANGES = 20
+    TO_BYTES = 21
+    BYTES_OF_ROWS = 22
+    MULTIPLY_BYTES = 23
+    MULTIPLY_FEW = 24
 
 
 class Rescale(IntEnum):

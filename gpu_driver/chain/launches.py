@@ -20,7 +20,7 @@ from gpu_driver.chain.kinds import Kind
 from gpu_driver.chain.memory import ALIGNMENT, BUFFERS, Memories, Placement
 from gpu_driver.chain.order import gathered
 from gpu_driver.chain.schedule import schedule
-from gpu_driver.chain.step import CONSTANTS, GEOMETRY, STEP_FIELDS, VALUES
+from gpu_driver.chain.step import CONSTANTS, CONVERSIONS, GEOMETRY, STEP_FIELDS, VALUES
 from gpu_driver.chain.tasks import tasks_of, unit_of, unit_of_epilogue
 from gpu_driver.chain.tiles import FEW_REGISTERS, Tiles, tiles_for, tiles_of_kernel
 from gpu_driver.convolution.packing import depthwise_block
@@ -121,7 +121,7 @@ class _Merger:
 
     def _is_worth_a_program(self, run: Sequence[int]) -> bool:
         """Whether a run has what only chain.cl does, or so many operations that their own programs take longer."""
-        least = LEAST_GENERAL if all(step.is_general for step in self._steps(run)) else 2
+        least = LEAST_GENERAL if all(step.is_general or step.kind in CONVERSIONS for step in self._steps(run)) else 2
         return len(run) >= least or any(isinstance(self._commands[at], Steps) for at in run)
 
     def _has_program(self, steps: Sequence[Step]) -> bool:

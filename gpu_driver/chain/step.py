@@ -25,6 +25,8 @@ Memory: TypeAlias = "BoundOperand | Scratch | Images"
 
 GENERAL = frozenset(kind for kind in Kind if kind >= Kind.ELEMENTWISE)
 """What convolutional networks can do without."""
+CONVERSIONS = frozenset((Kind.QUANTIZE, Kind.DEQUANTIZE))
+"""Between real numbers and bytes, in chains of bytes."""
 PLACES = (
     *("kind", "src", "src_offset", "dst", "dst_offset", "residual", "residual_offset", "third", "third_offset"),
     *("before", "epilogue"),
@@ -195,7 +197,7 @@ class Step:
     @property
     def goes_by_images(self) -> bool:
         """Whether several images are best done one after the other: what reads windows, and products."""
-        return self.by_channel or not (self.is_general or self.kind in (Kind.SOFTMAX, Kind.FLIP_SIGNS))
+        return self.by_channel or not (self.is_general or self.kind in (Kind.SOFTMAX, Kind.FLIP_SIGNS, *CONVERSIONS))
 
     @property
     def is_depthwise(self) -> bool:

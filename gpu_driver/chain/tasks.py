@@ -32,7 +32,7 @@ HEAVY_WEIGHTS_BYTES = 500_000
 """More is better read by one core only, and once: it does not stay in a core's own caches beside the rest."""
 ROW_BY_ROW = frozenset(
     (
-        *(Kind.FLIP_SIGNS, Kind.SOFTMAX, Kind.ELEMENTWISE, Kind.MEAN),
+        *(Kind.FLIP_SIGNS, Kind.QUANTIZE, Kind.DEQUANTIZE, Kind.SOFTMAX, Kind.ELEMENTWISE, Kind.MEAN),
         *(Kind.COPY, Kind.FILL, Kind.BILINEAR, Kind.NEAREST, Kind.RANGES, Kind.BYTES_OF_ROWS),
     )
 )

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpu_driver import chain
+from gpu_driver.chain.elementwise import joinable
 from gpu_driver.kernel import Kernel, Packed, float32, int32
 from gpu_driver.launch import Alias, Launch
 from gpu_driver.operations import launches
@@ -26,36 +28,40 @@ if TYPE_CHECKING:
 
 @launches(OperationCode.QUANTIZE)
 def quantize(op: BoundOperation, device: DeviceProfile) -> Launch:
-    """QUANTIZE. FLOAT32, FLOAT16 to QUANT8; kernel quantize.cl:quantize."""
+    """QUANTIZE. FLOAT32, FLOAT16 to QUANT8; kernel quantize.cl:quantize, step of chain.cl."""
     source, output = op.input("input"), op.outputs[0]
     scale = np.float32(output.scale)
     counts, sizes = by_vectors(output.count, device)
     parameters = float32(output.scale), float32(float(np.float32(1) / scale)), int32(output.zero_point)
-    return Launch(
+    launch = Launch(
         Kernel("quantize.cl", "quantize", defines(device, T=c_type(source), Q=c_type(output))),
         (source, output, *parameters, *counts),
         *sizes,
         output.count,
         source.size_bytes + output.size_bytes,
     )
+    return joinable(launch, chain.quantize_step(source, output, device))
 
 
 @launches(OperationCode.DEQUANTIZE)
 def dequantize(op: BoundOperation, device: DeviceProfile) -> Launch | Steps:
-    """DEQUANTIZE. Every 8-bit type to FLOAT32, FLOAT16; kernels quantize.cl:dequantize, dequantize_per_channel."""
+    """DEQUANTIZE. Every 8-bit type to FLOAT32, FLOAT16; kernels quantize.cl:dequantize, dequantize_per_channel,
+    step of chain.cl.
+    """
     source, output = op.input("input"), op.outputs[0]
     if op.fusion.table is not None:
         return _by_table(op, op.fusion.table, device)
     if source.channel_quant is not None:
         return _dequantize_per_channel(op, source.channel_quant, device)
     counts, sizes = by_vectors(output.count, device)
-    return Launch(
+    launch = Launch(
         Kernel("quantize.cl", "dequantize", defines(device, T=c_type(output), Q=c_type(source))),
         (source, output, float32(source.scale), int32(source.zero_point), *counts),
         *sizes,
         output.count,
         source.size_bytes + output.size_bytes,
     )
+    return joinable(launch, chain.dequantize_step(source, output, device))
 
 
 def _by_table(op: BoundOperation, table: Array, device: DeviceProfile) -> Launch | Steps:

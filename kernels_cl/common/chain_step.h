@@ -6,6 +6,7 @@
 //          epilogue: 0, or the step, ELEMENTWISE, that each task does with what it has written, in place; before has_softmax
 //          half_weights: 1: the weights of a product of one pixel are halves; level_rows: see dynamic_step.h
 //          has_softmax: 1: the rows of a MULTIPLY become their SOFTMAX, with low for beta
+//          factor_product, factor_residual: of QUANTIZE and DEQUANTIZE, see quantize_step.h
 //          tiles_at_once, multipliers: of WINOGRAD, see winograd.h; multipliers are the filters
 //          *_offset, and places of weights to places in the constants: in units of 64 bytes
 //          zero_*, low*, high*: quantised (but low, high float for float and half); low, high of the convolution itself if quantised (low of FILL: the value),
